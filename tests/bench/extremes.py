@@ -29,7 +29,7 @@ def conv(data, filters, kernel, **more):
 
 
 def calls():
-    """Name, operator, shapes of the inputs, parameters; a shape with a number behind it holds whole numbers below that."""
+    """Name, operator, shapes of the inputs, parameters; a shape followed by a number is an array of integers below it."""
     shapes = [
         ("kernel = image", (1, 16, 224, 224), 1, (224, 224), {}),
         ("kernel = image, 8 filters", (2, 16, 64, 64), 8, (64, 64), {}),
@@ -147,8 +147,8 @@ def work(pattern):
         return 1e3 * min(times)
 
     def operator(name):
-        places = [mx.nd, mx.nd.contrib, mx.nd._internal]
-        return next(getattr(p, n) for p in places for n in (name, name.replace("_contrib_", "")) if hasattr(p, n))
+        modules = [mx.nd, mx.nd.contrib, mx.nd._internal]
+        return next(getattr(p, n) for p in modules for n in (name, name.replace("_contrib_", "")) if hasattr(p, n))
 
     for name, op, shapes, attrs in calls():
         if not re.search(pattern, f"{op} {name}"):

@@ -2,7 +2,7 @@
 
 FOLDER has the models of `onnx_models.py`. Each is imported by the command `ferromx` (whose time is shown), bound for batches of 1, and run in turns with ONNX
 Runtime on the same inputs; the least time of the rounds is shown, with the largest difference of the outputs. `--write` is the same network with the operators
-that people write by hand in place of those that the import uses, for what the import itself costs. Needs onnxruntime and numpy.
+that people write by hand instead of those that the import creates, for what the import itself costs. Needs onnxruntime and numpy.
 """
 
 import argparse

@@ -93,16 +93,16 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    def __init__(self, layers=12, width=768, heads=12, words=30522, places=512):
+    def __init__(self, layers=12, width=768, heads=12, words=30522, positions=512):
         super().__init__()
-        self.words, self.places, self.kinds = nn.Embedding(words, width), nn.Embedding(places, width), nn.Embedding(2, width)
+        self.words, self.positions, self.kinds = nn.Embedding(words, width), nn.Embedding(positions, width), nn.Embedding(2, width)
         self.norm = nn.LayerNorm(width, 1e-12)
         self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
         self.pooler = nn.Linear(width, width)
 
     def forward(self, words, mask):
-        place = torch.arange(words.shape[1])[None]
-        x = self.norm(self.words(words) + self.kinds(torch.zeros_like(words)) + self.places(place))
+        position_ids = torch.arange(words.shape[1])[None]
+        x = self.norm(self.words(words) + self.kinds(torch.zeros_like(words)) + self.positions(position_ids))
         mask = (1.0 - mask[:, None, None, :].to(x.dtype)) * torch.finfo(x.dtype).min
         for layer in self.layers:
             x = layer(x, mask)

@@ -1,4 +1,4 @@
-/* Arrays, executors, gradients, stores and the library's settings, by the functions that the other programs do not call. */
+/* Arrays, executors, gradients, stores and settings: the functions that no other program here calls. */
 #include "check.h"
 
 static const float NUMBERS[] = {1, 2, 3, 4, 5, 6};
@@ -12,7 +12,7 @@ static int holds(NDArrayHandle x, const float *expected, size_t n) {
   return 1;
 }
 
-static void arrays_are_cut_and_shared(void) {
+static void arrays_are_sliced_and_shared(void) {
   const uint32_t shape[] = {3, 2};
   NDArrayHandle x = floats(NUMBERS, shape, 2), made[6] = {NULL};
   int64_t dims[] = {2, -1};
@@ -76,7 +76,7 @@ static void arrays_are_shared_between_processes(void) {
   OK(MXNDArrayFree(x));
 }
 
-static void sparse_arrays_have_parts(void) {
+static void sparse_arrays_have_components(void) {
   const uint32_t shape[] = {4, 2}, aux_shape[] = {2}, values_shape[] = {2, 2};
   const int64_t shape64[] = {4, 2}, aux_shape64[] = {2};
   uint32_t aux_ndims[] = {1};
@@ -113,7 +113,7 @@ static void sparse_arrays_have_parts(void) {
   CHECK(holds(part, NUMBERS, 4));
   OK(MXNDArrayFree(part));
   REFUSED(MXNDArrayGetDataNDArray(NULL, &part), "null");
-  /* Rows of a store. */
+  /* Pull rows of a store. */
   KVStoreHandle store = NULL;
   const char *name = "k";
   const int key = 3;
@@ -228,7 +228,7 @@ static void gradients_are_returned(void) {
 
 static int seen;
 
-static void see(const char *name, NDArrayHandle array, void *data) {
+static void collect_name(const char *name, NDArrayHandle array, void *data) {
   CHECK(name[0] != 0 && data == &seen);
   OK(MXNDArrayFree(array));
   seen++;
@@ -247,8 +247,8 @@ static void executors_are_bound_in_all_ways(void) {
   REFUSED(MXExecutorBindX(s, 1, 0, 1, &group, NULL, &first, 1, &arg, &grad, &write, 0, NULL, &e[1]), "null");
   OK(MXExecutorBindEX(s, 1, 0, 0, NULL, NULL, NULL, 1, &arg, &grad, &write, 0, NULL, e[0], &e[1]));
   REFUSED(MXExecutorBindEX(s, 1, 0, 0, NULL, NULL, NULL, 2, &arg, NULL, &write, 0, NULL, NULL, &e[2]), "");
-  OK(MXExecutorSetMonitorCallbackEX(e[0], see, &seen, true));
-  REFUSED(MXExecutorSetMonitorCallbackEX(NULL, see, &seen, true), "null");
+  OK(MXExecutorSetMonitorCallbackEX(e[0], collect_name, &seen, true));
+  REFUSED(MXExecutorSetMonitorCallbackEX(NULL, collect_name, &seen, true), "null");
   OK(MXExecutorForward(e[0], 1));
   CHECK(seen >= 2);
   OK(MXExecutorBackwardEx(e[0], 1, &head, 1));
@@ -365,9 +365,9 @@ static void profiles_have_all_marks(void) {
 }
 
 int main(void) {
-  RUN(arrays_are_cut_and_shared);
+  RUN(arrays_are_sliced_and_shared);
   RUN(arrays_are_shared_between_processes);
-  RUN(sparse_arrays_have_parts);
+  RUN(sparse_arrays_have_components);
   RUN(stores_know_their_process);
   RUN(gradients_are_returned);
   RUN(executors_are_bound_in_all_ways);

@@ -1,4 +1,4 @@
-/* Everything that can be wrong with what a caller passes: each is an error with a message, and the process goes on. */
+/* Invalid arguments of every kind: each one is an error with a message, and the process continues. */
 #include "check.h"
 
 static float numbers[6] = {1, 2, 3, 4, 5, 6};
@@ -16,7 +16,7 @@ static void null_handles(void) {
   REFUSED(MXExecutorForward(NULL, 0), "null");
   REFUSED(MXDataIterNext(NULL, &code), "null");
   REFUSED(MXAutogradBackward(1, &(NDArrayHandle){NULL}, NULL, 0), "null");
-  /* Freeing null is nothing, as with free(). */
+  /* Freeing null is ignored, as by free(). */
   OK(MXNDArrayFree(NULL));
   OK(MXSymbolFree(NULL));
   OK(MXExecutorFree(NULL));
@@ -49,11 +49,11 @@ static void freed_and_wrong_kinds(void) {
   OK(MXNDArrayFree(array));
   REFUSED(MXNDArrayGetDType(array, &code), "disposed");
   REFUSED(MXNDArrayFree(array), "disposed");
-  /* A later array does not get the freed one's handle. */
+  /* A later array does not reuse the freed handle. */
   NDArrayHandle next = floats(numbers, two_by_three, 2);
   CHECK(next != array);
   REFUSED(MXNDArrayGetDType(array, &code), "disposed");
-  /* A view keeps its memory. */
+  /* A view keeps the memory alive. */
   float row[3];
   OK(MXNDArraySyncCopyToCPU(view, row, 3));
   CHECK(row[0] == 1 && row[2] == 3);
@@ -165,7 +165,7 @@ static void empty_arrays(void) {
   OK(MXNDArrayGetShapeEx(none, &ndim, &dims));
   CHECK(code == -1 && stype == -1 && ndim == 0);
   REFUSED(MXNDArraySyncCopyToCPU(none, numbers, 0), "empty");
-  /* An operator gives it shape and memory. */
+  /* Writing to it sets shape and memory. */
   NDArrayHandle x = floats(numbers, two_by_three, 2), ins[] = {x, x}, *out = &none;
   int n = 1;
   OK(MXImperativeInvoke(operator_named("elemwise_add"), 2, ins, &n, &out, 0, NULL, NULL));

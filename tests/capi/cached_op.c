@@ -1,4 +1,4 @@
-/* Graphs called like operators, with and without the tape, and graphs cut out of others. */
+/* Cached operators with and without recording, and subgraphs. */
 #include "check.h"
 
 /* y = relu(x w^T) */
@@ -36,7 +36,7 @@ static void plans_for_every_shape(void) {
   OK(MXCreateCachedOpEx(s, 3, keys, values, &op));
   NDArrayHandle w = floats(WEIGHT, SQUARE, 2);
   float got[6];
-  /* New arrays of the same shape, another shape, the first one again, and a changed weight. */
+  /* New arrays of the same shape, another shape, the first shape again, and a changed weight. */
   for (int round = 0; round < 5; round++) {
     float x[] = {1, (float)round, 3, 4, 5, 6};
     const uint32_t shape[] = {round == 2 ? 3 : 2, 2};
@@ -101,8 +101,8 @@ static void gradients_and_hooks(void) {
   REFUSED(MXFreeCachedOp(op), "disposed already");
 }
 
-/* A loop whose body uses the output of an operator outside of it, composed as front ends do it. */
-static void loops_over_cut_graphs(void) {
+/* A loop whose body reads the output of an operator outside of it, composed like front ends do. */
+static void loops_over_subgraphs(void) {
   SymbolHandle data = NULL, w = NULL, outside, row = NULL, state = NULL, body, both, *cut = NULL;
   OK(MXSymbolCreateVariable("data", &data));
   OK(MXSymbolCreateVariable("w", &w));
@@ -181,6 +181,6 @@ static void loops_over_cut_graphs(void) {
 int main(void) {
   RUN(plans_for_every_shape);
   RUN(gradients_and_hooks);
-  RUN(loops_over_cut_graphs);
+  RUN(loops_over_subgraphs);
   return failures != 0;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lists the functions that the header declares and no program here calls; fails if there are any.
+# Fails and lists the functions of the header that no program here calls, if there are any.
 set -euo pipefail
 cd "$(dirname "$0")"
 missing=0

@@ -1,4 +1,4 @@
-/* What the test programs share: each test prints `ok NAME` or `FAIL NAME`, after what went wrong. */
+/* Shared by the test programs. Each test prints its failures, then `ok NAME` or `FAIL NAME`. */
 #ifndef FERROMX_CHECK_H_
 #define FERROMX_CHECK_H_
 
@@ -11,7 +11,7 @@
 static int failures_of_test;
 static int failures;
 
-/* Counts a failure. With STOP_AT_FAILURE in the environment it ends the program, since what follows relies on what failed. */
+/* Counts a failure. With STOP_AT_FAILURE in the environment, ends the program, since later calls rely on the failed one. */
 static inline void fail(void) {
   failures_of_test++;
   if (getenv("STOP_AT_FAILURE")) exit(1);

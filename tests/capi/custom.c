@@ -1,10 +1,10 @@
-/* Operators written in C: a node of a graph, a call on arrays, with gradients, errors, auxiliary states, and functions on the tape. */
+/* User operators in C: in graphs and imperatively, with gradients, errors and auxiliary states; and recorded functions. */
 #include "check.h"
 
-/* Any function as the list of callbacks takes it. */
+/* Casts a function to the type of the callback list. */
 #define ANY(function) ((int (*)(void))(void (*)(void))(function))
 
-/* y = factor * x^2, counted in an auxiliary state; `fail` makes a callback fail. */
+/* y = factor * x^2, with the number of calls in an auxiliary state; `fail` selects a callback to fail. */
 typedef struct {
   float factor;
   int fail;
@@ -28,7 +28,7 @@ static float *load(NDArrayHandle array, size_t *n) {
   return values;
 }
 
-/* Stores as the request asks: 1 write, 3 add. */
+/* Stores values by request: 1 write, 3 add. */
 static void store(NDArrayHandle array, float *values, size_t n, int req) {
   if (req == 0) return;
   if (req == 3) {
@@ -272,7 +272,7 @@ static void on_arrays_with_gradient(void) {
 
 static int functions_deleted;
 
-/* The gradient of anything is said to be seven times that of the output. */
+/* Every input gradient is seven times the output gradient. */
 static int seven(int n_ograds, int n_igrads, void **arrays, const int *reqs, const int is_train, void *state) {
   (void)is_train, (void)state;
   size_t n;

@@ -1,4 +1,4 @@
-/* Reads a file of numbers in batches. */
+/* Reads a CSV file in batches. */
 #include "check.h"
 
 static DataIterCreator kind_named(const char *wanted, uint32_t *num_params) {

@@ -1,4 +1,4 @@
-/* Functions on arrays from before there were operators. */
+/* Legacy array functions. */
 #include "check.h"
 
 static FunctionHandle function_named(const char *name) {
@@ -32,13 +32,13 @@ static void functions_are_listed_and_described(void) {
 }
 
 static void functions_write_arrays(void) {
-  const float zeros[] = {0, 0, 0, 0, 0, 0}, places[] = {1, 2};
+  const float zeros[] = {0, 0, 0, 0, 0, 0}, indices[] = {1, 2};
   float value = 3.5f;
   NDArrayHandle x = vector(zeros, 4);
   OK(MXFuncInvoke(function_named("_set_value"), NULL, &value, &x));
   values_are(x, (const float[]){3.5, 3.5, 3.5, 3.5}, 4);
   const uint32_t shape[] = {2, 3};
-  NDArrayHandle rows = floats(zeros, shape, 2), index = vector(places, 2), used[] = {index, rows};
+  NDArrayHandle rows = floats(zeros, shape, 2), index = vector(indices, 2), used[] = {index, rows};
   OK(MXFuncInvoke(function_named("_onehot_encode"), used, NULL, &rows));
   values_are(rows, (const float[]){0, 1, 0, 0, 0, 1}, 6);
   REFUSED(MXFuncInvoke(function_named("_set_value"), NULL, NULL, &x), "scalar_args is null");
@@ -48,17 +48,17 @@ static void functions_write_arrays(void) {
   OK(MXNDArrayFree(index));
 }
 
-/* A picture of two pixels in BMP, a blue, green, red (10, 20, 30) and a (40, 50, 60) one, and four bytes behind them; it is full of zeros. */
-static size_t picture(unsigned char *bmp) {
+/* A BMP image of two pixels with blue, green, red (10, 20, 30) and (40, 50, 60), followed by four padding bytes. It contains zeros. */
+static size_t bmp_image(unsigned char *bmp) {
   memset(bmp, 0, 66);
   bmp[0] = 'B', bmp[1] = 'M', bmp[2] = 66, bmp[10] = 54, bmp[14] = 40, bmp[18] = 2, bmp[22] = 1, bmp[26] = 1, bmp[28] = 24;
   for (int i = 0; i < 6; i++) bmp[54 + i] = (unsigned char)(10 + 10 * i);
   return 66;
 }
 
-static void pictures_in_memory_are_decoded(void) {
+static void images_in_memory_are_decoded(void) {
   unsigned char bmp[66];
-  float numbers[] = {0, 0, 0, 0, 0, 3, (float)picture(bmp)};
+  float numbers[] = {0, 0, 0, 0, 0, 3, (float)bmp_image(bmp)};
   char key[] = "str_img", *keys[] = {key}, *values[] = {(char *)bmp};
   FunctionHandle decode = function_named("_imdecode");
   const float ones[] = {1, 1, 1, 1, 1, 1}, zeros[12] = {0};
@@ -73,7 +73,7 @@ static void pictures_in_memory_are_decoded(void) {
   values_are(examples, (const float[]){0, 0, 0, 0, 0, 0, 10, 40, 20, 50, 30, 60}, 12);
   numbers[0] = 2;
   REFUSED(MXFuncInvokeEx(decode, &none, numbers, &examples, 1, keys, values), "beyond the 2 examples");
-  REFUSED(MXFuncInvokeEx(decode, &mean, numbers, &out, 0, NULL, NULL), "one parameter, the encoded picture");
+  REFUSED(MXFuncInvokeEx(decode, &mean, numbers, &out, 0, NULL, NULL), "one parameter, the encoded image");
   numbers[6] = 30;
   REFUSED(MXFuncInvokeEx(decode, &mean, numbers, &out, 1, keys, values), "damaged");
   OK(MXNDArrayFree(mean));
@@ -85,6 +85,6 @@ static void pictures_in_memory_are_decoded(void) {
 int main(void) {
   RUN(functions_are_listed_and_described);
   RUN(functions_write_arrays);
-  RUN(pictures_in_memory_are_decoded);
+  RUN(images_in_memory_are_decoded);
   return failures != 0;
 }

@@ -1,4 +1,4 @@
-/* What is returned by pointer lives until the same function is called on the same thread again, and no call of another disturbs it. */
+/* Results returned by pointer are valid until the same function is called again on the same thread; other calls do not affect them. */
 #include <pthread.h>
 
 #include "check.h"
@@ -86,7 +86,7 @@ static void errors_belong_to_a_thread(void) {
   void *result = NULL;
   CHECK(pthread_create(&thread, NULL, fail_on_another_thread, NULL) == 0 && pthread_join(thread, &result) == 0);
   CHECK(result == NULL && strstr(MXGetLastError(), "NoSuchOperator") != NULL);
-  /* A call that succeeds leaves the message. */
+  /* A successful call keeps the message. */
   int version = 0;
   OK(MXGetVersion(&version));
   CHECK(version == 10901 && strstr(MXGetLastError(), "NoSuchOperator") != NULL);

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the C programs here while memory runs out: under limits of the address space, and with one allocation after the other failing.
-# Their tests may fail then; the process must not end by a signal. Needs a library with the feature allocation-faults:
+# Runs the C programs under out-of-memory conditions: with a limited address space, and with injected allocation failures. Their tests
+# may fail, but no process may end by a signal. Needs a library with the feature allocation-faults:
 #   cargo build -p libmxnet --features allocation-faults
-#   tests/capi/memory.sh [RUNS]     RUNS: per program and kind of failure, 20 unless given; the allocations are spread evenly
-# LIBRARY_DIR=DIR takes the library from elsewhere than target/debug.
+#   tests/capi/memory.sh [RUNS]     RUNS: runs per program and kind of failure, 20 by default; failing allocations are spread evenly
+# LIBRARY_DIR=DIR uses the library in DIR instead of target/debug.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 readonly runs=${1:-20}
@@ -13,7 +13,7 @@ readonly library out=target/capi-memory
 mkdir -p "$out"
 passed=0 failed=0
 
-# survives WHAT COMMAND... : the command may fail, but not by a signal, and not by a deadlock.
+# survives WHAT COMMAND... : the command may fail, but must not end by a signal or a timeout.
 survives() {
   local what=$1 status
   shift
@@ -34,7 +34,7 @@ limited() {
   exec "$@"
 }
 
-# The number of allocations that a program makes, to a factor of two.
+# Upper bound of a program's number of allocations, at most twice that number.
 allocations() {
   local count=1024
   while FERROMX_FAIL_ALLOCATION=$count "$1" 2>&1 >/dev/null | grep -q 'this allocation fails'; do

@@ -1,4 +1,4 @@
-/* Builds a network of two layers, binds it, trains it, and compares with numbers computed here. */
+/* Builds a network of two layers, binds and trains it, and compares the results with values computed here. */
 #include "check.h"
 
 enum { BATCH = 4, IN = 3, HIDDEN = 5, CLASSES = 2, ARGS = 6 };
@@ -21,7 +21,7 @@ static SymbolHandle network(void) {
 
 static size_t size_of(int arg) { return RANKS[arg] == 2 ? (size_t)SHAPES[arg][0] * SHAPES[arg][1] : SHAPES[arg][0]; }
 
-/* What every argument starts from. */
+/* Initial values of an argument. */
 static void fill(int arg, float *to) {
   for (size_t i = 0; i < size_of(arg); i++) {
     to[i] = arg == 5 ? (float)(i % CLASSES) : 0.5f * sinf((float)(i + 1) * (float)(arg + 1));
@@ -218,7 +218,7 @@ static void records_and_differentiates(void) {
   for (int i = 0; i < 5; i++) OK(MXNDArrayFree(all[i]));
 }
 
-/* What `MXExecutorSimpleBindEx` makes for a batch size. */
+/* The results of `MXExecutorSimpleBindEx` for a batch size. */
 typedef struct {
   ExecutorHandle executor;
   NDArrayHandle args[ARGS], grads[ARGS];
@@ -247,7 +247,7 @@ static void simple_bind(SymbolHandle s, int batch, Bound *out, ExecutorHandle sh
   }
 }
 
-static void simple_bind_shares_what_it_is_told_to(void) {
+static void simple_bind_shares_requested_arrays(void) {
   SymbolHandle s = network();
   Bound large = {0}, small = {0};
   int len = 0;
@@ -263,7 +263,7 @@ static void simple_bind_shares_what_it_is_told_to(void) {
     fill(i, values[i]);
     OK(MXNDArraySyncCopyFromCPU(large.args[i], values[i], size_of(i)));
   }
-  /* Parameters are the same arrays; inputs begin in the same memory. */
+  /* Parameters are the same arrays; inputs start at the same address. */
   uint32_t n = 0;
   NDArrayHandle *outputs = NULL;
   OK(MXExecutorForward(small.executor, 0));
@@ -284,7 +284,7 @@ static void simple_bind_shares_what_it_is_told_to(void) {
   OK(MXSymbolFree(s));
 }
 
-/* The bytes of a file of the parameters. */
+/* The bytes of a parameter file. */
 static char *saved_parameters(float values[ARGS][16], long *size) {
   char path[] = "/tmp/ferromx-capi-XXXXXX";
   const char *keys[] = {"arg:fc1_weight", "arg:fc1_bias", "arg:fc2_weight", "arg:fc2_bias"};
@@ -364,7 +364,7 @@ int main(void) {
   RUN(json_round_trip);
   RUN(trains);
   RUN(reshapes_and_monitors);
-  RUN(simple_bind_shares_what_it_is_told_to);
+  RUN(simple_bind_shares_requested_arrays);
   RUN(predicts);
   RUN(records_and_differentiates);
   return failures != 0;

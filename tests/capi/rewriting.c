@@ -1,4 +1,4 @@
-/* Graphs that are rewritten: lower precision, groups of operators, nnvm's graphs; and functions that are run by the engine. */
+/* Graph rewriting: quantization, mixed precision, partitioning and NNVM's graphs; and functions pushed to the engine. */
 #include "check.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ static SymbolHandle network(void) {
   return out;
 }
 
-/* Whether there are exactly these nodes that are no variables, those of graphs inside of nodes included. */
+/* Checks the names of all operator nodes, including those of subgraphs. */
 static int has_nodes(SymbolHandle s, const char *expected) {
   const char *json = NULL;
   char found[1024] = "", word[128];
@@ -89,7 +89,7 @@ static void reduces_precision(void) {
   OK(MXSymbolFree(s));
 }
 
-/* Runs a graph of "x" of shape (1, 2, 5, 5) and weights of numbers, and adds up the outputs. */
+/* Runs a graph with "x" of shape (1, 2, 5, 5) and fixed weights, and returns the sum of the outputs. */
 static float sum_of(SymbolHandle s) {
   const char **names = NULL;
   uint32_t n = 0, sizes[3];
@@ -192,13 +192,13 @@ static void graphs_have_attributes(void) {
   CHECK(strcmp(NNGetLastError(), "a message") == 0);
 }
 
-/* What functions that are pushed do: count, and double an array. */
+/* The work of pushed functions: count calls and double an array. */
 struct Work {
   int runs, deleted;
   NDArrayHandle array;
 };
 
-/* As `CallbackOnComplete` of MXNet's engine.h. */
+/* `CallbackOnComplete` of MXNet's engine.h. */
 struct Done {
   void (*callback)(void *, void *, const void *);
   void *engine, *param;
@@ -272,7 +272,7 @@ static void count(const char *name, NDArrayHandle array, void *data) {
   monitored++;
 }
 
-static void networks_predict_step_by_step(void) {
+static void predictors_run_step_by_step(void) {
   SymbolHandle s = network();
   const char *json = NULL, *key = "x", *names[] = {"arg:c_weight", "arg:f_weight", "arg:f_bias"};
   const char path[] = "/tmp/ferromx-capi-predict.params";
@@ -327,7 +327,7 @@ static void networks_predict_step_by_step(void) {
 
 static void controller(int head, const char *body, void *handle) { CHECK(head + (body != NULL) + (handle != NULL) < 0); }
 
-static void what_is_not_there_says_so(void) {
+static void unsupported_functions_are_errors(void) {
   void *out = NULL;
   const char *text = "x", *wrt = "x";
   SymbolHandle s = network();
@@ -390,8 +390,8 @@ int main(void) {
   RUN(partitions);
   RUN(graphs_have_attributes);
   RUN(functions_are_run);
-  RUN(networks_predict_step_by_step);
-  RUN(what_is_not_there_says_so);
+  RUN(predictors_run_step_by_step);
+  RUN(unsupported_functions_are_errors);
   RUN(gradients_have_names);
   return failures != 0;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the C programs here against the header, links them to target/release/libmxnet.so, and runs them.
-# LIBRARY_DIR=DIR takes the library from elsewhere; VALGRIND=1 runs the programs under valgrind where it is installed.
+# LIBRARY_DIR=DIR uses the library in DIR; VALGRIND=1 runs the programs under valgrind if it is installed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 include=native/capi/include
@@ -22,7 +22,7 @@ tests/capi/called.sh; count $? every_function_is_called
 runner=()
 if [ "${VALGRIND:-0}" = 1 ]; then
   if command -v valgrind > /dev/null; then
-    # What lives until the process ends is still reachable; blocks that nothing points to any more are errors.
+    # Memory that is still reachable at exit is fine; only definite leaks are errors.
     runner=(valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite)
   else
     echo "valgrind is not installed: running without it"
@@ -41,7 +41,7 @@ for source in tests/capi/*.c; do
   cat "$out/$name.log"
   passed=$((passed + $(grep -c '^ok ' "$out/$name.log")))
   wrong=$(grep -c '^FAIL ' "$out/$name.log")
-  # A program that dies or leaks without a failed test fails too.
+  # A program that crashes or leaks without a failed test counts as a failure.
   [ "$status" -ne 0 ] && [ "$wrong" -eq 0 ] && { echo "FAIL $name (exit status $status)"; wrong=1; }
   failed=$((failed + wrong))
 done

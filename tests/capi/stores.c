@@ -1,4 +1,4 @@
-/* Files of records, key-value stores, the profiler, arrays that other libraries and processes see, packed functions. */
+/* RecordIO files, key-value stores, the profiler, arrays shared with other libraries and processes, packed functions. */
 #include <unistd.h>
 
 #include "check.h"
@@ -14,7 +14,7 @@ static void values_are(NDArrayHandle array, const float *want, size_t n) {
   for (size_t i = 0; i < n; i++) NEAR(got[i], want[i]);
 }
 
-static void records_come_back(void) {
+static void records_survive_a_round_trip(void) {
   char path[64];
   temporary(path);
   RecordIOHandle writer = NULL, reader = NULL;
@@ -119,7 +119,7 @@ static void profiles_are_written(void) {
   OK(MXProfileCreateCounter(domain, "items", &counter));
   OK(MXProfileDurationStart(task));
   OK(MXProfileDurationStop(task));
-  OK(MXProfileDurationStop(task)); /* One that was not started is empty. */
+  OK(MXProfileDurationStop(task)); /* A task that was not started has length 0. */
   OK(MXProfileSetCounter(counter, 4));
   OK(MXProfileAdjustCounter(counter, -1));
   OK(MXProfileSetMarker(domain, "here", "process"));
@@ -140,7 +140,7 @@ static void profiles_are_written(void) {
   remove(path);
 }
 
-/* DLPack's form of an array, as dlpack.h has it. */
+/* The tensor types of dlpack.h. */
 typedef struct {
   void *data;
   int device_type, device_id, ndim;
@@ -158,12 +158,12 @@ typedef struct DLManagedTensor {
 
 static int given_back;
 
-static void give_back(DLManagedTensor *tensor) {
+static void delete_tensor(DLManagedTensor *tensor) {
   CHECK(tensor->manager_ctx == &given_back);
   given_back++;
 }
 
-static void memory_is_passed_on(void) {
+static void arrays_are_exchanged_by_dlpack(void) {
   const float numbers[] = {1, 2, 3, 4, 5, 6};
   uint32_t shape[] = {2, 3};
   NDArrayHandle array = floats(numbers, shape, 2), back = NULL;
@@ -180,7 +180,7 @@ static void memory_is_passed_on(void) {
 
   float mine[] = {7, 8, 9, 10};
   int64_t dims[] = {2, 2}, strides[] = {1, 2};
-  DLManagedTensor foreign = {{mine, 1, 0, 2, 2, 32, 1, dims, NULL, 0}, &given_back, give_back};
+  DLManagedTensor foreign = {{mine, 1, 0, 2, 2, 32, 1, dims, NULL, 0}, &given_back, delete_tensor};
   OK(MXNDArrayFromDLPackEx(&foreign, true, &back));
   mine[0] = 70;
   values_are(back, (const float[]){70, 8, 9, 10}, 4);
@@ -196,7 +196,7 @@ static void memory_is_passed_on(void) {
   CHECK(given_back == 2);
 }
 
-static void memory_is_shared(void) {
+static void memory_is_shared_between_processes(void) {
   const float numbers[] = {1, 2, 3};
   uint32_t shape[] = {3}, wrong[] = {1 << 20};
   NDArrayHandle array = vector(numbers, 3), shared = NULL, other = NULL, none = NULL;
@@ -282,11 +282,11 @@ static void environment_and_backends(void) {
 }
 
 int main(void) {
-  RUN(records_come_back);
+  RUN(records_survive_a_round_trip);
   RUN(stores_sum_and_update);
   RUN(profiles_are_written);
-  RUN(memory_is_passed_on);
-  RUN(memory_is_shared);
+  RUN(arrays_are_exchanged_by_dlpack);
+  RUN(memory_is_shared_between_processes);
   RUN(packed_functions_run);
   RUN(environment_and_backends);
   return failures != 0;

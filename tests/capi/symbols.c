@@ -1,4 +1,4 @@
-/* Symbols by both families of functions, `MXSymbol*` and nnvm's, as the C++ package and DJL call them. */
+/* Symbols through both APIs, `MXSymbol*` and NNVM's, as the C++ package and DJL call them. */
 #include "check.h"
 
 static SymbolHandle variable(const char *name) {
@@ -7,7 +7,7 @@ static SymbolHandle variable(const char *name) {
   return s;
 }
 
-/* y = dense(x) + x, as nnvm's functions make it. */
+/* y = dense(x) + x, built with NNVM's functions. */
 static SymbolHandle network(void) {
   const char *keys[] = {"num_hidden", "no_bias"}, *values[] = {"3", "True"}, *arg[] = {"data"};
   SymbolHandle x = variable("x"), dense = NULL, sum = NULL;
@@ -21,7 +21,7 @@ static SymbolHandle network(void) {
   return sum;
 }
 
-static void nodes_are_made_and_refused(void) {
+static void nodes_are_created_and_rejected(void) {
   SymbolHandle x = variable("x"), s = NULL;
   const char *key = "num_hidden", *bad = "many", *arg = "datum";
   REFUSED(NNSymbolCreateAtomicSymbol(operator_named("FullyConnected"), 1, &key, &bad, &s), "num_hidden");
@@ -107,7 +107,7 @@ static void attributes_are_kept(void) {
   OK(NNSymbolFree(s));
 }
 
-static void parts_and_copies(void) {
+static void subgraphs_and_copies(void) {
   SymbolHandle s = network(), made[9] = {NULL};
   uint32_t n = 0;
   const char **names = NULL;
@@ -173,7 +173,7 @@ static void files_hold_symbols(void) {
   OK(MXSymbolFree(back));
 }
 
-/* All forms of inference say that x of shape (2, 3) gives weights of shape (3, 3) and an output of shape (2, 3). */
+/* All variants of inference give weights of shape (3, 3) and an output of shape (2, 3) for x of shape (2, 3). */
 static void shapes_and_types_are_inferred(void) {
   SymbolHandle s = network();
   const char *key = "x";
@@ -214,10 +214,10 @@ static void shapes_and_types_are_inferred(void) {
 }
 
 int main(void) {
-  RUN(nodes_are_made_and_refused);
+  RUN(nodes_are_created_and_rejected);
   RUN(names_are_listed);
   RUN(attributes_are_kept);
-  RUN(parts_and_copies);
+  RUN(subgraphs_and_copies);
   RUN(files_hold_symbols);
   RUN(shapes_and_types_are_inferred);
   return failures != 0;

@@ -279,9 +279,9 @@ def indexing():
     yield one("GatherElements", [x, np.array([[0, -1], [3, 2]], dtype=np.int64)], constants=(1,), axis=1)
     yield one("GatherElements", [x, np.array([[2, 0, 1, -3]], dtype=np.int64)], "GatherElements_axis_0")
     yield one("ScatterND", [x, np.array([[2], [0]], dtype=np.int64), numbers((2, 4), seed=3)], opset=13)
-    places, updates = np.array([[0, 2, 1, 0], [-1, 0, 0, 0]], dtype=np.int64), numbers((2, 4), seed=4)
+    indices, updates = np.array([[0, 2, 1, 0], [-1, 0, 0, 0]], dtype=np.int64), numbers((2, 4), seed=4)
     for reduction in ["none", "add", "mul", "max", "min"]:
-        slots = np.array([[0, 1, 2, 0], [1, 0, 1, 2]], dtype=np.int64) if reduction == "none" else places
+        slots = np.array([[0, 1, 2, 0], [1, 0, 1, 2]], dtype=np.int64) if reduction == "none" else indices
         yield one("ScatterElements", [x, slots, updates], f"ScatterElements_{reduction}", reduction=reduction)
         yield one("ScatterND", [x, np.array([[2], [2 if reduction != "none" else 0]], dtype=np.int64), updates], f"ScatterND_{reduction}", reduction=reduction)
     yield one("ScatterElements", [x, slots[:, :2], updates[:, :2]], "ScatterElements_axis", opset=13, axis=1)

@@ -13,9 +13,9 @@ FOLDER = "data/digits"
 
 
 def digits(part):
-    pictures = np.fromfile(f"{FOLDER}/{part}-images-idx3-ubyte", np.uint8)[16:].reshape(-1, 1, 8, 8) / np.float32(255)
+    images = np.fromfile(f"{FOLDER}/{part}-images-idx3-ubyte", np.uint8)[16:].reshape(-1, 1, 8, 8) / np.float32(255)
     labels = np.fromfile(f"{FOLDER}/{part}-labels-idx1-ubyte", np.uint8)[8:].astype(np.int64)
-    return torch.from_numpy(pictures.astype(np.float32)), torch.from_numpy(labels)
+    return torch.from_numpy(images.astype(np.float32)), torch.from_numpy(labels)
 
 
 def main(path):
@@ -23,12 +23,12 @@ def main(path):
     network = nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 10)
     )
-    pictures, labels = digits("train")
+    images, labels = digits("train")
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
     for _ in range(2):
         for start in range(0, len(labels), 32):
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(network(pictures[start : start + 32]), labels[start : start + 32])
+            loss = nn.functional.cross_entropy(network(images[start : start + 32]), labels[start : start + 32])
             loss.backward()
             optimizer.step()
     network.eval()

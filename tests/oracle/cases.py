@@ -1,4 +1,4 @@
-"""What a conformance case is, and the data that cases are made of. Knows nothing of MXNet."""
+"""Conformance cases and their input data. Does not depend on MXNet."""
 
 import zlib
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class OpCase:
     """Gradients wanted: None, "all", or a list of input names."""
     req: str = "write"
     np_shape: bool = False
-    """Whether zero-size and zero-dimensional arrays exist (MXNet's numpy shape semantics)."""
+    """NumPy shape semantics: zero-size and zero-dimensional arrays exist."""
     compare: str = "data"
     """`data` compares values; `first` those of the first output alone; `shape` none, for random results."""
     rtol: Optional[float] = None
@@ -33,21 +33,21 @@ class OpCase:
     imperative: bool = False
     """Called on arrays directly, for operators that the executor cannot infer."""
     states: Optional[list] = None
-    """Positions of the inputs that an imperative call changes; inputs and outputs then have no names but numbers."""
+    """Indices of the inputs that an imperative call mutates; inputs and outputs then have numbers instead of names."""
     like: Optional[list] = None
-    """Positions of the inputs that the outputs of an imperative call resemble, where MXNet wants them to be given."""
+    """Indices of the inputs whose shapes the outputs of an imperative call have, if MXNet needs preallocated outputs."""
     stypes: Optional[tuple] = None
     """Storage types of the inputs, for a call on arrays of which some are sparse."""
     grad_stypes: tuple = ()
     """Storage types of the gradients that `grad` lists, in such a call."""
     changed: tuple = ()
-    """Inputs that such a call changes."""
+    """Inputs that such a call mutates."""
     in_place: bool = False
     """Whether the output of such a call is written to the first input."""
     nameless: bool = False
-    """Whether MXNet makes no symbol of such a call without its inputs, so that inputs and outputs have numbers."""
+    """True if MXNet cannot create a symbol of such a call without inputs, so that inputs and outputs have numbers."""
     refuse: bool = False
-    """Not run, because MXNet reads foreign memory here or ends the process: an engine must refuse the call."""
+    """Not run, because MXNet reads foreign memory or crashes: an engine must reject the call."""
     why: str = ""
 
     kind = "op"

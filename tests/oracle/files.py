@@ -108,13 +108,13 @@ def handmade():
     return made
 
 
-# Files after which MXNet ends the process, asks for all memory, or goes on with a graph that is none.
+# Files with which MXNet crashes, allocates all memory, or continues with an invalid graph.
 REFUSE = {"huge-count", "huge-rank", "negative-rank", "huge-shape", "negative-shape", "huge-name", "empty-symbol",
           "input-of-itself-symbol", "output-beyond-outputs-symbol", "too-many-inputs-symbol"}
 
 
 def safely(read, path, store):
-    """`read` in a process of its own, since a damaged file may end it."""
+    """Runs `read` in a child process, because a damaged file may crash it."""
     name = path.rsplit("/", 1)[1].rsplit(".", 1)[0]
     refused = {"error": {"stage": "refuse", "message": "MXNet misbehaves"}}
     if name in REFUSE:
@@ -194,7 +194,7 @@ def graph(nodes, heads, attrs=None, pairs=False):
 
 
 def dense(nodes, name, source, key, values, **more):
-    """Appends a FullyConnected layer whose parameters stand under `key`, as in the version at hand."""
+    """Appends a FullyConnected layer whose parameters have the key `key`, which depends on the version."""
     base = len(nodes)
     nodes += [variable(name + "_weight"), variable(name + "_bias"),
               dict({"op": "FullyConnected", "name": name, key: values,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the fixtures: files that MXNet 1.9.1 saved or upgrades, and what it makes of them.
+"""Writes the fixtures: files that MXNet 1.9.1 saved or upgrades, and their expected contents.
 
 Usage: fixtures.py DIGITS          DIGITS: the folder of the IDX files that the project carries
 """

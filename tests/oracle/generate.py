@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the goldens: every case of every family, with what MXNet 1.9.1 makes of it.
+"""Writes the goldens: every case of every family, with the answer of MXNet 1.9.1.
 
 Usage: generate.py [--check] [FAMILY ...]      all families when none is named
        --check writes nothing and fails when a file would change

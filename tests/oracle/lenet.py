@@ -22,7 +22,7 @@ def network():
 
 
 def digits(folder, split):
-    """Pictures as MNISTIter gives them, bytes divided by 255, and labels."""
+    """Images scaled as by MNISTIter (bytes divided by 255), and labels."""
     raw = (folder / (split + "-images-idx3-ubyte")).read_bytes()
     count, height, width = struct.unpack(">3i", raw[4:16])
     pictures = np.frombuffer(raw, np.uint8, offset=16).reshape(count, 1, height, width)

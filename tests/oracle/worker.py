@@ -117,7 +117,7 @@ class Oracle:
         return result
 
     def invoke_stored(self, case, names):
-        """Calls the operator on arrays of the given storage types, recorded where gradients are wanted."""
+        """Calls the operator on arrays of the given storage types, and records it if gradients are wanted."""
         autograd = self.mx.autograd
         arrays = [self.array(np.asarray(v)).tostype(s) for v, s in zip(case.inputs, case.stypes)]
         for name, stype in zip(case.grad or (), case.grad_stypes):
@@ -126,7 +126,7 @@ class Oracle:
             with autograd.record(train_mode=case.train):
                 outputs = self.call(case, arrays)
         else:
-            # MXNet's sparse steps of optimizers only work in place.
+            # MXNet's sparse optimizer updates only work in place.
             outputs = self.call(case, arrays, arrays[0] if case.in_place else None)
         result = {"outputs": [o.asnumpy() for o in outputs], "out_stypes": [o.stype for o in outputs]}
         result["aux"] = [(n, arrays[names.index(n)].asnumpy()) for n in case.changed]
@@ -210,7 +210,7 @@ def short(name):
     return name[3:] if name.startswith("op_") else name
 
 
-# What MXNet says where it lacks a kernel, rather than where the call is wrong.
+# MXNet's messages for a missing kernel, as opposed to an invalid call.
 LIMITS = re.compile(
     "Unknown type enum|only support floating point|dot only supports|FP16 gemm|oes not support (float16|boolean type)"
     "|fully connected layer is currently|Unsupported type|could not create|MKLDNN doesn't support|non-differentiable"
@@ -223,7 +223,7 @@ LIMITS = re.compile(
 
 
 def failure(stage, error):
-    """An error's record. `limit` marks what MXNet merely lacks: another engine may give a value there."""
+    """The record of an error. `limit` marks a missing kernel: another engine may return a value."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = next((line for line in lines if "Check failed" in line or "Error" in line), lines[0] if lines else "")
     text = re.sub(r"\[[\d:]+\] \.\./\S+ ", "", text)
@@ -247,7 +247,7 @@ def wanted_gradients(case, names):
 
 
 def start_of_gradient(case, array):
-    """What a gradient array holds before backward: something for `add`, a mark that must vanish for `write`."""
+    """The initial content of a gradient array: data for `add`, a marker that `write` must overwrite."""
     fill = 0.5 if case.req == "add" and array.dtype.__name__ in FLOATS else 1
     return np.full(array.shape, fill, array.dtype)
 

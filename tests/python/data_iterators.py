@@ -1,4 +1,4 @@
-"""mx.io: iterators over files, RecordIO data sets of pictures, mx.image; a DataLoader with processes."""
+"""mx.io: iterators over files, RecordIO data sets of images, mx.image; a DataLoader with processes."""
 
 import os
 import struct
@@ -12,9 +12,9 @@ from mxnet import gluon, nd
 from record import record
 
 
-def png(picture):
-    height, width, _ = picture.shape
-    rows = b"".join(b"\0" + row.tobytes() for row in picture)
+def png(image):
+    height, width, _ = image.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in image)
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -23,12 +23,12 @@ def png(picture):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
-def picture(height, width):
+def image(height, width):
     y, x = np.mgrid[:height, :width]
     return np.stack([(x * 7 + y * 3 + k * 40) % 256 for k in range(3)], 2).astype("uint8")
 
 
-# Samples that round differently, in gray pictures and by bicubic scaling, lie one apart.
+# Samples that round differently, in gray images and by bicubic scaling, lie one apart.
 ROUNDED = ("gray", "resize_cubic", "resize_auto")
 
 
@@ -48,16 +48,16 @@ packed, index, objects, two = (os.path.join(folder, f) for f in ("a.rec", "a.idx
 writer = mx.recordio.MXIndexedRecordIO(index, packed, "w")
 for i in range(7):
     header = mx.recordio.IRHeader(0, float(i), i, 0)
-    writer.write_idx(i, mx.recordio.pack(header, png(picture(20 + 2 * i, 24 + i))))
+    writer.write_idx(i, mx.recordio.pack(header, png(image(20 + 2 * i, 24 + i))))
 writer.close()
 writer = mx.recordio.MXRecordIO(two, "w")
 for i in range(5):
-    writer.write(mx.recordio.pack(mx.recordio.IRHeader(0, [i, i + 0.5], i, 0), png(picture(16, 16))))
+    writer.write(mx.recordio.pack(mx.recordio.IRHeader(0, [i, i + 0.5], i, 0), png(image(16, 16))))
 writer.close()
 writer = mx.recordio.MXRecordIO(objects, "w")
 for i in range(5):
     boxes = sum(([j, 0.1 + 0.1 * j, 0.2, 0.5, 0.6] for j in range(1 + i % 3)), [])
-    writer.write(mx.recordio.pack(mx.recordio.IRHeader(0, [2, 5] + boxes, i, 0), png(picture(16, 20))))
+    writer.write(mx.recordio.pack(mx.recordio.IRHeader(0, [2, 5] + boxes, i, 0), png(image(16, 20))))
 writer.close()
 with open(os.path.join(folder, "a.lst"), "w") as lst:
     lst.writelines(f"{i}\t{i * 10}\t{i * 10 + 1}\tx.png\n" for i in range(7))
@@ -118,7 +118,7 @@ passes("resized", mx.io.ResizeIter(mx.io.CSVIter(data_csv=path, data_shape=(4,),
 batch = mx.io.NDArrayIter({"a": np.arange(10), "b": np.ones((10, 2))}, np.arange(10), 4, last_batch_handle="discard")
 record("ndarray", [b.label[0].asnumpy() for b in batch])
 
-pixels = picture(30, 40)
+pixels = image(30, 40)
 record("imdecode", mx.image.imdecode(png(pixels)))
 record("imresize", mx.image.imresize(nd.array(pixels, dtype="uint8"), 20, 10))
 record("center_crop", mx.image.center_crop(nd.array(pixels, dtype="uint8"), (10, 8))[0])

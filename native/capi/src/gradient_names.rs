@@ -1,5 +1,5 @@
-//! Names of gradients. MXNet registers the gradient of an operator as an operator of its own; here it is part of the operator's
-//! definition. Programs that list or look up operators find the names.
+//! Names of gradients. MXNet registers the gradient of an operator as a separate operator; here it is part of the operator's
+//! definition. The names exist for programs that list or look up operators.
 
 /// The names, in alphabetical order.
 pub static NAMES: &[&str] = &[
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_sorted_and_no_operators() {
+    fn names_are_sorted_and_not_operators() {
         assert!(NAMES.is_sorted());
         assert!(NAMES.iter().all(|name| ferromx_ops::registry::find(name).is_err()));
     }

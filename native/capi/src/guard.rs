@@ -1,4 +1,4 @@
-//! What both faces do with panics.
+//! Panic messages, for both interfaces.
 
 use std::any::Any;
 

@@ -1,5 +1,5 @@
-//! Handles: numbers that stand for objects on the other side of the boundary. A handle carries the slot and the generation of
-//! what it names, so that null, freed and foreign handles are found before anything is touched.
+//! Handles: numbers by which callers refer to objects. A handle encodes the slot and the generation of its object, so that null, freed
+//! and foreign handles are detected.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use parking_lot::{Mutex, RwLock};
 use crate::c::{NdList, PackedObject};
 use crate::gradient_names;
 
-/// A symbol handle's content: composing changes it in place.
+/// The content of a symbol handle, which composing changes in place.
 pub enum SymbolState {
-    /// An operator that waits for its inputs.
+    /// An operator without its inputs.
     Atomic(AtomicSymbol),
     /// A graph.
     Graph(Symbol),
 }
 
-/// What a handle may stand for.
+/// An object that a handle refers to.
 #[derive(Clone)]
 pub enum Object {
     /// An array.
@@ -42,17 +42,17 @@ pub enum Object {
     Predictor(Arc<Predictor>),
     /// A graph that is called like an operator.
     CachedOp(Arc<CachedOp>),
-    /// Arrays of a file.
+    /// A list of arrays from a file.
     NdList(Arc<NdList>),
-    /// A file of records that is read.
+    /// A RecordIO file open for reading.
     RecordReader(Arc<Mutex<Reader>>),
-    /// A file of records that is written.
+    /// A RecordIO file open for writing.
     RecordWriter(Arc<Mutex<Writer>>),
     /// A key-value store.
     KvStore(Arc<KvStore>),
-    /// Something that the profiler measures for a user.
+    /// A profiling object of the user.
     Mark(Arc<Mark>),
-    /// An argument of a packed function.
+    /// An object of a packed function.
     Packed(Arc<PackedObject>),
     /// A graph with attributes.
     Graph(Arc<AnnotatedGraph>),
@@ -90,14 +90,14 @@ struct Table {
 
 static TABLE: RwLock<Table> = RwLock::new(Table { slots: Vec::new(), free: Vec::new() });
 
-/// Bits of a handle: slot number plus one below, generation above. Operator handles have the top bit.
+/// Layout of a handle: bits 0 to 31 are the slot index plus one, the bits above are the generation. Bit 62 marks operator handles.
 const SLOT_BITS: u32 = 32;
 const GENERATION_MASK: u32 = 0x3FFF_FFFF;
 const OPERATOR: u64 = 1 << 62;
-/// Bit of the handles of gradients' names, which have that of operators too.
+/// Bit 61 marks operator handles that are names of gradients.
 const GRADIENT: u64 = 1 << 61;
 
-/// Puts an object into the table.
+/// Creates a handle of an object.
 pub fn insert(object: Object) -> u64 {
     let mut table = TABLE.write();
     let index = match table.free.pop() {
@@ -112,12 +112,12 @@ pub fn insert(object: Object) -> u64 {
     (u64::from(slot.generation) << SLOT_BITS) | (u64::from(index) + 1)
 }
 
-/// An array handle.
+/// Creates an array handle.
 pub fn insert_tensor(tensor: impl Into<Arc<Tensor>>) -> u64 {
     insert(Object::Tensor(tensor.into()))
 }
 
-/// A symbol handle.
+/// Creates a symbol handle.
 pub fn insert_symbol(symbol: Symbol) -> u64 {
     insert(Object::Symbol(Arc::new(RwLock::new(SymbolState::Graph(symbol)))))
 }
@@ -129,7 +129,7 @@ fn find<'t>(table: &'t Table, handle: u64, kind: &str) -> Result<(usize, &'t Obj
     let index = (handle & u64::from(u32::MAX)) as usize;
     let foreign = || {
         Error::NotFound(format!(
-            "{handle:#x} is no {kind} handle of this library: pass a handle that one of its functions returned"
+            "{handle:#x} is not a handle of kind {kind} of this library: pass a handle that one of its functions returned"
         ))
     };
     let slot = index.checked_sub(1).and_then(|i| table.slots.get(i)).ok_or_else(foreign)?;
@@ -138,7 +138,7 @@ fn find<'t>(table: &'t Table, handle: u64, kind: &str) -> Result<(usize, &'t Obj
         Some(object) if u64::from(slot.generation) == generation => Ok((index - 1, object)),
         _ if generation > u64::from(slot.generation) => Err(foreign()),
         _ => Err(Error::NotFound(format!(
-            "the {kind} of handle {handle:#x} was disposed already: use it before, or make a new one"
+            "the {kind} of handle {handle:#x} was disposed already: use it before, or create a new one"
         ))),
     }
 }
@@ -174,25 +174,25 @@ getters! {
     data_iter -> DataIter(Arc<Mutex<Box<dyn DataIter>>>), "DataIter";
     /// The predictor of a handle.
     predictor -> Predictor(Arc<Predictor>), "Predictor";
-    /// The graph that is called like an operator of a handle.
+    /// The cached operator of a handle.
     cached_op -> CachedOp(Arc<CachedOp>), "CachedOp";
     /// The list of arrays of a handle.
     nd_list -> NdList(Arc<NdList>), "NDList";
-    /// The file of records that a handle reads.
+    /// The RecordIO reader of a handle.
     record_reader -> RecordReader(Arc<Mutex<Reader>>), "RecordIO reader";
-    /// The file of records that a handle writes.
+    /// The RecordIO writer of a handle.
     record_writer -> RecordWriter(Arc<Mutex<Writer>>), "RecordIO writer";
     /// The key-value store of a handle.
     kv_store -> KvStore(Arc<KvStore>), "KVStore";
-    /// What the profiler measures for a handle.
+    /// The profiling object of a handle.
     mark -> Mark(Arc<Mark>), "Profile";
-    /// The argument of packed functions that a handle stands for.
+    /// The object of packed functions of a handle.
     packed -> Packed(Arc<PackedObject>), "Object";
     /// The graph with attributes of a handle.
     graph -> Graph(Arc<AnnotatedGraph>), "Graph";
 }
 
-/// The arrays of some handles.
+/// The arrays of several handles.
 ///
 /// # Errors
 /// As for [`tensor`].
@@ -221,7 +221,7 @@ pub fn symbol(handle: u64) -> Result<Symbol> {
     }
 }
 
-/// Frees a handle of one kind; null is nothing.
+/// Frees a handle of one kind; null is ignored.
 ///
 /// # Errors
 /// A foreign handle, one of another kind, or one that was freed already.
@@ -249,7 +249,7 @@ pub fn live() -> usize {
     table.slots.len() - table.free.len()
 }
 
-/// The handle of an operator name or alias, or of the name of a gradient. It is never freed.
+/// The handle of an operator's name or alias, or of a gradient's name. It is never freed.
 ///
 /// # Errors
 /// There is no such operator.
@@ -264,7 +264,7 @@ pub fn operator(name: &str) -> Result<u64> {
     Ok(OPERATOR | (index as u64 + 1))
 }
 
-/// The name of a gradient if the handle stands for one.
+/// The name of a gradient, if the handle refers to one.
 pub fn gradient_name(handle: u64) -> Option<&'static str> {
     let index = (handle & !(OPERATOR | GRADIENT)).checked_sub(1)?;
     let is_gradient = handle & (OPERATOR | GRADIENT) == OPERATOR | GRADIENT;
@@ -287,7 +287,7 @@ pub fn operator_of(handle: u64) -> Result<(&'static str, &'static OpDef)> {
         _ => registry::entry(((handle & !OPERATOR) as usize).wrapping_sub(1)),
     };
     entry.ok_or_else(|| {
-        Error::NotFound(format!("{handle:#x} is no operator handle: get one by NNGetOpHandle or MXListAllOpNames"))
+        Error::NotFound(format!("{handle:#x} is not an operator handle: get one by NNGetOpHandle or MXListAllOpNames"))
     })
 }
 
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gradients_have_names_and_no_calls() {
+    fn gradients_have_names_but_cannot_be_called() {
         let handle = operator("_backward_Activation").unwrap();
         assert_eq!(gradient_name(handle), Some("_backward_Activation"));
         assert!(operator_of(handle).map(|_| ()).unwrap_err().to_string().contains("cannot be called by its name"));
@@ -313,7 +313,7 @@ mod tests {
         assert!(tensor(h).err().unwrap().to_string().contains("disposed already"));
         assert!(free(h, "NDArray").is_err());
         assert!(tensor(0).err().unwrap().to_string().contains("null"));
-        assert!(tensor(0xdead_beef_0000).err().unwrap().to_string().contains("no NDArray handle"));
+        assert!(tensor(0xdead_beef_0000).err().unwrap().to_string().contains("not a handle of kind NDArray"));
         let again = insert_tensor(Tensor::default());
         assert_ne!(h, again);
         assert!(tensor(h).is_err());

@@ -1,5 +1,5 @@
-//! The C and JNI faces of FerroMX. Both are thin: they check handles and arguments, call the runtime, and turn results and
-//! errors into what their callers expect.
+//! The C and JNI interfaces of FerroMX. Both are thin: they check handles and arguments, call the runtime, and convert results and
+//! errors.
 
 pub mod c;
 mod gradient_names;

@@ -1,4 +1,4 @@
-//! What both faces do with the parts of sparse arrays.
+//! Access to the components of sparse arrays, for both interfaces.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::sparse::Array;
 use ferromx_runtime::imperative::Tensor;
 
-/// Checks the element type that index arrays are asked to have.
+/// Checks the requested element type of an index array.
 ///
 /// # Errors
-/// Anything but int64.
+/// The type is not int64.
 pub fn check_index_type(dtype: DType) -> Result<()> {
     ensure!(dtype == DType::I64, "index arrays are of type int64, not {dtype}");
     Ok(())
 }
 
-/// A copy of an index array, in the order of the C API.
+/// A copy of index array `i`, in the order of the C API.
 ///
 /// # Errors
 /// A dense array; no such index array.
 pub fn index_array(tensor: &Arc<Tensor>, i: i64) -> Result<NDArray> {
     let stored = tensor.stored()?;
     let array = stored.sparse()?;
-    let i = usize::try_from(i).map_err(|_| Error::Value(format!("there is no index array number {i}")))?;
-    array.check_part(i)?;
+    let i = usize::try_from(i).map_err(|_| Error::Value(format!("there is no index array {i}")))?;
+    array.check_aux_index(i)?;
     array.stored_indices()[i].to_context(array.context())
 }
 
@@ -40,11 +40,11 @@ pub fn values(tensor: &Arc<Tensor>) -> Result<NDArray> {
     array.stored_values().to_context(array.context())
 }
 
-/// Copies an array over another one, or over a part of it: index array `i`, or the values (-1).
+/// Copies an array to a dense array, or to a component of a sparse array: index array `i`, or the values (-1).
 ///
 /// # Errors
-/// Arrays that do not fit; no such part.
-pub fn copy_part(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32) -> Result<()> {
+/// Incompatible arrays; no such component.
+pub fn copy_component(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32) -> Result<()> {
     match (target.stored()?, source.stored()?) {
         (Array::Sparse(to), Array::Sparse(from)) if i == -1 => to.copy_from(&from),
         (Array::Sparse(to), from) => {
@@ -52,16 +52,16 @@ pub fn copy_part(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32) -> Result<(
             if i == -1 { to.set_values(from) } else { to.set_indices(usize::try_from(i).unwrap_or(usize::MAX), from) }
         }
         (Array::Dense(to), from) => {
-            ensure!(i == -1, "part {i} was asked for, but dense arrays have one part: use -1");
+            ensure!(i == -1, "i is {i}, but dense arrays have no index arrays: use -1");
             to.copy_from(from.dense()?)
         }
     }
 }
 
-/// Checks the parts of a sparse array.
+/// Checks the components of a sparse array.
 ///
 /// # Errors
-/// Parts that do not fit together.
+/// Inconsistent components.
 pub fn check_format(tensor: &Arc<Tensor>) -> Result<()> {
     match tensor.stored()? {
         Array::Sparse(a) => a.check_format(),

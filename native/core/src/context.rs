@@ -1,4 +1,4 @@
-//! Devices. A context names one; arrays live on it and operators run there.
+//! Devices. A context names the device on which an array is stored or an operator runs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,32 +9,32 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum DeviceType {
-    /// The host processor.
+    /// The CPU.
     Cpu = 1,
-    /// A CUDA device; no backend for it in this build.
+    /// A CUDA device; this build has no backend for it.
     Gpu = 2,
-    /// Page-locked host memory; the same as `Cpu` without a GPU backend.
+    /// Page-locked host memory; without a GPU backend the same as `Cpu`.
     CpuPinned = 3,
     /// Memory shared between processes; behaves like `Cpu`.
     CpuShared = 5,
 }
 
-/// One device: its kind and number. `cpu(0)` and `cpu(1)` are distinct and need copies between them.
+/// A device: its kind and index. `cpu(0)` and `cpu(1)` are distinct, with copies between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Context {
     /// Kind of device.
     pub device_type: DeviceType,
-    /// Which one of its kind.
+    /// Index of the device among those of its kind.
     pub device_id: i32,
 }
 
 impl Context {
-    /// The host processor number `id`.
+    /// The CPU of index `id`.
     pub const fn cpu(id: i32) -> Context {
         Context { device_type: DeviceType::Cpu, device_id: id }
     }
 
-    /// From the codes of the C API. A negative number means the first device of the kind.
+    /// From the codes of the C API. A negative index means the first device of the kind.
     ///
     /// # Errors
     /// An unknown kind, or a GPU: this build has no GPU backend and never falls back silently.
@@ -43,7 +43,7 @@ impl Context {
             1 => DeviceType::Cpu,
             2 => {
                 return Err(Error::Unsupported(format!(
-                    "GPU is not enabled: gpu({device_id}) was asked for, but this build has no GPU backend: use cpu()"
+                    "GPU is not enabled: gpu({device_id}) was requested, but this build has no GPU backend: use cpu()"
                 )));
             }
             3 => DeviceType::CpuPinned,
@@ -79,7 +79,7 @@ impl fmt::Display for Context {
 impl FromStr for Context {
     type Err = Error;
 
-    /// Reads `cpu(0)`; the empty text is the default device.
+    /// Parses `cpu(0)`; an empty string is the default device.
     fn from_str(s: &str) -> Result<Context> {
         if s.is_empty() {
             return Ok(Context::default());
@@ -94,7 +94,7 @@ impl FromStr for Context {
             };
             Some((code, id.parse().ok()?))
         });
-        let (code, id) = parsed.ok_or_else(|| Error::Value(format!("'{s}' is no context: write cpu(0)")))?;
+        let (code, id) = parsed.ok_or_else(|| Error::Value(format!("'{s}' is not a context: write cpu(0)")))?;
         Context::from_codes(code, id)
     }
 }

@@ -30,10 +30,10 @@ pub enum DType {
 }
 
 impl DType {
-    /// Every type, in the order of the codes.
+    /// All types, in the order of their codes.
     pub const ALL: [DType; 9] =
         [DType::F32, DType::F64, DType::F16, DType::U8, DType::I32, DType::I8, DType::I64, DType::Bool, DType::BF16];
-    /// The floating-point types that most operators take.
+    /// The floating-point types that most operators support.
     pub const FLOATS: &'static [DType] = &[DType::F16, DType::F32, DType::F64];
 
     /// Bytes of one element.
@@ -61,12 +61,12 @@ impl DType {
         }
     }
 
-    /// Whether the type is a floating-point one.
+    /// True for floating-point types.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::F32 | DType::F64 | DType::BF16)
     }
 
-    /// The type of a C API code; `None` for -1 (unknown) and for codes that MXNet does not define.
+    /// The type of a C API code; `None` for -1 (unknown) and for undefined codes.
     pub fn from_code(code: i32) -> Option<DType> {
         DType::ALL.into_iter().find(|d| *d as i32 == code)
     }
@@ -90,20 +90,20 @@ impl FromStr for DType {
         DType::ALL
             .into_iter()
             .find(|d| d.name() == s)
-            .ok_or_else(|| format!("'{s}' is no data type; use one of {}", DType::ALL.map(|d| d.name()).join(", ")))
+            .ok_or_else(|| format!("'{s}' is not a data type; use one of {}", DType::ALL.map(|d| d.name()).join(", ")))
     }
 }
 
 /// A Rust type that arrays can hold.
 pub trait Element: Copy + Default + Send + Sync + fmt::Debug + PartialOrd + 'static {
-    /// The data type whose elements `Self` represents.
+    /// The data type of `Self`.
     const DTYPE: DType;
 
-    /// Rounds (to nearest even for floating point, towards zero for integers) from double precision.
+    /// Converts from double precision; rounds to nearest even (floating point) or towards zero (integers).
     fn from_f64(x: f64) -> Self;
     /// The value in double precision; integers beyond 2^53 are rounded.
     fn to_f64(self) -> f64;
-    /// Conversion from single precision; see [`Element::from_f64`].
+    /// Converts from single precision; see [`Element::from_f64`].
     fn from_f32(x: f32) -> Self;
     /// The value in single precision.
     fn to_f32(self) -> f32;
@@ -137,13 +137,13 @@ element! {
     bool => Bool, |x| x != 0.0, f64::from(u8::from(x)), x != 0.0, f32::from(u8::from(x));
 }
 
-/// Narrow integers take the low bits of the truncated value, as C++ on x86-64 does in MXNet's kernels.
+/// Truncates to 32 bits; narrow integers take the low bits of the result, as MXNet's C++ kernels do on x86-64.
 #[inline(always)]
 fn wrap(x: f64) -> i32 {
     x as i32
 }
 
-/// Runs `$body` with the type alias `$T` bound to the Rust type of a `DType` out of a list; other types take the last arm.
+/// Runs `$body` with the type alias `$T` bound to the Rust type of a `DType` from the list; other types run the last arm.
 ///
 /// ```
 /// use ferromx_core::{dtype::DType, dispatch};
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_and_names_are_mxnets() {
+    fn codes_and_names_are_those_of_mxnet() {
         assert_eq!(DType::from_code(12), Some(DType::BF16));
         assert_eq!(DType::from_code(-1), None);
         assert_eq!("int64".parse(), Ok(DType::I64));

@@ -10,12 +10,12 @@ use crate::shape::Shape;
 /// Result of every fallible function of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What an error in foreign code came from, such as an exception of the JVM. Two are equal only if they are one object.
+/// The cause of an error in foreign code, such as a JVM exception. Two are equal only if they are the same object.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Any + Send + Sync>);
 
 impl Cause {
-    /// Keeps the object.
+    /// Wraps the object.
     pub fn new(object: impl Any + Send + Sync) -> Cause {
         Cause(Arc::new(object))
     }
@@ -38,33 +38,33 @@ impl PartialEq for Cause {
     }
 }
 
-/// What went wrong. `Display` gives the message that users of every language see.
+/// An error of the engine. `Display` gives the message that users of all languages see.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// Two sources disagree about the shape of one argument or output (MXNet's `InferShapeError`).
     #[error("Shape inconsistent, Provided={provided}, inferred shape={inferred}")]
     ShapeInconsistent {
-        /// Which argument or output: `argument 1` and the like.
+        /// The argument or output, such as `argument 1`.
         what: String,
-        /// The shape that was there before.
+        /// The shape that was known before.
         provided: Box<Shape>,
-        /// The shape that the operator's rule gives.
+        /// The shape that the operator's rule infers.
         inferred: Box<Shape>,
     },
     /// Two sources disagree about the element type of one argument or output.
     #[error("Type inconsistent, Provided={provided}, inferred type={inferred}")]
     DTypeInconsistent {
-        /// Which argument or output.
+        /// The argument or output, such as `argument 1`.
         what: String,
-        /// The type that was there before.
+        /// The type that was known before.
         provided: DType,
-        /// The type that the operator's rule gives.
+        /// The type that the operator's rule infers.
         inferred: DType,
     },
-    /// A shape or a value that the operator cannot work with.
+    /// A shape or a value that is invalid for the operator.
     #[error("{0}")]
     Value(String),
-    /// A parameter is missing, unknown or does not parse.
+    /// A parameter is missing, unknown or invalid.
     #[error("{0}")]
     Param(String),
     /// The operator has no kernel for this element type.
@@ -72,21 +72,21 @@ pub enum Error {
     UnsupportedDType {
         /// Operator name.
         op: String,
-        /// The type that was passed.
+        /// The given type.
         given: DType,
-        /// The types that are taken, separated by commas.
+        /// The supported types, separated by commas.
         accepted: String,
     },
-    /// A gradient was asked for where there is none.
+    /// The gradient of an operator without gradient was requested.
     #[error(
         "Operator {0} is non-differentiable because it didn't register FGradient attribute: put BlockGrad before it or request no \
          gradient (grad_req null) for its inputs"
     )]
     NotDifferentiable(String),
-    /// A file or buffer that is not what it should be.
+    /// A malformed file or buffer.
     #[error("{0}")]
     Format(String),
-    /// The operating system refused.
+    /// An I/O error of the operating system.
     #[error("{path}: {message}")]
     Io {
         /// The file.
@@ -94,39 +94,39 @@ pub enum Error {
         /// The system's message.
         message: String,
     },
-    /// A null, foreign or freed handle, or a name that is not there.
+    /// A null, invalid or freed handle, or an unknown name.
     #[error("{0}")]
     NotFound(String),
-    /// Something this build cannot do, such as running on a GPU.
+    /// A feature that this build lacks, such as running on a GPU.
     #[error("{0}")]
     Unsupported(String),
-    /// Memory could not be had.
+    /// An allocation failed.
     #[error("out of memory: {0} bytes were asked for; use smaller arrays or batches, or free some with dispose()")]
     OutOfMemory(usize),
-    /// Code of a user, called by the engine, failed.
+    /// Foreign code that the engine called failed.
     #[error("{message}")]
     Foreign {
-        /// What it said.
+        /// Its message.
         message: String,
-        /// What it threw.
+        /// Its cause, such as the exception it threw.
         cause: Cause,
     },
-    /// A broken promise inside the engine; a bug of ours.
+    /// A violated invariant: a bug in the engine.
     #[error("internal error: {0}; please report it with the program that led here")]
     Internal(String),
-    /// An error with the place where it happened.
+    /// An error with the operator in which it happened.
     #[error("Error in operator {node}: {source}{}", detail(.source, .op, .node))]
     InOperator {
         /// Operator name.
         op: String,
         /// Name of the graph node, or the operator's name again for imperative calls.
         node: String,
-        /// What happened there.
+        /// The error.
         source: Box<Error>,
     },
 }
 
-/// Names the operator and the argument behind a node name.
+/// The suffix of a message: the argument, and the operator if the node has another name.
 fn detail(source: &Error, op: &str, node: &str) -> String {
     let what = match source {
         Error::ShapeInconsistent { what, .. } | Error::DTypeInconsistent { what, .. } => format!("{what} of "),
@@ -145,18 +145,18 @@ impl Error {
         Error::Value(message.into())
     }
 
-    /// Adds the name of the argument to an error that gives only its position: `argument 1` becomes `argument 1 (weight)`.
+    /// Adds the name of the argument to an error that has only its index: `argument 1` becomes `argument 1 (weight)`.
     pub fn name_argument(mut self, names: &[String]) -> Error {
         if let Error::ShapeInconsistent { what, .. } | Error::DTypeInconsistent { what, .. } = &mut self
-            && let Some(position) = what.strip_prefix("argument ")
-            && let Some(name) = position.parse::<usize>().ok().and_then(|i| names.get(i))
+            && let Some(index) = what.strip_prefix("argument ")
+            && let Some(name) = index.parse::<usize>().ok().and_then(|i| names.get(i))
         {
-            *what = format!("argument {position} ({name})");
+            *what = format!("argument {index} ({name})");
         }
         self
     }
 
-    /// What foreign code threw, if that is where the error comes from.
+    /// The cause, if the error comes from foreign code.
     pub fn cause(&self) -> Option<&Cause> {
         match self {
             Error::Foreign { cause, .. } => Some(cause),
@@ -165,7 +165,7 @@ impl Error {
         }
     }
 
-    /// Adds the operator and node to an error that does not carry one yet.
+    /// Adds the operator and node, unless the error already has them.
     pub fn in_operator(self, op: &str, node: &str) -> Error {
         match self {
             Error::InOperator { .. } => self,
@@ -173,7 +173,7 @@ impl Error {
         }
     }
 
-    /// An I/O error of one file.
+    /// An I/O error of a file.
     pub fn io(path: impl std::fmt::Display, e: &std::io::Error) -> Error {
         Error::Io { path: path.to_string(), message: e.to_string() }
     }

@@ -1,8 +1,8 @@
 //! The binary format of arrays: `.params` files, and single arrays as raw bytes.
 //!
-//! A file is a header (0x112, 0), a list of arrays and a list of names, all little-endian. An array is a magic number with the
-//! version, storage type, shape, context, type code and the elements; a sparse one has the shape of its values before its own, and
-//! types and shapes of its index arrays after the type code. Versions 0 to 3 are read; version 2 is written, version 3
+//! A file is a header (0x112, 0), a list of arrays and a list of names, all little-endian. An array is a magic number that encodes the
+//! version, storage type, shape, context, type code and the elements. A sparse array also has the shape of its values before its own
+//! shape, and the types and shapes of its index arrays after the type code. Versions 0 to 3 are read; version 2 is written, or version 3
 //! for arrays that need numpy semantics (scalars and dimensions of 0).
 
 use std::fs;
@@ -21,29 +21,30 @@ const FILE_MAGIC: u64 = 0x112;
 const MAGIC_V1: u32 = 0xF993_FAC8;
 const MAGIC_V2: u32 = 0xF993_FAC9;
 const MAGIC_V3: u32 = 0xF993_FACA;
-/// No array has more dimensions in MXNet.
+/// The most dimensions of an array in MXNet.
 const MAX_NDIM: usize = 32;
 
-/// A reader that knows where it is and never reads beyond the end.
+/// A cursor over the bytes of a file, with bounds checks.
 struct Reader<'a> {
     bytes: &'a [u8],
-    at: usize,
-    what: &'a str,
+    offset: usize,
+    /// Names the file in errors.
+    name: &'a str,
 }
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8]> {
-        let end = self.at.checked_add(n).filter(|end| *end <= self.bytes.len());
+        let end = self.offset.checked_add(n).filter(|end| *end <= self.bytes.len());
         let Some(end) = end else {
             return Err(self.error(format!(
                 "it ends after {} bytes, but {n} more were expected at byte {}",
                 self.bytes.len(),
-                self.at
+                self.offset
             )));
         };
-        let part = &self.bytes[self.at..end];
-        self.at = end;
-        Ok(part)
+        let taken = &self.bytes[self.offset..end];
+        self.offset = end;
+        Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
@@ -68,18 +69,18 @@ impl<'a> Reader<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// A count of items that take at least `item` bytes each, so that it cannot exceed what is left.
-    fn count(&mut self, item: usize, of: &str) -> Result<usize> {
+    /// Reads a count of items of at least `item_bytes` each, which must fit the remaining bytes.
+    fn count(&mut self, item_bytes: usize, items: &str) -> Result<usize> {
         let n = self.u64()?;
-        let left = (self.bytes.len() - self.at) / item;
+        let max = (self.bytes.len() - self.offset) / item_bytes;
         usize::try_from(n)
             .ok()
-            .filter(|n| *n <= left)
-            .ok_or_else(|| self.error(format!("it announces {n} {of}, more than it can hold")))
+            .filter(|n| *n <= max)
+            .ok_or_else(|| self.error(format!("it announces {n} {items}, more than it can hold")))
     }
 
-    fn error(&self, what: String) -> Error {
-        Error::Format(format!("{} is no complete array file: {what}; save it again or download it anew", self.what))
+    fn error(&self, reason: String) -> Error {
+        Error::Format(format!("{} is not a complete array file: {reason}; save it or download it again", self.name))
     }
 
     fn dims(&mut self, ndim: i64, wide: bool) -> Result<Dims> {
@@ -93,7 +94,7 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// A shape behind its number of dimensions; `None` for a place holder without one.
+    /// Reads a rank and a shape; `None` for a placeholder without shape.
     fn shape(&mut self, numpy: bool) -> Result<Option<Shape>> {
         let ndim = i64::from(self.i32()?);
         if (ndim == 0 && !numpy) || ndim == -1 {
@@ -107,7 +108,7 @@ impl<'a> Reader<'a> {
         DType::from_code(code).ok_or_else(|| self.error(format!("type code {code} is unknown")))
     }
 
-    /// The elements of a dense array.
+    /// Reads the elements of a dense array.
     fn elements(&mut self, shape: &Shape, dtype: DType) -> Result<NDArray> {
         let len = shape.checked_elements().map_err(|e| self.error(e.to_string()))?;
         let bytes = self.take(len * dtype.size())?;
@@ -119,7 +120,7 @@ impl<'a> Reader<'a> {
         Ok(array)
     }
 
-    /// One array; `None` for a place holder without shape.
+    /// Reads an array; `None` for a placeholder without shape.
     fn ndarray(&mut self) -> Result<Option<Array>> {
         let magic = self.u32()?;
         let numpy = magic == MAGIC_V3;
@@ -142,38 +143,38 @@ impl<'a> Reader<'a> {
         Ok(Some(self.elements(&shape, dtype)?.into()))
     }
 
-    /// Refuses a csr array whose row pointers, of this shape in the file, do not fit its rows: memory for as many would be asked
-    /// for in vain.
+    /// Checks that the number of row pointers of a csr array fits its rows, before memory for them is allocated. `pointers` is their shape
+    /// in the file.
     fn check_rows(&self, shape: &Shape, pointers: Option<Shape>) -> Result<()> {
-        /// Rows of an array that stores nothing, not even row pointers.
-        const MOST: i64 = 1 << 24;
+        /// The most rows of an array that stores nothing, not even row pointers.
+        const MAX_EMPTY_ROWS: i64 = 1 << 24;
         let (rows, pointers) = (shape.dims().first().copied().unwrap_or(0), pointers.map_or(0, |p| p.dims()[0]));
-        if if pointers == 0 { rows <= MOST } else { rows.checked_add(1) == Some(pointers) } {
+        if if pointers == 0 { rows <= MAX_EMPTY_ROWS } else { rows.checked_add(1) == Some(pointers) } {
             return Ok(());
         }
         Err(self.error(format!("a csr array of {rows} rows has {pointers} row pointers")))
     }
 
-    /// A sparse array behind its storage type.
+    /// Reads a sparse array after its storage type.
     fn sparse(&mut self, storage_type: StorageType) -> Result<Option<Array>> {
-        // Arrays without stored values have a dimension of 0 in whatever version of the format.
+        // Arrays without stored values have a dimension of 0 in all versions of the format.
         let stored = self.shape(true)?;
         let Some(shape) = self.shape(true)? else { return Ok(None) };
         let _device = (self.i32()?, self.i32()?);
         let dtype = self.dtype()?;
         let parts: Vec<(DType, Option<Shape>)> =
             (0..storage_type.num_aux()).map(|_| Ok((self.dtype()?, self.shape(true)?))).collect::<Result<_>>()?;
-        let whole = |s: &Option<Shape>| s.clone().filter(|s| !s.dims().is_empty());
+        let nonempty = |s: &Option<Shape>| s.clone().filter(|s| !s.dims().is_empty());
         if storage_type == StorageType::Csr {
-            self.check_rows(&shape, parts.first().and_then(|(_, pointers)| whole(pointers)))?;
+            self.check_rows(&shape, parts.first().and_then(|(_, pointers)| nonempty(pointers)))?;
         }
         let empty = SparseArray::zeros(storage_type, &shape, dtype, Context::default());
         let array = empty.map_err(|e| self.error(e.to_string()))?;
-        let Some(stored) = whole(&stored) else { return Ok(Some(array.into())) };
+        let Some(stored) = nonempty(&stored) else { return Ok(Some(array.into())) };
         let values = self.elements(&stored, dtype)?;
         array.set_values(&values).map_err(|e| self.error(e.to_string()))?;
         for (i, (dtype, shape)) in parts.iter().enumerate() {
-            let shape = whole(shape).unwrap_or_else(|| Shape::new(&[0]));
+            let shape = nonempty(shape).unwrap_or_else(|| Shape::new(&[0]));
             let indices = self.elements(&shape, *dtype)?;
             // A csr array that stores nothing may lack its row pointers.
             if !indices.is_empty() {
@@ -185,20 +186,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Arrays and their names. There are as many names as arrays, or none.
+/// Arrays and their names: one for each, or none at all.
 pub struct Loaded {
-    /// The arrays, on `cpu(0)`; `None` for empty place holders.
+    /// The arrays, on `cpu(0)`; `None` for placeholders without shape.
     pub arrays: Vec<Option<Array>>,
     /// The names, such as `arg:fc1_weight`.
     pub names: Vec<String>,
 }
 
-/// Reads a `.params` file from memory; `what` names it in messages.
+/// Reads a `.params` file from memory; `name` names it in errors.
 ///
 /// # Errors
-/// Bytes that are no such file or only part of one.
-pub fn from_bytes(bytes: &[u8], what: &str) -> Result<Loaded> {
-    let mut r = Reader { bytes, at: 0, what };
+/// The bytes are not such a file, or incomplete.
+pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Loaded> {
+    let mut r = Reader { bytes, offset: 0, name };
     let magic = r.u64()?;
     if magic != FILE_MAGIC {
         return Err(r.error(format!("it begins with {magic:#x} instead of {FILE_MAGIC:#x}")));
@@ -211,7 +212,7 @@ pub fn from_bytes(bytes: &[u8], what: &str) -> Result<Loaded> {
     for _ in 0..n {
         let len = r.count(1, "bytes of a name")?;
         let name = r.take(len)?;
-        names.push(String::from_utf8(name.to_vec()).map_err(|_| r.error("a name is no UTF-8".into()))?);
+        names.push(String::from_utf8(name.to_vec()).map_err(|_| r.error("a name is not UTF-8".into()))?);
     }
     if !names.is_empty() && names.len() != arrays.len() {
         return Err(r.error(format!("it has {} names for {} arrays", names.len(), arrays.len())));
@@ -222,7 +223,7 @@ pub fn from_bytes(bytes: &[u8], what: &str) -> Result<Loaded> {
 /// Reads a `.params` file.
 ///
 /// # Errors
-/// No such file, or those of [`from_bytes`].
+/// The file cannot be read, or those of [`from_bytes`].
 pub fn load(path: &str) -> Result<Loaded> {
     from_bytes(&fs::read(path).map_err(|e| Error::io(path, &e))?, path)
 }
@@ -238,10 +239,10 @@ fn put_context_and_type(out: &mut Vec<u8>, context: Context, dtype: DType) {
     out.extend(dtype.code().to_le_bytes());
 }
 
-/// One array as bytes.
+/// Serialises one array.
 ///
 /// # Errors
-/// A sparse array whose parts do not fit together.
+/// A sparse array with inconsistent parts.
 pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let dims = array.shape().dims();
@@ -272,19 +273,19 @@ pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// One array from bytes.
+/// Deserialises one array.
 ///
 /// # Errors
-/// Bytes that are no array or only part of one.
+/// The bytes are not an array, or incomplete.
 pub fn array_from_bytes(bytes: &[u8]) -> Result<Array> {
-    let mut r = Reader { bytes, at: 0, what: "the buffer" };
+    let mut r = Reader { bytes, offset: 0, name: "the buffer" };
     r.ndarray()?.ok_or_else(|| Error::Format("the buffer holds an empty array".into()))
 }
 
-/// Writes arrays, with as many names or none, to a file. The file appears whole or not at all.
+/// Writes arrays, and one name for each or none, to a file; see [`write_atomically`].
 ///
 /// # Errors
-/// The system refuses; names and arrays differ in number.
+/// The system refuses; the numbers of names and arrays differ.
 pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
     crate::ensure!(
         names.is_empty() || names.len() == arrays.len(),
@@ -293,7 +294,7 @@ pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
         arrays.len()
     );
     let contents = arrays.iter().map(array_to_bytes).collect::<Result<Vec<_>>>()?;
-    write_whole(path, |file| {
+    write_atomically(path, |file| {
         file.write_all(&FILE_MAGIC.to_le_bytes())?;
         file.write_all(&0u64.to_le_bytes())?;
         file.write_all(&(arrays.len() as u64).to_le_bytes())?;
@@ -309,11 +310,11 @@ pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
     })
 }
 
-/// Writes a file through a temporary neighbour, so that an interrupted save leaves the old file as it was.
+/// Writes to a temporary file in the same folder and renames it, so that an interrupted save leaves the old file unchanged.
 ///
 /// # Errors
 /// The system refuses.
-pub fn write_whole(path: &str, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+pub fn write_atomically(path: &str, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let temporary = format!("{path}.{}.tmp", std::process::id());
     let attempt = || -> std::io::Result<()> {
         let mut file = std::io::BufWriter::new(fs::File::create(&temporary)?);
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_of_every_kind_survive() {
+    fn arrays_of_every_type_round_trip() {
         let arrays = [
             NDArray::from_slice(&[1f32, f32::NAN, -0.0], &[3]).unwrap(),
             NDArray::from_slice(&[i64::MAX, -1], &[2, 1]).unwrap(),
@@ -364,19 +365,19 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_a_file_does_not_have_cost_no_memory() {
+    fn row_counts_without_row_pointers_do_not_allocate() {
         let array = SparseArray::zeros(StorageType::Csr, &Shape::new(&[2, 3]), DType::F32, Context::default()).unwrap();
         let mut bytes = file_of(&[array.into()], &[]);
         assert!(from_bytes(&bytes, "test").is_ok());
         let shape: Vec<u8> = [2i64, 3].iter().flat_map(|n| n.to_le_bytes()).collect();
-        let at = bytes.windows(16).position(|part| part == shape).unwrap();
-        bytes[at..at + 8].copy_from_slice(&(1i64 << 40).to_le_bytes());
+        let offset = bytes.windows(16).position(|part| part == shape).unwrap();
+        bytes[offset..offset + 8].copy_from_slice(&(1i64 << 40).to_le_bytes());
         let message = from_bytes(&bytes, "test").err().unwrap().to_string();
         assert!(message.contains("1099511627776 rows"), "{message}");
     }
 
     #[test]
-    fn sparse_arrays_survive_and_broken_ones_are_refused() {
+    fn sparse_arrays_round_trip_and_corrupt_ones_are_errors() {
         let (indptr, indices) = (NDArray::from_slice(&[0i64, 1, 3], &[3]), NDArray::from_slice(&[2i64, 0, 1], &[3]));
         let values = NDArray::from_slice(&[1f32, 2.0, 3.0], &[3]).unwrap();
         let shape = Shape::new(&[2, 3]);

@@ -1,56 +1,56 @@
-//! What operators say about fusing: a plan appends what follows a product to the product's kernel, which finishes each part of its
-//! result while it is in the cache.
+//! Fusion roles of operators: a plan fuses the normalisation, residual and activation that follow a matrix product or convolution into
+//! its kernel, as an epilogue that runs while each tile of the result is in the cache.
 
 use crate::op::KernelFn;
 use crate::params::Params;
 
-/// The part that an operator can take in a fused kernel.
+/// The role of an operator in a fused kernel.
 #[derive(Clone, Copy)]
 pub enum Role {
-    /// None.
+    /// The operator is not fused.
     None,
-    /// A product of matrices or a convolution. The kernel has [`Fused`] parameters and computes
-    /// `function(normalisation(product + bias) + residual)`; its inputs are those of the product, then those of the
-    /// normalisation but the first, then the residual.
+    /// A matrix product or a convolution. The kernel has [`Fused`] parameters and computes
+    /// `function(normalisation(product + bias) + residual)`. Its inputs are those of the product, then those of the normalisation except
+    /// the first, then the residual.
     Product {
         /// The kernel, for float32 and float64.
         kernel: KernelFn,
-        /// The axis of the channels of an output of a given number of dimensions.
+        /// The channel axis of an output of the given rank.
         channels: fn(&Params, usize) -> usize,
     },
-    /// Outside of training, a factor and a summand for each channel of the first input: the function gives the axis of the channels
-    /// of an input of a given number of dimensions.
+    /// A normalisation that, in inference, is a scale and a shift for each channel of the first input. The function returns the channel
+    /// axis of an input of the given rank.
     Normalisation(fn(&Params, usize) -> Option<usize>),
-    /// A function of each element, if product kernels have it.
+    /// An elementwise function; `None` if product kernels do not support it.
     Function(fn(&Params) -> Option<Elementwise>),
 }
 
-/// The functions of one element that product kernels apply.
+/// The elementwise functions that product kernels apply.
 #[derive(Clone, Copy, Debug)]
 pub enum Elementwise {
-    /// max(x, 0), with NaN kept.
+    /// max(x, 0); NaN stays NaN.
     Relu,
-    /// x above 0, a multiple of it otherwise.
+    /// x if x > 0, otherwise x times the slope.
     Leaky(f64),
-    /// Limited to an interval, with NaN kept.
+    /// Clamps to an interval; NaN stays NaN.
     Clamp {
-        /// The least value.
+        /// The lower bound.
         low: f64,
-        /// The largest value, which wins if it is the smaller one.
+        /// The upper bound, which wins if it is below the lower one.
         high: f64,
     },
-    /// Another function, for float32 and float64: it replaces each element by its value.
+    /// Any other function, in place, for float32 and float64.
     Map(fn(&mut [f32]), fn(&mut [f64])),
 }
 
 /// Parameters of the kernel of a [`Role::Product`].
 pub struct Fused {
-    /// Those of the product.
+    /// The parameters of the product.
     pub product: Params,
-    /// Those of the normalisation that follows.
+    /// The parameters of the normalisation that follows, if any.
     pub normalisation: Option<Params>,
-    /// Whether an array is added.
+    /// Whether a residual is added.
     pub residual: bool,
-    /// The function applied to the sum.
+    /// The elementwise function that is applied last.
     pub function: Option<Elementwise>,
 }

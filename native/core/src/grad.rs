@@ -1,16 +1,16 @@
 //! How operators declare their gradients. One builder in the runtime serves the symbolic pass and the imperative tape.
 
 use crate::error::{Error, Result};
-use crate::op::{Deps, HostFn, KernelFn, OpCtx, OpDef, SparseFn, SparseForm, SparseRule};
+use crate::op::{Deps, ForeignFn, KernelFn, OpCtx, OpDef, SparseFn, SparseForm, SparseRule};
 use crate::params::{Attrs, Params};
 use crate::storage::{In, Out};
 
 /// One output of one node of the graph in which a gradient is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
-    /// Node number in the graph under construction.
+    /// Index of the node in the graph under construction.
     pub node: u32,
-    /// Which of its outputs.
+    /// Index of the output.
     pub index: u32,
 }
 
@@ -19,14 +19,14 @@ pub trait GradGraph {
     /// Adds an operator and returns all its outputs.
     ///
     /// # Errors
-    /// No such operator; parameters that do not parse.
+    /// An unknown operator; invalid parameters.
     fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>>;
 
-    /// Adds a node of another graph: an operator whose parameters are parsed already.
+    /// Copies a node of another graph, whose parameters are already parsed.
     ///
     /// # Errors
     /// Those of [`GradGraph::apply`].
-    fn copy(&mut self, node: &Copied<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {
+    fn copy(&mut self, node: &NodeCopy<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {
         let attrs: Vec<(&str, &str)> = node.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         self.apply(node.name, inputs, &attrs)
     }
@@ -38,14 +38,14 @@ pub trait GradGraph {
 }
 
 /// A node that is copied into a gradient's graph.
-pub struct Copied<'a> {
+pub struct NodeCopy<'a> {
     /// The operator's name.
     pub name: &'static str,
     /// Its definition.
     pub def: &'static OpDef,
     /// Its parameters.
     pub params: &'a Params,
-    /// They and whatever else the node carries, as text.
+    /// All attributes of the node as text, parameters included.
     pub attrs: &'a Attrs,
 }
 
@@ -59,27 +59,27 @@ pub struct GradNode<'a> {
     pub inputs: &'a [Entry],
     /// Its outputs, hidden ones included.
     pub outputs: &'a [Entry],
-    /// Gradients of its visible outputs; zeros where nothing flows back.
+    /// Gradients of its visible outputs; zeros for outputs without a gradient.
     pub ograds: &'a [Entry],
 }
 
-/// Builds the gradients of all inputs; `None` where an input has none (its gradient is then zero).
+/// Builds the gradients of all inputs; `None` for a gradient of zero.
 pub type Compose = fn(&mut dyn GradGraph, &GradNode<'_>) -> Result<Vec<Option<Entry>>>;
 
 /// A gradient computed by a kernel of its own.
 ///
-/// The kernel's inputs are the gradients of the outputs in `ograds`, then the forward `inputs`, then the forward `outputs` that
-/// it asked for, each in order. Its outputs are the gradients of all forward inputs but the mutable ones, with the shapes and
-/// types of those inputs; some may be unwanted.
+/// The kernel's inputs are the output gradients that `ograds` selects, then the forward inputs and outputs that `inputs` and `outputs`
+/// select, each in order. Its outputs are the gradients of all forward inputs except the mutable ones, with the shapes and types of those
+/// inputs; some may be unwanted.
 #[derive(Clone, Copy)]
 pub struct Backward {
     /// The kernel.
     pub kernel: KernelFn,
-    /// What runs instead of the kernel, without the engine's locks, and with the cache of the forward node.
-    pub host: Option<HostFn>,
+    /// A function that replaces the kernel: it runs without the engine's locks, with the cache of the forward node.
+    pub foreign: Option<ForeignFn>,
     /// Output gradients that it reads.
     pub ograds: Deps,
-    /// Whether the output gradients are read at all, where the parameters decide it.
+    /// Whether output gradients are read at all, if that depends on the parameters.
     pub reads_ograds: Option<fn(&Params) -> bool>,
     /// Forward inputs that it reads.
     pub inputs: Deps,
@@ -87,11 +87,11 @@ pub struct Backward {
     pub outputs: Deps,
     /// Pairs (kernel input, kernel output) that may be the same memory.
     pub inplace: &'static [(usize, usize)],
-    /// Whether the kernel itself handles a request to add.
+    /// Whether the kernel handles [`Req::Add`](crate::storage::Req::Add) itself.
     pub accumulates: bool,
-    /// Whether it works element by element, so that it may run block by block inside a fused chain.
+    /// Whether the kernel is elementwise, so that it may run block by block in a fused chain.
     pub pointwise: bool,
-    /// The computation where operands are sparse; its inputs and outputs are those of the kernel.
+    /// The form for sparse operands; its inputs and outputs are those of the kernel.
     pub sparse: Option<SparseForm>,
 }
 
@@ -100,7 +100,7 @@ impl Backward {
     pub const fn new(kernel: KernelFn) -> Backward {
         Backward {
             kernel,
-            host: None,
+            foreign: None,
             ograds: Deps::All,
             reads_ograds: None,
             inputs: Deps::None,
@@ -113,17 +113,17 @@ impl Backward {
     }
 
     /// A function that runs without the engine's locks, reads all output gradients and handles every request.
-    pub const fn host(f: HostFn) -> Backward {
-        Backward { host: Some(f), accumulates: true, ..Backward::new(no_kernel) }
+    pub const fn foreign(f: ForeignFn) -> Backward {
+        Backward { foreign: Some(f), accumulates: true, ..Backward::new(no_kernel) }
     }
 
-    /// Which output gradients the kernel reads; a loss reads none.
+    /// The output gradients that the kernel reads; a loss reads none.
     pub const fn ograds(mut self, deps: Deps) -> Backward {
         self.ograds = deps;
         self
     }
 
-    /// The output gradients are read only where the predicate holds; otherwise the operator is a loss.
+    /// Output gradients are read only if the predicate holds; otherwise the operator is a loss.
     pub const fn ograds_if(mut self, reads: fn(&Params) -> bool) -> Backward {
         self.reads_ograds = Some(reads);
         self
@@ -137,13 +137,13 @@ impl Backward {
         }
     }
 
-    /// Which forward inputs the kernel reads.
+    /// The forward inputs that the kernel reads.
     pub const fn inputs(mut self, deps: Deps) -> Backward {
         self.inputs = deps;
         self
     }
 
-    /// Which forward outputs the kernel reads.
+    /// The forward outputs that the kernel reads.
     pub const fn outputs(mut self, deps: Deps) -> Backward {
         self.outputs = deps;
         self
@@ -161,13 +161,13 @@ impl Backward {
         self
     }
 
-    /// The form for sparse operands, with the storage of the gradients that it makes sparse.
+    /// The form for sparse operands; `rule` infers the storage types of the gradients.
     pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> Backward {
         self.sparse = Some(SparseForm { rule, run, from_dense: true });
         self
     }
 
-    /// The kernel works element by element on equally shaped operands.
+    /// The kernel is elementwise on operands of equal shapes.
     pub const fn pointwise(mut self) -> Backward {
         self.pointwise = true;
         self
@@ -181,14 +181,14 @@ fn no_kernel(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
 /// The gradient of an operator.
 #[derive(Clone, Copy)]
 pub enum Grad {
-    /// Asking for it is an error that says so.
+    /// The operator is not differentiable: requesting its gradient is an error.
     None,
     /// The gradients of all inputs are zero.
     Zero,
-    /// A kernel, and optionally the same gradient composed of operators, which is used where it is differentiated again.
+    /// A kernel, and optionally the same gradient composed of operators, for higher-order gradients.
     Kernel(Backward, Option<Compose>),
-    /// Composed of other operators, hence differentiable again.
+    /// Composed of other operators, hence differentiable itself.
     Compose(Compose),
-    /// The parameters decide it; see [`OpDef::gradient`].
+    /// Depends on the parameters; see [`OpDef::gradient`].
     By(fn(&Params) -> Grad),
 }

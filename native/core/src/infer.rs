@@ -1,14 +1,14 @@
-//! Shape and type inference: what an operator's rule sees, and the rules that many operators share.
+//! Shape and type inference: the arguments of an operator's rule, and the rules that many operators share.
 //!
-//! Rules are pure and work in both directions. They run again and again until nothing changes, so a rule that does not know
-//! enough yet simply assigns nothing.
+//! Rules are pure and work in both directions. They run until nothing changes, so a rule that lacks information assigns nothing and
+//! succeeds.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::shape::Shape;
 
-/// The shapes around an operator, each whole, partly known or unknown.
+/// The shapes of an operator's inputs and outputs, each fully known, partially known or unknown.
 pub struct ShapeIo<'a> {
     /// Inputs, auxiliary states last.
     pub ins: &'a mut [Shape],
@@ -16,7 +16,7 @@ pub struct ShapeIo<'a> {
     pub outs: &'a mut [Shape],
 }
 
-/// Rule of an operator for shapes.
+/// The shape rule of an operator.
 pub type InferShape = fn(&Params, &mut ShapeIo<'_>) -> Result<()>;
 
 fn assign(slot: &mut Shape, shape: &Shape, kind: &str, index: usize) -> Result<()> {
@@ -30,7 +30,7 @@ fn assign(slot: &mut Shape, shape: &Shape, kind: &str, index: usize) -> Result<(
     Err(inconsistent(kind, index, provided, shape.clone()))
 }
 
-/// Adds what an argument or output says to what the ones before it say: the one that contradicts them is at fault.
+/// Merges the shape of an argument or output into the common one of those before it; the error names the one that contradicts.
 fn merge(common: &mut Shape, slot: &Shape, kind: &str, index: usize) -> Result<()> {
     let inferred = common.clone();
     if common.assign(slot) {
@@ -44,23 +44,23 @@ fn inconsistent(kind: &str, index: usize, provided: Shape, inferred: Shape) -> E
 }
 
 impl ShapeIo<'_> {
-    /// Takes over what `shape` says about input `i` (`SHAPE_ASSIGN_CHECK` of MXNet).
+    /// Fills in the unknown dimensions of input `i` from `shape` (MXNet's `SHAPE_ASSIGN_CHECK`).
     ///
     /// # Errors
-    /// [`Error::ShapeInconsistent`] where both are known and differ.
+    /// [`Error::ShapeInconsistent`] if both are known and differ.
     pub fn assign_in(&mut self, i: usize, shape: &Shape) -> Result<()> {
         assign(&mut self.ins[i], shape, "argument", i)
     }
 
-    /// Takes over what `shape` says about output `i`; see [`ShapeIo::assign_in`].
+    /// Fills in the unknown dimensions of output `i`; see [`ShapeIo::assign_in`].
     pub fn assign_out(&mut self, i: usize, shape: &Shape) -> Result<()> {
         assign(&mut self.outs[i], shape, "output", i)
     }
 
-    /// Input `i` and output `k` have one shape: each takes over what is known of the other.
+    /// Makes the shapes of input `i` and output `k` equal: each fills in its unknown dimensions from the other.
     ///
     /// # Errors
-    /// [`Error::ShapeInconsistent`] where both are known and differ.
+    /// [`Error::ShapeInconsistent`] if both are known and differ.
     pub fn tie(&mut self, i: usize, k: usize) -> Result<()> {
         let input = self.ins[i].clone();
         self.assign_out(k, &input)?;
@@ -68,7 +68,7 @@ impl ShapeIo<'_> {
         self.assign_in(i, &output)
     }
 
-    /// Checks the number of inputs, as `expected` names them.
+    /// Checks the number of inputs against their expected names.
     pub fn expect_inputs(&self, expected: &[&str]) -> Result<()> {
         crate::ensure!(
             self.ins.len() == expected.len(),
@@ -80,7 +80,7 @@ impl ShapeIo<'_> {
     }
 }
 
-/// The element types around an operator; `None` is unknown.
+/// The element types of an operator's inputs and outputs; `None` is unknown.
 pub struct DTypeIo<'a> {
     /// Inputs, auxiliary states last.
     pub ins: &'a mut [Option<DType>],
@@ -88,7 +88,7 @@ pub struct DTypeIo<'a> {
     pub outs: &'a mut [Option<DType>],
 }
 
-/// Rule of an operator for element types.
+/// The element type rule of an operator.
 pub type InferDType = fn(&Params, &mut DTypeIo<'_>) -> Result<()>;
 
 fn assign_type(slot: &mut Option<DType>, dtype: DType, kind: &str, index: usize) -> Result<()> {
@@ -129,7 +129,7 @@ impl DTypeIo<'_> {
     }
 }
 
-/// All inputs and outputs have one shape.
+/// All inputs and outputs have the same shape.
 pub fn same_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if let [first, others @ ..] = &*io.ins
         && first.is_known()
@@ -150,7 +150,7 @@ pub fn same_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|i| io.assign_out(i, &common))
 }
 
-/// All inputs and outputs have one element type.
+/// All inputs and outputs have the same element type.
 pub fn same_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match io.first_known() {
         Some(d) => io.assign_all(d),

@@ -1,7 +1,6 @@
 //! The vocabulary of FerroMX: data types, shapes, storage, arrays, parameters and operator definitions.
 //!
-//! This crate knows no operator. The crates above it depend on it in one line:
-//! `core <- kernels <- ops <- runtime <- capi`.
+//! This crate defines no operators. The other crates depend on it in a line: `core <- kernels <- ops <- runtime <- capi`.
 
 pub mod context;
 pub mod dtype;
@@ -9,7 +8,6 @@ pub mod error;
 pub mod file_format;
 pub mod fusion;
 pub mod grad;
-pub mod host;
 pub mod infer;
 pub mod memory;
 pub mod ndarray;
@@ -19,3 +17,5 @@ pub mod semantics;
 pub mod shape;
 pub mod sparse;
 pub mod storage;
+pub mod subgraph;
+pub mod user_op;

@@ -1,23 +1,23 @@
-//! Vectors whose length input decides, and what happens when there is no memory for them.
+//! Fallible allocation of vectors whose length depends on input.
 //!
-//! A `vec![]` that cannot be allocated ends the process. The functions here unwind with an [`OutOfMemory`] instead, which the C and JNI
-//! faces turn into [`Error::OutOfMemory`], so that kernels need no `Result` for working memory.
+//! A `vec![]` that cannot be allocated aborts the process. The functions here unwind with an [`OutOfMemory`] instead, which the C and JNI
+//! interfaces convert to [`Error::OutOfMemory`], so that kernels need no `Result` for scratch memory.
 
 use std::panic::resume_unwind;
 
 use crate::error::{Error, Result};
 use crate::storage::reserve_in_use;
 
-/// What unwinds where memory is missing: the number of bytes that were asked for.
+/// The payload of an unwinding allocation failure: the number of bytes that were requested.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OutOfMemory(pub usize);
 
-/// Unwinds with an [`OutOfMemory`]. The panic hook is not called: a backtrace would need memory.
+/// Unwinds with an [`OutOfMemory`]. The panic hook is not called, because a backtrace would need memory.
 pub fn out_of_memory(bytes: usize) -> ! {
     resume_unwind(Box::new(OutOfMemory(bytes)))
 }
 
-/// An empty vector with room for `len` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+/// An empty vector with capacity for `len` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
 pub fn with_capacity<T>(len: usize) -> Vec<T> {
     let mut vector = Vec::new();
     reserve(&mut vector, len);
@@ -31,7 +31,7 @@ pub fn filled<T: Clone>(value: T, len: usize) -> Vec<T> {
     vector
 }
 
-/// A vector of the elements of an iterator. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+/// Collects an iterator into a vector. Unwinds with an [`OutOfMemory`] if there is no memory for them.
 pub fn collected<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     let mut vector = with_capacity(elements.size_hint().0);
     for element in elements {
@@ -44,21 +44,21 @@ pub fn collected<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     vector
 }
 
-/// Makes room for `more` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+/// Reserves capacity for `more` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
 pub fn reserve<T>(vector: &mut Vec<T>, more: usize) {
     if vector.try_reserve(more).is_err() {
         out_of_memory(vector.len().saturating_add(more).saturating_mul(size_of::<T>()));
     }
 }
 
-/// An error unless this many bytes can be allocated now. Parsers whose own allocations cannot fail call it with an estimate of what
-/// they will take.
+/// Returns an error unless this many bytes can be allocated now. Parsers whose own allocations are infallible call it with an estimate of
+/// their use.
 pub fn ensure_available(bytes: usize) -> Result<()> {
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory(bytes))
 }
 
-/// An error if the system ran out of memory since small allocations came from the reserve. Loops that build many small objects from
-/// input call it once per object.
+/// Returns an error if the reserve is in use, that is, if a system allocation failed. Loops that build many small objects from input call
+/// it once per object.
 pub fn check() -> Result<()> {
     match reserve_in_use() {
         0 => Ok(()),
@@ -77,13 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_address_space_is_not_available() {
+    fn more_than_the_address_space_is_not_available() {
         assert_eq!(ensure_available(usize::MAX), Err(Error::OutOfMemory(usize::MAX)));
         assert_eq!(ensure_available(1 << 20), Ok(()));
     }
 
     #[test]
-    fn vectors_hold_what_was_asked_for() {
+    fn vectors_hold_the_requested_elements() {
         assert_eq!(filled(7u8, 3), [7, 7, 7]);
         assert_eq!(collected((0..3).map(|i| i * i)), [0, 1, 4]);
         assert_eq!(collected((0..100).filter(|i| i % 50 == 1)), [1, 51]);

@@ -1,4 +1,4 @@
-//! Dense arrays: a shape and a type over a contiguous part of a chunk of memory.
+//! Dense arrays: a shape and a type over a contiguous range of a chunk of memory.
 //!
 //! Slicing along axis 0 and reshaping share memory, as in MXNet.
 
@@ -29,7 +29,7 @@ impl NDArray {
     /// An array with unspecified content.
     ///
     /// # Errors
-    /// A shape that is not whole or too large, or no memory.
+    /// A shape that is not fully known or too large, or no memory.
     pub fn empty(shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
         let len = shape.checked_elements()?;
         let chunk = Chunk::new(len * dtype.size(), context)?;
@@ -46,40 +46,40 @@ impl NDArray {
     /// An array on `cpu(0)` with a copy of the elements.
     ///
     /// # Errors
-    /// The shape does not have as many elements as the slice.
+    /// The numbers of elements of the shape and the slice differ.
     pub fn from_slice<T: Element>(items: &[T], dims: &[i64]) -> Result<NDArray> {
         let a = NDArray::empty(&Shape::new(dims), T::DTYPE, Context::default())?;
         a.copy_from_slice(items)?;
         Ok(a)
     }
 
-    /// A part of a chunk as an array; `offset` is in bytes.
+    /// A view of a range of a chunk; `offset` is in bytes.
     ///
     /// # Errors
-    /// The part is not inside the chunk or not aligned to its elements.
+    /// The range is not inside the chunk, or the offset is not a multiple of the element size.
     pub fn view(chunk: Arc<Chunk>, offset: usize, shape: Shape, dtype: DType) -> Result<NDArray> {
         let len = shape.checked_elements()?;
         let inside = offset.checked_add(len * dtype.size()).is_some_and(|end| end <= chunk.bytes());
         if !inside || !offset.is_multiple_of(dtype.size()) {
-            return Err(Error::Internal(format!("a view of {shape} {dtype} at byte {offset} leaves its chunk")));
+            return Err(Error::Internal(format!("a view of {shape} {dtype} at byte {offset} exceeds its chunk")));
         }
         Ok(NDArray { chunk, offset, len, shape, dtype, read_only: false })
     }
 
-    /// The same memory, which nothing can write through this array or a view of it.
+    /// A read-only view of the same memory; views of it are read-only too.
     pub fn read_only(&self) -> NDArray {
         NDArray { read_only: true, ..self.clone() }
     }
 
-    /// Whether writing is refused.
+    /// True if writing is refused.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Refuses a read-only array.
+    /// Returns an error if the array is read-only.
     ///
     /// # Errors
-    /// The array is one.
+    /// The array is read-only.
     pub fn check_writable(&self) -> Result<()> {
         ensure!(
             !self.read_only,
@@ -90,17 +90,17 @@ impl NDArray {
         Ok(())
     }
 
-    /// The memory.
+    /// The chunk of memory.
     pub fn chunk(&self) -> &Arc<Chunk> {
         &self.chunk
     }
 
-    /// Where in the chunk the elements lie.
+    /// The byte range of the elements in the chunk.
     pub fn byte_range(&self) -> Range<usize> {
         self.offset..self.offset + self.len * self.dtype.size()
     }
 
-    /// Shape, whole.
+    /// The shape, fully known.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -120,7 +120,7 @@ impl NDArray {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -128,7 +128,7 @@ impl NDArray {
     /// Rows `begin..end` along axis 0, sharing memory.
     ///
     /// # Errors
-    /// A scalar, or a range that is not inside the axis.
+    /// A scalar, or a range outside the axis.
     pub fn slice(&self, begin: usize, end: usize) -> Result<NDArray> {
         ensure!(!self.shape.dims().is_empty(), "a scalar cannot be sliced");
         let rows = self.shape.dim(0) as usize;
@@ -146,8 +146,8 @@ impl NDArray {
         Ok(NDArray { offset, len: row * (end - begin), shape, ..self.clone() })
     }
 
-    /// Row `i` along axis 0 with that axis dropped, sharing memory. The row of a vector is a scalar in numpy semantics, and has the
-    /// shape (1,) in MXNet's legacy semantics.
+    /// Row `i` along axis 0, without that axis, sharing memory. The row of a vector is a scalar in numpy semantics and has shape (1,) in
+    /// legacy semantics.
     ///
     /// # Errors
     /// The index is outside the axis.
@@ -159,7 +159,7 @@ impl NDArray {
         }
     }
 
-    /// The same memory under another shape with as many elements.
+    /// A view of the same memory with another shape.
     ///
     /// # Errors
     /// The numbers of elements differ.
@@ -185,7 +185,7 @@ impl NDArray {
         Ok(out)
     }
 
-    /// A copy of the elements converted to `T` through double precision (exact for `i64` to `i64`).
+    /// A copy of the elements, converted to `T` by way of double precision; exact if `T` is the element type.
     pub fn to_vec_as<T: Element>(&self) -> Result<Vec<T>> {
         if self.dtype == T::DTYPE {
             return self.to_vec();
@@ -195,7 +195,7 @@ impl NDArray {
         }, other => Err(Error::Internal(format!("no elements of type {other}"))))
     }
 
-    /// Overwrites all the elements.
+    /// Overwrites all elements.
     ///
     /// # Errors
     /// `T` is not the array's element type, or the lengths differ.
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_convert_only_on_request() {
+    fn only_to_vec_as_converts() {
         let a = NDArray::from_slice(&[1.5f32, -2.0], &[2]).unwrap();
         assert!(a.to_vec::<f64>().is_err());
         assert_eq!(a.to_vec_as::<i32>().unwrap(), [1, -2]);

@@ -1,4 +1,4 @@
-//! Operator definitions: static data that says everything the engine, the C API, the macros and the documentation need.
+//! Operator definitions: static data for the engine, the C API, the Scala code generator and the documentation.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -11,27 +11,27 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::fusion::Role;
 use crate::grad::Grad;
-use crate::host::Subgraph;
 use crate::infer::{InferDType, InferShape, same_dtype, same_shape};
 use crate::ndarray::NDArray;
 use crate::params::{Attrs, FieldInfo, NoParams, OpParams, Params};
 use crate::shape::Shape;
 use crate::sparse::{Array, StorageType};
 use crate::storage::{In, Out, Req};
+use crate::subgraph::Subgraph;
 
-/// Inputs or outputs that one operator may have.
+/// The most inputs, or outputs, of an operator.
 const MAX_ARITY: usize = 1 << 20;
 
-/// Refuses a number of inputs or outputs for which there would be no memory.
+/// Checks a number of inputs or outputs that parameters request, so that it cannot exhaust memory.
 ///
 /// # Errors
 /// The number is above 2^20.
-pub fn check_count(what: &str, count: usize) -> Result<()> {
-    let text = || format!("the parameters ask for {count} {what}; an operator has at most {MAX_ARITY}");
+pub fn check_count(items: &str, count: usize) -> Result<()> {
+    let text = || format!("the parameters request {count} {items}, but an operator has at most {MAX_ARITY}");
     if count <= MAX_ARITY { Ok(()) } else { Err(Error::Param(text())) }
 }
 
-/// A tensor argument as the metadata shows it.
+/// A tensor argument, as the operator metadata lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgDef {
     /// Argument name.
@@ -50,13 +50,13 @@ pub const fn arg(name: &'static str, doc: &'static str) -> ArgDef {
 /// The tensor inputs of an operator.
 #[derive(Clone, Copy)]
 pub enum Inputs {
-    /// A fixed list; parameters may leave out some of the last ones, see [`OpDef::input_names`].
+    /// A fixed list; parameters may omit some of the last ones, see [`OpDef::input_names`].
     Fixed(&'static [ArgDef]),
-    /// Any number of them; the named parameter holds the number.
+    /// Any number of inputs; a parameter holds the number.
     Variadic {
         /// The argument, of type `NDArray-or-Symbol[]`.
         arg: ArgDef,
-        /// Parameter with the number of inputs (`key_var_num_args`); filled in from the call if absent.
+        /// The parameter with the number of inputs (`key_var_num_args`); filled in from the call if absent.
         count: &'static str,
     },
 }
@@ -64,16 +64,16 @@ pub enum Inputs {
 /// A selection of inputs or outputs.
 #[derive(Clone, Copy, Debug)]
 pub enum Deps {
-    /// None of them.
+    /// None.
     None,
-    /// All of them (visible ones, where gradients of outputs are meant).
+    /// All; of output gradients, those of the visible outputs.
     All,
-    /// These.
+    /// Those of the given indices.
     Some(&'static [usize]),
 }
 
 impl Deps {
-    /// The selected indices out of `n`; indices beyond `n` (inputs that the parameters leave out) are skipped.
+    /// The selected indices out of `n`; indices of `n` and above (inputs that the parameters omit) are skipped.
     pub fn indices(self, n: usize) -> impl Iterator<Item = usize> {
         let (list, all): (&'static [usize], usize) = match self {
             Deps::None => (&[], 0),
@@ -84,27 +84,27 @@ impl Deps {
     }
 }
 
-/// A stream of random numbers: a seed and a counter that no other call shares.
+/// The key of a random number stream; no two calls share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomKey {
-    /// Seed of the device.
+    /// The seed of the device.
     pub seed: u64,
-    /// Number of the call since the seed was set.
+    /// The number of calls since the seed was set.
     pub stream: u64,
 }
 
-/// Where operators get their random streams.
+/// The source of random number streams.
 pub trait RandomSource {
-    /// A stream that was not given out before.
+    /// A key that was never returned before.
     fn next_key(&self) -> RandomKey;
 }
 
-/// What a node keeps from run to run: packed weights and the like, keyed by the version of what they derive from.
+/// Data that a node keeps between runs, such as packed weights, keyed by the version of their source.
 #[derive(Default)]
 pub struct Cache(Mutex<Option<Box<dyn Any + Send>>>);
 
 impl Cache {
-    /// Runs `f` on the kept value, made by `T::default()` the first time.
+    /// Runs `f` on the cached value, initially `T::default()`.
     pub fn with<T: Any + Send + Default, R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let mut slot = self.0.lock();
         if !slot.as_ref().is_some_and(|v| v.is::<T>()) {
@@ -117,19 +117,19 @@ impl Cache {
     }
 }
 
-/// What a kernel is told besides its operands.
+/// The context of a kernel call.
 pub struct OpCtx<'a> {
-    /// Operator name, for messages.
+    /// Operator name, for errors.
     pub op: &'static str,
     /// Parameters.
     pub params: &'a Params,
-    /// Training or inference.
+    /// True in training, false in inference.
     pub is_train: bool,
-    /// Random streams of the device.
+    /// The random number streams of the device.
     pub random: &'a dyn RandomSource,
-    /// The node's own cache; `None` for a call that will not be repeated.
+    /// The node's cache; `None` for a call that is not repeated.
     pub cache: Option<&'a Cache>,
-    /// Where the operands are.
+    /// The device of the operands.
     pub context: Context,
 }
 
@@ -140,97 +140,97 @@ impl OpCtx<'_> {
         self.params.get()
     }
 
-    /// The error for an element type that the kernel does not take.
+    /// The error for an element type that the kernel does not support.
     pub fn unsupported(&self, given: DType, accepted: &[DType]) -> Error {
         let accepted = accepted.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
         Error::UnsupportedDType { op: self.op.into(), given, accepted }
     }
 }
 
-/// A kernel. Inputs come in order with mutable ones flagged as shared; outputs come first, then the mutable inputs.
+/// A kernel. The `In`s are all inputs in order, with mutable ones marked as shared; the `Out`s are the outputs, then the mutable inputs.
 pub type KernelFn = fn(&OpCtx<'_>, &[In<'_>], &mut [Out<'_>]) -> Result<()>;
 
-/// The function of an operator whose output shapes depend on the content of its inputs: it makes all outputs itself.
+/// The function of an operator whose output shapes depend on the values of its inputs: it allocates all outputs itself.
 pub type DynamicFn = fn(&OpCtx<'_>, &[NDArray]) -> Result<Vec<NDArray>>;
 
-/// The function of an operator that runs without the engine's locks, on arrays that it may hand to foreign code: inputs in order,
-/// mutable ones included, outputs, and what to do with each output. It handles every request.
-pub type HostFn = fn(&OpCtx<'_>, &[NDArray], &[NDArray], &[Req]) -> Result<()>;
+/// The function of an operator that runs without the engine's locks and may pass its arrays to foreign code. The arguments are the inputs
+/// in order, mutable ones included, the outputs, and how to write each output; it handles every [`Req`].
+pub type ForeignFn = fn(&OpCtx<'_>, &[NDArray], &[NDArray], &[Req]) -> Result<()>;
 
-/// How the outputs come to be.
+/// How the outputs are computed.
 #[derive(Clone, Copy)]
 pub enum Forward {
-    /// A kernel computes them.
+    /// By a kernel.
     Kernel(KernelFn),
-    /// The output is the first input's memory under another shape; nothing is computed.
+    /// Not at all: the output is a view of the first input with another shape.
     View,
-    /// A function makes them, since their shapes depend on the content of the inputs. Such an operator runs on arrays only: a
-    /// graph cannot be planned around it.
+    /// By a function that allocates them, since their shapes depend on the values of the inputs. Such an operator is imperative only: a
+    /// graph that contains it cannot be planned.
     Dynamic(DynamicFn),
-    /// A function that runs without locks computes them.
-    Host(HostFn),
+    /// By a function that runs without the engine's locks.
+    Foreign(ForeignFn),
 }
 
-/// The storage type of the outputs where an operator works on sparse arrays: from the parameters, the storage types of the
-/// inputs, and that of the first output's array if one was given. `None` means that the inputs are to be made dense.
+/// Infers the storage type of the outputs from the parameters, the storage types of the inputs, and that of the first output's array if
+/// one was given. `None` selects the dense fallback: the inputs are converted.
 pub type SparseRule = fn(&Params, &[StorageType], Option<StorageType>) -> Option<StorageType>;
 
-/// The function of an operator on sparse arrays: it makes the visible outputs, or fills arrays that were given for them.
+/// The function of an operator on sparse arrays: it returns the visible outputs, or fills the given output arrays.
 pub type SparseFn = fn(&SparseCall<'_>) -> Result<Vec<Array>>;
 
-/// Runs an operator's dense form on arrays of any shapes that fit, and returns the visible outputs.
+/// Runs an operator's dense form and returns the visible outputs.
 pub type DenseForm<'a> = &'a dyn Fn(&[NDArray]) -> Result<Vec<NDArray>>;
 
-/// What an operator on sparse arrays is given.
+/// The arguments of a [`SparseFn`].
 pub struct SparseCall<'a> {
-    /// Parameters and the like.
+    /// The context of the call.
     pub ctx: &'a OpCtx<'a>,
-    /// The inputs; for a gradient those of its kernel.
+    /// The inputs; for a gradient, those of its kernel.
     pub ins: &'a [Array],
-    /// The arrays that were given for the first outputs.
+    /// The given arrays of the first outputs.
     pub outs: &'a [Array],
     /// Shapes of the outputs, hidden ones included.
     pub shapes: &'a [Shape],
-    /// Which outputs are wanted; what is made for the others does not matter.
+    /// Which outputs are wanted; the others may have any content.
     pub wanted: &'a [bool],
-    /// The operator on dense arrays: for stored values, or where the format helps no further.
+    /// The operator on dense arrays, to apply to stored values or to fall back to.
     pub dense: DenseForm<'a>,
-    /// The storage type that the rule gave.
+    /// The storage type that the rule inferred.
     pub storage_type: StorageType,
 }
 
-/// How an operator works on sparse arrays.
+/// The form of an operator for sparse arrays.
 #[derive(Clone, Copy)]
 pub struct SparseForm {
-    /// Which storage the outputs have, and whether there is a form for these inputs at all.
+    /// Infers the storage type of the outputs, or selects the dense fallback.
     pub rule: SparseRule,
     /// The computation.
     pub run: SparseFn,
-    /// Whether dense inputs can give sparse outputs, so that the rule is to be asked for them too.
+    /// Whether the rule also applies to calls whose inputs are all dense, because they can have sparse outputs.
     pub from_dense: bool,
 }
 
-/// Positions of inputs that depend on the parameters.
-pub type Positions = fn(&Params) -> &[usize];
+/// Indices of inputs, which depend on the parameters.
+pub type InputIndices = fn(&Params) -> &[usize];
 
-/// Gives an operator its graphs: from the parameters without them to those with them.
+/// Adds the graphs of an operator to its parameters.
 pub type WithGraphs = fn(&Params, Vec<Arc<dyn Subgraph>>) -> Result<Params>;
 
-/// What a file says of a node besides its attributes.
+/// The arity of a node in a file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stored {
+pub struct StoredNode {
     /// Number of inputs, auxiliary states included.
     pub inputs: usize,
-    /// Positions of the auxiliary states, the last inputs.
+    /// Indices of the auxiliary states, which are the last inputs.
     pub states: Vec<usize>,
     /// Number of outputs.
     pub outputs: usize,
 }
 
-/// Makes parameters of a node in a file, where these may be known in part only.
-pub type ParseStored = fn(&Attrs, &Stored) -> Result<Params>;
+/// Parses the parameters of a node in a file, whose attributes may be incomplete.
+pub type ParseStored = fn(&Attrs, &StoredNode) -> Result<Params>;
 
-/// Names that depend on the parameters.
+/// Names, which depend on the parameters.
 pub type Names = fn(&Params) -> Vec<String>;
 
 /// The definition of an operator.
@@ -238,23 +238,23 @@ pub type Names = fn(&Params) -> Vec<String>;
 pub struct OpDef {
     /// Name.
     pub name: &'static str,
-    /// Other names of the same operator.
+    /// Alternative names.
     pub aliases: &'static [&'static str],
-    /// What it computes: formula, shapes, source.
+    /// Description: formula, shapes, source.
     pub doc: &'static str,
     /// Tensor inputs, mutable ones included.
     pub inputs: Inputs,
-    /// Inputs with names of their own before those that a parameter counts.
+    /// Named inputs before the variadic ones.
     pub leading: &'static [ArgDef],
-    /// How many of the graphs and inputs the metadata lists; MXNet's oldest operators leave out their auxiliary states.
+    /// How many of the graphs and inputs the metadata lists; MXNet's oldest operators omit their auxiliary states.
     pub listed: usize,
-    /// Whether the metadata lists the parameters; MXNet leaves out those of some internal operators.
+    /// Whether the metadata lists the parameters; MXNet omits those of some internal operators.
     pub lists_params: bool,
-    /// Arguments before the tensor inputs that are graphs, of type `Symbol`.
+    /// Graph arguments, of type `Symbol`, which precede the tensor inputs.
     pub graph_args: &'static [ArgDef],
-    /// Whether a node of the operator is nothing but its graph, which is put in its place where the node is made.
+    /// Whether a node of the operator is replaced by its graph when it is created.
     pub expands: bool,
-    /// Inputs that the operator changes: auxiliary states, optimizer states.
+    /// Inputs that the operator modifies: auxiliary states, optimizer states.
     pub mutates: &'static [usize],
     /// Shape inference.
     pub infer_shape: InferShape,
@@ -264,27 +264,27 @@ pub struct OpDef {
     pub forward: Forward,
     /// Gradient.
     pub grad: Grad,
-    /// Computation on sparse arrays; without it they are made dense.
+    /// The form for sparse arrays; without it they are converted to dense ones.
     pub sparse: Option<SparseForm>,
     /// Pairs (input, output) that may be the same memory.
     pub inplace: &'static [(usize, usize)],
-    /// Whether the kernel handles a request to add.
+    /// Whether the kernel handles [`Req::Add`].
     pub accumulates: bool,
-    /// Whether it works element by element on equally shaped operands.
+    /// Whether the operator is elementwise on operands of equal shapes.
     pub pointwise: bool,
-    /// The part that it can take in a fused kernel.
+    /// Its role in a fused kernel.
     pub role: Role,
-    /// Whether it draws random numbers, so that two equal nodes are not one.
+    /// Whether it draws random numbers, so that equal nodes must not be merged.
     pub random: bool,
-    /// Initializers (as the JSON text of an `__init__` attribute) of variables made for inputs that were left out.
+    /// Initializers (as the JSON text of an `__init__` attribute) of variables that are created for omitted inputs.
     pub input_init: &'static [(usize, &'static str)],
-    /// Metadata order of all arguments where it is not "inputs, then parameters".
+    /// Metadata order of all arguments, if it is not "inputs, then parameters".
     pub arg_order: &'static [&'static str],
     parse: fn(&Attrs) -> Result<Params>,
     fields: fn() -> Vec<FieldInfo>,
     num_inputs: Option<fn(&Params) -> usize>,
     input_names: Option<Names>,
-    mutates_by: Option<Positions>,
+    mutates_by: Option<InputIndices>,
     with_graphs: Option<WithGraphs>,
     num_outputs: fn(&Params) -> usize,
     num_visible: Option<fn(&Params) -> usize>,
@@ -303,8 +303,8 @@ fn no_kernel(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
     Err(Error::Internal(format!("operator {} was defined without a kernel", ctx.op)))
 }
 
-/// Operators without parameters take any, as in MXNet: the front end passes on what the user wrote, and nothing reads it.
-fn parse_nothing(_: &Attrs) -> Result<Params> {
+/// Operators without parameters accept and ignore all attributes, as in MXNet.
+fn ignore_attrs(_: &Attrs) -> Result<Params> {
     Ok(Params::new(NoParams {}))
 }
 
@@ -315,7 +315,7 @@ fn parse_as<P: OpParams>(attrs: &Attrs) -> Result<Params> {
 const DATA: &[ArgDef] = &[arg("data", "The input.")];
 
 impl OpDef {
-    /// An operator with one input `data`, one output, no parameters, and equal shapes and types all around.
+    /// An operator with one input `data`, one output, no parameters, and equal shapes and types of both.
     pub const fn new(name: &'static str) -> OpDef {
         OpDef {
             name,
@@ -340,7 +340,7 @@ impl OpDef {
             random: false,
             input_init: &[],
             arg_order: &[],
-            parse: parse_nothing,
+            parse: ignore_attrs,
             fields: NoParams::fields,
             num_inputs: None,
             input_names: None,
@@ -356,13 +356,13 @@ impl OpDef {
         }
     }
 
-    /// Other names.
+    /// Alternative names.
     pub const fn aliases(mut self, names: &'static [&'static str]) -> OpDef {
         self.aliases = names;
         self
     }
 
-    /// The same operator under another name, without aliases.
+    /// A copy of the operator under another name, without aliases.
     pub const fn renamed(mut self, name: &'static str) -> OpDef {
         self.name = name;
         self.aliases = &[];
@@ -386,51 +386,51 @@ impl OpDef {
         self.variadic_arg(ArgDef { name, doc, type_string: "NDArray-or-Symbol[]" }, count)
     }
 
-    /// The same with a type string of its own.
+    /// As [`OpDef::variadic`], with a custom type string.
     pub const fn variadic_arg(mut self, arg: ArgDef, count: &'static str) -> OpDef {
         self.inputs = Inputs::Variadic { arg, count };
         self
     }
 
-    /// Inputs with names of their own before those of a variadic operator, which counts them too.
+    /// Named inputs before the variadic ones; the parameter with the number of inputs counts them too.
     pub const fn leading(mut self, args: &'static [ArgDef]) -> OpDef {
         self.leading = args;
         self
     }
 
-    /// Arguments before the inputs that are graphs, and what makes them part of the parameters.
+    /// Graph arguments before the inputs, and the function that adds them to the parameters.
     pub const fn graphs(mut self, args: &'static [ArgDef], f: WithGraphs) -> OpDef {
         self.graph_args = args;
         self.with_graphs = Some(f);
         self
     }
 
-    /// The operator stands for a graph, its first argument: wherever a node is made of it, the graph is put in the node's place.
+    /// The operator is replaced by its first argument, a graph, when a node of it is created.
     pub const fn expands(mut self, graph: &'static [ArgDef]) -> OpDef {
         self.graph_args = graph;
         self.expands = true;
         self
     }
 
-    /// How many of the inputs the parameters leave in.
+    /// The number of inputs, if parameters may omit some.
     pub const fn num_inputs_by(mut self, f: fn(&Params) -> usize) -> OpDef {
         self.num_inputs = Some(f);
         self
     }
 
-    /// Names of the inputs where they are not the first of the list.
+    /// Names of the inputs, if they are not the first ones of the list.
     pub const fn input_names_by(mut self, f: Names) -> OpDef {
         self.input_names = Some(f);
         self
     }
 
-    /// Inputs that the operator changes. They follow the outputs as [`Out`]s of the kernel.
+    /// Inputs that the operator modifies. They follow the outputs as [`Out`]s of the kernel.
     pub const fn mutates(mut self, inputs: &'static [usize]) -> OpDef {
         self.mutates = inputs;
         self
     }
 
-    /// The metadata lists only so many of the graphs and inputs.
+    /// The number of graphs and inputs that the metadata lists.
     pub const fn listed(mut self, inputs: usize) -> OpDef {
         self.listed = inputs;
         self
@@ -442,8 +442,8 @@ impl OpDef {
         self
     }
 
-    /// Inputs that the operator changes, where the parameters decide it.
-    pub const fn mutates_by(mut self, f: Positions) -> OpDef {
+    /// Inputs that the operator modifies, if they depend on the parameters.
+    pub const fn mutates_by(mut self, f: InputIndices) -> OpDef {
         self.mutates_by = Some(f);
         self
     }
@@ -455,31 +455,31 @@ impl OpDef {
         self
     }
 
-    /// A fixed number of outputs.
+    /// The number of outputs.
     pub const fn outputs(mut self, f: fn(&Params) -> usize) -> OpDef {
         self.num_outputs = f;
         self
     }
 
-    /// How many outputs users see; the others only serve the gradient.
+    /// The number of visible outputs; the others serve only the gradient.
     pub const fn visible(mut self, f: fn(&Params) -> usize) -> OpDef {
         self.num_visible = Some(f);
         self
     }
 
-    /// Names of the outputs where they are not `output`, or `output0`, `output1`, ...
+    /// Names of the outputs, if they are not `output`, or `output0`, `output1`, ...
     pub const fn output_names_by(mut self, f: Names) -> OpDef {
         self.output_names = Some(f);
         self
     }
 
-    /// Shape rule.
+    /// The shape rule.
     pub const fn shape(mut self, f: InferShape) -> OpDef {
         self.infer_shape = f;
         self
     }
 
-    /// Element type rule.
+    /// The element type rule.
     pub const fn dtype(mut self, f: InferDType) -> OpDef {
         self.infer_dtype = f;
         self
@@ -492,19 +492,19 @@ impl OpDef {
     }
 
     /// The function of an operator that runs without the engine's locks.
-    pub const fn host(mut self, f: HostFn) -> OpDef {
-        self.forward = Forward::Host(f);
+    pub const fn foreign(mut self, f: ForeignFn) -> OpDef {
+        self.forward = Forward::Foreign(f);
         self
     }
 
-    /// The output is the input under another shape.
+    /// The output is a view of the input with another shape.
     pub const fn view(mut self) -> OpDef {
         self.forward = Forward::View;
         self.inplace = &[(0, 0)];
         self
     }
 
-    /// The function that makes outputs whose shapes depend on the content of the inputs. There is nothing to infer beforehand.
+    /// The function that allocates outputs whose shapes depend on the values of the inputs. Nothing can be inferred beforehand.
     pub const fn dynamic(mut self, f: DynamicFn) -> OpDef {
         self.forward = Forward::Dynamic(f);
         self.infer_shape = |_, _| Ok(());
@@ -518,19 +518,19 @@ impl OpDef {
         self
     }
 
-    /// The form for sparse arrays: which storage the outputs have, and the function that computes them.
+    /// The form for sparse arrays: the rule for the outputs' storage type, and the function that computes them.
     pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> OpDef {
         self.sparse = Some(SparseForm { rule, run, from_dense: false });
         self
     }
 
-    /// As [`OpDef::sparse`], for an operator that makes sparse arrays from dense ones too.
+    /// As [`OpDef::sparse`], for an operator that can also make sparse outputs from dense inputs.
     pub const fn sparse_from_dense(mut self, rule: SparseRule, run: SparseFn) -> OpDef {
         self.sparse = Some(SparseForm { rule, run, from_dense: true });
         self
     }
 
-    /// Pairs (input, output) that may be the same memory; the kernel takes them through [`in_out`](crate::storage::in_out).
+    /// Pairs (input, output) that may be the same memory; the kernel accesses them by [`in_out`](crate::storage::in_out).
     pub const fn inplace(mut self, pairs: &'static [(usize, usize)]) -> OpDef {
         self.inplace = pairs;
         self
@@ -542,13 +542,13 @@ impl OpDef {
         self
     }
 
-    /// The operator works element by element on equally shaped operands.
+    /// The operator is elementwise on operands of equal shapes.
     pub const fn pointwise(mut self) -> OpDef {
         self.pointwise = true;
         self
     }
 
-    /// The operator can be part of a fused kernel.
+    /// The operator's role in a fused kernel.
     pub const fn role(mut self, role: Role) -> OpDef {
         self.role = role;
         self
@@ -560,38 +560,37 @@ impl OpDef {
         self
     }
 
-    /// Initializers of variables made for inputs that were left out, as in `[(3, r#"["zero", {}]"#)]`.
+    /// Initializers of variables that are created for omitted inputs, as in `[(3, r#"["zero", {}]"#)]`.
     pub const fn input_init(mut self, init: &'static [(usize, &'static str)]) -> OpDef {
         self.input_init = init;
         self
     }
 
-    /// How parameters are made of a node in a file, where the attributes alone may not do.
+    /// The parser of a node in a file, if the attributes alone may not suffice.
     pub const fn parse_stored_by(mut self, f: ParseStored) -> OpDef {
         self.parse_stored = Some(f);
         self
     }
 
-    /// The name under which users know a call, where the parameters decide it.
+    /// The name that users know a call by, if it depends on the parameters.
     pub const fn title_by(mut self, f: fn(&Params) -> &str) -> OpDef {
         self.title = Some(f);
         self
     }
 
-    /// What must hold before a call can run, where its parameters do not guarantee it.
+    /// A check that must succeed before a call can run.
     pub const fn ready_if(mut self, f: fn(&Params) -> Result<()>) -> OpDef {
         self.ready = Some(f);
         self
     }
 
-    /// Whether parsed parameters may serve several calls. Without it those of an operator that runs without locks may not, all
-    /// others may.
+    /// Whether several calls may share parsed parameters. By default they may, except for [`Forward::Foreign`] operators.
     pub const fn reusable_if(mut self, f: fn(&Params) -> bool) -> OpDef {
         self.reusable = Some(f);
         self
     }
 
-    /// Metadata order of the arguments.
+    /// The metadata order of the arguments.
     pub const fn arg_order(mut self, names: &'static [&'static str]) -> OpDef {
         self.arg_order = names;
         self
@@ -606,7 +605,7 @@ impl OpDef {
             let params = (self.parse)(attrs).and_then(|params| self.check_arity(&params).map(|()| params));
             params.map_err(|e| e.in_operator(self.name, self.name))
         };
-        // Every variadic operator may be told its number of inputs, also one that does not list it among its parameters.
+        // Every variadic operator accepts its number of inputs, even if it is not listed among its parameters.
         let count = self.key_var_num_args();
         if count.is_empty() || !attrs.contains_key(count) || self.fields().iter().any(|f| f.name == count) {
             return parse(attrs);
@@ -614,7 +613,7 @@ impl OpDef {
         parse(&attrs.iter().filter(|(k, _)| *k != count).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
-    /// Refuses numbers of inputs and outputs for which there would be no memory.
+    /// Checks the numbers of inputs and outputs; see [`check_count`].
     fn check_arity(&self, params: &Params) -> Result<()> {
         check_count("inputs", self.num_inputs(params).unwrap_or(0))?;
         check_count("outputs", self.num_outputs(params))
@@ -623,30 +622,30 @@ impl OpDef {
     /// Parses the attributes of a node in a file.
     ///
     /// # Errors
-    /// As for [`OpDef::parse`].
-    pub fn parse_in_file(&self, attrs: &Attrs, stored: &Stored) -> Result<Params> {
+    /// Those of [`OpDef::parse`].
+    pub fn parse_in_file(&self, attrs: &Attrs, stored: &StoredNode) -> Result<Params> {
         match self.parse_stored {
             Some(f) => f(attrs, stored).map_err(|e| e.in_operator(self.name, self.name)),
             None => self.parse(attrs),
         }
     }
 
-    /// The name under which users know a call with these parameters: the operator's own, or what [`OpDef::title_by`] says.
+    /// The name that users know a call with these parameters by, if [`OpDef::title_by`] sets one.
     pub fn title<'p>(&self, params: &'p Params) -> Option<&'p str> {
         self.title.map(|f| f(params))
     }
 
-    /// Whether a call with these parameters can run.
+    /// Checks that a call with these parameters can run.
     ///
     /// # Errors
-    /// What is missing, and how to supply it.
+    /// Something is missing; the message says how to supply it.
     pub fn ready(&self, params: &Params) -> Result<()> {
         self.ready.map_or(Ok(()), |f| f(params))
     }
 
-    /// Whether these parameters may serve several calls, as long as nobody [registers](crate::host::generation) a type.
+    /// True if several calls may share these parameters, as long as no user operator is [registered](crate::user_op::generation).
     pub fn reusable(&self, params: &Params) -> bool {
-        let by_default = !matches!(self.forward, Forward::Host(_));
+        let by_default = !matches!(self.forward, Forward::Foreign(_));
         self.reusable.map_or(by_default, |f| f(params))
     }
 
@@ -658,10 +657,10 @@ impl OpDef {
         }
     }
 
-    /// The parameters together with the operator's graphs.
+    /// Adds the operator's graphs to its parameters.
     ///
     /// # Errors
-    /// Another number of graphs than the operator has, or graphs that do not fit the parameters.
+    /// A wrong number of graphs, or graphs that do not fit the parameters.
     pub fn attach(&self, params: Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params> {
         if graphs.len() != self.graph_args.len() {
             let names: Vec<_> = self.graph_args.iter().map(|a| a.name).collect();
@@ -679,12 +678,12 @@ impl OpDef {
         }
     }
 
-    /// The parameters as the metadata shows them.
+    /// The parameters, as the metadata lists them.
     pub fn fields(&self) -> Vec<FieldInfo> {
         (self.fields)()
     }
 
-    /// Number of inputs, mutable ones included; `None` where the parameters alone do not tell (variadic operators).
+    /// Number of inputs, mutable ones included; `None` if the parameters do not determine it (variadic operators).
     pub fn num_inputs(&self, params: &Params) -> Option<usize> {
         match (self.num_inputs, self.inputs) {
             (Some(f), _) => Some(f(params)),
@@ -693,7 +692,7 @@ impl OpDef {
         }
     }
 
-    /// Positions of the inputs that the operator changes.
+    /// Indices of the inputs that the operator modifies.
     pub fn mutated<'p>(&self, params: &'p Params) -> &'p [usize] {
         self.mutates_by.map_or(self.mutates, |f| f(params))
     }
@@ -712,7 +711,7 @@ impl OpDef {
         (self.num_outputs)(params)
     }
 
-    /// Number of outputs that users see.
+    /// Number of visible outputs.
     pub fn num_visible(&self, params: &Params) -> usize {
         self.num_visible.map_or_else(|| self.num_outputs(params), |f| f(params))
     }
@@ -726,10 +725,10 @@ impl OpDef {
         }
     }
 
-    /// The computation on a kind of device.
+    /// The computation on a type of device.
     ///
     /// # Errors
-    /// There is no backend for it.
+    /// There is no backend for the device.
     pub fn forward_on(&self, device: DeviceType) -> Result<Forward> {
         match device {
             DeviceType::Gpu => Err(Error::Unsupported(format!("operator {} has no GPU kernel", self.name))),
@@ -760,7 +759,7 @@ impl OpDef {
         all
     }
 
-    /// The parameter with the number of inputs, empty if that number is fixed.
+    /// The parameter with the number of inputs; empty if the number is fixed.
     pub fn key_var_num_args(&self) -> &'static str {
         match self.inputs {
             Inputs::Variadic { count, .. } => count,
@@ -780,7 +779,7 @@ mod tests {
             num_args: i32 = required, where 1..=9;
             /// Along which axis.
             dim: i32 = 1;
-            /// A factor.
+            /// A small constant.
             eps: f64 = (f64::from(1e-3f32));
         }
     }
@@ -791,7 +790,7 @@ mod tests {
         .arg_order(&["lhs", "num_args", "dim", "eps", "rhs"]);
 
     #[test]
-    fn metadata_is_in_order_and_in_mxnets_words() {
+    fn metadata_has_the_order_and_the_type_strings_of_mxnet() {
         let all: Vec<_> = TEST.arguments().into_iter().map(|(n, t, _)| format!("{n}: {t}")).collect();
         assert_eq!(
             all,
@@ -806,13 +805,13 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_checked() {
+    fn invalid_parameters_are_errors() {
         let parse = |k: &str, v: &str| TEST.parse(&[(k.to_string(), v.to_string())].into_iter().collect());
         let parsed = parse("num_args", "3").unwrap();
         let p = parsed.get::<TestParam>();
         assert_eq!((p.num_args, p.dim, p.eps), (3, 1, f64::from(1e-3f32)));
         assert!(parse("num_args", "10").unwrap_err().to_string().contains("out of range"));
-        assert!(parse("num_args", "x").unwrap_err().to_string().contains("'x' is no int"));
+        assert!(parse("num_args", "x").unwrap_err().to_string().contains("'x' is not a valid int"));
         assert!(parse("dim", "1").unwrap_err().to_string().contains("Required parameter num_args"));
         assert!(parse("nun_args", "1").unwrap_err().to_string().contains("Possible Arguments: num_args, dim, eps"));
     }

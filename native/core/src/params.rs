@@ -1,5 +1,5 @@
-//! Typed operator parameters. One [`params!`](crate::params!) declaration gives the struct, the parser with its range
-//! checks, the attribute text, and the type string of the operator metadata, equal to MXNet 1.9.1's.
+//! Typed operator parameters. A [`params!`](crate::params!) declaration defines the struct, the parser with range checks, and the
+//! operator metadata, whose type strings equal those of MXNet 1.9.1.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -16,29 +16,29 @@ use crate::shape::{Shape, split_tuple};
 /// Attributes as text, in the order in which they were given.
 pub type Attrs = IndexMap<String, String>;
 
-/// A type that an operator parameter can have.
+/// The type of an operator parameter.
 pub trait ParamValue: Sized {
-    /// The first part of the metadata's type string, such as `int (non-negative)`.
+    /// The type name that starts the metadata's type string, such as `int (non-negative)`.
     fn type_name() -> Cow<'static, str>;
-    /// Reads the attribute text.
+    /// Parses the attribute text.
     fn parse(text: &str) -> Result<Self, String>;
-    /// The attribute text, which [`ParamValue::parse`] reads back.
+    /// The attribute text, which [`ParamValue::parse`] accepts.
     fn print(&self) -> String;
-    /// The default as the metadata shows it; MXNet puts quotes around some types.
+    /// The default in the metadata; MXNet quotes some types.
     fn print_default(&self) -> String {
         self.print()
     }
-    /// The same inside of a tuple, where MXNet shows fewer digits.
+    /// The default as an item of a tuple, for which MXNet prints fewer digits.
     fn print_default_item(&self) -> String {
         self.print()
     }
-    /// What stands between the type and `optional`; enumerations have no blank there.
+    /// The separator between the type and `optional`; enumerations have no blank after the comma.
     const SEPARATOR: &'static str = ", ";
-    /// Whether the metadata shows nothing but the type.
+    /// Whether the type string is only the type.
     const TYPE_ONLY: bool = false;
 }
 
-/// Python and C++ spellings of nothing.
+/// True for the text of an absent value.
 fn is_none(text: &str) -> bool {
     text == "None"
 }
@@ -55,7 +55,7 @@ macro_rules! int_param {
                     "False" | "false" => return Ok(0),
                     _ => {}
                 }
-                t.parse().map_err(|_| format!("'{text}' is no {} ({} to {})", $name, <$t>::MIN, <$t>::MAX))
+                t.parse().map_err(|_| format!("'{text}' is not a valid {} ({} to {})", $name, <$t>::MIN, <$t>::MAX))
             }
             fn print(&self) -> String { self.to_string() }
             fn print_default(&self) -> String { if $quoted { format!("'{self}'") } else { self.to_string() } }
@@ -98,7 +98,7 @@ fn parse_float(text: &str) -> Result<f64, String> {
     match text.trim() {
         "True" | "true" => Ok(1.0),
         "False" | "false" => Ok(0.0),
-        t => t.parse().map_err(|_| format!("'{text}' is no number")),
+        t => t.parse().map_err(|_| format!("'{text}' is not a number")),
     }
 }
 
@@ -137,7 +137,7 @@ impl ParamValue for bool {
         match text.trim() {
             "True" | "true" | "1" => Ok(true),
             "False" | "false" | "0" => Ok(false),
-            _ => Err(format!("'{text}' is no boolean: write True or False")),
+            _ => Err(format!("'{text}' is not a boolean: write True or False")),
         }
     }
     fn print(&self) -> String {
@@ -168,10 +168,10 @@ impl ParamValue for char {
         "char".into()
     }
     fn parse(text: &str) -> Result<Self, String> {
-        let mut letters = text.chars();
-        match (letters.next(), letters.next()) {
+        let mut chars = text.chars();
+        match (chars.next(), chars.next()) {
             (Some(c), None) => Ok(c),
-            _ => Err(format!("'{text}' is not one letter")),
+            _ => Err(format!("'{text}' is not a single character")),
         }
     }
     fn print(&self) -> String {
@@ -179,7 +179,7 @@ impl ParamValue for char {
     }
 }
 
-/// `(1, 2)` as Python prints it, from parts.
+/// A tuple as MXNet prints it: `[1,2]`.
 fn print_tuple<T>(items: &[T], f: impl Fn(&T) -> String) -> String {
     let parts: Vec<_> = items.iter().map(f).collect();
     format!("[{}]", parts.join(","))
@@ -197,7 +197,7 @@ impl ParamValue for Shape {
     }
 }
 
-/// `Shape or None`: a shape that may be left out altogether, which differs from the empty shape.
+/// `Shape or None`: a shape that may be absent, which differs from the empty shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct ShapeOrNone(pub Option<Shape>);
 
@@ -213,7 +213,7 @@ impl ParamValue for ShapeOrNone {
     }
 }
 
-/// A tuple whose items may be absent (`(None, 3)`), as slices use; the metadata calls it a `Shape(tuple)`.
+/// A tuple whose items may be absent (`(None, 3)`), as in slices; its metadata type is `Shape(tuple)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct OptTuple(pub Vec<Option<i64>>);
 
@@ -251,7 +251,7 @@ impl<T: ParamValue> ParamValue for Tuple<T> {
 
 impl<T: ParamValue> ParamValue for Option<T> {
     fn type_name() -> Cow<'static, str> {
-        // An optional enumeration lists None among its values.
+        // MXNet lists None among the values of an optional enumeration.
         let inner = T::type_name();
         match inner.strip_prefix('{') {
             Some(values) => format!("{{None, {values}").into(),
@@ -265,7 +265,7 @@ impl<T: ParamValue> ParamValue for Option<T> {
         self.as_ref().map_or("None".into(), T::print)
     }
     fn print_default(&self) -> String {
-        // Types that quote their default quote an absent one too.
+        // Types that quote their default also quote an absent one.
         let quotes = T::type_name() == "int" || T::type_name().starts_with('{');
         match self {
             None if quotes => "'None'".into(),
@@ -276,16 +276,16 @@ impl<T: ParamValue> ParamValue for Option<T> {
     const SEPARATOR: &'static str = T::SEPARATOR;
 }
 
-/// A parameter for which the metadata shows the type alone, not whether it is required nor its default.
+/// A parameter whose type string is only the type, without `required` or a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Plain<T>(pub T);
+pub struct TypeOnly<T>(pub T);
 
-impl<T: ParamValue> ParamValue for Plain<T> {
+impl<T: ParamValue> ParamValue for TypeOnly<T> {
     fn type_name() -> Cow<'static, str> {
         T::type_name()
     }
     fn parse(text: &str) -> Result<Self, String> {
-        T::parse(text).map(Plain)
+        T::parse(text).map(TypeOnly)
     }
     fn print(&self) -> String {
         self.0.print()
@@ -293,7 +293,7 @@ impl<T: ParamValue> ParamValue for Plain<T> {
     const TYPE_ONLY: bool = true;
 }
 
-/// A parameter whose type the metadata leaves out: it shows nothing before `optional` or `required`.
+/// A parameter whose type string lacks the type before `optional` or `required`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Untyped<T>(pub T);
 
@@ -309,7 +309,7 @@ impl<T: ParamValue> ParamValue for Untyped<T> {
     }
 }
 
-/// Declares an enumeration that a parameter can take, with its text values in MXNet's order.
+/// Declares an enumeration type for parameters, with its text values in MXNet's order.
 #[macro_export]
 macro_rules! param_enum {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
@@ -332,13 +332,13 @@ macro_rules! param_enum {
     };
 }
 
-/// `{'a', 'b'}`.
+/// The type string of an enumeration: `{'a', 'b'}`.
 pub fn enum_type(values: &[&str]) -> String {
     let quoted: Vec<_> = values.iter().map(|v| format!("'{v}'")).collect();
     format!("{{{}}}", quoted.join(", "))
 }
 
-/// The message for a text that is none of the values.
+/// The error message for a text that is not among the values.
 pub fn enum_error(text: &str, values: &[&str]) -> String {
     format!("'{text}' is not one of {}", values.join(", "))
 }
@@ -370,25 +370,25 @@ macro_rules! dtype_set {
     )*};
 }
 dtype_set! {
-    /// Every element type.
+    /// All element types.
     AnyDType [BF16, Bool, F16, F32, F64, I32, I64, I8, U8];
-    /// Every type but `bool`.
+    /// All types but `bool`.
     NumDType [BF16, F16, F32, F64, I32, I64, I8, U8];
     /// The floating-point types.
     FloatDType [F16, F32, F64];
     /// The types that `norm` accumulates in.
     NormDType [F16, F32, F64, I32, I64, I8];
-    /// The types of random trials.
+    /// The output types of Bernoulli samples.
     BernoulliDType [Bool, F16, F32, F64, I32, U8];
-    /// The types that NumPy's sums are asked for.
+    /// The output types of NumPy sums.
     SumDType [Bool, F16, F32, F64, I32, I64, I8];
     /// The types of indices.
     IndexDType [F16, F32, F64, I32, I64, U8];
-    /// The types of sampled classes.
+    /// The output types of sampled class indices.
     ClassDType [F16, F32, F64, I32, U8];
 }
 
-/// `'None'` or a floating-point type, where the metadata lists the word `None` in quotes, as random operators do.
+/// An optional floating-point type whose type string quotes `'None'`, as random operators have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SampleDType(pub Option<DType>);
 
@@ -408,31 +408,31 @@ impl ParamValue for SampleDType {
     const SEPARATOR: &'static str = ",";
 }
 
-/// One parameter as the operator metadata shows it.
+/// A parameter, as the operator metadata lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldInfo {
     /// Parameter name.
     pub name: &'static str,
-    /// Meaning, unit and range, by us.
+    /// Description: meaning, unit and range.
     pub doc: Cow<'static, str>,
     /// MXNet's type string, such as `int, optional, default='1'`.
     pub type_string: String,
 }
 
-/// What [`params!`](crate::params!) implements.
+/// The parameters of an operator; implemented by [`params!`](crate::params!).
 pub trait OpParams: Any + Send + Sync + Sized {
     /// The parameters in metadata order.
     fn fields() -> Vec<FieldInfo>;
-    /// Reads the attributes. Names that begin and end with `__` belong to the graph and are skipped.
+    /// Parses the attributes. Names that begin and end with `__` belong to the graph and are ignored.
     ///
     /// # Errors
-    /// Unknown name, missing required parameter, text that does not parse, value out of range.
+    /// An unknown name, a missing required parameter, invalid text, a value out of range.
     fn parse(attrs: &Attrs) -> Result<Self>;
 }
 
 /// A type whose parameters can have a range.
 pub trait Ranged: PartialEq + Display {
-    /// The largest value: a range up to it has no upper end that a user need know.
+    /// The largest value; a range up to it is described without its upper bound.
     const LARGEST: Self;
 }
 
@@ -463,7 +463,7 @@ pub fn type_string<T: ParamValue>(default: Option<&T>) -> String {
     }
 }
 
-/// Reads one field.
+/// Parses one field.
 pub fn parse_field<T: ParamValue>(attrs: &Attrs, name: &str, default: Option<T>) -> Result<T> {
     match (attrs.get(name), default) {
         (Some(text), _) => T::parse(text)
@@ -473,7 +473,7 @@ pub fn parse_field<T: ParamValue>(attrs: &Attrs, name: &str, default: Option<T>)
     }
 }
 
-/// Refuses attributes that no field has; the message lists the fields.
+/// Returns an error for an attribute that is not among the fields.
 pub fn refuse_unknown(attrs: &Attrs, fields: &[&str]) -> Result<()> {
     let hidden = |k: &str| k.len() > 4 && k.starts_with("__") && k.ends_with("__");
     match attrs.keys().find(|k| !fields.contains(&k.as_str()) && !hidden(k)) {
@@ -487,22 +487,22 @@ pub fn refuse_unknown(attrs: &Attrs, fields: &[&str]) -> Result<()> {
 
 /// Declares an operator's parameters.
 ///
-/// Each field has a doc comment (the description in metadata and ScalaDoc), a type, and either `required` or a default (one
-/// token, or an expression in parentheses); `where lo..=hi` adds a range, which is checked and described, `as "text"` a name that
-/// Rust does not allow.
+/// Each field has a doc comment (its description in metadata and ScalaDoc), a type, and either `required` or a default (one token, or an
+/// expression in parentheses). `where lo..=hi` adds a range, which is checked and described; `as "text"` sets a name that is not a Rust
+/// identifier.
 ///
 /// ```
 /// ferromx_core::params! {
 ///     /// Parameters of `Example`.
 ///     pub struct ExampleParam {
-///         /// Number of things.
+///         /// Number of groups.
 ///         num: i32 = required, where 1..=100;
-///         /// Whether to.
+///         /// Whether to add a bias.
 ///         flag: bool = true;
 ///     }
 /// }
 /// use ferromx_core::params::{OpParams, Attrs};
-/// assert_eq!(ExampleParam::fields()[0].doc, "Number of things. Range: from 1 to 100.");
+/// assert_eq!(ExampleParam::fields()[0].doc, "Number of groups. Range: from 1 to 100.");
 /// assert_eq!(ExampleParam::fields()[1].type_string, "boolean, optional, default=1");
 /// let attrs: Attrs = [("num".to_string(), "200".to_string())].into_iter().collect();
 /// assert!(ExampleParam::parse(&attrs).is_err());
@@ -555,11 +555,11 @@ macro_rules! params {
 }
 
 params! {
-    /// For operators without parameters.
+    /// The parameters of an operator without any.
     pub struct NoParams {}
 }
 
-/// Parsed parameters of one operator call, shared by everything that uses them.
+/// The parsed parameters of an operator call; cloning shares them.
 #[derive(Clone)]
 pub struct Params(Arc<dyn Any + Send + Sync>);
 
@@ -574,10 +574,10 @@ impl Params {
         self.0.downcast_ref()
     }
 
-    /// The parameters as the type that the operator declared.
+    /// The parameters as the type that the operator declares.
     ///
     /// # Panics
-    /// If the type is another one, which is a mistake in an operator definition that its first test finds.
+    /// If the operator declares a different type: a mistake in its definition, which any test of it finds.
     #[track_caller]
     pub fn get<P: Any>(&self) -> &P {
         match self.downcast() {

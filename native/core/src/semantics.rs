@@ -1,4 +1,4 @@
-//! Legacy and numpy shape semantics, per thread, and the conversion of shapes at the boundary.
+//! Legacy and numpy shape semantics, per thread, and the conversion of shapes at the API boundary.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +10,15 @@ thread_local! {
     static NUMPY_SHAPE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether numpy semantics hold on every thread.
+/// True if numpy semantics are on for all threads.
 static NUMPY_SHAPE_EVERYWHERE: AtomicBool = AtomicBool::new(false);
 
-/// Whether numpy semantics hold on this thread: -1 is an unknown dimension, 0 a dimension without elements.
+/// True if numpy semantics are on for this thread: -1 is an unknown dimension, 0 a dimension without elements.
 pub fn is_numpy_shape() -> bool {
     NUMPY_SHAPE.get() || NUMPY_SHAPE_EVERYWHERE.load(Ordering::Relaxed)
 }
 
-/// Where numpy semantics hold, as `MXIsNumpyShape` counts: 0 not here, 1 on this thread, 2 on every thread.
+/// The code of `MXIsNumpyShape` for this thread: 0 off, 1 on for this thread, 2 on for all threads.
 pub fn numpy_shape_code() -> i32 {
     match NUMPY_SHAPE_EVERYWHERE.load(Ordering::Relaxed) {
         true => 2,
@@ -26,10 +26,10 @@ pub fn numpy_shape_code() -> i32 {
     }
 }
 
-/// Sets where numpy semantics hold by a code of [`numpy_shape_code`]; 0 ends them on this thread and everywhere.
+/// Sets numpy semantics by a code of [`numpy_shape_code`]; 0 turns them off for this thread and globally.
 ///
 /// # Errors
-/// Another code.
+/// An unknown code.
 pub fn set_numpy_shape_code(code: i32) -> Result<()> {
     match code {
         0 => {
@@ -40,26 +40,26 @@ pub fn set_numpy_shape_code(code: i32) -> Result<()> {
         2 => NUMPY_SHAPE_EVERYWHERE.store(true, Ordering::Relaxed),
         _ => {
             return Err(Error::Value(format!(
-                "numpy shape {code} is unknown: use 0 (off), 1 (on this thread) or 2 (on every thread)"
+                "numpy shape code {code} is unknown: use 0 (off), 1 (this thread) or 2 (all threads)"
             )));
         }
     }
     Ok(())
 }
 
-/// Sets numpy semantics on this thread and returns what it was before.
+/// Sets numpy semantics for this thread and returns the old setting.
 pub fn set_numpy_shape(on: bool) -> bool {
     NUMPY_SHAPE.replace(on)
 }
 
-/// A shape from outside, by the semantics of this thread; `None` is an unknown rank.
+/// Converts a shape from the API by the semantics of this thread; `None` is an unknown rank.
 ///
 /// # Errors
 /// A negative dimension (below -1 in numpy semantics).
 pub fn shape_from_user(dims: Option<&[i64]>) -> Result<Shape> {
     let Some(dims) = dims else { return Ok(Shape::unknown()) };
-    let lowest = if is_numpy_shape() { -1 } else { 0 };
-    if let Some(d) = dims.iter().find(|d| **d < lowest) {
+    let min = if is_numpy_shape() { -1 } else { 0 };
+    if let Some(d) = dims.iter().find(|d| **d < min) {
         return Err(Error::Value(format!(
             "shape {} has the negative dimension {d}: dimensions are numbers of elements",
             Shape::new(dims)
@@ -68,8 +68,8 @@ pub fn shape_from_user(dims: Option<&[i64]>) -> Result<Shape> {
     Ok(if is_numpy_shape() { Shape::new(dims) } else { Shape::from_legacy(dims) })
 }
 
-/// The shape of an array that is made at a user's request. An array has no unknown dimensions: in the legacy semantics 0 means no
-/// elements here, and no dimensions at all make an array of one element, as MXNet's front end uses them.
+/// Converts the shape of a new array. An array has no unknown dimensions: even in legacy semantics, 0 means no elements here, and an
+/// empty shape makes an array of one element, as MXNet's front end expects.
 ///
 /// # Errors
 /// Those of [`shape_from_user`].
@@ -78,7 +78,7 @@ pub fn array_shape_from_user(dims: &[i64]) -> Result<Shape> {
     Ok(Shape::new(dims))
 }
 
-/// A shape for outside, by the semantics of this thread; `None` is an unknown rank in numpy semantics.
+/// Converts a shape for the API by the semantics of this thread; `None` is an unknown rank in numpy semantics.
 pub fn shape_to_user(shape: &Shape) -> Option<Dims> {
     match is_numpy_shape() {
         true => shape.ndim_is_known().then(|| shape.dims().into()),

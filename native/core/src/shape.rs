@@ -1,4 +1,4 @@
-//! Shapes, whole or partly unknown.
+//! Shapes, which may be partially or wholly unknown.
 //!
 //! Inside the engine an unknown dimension is -1 and an unknown rank is `None`, as in MXNet's numpy semantics. The legacy
 //! semantics, in which 0 means "unknown", exist only at the C boundary: [`Shape::from_legacy`] and [`Shape::to_legacy`].
@@ -13,22 +13,22 @@ use crate::error::{Error, Result};
 /// Dimensions of known rank; six fit without a heap allocation.
 pub type Dims = SmallVec<[i64; 6]>;
 
-/// Known sizes, or numbers of axes.
+/// Known dimensions, or indices of axes.
 pub type Sizes = SmallVec<[usize; 6]>;
 
-/// The shape of an array, or what is known of it. `Shape::default()` knows nothing.
+/// The shape of an array, possibly only partially known. `Shape::default()` is unknown.
 #[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(Option<Dims>);
 
 impl Clone for Shape {
-    /// One copy of memory; the derived clone would go through the dimensions one by one.
+    /// A single memory copy; the derived clone would copy the dimensions one by one.
     fn clone(&self) -> Shape {
         Shape(self.0.as_ref().map(|dims| Dims::from_slice(dims)))
     }
 }
 
 impl Shape {
-    /// A shape of which not even the rank is known.
+    /// A shape of unknown rank.
     pub const fn unknown() -> Shape {
         Shape(None)
     }
@@ -43,7 +43,7 @@ impl Shape {
         Shape(Some(smallvec::smallvec![-1; ndim]))
     }
 
-    /// A whole shape.
+    /// A fully known shape.
     pub fn from_usize(dims: &[usize]) -> Shape {
         Shape(Some(dims.iter().map(|d| *d as i64).collect()))
     }
@@ -58,33 +58,33 @@ impl Shape {
         self.0.as_deref().unwrap_or(&[])
     }
 
-    /// The dimensions for writing, if the rank is known.
+    /// The dimensions, mutably, if the rank is known.
     pub fn dims_mut(&mut self) -> Option<&mut Dims> {
         self.0.as_mut()
     }
 
-    /// Dimension `i`, -1 where it is unknown.
+    /// Dimension `i`; -1 if it is unknown.
     pub fn dim(&self, i: usize) -> i64 {
         self.dims().get(i).copied().unwrap_or(-1)
     }
 
-    /// Whether the rank is known.
+    /// True if the rank is known.
     pub fn ndim_is_known(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether rank and all dimensions are known.
+    /// True if the rank and all dimensions are known.
     pub fn is_known(&self) -> bool {
         self.0.as_ref().is_some_and(|d| d.iter().all(|x| *x >= 0))
     }
 
-    /// The number of elements of a whole shape (1 for a scalar).
+    /// The number of elements of a fully known shape (1 for a scalar).
     pub fn num_elements(&self) -> usize {
-        debug_assert!(self.is_known(), "num_elements of the partly unknown shape {self}");
+        debug_assert!(self.is_known(), "num_elements of the partially unknown shape {self}");
         self.dims().iter().map(|d| *d as usize).product()
     }
 
-    /// Number of elements, checked: the shape must be whole and its product must fit.
+    /// The number of elements, or an error if the shape is not fully known or its product overflows.
     pub fn checked_elements(&self) -> Result<usize> {
         if !self.is_known() {
             return Err(Error::Value(format!("the shape {self} is not fully known: give the missing dimensions")));
@@ -107,10 +107,9 @@ impl Shape {
         if dims.iter().any(|d| *d < 0) { -1 } else { dims.iter().product() }
     }
 
-    /// Takes over what `other` knows (`shape_assign` of MXNet): an unknown rank or dimension is filled in, known ones must
-    /// agree.
+    /// Fills in an unknown rank or unknown dimensions from `other`; known ones must agree (MXNet's `shape_assign`).
     ///
-    /// Returns whether the two are consistent; `self` is left partly filled if not.
+    /// Returns true if the two are consistent; if not, `self` may be partially filled in.
     pub fn assign(&mut self, other: &Shape) -> bool {
         let Some(theirs) = &other.0 else { return true };
         let Some(mine) = &mut self.0 else {
@@ -128,7 +127,7 @@ impl Shape {
         })
     }
 
-    /// From the legacy C convention: 0 dimensions are an unknown rank, a dimension of 0 is unknown.
+    /// From the legacy C convention: rank 0 is an unknown rank, a dimension of 0 is unknown.
     pub fn from_legacy(dims: &[i64]) -> Shape {
         if dims.is_empty() {
             return Shape(None);
@@ -141,7 +140,7 @@ impl Shape {
         self.dims().iter().map(|d| (*d).max(0)).collect()
     }
 
-    /// Turns an axis that may count from the end into an index.
+    /// The index of an axis; a negative one counts from the end.
     ///
     /// # Errors
     /// The axis is outside `-ndim .. ndim`.
@@ -193,7 +192,7 @@ impl fmt::Debug for Shape {
     }
 }
 
-/// Splits `(a, b)`, `[a, b]`, `(a,)`, or a lone `a` into its parts, as MXNet's tuple parser does.
+/// Splits `(a, b)`, `[a, b]`, `(a,)`, or a bare `a` into its items, as MXNet's tuple parser does.
 pub fn split_tuple(text: &str) -> Result<Vec<&str>, String> {
     let t = text.trim();
     let inner = match (t.chars().next(), t.chars().last()) {
@@ -212,7 +211,7 @@ pub fn split_tuple(text: &str) -> Result<Vec<&str>, String> {
 impl FromStr for Shape {
     type Err = String;
 
-    /// Reads `(2, 3)`, `[2,3]`, `5`, `()`, or `None` for an unknown shape.
+    /// Parses `(2, 3)`, `[2,3]`, `5`, `()`, or `None` for an unknown shape.
     fn from_str(s: &str) -> Result<Shape, String> {
         if s.trim() == "None" {
             return Ok(Shape::unknown());
@@ -221,7 +220,7 @@ impl FromStr for Shape {
             .into_iter()
             .map(|d| {
                 let d = d.strip_suffix('L').unwrap_or(d);
-                d.parse::<i64>().map_err(|_| format!("'{d}' in '{s}' is no dimension; write a tuple such as (2, 3)"))
+                d.parse::<i64>().map_err(|_| format!("'{d}' in '{s}' is not a dimension; write a tuple such as (2, 3)"))
             })
             .collect();
         Ok(Shape(Some(dims?)))
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn text_forms() {
+    fn shapes_are_parsed_and_printed() {
         assert_eq!("(2, 3)".parse(), Ok(s(&[2, 3])));
         assert_eq!("[2,3]".parse(), Ok(s(&[2, 3])));
         assert_eq!("(2,)".parse(), Ok(s(&[2])));

@@ -1,7 +1,7 @@
-//! Sparse arrays: rows that are not zero (`row_sparse`), and matrices of compressed sparse rows (`csr`).
+//! Sparse arrays: stored rows (`row_sparse`), and matrices in compressed sparse row format (`csr`).
 //!
-//! The parts are dense arrays of their own. Users set them one by one, so a format is checked when an operator first reads the
-//! array, once: after that its parts only change together.
+//! The parts are dense arrays. Users set them one by one, so the format is checked once, when an operator first reads the array; after
+//! that all parts only change together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::storage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum StorageType {
-    /// Every element.
+    /// Dense: every element is stored.
     Default = 0,
-    /// The rows (along axis 0) that are not zero, and their numbers.
+    /// Nonzero rows (along axis 0) and their indices.
     RowSparse = 1,
-    /// The elements of a matrix that are not zero, row by row, with their columns.
+    /// Compressed sparse rows: the nonzero elements of a matrix, row by row, with their column indices.
     Csr = 2,
 }
 
@@ -32,7 +32,7 @@ impl StorageType {
     /// From the code of the C API.
     ///
     /// # Errors
-    /// Another code.
+    /// An unknown code.
     pub fn from_code(code: i32) -> Result<StorageType> {
         match code {
             0 => Ok(StorageType::Default),
@@ -74,15 +74,15 @@ impl fmt::Display for StorageType {
 pub struct Parts {
     /// The stored values: one per entry for csr, one row per index for row_sparse.
     pub data: NDArray,
-    /// Numbers of the stored rows (row_sparse), or the column of each value (csr), ascending (within each row); 64-bit integers.
+    /// Indices of the stored rows (row_sparse), or the column of each value (csr), ascending (within each row); 64-bit integers.
     pub indices: NDArray,
-    /// Where the values of each row begin, and the end of the last; of csr only; 64-bit integers.
+    /// The row pointers of csr: the start of each row's values, and the end of the last; 64-bit integers.
     pub indptr: Option<NDArray>,
 }
 
 struct State {
     parts: Parts,
-    /// Whether the parts were found to fit together.
+    /// True once the parts were found consistent.
     checked: bool,
 }
 
@@ -108,16 +108,16 @@ fn index_array(n: usize, context: Context) -> Result<NDArray> {
 }
 
 impl SparseArray {
-    /// An array that stores nothing: all its elements are zero.
+    /// An array without stored values: all its elements are zero.
     ///
     /// # Errors
-    /// A shape that is not whole; csr with other than two dimensions; row_sparse without dimensions; dense storage.
+    /// A shape that is not fully known; csr of a rank other than 2; row_sparse of rank 0; dense storage.
     pub fn zeros(storage_type: StorageType, shape: &Shape, dtype: DType, context: Context) -> Result<SparseArray> {
         shape.checked_elements()?;
         let n = shape.dims().len();
         let (data, indptr) = match storage_type {
             StorageType::Csr => {
-                ensure!(n == 2, "csr arrays have 2 dimensions, not the {n} of {shape}");
+                ensure!(n == 2, "csr arrays have 2 dimensions, but shape {shape} has {n}");
                 (Shape::new(&[0]), Some(index_array(shape.dim(0) as usize + 1, context)?))
             }
             StorageType::RowSparse => {
@@ -136,10 +136,10 @@ impl SparseArray {
         SparseArray { storage_type, shape: shape.clone(), dtype, context, state }
     }
 
-    /// A matrix of compressed sparse rows from parts that nobody else changes.
+    /// A csr matrix from parts that nothing else modifies.
     ///
     /// # Errors
-    /// Parts that do not fit together.
+    /// Inconsistent parts.
     pub fn csr(shape: &Shape, data: NDArray, indptr: NDArray, indices: NDArray) -> Result<SparseArray> {
         ensure!(shape.dims().len() == 2, "csr arrays have 2 dimensions, not {shape}");
         let parts = Parts { data, indices, indptr: Some(indptr) };
@@ -148,10 +148,10 @@ impl SparseArray {
         Ok(array)
     }
 
-    /// An array of stored rows from parts that nobody else changes.
+    /// A row_sparse array from parts that nothing else modifies.
     ///
     /// # Errors
-    /// Parts that do not fit together.
+    /// Inconsistent parts.
     pub fn row_sparse(shape: &Shape, data: NDArray, indices: NDArray) -> Result<SparseArray> {
         ensure!(!shape.dims().is_empty(), "row_sparse arrays have at least 1 dimension");
         let parts = Parts { data, indices, indptr: None };
@@ -160,24 +160,24 @@ impl SparseArray {
         Ok(array)
     }
 
-    /// Other values at the same places.
+    /// An array of the same sparsity pattern with other values.
     ///
     /// # Errors
-    /// Values of another number; parts that do not fit together.
+    /// Values of a different shape; inconsistent parts.
     pub fn with_values(&self, data: NDArray) -> Result<SparseArray> {
         let parts = self.parts()?;
         if data.shape() != parts.data.shape() {
-            return Err(Error::Internal(format!("{data:?} cannot take the place of {:?}", parts.data)));
+            return Err(Error::Internal(format!("{data:?} cannot replace the values {:?}", parts.data)));
         }
         Ok(SparseArray::from_parts(self.storage_type, &self.shape, Parts { data, ..parts }, true))
     }
 
-    /// The storage type, which is not the default one.
+    /// The storage type, never [`StorageType::Default`].
     pub fn storage_type(&self) -> StorageType {
         self.storage_type
     }
 
-    /// Shape of the whole array.
+    /// Shape of the array.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -197,10 +197,10 @@ impl SparseArray {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// The parts, sharing their memory, for reading; the first time they are checked, and sorted if need be.
+    /// The parts, sharing memory, for reading. The first call checks them, and sorts their indices if necessary.
     ///
     /// # Errors
-    /// Parts that do not fit together.
+    /// Inconsistent parts.
     pub fn parts(&self) -> Result<Parts> {
         {
             let state = self.state.read();
@@ -216,30 +216,30 @@ impl SparseArray {
         Ok(state.parts.clone())
     }
 
-    /// Checks that the parts fit together and ascend. Operators sort what they read.
+    /// Checks that the parts are consistent and the indices ascend. (Operators sort the indices of arrays they read.)
     ///
     /// # Errors
-    /// Lengths that differ, indices out of range or order.
+    /// Lengths that differ; indices out of range or order.
     pub fn check_format(&self) -> Result<()> {
         let state = self.state.read();
         if state.checked { Ok(()) } else { check(self.storage_type, &self.shape, &state.parts) }
     }
 
-    /// The values as they are, checked or not, sharing memory.
+    /// The values without any check, sharing memory.
     pub fn stored_values(&self) -> NDArray {
         self.state.read().parts.data.clone()
     }
 
-    /// The index arrays in the order of the C API (csr: row pointers, columns; row_sparse: rows), checked or not, sharing memory.
+    /// The index arrays in the order of the C API (csr: row pointers, columns; row_sparse: rows) without any check, sharing memory.
     pub fn stored_indices(&self) -> Vec<NDArray> {
         let parts = &self.state.read().parts;
         parts.indptr.iter().chain([&parts.indices]).cloned().collect()
     }
 
-    /// Puts a copy of an array in the place of the values; the index arrays follow by [`SparseArray::set_indices`].
+    /// Replaces the values by a copy of an array; set the index arrays by [`SparseArray::set_indices`].
     ///
     /// # Errors
-    /// Another element type; a shape that values cannot have.
+    /// A different element type; a shape that values cannot have.
     pub fn set_values(&self, source: &NDArray) -> Result<()> {
         let given = source.shape();
         ensure!(source.dtype() == self.dtype, "the values are {}, but {} was given", self.dtype, source.dtype());
@@ -264,12 +264,12 @@ impl SparseArray {
         Ok(())
     }
 
-    /// Puts a copy of an array in the place of index array `i`, in the order of the C API.
+    /// Replaces index array `i`, in the order of the C API, by a copy of an array.
     ///
     /// # Errors
-    /// No such part; anything but a vector of 64-bit integers.
+    /// No such index array; not a vector of 64-bit integers.
     pub fn set_indices(&self, i: usize, source: &NDArray) -> Result<()> {
-        self.check_part(i)?;
+        self.check_aux_index(i)?;
         ensure!(
             source.dtype() == DType::I64 && source.shape().dims().len() == 1,
             "index arrays are vectors of int64, not {} {}: convert with Cast first",
@@ -286,20 +286,20 @@ impl SparseArray {
         Ok(())
     }
 
-    /// Checks the number of an index array.
+    /// Checks that index array `i` exists.
     ///
     /// # Errors
-    /// There is no such index array.
-    pub fn check_part(&self, i: usize) -> Result<()> {
+    /// It does not.
+    pub fn check_aux_index(&self, i: usize) -> Result<()> {
         let n = self.storage_type.num_aux();
-        ensure!(i < n, "a {} array has {n} index arrays; there is no number {i}", self.storage_type);
+        ensure!(i < n, "a {} array has {n} index arrays, so there is no index array {i}", self.storage_type);
         Ok(())
     }
 
     /// A copy on a device.
     ///
     /// # Errors
-    /// Parts that do not fit together; no memory.
+    /// Inconsistent parts; no memory.
     pub fn to_context(&self, context: Context) -> Result<SparseArray> {
         let p = self.parts()?;
         let parts = Parts {
@@ -310,7 +310,7 @@ impl SparseArray {
         Ok(SparseArray::from_parts(self.storage_type, &self.shape, parts, true))
     }
 
-    /// Overwrites this array by a copy of another of the same storage, shape and type.
+    /// Overwrites this array with a copy of another of the same storage, shape and type.
     ///
     /// # Errors
     /// They differ.
@@ -321,7 +321,7 @@ impl SparseArray {
         self.take(source.to_context(self.context)?)
     }
 
-    /// Overwrites this array by another, which nobody else uses any more.
+    /// Overwrites this array with another, whose parts it takes over.
     ///
     /// # Errors
     /// They differ in storage, shape or type.
@@ -342,13 +342,13 @@ impl fmt::Debug for SparseArray {
     }
 }
 
-/// Checks that parts have lengths that fit together.
+/// Checks that the lengths of the parts are consistent.
 fn check_lengths(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
     let stored = parts.indices.len();
     let values = parts.data.shape().dims().first().copied().unwrap_or(0) as usize;
     ensure!(
         values == stored,
-        "a {storage_type} array of shape {shape} holds {values} values{} and {stored} indices: set as many of both",
+        "a {storage_type} array of shape {shape} holds {values} values{} and {stored} indices: set the same number of both",
         if storage_type == StorageType::RowSparse { " (rows)" } else { "" }
     );
     let Some(indptr) = &parts.indptr else { return Ok(()) };
@@ -356,7 +356,7 @@ fn check_lengths(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Res
     let bounds = indptr.to_vec::<i64>()?;
     ensure!(
         bounds.len() as i64 == rows + 1,
-        "the indptr of a csr array of shape {shape} has {} elements: {} were expected",
+        "the indptr of a csr array of shape {shape} has {} elements, but {} were expected",
         bounds.len(),
         rows + 1
     );
@@ -368,19 +368,19 @@ fn check_lengths(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Res
     Ok(())
 }
 
-/// Checks that parts fit together, so that no kernel leaves its slices.
+/// Checks that the parts are consistent, so that no kernel indexes out of bounds.
 fn check(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
     check_lengths(storage_type, shape, parts)?;
-    let (bounds, limit, what) = match &parts.indptr {
+    let (bounds, limit, axis_name) = match &parts.indptr {
         Some(indptr) => (indptr.to_vec::<i64>()?, shape.dim(1), "column"),
         None => (vec![0, parts.indices.len() as i64], shape.dim(0), "row"),
     };
     storage::read_slice(&parts.indices, |indices: &[i64]| {
-        bounds.windows(2).try_for_each(|w| check_indices(&indices[w[0] as usize..w[1] as usize], limit, what))
+        bounds.windows(2).try_for_each(|w| check_indices(&indices[w[0] as usize..w[1] as usize], limit, axis_name))
     })?
 }
 
-/// Brings indices that do not ascend (within each row of a csr array) into order, and the values with them.
+/// Sorts the indices (within each row of a csr array), and the values with them.
 fn sort(parts: &mut Parts) -> Result<()> {
     let indices = parts.indices.to_vec::<i64>()?;
     let bounds = match &parts.indptr {
@@ -405,12 +405,12 @@ fn sort(parts: &mut Parts) -> Result<()> {
     Ok(())
 }
 
-fn check_indices(indices: &[i64], bound: i64, what: &str) -> Result<()> {
+fn check_indices(indices: &[i64], bound: i64, axis_name: &str) -> Result<()> {
     let ascending = indices.windows(2).all(|w| w[0] < w[1]);
-    ensure!(ascending, "the {what} indices of a sparse array must ascend without repetition");
+    ensure!(ascending, "the {axis_name} indices of a sparse array must ascend without repetition");
     if let (Some(first), Some(last)) = (indices.first(), indices.last()) {
         let wrong = if *first < 0 { first } else { last };
-        ensure!(*first >= 0 && *last < bound, "{what} index {wrong} is outside 0 to {} (exclusive)", bound);
+        ensure!(*first >= 0 && *last < bound, "{axis_name} index {wrong} is outside 0 to {} (exclusive)", bound);
     }
     Ok(())
 }
@@ -420,7 +420,7 @@ fn check_indices(indices: &[i64], bound: i64, what: &str) -> Result<()> {
 pub enum Array {
     /// Every element is stored.
     Dense(NDArray),
-    /// Only a part is stored.
+    /// Only some elements are stored.
     Sparse(SparseArray),
 }
 
@@ -445,7 +445,7 @@ impl Array {
         }
     }
 
-    /// Shape, whole.
+    /// The shape, fully known.
     pub fn shape(&self) -> &Shape {
         match self {
             Array::Dense(a) => a.shape(),
@@ -469,10 +469,10 @@ impl Array {
         }
     }
 
-    /// The dense array.
+    /// The dense array, or an error for a sparse one.
     ///
     /// # Errors
-    /// A sparse array, with what to do.
+    /// The array is sparse.
     pub fn dense(&self) -> Result<&NDArray> {
         match self {
             Array::Dense(a) => Ok(a),
@@ -482,10 +482,10 @@ impl Array {
         }
     }
 
-    /// The sparse array.
+    /// The sparse array, or an error for a dense one.
     ///
     /// # Errors
-    /// A dense array.
+    /// The array is dense.
     pub fn sparse(&self) -> Result<&SparseArray> {
         match self {
             Array::Sparse(a) => Ok(a),
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_do_not_fit_are_refused() {
+    fn inconsistent_parts_are_errors() {
         assert!(csr(&[0, 1, 3], &[2, 0, 1], &[1.0, 2.0, 3.0]).is_ok());
         let message = |a: Result<SparseArray>| a.unwrap_err().to_string();
         assert!(
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_see_sorted_indices() {
+    fn operators_read_sorted_indices() {
         let a = csr(&[0, 2, 3], &[2, 0, 1], &[1.0, 2.0, 3.0]).unwrap().parts().unwrap();
         assert_eq!(a.indices.to_vec::<i64>().unwrap(), [0, 2, 1]);
         assert_eq!(a.data.to_vec::<f32>().unwrap(), [2.0, 1.0, 3.0]);

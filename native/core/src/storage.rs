@@ -1,7 +1,7 @@
-//! Memory of arrays: pooled 64-byte aligned blocks, chunks with locks and versions, and checked typed views for kernels.
+//! Array memory: a pool of 64-byte aligned blocks, chunks with locks and versions, and checked typed views for kernels.
 //!
-//! This file and its folder are the only place of the crate with `unsafe`. What they promise to the rest: a kernel sees a mutable
-//! slice only of memory that no other slice covers, memory is always initialised, and it stays alive while a view of it exists.
+//! This module is the only one of the crate with `unsafe`. Its guarantees: no other slice overlaps a kernel's mutable slice, memory is
+//! always initialised, and it outlives every view of it.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -36,7 +36,7 @@ pub use pages::ALIGN;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A block of memory that arrays share. Whoever computes holds its lock; every write raises its version.
+/// A block of memory that arrays share. Every access holds its lock; every write increments its version.
 pub struct Chunk {
     ptr: NonNull<u8>,
     bytes: usize,
@@ -54,11 +54,11 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// A block of at least `bytes` bytes with unspecified (but initialised) content. On `cpu_shared` other processes can map it.
+    /// Allocates at least `bytes` bytes with unspecified but initialised content. On `cpu_shared` other processes can map them.
     pub fn new(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
         match context.device_type {
             DeviceType::CpuShared => Chunk::shared(bytes, context),
-            _ => Ok(Arc::new(Chunk::with(POOL.take(bytes)?, bytes, context, Origin::Pool))),
+            _ => Ok(Arc::new(Chunk::with(POOL.allocate(bytes)?, bytes, context, Origin::Pool))),
         }
     }
 
@@ -70,7 +70,7 @@ impl Chunk {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             lock: parking_lot::RawRwLock::INIT,
             version: AtomicU64::new(0),
-            // Others write to memory that is not the pool's without being seen.
+            // Writes to memory from outside the pool cannot be observed.
             exposed: AtomicBool::new(!matches!(origin, Origin::Pool)),
             origin,
         }
@@ -86,8 +86,8 @@ impl Chunk {
         self.bytes
     }
 
-    /// Identity and content version: what is derived from the content may be kept as long as this pair stays the same.
-    /// `None` once a raw pointer was handed out, because writes through it go unseen.
+    /// Identity and version of the content: data derived from the content is valid as long as this pair stays the same. `None` once a
+    /// raw pointer was handed out, because writes through it cannot be observed.
     pub fn version(&self) -> Option<(u64, u64)> {
         match self.exposed.load(Ordering::Relaxed) {
             true => None,
@@ -95,12 +95,12 @@ impl Chunk {
         }
     }
 
-    /// A raw pointer for foreign code that only reads.
+    /// A raw pointer for foreign code that does not write.
     pub fn address(&self) -> *const u8 {
         self.ptr.as_ptr()
     }
 
-    /// A raw pointer for foreign code; from now on the content counts as changed at every use.
+    /// A raw pointer for foreign code that may write; [`Chunk::version`] is `None` from now on.
     pub fn expose(&self) -> *mut u8 {
         self.exposed.store(true, Ordering::Relaxed);
         self.ptr.as_ptr()
@@ -110,15 +110,16 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         if let Origin::Pool = self.origin {
-            POOL.give(self.ptr, self.bytes);
+            POOL.release(self.ptr, self.bytes);
         }
     }
 }
 
 static NEXT_REGION: AtomicU64 = AtomicU64::new(1);
 
-/// Sorts chunks by address, so that two operations cannot wait for each other, and leaves each once, written if any use is.
-fn in_lock_order<C: Deref<Target = Chunk>, const N: usize>(chunks: &mut SmallVec<[(C, bool); N]>) {
+/// Sorts chunks by address, so that operations cannot deadlock, and removes duplicates: a chunk is locked for writing if any use
+/// writes.
+fn sort_for_locking<C: Deref<Target = Chunk>, const N: usize>(chunks: &mut SmallVec<[(C, bool); N]>) {
     let address = |c: &C| std::ptr::from_ref::<Chunk>(c) as usize;
     chunks.sort_unstable_by_key(|(c, write)| (address(c), !*write));
     chunks.dedup_by(|b, a| address(&a.0) == address(&b.0));
@@ -128,10 +129,10 @@ fn lock(chunk: &Chunk, write: bool) {
     if write { chunk.lock.lock_exclusive() } else { chunk.lock.lock_shared() }
 }
 
-/// Releases what [`lock`] took, and marks a written chunk as changed.
+/// Releases a lock of [`lock`]; increments the version of a written chunk.
 ///
 /// # Safety
-/// The caller holds this lock and uses nothing under it any more.
+/// The caller holds this lock, and no reference to memory under it remains.
 unsafe fn unlock(chunk: &Chunk, write: bool) {
     // SAFETY: by the contract of this function.
     unsafe {
@@ -144,7 +145,7 @@ unsafe fn unlock(chunk: &Chunk, write: bool) {
     }
 }
 
-/// The locks of one operation that is not repeated.
+/// The locks of an operation that runs once; see [`Region`] for plans.
 struct Locks<'a>(SmallVec<[(&'a Chunk, bool); 8]>);
 
 impl<'a> Locks<'a> {
@@ -152,7 +153,7 @@ impl<'a> Locks<'a> {
         let mut chunks = SmallVec::new();
         chunks.extend(reads.into_iter().map(|a| (&**a.chunk(), false)));
         chunks.extend(writes.into_iter().map(|a| (&**a.chunk(), true)));
-        in_lock_order(&mut chunks);
+        sort_for_locking(&mut chunks);
         chunks.iter().for_each(|(c, write)| lock(c, *write));
         Locks(chunks)
     }
@@ -167,14 +168,14 @@ impl Drop for Locks<'_> {
     }
 }
 
-/// The chunks that a whole plan touches, in address order, each with whether it is written.
+/// The chunks that a plan accesses, in address order, each with whether it is written.
 pub struct Region {
     id: u64,
     chunks: SmallVec<[(Arc<Chunk>, bool); 6]>,
 }
 
 impl Region {
-    /// Collects the chunks of arrays that are read and of arrays that are written.
+    /// The chunks of the arrays that are read and of those that are written.
     pub fn new<'a>(
         reads: impl IntoIterator<Item = &'a NDArray>,
         writes: impl IntoIterator<Item = &'a NDArray>,
@@ -182,17 +183,17 @@ impl Region {
         let mut chunks: SmallVec<[(Arc<Chunk>, bool); 6]> =
             reads.into_iter().map(|a| (a.chunk().clone(), false)).collect();
         chunks.extend(writes.into_iter().map(|a| (a.chunk().clone(), true)));
-        in_lock_order(&mut chunks);
+        sort_for_locking(&mut chunks);
         Region { id: NEXT_REGION.fetch_add(1, Ordering::Relaxed), chunks }
     }
 
-    /// Takes all the locks.
+    /// Acquires all locks.
     pub fn lock(&mut self) -> RegionGuard<'_> {
         self.chunks.iter().for_each(|(chunk, write)| lock(chunk, *write));
         RegionGuard { region: self }
     }
 
-    /// Whether this region holds the array's chunk, for writing if `write`.
+    /// True if the region locks the array's chunk, for writing if `write`.
     fn covers(&self, array: &NDArray, write: bool) -> bool {
         let address = Arc::as_ptr(array.chunk()) as usize;
         match self.chunks.binary_search_by_key(&address, |(c, _)| Arc::as_ptr(c) as usize) {
@@ -202,7 +203,7 @@ impl Region {
     }
 }
 
-/// Proof that the locks of a [`Region`] are held; dropping it releases them and marks written chunks as changed.
+/// Proof that the locks of a [`Region`] are held; dropping it releases them and increments the versions of written chunks.
 pub struct RegionGuard<'r> {
     region: &'r mut Region,
 }
@@ -216,17 +217,17 @@ impl Drop for RegionGuard<'_> {
     }
 }
 
-/// What an operation does with an output, with the codes of the C API.
+/// How an operation writes an output, with the codes of the C API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Req {
-    /// Nobody wants it.
+    /// The output is not wanted.
     Null = 0,
     /// Overwrite.
     Write = 1,
-    /// Overwrite memory that is an input's too. Users may ask for it; inside it is a `Write` whose operands overlap.
+    /// Overwrite memory that is shared with an input. The engine treats it as a `Write` with shared operands.
     Inplace = 2,
-    /// Add to what is there.
+    /// Add to the old content.
     Add = 3,
 }
 
@@ -252,11 +253,11 @@ struct Slot {
     ptr: NonNull<u8>,
     array: NDArray,
     req: Req,
-    /// For an input: the output that lies in exactly the same memory.
+    /// For an input: index of the output that is exactly the same memory.
     shared_with: Option<usize>,
 }
 
-/// The view of an array that begins at `ptr`.
+/// The view of an array whose first element is at `ptr`.
 fn view_of(ptr: NonNull<u8>, array: &NDArray) -> View<'_> {
     View { ptr, shape: array.shape(), len: array.len(), dtype: array.dtype() }
 }
@@ -267,8 +268,8 @@ impl Slot {
     }
 }
 
-/// The operands of one kernel call, checked once: in bounds, locked by a region, and overlapping only where an input and an
-/// output are exactly the same memory.
+/// The operands of a kernel call, checked once: in bounds, locked by a region, and disjoint, unless an input and an output are exactly
+/// the same memory.
 #[derive(Clone)]
 pub struct Call {
     region: u64,
@@ -282,10 +283,10 @@ unsafe impl Send for Call {}
 unsafe impl Sync for Call {}
 
 impl Call {
-    /// Prepares a call.
+    /// Checks the operands.
     ///
     /// # Errors
-    /// An array outside the region, outputs that overlap, or an input that partly overlaps an output.
+    /// An array that the region does not lock, outputs that overlap, or an input that partially overlaps an output.
     pub fn new<'a>(
         region: &Region,
         ins: impl IntoIterator<Item = &'a NDArray>,
@@ -326,16 +327,16 @@ impl Call {
         operands::with_operands(ins, outs, |ins, outs| kernel(ins, outs))
     }
 
-    /// Whether input `i` lies in the memory of an output.
+    /// Index of the output that shares the memory of input `i`.
     pub fn shares_memory(&self, i: usize) -> Option<usize> {
         self.ins[i].shared_with
     }
 }
 
-/// For every input the output that lies in exactly the same memory.
+/// For every input: index of the output that is exactly the same memory.
 ///
 /// # Errors
-/// Outputs that overlap, or an input that partly overlaps an output.
+/// Outputs that overlap, or an input that partially overlaps an output.
 fn sharing(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Option<usize>; 6]>> {
     let wanted = |i: usize| outs[i].1 != Req::Null;
     outs.iter().filter(|(_, req)| *req != Req::Null).try_for_each(|(array, _)| array.check_writable())?;
@@ -348,14 +349,14 @@ fn sharing(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Optio
     for array in ins {
         let with = (0..outs.len()).find(|k| wanted(*k) && overlap(outs[*k].0, array));
         if with.is_some_and(|k| outs[k].0.byte_range() != array.byte_range()) {
-            return Err(Error::Internal("an input partly overlaps an output".into()));
+            return Err(Error::Internal("an input partially overlaps an output".into()));
         }
         shared.push(with);
     }
     Ok(shared)
 }
 
-/// Runs a kernel once: what a [`Region`] and a [`Call`] do for a kernel that runs again and again.
+/// Runs a kernel once. A kernel that runs repeatedly uses a [`Region`] and a [`Call`].
 ///
 /// # Errors
 /// Those of [`Call::new`] and of the kernel.
@@ -379,7 +380,7 @@ pub fn call_once<R>(
     kernel(&inputs, &mut outputs)
 }
 
-/// Whether two arrays have a byte in common.
+/// True if two arrays share a byte.
 pub fn overlap(a: &NDArray, b: &NDArray) -> bool {
     let (ra, rb) = (a.byte_range(), b.byte_range());
     Arc::ptr_eq(a.chunk(), b.chunk()) && ra.start < rb.end && rb.start < ra.end
@@ -392,7 +393,7 @@ fn start(array: &NDArray) -> NonNull<u8> {
     unsafe { array.chunk().ptr.add(range.start) }
 }
 
-/// Where the elements of an operand lie, and what they are.
+/// The memory of an operand, with shape and type.
 #[derive(Clone, Copy)]
 struct View<'a> {
     ptr: NonNull<u8>,
@@ -404,7 +405,7 @@ struct View<'a> {
 /// An input operand of a kernel.
 pub struct In<'a> {
     view: View<'a>,
-    /// The array; `None` for a block of one inside a chain.
+    /// The array; `None` for a block of an array in a chain.
     array: Option<&'a NDArray>,
     shared_with: Option<usize>,
 }
@@ -438,7 +439,7 @@ impl<'a> In<'a> {
         self.view.dtype
     }
 
-    /// Shape, whole.
+    /// The shape, fully known.
     pub fn shape(&self) -> &'a Shape {
         self.view.shape
     }
@@ -448,17 +449,17 @@ impl<'a> In<'a> {
         self.view.len
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The output that lies in the same memory, if any.
+    /// Index of the output that shares the memory, if any.
     pub fn shared_with(&self) -> Option<usize> {
         self.shared_with
     }
 
-    /// Key under which something derived from the content may be cached: chunk, version, offset.
+    /// Cache key for data derived from the content: chunk, version, offset.
     pub fn version(&self) -> Option<(u64, u64, usize)> {
         let array = self.array?;
         array.chunk().version().map(|(id, v)| (id, v, array.byte_range().start))
@@ -467,21 +468,25 @@ impl<'a> In<'a> {
     /// The elements.
     ///
     /// # Errors
-    /// Another element type; memory shared with an output (the kernel must use [`in_out`]).
+    /// A different element type; memory shared with an output (the kernel must use [`in_out`]).
     pub fn slice<T: Element>(&self) -> Result<&'a [T]> {
         check_dtype::<T>(self.dtype())?;
         if self.shared_with.is_some() {
-            return Err(Error::Internal("a kernel that is not made for it was called in place".into()));
+            return Err(Error::Internal(
+                "a kernel without in-place support got an input that shares memory with an output".into(),
+            ));
         }
-        // SAFETY: locked, in bounds, aligned to 64 plus a multiple of the element size, initialised, of this type; no output
-        // covers it, so no mutable slice does.
+        // SAFETY: locked, in bounds, aligned to 64 plus a multiple of the element size, initialised, of this type; no output, and hence
+        // no mutable slice, overlaps it.
         Ok(unsafe { std::slice::from_raw_parts(self.view.ptr.as_ptr().cast(), self.len()) })
     }
 
     /// The raw bytes; see [`In::slice`].
     pub fn bytes(&self) -> Result<&'a [u8]> {
         if self.shared_with.is_some() {
-            return Err(Error::Internal("a kernel that is not made for it was called in place".into()));
+            return Err(Error::Internal(
+                "a kernel without in-place support got an input that shares memory with an output".into(),
+            ));
         }
         // SAFETY: as in `slice`; every byte is initialised.
         Ok(unsafe { std::slice::from_raw_parts(self.view.ptr.as_ptr(), self.len() * self.dtype().size()) })
@@ -494,7 +499,7 @@ impl Out<'_> {
         self.view.dtype
     }
 
-    /// Shape, whole.
+    /// The shape, fully known.
     pub fn shape(&self) -> &Shape {
         self.view.shape
     }
@@ -504,17 +509,17 @@ impl Out<'_> {
         self.view.len
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What to do with the result. Kernels see `Null`, `Write`, and, if their operator declares it, `Add`.
+    /// How to write the result. Kernels get `Null`, `Write` and, if their operator declares it, `Add`.
     pub fn req(&self) -> Req {
         self.req
     }
 
-    /// Whether the result is wanted at all.
+    /// True if the result is wanted.
     pub fn wanted(&self) -> bool {
         self.req != Req::Null
     }
@@ -522,12 +527,12 @@ impl Out<'_> {
     /// The elements for writing (and reading, for `Add` and mutable inputs).
     ///
     /// # Errors
-    /// Another element type; an output that nobody wants.
+    /// A different element type; an output that is not wanted.
     pub fn slice_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         check_dtype::<T>(self.dtype())?;
         self.check_wanted()?;
-        // SAFETY: locked for writing, in bounds, aligned, initialised, of this type; `Call::new` made sure that no other output
-        // covers it, and an input that does gives no slice.
+        // SAFETY: locked for writing, in bounds, aligned, initialised, of this type; `Call::new` checked that no other output overlaps
+        // it, and an input that shares its memory gives no slice.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.view.ptr.as_ptr().cast(), self.view.len) })
     }
 
@@ -538,28 +543,28 @@ impl Out<'_> {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.view.ptr.as_ptr(), self.view.len * self.view.dtype.size()) })
     }
 
-    /// The elements as those of another type of the same size, for kernels that only move them; see [`Out::slice_mut`].
+    /// The elements as another type of the same size, for kernels that only move them; see [`Out::slice_mut`].
     ///
     /// # Errors
-    /// A type of another size, or one that does not take every bit pattern; an output that nobody wants.
+    /// A type of a different size, or one for which some bit pattern is invalid; an output that is not wanted.
     pub fn slice_mut_as<T: Element>(&mut self) -> Result<&mut [T]> {
         if T::DTYPE.size() != self.dtype().size() || T::DTYPE == DType::Bool {
             return Err(Error::Internal(format!("elements of {} cannot be moved as {}", self.dtype(), T::DTYPE)));
         }
         self.check_wanted()?;
-        // SAFETY: as in `slice_mut`; a type of the same size has the same alignment and takes every bit pattern.
+        // SAFETY: as in `slice_mut`; a type of the same size has the same alignment, and every bit pattern is valid (bool was refused).
         Ok(unsafe { std::slice::from_raw_parts_mut(self.view.ptr.as_ptr().cast(), self.view.len) })
     }
 
     fn check_wanted(&self) -> Result<()> {
-        if self.wanted() { Ok(()) } else { Err(Error::Internal("a kernel wrote an output that nobody wants".into())) }
+        if self.wanted() { Ok(()) } else { Err(Error::Internal("a kernel wrote an output that is not wanted".into())) }
     }
 }
 
-/// Input and output of an elementwise kernel; the input is `None` when it lies in the output's memory.
+/// Input and output of an elementwise kernel; the input is `None` if it shares the output's memory.
 ///
 /// # Errors
-/// Another element type.
+/// A different element type.
 pub fn in_out<'s, T: Element, U: Element>(
     input: &'s In<'_>,
     output: &'s mut Out<'_>,
@@ -569,26 +574,26 @@ pub fn in_out<'s, T: Element, U: Element>(
     }
     check_dtype::<T>(input.dtype())?;
     if T::DTYPE != U::DTYPE || input.view.ptr != output.view.ptr {
-        return Err(Error::Internal("an input shares memory with an output of another type or place".into()));
+        return Err(Error::Internal("an input shares memory with an output of a different type or address".into()));
     }
     Ok((None, output.slice_mut::<U>()?))
 }
 
-/// Runs `f` on the array's bytes under its lock for reading.
+/// Runs `f` on the array's bytes, locked for reading.
 pub fn read_bytes<R>(array: &NDArray, f: impl FnOnce(&[u8]) -> R) -> R {
     let _locks = Locks::take([array], []);
     // SAFETY: locked for reading while `f` runs; in bounds and initialised.
     f(unsafe { std::slice::from_raw_parts(start(array).as_ptr(), array.byte_range().len()) })
 }
 
-/// Runs `f` on the array's bytes under its lock for writing. Elements of type bool must stay 0 or 1.
+/// Runs `f` on the array's bytes, locked for writing. Elements of type bool must stay 0 or 1.
 pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
     let _locks = Locks::take([], [array]);
     // SAFETY: locked for writing while `f` runs; in bounds and initialised.
     f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr(), array.byte_range().len()) })
 }
 
-/// Runs `f` on the array's elements under its lock for reading.
+/// Runs `f` on the array's elements, locked for reading.
 ///
 /// # Errors
 /// `T` is not the array's element type.
@@ -599,7 +604,7 @@ pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> 
     Ok(f(unsafe { std::slice::from_raw_parts(start(array).as_ptr().cast(), array.len()) }))
 }
 
-/// Runs `f` on the array's elements under its lock for writing.
+/// Runs `f` on the array's elements, locked for writing.
 ///
 /// # Errors
 /// `T` is not the array's element type; the array is read-only.
@@ -614,22 +619,22 @@ pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R
 /// Copies all elements into a slice of the array's element type and length.
 ///
 /// # Errors
-/// Another type or length.
+/// A different type or length.
 pub fn copy_out<T: Element>(array: &NDArray, out: &mut [T]) -> Result<()> {
     check_dtype::<T>(array.dtype())?;
     if out.len() != array.len() {
         return Err(Error::Value(format!("{} elements do not fit into {}", array.len(), out.len())));
     }
     let _locks = Locks::take([array], []);
-    // SAFETY: locked for reading, of this type and length; `out` is foreign to the chunk because it is borrowed mutably.
+    // SAFETY: locked for reading, of this type and length; `out` is outside the chunk because it is borrowed mutably.
     unsafe { std::ptr::copy_nonoverlapping(start(array).as_ptr().cast(), out.as_mut_ptr(), out.len()) };
     Ok(())
 }
 
-/// Copies the bytes of one array over another's of the same size; they may overlap.
+/// Copies the bytes of an array to another of the same size; they may overlap.
 ///
 /// # Errors
-/// Other sizes; a read-only target.
+/// Different sizes; a read-only target.
 pub fn copy(source: &NDArray, target: &NDArray) -> Result<()> {
     target.check_writable()?;
     let bytes = source.byte_range().len();
@@ -644,20 +649,20 @@ pub fn copy(source: &NDArray, target: &NDArray) -> Result<()> {
 
 /// The bytes of a slice of elements.
 pub fn as_bytes<T: Element>(items: &[T]) -> &[u8] {
-    // SAFETY: every `Element` is a plain number without padding.
+    // SAFETY: every `Element` is a scalar without padding bytes.
     unsafe { std::slice::from_raw_parts(items.as_ptr().cast(), std::mem::size_of_val(items)) }
 }
 
-/// The elements in a slice of bytes that is aligned for them.
+/// The bytes as elements.
 ///
 /// # Errors
-/// The bytes are not aligned or not a whole number of elements.
+/// The bytes are not aligned, or not a multiple of the element size; elements of type bool.
 pub fn from_bytes<T: Element>(bytes: &[u8]) -> Result<&[T]> {
     let size = std::mem::size_of::<T>();
     if !bytes.len().is_multiple_of(size) || !bytes.as_ptr().cast::<T>().is_aligned() || T::DTYPE == DType::Bool {
-        return Err(Error::Internal(format!("{} bytes are no aligned elements of {}", bytes.len(), T::DTYPE)));
+        return Err(Error::Internal(format!("{} bytes are not an aligned array of {}", bytes.len(), T::DTYPE)));
     }
-    // SAFETY: aligned, a whole number, initialised, and every bit pattern is a number (bool was refused).
+    // SAFETY: aligned, a whole number of elements, initialised, and every bit pattern is valid (bool was refused).
     Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size) })
 }
 
@@ -674,12 +679,12 @@ mod tests {
     }
 
     #[test]
-    fn absurd_sizes_are_errors() {
+    fn impossible_sizes_are_errors() {
         assert!(matches!(Chunk::new(usize::MAX, Context::default()), Err(Error::OutOfMemory(_))));
     }
 
     #[test]
-    fn overlapping_operands_are_found() {
+    fn overlapping_operands_are_detected() {
         let a = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[4]).unwrap();
         let (lo, hi, mid) = (a.slice(0, 2).unwrap(), a.slice(2, 4).unwrap(), a.slice(1, 3).unwrap());
         let mut region = Region::new([&lo], [&hi, &mid]);
@@ -701,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_raises_the_version_and_exposing_ends_it() {
+    fn writes_increment_the_version_and_exposed_chunks_have_none() {
         let a = NDArray::from_slice(&[1f32], &[1]).unwrap();
         let v = a.chunk().version();
         a.copy_from_slice(&[2f32]).unwrap();

@@ -1,6 +1,6 @@
 //! Times the neural-network kernels at the sizes of the performance goals: `conv_bench [filter] [seconds per kernel]`.
 //!
-//! Prints the least and the median wall time in milliseconds. The number of threads follows `OMP_NUM_THREADS`.
+//! Prints the minimum and the median wall time in milliseconds. `OMP_NUM_THREADS` sets the number of threads.
 #![allow(clippy::print_stdout)] // its purpose
 
 use ferromx_kernels::conv::{
@@ -20,7 +20,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The least and the median time of a call.
+    /// The minimum and the median time of a call.
     fn time(&self, name: &str, mut f: impl FnMut()) {
         if !name.contains(&self.filter) {
             return;

@@ -1,5 +1,5 @@
 //! Times the elementwise, reduction, movement and sorting kernels: `cargo run --release -p ferromx-kernels --example elementwise_bench`.
-//! The number of threads is that of the environment variable `OMP_NUM_THREADS`.
+//! `OMP_NUM_THREADS` sets the number of threads.
 
 use ferromx_kernels::map::{Src, map};
 use ferromx_kernels::reduce::{Sum, reduce};
@@ -69,10 +69,10 @@ fn main() -> std::io::Result<()> {
     time("transpose (1024,1024)", || movement::transpose(&x[0][..m], &[1024, 1024], &[1, 0], &mut y[..m]))?;
 
     let million = &x[0][..1_000_000];
-    let mut places = vec![0f32; 1_000_000];
+    let mut indices = vec![0f32; 1_000_000];
     time("sort 1M", || sort(million, 1_000_000, Order::Ascending, &mut y[..1_000_000]))?;
-    time("argsort 1M", || argsort(million, 1_000_000, Order::Ascending, &mut places))?;
-    time("top-100 of 1M", || topk(million, 1_000_000, 100, Order::Descending, &mut places[..100]))?;
+    time("argsort 1M", || argsort(million, 1_000_000, Order::Ascending, &mut indices))?;
+    time("top-100 of 1M", || topk(million, 1_000_000, 100, Order::Descending, &mut indices[..100]))?;
     let g = Philox::new(3, 3);
     time("uniform 4M", || g.fill_uniform(0.0, 1.0, &mut y))?;
     time("normal 4M", || g.fill_normal(0.0, 1.0, &mut y))

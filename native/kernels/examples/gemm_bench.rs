@@ -1,7 +1,7 @@
 //! Times matrix products against the `matrixmultiply` crate (one thread), in a few seconds.
 //!
-//! `cargo run --release -p ferromx-kernels --example gemm_bench [filter]`; `MXNET_CPU_WORKER_NTHREADS` and `FERROMX_ISA`
-//! choose threads and instructions. Each figure is the best of many runs, the contestants taking turns.
+//! `cargo run --release -p ferromx-kernels --example gemm_bench [filter]`; `MXNET_CPU_WORKER_NTHREADS` and `FERROMX_ISA` choose
+//! threads and instructions. Each figure is the best of many runs; the two libraries alternate.
 #![allow(unsafe_code)]
 
 use ferromx_kernels::gemm::{Epilogue, MatMut, MatRef, PackedB, gemm, gemm_packed_b};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Seconds spent on a shape.
 const BUDGET: f64 = 0.25;
 
-/// Name, rows, columns, inner dimension, whether B is stored transposed (as the weights of a layer are).
+/// Name, rows, columns, depth, whether B is stored transposed (as the weights of a layer are).
 const SHAPES: [(&str, usize, usize, usize, bool); 17] = [
     ("square", 256, 256, 256, false),
     ("square", 1024, 1024, 1024, false),

@@ -36,7 +36,7 @@ fn main() {
             projection: None,
             clip: None,
             dropout: 0.0,
-            lengths: false,
+            has_lengths: false,
         };
         let (x, parameters) = (numbers(32 * 64 * 256, 1), numbers(g.parameters(), 2));
         let (h0, c0) = (numbers(64 * 256, 3), numbers(64 * 256, 4));

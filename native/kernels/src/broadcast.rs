@@ -1,14 +1,14 @@
-//! Elementwise kernels of two operands whose axes of length one are repeated, and the repetition alone.
+//! Elementwise kernels of two broadcast operands, and the broadcast alone.
 
 use crate::map::drive::{Feed, Src};
 use crate::map::{Elements, Lane, LaneFn, Load, Store};
 use crate::zip::{zip, zip_feeds};
 use smallvec::{SmallVec, smallvec};
 
-/// (length, stride) of axes; few as a rule, so that nothing is allocated.
+/// (length, stride) of axes; usually so few that nothing is allocated.
 type Axes = SmallVec<[(usize, usize); 6]>;
 
-/// An array seen in a larger shape: along an axis its elements are `stride` apart, or repeated where the stride is 0.
+/// An array broadcast to a larger shape: along an axis its elements are `stride` apart, or repeated where the stride is 0.
 #[derive(Debug)]
 struct View<'a, T> {
     data: Src<'a, T>,
@@ -16,7 +16,7 @@ struct View<'a, T> {
     axes: Axes,
 }
 
-/// The axes of two operands in the output's shape, neighbours merged where both operands allow it.
+/// The axes of two operands in the output's shape, with adjacent axes merged where both operands allow it.
 fn plan(a: &[usize], b: &[usize], out: &[usize]) -> (Axes, Axes) {
     let (sa, sb) = (strides(a, out), strides(b, out));
     let (mut va, mut vb) = (Axes::new(), Axes::new());
@@ -59,12 +59,12 @@ fn strides(shape: &[usize], out: &[usize]) -> SmallVec<[usize; 6]> {
     strides
 }
 
-/// Whether the axes enumerate memory in order.
+/// True if the axes enumerate memory in order.
 fn is_contiguous(axes: &[(usize, usize)]) -> bool {
     matches!(axes, [(_, 1)])
 }
 
-/// The memory position of output position `at`, the position within the innermost axis, and that axis.
+/// The memory offset of output position `at`, its index along the innermost axis, and that axis.
 fn locate(axes: &[(usize, usize)], at: usize) -> (usize, usize, (usize, usize)) {
     let (inner, outer) = match axes.split_last() {
         Some((inner, outer)) => (*inner, outer),
@@ -80,7 +80,7 @@ fn locate(axes: &[(usize, usize)], at: usize) -> (usize, usize, (usize, usize)) 
     (pos, within, inner)
 }
 
-/// Writes the lanes of output positions from `at` on; `load` reads neighbours in memory from a position on.
+/// Writes the lanes of output positions from `at` on; `load` reads adjacent elements from a memory offset on.
 fn fill_strided<C: Lane>(axes: &[(usize, usize)], at: usize, buf: &mut [C], load: impl Fn(usize, &mut [C])) {
     let mut done = 0;
     while done < buf.len() {
@@ -117,7 +117,7 @@ impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for View<'_, T> {
         });
     }
 
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         matches!(self.data, Src::Scalar(_))
     }
 }
@@ -139,12 +139,12 @@ impl<C: Lane, U: Load<C>> Feed<C, U> for AnyView<'_> {
         fill_strided(&self.axes, at, buf, |pos, part| C::load_any(self.data, pos, part));
     }
 
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         matches!(self.axes[..], [(_, 0)])
     }
 }
 
-/// [`broadcast`] of operands of any types, each converted to lanes of type `C` block by block.
+/// Like [`broadcast`], for operands of any types, each converted to lanes of type `C` block by block.
 ///
 /// # Panics
 /// As [`broadcast`].
@@ -174,7 +174,7 @@ pub fn broadcast_any<U, C, D, F>(
 /// its shape is the output's (up to leading ones).
 ///
 /// # Panics
-/// If a shape cannot be broadcast to `out_shape`, or a slice does not have as many elements as its shape.
+/// If a shape cannot be broadcast to `out_shape`, or a slice does not have the length of its shape.
 pub fn broadcast<A, B, U, C, D, F>(
     (a, a_shape): (Src<'_, A>, &[usize]),
     (b, b_shape): (Src<'_, B>, &[usize]),
@@ -211,7 +211,7 @@ fn check<T>(src: &Src<'_, T>, shape: &[usize], out: usize) {
     }
 }
 
-/// The shape that `a` and `b` are broadcast to by NumPy's rules; `None` if two axes differ and neither is 1.
+/// The shape that `a` and `b` are broadcast to by NumPy's rules; `None` if two lengths differ and neither is 1.
 pub fn broadcast_shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let axis = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |i| s[i]);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_do_not_match_are_told() {
+    fn mismatched_shapes_are_reported() {
         assert_eq!(broadcast_shape(&[2, 1, 3], &[4, 1]), Some(vec![2, 4, 3]));
         assert_eq!(broadcast_shape(&[2], &[3]), None);
         assert_eq!(broadcast_shape(&[0], &[1]), Some(vec![0]));

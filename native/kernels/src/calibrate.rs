@@ -1,17 +1,17 @@
-//! The choice of a range for 8-bit integers that keeps the most information.
+//! Choice of the range of 8-bit integers that loses the least information (entropy calibration).
 
 use crate::par::{parallel_rows, with_scratch};
 
-/// What an empty bin gets, so that logarithms exist.
+/// The count given to an empty bin, so that its logarithm is finite.
 const FLOOR: f64 = 1e-4;
 
-/// The upper end of the range that loses the least information, and the Kullback-Leibler divergence that it has: of all ranges
-/// around the middle bin that hold at least `quantized_bins` bins, the one whose distribution, clipped to the range, is nearest to the
-/// one after its bins were merged into `quantized_bins` bins (Migacz, 8-bit inference with TensorRT, 2017). `hist` counts, `edges` are
-/// the ends of the bins.
+/// The upper end of the range that loses the least information, and its Kullback-Leibler divergence. Of all ranges around the
+/// middle bin with at least `quantized_bins` bins, it is the one whose clipped distribution is nearest to the same distribution
+/// quantized to `quantized_bins` bins (Migacz, 8-bit inference with TensorRT, 2017). `hist` holds the counts, `edges` the bounds
+/// of the bins.
 ///
 /// # Panics
-/// If there is not one more edge than there are bins, or fewer bins than quantized ones.
+/// Unless there is one more edge than there are bins, and at least `quantized_bins` bins.
 pub fn best_threshold(hist: &[f32], edges: &[f32], quantized_bins: usize) -> (f32, f32) {
     let n = hist.len();
     assert_eq!(edges.len(), n + 1, "the ends of {n} bins");
@@ -27,12 +27,12 @@ pub fn best_threshold(hist: &[f32], edges: &[f32], quantized_bins: usize) -> (f3
     (edges[end], divergences[best] as f32)
 }
 
-/// The bins of the range that reaches `half` bins from the middle one.
+/// The bins of the range that extends `half` bins from the middle one.
 fn range(n: usize, middle: usize, half: usize) -> (usize, usize) {
     (middle - half, (middle + half + 1).min(n))
 }
 
-/// How far the merged bins of a range are from what they were made of, to which the counts outside are added at its ends.
+/// The divergence of the quantized range from the clipped one, in which the counts outside are added to the outermost bins.
 fn divergence_of(hist: &[f32], start: usize, end: usize, quantized_bins: usize) -> f64 {
     let len = end - start;
     with_scratch(2 * len, |work: &mut [f64]| {
@@ -45,7 +45,7 @@ fn divergence_of(hist: &[f32], start: usize, end: usize, quantized_bins: usize) 
         let width = len / quantized_bins;
         for j in 0..quantized_bins {
             let bins = j * width..if j + 1 == quantized_bins { len } else { (j + 1) * width };
-            // What was clipped stays out of the sums, and so does the first bin.
+            // Clipped counts are excluded from the sums, and so is the first bin.
             let count = |i: usize| match i {
                 0 => 0.0,
                 _ if i + 1 == len => last,
@@ -61,7 +61,7 @@ fn divergence_of(hist: &[f32], start: usize, end: usize, quantized_bins: usize) 
     })
 }
 
-/// Gives empty bins a little, at the expense of the others; whether those have enough.
+/// Moves a little of the other bins' counts to the empty ones; returns false if those counts are too small.
 fn smooth(x: &mut [f64]) -> bool {
     let empty = x.iter().filter(|x| **x == 0.0).count();
     let less = FLOOR * empty as f64 / (x.len() - empty) as f64;
@@ -69,7 +69,7 @@ fn smooth(x: &mut [f64]) -> bool {
     less < 1.0
 }
 
-/// The Kullback-Leibler divergence of counts.
+/// The Kullback-Leibler divergence of two histograms.
 fn divergence(p: &[f64], q: &[f64]) -> f64 {
     let ratio = q.iter().sum::<f64>() / p.iter().sum::<f64>();
     let total = p.iter().sum::<f64>();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_choose_from() {
+    fn a_single_candidate_range() {
         let (threshold, divergence) = best_threshold(&[0.0; 5], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], 5);
         assert_eq!((threshold, divergence), (5.0, f32::INFINITY));
     }

@@ -1,4 +1,4 @@
-//! Questions about all elements of an array.
+//! Predicates over all elements of an array.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,12 +7,12 @@ use crate::par::parallel_ranges;
 use crate::simd::multiversion::{self, Kernel};
 use ferromx_core::dtype::Element;
 
-/// Elements of one parallel chunk.
+/// Elements in a parallel chunk.
 const GRAIN: usize = 1 << 15;
-/// Elements that are looked at before the answer is.
+/// Elements checked between two looks at the result so far.
 const BLOCK: usize = 1024;
 
-/// Whether a block of numbers is finite: their products with 0 are 0, those of others NaN.
+/// Checks that all numbers of a block are finite: 0 times a finite number is 0, otherwise NaN.
 struct Finite<'a>(&'a [f32]);
 
 impl Kernel for Finite<'_> {
@@ -31,7 +31,7 @@ impl Kernel for Finite<'_> {
     }
 }
 
-/// Whether no element is infinite or NaN. Stops soon after it met one that is.
+/// True if no element is infinite or NaN. Stops soon after the first one that is.
 pub fn all_finite<T: Element + Load<f32> + Load<f64>>(x: &[T]) -> bool {
     let finite = AtomicBool::new(true);
     parallel_ranges(x.len(), GRAIN, |range| {
@@ -52,7 +52,7 @@ fn block_is_finite<T: Element + Load<f32> + Load<f64>>(block: &[T], buffer: &mut
     if let Some(lanes) = <T as Load<f32>>::view(block) {
         return multiversion::run(Finite(lanes));
     }
-    // A finite number of double precision may be infinite in single precision.
+    // A finite double may be infinite in single precision.
     if let Some(lanes) = <T as Load<f64>>::view(block) {
         return lanes.iter().all(|x| x.is_finite());
     }

@@ -1,7 +1,7 @@
 //! Correlation of patches of two feature maps (Fischer et al., "FlowNet: learning optical flow with convolutional
 //! networks", 2015).
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::movement::{Padding, pad};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::{Float, One, Zero};
@@ -9,22 +9,22 @@ use num_traits::{Float, One, Zero};
 /// Sizes of a correlation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorrelationShape {
-    /// Pairs of images.
+    /// Number of image pairs.
     pub batch: usize,
     /// Channels of an image.
     pub channels: usize,
     /// Height and width of an image.
     pub input: [usize; 2],
-    /// Height and width of a patch; an odd number.
+    /// Height and width of a patch; odd.
     pub kernel: usize,
-    /// The largest displacement of the second patch in each direction.
+    /// Maximum displacement of the second patch in each direction.
     pub displacement: usize,
-    /// Distances between neighbouring first patches, and between neighbouring displacements; at least 1.
+    /// Strides of the first patch and of the displacements; at least 1.
     pub strides: [usize; 2],
-    /// Zeros around the images.
+    /// Zero padding around the images.
     pub pad: usize,
-    /// Whether pixels are multiplied; otherwise their absolute differences count.
-    pub multiply: bool,
+    /// Whether pixels are multiplied; otherwise their absolute differences are used.
+    pub is_multiply: bool,
 }
 
 impl CorrelationShape {
@@ -33,36 +33,36 @@ impl CorrelationShape {
         self.input.map(|d| d + 2 * self.pad)
     }
 
-    /// Displacements in one direction.
+    /// Number of displacements to one side.
     fn reach(&self) -> usize {
         self.displacement / self.strides[1]
     }
 
-    /// Height and width of the output; zero where nothing fits.
+    /// Height and width of the output; zero if no patch fits.
     pub fn output(&self) -> [usize; 2] {
         let border = self.displacement + self.kernel.saturating_sub(1) / 2;
         self.padded().map(|d| d.saturating_sub(2 * border).div_ceil(self.strides[0]))
     }
 
-    /// Channels of the output: the displacements.
+    /// Channels of the output: the number of displacements.
     pub fn displacements(&self) -> usize {
         (2 * self.reach() + 1).pow(2)
     }
 
-    /// Row and column of the second patch of displacement `d` for the first patch at (0, 0).
+    /// Row and column of the second patch of displacement `d`, for the first patch at (0, 0).
     fn second(&self, d: usize) -> [usize; 2] {
-        let (across, step) = (2 * self.reach() + 1, self.strides[1]);
+        let (width, step) = (2 * self.reach() + 1, self.strides[1]);
         let first = self.displacement - self.reach() * step;
-        [first + d / across * step, first + d % across * step]
+        [first + d / width * step, first + d % width * step]
     }
 
-    /// Elements that make an output, whose mean it is.
+    /// Number of terms whose mean is an output.
     fn terms(&self) -> usize {
         self.kernel * self.kernel * self.channels
     }
 
     /// Calls `f` with the padded images.
-    fn with_padded<T: Real, R>(&self, images: [&[T]; 2], f: impl FnOnce([&[T]; 2]) -> R) -> R {
+    fn with_padded<T: FloatElement, R>(&self, images: [&[T]; 2], f: impl FnOnce([&[T]; 2]) -> R) -> R {
         let planes = self.batch * self.channels;
         let len = planes * self.padded().iter().product::<usize>();
         with_scratch(2 * len, |buffer: &mut [T]| {
@@ -77,12 +77,12 @@ impl CorrelationShape {
     }
 }
 
-/// The mean over a patch and all channels of the products (or absolute differences) of the pixels of `a` and of `b`
-/// displaced: shape (batch, displacements, height, width).
+/// The mean over a patch and all channels of the products (or absolute differences) of the pixels of `a` and the displaced pixels
+/// of `b`; shape (batch, displacements, height, width).
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn correlation<T: Real>(s: &CorrelationShape, a: &[T], b: &[T], y: &mut [T]) {
+/// When the lengths do not match.
+pub fn correlation<T: FloatElement>(s: &CorrelationShape, a: &[T], b: &[T], y: &mut [T]) {
     let ([height, width], count) = (s.output(), s.displacements());
     assert_eq!(y.len(), s.batch * count * height * width, "elements of the output of {s:?}");
     let [padded_height, padded_width] = s.padded();
@@ -91,15 +91,15 @@ pub fn correlation<T: Real>(s: &CorrelationShape, a: &[T], b: &[T], y: &mut [T])
         let grain = (1usize << 15).div_ceil((width * s.terms()).max(1));
         parallel_rows(y, width, grain, |i, y| {
             let (n, d, row) = (i / (count * height), i / height % count, i % height * s.strides[0]);
-            let [down, across] = s.second(d);
+            let [dy, dx] = s.second(d);
             with_scratch(width, |sums: &mut [T::Acc]| {
                 sums.fill(T::Acc::zero());
                 for (c, h) in (0..s.channels).flat_map(|c| (0..s.kernel).map(move |h| (c, h))) {
                     let line = |at: usize| ((n * s.channels + c) * padded_height + at + h) * padded_width;
-                    let (first, second) = (line(row + s.displacement), line(row + down));
+                    let (first, second) = (line(row + s.displacement), line(row + dy));
                     for w in 0..s.kernel {
-                        let (a, b) = (&a[first + s.displacement + w..], &b[second + across + w..]);
-                        match s.multiply {
+                        let (a, b) = (&a[first + s.displacement + w..], &b[second + dx + w..]);
+                        match s.is_multiply {
                             true => add_products(s.strides[0], a, b, sums),
                             false => add_differences(s.strides[0], a, b, sums),
                         }
@@ -112,7 +112,7 @@ pub fn correlation<T: Real>(s: &CorrelationShape, a: &[T], b: &[T], y: &mut [T])
 }
 
 crate::simd::per_isa! {
-    fn add_products<T: Real>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
+    fn add_products<T: FloatElement>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
         if stride == 1 {
             for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
                 *sum += T::Acc::of(*a) * T::Acc::of(*b);
@@ -126,19 +126,19 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    fn add_differences<T: Real>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
+    fn add_differences<T: FloatElement>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
         for (sum, (a, b)) in sums.iter_mut().zip(a.iter().step_by(stride).zip(b.iter().step_by(stride))) {
             *sum += (T::Acc::of(*a) - T::Acc::of(*b)).abs();
         }
     }
 }
 
-/// The gradients of [`correlation`] with respect to both images, those that are wanted. The derivative of the absolute
-/// value of zero counts as one for `a`.
+/// The gradients of [`correlation`] with respect to both images; `None` for those that are not needed. The derivative of the
+/// absolute value at zero counts as one for `a`.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn correlation_backward<T: Real>(
+/// When the lengths do not match.
+pub fn correlation_backward<T: FloatElement>(
     s: &CorrelationShape,
     images: [&[T]; 2],
     y_grad: &[T],
@@ -154,7 +154,7 @@ pub fn correlation_backward<T: Real>(
 }
 
 /// The gradient with respect to one of the images, plane by plane.
-fn backward_one<T: Real>(s: &CorrelationShape, [a, b]: [&[T]; 2], which: usize, y_grad: &[T], grad: &mut [T]) {
+fn backward_one<T: FloatElement>(s: &CorrelationShape, [a, b]: [&[T]; 2], which: usize, y_grad: &[T], grad: &mut [T]) {
     let ([height, width], count, stride) = (s.output(), s.displacements(), s.strides[0]);
     let [padded_height, padded_width] = s.padded();
     let plane = padded_height * padded_width;
@@ -166,13 +166,13 @@ fn backward_one<T: Real>(s: &CorrelationShape, [a, b]: [&[T]; 2], which: usize, 
             sums.fill(T::Acc::zero());
             for (d, row) in (0..count).flat_map(|d| (0..height).map(move |row| (d, row))) {
                 let heads = &heads[(d * height + row) * width..][..width];
-                let [down, across] = s.second(d);
+                let [dy, dx] = s.second(d);
                 for (h, w) in (0..s.kernel).flat_map(|h| (0..s.kernel).map(move |w| (h, w))) {
                     let at = |r: usize, c: usize| (row * stride + r + h) * padded_width + c + w;
                     let first = at(s.displacement, s.displacement);
-                    let second = at(down, across);
+                    let second = at(dy, dx);
                     let (a, b) = (&a[first..], &b[second..]);
-                    match (s.multiply, which) {
+                    match (s.is_multiply, which) {
                         (true, 0) => add_weighted(stride, heads, b, &mut sums[first..]),
                         (true, _) => add_weighted(stride, heads, a, &mut sums[second..]),
                         (false, 0) => add_signs(stride, heads, a, b, T::Acc::one(), &mut sums[first..]),
@@ -189,7 +189,7 @@ fn backward_one<T: Real>(s: &CorrelationShape, [a, b]: [&[T]; 2], which: usize, 
 }
 
 crate::simd::per_isa! {
-    fn add_weighted<T: Real>(stride: usize, heads: &[T], x: &[T], sums: &mut [T::Acc]) {
+    fn add_weighted<T: FloatElement>(stride: usize, heads: &[T], x: &[T], sums: &mut [T::Acc]) {
         if stride == 1 {
             for (sum, (head, x)) in sums.iter_mut().zip(heads.iter().zip(x)) {
                 *sum += T::Acc::of(*head) * T::Acc::of(*x);
@@ -203,7 +203,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    fn add_signs<T: Real>(stride: usize, heads: &[T], a: &[T], b: &[T], one: T::Acc, sums: &mut [T::Acc]) {
+    fn add_signs<T: FloatElement>(stride: usize, heads: &[T], a: &[T], b: &[T], one: T::Acc, sums: &mut [T::Acc]) {
         let pixels = a.iter().step_by(stride).zip(b.iter().step_by(stride));
         for (sum, (head, (a, b))) in sums.iter_mut().step_by(stride).zip(heads.iter().zip(pixels)) {
             let sign = if T::Acc::of(*a) >= T::Acc::of(*b) { one } else { -one };

@@ -1,7 +1,7 @@
 //! Connectionist temporal classification (Graves et al., "Connectionist temporal classification: labelling unsegmented
 //! sequence data with recurrent neural networks", 2006).
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows2, with_scratch};
 use crate::softmax::row;
 use num_traits::{Float, One, Zero};
@@ -9,24 +9,24 @@ use num_traits::{Float, One, Zero};
 /// Sizes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CtcShape {
-    /// Frames that there is room for.
+    /// Maximum number of frames.
     pub frames: usize,
-    /// Sequences.
+    /// Number of sequences.
     pub batch: usize,
-    /// Classes, the blank among them.
+    /// Number of classes, including the blank.
     pub classes: usize,
-    /// The class that stands for no label.
+    /// Index of the blank class.
     pub blank: usize,
 }
 
-/// Computes the loss of each sequence, -log of the probability of its labels, from scores `x` (frames, batch, classes)
-/// of which the softmax is taken, and, unless `grad` is empty, the gradient of the loss with respect to the scores, as
-/// (batch, frames, classes). Frames from a sequence's length on do not count. Labels that do not fit into the frames have
-/// loss and gradient 0.
+/// Computes the loss of each sequence, -log of the probability of its labels, from scores `x` (frames, batch, classes), to which
+/// softmax is applied. Unless `grad` is empty, also stores the gradient of the loss with respect to the scores, as (batch,
+/// frames, classes). Frames from a sequence's length on are ignored. Sequences with more labels than their frames allow have loss
+/// and gradient 0.
 ///
 /// # Panics
-/// When the lengths do not fit, a length exceeds the frames, or a label is no class.
-pub fn ctc_loss<T: Real>(
+/// When the lengths do not match, a length exceeds the frames, or a label is not a class.
+pub fn ctc_loss<T: FloatElement>(
     s: &CtcShape,
     x: &[T],
     labels: &[Vec<usize>],
@@ -53,12 +53,12 @@ pub fn ctc_loss<T: Real>(
     });
 }
 
-/// Logarithms of sums of exponentials, state by state.
+/// Inputs of a log-sum-exp per state.
 struct Paths<'a, A> {
-    /// The logarithms that go into the sums, of which the third is shifted by a penalty.
+    /// The three logarithms to combine; `penalty` is added to the third.
     from: [&'a [A]; 3],
     penalty: &'a [A],
-    /// What is added to the result.
+    /// Added to the result.
     plus: &'a [A],
 }
 
@@ -90,7 +90,7 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     /// The gradient of a frame: `e^log - share`.
-    fn frame_gradient<T: Real>(logs: &[T::Acc], shares: &[T::Acc], grad: &mut [T]) {
+    fn frame_gradient<T: FloatElement>(logs: &[T::Acc], shares: &[T::Acc], grad: &mut [T]) {
         for (grad, (log, share)) in grad.iter_mut().zip(logs.iter().zip(shares)) {
             *grad = (log.exponential() - *share).store();
         }
@@ -98,7 +98,13 @@ crate::simd::per_isa! {
 }
 
 /// The loss of one sequence, and its gradient.
-fn sequence<T: Real>(s: &CtcShape, logs: &[T::Acc], labels: &[usize], frames: usize, grad: Option<&mut [T]>) -> T::Acc {
+fn sequence<T: FloatElement>(
+    s: &CtcShape,
+    logs: &[T::Acc],
+    labels: &[usize],
+    frames: usize,
+    grad: Option<&mut [T]>,
+) -> T::Acc {
     assert!(frames <= s.frames && labels.iter().all(|l| *l < s.classes), "labels and frames of {s:?}");
     let repeats = labels.windows(2).filter(|w| w[0] == w[1]).count();
     if frames == 0 || labels.len() + repeats > frames {
@@ -113,7 +119,7 @@ fn sequence<T: Real>(s: &CtcShape, logs: &[T::Acc], labels: &[usize], frames: us
     let is_own = |state: usize| class(state) != s.blank && class(state) != class(state - 2);
     let skips = |state: usize| state >= 3 && state % 2 == 1 && is_own(state);
     let never = T::Acc::neg_infinity();
-    // Two states that cannot be reached stand before the first one, so that every state has two before it.
+    // Two unreachable states precede the first one, so that every state has two predecessors.
     let width = states + 2;
     with_scratch(frames * (width + states) + 2 * width, |work: &mut [T::Acc]| {
         let (forward, rest) = work.split_at_mut(frames * width);
@@ -125,7 +131,7 @@ fn sequence<T: Real>(s: &CtcShape, logs: &[T::Acc], labels: &[usize], frames: us
             emit.iter_mut().enumerate().for_each(|(state, log)| *log = logs[t * s.classes + class(state)]);
         }
         first.fill(never);
-        // The frame before the first one can be thought to have ended in the state before the first one.
+        // Before the first frame, all paths are in the state before the first one.
         first[1] = T::Acc::zero();
         for t in 0..frames {
             let (before, now) = forward.split_at_mut(t * width);
@@ -144,7 +150,7 @@ fn sequence<T: Real>(s: &CtcShape, logs: &[T::Acc], labels: &[usize], frames: us
             Some(grad) if total > never => {
                 gradient(s, (logs, &*emit), (&*forward, total), &*penalty, &class, grad);
             }
-            // Labels that equal the blank cannot be skipped, so there may be no path.
+            // A label that equals the blank cannot be skipped, so there may be no path.
             Some(grad) => grad.fill(T::default()),
             None => {}
         }
@@ -158,9 +164,9 @@ fn log_add<A: Accum>(a: A, b: A) -> A {
     if low == A::neg_infinity() { high } else { high + (low - high).exponential().ln_1p() }
 }
 
-/// The gradient of the loss, from the logarithms of the probabilities of all classes and of those of the states, and of the paths
-/// that lead to each state.
-fn gradient<T: Real>(
+/// The gradient of the loss, from the log probabilities of all classes and of the states, and from the forward variables of each
+/// state.
+fn gradient<T: FloatElement>(
     s: &CtcShape,
     (logs, emit): (&[T::Acc], &[T::Acc]),
     (forward, total): (&[T::Acc], T::Acc),
@@ -188,7 +194,7 @@ fn gradient<T: Real>(
             share.iter().enumerate().for_each(|(state, share)| shares[class(state)] += *share);
             let row = t * s.classes..(t + 1) * s.classes;
             frame_gradient(&logs[row.clone()], shares, &mut grad[row]);
-            // What follows from each state of the frame before.
+            // The backward variables of the previous frame.
             let emit = &emit[t * states..][..states];
             next.iter_mut().zip(&*beta).zip(emit).for_each(|((next, beta), emit)| *next = *beta + *emit);
             let from = [&*next, &next[1..], &next[2..]];
@@ -200,8 +206,8 @@ fn gradient<T: Real>(
 /// `x_grad` (frames, batch, classes) from the gradient of each loss and the gradients that [`ctc_loss`] stored.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn ctc_loss_backward<T: Real>(s: &CtcShape, loss_grad: &[T], grad: &[T], x_grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn ctc_loss_backward<T: FloatElement>(s: &CtcShape, loss_grad: &[T], grad: &[T], x_grad: &mut [T]) {
     assert_eq!([grad.len(), x_grad.len()], [s.frames * s.batch * s.classes; 2], "gradients of {s:?}");
     let grain = (1usize << 14).div_ceil(s.classes.max(1));
     crate::par::parallel_rows(x_grad, s.classes, grain, |row, to| {

@@ -1,16 +1,16 @@
-//! Dropout (Srivastava et al., 2014; MXNet's `Dropout`): elements are set to zero at random, and the others scaled up
-//! so that the expectation stays.
+//! Dropout (Srivastava et al., 2014; MXNet's `Dropout`): zeroes elements at random and scales the others so that the expectation
+//! stays the same.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::map::Store;
 use crate::par::parallel_rows;
 use crate::rng::Philox;
 
-/// Elements that make a chunk of parallel work.
+/// Elements in a thread's chunk.
 const CHUNK: usize = 1 << 15;
 
-/// Fills `mask` with 0 for the probability `p`, else with `1 / (1 - p)`. With a `p` of 1 or more all is 0.
-pub fn dropout_mask<T: Real + Store<f32>>(generator: &Philox, p: f64, mask: &mut [T]) {
+/// Fills `mask` with 0 with probability `p`, else with `1 / (1 - p)`. If `p` is 1 or more, all elements are 0.
+pub fn dropout_mask<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, mask: &mut [T]) {
     let keep = 1.0 - p.clamp(0.0, 1.0);
     if keep > 0.0 {
         generator.fill_bernoulli(keep, keep.recip() as f32, mask);
@@ -19,12 +19,11 @@ pub fn dropout_mask<T: Real + Store<f32>>(generator: &Philox, p: f64, mask: &mut
     }
 }
 
-/// Makes a mask of the shape of `x` and multiplies `x` with it into `y`. The gradient is [`dropout_apply`] of the
-/// gradient of `y`.
+/// Makes a mask of the shape of `x` and writes `x * mask` to `y`. The gradient is [`dropout_apply`] of the gradient of `y`.
 ///
 /// # Panics
 /// When the slices differ in length.
-pub fn dropout_forward<T: Real + Store<f32>>(generator: &Philox, p: f64, x: &[T], mask: &mut [T], y: &mut [T]) {
+pub fn dropout_forward<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, x: &[T], mask: &mut [T], y: &mut [T]) {
     dropout_mask(generator, p, mask);
     dropout_apply(x, mask, y);
 }
@@ -33,7 +32,7 @@ pub fn dropout_forward<T: Real + Store<f32>>(generator: &Philox, p: f64, x: &[T]
 ///
 /// # Panics
 /// When the slices differ in length.
-pub fn dropout_apply<T: Real>(x: &[T], mask: &[T], y: &mut [T]) {
+pub fn dropout_apply<T: FloatElement>(x: &[T], mask: &[T], y: &mut [T]) {
     assert_eq!([x.len(), mask.len()], [y.len(); 2], "data, mask and result of dropout");
     parallel_rows(y, CHUNK, 1, |i, y| {
         let start = i * CHUNK;
@@ -42,7 +41,7 @@ pub fn dropout_apply<T: Real>(x: &[T], mask: &[T], y: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    fn apply<T: Real>(x: &[T], mask: &[T], y: &mut [T]) {
+    fn apply<T: FloatElement>(x: &[T], mask: &[T], y: &mut [T]) {
         for (y, (x, mask)) in y.iter_mut().zip(x.iter().zip(mask)) {
             *y = (T::Acc::of(*x) * T::Acc::of(*mask)).store();
         }
@@ -55,7 +54,7 @@ mod tests {
     use crate::par::set_num_threads;
     use ferromx_core::dtype::f16;
 
-    fn check<T: Real + Store<f32>>(tolerance: f64) {
+    fn check<T: FloatElement + Store<f32>>(tolerance: f64) {
         let x: Vec<T> = (0..100_000).map(|i| T::from_f64(f64::from(i % 7) + 1.0)).collect();
         let (mut mask, mut y) = (x.clone(), x.clone());
         dropout_forward(&Philox::new(3, 5), 0.25, &x, &mut mask, &mut y);

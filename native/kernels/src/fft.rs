@@ -15,10 +15,10 @@ fn conjugate<T: Scalar>(a: Complex<T>) -> Complex<T> {
     [a[0], -a[1]]
 }
 
-/// The points exp(-i pi k / half) of the unit circle, for the squares k of 0 to `count` - 1 if `squares` or for k itself.
+/// The points exp(-i pi k / half) of the unit circle for k = 0, ..., `count` - 1, or for the squares of these if `squares`.
 fn circle<T: Scalar>(count: usize, half: usize, squares: bool) -> Vec<Complex<T>> {
     let point = |k: usize| {
-        // Whole turns are taken away before the angle is rounded.
+        // Whole turns are subtracted before the angle is rounded.
         let k = if squares { (k as u128 * k as u128 % (2 * half as u128)) as f64 } else { k as f64 };
         let (sin, cos) = libm::sincos(-PI * k / half as f64);
         [T::from(cos).unwrap_or(T::zero()), T::from(sin).unwrap_or(T::zero())]
@@ -26,20 +26,20 @@ fn circle<T: Scalar>(count: usize, half: usize, squares: bool) -> Vec<Complex<T>
     (0..count).map(point).collect()
 }
 
-/// What transforms of one length have in common. It may be shared by threads.
+/// The tables for transforms of one length. Threads may share it.
 pub struct Fft<T> {
     len: usize,
-    /// Half a circle, for transforms whose length is a power of two.
+    /// Roots of unity over half a circle, for power-of-two lengths.
     roots: Vec<Complex<T>>,
-    /// For other lengths.
+    /// Bluestein's tables, for other lengths.
     chirp: Option<Chirp<T>>,
 }
 
-/// Bluestein's transform, a convolution by transforms whose length is a power of two.
+/// Bluestein's transform: a convolution computed by power-of-two transforms.
 struct Chirp<T> {
     inner: Box<Fft<T>>,
-    factors: Vec<Complex<T>>,
-    /// The transform of the conjugated factors, in both directions of time.
+    chirp: Vec<Complex<T>>,
+    /// The transform of the conjugated chirp, extended symmetrically.
     response: Vec<Complex<T>>,
 }
 
@@ -50,37 +50,37 @@ impl<T: Scalar> Fft<T> {
             return Fft { len, roots: circle(len / 2, (len / 2).max(1), false), chirp: None };
         }
         let inner = Box::new(Fft::new((2 * len - 1).next_power_of_two()));
-        let factors = circle(len, len, true);
+        let chirp = circle(len, len, true);
         let mut response = vec![[T::zero(); 2]; inner.len];
-        for (k, factor) in factors.iter().enumerate() {
-            response[k] = conjugate(*factor);
-            response[(inner.len - k) % inner.len] = conjugate(*factor);
+        for (k, chirp_k) in chirp.iter().enumerate() {
+            response[k] = conjugate(*chirp_k);
+            response[(inner.len - k) % inner.len] = conjugate(*chirp_k);
         }
         inner.run(&mut response);
-        Fft { len, roots: Vec::new(), chirp: Some(Chirp { inner, factors, response }) }
+        Fft { len, roots: Vec::new(), chirp: Some(Chirp { inner, chirp, response }) }
     }
 
     /// Replaces x by X with `X[k]` = sum of `x[j]` exp(-2 pi i j k / n).
     ///
     /// # Panics
-    /// If `x` has another length than was prepared.
+    /// If the length of `x` differs from the prepared one.
     pub fn run(&self, x: &mut [Complex<T>]) {
         assert_eq!(x.len(), self.len, "a transform of {} numbers", self.len);
         match &self.chirp {
             Some(chirp) => chirp.run(x),
-            None => self.by_halves(x),
+            None => self.radix2(x),
         }
     }
 
-    /// The same without scaling by 1 / n and with the opposite sign of the exponent: n times the inverse.
+    /// The unscaled inverse: like [`Self::run`] with the opposite sign of the exponent.
     pub fn run_inverse(&self, x: &mut [Complex<T>]) {
         x.iter_mut().for_each(|x| *x = conjugate(*x));
         self.run(x);
         x.iter_mut().for_each(|x| *x = conjugate(*x));
     }
 
-    /// Cooley and Tukey's transform for powers of two.
-    fn by_halves(&self, x: &mut [Complex<T>]) {
+    /// The radix-2 Cooley-Tukey transform.
+    fn radix2(&self, x: &mut [Complex<T>]) {
         let n = self.len;
         for i in 1..n {
             let j = i.reverse_bits() >> (usize::BITS - n.trailing_zeros());
@@ -94,8 +94,8 @@ impl<T: Scalar> Fft<T> {
             for block in x.chunks_exact_mut(2 * half) {
                 let (low, high) = block.split_at_mut(half);
                 for (k, (a, b)) in low.iter_mut().zip(high).enumerate() {
-                    let turned = times(*b, self.roots[k * step]);
-                    (*a, *b) = ([a[0] + turned[0], a[1] + turned[1]], [a[0] - turned[0], a[1] - turned[1]]);
+                    let rotated = times(*b, self.roots[k * step]);
+                    (*a, *b) = ([a[0] + rotated[0], a[1] + rotated[1]], [a[0] - rotated[0], a[1] - rotated[1]]);
                 }
             }
             half *= 2;
@@ -107,8 +107,8 @@ impl<T: Scalar> Chirp<T> {
     fn run(&self, x: &mut [Complex<T>]) {
         let m = self.inner.len;
         let mut wide = vec![[T::zero(); 2]; m];
-        for ((wide, x), factor) in wide.iter_mut().zip(&*x).zip(&self.factors) {
-            *wide = times(*x, *factor);
+        for ((wide, x), chirp_k) in wide.iter_mut().zip(&*x).zip(&self.chirp) {
+            *wide = times(*x, *chirp_k);
         }
         self.inner.run(&mut wide);
         for (wide, response) in wide.iter_mut().zip(&self.response) {
@@ -116,8 +116,8 @@ impl<T: Scalar> Chirp<T> {
         }
         self.inner.run_inverse(&mut wide);
         let scale = T::one() / T::from(m).unwrap_or(T::one());
-        for ((x, wide), factor) in x.iter_mut().zip(&wide).zip(&self.factors) {
-            *x = times([wide[0] * scale, wide[1] * scale], *factor);
+        for ((x, wide), chirp_k) in x.iter_mut().zip(&wide).zip(&self.chirp) {
+            *x = times([wide[0] * scale, wide[1] * scale], *chirp_k);
         }
     }
 }

@@ -1,42 +1,41 @@
-//! Floating-point element types and the type in which kernels compute with them.
+//! Floating-point element types and the types that kernels compute in.
 
 use crate::map::{Load, Store};
-use crate::par::{Plain, with_scratch};
-use crate::simd::square::SquareElement;
+use crate::par::{Pod, with_scratch};
+use crate::simd::conv3x3::Conv3x3Element;
 use crate::simd::window::WindowElement;
 use ferromx_core::dtype::{Element, bf16, f16};
 use num_traits::{Float, NumAssign};
 use std::iter::Sum;
 
 /// A floating-point type of array elements.
-pub trait Real: Element + Plain + Load<Self::Acc> + Store<Self::Acc> {
-    /// The type in which sums and intermediate values are kept: single precision for the 16-bit types, else the type
-    /// itself.
+pub trait FloatElement: Element + Pod + Load<Self::Acc> + Store<Self::Acc> {
+    /// The accumulation type: single precision for the 16-bit types, else the type itself.
     type Acc: Accum;
 }
 
-/// A type to compute in: `f32` or `f64`.
-pub trait Accum: Real<Acc = Self> + WindowElement + SquareElement + Float + NumAssign + Sum {
-    /// The value of an element, rounded if the element is wider.
+/// A type that kernels compute in: `f32` or `f64`.
+pub trait Accum: FloatElement<Acc = Self> + WindowElement + Conv3x3Element + Float + NumAssign + Sum {
+    /// Converts an element, rounding if it is wider.
     fn of<T: Element>(x: T) -> Self;
     /// Rounds to an element type.
     fn store<T: Element>(self) -> T;
-    /// In double precision.
+    /// Converts to double precision.
     fn wide(self) -> f64;
-    /// A count as a value to divide by.
+    /// Converts a count, for use as a divisor.
     fn count(n: usize) -> Self;
-    /// e to the power of `self`, in a form that the compiler can vectorise where there is one.
+    /// e to the power of `self`, vectorisable where such a form exists.
     fn exponential(self) -> Self;
-    /// The same of a number that is not positive; in single precision 0 where it would have no normal representation.
+    /// Like [`Self::exponential`], for arguments that are not positive; in single precision, subnormal results are 0.
     fn exponential_nonpositive(self) -> Self;
-    /// The natural logarithm, in such a form.
+    /// The natural logarithm, vectorisable where such a form exists.
     fn logarithm(self) -> Self;
-    /// This to the power of `exponent`.
+    /// `self` to the power of `exponent`.
     fn power(self, exponent: Self) -> Self;
 }
 
-/// Calls `f` with the values in the type to compute in: themselves, or a copy.
-pub fn with_wide<T: Real, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> R) -> R {
+/// Calls `f` with the values in the accumulation type: the slice itself, or a converted copy.
+pub fn with_wide<T: FloatElement, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> R) -> R {
     match T::view(values) {
         Some(values) => f(values),
         None => with_scratch(values.len(), |wide: &mut [T::Acc]| {
@@ -46,8 +45,8 @@ pub fn with_wide<T: Real, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> R) -> R 
     }
 }
 
-/// Calls `f` with room for values in the type to compute in, and stores what it wrote there.
-pub fn with_wide_mut<T: Real, R>(values: &mut [T], f: impl FnOnce(&mut [T::Acc]) -> R) -> R {
+/// Calls `f` with a buffer of the accumulation type, then stores its contents in `values`.
+pub fn with_wide_mut<T: FloatElement, R>(values: &mut [T], f: impl FnOnce(&mut [T::Acc]) -> R) -> R {
     if let Some(values) = T::view_mut(values) {
         return f(values);
     }
@@ -58,16 +57,16 @@ pub fn with_wide_mut<T: Real, R>(values: &mut [T], f: impl FnOnce(&mut [T::Acc])
     })
 }
 
-impl Real for f32 {
+impl FloatElement for f32 {
     type Acc = f32;
 }
-impl Real for f64 {
+impl FloatElement for f64 {
     type Acc = f64;
 }
-impl Real for f16 {
+impl FloatElement for f16 {
     type Acc = f32;
 }
-impl Real for bf16 {
+impl FloatElement for bf16 {
     type Acc = f32;
 }
 

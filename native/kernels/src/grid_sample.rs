@@ -1,24 +1,25 @@
-//! Sampling of images at given places, in one to three dimensions: nearest, linear or cubic, with the paddings that frameworks have.
+//! Sampling of images on a grid (`grid_sample`), in one to three dimensions: nearest, linear or cubic, with the paddings that
+//! frameworks have.
 //!
-//! The taps of a place (pixels with their weights) are worked out once and used for all channels. The gradient of the images goes
-//! through the same taps, plane by plane, so that it does not depend on the number of threads.
+//! The taps of a point (pixels with their weights) are computed once and used for all channels. The gradient of the images uses
+//! the same taps, plane by plane, so it does not depend on the number of threads.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par;
 use ferromx_core::memory;
 use num_traits::Zero;
 
-/// Spatial dimensions that are supported.
+/// Maximum number of spatial dimensions.
 pub const MAX_AXES: usize = 3;
-/// Places whose taps one parallel chunk works out.
+/// Points in a thread's chunk.
 const GRAIN: usize = 256;
-/// Steepness of the cubic interpolation, as most frameworks have it.
+/// The coefficient a of cubic convolution, as in most frameworks.
 const CUBIC: f64 = -0.75;
 
-/// How values between pixels are made.
+/// How values between pixels are interpolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
-    /// The nearest pixel; halves go to the even one.
+    /// The nearest pixel; ties go to the even one.
     Nearest,
     /// Between the two neighbours on each axis.
     Linear,
@@ -26,10 +27,10 @@ pub enum Interpolation {
     Cubic,
 }
 
-/// What lies outside of the image.
+/// The value of pixels outside the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// Zeros.
+    /// Zero.
     Zeros,
     /// The nearest pixel of the border.
     Border,
@@ -37,27 +38,27 @@ pub enum Outside {
     Reflection,
 }
 
-/// How a grid is read.
+/// The parameters of [`grid_sample`].
 #[derive(Clone, Copy, Debug)]
 pub struct GridSampling {
-    /// How values between pixels are made.
+    /// How values between pixels are interpolated.
     pub interpolation: Interpolation,
-    /// What lies outside.
+    /// The value of pixels outside the image.
     pub outside: Outside,
     /// Whether -1 and 1 are the centres of the outermost pixels, or their outer edges.
     pub align_corners: bool,
 }
 
-/// Images and places.
+/// The shape of images and grids.
 #[derive(Clone, Debug)]
 pub struct GridShape {
-    /// Images.
+    /// Number of images.
     pub batch: usize,
-    /// Channels of each.
+    /// Channels of an image.
     pub channels: usize,
     /// Lengths of the spatial axes, at most [`MAX_AXES`].
     pub input: Vec<usize>,
-    /// Places of each image.
+    /// Sampling points per image.
     pub points: usize,
 }
 
@@ -67,9 +68,9 @@ impl GridShape {
     }
 }
 
-/// The taps along one axis: places with their weights, and the derivatives of the weights by the coordinate of the grid.
+/// The taps along one axis: indices and weights of pixels, and the derivatives of the weights with respect to the coordinate.
 #[derive(Clone, Copy, Default)]
-struct Line {
+struct AxisTaps {
     count: usize,
     at: [Option<usize>; 4],
     weight: [f64; 4],
@@ -77,7 +78,7 @@ struct Line {
 }
 
 impl GridSampling {
-    /// Taps of one place along an axis and in all.
+    /// Number of taps of a point.
     fn taps(&self, axes: usize) -> usize {
         let each: usize = match self.interpolation {
             Interpolation::Nearest => 1,
@@ -87,12 +88,12 @@ impl GridSampling {
         each.pow(axes as u32)
     }
 
-    /// The range between whose ends an axis is mirrored.
+    /// The limits at which an axis is mirrored.
     fn mirrors(&self, len: usize) -> (f64, f64) {
         if self.align_corners { (0.0, len as f64 - 1.0) } else { (-0.5, len as f64 - 0.5) }
     }
 
-    /// The pixel that stands at an index.
+    /// The pixel at an index that may lie outside; `None` means zero.
     fn pixel(&self, index: i64, len: usize) -> Option<usize> {
         let last = len as i64 - 1;
         if (0..=last).contains(&index) {
@@ -105,8 +106,8 @@ impl GridSampling {
         }
     }
 
-    /// The taps along an axis of `len` pixels at a coordinate of the grid.
-    fn line(&self, coordinate: f64, len: usize) -> Line {
+    /// The taps along an axis of `len` pixels for a grid coordinate.
+    fn axis_taps(&self, coordinate: f64, len: usize) -> AxisTaps {
         let n = len as f64;
         let (mut x, mut scale) = match self.align_corners {
             true => ((coordinate + 1.0) / 2.0 * (n - 1.0), (n - 1.0) / 2.0),
@@ -121,50 +122,50 @@ impl GridSampling {
                 Outside::Zeros => {}
                 Outside::Border => (x, scale) = (x.clamp(0.0, n - 1.0), 0.0),
                 Outside::Reflection => {
-                    let (place, sign) = reflected(x, (low, high));
-                    (x, scale) = (place, scale * sign);
+                    let (mirrored, sign) = reflected(x, (low, high));
+                    (x, scale) = (mirrored, scale * sign);
                 }
             }
         }
-        let mut line = Line::default();
+        let mut taps = AxisTaps::default();
         let base = x.floor();
         let first = base as i64;
         let f = x - base;
         match self.interpolation {
-            Interpolation::Nearest => line.put(self.pixel(x as i64, len), 1.0, 0.0),
+            Interpolation::Nearest => taps.put(self.pixel(x as i64, len), 1.0, 0.0),
             Interpolation::Linear => {
-                line.put(self.pixel(first, len), 1.0 - f, -scale);
-                line.put(self.pixel(first.saturating_add(1), len), f, scale);
+                taps.put(self.pixel(first, len), 1.0 - f, -scale);
+                taps.put(self.pixel(first.saturating_add(1), len), f, scale);
             }
             Interpolation::Cubic => {
                 for k in -1..=2 {
                     let (weight, slope) = cubic(f - k as f64);
-                    line.put(self.pixel(first.saturating_add(k), len), weight, slope * scale);
+                    taps.put(self.pixel(first.saturating_add(k), len), weight, slope * scale);
                 }
             }
         }
-        line
+        taps
     }
 
-    /// The taps of a place, given as coordinates with the last axis first.
-    fn lines<T: Real>(&self, place: &[T], input: &[usize]) -> [Line; MAX_AXES] {
+    /// The taps of a point, whose coordinates are given with the last axis first.
+    fn point_taps<T: FloatElement>(&self, point: &[T], input: &[usize]) -> [AxisTaps; MAX_AXES] {
         let axes = input.len();
-        let mut lines = [Line::default(); MAX_AXES];
-        for (k, line) in lines.iter_mut().take(axes).enumerate() {
-            *line = self.line(place[axes - 1 - k].to_f64(), input[k]);
+        let mut axis_taps = [AxisTaps::default(); MAX_AXES];
+        for (k, taps) in axis_taps.iter_mut().take(axes).enumerate() {
+            *taps = self.axis_taps(point[axes - 1 - k].to_f64(), input[k]);
         }
-        lines
+        axis_taps
     }
 }
 
-impl Line {
+impl AxisTaps {
     fn put(&mut self, at: Option<usize>, weight: f64, slope: f64) {
         (self.at[self.count], self.weight[self.count], self.slope[self.count]) = (at, weight, slope);
         self.count += 1;
     }
 }
 
-/// A coordinate mirrored into a range, and the direction in which it then moves.
+/// A coordinate mirrored into a range, and the sign of its derivative.
 fn reflected(x: f64, (low, high): (f64, f64)) -> (f64, f64) {
     let range = high - low;
     if range <= 0.0 {
@@ -173,8 +174,8 @@ fn reflected(x: f64, (low, high): (f64, f64)) -> (f64, f64) {
     if x >= low && x <= high {
         return (x, 1.0);
     }
-    let turned = (x - low).rem_euclid(2.0 * range);
-    if turned <= range { (low + turned, 1.0) } else { (low + 2.0 * range - turned, -1.0) }
+    let offset = (x - low).rem_euclid(2.0 * range);
+    if offset <= range { (low + offset, 1.0) } else { (low + 2.0 * range - offset, -1.0) }
 }
 
 /// The weight of a pixel at a distance in cubic convolution (Keys, 1981), and its derivative.
@@ -190,13 +191,17 @@ fn cubic(distance: f64) -> (f64, f64) {
     }
 }
 
-/// Calls `f` for every combination of taps with its place in a plane, if it is inside, and the taps' numbers.
-fn combinations(lines: &[Line; MAX_AXES], input: &[usize], mut f: impl FnMut(Option<usize>, &[usize; MAX_AXES])) {
+/// Calls `f` for every combination of taps with its index in a plane, or `None` outside, and the index of the tap on each axis.
+fn combinations(
+    axis_taps: &[AxisTaps; MAX_AXES],
+    input: &[usize],
+    mut f: impl FnMut(Option<usize>, &[usize; MAX_AXES]),
+) {
     let mut taps = [0; MAX_AXES];
     loop {
-        let place = input.iter().enumerate().try_fold(0, |at, (k, len)| lines[k].at[taps[k]].map(|i| at * len + i));
-        f(place, &taps);
-        let Some(k) = (0..input.len()).rev().find(|k| taps[*k] + 1 < lines[*k].count) else { return };
+        let index = input.iter().enumerate().try_fold(0, |at, (k, len)| axis_taps[k].at[taps[k]].map(|i| at * len + i));
+        f(index, &taps);
+        let Some(k) = (0..input.len()).rev().find(|k| taps[*k] + 1 < axis_taps[*k].count) else { return };
         taps[k] += 1;
         taps[k + 1..].fill(0);
     }
@@ -209,16 +214,16 @@ struct Tap<A> {
     weight: A,
 }
 
-/// The taps of all places of an image, a row for each place.
-fn tap_table<T: Real>(how: &GridSampling, shape: &GridShape, grid: &[T]) -> Vec<Tap<T::Acc>> {
-    let (axes, taps) = (shape.input.len(), how.taps(shape.input.len()));
+/// The taps of all points of an image, one row per point.
+fn tap_table<T: FloatElement>(params: &GridSampling, shape: &GridShape, grid: &[T]) -> Vec<Tap<T::Acc>> {
+    let (axes, taps) = (shape.input.len(), params.taps(shape.input.len()));
     let mut table = memory::filled(Tap { at: 0, weight: T::Acc::zero() }, shape.points * taps);
     par::parallel_rows(&mut table, taps, GRAIN, |p, row| {
-        let lines = how.lines(&grid[p * axes..(p + 1) * axes], &shape.input);
+        let axis_taps = params.point_taps(&grid[p * axes..(p + 1) * axes], &shape.input);
         let mut row = row.iter_mut();
-        combinations(&lines, &shape.input, |place, taps| {
-            if let (Some(tap), Some(at)) = (row.next(), place) {
-                let weight: f64 = (0..axes).map(|k| lines[k].weight[taps[k]]).product();
+        combinations(&axis_taps, &shape.input, |index, taps| {
+            if let (Some(tap), Some(at)) = (row.next(), index) {
+                let weight: f64 = (0..axes).map(|k| axis_taps[k].weight[taps[k]]).product();
                 *tap = Tap { at, weight: T::Acc::of(weight) };
             }
         });
@@ -226,16 +231,16 @@ fn tap_table<T: Real>(how: &GridSampling, shape: &GridShape, grid: &[T]) -> Vec<
     table
 }
 
-/// `out[n, c, p]` becomes image (n, c) at place `grid[n, p]`, whose coordinates run from -1 to 1, that of the last axis first.
+/// `out[n, c, p]` becomes image (n, c) sampled at `grid[n, p]`, whose coordinates run from -1 to 1, that of the last axis first.
 ///
 /// # Panics
-/// If the lengths do not fit or there are more than [`MAX_AXES`] axes.
-pub fn grid_sample<T: Real>(how: &GridSampling, shape: &GridShape, data: &[T], grid: &[T], out: &mut [T]) {
-    let (axes, plane, taps) = (shape.input.len(), shape.plane(), how.taps(shape.input.len()));
+/// If the lengths do not match or there are more than [`MAX_AXES`] axes.
+pub fn grid_sample<T: FloatElement>(params: &GridSampling, shape: &GridShape, data: &[T], grid: &[T], out: &mut [T]) {
+    let (axes, plane, taps) = (shape.input.len(), shape.plane(), params.taps(shape.input.len()));
     assert!(axes <= MAX_AXES && grid.len() == shape.batch * shape.points * axes, "the grid does not fit");
     let per_image = shape.channels * shape.points;
     for (n, out) in out.chunks_exact_mut(per_image.max(1)).enumerate() {
-        let table = tap_table(how, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
+        let table = tap_table(params, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
         par::parallel_rows(out, shape.points, 1, |c, out| {
             let image = &data[(n * shape.channels + c) * plane..][..plane];
             for (out, taps) in out.iter_mut().zip(table.chunks_exact(taps)) {
@@ -250,10 +255,16 @@ pub fn grid_sample<T: Real>(how: &GridSampling, shape: &GridShape, data: &[T], g
 ///
 /// # Panics
 /// As [`grid_sample`].
-pub fn grid_sample_backward_data<T: Real>(how: &GridSampling, shape: &GridShape, grid: &[T], dy: &[T], dx: &mut [T]) {
-    let (axes, plane, taps) = (shape.input.len(), shape.plane(), how.taps(shape.input.len()));
+pub fn grid_sample_backward_data<T: FloatElement>(
+    params: &GridSampling,
+    shape: &GridShape,
+    grid: &[T],
+    dy: &[T],
+    dx: &mut [T],
+) {
+    let (axes, plane, taps) = (shape.input.len(), shape.plane(), params.taps(shape.input.len()));
     for (n, dx) in dx.chunks_exact_mut((shape.channels * plane).max(1)).enumerate() {
-        let table = tap_table(how, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
+        let table = tap_table(params, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
         par::parallel_rows(dx, plane, 1, |c, dx| {
             let mut sums = memory::filled(T::Acc::zero(), plane);
             let dy = &dy[(n * shape.channels + c) * shape.points..][..shape.points];
@@ -267,12 +278,12 @@ pub fn grid_sample_backward_data<T: Real>(how: &GridSampling, shape: &GridShape,
     }
 }
 
-/// The gradient of [`grid_sample`] with respect to the places.
+/// The gradient of [`grid_sample`] with respect to the grid.
 ///
 /// # Panics
 /// As [`grid_sample`].
-pub fn grid_sample_backward_grid<T: Real>(
-    how: &GridSampling,
+pub fn grid_sample_backward_grid<T: FloatElement>(
+    params: &GridSampling,
     shape: &GridShape,
     data: &[T],
     grid: &[T],
@@ -280,18 +291,19 @@ pub fn grid_sample_backward_grid<T: Real>(
     dgrid: &mut [T],
 ) {
     let (axes, plane) = (shape.input.len(), shape.plane());
-    par::parallel_rows(dgrid, axes, GRAIN, |place, dgrid| {
-        let (n, p) = (place / shape.points, place % shape.points);
-        let lines = how.lines(&grid[place * axes..(place + 1) * axes], &shape.input);
+    par::parallel_rows(dgrid, axes, GRAIN, |point, dgrid| {
+        let (n, p) = (point / shape.points, point % shape.points);
+        let axis_taps = params.point_taps(&grid[point * axes..(point + 1) * axes], &shape.input);
         let mut sums = [0.0; MAX_AXES];
-        combinations(&lines, &shape.input, |at, taps| {
+        combinations(&axis_taps, &shape.input, |at, taps| {
             let Some(at) = at else { return };
             let flow: f64 = (n * shape.channels..(n + 1) * shape.channels)
                 .map(|c| dy[c * shape.points + p].to_f64() * data[c * plane + at].to_f64())
                 .sum();
             for (axis, sum) in sums.iter_mut().enumerate().take(axes) {
-                let factor = |k: usize| if k == axis { lines[k].slope[taps[k]] } else { lines[k].weight[taps[k]] };
-                *sum += flow * (0..axes).map(factor).product::<f64>();
+                let weight =
+                    |k: usize| if k == axis { axis_taps[k].slope[taps[k]] } else { axis_taps[k].weight[taps[k]] };
+                *sum += flow * (0..axes).map(weight).product::<f64>();
             }
         });
         for (k, d) in dgrid.iter_mut().enumerate() {

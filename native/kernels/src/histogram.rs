@@ -1,18 +1,18 @@
-//! Counts of elements by ranges of their values.
+//! Histograms.
 
 use std::sync::Mutex;
 
 use crate::map::Load;
 use crate::par::parallel_ranges;
 
-/// Elements of one parallel chunk.
+/// Elements in a parallel chunk.
 const GRAIN: usize = 1 << 16;
 
-/// Adds to `counts[i]` the number of elements with `edges[i] <= x < edges[i + 1]`, of the last range also those equal to its end.
-/// Elements outside of all ranges, and NaN, count nowhere. `uniform` says that the ranges are equally long.
+/// Adds to `counts[i]` the number of elements with `edges[i] <= x < edges[i + 1]`; the last bin includes its upper edge. Elements
+/// outside all bins, and NaN, are not counted. `uniform` means that the bins are equally wide.
 ///
 /// # Panics
-/// If there is not one edge more than there are counts.
+/// Unless there is one more edge than there are counts.
 pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], uniform: bool, counts: &mut [i64]) {
     assert_eq!(edges.len(), counts.len() + 1, "{} edges of {} ranges", edges.len(), counts.len());
     let [first, .., last] = *edges else { return };
@@ -22,7 +22,7 @@ pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], uniform: bool, counts: &m
             return None;
         }
         if uniform {
-            // Rounding may lead to a neighbour.
+            // Rounding may give an adjacent bin.
             let i = (((x - first) * scale) as usize).min(edges.len() - 2);
             if x >= edges[i] && (x < edges[i + 1] || i == edges.len() - 2) {
                 return Some(i);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_and_no_nan() {
+    fn outliers_and_nan_are_not_counted() {
         let mut counts = [0; 2];
         histogram(&[f64::NAN, -1.0, 0.0, 1.0, 2.0, 2.5], &[0.0, 1.0, 2.0], false, &mut counts);
         assert_eq!(counts, [1, 2]);

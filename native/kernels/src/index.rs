@@ -1,35 +1,35 @@
-//! Reading and writing elements whose places are given by index arrays.
+//! Reading and writing elements at positions that index arrays give.
 //!
-//! Index arrays may have any element type; fractions are cut off. Indices become row numbers first ([`rows`],
-//! [`rows_nd`]), which the gathering and scattering kernels then use.
+//! Index arrays may have any element type; fractions are truncated. [`rows`] and [`rows_nd`] convert them to row indices, which
+//! the gather and scatter kernels use.
 
 use crate::map::{Load, Src, Store};
 use crate::movement::Item;
 use crate::par;
-use crate::reduce::Number;
+use crate::reduce::NumericLane;
 use ferromx_core::dtype::Element;
 
-/// Elements moved by one parallel chunk, at least.
+/// Minimum number of elements moved by a parallel chunk.
 const GRAIN: usize = 1 << 15;
-/// Parts of a destination that scattering fills in parallel.
+/// Number of parts of a destination that scattering fills in parallel.
 const PARTS: usize = 16;
 
 /// What to do with an index outside the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounds {
-    /// Use the nearest valid index.
+    /// Clamp it to the nearest valid index.
     Clip,
-    /// Count on from the other end, as often as needed.
+    /// Wrap around the axis, as often as needed.
     Wrap,
-    /// Refuse.
+    /// Report an error.
     Raise,
 }
 
-/// An index that is not valid.
+/// An invalid index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadIndex {
-    /// Its place in the index array.
-    pub place: usize,
+    /// Its position in the index array.
+    pub position: usize,
     /// Its value.
     pub index: i64,
     /// The length of the axis.
@@ -49,47 +49,47 @@ fn resolve(index: i64, len: usize, bounds: Bounds) -> Option<usize> {
     }
 }
 
-/// The row numbers that `indices` mean on an axis of `len` rows, or the first index that means none.
+/// The row indices that `indices` mean on an axis of `len` rows, or the first invalid index.
 ///
 /// # Errors
 /// An index outside the axis with [`Bounds::Raise`], any index if the axis is empty.
 pub fn rows<I: Load<i64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<Vec<usize>, BadIndex> {
-    let row = |(place, i): (usize, &I)| {
+    let row = |(position, i): (usize, &I)| {
         let index = i.lane();
-        resolve(index, len, bounds).ok_or(BadIndex { place, index, len })
+        resolve(index, len, bounds).ok_or(BadIndex { position, index, len })
     };
     indices.iter().enumerate().map(row).collect()
 }
 
-/// The row numbers for `gather_nd` and `scatter_nd`: `indices` of shape (axes, m) hold the coordinates of m rows on the
-/// leading axes, of lengths `dims`. Negative coordinates count from the end.
+/// The row indices for `gather_nd` and `scatter_nd`: `indices` of shape (axes, m) hold the coordinates of m rows on the leading
+/// axes, of lengths `dims`. Negative coordinates count from the end.
 ///
 /// # Errors
 /// The first coordinate outside its axis.
 ///
 /// # Panics
-/// If there is not one row of `indices` for each axis.
+/// Unless there is one row of `indices` for each axis.
 pub fn rows_nd<I: Load<i64>>(indices: &[I], dims: &[usize]) -> Result<Vec<usize>, BadIndex> {
     let m = indices.len().checked_div(dims.len()).unwrap_or(0);
     assert_eq!(indices.len(), m * dims.len(), "{} indices for {} axes", indices.len(), dims.len());
     let mut rows = vec![0; m];
     for (axis, &len) in dims.iter().enumerate() {
         for (i, row) in rows.iter_mut().enumerate() {
-            let place = axis * m + i;
-            let index = indices[place].lane();
+            let position = axis * m + i;
+            let index = indices[position].lane();
             let wrapped = if index < 0 { index.saturating_add(len as i64) } else { index };
-            let at = resolve(wrapped, len, Bounds::Raise).ok_or(BadIndex { place, index, len })?;
+            let at = resolve(wrapped, len, Bounds::Raise).ok_or(BadIndex { position, index, len })?;
             *row = *row * len + at;
         }
     }
     Ok(rows)
 }
 
-/// The numbers of elements in row-major order from their coordinates: `coordinates` of shape (axes, n), where `lengths` are those
-/// of all axes but the first.
+/// The flat row-major indices of elements from their coordinates of shape (axes, n); `lengths` are those of all axes but the
+/// first.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn ravel<T: Load<i64> + Store<i64>>(coordinates: &[T], lengths: &[i64], out: &mut [T]) {
     let n = out.len();
     assert_eq!(coordinates.len(), n * (lengths.len() + 1), "coordinates of {n} elements on {} axes", lengths.len() + 1);
@@ -104,21 +104,21 @@ pub fn ravel<T: Load<i64> + Store<i64>>(coordinates: &[T], lengths: &[i64], out:
     });
 }
 
-/// The coordinates of elements from their numbers: the opposite of [`ravel`].
+/// The coordinates of elements from their flat indices: the inverse of [`ravel`].
 ///
 /// # Panics
-/// If a length does not fit, or is not positive.
+/// If a length does not match, or is not positive.
 pub fn unravel<T: Load<i64> + Store<i64> + Load<f64> + Store<f64>>(numbers: &[T], lengths: &[i64], out: &mut [T]) {
     let n = numbers.len();
     assert_eq!(out.len(), n * (lengths.len() + 1), "coordinates of {n} elements on {} axes", lengths.len() + 1);
     par::parallel_rows(out, n, 1, |axis, out| {
-        let after: i64 = lengths[axis..].iter().product();
-        let own = axis.checked_sub(1).map(|axis| lengths[axis]);
+        let stride: i64 = lengths[axis..].iter().product();
+        let len = axis.checked_sub(1).map(|axis| lengths[axis]);
         let mut lanes = [0.0; UNRAVELLED];
         for (out, numbers) in out.chunks_mut(UNRAVELLED).zip(numbers.chunks(UNRAVELLED)) {
             let lanes = &mut lanes[..numbers.len()];
             <T as Load<f64>>::load(numbers, lanes);
-            if unravel_axis(lanes, after as f64, own.map(|len| len as f64)) {
+            if unravel_axis(lanes, stride as f64, len.map(|len| len as f64)) {
                 <T as Store<f64>>::store(lanes, out);
                 continue;
             }
@@ -126,28 +126,29 @@ pub fn unravel<T: Load<i64> + Store<i64> + Load<f64> + Store<f64>>(numbers: &[T]
             let lanes = &mut lanes[..numbers.len()];
             <T as Load<i64>>::load(numbers, lanes);
             for number in &mut *lanes {
-                let place = *number / after;
-                *number = own.map_or(place, |len| place % len);
+                let position = *number / stride;
+                *number = len.map_or(position, |len| position % len);
             }
             <T as Store<i64>>::store(lanes, out);
         }
     });
 }
 
-/// Numbers that are converted together.
+/// Number of indices converted together.
 const UNRAVELLED: usize = 512;
 
 crate::simd::per_isa! {
-    /// The coordinates along one axis, of length `own` unless it is the first; a step on it is `after` elements. Whether the numbers
-    /// are small enough for double precision: their quotients are never so close below an integer that they round to it.
-    fn unravel_axis(numbers: &mut [f64], after: f64, own: Option<f64>) -> bool {
+    /// Computes the coordinates along one axis of length `len` (`None` for the first axis) and stride `stride`. Returns false,
+    /// and changes nothing, if the indices are too large for double precision. For smaller ones the quotients are exact: none is
+    /// so close below an integer that it rounds up to it.
+    fn unravel_axis(numbers: &mut [f64], stride: f64, len: Option<f64>) -> bool {
         let small = numbers.iter().fold(true, |small, n| small & (n.abs() < (1u64 << 52) as f64));
         if small {
-            match own {
-                None => numbers.iter_mut().for_each(|number| *number = (number.trunc() / after).trunc()),
-                Some(turn) => numbers.iter_mut().for_each(|number| {
-                    let place = (number.trunc() / after).trunc();
-                    *number = place - (place / turn).trunc() * turn;
+            match len {
+                None => numbers.iter_mut().for_each(|number| *number = (number.trunc() / stride).trunc()),
+                Some(len) => numbers.iter_mut().for_each(|number| {
+                    let position = (number.trunc() / stride).trunc();
+                    *number = position - (position / len).trunc() * len;
                 }),
             }
         }
@@ -155,10 +156,10 @@ crate::simd::per_isa! {
     }
 }
 
-/// The coordinates along `axes` of all elements of an array of the given shape, in row-major order.
+/// The coordinates along `axes` of all elements of an array of this shape, in row-major order.
 ///
 /// # Panics
-/// If there is no such axis, or a length does not fit.
+/// If there is no such axis, or a length does not match.
 pub fn coordinates(shape: &[usize], axes: &[usize], out: &mut [i64]) {
     let count: usize = shape.iter().product();
     assert_eq!(out.len(), count * axes.len(), "{} coordinates of {count} elements", axes.len());
@@ -170,11 +171,11 @@ pub fn coordinates(shape: &[usize], axes: &[usize], out: &mut [i64]) {
     });
 }
 
-/// `dst` row i is `src` row `rows[i]`, in each of `outer` arrays of `n` rows of `inner` elements: `take`, `Embedding`
-/// (outer 1), `gather_nd`.
+/// `dst` row i is `src` row `rows[i]`, in each of `outer` arrays of `n` rows of `inner` elements: `take`, `Embedding` (outer 1),
+/// `gather_nd`.
 ///
 /// # Panics
-/// If a row number is too large or a length does not fit.
+/// If a row index is too large or a length does not match.
 pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T]) {
     assert_eq!(src.len(), outer * n * inner, "the source does not have shape ({outer}, {n}, {inner})");
     assert_eq!(dst.len(), outer * rows.len() * inner, "the destination does not have {} rows", rows.len());
@@ -182,7 +183,7 @@ pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows
         return;
     }
     if outer == 1 {
-        // The rows of one array need no quotients.
+        // A single array needs no divisions.
         let grain = (GRAIN / inner).max(1);
         return par::parallel_rows(dst, inner * grain, 1, |chunk, dst| {
             let rows = &rows[chunk * grain..];
@@ -217,38 +218,38 @@ pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows
     });
 }
 
-/// The rows of `N` elements with these numbers.
+/// Gathers rows of `N` elements.
 fn gather_short<T: Item, const N: usize>(src: &[T], rows: &[usize], dst: &mut [T]) {
     let src = src.as_chunks::<N>().0;
     dst.as_chunks_mut::<N>().0.iter_mut().zip(rows).for_each(|(dst, row)| *dst = src[*row]);
 }
 
-/// Writes `src` row i to `dst` row `rows[i]` of `inner` elements; of several for one row the last stays.
+/// Writes `src` row i to `dst` row `rows[i]` of `inner` elements; the last of several writes to a row wins.
 ///
 /// # Panics
-/// If a row number is too large or a length does not fit.
+/// If a row index is too large or a length does not match.
 pub fn scatter<T: Item>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T]) {
     each_target(src.len(), rows, inner, dst, |from, dst| dst.copy_from_slice(&src[from..from + inner]));
 }
 
-/// Adds `src` row i to `dst` row `rows[i]` of `inner` elements, in the order of i whatever the number of threads: the
-/// gradient of [`gather`] with outer 1.
+/// Adds `src` row i to `dst` row `rows[i]` of `inner` elements, in the order of i for any number of threads: the gradient of
+/// [`gather`] with outer 1.
 ///
 /// # Panics
-/// If a row number is too large or a length does not fit.
+/// If a row index is too large or a length does not match.
 pub fn scatter_add<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T])
 where
-    C: Number,
+    C: NumericLane,
     T: Load<C> + Store<C>,
 {
     scatter_by(src, rows, inner, dst, |d: C, s: C| d.plus(s));
 }
 
-/// Combines `dst` row `rows[i]` with `src` row i, in the order of i whatever the number of threads; `combine` gets the element
-/// that is there and the one that comes.
+/// Combines `dst` row `rows[i]` with `src` row i, in the order of i for any number of threads; `combine` gets the old element and
+/// the new one.
 ///
 /// # Panics
-/// If a row number is too large or a length does not fit.
+/// If a row index is too large or a length does not match.
 pub fn scatter_by<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T], combine: impl Fn(C, C) -> C + Sync)
 where
     T: Load<C> + Store<C>,
@@ -260,8 +261,8 @@ where
     });
 }
 
-/// Calls `f` with the start of each source row and its destination row. Each part of the destination is filled by one
-/// thread, which looks through all row numbers.
+/// Calls `f` with the start of each source row and its destination row. Each part of the destination is filled by one thread,
+/// which scans all row indices.
 fn each_target<T: Send>(len: usize, rows: &[usize], inner: usize, dst: &mut [T], f: impl Fn(usize, &mut [T]) + Sync) {
     assert_eq!(len, rows.len() * inner, "the source does not have {} rows of {inner}", rows.len());
     if inner == 0 || rows.is_empty() {
@@ -279,10 +280,10 @@ fn each_target<T: Send>(len: usize, rows: &[usize], inner: usize, dst: &mut [T],
     });
 }
 
-/// One element for each of `outer` x `inner` rows along the middle axis of `src`: `dst[o, j] = src[o, rows[o, j], j]`.
+/// Picks one element per (outer, inner) along the middle axis of `src`: `dst[o, j] = src[o, rows[o, j], j]`.
 ///
 /// # Panics
-/// If a row number is too large or a length does not fit.
+/// If a row index is too large or a length does not match.
 pub fn pick<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T]) {
     assert_eq!(src.len(), outer * n * inner, "the source does not have shape ({outer}, {n}, {inner})");
     assert!(rows.len() == dst.len() && dst.len() == outer * inner, "picking gives ({outer}, {inner}) elements");
@@ -295,10 +296,10 @@ pub fn pick<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: 
 /// The gradient of [`pick`]: adds `grad[o, j]` to `dst[o, rows[o, j], j]`.
 ///
 /// # Panics
-/// If a row number is too large or a length does not fit.
+/// If a row index is too large or a length does not match.
 pub fn pick_add<T, C>(grad: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T])
 where
-    C: Number,
+    C: NumericLane,
     T: Load<C> + Store<C>,
 {
     assert_eq!(dst.len(), outer * n * inner, "the destination does not have shape ({outer}, {n}, {inner})");
@@ -310,10 +311,10 @@ where
     }
 }
 
-/// Rows of `depth` elements that are `on` at the index and `off` elsewhere; all `off` if the index is outside.
+/// Rows of `depth` elements that are `on` at the index and `off` elsewhere; all `off` if the index is out of range.
 ///
 /// # Panics
-/// If `dst` does not have as many rows as there are indices.
+/// Unless `dst` has one row per index.
 pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T, dst: &mut [T]) {
     assert_eq!(dst.len(), indices.len() * depth, "{} rows of {depth} elements", indices.len());
     dst.fill(off);
@@ -328,7 +329,7 @@ pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T
 /// condition.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn select<B: Element, T: Element>(condition: &[B], inner: usize, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
     assert_eq!(condition.len() * inner, out.len(), "{} conditions for rows of {inner}", condition.len());
     for src in [&x, &y] {
@@ -384,10 +385,10 @@ mod tests {
     fn indices_outside_are_clipped_wrapped_or_refused() {
         assert_eq!(rows(&[-1f32, 5.0, -4.0, 1.9], 3, Bounds::Wrap), Ok(vec![2, 2, 2, 1]));
         assert_eq!(rows(&[-1f32, 5.0, -4.0, 1.9], 3, Bounds::Clip), Ok(vec![0, 2, 0, 1]));
-        assert_eq!(rows(&[0i32, 3], 3, Bounds::Raise), Err(BadIndex { place: 1, index: 3, len: 3 }));
-        assert_eq!(rows(&[0u8], 0, Bounds::Clip), Err(BadIndex { place: 0, index: 0, len: 0 }));
+        assert_eq!(rows(&[0i32, 3], 3, Bounds::Raise), Err(BadIndex { position: 1, index: 3, len: 3 }));
+        assert_eq!(rows(&[0u8], 0, Bounds::Clip), Err(BadIndex { position: 0, index: 0, len: 0 }));
         assert_eq!(rows_nd(&[1i64, 0, -1, 2], &[2, 3]), Ok(vec![5, 2]));
-        assert_eq!(rows_nd(&[1i64, 0, -4, 2], &[2, 3]), Err(BadIndex { place: 2, index: -4, len: 3 }));
+        assert_eq!(rows_nd(&[1i64, 0, -4, 2], &[2, 3]), Err(BadIndex { position: 2, index: -4, len: 3 }));
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! Linear combinations along an axis: every new element is a sum of a few old ones with weights, as in resizing images.
+//! Linear combinations along an axis: every output element is a weighted sum of a few input elements, as in resizing images.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par;
 use num_traits::Zero;
 
-/// Elements that one parallel chunk makes, at least.
+/// Minimum number of output elements of a parallel chunk.
 const GRAIN: usize = 1 << 13;
 
-/// Which old elements make the new ones: `taps` places with weights for each.
+/// The taps of each output element: input indices and their weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Taps<'a, A> {
-    /// Old elements for each new one.
+    /// Number of taps per output element.
     pub taps: usize,
-    /// Their places, a row for each new element.
-    pub places: &'a [usize],
+    /// Input indices, one row per output element.
+    pub indices: &'a [usize],
     /// Their weights.
     pub weights: &'a [A],
 }
@@ -21,18 +21,18 @@ pub struct Taps<'a, A> {
 impl<A: Accum> Taps<'_, A> {
     fn row(&self, i: usize) -> impl Iterator<Item = (usize, A)> + '_ {
         let range = i * self.taps..(i + 1) * self.taps;
-        self.places[range.clone()].iter().copied().zip(self.weights[range].iter().copied())
+        self.indices[range.clone()].iter().copied().zip(self.weights[range].iter().copied())
     }
 }
 
-/// `out[o, i, j]` = sum over k of weight (i, k) times `x[o, place (i, k), j]`, with x of shape (outer, n, inner).
+/// `out[o, i, j]` = sum over k of weight (i, k) times `x[o, index (i, k), j]`, with x of shape (outer, n, inner).
 ///
 /// # Panics
-/// If a length does not fit or a place is outside of the axis.
-pub fn combine<T: Real>(x: &[T], (n, inner): (usize, usize), taps: &Taps<'_, T::Acc>, out: &mut [T]) {
-    let m = taps.places.len() / taps.taps.max(1);
+/// If a length does not match or an index is outside the axis.
+pub fn combine<T: FloatElement>(x: &[T], (n, inner): (usize, usize), taps: &Taps<'_, T::Acc>, out: &mut [T]) {
+    let m = taps.indices.len() / taps.taps.max(1);
     if inner == 1 {
-        // Rows are short jobs: several make a chunk.
+        // Rows are short, so several make a chunk.
         return par::parallel_rows(out, m, (GRAIN / m.max(1)).max(1), |o, out| {
             let x = &x[o * n..(o + 1) * n];
             for (i, out) in out.iter_mut().enumerate() {
@@ -55,8 +55,8 @@ pub fn combine<T: Real>(x: &[T], (n, inner): (usize, usize), taps: &Taps<'_, T::
 ///
 /// # Panics
 /// As [`combine`].
-pub fn combine_backward<T: Real>(dy: &[T], (n, inner): (usize, usize), taps: &Taps<'_, T::Acc>, dx: &mut [T]) {
-    let m = taps.places.len() / taps.taps.max(1);
+pub fn combine_backward<T: FloatElement>(dy: &[T], (n, inner): (usize, usize), taps: &Taps<'_, T::Acc>, dx: &mut [T]) {
+    let m = taps.indices.len() / taps.taps.max(1);
     par::parallel_rows(dx, n * inner, 1, |o, dx| {
         let mut sums = vec![T::Acc::zero(); n * inner];
         for i in 0..m {

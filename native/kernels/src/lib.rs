@@ -1,4 +1,4 @@
-//! The computing kernels of FerroMX: slices in, slices out.
+//! The compute kernels of FerroMX. Kernels take slices or matrix views and know nothing of arrays or operators.
 
 #[cfg(test)]
 mod test_data;

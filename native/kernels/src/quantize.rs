@@ -1,25 +1,25 @@
-//! Numbers as 8-bit integers and back.
+//! Quantization to 8-bit integers and back.
 //!
-//! Integers stand for multiples of a step: a range of +-r is divided into steps of r / 127 (signed) or r / 255 (unsigned);
-//! see [`Levels`].
+//! Integers are multiples of a step: a range of +-r is divided into steps of r / 127 (signed) or r / 255 (unsigned); see
+//! [`Levels`].
 
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
 
-/// Elements of a parallel chunk.
+/// Elements in a parallel chunk.
 const GRAIN: usize = 1 << 14;
 
-/// What the end of a range is divided by to get the step.
+/// The divisor that turns the end of a range into the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Levels {
     /// 127 and 255: the end of the range is the largest integer.
     Whole,
-    /// 127.5 and 255.5: the end of the range is half a step beyond the largest integer.
+    /// 127.5 and 255.5: the end of the range is half a step past the largest integer.
     Half,
 }
 
 impl Levels {
-    /// The number of steps from zero to the end of the range.
+    /// Number of steps from zero to the end of the range.
     pub fn of(self, dtype: DType) -> f32 {
         let whole = match dtype {
             DType::U8 => 255.0,
@@ -30,9 +30,9 @@ impl Levels {
     }
 }
 
-/// A type of the integers: `i8`, `u8`, `i32`.
+/// A quantized integer type: `i8`, `u8`, `i32`.
 pub trait Quantum: Element {
-    /// The nearest integer of the type, halves to even; NaN is 0.
+    /// The nearest integer of the type, saturating, ties to even; NaN is 0.
     fn nearest(x: f32) -> Self;
 }
 
@@ -41,7 +41,7 @@ macro_rules! byte {
         impl Quantum for $t {
             #[inline(always)]
             fn nearest(x: f32) -> Self {
-                // Added to this number, a small one is rounded, and stands in the low bits: the conversion of a loop is one addition.
+                // Adding this number rounds a small one into the low bits, so that the conversion in a loop is a single addition.
                 const ROUND: f32 = (3u32 << 22) as f32;
                 let x = if x.is_nan() { 0.0 } else { x };
                 (x.max(<$t>::MIN.into()).min(<$t>::MAX.into()) + ROUND).to_bits() as $t
@@ -60,7 +60,7 @@ impl Quantum for i32 {
     }
 }
 
-/// `out` = the integer nearest to `x * scale + shift`.
+/// `out` = the nearest integer to `x * scale + shift`.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -98,7 +98,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// `out` = the integer nearest to `f(x, y)`.
+/// `out` = the nearest integer to `f(x, y)`.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -122,14 +122,14 @@ crate::simd::per_isa! {
     }
 }
 
-/// The smallest and the largest element that is a number; (0, 0) if there is none.
+/// The smallest and the largest element, ignoring NaN; (0, 0) if there is none.
 pub fn extremes<T: Element>(x: &[T]) -> (f32, f32) {
     let (low, high) = extremes_of(x);
     if low > high { (0.0, 0.0) } else { (low, high) }
 }
 
 crate::simd::per_isa! {
-    /// The extremes in partial results side by side; the smallest is above the largest if there is no number.
+    /// The extremes, in several lanes; the smallest is above the largest if there is no number.
     fn extremes_of<T: Element>(x: &[T]) -> (f32, f32) {
         const LANES: usize = 64;
         let (mut low, mut high) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
@@ -150,27 +150,27 @@ crate::simd::per_isa! {
     }
 }
 
-/// The patches of a picture of (channels, height, width) elements as rows, one for each place of the kernel.
+/// The patches of an image of (channels, height, width) elements as rows, one row per output position (im2col).
 #[derive(Clone, Copy, Debug)]
 pub struct Patches {
     /// Channels.
     pub channels: usize,
-    /// Height and width of the picture.
+    /// Height and width of the image.
     pub input: [usize; 2],
     /// Height and width of a patch.
     pub kernel: [usize; 2],
-    /// Distances of patches.
+    /// Stride of the patches (y, x).
     pub stride: [usize; 2],
-    /// Distances of the elements of a patch.
+    /// Dilation of the elements of a patch.
     pub dilate: [usize; 2],
-    /// Zeros around the picture.
+    /// Zero padding around the image.
     pub pad: [usize; 2],
-    /// Patches down and across.
+    /// Number of patches (y, x).
     pub output: [usize; 2],
 }
 
 impl Patches {
-    /// Elements of a patch.
+    /// Number of elements of a patch.
     pub fn row(&self) -> usize {
         self.channels * self.kernel[0] * self.kernel[1]
     }
@@ -178,23 +178,23 @@ impl Patches {
     /// Writes all patches.
     ///
     /// # Panics
-    /// If a length does not fit.
-    pub fn write<T: Element>(&self, picture: &[T], rows: &mut [T]) {
+    /// If a length does not match.
+    pub fn write<T: Element>(&self, image: &[T], rows: &mut [T]) {
         let [height, width] = self.input;
-        assert_eq!(picture.len(), self.channels * height * width, "no picture of this shape");
+        assert_eq!(image.len(), self.channels * height * width, "the image does not have this shape");
         assert_eq!(rows.len(), self.row() * self.output[0] * self.output[1], "no room for the patches");
-        let place = |out: usize, tap: usize, axis: usize| {
+        let coordinate = |out: usize, tap: usize, axis: usize| {
             (out * self.stride[axis] + tap * self.dilate[axis])
                 .checked_sub(self.pad[axis])
                 .filter(|x| *x < self.input[axis])
         };
         par::parallel_rows(rows, self.row(), 64, |i, row| {
             let (y, x) = (i / self.output[1], i % self.output[1]);
-            let mut places = row.iter_mut();
-            for channel in picture.chunks_exact(height * width) {
+            let mut elements = row.iter_mut();
+            for channel in image.chunks_exact(height * width) {
                 for a in 0..self.kernel[0] {
-                    for (b, to) in (0..self.kernel[1]).zip(&mut places) {
-                        *to = match (place(y, a, 0), place(x, b, 1)) {
+                    for (b, to) in (0..self.kernel[1]).zip(&mut elements) {
+                        *to = match (coordinate(y, a, 0), coordinate(x, b, 1)) {
                             (Some(y), Some(x)) => channel[y * width + x],
                             _ => T::default(),
                         };

@@ -1,14 +1,14 @@
-//! Resizing of image planes: bilinear interpolation, averages over an even division, repetition of pixels.
+//! Resizing of image planes: bilinear interpolation, adaptive average pooling, repetition of pixels.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::{One, Zero};
 use std::ops::Range;
 
-/// Elements that make a chunk of parallel work.
+/// Elements in a thread's chunk.
 const CHUNK: usize = 1 << 14;
 
-/// Planes of pixels that become planes of another size.
+/// Sizes of the planes before and after resizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resize {
     /// Height and width of the input.
@@ -35,42 +35,42 @@ impl Resize {
     }
 }
 
-/// Where an output pixel lies among the input pixels of one axis: between `first` and `second`, at a part `weight` of
-/// the way.
+/// An output pixel's position lerp the input pixels `first` and `second` of an axis: at the fraction `weight` from the first
+/// to the second.
 #[derive(Clone, Copy)]
-struct Place<A> {
+struct AxisTap<A> {
     first: usize,
     second: usize,
     weight: A,
 }
 
-fn places<A: Accum>(input: usize, output: usize, align_corners: bool) -> Vec<Place<A>> {
+fn axis_taps<A: Accum>(input: usize, output: usize, align_corners: bool) -> Vec<AxisTap<A>> {
     let ratio = match align_corners {
         _ if output == 1 => 0.0,
         true => (input - 1) as f64 / (output - 1) as f64,
         false => input as f64 / output as f64,
     };
-    let place = |i: usize| {
+    let tap = |i: usize| {
         let at = if align_corners { i as f64 * ratio } else { ((i as f64 + 0.5) * ratio - 0.5).max(0.0) };
         let first = (at as usize).min(input - 1);
-        Place { first, second: (first + 1).min(input - 1), weight: A::of(at - first as f64) }
+        AxisTap { first, second: (first + 1).min(input - 1), weight: A::of(at - first as f64) }
     };
-    (0..output).map(place).collect()
+    (0..output).map(tap).collect()
 }
 
-/// Bilinear interpolation of each plane. With `align_corners` the corner pixels of input and output lie upon each other,
+/// Bilinear interpolation of each plane. With `align_corners` the centres of the corner pixels of input and output coincide,
 /// otherwise their outer edges do. An axis of one output pixel takes the first input pixel.
 ///
 /// # Panics
-/// When the lengths do not fit or an input without pixels is to fill an output.
-pub fn bilinear_resize<T: Real>(shape: &Resize, align_corners: bool, x: &[T], y: &mut [T]) {
+/// When the lengths do not match, or the input is empty but the output is not.
+pub fn bilinear_resize<T: FloatElement>(shape: &Resize, align_corners: bool, x: &[T], y: &mut [T]) {
     let count = shape.check(x.len(), y.len());
     if y.is_empty() {
         return;
     }
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
-    let rows = places::<T::Acc>(height, out_height, align_corners);
-    let columns = places::<T::Acc>(width, out_width, align_corners);
+    let rows = axis_taps::<T::Acc>(height, out_height, align_corners);
+    let columns = axis_taps::<T::Acc>(width, out_width, align_corners);
     let [plane, _] = shape.planes();
     debug_assert_eq!(count * plane, x.len());
     parallel_rows(y, out_width, CHUNK.div_ceil(out_width + 2 * width), |i, y| {
@@ -78,7 +78,7 @@ pub fn bilinear_resize<T: Real>(shape: &Resize, align_corners: bool, x: &[T], y:
         let row = rows[i % out_height];
         let line = |r: usize| &image[r * width..(r + 1) * width];
         if 4 * out_width < width {
-            // Few of the row's pixels count.
+            // Only a few of the row's pixels are read.
             let (upper, lower) = (line(row.first), line(row.second));
             let blended =
                 |c: usize| T::Acc::of(upper[c]) * (T::Acc::one() - row.weight) + T::Acc::of(lower[c]) * row.weight;
@@ -89,7 +89,7 @@ pub fn bilinear_resize<T: Real>(shape: &Resize, align_corners: bool, x: &[T], y:
             return;
         }
         with_scratch(width, |blend: &mut [T::Acc]| {
-            between(row.weight, line(row.first), line(row.second), blend);
+            lerp(row.weight, line(row.first), line(row.second), blend);
             for (y, at) in y.iter_mut().zip(&columns) {
                 let (a, b) = (blend[at.first], blend[at.second]);
                 *y = (a + (b - a) * at.weight).store();
@@ -99,7 +99,7 @@ pub fn bilinear_resize<T: Real>(shape: &Resize, align_corners: bool, x: &[T], y:
 }
 
 crate::simd::per_isa! {
-    fn between<T: Real>(weight: T::Acc, a: &[T], b: &[T], out: &mut [T::Acc]) {
+    fn lerp<T: FloatElement>(weight: T::Acc, a: &[T], b: &[T], out: &mut [T::Acc]) {
         for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
             *out = T::Acc::of(*a) * (T::Acc::one() - weight) + T::Acc::of(*b) * weight;
         }
@@ -110,14 +110,14 @@ crate::simd::per_isa! {
 ///
 /// # Panics
 /// As [`bilinear_resize`].
-pub fn bilinear_resize_backward<T: Real>(shape: &Resize, align_corners: bool, y_grad: &[T], x_grad: &mut [T]) {
+pub fn bilinear_resize_backward<T: FloatElement>(shape: &Resize, align_corners: bool, y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), y_grad.len());
     if y_grad.is_empty() {
         return x_grad.fill(T::default());
     }
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
-    let rows = places::<T::Acc>(height, out_height, align_corners);
-    let columns = places::<T::Acc>(width, out_width, align_corners);
+    let rows = axis_taps::<T::Acc>(height, out_height, align_corners);
+    let columns = axis_taps::<T::Acc>(width, out_width, align_corners);
     let [plane, out_plane] = shape.planes();
     parallel_rows(x_grad, plane, shape.grain(), |i, x_grad| {
         with_scratch(plane + width, |buffer: &mut [T::Acc]| {
@@ -140,21 +140,22 @@ pub fn bilinear_resize_backward<T: Real>(shape: &Resize, align_corners: bool, y_
 }
 
 crate::simd::per_isa! {
-    fn add_scaled<A: Accum>(factor: A, x: &[A], sums: &mut [A]) {
-        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += factor * *x);
+    fn add_scaled<A: Accum>(scale: A, x: &[A], sums: &mut [A]) {
+        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += scale * *x);
     }
 }
 
-/// The part of an axis of `input` pixels that part `i` of `output` covers; neighbouring parts may share pixels.
-fn part(i: usize, input: usize, output: usize) -> Range<usize> {
+/// The range of an axis of `input` pixels that output pixel `i` of `output` averages; adjacent ranges may overlap.
+fn pooling_range(i: usize, input: usize, output: usize) -> Range<usize> {
     i * input / output..((i + 1) * input).div_ceil(output)
 }
 
-/// Averages over the parts of an even division of each plane into `output` parts, which may overlap by a pixel.
+/// Averages each plane over `output` ranges per axis of nearly equal size, which may overlap by a pixel (adaptive average
+/// pooling).
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn average_resize<T: Real>(shape: &Resize, x: &[T], y: &mut [T]) {
+/// When the lengths do not match.
+pub fn average_resize<T: FloatElement>(shape: &Resize, x: &[T], y: &mut [T]) {
     shape.check(x.len(), y.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
     let [plane, out_plane] = shape.planes();
@@ -162,11 +163,11 @@ pub fn average_resize<T: Real>(shape: &Resize, x: &[T], y: &mut [T]) {
         let image = &x[i * plane..(i + 1) * plane];
         with_scratch(width, |sums: &mut [T::Acc]| {
             for (row, y) in y.chunks_exact_mut(out_width).enumerate() {
-                let lines = part(row, height, out_height);
+                let lines = pooling_range(row, height, out_height);
                 sums.fill(T::Acc::zero());
                 lines.clone().for_each(|r| add(&image[r * width..(r + 1) * width], sums));
                 for (column, y) in y.iter_mut().enumerate() {
-                    let pixels = part(column, width, out_width);
+                    let pixels = pooling_range(column, width, out_width);
                     let count = T::Acc::count(lines.len() * pixels.len());
                     *y = (sums[pixels].iter().copied().sum::<T::Acc>() / count).store();
                 }
@@ -176,7 +177,7 @@ pub fn average_resize<T: Real>(shape: &Resize, x: &[T], y: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    fn add<T: Real>(x: &[T], sums: &mut [T::Acc]) {
+    fn add<T: FloatElement>(x: &[T], sums: &mut [T::Acc]) {
         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += T::Acc::of(*x));
     }
 }
@@ -184,8 +185,8 @@ crate::simd::per_isa! {
 /// The gradient of [`average_resize`].
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn average_resize_backward<T: Real>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn average_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), y_grad.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
     let [plane, out_plane] = shape.planes();
@@ -194,10 +195,10 @@ pub fn average_resize_backward<T: Real>(shape: &Resize, y_grad: &[T], x_grad: &m
             let (sums, line) = buffer.split_at_mut(plane);
             sums.fill(T::Acc::zero());
             for (row, grads) in y_grad[i * out_plane..(i + 1) * out_plane].chunks_exact(out_width).enumerate() {
-                let lines = part(row, height, out_height);
+                let lines = pooling_range(row, height, out_height);
                 line.fill(T::Acc::zero());
                 for (column, grad) in grads.iter().enumerate() {
-                    let pixels = part(column, width, out_width);
+                    let pixels = pooling_range(column, width, out_width);
                     let share = T::Acc::of(*grad) / T::Acc::count(lines.len() * pixels.len());
                     line[pixels].iter_mut().for_each(|sum| *sum += share);
                 }
@@ -208,22 +209,22 @@ pub fn average_resize_backward<T: Real>(shape: &Resize, y_grad: &[T], x_grad: &m
     });
 }
 
-/// Repeats each pixel; the output's sizes are multiples of the input's. With `add` the result is added to `y`.
+/// Repeats each pixel; the output size is a multiple of the input size. With `add` the result is added to `y`.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn nearest_resize<T: Real>(shape: &Resize, add: bool, x: &[T], y: &mut [T]) {
+/// When the lengths do not match.
+pub fn nearest_resize<T: FloatElement>(shape: &Resize, add: bool, x: &[T], y: &mut [T]) {
     shape.check(x.len(), y.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
-    let [down, across] = [out_height / height.max(1), out_width / width.max(1)];
+    let [copies_y, copies_x] = [out_height / height.max(1), out_width / width.max(1)];
     parallel_rows(y, out_width, CHUNK.div_ceil(out_width.max(1)), |i, y| {
-        let row = i / out_height * height + i % out_height / down;
+        let row = i / out_height * height + i % out_height / copies_y;
         let x = &x[row * width..(row + 1) * width];
-        match (add, across) {
+        match (add, copies_x) {
             (false, 1) => y.copy_from_slice(x),
             (false, 2) => y.as_chunks_mut::<2>().0.iter_mut().zip(x).for_each(|(y, x)| *y = [*x; 2]),
-            (false, _) => y.chunks_exact_mut(across).zip(x).for_each(|(y, x)| y.fill(*x)),
-            (true, _) => y.chunks_exact_mut(across).zip(x).for_each(|(y, x)| {
+            (false, _) => y.chunks_exact_mut(copies_x).zip(x).for_each(|(y, x)| y.fill(*x)),
+            (true, _) => y.chunks_exact_mut(copies_x).zip(x).for_each(|(y, x)| {
                 y.iter_mut().for_each(|y| *y = (T::Acc::of(*y) + T::Acc::of(*x)).store());
             }),
         }
@@ -233,17 +234,17 @@ pub fn nearest_resize<T: Real>(shape: &Resize, add: bool, x: &[T], y: &mut [T]) 
 /// The gradient of [`nearest_resize`]: the sum over the copies of each pixel.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn nearest_resize_backward<T: Real>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn nearest_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), y_grad.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
-    let [down, across] = [out_height / height.max(1), out_width / width.max(1)];
-    parallel_rows(x_grad, width, CHUNK.div_ceil((width * down * across).max(1)), |i, x_grad| {
-        let first = (i / height * out_height + i % height * down) * out_width;
+    let [copies_y, copies_x] = [out_height / height.max(1), out_width / width.max(1)];
+    parallel_rows(x_grad, width, CHUNK.div_ceil((width * copies_y * copies_x).max(1)), |i, x_grad| {
+        let first = (i / height * out_height + i % height * copies_y) * out_width;
         with_scratch(out_width, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());
-            y_grad[first..first + down * out_width].chunks_exact(out_width).for_each(|line| add(line, sums));
-            for (to, sums) in x_grad.iter_mut().zip(sums.chunks_exact(across)) {
+            y_grad[first..first + copies_y * out_width].chunks_exact(out_width).for_each(|line| add(line, sums));
+            for (to, sums) in x_grad.iter_mut().zip(sums.chunks_exact(copies_x)) {
                 *to = sums.iter().copied().sum::<T::Acc>().store();
             }
         });

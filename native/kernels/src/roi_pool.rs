@@ -1,42 +1,42 @@
 //! Pooling of regions of interest (Girshick, "Fast R-CNN", 2015).
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use num_traits::Zero;
 use std::ops::Range;
 
-/// Sizes of a pooling of regions.
+/// Sizes of a ROI pooling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoiPoolShape {
-    /// Images.
+    /// Number of images.
     pub batch: usize,
     /// Channels of an image.
     pub channels: usize,
     /// Height and width of an image.
     pub input: [usize; 2],
-    /// Height and width of the output for a region.
+    /// Height and width of the output per region.
     pub output: [usize; 2],
-    /// Pixels of the image for each unit of the regions' coordinates.
+    /// Scale from the coordinates of the regions to pixels.
     pub scale: f64,
 }
 
-/// Stands for the place of the maximum of an empty bin.
-const NOWHERE: i32 = -1;
+/// Index stored for the maximum of an empty bin.
+const EMPTY: i32 = -1;
 
 /// A region in pixels.
 struct Region {
     image: usize,
-    /// First row and column, maybe outside.
+    /// First row and column; may lie outside the image.
     start: [i64; 2],
     /// Height and width, at least one.
     size: [i64; 2],
 }
 
 impl RoiPoolShape {
-    /// A region from its five numbers: image, x and y of the first corner, x and y of the last one.
-    fn region<T: Real>(&self, roi: &[T]) -> Option<Region> {
+    /// A region from its five numbers: image index, x and y of the first corner, x and y of the last one.
+    fn region<T: FloatElement>(&self, roi: &[T]) -> Option<Region> {
         let number = |i: usize| T::Acc::of(roi[i]).wide();
-        // Image -0.4 is image 0: the number is truncated.
+        // The image index is truncated: -0.4 is image 0.
         let image = number(0).trunc();
         let pixel = |i: usize| (number(i) * self.scale).round().clamp(-1e9, 1e9) as i64;
         let ([left, top], [right, bottom]) = ([pixel(1), pixel(2)], [pixel(3), pixel(4)]);
@@ -63,31 +63,37 @@ impl RoiPoolShape {
     }
 }
 
-/// The largest element of each bin of each region, zero for an empty bin, and its place in the plane, -1 for an empty bin.
-/// `rois` holds five numbers for each region; the output is (regions, channels, height, width).
+/// The largest element of each bin of each region, zero for an empty bin, and its index in the plane, -1 for an empty bin. `rois`
+/// holds five numbers per region; the output is (regions, channels, height, width).
 ///
 /// # Errors
-/// The number of the first region whose image does not exist.
+/// The index of the first region whose image does not exist.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn roi_pool<T: Real>(s: &RoiPoolShape, x: &[T], rois: &[T], y: &mut [T], places: &mut [i32]) -> Result<(), usize> {
+/// When the lengths do not match.
+pub fn roi_pool<T: FloatElement>(
+    s: &RoiPoolShape,
+    x: &[T],
+    rois: &[T],
+    y: &mut [T],
+    argmax: &mut [i32],
+) -> Result<(), usize> {
     let regions: Vec<_> = rois.chunks_exact(5).map(|roi| s.region(roi)).collect();
     if let Some(bad) = regions.iter().position(Option::is_none) {
         return Err(bad);
     }
     let (bins, plane) = (s.bins(), s.plane());
-    parallel_rows2((y, bins), (places, bins), 8, |i, y, places| {
+    parallel_rows2((y, bins), (argmax, bins), 8, |i, y, argmax| {
         let Some(region) = &regions[i / s.channels] else { return };
         let image = &x[(region.image * s.channels + i % s.channels) * plane..][..plane];
-        for (bin, (y, place)) in y.iter_mut().zip(places).enumerate() {
+        for (bin, (y, index)) in y.iter_mut().zip(argmax).enumerate() {
             let columns = s.bin(region, 1, bin % s.output[1]);
-            (*y, *place) = (T::default(), NOWHERE);
+            (*y, *index) = (T::default(), EMPTY);
             for row in s.bin(region, 0, bin / s.output[1]) {
                 for column in columns.clone() {
                     let at = row * s.input[1] + column;
-                    if *place == NOWHERE || T::Acc::of(image[at]) > T::Acc::of(*y) {
-                        (*y, *place) = (image[at], at as i32);
+                    if *index == EMPTY || T::Acc::of(image[at]) > T::Acc::of(*y) {
+                        (*y, *index) = (image[at], at as i32);
                     }
                 }
             }
@@ -96,11 +102,17 @@ pub fn roi_pool<T: Real>(s: &RoiPoolShape, x: &[T], rois: &[T], y: &mut [T], pla
     Ok(())
 }
 
-/// The gradient of [`roi_pool`] with respect to `x`, from the places of the maxima.
+/// The gradient of [`roi_pool`] with respect to `x`, from the indices of the maxima.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn roi_pool_backward<T: Real>(s: &RoiPoolShape, rois: &[T], places: &[i32], y_grad: &[T], x_grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn roi_pool_backward<T: FloatElement>(
+    s: &RoiPoolShape,
+    rois: &[T],
+    argmax: &[i32],
+    y_grad: &[T],
+    x_grad: &mut [T],
+) {
     let (bins, plane) = (s.bins(), s.plane());
     let images: Vec<_> = rois.chunks_exact(5).map(|roi| s.region(roi).map(|r| r.image)).collect();
     parallel_rows(x_grad, plane, 1, |i, x_grad| {
@@ -108,8 +120,8 @@ pub fn roi_pool_backward<T: Real>(s: &RoiPoolShape, rois: &[T], places: &[i32], 
             sums.fill(T::Acc::zero());
             for (r, _) in images.iter().enumerate().filter(|(_, image)| **image == Some(i / s.channels)) {
                 let at = (r * s.channels + i % s.channels) * bins;
-                for (place, grad) in places[at..at + bins].iter().zip(&y_grad[at..at + bins]) {
-                    if let Some(sum) = usize::try_from(*place).ok().and_then(|place| sums.get_mut(place)) {
+                for (index, grad) in argmax[at..at + bins].iter().zip(&y_grad[at..at + bins]) {
+                    if let Some(sum) = usize::try_from(*index).ok().and_then(|index| sums.get_mut(index)) {
                         *sum += T::Acc::of(*grad);
                     }
                 }

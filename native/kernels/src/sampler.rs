@@ -1,22 +1,22 @@
-//! Bilinear sampling of images at places that a grid gives (Jaderberg et al., "Spatial transformer networks", 2015).
+//! Bilinear sampling of images on a grid (Jaderberg et al., "Spatial transformer networks", 2015).
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use num_traits::Zero;
 
-/// Elements that make a chunk of parallel work.
+/// Elements in a thread's chunk.
 const CHUNK: usize = 1 << 13;
 
-/// Images and the grids that they are sampled at.
+/// The shape of images and grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
-    /// Images.
+    /// Number of images.
     pub batch: usize,
     /// Channels of an image.
     pub channels: usize,
     /// Height and width of an image.
     pub input: [usize; 2],
-    /// Places to sample at, for each image.
+    /// Sampling points per image.
     pub points: usize,
 }
 
@@ -33,36 +33,36 @@ impl Sampling {
     }
 }
 
-/// Four pixels around a place; pixels outside the image do not count.
+/// The four pixels around a point; pixels outside the image count as zero.
 #[derive(Clone, Copy)]
 pub(crate) struct Corner<A> {
-    /// The index of the upper left pixel; it may lie outside.
+    /// Index of the upper left pixel; it may lie outside.
     pub at: isize,
     /// Which of the pixels lie inside: upper left, upper right, lower left, lower right.
     pub inside: [bool; 4],
-    /// How far the place lies to the right of and below the upper left pixel, in pixels.
-    pub part: [A; 2],
+    /// Distance (x, y) of the point from the upper left pixel, in pixels.
+    pub fraction: [A; 2],
 }
 
 impl<A: Accum> Corner<A> {
-    /// The pixels around the place (x, y), which runs from -1 to 1 over the centres of the pixels.
+    /// The pixels around the point (x, y), whose coordinates run from -1 to 1 over the pixel centres.
     fn new(x: A, y: A, [height, width]: [usize; 2]) -> Corner<A> {
         let scale = |v: A, size: usize| (v + A::one()) * A::count(size.saturating_sub(1)) / A::count(2);
         Corner::at_pixel(scale(x, width), scale(y, height), [height, width])
     }
 
-    /// The pixels around column `x` and row `y`, which may be fractions.
+    /// The pixels around column `x` and row `y`, which may be fractional.
     pub fn at_pixel(x: A, y: A, [height, width]: [usize; 2]) -> Corner<A> {
         let (left, top) = (x.floor(), y.floor());
-        // Places far outside are as good as just outside.
+        // Points far outside are equivalent to points just outside.
         let index = |v: A, size: usize| v.wide().clamp(-2.0, size as f64 + 1.0) as isize;
         let (column, row) = (index(left, width), index(top, height));
-        let across = [column, column + 1].map(|c| (0..width as isize).contains(&c));
-        let down = [row, row + 1].map(|r| (0..height as isize).contains(&r));
+        let column_inside = [column, column + 1].map(|c| (0..width as isize).contains(&c));
+        let row_inside = [row, row + 1].map(|r| (0..height as isize).contains(&r));
         Corner {
             at: row * width as isize + column,
-            inside: [down[0] && across[0], down[0] && across[1], down[1] && across[0], down[1] && across[1]],
-            part: [x - left, y - top],
+            inside: [0, 1, 2, 3].map(|k: usize| row_inside[k / 2] && column_inside[k % 2]),
+            fraction: [x - left, y - top],
         }
     }
 
@@ -71,7 +71,7 @@ impl<A: Accum> Corner<A> {
     }
 
     /// The values of the four pixels.
-    pub fn pixels<T: Real<Acc = A>>(&self, image: &[T], width: usize) -> [A; 4] {
+    pub fn pixels<T: FloatElement<Acc = A>>(&self, image: &[T], width: usize) -> [A; 4] {
         let mut pixels = [A::zero(); 4];
         for ((pixel, inside), offset) in pixels.iter_mut().zip(self.inside).zip(Self::offsets(width)) {
             if inside {
@@ -81,34 +81,38 @@ impl<A: Accum> Corner<A> {
         pixels
     }
 
-    /// The parts that the four pixels have in the value at the place.
+    /// The weights of the four pixels.
     pub fn weights(&self) -> [A; 4] {
-        let ([x, y], one) = (self.part, A::one());
+        let ([x, y], one) = (self.fraction, A::one());
         [(one - y) * (one - x), (one - y) * x, y * (one - x), y * x]
     }
 
-    /// The derivatives of the value at the place with respect to its column and its row.
+    /// The derivatives of the interpolated value with respect to x and y.
     pub fn slopes(&self, [a, b, c, d]: [A; 4]) -> [A; 2] {
-        let ([x, y], one) = (self.part, A::one());
+        let ([x, y], one) = (self.fraction, A::one());
         [(b - a) * (one - y) + (d - c) * y, (c - a) * (one - x) + (d - b) * x]
     }
 }
 
 /// The corners of all points of the grid of image `n`.
-fn corners<'a, T: Real>(shape: &'a Sampling, grid: &'a [T], n: usize) -> impl Iterator<Item = Corner<T::Acc>> + 'a {
+fn corners<'a, T: FloatElement>(
+    shape: &'a Sampling,
+    grid: &'a [T],
+    n: usize,
+) -> impl Iterator<Item = Corner<T::Acc>> + 'a {
     let (xs, ys) = grid[n * 2 * shape.points..(n + 1) * 2 * shape.points].split_at(shape.points);
     xs.iter().zip(ys).map(|(x, y)| Corner::new(T::Acc::of(*x), T::Acc::of(*y), shape.input))
 }
 
-/// Samples each channel of `x` (batch, channels, height, width) at the places of `grid` (batch, 2, points), whose x and
-/// y run from -1 to 1 over the image; what lies outside counts as zero.
+/// Samples each channel of `x` (batch, channels, height, width) at the points of `grid` (batch, 2, points), whose x and y run
+/// from -1 to 1 over the image; pixels outside count as zero.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn bilinear_sample<T: Real>(shape: &Sampling, x: &[T], grid: &[T], y: &mut [T]) {
+/// When the lengths do not match.
+pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y: &mut [T]) {
     shape.check(x.len(), grid.len(), y.len());
     let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
-    // Channels of an image share the corners, so that an image is one chunk unless it is large.
+    // The channels of an image share the corners, so an image is one chunk unless it is large.
     let channels = CHUNK.div_ceil(points.max(1)).clamp(1, shape.channels.max(1));
     let groups = shape.channels.div_ceil(channels);
     let starts: Vec<_> = (0..shape.batch * groups).map(|i| (i / groups, i % groups * channels)).collect();
@@ -135,8 +139,8 @@ pub fn bilinear_sample<T: Real>(shape: &Sampling, x: &[T], grid: &[T], y: &mut [
 /// The gradient of [`bilinear_sample`] with respect to `x`.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn bilinear_sample_backward_data<T: Real>(shape: &Sampling, grid: &[T], y_grad: &[T], x_grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn bilinear_sample_backward_data<T: FloatElement>(shape: &Sampling, grid: &[T], y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), grid.len(), y_grad.len());
     let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
     let grain = CHUNK.div_ceil((plane + points).max(1));
@@ -160,8 +164,8 @@ pub fn bilinear_sample_backward_data<T: Real>(shape: &Sampling, grid: &[T], y_gr
 /// The gradient of [`bilinear_sample`] with respect to the grid.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn bilinear_sample_backward_grid<T: Real>(
+/// When the lengths do not match.
+pub fn bilinear_sample_backward_grid<T: FloatElement>(
     shape: &Sampling,
     x: &[T],
     grid: &[T],
@@ -182,10 +186,10 @@ pub fn bilinear_sample_backward_grid<T: Real>(
             let mut sums = [T::Acc::zero(); 2];
             for c in 0..shape.channels {
                 let at = n * shape.channels + c;
-                let [across, down] = corner.slopes(corner.pixels(&x[at * plane..(at + 1) * plane], width));
+                let [slope_x, slope_y] = corner.slopes(corner.pixels(&x[at * plane..(at + 1) * plane], width));
                 let grad = T::Acc::of(y_grad[at * points + point]);
-                sums[0] += grad * across;
-                sums[1] += grad * down;
+                sums[0] += grad * slope_x;
+                sums[1] += grad * slope_y;
             }
             to_x[0] = (sums[0] * scale[0]).store();
             to_y[0] = (sums[1] * scale[1]).store();
@@ -193,17 +197,17 @@ pub fn bilinear_sample_backward_grid<T: Real>(
     });
 }
 
-/// The coordinates, from -1 to 1, of the pixels of an axis; 0 for one pixel.
+/// The coordinates, from -1 to 1, of the pixels of an axis; 0 if there is only one.
 fn coordinates<A: Accum>(size: usize) -> impl Iterator<Item = A> + Clone {
     let last = size.saturating_sub(1).max(1) as f64;
     (0..size).map(move |i| A::of(if size == 1 { 0.0 } else { i as f64 * 2.0 / last - 1.0 }))
 }
 
-/// The grids (batch, 2, height, width) of affine transformations (batch, 2 x 3) of the places of the pixels of an image.
+/// The grids (batch, 2, height, width) of affine transformations (batch, 2 x 3) of the pixel coordinates of an image.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn affine_grid<T: Real>([height, width]: [usize; 2], matrices: &[T], grid: &mut [T]) {
+/// When the lengths do not match.
+pub fn affine_grid<T: FloatElement>([height, width]: [usize; 2], matrices: &[T], grid: &mut [T]) {
     assert_eq!(grid.len() / (2 * height * width).max(1), matrices.len() / 6, "grids of affine transformations");
     parallel_rows(grid, width, CHUNK.div_ceil(width.max(1)), |i, grid| {
         let matrix = &matrices[i / height * 3..][..3];
@@ -217,8 +221,8 @@ pub fn affine_grid<T: Real>([height, width]: [usize; 2], matrices: &[T], grid: &
 /// The gradient of [`affine_grid`].
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn affine_grid_backward<T: Real>([height, width]: [usize; 2], grid_grad: &[T], matrix_grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn affine_grid_backward<T: FloatElement>([height, width]: [usize; 2], grid_grad: &[T], matrix_grad: &mut [T]) {
     let plane = height * width;
     assert_eq!(grid_grad.len() * 3, matrix_grad.len() * plane, "grids of affine transformations");
     parallel_rows(matrix_grad, 3, CHUNK.div_ceil(plane.max(1)), |i, to| {
@@ -238,23 +242,23 @@ pub fn affine_grid_backward<T: Real>([height, width]: [usize; 2], grid_grad: &[T
     });
 }
 
-/// Half the distance of the first and last pixel: the pixels in a unit of the coordinates; 1 for one pixel.
+/// Half the distance between the first and the last pixel: the pixels per unit of the coordinates; 1 if there is only one pixel.
 fn half<A: Accum>(size: usize) -> A {
     A::of(if size > 1 { (size - 1) as f64 / 2.0 } else { 1.0 })
 }
 
-/// The grids (batch, 2, height, width) of the places of the pixels after displacements in pixels.
+/// The grids (batch, 2, height, width) of the pixel coordinates after displacements in pixels.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn warp_grid<T: Real>([height, width]: [usize; 2], flow: &[T], grid: &mut [T]) {
+/// When the lengths do not match.
+pub fn warp_grid<T: FloatElement>([height, width]: [usize; 2], flow: &[T], grid: &mut [T]) {
     assert_eq!(flow.len(), grid.len(), "elements of a grid and its flow");
     parallel_rows(grid, width, CHUNK.div_ceil(width.max(1)), |i, grid| {
         let flow = flow[i * width..(i + 1) * width].iter().map(|d| T::Acc::of(*d));
         if i / height % 2 == 0 {
             let half = half::<T::Acc>(width);
-            let places = coordinates::<T::Acc>(width).zip(flow);
-            grid.iter_mut().zip(places).for_each(|(to, (x, d))| *to = (x + d / half).store());
+            let shifted = coordinates::<T::Acc>(width).zip(flow);
+            grid.iter_mut().zip(shifted).for_each(|(to, (x, d))| *to = (x + d / half).store());
         } else if let Some(y) = coordinates::<T::Acc>(height).nth(i % height) {
             let half = half::<T::Acc>(height);
             grid.iter_mut().zip(flow).for_each(|(to, d)| *to = (y + d / half).store());
@@ -265,8 +269,8 @@ pub fn warp_grid<T: Real>([height, width]: [usize; 2], flow: &[T], grid: &mut [T
 /// The gradient of [`warp_grid`].
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn warp_grid_backward<T: Real>([height, width]: [usize; 2], grid_grad: &[T], flow_grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn warp_grid_backward<T: FloatElement>([height, width]: [usize; 2], grid_grad: &[T], flow_grad: &mut [T]) {
     assert_eq!(flow_grad.len(), grid_grad.len(), "elements of a grid and its flow");
     let plane = height * width;
     parallel_rows(flow_grad, plane, CHUNK.div_ceil(plane.max(1)), |i, to| {

@@ -1,18 +1,18 @@
-//! Running sums and products.
+//! Cumulative sums and products.
 
 use crate::map::{Elements, ElementsMut, Load, Store};
-use crate::par::{self, Plain, with_scratch};
-use crate::reduce::Number;
+use crate::par::{self, Pod, with_scratch};
+use crate::reduce::NumericLane;
 
-/// Elements of one parallel chunk of a long row; fixed, so that results do not depend on the number of threads.
+/// Elements in a parallel chunk of a long row; fixed, so that results do not depend on the number of threads.
 const GRAIN: usize = 1 << 14;
 
-/// Sums along the middle axis of `x`, seen as (outer, n, inner), up to and with each element, or from it on where `from_end`.
-/// Elements are converted to lanes of type `C` first.
+/// Inclusive sums along the middle axis of `x`, viewed as (outer, n, inner), from the start or `from_end`. Elements are converted
+/// to lanes of type `C` first.
 ///
 /// # Panics
-/// If a length does not fit.
-pub fn cumsum<C: Number>(x: Elements<'_>, dims: (usize, usize, usize), from_end: bool, out: ElementsMut<'_>) {
+/// If a length does not match.
+pub fn cumsum<C: NumericLane>(x: Elements<'_>, dims: (usize, usize, usize), from_end: bool, out: ElementsMut<'_>) {
     let len = dims.0 * dims.1 * dims.2;
     assert_eq!(x.len(), len, "the elements do not have shape {dims:?}");
     with_scratch(len, |lanes: &mut [C]| {
@@ -22,14 +22,14 @@ pub fn cumsum<C: Number>(x: Elements<'_>, dims: (usize, usize, usize), from_end:
     });
 }
 
-/// Products along the middle axis of `x`, seen as (outer, n, inner), up to each element, without itself if `exclusive`, or from it on
-/// where `from_end`.
+/// Products along the middle axis of `x`, viewed as (outer, n, inner), from the start or `from_end`; without the element itself
+/// if `exclusive`.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn cumprod<T, C>(x: &[T], (_, n, inner): (usize, usize, usize), exclusive: bool, from_end: bool, out: &mut [T])
 where
-    C: Number,
+    C: NumericLane,
     T: Load<C> + Store<C>,
 {
     assert_eq!(x.len(), out.len(), "products for every element");
@@ -47,7 +47,7 @@ where
     });
 }
 
-fn scan<C: Number + Plain>(x: &mut [C], (_, n, inner): (usize, usize, usize), from_end: bool) {
+fn scan<C: NumericLane + Pod>(x: &mut [C], (_, n, inner): (usize, usize, usize), from_end: bool) {
     let row = n * inner;
     if row == 0 {
         return;
@@ -62,8 +62,8 @@ fn scan<C: Number + Plain>(x: &mut [C], (_, n, inner): (usize, usize, usize), fr
     });
 }
 
-/// The running sums of a row, which start with `carry`.
-fn run<C: Number>(x: &mut [C], carry: C, from_end: bool) {
+/// The cumulative sums of a row, starting with `carry`.
+fn run<C: NumericLane>(x: &mut [C], carry: C, from_end: bool) {
     let mut sum = carry;
     let add = |x: &mut C| {
         sum = sum.plus(*x);
@@ -72,8 +72,8 @@ fn run<C: Number>(x: &mut [C], carry: C, from_end: bool) {
     if from_end { x.iter_mut().rev().for_each(add) } else { x.iter_mut().for_each(add) }
 }
 
-/// The running sums of columns: each row of `inner` elements is added to the next.
-fn columns<C: Number>(x: &mut [C], inner: usize, from_end: bool) {
+/// The cumulative sums of columns: each row of `inner` elements is added to the next.
+fn columns<C: NumericLane>(x: &mut [C], inner: usize, from_end: bool) {
     let n = x.len() / inner;
     for i in 1..n {
         let (before, after) = x.split_at_mut(if from_end { (n - i) * inner } else { i * inner });
@@ -87,12 +87,12 @@ fn columns<C: Number>(x: &mut [C], inner: usize, from_end: bool) {
     }
 }
 
-/// A row too long for one thread: the chunks are summed on their own, then those before them are added.
-fn long_row<C: Number + Plain>(x: &mut [C], from_end: bool) {
+/// A row too long for one thread: sums each chunk, then adds the total of the preceding chunks to each.
+fn long_row<C: NumericLane + Pod>(x: &mut [C], from_end: bool) {
     par::parallel_rows(x, GRAIN, 1, |_, part| run(part, C::ZERO, from_end));
     let last = |part: &[C]| if from_end { part[0] } else { part[part.len() - 1] };
     let mut carries: Vec<C> = x.chunks(GRAIN).map(last).collect();
-    // What comes before each chunk: the sums of all chunks on that side, without its own.
+    // The carry of each chunk: the sum of all preceding chunks.
     let mut sum = C::ZERO;
     let shift = |c: &mut C| {
         let own = *c;

@@ -1,41 +1,41 @@
-//! Batches of sequences of different lengths: masking, taking the last step, reversal.
+//! Batches of sequences of different lengths: masking, the last time step, reversal.
 
 use crate::movement::Item;
 use crate::par::parallel_rows;
 
-/// Elements that make a chunk of parallel work.
+/// Elements in a thread's chunk.
 const CHUNK: usize = 1 << 15;
 
 /// A batch of sequences: `steps` x `batch` x `inner` elements, or `batch` x `steps` x `inner` with `batch_first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequences {
-    /// Steps that there is room for.
+    /// Maximum sequence length.
     pub steps: usize,
-    /// Sequences.
+    /// Number of sequences.
     pub batch: usize,
-    /// Elements of a step.
+    /// Elements of a time step.
     pub inner: usize,
-    /// Whether the steps of a sequence are neighbours; otherwise the sequences of a step are.
+    /// Whether the time steps of a sequence are adjacent; otherwise the sequences of a time step are.
     pub batch_first: bool,
 }
 
 impl Sequences {
-    /// All elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.steps * self.batch * self.inner
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of a row of `inner` elements.
+    /// The index of a row of `inner` elements.
     fn row(&self, step: usize, sequence: usize) -> usize {
         if self.batch_first { sequence * self.steps + step } else { step * self.batch + sequence }
     }
 
-    /// Elements that belong to one index of the first axis.
+    /// Elements per index of the first axis.
     fn stride(&self) -> usize {
         if self.batch_first { self.steps * self.inner } else { self.batch * self.inner }
     }
@@ -46,10 +46,10 @@ impl Sequences {
     }
 }
 
-/// Copies the steps before each sequence's length, and writes `value` to the others.
+/// Copies the time steps before each sequence's length, and writes `value` to the others.
 ///
 /// # Panics
-/// When the slices do not fit.
+/// When the slice lengths do not match.
 pub fn sequence_mask<T: Item>(shape: &Sequences, lengths: &[usize], value: T, x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len(), y.len()]);
     let (stride, inner) = (shape.stride(), shape.inner);
@@ -71,10 +71,10 @@ pub fn sequence_mask<T: Item>(shape: &Sequences, lengths: &[usize], value: T, x:
     });
 }
 
-/// Reverses the order of the steps before each sequence's length; the others stay.
+/// Reverses the order of the time steps before each sequence's length; the others are copied.
 ///
 /// # Panics
-/// When the slices do not fit or a length exceeds the number of steps.
+/// When the slice lengths do not match or a length exceeds the number of time steps.
 pub fn sequence_reverse<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len(), y.len()]);
     let (stride, inner) = (shape.stride(), shape.inner.max(1));
@@ -88,10 +88,10 @@ pub fn sequence_reverse<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], 
     });
 }
 
-/// Copies the last step of each sequence, `batch` x `inner` elements.
+/// Copies the last time step of each sequence, `batch` x `inner` elements.
 ///
 /// # Panics
-/// When the slices do not fit, or a length is zero or exceeds the number of steps.
+/// When the slice lengths do not match, or a length is zero or exceeds the number of time steps.
 pub fn sequence_last<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len()]);
     let inner = shape.inner;
@@ -101,7 +101,7 @@ pub fn sequence_last<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], y: 
     });
 }
 
-/// The gradient of [`sequence_last`]: `y_grad` at the last step of each sequence, zeros elsewhere.
+/// The gradient of [`sequence_last`]: `y_grad` at the last time step of each sequence, zeros elsewhere.
 ///
 /// # Panics
 /// As [`sequence_last`].
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_kept_turned_and_found_in_both_orders() {
+    fn mask_reverse_and_last_in_both_layouts() {
         let lengths = [1, 3];
         let x: Vec<u32> = (0..12).collect();
         let (mut y, mut last) = (vec![99; 12], vec![0; 4]);

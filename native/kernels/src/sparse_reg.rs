@@ -1,15 +1,15 @@
 //! A penalty that keeps the mean activation of units near a target (MXNet's `IdentityAttachKLSparseReg`).
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::{One, Zero};
 
-/// Moves the moving mean of each column of `x`, which has rows of `moving.len()` elements, towards the mean of the rows:
-/// `moving * momentum + mean * (1 - momentum)`.
+/// Updates the moving mean of each column of `x`, which has rows of `moving.len()` elements: `moving * momentum + mean * (1 -
+/// momentum)`.
 ///
 /// # Panics
-/// When `x` is no whole number of rows.
-pub fn blend_column_means<T: Real>(momentum: f64, x: &[T], moving: &mut [T]) {
+/// When `x` is not a whole number of rows.
+pub fn blend_column_means<T: FloatElement>(momentum: f64, x: &[T], moving: &mut [T]) {
     let columns = moving.len();
     let rows = x.len() / columns.max(1);
     assert_eq!(x.len(), rows * columns, "elements of rows of {columns}");
@@ -24,7 +24,7 @@ pub fn blend_column_means<T: Real>(momentum: f64, x: &[T], moving: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    fn add<T: Real>(row: &[T], sums: &mut [T::Acc]) {
+    fn add<T: FloatElement>(row: &[T], sums: &mut [T::Acc]) {
         sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += T::Acc::of(*x));
     }
 }
@@ -33,8 +33,8 @@ crate::simd::per_isa! {
 /// `y_grad + penalty * ((1 - target) / (1 - mean) - target / mean)`.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn sparse_reg_backward<T: Real>(target: f64, penalty: f64, mean: &[T], y_grad: &[T], x_grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn sparse_reg_backward<T: FloatElement>(target: f64, penalty: f64, mean: &[T], y_grad: &[T], x_grad: &mut [T]) {
     let columns = mean.len();
     assert_eq!([y_grad.len(), x_grad.len() % columns.max(1)], [x_grad.len(), 0], "elements of rows of {columns}");
     let (target, penalty, one) = (T::Acc::of(target), T::Acc::of(penalty), T::Acc::one());

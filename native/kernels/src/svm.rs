@@ -1,6 +1,6 @@
-//! The gradient of the one-against-all margin losses of a linear classifier.
+//! The gradient of the one-vs-all margin losses of a linear classifier.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::parallel_rows;
 use num_traits::{One, Zero};
 
@@ -9,18 +9,18 @@ use num_traits::{One, Zero};
 pub struct MarginLoss {
     /// The margin.
     pub margin: f64,
-    /// Factor of the gradient.
+    /// Scale of the gradient.
     pub scale: f64,
-    /// Whether violations count linearly (L1-SVM) rather than squared (L2-SVM).
-    pub linear: bool,
+    /// Whether violations are penalised linearly (L1-SVM) rather than squared (L2-SVM).
+    pub use_linear: bool,
 }
 
 /// Writes the gradient of `sum over k of max(0, margin - s_k x_k)^p`, where `s_k` is 1 for the label's class and -1 for the
 /// others and p is 1 or 2, for rows of `classes` scores.
 ///
 /// # Panics
-/// When there is not one label for each row.
-pub fn margin_loss_gradient<T: Real>(loss: &MarginLoss, classes: usize, x: &[T], labels: &[T], grad: &mut [T]) {
+/// Unless there is one label per row.
+pub fn margin_loss_gradient<T: FloatElement>(loss: &MarginLoss, classes: usize, x: &[T], labels: &[T], grad: &mut [T]) {
     assert_eq!([x.len(), grad.len()], [labels.len() * classes; 2], "scores of {} rows", labels.len());
     let (margin, scale) = (T::Acc::of(loss.margin), T::Acc::of(loss.scale));
     parallel_rows(grad, classes, (1usize << 14).div_ceil(classes.max(1)), |row, grad| {
@@ -28,7 +28,7 @@ pub fn margin_loss_gradient<T: Real>(loss: &MarginLoss, classes: usize, x: &[T],
         for (class, (grad, x)) in grad.iter_mut().zip(&x[row * classes..]).enumerate() {
             let sign = if label.trunc() == class as f64 { T::Acc::one() } else { -T::Acc::one() };
             let violation = margin - sign * T::Acc::of(*x);
-            let slope = match loss.linear {
+            let slope = match loss.use_linear {
                 _ if violation <= T::Acc::zero() => T::Acc::zero(),
                 true => T::Acc::one(),
                 false => violation + violation,

@@ -1,4 +1,4 @@
-//! Kernels that change several arrays in step, for the steps of optimizers.
+//! Kernels that update several arrays together, as optimizers do.
 
 use crate::map::drive::GRAIN;
 use crate::map::{Lane, LaneFn, Load, Store};
@@ -6,7 +6,7 @@ use crate::par::{Group, parallel_groups};
 use crate::simd::multiversion::{self, Kernel};
 use smallvec::SmallVec;
 
-/// Lanes that [`update_all`] handles at a time, in registers and on the stack.
+/// Lanes that [`update_all`] processes at a time, in registers and on the stack.
 const LANES: usize = 64;
 
 struct Update<'a, C, P, F, const I: usize, const O: usize> {
@@ -36,38 +36,38 @@ impl<C: Lane, P: Copy, F: LaneFn<(P, [C; O], [C; I]), [C; O]>, const I: usize, c
     }
 }
 
-/// Arrays that [`update_all`] changes in step.
+/// The arrays of one parameter that [`update_all`] updates together.
 pub struct Step<'a, S, G, N, P, const I: usize, const O: usize> {
-    /// What is changed.
+    /// The arrays to update.
     pub state: [&'a mut [S]; O],
-    /// Where the first state is read; without elements if that is its own memory.
+    /// Where the first state is read from; empty if it is updated in place.
     pub origin: &'a [S],
-    /// Gets the first state, rounded to another type; without elements where nobody wants it.
+    /// Gets the first state, rounded to another type; empty if not needed.
     pub rounded: &'a mut [N],
-    /// What is only read.
+    /// The read-only inputs.
     pub inputs: [&'a [G]; I],
-    /// What the formula needs besides the elements.
+    /// Parameters of the formula.
     pub params: P,
 }
 
-/// What the chunks of a step read.
+/// The inputs of a step's chunks.
 struct Reads<'a, S, G, P, const I: usize> {
     origin: &'a [S],
     inputs: [&'a [G]; I],
     params: P,
 }
 
-/// Steps that are set out on the stack; more of them take memory from the heap.
+/// Number of steps kept on the stack; more of them are kept on the heap.
 const STEPS: usize = 16;
 
-/// Changes `O` arrays in step, as optimizers do with a weight and its moments, for any number of weights in one parallel loop:
-/// `state[..][i] = f(params, state[..][i], inputs[..][i])`.
+/// Updates `O` arrays together, such as a weight and its moments, for any number of weights in one parallel loop: `state[..][i] =
+/// f(params, state[..][i], inputs[..][i])`.
 ///
-/// `f` must not capture anything and be inlinable, see [`lane_fn!`](crate::lane_fn); what it needs besides the elements
-/// goes through `params`.
+/// `f` must not capture anything and must be inlinable, see [`lane_fn!`](crate::lane_fn); parameters other than the elements are
+/// passed in `params`.
 ///
 /// # Errors
-/// The first one of the iterator; nothing is changed then.
+/// The first error of the iterator; nothing is changed then.
 ///
 /// # Panics
 /// If the arrays of a step differ in length.
@@ -171,7 +171,7 @@ mod tests {
         let steps = arrays.enumerate().map(|(k, ((w, m), (h, g)))| {
             Ok::<_, ()>(Step {
                 state: [w, m],
-                // The third weight is read elsewhere, and nobody wants it rounded.
+                // The third weight is read from another array, and needs no rounded copy.
                 origin: if k == 2 { &origins[2] } else { &[] },
                 rounded: if k == 2 { &mut [] } else { h },
                 inputs: [g],

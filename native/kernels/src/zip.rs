@@ -1,4 +1,4 @@
-//! Elementwise kernels of two, three and more operands of one shape; gradients are mostly these.
+//! Elementwise kernels of two to four operands of one shape, used for most gradients.
 
 use crate::map::drive::{self, Feed, check_len, drive};
 use crate::map::{Lane, LaneFn, Load, Src, Store};
@@ -45,7 +45,7 @@ fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl LaneFn<
     }
 }
 
-/// Computes `out` from any two feeds of lanes.
+/// Computes `out` from two [`Feed`]s.
 pub(crate) fn zip_feeds<U, C, D, F>(a: &dyn Feed<C, U>, b: &dyn Feed<C, U>, out: &mut [U], f: F)
 where
     U: Element + Store<D>,
@@ -56,11 +56,11 @@ where
     drive([a, b], out, &|[a, b]: [&[C]; 2], y: &mut [D]| multiversion::run(Zip(a, b, y, f)));
 }
 
-/// `out[i] = f(a[i], b[i])` in lanes of type `C`; see [`map`](crate::map::map) for the choice of lanes and of `f`. An
-/// operator with a scalar is the case of a [`Src::Scalar`], on either side.
+/// `out[i] = f(a[i], b[i])` in lanes of type `C`; see [`map`](crate::map::map) for the choice of lanes and of `f`. For an
+/// operator with a scalar, pass a [`Src::Scalar`] on either side.
 ///
 /// # Panics
-/// If a slice operand has another length than `out`.
+/// If a slice operand differs in length from `out`.
 pub fn zip<A, B, U, C, D, F>(a: Src<'_, A>, b: Src<'_, B>, out: &mut [U], f: F)
 where
     A: Load<C>,
@@ -78,7 +78,7 @@ where
 /// `out[i] = f(a[i], b[i], c[i])`, like [`zip`].
 ///
 /// # Panics
-/// If a slice operand has another length than `out`.
+/// If a slice operand differs in length from `out`.
 pub fn zip3<A, B, E, U, C, D, F>(a: Src<'_, A>, b: Src<'_, B>, c: Src<'_, E>, out: &mut [U], f: F)
 where
     A: Load<C>,
@@ -121,7 +121,7 @@ fn zip4_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], d: &[C], y: &mut [D], f: imp
 /// `out[i] = f(x[0][i], x[1][i], x[2][i], x[3][i])`, like [`zip`].
 ///
 /// # Panics
-/// If a slice operand has another length than `out`.
+/// If a slice operand differs in length from `out`.
 pub fn zip4<T, U, C, D, F>(x: [Src<'_, T>; 4], out: &mut [U], f: F)
 where
     T: Load<C>,

@@ -1,4 +1,4 @@
-//! `Custom`: operators that users write; see [`ferromx_core::host`].
+//! `Custom`: operators that users write; see [`ferromx_core::user_op`].
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -6,32 +6,32 @@ use std::sync::{Arc, OnceLock};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
-use ferromx_core::host::{self, HostCall, HostGradient, HostInstance, HostOperator, Inferred};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, Stored};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, StoredNode};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params};
 use ferromx_core::storage::Req;
+use ferromx_core::user_op::{self, InferredArgs, UserOpBackward, UserOpForward, UserOpInstance, UserOperator};
 use parking_lot::ReentrantMutex;
 
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[&CUSTOM, &CUSTOM_FUNCTION];
 
-/// Parameters of `Custom`: the operator that its type's factory makes of the attributes. A node of a file whose type is not there yet
-/// has a number of inputs and outputs and nothing else; the type is looked for again whenever it is needed.
+/// Parameters of `Custom`: the user operator that the factory of `op_type` creates from the attributes. For a node of a saved graph
+/// whose type is not registered yet, only the numbers of inputs and outputs are known; the type is looked up again when needed.
 pub struct CustomParam {
     op_type: String,
-    /// What the factory is told.
+    /// The attributes passed to the factory.
     attrs: Attrs,
-    operator: OnceLock<Arc<dyn HostOperator>>,
+    operator: OnceLock<Arc<dyn UserOperator>>,
     inputs: Vec<String>,
     outputs: Vec<String>,
-    /// Positions of the auxiliary states among all inputs.
+    /// Indices of the auxiliary states among all inputs.
     states: Vec<usize>,
 }
 
-/// The type of the operator, and the attributes that are its own.
-fn own_attrs(attrs: &Attrs) -> Result<(String, Attrs)> {
+/// Splits off `op_type` and drops graph attributes such as `__ctx_group__`.
+fn op_attrs(attrs: &Attrs) -> Result<(String, Attrs)> {
     let op_type = attrs.get("op_type").ok_or_else(|| {
         Error::Param("op_type is missing: give the name under which the operator was registered".into())
     })?;
@@ -41,7 +41,7 @@ fn own_attrs(attrs: &Attrs) -> Result<(String, Attrs)> {
 }
 
 impl CustomParam {
-    fn new(op_type: String, attrs: Attrs, operator: Arc<dyn HostOperator>) -> Result<CustomParam> {
+    fn new(op_type: String, attrs: Attrs, operator: Arc<dyn UserOperator>) -> Result<CustomParam> {
         let (mut inputs, outputs, states) = (operator.inputs(), operator.outputs(), operator.states());
         ensure!(!outputs.is_empty(), "custom operator '{op_type}' names no output: an operator has at least one");
         let n = inputs.len();
@@ -50,10 +50,10 @@ impl CustomParam {
         Ok(CustomParam { op_type, attrs, operator: OnceLock::from(operator), states, inputs, outputs })
     }
 
-    /// A node of a file.
-    fn stored(attrs: &Attrs, node: &Stored) -> Result<CustomParam> {
-        let (op_type, attrs) = own_attrs(attrs)?;
-        if let Some(factory) = host::lookup(&op_type)? {
+    /// The parameters of a node of a saved graph.
+    fn stored(attrs: &Attrs, node: &StoredNode) -> Result<CustomParam> {
+        let (op_type, attrs) = op_attrs(attrs)?;
+        if let Some(factory) = user_op::lookup(&op_type)? {
             let operator = factory.make(&attrs)?;
             return CustomParam::new(op_type, attrs, operator);
         }
@@ -65,12 +65,12 @@ impl CustomParam {
         Ok(CustomParam { op_type, attrs, operator: OnceLock::new(), inputs, outputs, states: node.states.clone() })
     }
 
-    /// The operator, if its type is there by now.
-    fn known(&self) -> Result<Option<&Arc<dyn HostOperator>>> {
+    /// The operator, if its type is registered by now.
+    fn registered(&self) -> Result<Option<&Arc<dyn UserOperator>>> {
         if let Some(operator) = self.operator.get() {
             return Ok(Some(operator));
         }
-        let Some(factory) = host::lookup(&self.op_type)? else { return Ok(None) };
+        let Some(factory) = user_op::lookup(&self.op_type)? else { return Ok(None) };
         let made = factory.make(&self.attrs)?;
         let (found, stored) = (
             (made.inputs().len(), made.states().len(), made.outputs().len()),
@@ -90,21 +90,21 @@ impl CustomParam {
         Ok(Some(self.operator.get_or_init(|| made)))
     }
 
-    fn operator(&self) -> Result<&Arc<dyn HostOperator>> {
-        self.known()?.ok_or_else(|| host::unknown(&self.op_type))
+    fn operator(&self) -> Result<&Arc<dyn UserOperator>> {
+        self.registered()?.ok_or_else(|| user_op::unknown(&self.op_type))
     }
 }
 
 impl OpParams for CustomParam {
     fn fields() -> Vec<FieldInfo> {
         let doc =
-            "The name under which the operator was registered. All other parameters are handed to it as text.".into();
+            "The name under which the operator was registered. All other parameters are passed to it as text.".into();
         vec![FieldInfo { name: "op_type", doc, type_string: "string".into() }]
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
-        let (op_type, attrs) = own_attrs(attrs)?;
-        let operator = host::find(&op_type)?.make(&attrs)?;
+        let (op_type, attrs) = op_attrs(attrs)?;
+        let operator = user_op::find(&op_type)?.make(&attrs)?;
         CustomParam::new(op_type, attrs, operator)
     }
 }
@@ -113,9 +113,9 @@ impl OpParams for CustomParam {
 pub static CUSTOM: OpDef = OpDef::new("Custom")
     .aliases(&["_npi_Custom"])
     .doc(
-        "Runs an operator that was registered under the name `op_type` by a program (MXCustomOpRegister of the C API, \
-         Operator.register in Scala, mx.operator.register in Python). Names and numbers of inputs, outputs and auxiliary states, \
-         shapes, types, results and gradients are the operator's own.",
+        "Runs an operator that was registered under the name `op_type` by a program (MXCustomOpRegister of the C API, Operator.register \
+         in Scala, mx.operator.register in Python). The registered operator defines names and numbers of inputs, outputs and auxiliary \
+         states, shapes, types, results and gradients.",
     )
     .inputs(&[ArgDef {
         name: "data",
@@ -130,7 +130,7 @@ pub static CUSTOM: OpDef = OpDef::new("Custom")
     .output_names_by(|p| p.get::<CustomParam>().outputs.clone())
     .shape(infer_shape)
     .dtype(infer_dtype)
-    .host(forward)
+    .foreign(forward)
     .random()
     .grad(Grad::By(gradient))
     .parse_stored_by(|attrs, node| CustomParam::stored(attrs, node).map(Params::new))
@@ -138,9 +138,9 @@ pub static CUSTOM: OpDef = OpDef::new("Custom")
     .reusable_if(|p| p.get::<CustomParam>().operator.get().is_some_and(|operator| operator.is_reusable()))
     .ready_if(|p| p.get::<CustomParam>().operator().map(|_| ()));
 
-/// The gradient that an instance computes.
+/// The gradient computed by the instance.
 const BY_INSTANCE: Grad = Grad::Kernel(
-    Backward::host(backward)
+    Backward::foreign(backward)
         .ograds_if(|p| reads_output_gradients(p.get::<CustomParam>()))
         .inputs(Deps::All)
         .outputs(Deps::All),
@@ -148,7 +148,7 @@ const BY_INSTANCE: Grad = Grad::Kernel(
 );
 
 fn gradient(p: &Params) -> Grad {
-    match p.get::<CustomParam>().known() {
+    match p.get::<CustomParam>().registered() {
         Ok(Some(operator)) if operator.is_composed() => Grad::Compose(compose),
         _ => BY_INSTANCE,
     }
@@ -165,15 +165,15 @@ fn compose(graph: &mut dyn GradGraph, node: &GradNode<'_>) -> Result<Vec<Option<
     let mut gradients = p.operator()?.compose(graph, node)?;
     ensure!(
         gradients.len() == inputs,
-        "the operator made {} gradients for {inputs} inputs: one for each input is needed, nothing where there is none",
+        "the operator composed {} gradients for {inputs} inputs: expected one for each input, None for no gradient",
         gradients.len()
     );
     gradients.resize(p.inputs.len(), None);
     Ok(gradients)
 }
 
-/// Checks that an answer is about as many arrays as there are.
-fn check<T>(p: &CustomParam, inferred: &Inferred<T>, what: &str) -> Result<()> {
+/// Checks that inference returned as many items as there are inputs, outputs and states.
+fn check<T>(p: &CustomParam, inferred: &InferredArgs<T>, what: &str) -> Result<()> {
     let inputs = p.inputs.len() - p.states.len();
     let given = (inferred.ins.len(), inferred.outs.len(), inferred.states.len());
     ensure!(
@@ -192,7 +192,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<CustomParam>();
     let inputs = p.inputs.len() - p.states.len();
     let Some(ins) = io.ins.get(..inputs) else { return Ok(()) };
-    let Some(operator) = p.known()? else { return Ok(()) };
+    let Some(operator) = p.registered()? else { return Ok(()) };
     if inputs > 0 && !ins.iter().chain(io.outs.iter()).any(|s| s.ndim_is_known()) {
         return Ok(());
     }
@@ -210,7 +210,7 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let p = p.get::<CustomParam>();
     let inputs = p.inputs.len() - p.states.len();
     let Some(ins) = io.ins.get(..inputs) else { return Ok(()) };
-    let Some(operator) = p.known()? else { return Ok(()) };
+    let Some(operator) = p.registered()? else { return Ok(()) };
     if inputs > 0 && ins.iter().chain(io.outs.iter()).all(Option::is_none) {
         return Ok(());
     }
@@ -225,21 +225,21 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     known(inferred.outs).try_for_each(|(k, d)| io.assign_out(k, d))
 }
 
-/// An instance that is used by one thread at a time, and not by itself.
-type Shared = Arc<ReentrantMutex<RefCell<Box<dyn HostInstance>>>>;
+/// An instance that one thread uses at a time. Reentrant use is an error, not a deadlock.
+type Shared = Arc<ReentrantMutex<RefCell<Box<dyn UserOpInstance>>>>;
 
-/// The instance of a node.
+/// The cached instance of a node.
 #[derive(Default)]
 struct Kept(Option<Shared>);
 
-/// The node's instance, made at its first call.
+/// The node's instance, created at its first call.
 fn instance(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Shared> {
     let kept = ctx.cache.and_then(|cache| cache.with(|kept: &mut Kept| kept.0.clone()));
     if let Some(instance) = kept {
         return Ok(instance);
     }
     let (shapes, dtypes): (Vec<_>, Vec<_>) = ins.iter().map(|a| (a.shape().clone(), a.dtype())).unzip();
-    // Made without the cache's lock, since the user's code may call the engine.
+    // Created without holding the cache's lock, since user code may call the engine.
     let made = ctx.params::<CustomParam>().operator()?.create(ctx.context, &shapes, &dtypes)?;
     let made: Shared = Arc::new(ReentrantMutex::new(RefCell::new(made)));
     Ok(match ctx.cache {
@@ -248,10 +248,10 @@ fn instance(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Shared> {
     })
 }
 
-fn with_instance(shared: &Shared, f: impl FnOnce(&mut dyn HostInstance) -> Result<()>) -> Result<()> {
+fn with_instance(shared: &Shared, f: impl FnOnce(&mut dyn UserOpInstance) -> Result<()>) -> Result<()> {
     let guard = shared.lock();
     let Ok(mut instance) = guard.try_borrow_mut() else {
-        return Err(Error::value("the operator ran itself from within: an instance runs one call at a time"));
+        return Err(Error::value("the operator called itself recursively: an instance runs one call at a time"));
     };
     f(instance.as_mut())
 }
@@ -260,7 +260,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
     let p = ctx.params::<CustomParam>();
     let (ins, states) = ins.split_at(p.inputs.len() - p.states.len());
     states.iter().try_for_each(NDArray::check_writable)?;
-    let call = HostCall { is_train: ctx.is_train, ins, outs, reqs, states };
+    let call = UserOpForward { is_train: ctx.is_train, ins, outs, reqs, states };
     with_instance(&instance(ctx, ins)?, |instance| instance.forward(&call))
 }
 
@@ -272,11 +272,11 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let (ograds, ins) = ins.split_at(ograds);
     let (ins, outs) = ins.split_at(p.inputs.len());
     let (ins, states) = ins.split_at(p.inputs.len() - p.states.len());
-    let call = HostGradient { is_train: ctx.is_train, ograds, ins, outs, igrads, reqs, states };
+    let call = UserOpBackward { is_train: ctx.is_train, ograds, ins, outs, igrads, reqs, states };
     with_instance(&instance(ctx, ins)?, |instance| instance.backward(&call))
 }
 
-/// Parameters of `_CustomFunction`: the gradient of something that was computed already.
+/// Parameters of `_CustomFunction`: a recorded function with a user-defined gradient.
 pub struct FunctionParam {
     instance: Shared,
     inputs: usize,
@@ -284,8 +284,8 @@ pub struct FunctionParam {
 }
 
 impl FunctionParam {
-    /// The function whose `backward` gives the gradients of `inputs` arrays from those of `outputs` arrays.
-    pub fn new(function: Box<dyn HostInstance>, inputs: usize, outputs: usize) -> FunctionParam {
+    /// A function whose `backward` computes the gradients of `inputs` arrays from those of `outputs` arrays.
+    pub fn new(function: Box<dyn UserOpInstance>, inputs: usize, outputs: usize) -> FunctionParam {
         FunctionParam { instance: Arc::new(ReentrantMutex::new(RefCell::new(function))), inputs, outputs }
     }
 }
@@ -296,13 +296,13 @@ impl OpParams for FunctionParam {
     }
 
     fn parse(_: &Attrs) -> Result<Self> {
-        Err(Error::Unsupported("it stands for a recorded autograd.Function and cannot be called by name".into()))
+        Err(Error::Unsupported("it represents a recorded autograd.Function and cannot be called by name".into()))
     }
 }
 
-/// Functions with a gradient of their own, on the tape.
+/// Functions on the tape with a user-defined gradient.
 pub static CUSTOM_FUNCTION: OpDef = OpDef::new("_CustomFunction")
-    .doc("Stands on the tape for a function whose gradient a program computes (autograd.Function). It cannot be called by name.")
+    .doc("Represents on the tape a function with a user-defined gradient (autograd.Function). It cannot be called by name.")
     .inputs(&[])
     .params::<FunctionParam>()
     .num_inputs_by(|p| p.get::<FunctionParam>().inputs)
@@ -310,12 +310,12 @@ pub static CUSTOM_FUNCTION: OpDef = OpDef::new("_CustomFunction")
     .outputs(|p| p.get::<FunctionParam>().outputs)
     .shape(|_, _| Ok(()))
     .dtype(|_, _| Ok(()))
-    .host(|_, _, _, _| Err(Error::Unsupported("the function was computed when it was recorded and cannot run again".into())))
+    .foreign(|_, _, _, _| Err(Error::Unsupported("the function was computed when it was recorded and cannot run again".into())))
     .random()
-    .grad(Grad::Kernel(Backward::host(function_backward), None));
+    .grad(Grad::Kernel(Backward::foreign(function_backward), None));
 
 fn function_backward(ctx: &OpCtx<'_>, ograds: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
-    let call = HostGradient { is_train: ctx.is_train, ograds, ins: &[], outs: &[], igrads, reqs, states: &[] };
+    let call = UserOpBackward { is_train: ctx.is_train, ograds, ins: &[], outs: &[], igrads, reqs, states: &[] };
     with_instance(&ctx.params::<FunctionParam>().instance, |function| function.backward(&call))
 }
 
@@ -323,8 +323,8 @@ fn function_backward(ctx: &OpCtx<'_>, ograds: &[NDArray], igrads: &[NDArray], re
 mod tests {
     use ferromx_core::context::Context;
     use ferromx_core::dtype::DType;
-    use ferromx_core::host::HostFactory;
     use ferromx_core::shape::Shape;
+    use ferromx_core::user_op::UserOpFactory;
 
     use super::*;
 
@@ -333,7 +333,7 @@ mod tests {
         outputs: usize,
     }
 
-    impl HostOperator for Test {
+    impl UserOperator for Test {
         fn inputs(&self) -> Vec<String> {
             vec!["a".into(), "b".into()]
         }
@@ -346,9 +346,9 @@ mod tests {
             vec!["count".into()]
         }
 
-        fn infer_shape(&self, ins: &[Shape], _: &[Shape]) -> Result<Inferred<Shape>> {
-            ensure!(ins[0].is_known(), "too little is known");
-            Ok(Inferred {
+        fn infer_shape(&self, ins: &[Shape], _: &[Shape]) -> Result<InferredArgs<Shape>> {
+            ensure!(ins[0].is_known(), "the shape of the first input is unknown");
+            Ok(InferredArgs {
                 ins: vec![ins[0].clone(); 2],
                 outs: vec![ins[0].clone(); self.outputs],
                 states: vec![[1].into()],
@@ -363,14 +363,14 @@ mod tests {
             Ok(vec![Some(node.ograds[0]), None])
         }
 
-        fn create(&self, _: Context, _: &[Shape], _: &[DType]) -> Result<Box<dyn HostInstance>> {
-            Err(Error::value("it does not run"))
+        fn create(&self, _: Context, _: &[Shape], _: &[DType]) -> Result<Box<dyn UserOpInstance>> {
+            Err(Error::value("the test operator cannot be created"))
         }
     }
 
-    impl HostFactory for Test {
-        fn make(&self, attrs: &Attrs) -> Result<Arc<dyn HostOperator>> {
-            ensure!(!attrs.contains_key("__hidden__"), "attributes of the graph are none of the operator's");
+    impl UserOpFactory for Test {
+        fn make(&self, attrs: &Attrs) -> Result<Arc<dyn UserOperator>> {
+            ensure!(!attrs.contains_key("__hidden__"), "attributes of the graph must not reach the operator");
             Ok(Arc::new(Test { outputs: self.outputs }))
         }
     }
@@ -386,8 +386,8 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_a_file_waits_for_its_operator() {
-        let node = Stored { inputs: 3, states: vec![2], outputs: 1 };
+    fn a_saved_node_resolves_once_its_operator_is_registered() {
+        let node = StoredNode { inputs: 3, states: vec![2], outputs: 1 };
         let params = CUSTOM.parse_in_file(&attrs("test_waits"), &node).unwrap();
         assert_eq!((CUSTOM.num_inputs(&params), CUSTOM.mutated(&params)), (Some(3), &[2][..]));
         assert_eq!((CUSTOM.title(&params), CUSTOM.output_names(&params)), (Some("test_waits"), vec!["output".into()]));
@@ -397,7 +397,7 @@ mod tests {
         assert!(missing.contains("'test_waits' is not registered"), "{missing}");
         assert!(CUSTOM.parse(&attrs("test_waits")).is_err());
 
-        host::register("test_waits", Arc::new(Test { outputs: 1 }));
+        user_op::register("test_waits", Arc::new(Test { outputs: 1 }));
         CUSTOM.ready(&params).unwrap();
         let (ins, outs) = shapes(&params, &known).unwrap();
         assert_eq!((&ins[1], &ins[2], &outs[0]), (&[2, 3].into(), &[1].into(), &[2, 3].into()));
@@ -405,16 +405,16 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_that_does_not_fit_its_node_is_an_error() {
-        let node = Stored { inputs: 3, states: vec![2], outputs: 2 };
+    fn an_operator_that_does_not_match_its_saved_node_is_an_error() {
+        let node = StoredNode { inputs: 3, states: vec![2], outputs: 2 };
         let params = CUSTOM.parse_in_file(&attrs("test_does_not_fit"), &node).unwrap();
-        host::register("test_does_not_fit", Arc::new(Test { outputs: 1 }));
+        user_op::register("test_does_not_fit", Arc::new(Test { outputs: 1 }));
         let error = CUSTOM.ready(&params).unwrap_err().to_string();
         assert!(
             error.contains("2 inputs, 1 auxiliary states and 1 outputs, but the node of the file has 2, 1 and 2"),
             "{error}"
         );
-        host::register("test_does_not_fit", Arc::new(Test { outputs: 2 }));
+        user_op::register("test_does_not_fit", Arc::new(Test { outputs: 2 }));
         CUSTOM.ready(&params).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Names of MXNet's that stand for things which the engine makes itself. They are listed; most cannot be called by name.
+//! Names that MXNet lists for operators the engine creates itself. They are listed for compatibility; most cannot be called by name.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ pub static OPS: &[&OpDef] = &[&CACHED_OP, &CACHED_OP_THREAD_SAFE, &NDARRAY, &NAT
 
 const ARRAYS: &[ArgDef] = &[ArgDef { name: "data", doc: "The inputs.", type_string: "NDArray-or-Symbol[]" }];
 
-/// The address of a structure of a program, which a new engine cannot know.
+/// The address of a structure of callbacks, which is not supported.
 #[derive(Clone, Debug)]
 pub struct Pointer;
 
@@ -49,7 +49,7 @@ params! {
     }
 }
 
-/// Declares the parameters of an operator that is made by other means than its name.
+/// Declares the parameters of an operator that cannot be created by its name.
 macro_rules! unnamed {
     ($name:ident, $how:literal) => {
         #[doc = concat!("No parameters: ", $how)]
@@ -66,35 +66,35 @@ macro_rules! unnamed {
         }
     };
 }
-unnamed!(CachedParam, "a cached operator is made of a symbol by MXCreateCachedOp, not by its name");
-unnamed!(AbsentParam, "it stands for a gradient that is not there and computes nothing");
+unnamed!(CachedParam, "a cached operator is created from a symbol by MXCreateCachedOp, not by its name");
+unnamed!(AbsentParam, "it represents a missing gradient and computes nothing");
 
 /// A graph called as an operator.
 pub static CACHED_OP: OpDef = OpDef::new("_CachedOp")
-    .doc("A graph that is called like an operator; MXCreateCachedOp makes it. It cannot be called by name.")
+    .doc("A graph that is called like an operator; MXCreateCachedOp creates it. It cannot be called by name.")
     .inputs(ARRAYS)
     .params::<CachedParam>();
 
 /// A graph called as an operator by several threads.
 pub static CACHED_OP_THREAD_SAFE: OpDef = OpDef::new("_CachedOpThreadSafe")
-    .doc("As `_CachedOp`, for several threads; every cached operator here is. It cannot be called by name.")
+    .doc("`_CachedOp` for use by several threads, which every cached operator supports. It cannot be called by name.")
     .inputs(ARRAYS)
     .params::<CachedParam>();
 
-/// The first form of user-defined operators on arrays.
+/// The first kind of user operators, on arrays.
 pub static NDARRAY: OpDef = OpDef::new("_NDArray")
-    .doc("User-defined operators of early versions, by the address of their callbacks, which is refused: use `Custom`.")
+    .doc("User operators of early versions, given by the address of their callbacks; not supported: use `Custom`.")
     .inputs(ARRAYS)
     .params::<NDArrayParam>();
 
-/// The first form of user-defined operators on raw memory.
+/// The first kind of user operators, on raw memory.
 pub static NATIVE: OpDef = OpDef::new("_Native")
-    .doc("User-defined operators of early versions, by the address of their callbacks, which is refused: use `Custom`.")
+    .doc("User operators of early versions, given by the address of their callbacks; not supported: use `Custom`.")
     .inputs(ARRAYS)
     .params::<NativeParam>();
 
-/// Nothing.
+/// The absence of a gradient.
 pub static NO_GRADIENT: OpDef = OpDef::new("_NoGradient")
-    .doc("Stands for a gradient that is not there. It cannot be called by name.")
+    .doc("Represents a missing gradient. It cannot be called by name.")
     .inputs(&[])
     .params::<AbsentParam>();

@@ -1,4 +1,4 @@
-//! The operators. A family is one file or folder in which metadata, inference, gradient and kernel of each operator stand side
+//! The operators. A family is one file or folder with metadata, inference, gradient and kernel of each operator side
 //! by side; its `OPS` table is listed once, in [`registry`].
 
 pub mod broadcast;
@@ -25,5 +25,5 @@ pub mod sort;
 pub mod sparse;
 pub mod spatial;
 #[cfg(test)]
-#[allow(dead_code)] // Each family uses the part that it needs.
+#[allow(dead_code)] // Each family uses only some helpers.
 mod testing;

@@ -1,4 +1,4 @@
-//! The one table of operators, by name and alias.
+//! The registry of operators, by name and alias.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -126,10 +126,10 @@ fn registry() -> &'static Registry {
     })
 }
 
-/// The operator of this name or alias, with the `'static` text of the name that was asked for.
+/// The operator with this name or alias, and the name as a `'static` string.
 ///
 /// # Errors
-/// There is none; the message lists names that look alike.
+/// Unknown names; the message suggests similar ones.
 pub fn find(name: &str) -> Result<(&'static str, &'static OpDef)> {
     let r = registry();
     if let Some((key, def)) = r.by_name.get_key_value(name) {
@@ -139,7 +139,7 @@ pub fn find(name: &str) -> Result<(&'static str, &'static OpDef)> {
     let internal = |n: &str| n.starts_with('_') && !name.starts_with('_');
     let alike: Vec<_> = r.names.iter().filter(|n| n.to_lowercase().contains(&lower) && !internal(n)).take(5).collect();
     let hint = match alike.is_empty() {
-        true => "see Symbol.api for the operators there are".to_string(),
+        true => "see Symbol.api for the list of operators".to_string(),
         false => format!("did you mean {}?", alike.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(", ")),
     };
     Err(Error::NotFound(format!("operator '{name}' is not registered; {hint}")))
@@ -150,12 +150,12 @@ pub fn names() -> &'static [&'static str] {
     &registry().names
 }
 
-/// Name and definition by the position of the name in [`names`].
-pub fn entry(position: usize) -> Option<(&'static str, &'static OpDef)> {
-    registry().entries.get(position).copied()
+/// Name and definition by the index of the name in [`names`].
+pub fn entry(index: usize) -> Option<(&'static str, &'static OpDef)> {
+    registry().entries.get(index).copied()
 }
 
-/// Every operator once.
+/// All operators, each once.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
     FAMILIES.iter().copied().flatten().copied()
 }
@@ -166,11 +166,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_documented() {
-        let mut seen = HashMap::new();
+        let mut by_name = HashMap::new();
         for def in all() {
             assert!(def.doc.len() > 10, "{} has no description", def.name);
             for name in std::iter::once(&def.name).chain(def.aliases) {
-                assert!(seen.insert(*name, def.name).is_none(), "{name} is defined twice");
+                assert!(by_name.insert(*name, def.name).is_none(), "{name} is defined twice");
             }
             for (arg, _, doc) in def.arguments() {
                 assert!(!doc.is_empty(), "argument {arg} of {} has no description", def.name);

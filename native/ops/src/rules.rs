@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Out;
 
-/// The gradient of an operator that only moves its input into another shape: the output gradient under the input's shape.
+/// The gradient of an operator that only reshapes its input: the output's gradient in the shape of the input.
 pub const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
     Ok(vec![Some(g.apply1("reshape_like", &[n.ograds[0], n.inputs[0]], &[])?)])
 };
@@ -18,7 +18,7 @@ pub const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> R
 pub const PASS_BACK: Compose =
     |_: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> { Ok(vec![Some(n.ograds[0])]) };
 
-/// Fills in the one unknown dimension of `shape` such that it has as many elements as `other`, where that is possible.
+/// Infers a single unknown dimension of `shape` so that it has as many elements as `other`, if possible.
 pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
     if !other.is_known() {
         return;
@@ -36,12 +36,12 @@ pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
     }
 }
 
-/// Whatever type is known of one operand is that of all.
+/// Type rule: all operands have one type.
 pub fn one_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.first_known().map_or(Ok(()), |d| io.assign_all(d))
 }
 
-/// The shapes of the outputs are those of the inputs from number `first` on, as for gradients that MXNet lists under names.
+/// Shape rule of listed gradient operators: the outputs have the shapes of the inputs from index `first` on.
 pub fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()> {
     for k in 0..io.outs.len() {
         let shape = io.ins[first + k].clone();
@@ -50,7 +50,7 @@ pub fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()> {
     Ok(())
 }
 
-/// The elements of an output, none if nobody wants it.
+/// The elements of an output; empty if it is not wanted.
 pub fn slice_if_wanted<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
     if out.wanted() { out.slice_mut() } else { Ok(&mut []) }
 }

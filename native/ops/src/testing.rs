@@ -1,6 +1,6 @@
-//! Runs operator definitions on arrays, for the unit tests of the families: inference, forward, gradient.
+//! Runs operator definitions on arrays for the unit tests: inference, forward, gradient.
 //!
-//! Every run of an operator that declares in-place pairs is repeated in place, and every run of a pointwise one in two parts;
+//! Every run of an operator with in-place pairs is repeated in place, and every run of a pointwise one in two chunks;
 //! both must give the same bits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,13 @@ use ferromx_core::storage::{Req, call_once};
 
 use crate::registry;
 
-/// An array of different numbers between -1 and 1.4, in no order.
+/// An array of distinct unordered numbers between -1 and 1.4.
 pub fn numbers(dims: &[i64]) -> NDArray {
     let n = dims.iter().product::<i64>();
     array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
 }
 
-/// An array of the shape with these elements.
+/// An array of shape `dims` with the given elements.
 pub fn array<T: Element>(items: &[T], dims: &[i64]) -> NDArray {
     NDArray::from_slice(items, dims).unwrap()
 }
@@ -34,7 +34,7 @@ pub fn vector(dtype: DType, items: &[f64]) -> NDArray {
     cast(&array(items, &[items.len() as i64]), dtype)
 }
 
-/// The same numbers in another element type.
+/// The array converted to another dtype.
 pub fn cast(x: &NDArray, dtype: DType) -> NDArray {
     ferromx_core::dispatch!(dtype, T in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
         array::<T>(&x.to_vec_as().unwrap(), x.shape().dims())
@@ -58,30 +58,30 @@ pub struct Case {
 }
 
 impl Case {
-    /// A call; panics if the parameters do not parse.
+    /// Creates a call; panics if the parameters do not parse.
     pub fn new(def: &'static OpDef, attrs: &[(&str, &str)]) -> Case {
         Case::parse(def, attrs).unwrap()
     }
 
-    /// A call, or the error of its parameters.
+    /// Creates a call, or returns the error of its parameters.
     pub fn parse(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Case> {
         let attrs: Vec<_> = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let params = def.parse(&attrs.iter().cloned().collect::<Attrs>())?;
         Ok(Case { def, attrs, params, train: false })
     }
 
-    /// The same call while training.
+    /// The call in training mode.
     pub fn train(mut self) -> Case {
         self.train = true;
         self
     }
 
-    /// Shapes of the outputs for shapes of the inputs, each maybe unknown.
+    /// Infers output shapes from input shapes, which may be unknown.
     pub fn shapes(&self, ins: &[Shape]) -> Result<Vec<Shape>> {
         self.shapes_both(ins, &[]).map(|(_, outs)| outs)
     }
 
-    /// Shapes of inputs and outputs as far as they follow from those that are given.
+    /// Infers the shapes of inputs and outputs from the given ones.
     pub fn shapes_both(&self, ins: &[Shape], outs: &[Shape]) -> Result<(Vec<Shape>, Vec<Shape>)> {
         let (mut ins, mut outs) = (ins.to_vec(), outs.to_vec());
         outs.resize(self.def.num_outputs(&self.params), Shape::unknown());
@@ -89,7 +89,7 @@ impl Case {
         Ok((ins, outs))
     }
 
-    /// Types of the outputs for types of the inputs.
+    /// Infers output dtypes from input dtypes.
     pub fn dtypes(&self, ins: &[Option<DType>]) -> Result<Vec<Option<DType>>> {
         let mut ins = ins.to_vec();
         let mut outs = vec![None; self.def.num_outputs(&self.params)];
@@ -97,14 +97,14 @@ impl Case {
         Ok(outs)
     }
 
-    /// All outputs, hidden ones included. Mutable inputs are changed.
+    /// Runs the operator and returns all outputs, hidden ones included. Mutable inputs are modified.
     pub fn run(&self, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         let shapes = self.shapes(&ins.iter().map(|a| a.shape().clone()).collect::<Vec<_>>())?;
         let dtypes = self.dtypes(&ins.iter().map(|a| Some(a.dtype())).collect::<Vec<_>>())?;
         let kernel = match self.def.forward {
             Forward::View => return Ok(vec![ins[0].reshape(&shapes[0])?]),
             Forward::Dynamic(f) => return f(&self.context(&Counter(AtomicU64::new(0))), ins),
-            Forward::Host(f) => {
+            Forward::Foreign(f) => {
                 let outs: Vec<_> = shapes.iter().zip(&dtypes).map(|(s, d)| blank(s, d.unwrap())).collect();
                 let reqs = vec![Req::Write; outs.len()];
                 return f(&self.context(&Counter(AtomicU64::new(0))), ins, &outs, &reqs).map(|()| outs);
@@ -119,18 +119,18 @@ impl Case {
         if self.def.mutates.is_empty() && !self.def.random {
             self.repeat_in_place(kernel, self.def.inplace, &pure, &outs)?;
             if self.def.pointwise {
-                self.repeat_in_parts(kernel, &pure, &outs)?;
+                self.repeat_in_chunks(kernel, &pure, &outs)?;
             }
         }
         Ok(outs)
     }
 
-    /// The first output.
+    /// Runs the operator and returns the first output.
     pub fn run1(&self, ins: &[NDArray]) -> Result<NDArray> {
         Ok(self.run(ins)?.swap_remove(0))
     }
 
-    /// Gradients of the inputs that are not mutable, for given gradients of the visible outputs; zeros where there is none.
+    /// The gradients of the immutable inputs for given gradients of the visible outputs; zeros if there is no gradient.
     pub fn backward(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
         let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>())?;
         match self.def.gradient(&self.params) {
@@ -141,7 +141,7 @@ impl Case {
         }
     }
 
-    /// Gradients through the composed form; the first of [`Case::backward`] where there is no other.
+    /// The gradients by the composed form; those of [`Case::backward`] if there is none.
     pub fn backward_composed(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
         let (Grad::Compose(compose) | Grad::Kernel(_, Some(compose))) = self.def.gradient(&self.params) else {
             return self.backward(ins, ograds);
@@ -263,7 +263,7 @@ impl Case {
         Ok(())
     }
 
-    fn repeat_in_parts(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray]) -> Result<()> {
+    fn repeat_in_chunks(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray]) -> Result<()> {
         let n = outs[0].len();
         let again: Vec<_> = outs.iter().map(zeros_like).collect();
         for (from, to) in [(0, n / 3), (n / 3, n)] {
@@ -272,7 +272,7 @@ impl Case {
             let outs = again.iter().map(part).collect::<Result<Vec<_>>>()?;
             self.call(kernel, &ins, &outs, Req::Write)?;
         }
-        self.same_bits(outs, &again, "in parts");
+        self.same_bits(outs, &again, "in chunks");
         Ok(())
     }
 
@@ -284,7 +284,7 @@ impl Case {
     }
 }
 
-/// The graph of a composed gradient, computed as it is built.
+/// A graph for composed gradients that evaluates each node eagerly.
 struct Eager {
     nodes: Vec<Vec<NDArray>>,
     train: bool,
@@ -314,7 +314,7 @@ impl GradGraph for Eager {
     }
 }
 
-/// Asserts that numbers agree to a relative (below one: absolute) tolerance; a NaN agrees with a NaN.
+/// Asserts that numbers agree to a relative tolerance (absolute below 1). NaN equals NaN.
 #[track_caller]
 pub fn close(got: &[f64], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len());

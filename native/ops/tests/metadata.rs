@@ -1,4 +1,4 @@
-//! Names, arguments and type strings of all operators against those of MXNet 1.9.1.
+//! Compares names, arguments and type strings of all operators with those of MXNet 1.9.1.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use ferromx_core::op::OpDef;
 use ferromx_ops::registry;
 use serde_json::Value;
 
-/// What MXNet 1.9.1 says of an operator.
+/// Metadata of an operator in MXNet 1.9.1.
 struct Expected {
     alias_of: Option<String>,
     args: Vec<(String, String)>,
@@ -28,9 +28,9 @@ fn expected() -> HashMap<String, Expected> {
     lines.map(parse).collect()
 }
 
-/// How the definition differs from MXNet's, line by line.
+/// The differences between the definition and MXNet's metadata, one per line.
 fn differences(def: &OpDef, all: &HashMap<String, Expected>) -> Vec<String> {
-    // Operators of ONNX that MXNet does not have.
+    // ONNX operators that MXNet does not have.
     if def.name.starts_with("_onnx_") {
         return Vec::new();
     }
@@ -62,8 +62,8 @@ fn differences(def: &OpDef, all: &HashMap<String, Expected>) -> Vec<String> {
 #[test]
 fn metadata_equals_mxnets() {
     let all = expected();
-    assert_eq!(all.len(), 902, "names that MXNet 1.9.1 lists");
-    let absent = all.keys().filter(|name| registry::find(name).is_err()).map(|name| format!("{name} is not there"));
+    assert_eq!(all.len(), 902, "number of names in MXNet 1.9.1");
+    let absent = all.keys().filter(|name| registry::find(name).is_err()).map(|name| format!("{name} is missing"));
     let found: Vec<_> = absent.chain(registry::all().flat_map(|def| differences(def, &all))).collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! What users do with arrays besides operators: creation from codes, views with signed positions, conversion on the way in.
+//! Array functions of the C API that are not operators: creation, views, copies and conversion.
 
 use ferromx_core::context::Context;
 use ferromx_core::dispatch;
@@ -17,10 +17,10 @@ use smallvec::smallvec;
 use crate::graph::op_call;
 use crate::imperative::invoke;
 
-/// An element type from a code of the C API; -1 is `float32`.
+/// The element type of a C API code; -1 means `float32`.
 ///
 /// # Errors
-/// A code that no type has.
+/// An unknown code.
 pub fn dtype_of_code(code: i32) -> Result<DType> {
     if code == -1 {
         return Ok(DType::F32);
@@ -29,15 +29,15 @@ pub fn dtype_of_code(code: i32) -> Result<DType> {
     DType::from_code(code).ok_or_else(|| Error::Value(format!("type code {code} is unknown: use one of {codes}")))
 }
 
-/// A new array with unspecified content.
+/// An uninitialized array.
 ///
 /// # Errors
-/// A shape that is not whole, an unknown type code, no memory.
+/// An incomplete shape, an unknown type code, out of memory.
 pub fn create(shape: &Shape, dtype: i32, context: Context) -> Result<NDArray> {
     NDArray::empty(shape, dtype_of_code(dtype)?, context)
 }
 
-fn position(x: i64, rows: i64, what: &str) -> Result<usize> {
+fn row_index(x: i64, rows: i64, what: &str) -> Result<usize> {
     ensure!((0..=rows).contains(&x), "{what} {x} is outside the first axis, which has {rows} rows");
     Ok(x as usize)
 }
@@ -45,23 +45,23 @@ fn position(x: i64, rows: i64, what: &str) -> Result<usize> {
 /// Rows `begin..end`, sharing memory.
 ///
 /// # Errors
-/// Positions outside the first axis.
+/// Indices outside the first axis.
 pub fn slice(array: &NDArray, begin: i64, end: i64) -> Result<NDArray> {
     let rows = array.shape().dims().first().copied().unwrap_or(0);
-    array.slice(position(begin, rows, "begin")?, position(end, rows, "end")?)
+    array.slice(row_index(begin, rows, "begin")?, row_index(end, rows, "end")?)
 }
 
 /// Row `index`, sharing memory.
 ///
 /// # Errors
-/// A position outside the first axis.
+/// An index outside the first axis.
 pub fn at(array: &NDArray, index: i64) -> Result<NDArray> {
     let rows = array.shape().dims().first().copied().unwrap_or(0);
     ensure!((0..rows).contains(&index), "index {index} is outside the first axis, which has {rows} rows");
     array.at(index as usize)
 }
 
-/// Another shape over the same memory, with the special values 0, -1, -2, -3 and -4 of the operator `Reshape`.
+/// A view with another shape, which may contain the special values 0, -1, -2, -3 and -4 of the operator `Reshape`.
 ///
 /// # Errors
 /// Those of `Reshape`.
@@ -79,10 +79,10 @@ pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> 
     array.reshape(&outs[0])
 }
 
-/// Copies an array into another of the same shape, which may have another type, storage or device.
+/// Copies an array to another of the same shape, which may have another type, storage type or device.
 ///
 /// # Errors
-/// Other shapes; csr into row_sparse or the other way round; a read-only target.
+/// Different shapes; csr to row_sparse or row_sparse to csr; a read-only target.
 pub fn copy(from: &Array, to: &Array) -> Result<()> {
     ensure!(
         from.shape() == to.shape(),
@@ -109,10 +109,10 @@ pub fn copy(from: &Array, to: &Array) -> Result<()> {
     }
 }
 
-/// Copies the elements of an array into another of the same length, converted to its type.
+/// Copies an array to another of the same length, converted to its type.
 ///
 /// # Errors
-/// Other lengths; a read-only target.
+/// Different lengths; a read-only target.
 pub fn copy_dense(from: &NDArray, to: &NDArray) -> Result<()> {
     to.check_writable()?;
     if from.dtype() == to.dtype() {
@@ -122,17 +122,17 @@ pub fn copy_dense(from: &NDArray, to: &NDArray) -> Result<()> {
     invoke(&op_call("_copyto", &Attrs::new())?, None, std::slice::from_ref(from), &mut smallvec![target], false)
 }
 
-/// Overwrites an array by numbers of any type, as many as it has elements. Integers narrow by their low bits.
+/// Overwrites an array with values of any type, converted through `f64`.
 ///
 /// # Errors
-/// The numbers are more or fewer.
+/// The number of values differs from the number of elements.
 pub fn write_converted<T: Element>(array: &NDArray, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
     let (n, given) = (array.len(), values.len());
     ensure!(n == given, "{given} numbers were given for {n} elements");
     let both_i64 = T::DTYPE == DType::I64 && array.dtype() == DType::I64;
     dispatch!(array.dtype(), U in [f32, f64, f16, u8, i32, i8, i64, bool, bf16] => storage::write_slice::<U, _>(array, |to| {
         if both_i64 {
-            // Doubles do not hold every 64-bit integer, so these are copied as they are.
+            // f64 does not represent every 64-bit integer, so these are copied unconverted.
             let bytes: Vec<T> = values.collect();
             if let Ok(exact) = storage::from_bytes::<U>(storage::as_bytes(&bytes)) {
                 to.copy_from_slice(exact);

@@ -1,6 +1,6 @@
-//! What this build and this processor can do, as `LibInfo` and `MXLibInfoFeatures` list it.
+//! Features of this build and processor for `MXLibInfoFeatures`.
 
-/// Names of features, and whether they are there. The names of MXNet come first, so that programs that look for one find it.
+/// Names of features and whether they are enabled. All names of MXNet are listed, because programs look them up.
 pub fn all() -> Vec<(&'static str, bool)> {
     const ABSENT: [&str; 22] = [
         "CUDA",
@@ -28,13 +28,13 @@ pub fn all() -> Vec<(&'static str, bool)> {
     ];
     let mut all: Vec<_> = ABSENT.into_iter().map(|name| (name, false)).collect();
     all.extend([("PROFILER", true), ("INT64_TENSOR_SIZE", true)]);
-    all.extend(older_instructions());
+    all.extend(sse_features());
     all.extend([("CPU_AVX", has_avx()), ("CPU_AVX2", has_avx2()), ("CPU_AVX512", has_avx512())]);
     all
 }
 
 #[cfg(target_arch = "x86_64")]
-fn older_instructions() -> [(&'static str, bool); 6] {
+fn sse_features() -> [(&'static str, bool); 6] {
     [
         ("CPU_SSE", is_x86_feature_detected!("sse")),
         ("CPU_SSE2", is_x86_feature_detected!("sse2")),
@@ -46,7 +46,7 @@ fn older_instructions() -> [(&'static str, bool); 6] {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn older_instructions() -> [(&'static str, bool); 6] {
+fn sse_features() -> [(&'static str, bool); 6] {
     ["CPU_SSE", "CPU_SSE2", "CPU_SSE3", "CPU_SSE4_1", "CPU_SSE4_2", "CPU_SSE4A"].map(|name| (name, false))
 }
 

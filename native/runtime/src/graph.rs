@@ -1,4 +1,4 @@
-//! The graph as the passes see it: nodes in a vector, inputs before their users, forward and gradient operators alike.
+//! The graph that passes transform: a vector of forward and gradient nodes in topological order.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::{Backward, Copied, Entry, GradGraph};
+use ferromx_core::grad::{Backward, Entry, GradGraph, NodeCopy};
 use ferromx_core::op::{Cache, KernelFn, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
@@ -16,7 +16,7 @@ use crate::symbol::{Node, OpCall, Symbol, topological};
 /// What a node of a [`Graph`] does.
 #[derive(Clone)]
 pub enum Action {
-    /// A value from outside.
+    /// An input of the graph.
     Variable,
     /// An operator.
     Forward(OpCall),
@@ -29,9 +29,9 @@ pub enum Action {
         /// The kernel and what it reads.
         backward: Backward,
     },
-    /// A product with what follows it, as the plan makes it: only the first output is computed.
+    /// A product with its fused epilogue, which only plans contain. Only the first output is computed.
     Fused {
-        /// The product's operator.
+        /// The operator of the product.
         op: OpCall,
         /// The kernel.
         kernel: KernelFn,
@@ -45,7 +45,7 @@ pub enum Action {
 pub struct GraphNode {
     /// Name for messages and monitors.
     pub name: String,
-    /// What it does.
+    /// What the node computes.
     pub action: Action,
     /// Its inputs.
     pub inputs: Vec<Entry>,
@@ -53,9 +53,9 @@ pub struct GraphNode {
     pub num_outputs: usize,
     /// Attributes as text.
     pub attrs: Arc<Attrs>,
-    /// What the node keeps between runs.
+    /// State that the node keeps between runs.
     pub cache: Arc<Cache>,
-    /// The device that it runs on.
+    /// The device that the node runs on.
     pub context: Context,
     /// The forward node whose gradient the node helps to compute.
     pub gradient_of: Option<u32>,
@@ -70,7 +70,7 @@ impl GraphNode {
         }
     }
 
-    /// Whether its kernel can add to what is there.
+    /// Whether the kernel can add to its output.
     pub fn accumulates(&self) -> bool {
         match &self.action {
             Action::Variable | Action::Fused { .. } => false,
@@ -88,12 +88,12 @@ impl GraphNode {
     }
 }
 
-/// A gradient that user code composed: nothing guarantees that it is like the input that it belongs to.
+/// A gradient that user code composed, whose shape and type must be checked against its input.
 #[derive(Clone)]
 pub struct CheckedGradient {
     /// The forward node.
     pub of: usize,
-    /// Which of its inputs.
+    /// Index of the input.
     pub input: usize,
     /// The input's gradient.
     pub gradient: Entry,
@@ -104,7 +104,7 @@ pub struct CheckedGradient {
 pub struct Graph {
     /// The nodes.
     pub nodes: Vec<GraphNode>,
-    /// Gradients whose shapes and types are to be compared with those of their inputs.
+    /// Gradients whose shapes and types must be checked against their inputs.
     pub checked_gradients: Vec<CheckedGradient>,
 }
 
@@ -114,8 +114,8 @@ pub fn entry(node: usize, index: usize) -> Entry {
 }
 
 impl Graph {
-    /// The graph of a symbol, and the entries of its outputs. Nodes keep the symbol's topological order; where parts take the places of
-    /// nodes, all variables come first, in their order.
+    /// The graph of a symbol, and the entries of its outputs. Nodes have the symbol's topological order. If subgraph nodes are expanded,
+    /// all variables come first, in their order.
     pub fn from_symbol(symbol: &Symbol) -> (Graph, Vec<Entry>) {
         let mut nodes = topological(symbol.entries());
         let expanded = symbol.expanded();
@@ -139,7 +139,7 @@ impl Graph {
         (graph, symbol.entries().iter().map(find).collect())
     }
 
-    /// Adds a value from outside.
+    /// Adds an input of the graph.
     pub fn variable(&mut self, name: &str, attrs: Attrs) -> Entry {
         self.push(name, Action::Variable, Vec::new(), attrs)
     }
@@ -164,10 +164,10 @@ impl Graph {
         entry(self.nodes.len() - 1, 0)
     }
 
-    /// Compares the gradients that user code composed with their inputs; `value` gives the shape or the type of an entry, if known.
+    /// Checks gradients that user code composed against their inputs; `value` returns the shape or type of an entry, if known.
     ///
     /// # Errors
-    /// A gradient that is not like its input, with operator, node and input.
+    /// A gradient that differs from its input, with operator, node and input.
     pub fn check_gradients<T: PartialEq + Display>(
         &self,
         what: &str,
@@ -190,7 +190,7 @@ impl Graph {
         &self.nodes[e.node as usize]
     }
 
-    /// Which nodes the entries depend on.
+    /// For each node, whether one of the entries depends on it.
     pub fn needed_for(&self, targets: impl IntoIterator<Item = Entry>) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         for e in targets {
@@ -212,11 +212,11 @@ pub fn op_call(name: &str, attrs: &Attrs) -> Result<OpCall> {
     Ok(OpCall { name, def, params })
 }
 
-/// Adds the operators of composed gradients, named after the node whose gradient it is.
+/// Adds the operators of composed gradients, named after the node that is differentiated.
 pub struct Builder<'g> {
-    /// The graph that grows.
+    /// The graph to extend.
     pub graph: &'g mut Graph,
-    /// Prefix of the new nodes' names.
+    /// Prefix of the names of new nodes.
     pub prefix: String,
 }
 
@@ -239,7 +239,7 @@ impl GradGraph for Builder<'_> {
         Ok(self.push(op_call(op, &attrs)?, inputs, attrs))
     }
 
-    fn copy(&mut self, node: &Copied<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {
+    fn copy(&mut self, node: &NodeCopy<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {
         let call = OpCall { name: node.name, def: node.def, params: node.params.clone() };
         Ok(self.push(call, inputs, node.attrs.clone()))
     }

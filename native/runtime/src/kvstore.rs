@@ -1,4 +1,4 @@
-//! A store of arrays by key, within one process: it sums what devices push, updates, and gives them the result.
+//! Key-value stores within one process: they sum the arrays that devices push, update the stored arrays, and return them by pull.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -37,25 +37,25 @@ impl fmt::Display for Key {
     }
 }
 
-/// What an updater is called with.
+/// The arguments of an updater.
 pub struct Update<'k> {
     /// The key.
     pub key: &'k Key,
-    /// The key if it is a number; else how many names were stored before it.
+    /// The key if it is a number; for a name, the number of keys initialized before it.
     pub number: i32,
-    /// The sum of what was pushed.
+    /// The sum of the pushed arrays.
     pub pushed: Arc<Tensor>,
-    /// What is stored.
+    /// The stored array.
     pub stored: Arc<Tensor>,
 }
 
-/// Changes a stored array.
+/// Updates a stored array.
 pub type Updater = Arc<dyn Fn(Update<'_>) -> Result<()> + Send + Sync>;
 
-/// Where stores keep and sum arrays.
-const HOME: Context = Context { device_type: DeviceType::CpuPinned, device_id: 0 };
+/// The device on which stores keep and sum arrays.
+const STORE_CONTEXT: Context = Context { device_type: DeviceType::CpuPinned, device_id: 0 };
 
-/// The kinds of stores, each with whether it can compress gradients.
+/// The kinds of stores, each with whether it supports gradient compression.
 const KINDS: &[(&str, bool)] = &[
     ("local", false),
     ("local_update_cpu", false),
@@ -65,21 +65,21 @@ const KINDS: &[(&str, bool)] = &[
 ];
 
 params! {
-    /// Parameters of the compression of gradients.
+    /// Parameters of gradient compression.
     struct CompressionParam {
-        /// `none`, or `2bit`: threshold, -threshold or 0 for each number.
+        /// `none`, or `2bit`, which quantizes each element to threshold, -threshold or 0.
         type_ as "type": String = (String::from("none"));
-        /// What has to come together before it is passed on.
+        /// Threshold of 2-bit quantization.
         threshold: f32 = 0.5;
     }
 }
 
-/// What is stored under a key.
+/// The value of a key.
 #[derive(Clone)]
 struct Value {
     tensor: Arc<Tensor>,
     number: i32,
-    /// Shape and type of sums, those that the key was initialized with.
+    /// Shape and type of sums, with which the key was initialized.
     shape: Shape,
     dtype: DType,
 }
@@ -88,26 +88,26 @@ struct Value {
 struct State {
     values: HashMap<Key, Value>,
     updater: Option<Updater>,
-    /// Threshold of the compression of gradients.
+    /// Threshold of gradient compression, if enabled.
     threshold: Option<f32>,
-    /// What compression has kept back, by key and device.
-    kept: HashMap<(Key, usize), Vec<f32>>,
+    /// Quantization error that was not pushed yet, by key and device.
+    residuals: HashMap<(Key, usize), Vec<f32>>,
 }
 
-/// A store.
+/// A key-value store.
 pub struct KvStore {
     kind: &'static str,
     can_compress: bool,
     state: Mutex<State>,
 }
 
-/// Keys, each with all arrays that were given for it, in the order of the first.
+/// Groups arrays by key, in order of the keys' first occurrence.
 fn grouped<'t, T>(keys: &[Key], items: &'t [T]) -> Vec<(Key, Vec<&'t T>)> {
     let mut groups: Vec<(Key, Vec<&T>)> = Vec::new();
-    let mut places = HashMap::new();
+    let mut indices = HashMap::new();
     for (key, item) in keys.iter().zip(items) {
-        let place = *places.entry(key).or_insert(groups.len());
-        match groups.get_mut(place) {
+        let index = *indices.entry(key).or_insert(groups.len());
+        match groups.get_mut(index) {
             Some((_, group)) => group.push(item),
             None => groups.push((key.clone(), vec![item])),
         }
@@ -121,10 +121,10 @@ fn check_count(keys: &[Key], arrays: usize) -> Result<()> {
 }
 
 impl KvStore {
-    /// Makes an empty store of a kind: `local` and `device`, and their longer names.
+    /// Creates an empty store of kind `local` or `device`, or one of their synonyms.
     ///
     /// # Errors
-    /// Another kind, such as those of several machines.
+    /// Another kind, such as the distributed ones.
     pub fn new(kind: &str) -> Result<KvStore> {
         let known = KINDS.iter().find(|(name, _)| *name == kind);
         let Some((kind, can_compress)) = known else {
@@ -137,19 +137,19 @@ impl KvStore {
         Ok(KvStore { kind, can_compress: *can_compress, state: Mutex::default() })
     }
 
-    /// The kind that it was made of.
+    /// The kind of the store.
     pub fn kind(&self) -> &'static str {
         self.kind
     }
 
-    /// Stores copies of arrays under new keys.
+    /// Initializes new keys with copies of arrays.
     ///
     /// # Errors
-    /// A key that is there already, or keys of both kinds.
+    /// A key that exists already; a mix of numbers and names as keys.
     pub fn init(&self, keys: &[Key], arrays: &[Arc<Tensor>]) -> Result<()> {
         check_count(keys, arrays.len())?;
         for (key, array) in keys.iter().zip(arrays) {
-            let copy = copy_of(&array.stored()?, HOME)?;
+            let copy = copy_of(&array.stored()?, STORE_CONTEXT)?;
             let mut state = self.state.lock();
             if let Some(other) = state.values.keys().next() {
                 check_kind(key, other)?;
@@ -180,10 +180,10 @@ impl KvStore {
         Err(Error::NotFound(format!("key {key} has not been inited: call init first")))
     }
 
-    /// Sums the arrays of each key and updates what is stored under it, or replaces it if there is no updater.
+    /// Sums the arrays of each key and updates its stored array, or replaces it if there is no updater.
     ///
     /// # Errors
-    /// A key that is not there; arrays that do not fit or are csr; those of the updater.
+    /// An unknown key; incompatible or csr arrays; errors of the updater.
     pub fn push(&self, keys: &[Key], arrays: &[Arc<Tensor>]) -> Result<()> {
         check_count(keys, arrays.len())?;
         for array in arrays {
@@ -197,7 +197,7 @@ impl KvStore {
         for (key, group) in grouped(keys, arrays) {
             let value = self.value(&key)?;
             let sum = self.sum(&key, &value, &group).map_err(|e| located(e, "push", &key))?;
-            // The updater is not called under the lock: it may use the store itself.
+            // Call the updater without the lock, since it may use the store.
             let updater = self.state.lock().updater.clone();
             match updater {
                 Some(updater) => updater(Update {
@@ -212,61 +212,61 @@ impl KvStore {
         Ok(())
     }
 
-    /// The sum of some arrays in memory of its own. Several arrays are brought into the shape and type of the key's value and the
-    /// storage of the first of them.
+    /// The sum of the arrays in new memory. Several arrays are converted to the shape and type of the key's value and to the storage type
+    /// of the first array.
     fn sum(&self, key: &Key, value: &Value, arrays: &[&Arc<Tensor>]) -> Result<Array> {
-        let mut parts = arrays.iter().map(|a| a.stored()).collect::<Result<Vec<_>>>()?;
-        let kind = parts.first().map_or(StorageType::Default, Array::storage_type);
-        let single = parts.len() == 1;
-        for part in &mut parts {
-            if single {
-                let context = if kind == StorageType::Default { part.context() } else { HOME };
-                *part = copy_of(part, context)?;
+        let mut terms = arrays.iter().map(|a| a.stored()).collect::<Result<Vec<_>>>()?;
+        let kind = terms.first().map_or(StorageType::Default, Array::storage_type);
+        let is_single = terms.len() == 1;
+        for term in &mut terms {
+            if is_single {
+                let context = if kind == StorageType::Default { term.context() } else { STORE_CONTEXT };
+                *term = copy_of(term, context)?;
             } else {
-                let home = zeros(kind, &value.shape, value.dtype, HOME)?;
-                arrays::copy(part, &home)?;
-                *part = home;
+                let converted = zeros(kind, &value.shape, value.dtype, STORE_CONTEXT)?;
+                arrays::copy(term, &converted)?;
+                *term = converted;
             }
         }
-        // Read apart from the loop, which takes the lock again.
+        // Copied, since `compress` takes the lock again.
         let threshold = self.state.lock().threshold;
         if let Some(threshold) = threshold {
-            for (device, part) in parts.iter().enumerate() {
-                self.compress(key, device, part, threshold)?;
+            for (device, term) in terms.iter().enumerate() {
+                self.compress(key, device, term, threshold)?;
             }
         }
-        if single {
-            return Ok(parts.swap_remove(0));
+        if is_single {
+            return Ok(terms.swap_remove(0));
         }
-        let parts: Vec<_> = parts.into_iter().map(|a| Arc::new(Tensor::new(a))).collect();
-        unrecorded(false, || call("add_n", std::iter::empty(), &parts, &[]))?[0].stored()
+        let terms: Vec<_> = terms.into_iter().map(|a| Arc::new(Tensor::new(a))).collect();
+        unrecorded(false, || call("add_n", std::iter::empty(), &terms, &[]))?[0].stored()
     }
 
-    /// Replaces numbers by threshold, -threshold and 0 and keeps back the difference.
+    /// Quantizes elements to threshold, -threshold or 0 and keeps the error for the next push.
     fn compress(&self, key: &Key, device: usize, array: &Array, threshold: f32) -> Result<()> {
         let array = array.dense()?;
         let mut state = self.state.lock();
-        let kept = state.kept.entry((key.clone(), device)).or_default();
-        kept.resize(array.len(), 0.0);
-        write_slice::<f32, _>(array, |numbers| {
-            for (x, kept) in numbers.iter_mut().zip(kept) {
-                *kept += *x;
-                *x = if *kept >= threshold {
+        let residuals = state.residuals.entry((key.clone(), device)).or_default();
+        residuals.resize(array.len(), 0.0);
+        write_slice::<f32, _>(array, |elements| {
+            for (x, residual) in elements.iter_mut().zip(residuals) {
+                *residual += *x;
+                *x = if *residual >= threshold {
                     threshold
-                } else if *kept <= -threshold {
+                } else if *residual <= -threshold {
                     -threshold
                 } else {
                     0.0
                 };
-                *kept -= *x;
+                *residual -= *x;
             }
         })
     }
 
-    /// Copies what is stored to the arrays, converted to their types and storage. With `ignore_sparse`, sparse arrays are left out.
+    /// Copies stored arrays to `outputs`, converted to their types and storage types. With `ignore_sparse`, sparse outputs are skipped.
     ///
     /// # Errors
-    /// A key that is not there; arrays that do not fit.
+    /// An unknown key; incompatible arrays.
     pub fn pull(&self, keys: &[Key], outputs: &[Arc<Tensor>], ignore_sparse: bool) -> Result<()> {
         check_count(keys, outputs.len())?;
         for (key, output) in keys.iter().zip(outputs) {
@@ -280,10 +280,10 @@ impl KvStore {
         Ok(())
     }
 
-    /// Copies rows of what is stored to sparse arrays: those with the numbers in `rows`, each once, in rising order.
+    /// Copies the rows with indices `rows` of stored arrays to row_sparse outputs, in ascending order and without duplicates.
     ///
     /// # Errors
-    /// A key that is not there or holds no row_sparse array; arrays that do not fit; rows that are not there.
+    /// An unknown key, or one whose array is not row_sparse; incompatible arrays; row indices out of range.
     pub fn pull_rows(&self, keys: &[Key], outputs: &[Arc<Tensor>], rows: &[Arc<Tensor>]) -> Result<()> {
         check_count(keys, outputs.len())?;
         check_count(keys, rows.len())?;
@@ -297,9 +297,9 @@ impl KvStore {
         }
         for ((key, output), rows) in keys.iter().zip(outputs).zip(rows) {
             let stored = self.value(key)?.tensor;
-            let kept = stored.storage_type();
+            let kind = stored.storage_type();
             ensure!(
-                kept == Some(StorageType::RowSparse),
+                kind == Some(StorageType::RowSparse),
                 "PullRowSparse expects row_sparse src NDArray, but key {key} holds an array of another storage type: use pull"
             );
             let mut wanted = rows.array()?.to_vec_as::<i64>()?;
@@ -307,13 +307,13 @@ impl KvStore {
             wanted.dedup();
             let ids = NDArray::from_slice(&wanted, &[wanted.len() as i64])?.to_context(stored.stored()?.context())?;
             let inputs = [stored, Arc::new(Tensor::new(ids))];
-            let part = unrecorded(false, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
-            arrays::copy(&part[0].stored()?, &output.stored()?).map_err(|e| located(e, "row_sparse_pull", key))?;
+            let retained = unrecorded(false, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
+            arrays::copy(&retained[0].stored()?, &output.stored()?).map_err(|e| located(e, "row_sparse_pull", key))?;
         }
         Ok(())
     }
 
-    /// Pushes arrays, then copies what is stored under the keys to others.
+    /// Pushes arrays, then pulls the results to `outputs`.
     ///
     /// # Errors
     /// Those of [`KvStore::push`] and [`KvStore::pull`].
@@ -329,7 +329,7 @@ impl KvStore {
         self.pull(out_keys, outputs, true)
     }
 
-    /// Stores arrays under new keys, then copies what is stored to others.
+    /// Initializes keys, then pulls the stored arrays to `outputs`.
     ///
     /// # Errors
     /// Those of [`KvStore::init`] and [`KvStore::pull`].
@@ -342,15 +342,15 @@ impl KvStore {
         self.pull(out_keys, outputs, true)
     }
 
-    /// Sets what happens to stored arrays when something is pushed.
+    /// Sets the updater that `push` calls.
     pub fn set_updater(&self, updater: Updater) {
         self.state.lock().updater = Some(updater);
     }
 
-    /// Sets how gradients are compressed: `type` is `none` or `2bit`, `threshold` a positive number.
+    /// Sets gradient compression: `type` is `none` or `2bit`, `threshold` is positive.
     ///
     /// # Errors
-    /// Another type or threshold; a store of a kind that does not compress.
+    /// Another type or threshold; a store that does not support compression.
     pub fn set_compression(&self, attrs: &Attrs) -> Result<()> {
         let p = CompressionParam::parse(attrs)?;
         let threshold = match p.type_.as_str() {
@@ -451,17 +451,17 @@ mod tests {
     }
 
     #[test]
-    fn compression_keeps_back_what_is_small() {
+    fn compression_keeps_the_residual() {
         let store = KvStore::new("device").unwrap();
         store.set_compression(&Attrs::from([("type".to_string(), "2bit".to_string())])).unwrap();
         store.init(&[key("a")], &[tensor(&[0.; 3])]).unwrap();
         let out = tensor(&[0.; 3]);
-        let pass = || {
+        let round = || {
             store.push(&[key("a"), key("a")], &[tensor(&[0.3, 0.6, -2.]), tensor(&[0., 0.5, 0.])]).unwrap();
             store.pull(&[key("a")], std::slice::from_ref(&out), true).unwrap();
             numbers(&out)
         };
-        assert_eq!(pass(), [0., 1., -0.5]);
-        assert_eq!(pass(), [0.5, 1., -0.5]);
+        assert_eq!(round(), [0., 1., -0.5]);
+        assert_eq!(round(), [0.5, 1., -0.5]);
     }
 }

@@ -1,4 +1,5 @@
-//! Graphs, execution, automatic differentiation, data and files: the facade that the C and JNI faces call.
+//! The facade that the C and JNI interfaces call: symbols, execution, automatic differentiation, key-value stores, data iterators and
+//! profiling.
 
 pub mod arrays;
 pub mod executor;
@@ -18,5 +19,5 @@ pub mod symbol_infer;
 
 pub use ferromx_core::semantics;
 
-/// The version that files and `MXGetVersion` give: 1.9.1.
+/// The version in files and in `MXGetVersion`: 1.9.1.
 pub const MXNET_VERSION: i32 = 10901;

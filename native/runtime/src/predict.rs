@@ -1,4 +1,4 @@
-//! Networks with trained parameters, bound for prediction.
+//! Networks with trained parameters for prediction.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -15,7 +15,7 @@ use crate::executor::{Bound, Executor, Monitor};
 use crate::symbol::Symbol;
 use crate::symbol_infer::{infer_dtypes, infer_shapes};
 
-/// What to predict with.
+/// A symbol with trained parameters.
 #[derive(Clone)]
 pub struct Network {
     symbol: Symbol,
@@ -24,7 +24,7 @@ pub struct Network {
     context: Context,
 }
 
-/// A network bound for inputs of certain shapes.
+/// A network bound for fixed input shapes.
 pub struct Predictor {
     network: Network,
     inputs: Vec<String>,
@@ -32,11 +32,11 @@ pub struct Predictor {
 }
 
 impl Network {
-    /// A network from a symbol and the content of a `.params` file, whose names begin with `arg:` or `aux:`. `dtypes` gives
-    /// element types by argument, where they are not those that follow from the parameters.
+    /// A network from a symbol and the content of a `.params` file, whose names begin with `arg:` or `aux:`. `dtypes` has element types of
+    /// arguments that are not inferred from the parameters.
     ///
     /// # Errors
-    /// Arrays without names, no memory on the device.
+    /// Arrays without names, out of memory.
     pub fn new(symbol: Symbol, params: Loaded, dtypes: Vec<(String, DType)>, context: Context) -> Result<Network> {
         ensure!(
             params.names.len() == params.arrays.len(),
@@ -53,28 +53,28 @@ impl Network {
         Ok(Network { symbol, params, dtypes, context })
     }
 
-    /// The network up to the outputs of these nodes, or outputs of these names.
+    /// The network with other outputs: `names` are outputs, or nodes whose first output is taken.
     ///
     /// # Errors
-    /// There is no such node.
+    /// There is no such output or node.
     pub fn with_outputs(mut self, names: &[String]) -> Result<Network> {
         let internals = self.symbol.internals();
         let listed = internals.list_outputs();
         let found = names.iter().map(|name| {
             let output = format!("{name}_output");
-            let at = listed.iter().position(|n| n == name || *n == output).ok_or_else(|| {
+            let index = listed.iter().position(|n| n == name || *n == output).ok_or_else(|| {
                 Error::NotFound(format!("there is no output '{name}'; there are {}", listed.join(", ")))
             })?;
-            internals.output(at)
+            internals.output(index)
         });
         self.symbol = Symbol::group(&found.collect::<Result<Vec<_>>>()?);
         Ok(self)
     }
 
-    /// Binds the network for inputs of these shapes. What is neither input nor parameter, such as a label, is zero.
+    /// Binds the network for these input shapes. Arguments that are neither inputs nor parameters, such as labels, are zero.
     ///
     /// # Errors
-    /// Inputs that the network does not have, shapes that contradict the parameters or remain unknown.
+    /// Unknown inputs; shapes that are inconsistent with the parameters or cannot be inferred.
     pub fn bind(&self, inputs: &[(String, Shape)]) -> Result<Predictor> {
         let arguments = self.symbol.list_arguments();
         let auxiliary = self.symbol.list_auxiliary_states();
@@ -106,14 +106,14 @@ impl Network {
 }
 
 impl Network {
-    /// Binds the network once for each of several threads; parameters are shared.
+    /// Binds the network once per thread; the predictors share the parameters.
     ///
     /// # Errors
-    /// No thread, or those of [`Network::bind`].
-    pub fn bind_many(&self, inputs: &[(String, Shape)], threads: usize) -> Result<Vec<Predictor>> {
-        ensure!(threads > 0, "num_threads is 0: at least one thread predicts");
+    /// `num_threads` is 0, or those of [`Network::bind`].
+    pub fn bind_many(&self, inputs: &[(String, Shape)], num_threads: usize) -> Result<Vec<Predictor>> {
+        ensure!(num_threads > 0, "num_threads is 0: at least one thread predicts");
         let mut all = Vec::new();
-        for _ in 0..threads {
+        for _ in 0..num_threads {
             all.push(self.bind(inputs)?);
         }
         Ok(all)
@@ -129,14 +129,14 @@ impl Predictor {
     /// Overwrites an input.
     ///
     /// # Errors
-    /// There is no such input, or it has another number of elements.
+    /// There is no such input, or it has a different number of elements.
     pub fn set_input(&self, name: &str, data: &[f32]) -> Result<()> {
         let arguments = self.network.symbol.list_arguments();
-        let at = arguments.iter().position(|n| n == name).filter(|_| self.inputs.iter().any(|n| n == name));
-        let at = at.ok_or_else(|| {
+        let index = arguments.iter().position(|n| n == name).filter(|_| self.inputs.iter().any(|n| n == name));
+        let index = index.ok_or_else(|| {
             Error::NotFound(format!("there is no input '{name}'; the inputs are {}", self.inputs.join(", ")))
         })?;
-        arrays::write_converted(&self.executor.args()[at], data.iter().copied())
+        arrays::write_converted(&self.executor.args()[index], data.iter().copied())
     }
 
     /// Computes the outputs.
@@ -147,7 +147,7 @@ impl Predictor {
         self.executor.forward(false)
     }
 
-    /// Runs step `step` of the network and returns how many are behind it; none is run where there are fewer steps.
+    /// Runs step `step` of the network and returns the number of remaining steps. A step past the end does nothing.
     ///
     /// # Errors
     /// Those of the operator.
@@ -155,7 +155,7 @@ impl Predictor {
         self.executor.partial_forward(step)
     }
 
-    /// Installs a monitor of the nodes' outputs, with inputs too if so asked, or removes it.
+    /// Installs a monitor of all outputs, and of inputs if `inputs_too` is set, or removes it.
     pub fn set_monitor(&self, monitor: Option<Monitor>, inputs_too: bool) {
         self.executor.set_monitor(monitor, inputs_too);
     }
@@ -163,7 +163,7 @@ impl Predictor {
     /// Output `index`.
     ///
     /// # Errors
-    /// There are fewer.
+    /// There are fewer outputs.
     pub fn output(&self, index: usize) -> Result<NDArray> {
         let outputs = self.executor.output_tensors();
         let output = outputs.get(index).ok_or_else(|| {

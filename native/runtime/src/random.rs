@@ -8,7 +8,7 @@ use ferromx_core::context::Context;
 use ferromx_core::op::{RandomKey, RandomSource};
 use parking_lot::RwLock;
 
-/// The random state of a device: every call that draws numbers takes the next stream.
+/// The random state of a device: every call that draws random numbers takes the next stream.
 #[derive(Debug, Default)]
 pub struct DeviceRandom {
     seed: AtomicU64,
@@ -38,21 +38,21 @@ fn states() -> &'static RwLock<States> {
     STATES.get_or_init(|| RwLock::new(States { by_context: HashMap::new(), global_seed: 0 }))
 }
 
-/// Spreads the seed of the whole process over the devices.
+/// Derives the seed of a device from the global seed.
 fn device_seed(seed: u64, context: Context) -> u64 {
     seed ^ (context.device_id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The random state of a device. The number of devices is small, so a state once made stays.
+/// The random state of a device. States are leaked, since the number of devices is small.
 pub fn device(context: Context) -> &'static DeviceRandom {
     static FIRST: OnceLock<&'static DeviceRandom> = OnceLock::new();
     if context == Context::default() {
-        return FIRST.get_or_init(|| find_or_make(context));
+        return FIRST.get_or_init(|| find_or_create(context));
     }
-    find_or_make(context)
+    find_or_create(context)
 }
 
-fn find_or_make(context: Context) -> &'static DeviceRandom {
+fn find_or_create(context: Context) -> &'static DeviceRandom {
     if let Some(state) = states().read().by_context.get(&context) {
         return state;
     }
@@ -65,7 +65,7 @@ fn find_or_make(context: Context) -> &'static DeviceRandom {
     })
 }
 
-/// Seeds every device; the same seed gives the same numbers.
+/// Seeds every device, including those that are used later.
 pub fn seed(seed: u64) {
     let mut all = states().write();
     all.global_seed = seed;

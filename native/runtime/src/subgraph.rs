@@ -1,15 +1,15 @@
-//! Graphs inside of operators, run by executors of their own.
+//! Subgraphs of operators, such as loop bodies, which run in their own executors.
 
 use std::collections::VecDeque;
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
-use ferromx_core::host::{BoundGraph, Subgraph};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::semantics::is_numpy_shape;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
+use ferromx_core::subgraph::{BoundGraph, Subgraph};
 use parking_lot::Mutex;
 
 use crate::executor::{Bound, Executor, no_plan};
@@ -31,25 +31,25 @@ struct Found<T> {
 /// these, the time would double with every level.
 type Kept<T> = Mutex<VecDeque<Found<T>>>;
 
-/// A symbol as the graph of an operator; its inputs are all its variables, in the order of [`Symbol::list_inputs`].
+/// A symbol as the subgraph of an operator. Its inputs are all variables in the order of [`Symbol::list_inputs`].
 pub struct Inner {
     symbol: Symbol,
-    /// For each variable whether it is an auxiliary state.
-    variables: Vec<bool>,
+    /// For each variable, whether it is an auxiliary state.
+    is_aux: Vec<bool>,
     states: Vec<usize>,
     shapes: Kept<Shape>,
     dtypes: Kept<Option<DType>>,
 }
 
 impl Inner {
-    /// The graph of a symbol.
+    /// Wraps a symbol.
     pub fn new(symbol: &Symbol) -> Inner {
-        let variables: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
-        let states = (0..variables.len()).filter(|i| variables[*i]).collect();
-        Inner { symbol: symbol.clone(), variables, states, shapes: Kept::default(), dtypes: Kept::default() }
+        let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
+        let states = (0..is_aux.len()).filter(|i| is_aux[*i]).collect();
+        Inner { symbol: symbol.clone(), is_aux, states, shapes: Kept::default(), dtypes: Kept::default() }
     }
 
-    /// Infers values of inputs and outputs.
+    /// Infers shapes or types of inputs and outputs.
     fn infer<T: Clone + Default + PartialEq>(
         &self,
         kept: &Kept<T>,
@@ -89,7 +89,7 @@ impl Inner {
 
 impl Subgraph for Inner {
     fn inputs(&self) -> usize {
-        self.variables.len()
+        self.is_aux.len()
     }
 
     fn outputs(&self) -> usize {
@@ -110,7 +110,7 @@ impl Subgraph for Inner {
 
     fn bind(&self, context: Context, ins: &[NDArray], grads: &[Option<(NDArray, Req)>]) -> Result<Box<dyn BoundGraph>> {
         let mut bound = Bound { args: vec![], grads: vec![], reqs: vec![], aux: vec![] };
-        for ((array, grad), is_aux) in ins.iter().zip(grads).zip(&self.variables) {
+        for ((array, grad), is_aux) in ins.iter().zip(grads).zip(&self.is_aux) {
             if *is_aux {
                 bound.aux.push(array.clone());
                 continue;

@@ -1,4 +1,4 @@
-//! Inference on symbols, as `Symbol.inferShape` and `inferType` give it.
+//! Shape and type inference on symbols.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
 use crate::symbol::Symbol;
 
-/// What is known of arguments, outputs and auxiliary states, each in its listing order.
+/// Inferred values of arguments, outputs and auxiliary states, each list in listing order.
 pub struct Inferred<T> {
     /// Arguments.
     pub args: Vec<T>,
@@ -50,24 +50,24 @@ fn infer<T: Clone>(
     Ok(Inferred { args: of(false), outputs: ys.iter().map(|y| known[*y].clone()).collect(), aux: of(true) })
 }
 
-/// Completes shapes as far as possible from those given by name.
+/// Infers shapes from those given by name. Shapes that cannot be inferred stay partly unknown.
 ///
 /// # Errors
-/// A name that no variable has; shapes that contradict each other.
+/// A name that no variable has; inconsistent shapes.
 pub fn infer_shapes(symbol: &Symbol, given: &[(String, Shape)]) -> Result<Inferred<Shape>> {
     infer(symbol, Shape::unknown(), given, infer::shapes)
 }
 
-/// Completes element types as far as possible. A type given by name counts; where nothing is given, floats are not assumed.
+/// Infers element types from those given by name. Types that cannot be inferred stay unknown; there is no default.
 ///
 /// # Errors
-/// A name that no variable has; types that contradict each other.
+/// A name that no variable has; inconsistent types.
 pub fn infer_dtypes(symbol: &Symbol, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
     let given: Vec<_> = given.iter().map(|(n, d)| (n.clone(), Some(*d))).collect();
     infer(symbol, None, &given, infer::dtypes)
 }
 
-/// The names that `n` values are given for: those of `keys`, or the first arguments in their order.
+/// The names of `n` given values: `keys`, or the first `n` arguments.
 ///
 /// # Errors
 /// Keys and values differ in number, or there are more values than arguments.
@@ -80,7 +80,7 @@ pub fn argument_names(symbol: &Symbol, keys: Option<Vec<String>>, n: usize) -> R
 }
 
 impl<T> Inferred<T> {
-    /// Whether a predicate holds for everything.
+    /// Whether a predicate holds for all values.
     pub fn all(&self, f: impl Fn(&T) -> bool) -> bool {
         self.args.iter().chain(&self.outputs).chain(&self.aux).all(f)
     }

@@ -1,4 +1,4 @@
-//! Running a plan allocates nothing: neither on the calling thread nor on those of the pool.
+//! Running a plan does not allocate, neither on the calling thread nor on the threads of the pool.
 #![allow(unsafe_code)] // The counting allocator.
 
 mod common;
@@ -12,7 +12,7 @@ use ferromx_core::storage::Req;
 use ferromx_runtime::executor::Executor;
 use ferromx_runtime::symbol::Symbol;
 
-/// Counts allocations of all threads, while it is told to.
+/// An allocator that counts the allocations of all threads while counting is on.
 struct Counting;
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
@@ -24,7 +24,7 @@ fn count() {
     }
 }
 
-// SAFETY: all work is left to the system's allocator.
+// SAFETY: forwards to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -53,8 +53,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations in five runs after some to warm up. Each thread warms its own working memory, and which thread takes which piece of
-/// work is up to chance, so that the count is taken until one is zero or it stays.
+/// Number of allocations in five runs after a warm-up. Each thread allocates scratch memory on first use, and the assignment of chunks to
+/// threads is random, so the count is repeated until it is zero or stays constant.
 fn allocations(mut run: impl FnMut()) -> usize {
     let mut least = usize::MAX;
     for _ in 0..10 {
@@ -76,7 +76,7 @@ fn step(executor: &Executor) {
     executor.backward(&[], true).unwrap();
 }
 
-/// A step of a network whose outputs are given gradients.
+/// Checks a training step of a network with given head gradients.
 fn assert_trains_without_allocating(net: &Symbol, shapes: &[(&str, &[i64])], what: &str) {
     let executor = bind(net, shapes, writes(net), 3);
     let heads: Vec<NDArray> = executor.outputs().iter().map(|y| y.to_context(executor.context()).unwrap()).collect();
@@ -88,7 +88,7 @@ fn assert_trains_without_allocating(net: &Symbol, shapes: &[(&str, &[i64])], wha
     assert_eq!(allocations(|| executor.forward(false).unwrap()), 0, "inference of {what}");
 }
 
-/// All algorithms: few and many channels, with and without stride, in groups, depthwise, and turned round.
+/// All convolution algorithms: few and many channels, with and without stride, grouped, depthwise, and transposed.
 fn convolutions(threads: usize) {
     let (name, net) = (format!("LeNet, {threads} threads"), lenet("relu"));
     let executor = bind(&net, &[("data", &[8, 1, 8, 8])], writes(&net), 1);
@@ -109,7 +109,7 @@ fn convolutions(threads: usize) {
     }
 }
 
-/// Operators that move elements.
+/// Operators that only move elements.
 fn moves(threads: usize) {
     let x = variable("data");
     for (operator, attrs) in [
@@ -131,7 +131,7 @@ fn moves(threads: usize) {
     }
 }
 
-/// One test, since the allocator counts for the whole process.
+/// A single test, since the allocator counts for the whole process.
 #[test]
 fn plans_run_without_allocating() {
     for threads in [1, 2] {

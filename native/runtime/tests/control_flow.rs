@@ -1,4 +1,4 @@
-//! Loops and branches: values and gradients through executors, in double precision, against finite differences.
+//! Loops and branches: outputs and gradients of executors in float64, compared with finite differences.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -41,7 +41,7 @@ fn power() -> Symbol {
     op("_while_loop", "loop", &[cond, body, var("count"), var("start"), var("weight")], &attrs)
 }
 
-/// The sum of all outputs, each element with a weight of its own.
+/// The sum of all outputs, with a different weight for each element.
 fn loss(executor: &Executor) -> f64 {
     let weigh = |k: usize, a: &NDArray| -> f64 {
         a.to_vec_as::<f64>().unwrap().iter().enumerate().map(|(i, x)| x * head(k, i)).sum()
@@ -72,7 +72,7 @@ fn check_gradients(symbol: &Symbol, args: &[NDArray], differentiable: &[usize]) 
     let inferred = loss(&executor);
     executor.forward(true).unwrap();
     assert_eq!(loss(&executor), inferred);
-    // Twice, so that what the first pass left does not matter; and after a pass for inference.
+    // Twice, to detect state left by the first pass, and after a pass for inference.
     for train in [true, true, false] {
         executor.forward(train).unwrap();
         executor.backward(&heads, true).unwrap();
@@ -101,7 +101,7 @@ fn while_loops_compute_and_differentiate() {
     let executor = bind(&power(), &args, Req::Null);
     executor.forward(false).unwrap();
     let out = executor.outputs()[0].to_vec::<f64>().unwrap();
-    // x = 1, 0.5, 1.25; 2, -3, 5.5: products of three steps and two rows that no step filled.
+    // x = 1, 0.5, 1.25; 2, -3, 5.5: products of three iterations, and two rows that no iteration filled.
     assert_eq!(out, [0.5, -3.0, 0.25, 4.5, 0.625, -8.25, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!(executor.outputs()[1].to_vec::<f64>().unwrap(), [3.0]);
     assert_eq!(executor.outputs()[2].to_vec::<f64>().unwrap(), [2.625, -6.25]);
@@ -109,8 +109,8 @@ fn while_loops_compute_and_differentiate() {
 }
 
 #[test]
-fn variables_may_change_places_in_long_loops() {
-    // (a, b) = (b, a + 1) while a < 1000: the first output of a step is one of its variables.
+fn variables_may_be_swapped_in_long_loops() {
+    // (a, b) = (b, a + 1) while a < 1000: the first output of an iteration is one of its variables.
     let cond = op("_lesser_scalar", "less", &[var("a")], &[("scalar", "1000")]);
     let next = op("_plus_scalar", "next", &[var("a")], &[("scalar", "1")]);
     let body = Symbol::group(&[var("b"), next]);
@@ -133,7 +133,7 @@ fn variables_may_change_places_in_long_loops() {
 }
 
 #[test]
-fn branches_differentiate_the_one_that_was_taken() {
+fn the_taken_branch_is_differentiated() {
     let (a, b) = (var("a"), var("b"));
     let pred = op("_copy", "pred", &[var("p")], &[]);
     let product = op("elemwise_mul", "product", &[a.clone(), b.clone()], &[]);
@@ -172,7 +172,7 @@ fn nested_loops_over_rows_differentiate() {
     let values: Vec<f64> = (0..12).map(|i| 0.1 * f64::from(i) - 0.5).collect();
     let args = [array(&values, &[2, 3, 2]), array(&[0.25, -0.5], &[2]), array(&[0.5, 1.5], &[2])];
     check_gradients(&outer, &args, &[0, 1, 2]);
-    // Gradients that are added to what is there.
+    // Gradients that are added to their arrays.
     let executor = bind(&outer, &args, Req::Add);
     let heads: Vec<NDArray> =
         executor.outputs().iter().map(|a| NDArray::zeros(a.shape(), DType::F64, a.context()).unwrap()).collect();
@@ -185,7 +185,7 @@ fn nested_loops_over_rows_differentiate() {
 }
 
 #[test]
-fn graphs_that_do_not_fit_are_refused() {
+fn incompatible_graphs_are_errors() {
     let attrs = |locs: &str| -> Attrs {
         let pairs = [
             ("num_outputs", "1"),

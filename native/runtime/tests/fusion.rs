@@ -1,4 +1,4 @@
-//! A plan computes the same whether operators are fused or not. With a monitor it runs unfused, which is what these tests compare with.
+//! Fused and unfused plans give the same results. With a monitor, a plan runs unfused, which is the reference here.
 
 mod common;
 
@@ -10,7 +10,7 @@ use ferromx_core::storage::Req;
 use ferromx_runtime::executor::Executor;
 use ferromx_runtime::symbol::Symbol;
 
-/// Outputs, gradients and auxiliary states after one pass, from the same start.
+/// Outputs, gradients and auxiliary states after one pass from fixed initial values.
 type Results = (Vec<Vec<f32>>, Vec<Vec<f32>>, Vec<Vec<f32>>);
 
 fn run(executor: &Executor, seed: u64, is_train: bool, backward: bool) -> Results {
@@ -23,7 +23,7 @@ fn run(executor: &Executor, seed: u64, is_train: bool, backward: bool) -> Result
     (values(executor.outputs()), gradients(executor), values(executor.aux()))
 }
 
-/// Runs fused, and unfused.
+/// Runs fused and unfused.
 fn both(executor: &Executor, seed: u64, is_train: bool, backward: bool) -> (Results, Results) {
     let fused = run(executor, seed, is_train, backward);
     executor.set_monitor(Some(Arc::new(|_, _| {})), false);
@@ -44,7 +44,7 @@ fn assert_close(a: &Results, b: &Results, tolerance: f32, what: &str) {
     }
 }
 
-/// A random graph of elementwise operators on `data` and `other`, of several outputs.
+/// A random graph of elementwise operators on `data` and `other` with several outputs.
 fn random_net(numbers: &mut Numbers) -> Symbol {
     let unary = ["sin", "exp", "tanh", "sigmoid", "square", "negative", "relu", "sqrt"];
     let binary = ["elemwise_add", "elemwise_mul", "elemwise_sub", "elemwise_div", "_maximum"];
@@ -71,7 +71,7 @@ fn random_elementwise_graphs_agree_bit_for_bit() {
         let mut numbers = Numbers(seed);
         let net = random_net(&mut numbers);
         let reqs = net.list_arguments().iter().map(|_| [Req::Write, Req::Add, Req::Null][numbers.below(3)]).collect();
-        // Lengths below and above that of a block, so that some have several and a shorter last one.
+        // Lengths below and above the block size, including ones with a shorter last block.
         let n = [1, 37, 3000, 20_000][numbers.below(4)];
         let shapes: Vec<(String, [i64; 1])> = net.list_arguments().into_iter().map(|a| (a, [n])).collect();
         let shapes: Vec<(&str, &[i64])> = shapes.iter().map(|(a, s)| (a.as_str(), &s[..])).collect();
@@ -100,7 +100,7 @@ fn lenet_agrees_in_training_and_inference() {
     }
 }
 
-/// A block of ResNet: convolutions with batch normalisation, a shortcut, rectifiers.
+/// A residual block: convolutions with batch normalization, a shortcut connection, and ReLU.
 fn residual_block(stride: &str) -> Symbol {
     let conv = |x: &Symbol, name: &str, kernel: &str, pad: &str, stride: &str, no_bias: &str| {
         let attrs = [("kernel", kernel), ("pad", pad), ("stride", stride), ("num_filter", "8"), ("no_bias", no_bias)];
@@ -140,7 +140,7 @@ fn residual_blocks_agree_in_training_and_inference() {
 }
 
 #[test]
-fn arrays_that_users_change_between_runs_are_read_again() {
+fn changes_of_arrays_between_runs_take_effect() {
     let net = residual_block("(1, 1)");
     let executor = bind(&net, &[("data", &[2, 3, 9, 9])], vec![Req::Null; net.list_arguments().len()], 3);
     let first = run(&executor, 3, false, false);
@@ -162,7 +162,7 @@ fn arrays_that_users_change_between_runs_are_read_again() {
 }
 
 #[test]
-fn gradients_after_an_inference_pass_are_those_of_its_inputs() {
+fn gradients_after_an_inference_pass_use_its_inputs() {
     let net = elementwise_chain();
     let shapes: [(&str, &[i64]); 1] = [("a", &[100])];
     let executor = bind(&net, &shapes, writes(&net), 5);
@@ -174,7 +174,7 @@ fn gradients_after_an_inference_pass_are_those_of_its_inputs() {
 }
 
 #[test]
-fn a_monitor_sees_every_operator() {
+fn a_monitor_gets_every_operator() {
     let net = residual_block("(2, 2)");
     let executor = bind(&net, &[("data", &[2, 3, 9, 9])], writes(&net), 3);
     let (seen, count) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
@@ -197,7 +197,7 @@ fn a_monitor_sees_every_operator() {
 }
 
 #[test]
-fn chains_are_single_steps_and_keep_nothing_in_memory() {
+fn chains_are_single_steps_without_intermediate_arrays() {
     let net = elementwise_chain();
     let executor = bind(&net, &[("a", &[100_000])], vec![Req::Null; 4], 5);
     let text = executor.debug_string();

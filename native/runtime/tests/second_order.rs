@@ -1,4 +1,4 @@
-//! Second-order gradients: the gradient of a sum of squared gradients, against finite differences of that sum.
+//! Second-order gradients: the gradient of a sum of squared gradients, compared with finite differences of that sum.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ferromx_core::storage::Req;
 use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor};
 
-/// The operators of one input whose gradients MXNet 1.9.1 differentiates again.
+/// Unary operators with second-order gradients in MXNet 1.9.1.
 const UNARY: &[&str] = &[
     "abs",
     "arcsinh",
@@ -61,7 +61,7 @@ const UNARY: &[&str] = &[
     "_contrib_div_sqrt_dim",
 ];
 
-/// Those among them that are defined between -1 and 1, or from 1 on.
+/// Unary operators that are only defined on (-1, 1) or from 1 on, with an offset that moves the inputs into their domain.
 const BOUNDED: &[(&str, f64)] = &[
     ("arcsin", -0.5),
     ("arccos", -0.5),
@@ -73,8 +73,8 @@ const BOUNDED: &[(&str, f64)] = &[
     ("_npi_arccosh", 2.0),
 ];
 
-/// An operator, its parameters, and the shapes of its inputs; the elements are positive and not 1. First those that MXNet 1.9.1
-/// differentiates twice too.
+/// Operators with parameters and input shapes; input elements are positive and not 1. First those with second-order gradients in MXNet
+/// 1.9.1.
 const TABLE: &[(&str, &[(&str, &str)], &[&[i64]])] = &[
     ("_plus_scalar", &[("scalar", "2")], &[&[2, 3]]),
     ("_minus_scalar", &[("scalar", "2")], &[&[2, 3]]),
@@ -148,7 +148,7 @@ fn values(t: &Tensor) -> Vec<f64> {
     t.array().unwrap().to_vec().unwrap()
 }
 
-/// The sum of the squared gradients of a sum of squared outputs, and the inputs with attached gradients.
+/// Returns the sum of the squared gradients of a sum of squared outputs, and the inputs with attached gradients.
 fn sum_of_squares(op: &str, attrs: &[(&str, &str)], inputs: &[(Vec<f64>, &[i64])]) -> (Arc<Tensor>, Vec<Arc<Tensor>>) {
     let xs: Vec<_> = inputs.iter().map(|(items, dims)| tensor(items, dims)).collect();
     let requests: Vec<_> = inputs
@@ -203,7 +203,7 @@ fn second_order_gradients_agree_with_finite_differences() {
 }
 
 #[test]
-fn second_order_gradients_of_one_input_agree_with_finite_differences() {
+fn second_order_gradients_of_unary_operators_agree_with_finite_differences() {
     for op in UNARY {
         check(op, &[], &[(numbers(&[2, 3], 0), &[2, 3])]);
     }

@@ -1,4 +1,4 @@
-//! Operators on sparse arrays give what they give on the same elements in dense arrays.
+//! Operators on sparse arrays give the same results as on dense arrays.
 
 use StorageType::{Csr, Default as Dense, RowSparse};
 use ferromx_core::context::Context;
@@ -16,15 +16,15 @@ use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 
 const KINDS: [StorageType; 3] = [Dense, RowSparse, Csr];
 
-/// Numbers of which about `part` in 8 are not zero.
-fn numbers(dims: &[i64], seed: u64, part: u64) -> NDArray {
+/// An array in which about `nonzero` of 8 elements are not zero.
+fn numbers(dims: &[i64], seed: u64, nonzero: u64) -> NDArray {
     let n = dims.iter().product::<i64>() as u64;
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let values: Vec<f32> = (0..n)
         .map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let bits = state >> 33;
-            if bits % 8 < part { (bits / 8 % 33) as f32 / 16.0 - 1.0 } else { 0.0 }
+            if bits % 8 < nonzero { (bits / 8 % 33) as f32 / 16.0 - 1.0 } else { 0.0 }
         })
         .collect();
     NDArray::from_slice(&values, dims).unwrap()
@@ -40,7 +40,7 @@ fn run(op: &'static str, pairs: &[(&str, &str)], inputs: &[Array]) -> Vec<f32> {
     to_dense(&outputs[0]).unwrap().to_vec().unwrap()
 }
 
-/// Every combination of storage types gives the elements of the dense form.
+/// Checks that every combination of storage types gives the same results as dense arrays.
 fn check(op: &'static str, pairs: &[(&str, &str)], inputs: &[NDArray]) {
     let dense: Vec<Array> = inputs.iter().cloned().map(Array::Dense).collect();
     let expected = run(op, pairs, &dense);
@@ -88,7 +88,7 @@ fn sparse_equals_dense() {
 }
 
 #[test]
-fn results_go_to_arrays_of_any_storage() {
+fn outputs_may_have_any_storage_type() {
     let (a, b) = (numbers(&[4, 3], 1, 3), numbers(&[4, 3], 2, 3));
     let call = op_call("elemwise_add", &Attrs::new()).unwrap();
     let expected = run("elemwise_add", &[], &[a.clone().into(), b.clone().into()]);
@@ -105,7 +105,7 @@ fn results_go_to_arrays_of_any_storage() {
 }
 
 #[test]
-fn a_lazy_step_leaves_other_rows_alone() {
+fn a_lazy_update_keeps_other_rows() {
     let weight = numbers(&[4, 2], 5, 8);
     let before = weight.to_vec::<f32>().unwrap();
     let values = NDArray::from_slice(&[1f32, 2.0], &[1, 2]).unwrap();
@@ -144,7 +144,7 @@ fn executors_take_sparse_arguments_and_gradients() {
     assert_eq!(to_dense(&gradient).unwrap().to_vec::<f32>().unwrap(), expected);
 }
 
-/// The symbol of an operator on variables, each with a storage type in its attributes if there is one.
+/// An operator on variables, with their storage types as attributes if given.
 fn on_variables(op: &str, pairs: &[(&str, &str)], inputs: &[(&str, Option<StorageType>)]) -> Symbol {
     let variable = |(name, storage): &(&str, Option<StorageType>)| {
         let code = storage.map(|s| (s as i32).to_string());
@@ -154,7 +154,7 @@ fn on_variables(op: &str, pairs: &[(&str, &str)], inputs: &[(&str, Option<Storag
     AtomicSymbol::new(op, attrs(pairs)).unwrap().compose("op", &inputs, None).unwrap()
 }
 
-/// Storage types of gradients and outputs as MXNet 1.9.1 infers them.
+/// Storage types of gradients and outputs, as MXNet 1.9.1 infers them.
 #[test]
 fn storage_types_are_inferred() {
     type Case<'a> =
@@ -195,13 +195,13 @@ fn storage_types_are_inferred() {
             let variables: Vec<_> = names.iter().zip(*inputs).map(|(name, x)| (*name, of(x.1))).collect();
             let symbol = on_variables(op, pairs, &variables);
             let given = names.iter().zip(*inputs).filter(|_| !by_attribute);
-            let mut how = SimpleBind {
+            let mut simple_bind = SimpleBind {
                 shapes: names.iter().zip(*inputs).map(|(name, x)| (name.to_string(), Shape::new(x.0))).collect(),
                 storage_types: given.map(|(name, x)| (name.to_string(), x.1)).collect(),
                 reqs: inputs.iter().map(|x| if x.2 { Req::Write } else { Req::Null }).collect(),
                 ..SimpleBind::default()
             };
-            let executor = how.bind(&symbol).unwrap();
+            let executor = simple_bind.bind(&symbol).unwrap();
             let kinds: Vec<_> = executor.stored_args().iter().map(Array::storage_type).collect();
             assert_eq!(kinds, inputs.iter().map(|x| x.1).collect::<Vec<_>>(), "{op}");
             let found = executor.stored_grads().into_iter().map(|g| g.map_or(Dense, |g| g.storage_type()));
@@ -212,11 +212,11 @@ fn storage_types_are_inferred() {
 }
 
 #[test]
-fn sparse_outputs_follow_each_pass_and_gradients_come_back() {
+fn sparse_outputs_are_updated_and_gradients_accumulate() {
     let symbol = on_variables("square", &[], &[("x", Some(RowSparse))]);
-    let mut how =
+    let mut simple_bind =
         SimpleBind { shapes: vec![("x".into(), Shape::new(&[4, 2]))], reqs: vec![Req::Add], ..SimpleBind::default() };
-    let executor = how.bind(&symbol).unwrap();
+    let executor = simple_bind.bind(&symbol).unwrap();
     let (x, y) = (executor.stored_args().swap_remove(0), executor.output_tensors()[0].stored().unwrap());
     for seed in [3, 4] {
         let values = numbers(&[4, 2], seed, 3);
@@ -234,15 +234,15 @@ fn sparse_outputs_follow_each_pass_and_gradients_come_back() {
 }
 
 #[test]
-fn a_storage_type_that_does_not_fit_is_an_error() {
+fn an_incompatible_storage_type_is_an_error() {
     let bind = |symbol: &Symbol, dims: &[i64], storage: &[(&str, StorageType)]| {
-        let mut how = SimpleBind {
+        let mut simple_bind = SimpleBind {
             shapes: vec![("x".into(), Shape::new(dims))],
             storage_types: storage.iter().map(|(n, s)| (n.to_string(), *s)).collect(),
             reqs: vec![Req::Null],
             ..SimpleBind::default()
         };
-        how.bind(symbol).map(|_| ()).unwrap_err().to_string()
+        simple_bind.bind(symbol).map(|_| ()).unwrap_err().to_string()
     };
     let symbol = on_variables("square", &[], &[("x", None)]);
     assert!(bind(&symbol, &[2, 3, 4], &[("x", Csr)]).contains("x cannot be csr"));

@@ -249,7 +249,7 @@ fn best(row: &[f64]) -> usize {
 #[test]
 fn one_training_step_changes_the_weights_as_in_mxnet() {
     let expected = checkpoint();
-    let executor = bound(scaled(&expected.step_pictures), to_engine(&expected.step_labels).unwrap(), Req::Write);
+    let executor = bound(scaled(&expected.step_images), to_engine(&expected.step_labels).unwrap(), Req::Write);
     executor.forward(true).unwrap();
     executor.backward(&[], true).unwrap();
     let step = file_format::load(&path("lenet-0030-step.params")).unwrap();

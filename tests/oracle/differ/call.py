@@ -1,4 +1,4 @@
-"""What is run in both libraries: a call of one operator, or a small network. Knows nothing of MXNet."""
+"""The unit of comparison: a call of one operator, or a small network. Does not depend on MXNet."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -17,15 +17,15 @@ class Call:
     """`write`, `add` or `null` for each input, or None for no pass backward."""
     train: bool = False
     np_shape: bool = False
-    """Whether zero-size and zero-dimensional arrays exist (MXNet's numpy shape semantics)."""
+    """NumPy shape semantics: zero-size and zero-dimensional arrays exist."""
     bound: bool = False
-    """Whether an executor runs it; else it is invoked on arrays."""
+    """True to run it in an executor, False to invoke it on arrays."""
     why: str = field(default="", compare=False)
     """Where the call comes from."""
 
     @property
     def size(self):
-        """What makes one call easier to read than another."""
+        """Sort key: simpler calls are smaller."""
         plain = not self.np_shape + self.train + self.bound
         elements = sum(x.size + x.ndim for x in self.inputs)
         return elements + 4 * len(self.attrs) + (0 if plain else 2) + 3 * len(self.requests or ())

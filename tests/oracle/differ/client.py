@@ -146,12 +146,12 @@ def numbers(arrays):
 
 
 def start(request, array):
-    """What a gradient array holds before the pass backward."""
+    """The initial content of a gradient array."""
     return np.full(array.shape, ADDED_TO if request == "add" else UNTOUCHED, array.dtype)
 
 
 def head(output, index):
-    """The gradient of an output: the same in both libraries, and of every element another."""
+    """The head gradient of an output: equal in both libraries, different for every element."""
     rng = np.random.RandomState(zlib.crc32(repr((output.shape, index)).encode()) & 0x7FFFFFFF)
     return (rng.randint(-16, 17, output.shape) / 8.0).astype(output.dtype)
 

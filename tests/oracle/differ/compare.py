@@ -13,7 +13,7 @@ RANDOM = re.compile("random(?!_pdf)|sample|uniform|normal(_n)?$|bernoulli|multin
                     "|rayleigh|pareto|weibull|powerd|_npi_gamma|poisson|unique_zipfian|dgl_.*sample")
 
 
-# What gradient arrays hold before the pass backward: a mark that `write` must remove, and what `add` adds to.
+# Initial contents of gradient arrays: a marker that `write` must overwrite, and the value that `add` adds to.
 UNTOUCHED, ADDED_TO = 77, 2
 
 UNTOUCHED_KIND = "zeros instead of an untouched gradient"

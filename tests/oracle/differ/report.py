@@ -60,13 +60,13 @@ class Report:
 
 
 def text(op, call, difference):
-    """What the patterns of explained.txt see."""
+    """The text that the patterns of explained.txt match."""
     attrs = call.attrs if isinstance(call, Call) else [node[:2] for node in call.nodes]
     return "%s: %s: %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs)
 
 
 def normalised(difference):
-    """A message without its numbers, names and places; of values, the kind says enough."""
+    """A message without its numbers, names and locations; differences of values are grouped by kind alone."""
     if "refuses" not in difference.kind:
         return ""
     line = " ".join(first_lines(difference.detail))
@@ -74,7 +74,7 @@ def normalised(difference):
 
 
 def first_lines(message):
-    """The lines that say what is wrong, without MXNet's stack."""
+    """The lines of an error, without MXNet's stack trace."""
     message = message.split("Stack trace")[0]
     lines = [re.sub(r"^\[[\d:]+\] \S+: ", "", l.strip()) for l in message.splitlines() if l.strip()]
     told = [l for l in lines if "Check failed" in l or "Error" in l]
@@ -82,7 +82,7 @@ def first_lines(message):
 
 
 def explanations():
-    """Patterns of differences, with the row of `docs/differences.md` that each names."""
+    """Patterns of intended differences, with their rows in `docs/differences.md`."""
     page = DIFFERENCES.read_text()
     found = []
     for number, line in enumerate((HERE / "explained.txt").read_text().splitlines(), 1):

@@ -64,7 +64,7 @@ def prefixed(mx):
 
 
 def composed(mx):
-    """A symbol called with another in place of a variable."""
+    """A symbol composed with another one instead of a variable."""
     first = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="inner")
     second = mx.sym.Activation(mx.sym.Variable("hole"), act_type="tanh", name="outer")
     return second(hole=first, name="whole")

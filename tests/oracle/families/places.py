@@ -68,9 +68,9 @@ def assigned():
     yield OpCase("_slice_assign", [data((3, 4)), data((3, 2), seed=1)], text)
     yield OpCase("_slice_assign_scalar", [data((3, 4))], dict(text, scalar=-1.5))
     yield OpCase("_slice_assign", [data((3, 4)), data((2, 3), seed=1)], part, why="a part of another shape")
-    places = np.array([[0, 1], [2, 0]], "float32")
+    indices = np.array([[0, 1], [2, 0]], "float32")
     for dtype in ALL:
-        yield in_place("_scatter_set_nd", [data((2, 3), dtype), data((2,), dtype, seed=1), places], {"shape": (2, 3)})
+        yield in_place("_scatter_set_nd", [data((2, 3), dtype), data((2,), dtype, seed=1), indices], {"shape": (2, 3)})
     yield OpCase("_identity_with_attr_like_rhs", [data((2, 3)), data((2, 3), seed=1)], train=True, grad="all")
 
 

@@ -102,7 +102,7 @@ def crop():
 
 def samplers():
     affine = {"transform_type": "affine", "target_shape": (3, 4)}
-    places = np.array([-1.25, -0.9, -0.3, 0.45, 0.95, 1.1, 0.7, 0.15, -0.5, -2.5, 0.05, 1.05], "float32")
+    coordinates = np.array([-1.25, -0.9, -0.3, 0.45, 0.95, 1.1, 0.7, 0.15, -0.5, -2.5, 0.05, 1.05], "float32")
     theta = np.array([[0.9, 0.1, 0.2, -0.1, 0.8, -0.3], [1.2, 0, 0.1, 0.3, 1.1, 0]], "float32")
     yield layer("GridGenerator", [theta], affine)
     yield layer("GridGenerator", [theta], affine, req="add")
@@ -112,9 +112,9 @@ def samplers():
     yield layer("GridGenerator", [data((2, 6))], {"transform_type": "affine"}, why="no size")
     yield layer("GridGenerator", [data((2, 3, 3, 4))], {"transform_type": "warp"}, why="three coordinates")
     for dtype in FLOATS + ("int32",):
-        grid = (places.reshape(1, 2, 2, 3) * (1 if dtype != "int32" else 4)).astype(dtype)
+        grid = (coordinates.reshape(1, 2, 2, 3) * (1 if dtype != "int32" else 4)).astype(dtype)
         yield layer("BilinearSampler", [data((1, 2, 3, 4), dtype), grid])
-    two = np.concatenate([places, places[::-1]]).reshape(2, 2, 3, 2)
+    two = np.concatenate([coordinates, coordinates[::-1]]).reshape(2, 2, 3, 2)
     yield layer("BilinearSampler", [data((2, 3, 4, 3)), two])
     yield layer("BilinearSampler", [data((2, 3, 4, 3)), two], req="add")
     yield layer("BilinearSampler", [data((2, 3, 4, 3)), two[:1]], why="other examples")

@@ -25,23 +25,24 @@ typedef void *SymbolHandle;
 // A graph that is called like an operator.
 typedef void *CachedOpHandle;
 
-// Called with the names of an array and its operator, and the array, whose handle the callee owns.
+// Called for each array of a cached operator. Arguments: name of the array, name of its operator, array. The callee owns the array handle.
 typedef void (*CachedOpMonitorCallback)(const char*, const char*, NDArrayHandle);
 
 // A callback of unknown type.
 typedef int (*MXGenericCallback)(void);
 
-// Callbacks and what each is called with.
+// A list of callbacks with their contexts.
 typedef struct MXCallbackList {
-  // How many there are.
+  // Number of callbacks.
   int num_callbacks;
-  // The callbacks, each to be cast to its type.
+  // The callbacks; each must be cast to its type.
   MXGenericCallback *callbacks;
-  // The last argument of each.
+  // The last argument of each callback.
   void **contexts;
 } MXCallbackList;
 
-// Fills in the callbacks of an operator: type, number of parameters, their keys and values, the list. Returns 0 if it fails.
+// Creates the callbacks of a custom operator. Arguments: operator type, number of parameters, their keys and values, the list to fill in.
+// Returns 0 on failure.
 typedef int (*CustomOpPropCreator)(const char*, int, const char**, const char**, struct MXCallbackList*);
 
 // A kind of data iterator.
@@ -53,35 +54,34 @@ typedef void *DataIterHandle;
 // A [`DLManagedTensor`].
 typedef void *DLManagedTensorHandle;
 
-// A function that says by a callback when it has finished: run context, callback, parameter.
+// An asynchronous function, which reports its completion by a callback. Arguments: run context, callback, parameter.
 typedef void (*EngineAsyncFunc)(void*, void*, void*);
 
 // Frees the parameter of a function.
 typedef void (*EngineFuncParamDeleter)(void*);
 
-// A device: its kind and its number, two integers one after the other.
+// A device: two consecutive integers, type and id.
 typedef const void *ContextHandle;
 
 // A variable of MXNet's engine.
 typedef void *EngineVarHandle;
 
-// How the engine is to treat a function.
+// Scheduling properties of a function for the engine.
 typedef const void *EngineFnPropertyHandle;
 
-// A function that has finished when it returns: run context, parameter.
+// A synchronous function. Arguments: run context, parameter.
 typedef void (*EngineSyncFunc)(void*, void*);
 
 // A symbol bound to arrays.
 typedef void *ExecutorHandle;
 
-// Called with the name and the array of each output that an executor computes, and the pointer given when it was installed.
-// The callee owns the array's handle.
+// Called for each output that an executor computes. Arguments: name, array, user data. The callee owns the array handle.
 typedef void (*ExecutorMonitorCallback)(const char*, NDArrayHandle, void*);
 
-// A legacy function on arrays.
+// A legacy array function.
 typedef const void *FunctionHandle;
 
-// A graph with attributes, as nnvm's functions have it.
+// A graph with attributes, in NNVM's functions.
 typedef void *GraphHandle;
 
 // An operator.
@@ -90,25 +90,24 @@ typedef void *AtomicSymbolCreator;
 // A key-value store.
 typedef void *KVStoreHandle;
 
-// Updates what is stored under a number: key, what was pushed, what is stored, the pointer given when it was installed. It owns both
-// arrays' handles.
+// Updates the stored array of an integer key. Arguments: key, pushed array, stored array, user data. The callee owns both array handles.
 typedef void (*MXKVStoreUpdater)(int, NDArrayHandle, NDArrayHandle, void*);
 
-// Updates what is stored under a name; otherwise as `MXKVStoreUpdater`.
+// Like `MXKVStoreUpdater`, for string keys.
 typedef void (*MXKVStoreStrUpdater)(const char*, NDArrayHandle, NDArrayHandle, void*);
 
-// Called with a command for a server: its number, its text, the pointer given when it was installed.
+// Called for a command to a server. Arguments: command id, body, user data.
 typedef void (*MXKVStoreServerController)(int, const char*, void*);
 
-// What this build has or lacks.
+// A feature of the build.
 typedef struct LibFeature {
   // Name, such as `CPU_AVX2`.
   const char *name;
-  // Whether it is there.
+  // Whether it is enabled.
   bool enabled;
 } LibFeature;
 
-// An operator, as nnvm's functions name it.
+// An operator, in NNVM's functions.
 typedef void *OpHandle;
 
 // A packed function.
@@ -118,7 +117,7 @@ typedef void *MXNetFunctionHandle;
 typedef union MXNetValue {
   // An integer.
   int64_t v_int64;
-  // A number.
+  // A floating-point number.
   double v_float64;
   // A handle.
   void *v_handle;
@@ -129,22 +128,22 @@ typedef union MXNetValue {
 // An object of a packed function.
 typedef void *MXNetObjectHandle;
 
-// A network that is ready for prediction.
+// A network bound for prediction.
 typedef void *PredictorHandle;
 
-// As `ExecutorMonitorCallback`, for networks that predict.
+// Like `ExecutorMonitorCallback`, for predictors.
 typedef ExecutorMonitorCallback PredMonitorCallback;
 
-// A list of arrays that was read from a file.
+// A list of arrays from a file.
 typedef void *NDListHandle;
 
-// Something that the profiler measures for a user.
+// A profiling object: domain, task, frame, event or counter.
 typedef void *ProfileHandle;
 
-// A file of records.
+// A RecordIO file.
 typedef void *RecordIOHandle;
 
-// CUDA code of MXNet's early versions.
+// CUDA code in early versions of MXNet.
 typedef void *RtcHandle;
 
 // Compiled CUDA code.
@@ -157,42 +156,42 @@ typedef void *CudaKernelHandle;
 extern "C" {
 #endif // __cplusplus
 
-// The message of the last call that failed on this thread. It stays valid until the next one fails.
+// Returns the message of the last failed call on this thread. It is valid until the next call fails.
 MXNET_DLL const char *MXGetLastError(void);
 
-// As `MXGetLastError`.
+// Like `MXGetLastError`.
 MXNET_DLL const char *NNGetLastError(void);
 
-// Switches recording on this thread and gives what it was.
+// Switches recording on this thread on or off and returns the previous state.
 MXNET_DLL int MXAutogradSetIsRecording(int is_recording, int *prev);
 
-// Switches training mode on this thread and gives what it was.
+// Switches training mode on this thread on or off and returns the previous state.
 MXNET_DLL int MXAutogradSetIsTraining(int is_training, int *prev);
 
-// Tells whether operators on this thread are recorded.
+// Returns whether operators on this thread are recorded.
 MXNET_DLL int MXAutogradIsRecording(bool *curr);
 
-// Tells whether operators on this thread run in training mode.
+// Returns whether operators on this thread run in training mode.
 MXNET_DLL int MXAutogradIsTraining(bool *curr);
 
-// Marks arrays as variables. Each has an array for its gradient and a request: 0 none, 1 write, 3 add.
+// Marks arrays as variables, each with a gradient array and a request: 0 null, 1 write, 3 add.
 MXNET_DLL
 int MXAutogradMarkVariables(uint32_t num_var,
                             NDArrayHandle *var_handles,
                             uint32_t *reqs_array,
                             NDArrayHandle *grad_handles);
 
-// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. Unless
-// `retain_graph` is set, what was recorded is freed, and a second pass over it is an error.
+// Computes the gradients of recorded outputs and writes them to the gradient arrays of the variables. A null head gradient means ones.
+// Unless `retain_graph` is set, the recorded graph is freed, and a second backward pass is an error.
 MXNET_DLL
 int MXAutogradBackward(uint32_t num_output,
                        NDArrayHandle *output_handles,
                        NDArrayHandle *ograd_handles,
                        int retain_graph);
 
-// As `MXAutogradBackward`; with variables, their gradients are returned instead: new handles, which the caller frees, and their
-// storage types, in lists that are valid until the next call on this thread. `create_graph` records the computation of the
-// gradients, so that they have gradients themselves.
+// Like `MXAutogradBackward`. With variables, returns their gradients instead, as new handles, which the caller frees, with their storage
+// types; the lists are valid until the next call on this thread. `create_graph` records the computation of the gradients for
+// higher-order gradients.
 MXNET_DLL
 int MXAutogradBackwardEx(uint32_t num_output,
                          NDArrayHandle *output_handles,
@@ -205,21 +204,21 @@ int MXAutogradBackwardEx(uint32_t num_output,
                          NDArrayHandle **grad_handles,
                          int **grad_stypes);
 
-// As `MXAutogradBackward` with gradients of ones.
+// Like `MXAutogradBackward`, with head gradients of ones.
 MXNET_DLL int MXAutogradComputeGradient(uint32_t num_output, NDArrayHandle *output_handles);
 
-// Makes a symbol of the recorded computation of an array.
+// Creates a symbol from the recorded computation of an array.
 MXNET_DLL int MXAutogradGetSymbol(NDArrayHandle handle, SymbolHandle *out);
 
-// Gives a graph whose parts a backend takes over: `MKLDNN` and `MKLDNN_QUANTIZE` take layers with what follows them, `default` and
-// `default_v2` operators of names that were set.
+// Partitions a graph for a backend: `MKLDNN` and `MKLDNN_QUANTIZE` group layers with their epilogues, `default` and `default_v2` group the
+// operators whose names were set.
 MXNET_DLL
 int MXGenBackendSubgraph(SymbolHandle sym_handle,
                          const char *backend,
                          SymbolHandle *ret_sym_handle);
 
-// Gives a graph as `MXGenBackendSubgraph` does, and the arrays that it needs besides the old ones, of which there are none. As in MXNet, a
-// name that is no backend leaves the graph as it is. Shapes and types do not matter to the backends here.
+// Like `MXGenBackendSubgraph`; there are no new arguments. As in MXNet, an unknown backend leaves the graph unchanged. Shapes and types
+// have no effect.
 MXNET_DLL
 int MXOptimizeForBackend(SymbolHandle sym_handle,
                          const char *backend_name,
@@ -250,7 +249,7 @@ int MXOptimizeForBackend(SymbolHandle sym_handle,
                          NDArrayHandle **new_aux_handle,
                          char ***new_aux_names_handle);
 
-// Makes a symbol in which every largest group of connected operators of these names is one node, a `_CachedOp`. The backend, `default` or
+// Creates a symbol in which every maximal group of connected operators with these names is a `_CachedOp` node. The backend, `default` or
 // `default_v2`, keeps the names.
 MXNET_DLL
 int MXBuildSubgraphByOpNames(SymbolHandle sym_handle,
@@ -259,8 +258,8 @@ int MXBuildSubgraphByOpNames(SymbolHandle sym_handle,
                              const char **op_names,
                              SymbolHandle *ret_sym_handle);
 
-// Sets the names of operators that a backend groups when an executor is bound and the variable `MXNET_SUBGRAPH_BACKEND` names it. Graphs
-// are compiled whole when they are bound, where such groups change no result, so that the names have no further use.
+// Sets the names of operators that backend `MXNET_SUBGRAPH_BACKEND` groups when an executor is bound. Accepted without effect: executors
+// compile whole graphs, where groups change no result.
 MXNET_DLL
 int MXSetSubgraphPropertyOpNames(const char *prop_name,
                                  uint32_t num_ops,
@@ -269,16 +268,16 @@ int MXSetSubgraphPropertyOpNames(const char *prop_name,
 // Sets the names of operators that a backend groups.
 MXNET_DLL int MXSetSubgraphPropertyOpNamesV2(const char *prop_name, uint32_t num_ops, const char **op_names);
 
-// Forgets names that `MXSetSubgraphPropertyOpNames` set.
+// Removes the names that `MXSetSubgraphPropertyOpNames` set.
 MXNET_DLL int MXRemoveSubgraphPropertyOpNames(const char *prop_name);
 
-// Forgets names that `MXSetSubgraphPropertyOpNamesV2` set.
+// Removes the names that `MXSetSubgraphPropertyOpNamesV2` set.
 MXNET_DLL int MXRemoveSubgraphPropertyOpNamesV2(const char *prop_name);
 
-// Makes an operator of a graph; its inputs are the graph's variables.
+// Creates an operator from a graph; its inputs are the graph's variables.
 MXNET_DLL int MXCreateCachedOp(SymbolHandle handle, CachedOpHandle *out);
 
-// As `MXCreateCachedOp`, with flags (`static_alloc`, `static_shape`, `inline_limit` and the like), which are checked.
+// Like `MXCreateCachedOp`, with flags such as `static_alloc`, `static_shape` and `inline_limit`, which are checked.
 MXNET_DLL
 int MXCreateCachedOpEx(SymbolHandle handle,
                        int num_flags,
@@ -286,7 +285,7 @@ int MXCreateCachedOpEx(SymbolHandle handle,
                        const char **vals,
                        CachedOpHandle *out);
 
-// As `MXCreateCachedOpEx`. Several threads may call the operator whatever `thread_safe` is.
+// Like `MXCreateCachedOpEx`. Several threads may call the operator whatever `thread_safe` is.
 MXNET_DLL
 int MXCreateCachedOpEX(SymbolHandle handle,
                        int num_flags,
@@ -295,11 +294,11 @@ int MXCreateCachedOpEX(SymbolHandle handle,
                        CachedOpHandle *out,
                        bool thread_safe);
 
-// Frees a handle; null is nothing.
+// Frees a handle; null is ignored.
 MXNET_DLL int MXFreeCachedOp(CachedOpHandle handle);
 
-// Calls the graph. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are returned,
-// and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+// Calls the graph. If `*outputs` is null, returns the number and handles of new arrays, which the caller frees; the list is valid until
+// the next call on this thread. Otherwise writes the results to the `*num_outputs` given arrays.
 MXNET_DLL
 int MXInvokeCachedOp(CachedOpHandle handle,
                      int num_inputs,
@@ -307,7 +306,8 @@ int MXInvokeCachedOp(CachedOpHandle handle,
                      int *num_outputs,
                      NDArrayHandle **outputs);
 
-// As `MXInvokeCachedOp`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+// Like `MXInvokeCachedOp`; also returns the storage types of the outputs (0 dense, 1 row_sparse, 2 csr), valid until the next call on this
+// thread.
 MXNET_DLL
 int MXInvokeCachedOpEx(CachedOpHandle handle,
                        int num_inputs,
@@ -316,23 +316,23 @@ int MXInvokeCachedOpEx(CachedOpHandle handle,
                        NDArrayHandle **outputs,
                        const int **out_stypes);
 
-// Installs a callback that sees a copy of every output of every operator that runs, and with `monitor_all` the inputs too; null removes
+// Installs a callback that gets a copy of every output of every operator that runs, and with `monitor_all` of every input; null removes
 // it.
 MXNET_DLL
 int MXCachedOpRegisterOpHook(CachedOpHandle handle,
                              CachedOpMonitorCallback callback,
                              bool monitor_all);
 
-// Registers a type of operators for `Custom`. `creator` fills the list with the callbacks of an operator, in the order of
-// `CustomOpPropCallbacks`: delete, list arguments, outputs and auxiliary states, infer shapes, declare what the gradient reads, create
-// an instance, infer types. An instance has delete, forward and backward. Callbacks return 0 where they fail. The arrays that they get
-// are new handles, which they free.
+// Registers a user operator for `Custom`. `creator` fills the list with the callbacks of the operator, in the order of
+// `CustomOpPropCallbacks`: delete, list arguments, outputs and auxiliary states, infer shapes, declare the dependencies of the gradient,
+// create an instance, infer types. An instance has the callbacks delete, forward and backward. Callbacks return 0 on failure. They own the
+// array handles that they get.
 MXNET_DLL
 int MXCustomOpRegister(const char *op_type,
                        CustomOpPropCreator creator);
 
-// Records that a function made `outputs` of `inputs`. Its callbacks are backward and delete; backward gets the gradients of the
-// outputs and then arrays for those of the inputs, as new handles, which it frees.
+// Records a function that computed `outputs` from `inputs`. Its callbacks are backward and delete; backward gets handles of the output
+// gradients and of arrays for the input gradients, which it frees.
 MXNET_DLL
 int MXCustomFunctionRecord(int num_inputs,
                            NDArrayHandle *inputs,
@@ -354,7 +354,7 @@ int MXDataIterGetIterInfo(DataIterCreator creator,
                           const char ***arg_type_infos,
                           const char ***arg_descriptions);
 
-// Makes a data iterator with parameters.
+// Creates a data iterator.
 MXNET_DLL
 int MXDataIterCreateIter(DataIterCreator handle,
                          uint32_t num_param,
@@ -362,44 +362,44 @@ int MXDataIterCreateIter(DataIterCreator handle,
                          const char **vals,
                          DataIterHandle *out);
 
-// Frees a data iterator; null is nothing.
+// Frees a data iterator; null is ignored.
 MXNET_DLL int MXDataIterFree(DataIterHandle handle);
 
-// Goes to the next batch; gives 0 at the end.
+// Advances to the next batch; `out` is 0 at the end.
 MXNET_DLL int MXDataIterNext(DataIterHandle handle, int *out);
 
-// Goes back before the first batch.
+// Rewinds to before the first batch.
 MXNET_DLL int MXDataIterBeforeFirst(DataIterHandle handle);
 
-// Gives the examples of the batch as a new handle.
+// Returns the examples of the batch as a new handle.
 MXNET_DLL int MXDataIterGetData(DataIterHandle handle, NDArrayHandle *out);
 
-// Gives the labels of the batch as a new handle.
+// Returns the labels of the batch as a new handle.
 MXNET_DLL int MXDataIterGetLabel(DataIterHandle handle, NDArrayHandle *out);
 
-// Gives the positions of the batch's examples in the file, valid until the next call on this thread.
+// Returns the indices of the batch's examples in the file, valid until the next call on this thread.
 MXNET_DLL int MXDataIterGetIndex(DataIterHandle handle, uint64_t **out_index, uint64_t *out_size);
 
-// Gives how many examples at the end of the batch repeat earlier ones.
+// Returns the number of examples at the end of the batch that only fill it up.
 MXNET_DLL int MXDataIterGetPadNum(DataIterHandle handle, int *pad);
 
-// Gives an array as a DLPack tensor on the same memory. Whoever takes it frees it by its deleter or by
-// `MXNDArrayCallDLPackDeleter`. From now on the array's content counts as changed at every use.
-MXNET_DLL int MXNDArrayToDLPack(NDArrayHandle handle, DLManagedTensorHandle *out_dlpack);
-
-// Makes an array on the memory of a DLPack tensor, which is given back when nothing uses it any more. Booleans are copied.
+// Returns an array as a DLPack tensor on the same memory. The consumer frees it by its deleter or by `MXNDArrayCallDLPackDeleter`. From now
+// on, the library assumes that the array's content may change at any time.
 MXNET_DLL
-int MXNDArrayFromDLPack(DLManagedTensorHandle dlpack,
-                        NDArrayHandle *out_handle);
+int MXNDArrayToDLPack(NDArrayHandle handle,
+                      DLManagedTensorHandle *out_dlpack);
 
-// As `MXNDArrayFromDLPack`; with `transient_handle` the description itself, not the memory, may go after the call.
+// Creates an array on the memory of a DLPack tensor, which is released after its last use. Booleans are copied.
+MXNET_DLL int MXNDArrayFromDLPack(DLManagedTensorHandle dlpack, NDArrayHandle *out_handle);
+
+// Like `MXNDArrayFromDLPack`; with `transient_handle`, the tensor description need only be valid during the call.
 MXNET_DLL int MXNDArrayFromDLPackEx(DLManagedTensorHandle dlpack, bool transient_handle, NDArrayHandle *out_handle);
 
-// Gives back a DLPack tensor that nobody took; null is nothing.
+// Frees a DLPack tensor that was not consumed; null is ignored.
 MXNET_DLL int MXNDArrayCallDLPackDeleter(DLManagedTensorHandle dlpack);
 
-// Runs a function that says by a callback when it has finished, and waits until then; its failure is an error. Then `deleter`, unless
-// it is null, gets the parameter. There are no variables: name arrays by `MXEnginePushAsyncND`.
+// Runs an asynchronous function and waits for its completion callback; its failure is an error. Then calls `deleter`, unless it is null, with
+// the parameter. Engine variables are not supported: pass arrays by `MXEnginePushAsyncND`.
 MXNET_DLL
 int MXEnginePushAsync(EngineAsyncFunc async_func,
                       void *func_param,
@@ -414,7 +414,8 @@ int MXEnginePushAsync(EngineAsyncFunc async_func,
                       const char *opr_name,
                       bool wait);
 
-// Runs a function. Then `deleter`, unless it is null, gets the parameter. There are no variables: name arrays by `MXEnginePushSyncND`.
+// Runs a function. Then calls `deleter`, unless it is null, with the parameter. Engine variables are not supported: pass arrays by
+// `MXEnginePushSyncND`.
 MXNET_DLL
 int MXEnginePushSync(EngineSyncFunc sync_func,
                      void *func_param,
@@ -428,7 +429,7 @@ int MXEnginePushSync(EngineSyncFunc sync_func,
                      int priority,
                      const char *opr_name);
 
-// As `MXEnginePushAsync`, with the arrays that the function reads and those that it writes.
+// Like `MXEnginePushAsync`, with the arrays that the function reads and those that it writes.
 MXNET_DLL
 int MXEnginePushAsyncND(EngineAsyncFunc async_func,
                         void *func_param,
@@ -443,7 +444,7 @@ int MXEnginePushAsyncND(EngineAsyncFunc async_func,
                         const char *opr_name,
                         bool wait);
 
-// As `MXEnginePushSync`, with the arrays that the function reads and those that it writes.
+// Like `MXEnginePushSync`, with the arrays that the function reads and those that it writes.
 MXNET_DLL
 int MXEnginePushSyncND(EngineSyncFunc sync_func,
                        void *func_param,
@@ -457,8 +458,8 @@ int MXEnginePushSyncND(EngineSyncFunc sync_func,
                        int priority,
                        const char *opr_name);
 
-// Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 none, 1 write, 3 add), and auxiliary
-// states. They are shared with the caller: what is written to them counts in the next run.
+// Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 null, 1 write, 3 add), and auxiliary states. The
+// arrays are shared with the caller, whose changes take effect in the next run.
 MXNET_DLL
 int MXExecutorBind(SymbolHandle symbol_handle,
                    int dev_type,
@@ -471,7 +472,7 @@ int MXExecutorBind(SymbolHandle symbol_handle,
                    NDArrayHandle *aux_states,
                    ExecutorHandle *out);
 
-// As `MXExecutorBind`, with devices for the groups of nodes that the attribute `ctx_group` names.
+// Like `MXExecutorBind`, with devices for context groups, which the attribute `ctx_group` of nodes names.
 MXNET_DLL
 int MXExecutorBindX(SymbolHandle symbol_handle,
                     int dev_type,
@@ -488,7 +489,7 @@ int MXExecutorBindX(SymbolHandle symbol_handle,
                     NDArrayHandle *aux_states,
                     ExecutorHandle *out);
 
-// As `MXExecutorBindX`, sharing the memory of intermediate results with another executor unless `shared_exec` is null.
+// Like `MXExecutorBindX`, sharing the memory of intermediate results with another executor unless `shared_exec` is null.
 MXNET_DLL
 int MXExecutorBindEX(SymbolHandle symbol_handle,
                      int dev_type,
@@ -506,34 +507,34 @@ int MXExecutorBindEX(SymbolHandle symbol_handle,
                      ExecutorHandle shared_exec,
                      ExecutorHandle *out);
 
-// Frees an executor; null is nothing. Arrays of which there are handles live on.
+// Frees an executor; null is ignored. Arrays with handles stay valid.
 MXNET_DLL int MXExecutorFree(ExecutorHandle handle);
 
-// Computes the outputs from the current content of the arguments.
+// Computes the outputs from the current values of the arguments.
 MXNET_DLL int MXExecutorForward(ExecutorHandle handle, int is_train);
 
-// Computes the gradients after a forward pass in training mode. `head_grads` has the gradient of each output; null where the
-// outputs are losses.
+// Computes the gradients after a forward pass in training mode. `head_grads` has the gradients of the outputs; it may be null if all outputs
+// are losses.
 MXNET_DLL
 int MXExecutorBackward(ExecutorHandle handle,
                        uint32_t len,
                        NDArrayHandle *head_grads);
 
-// As `MXExecutorBackward`; operators that behave differently in training see `is_train`.
+// Like `MXExecutorBackward`, with `is_train` for operators that behave differently in training mode.
 MXNET_DLL int MXExecutorBackwardEx(ExecutorHandle handle, uint32_t len, NDArrayHandle *head_grads, int is_train);
 
-// Gives new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next
+// Returns new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next
 // forward pass overwrites the arrays.
 MXNET_DLL
 int MXExecutorOutputs(ExecutorHandle handle,
                       uint32_t *out_size,
                       NDArrayHandle **out);
 
-// Describes the plan in words, valid until the next call on this thread.
+// Returns a description of the plan, valid until the next call on this thread.
 MXNET_DLL int MXExecutorPrint(ExecutorHandle handle, const char **out_str);
 
-// Makes an executor of the same symbol for other shapes, sharing arrays where it can. The caller frees the executor and the
-// handles of its arrays; the lists are valid until the next call on this thread.
+// Creates an executor of the same symbol for other shapes, which shares arrays where possible. The caller frees the executor and the handles
+// of its arrays; the lists are valid until the next call on this thread.
 MXNET_DLL
 int MXExecutorReshape(int partial_shaping,
                       int allow_up_sizing,
@@ -555,7 +556,7 @@ int MXExecutorReshape(int partial_shaping,
                       ExecutorHandle shared_exec,
                       ExecutorHandle *out);
 
-// As `MXExecutorReshape` with signed dimensions.
+// Like `MXExecutorReshape`, with signed dimensions.
 MXNET_DLL
 int MXExecutorReshapeEx(int partial_shaping,
                         int allow_up_sizing,
@@ -577,26 +578,26 @@ int MXExecutorReshapeEx(int partial_shaping,
                         ExecutorHandle shared_exec,
                         ExecutorHandle *out);
 
-// Calls a function with the name and array of every output of every node that a run computes; null removes it.
+// Installs a callback that gets the name and array of every output of every node that a run computes; null removes it.
 MXNET_DLL
 int MXExecutorSetMonitorCallback(ExecutorHandle handle,
                                  ExecutorMonitorCallback callback,
                                  void *callback_handle);
 
-// As `MXExecutorSetMonitorCallback`; `monitor_all` shows inputs too.
+// Like `MXExecutorSetMonitorCallback`; with `monitor_all`, the callback also gets inputs.
 MXNET_DLL
 int MXExecutorSetMonitorCallbackEX(ExecutorHandle handle,
                                    ExecutorMonitorCallback callback,
                                    void *callback_handle,
                                    bool monitor_all);
 
-// Makes a symbol of what an executor was bound to, without the expressions that were there before.
+// Creates a symbol of the graph of an executor, without common subexpressions.
 MXNET_DLL int MXExecutorGetOptimizedSymbol(ExecutorHandle handle, SymbolHandle *out);
 
-// Writes arrays to a file, with names unless `keys` is null.
+// Saves arrays to a file, with names unless `keys` is null.
 MXNET_DLL int MXNDArraySave(const char *fname, uint32_t num_args, NDArrayHandle *args, const char **keys);
 
-// Reads arrays from a file. The caller frees their handles; the lists are valid until the next call on this thread.
+// Loads arrays from a file. The caller frees their handles; the lists are valid until the next call on this thread.
 MXNET_DLL
 int MXNDArrayLoad(const char *fname,
                   uint32_t *out_size,
@@ -604,7 +605,7 @@ int MXNDArrayLoad(const char *fname,
                   uint32_t *out_name_size,
                   const char ***out_names);
 
-// Reads arrays from the bytes of a file; otherwise as `MXNDArrayLoad`.
+// Like `MXNDArrayLoad`, from the bytes of a file.
 MXNET_DLL
 int MXNDArrayLoadFromBuffer(const void *ndarray_buffer,
                             size_t size,
@@ -613,21 +614,19 @@ int MXNDArrayLoadFromBuffer(const void *ndarray_buffer,
                             uint32_t *out_name_size,
                             const char ***out_names);
 
-// Writes one array to bytes, which are valid until the next call on this thread.
+// Serializes an array to bytes, which are valid until the next call on this thread.
 MXNET_DLL int MXNDArraySaveRawBytes(NDArrayHandle handle, size_t *out_size, const char **out_buf);
 
-// Reads one array from the bytes of `MXNDArraySaveRawBytes`.
+// Deserializes an array from the bytes of `MXNDArraySaveRawBytes`.
 MXNET_DLL int MXNDArrayLoadFromRawBytes(const void *buf, size_t size, NDArrayHandle *out);
 
-// Lists the functions on arrays from before there were operators. The array is valid until the next call on this thread.
-MXNET_DLL
-int MXListFunctions(uint32_t *out_size,
-                    FunctionHandle **out_array);
+// Lists the legacy array functions. The array is valid until the next call on this thread.
+MXNET_DLL int MXListFunctions(uint32_t *out_size, FunctionHandle **out_array);
 
-// Gives the handle of a function. It is never freed.
+// Returns the handle of a function. It is never freed.
 MXNET_DLL int MXGetFunction(const char *name, FunctionHandle *out);
 
-// Describes a function as `MXSymbolGetAtomicSymbolInfo` does an operator. All pointers are valid until the next call on this thread.
+// Describes a function like `MXSymbolGetAtomicSymbolInfo`. All pointers are valid until the next call on this thread.
 MXNET_DLL
 int MXFuncGetInfo(FunctionHandle fun,
                   const char **name,
@@ -638,8 +637,8 @@ int MXFuncGetInfo(FunctionHandle fun,
                   const char ***arg_descriptions,
                   const char **return_type);
 
-// Says how many arrays a function reads, how many numbers it takes, how many arrays it writes, and in a mask of bits that arrays come
-// before numbers (1) and that arrays to be written may be without shape (4).
+// Returns the numbers of a function's input arrays, scalars and output arrays, and a bit mask: arrays come before scalars (1), output
+// arrays may be empty (4).
 MXNET_DLL
 int MXFuncDescribe(FunctionHandle fun,
                    uint32_t *num_use_vars,
@@ -647,11 +646,11 @@ int MXFuncDescribe(FunctionHandle fun,
                    uint32_t *num_mutate_vars,
                    int *type_mask);
 
-// Calls a function with as many arrays and numbers as `MXFuncDescribe` says.
+// Calls a function with the numbers of arrays and scalars that `MXFuncDescribe` returns.
 MXNET_DLL int MXFuncInvoke(FunctionHandle fun, NDArrayHandle *use_vars, float *scalar_args, NDArrayHandle *mutate_vars);
 
-// As `MXFuncInvoke`, with further parameters as text. That of `_imdecode` is the encoded picture, of as many bytes as its number `size`
-// says, zeros included.
+// Like `MXFuncInvoke`, with further parameters as text. The parameter of `_imdecode` is the encoded image, which has `size` bytes and may
+// contain zeros.
 MXNET_DLL
 int MXFuncInvokeEx(FunctionHandle fun,
                    NDArrayHandle *use_vars,
@@ -661,16 +660,16 @@ int MXFuncInvokeEx(FunctionHandle fun,
                    char **param_keys,
                    char **param_vals);
 
-// Sets the message that `NNGetLastError` gives on this thread.
+// Sets the message that `NNGetLastError` returns on this thread.
 MXNET_DLL void NNAPISetLastError(const char *msg);
 
-// Makes a graph of a symbol; the caller frees it.
+// Creates a graph from a symbol; the caller frees it.
 MXNET_DLL int NNGraphCreate(SymbolHandle symbol_handle, GraphHandle *graph_out);
 
-// Frees a graph; null is nothing.
+// Frees a graph; null is ignored.
 MXNET_DLL int NNGraphFree(GraphHandle graph_handle);
 
-// Makes a symbol of the outputs of a graph.
+// Creates a symbol with the outputs of a graph.
 MXNET_DLL int NNGraphGetSymbol(GraphHandle graph_handle, SymbolHandle *symbol_out);
 
 // Sets an attribute of a graph from JSON of the form `["TYPE", VALUE]`, of type `str`, `int`, `size_t`, `list_str`, `list_int` or
@@ -680,28 +679,25 @@ int NNGraphSetJSONAttr(GraphHandle graph_handle,
                        const char *key,
                        const char *json_value);
 
-// Gives an attribute as JSON, valid until the next call on this thread; `success` is 0 if there is none.
+// Returns an attribute as JSON, valid until the next call on this thread; `success` is 0 if there is none.
 MXNET_DLL int NNGraphGetJSONAttr(GraphHandle graph_handle, const char *key, const char **json_out, int *success);
 
 // Sets an attribute of a graph to the outputs of a symbol.
 MXNET_DLL int NNGraphSetNodeEntryListAttr_(GraphHandle graph_handle, const char *key, SymbolHandle list);
 
-// Applies passes one after the other and makes a new graph: `SaveJSON` writes the graph to its attribute `json`, `LoadJSON` reads it
-// from there.
+// Creates a graph by applying passes one after the other: `SaveJSON` stores the graph in its attribute `json`, `LoadJSON` loads it from
+// there.
 MXNET_DLL
 int NNGraphApplyPasses(GraphHandle src,
                        uint32_t num_pass,
                        const char **pass_names,
                        GraphHandle *dst);
 
-// Would make the nodes of a symbol run after those of another, besides what they compute from; always an error: nodes keep no other order
-// than that of their inputs.
-MXNET_DLL
-int NNAddControlDeps(SymbolHandle symbol_handle,
-                     SymbolHandle src_dep);
+// Always an error: control dependencies are not supported. Nodes run after their inputs, in no other order.
+MXNET_DLL int NNAddControlDeps(SymbolHandle symbol_handle, SymbolHandle src_dep);
 
-// Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are
-// returned, and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+// Runs an operator. If `*outputs` is null, returns the number and handles of new arrays, which the caller frees; the list is valid until
+// the next call on this thread. Otherwise writes the results to the `*num_outputs` given arrays.
 MXNET_DLL
 int MXImperativeInvoke(AtomicSymbolCreator creator,
                        int num_inputs,
@@ -712,7 +708,8 @@ int MXImperativeInvoke(AtomicSymbolCreator creator,
                        const char **param_keys,
                        const char **param_vals);
 
-// As `MXImperativeInvoke`, and gives the storage types of the outputs (0 dense, 1 row_sparse, 2 csr), valid until the next call on this thread.
+// Like `MXImperativeInvoke`; also returns the storage types of the outputs (0 dense, 1 row_sparse, 2 csr), valid until the next call on
+// this thread.
 MXNET_DLL
 int MXImperativeInvokeEx(AtomicSymbolCreator creator,
                          int num_inputs,
@@ -724,9 +721,9 @@ int MXImperativeInvokeEx(AtomicSymbolCreator creator,
                          const char **param_vals,
                          const int **out_stypes);
 
-// Completes the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
-// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; arguments are named by `keys`, or come in order if it is null. `complete`
-// is 0 if something remains unknown. Everything is valid until the next call on this thread.
+// Infers the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
+// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; `keys` names the arguments, or is null for the first ones in order. `complete` is
+// 0 if any shape remains unknown. The results are valid until the next call on this thread.
 MXNET_DLL
 int MXSymbolInferShape(SymbolHandle handle,
                        uint32_t num_args,
@@ -744,7 +741,7 @@ int MXSymbolInferShape(SymbolHandle handle,
                        const uint32_t ***aux_shape_data,
                        int *complete);
 
-// As `MXSymbolInferShape` with signed dimensions.
+// Like `MXSymbolInferShape`, with signed dimensions.
 MXNET_DLL
 int MXSymbolInferShapeEx(SymbolHandle handle,
                          uint32_t num_args,
@@ -762,7 +759,7 @@ int MXSymbolInferShapeEx(SymbolHandle handle,
                          const int ***aux_shape_data,
                          int *complete);
 
-// As `MXSymbolInferShape` with 64-bit dimensions.
+// Like `MXSymbolInferShape`, with 64-bit dimensions.
 MXNET_DLL
 int MXSymbolInferShapeEx64(SymbolHandle handle,
                            uint32_t num_args,
@@ -780,7 +777,7 @@ int MXSymbolInferShapeEx64(SymbolHandle handle,
                            const int64_t ***aux_shape_data,
                            int *complete);
 
-// As `MXSymbolInferShape`, and content with what remains unknown.
+// Like `MXSymbolInferShape`, but shapes may remain unknown.
 MXNET_DLL
 int MXSymbolInferShapePartial(SymbolHandle handle,
                               uint32_t num_args,
@@ -798,7 +795,7 @@ int MXSymbolInferShapePartial(SymbolHandle handle,
                               const uint32_t ***aux_shape_data,
                               int *complete);
 
-// As `MXSymbolInferShapePartial` with signed dimensions.
+// Like `MXSymbolInferShapePartial`, with signed dimensions.
 MXNET_DLL
 int MXSymbolInferShapePartialEx(SymbolHandle handle,
                                 uint32_t num_args,
@@ -816,7 +813,7 @@ int MXSymbolInferShapePartialEx(SymbolHandle handle,
                                 const int ***aux_shape_data,
                                 int *complete);
 
-// As `MXSymbolInferShapePartial` with 64-bit dimensions.
+// Like `MXSymbolInferShapePartial`, with 64-bit dimensions.
 MXNET_DLL
 int MXSymbolInferShapePartialEx64(SymbolHandle handle,
                                   uint32_t num_args,
@@ -834,8 +831,8 @@ int MXSymbolInferShapePartialEx64(SymbolHandle handle,
                                   const int64_t ***aux_shape_data,
                                   int *complete);
 
-// Completes the element types of arguments, outputs and auxiliary states from those of some arguments; -1 is unknown. Arguments are
-// named by `keys`, or come in order if it is null. Everything is valid until the next call on this thread.
+// Infers the element types of arguments, outputs and auxiliary states from those of some arguments; -1 means unknown. `keys` names the
+// arguments, or is null for the first ones in order. The results are valid until the next call on this thread.
 MXNET_DLL
 int MXSymbolInferType(SymbolHandle handle,
                       uint32_t num_args,
@@ -849,7 +846,7 @@ int MXSymbolInferType(SymbolHandle handle,
                       const int **aux_type_data,
                       int *complete);
 
-// As `MXSymbolInferType`, and content with what remains unknown.
+// Like `MXSymbolInferType`, but types may remain unknown.
 MXNET_DLL
 int MXSymbolInferTypePartial(SymbolHandle handle,
                              uint32_t num_args,
@@ -863,59 +860,58 @@ int MXSymbolInferTypePartial(SymbolHandle handle,
                              const int **aux_type_data,
                              int *complete);
 
-// Makes a store: `local` or `device`. Stores across machines are not part of this library.
+// Creates a store of kind `local` or `device`. Distributed stores are not supported.
 MXNET_DLL int MXKVStoreCreate(const char *type_, KVStoreHandle *out);
 
-// Frees a store; null is nothing.
+// Frees a store; null is ignored.
 MXNET_DLL int MXKVStoreFree(KVStoreHandle handle);
 
-// Gives the kind of a store, valid until the next call on this thread.
+// Returns the kind of a store, valid until the next call on this thread.
 MXNET_DLL int MXKVStoreGetType(KVStoreHandle handle, const char **type_);
 
-// Gives the number of this process among those that share the store: 0, the only one.
+// Returns the rank of this process: always 0.
 MXNET_DLL int MXKVStoreGetRank(KVStoreHandle handle, int *ret);
 
-// Gives how many processes share the store: 1.
+// Returns the number of processes that share the store: always 1.
 MXNET_DLL int MXKVStoreGetGroupSize(KVStoreHandle handle, int *ret);
 
-// Waits for the other processes that share the store, of which there are none.
+// Waits for the other processes that share the store. Does nothing, since there are none.
 MXNET_DLL int MXKVStoreBarrier(KVStoreHandle handle);
 
-// Tells whether this process serves parameters to others (1). It never does.
+// Returns whether this process is a server: always 0.
 MXNET_DLL int MXKVStoreIsServerNode(int *ret);
 
-// Tells whether this process schedules others (1). It never does.
+// Returns whether this process is a scheduler: always 0.
 MXNET_DLL int MXKVStoreIsSchedulerNode(int *ret);
 
-// Sets how gradients are compressed: `type` (`none`, `2bit`) and `threshold`. Stores of kind `device` can.
+// Sets gradient compression: `type` (`none` or `2bit`) and `threshold`. Stores of kind `device` support it.
 MXNET_DLL
 int MXKVStoreSetGradientCompression(KVStoreHandle handle,
                                     uint32_t num_params,
                                     const char **keys,
                                     const char **vals);
 
-// Sets what happens to stored arrays when something is pushed under a number: the function gets the key, the sum of what was
-// pushed, the stored array, and `updater_handle`; it frees both handles.
+// Sets the updater that pushes to integer keys call. It gets the key, the sum of the pushed arrays, the stored array, and `updater_handle`;
+// it frees both array handles.
 MXNET_DLL
 int MXKVStoreSetUpdater(KVStoreHandle handle,
                         MXKVStoreUpdater updater,
                         void *updater_handle);
 
-// As `MXKVStoreSetUpdater`, with a second function for keys that are names.
+// Like `MXKVStoreSetUpdater`, with a second function for string keys.
 MXNET_DLL
 int MXKVStoreSetUpdaterEx(KVStoreHandle handle,
                           MXKVStoreUpdater updater,
                           MXKVStoreStrUpdater str_updater,
                           void *updater_handle);
 
-// Stores copies of arrays under new keys.
+// Initializes new keys with copies of arrays.
 MXNET_DLL int MXKVStoreInit(KVStoreHandle handle, uint32_t num, const int *keys, NDArrayHandle *vals);
 
-// As `MXKVStoreInit`, with names as keys.
+// Like `MXKVStoreInit`, with string keys.
 MXNET_DLL int MXKVStoreInitEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals);
 
-// Sums the arrays of each key, and updates or replaces what is stored. Operators run when they are called, so that `priority`
-// changes nothing.
+// Sums the arrays of each key and updates or replaces its stored array. `priority` has no effect, since operators run when they are called.
 MXNET_DLL
 int MXKVStorePush(KVStoreHandle handle,
                   uint32_t num,
@@ -923,16 +919,16 @@ int MXKVStorePush(KVStoreHandle handle,
                   NDArrayHandle *vals,
                   int priority);
 
-// As `MXKVStorePush`, with names as keys.
+// Like `MXKVStorePush`, with string keys.
 MXNET_DLL int MXKVStorePushEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals, int priority);
 
-// Copies what is stored to arrays; sparse arrays are left out.
+// Copies stored arrays to `vals`; sparse outputs are skipped.
 MXNET_DLL int MXKVStorePull(KVStoreHandle handle, uint32_t num, const int *keys, NDArrayHandle *vals, int priority);
 
-// As `MXKVStorePull`, with names as keys.
+// Like `MXKVStorePull`, with string keys.
 MXNET_DLL int MXKVStorePullEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals, int priority);
 
-// As `MXKVStorePull`; sparse arrays are copied too unless `ignore_sparse`.
+// Like `MXKVStorePull`; sparse outputs are skipped only if `ignore_sparse` is set.
 MXNET_DLL
 int MXKVStorePullWithSparse(KVStoreHandle handle,
                             uint32_t num,
@@ -941,7 +937,7 @@ int MXKVStorePullWithSparse(KVStoreHandle handle,
                             int priority,
                             bool ignore_sparse);
 
-// As `MXKVStorePullWithSparse`, with names as keys.
+// Like `MXKVStorePullWithSparse`, with string keys.
 MXNET_DLL
 int MXKVStorePullWithSparseEx(KVStoreHandle handle,
                               uint32_t num,
@@ -950,7 +946,7 @@ int MXKVStorePullWithSparseEx(KVStoreHandle handle,
                               int priority,
                               bool ignore_sparse);
 
-// Copies the rows with the numbers in `row_ids` to row_sparse arrays.
+// Copies the rows with indices `row_ids` to row_sparse arrays.
 MXNET_DLL
 int MXKVStorePullRowSparse(KVStoreHandle handle,
                            uint32_t num,
@@ -959,7 +955,7 @@ int MXKVStorePullRowSparse(KVStoreHandle handle,
                            const NDArrayHandle *row_ids,
                            int priority);
 
-// As `MXKVStorePullRowSparse`, with names as keys.
+// Like `MXKVStorePullRowSparse`, with string keys.
 MXNET_DLL
 int MXKVStorePullRowSparseEx(KVStoreHandle handle,
                              uint32_t num,
@@ -968,7 +964,7 @@ int MXKVStorePullRowSparseEx(KVStoreHandle handle,
                              const NDArrayHandle *row_ids,
                              int priority);
 
-// Pushes arrays, then copies what is stored under the keys to others.
+// Pushes arrays, then pulls the results.
 MXNET_DLL
 int MXKVStorePushPull(KVStoreHandle handle,
                       uint32_t vnum,
@@ -979,7 +975,7 @@ int MXKVStorePushPull(KVStoreHandle handle,
                       NDArrayHandle *outs,
                       int priority);
 
-// As `MXKVStorePushPull`, with names as keys.
+// Like `MXKVStorePushPull`, with string keys.
 MXNET_DLL
 int MXKVStorePushPullEx(KVStoreHandle handle,
                         uint32_t vnum,
@@ -990,7 +986,7 @@ int MXKVStorePushPullEx(KVStoreHandle handle,
                         NDArrayHandle *outs,
                         int priority);
 
-// Stores arrays under new keys, then copies what is stored to others.
+// Initializes new keys with arrays, then pulls them.
 MXNET_DLL
 int MXKVStoreBroadcast(KVStoreHandle handle,
                        uint32_t vnum,
@@ -1001,7 +997,7 @@ int MXKVStoreBroadcast(KVStoreHandle handle,
                        NDArrayHandle *outs,
                        int priority);
 
-// As `MXKVStoreBroadcast`, with names as keys.
+// Like `MXKVStoreBroadcast`, with string keys.
 MXNET_DLL
 int MXKVStoreBroadcastEx(KVStoreHandle handle,
                          uint32_t vnum,
@@ -1012,91 +1008,79 @@ int MXKVStoreBroadcastEx(KVStoreHandle handle,
                          NDArrayHandle *outs,
                          int priority);
 
-// Would set up this process as a scheduler, server or worker among several. There are no stores across processes yet, so that it is an
-// error.
-MXNET_DLL
-int MXInitPSEnv(uint32_t num_vars,
-                const char **keys,
-                const char **vals);
+// Always an error: would set up this process as a scheduler, server or worker, but there are no distributed stores.
+MXNET_DLL int MXInitPSEnv(uint32_t num_vars, const char **keys, const char **vals);
 
-// Gives how many of the processes of a group have gone: none, as the store lives in this process alone.
+// Returns the number of dead processes in a group: always 0.
 MXNET_DLL int MXKVStoreGetNumDeadNode(KVStoreHandle handle, int node_id, int *number, int timeout_sec);
 
-// Makes the end of a store wait for the other processes that share it, or not; there are no others.
+// Sets whether the end of a store waits for the other processes. Has no effect, since there are none.
 MXNET_DLL int MXKVStoreSetBarrierBeforeExit(KVStoreHandle handle, int barrier_before_exit);
 
-// Serves a store until its workers have stopped; it has no workers elsewhere, so that the function returns at once, as in MXNet.
-MXNET_DLL
-int MXKVStoreRunServer(KVStoreHandle handle,
-                       MXKVStoreServerController controller,
-                       void *controller_handle);
+// Serves a store until its workers have stopped. As in MXNet, returns at once for a store without remote workers.
+MXNET_DLL int MXKVStoreRunServer(KVStoreHandle handle, MXKVStoreServerController controller, void *controller_handle);
 
-// Sends a command to the servers of a store, of which there are none.
+// Sends a command to the servers of a store. Does nothing, since there are none.
 MXNET_DLL int MXKVStoreSendCommmandToServers(KVStoreHandle handle, int cmd_id, const char *cmd_body);
 
-// Gives the version of MXNet that this library stands in for: 10901.
+// Returns the version of MXNet that this library implements: 10901.
 MXNET_DLL int MXGetVersion(int *out);
 
 // Lists the features that a build may have. The array is valid until the next call on this thread.
 MXNET_DLL int MXLibInfoFeatures(const struct LibFeature **lib_feature, size_t *size);
 
-// Seeds the random numbers of every device.
+// Seeds the random number generators of all devices.
 MXNET_DLL int MXRandomSeed(int seed);
 
-// Seeds the random numbers of one device.
+// Seeds the random number generator of one device.
 MXNET_DLL int MXRandomSeedContext(int seed, int dev_type, int dev_id);
 
-// Announces the end of the process. Operators have finished when their call returns, so nothing is left to wait for.
+// Notifies the library of the end of the process. Does nothing: operators have finished when their call returns.
 MXNET_DLL int MXNotifyShutdown(void);
 
-// Sets the number of threads that one operator may use, the caller included.
+// Sets the number of threads per operator, including the caller.
 MXNET_DLL int MXSetNumOMPThreads(int thread_num);
 
-// Sets how many operators are pushed at once on this thread and gives the last setting. Operators run when they are called, so
-// that the size changes nothing; programs that set it and set it back find what they set.
+// Sets the bulk size of this thread and returns the previous one. The value is stored without effect, since operators run when they are
+// called.
 MXNET_DLL
 int MXEngineSetBulkSize(int bulk_size,
                         int *prev_bulk_size);
 
-// Tells whether dimensions of size zero and scalars exist: 0 no, 1 on this thread, 2 everywhere.
-MXNET_DLL int MXIsNumpyShape(int *curr);
+// Returns whether NumPy shape semantics (dimensions of size zero and scalars) are on: 0 off, 1 on for this thread, 2 on globally.
+MXNET_DLL
+int MXIsNumpyShape(int *curr);
 
-// Switches dimensions of size zero and scalars off (0), on for this thread (1) or on everywhere (2), and gives whether they
-// were on before.
+// Switches NumPy shape semantics off (0), on for this thread (1) or on globally (2), and returns whether they were on before.
 MXNET_DLL
 int MXSetIsNumpyShape(int is_np_shape,
                       int *prev);
 
-// Gives the number of GPUs that this build can use: none.
+// Returns the number of GPUs that this build can use: 0.
 MXNET_DLL int MXGetGPUCount(int *out);
 
-// Gives free and all memory of a GPU, in MiB. This build can use none, so that every number is an error.
+// Always an error: this build has no GPU backend. Would return free and total memory of a GPU in MiB.
 MXNET_DLL int MXGetGPUMemoryInformation(int dev, int *free_mem, int *total_mem);
 
-// As `MXGetGPUMemoryInformation`, in bytes.
+// Like `MXGetGPUMemoryInformation`, in bytes.
 MXNET_DLL int MXGetGPUMemoryInformation64(int dev, uint64_t *free_mem, uint64_t *total_mem);
 
-// Gives the value of a variable of the process's environment, null if there is none. Valid until the next call on this thread.
-MXNET_DLL
-int MXGetEnv(const char *name,
-             const char **value);
+// Returns the value of an environment variable, or null if it is not set. Valid until the next call on this thread.
+MXNET_DLL int MXGetEnv(const char *name, const char **value);
 
-// Sets a variable of the process's environment; a null value removes it. No other thread may read the environment meanwhile.
-MXNET_DLL
-int MXSetEnv(const char *name,
-             const char *value);
+// Sets an environment variable; a null value removes it. No other thread may access the environment during the call.
+MXNET_DLL int MXSetEnv(const char *name, const char *value);
 
-// Gives memory that freed arrays left back to the system.
+// Releases cached memory of freed arrays to the system.
 MXNET_DLL int MXStorageEmptyCache(int dev_type, int dev_id);
 
-// Tells whether this process trains (1) rather than serves parameters to others. It always does: there are no servers.
+// Returns whether this process is a worker: always 1, since there are no servers.
 MXNET_DLL int MXKVStoreIsWorkerNode(int *ret);
 
-// Makes an array without shape and memory, for an operator to write its output to.
+// Creates an empty array, which gets shape and memory when an operator writes its output to it.
 MXNET_DLL int MXNDArrayCreateNone(NDArrayHandle *out);
 
-// Makes an array of 32-bit floats with unspecified content. Memory is reserved at once whatever `delay_alloc` is; the system
-// provides it when it is first written.
+// Creates an uninitialized float32 array. Memory is reserved at once, whatever `delay_alloc` is; the system commits it on first use.
 MXNET_DLL
 int MXNDArrayCreate(const uint32_t *shape,
                     uint32_t ndim,
@@ -1105,7 +1089,7 @@ int MXNDArrayCreate(const uint32_t *shape,
                     int delay_alloc,
                     NDArrayHandle *out);
 
-// Makes an array of any type with unspecified content; otherwise as `MXNDArrayCreate`.
+// Like `MXNDArrayCreate`, with any element type.
 MXNET_DLL
 int MXNDArrayCreateEx(const uint32_t *shape,
                       uint32_t ndim,
@@ -1115,7 +1099,7 @@ int MXNDArrayCreateEx(const uint32_t *shape,
                       int dtype,
                       NDArrayHandle *out);
 
-// Makes an array with 64-bit dimensions; otherwise as `MXNDArrayCreateEx`.
+// Like `MXNDArrayCreateEx`, with 64-bit dimensions.
 MXNET_DLL
 int MXNDArrayCreateEx64(const int64_t *shape,
                         int ndim,
@@ -1125,80 +1109,81 @@ int MXNDArrayCreateEx64(const int64_t *shape,
                         int dtype,
                         NDArrayHandle *out);
 
-// Frees a handle; null is nothing. The memory lives on while views, executors or recorded operators use it.
+// Frees a handle; null is ignored. The memory is released when no view, executor or recorded operator uses it any more.
 MXNET_DLL int MXNDArrayFree(NDArrayHandle handle);
 
-// Makes a second handle of an array.
+// Creates a second handle of an array.
 MXNET_DLL int MXShallowCopyNDArray(NDArrayHandle src, NDArrayHandle *out);
 
-// Makes a view of rows `slice_begin` to `slice_end` (exclusive), recorded like an operator.
+// Creates a view of rows `slice_begin` to `slice_end` (exclusive), recorded like an operator.
 MXNET_DLL int MXNDArraySlice(NDArrayHandle handle, uint32_t slice_begin, uint32_t slice_end, NDArrayHandle *out);
 
-// As `MXNDArraySlice`, with 64-bit positions.
+// Like `MXNDArraySlice`, with 64-bit indices.
 MXNET_DLL int MXNDArraySlice64(NDArrayHandle handle, int64_t slice_begin, int64_t slice_end, NDArrayHandle *out);
 
-// Makes a view of row `idx` without the first axis, recorded like an operator.
+// Creates a view of row `idx` without the first axis, recorded like an operator.
 MXNET_DLL int MXNDArrayAt(NDArrayHandle handle, uint32_t idx, NDArrayHandle *out);
 
-// As `MXNDArrayAt`, with a 64-bit position.
+// Like `MXNDArrayAt`, with a 64-bit index.
 MXNET_DLL int MXNDArrayAt64(NDArrayHandle handle, int64_t idx, NDArrayHandle *out);
 
-// Makes a view under another shape, recorded like an operator. The special values 0, -1, -2, -3 and -4 mean what they mean to
-// the operator `Reshape`.
+// Creates a view with another shape, recorded like an operator. The special values 0, -1, -2, -3 and -4 have the same meaning as in the
+// operator `Reshape`.
 MXNET_DLL
 int MXNDArrayReshape(NDArrayHandle handle,
                      int ndim,
                      int *dims,
                      NDArrayHandle *out);
 
-// As `MXNDArrayReshape`, with 64-bit dimensions; `reverse` matches special values from the right.
+// Like `MXNDArrayReshape`, with 64-bit dimensions; `reverse` matches special values from the right.
 MXNET_DLL int MXNDArrayReshape64(NDArrayHandle handle, int ndim, int64_t *dims, bool reverse, NDArrayHandle *out);
 
-// Gives the shape. The numbers are valid until the next call on this thread.
+// Returns the shape, valid until the next call on this thread.
 MXNET_DLL int MXNDArrayGetShape(NDArrayHandle handle, uint32_t *out_dim, const uint32_t **out_pdata);
 
-// Gives the shape with signed numbers; an unknown rank is -1 in numpy semantics. Valid until the next call on this thread.
+// Returns the shape with signed dimensions; an unknown rank is -1 in NumPy semantics. Valid until the next call on this thread.
 MXNET_DLL
 int MXNDArrayGetShapeEx(NDArrayHandle handle,
                         int *out_dim,
                         const int **out_pdata);
 
-// Gives the shape with 64-bit numbers. Valid until the next call on this thread.
+// Returns the shape with 64-bit dimensions, valid until the next call on this thread.
 MXNET_DLL int MXNDArrayGetShapeEx64(NDArrayHandle handle, int *out_dim, const int64_t **out_pdata);
 
-// Gives the code of the element type; -1 for an array that nothing was written to.
+// Returns the element type code; -1 for an array that was not written yet.
 MXNET_DLL int MXNDArrayGetDType(NDArrayHandle handle, int *out_dtype);
 
-// Gives the device: its kind (1 is the host's processor) and number; zeros for an array that nothing was written to.
+// Returns device type (1 is the CPU) and device id; zeros for an array that was not written yet.
 MXNET_DLL int MXNDArrayGetContext(NDArrayHandle handle, int *out_dev_type, int *out_dev_id);
 
-// Gives the address of the elements. It is valid while the array lives; from now on its content counts as changed at every use.
+// Returns the address of the elements, which is valid as long as the array. From now on, the library assumes that the content may change at
+// any time.
 MXNET_DLL
 int MXNDArrayGetData(NDArrayHandle handle,
                      void **out_pdata);
 
-// Copies `size` elements, all of them, to the caller's memory.
+// Copies all `size` elements to the caller's memory.
 MXNET_DLL int MXNDArraySyncCopyToCPU(NDArrayHandle handle, void *data, size_t size);
 
-// Copies `size` elements, as many as the array has, from the caller's memory.
+// Copies all `size` elements from the caller's memory.
 MXNET_DLL int MXNDArraySyncCopyFromCPU(NDArrayHandle handle, const void *data, size_t size);
 
-// Waits until the array can be read. Fails, once, if an operator on which it depends has failed.
+// Waits until the array can be read. Fails, once, if an operator that it depends on has failed.
 MXNET_DLL int MXNDArrayWaitToRead(NDArrayHandle handle);
 
-// Waits until the array can be written. Fails as `MXNDArrayWaitToRead` does.
+// Waits until the array can be written. Fails like `MXNDArrayWaitToRead`.
 MXNET_DLL int MXNDArrayWaitToWrite(NDArrayHandle handle);
 
-// Waits for all operators. Fails if one has failed of which no wait has reported it.
+// Waits for all operators. Fails if a failure was not reported yet.
 MXNET_DLL int MXNDArrayWaitAll(void);
 
-// Gives the gradient array of a marked variable, or null. The caller frees the handle.
+// Returns the gradient array of a marked variable, or null. The caller frees the handle.
 MXNET_DLL int MXNDArrayGetGrad(NDArrayHandle handle, NDArrayHandle *out);
 
-// Makes an array on the same memory that gradients do not flow through.
+// Creates an array on the same memory that is not recorded.
 MXNET_DLL int MXNDArrayDetach(NDArrayHandle handle, NDArrayHandle *out);
 
-// Gives whether a gradient was computed since the flag was last cleared.
+// Returns whether the gradient was computed since the flag was last cleared.
 MXNET_DLL int MXNDArrayGetGradState(NDArrayHandle handle, int *out);
 
 // Sets the flag of `MXNDArrayGetGradState`.
@@ -1209,25 +1194,25 @@ MXNET_DLL
 int MXListAllOpNames(uint32_t *out_size,
                      const char ***out_array);
 
-// As `MXListAllOpNames`.
+// Like `MXListAllOpNames`.
 MXNET_DLL int NNListAllOpNames(uint32_t *out_size, const char ***out_array);
 
-// Lists the handle of every operator once, without its aliases, and of every gradient. The array is valid until the next call on this thread.
+// Lists the handles of all operators, without aliases, and of all gradients. The array is valid until the next call on this thread.
 MXNET_DLL
 int MXSymbolListAtomicSymbolCreators(uint32_t *out_size,
                                      AtomicSymbolCreator **out_array);
 
-// As `MXSymbolListAtomicSymbolCreators`.
+// Like `MXSymbolListAtomicSymbolCreators`.
 MXNET_DLL int NNListUniqueOps(uint32_t *out_size, OpHandle **out_array);
 
-// Gives the handle of an operator. It is never freed.
+// Returns the handle of an operator. It is never freed.
 MXNET_DLL int NNGetOpHandle(const char *op_name, OpHandle *op_out);
 
-// Gives the name of an operator, which its aliases stand for, valid until the next call on this thread.
+// Returns the canonical name of an operator, valid until the next call on this thread.
 MXNET_DLL int MXSymbolGetAtomicSymbolName(AtomicSymbolCreator creator, const char **name);
 
-// Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
-// (empty if their number is fixed), and its return type; a gradient has no arguments. All pointers are valid until the next call on this thread.
+// Describes an operator: name, description, arguments with type strings and descriptions, the argument that counts its inputs (empty if
+// their number is fixed), and return type. A gradient has no arguments. All pointers are valid until the next call on this thread.
 MXNET_DLL
 int MXSymbolGetAtomicSymbolInfo(AtomicSymbolCreator creator,
                                 const char **name,
@@ -1239,7 +1224,7 @@ int MXSymbolGetAtomicSymbolInfo(AtomicSymbolCreator creator,
                                 const char **key_var_num_args,
                                 const char **return_type);
 
-// Describes an operator as `MXSymbolGetAtomicSymbolInfo`; `real_name` is the name that its aliases stand for.
+// Like `MXSymbolGetAtomicSymbolInfo`; `real_name` is the canonical name.
 MXNET_DLL
 int NNGetOpInfo(OpHandle op,
                 const char **real_name,
@@ -1253,14 +1238,14 @@ int NNGetOpInfo(OpHandle op,
 // Lists the packed functions. The list is valid until the next call on this thread.
 MXNET_DLL int MXNetFuncListGlobalNames(int *out_size, const char ***out_array);
 
-// Gives the packed function of a name; null says that there is none.
+// Looks up a packed function by name; null if there is none.
 MXNET_DLL int MXNetFuncGetGlobal(const char *name, MXNetFunctionHandle *out);
 
-// Frees a packed function. Those of this library are never freed.
+// Frees a packed function. Does nothing, since those of this library are static.
 MXNET_DLL int MXNetFuncFree(MXNetFunctionHandle func);
 
-// Calls a packed function. Codes of types: 0 an integer, 2 a number, 4 nothing, 8 an object, 11 a string, 14 an array. The caller frees
-// a result that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
+// Calls a packed function. Type codes: 0 integer, 2 floating-point number, 4 null, 8 object, 11 string, 14 array. The caller frees a result
+// that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
 MXNET_DLL
 int MXNetFuncCall(MXNetFunctionHandle func,
                   union MXNetValue *arg_values,
@@ -1269,13 +1254,12 @@ int MXNetFuncCall(MXNetFunctionHandle func,
                   union MXNetValue *ret_val,
                   int *ret_type_code);
 
-// Frees an object; null is nothing.
+// Frees an object; null is ignored.
 MXNET_DLL int MXNetObjectFree(MXNetObjectHandle obj);
 
-// Makes a symbol whose operators compute with 8-bit integers, where they have such a form, and lists the outputs whose ranges calibration
-// needs; the list is valid until the next call on this thread. Nodes and operators may be excluded; parameters that are quantized before
-// the graph runs become variables. The mode is `full` or `smart`, the type of data `int8`, `uint8` or `auto`, the granularity
-// `tensor-wise` or `channel-wise`.
+// Quantizes a symbol to 8-bit integers and lists the outputs whose ranges are to be calibrated; the list is valid until the next call on
+// this thread. Nodes and operators may be excluded; parameters that are quantized offline become variables. The mode is `full` or `smart`,
+// the quantized type `int8`, `uint8` or `auto`, the granularity `tensor-wise` or `channel-wise`.
 MXNET_DLL
 int MXQuantizeSymbol(SymbolHandle sym_handle,
                      SymbolHandle *ret_sym_handle,
@@ -1293,8 +1277,7 @@ int MXQuantizeSymbol(SymbolHandle sym_handle,
                      uint32_t *out_num_calib_names,
                      const char ***out_calib_names);
 
-// Makes a symbol of a quantized one with the ranges of a table: the smallest and the largest value of each of the outputs that
-// `MXQuantizeSymbol` lists.
+// Sets calibrated ranges in a quantized symbol: minimum and maximum of each output that `MXQuantizeSymbol` lists.
 MXNET_DLL
 int MXSetCalibTableToQuantizedSymbol(SymbolHandle qsym_handle,
                                      uint32_t num_layers,
@@ -1303,10 +1286,10 @@ int MXSetCalibTableToQuantizedSymbol(SymbolHandle qsym_handle,
                                      const float *high_quantiles,
                                      SymbolHandle *ret_sym_handle);
 
-// Makes a symbol of mixed precision: some operators run in a narrow type, some in 32 bits, some in the widest type of their inputs, and
-// conversions stand between them. `arg_type_data` has the types of the variables `arg_names`; with `cast_optional_params` parameters
-// that are read in the narrow type get it themselves, as attribute `__dtype__`. Values of parameters for which operators need 32 bits
-// lie at `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
+// Converts a symbol to mixed precision: some operators run in a 16-bit type, some in float32, some in the widest type of their inputs, with
+// casts between them. `arg_type_data` has the types of the variables `arg_names`. With `cast_optional_params`, parameters that are read in
+// the 16-bit type are stored in it, as their attribute `__dtype__`. Conditional operator `i` runs in float32 if its parameter has one of
+// the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
 MXNET_DLL
 int MXReducePrecisionSymbol(SymbolHandle sym_handle,
                             SymbolHandle *ret_sym_handle,
@@ -1332,7 +1315,7 @@ int MXReducePrecisionSymbol(SymbolHandle sym_handle,
                             const char **model_param_names,
                             const char **arg_names);
 
-// Binds a network, given as JSON, with the parameters in the bytes of a `.params` file. Input `i` has the dimensions
+// Creates a predictor from a network as JSON and the bytes of a `.params` file. Input `i` has the dimensions
 // `input_shape_data[input_shape_indptr[i] .. input_shape_indptr[i + 1]]`.
 MXNET_DLL
 int MXPredCreate(const char *symbol_json_str,
@@ -1346,7 +1329,7 @@ int MXPredCreate(const char *symbol_json_str,
                  const uint32_t *input_shape_data,
                  PredictorHandle *out);
 
-// As `MXPredCreate`, with element types of some arguments.
+// Like `MXPredCreate`, with element types of some arguments.
 MXNET_DLL
 int MXPredCreateEx(const char *symbol_json_str,
                    const void *param_bytes,
@@ -1362,7 +1345,7 @@ int MXPredCreateEx(const char *symbol_json_str,
                    const int *provided_arg_dtypes,
                    PredictorHandle *out);
 
-// As `MXPredCreate`, computing the outputs of the named nodes instead.
+// Like `MXPredCreate`, with the named outputs or nodes as outputs.
 MXNET_DLL
 int MXPredCreatePartialOut(const char *symbol_json_str,
                            const void *param_bytes,
@@ -1377,7 +1360,7 @@ int MXPredCreatePartialOut(const char *symbol_json_str,
                            const char **output_keys,
                            PredictorHandle *out);
 
-// Binds the network of a predictor for inputs of other shapes; parameters are shared. The old predictor stays as it is.
+// Creates a predictor of the same network for other input shapes. Parameters are shared; the old predictor is unchanged.
 MXNET_DLL
 int MXPredReshape(uint32_t num_input_nodes,
                   const char **input_keys,
@@ -1386,8 +1369,7 @@ int MXPredReshape(uint32_t num_input_nodes,
                   PredictorHandle handle,
                   PredictorHandle *out);
 
-// Binds a network for `num_threads` threads, one predictor for each, which share the parameters. Otherwise as `MXPredCreate`; `out` has
-// room for as many handles.
+// Like `MXPredCreate`, with one predictor per thread; they share the parameters. `out` has room for `num_threads` handles.
 MXNET_DLL
 int MXPredCreateMultiThread(const char *symbol_json_str,
                             const void *param_bytes,
@@ -1401,43 +1383,43 @@ int MXPredCreateMultiThread(const char *symbol_json_str,
                             int num_threads,
                             PredictorHandle *out);
 
-// Gives the shape of an output, valid until the next call on this thread.
+// Returns the shape of an output, valid until the next call on this thread.
 MXNET_DLL int MXPredGetOutputShape(PredictorHandle handle, uint32_t index, uint32_t **shape_data, uint32_t *shape_ndim);
 
-// Gives the code of an output's element type.
+// Returns the element type code of an output.
 MXNET_DLL int MXPredGetOutputType(PredictorHandle handle, uint32_t out_index, int *out_dtype);
 
-// Overwrites an input by `size` numbers, as many as it has.
+// Overwrites an input of `size` elements.
 MXNET_DLL int MXPredSetInput(PredictorHandle handle, const char *key, const float *data, uint32_t size);
 
 // Computes the outputs.
 MXNET_DLL int MXPredForward(PredictorHandle handle);
 
-// Runs one step of the network: call it with `step` from 0 on until `step_left`, the number of steps behind it, is 0. Then the outputs
-// are there. A step behind the last one does nothing.
+// Runs one step of the network. Call it with `step` = 0, 1, 2, ... until `step_left`, the number of remaining steps, is 0; then the outputs
+// are valid. A step past the end does nothing.
 MXNET_DLL
 int MXPredPartialForward(PredictorHandle handle,
                          int step,
                          int *step_left);
 
-// Calls a function with the name and array of every output of every node that a run computes, and with `monitor_all` of inputs too; null
-// removes it. The callee owns the array's handle.
+// Installs a callback that gets the name and array of every output of every node that a run computes, and with `monitor_all` of every
+// input; null removes it. The callee owns the array handle.
 MXNET_DLL
 int MXPredSetMonitorCallback(PredictorHandle handle,
                              PredMonitorCallback callback,
                              void *callback_handle,
                              bool monitor_all);
 
-// Copies an output, as 32-bit floats, to memory for `size` numbers, as many as it has.
+// Copies an output of `size` elements to `data`, converted to float32.
 MXNET_DLL int MXPredGetOutput(PredictorHandle handle, uint32_t index, float *data, uint32_t size);
 
-// Frees a predictor; null is nothing.
+// Frees a predictor; null is ignored.
 MXNET_DLL int MXPredFree(PredictorHandle handle);
 
-// Reads the bytes of a file of arrays and gives their number.
+// Creates a list of arrays from the bytes of a file and returns its length.
 MXNET_DLL int MXNDListCreate(const char *nd_file_bytes, int nd_file_size, NDListHandle *out, uint32_t *out_length);
 
-// Gives an array of a list: its name (empty if it has none), elements and shape, valid until the list is freed.
+// Returns name (empty if it has none), elements and shape of an array, valid until the list is freed.
 MXNET_DLL
 int MXNDListGet(NDListHandle handle,
                 uint32_t index,
@@ -1446,7 +1428,7 @@ int MXNDListGet(NDListHandle handle,
                 const uint32_t **out_shape,
                 uint32_t *out_ndim);
 
-// Frees a list; null is nothing.
+// Frees a list; null is ignored.
 MXNET_DLL int MXNDListFree(NDListHandle handle);
 
 // Sets parameters of the profiler: `filename`, `profile_all`, `profile_symbolic`, `profile_imperative`, `profile_memory`,
@@ -1456,36 +1438,37 @@ int MXSetProfilerConfig(int num_params,
                         const char *const *keys,
                         const char *const *vals);
 
-// As `MXSetProfilerConfig`. The store, whose servers there are none of, does not matter.
+// Like `MXSetProfilerConfig`. The store is ignored, since it has no servers.
 MXNET_DLL
 int MXSetProcessProfilerConfig(int num_params,
                                const char *const *keys,
                                const char *const *vals,
                                KVStoreHandle kv_store_handle);
 
-// Stops the profiler (0) or lets it run (1).
+// Stops (0) or starts (1) the profiler.
 MXNET_DLL int MXSetProfilerState(int state);
 
-// As `MXSetProfilerState`, for the worker (`profile_process` 0).
+// Like `MXSetProfilerState`, for the worker (`profile_process` 0).
 MXNET_DLL int MXSetProcessProfilerState(int state, int profile_process, KVStoreHandle kv_store_handle);
 
-// Holds the profiler (1) or lets it go on (0).
+// Pauses (1) or resumes (0) the profiler.
 MXNET_DLL int MXProfilePause(int paused);
 
-// As `MXProfilePause`, for the worker (`profile_process` 0).
+// Like `MXProfilePause`, for the worker (`profile_process` 0).
 MXNET_DLL int MXProcessProfilePause(int paused, int profile_process, KVStoreHandle kv_store_handle);
 
-// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). A finished trace is forgotten; else the next one has it too.
+// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). With `finished`, its events are then discarded; otherwise the next
+// trace contains them, too.
 MXNET_DLL
 int MXDumpProfile(int finished);
 
-// As `MXDumpProfile`, for the worker (`profile_process` 0).
+// Like `MXDumpProfile`, for the worker (`profile_process` 0).
 MXNET_DLL int MXDumpProcessProfile(int finished, int profile_process, KVStoreHandle kv_store_handle);
 
-// Gives the table of what everything took, valid until the next call on this thread; `reset` empties it.
+// Returns the table of statistics, valid until the next call on this thread; `reset` clears it.
 MXNET_DLL int MXAggregateProfileStatsPrint(const char **out_str, int reset);
 
-// As `MXAggregateProfileStatsPrint`, as a table (`format` 0) or JSON (1), sorted by total (0), average, minimum, maximum or count (4).
+// Like `MXAggregateProfileStatsPrint`, as a table (`format` 0) or JSON (1), sorted by total (0), average, minimum, maximum or count (4).
 MXNET_DLL
 int MXAggregateProfileStatsPrintEx(const char **out_str,
                                    int reset,
@@ -1493,22 +1476,22 @@ int MXAggregateProfileStatsPrintEx(const char **out_str,
                                    int sort_by,
                                    int ascending);
 
-// Makes a domain, a name that others are grouped under.
+// Creates a domain, which groups other profiling objects.
 MXNET_DLL int MXProfileCreateDomain(const char *domain, ProfileHandle *out);
 
-// Makes a task, which takes from a start to a stop.
+// Creates a task, which lasts from a start to a stop.
 MXNET_DLL int MXProfileCreateTask(ProfileHandle domain, const char *task_name, ProfileHandle *out);
 
-// Makes a frame, which takes from a start to a stop.
+// Creates a frame, which lasts from a start to a stop.
 MXNET_DLL int MXProfileCreateFrame(ProfileHandle domain, const char *frame_name, ProfileHandle *out);
 
-// Makes an event without a domain, which takes from a start to a stop.
+// Creates an event without a domain, which lasts from a start to a stop.
 MXNET_DLL int MXProfileCreateEvent(const char *event_name, ProfileHandle *out);
 
-// Makes a counter, at 0.
+// Creates a counter of value 0.
 MXNET_DLL int MXProfileCreateCounter(ProfileHandle domain, const char *counter_name, ProfileHandle *out);
 
-// Frees a domain, task, frame, event or counter; null is nothing.
+// Frees a domain, task, frame, event or counter; null is ignored.
 MXNET_DLL int MXProfileDestroyHandle(ProfileHandle frame_handle);
 
 // Starts a task, frame or event.
@@ -1523,49 +1506,49 @@ MXNET_DLL int MXProfileSetCounter(ProfileHandle counter_handle, uint64_t value);
 // Adds to a counter.
 MXNET_DLL int MXProfileAdjustCounter(ProfileHandle counter_handle, int64_t value);
 
-// Marks a moment; the scope is `global`, `process`, `thread`, `task` or `marker`.
+// Records an instant; the scope is `global`, `process`, `thread`, `task` or `marker`.
 MXNET_DLL int MXProfileSetMarker(ProfileHandle domain, const char *instant_marker_name, const char *scope);
 
-// Makes a file of records, or an existing one empty.
+// Creates a RecordIO file, or truncates an existing one.
 MXNET_DLL int MXRecordIOWriterCreate(const char *uri, RecordIOHandle *out);
 
-// Writes what is left and closes the file; null is nothing.
+// Flushes and closes a file; null is ignored.
 MXNET_DLL int MXRecordIOWriterFree(RecordIOHandle handle);
 
 // Appends a record of `size` bytes.
 MXNET_DLL int MXRecordIOWriterWriteRecord(RecordIOHandle handle, const char *buf, size_t size);
 
-// Gives the position of the next record, in bytes from the start of the file.
+// Returns the byte offset of the next record.
 MXNET_DLL int MXRecordIOWriterTell(RecordIOHandle handle, size_t *pos);
 
-// Opens a file of records.
+// Opens a RecordIO file.
 MXNET_DLL int MXRecordIOReaderCreate(const char *uri, RecordIOHandle *out);
 
-// Closes a file; null is nothing.
+// Closes a file; null is ignored.
 MXNET_DLL int MXRecordIOReaderFree(RecordIOHandle handle);
 
-// Reads the next record; null and 0 at the end of the file, an address and 0 for an empty record. The bytes are valid until the
-// next call on this thread.
+// Reads the next record. At the end of the file, `buf` is null; for an empty record it is not null and `size` is 0. The bytes are valid
+// until the next call on this thread.
 MXNET_DLL
 int MXRecordIOReaderReadRecord(RecordIOHandle handle,
                                const char **buf,
                                size_t *size);
 
-// Goes to the record that begins `pos` bytes from the start of the file.
+// Seeks to the record at byte offset `pos`.
 MXNET_DLL int MXRecordIOReaderSeek(RecordIOHandle handle, size_t pos);
 
-// Gives the position of the next record, in bytes from the start of the file.
+// Returns the byte offset of the next record.
 MXNET_DLL int MXRecordIOReaderTell(RecordIOHandle handle, size_t *pos);
 
-// Gives this process's number and a file descriptor of the array's memory, to be sent to another process. It lives as long as the
-// array; of an array that is not on `cpu_shared` it is that of a copy, and the caller closes it.
+// Returns the id of this process and a file descriptor of the array's memory to send to another process. The descriptor is valid as long
+// as the array. For an array that is not on `cpu_shared`, it refers to a copy and the caller closes it.
 MXNET_DLL
 int MXNDArrayGetSharedMemHandle(NDArrayHandle handle,
                                 int *shared_pid,
                                 int *shared_id);
 
-// Makes an array on memory that another process shares: its number, and a file descriptor of this process, which it takes over.
-// Of this process itself, the descriptor stays the caller's.
+// Creates an array on memory that process `shared_pid` shares. Takes over the file descriptor `shared_id`, except if `shared_pid` is this
+// process.
 MXNET_DLL
 int MXNDArrayCreateFromSharedMem(int shared_pid,
                                  int shared_id,
@@ -1574,7 +1557,7 @@ int MXNDArrayCreateFromSharedMem(int shared_pid,
                                  int dtype,
                                  NDArrayHandle *out);
 
-// As `MXNDArrayCreateFromSharedMem`, with signed dimensions.
+// Like `MXNDArrayCreateFromSharedMem`, with signed dimensions.
 MXNET_DLL
 int MXNDArrayCreateFromSharedMemEx(int shared_pid,
                                    int shared_id,
@@ -1583,10 +1566,10 @@ int MXNDArrayCreateFromSharedMemEx(int shared_pid,
                                    int dtype,
                                    NDArrayHandle *out);
 
-// Binds a symbol to new arrays of zeros: shapes and types are inferred from the given ones. Gradients are requested by one word for
-// all arguments (`provided_grad_req_list_len` is 0), one for each, or by name. Arguments in `shared_arg_name_list` are those of
-// `shared_exec_handle`; others take memory from the buffer of arrays unless its length is -1. The caller frees the executor and all
-// handles; the lists are valid until the next call on this thread.
+// Binds a symbol to new arrays of zeros, whose shapes and types are inferred from the given ones. There is one gradient request for all
+// arguments (`provided_grad_req_list_len` is 0), one per argument, or one per name. Arguments in `shared_arg_name_list` share the arrays of
+// `shared_exec_handle`; others use memory of the shared buffer unless its length is -1. The caller frees the executor and all handles; the
+// lists are valid until the next call on this thread.
 MXNET_DLL
 int MXExecutorSimpleBind(SymbolHandle symbol_handle,
                          int dev_type,
@@ -1623,7 +1606,7 @@ int MXExecutorSimpleBind(SymbolHandle symbol_handle,
                          ExecutorHandle shared_exec_handle,
                          ExecutorHandle *out);
 
-// As `MXExecutorSimpleBind` with signed dimensions.
+// Like `MXExecutorSimpleBind`, with signed dimensions.
 MXNET_DLL
 int MXExecutorSimpleBindEx(SymbolHandle symbol_handle,
                            int dev_type,
@@ -1660,7 +1643,7 @@ int MXExecutorSimpleBindEx(SymbolHandle symbol_handle,
                            ExecutorHandle shared_exec_handle,
                            ExecutorHandle *out);
 
-// As `MXExecutorSimpleBind` with 64-bit dimensions.
+// Like `MXExecutorSimpleBind`, with 64-bit dimensions.
 MXNET_DLL
 int MXExecutorSimpleBindEx64(SymbolHandle symbol_handle,
                              int dev_type,
@@ -1697,8 +1680,8 @@ int MXExecutorSimpleBindEx64(SymbolHandle symbol_handle,
                              ExecutorHandle shared_exec_handle,
                              ExecutorHandle *out);
 
-// Makes a sparse array (storage type 1 is row_sparse, 2 csr) that stores nothing; its parts are set by
-// `MXNDArraySyncCopyFromNDArray`, which gives them their shapes. Index arrays are of type int64.
+// Creates an empty sparse array (storage type 1 is row_sparse, 2 csr). `MXNDArraySyncCopyFromNDArray` sets its values and index arrays with
+// their shapes. Index arrays are of type int64.
 MXNET_DLL
 int MXNDArrayCreateSparseEx(int storage_type,
                             const uint32_t *shape,
@@ -1713,7 +1696,7 @@ int MXNDArrayCreateSparseEx(int storage_type,
                             const uint32_t *aux_shape,
                             NDArrayHandle *out);
 
-// As `MXNDArrayCreateSparseEx`, with 64-bit dimensions.
+// Like `MXNDArrayCreateSparseEx`, with 64-bit dimensions.
 MXNET_DLL
 int MXNDArrayCreateSparseEx64(int storage_type,
                               const int64_t *shape,
@@ -1728,34 +1711,34 @@ int MXNDArrayCreateSparseEx64(int storage_type,
                               const int64_t *aux_shape,
                               NDArrayHandle *out);
 
-// Gives the storage type: 0 is dense, 1 row_sparse, 2 csr, -1 an array that nothing was written to.
+// Returns the storage type: 0 dense, 1 row_sparse, 2 csr, -1 for an array that was not written yet.
 MXNET_DLL int MXNDArrayGetStorageType(NDArrayHandle handle, int *out_storage_type);
 
-// Gives the element type of index array `i` of a sparse array (csr: 0 row pointers, 1 columns; row_sparse: 0 rows).
+// Returns the element type of index array `i` of a sparse array (csr: 0 row pointers, 1 columns; row_sparse: 0 rows).
 MXNET_DLL int MXNDArrayGetAuxType(NDArrayHandle handle, uint32_t i, int *out_type);
 
-// As `MXNDArrayGetAuxType`, with a 64-bit number.
+// Like `MXNDArrayGetAuxType`, with a 64-bit index.
 MXNET_DLL int MXNDArrayGetAuxType64(NDArrayHandle handle, int64_t i, int *out_type);
 
-// Makes a copy of index array `i` of a sparse array, in the order of `MXNDArrayGetAuxType`.
+// Creates a copy of index array `i` of a sparse array, in the order of `MXNDArrayGetAuxType`.
 MXNET_DLL int MXNDArrayGetAuxNDArray(NDArrayHandle handle, uint32_t i, NDArrayHandle *out);
 
-// As `MXNDArrayGetAuxNDArray`, with a 64-bit number.
+// Like `MXNDArrayGetAuxNDArray`, with a 64-bit index.
 MXNET_DLL int MXNDArrayGetAuxNDArray64(NDArrayHandle handle, int64_t i, NDArrayHandle *out);
 
-// Makes a copy of the stored values of a sparse array.
+// Creates a copy of the stored values of a sparse array.
 MXNET_DLL int MXNDArrayGetDataNDArray(NDArrayHandle handle, NDArrayHandle *out);
 
-// Copies one array over another. Of a sparse destination, `i` is the index array to set, or -1 for the values.
+// Copies an array to another. For a sparse destination, `i` is the index array to set, or -1 for the values.
 MXNET_DLL int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst, NDArrayHandle handle_src, int i);
 
-// Checks that the parts of a sparse array fit together: lengths, ranges and order of the indices, whatever `full_check` is.
-// Dense arrays have no format to check.
+// Checks the consistency of a sparse array: lengths, ranges and order of the indices, whatever `full_check` is. Dense arrays are always
+// consistent.
 MXNET_DLL
 int MXNDArraySyncCheckFormat(NDArrayHandle handle,
                              bool full_check);
 
-// Makes a symbol of an operator that waits for its inputs, which `MXSymbolCompose` gives it.
+// Creates a symbol of an operator without inputs, which `MXSymbolCompose` sets.
 MXNET_DLL
 int MXSymbolCreateAtomicSymbol(AtomicSymbolCreator creator,
                                uint32_t num_param,
@@ -1763,7 +1746,7 @@ int MXSymbolCreateAtomicSymbol(AtomicSymbolCreator creator,
                                const char **vals,
                                SymbolHandle *out);
 
-// As `MXSymbolCreateAtomicSymbol`.
+// Like `MXSymbolCreateAtomicSymbol`.
 MXNET_DLL
 int NNSymbolCreateAtomicSymbol(OpHandle op,
                                uint32_t num_param,
@@ -1771,86 +1754,88 @@ int NNSymbolCreateAtomicSymbol(OpHandle op,
                                const char **vals,
                                SymbolHandle *out);
 
-// Makes a variable.
+// Creates a variable.
 MXNET_DLL int MXSymbolCreateVariable(const char *name, SymbolHandle *out);
 
-// As `MXSymbolCreateVariable`.
+// Like `MXSymbolCreateVariable`.
 MXNET_DLL int NNSymbolCreateVariable(const char *name, SymbolHandle *out);
 
-// Makes one symbol of several, with all their outputs in order.
+// Groups symbols to one with all their outputs in order.
 MXNET_DLL int MXSymbolCreateGroup(uint32_t num_symbols, SymbolHandle *symbol_list, SymbolHandle *out);
 
-// As `MXSymbolCreateGroup`.
+// Like `MXSymbolCreateGroup`.
 MXNET_DLL int NNSymbolCreateGroup(uint32_t num_symbols, SymbolHandle *symbol_list, SymbolHandle *out);
 
-// Reads a symbol from JSON.
+// Loads a symbol from JSON.
 MXNET_DLL int MXSymbolCreateFromJSON(const char *json, SymbolHandle *out);
 
-// Reads a symbol from a file of JSON.
+// Loads a symbol from a JSON file.
 MXNET_DLL int MXSymbolCreateFromFile(const char *fname, SymbolHandle *out);
 
-// Gives a symbol as JSON, valid until the next call on this thread.
+// Saves a symbol as JSON, valid until the next call on this thread.
 MXNET_DLL int MXSymbolSaveToJSON(SymbolHandle handle, const char **out_json);
 
-// Writes a symbol as JSON to a file.
+// Saves a symbol to a JSON file.
 MXNET_DLL int MXSymbolSaveToFile(SymbolHandle handle, const char *fname);
 
-// Frees a handle; null is nothing. What was composed or bound with the symbol keeps its nodes.
+// Frees a handle; null is ignored. Symbols and executors that use its nodes stay valid.
 MXNET_DLL int MXSymbolFree(SymbolHandle handle);
 
-// As `MXSymbolFree`.
+// Like `MXSymbolFree`.
 MXNET_DLL int NNSymbolFree(SymbolHandle handle);
 
-// Makes a copy that shares no node.
+// Creates a deep copy, which shares no nodes.
 MXNET_DLL int MXSymbolCopy(SymbolHandle handle, SymbolHandle *out);
 
-// As `MXSymbolCopy`.
+// Like `MXSymbolCopy`.
 MXNET_DLL int NNSymbolCopy(SymbolHandle handle, SymbolHandle *out);
 
-// Makes a second symbol of the same nodes.
+// Creates a second symbol with the same nodes.
 MXNET_DLL int MXShallowCopySymbol(SymbolHandle src, SymbolHandle *out);
 
-// Describes the graph in words, valid until the next call on this thread.
+// Returns a description of the graph, valid until the next call on this thread.
 MXNET_DLL int MXSymbolPrint(SymbolHandle handle, const char **out_str);
 
-// As `MXSymbolPrint`.
+// Like `MXSymbolPrint`.
 MXNET_DLL int NNSymbolPrint(SymbolHandle handle, const char **out_str);
 
-// Gives the name of a symbol of one node, valid until the next call on this thread; `success` is 0 for a group.
-MXNET_DLL int MXSymbolGetName(SymbolHandle handle, const char **out, int *success);
+// Returns the name of a symbol with a single node, valid until the next call on this thread; `success` is 0 for a group.
+MXNET_DLL
+int MXSymbolGetName(SymbolHandle handle,
+                    const char **out,
+                    int *success);
 
-// Gives an attribute, valid until the next call on this thread; `success` is 0 if there is none.
+// Returns an attribute, valid until the next call on this thread; `success` is 0 if there is none.
 MXNET_DLL int MXSymbolGetAttr(SymbolHandle handle, const char *key, const char **out, int *success);
 
-// As `MXSymbolGetAttr`.
+// Like `MXSymbolGetAttr`.
 MXNET_DLL int NNSymbolGetAttr(SymbolHandle handle, const char *key, const char **out, int *success);
 
-// Sets an attribute of a symbol of one node.
+// Sets an attribute of a symbol with a single node.
 MXNET_DLL int MXSymbolSetAttr(SymbolHandle handle, const char *key, const char *value);
 
-// Sets several attributes of a symbol of one node.
+// Sets several attributes of a symbol with a single node.
 MXNET_DLL int NNSymbolSetAttrs(SymbolHandle handle, uint32_t num_param, const char **keys, const char **values);
 
-// Lists the attributes of all nodes as `node$key` and value one after the other; `out_size` counts pairs. Valid until the next
-// call on this thread.
+// Lists the attributes of all nodes as alternating `node$key` and value; `out_size` counts pairs. Valid until the next call on this thread.
 MXNET_DLL
 int MXSymbolListAttr(SymbolHandle handle,
                      uint32_t *out_size,
                      const char ***out);
 
-// Lists the attributes of the symbol's own node; otherwise as `MXSymbolListAttr`.
+// Like `MXSymbolListAttr`, for the symbol's node only.
 MXNET_DLL int MXSymbolListAttrShallow(SymbolHandle handle, uint32_t *out_size, const char ***out);
 
-// Lists attributes: option 0 as `MXSymbolListAttr`, 1 as `MXSymbolListAttrShallow`.
+// Lists attributes: option 0 like `MXSymbolListAttr`, 1 like `MXSymbolListAttrShallow`.
 MXNET_DLL int NNSymbolListAttrs(SymbolHandle handle, int recursive_option, uint32_t *out_size, const char ***out);
 
-// Lists the arguments in the order in which executors take them. Valid until the next call on this thread.
+// Lists the arguments in the order of binding. Valid until the next call on this thread.
 MXNET_DLL int MXSymbolListArguments(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
 
 // Lists the outputs. Valid until the next call on this thread.
 MXNET_DLL int MXSymbolListOutputs(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
 
-// As `MXSymbolListOutputs`.
+// Like `MXSymbolListOutputs`.
 MXNET_DLL int NNSymbolListOutputNames(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
 
 // Lists the auxiliary states. Valid until the next call on this thread.
@@ -1877,32 +1862,32 @@ int MXSymbolGetInputSymbols(SymbolHandle handle,
                             SymbolHandle **inputs,
                             int *input_size);
 
-// Makes a symbol of every output of every node.
+// Creates a symbol with every output of every node.
 MXNET_DLL int MXSymbolGetInternals(SymbolHandle handle, SymbolHandle *out);
 
-// As `MXSymbolGetInternals`.
+// Like `MXSymbolGetInternals`.
 MXNET_DLL int NNSymbolGetInternals(SymbolHandle handle, SymbolHandle *out);
 
-// Makes a symbol of the inputs of the symbol's nodes; that of a variable has no outputs.
+// Creates a symbol with the inputs of the output nodes; for a variable, it has no outputs.
 MXNET_DLL int MXSymbolGetChildren(SymbolHandle handle, SymbolHandle *out);
 
-// As `MXSymbolGetChildren`.
+// Like `MXSymbolGetChildren`.
 MXNET_DLL int NNSymbolGetChildren(SymbolHandle handle, SymbolHandle *out);
 
-// Makes a symbol of one output.
+// Creates a symbol with one output.
 MXNET_DLL int MXSymbolGetOutput(SymbolHandle handle, uint32_t index, SymbolHandle *out);
 
-// As `MXSymbolGetOutput`.
+// Like `MXSymbolGetOutput`.
 MXNET_DLL int NNSymbolGetOutput(SymbolHandle handle, uint32_t index, SymbolHandle *out);
 
-// Gives the number of outputs.
+// Returns the number of outputs.
 MXNET_DLL int MXSymbolGetNumOutputs(SymbolHandle handle, uint32_t *output_count);
 
-// As `MXSymbolGetNumOutputs`.
+// Like `MXSymbolGetNumOutputs`.
 MXNET_DLL int NNSymbolGetNumOutputs(SymbolHandle handle, uint32_t *output_count);
 
-// Gives an operator its inputs, by position if `keys` is null and by name otherwise, and makes variables of those left out. On a
-// symbol that has its inputs it replaces variables. The symbol itself changes; `name` may be null.
+// Composes an operator with its inputs, by position if `keys` is null and by name otherwise; missing inputs become variables. If the symbol
+// already has inputs, replaces its variables. The symbol is changed in place; `name` may be null.
 MXNET_DLL
 int MXSymbolCompose(SymbolHandle handle,
                     const char *name,
@@ -1910,7 +1895,7 @@ int MXSymbolCompose(SymbolHandle handle,
                     const char **keys,
                     SymbolHandle *args);
 
-// As `MXSymbolCompose`.
+// Like `MXSymbolCompose`.
 MXNET_DLL
 int NNSymbolCompose(SymbolHandle handle,
                     const char *name,
@@ -1918,28 +1903,24 @@ int NNSymbolCompose(SymbolHandle handle,
                     const char **keys,
                     SymbolHandle *args);
 
-// Cuts the graph off from operators whose attribute `__subgraph_name__` is not that of its first output; outputs of those become
-// variables. The symbol itself changes. The list has what each new variable stands for, as new symbols, which the caller frees; it is
+// Reduces the symbol in place to the subgraph of its first output: the nodes with the same attribute `__subgraph_name__`. Outputs of other
+// operators become variables. Returns those outputs in the order of the variables, as new symbols, which the caller frees; the list is
 // valid until the next call on this thread.
 MXNET_DLL
 int MXSymbolCutSubgraph(SymbolHandle sym,
                         SymbolHandle **inputs,
                         int *input_size);
 
-// Would make a symbol of the gradients; always an error, as in MXNet: executors compute gradients, and autograd records them.
-MXNET_DLL
-int MXSymbolGrad(SymbolHandle sym,
-                 uint32_t num_wrt,
-                 const char **wrt,
-                 SymbolHandle *out);
+// Always an error, as in MXNet: would create a symbol of the gradients, which executors and autograd compute instead.
+MXNET_DLL int MXSymbolGrad(SymbolHandle sym, uint32_t num_wrt, const char **wrt, SymbolHandle *out);
 
-// Makes a symbol of the same graph without conversions for mixed precision.
+// Creates a symbol of the same graph without the casts of mixed precision.
 MXNET_DLL int MXSymbolRemoveAmpCast(SymbolHandle sym_handle, SymbolHandle *ret_sym_handle);
 
-// Makes a new operator, without inputs, of the operator and parameters of a symbol of one node.
+// Creates an operator without inputs from the operator and parameters of a symbol with a single node.
 MXNET_DLL int MXGenAtomicSymbolFromSymbol(SymbolHandle sym_handle, SymbolHandle *ret_sym_handle);
 
-// Compiled CUDA code in MXNet's early versions; always an error.
+// Always an error: compiled CUDA code in early versions of MXNet.
 MXNET_DLL
 int MXRtcCreate(char *name,
                 uint32_t num_input,
@@ -1951,7 +1932,7 @@ int MXRtcCreate(char *name,
                 char *kernel,
                 RtcHandle *out);
 
-// Ran CUDA code in MXNet's early versions; always an error.
+// Always an error: ran CUDA code in early versions of MXNet.
 MXNET_DLL
 int MXRtcPush(RtcHandle handle,
               uint32_t num_input,
@@ -1965,10 +1946,10 @@ int MXRtcPush(RtcHandle handle,
               uint32_t block_dim_y,
               uint32_t block_dim_z);
 
-// Freed CUDA code in MXNet's early versions; always an error.
+// Always an error: freed CUDA code in early versions of MXNet.
 MXNET_DLL int MXRtcFree(RtcHandle handle);
 
-// Compiles CUDA code; an error, as there is no GPU backend.
+// Always an error: compiling CUDA code needs a GPU backend.
 MXNET_DLL
 int MXRtcCudaModuleCreate(const char *source,
                           int num_options,
@@ -1977,10 +1958,10 @@ int MXRtcCudaModuleCreate(const char *source,
                           const char **exports,
                           CudaModuleHandle *out);
 
-// Frees compiled CUDA code; an error, as there is no GPU backend.
+// Always an error: compiled CUDA code needs a GPU backend.
 MXNET_DLL int MXRtcCudaModuleFree(CudaModuleHandle handle);
 
-// Gives a kernel of compiled CUDA code; an error, as there is no GPU backend.
+// Always an error: CUDA kernels need a GPU backend.
 MXNET_DLL
 int MXRtcCudaKernelCreate(CudaModuleHandle handle,
                           const char *name,
@@ -1990,10 +1971,10 @@ int MXRtcCudaKernelCreate(CudaModuleHandle handle,
                           int *arg_types,
                           CudaKernelHandle *out);
 
-// Frees a CUDA kernel; an error, as there is no GPU backend.
+// Always an error: CUDA kernels need a GPU backend.
 MXNET_DLL int MXRtcCudaKernelFree(CudaKernelHandle handle);
 
-// Runs a CUDA kernel; an error, as there is no GPU backend.
+// Always an error: CUDA kernels need a GPU backend.
 MXNET_DLL
 int MXRtcCudaKernelCall(CudaKernelHandle handle,
                         int dev_id,
@@ -2006,10 +1987,10 @@ int MXRtcCudaKernelCall(CudaKernelHandle handle,
                         uint32_t block_dim_z,
                         uint32_t shared_mem);
 
-// Loads a library of operators written against MXNet's `lib_api.h`; an error, as code of other libraries is not run.
+// Always an error: libraries of operators built against `lib_api.h` need MXNet's own C++ types.
 MXNET_DLL int MXLoadLib(const char *path, unsigned int verbose);
 
-// Connected MXNet to TVM's functions; an error, as they are linked to MXNet's own C++ types.
+// Always an error: TVM's functions need MXNet's own C++ types.
 MXNET_DLL int MXTVMBridge(void *pregister);
 
 #ifdef __cplusplus

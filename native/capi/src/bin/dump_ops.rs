@@ -1,6 +1,6 @@
 //! Writes the metadata of all operators as JSON lines, read through the C API of the freshly built `libmxnet`.
 //!
-//! Usage: `dump_ops [LIBRARY [OUTPUT]]`. By default the library beside this program, and standard output.
+//! Usage: `dump_ops [LIBRARY [OUTPUT]]`. The defaults are the library next to this program, and standard output.
 #![allow(unsafe_code)]
 
 use std::error::Error;
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     let mut lines = String::new();
-    // Gradients cannot be called: their names say nothing to who generates functions.
+    // Gradients cannot be called, so code generators need no metadata of them.
     for name in api.names()?.into_iter().filter(|name| !name.starts_with("_backward")) {
         lines.push_str(&api.describe(&name)?.to_string());
         lines.push('\n');

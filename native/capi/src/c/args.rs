@@ -1,4 +1,4 @@
-//! Arguments that come as pointers: checked for null, then read.
+//! Reads and writes arguments through pointers, with checks.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,24 +16,24 @@ use smallvec::SmallVec;
 use super::types::{NDArrayHandle, SymbolHandle};
 use crate::handle;
 
-/// Keys and values as they came.
+/// Keys and values.
 pub type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 8]>;
 
 fn null(what: &str) -> Error {
     Error::Value(format!("the pointer {what} is null"))
 }
 
-/// The number that a handle is.
+/// The value of a handle.
 pub fn id(handle: *const c_void) -> u64 {
     handle.addr() as u64
 }
 
-/// A number as a handle.
+/// The handle with a value.
 pub fn raw(handle: u64) -> *mut c_void {
     std::ptr::without_provenance_mut(handle as usize)
 }
 
-/// A C string. Bytes that are no UTF-8 are replaced.
+/// A C string. Invalid UTF-8 is replaced.
 pub fn text<'a>(p: *const c_char, what: &str) -> Result<Cow<'a, str>> {
     if p.is_null() {
         return Err(null(what));
@@ -43,12 +43,12 @@ pub fn text<'a>(p: *const c_char, what: &str) -> Result<Cow<'a, str>> {
     Ok(unsafe { CStr::from_ptr(p) }.to_string_lossy())
 }
 
-/// A C string that may be left out.
+/// A C string that may be null.
 pub fn optional_text<'a>(p: *const c_char) -> Option<Cow<'a, str>> {
     text(p, "").ok()
 }
 
-/// `n` values. Null is fine where there are none.
+/// `n` values. Null is allowed if `n` is 0.
 pub fn slice<'a, T>(p: *const T, n: usize, what: &str) -> Result<&'a [T]> {
     if n == 0 {
         return Ok(&[]);
@@ -67,7 +67,7 @@ pub fn slice<'a, T>(p: *const T, n: usize, what: &str) -> Result<&'a [T]> {
     Ok(unsafe { std::slice::from_raw_parts(p, n) })
 }
 
-/// A number of elements that came as a signed number.
+/// A signed count, which must not be negative.
 pub fn count(n: c_int, what: &str) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::Value(format!("{what} is {n}: a number of elements cannot be negative")))
 }
@@ -93,7 +93,7 @@ pub fn array(handle: NDArrayHandle) -> Result<NDArray> {
     handle::tensor(id(handle))?.array()
 }
 
-/// The arrays of `n` handles, whatever their storage.
+/// The arrays of `n` handles, of any storage type.
 pub fn stored(handles: *const NDArrayHandle, n: usize, what: &str) -> Result<Vec<Array>> {
     tensors(handles, n, what)?.iter().map(|t| t.stored()).collect()
 }
@@ -108,7 +108,7 @@ pub fn arrays(handles: *const NDArrayHandle, n: usize, what: &str) -> Result<Vec
     slice(handles, n, what)?.iter().map(|h| array(*h)).collect()
 }
 
-/// What `n` handles stand for, where null stands for nothing. A null list is one of nulls.
+/// The objects of `n` handles, `None` for null handles. A null list means `n` null handles.
 pub fn optional<T>(
     handles: *const NDArrayHandle,
     n: usize,
@@ -125,7 +125,7 @@ pub fn symbols(handles: *const SymbolHandle, n: usize, what: &str) -> Result<Vec
     slice(handles, n, what)?.iter().map(|h| handle::symbol(id(*h))).collect()
 }
 
-/// The devices of a graph: that of everything else, and those of `ctx_group` names.
+/// The devices of a graph: the default, and those of `ctx_group` names.
 pub fn devices(
     default: (c_int, c_int),
     n: u32,
@@ -151,7 +151,7 @@ pub fn put<T>(out: *mut T, value: T, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes several results to memory that has room for them.
+/// Writes several results to consecutive memory.
 pub fn put_all<T: Copy>(out: *mut T, values: &[T], what: &str) -> Result<()> {
     if out.is_null() && !values.is_empty() {
         return Err(null(what));
@@ -163,12 +163,12 @@ pub fn put_all<T: Copy>(out: *mut T, values: &[T], what: &str) -> Result<()> {
     Ok(())
 }
 
-/// The value behind a pointer that is read and written.
+/// Reads the value that a pointer points to.
 pub fn get<T: Copy>(p: *const T, what: &str) -> Result<T> {
     Ok(slice(p, 1, what)?[0])
 }
 
-/// Copies the elements of an array to foreign memory that holds `n` of them.
+/// Copies the elements of an array to caller memory for `n` elements.
 pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
     check_size(array, n)?;
     if n > 0 && data.is_null() {
@@ -182,7 +182,7 @@ pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
     Ok(())
 }
 
-/// Copies numbers to foreign memory that holds `n` of them.
+/// Copies numbers to caller memory for `n` numbers.
 pub fn copy_numbers(numbers: &[f32], data: *mut f32, n: usize) -> Result<()> {
     ferromx_core::ensure!(n == numbers.len(), "the output has {} numbers, but there is room for {n}", numbers.len());
     if n > 0 && data.is_null() {
@@ -193,7 +193,7 @@ pub fn copy_numbers(numbers: &[f32], data: *mut f32, n: usize) -> Result<()> {
     Ok(())
 }
 
-/// Copies `n` elements from foreign memory into an array.
+/// Copies `n` elements from caller memory to an array.
 pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
     check_size(array, n)?;
     array.check_writable()?;

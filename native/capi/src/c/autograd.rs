@@ -20,7 +20,7 @@ fn backward(n: u32, heads: *mut NDArrayHandle, head_grads: *mut NDArrayHandle, r
     Ok(())
 }
 
-/// Switches recording on this thread and gives what it was.
+/// Switches recording on this thread on or off and returns the previous state.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradSetIsRecording(is_recording: c_int, prev: *mut c_int) -> c_int {
     guard(|| {
@@ -30,7 +30,7 @@ pub extern "C" fn MXAutogradSetIsRecording(is_recording: c_int, prev: *mut c_int
     })
 }
 
-/// Switches training mode on this thread and gives what it was.
+/// Switches training mode on this thread on or off and returns the previous state.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradSetIsTraining(is_training: c_int, prev: *mut c_int) -> c_int {
     guard(|| {
@@ -40,19 +40,19 @@ pub extern "C" fn MXAutogradSetIsTraining(is_training: c_int, prev: *mut c_int) 
     })
 }
 
-/// Tells whether operators on this thread are recorded.
+/// Returns whether operators on this thread are recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradIsRecording(curr: *mut bool) -> c_int {
     guard(|| put(curr, imperative::is_recording(), "curr"))
 }
 
-/// Tells whether operators on this thread run in training mode.
+/// Returns whether operators on this thread run in training mode.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradIsTraining(curr: *mut bool) -> c_int {
     guard(|| put(curr, imperative::is_training(), "curr"))
 }
 
-/// Marks arrays as variables. Each has an array for its gradient and a request: 0 none, 1 write, 3 add.
+/// Marks arrays as variables, each with a gradient array and a request: 0 null, 1 write, 3 add.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradMarkVariables(
     num_var: u32,
@@ -71,8 +71,8 @@ pub extern "C" fn MXAutogradMarkVariables(
     })
 }
 
-/// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. Unless
-/// `retain_graph` is set, what was recorded is freed, and a second pass over it is an error.
+/// Computes the gradients of recorded outputs and writes them to the gradient arrays of the variables. A null head gradient means ones.
+/// Unless `retain_graph` is set, the recorded graph is freed, and a second backward pass is an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradBackward(
     num_output: u32,
@@ -83,9 +83,9 @@ pub extern "C" fn MXAutogradBackward(
     guard(|| backward(num_output, output_handles, ograd_handles, retain_graph != 0))
 }
 
-/// As `MXAutogradBackward`; with variables, their gradients are returned instead: new handles, which the caller frees, and their
-/// storage types, in lists that are valid until the next call on this thread. `create_graph` records the computation of the
-/// gradients, so that they have gradients themselves.
+/// Like `MXAutogradBackward`. With variables, returns their gradients instead, as new handles, which the caller frees, with their storage
+/// types; the lists are valid until the next call on this thread. `create_graph` records the computation of the gradients for
+/// higher-order gradients.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradBackwardEx(
     num_output: u32,
@@ -122,13 +122,13 @@ pub extern "C" fn MXAutogradBackwardEx(
     })
 }
 
-/// As `MXAutogradBackward` with gradients of ones.
+/// Like `MXAutogradBackward`, with head gradients of ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradComputeGradient(num_output: u32, output_handles: *mut NDArrayHandle) -> c_int {
     guard(|| backward(num_output, output_handles, std::ptr::null_mut(), false))
 }
 
-/// Makes a symbol of the recorded computation of an array.
+/// Creates a symbol from the recorded computation of an array.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradGetSymbol(handle: NDArrayHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| {

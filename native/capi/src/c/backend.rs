@@ -1,5 +1,5 @@
-//! Backends that take over parts of graphs. This library compiles graphs itself; nodes that stand for parts keep the names that programs
-//! and files know, and the parts take their places when a graph is bound.
+//! Partitioning of graphs for backends. This library compiles whole graphs: subgraph nodes exist for programs and files, and are expanded
+//! when a graph is bound.
 
 use std::collections::HashSet;
 use std::ffi::{c_char, c_int};
@@ -18,8 +18,8 @@ fn names(list: *mut *const c_char, n: u32) -> Result<HashSet<String>> {
     Ok(texts(list, n as usize, "op_names")?.into_iter().collect())
 }
 
-/// Gives a graph whose parts a backend takes over: `MKLDNN` and `MKLDNN_QUANTIZE` take layers with what follows them, `default` and
-/// `default_v2` operators of names that were set.
+/// Partitions a graph for a backend: `MKLDNN` and `MKLDNN_QUANTIZE` group layers with their epilogues, `default` and `default_v2` group the
+/// operators whose names were set.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGenBackendSubgraph(
     sym_handle: SymbolHandle,
@@ -32,8 +32,8 @@ pub extern "C" fn MXGenBackendSubgraph(
     })
 }
 
-/// Gives a graph as `MXGenBackendSubgraph` does, and the arrays that it needs besides the old ones, of which there are none. As in MXNet, a
-/// name that is no backend leaves the graph as it is. Shapes and types do not matter to the backends here.
+/// Like `MXGenBackendSubgraph`; there are no new arguments. As in MXNet, an unknown backend leaves the graph unchanged. Shapes and types
+/// have no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXOptimizeForBackend(
     sym_handle: SymbolHandle,
@@ -78,7 +78,7 @@ pub extern "C" fn MXOptimizeForBackend(
     })
 }
 
-/// Checks the device and the arrays that come with a graph; null stands for an array that is not there.
+/// Checks the device and the arrays of a graph; missing arrays are null.
 fn check_arrays(device: c_int, args: (u32, *mut NDArrayHandle), aux: (u32, *mut NDArrayHandle)) -> Result<()> {
     Context::from_codes(device, 0)?;
     for (n, handles) in [args, aux] {
@@ -87,7 +87,7 @@ fn check_arrays(device: c_int, args: (u32, *mut NDArrayHandle), aux: (u32, *mut 
     Ok(())
 }
 
-/// Makes a symbol in which every largest group of connected operators of these names is one node, a `_CachedOp`. The backend, `default` or
+/// Creates a symbol in which every maximal group of connected operators with these names is a `_CachedOp` node. The backend, `default` or
 /// `default_v2`, keeps the names.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXBuildSubgraphByOpNames(
@@ -104,8 +104,8 @@ pub extern "C" fn MXBuildSubgraphByOpNames(
     })
 }
 
-/// Sets the names of operators that a backend groups when an executor is bound and the variable `MXNET_SUBGRAPH_BACKEND` names it. Graphs
-/// are compiled whole when they are bound, where such groups change no result, so that the names have no further use.
+/// Sets the names of operators that backend `MXNET_SUBGRAPH_BACKEND` groups when an executor is bound. Accepted without effect: executors
+/// compile whole graphs, where groups change no result.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetSubgraphPropertyOpNames(
     prop_name: *const c_char,
@@ -128,13 +128,13 @@ pub extern "C" fn MXSetSubgraphPropertyOpNamesV2(
     guard(|| partition::set_op_names(&text(prop_name, "prop_name")?, names(op_names, num_ops)?))
 }
 
-/// Forgets names that `MXSetSubgraphPropertyOpNames` set.
+/// Removes the names that `MXSetSubgraphPropertyOpNames` set.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRemoveSubgraphPropertyOpNames(prop_name: *const c_char) -> c_int {
     guard(|| text(prop_name, "prop_name").map(|_| ()))
 }
 
-/// Forgets names that `MXSetSubgraphPropertyOpNamesV2` set.
+/// Removes the names that `MXSetSubgraphPropertyOpNamesV2` set.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRemoveSubgraphPropertyOpNamesV2(prop_name: *const c_char) -> c_int {
     guard(|| partition::remove_op_names(&text(prop_name, "prop_name")?))

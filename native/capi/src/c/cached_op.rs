@@ -1,4 +1,4 @@
-//! Graphs that are called like operators.
+//! Cached operators: graphs that are called like operators.
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn create(
     put_handle(out, || Ok(insert(Object::CachedOp(Arc::new(CachedOp::new(&graph, &flags)?)))))
 }
 
-/// Calls a graph; returns the storage types of its outputs.
+/// Calls a graph and returns the storage types of its outputs.
 fn invoke(
     handle: CachedOpHandle,
     (inputs, num_inputs): (*mut NDArrayHandle, c_int),
@@ -38,13 +38,13 @@ fn invoke(
     with_outputs(outputs, num_outputs, |given| op.call(&inputs, given))
 }
 
-/// Makes an operator of a graph; its inputs are the graph's variables.
+/// Creates an operator from a graph; its inputs are the graph's variables.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXCreateCachedOp(handle: SymbolHandle, out: *mut CachedOpHandle) -> c_int {
     guard(|| create(handle, (std::ptr::null_mut(), std::ptr::null_mut(), 0), out))
 }
 
-/// As `MXCreateCachedOp`, with flags (`static_alloc`, `static_shape`, `inline_limit` and the like), which are checked.
+/// Like `MXCreateCachedOp`, with flags such as `static_alloc`, `static_shape` and `inline_limit`, which are checked.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXCreateCachedOpEx(
     handle: SymbolHandle,
@@ -56,7 +56,7 @@ pub extern "C" fn MXCreateCachedOpEx(
     guard(|| create(handle, (keys, vals, num_flags), out))
 }
 
-/// As `MXCreateCachedOpEx`. Several threads may call the operator whatever `thread_safe` is.
+/// Like `MXCreateCachedOpEx`. Several threads may call the operator whatever `thread_safe` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXCreateCachedOpEX(
     handle: SymbolHandle,
@@ -72,14 +72,14 @@ pub extern "C" fn MXCreateCachedOpEX(
     })
 }
 
-/// Frees a handle; null is nothing.
+/// Frees a handle; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXFreeCachedOp(handle: CachedOpHandle) -> c_int {
     guard(|| handle::free(id(handle), "CachedOp"))
 }
 
-/// Calls the graph. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are returned,
-/// and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+/// Calls the graph. If `*outputs` is null, returns the number and handles of new arrays, which the caller frees; the list is valid until
+/// the next call on this thread. Otherwise writes the results to the `*num_outputs` given arrays.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXInvokeCachedOp(
     handle: CachedOpHandle,
@@ -91,7 +91,8 @@ pub extern "C" fn MXInvokeCachedOp(
     guard(|| deferring(|| invoke(handle, (inputs, num_inputs), (outputs, num_outputs))).map(|_| ()))
 }
 
-/// As `MXInvokeCachedOp`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+/// Like `MXInvokeCachedOp`; also returns the storage types of the outputs (0 dense, 1 row_sparse, 2 csr), valid until the next call on this
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXInvokeCachedOpEx(
     handle: CachedOpHandle,
@@ -107,7 +108,7 @@ pub extern "C" fn MXInvokeCachedOpEx(
     })
 }
 
-/// Installs a callback that sees a copy of every output of every operator that runs, and with `monitor_all` the inputs too; null removes
+/// Installs a callback that gets a copy of every output of every operator that runs, and with `monitor_all` of every input; null removes
 /// it.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXCachedOpRegisterOpHook(

@@ -1,4 +1,4 @@
-//! Operators that programs write in C, or in a language that calls back through C.
+//! User operators written in C, or in a language with C callbacks.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -7,11 +7,13 @@ use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::host::{self, HostCall, HostFactory, HostGradient, HostInstance, HostOperator, Inferred};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
+use ferromx_core::user_op::{
+    self, InferredArgs, UserOpBackward, UserOpFactory, UserOpForward, UserOpInstance, UserOperator,
+};
 use ferromx_runtime::imperative::{self, Tensor};
 use ferromx_runtime::semantics;
 
@@ -24,7 +26,7 @@ use super::types::{
 };
 use crate::handle::insert_tensor;
 
-/// Places of the callbacks of an operator with its properties; type inference and what follows may be missing.
+/// Indices of the callbacks of an operator; INFER_TYPE may be missing.
 mod prop {
     pub(super) const DELETE: usize = 0;
     pub(super) const LIST_ARGUMENTS: usize = 1;
@@ -36,20 +38,20 @@ mod prop {
     pub(super) const INFER_TYPE: usize = 7;
 }
 
-/// Places of the callbacks of an instance.
+/// Indices of the callbacks of an instance.
 mod instance {
     pub(super) const DELETE: usize = 0;
     pub(super) const FORWARD: usize = 1;
     pub(super) const BACKWARD: usize = 2;
 }
 
-/// Places of the callbacks of a function with a gradient.
+/// Indices of the callbacks of a function with a gradient.
 mod function {
     pub(super) const BACKWARD: usize = 0;
     pub(super) const DELETE: usize = 1;
 }
 
-/// What an array is to a callback.
+/// Tags that tell callbacks the role of each array.
 mod tag {
     use std::ffi::c_int;
     pub(super) const INPUT: c_int = 0;
@@ -59,12 +61,12 @@ mod tag {
     pub(super) const STATE: c_int = 4;
 }
 
-/// Dimensions that an array may have at most.
+/// Maximum rank of an array.
 const MAX_RANK: c_int = 32;
-/// Names that an operator may list at most.
+/// Maximum number of names that an operator may list.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Callbacks with their contexts. What they belong to is deleted when this is dropped.
+/// Callbacks with their contexts. Dropping them calls the callback `delete`.
 struct Callbacks {
     owner: String,
     list: Vec<(MXGenericCallback, *mut c_void)>,
@@ -85,31 +87,31 @@ impl Callbacks {
         Ok(Callbacks { owner: owner.into(), list, delete })
     }
 
-    /// The callback at a place, with its context.
-    fn get(&self, place: usize, what: &str) -> Result<(unsafe extern "C" fn() -> c_int, *mut c_void)> {
-        match self.list.get(place) {
+    /// The callback at an index, with its context.
+    fn get(&self, index: usize, what: &str) -> Result<(unsafe extern "C" fn() -> c_int, *mut c_void)> {
+        match self.list.get(index) {
             Some((Some(callback), context)) => Ok((*callback, *context)),
             _ => Err(Error::Value(format!("{} gives no callback {what}", self.owner))),
         }
     }
 
-    fn has(&self, place: usize) -> bool {
-        matches!(self.list.get(place), Some((Some(_), _)))
+    fn has(&self, index: usize) -> bool {
+        matches!(self.list.get(index), Some((Some(_), _)))
     }
 
-    /// A callback returns 0 where it failed.
+    /// Checks the status of a callback, which is 0 on failure.
     fn check(&self, returned: c_int, what: &str) -> Result<()> {
-        ensure!(returned != 0, "the callback {what} of {} failed: what it printed says why", self.owner);
+        ensure!(returned != 0, "the callback {what} of {} failed: see its output", self.owner);
         Ok(())
     }
 }
 
-/// Turns the callback at a place into its real type, a function pointer.
+/// Casts the callback at an index to its function pointer type.
 macro_rules! callback {
-    ($callbacks:expr, $place:expr, $what:literal, $type:ty) => {{
-        let (callback, context) = $callbacks.get($place, $what)?;
-        // SAFETY: by the contract of the C API the callback at this place has this type; `$type` is an optional function pointer, of
-        // the same size as the function pointer that it is made of, which is not null.
+    ($callbacks:expr, $index:expr, $what:literal, $type:ty) => {{
+        let (callback, context) = $callbacks.get($index, $what)?;
+        // SAFETY: by the contract of the C API the callback at this index has this type; `$type` is an optional function pointer, of
+        // the same size as the function pointer that it is cast from, which is not null.
         let callback = unsafe { std::mem::transmute::<unsafe extern "C" fn() -> c_int, $type>(callback) };
         match callback {
             Some(callback) => (callback, context),
@@ -128,8 +130,8 @@ impl Drop for Callbacks {
             }
             Ok(())
         };
-        // There is nobody to tell.
-        let _ = delete();
+        // Drop cannot report an error.
+        let _ignored = delete();
     }
 }
 
@@ -148,8 +150,8 @@ fn c_string(s: &str) -> Result<CString> {
     CString::new(s).map_err(|_| Error::Value(format!("'{s}' has a zero byte, which C strings cannot have")))
 }
 
-impl HostFactory for Factory {
-    fn make(&self, attrs: &Attrs) -> Result<Arc<dyn HostOperator>> {
+impl UserOpFactory for Factory {
+    fn make(&self, attrs: &Attrs) -> Result<Arc<dyn UserOperator>> {
         let name = c_string(&self.op_type)?;
         let keys = attrs.keys().map(|k| c_string(k)).collect::<Result<Vec<_>>>()?;
         let values = attrs.values().map(|v| c_string(v)).collect::<Result<Vec<_>>>()?;
@@ -162,7 +164,7 @@ impl HostFactory for Factory {
         let made =
             unsafe { (self.creator)(name.as_ptr(), n, key_list.as_mut_ptr(), value_list.as_mut_ptr(), &raw mut list) };
         let owner = format!("custom operator '{}'", self.op_type);
-        ensure!(made != 0, "{owner} could not be made of its parameters: what it printed says why");
+        ensure!(made != 0, "{owner} could not be created with its parameters: see its output");
         let mut operator = Operator {
             callbacks: Callbacks::new(&owner, &list, prop::DELETE)?,
             inputs: Vec::new(),
@@ -188,18 +190,18 @@ struct Operator {
 }
 
 impl Operator {
-    /// A list of strings that ends with null.
-    fn names(&self, place: usize) -> Result<Vec<String>> {
-        if place == prop::LIST_STATES && !self.callbacks.has(place) {
+    /// Calls a callback that lists names; the list is terminated by null.
+    fn names(&self, index: usize) -> Result<Vec<String>> {
+        if index == prop::LIST_STATES && !self.callbacks.has(index) {
             return Ok(Vec::new());
         }
-        let (list, context) = callback!(self.callbacks, place, "list", CustomOpListFunc);
+        let (list, context) = callback!(self.callbacks, index, "list", CustomOpListFunc);
         let mut names: *mut *mut c_char = std::ptr::null_mut();
         // SAFETY: by the contract of the C API.
         self.callbacks.check(unsafe { list(&raw mut names, context) }, "list")?;
         let mut all = Vec::new();
         while !names.is_null() && all.len() < MAX_NAMES {
-            // SAFETY: the list ends with null, which was not met yet.
+            // SAFETY: the list is terminated by null, which was not reached yet.
             let name = unsafe { names.add(all.len()).read() };
             if name.is_null() {
                 break;
@@ -209,8 +211,7 @@ impl Operator {
         Ok(all)
     }
 
-    /// Whether the gradient reads a gradient of an output. Numbers stand for the gradients of the outputs, the inputs and the
-    /// outputs, in this order.
+    /// Whether the gradient reads an output gradient. Ids count output gradients, inputs and outputs, in this order.
     fn declared_output_gradients(&self) -> Result<bool> {
         if !self.callbacks.has(prop::DECLARE_DEPENDENCY) {
             return Ok(true);
@@ -233,22 +234,22 @@ impl Operator {
         (self.inputs.len(), self.outputs.len(), self.states.len())
     }
 
-    /// Cuts an answer about all arrays into those of inputs, outputs and states.
-    fn cut<T>(&self, mut all: Vec<T>) -> Inferred<T> {
+    /// Splits a list about all arrays into inputs, outputs and states.
+    fn split<T>(&self, mut all: Vec<T>) -> InferredArgs<T> {
         let (ins, outs, _) = self.counts();
         let states = all.split_off(ins + outs);
         let outs = all.split_off(ins);
-        Inferred { ins: all, outs, states }
+        InferredArgs { ins: all, outs, states }
     }
 }
 
-/// The dimensions as C sees them: 0 for an unknown one, or -1 in numpy semantics.
+/// The dimensions for C: an unknown dimension is 0, or -1 in NumPy semantics.
 fn c_dims(shape: &Shape) -> Vec<c_int> {
     let dims = if semantics::is_numpy_shape() { shape.dims().into() } else { shape.to_legacy() };
     dims.iter().map(|d| c_int::try_from(*d).unwrap_or(c_int::MAX)).collect()
 }
 
-impl HostOperator for Operator {
+impl UserOperator for Operator {
     fn inputs(&self) -> Vec<String> {
         self.inputs.clone()
     }
@@ -261,7 +262,7 @@ impl HostOperator for Operator {
         self.states.clone()
     }
 
-    fn infer_shape(&self, ins: &[Shape], _: &[Shape]) -> Result<Inferred<Shape>> {
+    fn infer_shape(&self, ins: &[Shape], _: &[Shape]) -> Result<InferredArgs<Shape>> {
         let (infer, context) = callback!(self.callbacks, prop::INFER_SHAPE, "infer_shape", CustomOpInferShapeFunc);
         let (n_ins, n_outs, n_states) = self.counts();
         let n = n_ins + n_outs + n_states;
@@ -278,14 +279,14 @@ impl HostOperator for Operator {
             let dims: Vec<i64> = slice(dims.cast_const(), rank, "shape")?.iter().map(|d| i64::from(*d)).collect();
             Ok(if semantics::is_numpy_shape() { Shape::new(&dims) } else { Shape::from_legacy(&dims) })
         };
-        Ok(self.cut(ranks.iter().zip(&shapes).map(read).collect::<Result<_>>()?))
+        Ok(self.split(ranks.iter().zip(&shapes).map(read).collect::<Result<_>>()?))
     }
 
-    fn infer_dtype(&self, ins: &[Option<DType>], _: &[Option<DType>]) -> Result<Inferred<Option<DType>>> {
+    fn infer_dtype(&self, ins: &[Option<DType>], _: &[Option<DType>]) -> Result<InferredArgs<Option<DType>>> {
         let (n_ins, n_outs, n_states) = self.counts();
         if !self.callbacks.has(prop::INFER_TYPE) {
             let first = ins.iter().flatten().next().copied();
-            return Ok(self.cut(vec![first; n_ins + n_outs + n_states]));
+            return Ok(self.split(vec![first; n_ins + n_outs + n_states]));
         }
         let (infer, context) = callback!(self.callbacks, prop::INFER_TYPE, "infer_type", CustomOpInferTypeFunc);
         let mut types: Vec<c_int> = ins.iter().map(|d| d.map_or(-1, DType::code)).collect();
@@ -293,16 +294,16 @@ impl HostOperator for Operator {
         // SAFETY: by the contract of the C API; the list lives through the call.
         let returned = unsafe { infer(types.len() as c_int, types.as_mut_ptr(), context) };
         self.callbacks.check(returned, "infer_type")?;
-        Ok(self.cut(types.into_iter().map(DType::from_code).collect()))
+        Ok(self.split(types.into_iter().map(DType::from_code).collect()))
     }
 
     fn reads_output_gradients(&self) -> bool {
         self.reads_output_gradients
     }
 
-    fn create(&self, context: Context, shapes: &[Shape], dtypes: &[DType]) -> Result<Box<dyn HostInstance>> {
+    fn create(&self, context: Context, shapes: &[Shape], dtypes: &[DType]) -> Result<Box<dyn UserOpInstance>> {
         let (create, state) = callback!(self.callbacks, prop::CREATE, "create_operator", CustomOpCreateFunc);
-        let place = c_string(&context.to_string())?;
+        let device = c_string(&context.to_string())?;
         let mut dims: Vec<Vec<u32>> = shapes.iter().map(|s| s.dims().iter().map(|d| *d as u32).collect()).collect();
         let mut lists: Vec<*mut u32> = dims.iter_mut().map(|d| d.as_mut_ptr()).collect();
         let ranks: Vec<c_int> = dims.iter().map(|d| d.len() as c_int).collect();
@@ -312,7 +313,7 @@ impl HostOperator for Operator {
         // SAFETY: by the contract of the C API; strings and lists live through the call.
         let returned = unsafe {
             create(
-                place.as_ptr(),
+                device.as_ptr(),
                 shapes.len() as c_int,
                 lists.as_mut_ptr(),
                 ranks.as_ptr(),
@@ -331,19 +332,19 @@ fn handles<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Vec<*mut c_void
     arrays.into_iter().map(|a| raw(insert_tensor(Tensor::new(a.clone())))).collect()
 }
 
-/// An instance whose work is done by callbacks.
+/// An instance of a user operator.
 struct Instance(Callbacks);
 
 impl Instance {
     fn call(
         &self,
-        place: usize,
+        index: usize,
         what: &str,
         groups: &[(c_int, &[NDArray])],
         reqs: &[Req],
         is_train: bool,
     ) -> Result<()> {
-        let (run, context) = callback!(self.0, place, "forward or backward", CustomOpFBFunc);
+        let (run, context) = callback!(self.0, index, "forward or backward", CustomOpFBFunc);
         let mut arrays = handles(groups.iter().flat_map(|(_, arrays)| *arrays));
         let mut tags: Vec<c_int> = groups.iter().flat_map(|(tag, arrays)| arrays.iter().map(|_| *tag)).collect();
         let reqs: Vec<c_int> = reqs.iter().map(|r| *r as c_int).collect();
@@ -362,13 +363,13 @@ impl Instance {
     }
 }
 
-impl HostInstance for Instance {
-    fn forward(&mut self, c: &HostCall<'_>) -> Result<()> {
+impl UserOpInstance for Instance {
+    fn forward(&mut self, c: &UserOpForward<'_>) -> Result<()> {
         let groups = [(tag::INPUT, c.ins), (tag::OUTPUT, c.outs), (tag::STATE, c.states)];
         self.call(instance::FORWARD, "forward", &groups, c.reqs, c.is_train)
     }
 
-    fn backward(&mut self, c: &HostGradient<'_>) -> Result<()> {
+    fn backward(&mut self, c: &UserOpBackward<'_>) -> Result<()> {
         let groups = [
             (tag::OUTPUT_GRADIENT, c.ograds),
             (tag::INPUT, c.ins),
@@ -380,15 +381,15 @@ impl HostInstance for Instance {
     }
 }
 
-/// A function whose gradient is a callback.
+/// A recorded function whose gradient is a callback.
 struct Function(Callbacks);
 
-impl HostInstance for Function {
-    fn forward(&mut self, _: &HostCall<'_>) -> Result<()> {
+impl UserOpInstance for Function {
+    fn forward(&mut self, _: &UserOpForward<'_>) -> Result<()> {
         Err(Error::Internal("a recorded function runs again".into()))
     }
 
-    fn backward(&mut self, c: &HostGradient<'_>) -> Result<()> {
+    fn backward(&mut self, c: &UserOpBackward<'_>) -> Result<()> {
         let (run, context) = callback!(self.0, function::BACKWARD, "backward", CustomFunctionBwdFunc);
         let mut arrays = handles(c.ograds.iter().chain(c.igrads));
         let reqs: Vec<c_int> = c.reqs.iter().map(|r| *r as c_int).collect();
@@ -400,22 +401,22 @@ impl HostInstance for Function {
     }
 }
 
-/// Registers a type of operators for `Custom`. `creator` fills the list with the callbacks of an operator, in the order of
-/// `CustomOpPropCallbacks`: delete, list arguments, outputs and auxiliary states, infer shapes, declare what the gradient reads, create
-/// an instance, infer types. An instance has delete, forward and backward. Callbacks return 0 where they fail. The arrays that they get
-/// are new handles, which they free.
+/// Registers a user operator for `Custom`. `creator` fills the list with the callbacks of the operator, in the order of
+/// `CustomOpPropCallbacks`: delete, list arguments, outputs and auxiliary states, infer shapes, declare the dependencies of the gradient,
+/// create an instance, infer types. An instance has the callbacks delete, forward and backward. Callbacks return 0 on failure. They own the
+/// array handles that they get.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXCustomOpRegister(op_type: *const c_char, creator: CustomOpPropCreator) -> c_int {
     guard(|| {
         let op_type = text(op_type, "op_type")?.into_owned();
         let creator = creator.ok_or_else(|| Error::Value("the pointer creator is null".into()))?;
-        host::register(&op_type.clone(), Arc::new(Factory { op_type, creator }));
+        user_op::register(&op_type.clone(), Arc::new(Factory { op_type, creator }));
         Ok(())
     })
 }
 
-/// Records that a function made `outputs` of `inputs`. Its callbacks are backward and delete; backward gets the gradients of the
-/// outputs and then arrays for those of the inputs, as new handles, which it frees.
+/// Records a function that computed `outputs` from `inputs`. Its callbacks are backward and delete; backward gets handles of the output
+/// gradients and of arrays for the input gradients, which it frees.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXCustomFunctionRecord(
     num_inputs: c_int,

@@ -14,11 +14,11 @@ use super::ret::{Ret, put_handle};
 use super::types::{DataIterCreator, DataIterHandle, NDArrayHandle};
 use crate::handle::{self, Object, data_iter, insert, insert_tensor};
 
-/// A kind of iterator is its position in the list, counted from one.
+/// The definition of an iterator kind, whose handle is its index in the list plus one.
 fn definition(creator: DataIterCreator) -> Result<&'static IterDef> {
-    io::ITERATORS
-        .get((id(creator) as usize).wrapping_sub(1))
-        .ok_or_else(|| Error::NotFound(format!("{creator:p} is no kind of data iterator: get one by MXListDataIters")))
+    io::ITERATORS.get((id(creator) as usize).wrapping_sub(1)).ok_or_else(|| {
+        Error::NotFound(format!("{creator:p} is not a kind of data iterator: get one by MXListDataIters"))
+    })
 }
 
 /// Lists the kinds of data iterators. The list is valid until the next call on this thread.
@@ -60,7 +60,7 @@ pub extern "C" fn MXDataIterGetIterInfo(
     })
 }
 
-/// Makes a data iterator with parameters.
+/// Creates a data iterator.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterCreateIter(
     handle: DataIterCreator,
@@ -75,25 +75,25 @@ pub extern "C" fn MXDataIterCreateIter(
     })
 }
 
-/// Frees a data iterator; null is nothing.
+/// Frees a data iterator; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterFree(handle: DataIterHandle) -> c_int {
     guard(|| handle::free(id(handle), "DataIter"))
 }
 
-/// Goes to the next batch; gives 0 at the end.
+/// Advances to the next batch; `out` is 0 at the end.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterNext(handle: DataIterHandle, out: *mut c_int) -> c_int {
     guard(|| put(out, c_int::from(data_iter(id(handle))?.lock().next()?), "out"))
 }
 
-/// Goes back before the first batch.
+/// Rewinds to before the first batch.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterBeforeFirst(handle: DataIterHandle) -> c_int {
     guard(|| data_iter(id(handle))?.lock().before_first())
 }
 
-/// Gives the examples of the batch as a new handle.
+/// Returns the examples of the batch as a new handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterGetData(handle: DataIterHandle, out: *mut NDArrayHandle) -> c_int {
     guard(|| {
@@ -102,7 +102,7 @@ pub extern "C" fn MXDataIterGetData(handle: DataIterHandle, out: *mut NDArrayHan
     })
 }
 
-/// Gives the labels of the batch as a new handle.
+/// Returns the labels of the batch as a new handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterGetLabel(handle: DataIterHandle, out: *mut NDArrayHandle) -> c_int {
     guard(|| {
@@ -111,7 +111,7 @@ pub extern "C" fn MXDataIterGetLabel(handle: DataIterHandle, out: *mut NDArrayHa
     })
 }
 
-/// Gives the positions of the batch's examples in the file, valid until the next call on this thread.
+/// Returns the indices of the batch's examples in the file, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterGetIndex(handle: DataIterHandle, out_index: *mut *mut u64, out_size: *mut u64) -> c_int {
     guard(|| {
@@ -124,7 +124,7 @@ pub extern "C" fn MXDataIterGetIndex(handle: DataIterHandle, out_index: *mut *mu
     })
 }
 
-/// Gives how many examples at the end of the batch repeat earlier ones.
+/// Returns the number of examples at the end of the batch that only fill it up.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDataIterGetPadNum(handle: DataIterHandle, pad: *mut c_int) -> c_int {
     guard(|| put(pad, data_iter(id(handle))?.lock().batch()?.pad as c_int, "pad"))

@@ -1,4 +1,4 @@
-//! Arrays in the form of DLPack, by which libraries pass them on without copying.
+//! DLPack: exchange of arrays between libraries without copying.
 
 use std::ffi::{c_int, c_void};
 
@@ -17,10 +17,10 @@ use super::ret::put_handle;
 use super::types::{DLManagedTensor, DLManagedTensorHandle, DLTensor, NDArrayHandle};
 use crate::handle::insert_tensor;
 
-/// The host's processor, the only device kind here.
+/// The CPU, the only supported device type.
 const DL_CPU: c_int = 1;
 
-/// Element types with their kind (0 signed, 1 unsigned, 2 floating-point, 4 bfloat) and bits.
+/// Element types with their DLPack type code (0 signed, 1 unsigned, 2 floating-point, 4 bfloat) and bits.
 const TYPES: &[(DType, u8, u8)] = &[
     (DType::F32, 2, 32),
     (DType::F64, 2, 64),
@@ -33,30 +33,30 @@ const TYPES: &[(DType, u8, u8)] = &[
     (DType::Bool, 1, 1),
 ];
 
-/// What an array that was passed on needs as long as it is used.
-struct Passed {
+/// An exported array with the data that its DLPack tensor points to.
+struct ExportedTensor {
     tensor: DLManagedTensor,
     shape: Vec<i64>,
     _array: NDArray,
 }
 
-/// Frees what `MXNDArrayToDLPack` made.
-unsafe extern "C" fn free_passed(tensor: *mut DLManagedTensor) {
+/// The deleter of tensors from `MXNDArrayToDLPack`.
+unsafe extern "C" fn free_exported(tensor: *mut DLManagedTensor) {
     if tensor.is_null() {
         return;
     }
-    // SAFETY: by the contract of DLPack `tensor` is what `pass_on` made, whose context is the box, and it is freed once.
-    drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<Passed>()) });
+    // SAFETY: by the contract of DLPack `tensor` comes from `export`, its context is the box, and it is freed once.
+    drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<ExportedTensor>()) });
 }
 
-fn pass_on(array: NDArray) -> Result<*mut DLManagedTensor> {
+fn export(array: NDArray) -> Result<*mut DLManagedTensor> {
     let dtype = array.dtype();
     let (_, code, bits) = *TYPES
         .iter()
         .find(|(d, ..)| *d == dtype)
-        .ok_or_else(|| Error::Unsupported(format!("arrays of type {dtype} cannot be passed on by DLPack")))?;
+        .ok_or_else(|| Error::Unsupported(format!("arrays of type {dtype} cannot be exported by DLPack")))?;
     let context = array.context();
-    ensure!(context.device_type != DeviceType::Gpu, "arrays on {context} cannot be passed on by DLPack");
+    ensure!(context.device_type != DeviceType::Gpu, "arrays on {context} cannot be exported by DLPack");
     let dl_tensor = DLTensor {
         data: array.chunk().expose().wrapping_add(array.byte_range().start).cast(),
         device_type: DL_CPU,
@@ -69,29 +69,30 @@ fn pass_on(array: NDArray) -> Result<*mut DLManagedTensor> {
         strides: std::ptr::null_mut(),
         byte_offset: 0,
     };
-    let tensor = DLManagedTensor { dl_tensor, manager_ctx: std::ptr::null_mut(), deleter: Some(free_passed) };
-    let passed = Box::into_raw(Box::new(Passed { tensor, shape: array.shape().dims().to_vec(), _array: array }));
+    let tensor = DLManagedTensor { dl_tensor, manager_ctx: std::ptr::null_mut(), deleter: Some(free_exported) };
+    let exported =
+        Box::into_raw(Box::new(ExportedTensor { tensor, shape: array.shape().dims().to_vec(), _array: array }));
     // SAFETY: the box was made just now and nobody else knows of it; from here on its fields stay where they are.
     unsafe {
-        (*passed).tensor.dl_tensor.shape = (*passed).shape.as_mut_ptr();
-        (*passed).tensor.manager_ctx = passed.cast();
-        Ok(&raw mut (*passed).tensor)
+        (*exported).tensor.dl_tensor.shape = (*exported).shape.as_mut_ptr();
+        (*exported).tensor.manager_ctx = exported.cast();
+        Ok(&raw mut (*exported).tensor)
     }
 }
 
-/// Memory of another library, given back when this is dropped.
-struct Owner {
-    /// A description of our own where that of the other library lives through the call only.
+/// Memory of another library, which is released on drop.
+struct ForeignMemory {
+    /// A copy of the tensor description, if the caller's is only valid during the call.
     copy: Option<Box<DLManagedTensor>>,
     tensor: *mut DLManagedTensor,
 }
 
 // SAFETY: by the contract of DLPack the deleter may be called on any thread; nothing else is done with the pointer.
-unsafe impl Send for Owner {}
+unsafe impl Send for ForeignMemory {}
 // SAFETY: as above; shared references do nothing.
-unsafe impl Sync for Owner {}
+unsafe impl Sync for ForeignMemory {}
 
-impl Drop for Owner {
+impl Drop for ForeignMemory {
     fn drop(&mut self) {
         let tensor = self.copy.as_mut().map_or(self.tensor, |copy| &raw mut **copy);
         // SAFETY: the description is alive, and the memory is given back once, here.
@@ -103,7 +104,7 @@ impl Drop for Owner {
     }
 }
 
-/// Checks that elements lie one after the other in the order of the last axis.
+/// Checks that the tensor is contiguous in row-major order.
 fn check_strides(shape: &[i64], strides: *const i64) -> Result<()> {
     if strides.is_null() {
         return Ok(());
@@ -112,7 +113,7 @@ fn check_strides(shape: &[i64], strides: *const i64) -> Result<()> {
     for (n, stride) in shape.iter().zip(slice(strides, shape.len(), "strides")?).rev() {
         ensure!(
             *n <= 1 || *stride == expected,
-            "the array of shape {} has other strides than one whose elements lie one after the other: copy it first",
+            "the array of shape {} is not contiguous: copy it first",
             Shape::new(shape)
         );
         expected *= (*n).max(1);
@@ -120,18 +121,18 @@ fn check_strides(shape: &[i64], strides: *const i64) -> Result<()> {
     Ok(())
 }
 
-fn take_over(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
+fn import(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
     let described = get(tensor.cast_const(), "dlpack")?;
     let t = described.dl_tensor;
     ensure!(
         t.device_type == DL_CPU,
-        "DLPack device type {} is not here: move the array to the CPU first",
+        "DLPack device type {} is not supported: move the array to the CPU first",
         t.device_type
     );
     let found = TYPES.iter().find(|(_, code, bits)| (*code, *bits, 1) == (t.dtype_code, t.dtype_bits, t.dtype_lanes));
     let (dtype, ..) = *found.ok_or_else(|| {
         let (code, bits, lanes) = (t.dtype_code, t.dtype_bits, t.dtype_lanes);
-        Error::Unsupported(format!("DLPack type (code {code}, {bits} bits, {lanes} lanes) has no counterpart here"))
+        Error::Unsupported(format!("DLPack type (code {code}, {bits} bits, {lanes} lanes) is not supported"))
     })?;
     let rank = usize::try_from(t.ndim)
         .map_err(|_| Error::value(format!("a DLPack tensor of {} dimensions: there cannot be less than 0", t.ndim)))?;
@@ -143,9 +144,9 @@ fn take_over(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
     let start = t.data.cast::<u8>().wrapping_add(t.byte_offset as usize);
     ensure!(start.addr().is_multiple_of(dtype.size()), "the DLPack memory is not aligned to elements of {dtype}");
     let context = Context::from_codes(DeviceType::Cpu as i32, t.device_id)?;
-    // From here on the memory is ours to give back, whatever happens.
+    // From here on, the memory must be released even if an error occurs.
     let copy = transient.then(|| Box::new(described));
-    let owner = Box::new(Owner { copy, tensor });
+    let owner = Box::new(ForeignMemory { copy, tensor });
     if dtype == DType::Bool {
         // Other bytes than 0 and 1, which the owner could write at any time, must not be seen as booleans.
         let flags: Vec<bool> = slice(start.cast_const(), bytes, "data")?.iter().map(|b| *b != 0).collect();
@@ -156,40 +157,40 @@ fn take_over(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
     NDArray::view(chunk, 0, shape, dtype)
 }
 
-/// Gives an array as a DLPack tensor on the same memory. Whoever takes it frees it by its deleter or by
-/// `MXNDArrayCallDLPackDeleter`. From now on the array's content counts as changed at every use.
+/// Returns an array as a DLPack tensor on the same memory. The consumer frees it by its deleter or by `MXNDArrayCallDLPackDeleter`. From now
+/// on, the library assumes that the array's content may change at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayToDLPack(handle: NDArrayHandle, out_dlpack: *mut DLManagedTensorHandle) -> c_int {
     guard(|| {
         let array = array(handle)?;
         put(out_dlpack, std::ptr::null_mut(), "out_dlpack")?;
-        put(out_dlpack, pass_on(array)?.cast::<c_void>(), "out_dlpack")
+        put(out_dlpack, export(array)?.cast::<c_void>(), "out_dlpack")
     })
 }
 
-/// Makes an array on the memory of a DLPack tensor, which is given back when nothing uses it any more. Booleans are copied.
+/// Creates an array on the memory of a DLPack tensor, which is released after its last use. Booleans are copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayFromDLPack(dlpack: DLManagedTensorHandle, out_handle: *mut NDArrayHandle) -> c_int {
-    guard(|| put_handle(out_handle, || Ok(insert_tensor(Tensor::new(take_over(dlpack.cast(), false)?)))))
+    guard(|| put_handle(out_handle, || Ok(insert_tensor(Tensor::new(import(dlpack.cast(), false)?)))))
 }
 
-/// As `MXNDArrayFromDLPack`; with `transient_handle` the description itself, not the memory, may go after the call.
+/// Like `MXNDArrayFromDLPack`; with `transient_handle`, the tensor description need only be valid during the call.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayFromDLPackEx(
     dlpack: DLManagedTensorHandle,
     transient_handle: bool,
     out_handle: *mut NDArrayHandle,
 ) -> c_int {
-    guard(|| put_handle(out_handle, || Ok(insert_tensor(Tensor::new(take_over(dlpack.cast(), transient_handle)?)))))
+    guard(|| put_handle(out_handle, || Ok(insert_tensor(Tensor::new(import(dlpack.cast(), transient_handle)?)))))
 }
 
-/// Gives back a DLPack tensor that nobody took; null is nothing.
+/// Frees a DLPack tensor that was not consumed; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCallDLPackDeleter(dlpack: DLManagedTensorHandle) -> c_int {
     guard(|| {
         if dlpack != raw(0) {
             get(dlpack.cast::<DLManagedTensor>().cast_const(), "dlpack")?;
-            drop(Owner { copy: None, tensor: dlpack.cast() });
+            drop(ForeignMemory { copy: None, tensor: dlpack.cast() });
         }
         Ok(())
     })

@@ -1,5 +1,5 @@
-//! The engine's queue. Operators have finished when their call returns, so that everything that a pushed function depends on is there:
-//! it runs at once, on the caller's thread.
+//! The engine's queue. Operators have finished when their call returns, so the dependencies of a pushed function are always satisfied: it
+//! runs immediately on the caller's thread.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::types::{
 };
 use crate::handle;
 
-/// What a pushed function is told: `mxnet::RunContext` of MXNet's `base.h`.
+/// The context of a pushed function: `mxnet::RunContext` of MXNet's `base.h`.
 #[repr(C)]
 #[allow(dead_code)] // Foreign functions read the fields.
 struct RunContext {
@@ -27,8 +27,8 @@ struct RunContext {
     is_bulk: bool,
 }
 
-/// What an asynchronous function calls when it has finished: `mxnet::engine::CallbackOnComplete` of MXNet's `engine.h`. The function is
-/// called with the two pointers and with an error, which is null where there is none.
+/// The completion callback of an asynchronous function: `mxnet::engine::CallbackOnComplete` of MXNet's `engine.h`. It is called with the two
+/// pointers and an error, which may be null.
 #[repr(C)]
 #[allow(dead_code)] // Foreign functions read the fields.
 struct OnComplete {
@@ -37,7 +37,7 @@ struct OnComplete {
     completion: *mut c_void,
 }
 
-/// Whether an asynchronous function has finished, and whether it failed.
+/// The state of an asynchronous function: `None` while it runs, then whether it failed.
 #[derive(Default)]
 struct Completion {
     failed: Mutex<Option<bool>>,
@@ -52,7 +52,7 @@ extern "C" fn complete(_: *mut c_void, completion: *mut c_void, error: *const c_
     completion.changed.notify_all();
 }
 
-/// What a function depends on and where it runs.
+/// A pushed function's parameter and device.
 struct Pushed {
     context: ContextHandle,
     parameter: *mut c_void,
@@ -60,12 +60,12 @@ struct Pushed {
     name: *const c_char,
 }
 
-/// Counts of variables must not be negative; a variable can only be one of MXNet's own C++ objects.
+/// Checks that there are no engine variables, which are MXNet's own C++ objects.
 fn check_variables(read: c_int, written: c_int) -> Result<()> {
     check_counts(read, written)?;
     ensure!(
         read == 0 && written == 0,
-        "variables of MXNet's engine do not exist here: name the arrays that the function uses, by MXEnginePushSyncND or \
+        "variables of MXNet's engine do not exist here: pass the arrays that the function uses by MXEnginePushSyncND or \
          MXEnginePushAsyncND"
     );
     Ok(())
@@ -77,7 +77,7 @@ fn check_counts(read: c_int, written: c_int) -> Result<()> {
     Ok(())
 }
 
-/// Checks the arrays that a function reads and writes: handles that exist, none written twice or both read and written.
+/// Checks the arrays that a function reads and writes: handles are valid, and no array is written twice or both read and written.
 fn check_arrays(read: *const NDArrayHandle, num_read: c_int, written: *const NDArrayHandle, num: c_int) -> Result<()> {
     check_counts(num_read, num)?;
     let read = slice(read, num_read as usize, "const_nds_handle")?;
@@ -103,7 +103,7 @@ impl Pushed {
         Ok(RunContext { device, stream: std::ptr::null_mut(), aux_stream: std::ptr::null_mut(), is_bulk: false })
     }
 
-    /// Runs a function that has finished when it returns.
+    /// Runs a synchronous function.
     fn run(self, function: EngineSyncFunc) -> Result<()> {
         let mut context = self.run_context()?;
         let function = function.ok_or_else(|| Error::Value(self.missing("sync_func")))?;
@@ -113,7 +113,7 @@ impl Pushed {
         Ok(())
     }
 
-    /// Runs a function that says by a callback, on whatever thread, when it has finished, and waits until then.
+    /// Runs an asynchronous function and waits for its completion callback, which may come from any thread.
     fn run_async(self, function: EngineAsyncFunc) -> Result<()> {
         let mut context = self.run_context()?;
         let function = function.ok_or_else(|| Error::Value(self.missing("async_func")))?;
@@ -147,8 +147,8 @@ impl Pushed {
     }
 }
 
-/// Runs a function that says by a callback when it has finished, and waits until then; its failure is an error. Then `deleter`, unless
-/// it is null, gets the parameter. There are no variables: name arrays by `MXEnginePushAsyncND`.
+/// Runs an asynchronous function and waits for its completion callback; its failure is an error. Then calls `deleter`, unless it is null, with
+/// the parameter. Engine variables are not supported: pass arrays by `MXEnginePushAsyncND`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXEnginePushAsync(
     async_func: EngineAsyncFunc,
@@ -171,7 +171,8 @@ pub extern "C" fn MXEnginePushAsync(
     })
 }
 
-/// Runs a function. Then `deleter`, unless it is null, gets the parameter. There are no variables: name arrays by `MXEnginePushSyncND`.
+/// Runs a function. Then calls `deleter`, unless it is null, with the parameter. Engine variables are not supported: pass arrays by
+/// `MXEnginePushSyncND`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXEnginePushSync(
     sync_func: EngineSyncFunc,
@@ -193,7 +194,7 @@ pub extern "C" fn MXEnginePushSync(
     })
 }
 
-/// As `MXEnginePushAsync`, with the arrays that the function reads and those that it writes.
+/// Like `MXEnginePushAsync`, with the arrays that the function reads and those that it writes.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXEnginePushAsyncND(
     async_func: EngineAsyncFunc,
@@ -216,7 +217,7 @@ pub extern "C" fn MXEnginePushAsyncND(
     })
 }
 
-/// As `MXEnginePushSync`, with the arrays that the function reads and those that it writes.
+/// Like `MXEnginePushSync`, with the arrays that the function reads and those that it writes.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXEnginePushSyncND(
     sync_func: EngineSyncFunc,

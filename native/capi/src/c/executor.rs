@@ -14,12 +14,12 @@ use ferromx_runtime::imperative::Tensor;
 use super::args::{devices, id, optional, put, raw, slice, stored, texts};
 use super::guard;
 use super::infer::rows;
-use super::number::Number;
+use super::number::Integer;
 use super::ret::{Ret, put_handle, put_text};
 use super::types::{ExecutorHandle, ExecutorMonitorCallback, NDArrayHandle, SymbolHandle};
 use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor, symbol, tensor};
 
-/// What `MXExecutorBind` and its variants take.
+/// The arguments of `MXExecutorBind` and its variants.
 struct BindArgs {
     symbol: SymbolHandle,
     devices: Devices,
@@ -57,7 +57,7 @@ pub(super) fn insert_executor(executor: Executor) -> u64 {
     insert(Object::Executor(Arc::new(executor)))
 }
 
-/// Where the arrays of a new executor go.
+/// Pointers for the arrays of a new executor.
 pub(super) struct ArraysOut {
     pub num_args: *mut u32,
     pub args: *mut *mut NDArrayHandle,
@@ -77,7 +77,7 @@ impl ArraysOut {
     }
 }
 
-fn reshape<D: Number>(
+fn reshape<D: Integer>(
     function: &'static str,
     (partial, up_sizing): (c_int, c_int),
     context: Context,
@@ -103,23 +103,23 @@ fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, is_t
     executor.backward_stored(&grads, is_train != 0)
 }
 
-/// A foreign pointer that is only ever given back.
-struct Foreign(*mut c_void);
-// SAFETY: the pointer is not followed here; by the contract of the C API the callback may be called on the thread that runs the
+/// A pointer of the caller that is passed to its callback.
+struct UserData(*mut c_void);
+// SAFETY: the library does not dereference the pointer; by the contract of the C API the callback may be called on the thread that runs the
 // executor.
-unsafe impl Send for Foreign {}
+unsafe impl Send for UserData {}
 // SAFETY: as above.
-unsafe impl Sync for Foreign {}
+unsafe impl Sync for UserData {}
 
-impl Foreign {
+impl UserData {
     fn pointer(&self) -> *mut c_void {
         self.0
     }
 }
 
-/// A monitor that calls a foreign function; `None` for null.
+/// A monitor that calls a C function; `None` for null.
 pub(super) fn monitor(callback: ExecutorMonitorCallback, data: *mut c_void) -> Option<Monitor> {
-    let data = Foreign(data);
+    let data = UserData(data);
     callback.map(|callback| -> Monitor {
         Arc::new(move |name: &str, array: NDArray| {
             let name = CString::new(name.replace('\0', "\\0")).unwrap_or_default();
@@ -136,8 +136,8 @@ fn set_monitor(handle: ExecutorHandle, callback: ExecutorMonitorCallback, data: 
     Ok(())
 }
 
-/// Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 none, 1 write, 3 add), and auxiliary
-/// states. They are shared with the caller: what is written to them counts in the next run.
+/// Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 null, 1 write, 3 add), and auxiliary states. The
+/// arrays are shared with the caller, whose changes take effect in the next run.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorBind(
     symbol_handle: SymbolHandle,
@@ -160,7 +160,7 @@ pub extern "C" fn MXExecutorBind(
     })
 }
 
-/// As `MXExecutorBind`, with devices for the groups of nodes that the attribute `ctx_group` names.
+/// Like `MXExecutorBind`, with devices for context groups, which the attribute `ctx_group` of nodes names.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorBindX(
     symbol_handle: SymbolHandle,
@@ -187,7 +187,7 @@ pub extern "C" fn MXExecutorBindX(
     })
 }
 
-/// As `MXExecutorBindX`, sharing the memory of intermediate results with another executor unless `shared_exec` is null.
+/// Like `MXExecutorBindX`, sharing the memory of intermediate results with another executor unless `shared_exec` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorBindEX(
     symbol_handle: SymbolHandle,
@@ -215,26 +215,26 @@ pub extern "C" fn MXExecutorBindEX(
     })
 }
 
-/// Frees an executor; null is nothing. Arrays of which there are handles live on.
+/// Frees an executor; null is ignored. Arrays with handles stay valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorFree(handle: ExecutorHandle) -> c_int {
     guard(|| handle::free(id(handle), "Executor"))
 }
 
-/// Computes the outputs from the current content of the arguments.
+/// Computes the outputs from the current values of the arguments.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorForward(handle: ExecutorHandle, is_train: c_int) -> c_int {
     guard(|| executor(id(handle))?.forward(is_train != 0))
 }
 
-/// Computes the gradients after a forward pass in training mode. `head_grads` has the gradient of each output; null where the
-/// outputs are losses.
+/// Computes the gradients after a forward pass in training mode. `head_grads` has the gradients of the outputs; it may be null if all outputs
+/// are losses.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorBackward(handle: ExecutorHandle, len: u32, head_grads: *mut NDArrayHandle) -> c_int {
     guard(|| backward(handle, len, head_grads, 1))
 }
 
-/// As `MXExecutorBackward`; operators that behave differently in training see `is_train`.
+/// Like `MXExecutorBackward`, with `is_train` for operators that behave differently in training mode.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorBackwardEx(
     handle: ExecutorHandle,
@@ -245,7 +245,7 @@ pub extern "C" fn MXExecutorBackwardEx(
     guard(|| backward(handle, len, head_grads, is_train))
 }
 
-/// Gives new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next
+/// Returns new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next
 /// forward pass overwrites the arrays.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorOutputs(handle: ExecutorHandle, out_size: *mut u32, out: *mut *mut NDArrayHandle) -> c_int {
@@ -261,14 +261,14 @@ pub extern "C" fn MXExecutorOutputs(handle: ExecutorHandle, out_size: *mut u32, 
     })
 }
 
-/// Describes the plan in words, valid until the next call on this thread.
+/// Returns a description of the plan, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorPrint(handle: ExecutorHandle, out_str: *mut *const c_char) -> c_int {
     guard(|| put_text("MXExecutorPrint", &executor(id(handle))?.debug_string(), out_str))
 }
 
-/// Makes an executor of the same symbol for other shapes, sharing arrays where it can. The caller frees the executor and the
-/// handles of its arrays; the lists are valid until the next call on this thread.
+/// Creates an executor of the same symbol for other shapes, which shares arrays where possible. The caller frees the executor and the handles
+/// of its arrays; the lists are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorReshape(
     partial_shaping: c_int,
@@ -307,7 +307,7 @@ pub extern "C" fn MXExecutorReshape(
     })
 }
 
-/// As `MXExecutorReshape` with signed dimensions.
+/// Like `MXExecutorReshape`, with signed dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorReshapeEx(
     partial_shaping: c_int,
@@ -346,7 +346,7 @@ pub extern "C" fn MXExecutorReshapeEx(
     })
 }
 
-/// Calls a function with the name and array of every output of every node that a run computes; null removes it.
+/// Installs a callback that gets the name and array of every output of every node that a run computes; null removes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorSetMonitorCallback(
     handle: ExecutorHandle,
@@ -356,7 +356,7 @@ pub extern "C" fn MXExecutorSetMonitorCallback(
     guard(|| set_monitor(handle, callback, callback_handle, false))
 }
 
-/// As `MXExecutorSetMonitorCallback`; `monitor_all` shows inputs too.
+/// Like `MXExecutorSetMonitorCallback`; with `monitor_all`, the callback also gets inputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorSetMonitorCallbackEX(
     handle: ExecutorHandle,
@@ -367,7 +367,7 @@ pub extern "C" fn MXExecutorSetMonitorCallbackEX(
     guard(|| set_monitor(handle, callback, callback_handle, monitor_all))
 }
 
-/// Makes a symbol of what an executor was bound to, without the expressions that were there before.
+/// Creates a symbol of the graph of an executor, without common subexpressions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorGetOptimizedSymbol(handle: ExecutorHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| {

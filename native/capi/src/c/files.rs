@@ -31,7 +31,7 @@ fn put_loaded(
     Ok(())
 }
 
-/// Writes arrays to a file, with names unless `keys` is null.
+/// Saves arrays to a file, with names unless `keys` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySave(
     fname: *const c_char,
@@ -47,7 +47,7 @@ pub extern "C" fn MXNDArraySave(
     })
 }
 
-/// Reads arrays from a file. The caller frees their handles; the lists are valid until the next call on this thread.
+/// Loads arrays from a file. The caller frees their handles; the lists are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayLoad(
     fname: *const c_char,
@@ -62,7 +62,7 @@ pub extern "C" fn MXNDArrayLoad(
     })
 }
 
-/// Reads arrays from the bytes of a file; otherwise as `MXNDArrayLoad`.
+/// Like `MXNDArrayLoad`, from the bytes of a file.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayLoadFromBuffer(
     ndarray_buffer: *const c_void,
@@ -79,7 +79,7 @@ pub extern "C" fn MXNDArrayLoadFromBuffer(
     })
 }
 
-/// Writes one array to bytes, which are valid until the next call on this thread.
+/// Serializes an array to bytes, which are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySaveRawBytes(
     handle: NDArrayHandle,
@@ -96,7 +96,7 @@ pub extern "C" fn MXNDArraySaveRawBytes(
     })
 }
 
-/// Reads one array from the bytes of `MXNDArraySaveRawBytes`.
+/// Deserializes an array from the bytes of `MXNDArraySaveRawBytes`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayLoadFromRawBytes(buf: *const c_void, size: usize, out: *mut NDArrayHandle) -> c_int {
     guard(|| {

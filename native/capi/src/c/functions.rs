@@ -1,5 +1,4 @@
-//! Functions on arrays from before there were operators. Each is an operator that is called with arrays, numbers and arrays to be
-//! written, in this order.
+//! Legacy array functions. Each is an operator that is called with input arrays, numbers and output arrays, in this order.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -19,14 +18,14 @@ use super::ret::Ret;
 use super::types::{FunctionHandle, NDArrayHandle};
 use crate::handle;
 
-/// Bits of the type mask: arrays come before numbers; arrays to be written may have no shape yet.
+/// Bits of the type mask: arrays come before numbers; output arrays may be empty.
 const ARRAYS_FIRST: c_int = 1;
 const ACCEPTS_EMPTY: c_int = 1 << 2;
 
-/// The parameter of `_imdecode` whose bytes are a picture.
-const PICTURE: &str = "str_img";
+/// The parameter of `_imdecode` with the encoded image.
+const IMAGE_PARAM: &str = "str_img";
 
-/// What a function takes besides the one array that it writes.
+/// A function with its arguments; every function has one output array.
 struct Function {
     name: &'static str,
     arrays: usize,
@@ -51,7 +50,7 @@ fn listed() -> String {
     FUNCTIONS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The function of a handle, which is that of its operator, with the operator.
+/// The function and the operator of a handle, which is the operator's handle.
 fn function(handle: FunctionHandle) -> Result<(&'static Function, &'static OpDef)> {
     let (name, def) = handle::operator_of(id(handle))?;
     let found = FUNCTIONS.iter().find(|f| f.name == name);
@@ -60,7 +59,7 @@ fn function(handle: FunctionHandle) -> Result<(&'static Function, &'static OpDef
     })
 }
 
-/// The arrays and numbers of a call as they come.
+/// The arguments of a call.
 struct Call {
     handle: FunctionHandle,
     arrays: *mut NDArrayHandle,
@@ -77,7 +76,7 @@ impl Call {
             function.numbers.iter().zip(numbers).map(|(name, x)| (name.to_string(), x.to_string())).collect();
         let count = count_of(count, "num_params")?;
         if function.numbers.contains(&"size") {
-            attrs.push((PICTURE.to_owned(), picture(numbers, slice(values, count, "param_vals")?)?));
+            attrs.push((IMAGE_PARAM.to_owned(), image_bytes(numbers, slice(values, count, "param_vals")?)?));
         } else {
             let given = pairs(keys.cast(), values.cast(), count)?;
             attrs.extend(given.into_iter().map(|(k, v)| (k.into_owned(), v.into_owned())));
@@ -90,18 +89,18 @@ impl Call {
     }
 }
 
-/// The bytes of a picture as text, a character for each: as many as the last number says.
-fn picture(numbers: &[f32], values: &[*mut c_char]) -> Result<String> {
+/// The encoded image as text with one character per byte. The last number is its length.
+fn image_bytes(numbers: &[f32], values: &[*mut c_char]) -> Result<String> {
     let (Some(size), [value]) = (numbers.last(), values) else {
         return Err(Error::Value(format!(
-            "one parameter, the encoded picture, was expected, but {} were given",
+            "one parameter, the encoded image, was expected, but {} were given",
             values.len()
         )));
     };
     Ok(slice(value.cast_const().cast::<u8>(), *size as usize, "param_vals")?.iter().map(|b| char::from(*b)).collect())
 }
 
-/// The array, or in place of one without shape and memory an array without elements, of the type of what is written.
+/// The array of a tensor; for an empty tensor, an array without elements of the output's type.
 fn present(tensor: &Arc<Tensor>, written: &Arc<Tensor>) -> Result<Arc<Tensor>> {
     if !tensor.is_empty() {
         return Ok(tensor.clone());
@@ -110,7 +109,7 @@ fn present(tensor: &Arc<Tensor>, written: &Arc<Tensor>) -> Result<Arc<Tensor>> {
     Ok(Arc::new(Tensor::new(NDArray::zeros(&Shape::new(&[0]), dtype, Context::default())?)))
 }
 
-/// Lists the functions on arrays from before there were operators. The array is valid until the next call on this thread.
+/// Lists the legacy array functions. The array is valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXListFunctions(out_size: *mut u32, out_array: *mut *mut FunctionHandle) -> c_int {
     guard(|| {
@@ -124,7 +123,7 @@ pub extern "C" fn MXListFunctions(out_size: *mut u32, out_array: *mut *mut Funct
     })
 }
 
-/// Gives the handle of a function. It is never freed.
+/// Returns the handle of a function. It is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetFunction(name: *const c_char, out: *mut FunctionHandle) -> c_int {
     guard(|| {
@@ -136,7 +135,7 @@ pub extern "C" fn MXGetFunction(name: *const c_char, out: *mut FunctionHandle) -
     })
 }
 
-/// Describes a function as `MXSymbolGetAtomicSymbolInfo` does an operator. All pointers are valid until the next call on this thread.
+/// Describes a function like `MXSymbolGetAtomicSymbolInfo`. All pointers are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXFuncGetInfo(
     fun: FunctionHandle,
@@ -157,8 +156,8 @@ pub extern "C" fn MXFuncGetInfo(
     })
 }
 
-/// Says how many arrays a function reads, how many numbers it takes, how many arrays it writes, and in a mask of bits that arrays come
-/// before numbers (1) and that arrays to be written may be without shape (4).
+/// Returns the numbers of a function's input arrays, scalars and output arrays, and a bit mask: arrays come before scalars (1), output
+/// arrays may be empty (4).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXFuncDescribe(
     fun: FunctionHandle,
@@ -176,7 +175,7 @@ pub extern "C" fn MXFuncDescribe(
     })
 }
 
-/// Calls a function with as many arrays and numbers as `MXFuncDescribe` says.
+/// Calls a function with the numbers of arrays and scalars that `MXFuncDescribe` returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXFuncInvoke(
     fun: FunctionHandle,
@@ -190,8 +189,8 @@ pub extern "C" fn MXFuncInvoke(
     })
 }
 
-/// As `MXFuncInvoke`, with further parameters as text. That of `_imdecode` is the encoded picture, of as many bytes as its number `size`
-/// says, zeros included.
+/// Like `MXFuncInvoke`, with further parameters as text. The parameter of `_imdecode` is the encoded image, which has `size` bytes and may
+/// contain zeros.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXFuncInvokeEx(
     fun: FunctionHandle,

@@ -1,5 +1,5 @@
-//! nnvm's graphs: a symbol with attributes, which passes read and write. Graphs are compiled when they are bound, so that the passes
-//! here are those between graphs and files.
+//! NNVM's graphs: symbols with attributes, which passes read and write. Graphs are optimized when they are bound, so the only passes here
+//! convert to and from JSON.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::types::{GraphHandle, SymbolHandle};
 use super::{guard, set_last_error};
 use crate::handle::{self, Object, graph, insert, insert_symbol, symbol};
 
-/// Sets the message that `NNGetLastError` gives on this thread.
+/// Sets the message that `NNGetLastError` returns on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNAPISetLastError(msg: *const c_char) {
     if let Ok(message) = text(msg, "msg") {
@@ -21,7 +21,7 @@ pub extern "C" fn NNAPISetLastError(msg: *const c_char) {
     }
 }
 
-/// Makes a graph of a symbol; the caller frees it.
+/// Creates a graph from a symbol; the caller frees it.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGraphCreate(symbol_handle: SymbolHandle, graph_out: *mut GraphHandle) -> c_int {
     guard(|| {
@@ -30,13 +30,13 @@ pub extern "C" fn NNGraphCreate(symbol_handle: SymbolHandle, graph_out: *mut Gra
     })
 }
 
-/// Frees a graph; null is nothing.
+/// Frees a graph; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGraphFree(graph_handle: GraphHandle) -> c_int {
     guard(|| handle::free(id(graph_handle), "Graph"))
 }
 
-/// Makes a symbol of the outputs of a graph.
+/// Creates a symbol with the outputs of a graph.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGraphGetSymbol(graph_handle: GraphHandle, symbol_out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -56,7 +56,7 @@ pub extern "C" fn NNGraphSetJSONAttr(
     guard(|| graph(id(graph_handle))?.set_json(&text(key, "key")?, &text(json_value, "json_value")?))
 }
 
-/// Gives an attribute as JSON, valid until the next call on this thread; `success` is 0 if there is none.
+/// Returns an attribute as JSON, valid until the next call on this thread; `success` is 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGraphGetJSONAttr(
     graph_handle: GraphHandle,
@@ -84,8 +84,8 @@ pub extern "C" fn NNGraphSetNodeEntryListAttr_(
     })
 }
 
-/// Applies passes one after the other and makes a new graph: `SaveJSON` writes the graph to its attribute `json`, `LoadJSON` reads it
-/// from there.
+/// Creates a graph by applying passes one after the other: `SaveJSON` stores the graph in its attribute `json`, `LoadJSON` loads it from
+/// there.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGraphApplyPasses(
     src: GraphHandle,
@@ -100,15 +100,14 @@ pub extern "C" fn NNGraphApplyPasses(
     })
 }
 
-/// Would make the nodes of a symbol run after those of another, besides what they compute from; always an error: nodes keep no other order
-/// than that of their inputs.
+/// Always an error: control dependencies are not supported. Nodes run after their inputs, in no other order.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNAddControlDeps(symbol_handle: SymbolHandle, src_dep: SymbolHandle) -> c_int {
     guard(|| {
         symbol(id(symbol_handle))?;
         symbol(id(src_dep))?;
         Err(Error::Unsupported(
-            "control dependencies are not kept: nodes run in the order of their inputs; make the later node read an output of the earlier one"
+            "control dependencies are not supported: nodes run after their inputs; make the later node read an output of the earlier one"
                 .into(),
         ))
     })

@@ -1,4 +1,4 @@
-//! Operators on arrays, one call at a time.
+//! Imperative execution of operators.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::ret::invoked;
 use super::types::{AtomicSymbolCreator, NDArrayHandle};
 use crate::handle::{insert_tensor, operator_of};
 
-/// Runs an operator; returns the storage types of its outputs.
+/// Runs an operator and returns the storage types of its outputs.
 fn invoke(
     creator: AtomicSymbolCreator,
     (inputs, num_inputs): (*mut NDArrayHandle, c_int),
@@ -26,7 +26,7 @@ fn invoke(
     with_outputs(outputs, num_outputs, |given| imperative::call(name, attrs, &inputs, given))
 }
 
-/// Runs a call whose outputs are new arrays if `*outputs` is null, and else the given ones; returns their storage types.
+/// Runs a call that writes to the given outputs, or to new arrays if `*outputs` is null; returns the storage types of the outputs.
 pub(super) fn with_outputs(
     outputs: *mut *mut NDArrayHandle,
     num_outputs: *mut c_int,
@@ -50,13 +50,13 @@ pub(super) fn with_outputs(
     Ok(invoked(given.iter().map(|t| (0, storage_type(t)))).1)
 }
 
-/// The code of the storage type of what a tensor holds.
+/// The storage type code of a tensor; -1 if it has no array.
 fn storage_type(tensor: &Arc<Tensor>) -> c_int {
     tensor.storage_type().map_or(-1, |s| s as c_int)
 }
 
-/// Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are
-/// returned, and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+/// Runs an operator. If `*outputs` is null, returns the number and handles of new arrays, which the caller frees; the list is valid until
+/// the next call on this thread. Otherwise writes the results to the `*num_outputs` given arrays.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXImperativeInvoke(
     creator: AtomicSymbolCreator,
@@ -76,7 +76,8 @@ pub extern "C" fn MXImperativeInvoke(
     })
 }
 
-/// As `MXImperativeInvoke`, and gives the storage types of the outputs (0 dense, 1 row_sparse, 2 csr), valid until the next call on this thread.
+/// Like `MXImperativeInvoke`; also returns the storage types of the outputs (0 dense, 1 row_sparse, 2 csr), valid until the next call on
+/// this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXImperativeInvokeEx(
     creator: AtomicSymbolCreator,

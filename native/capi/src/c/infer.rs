@@ -1,4 +1,4 @@
-//! Inference of shapes and types.
+//! Shape and type inference.
 
 use std::ffi::{c_char, c_int};
 
@@ -12,27 +12,27 @@ use ferromx_runtime::symbol_infer::{argument_names, infer_dtypes, infer_shapes};
 
 use super::args::{id, put, slice, texts};
 use super::guard;
-use super::number::Number;
+use super::number::Integer;
 use super::ret::Ret;
 use super::types::SymbolHandle;
 use crate::handle::symbol;
 
-/// Shapes in rows of one list: row `i` is `data[starts[i]..starts[i + 1]]`.
-pub(super) fn rows<I: Number, D: Number>(n: usize, starts: *const I, data: *const D) -> Result<Vec<Shape>> {
+/// Reads `n` shapes in CSR layout: shape `i` is `data[starts[i]..starts[i + 1]]`.
+pub(super) fn rows<I: Integer, D: Integer>(n: usize, starts: *const I, data: *const D) -> Result<Vec<Shape>> {
     if n == 0 {
         return Ok(Vec::new());
     }
     let starts = slice(starts, n + 1, "arg_ind_ptr")?;
     let ends: Vec<usize> = starts.iter().map(|i| usize::try_from(i.to_i64()).unwrap_or(usize::MAX)).collect();
     if !ends.is_sorted() || ends[n] > isize::MAX as usize {
-        return Err(Error::Value("the positions where shapes begin must ascend".into()));
+        return Err(Error::Value("the offsets of the shapes must ascend".into()));
     }
     let data = slice(data, ends[n], "arg_shape_data")?;
     ends.windows(2).map(|w| shape_of(&data[w[0]..w[1]])).collect()
 }
 
-/// An unknown dimension is 0 in legacy semantics; -1 means the same there.
-fn shape_of<D: Number>(dims: &[D]) -> Result<Shape> {
+/// Converts dimensions to a shape. In legacy semantics, 0 and -1 both mean an unknown dimension.
+fn shape_of<D: Integer>(dims: &[D]) -> Result<Shape> {
     let lowest = if semantics::is_numpy_shape() { i64::MIN } else { -1 };
     let dims: Vec<i64> = dims.iter().map(|d| d.to_i64()).map(|d| if d == lowest { 0 } else { d }).collect();
     semantics::shape_from_user(Some(&dims))
@@ -44,10 +44,10 @@ fn names(s: &Symbol, keys: *mut *const c_char, n: usize) -> Result<Vec<String>> 
     argument_names(s, keys, n)
 }
 
-/// Where one list of shapes goes: their number, their ranks, their dimensions.
+/// Pointers for the result of one list of shapes: length, ranks, dimensions.
 struct ShapesOut<S, N, D>(*mut S, *mut *const N, *mut *mut *const D);
 
-impl<S: Number, N: Number, D: Number> ShapesOut<S, N, D> {
+impl<S: Integer, N: Integer, D: Integer> ShapesOut<S, N, D> {
     fn put(self, ret: &mut Ret, shapes: &[Shape]) -> Result<()> {
         let (mut ranks, mut data) = (Vec::new(), Vec::new());
         for dims in shapes.iter().map(semantics::shape_to_user) {
@@ -61,8 +61,8 @@ impl<S: Number, N: Number, D: Number> ShapesOut<S, N, D> {
     }
 }
 
-/// What all variants of shape inference do; `partial` ones count as complete whatever remains unknown.
-fn shapes<I: Number, D: Number, S: Number, N: Number>(
+/// The implementation of all variants of shape inference. Partial inference reports completeness whatever remains unknown.
+fn shapes<I: Integer, D: Integer, S: Integer, N: Integer>(
     function: &'static str,
     (handle, n, keys): (SymbolHandle, u32, *mut *const c_char),
     (starts, data): (*const I, *const D),
@@ -82,7 +82,7 @@ fn shapes<I: Number, D: Number, S: Number, N: Number>(
     Ok(())
 }
 
-/// Where one list of types goes.
+/// Pointers for the result of one list of types: length, types.
 struct TypesOut(*mut u32, *mut *const c_int);
 
 impl TypesOut {
@@ -115,9 +115,9 @@ fn types(
     Ok(())
 }
 
-/// Completes the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
-/// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; arguments are named by `keys`, or come in order if it is null. `complete`
-/// is 0 if something remains unknown. Everything is valid until the next call on this thread.
+/// Infers the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
+/// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; `keys` names the arguments, or is null for the first ones in order. `complete` is
+/// 0 if any shape remains unknown. The results are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferShape(
     handle: SymbolHandle,
@@ -145,7 +145,7 @@ pub extern "C" fn MXSymbolInferShape(
     })
 }
 
-/// As `MXSymbolInferShape` with signed dimensions.
+/// Like `MXSymbolInferShape`, with signed dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferShapeEx(
     handle: SymbolHandle,
@@ -173,7 +173,7 @@ pub extern "C" fn MXSymbolInferShapeEx(
     })
 }
 
-/// As `MXSymbolInferShape` with 64-bit dimensions.
+/// Like `MXSymbolInferShape`, with 64-bit dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferShapeEx64(
     handle: SymbolHandle,
@@ -201,7 +201,7 @@ pub extern "C" fn MXSymbolInferShapeEx64(
     })
 }
 
-/// As `MXSymbolInferShape`, and content with what remains unknown.
+/// Like `MXSymbolInferShape`, but shapes may remain unknown.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferShapePartial(
     handle: SymbolHandle,
@@ -235,7 +235,7 @@ pub extern "C" fn MXSymbolInferShapePartial(
     })
 }
 
-/// As `MXSymbolInferShapePartial` with signed dimensions.
+/// Like `MXSymbolInferShapePartial`, with signed dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferShapePartialEx(
     handle: SymbolHandle,
@@ -269,7 +269,7 @@ pub extern "C" fn MXSymbolInferShapePartialEx(
     })
 }
 
-/// As `MXSymbolInferShapePartial` with 64-bit dimensions.
+/// Like `MXSymbolInferShapePartial`, with 64-bit dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferShapePartialEx64(
     handle: SymbolHandle,
@@ -303,8 +303,8 @@ pub extern "C" fn MXSymbolInferShapePartialEx64(
     })
 }
 
-/// Completes the element types of arguments, outputs and auxiliary states from those of some arguments; -1 is unknown. Arguments are
-/// named by `keys`, or come in order if it is null. Everything is valid until the next call on this thread.
+/// Infers the element types of arguments, outputs and auxiliary states from those of some arguments; -1 means unknown. `keys` names the
+/// arguments, or is null for the first ones in order. The results are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferType(
     handle: SymbolHandle,
@@ -328,7 +328,7 @@ pub extern "C" fn MXSymbolInferType(
     })
 }
 
-/// As `MXSymbolInferType`, and content with what remains unknown.
+/// Like `MXSymbolInferType`, but types may remain unknown.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferTypePartial(
     handle: SymbolHandle,

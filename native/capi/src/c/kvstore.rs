@@ -1,4 +1,4 @@
-//! Key-value stores. They live within one process: no function talks to other machines.
+//! Key-value stores within one process; there are no distributed stores.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -25,26 +25,26 @@ fn arrays(handles: *const NDArrayHandle, n: u32, what: &str) -> Result<Tensors> 
     tensors(handles, n as usize, what)
 }
 
-/// A pointer of the caller's that is passed back to the caller's functions.
+/// A pointer of the caller that is passed to its updater.
 #[derive(Clone, Copy)]
-struct Caller(*mut c_void);
+struct UserData(*mut c_void);
 
-// SAFETY: the library never looks at what the pointer stands for; the contract of the C API is that its functions may be called
-// from any thread that uses the store.
-unsafe impl Send for Caller {}
+// SAFETY: the library does not dereference the pointer; by the contract of the C API the updater may be called on any thread that uses the
+// store.
+unsafe impl Send for UserData {}
 // SAFETY: as above.
-unsafe impl Sync for Caller {}
+unsafe impl Sync for UserData {}
 
-impl Caller {
+impl UserData {
     fn pointer(self) -> *mut c_void {
         self.0
     }
 }
 
-/// An updater that calls the caller's function for the kind of key. Without a function for names, the one for numbers gets the
-/// position of the name among all that were stored.
-fn updater(by_number: MXKVStoreUpdater, by_name: MXKVStoreStrUpdater, caller: *mut c_void) -> Updater {
-    let caller = Caller(caller);
+/// An updater that calls the C function for the kind of key. Without a function for string keys, the one for integer keys gets the index of
+/// the key in order of initialization.
+fn updater(by_number: MXKVStoreUpdater, by_name: MXKVStoreStrUpdater, user_data: *mut c_void) -> Updater {
+    let user_data = UserData(user_data);
     Arc::new(move |update: Update<'_>| {
         let arrays = || (raw(insert_tensor(update.pushed.clone())), raw(insert_tensor(update.stored.clone())));
         match (update.key, by_name) {
@@ -53,21 +53,21 @@ fn updater(by_number: MXKVStoreUpdater, by_name: MXKVStoreStrUpdater, caller: *m
                 let (pushed, stored) = arrays();
                 // SAFETY: by the contract of the C API, the function takes a key and two array handles, which it frees; the key
                 // lives through the call.
-                unsafe { call(key.as_ptr(), pushed, stored, caller.pointer()) };
+                unsafe { call(key.as_ptr(), pushed, stored, user_data.pointer()) };
             }
             (Key::Number(_), _) | (Key::Name(_), None) => {
                 let missing = || Error::Value("the updater has no function for keys that are numbers".into());
                 let call = by_number.ok_or_else(missing)?;
                 let (pushed, stored) = arrays();
                 // SAFETY: as above.
-                unsafe { call(update.number, pushed, stored, caller.pointer()) };
+                unsafe { call(update.number, pushed, stored, user_data.pointer()) };
             }
         }
         Ok(())
     })
 }
 
-/// Makes a store: `local` or `device`. Stores across machines are not part of this library.
+/// Creates a store of kind `local` or `device`. Distributed stores are not supported.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreCreate(type_: *const c_char, out: *mut KVStoreHandle) -> c_int {
     guard(|| {
@@ -76,19 +76,19 @@ pub extern "C" fn MXKVStoreCreate(type_: *const c_char, out: *mut KVStoreHandle)
     })
 }
 
-/// Frees a store; null is nothing.
+/// Frees a store; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreFree(handle: KVStoreHandle) -> c_int {
     guard(|| handle::free(id(handle), "KVStore"))
 }
 
-/// Gives the kind of a store, valid until the next call on this thread.
+/// Returns the kind of a store, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreGetType(handle: KVStoreHandle, type_: *mut *const c_char) -> c_int {
     guard(|| put_text("MXKVStoreGetType", kv_store(id(handle))?.kind(), type_))
 }
 
-/// Gives the number of this process among those that share the store: 0, the only one.
+/// Returns the rank of this process: always 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreGetRank(handle: KVStoreHandle, ret: *mut c_int) -> c_int {
     guard(|| {
@@ -97,7 +97,7 @@ pub extern "C" fn MXKVStoreGetRank(handle: KVStoreHandle, ret: *mut c_int) -> c_
     })
 }
 
-/// Gives how many processes share the store: 1.
+/// Returns the number of processes that share the store: always 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreGetGroupSize(handle: KVStoreHandle, ret: *mut c_int) -> c_int {
     guard(|| {
@@ -106,25 +106,25 @@ pub extern "C" fn MXKVStoreGetGroupSize(handle: KVStoreHandle, ret: *mut c_int) 
     })
 }
 
-/// Waits for the other processes that share the store, of which there are none.
+/// Waits for the other processes that share the store. Does nothing, since there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreBarrier(handle: KVStoreHandle) -> c_int {
     guard(|| kv_store(id(handle)).map(|_| ()))
 }
 
-/// Tells whether this process serves parameters to others (1). It never does.
+/// Returns whether this process is a server: always 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsServerNode(ret: *mut c_int) -> c_int {
     guard(|| put(ret, 0, "ret"))
 }
 
-/// Tells whether this process schedules others (1). It never does.
+/// Returns whether this process is a scheduler: always 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsSchedulerNode(ret: *mut c_int) -> c_int {
     guard(|| put(ret, 0, "ret"))
 }
 
-/// Sets how gradients are compressed: `type` (`none`, `2bit`) and `threshold`. Stores of kind `device` can.
+/// Sets gradient compression: `type` (`none` or `2bit`) and `threshold`. Stores of kind `device` support it.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSetGradientCompression(
     handle: KVStoreHandle,
@@ -135,8 +135,8 @@ pub extern "C" fn MXKVStoreSetGradientCompression(
     guard(|| kv_store(id(handle))?.set_compression(&attrs(keys, vals, num_params as usize)?))
 }
 
-/// Sets what happens to stored arrays when something is pushed under a number: the function gets the key, the sum of what was
-/// pushed, the stored array, and `updater_handle`; it frees both handles.
+/// Sets the updater that pushes to integer keys call. It gets the key, the sum of the pushed arrays, the stored array, and `updater_handle`;
+/// it frees both array handles.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSetUpdater(
     handle: KVStoreHandle,
@@ -149,7 +149,7 @@ pub extern "C" fn MXKVStoreSetUpdater(
     })
 }
 
-/// As `MXKVStoreSetUpdater`, with a second function for keys that are names.
+/// Like `MXKVStoreSetUpdater`, with a second function for string keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSetUpdaterEx(
     handle: KVStoreHandle,
@@ -163,7 +163,7 @@ pub extern "C" fn MXKVStoreSetUpdaterEx(
     })
 }
 
-/// Stores copies of arrays under new keys.
+/// Initializes new keys with copies of arrays.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreInit(
     handle: KVStoreHandle,
@@ -174,7 +174,7 @@ pub extern "C" fn MXKVStoreInit(
     guard(|| kv_store(id(handle))?.init(&numbers(keys, num)?, &arrays(vals, num, "vals")?))
 }
 
-/// As `MXKVStoreInit`, with names as keys.
+/// Like `MXKVStoreInit`, with string keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreInitEx(
     handle: KVStoreHandle,
@@ -185,8 +185,7 @@ pub extern "C" fn MXKVStoreInitEx(
     guard(|| kv_store(id(handle))?.init(&names(keys, num)?, &arrays(vals, num, "vals")?))
 }
 
-/// Sums the arrays of each key, and updates or replaces what is stored. Operators run when they are called, so that `priority`
-/// changes nothing.
+/// Sums the arrays of each key and updates or replaces its stored array. `priority` has no effect, since operators run when they are called.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePush(
     handle: KVStoreHandle,
@@ -201,7 +200,7 @@ pub extern "C" fn MXKVStorePush(
     })
 }
 
-/// As `MXKVStorePush`, with names as keys.
+/// Like `MXKVStorePush`, with string keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePushEx(
     handle: KVStoreHandle,
@@ -216,7 +215,7 @@ pub extern "C" fn MXKVStorePushEx(
     })
 }
 
-/// Copies what is stored to arrays; sparse arrays are left out.
+/// Copies stored arrays to `vals`; sparse outputs are skipped.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePull(
     handle: KVStoreHandle,
@@ -231,7 +230,7 @@ pub extern "C" fn MXKVStorePull(
     })
 }
 
-/// As `MXKVStorePull`, with names as keys.
+/// Like `MXKVStorePull`, with string keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePullEx(
     handle: KVStoreHandle,
@@ -246,7 +245,7 @@ pub extern "C" fn MXKVStorePullEx(
     })
 }
 
-/// As `MXKVStorePull`; sparse arrays are copied too unless `ignore_sparse`.
+/// Like `MXKVStorePull`; sparse outputs are skipped only if `ignore_sparse` is set.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePullWithSparse(
     handle: KVStoreHandle,
@@ -262,7 +261,7 @@ pub extern "C" fn MXKVStorePullWithSparse(
     })
 }
 
-/// As `MXKVStorePullWithSparse`, with names as keys.
+/// Like `MXKVStorePullWithSparse`, with string keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePullWithSparseEx(
     handle: KVStoreHandle,
@@ -278,7 +277,7 @@ pub extern "C" fn MXKVStorePullWithSparseEx(
     })
 }
 
-/// Copies the rows with the numbers in `row_ids` to row_sparse arrays.
+/// Copies the rows with indices `row_ids` to row_sparse arrays.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePullRowSparse(
     handle: KVStoreHandle,
@@ -295,7 +294,7 @@ pub extern "C" fn MXKVStorePullRowSparse(
     })
 }
 
-/// As `MXKVStorePullRowSparse`, with names as keys.
+/// Like `MXKVStorePullRowSparse`, with string keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePullRowSparseEx(
     handle: KVStoreHandle,
@@ -312,7 +311,7 @@ pub extern "C" fn MXKVStorePullRowSparseEx(
     })
 }
 
-/// Pushes arrays, then copies what is stored under the keys to others.
+/// Pushes arrays, then pulls the results.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePushPull(
     handle: KVStoreHandle,
@@ -331,7 +330,7 @@ pub extern "C" fn MXKVStorePushPull(
     })
 }
 
-/// As `MXKVStorePushPull`, with names as keys.
+/// Like `MXKVStorePushPull`, with string keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePushPullEx(
     handle: KVStoreHandle,
@@ -350,7 +349,7 @@ pub extern "C" fn MXKVStorePushPullEx(
     })
 }
 
-/// Stores arrays under new keys, then copies what is stored to others.
+/// Initializes new keys with arrays, then pulls them.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreBroadcast(
     handle: KVStoreHandle,
@@ -369,7 +368,7 @@ pub extern "C" fn MXKVStoreBroadcast(
     })
 }
 
-/// As `MXKVStoreBroadcast`, with names as keys.
+/// Like `MXKVStoreBroadcast`, with string keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreBroadcastEx(
     handle: KVStoreHandle,
@@ -388,8 +387,7 @@ pub extern "C" fn MXKVStoreBroadcastEx(
     })
 }
 
-/// Would set up this process as a scheduler, server or worker among several. There are no stores across processes yet, so that it is an
-/// error.
+/// Always an error: would set up this process as a scheduler, server or worker, but there are no distributed stores.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXInitPSEnv(num_vars: u32, keys: *mut *const c_char, vals: *mut *const c_char) -> c_int {
     guard(|| {
@@ -402,7 +400,7 @@ pub extern "C" fn MXInitPSEnv(num_vars: u32, keys: *mut *const c_char, vals: *mu
     })
 }
 
-/// Gives how many of the processes of a group have gone: none, as the store lives in this process alone.
+/// Returns the number of dead processes in a group: always 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreGetNumDeadNode(
     handle: KVStoreHandle,
@@ -417,7 +415,7 @@ pub extern "C" fn MXKVStoreGetNumDeadNode(
     })
 }
 
-/// Makes the end of a store wait for the other processes that share it, or not; there are no others.
+/// Sets whether the end of a store waits for the other processes. Has no effect, since there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSetBarrierBeforeExit(handle: KVStoreHandle, barrier_before_exit: c_int) -> c_int {
     guard(|| {
@@ -426,7 +424,7 @@ pub extern "C" fn MXKVStoreSetBarrierBeforeExit(handle: KVStoreHandle, barrier_b
     })
 }
 
-/// Serves a store until its workers have stopped; it has no workers elsewhere, so that the function returns at once, as in MXNet.
+/// Serves a store until its workers have stopped. As in MXNet, returns at once for a store without remote workers.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreRunServer(
     handle: KVStoreHandle,
@@ -439,7 +437,7 @@ pub extern "C" fn MXKVStoreRunServer(
     })
 }
 
-/// Sends a command to the servers of a store, of which there are none.
+/// Sends a command to the servers of a store. Does nothing, since there are none.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSendCommmandToServers(
     handle: KVStoreHandle,

@@ -1,4 +1,4 @@
-//! The library as a whole: version, features, seeds, threads, semantics.
+//! Global functions: version, features, seeds, threads, semantics, environment.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -19,7 +19,7 @@ thread_local! {
     static BULK_SIZE: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// Gives the version of MXNet that this library stands in for: 10901.
+/// Returns the version of MXNet that this library implements: 10901.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetVersion(out: *mut c_int) -> c_int {
     guard(|| put(out, MXNET_VERSION, "out"))
@@ -39,7 +39,7 @@ pub extern "C" fn MXLibInfoFeatures(lib_feature: *mut *const LibFeature, size: *
     })
 }
 
-/// Seeds the random numbers of every device.
+/// Seeds the random number generators of all devices.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRandomSeed(seed: c_int) -> c_int {
     guard(|| {
@@ -48,7 +48,7 @@ pub extern "C" fn MXRandomSeed(seed: c_int) -> c_int {
     })
 }
 
-/// Seeds the random numbers of one device.
+/// Seeds the random number generator of one device.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRandomSeedContext(seed: c_int, dev_type: c_int, dev_id: c_int) -> c_int {
     guard(|| {
@@ -57,13 +57,13 @@ pub extern "C" fn MXRandomSeedContext(seed: c_int, dev_type: c_int, dev_id: c_in
     })
 }
 
-/// Announces the end of the process. Operators have finished when their call returns, so nothing is left to wait for.
+/// Notifies the library of the end of the process. Does nothing: operators have finished when their call returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNotifyShutdown() -> c_int {
     guard(|| Ok(()))
 }
 
-/// Sets the number of threads that one operator may use, the caller included.
+/// Sets the number of threads per operator, including the caller.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetNumOMPThreads(thread_num: c_int) -> c_int {
     guard(|| {
@@ -72,8 +72,8 @@ pub extern "C" fn MXSetNumOMPThreads(thread_num: c_int) -> c_int {
     })
 }
 
-/// Sets how many operators are pushed at once on this thread and gives the last setting. Operators run when they are called, so
-/// that the size changes nothing; programs that set it and set it back find what they set.
+/// Sets the bulk size of this thread and returns the previous one. The value is stored without effect, since operators run when they are
+/// called.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXEngineSetBulkSize(bulk_size: c_int, prev_bulk_size: *mut c_int) -> c_int {
     guard(|| {
@@ -83,14 +83,13 @@ pub extern "C" fn MXEngineSetBulkSize(bulk_size: c_int, prev_bulk_size: *mut c_i
     })
 }
 
-/// Tells whether dimensions of size zero and scalars exist: 0 no, 1 on this thread, 2 everywhere.
+/// Returns whether NumPy shape semantics (dimensions of size zero and scalars) are on: 0 off, 1 on for this thread, 2 on globally.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXIsNumpyShape(curr: *mut c_int) -> c_int {
     guard(|| put(curr, semantics::numpy_shape_code(), "curr"))
 }
 
-/// Switches dimensions of size zero and scalars off (0), on for this thread (1) or on everywhere (2), and gives whether they
-/// were on before.
+/// Switches NumPy shape semantics off (0), on for this thread (1) or on globally (2), and returns whether they were on before.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetIsNumpyShape(is_np_shape: c_int, prev: *mut c_int) -> c_int {
     guard(|| {
@@ -99,13 +98,13 @@ pub extern "C" fn MXSetIsNumpyShape(is_np_shape: c_int, prev: *mut c_int) -> c_i
     })
 }
 
-/// Gives the number of GPUs that this build can use: none.
+/// Returns the number of GPUs that this build can use: 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetGPUCount(out: *mut c_int) -> c_int {
     guard(|| put(out, 0, "out"))
 }
 
-/// Gives free and all memory of a GPU, in MiB. This build can use none, so that every number is an error.
+/// Always an error: this build has no GPU backend. Would return free and total memory of a GPU in MiB.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetGPUMemoryInformation(dev: c_int, free_mem: *mut c_int, total_mem: *mut c_int) -> c_int {
     guard(|| {
@@ -115,7 +114,7 @@ pub extern "C" fn MXGetGPUMemoryInformation(dev: c_int, free_mem: *mut c_int, to
     })
 }
 
-/// As `MXGetGPUMemoryInformation`, in bytes.
+/// Like `MXGetGPUMemoryInformation`, in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetGPUMemoryInformation64(dev: c_int, free_mem: *mut u64, total_mem: *mut u64) -> c_int {
     guard(|| {
@@ -125,7 +124,7 @@ pub extern "C" fn MXGetGPUMemoryInformation64(dev: c_int, free_mem: *mut u64, to
     })
 }
 
-/// Gives the value of a variable of the process's environment, null if there is none. Valid until the next call on this thread.
+/// Returns the value of an environment variable, or null if it is not set. Valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetEnv(name: *const c_char, value: *mut *const c_char) -> c_int {
     guard(|| {
@@ -137,7 +136,7 @@ pub extern "C" fn MXGetEnv(name: *const c_char, value: *mut *const c_char) -> c_
     })
 }
 
-/// Sets a variable of the process's environment; a null value removes it. No other thread may read the environment meanwhile.
+/// Sets an environment variable; a null value removes it. No other thread may access the environment during the call.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetEnv(name: *const c_char, value: *const c_char) -> c_int {
     guard(|| {
@@ -154,11 +153,11 @@ pub extern "C" fn MXSetEnv(name: *const c_char, value: *const c_char) -> c_int {
 
 fn variable_name<'a>(name: *const c_char) -> Result<Cow<'a, str>> {
     let name = text(name, "name")?;
-    ensure!(!name.is_empty() && !name.contains('='), "'{name}' is no name of a variable of the environment");
+    ensure!(!name.is_empty() && !name.contains('='), "'{name}' is not a name of an environment variable");
     Ok(name)
 }
 
-/// Gives memory that freed arrays left back to the system.
+/// Releases cached memory of freed arrays to the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXStorageEmptyCache(dev_type: c_int, dev_id: c_int) -> c_int {
     guard(|| {
@@ -168,7 +167,7 @@ pub extern "C" fn MXStorageEmptyCache(dev_type: c_int, dev_id: c_int) -> c_int {
     })
 }
 
-/// Tells whether this process trains (1) rather than serves parameters to others. It always does: there are no servers.
+/// Returns whether this process is a worker: always 1, since there are no servers.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsWorkerNode(ret: *mut c_int) -> c_int {
     guard(|| put(ret, 1, "ret"))

@@ -1,5 +1,5 @@
-//! The C face: MXNet 1.9.1's `c_api.h` and nnvm's `c_api.h`. Every function checks its arguments, returns 0, or returns -1 and
-//! leaves a message for `MXGetLastError`.
+//! The C interface: MXNet 1.9.1's `c_api.h` and NNVM's `c_api.h`. Every function checks its arguments and returns 0, or -1 with a message
+//! for `MXGetLastError`.
 #![allow(unsafe_code)]
 
 mod args;
@@ -49,27 +49,27 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// The name of the function whose body this is.
-fn called<F>() -> &'static str {
+/// The name of the exported function that the closure `F` is the body of.
+fn function_name<F>() -> &'static str {
     let path = std::any::type_name::<F>();
     path.strip_suffix("::{{closure}}").unwrap_or(path).rsplit("::").next().unwrap_or(path)
 }
 
-/// Python's front end takes the class of its exception from the first word of the message.
+/// Moves the exception class to the front of a message, where Python's front end looks for it.
 fn class_first(message: String) -> String {
     let class = ["IndexError: ", "TypeError: ", "ValueError: "].into_iter().find_map(|class| {
-        let at = message.find(class)?;
-        (message.starts_with("Error in operator ") && message[..at].ends_with(": ")).then_some((class, at))
+        let start = message.find(class)?;
+        (message.starts_with("Error in operator ") && message[..start].ends_with(": ")).then_some((class, start))
     });
     match class {
-        Some((class, at)) => format!("{class}{}{}", &message[..at], &message[at + class.len()..]),
+        Some((class, start)) => format!("{class}{}{}", &message[..start], &message[start + class.len()..]),
         None => message,
     }
 }
 
 /// Runs the body of an exported function; errors and panics become -1 and a message.
 pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
-    let _measured = profiler::api(|| called::<F>().into());
+    let _measured = profiler::api(|| function_name::<F>().into());
     let message = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return 0,
         Ok(Err(e)) => class_first(e.to_string()),
@@ -79,20 +79,20 @@ pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
     -1
 }
 
-/// Keeps a message for `MXGetLastError`.
+/// Stores a message for `MXGetLastError`.
 fn set_last_error(message: &str) {
     // Zero bytes cannot be part of a C string.
     let text = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
     LAST_ERROR.with_borrow_mut(|last| *last = text);
 }
 
-/// The message of the last call that failed on this thread. It stays valid until the next one fails.
+/// Returns the message of the last failed call on this thread. It is valid until the next call fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetLastError() -> *const c_char {
     LAST_ERROR.with_borrow(|last| last.as_ptr())
 }
 
-/// As `MXGetLastError`.
+/// Like `MXGetLastError`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGetLastError() -> *const c_char {
     MXGetLastError()

@@ -1,4 +1,4 @@
-//! Arrays: creation, views, facts, copies, waiting, their place on the tape.
+//! Arrays: creation, views, properties, copies, waiting, and autograd state.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,12 +12,12 @@ use ferromx_runtime::{arrays, semantics};
 
 use super::args::{array, copy_from, copy_to, count, id, put, raw, slice};
 use super::guard;
-use super::number::Number;
+use super::number::Integer;
 use super::ret::{Ret, put_handle};
 use super::types::NDArrayHandle;
 use crate::handle::{self, insert_tensor, tensor};
 
-fn create<D: Number>(
+fn create<D: Integer>(
     shape: *const D,
     ndim: usize,
     device: (c_int, c_int),
@@ -30,8 +30,8 @@ fn create<D: Number>(
     put_handle(out, || Ok(insert_tensor(Tensor::new(arrays::create(&shape, dtype, context)?))))
 }
 
-/// The shape of an array; one that nothing was written to has an unknown rank.
-fn put_shape<N: Number, D: Number>(
+/// Returns the shape of an array; the rank of an array that was not written yet is unknown.
+fn put_shape<N: Integer, D: Integer>(
     function: &'static str,
     handle: NDArrayHandle,
     ndim: *mut N,
@@ -48,14 +48,13 @@ fn put_shape<N: Number, D: Number>(
     Ok(())
 }
 
-/// Makes an array without shape and memory, for an operator to write its output to.
+/// Creates an empty array, which gets shape and memory when an operator writes its output to it.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreateNone(out: *mut NDArrayHandle) -> c_int {
     guard(|| put_handle(out, || Ok(insert_tensor(Tensor::default()))))
 }
 
-/// Makes an array of 32-bit floats with unspecified content. Memory is reserved at once whatever `delay_alloc` is; the system
-/// provides it when it is first written.
+/// Creates an uninitialized float32 array. Memory is reserved at once, whatever `delay_alloc` is; the system commits it on first use.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreate(
     shape: *const u32,
@@ -71,7 +70,7 @@ pub extern "C" fn MXNDArrayCreate(
     })
 }
 
-/// Makes an array of any type with unspecified content; otherwise as `MXNDArrayCreate`.
+/// Like `MXNDArrayCreate`, with any element type.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreateEx(
     shape: *const u32,
@@ -88,7 +87,7 @@ pub extern "C" fn MXNDArrayCreateEx(
     })
 }
 
-/// Makes an array with 64-bit dimensions; otherwise as `MXNDArrayCreateEx`.
+/// Like `MXNDArrayCreateEx`, with 64-bit dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreateEx64(
     shape: *const i64,
@@ -105,13 +104,13 @@ pub extern "C" fn MXNDArrayCreateEx64(
     })
 }
 
-/// Frees a handle; null is nothing. The memory lives on while views, executors or recorded operators use it.
+/// Frees a handle; null is ignored. The memory is released when no view, executor or recorded operator uses it any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayFree(handle: NDArrayHandle) -> c_int {
     guard(|| handle::free(id(handle), "NDArray"))
 }
 
-/// Makes a second handle of an array.
+/// Creates a second handle of an array.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXShallowCopyNDArray(src: NDArrayHandle, out: *mut NDArrayHandle) -> c_int {
     guard(|| {
@@ -120,7 +119,7 @@ pub extern "C" fn MXShallowCopyNDArray(src: NDArrayHandle, out: *mut NDArrayHand
     })
 }
 
-/// Makes a view of rows `slice_begin` to `slice_end` (exclusive), recorded like an operator.
+/// Creates a view of rows `slice_begin` to `slice_end` (exclusive), recorded like an operator.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySlice(
     handle: NDArrayHandle,
@@ -134,7 +133,7 @@ pub extern "C" fn MXNDArraySlice(
     })
 }
 
-/// As `MXNDArraySlice`, with 64-bit positions.
+/// Like `MXNDArraySlice`, with 64-bit indices.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySlice64(
     handle: NDArrayHandle,
@@ -148,7 +147,7 @@ pub extern "C" fn MXNDArraySlice64(
     })
 }
 
-/// Makes a view of row `idx` without the first axis, recorded like an operator.
+/// Creates a view of row `idx` without the first axis, recorded like an operator.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayAt(handle: NDArrayHandle, idx: u32, out: *mut NDArrayHandle) -> c_int {
     guard(|| {
@@ -157,7 +156,7 @@ pub extern "C" fn MXNDArrayAt(handle: NDArrayHandle, idx: u32, out: *mut NDArray
     })
 }
 
-/// As `MXNDArrayAt`, with a 64-bit position.
+/// Like `MXNDArrayAt`, with a 64-bit index.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayAt64(handle: NDArrayHandle, idx: i64, out: *mut NDArrayHandle) -> c_int {
     guard(|| {
@@ -166,8 +165,8 @@ pub extern "C" fn MXNDArrayAt64(handle: NDArrayHandle, idx: i64, out: *mut NDArr
     })
 }
 
-/// Makes a view under another shape, recorded like an operator. The special values 0, -1, -2, -3 and -4 mean what they mean to
-/// the operator `Reshape`.
+/// Creates a view with another shape, recorded like an operator. The special values 0, -1, -2, -3 and -4 have the same meaning as in the
+/// operator `Reshape`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayReshape(
     handle: NDArrayHandle,
@@ -182,7 +181,7 @@ pub extern "C" fn MXNDArrayReshape(
     })
 }
 
-/// As `MXNDArrayReshape`, with 64-bit dimensions; `reverse` matches special values from the right.
+/// Like `MXNDArrayReshape`, with 64-bit dimensions; `reverse` matches special values from the right.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayReshape64(
     handle: NDArrayHandle,
@@ -198,13 +197,13 @@ pub extern "C" fn MXNDArrayReshape64(
     })
 }
 
-/// Gives the shape. The numbers are valid until the next call on this thread.
+/// Returns the shape, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetShape(handle: NDArrayHandle, out_dim: *mut u32, out_pdata: *mut *const u32) -> c_int {
     guard(|| put_shape("MXNDArrayGetShape", handle, out_dim, out_pdata))
 }
 
-/// Gives the shape with signed numbers; an unknown rank is -1 in numpy semantics. Valid until the next call on this thread.
+/// Returns the shape with signed dimensions; an unknown rank is -1 in NumPy semantics. Valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetShapeEx(
     handle: NDArrayHandle,
@@ -214,7 +213,7 @@ pub extern "C" fn MXNDArrayGetShapeEx(
     guard(|| put_shape("MXNDArrayGetShapeEx", handle, out_dim, out_pdata))
 }
 
-/// Gives the shape with 64-bit numbers. Valid until the next call on this thread.
+/// Returns the shape with 64-bit dimensions, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetShapeEx64(
     handle: NDArrayHandle,
@@ -224,7 +223,7 @@ pub extern "C" fn MXNDArrayGetShapeEx64(
     guard(|| put_shape("MXNDArrayGetShapeEx64", handle, out_dim, out_pdata))
 }
 
-/// Gives the code of the element type; -1 for an array that nothing was written to.
+/// Returns the element type code; -1 for an array that was not written yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetDType(handle: NDArrayHandle, out_dtype: *mut c_int) -> c_int {
     guard(|| {
@@ -233,7 +232,7 @@ pub extern "C" fn MXNDArrayGetDType(handle: NDArrayHandle, out_dtype: *mut c_int
     })
 }
 
-/// Gives the device: its kind (1 is the host's processor) and number; zeros for an array that nothing was written to.
+/// Returns device type (1 is the CPU) and device id; zeros for an array that was not written yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetContext(
     handle: NDArrayHandle,
@@ -248,7 +247,8 @@ pub extern "C" fn MXNDArrayGetContext(
     })
 }
 
-/// Gives the address of the elements. It is valid while the array lives; from now on its content counts as changed at every use.
+/// Returns the address of the elements, which is valid as long as the array. From now on, the library assumes that the content may change at
+/// any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetData(handle: NDArrayHandle, out_pdata: *mut *mut c_void) -> c_int {
     guard(|| {
@@ -258,7 +258,7 @@ pub extern "C" fn MXNDArrayGetData(handle: NDArrayHandle, out_pdata: *mut *mut c
     })
 }
 
-/// Copies `size` elements, all of them, to the caller's memory.
+/// Copies all `size` elements to the caller's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCopyToCPU(handle: NDArrayHandle, data: *mut c_void, size: usize) -> c_int {
     guard(|| {
@@ -268,7 +268,7 @@ pub extern "C" fn MXNDArraySyncCopyToCPU(handle: NDArrayHandle, data: *mut c_voi
     })
 }
 
-/// Copies `size` elements, as many as the array has, from the caller's memory.
+/// Copies all `size` elements from the caller's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCopyFromCPU(handle: NDArrayHandle, data: *const c_void, size: usize) -> c_int {
     guard(|| {
@@ -278,7 +278,8 @@ pub extern "C" fn MXNDArraySyncCopyFromCPU(handle: NDArrayHandle, data: *const c
     })
 }
 
-/// Operators have finished when their call returns; reports, once, that one on which the array depends has failed.
+/// Reports, once, the failure of an operator that the array depends on. There is nothing to wait for: operators have finished when their
+/// call returns.
 fn wait(handle: NDArrayHandle) -> Result<()> {
     match tensor(id(handle))?.stored() {
         Ok(Array::Dense(array)) => imperative::wait(&array),
@@ -286,31 +287,31 @@ fn wait(handle: NDArrayHandle) -> Result<()> {
     }
 }
 
-/// Waits until the array can be read. Fails, once, if an operator on which it depends has failed.
+/// Waits until the array can be read. Fails, once, if an operator that it depends on has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayWaitToRead(handle: NDArrayHandle) -> c_int {
     guard(|| wait(handle))
 }
 
-/// Waits until the array can be written. Fails as `MXNDArrayWaitToRead` does.
+/// Waits until the array can be written. Fails like `MXNDArrayWaitToRead`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayWaitToWrite(handle: NDArrayHandle) -> c_int {
     guard(|| wait(handle))
 }
 
-/// Waits for all operators. Fails if one has failed of which no wait has reported it.
+/// Waits for all operators. Fails if a failure was not reported yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayWaitAll() -> c_int {
     guard(imperative::wait_all)
 }
 
-/// Gives the gradient array of a marked variable, or null. The caller frees the handle.
+/// Returns the gradient array of a marked variable, or null. The caller frees the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetGrad(handle: NDArrayHandle, out: *mut NDArrayHandle) -> c_int {
     guard(|| put(out, tensor(id(handle))?.grad().map_or(std::ptr::null_mut(), |g| raw(insert_tensor(g))), "out"))
 }
 
-/// Makes an array on the same memory that gradients do not flow through.
+/// Creates an array on the same memory that is not recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayDetach(handle: NDArrayHandle, out: *mut NDArrayHandle) -> c_int {
     guard(|| {
@@ -319,7 +320,7 @@ pub extern "C" fn MXNDArrayDetach(handle: NDArrayHandle, out: *mut NDArrayHandle
     })
 }
 
-/// Gives whether a gradient was computed since the flag was last cleared.
+/// Returns whether the gradient was computed since the flag was last cleared.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetGradState(handle: NDArrayHandle, out: *mut c_int) -> c_int {
     guard(|| put(out, c_int::from(tensor(id(handle))?.fresh_gradient()), "out"))

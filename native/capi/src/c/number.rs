@@ -1,18 +1,18 @@
-//! The number types that sizes and dimensions come in.
+//! The integer types of sizes and dimensions in the C API.
 
 use std::fmt::Display;
 
 use ferromx_core::error::{Error, Result};
 
-/// A number type of the C API.
-pub trait Number: Copy + TryFrom<i64> + Display + 'static {
-    /// As the engine has it.
+/// An integer type of the C API.
+pub trait Integer: Copy + TryFrom<i64> + Display + 'static {
+    /// Converts to the engine's type.
     fn to_i64(self) -> i64;
 
-    /// From what the engine has.
+    /// Converts from the engine's type.
     ///
     /// # Errors
-    /// The number does not fit.
+    /// The value does not fit.
     fn from_i64(x: i64) -> Result<Self> {
         Self::try_from(x).map_err(|_| {
             Error::Value(format!(
@@ -23,9 +23,9 @@ pub trait Number: Copy + TryFrom<i64> + Display + 'static {
     }
 }
 
-macro_rules! numbers {
+macro_rules! integers {
     ($($t:ty),*) => {$(
-        impl Number for $t {
+        impl Integer for $t {
             fn to_i64(self) -> i64 {
                 self as i64
             }
@@ -33,4 +33,4 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(u32, i32, i64, usize);
+integers!(u32, i32, i64, usize);

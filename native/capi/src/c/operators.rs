@@ -22,14 +22,14 @@ fn put_operators(function: &'static str, size: *mut u32, out: *mut *mut *mut c_v
     Ok(())
 }
 
-/// The names of everything that has a handle.
+/// All names of operators and gradients.
 fn names() -> Vec<&'static str> {
     let mut all = [registry::names(), gradient_names::NAMES].concat();
     all.sort_unstable();
     all
 }
 
-/// The name of an operator, which its aliases stand for, or that of a gradient.
+/// The canonical name of an operator, or the name of a gradient.
 fn name_of(handle: *mut c_void) -> Result<&'static str> {
     let gradient = handle::gradient_name(id(handle)).map(Ok);
     gradient.unwrap_or_else(|| Ok(handle::operator_of(id(handle))?.1.name))
@@ -41,13 +41,13 @@ pub extern "C" fn MXListAllOpNames(out_size: *mut u32, out_array: *mut *mut *con
     guard(|| put_texts("MXListAllOpNames", &names(), out_size, out_array))
 }
 
-/// As `MXListAllOpNames`.
+/// Like `MXListAllOpNames`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNListAllOpNames(out_size: *mut u32, out_array: *mut *mut *const c_char) -> c_int {
     guard(|| put_texts("NNListAllOpNames", &names(), out_size, out_array))
 }
 
-/// Lists the handle of every operator once, without its aliases, and of every gradient. The array is valid until the next call on this thread.
+/// Lists the handles of all operators, without aliases, and of all gradients. The array is valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolListAtomicSymbolCreators(
     out_size: *mut u32,
@@ -56,19 +56,19 @@ pub extern "C" fn MXSymbolListAtomicSymbolCreators(
     guard(|| put_operators("MXSymbolListAtomicSymbolCreators", out_size, out_array))
 }
 
-/// As `MXSymbolListAtomicSymbolCreators`.
+/// Like `MXSymbolListAtomicSymbolCreators`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNListUniqueOps(out_size: *mut u32, out_array: *mut *mut OpHandle) -> c_int {
     guard(|| put_operators("NNListUniqueOps", out_size, out_array))
 }
 
-/// Gives the handle of an operator. It is never freed.
+/// Returns the handle of an operator. It is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGetOpHandle(op_name: *const c_char, op_out: *mut OpHandle) -> c_int {
     guard(|| put(op_out, raw(handle::operator(&text(op_name, "op_name")?)?), "op_out"))
 }
 
-/// Gives the name of an operator, which its aliases stand for, valid until the next call on this thread.
+/// Returns the canonical name of an operator, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetAtomicSymbolName(creator: AtomicSymbolCreator, name: *mut *const c_char) -> c_int {
     guard(|| put_text("MXSymbolGetAtomicSymbolName", name_of(creator)?, name))
@@ -77,7 +77,7 @@ pub extern "C" fn MXSymbolGetAtomicSymbolName(creator: AtomicSymbolCreator, name
 /// Pointers for arguments: their number, names, type strings and descriptions.
 pub(super) type Arguments = (*mut u32, *mut *mut *const c_char, *mut *mut *const c_char, *mut *mut *const c_char);
 
-/// Writes what there is to say of an operator under one of its names; the caller keeps the texts.
+/// Describes an operator under one of its names; the caller keeps the result.
 pub(super) fn describe(
     op: &str,
     def: Option<&OpDef>,
@@ -99,8 +99,8 @@ pub(super) fn describe(
     Ok(ret)
 }
 
-/// Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
-/// (empty if their number is fixed), and its return type; a gradient has no arguments. All pointers are valid until the next call on this thread.
+/// Describes an operator: name, description, arguments with type strings and descriptions, the argument that counts its inputs (empty if
+/// their number is fixed), and return type. A gradient has no arguments. All pointers are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
     creator: AtomicSymbolCreator,
@@ -124,7 +124,7 @@ pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
     })
 }
 
-/// Describes an operator as `MXSymbolGetAtomicSymbolInfo`; `real_name` is the name that its aliases stand for.
+/// Like `MXSymbolGetAtomicSymbolInfo`; `real_name` is the canonical name.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNGetOpInfo(
     op: OpHandle,

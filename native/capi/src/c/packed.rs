@@ -1,5 +1,5 @@
-//! Packed functions: called by name with arguments that carry their types. MXNet's NumPy front end calls a few of its functions so;
-//! each here makes its arguments those of an operator.
+//! Packed functions: called by name with dynamically typed arguments. MXNet's NumPy front end calls a few functions this way; each one here
+//! forwards to an operator.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::ret::put_texts;
 use super::types::{MXNetFunctionHandle, MXNetObjectHandle, MXNetValue};
 use crate::handle::{self, Object, insert, insert_tensor, packed, tensor};
 
-/// Codes of the types of values.
+/// Type codes of values.
 const CODE_INT: i32 = 0;
 const CODE_FLOAT: i32 = 2;
 const CODE_NULL: i32 = 4;
@@ -22,11 +22,11 @@ const CODE_OBJECT: i32 = 8;
 const CODE_STR: i32 = 11;
 const CODE_ARRAY: i32 = 14;
 
-/// What an object handle stands for.
+/// The content of an object handle.
 pub enum PackedObject {
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A list of such.
+    /// A list of objects.
     List(Vec<Arc<PackedObject>>),
 }
 
@@ -52,7 +52,7 @@ struct Function {
     call: fn(&[Argument]) -> Result<Outcome>,
 }
 
-/// The functions, by name. A handle is the position here, counted from one.
+/// The functions. A handle is the index in this list plus one.
 static FUNCTIONS: &[Function] = &[
     Function { name: "_ADT", call: list },
     Function { name: "_Integer", call: integer },
@@ -63,7 +63,7 @@ static FUNCTIONS: &[Function] = &[
 fn function(handle: MXNetFunctionHandle) -> Result<&'static Function> {
     FUNCTIONS
         .get((id(handle) as usize).wrapping_sub(1))
-        .ok_or_else(|| Error::NotFound(format!("{handle:p} is no packed function: get one by MXNetFuncGetGlobal")))
+        .ok_or_else(|| Error::NotFound(format!("{handle:p} is not a packed function: get one by MXNetFuncGetGlobal")))
 }
 
 impl Argument {
@@ -77,7 +77,7 @@ impl Argument {
                 CODE_STR => Argument::Text(text(value.v_str, "argument")?.into_owned()),
                 CODE_OBJECT => Argument::Object(packed(id(value.v_handle))?),
                 CODE_ARRAY => Argument::Array(tensor(id(value.v_handle))?),
-                other => return Err(Error::Unsupported(format!("an argument of type code {other} is not taken"))),
+                other => return Err(Error::Unsupported(format!("an argument of type code {other} is not supported"))),
             })
         }
     }
@@ -104,7 +104,7 @@ impl Argument {
         }
     }
 
-    /// An integer as a list of one, or a list of integers.
+    /// The integers of a list, or a single integer.
     fn integers(&self) -> Result<Vec<i64>> {
         match self {
             Argument::Integer(n) => Ok(vec![*n]),
@@ -113,7 +113,7 @@ impl Argument {
         }
     }
 
-    /// A string; None is the empty one.
+    /// A string; None is the empty string.
     fn text(&self) -> Result<&str> {
         match self {
             Argument::Text(s) => Ok(s),
@@ -162,7 +162,7 @@ fn list(args: &[Argument]) -> Result<Outcome> {
     Ok(Outcome::Object(PackedObject::List(args.iter().map(item).collect::<Result<_>>()?)))
 }
 
-/// `(1, 2)` as operators read it.
+/// Formats a tuple parameter such as `(1,2)`.
 fn tuple(items: &[i64]) -> String {
     let items: Vec<_> = items.iter().map(i64::to_string).collect();
     format!("({})", items.join(","))
@@ -173,7 +173,7 @@ fn run(op: &str, attrs: &[(&str, &str)], inputs: &[Arc<Tensor>]) -> Result<Outco
     Ok(Outcome::Array(call(op, attrs.iter().copied(), inputs, &[])?.swap_remove(0)))
 }
 
-/// `tensordot(a, b, axes)`: the number of last axes of `a` and first of `b`, or a list of two, axes of `a` and axes of `b`.
+/// `tensordot(a, b, axes)`, where `axes` is the number of last axes of `a` and first axes of `b`, or a pair of lists of axes.
 fn tensordot(args: &[Argument]) -> Result<Outcome> {
     check_count(args, 3)?;
     let inputs = [args[0].array()?, args[1].array()?];
@@ -209,7 +209,7 @@ pub extern "C" fn MXNetFuncListGlobalNames(out_size: *mut c_int, out_array: *mut
     })
 }
 
-/// Gives the packed function of a name; null says that there is none.
+/// Looks up a packed function by name; null if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNetFuncGetGlobal(name: *const c_char, out: *mut MXNetFunctionHandle) -> c_int {
     guard(|| {
@@ -218,14 +218,14 @@ pub extern "C" fn MXNetFuncGetGlobal(name: *const c_char, out: *mut MXNetFunctio
     })
 }
 
-/// Frees a packed function. Those of this library are never freed.
+/// Frees a packed function. Does nothing, since those of this library are static.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNetFuncFree(func: MXNetFunctionHandle) -> c_int {
     guard(|| function(func).map(|_| ()))
 }
 
-/// Calls a packed function. Codes of types: 0 an integer, 2 a number, 4 nothing, 8 an object, 11 a string, 14 an array. The caller frees
-/// a result that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
+/// Calls a packed function. Type codes: 0 integer, 2 floating-point number, 4 null, 8 object, 11 string, 14 array. The caller frees a result
+/// that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNetFuncCall(
     func: MXNetFunctionHandle,
@@ -252,7 +252,7 @@ pub extern "C" fn MXNetFuncCall(
     })
 }
 
-/// Frees an object; null is nothing.
+/// Frees an object; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNetObjectFree(obj: MXNetObjectHandle) -> c_int {
     guard(|| handle::free(id(obj), "Object"))

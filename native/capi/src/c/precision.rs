@@ -1,4 +1,4 @@
-//! Graphs in lower precision: 8-bit integers, and 16-bit numbers where they do.
+//! Quantization and mixed precision.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_char, c_int};
@@ -18,10 +18,9 @@ fn names(list: *mut *const c_char, n: u32, what: &str) -> Result<HashSet<String>
     Ok(texts(list, n as usize, what)?.into_iter().collect())
 }
 
-/// Makes a symbol whose operators compute with 8-bit integers, where they have such a form, and lists the outputs whose ranges calibration
-/// needs; the list is valid until the next call on this thread. Nodes and operators may be excluded; parameters that are quantized before
-/// the graph runs become variables. The mode is `full` or `smart`, the type of data `int8`, `uint8` or `auto`, the granularity
-/// `tensor-wise` or `channel-wise`.
+/// Quantizes a symbol to 8-bit integers and lists the outputs whose ranges are to be calibrated; the list is valid until the next call on
+/// this thread. Nodes and operators may be excluded; parameters that are quantized offline become variables. The mode is `full` or `smart`,
+/// the quantized type `int8`, `uint8` or `auto`, the granularity `tensor-wise` or `channel-wise`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXQuantizeSymbol(
     sym_handle: SymbolHandle,
@@ -68,8 +67,7 @@ fn check_quantization(dev_type: *const c_int, dtype: &str, granularity: *const c
     Ok(())
 }
 
-/// Makes a symbol of a quantized one with the ranges of a table: the smallest and the largest value of each of the outputs that
-/// `MXQuantizeSymbol` lists.
+/// Sets calibrated ranges in a quantized symbol: minimum and maximum of each output that `MXQuantizeSymbol` lists.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetCalibTableToQuantizedSymbol(
     qsym_handle: SymbolHandle,
@@ -89,7 +87,7 @@ pub extern "C" fn MXSetCalibTableToQuantizedSymbol(
     })
 }
 
-/// Parameters for whose values operators need 32 bits: operator, parameter, and where its values lie in the list of all.
+/// Operators that run in float32 for some values of a parameter. `starts` are the offsets of their values in `values`.
 struct Conditions {
     ops: *mut *const c_char,
     params: *mut *const c_char,
@@ -113,10 +111,10 @@ impl Conditions {
     }
 }
 
-/// Makes a symbol of mixed precision: some operators run in a narrow type, some in 32 bits, some in the widest type of their inputs, and
-/// conversions stand between them. `arg_type_data` has the types of the variables `arg_names`; with `cast_optional_params` parameters
-/// that are read in the narrow type get it themselves, as attribute `__dtype__`. Values of parameters for which operators need 32 bits
-/// lie at `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
+/// Converts a symbol to mixed precision: some operators run in a 16-bit type, some in float32, some in the widest type of their inputs, with
+/// casts between them. `arg_type_data` has the types of the variables `arg_names`. With `cast_optional_params`, parameters that are read in
+/// the 16-bit type are stored in it, as their attribute `__dtype__`. Conditional operator `i` runs in float32 if its parameter has one of
+/// the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXReducePrecisionSymbol(
     sym_handle: SymbolHandle,

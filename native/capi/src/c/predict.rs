@@ -19,12 +19,12 @@ use super::args::{copy_numbers, count, id, put, put_all, raw, slice, text, texts
 use super::executor::monitor;
 use super::guard;
 use super::infer::rows;
-use super::number::Number;
+use super::number::Integer;
 use super::ret::{Ret, put_handle};
 use super::types::{NDListHandle, PredMonitorCallback, PredictorHandle};
 use crate::handle::{self, Object, insert, nd_list, predictor};
 
-/// Arrays of a file as this API gives them: 32-bit floats.
+/// The arrays of a file, converted to float32.
 pub struct NdList(Vec<ListItem>);
 
 struct ListItem {
@@ -33,7 +33,7 @@ struct ListItem {
     shape: Vec<u32>,
 }
 
-/// Network and device as the functions here take them.
+/// The network and device arguments of the functions here.
 struct Given {
     symbol: *const c_char,
     params: (*const c_void, c_int),
@@ -73,7 +73,7 @@ fn put_predictor(network: &Network, inputs: &[(String, Shape)], out: *mut Predic
     put_handle(out, || Ok(insert(Object::Predictor(Arc::new(network.bind(inputs)?)))))
 }
 
-/// Binds a network, given as JSON, with the parameters in the bytes of a `.params` file. Input `i` has the dimensions
+/// Creates a predictor from a network as JSON and the bytes of a `.params` file. Input `i` has the dimensions
 /// `input_shape_data[input_shape_indptr[i] .. input_shape_indptr[i + 1]]`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredCreate(
@@ -95,7 +95,7 @@ pub extern "C" fn MXPredCreate(
     })
 }
 
-/// As `MXPredCreate`, with element types of some arguments.
+/// Like `MXPredCreate`, with element types of some arguments.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredCreateEx(
     symbol_json_str: *const c_char,
@@ -122,7 +122,7 @@ pub extern "C" fn MXPredCreateEx(
     })
 }
 
-/// As `MXPredCreate`, computing the outputs of the named nodes instead.
+/// Like `MXPredCreate`, with the named outputs or nodes as outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredCreatePartialOut(
     symbol_json_str: *const c_char,
@@ -146,7 +146,7 @@ pub extern "C" fn MXPredCreatePartialOut(
     })
 }
 
-/// Binds the network of a predictor for inputs of other shapes; parameters are shared. The old predictor stays as it is.
+/// Creates a predictor of the same network for other input shapes. Parameters are shared; the old predictor is unchanged.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredReshape(
     num_input_nodes: u32,
@@ -162,8 +162,7 @@ pub extern "C" fn MXPredReshape(
     })
 }
 
-/// Binds a network for `num_threads` threads, one predictor for each, which share the parameters. Otherwise as `MXPredCreate`; `out` has
-/// room for as many handles.
+/// Like `MXPredCreate`, with one predictor per thread; they share the parameters. `out` has room for `num_threads` handles.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredCreateMultiThread(
     symbol_json_str: *const c_char,
@@ -188,7 +187,7 @@ pub extern "C" fn MXPredCreateMultiThread(
     })
 }
 
-/// Gives the shape of an output, valid until the next call on this thread.
+/// Returns the shape of an output, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredGetOutputShape(
     handle: PredictorHandle,
@@ -209,13 +208,13 @@ pub extern "C" fn MXPredGetOutputShape(
     })
 }
 
-/// Gives the code of an output's element type.
+/// Returns the element type code of an output.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredGetOutputType(handle: PredictorHandle, out_index: u32, out_dtype: *mut c_int) -> c_int {
     guard(|| put(out_dtype, predictor(id(handle))?.output(out_index as usize)?.dtype().code(), "out_dtype"))
 }
 
-/// Overwrites an input by `size` numbers, as many as it has.
+/// Overwrites an input of `size` elements.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredSetInput(handle: PredictorHandle, key: *const c_char, data: *const f32, size: u32) -> c_int {
     guard(|| predictor(id(handle))?.set_input(&text(key, "key")?, slice(data, size as usize, "data")?))
@@ -227,8 +226,8 @@ pub extern "C" fn MXPredForward(handle: PredictorHandle) -> c_int {
     guard(|| predictor(id(handle))?.forward())
 }
 
-/// Runs one step of the network: call it with `step` from 0 on until `step_left`, the number of steps behind it, is 0. Then the outputs
-/// are there. A step behind the last one does nothing.
+/// Runs one step of the network. Call it with `step` = 0, 1, 2, ... until `step_left`, the number of remaining steps, is 0; then the outputs
+/// are valid. A step past the end does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredPartialForward(handle: PredictorHandle, step: c_int, step_left: *mut c_int) -> c_int {
     guard(|| {
@@ -237,8 +236,8 @@ pub extern "C" fn MXPredPartialForward(handle: PredictorHandle, step: c_int, ste
     })
 }
 
-/// Calls a function with the name and array of every output of every node that a run computes, and with `monitor_all` of inputs too; null
-/// removes it. The callee owns the array's handle.
+/// Installs a callback that gets the name and array of every output of every node that a run computes, and with `monitor_all` of every
+/// input; null removes it. The callee owns the array handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredSetMonitorCallback(
     handle: PredictorHandle,
@@ -252,7 +251,7 @@ pub extern "C" fn MXPredSetMonitorCallback(
     })
 }
 
-/// Copies an output, as 32-bit floats, to memory for `size` numbers, as many as it has.
+/// Copies an output of `size` elements to `data`, converted to float32.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredGetOutput(handle: PredictorHandle, index: u32, data: *mut f32, size: u32) -> c_int {
     guard(|| {
@@ -261,13 +260,13 @@ pub extern "C" fn MXPredGetOutput(handle: PredictorHandle, index: u32, data: *mu
     })
 }
 
-/// Frees a predictor; null is nothing.
+/// Frees a predictor; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredFree(handle: PredictorHandle) -> c_int {
     guard(|| handle::free(id(handle), "Predictor"))
 }
 
-/// Reads the bytes of a file of arrays and gives their number.
+/// Creates a list of arrays from the bytes of a file and returns its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDListCreate(
     nd_file_bytes: *const c_char,
@@ -283,7 +282,7 @@ pub extern "C" fn MXNDListCreate(
     })
 }
 
-/// Gives an array of a list: its name (empty if it has none), elements and shape, valid until the list is freed.
+/// Returns name (empty if it has none), elements and shape of an array, valid until the list is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDListGet(
     handle: NDListHandle,
@@ -305,7 +304,7 @@ pub extern "C" fn MXNDListGet(
     })
 }
 
-/// Frees a list; null is nothing.
+/// Frees a list; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDListFree(handle: NDListHandle) -> c_int {
     guard(|| handle::free(id(handle), "NDList"))

@@ -13,7 +13,7 @@ use super::ret::{put_handle, put_text};
 use super::types::{KVStoreHandle, ProfileHandle};
 use crate::handle::{self, Object, insert, mark};
 
-/// Checks that what a function is to do concerns this process: 0 is the worker, 1 would be the servers of a store.
+/// Checks that the process is the worker (0): there are no servers (1).
 fn check_process(process: c_int) -> Result<()> {
     ensure!(
         process == 0,
@@ -41,7 +41,7 @@ pub extern "C" fn MXSetProfilerConfig(
     guard(|| configure(num_params, keys, vals))
 }
 
-/// As `MXSetProfilerConfig`. The store, whose servers there are none of, does not matter.
+/// Like `MXSetProfilerConfig`. The store is ignored, since it has no servers.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetProcessProfilerConfig(
     num_params: c_int,
@@ -55,13 +55,13 @@ pub extern "C" fn MXSetProcessProfilerConfig(
     })
 }
 
-/// Stops the profiler (0) or lets it run (1).
+/// Stops (0) or starts (1) the profiler.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetProfilerState(state: c_int) -> c_int {
     guard(|| profiler::run(state != 0))
 }
 
-/// As `MXSetProfilerState`, for the worker (`profile_process` 0).
+/// Like `MXSetProfilerState`, for the worker (`profile_process` 0).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetProcessProfilerState(
     state: c_int,
@@ -75,13 +75,13 @@ pub extern "C" fn MXSetProcessProfilerState(
     })
 }
 
-/// Holds the profiler (1) or lets it go on (0).
+/// Pauses (1) or resumes (0) the profiler.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfilePause(paused: c_int) -> c_int {
     guard(|| profiler::pause(paused != 0))
 }
 
-/// As `MXProfilePause`, for the worker (`profile_process` 0).
+/// Like `MXProfilePause`, for the worker (`profile_process` 0).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProcessProfilePause(
     paused: c_int,
@@ -95,13 +95,14 @@ pub extern "C" fn MXProcessProfilePause(
     })
 }
 
-/// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). A finished trace is forgotten; else the next one has it too.
+/// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). With `finished`, its events are then discarded; otherwise the next
+/// trace contains them, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDumpProfile(finished: c_int) -> c_int {
     guard(|| profiler::dump(finished != 0))
 }
 
-/// As `MXDumpProfile`, for the worker (`profile_process` 0).
+/// Like `MXDumpProfile`, for the worker (`profile_process` 0).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDumpProcessProfile(
     finished: c_int,
@@ -115,7 +116,7 @@ pub extern "C" fn MXDumpProcessProfile(
     })
 }
 
-/// Gives the table of what everything took, valid until the next call on this thread; `reset` empties it.
+/// Returns the table of statistics, valid until the next call on this thread; `reset` clears it.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAggregateProfileStatsPrint(out_str: *mut *const c_char, reset: c_int) -> c_int {
     guard(|| {
@@ -124,7 +125,7 @@ pub extern "C" fn MXAggregateProfileStatsPrint(out_str: *mut *const c_char, rese
     })
 }
 
-/// As `MXAggregateProfileStatsPrint`, as a table (`format` 0) or JSON (1), sorted by total (0), average, minimum, maximum or count (4).
+/// Like `MXAggregateProfileStatsPrint`, as a table (`format` 0) or JSON (1), sorted by total (0), average, minimum, maximum or count (4).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAggregateProfileStatsPrintEx(
     out_str: *mut *const c_char,
@@ -140,13 +141,13 @@ pub extern "C" fn MXAggregateProfileStatsPrintEx(
     })
 }
 
-/// Makes a domain, a name that others are grouped under.
+/// Creates a domain, which groups other profiling objects.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateDomain(domain: *const c_char, out: *mut ProfileHandle) -> c_int {
     guard(|| put_mark(out, Mark::Domain(text(domain, "domain")?.into_owned())))
 }
 
-/// Makes a task, which takes from a start to a stop.
+/// Creates a task, which lasts from a start to a stop.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateTask(
     domain: ProfileHandle,
@@ -158,7 +159,7 @@ pub extern "C" fn MXProfileCreateTask(
     })
 }
 
-/// Makes a frame, which takes from a start to a stop.
+/// Creates a frame, which lasts from a start to a stop.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateFrame(
     domain: ProfileHandle,
@@ -177,13 +178,13 @@ pub extern "C" fn MXProfileCreateFrame(
     })
 }
 
-/// Makes an event without a domain, which takes from a start to a stop.
+/// Creates an event without a domain, which lasts from a start to a stop.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateEvent(event_name: *const c_char, out: *mut ProfileHandle) -> c_int {
     guard(|| put_mark(out, Mark::duration("event", &text(event_name, "event_name")?, Kind::Nested)))
 }
 
-/// Makes a counter, at 0.
+/// Creates a counter of value 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateCounter(
     domain: ProfileHandle,
@@ -193,7 +194,7 @@ pub extern "C" fn MXProfileCreateCounter(
     guard(|| put_mark(out, Mark::counter(mark(id(domain))?.domain()?, &text(counter_name, "counter_name")?)))
 }
 
-/// Frees a domain, task, frame, event or counter; null is nothing.
+/// Frees a domain, task, frame, event or counter; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileDestroyHandle(frame_handle: ProfileHandle) -> c_int {
     guard(|| handle::free(id(frame_handle), "Profile"))
@@ -223,7 +224,7 @@ pub extern "C" fn MXProfileAdjustCounter(counter_handle: ProfileHandle, value: i
     guard(|| mark(id(counter_handle))?.count(value, true))
 }
 
-/// Marks a moment; the scope is `global`, `process`, `thread`, `task` or `marker`.
+/// Records an instant; the scope is `global`, `process`, `thread`, `task` or `marker`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileSetMarker(
     domain: ProfileHandle,

@@ -1,4 +1,4 @@
-//! Files of records.
+//! RecordIO files.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::ret::{Ret, put_handle};
 use super::types::RecordIOHandle;
 use crate::handle::{self, Object, insert, record_reader, record_writer};
 
-fn position(place: u64) -> Result<usize> {
-    usize::try_from(place).map_err(|_| Error::Value(format!("the position {place} does not fit into a size")))
+fn to_size(offset: u64) -> Result<usize> {
+    usize::try_from(offset).map_err(|_| Error::Value(format!("the byte offset {offset} does not fit into size_t")))
 }
 
-/// Makes a file of records, or an existing one empty.
+/// Creates a RecordIO file, or truncates an existing one.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRecordIOWriterCreate(uri: *const c_char, out: *mut RecordIOHandle) -> c_int {
     guard(|| {
@@ -26,7 +26,7 @@ pub extern "C" fn MXRecordIOWriterCreate(uri: *const c_char, out: *mut RecordIOH
     })
 }
 
-/// Writes what is left and closes the file; null is nothing.
+/// Flushes and closes a file; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRecordIOWriterFree(handle: RecordIOHandle) -> c_int {
     guard(|| {
@@ -42,13 +42,13 @@ pub extern "C" fn MXRecordIOWriterWriteRecord(handle: RecordIOHandle, buf: *cons
     guard(|| record_writer(id(handle))?.lock().write(slice(buf.cast::<u8>(), size, "buf")?))
 }
 
-/// Gives the position of the next record, in bytes from the start of the file.
+/// Returns the byte offset of the next record.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRecordIOWriterTell(handle: RecordIOHandle, pos: *mut usize) -> c_int {
-    guard(|| put(pos, position(record_writer(id(handle))?.lock().tell())?, "pos"))
+    guard(|| put(pos, to_size(record_writer(id(handle))?.lock().tell())?, "pos"))
 }
 
-/// Opens a file of records.
+/// Opens a RecordIO file.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRecordIOReaderCreate(uri: *const c_char, out: *mut RecordIOHandle) -> c_int {
     guard(|| {
@@ -57,14 +57,14 @@ pub extern "C" fn MXRecordIOReaderCreate(uri: *const c_char, out: *mut RecordIOH
     })
 }
 
-/// Closes a file; null is nothing.
+/// Closes a file; null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRecordIOReaderFree(handle: RecordIOHandle) -> c_int {
     guard(|| handle::free(id(handle), "RecordIO reader"))
 }
 
-/// Reads the next record; null and 0 at the end of the file, an address and 0 for an empty record. The bytes are valid until the
-/// next call on this thread.
+/// Reads the next record. At the end of the file, `buf` is null; for an empty record it is not null and `size` is 0. The bytes are valid
+/// until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRecordIOReaderReadRecord(
     handle: RecordIOHandle,
@@ -82,14 +82,14 @@ pub extern "C" fn MXRecordIOReaderReadRecord(
     })
 }
 
-/// Goes to the record that begins `pos` bytes from the start of the file.
+/// Seeks to the record at byte offset `pos`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRecordIOReaderSeek(handle: RecordIOHandle, pos: usize) -> c_int {
     guard(|| record_reader(id(handle))?.lock().seek(pos as u64))
 }
 
-/// Gives the position of the next record, in bytes from the start of the file.
+/// Returns the byte offset of the next record.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRecordIOReaderTell(handle: RecordIOHandle, pos: *mut usize) -> c_int {
-    guard(|| put(pos, position(record_reader(id(handle))?.lock().tell())?, "pos"))
+    guard(|| put(pos, to_size(record_reader(id(handle))?.lock().tell())?, "pos"))
 }

@@ -1,4 +1,4 @@
-//! What functions return by pointer: owned by this thread, valid until the same function is called on it again.
+//! Results that functions return by pointer. A thread owns them until it calls the same function again.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use super::args::{put, raw};
 use super::types::NDArrayHandle;
 use crate::handle::insert_tensor;
 
-/// Everything that one function returned last.
+/// The results of the last call of one function.
 #[derive(Default)]
 struct Returned {
     texts: Vec<CString>,
@@ -41,27 +41,27 @@ impl Ret {
         Ret(Returned::default())
     }
 
-    /// A string.
+    /// Adds a string.
     pub fn text(&mut self, s: &str) -> *const c_char {
         // The bytes of a CString do not move when the vector of CStrings grows.
         self.0.texts.push(CString::new(s.replace('\0', "\\0")).unwrap_or_default());
         self.0.texts[self.0.texts.len() - 1].as_ptr()
     }
 
-    /// A list of strings.
+    /// Adds a list of strings.
     pub fn texts<S: AsRef<str>>(&mut self, items: impl IntoIterator<Item = S>) -> *mut *const c_char {
         let list: Vec<*const c_char> = items.into_iter().map(|s| self.text(s.as_ref())).collect();
         self.list(list)
     }
 
-    /// A list of numbers, handles or pointers. Its elements do not move when it is kept.
+    /// Adds a list of numbers, handles or pointers. Its elements never move.
     pub fn list<T: 'static>(&mut self, mut items: Vec<T>) -> *mut T {
         let p = items.as_mut_ptr();
         self.0.lists.push(Box::new(items));
         p
     }
 
-    /// A list of new array handles, null for `None`.
+    /// Adds a list of new array handles, null for `None`.
     pub fn arrays<'a, A: Clone + Into<Array> + 'a>(
         &mut self,
         items: impl IntoIterator<Item = Option<&'a A>>,
@@ -72,7 +72,7 @@ impl Ret {
 
     /// Keeps the results until `function` is called on this thread again.
     pub fn keep(self, function: &'static str) {
-        // What the last call returned is dropped after the store is free again.
+        // Dropped after the borrow ends.
         let _last = RETURNED.with_borrow_mut(|all| all.insert(function, self.0));
     }
 }
@@ -115,12 +115,12 @@ pub fn put_optional_text(
 
 /// Returns a new handle through a pointer; the caller frees it.
 pub fn put_handle(out: *mut *mut c_void, new: impl FnOnce() -> Result<u64>) -> Result<()> {
-    // Checked first, so that no handle is made that nobody gets.
+    // Check the pointer first, so that a handle that cannot be returned is not created.
     put(out, std::ptr::null_mut(), "out")?;
     put(out, raw(new()?), "out")
 }
 
-/// The handles of an operator's outputs and their storage types, valid until this is called on this thread again.
+/// Lists handles and storage types of an operator's outputs, valid until the next call of this function on this thread.
 pub fn invoked(outputs: impl Iterator<Item = (u64, c_int)>) -> (*mut NDArrayHandle, *const c_int) {
     INVOKED.with_borrow_mut(|last| {
         last.handles.clear();

@@ -1,4 +1,4 @@
-//! Arrays in memory that several processes see.
+//! Arrays in memory that is shared between processes.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -14,21 +14,22 @@ use ferromx_runtime::{arrays, semantics};
 
 use super::args::{array, count, put, slice};
 use super::guard;
-use super::number::Number;
+use super::number::Integer;
 use super::ret::put_handle;
 use super::types::NDArrayHandle;
 use crate::handle::insert_tensor;
 
-/// Where shared arrays live.
+/// The device of shared arrays.
 const SHARED: Context = Context { device_type: DeviceType::CpuShared, device_id: 0 };
 
 fn io(e: &std::io::Error) -> Error {
     Error::io("shared memory", e)
 }
 
-/// A descriptor of an array's memory, which lives as long as the array; that of a copy is the caller's.
+/// A file descriptor of an array's memory, which is valid as long as the array. If the array had to be copied, the caller owns the
+/// descriptor.
 fn export(array: &NDArray) -> Result<c_int> {
-    // A view is copied: the other process knows the shape alone.
+    // A view is copied, since the other process gets no offset.
     if let (true, Some(file)) = (array.byte_range() == (0..array.chunk().bytes()), array.chunk().shared_file()) {
         return Ok(file.as_raw_fd());
     }
@@ -37,7 +38,7 @@ fn export(array: &NDArray) -> Result<c_int> {
     Ok(file.try_clone().map_err(|e| io(&e))?.into_raw_fd())
 }
 
-/// The file of a descriptor: of another process a descriptor that the caller gives away, of this one a second descriptor.
+/// The file of a descriptor. A descriptor from another process is taken over; one of this process is duplicated.
 fn import(pid: c_int, descriptor: c_int) -> Result<File> {
     ensure!(descriptor >= 0, "shared_id is {descriptor}: a file descriptor was expected");
     if i64::from(pid) == i64::from(std::process::id()) {
@@ -49,7 +50,7 @@ fn import(pid: c_int, descriptor: c_int) -> Result<File> {
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-fn create<D: Number>(
+fn create<D: Integer>(
     (pid, descriptor): (c_int, c_int),
     (shape, ndim): (*const D, usize),
     dtype: c_int,
@@ -68,8 +69,8 @@ fn create<D: Number>(
     })
 }
 
-/// Gives this process's number and a file descriptor of the array's memory, to be sent to another process. It lives as long as the
-/// array; of an array that is not on `cpu_shared` it is that of a copy, and the caller closes it.
+/// Returns the id of this process and a file descriptor of the array's memory to send to another process. The descriptor is valid as long
+/// as the array. For an array that is not on `cpu_shared`, it refers to a copy and the caller closes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetSharedMemHandle(
     handle: NDArrayHandle,
@@ -84,8 +85,8 @@ pub extern "C" fn MXNDArrayGetSharedMemHandle(
     })
 }
 
-/// Makes an array on memory that another process shares: its number, and a file descriptor of this process, which it takes over.
-/// Of this process itself, the descriptor stays the caller's.
+/// Creates an array on memory that process `shared_pid` shares. Takes over the file descriptor `shared_id`, except if `shared_pid` is this
+/// process.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreateFromSharedMem(
     shared_pid: c_int,
@@ -98,7 +99,7 @@ pub extern "C" fn MXNDArrayCreateFromSharedMem(
     guard(|| create((shared_pid, shared_id), (shape, ndim as usize), dtype, out))
 }
 
-/// As `MXNDArrayCreateFromSharedMem`, with signed dimensions.
+/// Like `MXNDArrayCreateFromSharedMem`, with signed dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreateFromSharedMemEx(
     shared_pid: c_int,

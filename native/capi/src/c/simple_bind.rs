@@ -1,4 +1,4 @@
-//! Binding with arrays that are made for the purpose.
+//! Binding that allocates the arrays.
 
 use std::ffi::{c_char, c_int};
 
@@ -13,7 +13,7 @@ use super::args::{arrays, devices, get, id, put, slice, text, texts};
 use super::executor::{ArraysOut, insert_executor, shared};
 use super::guard;
 use super::infer::rows;
-use super::number::Number;
+use super::number::Integer;
 use super::ret::{Ret, put_handle};
 use super::types::{ExecutorHandle, NDArrayHandle, SymbolHandle};
 use crate::handle::symbol;
@@ -30,7 +30,7 @@ fn request(text: &str) -> Result<Req> {
     }
 }
 
-/// Gradient requests by argument: null types for none, one type for all (`n` is 0), one each in order, or some by name.
+/// Gradient requests by argument. `types` is null for none, or has one type for all (`n` is 0), one per argument, or one per name.
 fn requests(arguments: &[String], n: u32, names: *mut *const c_char, types: *mut *const c_char) -> Result<Vec<Req>> {
     if types.is_null() {
         return Ok(vec![Req::Null; arguments.len()]);
@@ -56,10 +56,10 @@ fn requests(arguments: &[String], n: u32, names: *mut *const c_char, types: *mut
     Ok(arguments.iter().map(by_name).collect())
 }
 
-/// A list of names with values.
+/// Length, names and values of a list.
 type Named<T> = (u32, *mut *const c_char, *const T);
 
-/// The buffer of shared arrays, which is read and replaced. A length of -1 says that there is none.
+/// The buffer of shared arrays, which is read and updated. A length of -1 means that there is none.
 struct Buffer {
     len: *mut c_int,
     names: *mut *const c_char,
@@ -68,7 +68,7 @@ struct Buffer {
     new_handles: *mut *mut NDArrayHandle,
 }
 
-/// What the variants of `MXExecutorSimpleBind` take.
+/// The arguments of the variants of `MXExecutorSimpleBind`.
 struct Given<D> {
     symbol: SymbolHandle,
     devices: Devices,
@@ -81,7 +81,7 @@ struct Given<D> {
     shared: ExecutorHandle,
 }
 
-impl<D: Number> Given<D> {
+impl<D: Integer> Given<D> {
     fn bind(self, function: &'static str, arrays_out: ArraysOut, out: *mut ExecutorHandle) -> Result<()> {
         let s = symbol(id(self.symbol))?;
         let shared = shared(self.shared)?;
@@ -98,7 +98,7 @@ impl<D: Number> Given<D> {
         let storage_types = (texts(names, n as usize, "provided_arg_stype_names")?.into_iter().zip(codes))
             .filter(|(_, code)| **code != -1)
             .map(|(name, code)| Ok((name, StorageType::from_code(*code)?)));
-        let mut how = SimpleBind {
+        let mut simple_bind = SimpleBind {
             shapes: shapes.collect(),
             dtypes: dtypes.collect::<Result<_>>()?,
             storage_types: storage_types.collect::<Result<_>>()?,
@@ -108,9 +108,9 @@ impl<D: Number> Given<D> {
             buffer: self.buffer.read()?,
             devices: self.devices,
         };
-        let executor = how.bind(&s)?;
+        let executor = simple_bind.bind(&s)?;
         let mut ret = Ret::new();
-        if let Some(buffer) = how.buffer {
+        if let Some(buffer) = simple_bind.buffer {
             let (names, arrays): (Vec<_>, Vec<_>) = buffer.into_iter().unzip();
             put(self.buffer.len, names.len() as c_int, "shared_buffer_len")?;
             put(self.buffer.new_names, ret.texts(names), "updated_shared_buffer_name_list")?;
@@ -132,10 +132,10 @@ impl Buffer {
     }
 }
 
-/// Binds a symbol to new arrays of zeros: shapes and types are inferred from the given ones. Gradients are requested by one word for
-/// all arguments (`provided_grad_req_list_len` is 0), one for each, or by name. Arguments in `shared_arg_name_list` are those of
-/// `shared_exec_handle`; others take memory from the buffer of arrays unless its length is -1. The caller frees the executor and all
-/// handles; the lists are valid until the next call on this thread.
+/// Binds a symbol to new arrays of zeros, whose shapes and types are inferred from the given ones. There is one gradient request for all
+/// arguments (`provided_grad_req_list_len` is 0), one per argument, or one per name. Arguments in `shared_arg_name_list` share the arrays of
+/// `shared_exec_handle`; others use memory of the shared buffer unless its length is -1. The caller frees the executor and all handles; the
+/// lists are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorSimpleBind(
     symbol_handle: SymbolHandle,
@@ -205,7 +205,7 @@ pub extern "C" fn MXExecutorSimpleBind(
     })
 }
 
-/// As `MXExecutorSimpleBind` with signed dimensions.
+/// Like `MXExecutorSimpleBind`, with signed dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorSimpleBindEx(
     symbol_handle: SymbolHandle,
@@ -275,7 +275,7 @@ pub extern "C" fn MXExecutorSimpleBindEx(
     })
 }
 
-/// As `MXExecutorSimpleBind` with 64-bit dimensions.
+/// Like `MXExecutorSimpleBind`, with 64-bit dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorSimpleBindEx64(
     symbol_handle: SymbolHandle,

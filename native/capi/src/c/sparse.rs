@@ -1,4 +1,4 @@
-//! Sparse arrays: creation, storage types, parts.
+//! Sparse arrays: creation, storage types, index arrays and values.
 
 use std::ffi::c_int;
 
@@ -12,13 +12,13 @@ use ferromx_runtime::{arrays, semantics};
 
 use super::args::{count, id, put, slice};
 use super::guard;
-use super::number::Number;
+use super::number::Integer;
 use super::ret::put_handle;
 use super::types::NDArrayHandle;
 use crate::handle::{insert_tensor, tensor};
 use crate::sparse;
 
-fn create<D: Number>(
+fn create<D: Integer>(
     storage_type: c_int,
     (shape, ndim): (*const D, usize),
     device: (c_int, c_int),
@@ -38,8 +38,8 @@ fn create<D: Number>(
     put_handle(out, || Ok(insert_tensor(Tensor::new(SparseArray::zeros(storage_type, &shape, dtype, context)?))))
 }
 
-/// Makes a sparse array (storage type 1 is row_sparse, 2 csr) that stores nothing; its parts are set by
-/// `MXNDArraySyncCopyFromNDArray`, which gives them their shapes. Index arrays are of type int64.
+/// Creates an empty sparse array (storage type 1 is row_sparse, 2 csr). `MXNDArraySyncCopyFromNDArray` sets its values and index arrays with
+/// their shapes. Index arrays are of type int64.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreateSparseEx(
     storage_type: c_int,
@@ -61,7 +61,7 @@ pub extern "C" fn MXNDArrayCreateSparseEx(
     })
 }
 
-/// As `MXNDArrayCreateSparseEx`, with 64-bit dimensions.
+/// Like `MXNDArrayCreateSparseEx`, with 64-bit dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreateSparseEx64(
     storage_type: c_int,
@@ -83,7 +83,7 @@ pub extern "C" fn MXNDArrayCreateSparseEx64(
     })
 }
 
-/// Gives the storage type: 0 is dense, 1 row_sparse, 2 csr, -1 an array that nothing was written to.
+/// Returns the storage type: 0 dense, 1 row_sparse, 2 csr, -1 for an array that was not written yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetStorageType(handle: NDArrayHandle, out_storage_type: *mut c_int) -> c_int {
     guard(|| {
@@ -97,13 +97,13 @@ fn put_index_type(handle: NDArrayHandle, i: i64, out: *mut c_int) -> Result<()> 
     put(out, DType::I64.code(), "out_type")
 }
 
-/// Gives the element type of index array `i` of a sparse array (csr: 0 row pointers, 1 columns; row_sparse: 0 rows).
+/// Returns the element type of index array `i` of a sparse array (csr: 0 row pointers, 1 columns; row_sparse: 0 rows).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetAuxType(handle: NDArrayHandle, i: u32, out_type: *mut c_int) -> c_int {
     guard(|| put_index_type(handle, i.into(), out_type))
 }
 
-/// As `MXNDArrayGetAuxType`, with a 64-bit number.
+/// Like `MXNDArrayGetAuxType`, with a 64-bit index.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetAuxType64(handle: NDArrayHandle, i: i64, out_type: *mut c_int) -> c_int {
     guard(|| put_index_type(handle, i, out_type))
@@ -114,19 +114,19 @@ fn put_index_array(handle: NDArrayHandle, i: i64, out: *mut NDArrayHandle) -> Re
     put_handle(out, || Ok(insert_tensor(Tensor::new(array))))
 }
 
-/// Makes a copy of index array `i` of a sparse array, in the order of `MXNDArrayGetAuxType`.
+/// Creates a copy of index array `i` of a sparse array, in the order of `MXNDArrayGetAuxType`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetAuxNDArray(handle: NDArrayHandle, i: u32, out: *mut NDArrayHandle) -> c_int {
     guard(|| put_index_array(handle, i.into(), out))
 }
 
-/// As `MXNDArrayGetAuxNDArray`, with a 64-bit number.
+/// Like `MXNDArrayGetAuxNDArray`, with a 64-bit index.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetAuxNDArray64(handle: NDArrayHandle, i: i64, out: *mut NDArrayHandle) -> c_int {
     guard(|| put_index_array(handle, i, out))
 }
 
-/// Makes a copy of the stored values of a sparse array.
+/// Creates a copy of the stored values of a sparse array.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetDataNDArray(handle: NDArrayHandle, out: *mut NDArrayHandle) -> c_int {
     guard(|| {
@@ -135,18 +135,18 @@ pub extern "C" fn MXNDArrayGetDataNDArray(handle: NDArrayHandle, out: *mut NDArr
     })
 }
 
-/// Copies one array over another. Of a sparse destination, `i` is the index array to set, or -1 for the values.
+/// Copies an array to another. For a sparse destination, `i` is the index array to set, or -1 for the values.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCopyFromNDArray(
     handle_dst: NDArrayHandle,
     handle_src: NDArrayHandle,
     i: c_int,
 ) -> c_int {
-    guard(|| sparse::copy_part(&tensor(id(handle_dst))?, &tensor(id(handle_src))?, i))
+    guard(|| sparse::copy_component(&tensor(id(handle_dst))?, &tensor(id(handle_src))?, i))
 }
 
-/// Checks that the parts of a sparse array fit together: lengths, ranges and order of the indices, whatever `full_check` is.
-/// Dense arrays have no format to check.
+/// Checks the consistency of a sparse array: lengths, ranges and order of the indices, whatever `full_check` is. Dense arrays are always
+/// consistent.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCheckFormat(handle: NDArrayHandle, full_check: bool) -> c_int {
     guard(|| {

@@ -1,4 +1,4 @@
-//! Symbols: creation, composition, attributes, listings, parts, files.
+//! Symbols: creation, composition, attributes, listings, subgraphs, files.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn create_atomic(
     put_handle(out, || Ok(insert(Object::Symbol(Arc::new(RwLock::new(SymbolState::Atomic(atomic)))))))
 }
 
-/// Gives an operator its inputs, or replaces variables of a graph, in place.
+/// Composes an operator with its inputs, or replaces variables of a graph, in place.
 fn compose(
     handle: SymbolHandle,
     name: *const c_char,
@@ -70,7 +70,7 @@ fn get_attr(
     put_optional_text(function, value.as_deref(), out, success)
 }
 
-/// Keys and values one after the other; the size counts pairs.
+/// Returns keys and values alternately; the size counts pairs.
 fn put_attrs(
     function: &'static str,
     items: Vec<(String, String)>,
@@ -92,7 +92,7 @@ fn children(handle: SymbolHandle) -> Result<Symbol> {
     Ok(symbol(id(handle))?.children().unwrap_or_else(|| Symbol::group(&[])))
 }
 
-/// The variables that an option names: 0 all, 1 arguments, 2 auxiliary states.
+/// The variables for an option: 0 all, 1 arguments, 2 auxiliary states.
 fn variables(handle: SymbolHandle, option: c_int) -> Result<Vec<Symbol>> {
     let wanted = |aux: bool| match option {
         0 => Ok(true),
@@ -119,7 +119,7 @@ fn new_handles(symbols: Vec<Symbol>) -> Vec<SymbolHandle> {
     symbols.into_iter().map(|s| raw(insert_symbol(s))).collect()
 }
 
-/// Makes a symbol of an operator that waits for its inputs, which `MXSymbolCompose` gives it.
+/// Creates a symbol of an operator without inputs, which `MXSymbolCompose` sets.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCreateAtomicSymbol(
     creator: AtomicSymbolCreator,
@@ -131,7 +131,7 @@ pub extern "C" fn MXSymbolCreateAtomicSymbol(
     guard(|| create_atomic(creator, num_param, keys, vals, out))
 }
 
-/// As `MXSymbolCreateAtomicSymbol`.
+/// Like `MXSymbolCreateAtomicSymbol`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolCreateAtomicSymbol(
     op: OpHandle,
@@ -143,7 +143,7 @@ pub extern "C" fn NNSymbolCreateAtomicSymbol(
     guard(|| create_atomic(op, num_param, keys, vals, out))
 }
 
-/// Makes a variable.
+/// Creates a variable.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCreateVariable(name: *const c_char, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -152,7 +152,7 @@ pub extern "C" fn MXSymbolCreateVariable(name: *const c_char, out: *mut SymbolHa
     })
 }
 
-/// As `MXSymbolCreateVariable`.
+/// Like `MXSymbolCreateVariable`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolCreateVariable(name: *const c_char, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -161,7 +161,7 @@ pub extern "C" fn NNSymbolCreateVariable(name: *const c_char, out: *mut SymbolHa
     })
 }
 
-/// Makes one symbol of several, with all their outputs in order.
+/// Groups symbols to one with all their outputs in order.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCreateGroup(
     num_symbols: u32,
@@ -174,7 +174,7 @@ pub extern "C" fn MXSymbolCreateGroup(
     })
 }
 
-/// As `MXSymbolCreateGroup`.
+/// Like `MXSymbolCreateGroup`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolCreateGroup(
     num_symbols: u32,
@@ -187,7 +187,7 @@ pub extern "C" fn NNSymbolCreateGroup(
     })
 }
 
-/// Reads a symbol from JSON.
+/// Loads a symbol from JSON.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCreateFromJSON(json: *const c_char, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -196,7 +196,7 @@ pub extern "C" fn MXSymbolCreateFromJSON(json: *const c_char, out: *mut SymbolHa
     })
 }
 
-/// Reads a symbol from a file of JSON.
+/// Loads a symbol from a JSON file.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCreateFromFile(fname: *const c_char, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -205,31 +205,31 @@ pub extern "C" fn MXSymbolCreateFromFile(fname: *const c_char, out: *mut SymbolH
     })
 }
 
-/// Gives a symbol as JSON, valid until the next call on this thread.
+/// Saves a symbol as JSON, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolSaveToJSON(handle: SymbolHandle, out_json: *mut *const c_char) -> c_int {
     guard(|| put_text("MXSymbolSaveToJSON", &symbol(id(handle))?.to_json(), out_json))
 }
 
-/// Writes a symbol as JSON to a file.
+/// Saves a symbol to a JSON file.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolSaveToFile(handle: SymbolHandle, fname: *const c_char) -> c_int {
     guard(|| symbol(id(handle))?.save(&text(fname, "fname")?))
 }
 
-/// Frees a handle; null is nothing. What was composed or bound with the symbol keeps its nodes.
+/// Frees a handle; null is ignored. Symbols and executors that use its nodes stay valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolFree(handle: SymbolHandle) -> c_int {
     guard(|| handle::free(id(handle), "Symbol"))
 }
 
-/// As `MXSymbolFree`.
+/// Like `MXSymbolFree`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolFree(handle: SymbolHandle) -> c_int {
     guard(|| handle::free(id(handle), "Symbol"))
 }
 
-/// Makes a copy that shares no node.
+/// Creates a deep copy, which shares no nodes.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCopy(handle: SymbolHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -238,7 +238,7 @@ pub extern "C" fn MXSymbolCopy(handle: SymbolHandle, out: *mut SymbolHandle) -> 
     })
 }
 
-/// As `MXSymbolCopy`.
+/// Like `MXSymbolCopy`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolCopy(handle: SymbolHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -247,7 +247,7 @@ pub extern "C" fn NNSymbolCopy(handle: SymbolHandle, out: *mut SymbolHandle) -> 
     })
 }
 
-/// Makes a second symbol of the same nodes.
+/// Creates a second symbol with the same nodes.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXShallowCopySymbol(src: SymbolHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -256,25 +256,25 @@ pub extern "C" fn MXShallowCopySymbol(src: SymbolHandle, out: *mut SymbolHandle)
     })
 }
 
-/// Describes the graph in words, valid until the next call on this thread.
+/// Returns a description of the graph, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolPrint(handle: SymbolHandle, out_str: *mut *const c_char) -> c_int {
     guard(|| put_text("MXSymbolPrint", &symbol(id(handle))?.debug_string(), out_str))
 }
 
-/// As `MXSymbolPrint`.
+/// Like `MXSymbolPrint`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolPrint(handle: SymbolHandle, out_str: *mut *const c_char) -> c_int {
     guard(|| put_text("NNSymbolPrint", &symbol(id(handle))?.debug_string(), out_str))
 }
 
-/// Gives the name of a symbol of one node, valid until the next call on this thread; `success` is 0 for a group.
+/// Returns the name of a symbol with a single node, valid until the next call on this thread; `success` is 0 for a group.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetName(handle: SymbolHandle, out: *mut *const c_char, success: *mut c_int) -> c_int {
     guard(|| put_optional_text("MXSymbolGetName", symbol(id(handle))?.name(), out, success))
 }
 
-/// Gives an attribute, valid until the next call on this thread; `success` is 0 if there is none.
+/// Returns an attribute, valid until the next call on this thread; `success` is 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetAttr(
     handle: SymbolHandle,
@@ -285,7 +285,7 @@ pub extern "C" fn MXSymbolGetAttr(
     guard(|| get_attr("MXSymbolGetAttr", handle, key, out, success))
 }
 
-/// As `MXSymbolGetAttr`.
+/// Like `MXSymbolGetAttr`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolGetAttr(
     handle: SymbolHandle,
@@ -296,13 +296,13 @@ pub extern "C" fn NNSymbolGetAttr(
     guard(|| get_attr("NNSymbolGetAttr", handle, key, out, success))
 }
 
-/// Sets an attribute of a symbol of one node.
+/// Sets an attribute of a symbol with a single node.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolSetAttr(handle: SymbolHandle, key: *const c_char, value: *const c_char) -> c_int {
     guard(|| set_attr(handle, &text(key, "key")?, &text(value, "value")?))
 }
 
-/// Sets several attributes of a symbol of one node.
+/// Sets several attributes of a symbol with a single node.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolSetAttrs(
     handle: SymbolHandle,
@@ -313,14 +313,13 @@ pub extern "C" fn NNSymbolSetAttrs(
     guard(|| pairs(keys, values, num_param as usize)?.iter().try_for_each(|(k, v)| set_attr(handle, k, v)))
 }
 
-/// Lists the attributes of all nodes as `node$key` and value one after the other; `out_size` counts pairs. Valid until the next
-/// call on this thread.
+/// Lists the attributes of all nodes as alternating `node$key` and value; `out_size` counts pairs. Valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolListAttr(handle: SymbolHandle, out_size: *mut u32, out: *mut *mut *const c_char) -> c_int {
     guard(|| put_attrs("MXSymbolListAttr", symbol(id(handle))?.list_attr(), out_size, out))
 }
 
-/// Lists the attributes of the symbol's own node; otherwise as `MXSymbolListAttr`.
+/// Like `MXSymbolListAttr`, for the symbol's node only.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolListAttrShallow(
     handle: SymbolHandle,
@@ -330,7 +329,7 @@ pub extern "C" fn MXSymbolListAttrShallow(
     guard(|| put_attrs("MXSymbolListAttrShallow", symbol(id(handle))?.list_attr_shallow(), out_size, out))
 }
 
-/// Lists attributes: option 0 as `MXSymbolListAttr`, 1 as `MXSymbolListAttrShallow`.
+/// Lists attributes: option 0 like `MXSymbolListAttr`, 1 like `MXSymbolListAttrShallow`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolListAttrs(
     handle: SymbolHandle,
@@ -345,7 +344,7 @@ pub extern "C" fn NNSymbolListAttrs(
     })
 }
 
-/// Lists the arguments in the order in which executors take them. Valid until the next call on this thread.
+/// Lists the arguments in the order of binding. Valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolListArguments(
     handle: SymbolHandle,
@@ -365,7 +364,7 @@ pub extern "C" fn MXSymbolListOutputs(
     guard(|| put_texts("MXSymbolListOutputs", &symbol(id(handle))?.list_outputs(), out_size, out_str_array))
 }
 
-/// As `MXSymbolListOutputs`.
+/// Like `MXSymbolListOutputs`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolListOutputNames(
     handle: SymbolHandle,
@@ -436,7 +435,7 @@ pub extern "C" fn MXSymbolGetInputSymbols(
     })
 }
 
-/// Makes a symbol of every output of every node.
+/// Creates a symbol with every output of every node.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetInternals(handle: SymbolHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -445,7 +444,7 @@ pub extern "C" fn MXSymbolGetInternals(handle: SymbolHandle, out: *mut SymbolHan
     })
 }
 
-/// As `MXSymbolGetInternals`.
+/// Like `MXSymbolGetInternals`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolGetInternals(handle: SymbolHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -454,19 +453,19 @@ pub extern "C" fn NNSymbolGetInternals(handle: SymbolHandle, out: *mut SymbolHan
     })
 }
 
-/// Makes a symbol of the inputs of the symbol's nodes; that of a variable has no outputs.
+/// Creates a symbol with the inputs of the output nodes; for a variable, it has no outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetChildren(handle: SymbolHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| put_symbol(out, || children(handle)))
 }
 
-/// As `MXSymbolGetChildren`.
+/// Like `MXSymbolGetChildren`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolGetChildren(handle: SymbolHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| put_symbol(out, || children(handle)))
 }
 
-/// Makes a symbol of one output.
+/// Creates a symbol with one output.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetOutput(handle: SymbolHandle, index: u32, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -475,7 +474,7 @@ pub extern "C" fn MXSymbolGetOutput(handle: SymbolHandle, index: u32, out: *mut 
     })
 }
 
-/// As `MXSymbolGetOutput`.
+/// Like `MXSymbolGetOutput`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolGetOutput(handle: SymbolHandle, index: u32, out: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -484,20 +483,20 @@ pub extern "C" fn NNSymbolGetOutput(handle: SymbolHandle, index: u32, out: *mut 
     })
 }
 
-/// Gives the number of outputs.
+/// Returns the number of outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetNumOutputs(handle: SymbolHandle, output_count: *mut u32) -> c_int {
     guard(|| put(output_count, symbol(id(handle))?.num_outputs() as u32, "output_count"))
 }
 
-/// As `MXSymbolGetNumOutputs`.
+/// Like `MXSymbolGetNumOutputs`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolGetNumOutputs(handle: SymbolHandle, output_count: *mut u32) -> c_int {
     guard(|| put(output_count, symbol(id(handle))?.num_outputs() as u32, "output_count"))
 }
 
-/// Gives an operator its inputs, by position if `keys` is null and by name otherwise, and makes variables of those left out. On a
-/// symbol that has its inputs it replaces variables. The symbol itself changes; `name` may be null.
+/// Composes an operator with its inputs, by position if `keys` is null and by name otherwise; missing inputs become variables. If the symbol
+/// already has inputs, replaces its variables. The symbol is changed in place; `name` may be null.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCompose(
     handle: SymbolHandle,
@@ -509,7 +508,7 @@ pub extern "C" fn MXSymbolCompose(
     guard(|| compose(handle, name, num_args, keys, args))
 }
 
-/// As `MXSymbolCompose`.
+/// Like `MXSymbolCompose`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNSymbolCompose(
     handle: SymbolHandle,
@@ -521,8 +520,8 @@ pub extern "C" fn NNSymbolCompose(
     guard(|| compose(handle, name, num_args, keys, args))
 }
 
-/// Cuts the graph off from operators whose attribute `__subgraph_name__` is not that of its first output; outputs of those become
-/// variables. The symbol itself changes. The list has what each new variable stands for, as new symbols, which the caller frees; it is
+/// Reduces the symbol in place to the subgraph of its first output: the nodes with the same attribute `__subgraph_name__`. Outputs of other
+/// operators become variables. Returns those outputs in the order of the variables, as new symbols, which the caller frees; the list is
 /// valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCutSubgraph(
@@ -543,7 +542,7 @@ pub extern "C" fn MXSymbolCutSubgraph(
     })
 }
 
-/// Would make a symbol of the gradients; always an error, as in MXNet: executors compute gradients, and autograd records them.
+/// Always an error, as in MXNet: would create a symbol of the gradients, which executors and autograd compute instead.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGrad(
     sym: SymbolHandle,
@@ -561,7 +560,7 @@ pub extern "C" fn MXSymbolGrad(
     })
 }
 
-/// Makes a symbol of the same graph without conversions for mixed precision.
+/// Creates a symbol of the same graph without the casts of mixed precision.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolRemoveAmpCast(sym_handle: SymbolHandle, ret_sym_handle: *mut SymbolHandle) -> c_int {
     guard(|| {
@@ -570,7 +569,7 @@ pub extern "C" fn MXSymbolRemoveAmpCast(sym_handle: SymbolHandle, ret_sym_handle
     })
 }
 
-/// Makes a new operator, without inputs, of the operator and parameters of a symbol of one node.
+/// Creates an operator without inputs from the operator and parameters of a symbol with a single node.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGenAtomicSymbolFromSymbol(sym_handle: SymbolHandle, ret_sym_handle: *mut SymbolHandle) -> c_int {
     guard(|| {

@@ -1,4 +1,4 @@
-//! The types of the C API. Handles are opaque: they are numbers that the handle table checks, never addresses.
+//! The types of the C API. Handles are opaque: they are indices into the handle table, never addresses.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -6,9 +6,9 @@ use std::ffi::{c_char, c_int, c_void};
 pub type NDArrayHandle = *mut c_void;
 /// An operator.
 pub type AtomicSymbolCreator = *mut c_void;
-/// An operator, as nnvm's functions name it.
+/// An operator, in NNVM's functions.
 pub type OpHandle = *mut c_void;
-/// A legacy function on arrays.
+/// A legacy array function.
 pub type FunctionHandle = *const c_void;
 /// A symbol.
 pub type SymbolHandle = *mut c_void;
@@ -19,48 +19,48 @@ pub type DataIterCreator = *mut c_void;
 /// A data iterator.
 pub type DataIterHandle = *mut c_void;
 
-/// Something that the profiler measures for a user.
+/// A profiling object: domain, task, frame, event or counter.
 pub type ProfileHandle = *mut c_void;
 /// A [`DLManagedTensor`].
 pub type DLManagedTensorHandle = *mut c_void;
 /// An object of a packed function.
 pub type MXNetObjectHandle = *mut c_void;
 
-/// An array in DLPack's form.
+/// A DLPack tensor.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DLTensor {
     /// The memory.
     pub data: *mut c_void,
-    /// Kind of device; 1 is the host's processor.
+    /// Device type; 1 is the CPU.
     pub device_type: c_int,
-    /// Number of the device.
+    /// Device id.
     pub device_id: c_int,
     /// Number of dimensions.
     pub ndim: c_int,
-    /// Kind of the elements: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat.
+    /// Type code of the elements: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat.
     pub dtype_code: u8,
     /// Bits of an element.
     pub dtype_bits: u8,
-    /// Elements of a vector.
+    /// Number of vector lanes.
     pub dtype_lanes: u16,
     /// The dimensions.
     pub shape: *mut i64,
-    /// Elements from one index of each axis to the next; null if elements lie one after the other.
+    /// Strides in elements; null if the tensor is contiguous.
     pub strides: *mut i64,
-    /// Where the elements begin in the memory.
+    /// Byte offset of the first element.
     pub byte_offset: u64,
 }
 
-/// An array in DLPack's form that somebody owns.
+/// A DLPack tensor with its owner.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DLManagedTensor {
-    /// The array.
+    /// The tensor.
     pub dl_tensor: DLTensor,
-    /// The owner's.
+    /// Data of the owner.
     pub manager_ctx: *mut c_void,
-    /// Gives the array back to its owner.
+    /// Releases the tensor.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -70,7 +70,7 @@ pub struct DLManagedTensor {
 pub union MXNetValue {
     /// An integer.
     pub v_int64: i64,
-    /// A number.
+    /// A floating-point number.
     pub v_float64: f64,
     /// A handle.
     pub v_handle: *mut c_void,
@@ -78,73 +78,73 @@ pub union MXNetValue {
     pub v_str: *const c_char,
 }
 
-/// A file of records.
+/// A RecordIO file.
 pub type RecordIOHandle = *mut c_void;
 /// A key-value store.
 pub type KVStoreHandle = *mut c_void;
-/// Updates what is stored under a number: key, what was pushed, what is stored, the pointer given when it was installed. It owns both
-/// arrays' handles.
+/// Updates the stored array of an integer key. Arguments: key, pushed array, stored array, user data. The callee owns both array handles.
 pub type MXKVStoreUpdater = Option<unsafe extern "C" fn(c_int, NDArrayHandle, NDArrayHandle, *mut c_void)>;
-/// Updates what is stored under a name; otherwise as `MXKVStoreUpdater`.
+/// Like `MXKVStoreUpdater`, for string keys.
 pub type MXKVStoreStrUpdater = Option<unsafe extern "C" fn(*const c_char, NDArrayHandle, NDArrayHandle, *mut c_void)>;
 
-/// A network that is ready for prediction.
+/// A network bound for prediction.
 pub type PredictorHandle = *mut c_void;
 /// A packed function.
 pub type MXNetFunctionHandle = *mut c_void;
-/// A list of arrays that was read from a file.
+/// A list of arrays from a file.
 pub type NDListHandle = *mut c_void;
 
-/// Called with the name and the array of each output that an executor computes, and the pointer given when it was installed.
-/// The callee owns the array's handle.
+/// Called for each output that an executor computes. Arguments: name, array, user data. The callee owns the array handle.
 pub type ExecutorMonitorCallback = Option<unsafe extern "C" fn(*const c_char, NDArrayHandle, *mut c_void)>;
 
-/// What this build has or lacks.
+/// A feature of the build.
 #[repr(C)]
 pub struct LibFeature {
     /// Name, such as `CPU_AVX2`.
     pub name: *const c_char,
-    /// Whether it is there.
+    /// Whether it is enabled.
     pub enabled: bool,
 }
 
 /// A graph that is called like an operator.
 pub type CachedOpHandle = *mut c_void;
-/// Called with the names of an array and its operator, and the array, whose handle the callee owns.
+/// Called for each array of a cached operator. Arguments: name of the array, name of its operator, array. The callee owns the array handle.
 pub type CachedOpMonitorCallback = Option<unsafe extern "C" fn(*const c_char, *const c_char, NDArrayHandle)>;
 
 /// A callback of unknown type.
 pub type MXGenericCallback = Option<unsafe extern "C" fn() -> c_int>;
 
-/// Callbacks and what each is called with.
+/// A list of callbacks with their contexts.
 #[repr(C)]
 pub struct MXCallbackList {
-    /// How many there are.
+    /// Number of callbacks.
     pub num_callbacks: c_int,
-    /// The callbacks, each to be cast to its type.
+    /// The callbacks; each must be cast to its type.
     pub callbacks: *mut MXGenericCallback,
-    /// The last argument of each.
+    /// The last argument of each callback.
     pub contexts: *mut *mut c_void,
 }
 
-/// Fills in the callbacks of an operator: type, number of parameters, their keys and values, the list. Returns 0 if it fails.
+/// Creates the callbacks of a custom operator. Arguments: operator type, number of parameters, their keys and values, the list to fill in.
+/// Returns 0 on failure.
 pub type CustomOpPropCreator = Option<
     unsafe extern "C" fn(*const c_char, c_int, *mut *const c_char, *mut *const c_char, *mut MXCallbackList) -> c_int,
 >;
-/// Deletes what a context stands for.
+/// Deletes a context.
 pub type CustomOpDelFunc = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
-/// Lists names; the list ends with null.
+/// Lists names; the list is terminated by null.
 pub type CustomOpListFunc = Option<unsafe extern "C" fn(*mut *mut *mut c_char, *mut c_void) -> c_int>;
-/// Completes shapes: number of arrays, their ranks, their dimensions.
+/// Infers shapes. Arguments: number of arrays, their ranks, their dimensions.
 pub type CustomOpInferShapeFunc =
     Option<unsafe extern "C" fn(c_int, *mut c_int, *mut *mut c_int, *mut c_void) -> c_int>;
-/// Completes element types: number of arrays, their codes.
+/// Infers element types. Arguments: number of arrays, their type codes.
 pub type CustomOpInferTypeFunc = Option<unsafe extern "C" fn(c_int, *mut c_int, *mut c_void) -> c_int>;
-/// Says what the gradient reads: numbers of output gradients, inputs and outputs go in, those that are read come out.
+/// Declares the dependencies of the gradient. Arguments: ids of output gradients, inputs and outputs; returns number and ids of those it
+/// reads.
 pub type CustomOpBwdDepFunc = Option<
     unsafe extern "C" fn(*const c_int, *const c_int, *const c_int, *mut c_int, *mut *mut c_int, *mut c_void) -> c_int,
 >;
-/// Makes an instance: device, number of inputs, their shapes, ranks and types, the list of its callbacks.
+/// Creates an instance. Arguments: device, number of inputs, their shapes, ranks and types, the list of callbacks to fill in.
 pub type CustomOpCreateFunc = Option<
     unsafe extern "C" fn(
         *const c_char,
@@ -156,35 +156,35 @@ pub type CustomOpCreateFunc = Option<
         *mut c_void,
     ) -> c_int,
 >;
-/// Runs forward or backward: number of arrays, the arrays, what each is, requests, whether training.
+/// Runs forward or backward. Arguments: number of arrays, the arrays, their tags, requests, whether in training mode.
 pub type CustomOpFBFunc =
     Option<unsafe extern "C" fn(c_int, *mut *mut c_void, *mut c_int, *const c_int, c_int, *mut c_void) -> c_int>;
-/// Computes gradients of a function: numbers of output and input gradients, the arrays, requests, whether training.
+/// Computes the gradients of a function. Arguments: numbers of output and input gradients, the arrays, requests, whether in training mode.
 pub type CustomFunctionBwdFunc =
     Option<unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *const c_int, c_int, *mut c_void) -> c_int>;
 
-/// CUDA code of MXNet's early versions.
+/// CUDA code in early versions of MXNet.
 pub type RtcHandle = *mut c_void;
 /// Compiled CUDA code.
 pub type CudaModuleHandle = *mut c_void;
 /// A kernel of compiled CUDA code.
 pub type CudaKernelHandle = *mut c_void;
-/// A device: its kind and its number, two integers one after the other.
+/// A device: two consecutive integers, type and id.
 pub type ContextHandle = *const c_void;
-/// How the engine is to treat a function.
+/// Scheduling properties of a function for the engine.
 pub type EngineFnPropertyHandle = *const c_void;
 /// A variable of MXNet's engine.
 pub type EngineVarHandle = *mut c_void;
-/// A function that says by a callback when it has finished: run context, callback, parameter.
+/// An asynchronous function, which reports its completion by a callback. Arguments: run context, callback, parameter.
 pub type EngineAsyncFunc = Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void)>;
-/// A function that has finished when it returns: run context, parameter.
+/// A synchronous function. Arguments: run context, parameter.
 pub type EngineSyncFunc = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
 /// Frees the parameter of a function.
 pub type EngineFuncParamDeleter = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// A graph with attributes, as nnvm's functions have it.
+/// A graph with attributes, in NNVM's functions.
 pub type GraphHandle = *mut c_void;
-/// As `ExecutorMonitorCallback`, for networks that predict.
+/// Like `ExecutorMonitorCallback`, for predictors.
 pub type PredMonitorCallback = ExecutorMonitorCallback;
-/// Called with a command for a server: its number, its text, the pointer given when it was installed.
+/// Called for a command to a server. Arguments: command id, body, user data.
 pub type MXKVStoreServerController = Option<unsafe extern "C" fn(c_int, *const c_char, *mut c_void)>;

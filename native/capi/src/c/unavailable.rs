@@ -1,5 +1,5 @@
-//! Functions whose purpose needs what this build does not have: CUDA's compiler and code of other libraries. Each is an error that says
-//! so, first in MXNet's words.
+//! Functions that this library cannot support, because they need CUDA's runtime compiler or MXNet's own C++ types. Each returns an error
+//! that begins with MXNet's text.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -9,20 +9,20 @@ use super::args::text;
 use super::guard;
 use super::types::{CudaKernelHandle, CudaModuleHandle, NDArrayHandle, RtcHandle};
 
-/// What MXNet says of the functions that `MXRtcCuda*` replaced.
+/// MXNet's error for the functions that `MXRtcCuda*` replaced.
 fn old_rtc() -> Result<()> {
     Err(Error::Unsupported("Old rtc API is deprecated. Please use CudaModule".into()))
 }
 
 fn no_cuda() -> Result<()> {
     Err(Error::Unsupported(
-        "Compile with USE_CUDA=1 and ENABLE_CUDA_RTC=1 to have CUDA runtime compilation. This library computes on CPUs alone: write a \
+        "Compile with USE_CUDA=1 and ENABLE_CUDA_RTC=1 to have CUDA runtime compilation. This library runs on CPUs only: write a \
          custom operator instead (mx.operator.CustomOp, MXCustomOpRegister)"
             .into(),
     ))
 }
 
-/// Compiled CUDA code in MXNet's early versions; always an error.
+/// Always an error: compiled CUDA code in early versions of MXNet.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRtcCreate(
     name: *mut c_char,
@@ -41,7 +41,7 @@ pub extern "C" fn MXRtcCreate(
     })
 }
 
-/// Ran CUDA code in MXNet's early versions; always an error.
+/// Always an error: ran CUDA code in early versions of MXNet.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRtcPush(
     handle: RtcHandle,
@@ -63,7 +63,7 @@ pub extern "C" fn MXRtcPush(
     })
 }
 
-/// Freed CUDA code in MXNet's early versions; always an error.
+/// Always an error: freed CUDA code in early versions of MXNet.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRtcFree(handle: RtcHandle) -> c_int {
     guard(|| {
@@ -72,7 +72,7 @@ pub extern "C" fn MXRtcFree(handle: RtcHandle) -> c_int {
     })
 }
 
-/// Compiles CUDA code; an error, as there is no GPU backend.
+/// Always an error: compiling CUDA code needs a GPU backend.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRtcCudaModuleCreate(
     source: *const c_char,
@@ -88,7 +88,7 @@ pub extern "C" fn MXRtcCudaModuleCreate(
     })
 }
 
-/// Frees compiled CUDA code; an error, as there is no GPU backend.
+/// Always an error: compiled CUDA code needs a GPU backend.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRtcCudaModuleFree(handle: CudaModuleHandle) -> c_int {
     guard(|| {
@@ -97,7 +97,7 @@ pub extern "C" fn MXRtcCudaModuleFree(handle: CudaModuleHandle) -> c_int {
     })
 }
 
-/// Gives a kernel of compiled CUDA code; an error, as there is no GPU backend.
+/// Always an error: CUDA kernels need a GPU backend.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRtcCudaKernelCreate(
     handle: CudaModuleHandle,
@@ -114,7 +114,7 @@ pub extern "C" fn MXRtcCudaKernelCreate(
     })
 }
 
-/// Frees a CUDA kernel; an error, as there is no GPU backend.
+/// Always an error: CUDA kernels need a GPU backend.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRtcCudaKernelFree(handle: CudaKernelHandle) -> c_int {
     guard(|| {
@@ -123,7 +123,7 @@ pub extern "C" fn MXRtcCudaKernelFree(handle: CudaKernelHandle) -> c_int {
     })
 }
 
-/// Runs a CUDA kernel; an error, as there is no GPU backend.
+/// Always an error: CUDA kernels need a GPU backend.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXRtcCudaKernelCall(
     handle: CudaKernelHandle,
@@ -144,7 +144,7 @@ pub extern "C" fn MXRtcCudaKernelCall(
     })
 }
 
-/// Loads a library of operators written against MXNet's `lib_api.h`; an error, as code of other libraries is not run.
+/// Always an error: libraries of operators built against `lib_api.h` need MXNet's own C++ types.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXLoadLib(path: *const c_char, verbose: c_uint) -> c_int {
     guard(|| {
@@ -157,13 +157,13 @@ pub extern "C" fn MXLoadLib(path: *const c_char, verbose: c_uint) -> c_int {
     })
 }
 
-/// Connected MXNet to TVM's functions; an error, as they are linked to MXNet's own C++ types.
+/// Always an error: TVM's functions need MXNet's own C++ types.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXTVMBridge(pregister: *mut c_void) -> c_int {
     guard(|| {
         let _ = pregister;
         Err(Error::Unsupported(
-            "functions of TVM cannot be called on arrays of this library: hand arrays over by DLPack (to_dlpack_for_read) instead".into(),
+            "functions of TVM cannot be called on arrays of this library: pass arrays by DLPack (to_dlpack_for_read) instead".into(),
         ))
     })
 }

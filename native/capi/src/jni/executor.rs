@@ -30,8 +30,8 @@ fn wrap(array: &NDArray) -> jlong {
     insert_tensor(Tensor::new(array.clone())) as jlong
 }
 
-/// Calls a Java monitor. It runs on the thread that called the executor, so the JVM knows it already. Once a callback has thrown,
-/// the exception stays pending and nothing more is called.
+/// A monitor that calls Java. It runs on the thread that called the executor, which is attached to the JVM already. Once a callback has
+/// thrown, the exception stays pending and the callback is not called again.
 fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
     let callback: Global<JObject<'static>> = env.new_global_ref(callback)?;
     Ok(Arc::new(move |name: &str, array: NDArray| {
@@ -46,7 +46,7 @@ fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
     }))
 }
 
-/// The devices of a graph: that of everything else, and those of `ctx_group` names, which may be null.
+/// The devices of a graph: the default, and those of `ctx_group` names, which may be null.
 fn devices<'l>(
     env: &mut Env<'l>,
     default: (jint, jint),

@@ -1,4 +1,4 @@
-//! Files of records.
+//! RecordIO files.
 
 use std::sync::Arc;
 

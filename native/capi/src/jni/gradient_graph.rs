@@ -1,18 +1,18 @@
-//! Gradients that user code composes of symbols: placeholders for the arrays of a node go out, symbols of their gradients come back
-//! and are copied into the gradient's graph.
+//! Gradients that user code composes of symbols: user code gets placeholder variables for the arrays of a node and returns symbols of the
+//! gradients, which are copied to the graph.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::{Copied, Entry, GradGraph, GradNode};
+use ferromx_core::grad::{Entry, GradGraph, GradNode, NodeCopy};
 use ferromx_core::params::Attrs;
 use ferromx_runtime::symbol::{Node, Symbol, topological};
 use jni::sys::jlong;
 
 use crate::handle::{self, insert_symbol, symbol};
 
-/// Variables that stand for the arrays of a node.
+/// Placeholder variables for the arrays of a node.
 pub(super) struct Template {
     inputs: Vec<Symbol>,
     outputs: Vec<Symbol>,
@@ -35,20 +35,22 @@ impl Template {
         }
     }
 
-    /// New handles, which the callee frees; as in the next two.
+    /// New handles of the inputs, which the callee frees.
     pub(super) fn inputs(&self) -> Vec<jlong> {
         handles(&self.inputs)
     }
 
+    /// New handles of the outputs, which the callee frees.
     pub(super) fn outputs(&self) -> Vec<jlong> {
         handles(&self.outputs)
     }
 
+    /// New handles of the output gradients, which the callee frees.
     pub(super) fn output_gradients(&self) -> Vec<jlong> {
         handles(&self.output_gradients)
     }
 
-    /// Copies the operators of `gradients` into the graph, with the entries of `node` in place of the variables.
+    /// Copies the operators of `gradients` to the graph and replaces the placeholders by the entries of `node`.
     pub(super) fn instantiate(
         &self,
         graph: &mut dyn GradGraph,
@@ -69,14 +71,14 @@ impl Template {
             }
             let Some(op) = &node.op else {
                 return Err(Error::Value(format!(
-                    "the gradient uses the variable '{}', which is nothing of the operator: compose it of the operator's inputs, outputs \
+                    "the gradient uses the variable '{}', which does not belong to the operator: compose it from the operator's inputs, outputs \
                      and the gradients of the outputs",
                     node.name
                 )));
             };
             let ins: Vec<Entry> = node.inputs.iter().map(|e| made[&Arc::as_ptr(&e.node)][e.index as usize]).collect();
             let attrs = node.attrs.read().clone();
-            let copied = Copied { name: op.name, def: op.def, params: &op.params, attrs: &attrs };
+            let copied = NodeCopy { name: op.name, def: op.def, params: &op.params, attrs: &attrs };
             made.insert(Arc::as_ptr(&node), graph.copy(&copied, &ins)?);
         }
         gradients
@@ -94,7 +96,7 @@ impl Template {
     }
 }
 
-/// The symbols of handles, which are freed; 0 is none.
+/// Takes the symbols of handles and frees the handles; 0 means none.
 pub(super) fn take_symbols(handles: &[jlong]) -> Result<Vec<Option<Symbol>>> {
     handles
         .iter()

@@ -1,4 +1,4 @@
-//! Operators on arrays, and autograd.
+//! Imperative execution and autograd.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn tensors(handles: &[jlong]) -> Result<Tensors> {
     Ok(handle::tensors(handles.iter().map(|h| *h as u64))?)
 }
 
-/// Runs an operator that has one visible output; returns its handle, or `out`.
+/// Runs an operator with one visible output. Returns a handle of the output, or `out` if the result is written to it.
 fn one_output(op: jlong, inputs: &[jlong], attrs: &[(&str, &str)], out: jlong) -> Result<jlong> {
     let (name, _) = handle::operator_of(op as u64)?;
     let inputs = tensors(inputs)?;
@@ -31,7 +31,7 @@ fn one_output(op: jlong, inputs: &[jlong], attrs: &[(&str, &str)], out: jlong) -
     }
 }
 
-/// Heads, and their gradients where any are given.
+/// The heads and their head gradients, if given.
 fn heads_of(
     env: &Env<'_>,
     heads: &JLongArray<'_>,
@@ -128,7 +128,7 @@ native! {
         let (heads, gradients) = heads_of(env, &heads, &head_gradients)?;
         let variables = tensors(&longs(env, &variables, "variables")?)?;
         if variables.is_empty() {
-            return Err(Error::value("no variables were given: say with respect to which arrays gradients are wanted").into());
+            return Err(Error::value("no variables were given: pass the arrays to differentiate with respect to").into());
         }
         let keep = if create_graph { Keep::Gradients } else { Keep::Graph };
         let made = imperative::backward(&heads, &gradients, &variables, keep, is_train)?;

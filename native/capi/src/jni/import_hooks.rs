@@ -1,5 +1,5 @@
-//! Hooks of imports and exports that are written in Scala or Java. `ImportBridge` or `ExportBridge` is what is called, `RawNode` and
-//! `RawMade` of `ImportBridge.scala` are what crosses.
+//! Hooks of imports and exports written in Scala or Java. Calls `ImportBridge` or `ExportBridge` and exchanges `RawNode` and `RawMade` of
+//! `ImportBridge.scala`.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use jni::sys::jlong;
 use jni::{Env, JValue, jni_sig, jni_str};
 
 use super::gradient_graph::take_symbols;
-use super::host::{Object, in_jvm};
 use super::symbol::new_shapes;
+use super::user_op::{Object, in_jvm};
 use super::{JniError, Result, longs, new_ints, new_longs, new_strings, string, strings};
 use crate::handle::{self, insert_symbol, insert_tensor, tensor};
 
@@ -24,7 +24,7 @@ use crate::handle::{self, insert_symbol, insert_tensor, tensor};
 pub(super) struct JvmHooks(Object);
 
 impl JvmHooks {
-    /// The hooks of a bridge; none if it is null.
+    /// The hooks of a bridge; `None` if it is null.
     pub(super) fn of(env: &mut Env<'_>, bridge: &JObject<'_>) -> Result<Option<Arc<dyn Hooks>>> {
         if bridge.is_null() {
             return Ok(None);
@@ -32,7 +32,7 @@ impl JvmHooks {
         Ok(Some(Arc::new(JvmHooks(env.new_global_ref(bridge)?))))
     }
 
-    /// Runs `f` in the JVM with the node as the bridge takes it.
+    /// Runs `f` in the JVM with the node as a `RawNode`.
     fn ask<R>(
         &self,
         node: &HookNode<'_>,
@@ -82,7 +82,7 @@ impl Hooks for JvmHooks {
     }
 }
 
-/// A new `RawNode`. Its handles belong to the JVM.
+/// Creates a `RawNode`. The JVM owns its handles.
 fn raw_node<'l>(
     env: &mut Env<'l>,
     hooked: &HookNode<'_>,
@@ -130,7 +130,7 @@ fn raw_node<'l>(
     Ok(env.new_object(jni_str!("org/apache/mxnet/RawNode"), signature, &arguments)?)
 }
 
-/// An attribute as it crosses: its kind, and an array of its elements. Graphs stay here.
+/// Converts an attribute for the JVM: its kind, and an array of its elements. Graphs are not passed.
 fn attribute<'l>(env: &mut Env<'l>, value: &Value) -> Result<(char, JObject<'l>)> {
     let doubles = |env: &mut Env<'l>, items: &[f64]| -> Result<JObject<'l>> {
         let array = JDoubleArray::new(env, items.len())?;
@@ -153,7 +153,7 @@ fn attribute<'l>(env: &mut Env<'l>, value: &Value) -> Result<(char, JObject<'l>)
     })
 }
 
-/// The field of an object of the bridge.
+/// Reads a field of an object of the bridge.
 macro_rules! field {
     ($env:expr, $object:expr, $name:literal, $class:literal, $ty:ty) => {{
         let value = $env.call_method($object, jni_str!($name), jni_sig!($class), &[])?.l()?;
@@ -161,7 +161,7 @@ macro_rules! field {
     }};
 }
 
-/// The arrays of handles, which are freed.
+/// Takes the arrays of handles and frees the handles.
 fn take_arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
     let take = |handle: &jlong| -> ferromx_core::error::Result<NDArray> {
         let array = tensor(*handle as u64)?.array()?;
@@ -171,7 +171,7 @@ fn take_arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
     Ok(handles.iter().map(take).collect::<ferromx_core::error::Result<_>>()?)
 }
 
-/// Names and arrays of the constants that a hook added.
+/// Reads names and arrays of the constants that a hook added.
 fn constants<'l>(env: &mut Env<'l>, object: &JObject<'l>) -> Result<Vec<(String, NDArray)>> {
     let names = field!(env, object, "constantNames", "()[Ljava/lang/String;", JObjectArray<'l, JString<'l>>);
     let handles = field!(env, object, "constantHandles", "()[J", JLongArray<'l>);
@@ -179,7 +179,7 @@ fn constants<'l>(env: &mut Env<'l>, object: &JObject<'l>) -> Result<Vec<(String,
     Ok(names.into_iter().zip(take_arrays(&longs(env, &handles, "constants")?)?).collect())
 }
 
-/// What a `RawMade` says; nothing if it is null.
+/// Converts a `RawMade`; `None` if it is null.
 fn taken<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<Made>> {
     if made.is_null() {
         return Ok(None);
@@ -190,12 +190,12 @@ fn taken<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<Made>> {
     Ok(Some(Made { outputs, constants: constants(env, made)? }))
 }
 
-/// The node of a `RawNode`; graphs among its attributes are those of the original.
+/// Converts a `RawNode` to a node; graph attributes are taken from the original.
 fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result<Prepared> {
     let texts = field!(env, raw, "texts", "()[Ljava/lang/String;", JObjectArray<'l, JString<'l>>);
     let [domain, op, name]: [String; 3] = strings(env, &texts, "texts")?
         .try_into()
-        .map_err(|_| JniError::Engine(Error::Internal("a node has other texts than three".into())))?;
+        .map_err(|_| JniError::Engine(Error::Internal("a node does not have three strings".into())))?;
     let version = env.call_method(raw, jni_str!("version"), jni_sig!("()J"), &[])?.j()?;
     let inputs = field!(env, raw, "inputNames", "()[Ljava/lang/String;", JObjectArray<'l, JString<'l>>);
     let keys = field!(env, raw, "keys", "()[Ljava/lang/String;", JObjectArray<'l, JString<'l>>);
@@ -226,7 +226,7 @@ fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result
     Ok(Prepared { node, constants: constants(env, raw)? })
 }
 
-/// An attribute from what crossed.
+/// Converts an attribute from the JVM.
 fn value<'l>(env: &mut Env<'l>, kind: char, object: JObject<'l>) -> Result<Value> {
     let all = match kind {
         'i' | 'I' | 't' => {

@@ -24,7 +24,7 @@ fn pairs<'l>(
     Ok((keys, handle::tensors(arrays.into_iter().map(|h| h as u64))?))
 }
 
-/// Calls a Java updater. An exception that it throws stays pending.
+/// An updater that calls Java. An exception that it throws stays pending.
 fn updater(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Updater> {
     let callback: Global<JObject<'static>> = env.new_global_ref(callback)?;
     Ok(Arc::new(move |update: Update<'_>| {

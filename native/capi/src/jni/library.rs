@@ -1,4 +1,4 @@
-//! Library-wide functions and operator metadata.
+//! Global functions and operator metadata.
 
 use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
 use jni::objects::{JBooleanArray, JObjectArray, JString};
@@ -36,7 +36,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_notifyShutdown(_env) {
-        // Worker threads hold nothing that must be written; they end with the process.
+        // Worker threads have no state to save; they end with the process.
         Ok(())
     }
 

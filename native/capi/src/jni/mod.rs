@@ -1,4 +1,4 @@
-//! The JNI face: the native methods of `org.apache.mxnet.LibInfo`, whose ScalaDoc is the contract.
+//! The JNI interface: the native methods of `org.apache.mxnet.LibInfo`, whose ScalaDoc is the contract.
 //!
 //! Each method is one `native!` of a few lines. Errors and panics become an `org.apache.mxnet.MXNetError`; an exception that is
 //! pending already, because a callback threw it, is left as it is.
@@ -8,7 +8,6 @@ mod data;
 mod executor;
 mod files;
 mod gradient_graph;
-mod host;
 mod imperative;
 mod import_hooks;
 mod kvstore;
@@ -17,6 +16,7 @@ mod models;
 mod ndarray;
 mod profile;
 mod symbol;
+mod user_op;
 
 use std::any::Any;
 
@@ -29,20 +29,20 @@ use jni::sys::jlong;
 use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
 use jni::{DEFAULT_LOCAL_FRAME_CAPACITY, Env, JavaVM, jni_sig, jni_str};
 
-/// What a native method can fail with.
+/// The error of a native method.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JniError {
-    /// The engine's error.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] Error),
-    /// The JVM refused, or an exception is pending.
+    /// A JNI call failed, or an exception is pending.
     #[error(transparent)]
     Jni(#[from] jni::errors::Error),
 }
 
 type Result<T, E = JniError> = std::result::Result<T, E>;
 
-/// The class of what is thrown.
+/// The exception class.
 const ERROR: &JNIStr = jni_str!("org/apache/mxnet/MXNetError");
 
 /// Throws an `MXNetError`.
@@ -50,13 +50,13 @@ pub(crate) struct ThrowMxNetError;
 
 fn throw(env: &mut Env<'_>, message: &str) {
     if !env.exception_check() {
-        // Throwing reports itself as an error of kind JavaException; there is nothing else to do with it.
+        // Throwing always returns the error JavaException.
         let _ = env.throw_new(ERROR, JNIString::new(message));
     }
 }
 
-/// Throws with what user code threw as the cause.
-fn throw_with_cause(env: &mut Env<'_>, message: &str, cause: &host::Thrown) -> Result<()> {
+/// Throws an `MXNetError` with the exception of user code as the cause.
+fn throw_with_cause(env: &mut Env<'_>, message: &str, cause: &user_op::Thrown) -> Result<()> {
     let text = env.new_string(message)?;
     let signature = jni_sig!("(Ljava/lang/String;Ljava/lang/Throwable;)V");
     let error = env.new_object(ERROR, signature, &[(&text).into(), (&**cause).into()])?;
@@ -73,11 +73,11 @@ impl<T: Default> ErrorPolicy<T, JniError> for ThrowMxNetError {
         error: JniError,
     ) -> jni::errors::Result<T> {
         let thrown = match &error {
-            JniError::Engine(error) => error.cause().and_then(|cause| cause.get::<host::Thrown>()),
+            JniError::Engine(error) => error.cause().and_then(|cause| cause.get::<user_op::Thrown>()),
             JniError::Jni(_) => None,
         };
         if let Some(cause) = thrown.filter(|_| !env.exception_check()) {
-            // Reports itself as an error too; where the exception could not be made, the plain one below is thrown.
+            // Also returns an error. If the exception could not be created, throw one without a cause below.
             let _ = throw_with_cause(env, &error.to_string(), cause);
         }
         throw(env, &error.to_string());
@@ -112,8 +112,8 @@ macro_rules! native {
 }
 use native;
 
-/// Calls Java from the engine, on the thread that called the engine. Does nothing while an exception of an earlier callback is
-/// pending, and leaves one pending, to surface when the native method returns.
+/// Calls Java on the thread that called the engine. Does nothing while an exception of an earlier callback is pending. A new exception stays
+/// pending until the native method returns.
 fn call_back(call: impl FnOnce(&mut Env<'_>) -> Result<()>) -> Result<()> {
     let leave_pending = AttachConfig::new().exceptions_policy(AttachmentExceptionPolicy::Ignore);
     JavaVM::singleton()?.attach_current_thread_with_config(
@@ -152,7 +152,7 @@ fn ints(env: &Env<'_>, a: &JIntArray<'_>, what: &str) -> Result<Vec<i32>> {
     Ok(out)
 }
 
-/// The texts of a `String[]`.
+/// The strings of a `String[]`.
 fn strings<'l>(env: &mut Env<'l>, a: &JObjectArray<'l, JString<'l>>, what: &str) -> Result<Vec<String>> {
     if a.is_null() {
         return Err(null(what));

@@ -1,4 +1,4 @@
-//! Models of other frameworks: import, the check before, and export to ONNX.
+//! Models of other frameworks: import, checks, and export to ONNX.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl From<ferromx_interop::Error> for JniError {
     }
 }
 
-/// Shapes by name, from names, ranks and concatenated dimensions; -1 is an open dimension.
+/// Shapes by name, from names, ranks and concatenated dimensions; -1 is an unknown dimension.
 fn named_shapes<'l>(
     env: &mut Env<'l>,
     names: &JObjectArray<'l, JString<'l>>,
@@ -92,7 +92,7 @@ fn framework_of<'l>(env: &mut Env<'l>, name: &JString<'l>) -> Result<Framework> 
     })
 }
 
-/// A model of a file of a framework; NNEF always has tensors in other files.
+/// Loads a model file of a framework; NNEF always has external tensor files.
 fn load(framework: Framework, file: &str, external_data: bool) -> Result<Model> {
     let file = Path::new(file);
     match framework {
@@ -101,7 +101,7 @@ fn load(framework: Framework, file: &str, external_data: bool) -> Result<Model> 
     }
 }
 
-/// A model of a file, or of ONNX in bytes where the file is null.
+/// Loads a model from a file, or an ONNX model from bytes if the file is null.
 fn model<'l>(
     env: &mut Env<'l>,
     framework: Framework,
@@ -118,7 +118,7 @@ fn model<'l>(
     Ok(onnx::read(Bytes::from(env.convert_byte_array(bytes)?), &External::refused())?)
 }
 
-/// Name, element type and dimensions: numbers, names and `?`, with commas; the last is `*` where not even their number is known.
+/// Describes a value: name, element type and dimensions, which are comma-separated numbers, names and `?`, or `*` for an unknown rank.
 fn described(value: &ValueInfo) -> [String; 3] {
     let dim = |dim: &Dim| match dim {
         Dim::Known(n) => n.to_string(),
@@ -132,7 +132,7 @@ fn described(value: &ValueInfo) -> [String; 3] {
 }
 
 fn dtype(code: i32) -> Result<DType> {
-    DType::from_code(code).ok_or_else(|| Error::value(format!("{code} is no code of an element type")).into())
+    DType::from_code(code).ok_or_else(|| Error::value(format!("{code} is not an element type code")).into())
 }
 
 native! {

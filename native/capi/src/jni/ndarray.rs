@@ -1,4 +1,4 @@
-//! Arrays: creation, views, copies in and out, files.
+//! Arrays: creation, views, copies from and to Java, files.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
@@ -33,8 +33,8 @@ fn wrap(array: impl Into<Array>) -> jlong {
     insert_tensor(Tensor::new(array)) as jlong
 }
 
-/// `length` elements from `offset` on as a view.
-fn part(array: &NDArray, offset: jlong, length: jint) -> Result<NDArray> {
+/// A view of `length` elements from `offset`.
+fn subarray(array: &NDArray, offset: jlong, length: jint) -> Result<NDArray> {
     let (n, begin, count) = (array.len(), usize::try_from(offset), usize::try_from(length));
     match (begin, count) {
         (Ok(begin), Ok(count)) if begin.checked_add(count).is_some_and(|end| end <= n) => {
@@ -58,7 +58,7 @@ fn check_range(len: usize, offset: jint, length: jint) -> Result<()> {
     }
 }
 
-/// Copies from a Java array whose elements are `J`, which the engine sees as `T`.
+/// Copies from a Java array of `J`, which is stored as `T`.
 fn set<J: TypeArray + Default + Copy, T: Element>(
     env: &Env<'_>,
     handle: jlong,
@@ -72,7 +72,7 @@ fn set<J: TypeArray + Default + Copy, T: Element>(
         return Err(super::null("source"));
     }
     check_range(source.len(env)?, source_offset, length)?;
-    let target = part(&array(handle)?, offset, length)?;
+    let target = subarray(&array(handle)?, offset, length)?;
     let mut values = vec![J::default(); length as usize];
     source.get_region(env, source_offset, &mut values)?;
     Ok(arrays::write_converted(&target, values.into_iter().map(to_element))?)
@@ -92,7 +92,7 @@ fn get<J: TypeArray + Copy, T: Element>(
         return Err(super::null("target"));
     }
     check_range(target.len(env)?, target_offset, length)?;
-    let source = part(&array(handle)?, offset, length)?;
+    let source = subarray(&array(handle)?, offset, length)?;
     let values: Vec<J> = source.to_vec_as::<T>()?.into_iter().map(from_element).collect();
     Ok(target.set_region(env, target_offset, &values)?)
 }
@@ -167,7 +167,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayCopyFromNDArray(_env, target: jlong, source: jlong, locator: jint) {
-        Ok(sparse::copy_part(&tensor(target as u64)?, &tensor(source as u64)?, locator)?)
+        Ok(sparse::copy_component(&tensor(target as u64)?, &tensor(source as u64)?, locator)?)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayGetData(_env, handle: jlong) -> jlong {
@@ -181,7 +181,7 @@ native! {
     fn Java_org_apache_mxnet_LibInfo_ndarraySetFloats(
         env, handle: jlong, offset: jlong, source: JFloatArray<'l>, source_offset: jint, length: jint)
     {
-        let target = part(&array(handle)?, offset, length)?;
+        let target = subarray(&array(handle)?, offset, length)?;
         if target.dtype() != DType::F32 || source.is_null() {
             return set(env, handle, offset, &source, source_offset, length, |x: f32| x);
         }
@@ -216,7 +216,7 @@ native! {
     fn Java_org_apache_mxnet_LibInfo_ndarrayGetFloats(
         env, handle: jlong, offset: jlong, target: JFloatArray<'l>, target_offset: jint, length: jint)
     {
-        let source = part(&array(handle)?, offset, length)?;
+        let source = subarray(&array(handle)?, offset, length)?;
         if source.dtype() != DType::F32 || target.is_null() {
             return get(env, handle, offset, &target, target_offset, length, |x: f32| x);
         }

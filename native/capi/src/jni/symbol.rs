@@ -31,7 +31,7 @@ pub(super) fn unpack_shapes(ndims: &[i32], dims: &[i64]) -> Result<Vec<Shape>> {
             let Ok(n) = usize::try_from(*n) else { return Ok(Shape::unknown()) };
             if n > rest.len() {
                 return Err(
-                    Error::Value(format!("{} dimensions were given, but the ranks announce more", dims.len())).into()
+                    Error::Value(format!("{} dimensions were given, but the ranks need more", dims.len())).into()
                 );
             }
             let (shape, tail) = rest.split_at(n);
@@ -41,7 +41,7 @@ pub(super) fn unpack_shapes(ndims: &[i32], dims: &[i64]) -> Result<Vec<Shape>> {
         .collect()
 }
 
-/// Shapes as arrays of dimensions; null where nothing is known.
+/// Shapes as arrays of dimensions; null for an unknown rank.
 pub(super) fn new_shapes<'l>(env: &mut Env<'l>, shapes: &[Shape]) -> Result<JObjectArray<'l, JLongArray<'l>>> {
     let out = JObjectArray::<JLongArray<'_>>::new(env, shapes.len(), JLongArray::null())?;
     for (i, shape) in shapes.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Chains of elementwise kernels, which run block by block: all kernels on one block, then on the next, so that what passes from
-//! kernel to kernel stays in the cache. Blocks may run on several threads at once.
+//! Chains of elementwise kernels, which run block by block: all kernels on one block, then all on the next, so that intermediate
+//! results stay in the cache. Threads may run different blocks at the same time.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -18,25 +18,25 @@ use crate::shape::Shape;
 /// An operand of a kernel in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// An array, by its number in the chain.
+    /// An array, by its index in the chain.
     Array(usize),
-    /// A piece of working memory, by number, which holds one block at a time.
+    /// A scratch buffer, by its index, which holds one block at a time.
     Scratch(usize, DType),
-    /// An output that nobody wants.
-    Nobody(DType),
+    /// An output that is not wanted.
+    Unwanted(DType),
 }
 
 /// The operands of one kernel of a chain.
 pub struct ChainCall {
     /// Inputs.
     pub ins: Vec<Operand>,
-    /// Outputs and what to do with them.
+    /// Outputs, and how to write each.
     pub outs: Vec<(Operand, Req)>,
 }
 
-/// A view of a block, before it is known which one.
+/// The memory of an operand, from which the view of any block follows.
 #[derive(Clone, Copy)]
-struct Place {
+struct Source {
     base: Base,
     dtype: DType,
 }
@@ -45,26 +45,26 @@ struct Place {
 enum Base {
     /// The first element of an array.
     Array(NonNull<u8>),
-    /// An offset in the working memory.
+    /// An offset into the scratch memory.
     Scratch(usize),
-    Nobody,
+    Unwanted,
 }
 
 struct Prepared {
-    ins: SmallVec<[(Place, Option<usize>); 4]>,
-    outs: SmallVec<[(Place, Req); 2]>,
+    ins: SmallVec<[(Source, Option<usize>); 4]>,
+    outs: SmallVec<[(Source, Req); 2]>,
 }
 
-/// The operands of a chain, checked once: arrays of one length that a region covers, and which overlap a written one only where
-/// they are exactly the same elements.
+/// The operands of a chain, checked once: arrays of equal lengths that a region locks; an array overlaps a written one only if both are
+/// exactly the same elements.
 pub struct Chain {
     region: u64,
     arrays: Vec<NDArray>,
-    /// The first byte of each array and the size of its elements.
+    /// The address of each array, and the size of its elements.
     starts: Vec<(NonNull<u8>, usize)>,
     len: usize,
     block: usize,
-    /// The shapes that kernels see: of a block, and of the last one.
+    /// The shape of a block, and that of the last one, which may be shorter.
     shapes: [Shape; 2],
     scratch_bytes: usize,
     calls: Vec<Prepared>,
@@ -76,11 +76,11 @@ unsafe impl Send for Chain {}
 unsafe impl Sync for Chain {}
 
 impl Chain {
-    /// Prepares a chain whose kernels run on blocks of `block` elements.
+    /// Checks the operands of a chain whose kernels run on blocks of `block` elements.
     ///
     /// # Errors
-    /// Arrays of different lengths, outside the region, or that overlap a written one in part; two outputs of one kernel in the
-    /// same memory.
+    /// Arrays of different lengths, that the region does not lock, or that partially overlap a written one; two outputs of one kernel in
+    /// the same memory.
     pub fn new(region: &Region, arrays: Vec<NDArray>, calls: &[ChainCall], block: usize) -> Result<Chain> {
         let bad = |what: &str| Error::Internal(format!("a chain of elementwise kernels: {what}"));
         let len = arrays.first().map_or(0, NDArray::len);
@@ -92,7 +92,7 @@ impl Chain {
         }
         for (i, a) in arrays.iter().enumerate() {
             if a.len() != len || !region.covers(a, written[i]) {
-                return Err(bad("an array of another length, or one that is not locked"));
+                return Err(bad("an array has a different length or is not locked"));
             }
             for (k, b) in arrays.iter().enumerate().filter(|(k, _)| *k != i && written[*k]) {
                 let same = a.byte_range() == b.byte_range() && a.dtype() == b.dtype();
@@ -103,38 +103,38 @@ impl Chain {
         }
         let block = block.clamp(1, len.max(1)).next_multiple_of(super::ALIGN);
         let (offsets, scratch_bytes) = scratch(calls, block);
-        let place = |operand: &Operand| -> Result<Place> {
+        let source = |operand: &Operand| -> Result<Source> {
             Ok(match *operand {
                 Operand::Array(i) => {
                     let array = arrays.get(i).ok_or_else(|| bad("no such array"))?;
-                    Place { base: Base::Array(start(array)), dtype: array.dtype() }
+                    Source { base: Base::Array(start(array)), dtype: array.dtype() }
                 }
-                Operand::Scratch(slot, dtype) => Place { base: Base::Scratch(offsets[slot]), dtype },
-                Operand::Nobody(dtype) => Place { base: Base::Nobody, dtype },
+                Operand::Scratch(slot, dtype) => Source { base: Base::Scratch(offsets[slot]), dtype },
+                Operand::Unwanted(dtype) => Source { base: Base::Unwanted, dtype },
             })
         };
-        let calls = calls.iter().map(|c| prepare(c, &place)).collect::<Result<_>>()?;
+        let calls = calls.iter().map(|c| prepare(c, &source)).collect::<Result<_>>()?;
         let shapes = [block.min(len), len - (len.saturating_sub(1) / block * block)].map(|n| Shape::new(&[n as i64]));
         let starts = arrays.iter().map(|array| (start(array), array.dtype().size())).collect();
         Ok(Chain { region: region.id, arrays, starts, len, block, shapes, scratch_bytes, calls })
     }
 
-    /// Elements of every array.
+    /// Number of elements of each array.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of working memory that each thread needs, aligned to 64.
+    /// Bytes of scratch memory that each thread needs, aligned to 64.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch_bytes
     }
 
-    /// Starts a run.
+    /// Starts a run of the chain.
     ///
     /// # Errors
     /// A guard of another region.
@@ -146,7 +146,7 @@ impl Chain {
     }
 }
 
-/// Offsets of the pieces of working memory, and the size of all.
+/// Offsets of the scratch buffers, and their total size.
 fn scratch(calls: &[ChainCall], block: usize) -> (Vec<usize>, usize) {
     let mut sizes: Vec<usize> = Vec::new();
     for operand in calls.iter().flat_map(|c| c.ins.iter().chain(c.outs.iter().map(|(o, _)| o))) {
@@ -163,59 +163,61 @@ fn scratch(calls: &[ChainCall], block: usize) -> (Vec<usize>, usize) {
     (offsets, sizes.iter().sum())
 }
 
-fn prepare(call: &ChainCall, place: &dyn Fn(&Operand) -> Result<Place>) -> Result<Prepared> {
-    let same = |a: &Place, b: &Place| match (a.base, b.base) {
+fn prepare(call: &ChainCall, source: &dyn Fn(&Operand) -> Result<Source>) -> Result<Prepared> {
+    let same = |a: &Source, b: &Source| match (a.base, b.base) {
         (Base::Array(a), Base::Array(b)) => a == b,
         (Base::Scratch(a), Base::Scratch(b)) => a == b,
         _ => false,
     };
-    let mut outs: SmallVec<[(Place, Req); 2]> = SmallVec::new();
+    let mut outs: SmallVec<[(Source, Req); 2]> = SmallVec::new();
     for (operand, req) in &call.outs {
-        let out = place(operand)?;
+        let out = source(operand)?;
         let wanted = *req != Req::Null;
         if wanted
-            && (*operand == Operand::Nobody(out.dtype) || outs.iter().any(|(o, r)| *r != Req::Null && same(o, &out)))
+            && (*operand == Operand::Unwanted(out.dtype) || outs.iter().any(|(o, r)| *r != Req::Null && same(o, &out)))
         {
-            return Err(Error::Internal("an output of a chain has no place of its own".into()));
+            return Err(Error::Internal(
+                "an output of a chain is unwanted or shares memory with another output".into(),
+            ));
         }
         outs.push((out, *req));
     }
-    let mut ins: SmallVec<[(Place, Option<usize>); 4]> = SmallVec::new();
+    let mut ins: SmallVec<[(Source, Option<usize>); 4]> = SmallVec::new();
     for operand in &call.ins {
-        let input = place(operand)?;
-        if matches!(input.base, Base::Nobody) {
-            return Err(Error::Internal("an input of a chain has no place".into()));
+        let input = source(operand)?;
+        if matches!(input.base, Base::Unwanted) {
+            return Err(Error::Internal("an input of a chain is unwanted".into()));
         }
         let shared_with = outs.iter().position(|(o, r)| *r != Req::Null && same(o, &input));
         if shared_with.is_some_and(|k| outs[k].0.dtype != input.dtype) {
-            return Err(Error::Internal("an input of a chain shares memory with an output of another type".into()));
+            return Err(Error::Internal("an input of a chain shares memory with an output of a different type".into()));
         }
         ins.push((input, shared_with));
     }
     Ok(Prepared { ins, outs })
 }
 
-/// Neighbouring blocks that one thread computes one after the other, so that it knows which one it needs next.
-const STRETCH: usize = 8;
+/// Consecutive blocks that one thread takes at a time, so that it can prefetch the next one.
+const BLOCKS_PER_RUN: usize = 8;
 
-/// A run of a chain: hands out each block once.
+/// The blocks of a running chain: hands out each once.
 pub struct Blocks<'c> {
     chain: &'c Chain,
     next: AtomicUsize,
 }
 
 impl<'c> Blocks<'c> {
-    /// How often there is something to take.
-    pub fn stretches(&self) -> usize {
-        self.chain.len.div_ceil(self.chain.block * STRETCH)
+    /// The number of times that [`Blocks::take`] returns blocks.
+    pub fn num_runs(&self) -> usize {
+        self.chain.len.div_ceil(self.chain.block * BLOCKS_PER_RUN)
     }
 
-    /// The next blocks that no one has taken.
+    /// The next run of consecutive blocks.
     pub fn take(&self) -> Option<impl Iterator<Item = Block<'_>>> {
         let Chain { len, block, .. } = *self.chain;
-        let first = self.next.fetch_add(1, Ordering::Relaxed).checked_mul(block * STRETCH)?;
+        let first = self.next.fetch_add(1, Ordering::Relaxed).checked_mul(block * BLOCKS_PER_RUN)?;
         let range = move |start: usize| start..(start + block).min(len);
-        let starts = (first..len).step_by(block).take(STRETCH);
+        let starts = (first..len).step_by(block).take(BLOCKS_PER_RUN);
         (first < len)
             .then(|| starts.map(move |start| Block { chain: self.chain, range: range(start), life: PhantomData }))
     }
@@ -229,10 +231,10 @@ pub struct Block<'b> {
 }
 
 impl Block<'_> {
-    /// Runs kernel number `call` of the chain on this block. `scratch` is the working memory, the same for all its kernels.
+    /// Runs the kernel of index `call` on this block. All kernels of a block get the same `scratch` memory.
     ///
     /// # Errors
-    /// Those of the kernel; working memory that is too small or not aligned.
+    /// Those of the kernel; scratch memory that is too small or not aligned.
     pub fn call<R>(
         &mut self,
         call: usize,
@@ -241,23 +243,23 @@ impl Block<'_> {
     ) -> Result<R> {
         let chain = self.chain;
         if scratch.len() < chain.scratch_bytes || !(scratch.as_ptr() as usize).is_multiple_of(super::ALIGN) {
-            return Err(Error::Internal("the working memory of a chain is too small".into()));
+            return Err(Error::Internal("the scratch memory of a chain is too small or not aligned".into()));
         }
-        self.fetch_ahead(call);
+        self.prefetch_next(call);
         let memory = NonNull::from(scratch).cast::<u8>();
         let len = self.range.len();
         let shape = &chain.shapes[usize::from(self.range.end == chain.len)];
-        let view = |place: &Place| View {
-            ptr: match place.base {
+        let view = |source: &Source| View {
+            ptr: match source.base {
                 // SAFETY: the range lies inside the array, which has `chain.len` elements of this type.
-                Base::Array(first) => unsafe { first.add(self.range.start * place.dtype.size()) },
+                Base::Array(first) => unsafe { first.add(self.range.start * source.dtype.size()) },
                 // SAFETY: `scratch` has at least `scratch_bytes` bytes, which all offsets and blocks fit into.
                 Base::Scratch(offset) => unsafe { memory.add(offset) },
-                Base::Nobody => NonNull::<u64>::dangling().cast(),
+                Base::Unwanted => NonNull::<u64>::dangling().cast(),
             },
             shape,
             len,
-            dtype: place.dtype,
+            dtype: source.dtype,
         };
         let prepared = &chain.calls[call];
         let ins = prepared.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s });
@@ -265,27 +267,27 @@ impl Block<'_> {
         with_operands(ins, outs, |ins, outs| kernel(ins, outs))
     }
 
-    /// Has the cache fetch a part of the arrays' next block, another one before each kernel: the memory works while they compute.
-    fn fetch_ahead(&self, call: usize) {
+    /// Prefetches a share of the next block's cache lines before each kernel, so that memory access overlaps with computation.
+    fn prefetch_next(&self, call: usize) {
         const LINE: usize = 64;
         let Chain { len, block, ref calls, ref starts, .. } = *self.chain;
         let next = self.range.end..(self.range.end + block).min(len);
         for (first, size) in starts {
             let lines = (next.len() * size).div_ceil(LINE);
             for line in lines * call / calls.len()..lines * (call + 1) / calls.len() {
-                fetch(first.as_ptr().wrapping_add(next.start * size + line * LINE));
+                prefetch(first.as_ptr().wrapping_add(next.start * size + line * LINE));
             }
         }
     }
 }
 
-/// Has the first-level cache fetch the line of an address.
+/// Prefetches a cache line into the L1 cache.
 #[inline(always)]
-fn fetch(line: *const u8) {
+fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every such processor has the instruction, and it may be given any address.
+        // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -322,7 +324,7 @@ mod tests {
         let chain = Chain::new(&region, vec![a, b.clone()], &calls, 64).unwrap();
         let mut guard = region.lock();
         let blocks = chain.blocks(&mut guard).unwrap();
-        assert_eq!((blocks.stretches(), chain.scratch_bytes()), (2, 256));
+        assert_eq!((blocks.num_runs(), chain.scratch_bytes()), (2, 256));
         #[repr(align(64))]
         struct Memory([u8; 256]);
         let mut memory = Memory([0; 256]);
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_are_checked() {
+    fn invalid_operands_are_errors() {
         let a = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[4]).unwrap();
         let (lo, hi, mid) = (a.slice(0, 2).unwrap(), a.slice(2, 4).unwrap(), a.slice(1, 3).unwrap());
         let region = Region::new([], [&a]);

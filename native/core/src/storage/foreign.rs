@@ -1,4 +1,4 @@
-//! Memory that is not the pool's: of other libraries, and shared with other processes.
+//! Memory from outside the pool: owned by other libraries, or shared with other processes.
 
 use std::any::Any;
 use std::fs::{File, OpenOptions};
@@ -16,27 +16,27 @@ use crate::error::{Error, Result};
 pub(super) enum Origin {
     /// The pool.
     Pool,
-    /// Another library; dropping the owner gives the memory back.
+    /// Another library; dropping the owner releases the memory.
     Foreign { _owner: Box<dyn Any + Send + Sync> },
-    /// A file without a name that several processes map.
+    /// An unlinked file that several processes map.
     Shared { _map: MmapRaw, file: File },
 }
 
-/// An address for no bytes.
-fn nowhere() -> NonNull<u8> {
+/// An aligned address for a chunk of 0 bytes.
+fn dangling() -> NonNull<u8> {
     NonNull::without_provenance(std::num::NonZeroUsize::MIN.saturating_add(ALIGN - 1))
 }
 
 impl Chunk {
-    /// Memory of another library, which lives as long as `owner`. Its content counts as changed at every use. A null address
-    /// stands for no memory at all.
+    /// Memory of another library, valid until `owner` is dropped. [`Chunk::version`] is `None`. The address may be null if there are no
+    /// bytes.
     ///
     /// # Errors
-    /// A null address of some bytes.
+    /// A null address with a nonzero number of bytes.
     ///
     /// # Safety
-    /// The `bytes` bytes from `start` on are initialised and stay valid for reading and writing until `owner` is dropped, which
-    /// may happen on any thread; nobody else writes to them while the library computes with them.
+    /// The `bytes` bytes from `start` on are initialised and stay valid for reading and writing until `owner` is dropped, which may
+    /// happen on any thread; nothing else writes to them while the library computes with them.
     pub unsafe fn foreign(
         start: *mut u8,
         bytes: usize,
@@ -45,13 +45,15 @@ impl Chunk {
     ) -> Result<Arc<Chunk>> {
         let start = match NonNull::new(start) {
             Some(start) => start,
-            None if bytes == 0 => nowhere(),
-            None => return Err(Error::Value(format!("{bytes} bytes at a null address: memory was expected"))),
+            None if bytes == 0 => dangling(),
+            None => {
+                return Err(Error::Value(format!("{bytes} bytes were given at a null address: expected valid memory")));
+            }
         };
         Ok(Arc::new(Chunk::with(start, bytes, context, Origin::Foreign { _owner: owner })))
     }
 
-    /// Zeros that other processes can map.
+    /// Allocates zeroed memory that other processes can map.
     pub(super) fn shared(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let folder = std::path::Path::new("/dev/shm");
@@ -60,28 +62,28 @@ impl Chunk {
         let path = folder.join(name);
         let error = |e: std::io::Error| Error::io(path.display(), &e);
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(error)?;
-        // The memory lives as long as somebody has the file open or mapped, and leaves nothing behind when a process dies.
+        // An unlinked file is freed when the last process that has it open or mapped ends, even by a crash.
         std::fs::remove_file(&path).map_err(error)?;
         file.set_len(bytes.max(1) as u64).map_err(error)?;
         Chunk::of_file(file, bytes, context)
     }
 
-    /// The memory of a file that another process made by [`Chunk::shared_file`].
+    /// Maps the file of a chunk of another process; see [`Chunk::shared_file`].
     ///
     /// # Errors
-    /// The file has fewer bytes, or cannot be mapped.
+    /// The file is too short or cannot be mapped.
     pub fn of_file(file: File, bytes: usize, context: Context) -> Result<Arc<Chunk>> {
         let error = |e: std::io::Error| Error::io("shared memory", &e);
         let length = file.metadata().map_err(error)?.len();
         if length < bytes as u64 {
-            return Err(Error::Value(format!("{bytes} bytes of shared memory are expected, but there are {length}")));
+            return Err(Error::Value(format!("the shared memory has {length} bytes, expected at least {bytes}")));
         }
         let map = MmapOptions::new().len(bytes.max(1)).map_raw(&file).map_err(error)?;
         let start = NonNull::new(map.as_mut_ptr()).ok_or(Error::OutOfMemory(bytes))?;
         Ok(Arc::new(Chunk::with(start, bytes, context, Origin::Shared { _map: map, file })))
     }
 
-    /// The file of memory that other processes can map, which chunks on `cpu_shared` have.
+    /// The file that other processes can map; chunks on `cpu_shared` have one.
     pub fn shared_file(&self) -> Option<&File> {
         match &self.origin {
             Origin::Shared { file, .. } => Some(file),
@@ -102,7 +104,7 @@ mod tests {
         let owner = Arc::new(());
         let mut numbers = vec![1f32, 2.0];
         let start = numbers.as_mut_ptr().cast();
-        // SAFETY: the vector lives to the end of the test and is not used in between.
+        // SAFETY: the vector outlives the chunk and is not accessed meanwhile.
         let chunk = unsafe { Chunk::foreign(start, 8, Context::default(), Box::new(owner.clone())) }.unwrap();
         assert_eq!(chunk.version(), None);
         let array = NDArray::view(chunk, 0, Shape::new(&[2]), crate::dtype::DType::F32).unwrap();
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&owner), 2);
         drop(array);
         assert_eq!((Arc::strong_count(&owner), numbers), (1, vec![3.0, 4.0]));
-        // SAFETY: there are no bytes; the other call is refused.
+        // SAFETY: the first chunk has no bytes; the second call is refused.
         unsafe {
             assert!(Chunk::foreign(std::ptr::null_mut(), 0, Context::default(), Box::new(())).is_ok());
             assert!(Chunk::foreign(std::ptr::null_mut(), 4, Context::default(), Box::new(())).is_err());
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_is_seen_through_its_file() {
+    fn shared_memory_can_be_mapped_again_through_its_file() {
         let context = Context { device_type: DeviceType::CpuShared, device_id: 0 };
         let a = NDArray::empty(&Shape::new(&[3]), crate::dtype::DType::I32, context).unwrap();
         let file = a.chunk().shared_file().unwrap().try_clone().unwrap();

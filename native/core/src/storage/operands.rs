@@ -1,5 +1,4 @@
-//! Lists of operands for kernels: on the stack where they are short, else in memory that the thread keeps, so that a call that is
-//! repeated allocates nothing.
+//! Lists of kernel operands: short ones are on the stack, long ones reuse a buffer of the thread, so that repeated calls do not allocate.
 
 use std::cell::RefCell;
 
@@ -13,30 +12,30 @@ thread_local! {
     static SPARE: RefCell<Lists<'static>> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// Inputs on the stack at most.
-const INS: usize = 6;
-/// Outputs on the stack at most.
-const OUTS: usize = 4;
+/// The most inputs that are on the stack.
+const MAX_STACK_INS: usize = 6;
+/// The most outputs that are on the stack.
+const MAX_STACK_OUTS: usize = 4;
 
-/// Calls `f` with lists of these operands.
+/// Calls `f` with the operands as slices.
 pub(super) fn with_operands<'a, R>(
     ins: impl ExactSizeIterator<Item = In<'a>>,
     outs: impl ExactSizeIterator<Item = Out<'a>>,
     f: impl FnOnce(&[In<'a>], &mut [Out<'a>]) -> R,
 ) -> R {
-    if ins.len() <= INS && outs.len() <= OUTS {
-        let ins: SmallVec<[In<'a>; INS]> = ins.collect();
-        let mut outs: SmallVec<[Out<'a>; OUTS]> = outs.collect();
+    if ins.len() <= MAX_STACK_INS && outs.len() <= MAX_STACK_OUTS {
+        let ins: SmallVec<[In<'a>; MAX_STACK_INS]> = ins.collect();
+        let mut outs: SmallVec<[Out<'a>; MAX_STACK_OUTS]> = outs.collect();
         return f(&ins, &mut outs);
     }
-    // Calls may be nested; an inner one finds no lists and makes its own. Nor are there any while the thread ends.
+    // A nested call, or one during the thread's destruction, finds no buffer and allocates its own.
     let (mut long_ins, mut long_outs): Lists<'a> = SPARE.try_with(RefCell::take).unwrap_or_default();
     long_ins.extend(ins);
     long_outs.extend(outs);
     let result = f(&long_ins, &mut long_outs);
     long_ins.clear();
     long_outs.clear();
-    // SAFETY: the lists are empty, and their types differ in a lifetime only.
+    // SAFETY: the lists are empty, and their types differ only in a lifetime.
     let spare = unsafe { std::mem::transmute::<Lists<'a>, Lists<'static>>((long_ins, long_outs)) };
     let _ = SPARE.try_with(|lists| lists.replace(spare));
     result

@@ -1,4 +1,4 @@
-//! Memory from the system.
+//! Memory blocks from the system allocator.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -6,52 +6,52 @@ use std::ptr::NonNull;
 /// Alignment of every block: a cache line, and the widest vector register.
 pub const ALIGN: usize = 64;
 
-/// A page of memory, and a large one.
+/// Size of a page, and of a huge page.
 const PAGE: usize = 4 << 10;
-const LARGE_PAGE: usize = 2 << 20;
+const HUGE_PAGE: usize = 2 << 20;
 
-/// A block of zeros, if the system has it.
+/// Allocates a block of zeros, or returns `None` if the system has no memory.
 ///
-/// Blocks of 2 MiB and more start on a large page and ask the system for such pages: loops over large arrays would otherwise spend up to
-/// a fifth of their time on finding out where their pages are. Blocks of 64 KiB and more start on a page, so that they share none.
-pub fn take(bytes: usize) -> Option<NonNull<u8>> {
+/// Blocks of 2 MiB and more are aligned to huge pages and request them: loops over large arrays otherwise spend up to a fifth of their
+/// time on TLB misses. Blocks of 64 KiB and more are aligned to pages, so that they share none.
+pub fn allocate(bytes: usize) -> Option<NonNull<u8>> {
     let layout = layout(bytes)?;
     // SAFETY: the layout has a size of at least one byte.
     let block = NonNull::new(unsafe { alloc(layout) })?;
-    if bytes >= LARGE_PAGE {
-        prefer_large_pages(block, bytes);
+    if bytes >= HUGE_PAGE {
+        prefer_huge_pages(block, bytes);
     }
-    // SAFETY: these bytes were just given to us.
+    // SAFETY: these bytes were just allocated.
     unsafe { block.write_bytes(0, bytes) };
     Some(block)
 }
 
-/// Gives a block back.
+/// Releases a block.
 ///
 /// # Safety
-/// The block must come from [`take`] with the same number of bytes, and nobody may refer to it any more.
-pub unsafe fn give(block: NonNull<u8>, bytes: usize) {
+/// The block must come from [`allocate`] with the same number of bytes, and no reference to it may remain.
+pub unsafe fn release(block: NonNull<u8>, bytes: usize) {
     if let Some(layout) = layout(bytes) {
-        // SAFETY: the block was allocated with this layout, as the caller says.
+        // SAFETY: by the contract of this function, the block was allocated with this layout.
         unsafe { dealloc(block.as_ptr(), layout) }
     }
 }
 
 fn layout(bytes: usize) -> Option<Layout> {
     let align = match bytes {
-        LARGE_PAGE.. => LARGE_PAGE,
+        HUGE_PAGE.. => HUGE_PAGE,
         0x10000.. => PAGE,
         _ => ALIGN,
     };
     Layout::from_size_align(bytes.max(1), align).ok()
 }
 
-/// Without the system's consent the pages are small ones, and nothing is wrong.
-fn prefer_large_pages(block: NonNull<u8>, bytes: usize) {
+/// Requests huge pages. The result is ignored: without them only speed differs.
+fn prefer_huge_pages(block: NonNull<u8>, bytes: usize) {
     #[cfg(target_os = "linux")]
-    // SAFETY: these bytes are ours, and which pages they are on changes nothing of what they hold.
+    // SAFETY: the block has these bytes, and the advice does not change their content.
     unsafe {
-        libc::madvise(block.as_ptr().cast(), bytes / LARGE_PAGE * LARGE_PAGE, libc::MADV_HUGEPAGE);
+        libc::madvise(block.as_ptr().cast(), bytes / HUGE_PAGE * HUGE_PAGE, libc::MADV_HUGEPAGE);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (block, bytes);
@@ -63,16 +63,16 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_and_zero() {
-        for bytes in [1, 64, 100, 0x10000, LARGE_PAGE - 1, LARGE_PAGE, 2 * LARGE_PAGE + 12_345] {
-            let block = take(bytes).unwrap();
+        for bytes in [1, 64, 100, 0x10000, HUGE_PAGE - 1, HUGE_PAGE, 2 * HUGE_PAGE + 12_345] {
+            let block = allocate(bytes).unwrap();
             assert_eq!(block.as_ptr() as usize % layout(bytes).unwrap().align(), 0, "{bytes}");
-            // SAFETY: the block has these bytes, and is given back once.
+            // SAFETY: the block has these bytes and is released once.
             unsafe {
                 assert!(std::slice::from_raw_parts(block.as_ptr(), bytes).iter().all(|byte| *byte == 0), "{bytes}");
                 block.write_bytes(7, bytes);
-                give(block, bytes);
+                release(block, bytes);
             }
         }
-        assert_eq!(take(isize::MAX as usize), None);
+        assert_eq!(allocate(isize::MAX as usize), None);
     }
 }

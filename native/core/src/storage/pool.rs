@@ -1,4 +1,4 @@
-//! The pool that blocks of memory come from and go back to.
+//! The pool of memory blocks, which are reused by size class.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,25 +8,25 @@ use parking_lot::Mutex;
 use super::pages;
 use crate::error::{Error, Result};
 
-/// Free blocks above this total are returned to the system.
-const MAX_CACHED: usize = 2 << 30;
+/// The most bytes of free blocks that the pool keeps; further ones are returned to the system.
+const MAX_CACHED_BYTES: usize = 2 << 30;
 
-/// Two classes per power of two, from 64 bytes up.
-const CLASSES: usize = 2 * 48;
+/// Number of size classes: two per power of two, from 64 bytes up.
+const NUM_CLASSES: usize = 2 * 48;
 
 pub(super) struct Pool {
-    free: Mutex<[Vec<NonNull<u8>>; CLASSES]>,
+    free: Mutex<[Vec<NonNull<u8>>; NUM_CLASSES]>,
     cached: AtomicUsize,
     in_use: AtomicUsize,
 }
 
-// SAFETY: the pointers are free blocks that nobody else refers to; the mutex hands each to one taker.
+// SAFETY: the pointers are free blocks to which no other reference exists; the mutex hands each to one caller.
 unsafe impl Send for Pool {}
 // SAFETY: as above; all access goes through the mutex.
 unsafe impl Sync for Pool {}
 
 pub(super) static POOL: Pool = Pool {
-    free: Mutex::new([const { Vec::new() }; CLASSES]),
+    free: Mutex::new([const { Vec::new() }; NUM_CLASSES]),
     cached: AtomicUsize::new(0),
     in_use: AtomicUsize::new(0),
 };
@@ -47,7 +47,7 @@ fn class_of(bytes: usize) -> (usize, usize) {
 }
 
 impl Pool {
-    pub(super) fn take(&self, bytes: usize) -> Result<NonNull<u8>> {
+    pub(super) fn allocate(&self, bytes: usize) -> Result<NonNull<u8>> {
         if bytes > isize::MAX as usize / 4 {
             return Err(Error::OutOfMemory(bytes));
         }
@@ -58,21 +58,21 @@ impl Pool {
                 self.cached.fetch_sub(size, Ordering::Relaxed);
                 block
             }
-            None => pages::take(size).ok_or(Error::OutOfMemory(bytes))?,
+            None => pages::allocate(size).ok_or(Error::OutOfMemory(bytes))?,
         };
         self.in_use.fetch_add(size, Ordering::Relaxed);
         Ok(block)
     }
 
-    pub(super) fn give(&self, block: NonNull<u8>, bytes: usize) {
+    pub(super) fn release(&self, block: NonNull<u8>, bytes: usize) {
         let (class, size) = class_of(bytes);
         self.in_use.fetch_sub(size, Ordering::Relaxed);
-        if self.cached.load(Ordering::Relaxed) + size <= MAX_CACHED {
+        if self.cached.load(Ordering::Relaxed) + size <= MAX_CACHED_BYTES {
             self.cached.fetch_add(size, Ordering::Relaxed);
             self.free.lock()[class].push(block);
         } else {
-            // SAFETY: it was taken with this size, and nobody refers to it any more.
-            unsafe { pages::give(block, size) }
+            // SAFETY: the block was allocated with this size, and no reference to it remains.
+            unsafe { pages::release(block, size) }
         }
     }
 }
@@ -85,13 +85,13 @@ pub fn release_cached_memory() {
         let size = if class % 2 == 0 { base } else { base + base / 2 };
         for block in blocks.drain(..) {
             POOL.cached.fetch_sub(size, Ordering::Relaxed);
-            // SAFETY: it was taken with the size of its class, and nobody refers to it.
-            unsafe { pages::give(block, size) }
+            // SAFETY: the block was allocated with the size of its class, and no reference to it remains.
+            unsafe { pages::release(block, size) }
         }
     }
 }
 
-/// Bytes in blocks that arrays hold, and bytes in cached free blocks.
+/// Bytes of blocks that arrays use, and bytes of cached free blocks.
 pub fn memory_in_use() -> (usize, usize) {
     (POOL.in_use.load(Ordering::Relaxed), POOL.cached.load(Ordering::Relaxed))
 }

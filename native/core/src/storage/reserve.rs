@@ -1,32 +1,32 @@
-//! The global allocator of the library: the system's, with a reserve for the moment when the system has no more memory.
+//! The global allocator of the library: the system's, with a reserve for when the system has no more memory.
 //!
-//! Rust's collections end the process when an allocation fails. Memory whose size input decides is allocated fallibly
-//! ([`crate::memory`]); everything else is small and comes from the reserve until the call in progress returns with an error.
+//! Rust's collections abort the process when an allocation fails. Memory whose size depends on input is allocated fallibly
+//! ([`crate::memory`]); all other allocations are small and come from the reserve until the current call returns with an error.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Bytes of the reserve. They lie in zero-initialised static memory: pages that are never used are never backed.
-const BYTES: usize = 32 << 20;
+/// Size of the reserve. It is zero-initialised static memory: untouched pages take no physical memory.
+const RESERVE_BYTES: usize = 32 << 20;
 
-/// The unit of the reserve, and its alignment.
+/// Allocation unit of the reserve, and its alignment.
 const GRANULE: usize = 64;
-const GRANULES: usize = BYTES / GRANULE;
+const NUM_GRANULES: usize = RESERVE_BYTES / GRANULE;
 
 /// The memory of the reserve.
 #[repr(C, align(64))]
-struct Memory(UnsafeCell<[u8; BYTES]>);
+struct Memory(UnsafeCell<[u8; RESERVE_BYTES]>);
 
-// SAFETY: `Reserve` hands out disjoint ranges, and each belongs to one owner.
+// SAFETY: `allocate` hands out disjoint ranges, and each belongs to one owner.
 unsafe impl Sync for Memory {}
 
-static MEMORY: Memory = Memory(UnsafeCell::new([0; BYTES]));
+static MEMORY: Memory = Memory(UnsafeCell::new([0; RESERVE_BYTES]));
 
 /// One bit per granule, set while it is in use.
-type Bitmap = [u64; GRANULES / 64];
+type Bitmap = [u64; NUM_GRANULES / 64];
 
-/// The bitmap under a spin lock: a lock that parks its thread may allocate.
+/// The bitmap under a spin lock, because a lock that parks its thread may allocate.
 struct Used {
     locked: AtomicBool,
     bitmap: UnsafeCell<Bitmap>,
@@ -36,7 +36,7 @@ struct Used {
 unsafe impl Sync for Used {}
 
 impl Used {
-    /// `f` must not panic.
+    /// Runs `f` on the bitmap. `f` must not panic, as the lock would stay held.
     fn with<R>(&self, f: impl FnOnce(&mut Bitmap) -> R) -> R {
         while self.locked.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
@@ -48,20 +48,20 @@ impl Used {
     }
 }
 
-static USED: Used = Used { locked: AtomicBool::new(false), bitmap: UnsafeCell::new([0; GRANULES / 64]) };
+static USED: Used = Used { locked: AtomicBool::new(false), bitmap: UnsafeCell::new([0; NUM_GRANULES / 64]) };
 
 static BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of the reserve that are in use. Zero unless an allocation of the system failed.
+/// Bytes of the reserve that are in use; 0 unless a system allocation failed.
 pub fn reserve_in_use() -> usize {
     BYTES_IN_USE.load(Ordering::Relaxed)
 }
 
-fn granules(bytes: usize) -> usize {
+fn num_granules(bytes: usize) -> usize {
     bytes.div_ceil(GRANULE).max(1)
 }
 
-fn start() -> *mut u8 {
+fn base() -> *mut u8 {
     MEMORY.0.get().cast()
 }
 
@@ -69,14 +69,15 @@ fn is_set(used: &Bitmap, granule: usize) -> bool {
     used[granule / 64] >> (granule % 64) & 1 == 1
 }
 
-fn mark(used: &mut Bitmap, first: usize, count: usize) {
+/// Inverts the bits of `count` granules from `first` on.
+fn toggle(used: &mut Bitmap, first: usize, count: usize) {
     (first..first + count).for_each(|granule| used[granule / 64] ^= 1 << (granule % 64));
 }
 
-/// The index of the first free run of `count` granules.
+/// The index of the first free run of `count` num_granules.
 fn find(used: &Bitmap, count: usize) -> Option<usize> {
     let mut run = 0;
-    for granule in 0..GRANULES {
+    for granule in 0..NUM_GRANULES {
         run = if is_set(used, granule) { 0 } else { run + 1 };
         if run == count {
             return Some(granule + 1 - count);
@@ -85,48 +86,48 @@ fn find(used: &Bitmap, count: usize) -> Option<usize> {
     None
 }
 
-/// Memory from the reserve, or null if it has none that fits.
-fn take(layout: Layout) -> *mut u8 {
-    let count = granules(layout.size());
-    if layout.align() > GRANULE || count > GRANULES {
+/// Allocates from the reserve, or returns null if no free range fits.
+fn allocate(layout: Layout) -> *mut u8 {
+    let count = num_granules(layout.size());
+    if layout.align() > GRANULE || count > NUM_GRANULES {
         return std::ptr::null_mut();
     }
-    let found = USED.with(|used| find(used, count).inspect(|&first| mark(used, first, count)));
+    let found = USED.with(|used| find(used, count).inspect(|&first| toggle(used, first, count)));
     let Some(first) = found else { return std::ptr::null_mut() };
     BYTES_IN_USE.fetch_add(count * GRANULE, Ordering::Relaxed);
-    start().wrapping_add(first * GRANULE)
+    base().wrapping_add(first * GRANULE)
 }
 
-/// Whether a block lies in the reserve.
+/// True if a block belongs to the reserve.
 fn owns(block: *mut u8) -> bool {
-    (block as usize).wrapping_sub(start() as usize) < BYTES
+    (block as usize).wrapping_sub(base() as usize) < RESERVE_BYTES
 }
 
-fn give(block: *mut u8, bytes: usize) {
-    let first = (block as usize - start() as usize) / GRANULE;
-    USED.with(|used| mark(used, first, granules(bytes)));
-    BYTES_IN_USE.fetch_sub(granules(bytes) * GRANULE, Ordering::Relaxed);
+fn release(block: *mut u8, bytes: usize) {
+    let first = (block as usize - base() as usize) / GRANULE;
+    USED.with(|used| toggle(used, first, num_granules(bytes)));
+    BYTES_IN_USE.fetch_sub(num_granules(bytes) * GRANULE, Ordering::Relaxed);
 }
 
 /// The system's allocator, and a reserve of 32 MiB for when it fails.
 pub struct ReservingAllocator;
 
-// SAFETY: blocks come from the system, which keeps the contract, or from `take`, whose ranges are disjoint, aligned to 64 bytes and
-// stay in use until `give`; which of the two a block came from is told by its address.
+// SAFETY: blocks come from the system, which keeps the contract, or from `allocate`, whose ranges are disjoint, aligned to 64 bytes and
+// stay in use until `release`; the address of a block tells the two apart.
 unsafe impl GlobalAlloc for ReservingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promises.
+        // SAFETY: by the contract of this function.
         let block = if faults::is_due() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } };
-        if block.is_null() { take(layout) } else { block }
+        if block.is_null() { allocate(layout) } else { block }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promises.
+        // SAFETY: by the contract of this function.
         let block = if faults::is_due() { std::ptr::null_mut() } else { unsafe { System.alloc_zeroed(layout) } };
         if !block.is_null() {
             return block;
         }
-        let block = take(layout);
+        let block = allocate(layout);
         if !block.is_null() {
             // SAFETY: the block has these bytes.
             unsafe { block.write_bytes(0, layout.size()) };
@@ -136,7 +137,7 @@ unsafe impl GlobalAlloc for ReservingAllocator {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if owns(block) {
-            give(block, layout.size());
+            release(block, layout.size());
         } else {
             // SAFETY: the block came from the system with this layout.
             unsafe { System.dealloc(block, layout) }
@@ -151,10 +152,10 @@ unsafe impl GlobalAlloc for ReservingAllocator {
                 return moved;
             }
         }
-        // SAFETY: the size is not zero and does not overflow, as the caller promises.
-        let moved = take(unsafe { Layout::from_size_align_unchecked(size, layout.align()) });
+        // SAFETY: by the contract of this function, the size is not zero and does not overflow.
+        let moved = allocate(unsafe { Layout::from_size_align_unchecked(size, layout.align()) });
         if !moved.is_null() {
-            // SAFETY: both blocks have the smaller number of bytes and do not overlap; the old one is given back once.
+            // SAFETY: both blocks have at least the smaller size and do not overlap; the old one is released once.
             unsafe {
                 moved.copy_from_nonoverlapping(block, layout.size().min(size));
                 self.dealloc(block, layout);
@@ -164,8 +165,8 @@ unsafe impl GlobalAlloc for ReservingAllocator {
     }
 }
 
-/// The allocation that fails by request: that with the number in `FERROMX_FAIL_ALLOCATION`, counted from the first one of the process.
-/// It is reported on standard error, so that a sweep knows where the last one was.
+/// Fault injection: fails the allocation whose index, counted from the start of the process, is `FERROMX_FAIL_ALLOCATION`. The fault is
+/// reported on standard error, so that a test that tries all indices knows when to stop.
 #[cfg(feature = "allocation-faults")]
 mod faults {
     use std::sync::atomic::{AtomicI64, Ordering};
@@ -175,7 +176,7 @@ mod faults {
     static LEFT: AtomicI64 = AtomicI64::new(UNREAD);
 
     fn requested() -> i64 {
-        // SAFETY: the names and texts end with a zero, and nothing here allocates.
+        // SAFETY: the strings are null-terminated, and nothing here allocates.
         unsafe {
             let text = libc::getenv(c"FERROMX_FAIL_ALLOCATION".as_ptr());
             if text.is_null() { i64::MAX } else { libc::strtoll(text, std::ptr::null_mut(), 10) }
@@ -184,7 +185,7 @@ mod faults {
 
     pub(super) fn is_due() -> bool {
         if LEFT.load(Ordering::Relaxed) == UNREAD {
-            // Two threads that both read it set the same value.
+            // Threads that race here store the same value.
             LEFT.store(requested(), Ordering::Relaxed);
         }
         let due = LEFT.fetch_sub(1, Ordering::Relaxed) == 0;
@@ -210,22 +211,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_of_the_reserve_are_disjoint_and_come_back() {
+    fn blocks_of_the_reserve_are_disjoint_and_reusable() {
         let layout = |bytes| Layout::from_size_align(bytes, 16).unwrap();
         let before = reserve_in_use();
-        let blocks: Vec<_> = [1, 64, 65, 4096].into_iter().map(|bytes| (take(layout(bytes)), bytes)).collect();
+        let blocks: Vec<_> = [1, 64, 65, 4096].into_iter().map(|bytes| (allocate(layout(bytes)), bytes)).collect();
         for pair in blocks.windows(2) {
             assert!(pair[0].0 as usize + pair[0].1 <= pair[1].0 as usize);
         }
         assert!(blocks.iter().all(|(block, _)| owns(*block) && (*block as usize).is_multiple_of(GRANULE)));
         assert_eq!(reserve_in_use() - before, 64 + 64 + 128 + 4096);
-        blocks.iter().for_each(|(block, bytes)| give(*block, *bytes));
+        blocks.iter().for_each(|(block, bytes)| release(*block, *bytes));
         assert_eq!(reserve_in_use(), before);
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
-        assert!(take(Layout::from_size_align(BYTES + 1, 16).unwrap()).is_null());
-        assert!(take(Layout::from_size_align(64, 4096).unwrap()).is_null());
+    fn requests_that_do_not_fit_return_null() {
+        assert!(allocate(Layout::from_size_align(RESERVE_BYTES + 1, 16).unwrap()).is_null());
+        assert!(allocate(Layout::from_size_align(64, 4096).unwrap()).is_null());
     }
 }

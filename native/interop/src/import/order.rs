@@ -105,7 +105,7 @@ pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wiring<'g>
             (0..graph.nodes.len()).filter(|i| waiting[*i] > 0).map(|i| graph.nodes[i].label()).collect();
         let shown = stuck.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
         problems
-            .push(problem(stuck[0].clone(), format!("it depends on its own output: {shown} are in or behind a cycle")));
+            .push(problem(stuck[0].clone(), format!("it depends on its own output: {shown} are in or after a cycle")));
         for i in (0..graph.nodes.len()).filter(|i| waiting[*i] > 0) {
             unmade.extend(graph.nodes[i].outputs.iter().filter(|o| !o.is_empty()).map(String::as_str));
             order.push(i);

@@ -207,6 +207,6 @@ impl<'a> Cursor<'a> {
             Token::Sign(s) => format!("'{s}'"),
             Token::End => "the end of the file".into(),
         };
-        self.error(format!("{expected} was expected, but {found} stands here"))
+        self.error(format!("{expected} was expected, but {found} was found"))
     }
 }

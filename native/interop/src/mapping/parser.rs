@@ -198,7 +198,7 @@ impl Parser<'_> {
                     named.push((key, self.expression()?));
                 }
                 _ if named.is_empty() => args.push(self.expression()?),
-                _ => return Err(self.c.error("inputs by position stand before those by name")),
+                _ => return Err(self.c.error("positional inputs must precede named ones")),
             }
             if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
                 return Err(self.c.unexpected("',' or ')'"));
@@ -353,9 +353,9 @@ mod tests {
     fn errors_name_line_and_column() {
         let error = |text: &str| mapping("f.map", text).unwrap_err().to_string();
         let e = error("Relu(X)\n  relu(X)");
-        assert!(e.starts_with("f.map:2:3: one of '<->', '->' and '<-' was expected, but 'relu' stands here"), "{e}");
+        assert!(e.starts_with("f.map:2:3: one of '<->', '->' and '<-' was expected, but 'relu' was found"), "{e}");
         let e = error("Relu(X) -> relu(X");
-        assert!(e.starts_with("f.map:1:18: ',' or ')' was expected, but the end of the file stands here"), "{e}");
+        assert!(e.starts_with("f.map:1:18: ',' or ')' was expected, but the end of the file was found"), "{e}");
         assert!(error("\n ü(X)").starts_with("f.map:2:2: no word begins with 'ü'"));
         assert!(error(&format!("A() -> {}1", "[".repeat(500))).contains("deeper"));
         assert!(error("rule f(a, a) = a").starts_with("f.map:1:11: the argument 'a' is there twice"));

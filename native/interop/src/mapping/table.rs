@@ -273,7 +273,7 @@ impl Check<'_> {
         let mut check = |e: &Expr| {
             let checked = match e {
                 Expr::Name(name, _) if !names.contains(name.as_str()) => {
-                    Err(self.error(p.position, format!("'{name}' does not stand on our side, so nothing is known of it")))
+                    Err(self.error(p.position, format!("'{name}' is not on our side, so it has no value")))
                 }
                 Expr::Call(call) => self.framework_side(call),
                 _ => Ok(()),

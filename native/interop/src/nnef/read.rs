@@ -77,7 +77,7 @@ fn plain(argument: &Argument) -> Result<Value> {
     match argument {
         Argument::Value(value) => Ok(value.clone()),
         Argument::List(items) => Ok(Value::List(items.iter().map(plain).collect::<Result<_>>()?)),
-        Argument::Name(name) => Err(Error::format(format!("the tensor '{name}' stands where a value belongs"))),
+        Argument::Name(name) => Err(Error::format(format!("the tensor '{name}' was given where a value was expected"))),
     }
 }
 
@@ -254,7 +254,9 @@ impl Reader<'_> {
                     Value::Float(_) => DType::F32,
                     Value::Int(_) => DType::I64,
                     Value::Bool(_) => DType::Bool,
-                    other => return Err(Error::format(format!("a {} stands where a tensor belongs", other.kind()))),
+                    other => {
+                        return Err(Error::format(format!("a {} was given where a tensor was expected", other.kind())));
+                    }
                 };
                 let mut name = format!("{node}/{}", at + 1);
                 while !self.names.insert(name.clone()) {
@@ -263,7 +265,7 @@ impl Reader<'_> {
                 self.constant(&name, tensor(std::slice::from_ref(value), Vec::new(), dtype)?);
                 Ok(vec![name])
             }
-            Argument::List(_) => Err(Error::format("a list stands where a tensor belongs")),
+            Argument::List(_) => Err(Error::format("a list was given where a tensor was expected")),
         }
     }
 }

@@ -1,38 +1,38 @@
 //! The gradient of the input.
 //!
-//! With a stride of s, the input elements whose padded places have the same residue modulo s are reached by the same
-//! taps, and from neighbouring outputs: for each residue (in each dimension) their gradient is a convolution without
-//! stride of the gradient of the output.
+//! With a stride of s, input elements whose padded coordinates are equal modulo s are read by the same taps, from neighbouring
+//! outputs. So for each residue (in each dimension) the gradient of these elements is a convolution of the output's gradient with
+//! stride 1.
 
 use super::geometry::Geometry;
 use super::implicit::{Implicit, depth_blocks, pack_weights};
 use super::{ConvEpilogue, ConvShape, check_len, depthwise, few_outputs, winograd};
-use crate::float::{Accum, Real, with_wide, with_wide_mut};
+use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
 use crate::simd::window::WindowElement;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Something for each residue: in place up to strides of 2 x 2.
-pub(super) type Few<T> = SmallVec<[T; 4]>;
+/// One value per residue: inline for strides up to 2 x 2.
+pub(super) type PerResidue<T> = SmallVec<[T; 4]>;
 
 /// The convolution that gives the gradient of the input elements of one residue.
 pub(super) struct Phase {
     pub geometry: Geometry,
-    /// The first of these elements in each dimension; they are a stride apart.
+    /// Coordinates of the first of these elements; the others follow at the stride.
     first: [usize; 3],
-    /// The taps of the kernel that reach them.
+    /// The kernel taps that read them.
     pub taps: List<usize>,
-    /// Where its packed weights start.
+    /// Offset of its packed weights.
     weights: usize,
 }
 
-/// Writes the gradient of the input, `input_grad`, given that of the output, `output_grad`.
+/// Writes `input_grad`, the gradient of the input, from `output_grad`, the gradient of the output.
 ///
 /// # Panics
 /// When a slice does not have the elements that `shape` says.
-pub fn conv_backward_data<T: Real>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
+pub fn conv_backward_data<T: FloatElement>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     with_wide(output_grad, |output_grad| {
         with_wide(weights, |weights| {
             with_wide_mut(input_grad, |input_grad| backward(shape, output_grad, weights, input_grad));
@@ -51,11 +51,11 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
     if depthwise::is_depthwise(shape) {
         return depthwise::backward_data(shape, output_grad, weights, input_grad);
     }
-    if few_outputs::pays(shape) {
+    if few_outputs::is_profitable(shape) {
         return few_outputs::backward_data(shape, output_grad, weights, input_grad);
     }
     let kernel = T::microkernel();
-    if winograd::fits(shape) && winograd::pays::<T>(&winograd::adjoint(shape)) {
+    if winograd::supports(shape) && winograd::is_profitable::<T>(&winograd::adjoint(shape)) {
         let adjoint = winograd::adjoint(shape);
         return with_scratch(winograd::weights_len(&adjoint, kernel), |transformed: &mut [T]| {
             winograd::transform_weights(&adjoint, kernel, weights, true, transformed);
@@ -72,7 +72,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
         for phase in &phases {
             pack_phase(shape, kernel, &phase.taps, weights, &mut packed[phase.weights..]);
         }
-        let products: Few<Implicit<'_, T>> = phases
+        let products: PerResidue<Implicit<'_, T>> = phases
             .iter()
             .map(|phase| Implicit {
                 kernel,
@@ -90,8 +90,9 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
             let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
             return product.run(shape.batch, out, &|_, _, _, _| {});
         }
-        // Images are shared out; each collects its residues.
-        let stripes: Few<_> = products.iter().map(|product| product.stripes(product.geometry.grid[1], 1)).collect();
+        // Each thread takes whole images and computes all their residues.
+        let stripes: PerResidue<_> =
+            products.iter().map(|product| product.stripes(product.geometry.grid[1], 1)).collect();
         let image = shape.in_channels * shape.input_plane();
         let longest = phases.iter().map(|phase| phase.geometry.pixels()).max().unwrap_or(0);
         parallel_rows(input_grad, image, 1, |n, image| {
@@ -110,8 +111,8 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
     });
 }
 
-/// Every residue; together they cover the input.
-pub(super) fn phases(shape: &ConvShape) -> Few<Phase> {
+/// One phase per residue; together they cover the input.
+pub(super) fn phases(shape: &ConvShape) -> PerResidue<Phase> {
     let count: [usize; 3] = std::array::from_fn(|d| shape.stride[d].min(shape.input[d]));
     (0..count.iter().product())
         .map(|i| {
@@ -133,13 +134,13 @@ fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
         taps: List::default(),
         weights: 0,
     };
-    // The last tap first: these are in the order of what they read.
+    // Last tap first: the taps in the order of the outputs that they read.
     for tap in (0..shape.taps()).rev() {
-        let place =
+        let tap_index =
             [tap / (shape.kernel[1] * shape.kernel[2]), tap / shape.kernel[2] % shape.kernel[1], tap % shape.kernel[2]];
         // The output whose window has this tap at the first element, times the stride.
         let distance: [isize; 3] =
-            std::array::from_fn(|d| (first[d] + shape.pad[d]) as isize - (place[d] * shape.dilate[d]) as isize);
+            std::array::from_fn(|d| (first[d] + shape.pad[d]) as isize - (tap_index[d] * shape.dilate[d]) as isize);
         if (0..3).all(|d| distance[d] % shape.stride[d] as isize == 0) {
             phase.taps.push(tap);
             phase.geometry.taps.push(std::array::from_fn(|d| distance[d] / shape.stride[d] as isize));
@@ -148,7 +149,7 @@ fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
     phase
 }
 
-/// Packs, for every group, the matrix with a row for each input channel and a column for each output channel and tap.
+/// Packs, for every group, the matrix with a row per input channel and a column per output channel and tap.
 fn pack_phase<T: WindowElement>(
     shape: &ConvShape,
     kernel: &'static MicroKernel<T>,
@@ -174,7 +175,7 @@ fn pack_phase<T: WindowElement>(
     }
 }
 
-/// Packs the columns in `block` of all rows: those of a channel are near to each other in the weights.
+/// Packs the columns in `block` of all rows: the weights of one channel are close together in memory.
 fn pack_block<T: WindowElement>(
     kernel: &'static MicroKernel<T>,
     weights: &[T],
@@ -205,7 +206,7 @@ fn pack_block<T: WindowElement>(
 }
 
 impl Phase {
-    /// Puts the gradients of the row that starts at pixel `pixel` of the grid in their places in a plane of the input.
+    /// Scatters the gradients of the row that starts at grid pixel `pixel` into a plane of the input.
     pub fn scatter_row<T: Copy>(&self, shape: &ConvShape, pixel: usize, row: &[T], plane: &mut [T]) {
         let [_, height, width] = self.geometry.grid;
         let index = pixel / width;
@@ -220,7 +221,7 @@ impl Phase {
     }
 }
 
-/// Puts the gradients of one residue in their places.
+/// Scatters the gradients of one residue into the image.
 fn scatter<T: WindowElement>(shape: &ConvShape, phase: &Phase, part: &[T], image: &mut [T]) {
     let (pixels, width) = (phase.geometry.pixels(), phase.geometry.grid[2]);
     let planes = part.chunks_exact(pixels).zip(image.chunks_exact_mut(shape.input_plane()));

@@ -1,29 +1,34 @@
 //! The gradients of weights and bias.
 //!
-//! The gradient of the weights is a matrix product whose inner dimension are the pixels: rows are output channels, columns are
-//! channels and taps. The part of the input that some pixels need is transposed in working memory, padding included, such that
-//! the channels of a place are neighbours: a panel of B is then a table of places, one for each pixel, which is the same for all
-//! taps. With few channels, neighbouring taps of a row are neighbours too and fill the lanes together.
+//! The gradient of the weights is a matrix product whose depth is the pixels: rows are output channels, columns are input
+//! channels and taps. The part of the input that a block of pixels needs is transposed in working memory, padding included, so
+//! that the channels of one position are adjacent: a panel of B is then a table of offsets, one per pixel, which all taps share.
+//! With few channels, neighbouring taps of a row are adjacent too and fill the lanes together.
 
 use super::{ConvShape, check_len, depthwise};
-use crate::float::{Accum, Real, with_wide, with_wide_mut};
+use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
-use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
 use std::ops::Range;
 
-/// Pixels that are multiplied at a time, about: the inner dimension of the microkernel.
+/// Approximate number of pixels multiplied at a time: the depth of the microkernel.
 const BLOCK: usize = 512;
-/// The most parts of the batch whose gradients are computed apart from each other and added at the end.
+/// Maximum number of slices of the batch whose gradients are computed separately and added at the end.
 const PARTS: usize = 4;
-/// The most bytes of gradients that are computed apart.
+/// Maximum bytes of gradients that are computed separately.
 const PART_BYTES: usize = 16 << 20;
 
-/// Writes the gradient of the weights, given that of the output. It is summed over parts of the batch, whose number
-/// depends on the shape only, and then over the parts in order.
+/// Writes the gradient of the weights from that of the output. It is summed within slices of the batch, whose number depends on
+/// the shape only, and then over the slices in order.
 ///
 /// # Panics
-/// When a slice does not have the elements that `shape` says.
-pub fn conv_backward_weights<T: Real>(shape: &ConvShape, input: &[T], output_grad: &[T], weights_grad: &mut [T]) {
+/// When a slice does not have the length that `shape` implies.
+pub fn conv_backward_weights<T: FloatElement>(
+    shape: &ConvShape,
+    input: &[T],
+    output_grad: &[T],
+    weights_grad: &mut [T],
+) {
     with_wide(input, |input| {
         with_wide(output_grad, |output_grad| {
             with_wide_mut(weights_grad, |weights_grad| backward(shape, input, output_grad, weights_grad));
@@ -53,7 +58,7 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     with_scratch(parts * len, |sums: &mut [T]| {
         product.run(parts, sums);
         let sums = &*sums;
-        // Rows of one group together, so that those of a unit are adjacent.
+        // All rows of one group together, so that those of a unit are adjacent.
         let together = (1..=16.min(rows)).rev().find(|together| rows.is_multiple_of(*together)).unwrap_or(1);
         parallel_rows(weights_grad, together * depth, 1, |i, grad| {
             let row = i * together;
@@ -66,8 +71,8 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
 }
 
 crate::simd::per_isa! {
-    /// Writes to some columns of each row of `depth` elements of `grad` the sum of as many parts, which are `len` elements
-    /// apart and have these columns side by side. A column that does not exist is `depth`.
+    /// Sums `parts` partial gradients, `len` elements apart, into some columns of each row of `grad`, whose rows have `depth`
+    /// elements. A column index of `depth` marks a lane without a column.
     fn add_parts<T: Accum>(sums: &[T], len: usize, parts: usize, columns: &[usize], depth: usize, grad: &mut [T]) {
         let mut total = [T::zero(); 32];
         let (nr, count) = (columns.len(), columns.iter().filter(|column| **column < depth).count());
@@ -90,28 +95,28 @@ crate::simd::per_isa! {
     }
 }
 
-/// Some columns of the weights that are computed side by side.
+/// Columns of the weights that are computed side by side.
 struct Unit {
-    /// The block of channels.
+    /// Index of the channel block.
     block: usize,
-    /// The place of the first tap, in steps of the dilation.
+    /// Index of the first tap.
     tap: [usize; 3],
     /// Lanes between that tap and the first column.
     skip: usize,
-    /// The number of columns.
+    /// Number of columns.
     lanes: usize,
 }
 
-/// Pixels of a plane of an image: whole rows, or a part of one.
+/// A rectangle of pixels in a plane of an image: whole rows, or part of one row.
 #[derive(Clone)]
-struct Piece {
+struct PixelRegion {
     image: usize,
     plane: usize,
     rows: Range<usize>,
     cols: Range<usize>,
 }
 
-impl Piece {
+impl PixelRegion {
     fn pixels(&self) -> usize {
         self.rows.len() * self.cols.len()
     }
@@ -122,31 +127,31 @@ struct Product<'a, T: 'static> {
     kernel: &'static MicroKernel<T>,
     input: &'a [T],
     output_grad: &'a [T],
-    /// Channels that are neighbours: all, or as many as fill the lanes.
+    /// Number of adjacent channels: all, or as many as fill the lanes.
     width: usize,
     units: List<Unit>,
-    /// For each unit, the columns of the weights in its `nr` lanes; where there is none, the number of columns.
+    /// For each unit, the weight column of each of its `nr` lanes; the number of columns marks a lane without one.
     columns: List<usize>,
 }
 
-/// What a block of pixels needs of the input: places in each dimension.
+/// Extent of the input that a block of pixels reads, in each dimension.
 #[derive(Clone, Copy, PartialEq)]
 struct Slab([usize; 3]);
 
 impl Slab {
-    fn of(shape: &ConvShape, piece: &Piece) -> Slab {
+    fn of(shape: &ConvShape, region: &PixelRegion) -> Slab {
         let reach = |d: usize, outputs: usize| {
             outputs.saturating_sub(1) * shape.stride[d] + (shape.kernel[d] - 1) * shape.dilate[d] + 1
         };
-        Slab([reach(0, 1), reach(1, piece.rows.len()), reach(2, piece.cols.len())])
+        Slab([reach(0, 1), reach(1, region.rows.len()), reach(2, region.cols.len())])
     }
 
-    fn places(&self) -> usize {
+    fn len(&self) -> usize {
         self.0.iter().product()
     }
 
-    /// The number of a place.
-    fn place(&self, at: [usize; 3]) -> usize {
+    /// Index of a position in the slab.
+    fn offset(&self, at: [usize; 3]) -> usize {
         (at[0] * self.0[1] + at[1]) * self.0[2] + at[2]
     }
 }
@@ -156,7 +161,7 @@ impl<'a, T: Accum> Product<'a, T> {
         let kernel = T::microkernel();
         let (channels, nr, [planes, height, taps]) = (shape.group_in(), kernel.nr(), shape.kernel);
         let width = channels.min(nr);
-        // Neighbouring taps fill the lanes together if they are neighbours in the input.
+        // Neighbouring taps share the lanes if they are adjacent in the input.
         let together = if channels < nr && shape.dilate[2] == 1 { taps } else { 1 };
         let (mut units, mut columns) = (List::default(), List::default());
         for (block, plane, row) in (0..channels.div_ceil(width))
@@ -178,10 +183,10 @@ impl<'a, T: Accum> Product<'a, T> {
         Product { shape, kernel, input, output_grad, width, units, columns }
     }
 
-    /// Writes the gradients over `parts` parts of the batch: for each part, group and unit, rows of `nr` lanes.
+    /// Writes the gradients of `parts` slices of the batch: for each slice, group and unit, rows of `nr` lanes.
     fn run(&self, parts: usize, sums: &mut [T]) {
         let unit = self.shape.group_out() * self.kernel.nr();
-        // More threads than parts and groups divide the units, which changes no result.
+        // With more threads than slices and groups the units are divided too, which changes no result.
         let share = num_threads().div_ceil(parts * self.shape.groups).min(self.units.len());
         let share = self.units.len().div_ceil(share);
         let sums = MatMut::row_major(sums, parts * self.shape.groups, self.units.len() * unit);
@@ -193,33 +198,33 @@ impl<'a, T: Accum> Product<'a, T> {
         });
     }
 
-    /// The gradient with respect to some columns of the weights of a group, over some images.
+    /// Computes the gradient of some weight columns of a group, over some images.
     fn part(&self, group: usize, images: Range<usize>, units: Range<usize>, sums: &mut [T]) {
         let (kernel, rows, nr) = (self.kernel, self.shape.group_out(), self.kernel.nr());
         let units = &self.units[units];
         let (Some(first), Some(last)) = (units.first(), units.last()) else { return };
         let blocks = first.block..last.block + 1;
-        let (mut table, mut planned) = (StepTable::default(), None);
+        let (mut table, mut planned) = (OffsetTable::default(), None);
         let mut accumulate = false;
-        self.blocks(images, |pieces| {
-            let depth: usize = pieces.iter().map(Piece::pixels).sum();
-            let slab = Slab::of(self.shape, &pieces[0]);
-            let block = pieces.len() * slab.places() * self.width;
+        self.blocks(images, |regions| {
+            let depth: usize = regions.iter().map(PixelRegion::pixels).sum();
+            let slab = Slab::of(self.shape, &regions[0]);
+            let block = regions.len() * slab.len() * self.width;
             if planned != Some((slab, depth)) {
-                table = StepTable::new(self.places(pieces, &slab));
+                table = OffsetTable::new(self.first_tap_offsets(regions, &slab));
                 planned = Some((slab, depth));
             }
             let inputs = blocks.len() * block + nr;
             with_scratch(inputs + kernel.packed_a_len(rows, depth), |buffer: &mut [T]| {
                 let (inputs, grads) = buffer.split_at_mut(inputs);
-                self.pack_inputs(group, pieces, &slab, &blocks, inputs);
-                self.pack_grads(group, pieces, depth, grads);
+                self.pack_inputs(group, regions, &slab, &blocks, inputs);
+                self.pack_grads(group, regions, depth, grads);
                 for row in (0..rows).step_by(kernel.mr()) {
-                    let a = Panel { data: &grads[row * depth..], step: kernel.mr(), ahead: &[] };
+                    let a = Panel { data: &grads[row * depth..], stride: kernel.mr(), ahead: &[] };
                     for (unit, sums) in units.iter().zip(sums.chunks_exact_mut(rows * nr)) {
-                        let place = slab.place(std::array::from_fn(|d| unit.tap[d] * self.shape.dilate[d]));
-                        let start = (unit.block - blocks.start) * block + place * self.width + unit.skip;
-                        let b = Steps { data: &inputs[start..], table: &table, first: 0 };
+                        let offset = slab.offset(std::array::from_fn(|d| unit.tap[d] * self.shape.dilate[d]));
+                        let start = (unit.block - blocks.start) * block + offset * self.width + unit.skip;
+                        let b = IndexedPanel { data: &inputs[start..], table: &table, first: 0 };
                         let cols = unit.lanes.next_multiple_of(kernel.lanes());
                         let c = MatMut::new(&mut sums[row * nr..], kernel.mr().min(rows - row), cols, nr);
                         kernel.indexed_tile(depth, T::one(), a, b, c, accumulate);
@@ -230,48 +235,48 @@ impl<'a, T: Accum> Product<'a, T> {
         });
     }
 
-    /// Cuts the pixels of the images into blocks: of several small planes, or of some rows or a part of a row.
-    fn blocks(&self, images: Range<usize>, mut f: impl FnMut(&[Piece])) {
+    /// Splits the pixels of the images into blocks: several small planes, some rows, or part of one row.
+    fn blocks(&self, images: Range<usize>, mut f: impl FnMut(&[PixelRegion])) {
         let [planes, height, width] = self.shape.output();
         let all = images.flat_map(|image| (0..planes).map(move |plane| (image, plane)));
         let together = BLOCK / (height * width);
         if together > 1 {
-            let whole = |(image, plane)| Piece { image, plane, rows: 0..height, cols: 0..width };
-            let pieces: List<Piece> = all.map(whole).collect();
-            return pieces.chunks(together).for_each(f);
+            let whole = |(image, plane)| PixelRegion { image, plane, rows: 0..height, cols: 0..width };
+            let regions: List<PixelRegion> = all.map(whole).collect();
+            return regions.chunks(together).for_each(f);
         }
-        // Parts of equal size, up to rounding.
+        // Chunks of equal size, up to rounding.
         let rows = height.div_ceil(height.div_ceil((BLOCK / width).max(1)));
         let cols = if rows > 1 { width } else { width.div_ceil(width.div_ceil(BLOCK)) };
         for (image, plane) in all {
             for row in (0..height).step_by(rows) {
                 for col in (0..width).step_by(cols) {
                     let (rows, cols) = (row..(row + rows).min(height), col..(col + cols).min(width));
-                    f(&[Piece { image, plane, rows, cols }]);
+                    f(&[PixelRegion { image, plane, rows, cols }]);
                 }
             }
         }
     }
 
-    /// Where the first tap of each pixel is.
-    fn places<'p>(&'p self, pieces: &'p [Piece], slab: &'p Slab) -> impl Iterator<Item = usize> + 'p {
-        let [_, down, across] = self.shape.stride;
-        pieces.iter().enumerate().flat_map(move |(i, piece)| {
-            (0..piece.rows.len()).flat_map(move |row| {
-                (0..piece.cols.len())
-                    .map(move |col| (i * slab.places() + slab.place([0, row * down, col * across])) * self.width)
+    /// Offset of the first tap of each pixel.
+    fn first_tap_offsets<'p>(&'p self, regions: &'p [PixelRegion], slab: &'p Slab) -> impl Iterator<Item = usize> + 'p {
+        let [_, stride_y, stride_x] = self.shape.stride;
+        regions.iter().enumerate().flat_map(move |(i, region)| {
+            (0..region.rows.len()).flat_map(move |row| {
+                (0..region.cols.len())
+                    .map(move |col| (i * slab.len() + slab.offset([0, row * stride_y, col * stride_x])) * self.width)
             })
         })
     }
 
-    /// Packs the gradients of the output: a row for each channel of the group, a step for each pixel.
-    fn pack_grads(&self, group: usize, pieces: &[Piece], depth: usize, out: &mut [T]) {
+    /// Packs the gradients of the output: a row per channel of the group, a depth index per pixel.
+    fn pack_grads(&self, group: usize, regions: &[PixelRegion], depth: usize, out: &mut [T]) {
         let ([planes, height, width], mr) = (self.shape.output(), self.kernel.mr());
         let (rows, pixels) = (self.shape.group_out(), planes * height * width);
         let mut done = 0;
-        for piece in pieces {
-            let (channel, len) = (piece.image * self.shape.out_channels + group * rows, piece.pixels());
-            let first = (piece.plane * height + piece.rows.start) * width + piece.cols.start;
+        for region in regions {
+            let (channel, len) = (region.image * self.shape.out_channels + group * rows, region.pixels());
+            let first = (region.plane * height + region.rows.start) * width + region.cols.start;
             let grads = MatRef::new(&self.output_grad[channel * pixels + first..], rows, len, pixels, 1);
             for row in (0..rows).step_by(mr) {
                 let panel = &mut out[row * depth + done * mr..][..mr * len];
@@ -281,16 +286,16 @@ impl<'a, T: Accum> Product<'a, T> {
         }
     }
 
-    /// Transposes what the pieces need of some blocks of channels; what lies in the padding is zero.
-    fn pack_inputs(&self, group: usize, pieces: &[Piece], slab: &Slab, blocks: &Range<usize>, out: &mut [T]) {
+    /// Transposes the input that the regions need, for some blocks of channels; the padding is zero.
+    fn pack_inputs(&self, group: usize, regions: &[PixelRegion], slab: &Slab, blocks: &Range<usize>, out: &mut [T]) {
         let (shape, [depth, height, width]) = (self.shape, self.shape.input);
-        let (plane, channels, len) = (shape.input_plane(), shape.group_in(), slab.places() * self.width);
+        let (plane, channels, len) = (shape.input_plane(), shape.group_in(), slab.len() * self.width);
         if shape.pad != [0; 3] {
             out.fill(T::zero());
         }
-        for (i, piece) in pieces.iter().enumerate() {
+        for (i, region) in regions.iter().enumerate() {
             let start = |d: usize, first: usize| (first * shape.stride[d]) as isize - shape.pad[d] as isize;
-            let origin = [start(0, piece.plane), start(1, piece.rows.start), start(2, piece.cols.start)];
+            let origin = [start(0, region.plane), start(1, region.rows.start), start(2, region.cols.start)];
             let inside = |d: usize, size: usize| {
                 let range = (-origin[d]).max(0)..(size as isize - origin[d]).min(slab.0[d] as isize);
                 (range.start as usize..range.end.max(0) as usize, (origin[d] + range.start) as usize)
@@ -301,13 +306,13 @@ impl<'a, T: Accum> Product<'a, T> {
             }
             for (d, h) in ds.clone().flat_map(|d| hs.clone().map(move |h| (d, h))) {
                 let from = ((d0 + d - ds.start) * height + h0 + h - hs.start) * width + w0;
-                let to = slab.place([d, h, ws.start]) * self.width;
+                let to = slab.offset([d, h, ws.start]) * self.width;
                 for block in blocks.clone() {
                     let channel = block * self.width;
                     let lanes = self.width.min(channels - channel);
-                    let first = (piece.image * shape.in_channels + group * channels + channel) * plane + from;
+                    let first = (region.image * shape.in_channels + group * channels + channel) * plane + from;
                     let rows = MatRef::new(&self.input[first..], lanes, ws.len(), plane, 1);
-                    let out = &mut out[((block - blocks.start) * pieces.len() + i) * len + to..];
+                    let out = &mut out[((block - blocks.start) * regions.len() + i) * len + to..];
                     self.kernel.pack_lanes(rows, self.width, &mut out[..ws.len() * self.width]);
                 }
             }

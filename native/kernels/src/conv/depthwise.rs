@@ -1,38 +1,38 @@
-//! Depthwise convolution: every channel has a kernel of its own, and there is nothing for a matrix product to do.
+//! Depthwise convolution: each channel has its own kernel, so there is no matrix product.
 //!
-//! Kernels of 3 x 3 taps read the planes where they are, if the processor has the instructions for that; all others are computed
-//! in working memory.
+//! Where the processor has the instructions, 3 x 3 kernels read the planes in place; other kernels copy the planes to working
+//! memory first.
 
-use super::backward_data::{Few, phases};
+use super::backward_data::{PerResidue, phases};
 use super::geometry::Geometry;
 use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
 use crate::par::{MatMut, parallel_blocks, with_scratch};
+use crate::simd::conv3x3::{Conv3x3, Conv3x3Kernels};
 use crate::simd::prefetch;
-use crate::simd::square::{Square, SquareKernels};
 
-/// Multiply-adds that are worth a chunk of parallel work.
+/// Multiply-adds in a thread's chunk.
 const CHUNK_WORK: usize = 1 << 17;
 
-/// Whether each channel of the output belongs to one of the input.
+/// True if each output channel reads exactly one input channel.
 pub(super) fn is_depthwise(shape: &ConvShape) -> bool {
     shape.groups == shape.in_channels && shape.groups == shape.out_channels
 }
 
-/// Planes for a chunk of parallel work.
+/// Planes in a thread's chunk.
 fn grain(layout: &Layout<'_>, taps: usize) -> usize {
     (CHUNK_WORK / (computed(layout) * taps.max(1)).max(1)).max(1)
 }
 
-/// Outputs that are computed for a plane, in whole blocks.
+/// Outputs computed for a plane, rounded up to whole blocks.
 fn computed(layout: &Layout<'_>) -> usize {
     layout.outputs(layout.geometry().grid[1]).next_multiple_of(LANES)
 }
 
 crate::simd::per_isa! {
     /// `out[i] = sum over t of weights[t] * from[taps[t] + i]`.
-    fn weigh<T: Accum>(weights: &[T], taps: &[usize], from: &[T], out: &mut [T]) {
+    fn convolve<T: Accum>(weights: &[T], taps: &[usize], from: &[T], out: &mut [T]) {
         for (block, out) in out.chunks_exact_mut(LANES).enumerate() {
             let mut sums = [T::zero(); LANES];
             for (weight, tap) in weights.iter().zip(taps) {
@@ -46,17 +46,17 @@ crate::simd::per_isa! {
     }
 }
 
-/// Outputs of a row that are computed side by side at least.
+/// Minimum number of outputs of a row computed side by side.
 const COLUMNS: usize = 16;
 
 crate::simd::per_isa! {
-    /// The outputs of a plane for 3 x 3 adjacent taps: at least two rows of `width`, which is at least [`COLUMNS`], one after
-    /// the other. What the taps of the first output read is at the start of `from`, with rows `pitch` elements apart.
+    /// Computes a plane for 3 x 3 adjacent taps: at least two rows, each of `width` >= [`COLUMNS`] outputs. `from` starts with
+    /// what the taps of the first output read; its rows are `pitch` elements apart.
     ///
-    /// Two rows are computed together, which share most of what they read.
-    fn weigh_square<T: Accum>(weights: &[T; 9], from: &[T], pitch: usize, width: usize, out: &mut [T]) {
+    /// Two rows are computed together because they share most of their input.
+    fn convolve_3x3<T: Accum>(weights: &[T; 9], from: &[T], pitch: usize, width: usize, out: &mut [T]) {
         let height = out.len() / width;
-        // The last two rows, and the last outputs of a row, may be computed twice.
+        // The last two rows and the last outputs of a row may be computed twice.
         for row in (0..height).step_by(2).map(|row| row.min(height - 2)) {
             let (from, out) = (&from[row * pitch..], &mut out[row * width..(row + 2) * width]);
             let (upper, lower) = out.split_at_mut(width);
@@ -75,7 +75,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// The sum over 3 x 3 taps.
+/// The weighted sum of 3 x 3 taps.
 #[inline(always)]
 fn nine<T: Accum>(weights: &[T; 9], taps: [[T; 3]; 3]) -> T {
     let [[a, b, c], [d, e, f], [g, h, i]] = taps;
@@ -107,50 +107,49 @@ crate::simd::per_isa! {
     }
 }
 
-/// The planes and kernels of a convolution of 3 x 3 taps that is computed where the planes are.
-fn in_place<T: Accum>(geometry: &Geometry) -> Option<(Square, &'static SquareKernels<T>)> {
+/// The kernels for a 3 x 3 convolution that reads the planes in place, if they support `geometry`.
+fn in_place_kernels<T: Accum>(geometry: &Geometry) -> Option<(Conv3x3, &'static Conv3x3Kernels<T>)> {
     let ([depth, tall, step], first) = (geometry.step, geometry.taps.first()?);
     let neighbours = (0..9).map(|t| [first[0], first[1] + t / 3, first[2] + t % 3]).eq(geometry.taps.iter().copied());
     let flat = first[0] == 0 && [geometry.grid[0], geometry.source[0], depth] == [1; 3];
-    let square = Square {
+    let conv = Conv3x3 {
         source: [geometry.source[1], geometry.source[2]],
         grid: [geometry.grid[1], geometry.grid[2]],
         origin: [first[1], first[2]],
         step,
     };
-    let kernels = T::square_kernels()?;
-    (neighbours && flat && tall == step && step <= 2).then_some((square, kernels))
+    let kernels = T::conv3x3_kernels()?;
+    (neighbours && flat && tall == step && step <= 2).then_some((conv, kernels))
 }
 
-/// The planes of a depthwise convolution that are laid out in working memory.
+/// The planes of a depthwise convolution, copied to working memory.
 struct Planes<'a> {
     layout: Layout<'a>,
-    /// Whether [`weigh_square`] computes them.
-    square: bool,
+    /// True if [`convolve_3x3`] can compute them.
+    is_3x3: bool,
 }
 
 impl<'a> Planes<'a> {
     fn new(geometry: &'a Geometry) -> Self {
         let (layout, [depth, height, width]) = (Layout::new(geometry), geometry.grid);
         let adjacent = (0..9).map(|t| t / 3 * layout.pitch() + t % 3).eq(layout.taps().iter().copied());
-        Planes { square: adjacent && depth == 1 && width >= COLUMNS && height >= 2, layout }
+        Planes { is_3x3: adjacent && depth == 1 && width >= COLUMNS && height >= 2, layout }
     }
 
-    /// Computes the outputs of a plane that is laid out in `padded`, to `out`. `computed` is working memory.
-    fn weigh<T: Accum>(&self, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
+    /// Computes the outputs of one plane from its copy `padded`. `computed` is working memory.
+    fn convolve<T: Accum>(&self, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
         let [_, height, width] = self.layout.geometry().grid;
         match <&[T; 9]>::try_from(weights) {
-            Ok(weights) if self.square => weigh_square(weights, padded, self.layout.pitch(), width, out),
+            Ok(weights) if self.is_3x3 => convolve_3x3(weights, padded, self.layout.pitch(), width, out),
             _ => {
-                weigh(weights, self.layout.taps(), padded, computed);
+                convolve(weights, self.layout.taps(), padded, computed);
                 self.layout.collect(height, computed, out);
             }
         }
     }
 }
 
-/// Some planes that are going to be read, as many as there are: nothing is fetched ahead between planes that are worked on for
-/// long.
+/// Up to `count` planes to prefetch, from index `number` on; empty past the last plane.
 fn next_planes<T>(planes: &[T], len: usize, number: usize, count: usize) -> &[T] {
     planes.get(number * len..planes.len().min((number + count) * len)).unwrap_or_default()
 }
@@ -169,14 +168,14 @@ pub(super) fn forward<T: Accum>(
     let geometry = shape.windows();
     let (plane, pixels, taps) = (geometry.plane(), geometry.pixels(), shape.taps());
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    if let Some((square, kernels)) = in_place(&geometry) {
+    if let Some((conv, kernels)) = in_place_kernels(&geometry) {
         return parallel_blocks(out, (CHUNK_WORK / (pixels * taps)).max(1), pixels, |first, _, mut out| {
             for i in 0..out.rows() {
                 let (row, channel) = (first + i, (first + i) % shape.in_channels);
                 prefetch(next_planes(input, plane, row + 1, 1));
                 let own = weights[channel * taps..].first_chunk().expect("nine taps");
                 let finish = epilogue.finish(channel);
-                (kernels.weigh)(&square, own, &input[row * plane..(row + 1) * plane], finish, out.row_mut(i));
+                (kernels.convolve)(&conv, own, &input[row * plane..(row + 1) * plane], finish, out.row_mut(i));
                 if finish.is_none() && !epilogue.is_empty() {
                     epilogue.apply(shape, pixels, row, 0, &mut out.block(i, 0, 1, pixels));
                 }
@@ -198,7 +197,7 @@ pub(super) fn forward<T: Accum>(
                 prefetch(next_planes(input, plane, row + count, together));
                 let own = weights[channel * taps..(channel + count) * taps].chunks_exact(taps);
                 for (n, (weights, padded)) in own.zip(padded.chunks_exact(len)).enumerate() {
-                    planes.weigh(weights, padded, computed, out.row_mut(i + n));
+                    planes.convolve(weights, padded, computed, out.row_mut(i + n));
                 }
                 if !epilogue.is_empty() {
                     epilogue.apply(shape, pixels, row, 0, &mut out.block(i, 0, count, pixels));
@@ -215,15 +214,15 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
     let (plane, out_plane, taps) = (shape.input_plane(), shape.output_plane(), shape.taps());
     let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, plane);
     if let [phase] = &phases[..]
-        && let Some((square, kernels)) = in_place(&phase.geometry)
+        && let Some((conv, kernels)) = in_place_kernels(&phase.geometry)
     {
         return parallel_blocks(out, (CHUNK_WORK / (plane * taps)).max(1), plane, |first, _, mut out| {
             for i in 0..out.rows() {
                 let (at, channel) = (first + i, (first + i) % shape.in_channels);
                 prefetch(next_planes(output_grad, out_plane, at + 1, 1));
                 let own = std::array::from_fn(|t| weights[channel * taps + phase.taps[t]]);
-                (kernels.weigh)(
-                    &square,
+                (kernels.convolve)(
+                    &conv,
                     &own,
                     &output_grad[at * out_plane..(at + 1) * out_plane],
                     None,
@@ -232,7 +231,7 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
             }
         });
     }
-    let planes: Few<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
+    let planes: PerResidue<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
     let longest = planes.iter().map(|planes| planes.layout.len() + computed(&planes.layout)).max().unwrap_or(0);
     let grain = planes.iter().map(|planes| grain(&planes.layout, taps)).min().unwrap_or(1);
     parallel_blocks(out, grain, plane, |first, _, mut out| {
@@ -250,10 +249,10 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
                     own.iter_mut().zip(phase.taps.iter()).for_each(|(to, tap)| *to = weights[channel * taps + tap]);
                     let (own, to) = (&own[..phase.taps.len()], out.row_mut(i));
                     if phases.len() == 1 {
-                        planes.weigh(own, padded, computed, to);
+                        planes.convolve(own, padded, computed, to);
                         continue;
                     }
-                    weigh(own, layout.taps(), padded, computed);
+                    convolve(own, layout.taps(), padded, computed);
                     layout.each_row(layout.geometry().grid[1], |part, from| {
                         phase.scatter_row(shape, part.start, &computed[from], to)
                     });
@@ -268,7 +267,7 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
     let geometry = shape.windows();
     let (plane, pixels, taps) = (geometry.plane(), geometry.pixels(), shape.taps());
     let out = MatMut::row_major(weights_grad, shape.out_channels, taps);
-    if let Some((square, kernels)) = in_place(&geometry) {
+    if let Some((conv, kernels)) = in_place_kernels(&geometry) {
         let grain = (CHUNK_WORK / (pixels * taps * shape.batch).max(1)).max(1);
         return parallel_blocks(out, grain, taps, |first, _, mut out| {
             for i in 0..out.rows() {
@@ -278,7 +277,7 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
                         (&input[at * plane..(at + 1) * plane], &output_grad[at * pixels..(at + 1) * pixels]);
                     prefetch(next_planes(input, plane, at + shape.in_channels, 1));
                     prefetch(next_planes(output_grad, pixels, at + shape.in_channels, 1));
-                    (kernels.correlate)(&square, source, grad, &mut sums);
+                    (kernels.correlate)(&conv, source, grad, &mut sums);
                 }
                 out.row_mut(i).copy_from_slice(&sums);
             }

@@ -1,6 +1,5 @@
-//! The gradient of the input where the kernel is nearly as large as the padded image, so that there are few outputs: most products of
-//! the implicit matrix product would be with zeros of the padding. Here each tap is multiplied with the outputs that read through it,
-//! and no others.
+//! The gradient of the input where the kernel is nearly as large as the padded image, so that there are few outputs. The implicit
+//! matrix product would mostly multiply zeros of the padding; here each tap is multiplied only with the outputs that read it.
 
 use super::ConvShape;
 use crate::float::Accum;
@@ -8,20 +7,20 @@ use crate::gemm::gemm;
 use crate::par::{MatMut, MatRef, parallel_rows, with_scratch};
 use std::ops::Range;
 
-/// How many times as many products the implicit matrix product has where this way pays.
+/// Minimum ratio of the products of the implicit matrix product to those of this algorithm.
 const SAVING: usize = 4;
-/// Outputs from which a matrix product is faster than adding multiples of rows of the kernel.
+/// Number of outputs from which a matrix product is faster than adding multiples of kernel rows.
 const MATRIX_OUTPUTS: usize = 8;
-/// Elements of the products that are kept at a time.
+/// Elements of the products held in memory at a time.
 const BLOCK: usize = 1 << 16;
 
-/// Whether this way is faster than the implicit matrix product.
-pub(super) fn pays(shape: &ConvShape) -> bool {
+/// True if this algorithm is faster than the implicit matrix product.
+pub(super) fn is_profitable(shape: &ConvShape) -> bool {
     let strides: usize = shape.stride.iter().product();
     shape.output_plane().saturating_mul(strides).saturating_mul(SAVING) <= shape.input_plane()
 }
 
-/// Writes the gradient of the input. The lengths are those of the shape.
+/// Writes the gradient of the input. The slice lengths must match `shape`.
 pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     let (ins, outs, taps, outputs) = (shape.group_in(), shape.group_out(), shape.taps(), shape.output_plane());
     if shape.kernel == shape.input && outputs == 1 && shape.pad == [0; 3] {
@@ -58,7 +57,7 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
     });
 }
 
-/// The gradient where the kernel is the whole image: a product of two matrices.
+/// The gradient where the kernel covers the whole image: a single matrix product.
 fn as_product<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     let (outs, len) = (shape.group_out(), shape.depth());
     for group in 0..shape.groups {
@@ -74,19 +73,19 @@ fn coordinates(index: usize, [_, height, width]: [usize; 3]) -> [usize; 3] {
     [index / (height * width), index / width % height, index % width]
 }
 
-/// The steps `i` of `count` for which `first + i * step` lies in an axis of `len`.
+/// The indices `i < count` for which `first + i * step` lies in `0..len`.
 fn inside(first: isize, step: usize, count: usize, len: usize) -> Range<usize> {
     let begin = first.min(0).unsigned_abs().div_ceil(step).min(count);
     let room = usize::try_from(len as isize - first).unwrap_or(0);
     begin..room.div_ceil(step).clamp(begin, count)
 }
 
-/// Where output `at` reads through tap `tap` along an axis, which may be outside.
+/// Input coordinate that output `at` reads through tap `tap` along an axis; may be negative.
 fn position(shape: &ConvShape, axis: usize, at: usize, tap: usize) -> isize {
     (at * shape.stride[axis] + tap * shape.dilate[axis]) as isize - shape.pad[axis] as isize
 }
 
-/// The start of the row of the plane that an output reads through a tap, both given by their first two coordinates.
+/// Start of the input row that an output reads through a tap; only the first two coordinates of both count.
 fn row_of(shape: &ConvShape, output: [usize; 3], tap: [usize; 3]) -> Option<usize> {
     let [d, h] = [0, 1].map(|axis| {
         usize::try_from(position(shape, axis, output[axis], tap[axis])).ok().filter(|x| *x < shape.input[axis])
@@ -94,7 +93,7 @@ fn row_of(shape: &ConvShape, output: [usize; 3], tap: [usize; 3]) -> Option<usiz
     Some((d? * shape.input[1] + h?) * shape.input[2])
 }
 
-/// Adds the kernel of one output channel, times each output's gradient, where that output's window lies.
+/// Adds the kernel of one output channel, times the gradient of each output, to the output's window.
 fn add_windows<T: Accum>(shape: &ConvShape, grads: &[T], kernel: &[T], plane: &mut [T]) {
     let (width, step) = (shape.kernel[2], shape.dilate[2]);
     for (output, grad) in grads.iter().enumerate() {
@@ -114,7 +113,7 @@ fn add_windows<T: Accum>(shape: &ConvShape, grads: &[T], kernel: &[T], plane: &m
     }
 }
 
-/// Adds the products of one tap, one for each output, to the elements that these read through it.
+/// Adds the products of one tap, one per output, to the elements that the outputs read through it.
 fn add_tap<T: Accum>(shape: &ConvShape, tap: usize, products: &[T], plane: &mut [T]) {
     let tap = coordinates(tap, shape.kernel);
     let (out, step) = (shape.output(), shape.stride[2]);

@@ -1,35 +1,35 @@
 //! The forward pass.
 
 use super::implicit::{Implicit, Moment, pack_weights};
-use super::{ConvShape, across, check_len, depthwise, winograd};
-use crate::float::{Accum, Real, with_wide, with_wide_mut};
+use super::{ConvShape, check_len, depthwise, output_channel_gemm, winograd};
+use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
-use crate::simd::microkernel::{Element, MicroKernel};
+use crate::simd::conv3x3::Finish;
+use crate::simd::microkernel::{GemmElement, MicroKernel};
 use crate::simd::prefetch;
-use crate::simd::square::Finish;
 
-/// What is done to the output while it is in the cache: activation(output * scale + bias + residual).
+/// Applied to the output while it is in the cache: activation(output * scale + bias + residual).
 #[derive(Clone, Copy)]
-pub struct ConvEpilogue<'a, T: Real> {
-    /// One factor for each output channel; it needs a bias beside it.
+pub struct ConvEpilogue<'a, T: FloatElement> {
+    /// Scale per output channel; requires a bias.
     pub scale: Option<&'a [T]>,
-    /// One summand for each output channel.
+    /// Bias per output channel.
     pub bias: Option<&'a [T]>,
-    /// A tensor of the shape of the output that is added.
+    /// Added to the output; has its shape.
     pub residual: Option<&'a [T]>,
-    /// The function applied to the sum.
+    /// Applied last.
     pub activation: Activation<T::Acc>,
 }
 
-impl<T: Real> Default for ConvEpilogue<'_, T> {
+impl<T: FloatElement> Default for ConvEpilogue<'_, T> {
     fn default() -> Self {
         ConvEpilogue { scale: None, bias: None, residual: None, activation: Activation::Identity }
     }
 }
 
-impl<T: Real> ConvEpilogue<'_, T> {
-    /// Calls `f` with the same in the type to compute in.
+impl<T: FloatElement> ConvEpilogue<'_, T> {
+    /// Calls `f` with this epilogue converted to the accumulation type.
     fn widened<R>(&self, f: impl FnOnce(&ConvEpilogue<'_, T::Acc>) -> R) -> R {
         with_wide(self.scale.unwrap_or(&[]), |scale| {
             with_wide(self.bias.unwrap_or(&[]), |bias| {
@@ -53,19 +53,19 @@ impl<T: Accum> ConvEpilogue<'_, T> {
         }
         if let Some(scale) = self.scale {
             check_len("scale", scale.len(), shape.out_channels, shape);
-            assert!(self.bias.is_some(), "each factor must have its bias");
+            assert!(self.bias.is_some(), "a scale needs a bias");
         }
         if let Some(residual) = self.residual {
             check_len("residual", residual.len(), shape.output_len(), shape);
         }
     }
 
-    /// Whether there is nothing to do.
+    /// True if the epilogue leaves the output unchanged.
     pub(super) fn is_empty(&self) -> bool {
         self.bias.is_none() && self.residual.is_none() && matches!(self.activation, Activation::Identity)
     }
 
-    /// The same for outputs of a channel, unless it is more than that can say, or nothing.
+    /// The epilogue of one output channel, or `None` if it is the identity, has a residual or an unsupported activation.
     pub(super) fn finish(&self, channel: usize) -> Option<Finish<T>> {
         let (low, high) = match self.activation {
             Activation::Identity => (T::neg_infinity(), T::infinity()),
@@ -80,8 +80,8 @@ impl<T: Accum> ConvEpilogue<'_, T> {
         (self.residual.is_none() && !self.is_empty()).then_some(Finish { scale, bias, low, high })
     }
 
-    /// Applies it to a block of the output, whose rows are channels: it starts at row `row` of all channels of the
-    /// batch, and lies within an image.
+    /// Applies the epilogue to a block of the output whose rows are channels. `row` counts channels over the whole batch; the
+    /// block lies within one image.
     pub(super) fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: &mut MatMut<'_, T>) {
         let channel = row % shape.out_channels;
         let channels = channel..channel + block.rows();
@@ -97,14 +97,14 @@ impl<T: Accum> ConvEpilogue<'_, T> {
     }
 }
 
-/// How a convolution is computed, and its weights are packed.
+/// How a convolution is computed and its weights are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Depthwise,
     Winograd,
-    Product,
-    /// The product with its sides exchanged.
-    Across,
+    Implicit,
+    /// Implicit matrix product with output channels in the vector lanes.
+    OutputChannels,
 }
 
 impl Algorithm {
@@ -112,12 +112,12 @@ impl Algorithm {
         shape.check();
         if depthwise::is_depthwise(shape) {
             Algorithm::Depthwise
-        } else if winograd::pays::<T>(shape) {
+        } else if winograd::is_profitable::<T>(shape) {
             Algorithm::Winograd
-        } else if across::pays::<T>(shape) {
-            Algorithm::Across
+        } else if output_channel_gemm::is_profitable::<T>(shape) {
+            Algorithm::OutputChannels
         } else {
-            Algorithm::Product
+            Algorithm::Implicit
         }
     }
 
@@ -125,8 +125,8 @@ impl Algorithm {
         match self {
             Algorithm::Depthwise => shape.weights_len(),
             Algorithm::Winograd => winograd::weights_len(shape, kernel),
-            Algorithm::Product => shape.groups * kernel.packed_a_len(shape.group_out(), shape.depth()),
-            Algorithm::Across => shape.groups * kernel.packed_b_len(shape.group_out(), shape.depth()),
+            Algorithm::Implicit => shape.groups * kernel.packed_a_len(shape.group_out(), shape.depth()),
+            Algorithm::OutputChannels => shape.groups * kernel.packed_b_len(shape.group_out(), shape.depth()),
         }
     }
 
@@ -135,12 +135,12 @@ impl Algorithm {
         match self {
             Algorithm::Depthwise => out.copy_from_slice(weights),
             Algorithm::Winograd => winograd::transform_weights(shape, kernel, weights, false, out),
-            Algorithm::Product | Algorithm::Across => {
+            Algorithm::Implicit | Algorithm::OutputChannels => {
                 let (rows, depth) = (shape.group_out(), shape.depth());
                 parallel_rows(out, self.packed_len(shape, kernel) / shape.groups, 1, |group, out| {
                     let weights = MatRef::row_major(&weights[group * rows * depth..], rows, depth);
                     match self {
-                        Algorithm::Across => across::pack_weights(kernel, weights, out),
+                        Algorithm::OutputChannels => output_channel_gemm::pack_weights(kernel, weights, out),
                         _ => pack_weights(kernel, weights, out),
                     }
                 });
@@ -149,25 +149,25 @@ impl Algorithm {
     }
 }
 
-/// Weights in the form in which the algorithm for their convolution reads them, to be used many times.
-pub struct PackedConvWeights<T: Real> {
+/// Weights packed for the algorithm of their convolution, to be used many times.
+pub struct PackedConvWeights<T: FloatElement> {
     shape: ConvShape,
     algorithm: Algorithm,
     kernel: &'static MicroKernel<T::Acc>,
     data: AlignedVec<T::Acc>,
 }
 
-impl<T: Real> PackedConvWeights<T> {
-    /// Packs the weights of a convolution. Of `shape`, batch and input may differ from those of later uses, but the
-    /// algorithm is chosen for those given here.
+impl<T: FloatElement> PackedConvWeights<T> {
+    /// Packs the weights of a convolution. Later uses may differ from `shape` in batch and input size, but the algorithm is
+    /// chosen for `shape`.
     ///
     /// # Panics
-    /// When `weights` does not have the elements that `shape` says.
+    /// When `weights` does not have the length that `shape` implies.
     pub fn new(shape: &ConvShape, weights: &[T]) -> Self {
         Self::packed_for(Algorithm::of::<T::Acc>(shape), shape, weights)
     }
 
-    /// [`Self::new`] for an algorithm that computes `shape`.
+    /// Like [`Self::new`], for a given algorithm, which must support `shape`.
     pub(super) fn packed_for(algorithm: Algorithm, shape: &ConvShape, weights: &[T]) -> Self {
         let kernel = T::Acc::microkernel();
         let mut data = AlignedVec::zeroed(algorithm.packed_len(shape, kernel));
@@ -179,8 +179,8 @@ impl<T: Real> PackedConvWeights<T> {
 /// Convolves `input` with `weights` into `output`.
 ///
 /// # Panics
-/// When a slice does not have the elements that `shape` says.
-pub fn conv_forward<T: Real>(
+/// When a slice does not have the length that `shape` implies.
+pub fn conv_forward<T: FloatElement>(
     shape: &ConvShape,
     input: &[T],
     weights: &[T],
@@ -194,12 +194,12 @@ pub fn conv_forward<T: Real>(
     });
 }
 
-/// [`conv_forward`] with weights that were packed beforehand.
+/// Like [`conv_forward`], with weights that were packed beforehand.
 ///
 /// # Panics
-/// When a slice does not have the elements that `shape` says, or the weights were packed for a shape that differs in more
-/// than batch and input.
-pub fn conv_forward_packed<T: Real>(
+/// When a slice does not have the length that `shape` implies, or the weights were packed for a shape that differs in more than
+/// batch and input size.
+pub fn conv_forward_packed<T: FloatElement>(
     shape: &ConvShape,
     input: &[T],
     weights: &PackedConvWeights<T>,
@@ -209,13 +209,13 @@ pub fn conv_forward_packed<T: Real>(
     let ConvShape { batch, input: size, .. } = *shape;
     assert_eq!(*shape, ConvShape { batch, input: size, ..weights.shape }, "the shape that weights were packed for");
     assert!(
-        weights.algorithm != Algorithm::Winograd || winograd::fits(shape),
+        weights.algorithm != Algorithm::Winograd || winograd::supports(shape),
         "weights packed for two dimensions in a convolution of three"
     );
     widened(shape, weights.algorithm, weights.kernel, input, &weights.data, epilogue, output);
 }
 
-fn widened<T: Real>(
+fn widened<T: FloatElement>(
     shape: &ConvShape,
     algorithm: Algorithm,
     kernel: &'static MicroKernel<T::Acc>,
@@ -250,7 +250,7 @@ fn forward<T: Accum>(
     match algorithm {
         Algorithm::Depthwise => depthwise::forward(shape, input, weights, epilogue, output),
         Algorithm::Winograd => winograd::forward(shape, kernel, input, weights, epilogue, output),
-        Algorithm::Product | Algorithm::Across => {
+        Algorithm::Implicit | Algorithm::OutputChannels => {
             product(shape, algorithm, kernel, input, weights, epilogue, output);
         }
     }
@@ -287,7 +287,7 @@ fn product<T: Accum>(
         Moment::Complete => epilogue.apply(shape, pixels, row, pixel, block),
     };
     match algorithm {
-        Algorithm::Across => product.run_across(shape.batch, out, &finish),
+        Algorithm::OutputChannels => product.run_output_channels(shape.batch, out, &finish),
         _ => product.run(shape.batch, out, &finish),
     }
 }

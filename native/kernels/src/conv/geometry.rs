@@ -1,32 +1,32 @@
-//! Which input elements the windows of a convolution cover.
+//! Which input elements the windows of a convolution read.
 
 use crate::par::List;
 
-/// A grid of outputs, each a weighted sum over taps: tap t of the output at `o` reads the source at `o * step + t`,
-/// which counts as zero where the source does not have it.
+/// A grid of outputs, each a weighted sum over taps: tap t of the output at `o` reads the source at `o * step + t`; elements
+/// outside the source count as zero.
 pub(super) struct Geometry {
-    /// Sizes of the grid.
+    /// Size of the grid.
     pub grid: [usize; 3],
-    /// Sizes of a plane of the source.
+    /// Size of a source plane.
     pub source: [usize; 3],
-    /// Distances in the source between neighbouring outputs.
+    /// Distance in the source between the windows of neighbouring outputs.
     pub step: [usize; 3],
-    /// The places of the taps relative to `o * step`.
+    /// Coordinates of the taps relative to `o * step`.
     pub taps: List<[isize; 3]>,
 }
 
 impl Geometry {
-    /// Outputs of the grid.
+    /// Number of outputs.
     pub fn pixels(&self) -> usize {
         self.grid.iter().product()
     }
 
-    /// Elements of a plane of the source.
+    /// Elements in a source plane.
     pub fn plane(&self) -> usize {
         self.source.iter().product()
     }
 
-    /// Whether every output reads the source at its own place, and nothing else.
+    /// True if each output reads exactly the source element at its own coordinates.
     pub fn is_pointwise(&self) -> bool {
         **self.taps == [[0; 3]] && self.grid == self.source && self.step == [1; 3]
     }

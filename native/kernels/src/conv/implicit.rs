@@ -1,48 +1,48 @@
-//! The implicit matrix product: weights of (rows, depth) times windows of (depth, pixels), whose elements are read from the
-//! padded image where they are; no matrix of windows is ever stored.
+//! The implicit matrix product: weights of (rows, depth) times windows of (depth, pixels). The windows are read directly from the
+//! padded image and never stored as a matrix.
 //!
-//! Images are cut into stripes of rows of pixels. The part of the image that a stripe needs is laid out in working memory such
-//! that a tap of neighbouring pixels reads adjacent elements ([`Layout`]): a panel of B is then a table of places, one for
-//! each channel and tap, which is the same for all panels.
+//! Images are split into stripes of rows. The part of the image that a stripe needs is laid out in working memory so that a tap
+//! reads adjacent elements for neighbouring pixels ([`Layout`]): a panel of B is then a table of offsets, one per channel and
+//! tap, which all panels share.
 //!
-//! The inner dimension is cut into blocks which depend on its length alone, and an element of the result is the sum of
-//! its blocks in order, so that its bits depend neither on the tile nor on the number of threads.
+//! The depth is split into blocks that depend on its length alone, and each result is the sum of its blocks in order, so its bits
+//! depend neither on the tile nor on the number of threads.
 
 use super::geometry::Geometry;
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
-use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
 use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
-/// The most bytes that a row of weights takes in one block of the inner dimension.
+/// Maximum bytes of one row of weights in a depth block.
 const BLOCK_BYTES: usize = 2048;
-/// Multiply-adds that are worth a chunk of parallel work.
+/// Multiply-adds in a thread's chunk.
 const CHUNK_WORK: usize = 1 << 18;
-/// Panels of windows that are multiplied with a panel of weights, one after the other.
+/// Panels of windows multiplied with a panel of weights, one after the other.
 const PANELS: usize = 4;
-/// Rows of a product that take as long as packing the windows.
+/// Cost of packing the windows, in rows of the product.
 const PACKING_ROWS: f64 = 4.0;
-/// The most bytes of working memory for a stripe, unless a row of pixels needs more: a part of the second-level cache.
+/// Maximum bytes of working memory for a stripe, unless one row of pixels needs more: part of the second-level cache.
 const STRIPE_BYTES: usize = 256 << 10;
-/// The most bytes of working memory for whole images that are computed together.
+/// Maximum bytes of working memory for whole images that are computed together.
 const IMAGES_BYTES: usize = 1 << 20;
 
-/// The blocks that the inner dimension is cut into.
+/// Splits the depth into blocks.
 pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
     even_blocks::<T>(depth, BLOCK_BYTES)
 }
 
-/// Blocks of nearly the same length, of `bytes` at most.
+/// Splits the depth into blocks of nearly the same length, of at most `bytes`.
 pub(super) fn even_blocks<T>(depth: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> {
     let count = depth.div_ceil(bytes / size_of::<T>()).max(1);
     let len = depth.div_ceil(count).max(1);
     (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
 }
 
-/// Packs weights into panels, block by block of the inner dimension.
+/// Packs weights into panels, one depth block after the other.
 pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: MatRef<'_, T>, out: &mut [T]) {
     let rows = weights.rows();
     for block in depth_blocks::<T>(weights.cols()) {
@@ -51,14 +51,14 @@ pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: M
     }
 }
 
-/// What the products of one call have in common.
+/// What all products of one call share.
 pub(super) struct Implicit<'a, T: 'static> {
     pub kernel: &'static MicroKernel<T>,
     pub geometry: &'a Geometry,
     pub groups: usize,
-    /// Rows of the weights of a group.
+    /// Rows of weights in a group.
     pub rows: usize,
-    /// Channels of the source in a group.
+    /// Source channels in a group.
     pub channels: usize,
     /// Packed weights, group after group.
     pub weights: &'a [T],
@@ -66,26 +66,26 @@ pub(super) struct Implicit<'a, T: 'static> {
     pub source: &'a [T],
 }
 
-/// Some rows of one group, for some images.
+/// A range of rows of one group, for a range of images.
 struct Part {
     group: usize,
     rows: Range<usize>,
     images: Range<usize>,
-    /// The row of the result that is the first one for the first image, and the distance between images.
+    /// First row of the result for the first image, and the number of rows per image.
     first_row: usize,
     image_rows: usize,
-    /// The first pixel.
+    /// Index of the first pixel.
     pixel: usize,
 }
 
-/// How the images are cut up.
+/// How the images are split.
 pub(super) struct Stripes<'a> {
     layout: Layout<'a>,
-    /// The places of channels and taps.
-    table: StepTable,
+    /// Offsets of channels and taps.
+    table: OffsetTable,
     /// Rows of pixels in a stripe.
     rows: usize,
-    /// Images whose stripes are computed together.
+    /// Number of images whose stripes are computed together.
     images: usize,
     order: Order,
 }
@@ -93,28 +93,28 @@ pub(super) struct Stripes<'a> {
 /// How the windows of a stripe are multiplied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Where they are, as one row, with what lies between rows of pixels.
+    /// In pixels, as one row, including the elements between rows of pixels.
     Through,
-    /// Where they are, row by row.
+    /// In pixels, row by row.
     ByRows,
-    /// Packed into panels with nothing between rows of pixels.
+    /// Packed into panels, without the elements between rows of pixels.
     Dense,
 }
 
-/// When a block of the result is looked at.
+/// When [`Finish`] is called for a block of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// Before it is computed, so that what it needs can be fetched. Blocks may leave that out.
+    /// Before it is computed, to prefetch what it needs. Not called for every block.
     Before,
     /// When it is complete.
     Complete,
 }
 
-/// What is called for every block of the result: with its row, its first pixel, and itself.
-/// The block is borrowed, since moving the view would wait until everything written before has left the processor.
+/// Called for every block of the result, with its row, its first pixel and the block itself. The block is borrowed because moving
+/// the view would wait for all earlier stores to leave the processor.
 pub(super) type Finish<'f, T> = &'f dyn Fn(Moment, usize, usize, &mut MatMut<'_, T>);
 
-/// A [`Finish`] for several threads.
+/// A [`Finish`] that several threads may call.
 pub(super) type SharedFinish<'f, T> = &'f (dyn Fn(Moment, usize, usize, &mut MatMut<'_, T>) + Sync);
 
 impl<'a, T: Accum> Implicit<'a, T> {
@@ -122,14 +122,14 @@ impl<'a, T: Accum> Implicit<'a, T> {
         self.channels * self.geometry.taps.len()
     }
 
-    /// The places of channels and taps in working memory.
-    pub(super) fn places<'l>(&self, layout: &'l Layout<'_>) -> impl Iterator<Item = usize> + use<'l, T> {
+    /// Offsets of channels and taps in working memory.
+    pub(super) fn depth_offsets<'l>(&self, layout: &'l Layout<'_>) -> impl Iterator<Item = usize> + use<'l, T> {
         let len = layout.len();
         (0..self.channels).flat_map(move |c| layout.taps().iter().map(move |tap| c * len + tap))
     }
 
-    /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. `finish` is
-    /// called for every block of the result.
+    /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. Calls `finish` for every block of the
+    /// result.
     pub fn run(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
         let (pixels, threads) = (out.cols(), num_threads());
         let image_rows = self.groups * self.rows;
@@ -149,7 +149,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let stripes = self.stripes((self.geometry.grid[1] * batch).div_ceil(3 * threads), 1);
         let (rows, cols) = self.fair_block(&stripes, batch * self.groups, pixels);
         if rows >= self.rows {
-            // Whole images, divided by pixels.
+            // Whole images, split by pixels.
             return parallel_blocks(out, image_rows, cols, |row, pixel, mut block| {
                 self.images(&stripes, row / image_rows, pixel, &mut block, &|m, r, p, block| {
                     finish(m, row + r, p, block)
@@ -166,17 +166,18 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
     }
 
-    /// Rows and pixels of the blocks that several threads share out, of as many images as there are, groups counted.
+    /// Rows and pixels of the blocks that the threads share; `images` counts groups as well.
     fn fair_block(&self, stripes: &Option<Stripes<'_>>, images: usize, pixels: usize) -> (usize, usize) {
         let (mr, lanes, threads) = (self.kernel.mr(), self.kernel.lanes(), num_threads());
         let tiles = self.rows.div_ceil(mr);
         match stripes {
             None => {
                 // A tile of one vector is less efficient, and each chunk packs its windows.
-                let [down, across] = fair_chunks([tiles, pixels.div_ceil(lanes)], images, threads, |tiles, vectors| {
-                    ((tiles * mr) as f64 + PACKING_ROWS) * (vectors as f64 + 0.25 * (vectors % 2) as f64)
-                });
-                (down * mr, across * lanes)
+                let [tiles_down, vectors_across] =
+                    fair_chunks([tiles, pixels.div_ceil(lanes)], images, threads, |tiles, vectors| {
+                        ((tiles * mr) as f64 + PACKING_ROWS) * (vectors as f64 + 0.25 * (vectors % 2) as f64)
+                    });
+                (tiles_down * mr, vectors_across * lanes)
             }
             Some(stripes) => {
                 let cols = self.stripe_pixels(stripes);
@@ -186,25 +187,25 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
     }
 
-    /// The stripes, of `most` rows of pixels and of `images` images at most; none for windows that are the image itself.
+    /// Splits the images into stripes of at most `most` rows of pixels and `images` images; `None` for pointwise convolutions.
     pub fn stripes(&self, most: usize, images: usize) -> Option<Stripes<'a>> {
         if self.geometry.is_pointwise() {
             return None;
         }
         let ([planes, height, width], lanes) = (self.geometry.grid, self.kernel.lanes());
         let whole = Layout::new(self.geometry);
-        // The working memory for a row of pixels: sums and windows.
+        // Working memory for a row of pixels: sums and windows.
         let row = self.rows.min(4 * self.kernel.mr()) * width * planes + self.channels * whole.len() / height.max(1);
         let row = row.max(1) * size_of::<T>();
         let whole_images = IMAGES_BYTES / (row * height.max(1));
         let most = if planes > 1 || whole_images >= 1 { height } else { most.min(STRIPE_BYTES / row) };
         let most = most.clamp(1, height.max(1));
         let images = if most == height { whole_images.clamp(1, images.max(1)) } else { 1 };
-        // Of the larger stripes, those whose panels have the fewest lanes between rows or behind the last one.
+        // Of the larger stripes, take those with the fewest lanes wasted between rows and after the last one.
         let vectors = |rows: usize| whole.outputs(rows).div_ceil(lanes);
         let computed = |rows: usize| height / rows * vectors(rows) + vectors(height % rows);
         let best = (most.div_ceil(2)..=most).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
-        // In units of a product of a vector: packing, and taking results to their places.
+        // Costs in units of one vector product: packing the windows and copying the results.
         let (depth, packing) = (self.depth(), 2 * (2 + lanes / width.max(1)));
         let copying = 8 + 4 * width.div_ceil(lanes);
         let through = depth * computed(best) * self.rows + self.rows * height * copying;
@@ -230,7 +231,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
             Order::ByRows => (most, 1),
         };
         let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
-        let table = StepTable::new(self.places(&layout));
+        let table = OffsetTable::new(self.depth_offsets(&layout));
         Some(Stripes { layout, table, rows, images, order })
     }
 
@@ -239,7 +240,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         (self.geometry.grid[0] * stripes.rows * self.geometry.grid[2]).max(1)
     }
 
-    /// All groups of the images from `image` on that `out` has rows for, for the pixels from `pixel` on.
+    /// Computes all groups of the images from `image` on that `out` has rows for, from pixel `pixel` on.
     pub fn images(
         &self,
         stripes: &Option<Stripes<'_>>,
@@ -264,15 +265,15 @@ impl<'a, T: Accum> Implicit<'a, T> {
             Some(stripes) => (self.stripe_pixels(stripes), stripes.images),
             None => (PANELS * self.kernel.nr(), 1),
         };
-        let across = pixels.div_ceil(cols);
-        let place = |i: usize| {
-            let (image, first) = (i / across * together, i % across * cols);
+        let blocks_across = pixels.div_ceil(cols);
+        let block_at = |i: usize| {
+            let (image, first) = (i / blocks_across * together, i % blocks_across * cols);
             let images = image..(image + together).min(part.images.len());
-            Place { images, first, cols: cols.min(pixels - first) }
+            PixelBlock { images, first, cols: cols.min(pixels - first) }
         };
-        let count = part.images.len().div_ceil(together) * across;
+        let count = part.images.len().div_ceil(together) * blocks_across;
         for i in 0..count {
-            let (here, next) = (place(i), (i + 1 < count).then(|| place(i + 1)));
+            let (here, next) = (block_at(i), (i + 1 < count).then(|| block_at(i + 1)));
             match stripes {
                 _ if self.depth() == 0 => {
                     let mut c = here.block(part, here.images.start, out);
@@ -300,26 +301,26 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
     }
 
-    /// The channels of the source that a part reads, from a pixel of image `image` of the part on.
+    /// The source channels that a part reads, from pixel `pixel` of image `image` of the part on.
     fn source(&self, part: &Part, image: usize, pixel: usize) -> &[T] {
         let plane = self.geometry.plane();
         let first = ((part.images.start + image) * self.groups + part.group) * self.channels;
         &self.source[first * plane + pixel..(first + self.channels) * plane]
     }
 
-    /// Windows that are the image itself. `finish(moment, row, block)` is called for some rows at a time. Meanwhile, what
-    /// the next place reads is fetched into the cache.
+    /// Multiplies windows that are the image itself. Calls `finish(moment, row, block)` for a few rows at a time, and prefetches
+    /// what the next block reads.
     fn pointwise(
         &self,
         part: &Part,
-        place: &Place,
-        next: Option<&Place>,
+        pixels: &PixelBlock,
+        next: Option<&PixelBlock>,
         c: &mut MatMut<'_, T>,
         finish: impl Fn(Moment, usize, &mut MatMut<'_, T>),
     ) {
         let (nr, mr, plane, cols) = (self.kernel.nr(), self.kernel.mr(), self.geometry.plane(), c.cols());
-        let source = self.source(part, place.images.start, part.pixel + place.first);
-        // With few rows there is too little time for it.
+        let source = self.source(part, pixels.images.start, part.pixel + pixels.first);
+        // With few rows there is no time to prefetch.
         let next = next.filter(|_| part.rows.len() > self.channels);
         let mut ahead = next.into_iter().flat_map(|next| {
             let source = self.source(part, next.images.start, part.pixel + next.first);
@@ -342,12 +343,12 @@ impl<'a, T: Accum> Implicit<'a, T> {
                         finish(Moment::Before, row, &mut c.block(row, 0, rows, cols));
                     }
                     for first in (0..cols).step_by(nr) {
-                        // The next weights are fetched meanwhile.
+                        // Prefetch the next weights.
                         let ahead = if first == 0 { a.ahead } else { &[] };
                         let b = if in_place {
-                            Panel { data: &from[first..], step: plane, ahead }
+                            Panel { data: &from[first..], stride: plane, ahead }
                         } else {
-                            Panel { data: &panels[first * block.len()..], step: nr, ahead }
+                            Panel { data: &panels[first * block.len()..], stride: nr, ahead }
                         };
                         let tile = c.block(row, first, rows, nr.min(cols - first));
                         self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
@@ -360,54 +361,61 @@ impl<'a, T: Accum> Implicit<'a, T> {
         });
     }
 
-    /// The first row of pixels of a place in each plane of the grid.
-    fn first_row(&self, part: &Part, place: &Place) -> usize {
+    /// First row of pixels of a block in each plane of the grid.
+    fn first_row(&self, part: &Part, pixels: &PixelBlock) -> usize {
         let [_, height, width] = self.geometry.grid;
-        (part.pixel + place.first) / width % height
+        (part.pixel + pixels.first) / width % height
     }
 
-    /// What a stripe reads, one plane of the source after the other.
+    /// What a stripe reads, one source plane after the other.
     fn reads<'s>(
         &'s self,
         stripes: &'s Stripes<'_>,
         part: &'s Part,
-        place: &'s Place,
+        pixels: &'s PixelBlock,
     ) -> impl Iterator<Item = &'s [T]> {
         let [_, height, width] = self.geometry.source;
-        let rows = stripes.layout.range(1, self.first_row(part, place));
+        let rows = stripes.layout.range(1, self.first_row(part, pixels));
         let rows = if self.geometry.grid[0] > 1 { 0..height } else { rows };
-        let planes = place.images.clone().flat_map(|n| self.source(part, n, 0).chunks_exact(self.geometry.plane()));
+        let planes = pixels.images.clone().flat_map(|n| self.source(part, n, 0).chunks_exact(self.geometry.plane()));
         planes.map(move |plane| &plane[rows.start * width..rows.end * width])
     }
 
-    /// The stripes of some images. Meanwhile, what the stripes of the next place read is fetched into the cache.
-    fn stripe(&self, stripes: &Stripes<'_>, part: &Part, place: &Place, next: Option<&Place>, out: &mut MatMut<'_, T>) {
+    /// Computes the stripes of some images, and prefetches what the next ones read.
+    fn stripe(
+        &self,
+        stripes: &Stripes<'_>,
+        part: &Part,
+        pixels: &PixelBlock,
+        next: Option<&PixelBlock>,
+        out: &mut MatMut<'_, T>,
+    ) {
         let (layout, [planes, _, width]) = (&stripes.layout, self.geometry.grid);
-        let (images, rows) = (place.images.len(), part.rows.len());
-        let (first, count) = (self.first_row(part, place), place.cols / width / planes);
-        let outputs = if stripes.order == Order::Through { layout.outputs(count) } else { images * place.cols };
-        // Results that do not come out as they are wanted are put in their places at the end.
-        let in_place = images == 1 && outputs == place.cols;
+        let (images, rows) = (pixels.images.len(), part.rows.len());
+        let (first, count) = (self.first_row(part, pixels), pixels.cols / width / planes);
+        let outputs = if stripes.order == Order::Through { layout.outputs(count) } else { images * pixels.cols };
+        // Results that are not computed in their final layout are copied at the end.
+        let in_place = images == 1 && outputs == pixels.cols;
         let stride = if in_place { 0 } else { (outputs.div_ceil(16) | 1) * 16 };
         let image = self.channels * layout.len();
         let mut ahead = next.into_iter().flat_map(|next| self.reads(stripes, part, next));
         with_scratch(images * image + rows * stride, |buffer: &mut [T]| {
             let (windows, sums) = buffer.split_at_mut(images * image);
             windows.fill(T::zero());
-            for (n, windows) in place.images.clone().zip(windows.chunks_exact_mut(image)) {
+            for (n, windows) in pixels.images.clone().zip(windows.chunks_exact_mut(image)) {
                 layout.fill(self.source(part, n, 0), first, windows);
             }
             if in_place {
-                let mut c = place.block(part, place.images.start, out);
+                let mut c = pixels.block(part, pixels.images.start, out);
                 return self.multiply(stripes, part, windows, count, &mut ahead, &mut c);
             }
             self.multiply(stripes, part, windows, count, &mut ahead, &mut MatMut::new(sums, rows, outputs, stride));
-            for (i, n) in place.images.clone().enumerate() {
-                let mut c = place.block(part, n, out);
+            for (i, n) in pixels.images.clone().enumerate() {
+                let mut c = pixels.block(part, n, out);
                 for (row, sums) in sums.chunks_exact(stride).enumerate().take(rows) {
                     let row = c.row_mut(row);
                     if stripes.order == Order::Dense {
-                        row.copy_from_slice(&sums[i * place.cols..(i + 1) * place.cols]);
+                        row.copy_from_slice(&sums[i * pixels.cols..(i + 1) * pixels.cols]);
                     } else {
                         layout.collect(count, sums, row);
                     }
@@ -416,8 +424,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         });
     }
 
-    /// Multiplies the weights with the windows of `count` rows of pixels in each plane of some images. Meanwhile, what is
-    /// `ahead` is fetched into the cache.
+    /// Multiplies the weights with the windows of `count` rows of pixels in each plane of some images, and prefetches `ahead`.
     fn multiply<'s>(
         &self,
         stripes: &Stripes<'_>,
@@ -428,7 +435,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         c: &mut MatMut<'_, T>,
     ) {
         let (nr, outputs, table) = (self.kernel.nr(), c.cols(), &stripes.table);
-        // Outputs that are computed together, and the windows between them.
+        // Number of outputs computed together, and the windows between them.
         let (together, pitch) = match stripes.order {
             Order::ByRows => (self.geometry.grid[2], stripes.layout.pitch()),
             Order::Through | Order::Dense => (outputs, 0),
@@ -449,7 +456,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 with_scratch(if dense { starts.len() * len } else { 0 }, |panels: &mut [T]| {
                     for (panel, start) in panels.chunks_exact_mut(len).zip(starts.clone()) {
                         let runs = self.runs(stripes, windows.len(), count, start..outputs.min(start + nr));
-                        T::pack_runs(&runs, Steps { data: windows, table, first }, panel);
+                        T::pack_runs(&runs, IndexedPanel { data: windows, table, first }, panel);
                     }
                     self.tiles(part, &block, |a, row, rows| {
                         ahead.by_ref().take(each).for_each(prefetch);
@@ -457,10 +464,10 @@ impl<'a, T: Accum> Implicit<'a, T> {
                             let tile = c.block(row, first_output + start, rows, nr.min(part_outputs.end - start));
                             if dense {
                                 let ahead = if i == 0 { a.ahead } else { &[] };
-                                let b = Panel { data: &panels[i * len..], step: nr, ahead };
+                                let b = Panel { data: &panels[i * len..], stride: nr, ahead };
                                 self.kernel.tile(block.len(), T::one(), a, b, tile, first > 0);
                             } else {
-                                let b = Steps { data: &windows[windows_from + start..], table, first };
+                                let b = IndexedPanel { data: &windows[windows_from + start..], table, first };
                                 self.kernel.indexed_tile(block.len(), T::one(), a, b, tile, first > 0);
                             }
                         }
@@ -470,7 +477,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
     }
 
-    /// The runs of a panel of some of the outputs of `count` rows of pixels in each plane of some images.
+    /// The runs of a panel for some of the outputs of `count` rows of pixels in each plane of some images.
     fn runs(&self, stripes: &Stripes<'_>, windows: usize, count: usize, outputs: Range<usize>) -> Runs {
         let image = self.channels * stripes.layout.len();
         let pixels = self.geometry.grid[0] * count * self.geometry.grid[2];
@@ -485,29 +492,29 @@ impl<'a, T: Accum> Implicit<'a, T> {
         runs
     }
 
-    /// Calls `f(a, row, rows)` for every panel of weights of a part, with its place in the part and its rows.
+    /// Calls `f(a, row, rows)` for every panel of weights of a part, with its first row in the part and its number of rows.
     fn tiles(&self, part: &Part, block: &Range<usize>, mut f: impl FnMut(Panel<'_, T>, usize, usize)) {
         let packed = &self.weights[part.group * self.kernel.packed_a_len(self.rows, self.depth())..];
         let packed = &packed[self.kernel.packed_a_len(self.rows, block.start)..];
         let step = self.kernel.mr();
         for row in part.rows.clone().step_by(step) {
             let (data, next) = (&packed[row * block.len()..], (row + step) * block.len());
-            let a = Panel { data, step, ahead: packed.get(next..).unwrap_or_default() };
+            let a = Panel { data, stride: step, ahead: packed.get(next..).unwrap_or_default() };
             f(a, row - part.rows.start, step.min(part.rows.end - row));
         }
     }
 }
 
-/// Some pixels of some images of a part.
-struct Place {
+/// A range of pixels in some images of a part.
+struct PixelBlock {
     images: Range<usize>,
-    /// The first of the pixels, from that of the part on.
+    /// Index of the first pixel, relative to the part.
     first: usize,
     cols: usize,
 }
 
-impl Place {
-    /// The row of the result that is the first one for image `image` of the part.
+impl PixelBlock {
+    /// First row of the result for image `image` of the part.
     fn row(&self, part: &Part, image: usize) -> usize {
         part.first_row + image * part.image_rows
     }

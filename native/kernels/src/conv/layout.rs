@@ -1,8 +1,7 @@
-//! Planes in working memory, in which all taps of a convolution read adjacent elements for neighbouring outputs.
+//! Copies planes to working memory, such that each tap of a convolution reads adjacent elements for neighbouring outputs.
 //!
-//! A plane is copied with its padding and divided by residues of the stride into "phases". Outputs are computed in rows as
-//! long as those of the working memory: all of a plane is one loop, whatever its width, and what lies between the rows is
-//! dropped.
+//! A plane is copied with its padding and split into "phases", one per residue of the stride. Rows of outputs are computed at the
+//! pitch of the working memory: a plane is a single loop, whatever its width, and the outputs between rows are dropped.
 
 use super::geometry::Geometry;
 use crate::float::Accum;
@@ -13,40 +12,40 @@ use std::ops::Range;
 /// Elements that may be read past the last output.
 pub(super) const LANES: usize = 64;
 
-/// How a plane of the source, or the part of it that some rows of outputs need, is laid out.
+/// The layout of a source plane, or of the part of it that some rows of outputs need.
 pub(super) struct Layout<'a> {
     geometry: &'a Geometry,
-    /// The first place in each dimension, of the outputs from zero on.
+    /// Source coordinates of the first element, for outputs from zero on.
     origin: [isize; 3],
-    /// Sizes of a phase.
+    /// Size of a phase.
     phase: [usize; 3],
-    /// For each dimension, the number of each residue of the step among those that a tap reads; the others are left out.
+    /// For each dimension, the index of each residue of the step among those that a tap reads; `None` for the others.
     residues: [List<Option<usize>>; 3],
-    /// The number of residues in each dimension that a tap reads.
+    /// Number of residues in each dimension that a tap reads.
     phases: [usize; 3],
-    /// Where each tap of the first output is.
+    /// Offset of each tap of the first output.
     taps: List<usize>,
     len: usize,
 }
 
 impl<'a> Layout<'a> {
-    /// For all outputs of a plane.
+    /// The layout for all outputs of a plane.
     pub fn new(geometry: &'a Geometry) -> Self {
         Self::of_rows(geometry, geometry.grid[1])
     }
 
-    /// For outputs of `rows` rows of the grid, in each of its planes.
+    /// The layout for `rows` rows of outputs in each plane of the grid.
     pub fn of_rows(geometry: &'a Geometry, rows: usize) -> Self {
         let (step, grid) = (geometry.step, [geometry.grid[0], rows, geometry.grid[2]]);
         let least = |d: usize| geometry.taps.iter().map(|tap| tap[d]).min().unwrap_or(0);
         let most = |d: usize| geometry.taps.iter().map(|tap| tap[d]).max().unwrap_or(0);
-        // Rows of the source are copied from end to end.
+        // Source rows are copied whole.
         let origin = [least(0), least(1), least(2).min(0)];
         let end = |d: usize| (grid[d].saturating_sub(1) * step[d]) as isize + most(d) + 1;
         let source_end = geometry.source[2] as isize;
         let extent = [end(0) - origin[0], end(1) - origin[1], end(2).max(source_end) - origin[2]];
         let mut phase: [usize; 3] = std::array::from_fn(|d| (extent[d].max(1) as usize).div_ceil(step[d]));
-        // The padding on the right of a row may be that on the left of the next one.
+        // The right padding of a row may serve as the left padding of the next one.
         let shared = if step[2] == 1 { (-origin[2]).min((end(2) - source_end).max(0)) as usize } else { 0 };
         phase[2] -= shared;
         let residues: [List<Option<usize>>; 3] = std::array::from_fn(|d| {
@@ -56,67 +55,67 @@ impl<'a> Layout<'a> {
             (0..step[d]).map(|residue| read(&residue).then(|| number(residue))).collect()
         });
         let phases = std::array::from_fn(|d| residues[d].iter().flatten().count());
-        // An odd number of cache lines, so that channels differ in their sets.
+        // An odd number of cache lines, so that channels map to different cache sets.
         let len = (phase.iter().chain(&phases).product::<usize>() + shared + LANES).div_ceil(16) | 1;
         let mut layout = Layout { geometry, origin, phase, residues, phases, taps: List::default(), len: len * 16 };
-        layout.taps = geometry.taps.iter().filter_map(|tap| layout.place(*tap)).collect();
+        layout.taps = geometry.taps.iter().filter_map(|tap| layout.offset(*tap)).collect();
         layout
     }
 
-    /// What is laid out.
+    /// The geometry that is laid out.
     pub fn geometry(&self) -> &'a Geometry {
         self.geometry
     }
 
-    /// Where the working memory has the element that each tap of the first output reads.
+    /// Offset of the element that each tap of the first output reads.
     pub fn taps(&self) -> &[usize] {
         &self.taps
     }
 
-    /// Elements between rows.
+    /// Distance between rows.
     pub fn pitch(&self) -> usize {
         self.phase[2]
     }
 
-    /// Elements of working memory for a plane, with room for reading some more than the last outputs.
+    /// Elements of working memory for a plane, including those read past the last outputs.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Outputs to compute for `rows` rows in all planes of the grid, those between rows included.
+    /// Outputs to compute for `rows` rows in all planes of the grid, including those between rows.
     pub fn outputs(&self, rows: usize) -> usize {
         let [depth, width] = [self.geometry.grid[0], self.geometry.grid[2]];
         if depth * rows * width == 0 { 0 } else { ((depth - 1) * self.phase[1] + rows - 1) * self.phase[2] + width }
     }
 
-    /// Where the working memory has the element of a place of the source, unless no tap reads such places.
-    fn place(&self, at: [isize; 3]) -> Option<usize> {
+    /// Offset of a source coordinate in working memory, or `None` if no tap reads it.
+    fn offset(&self, at: [isize; 3]) -> Option<usize> {
         let (mut phase, mut offset) = (0, 0);
         for (d, at) in at.into_iter().enumerate() {
-            let (place, step) = ((at - self.origin[d]) as usize, self.geometry.step[d]);
-            phase = phase * self.phases[d] + self.residues[d][place % step]?;
-            offset = offset * self.phase[d] + place / step;
+            let (coordinate, step) = ((at - self.origin[d]) as usize, self.geometry.step[d]);
+            phase = phase * self.phases[d] + self.residues[d][coordinate % step]?;
+            offset = offset * self.phase[d] + coordinate / step;
         }
         Some(phase * self.phase.iter().product::<usize>() + offset)
     }
 
-    /// The places of the source in a dimension that are laid out for outputs from `first` on.
+    /// The source coordinates along dimension `d` that are laid out for outputs from `first` on.
     pub fn range(&self, d: usize, first: usize) -> Range<usize> {
         let start = (first * self.geometry.step[d]) as isize + self.origin[d];
         let end = start + (self.phase[d] * self.geometry.step[d]) as isize;
         start.max(0) as usize..end.clamp(0, self.geometry.source[d] as isize) as usize
     }
 
-    /// Copies what outputs from row `first` of the grid on need of some planes, one after the other, to `to`, where they are
-    /// `len` elements apart and all other elements are zero.
+    /// Copies what the outputs from grid row `first` on need from some planes to `to`, where planes are `len` elements apart. All
+    /// other elements of `to` must be zero.
     pub fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
         let ([depth, height, width], [_, tall, step]) = (self.geometry.source, self.geometry.step);
         let (shift, range) = ((first * tall) as isize, self.range(1, first));
         for (d, start) in self.range(0, 0).flat_map(|d| range.clone().take(tall).map(move |start| (d, start))) {
-            let place = |w: usize| self.place([d as isize, start as isize - shift, w as isize]);
+            let offset = |w: usize| self.offset([d as isize, start as isize - shift, w as isize]);
             let (rows, from) = ((range.end - start).div_ceil(tall), (d * height + start) * width);
             let planes = planes.chunks_exact(depth * height * width).map(|plane| &plane[from..]);
-            if let (2, true, Some(even), Some(odd)) = (step, width > 1, place(0), place(1)) {
+            if let (2, true, Some(even), Some(odd)) = (step, width > 1, offset(0), offset(1)) {
                 for (from, to) in planes.zip(to.chunks_exact_mut(self.len)) {
                     let (low, high) = to.split_at_mut(even.max(odd));
                     let to = if even < odd { [&mut low[even..], high] } else { [high, &mut low[odd..]] };
@@ -124,9 +123,9 @@ impl<'a> Layout<'a> {
                 }
                 continue;
             }
-            for (w, place) in (0..step.min(width)).filter_map(|w| Some((w, place(w)?))) {
+            for (w, start) in (0..step.min(width)).filter_map(|w| Some((w, offset(w)?))) {
                 for (from, to) in planes.clone().zip(to.chunks_exact_mut(self.len)) {
-                    let to = &mut to[place..];
+                    let to = &mut to[start..];
                     match step {
                         1 => copy_rows(rows, width, from, tall * width, to, self.phase[2]),
                         _ => copy_steps(step, rows, w..width, from, tall * width, to, self.phase[2]),
@@ -136,8 +135,8 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Calls `f(output, place)` for `rows` rows of outputs in each plane of the grid: their places in the output and among
-    /// the computed ones.
+    /// Calls `f(output, computed)` for `rows` rows in each plane of the grid: the range of a row in the output and among the
+    /// computed values.
     pub fn each_row(&self, rows: usize, mut f: impl FnMut(Range<usize>, Range<usize>)) {
         let (mut output, width) = (0, self.geometry.grid[2]);
         for d in 0..self.geometry.grid[0] {
@@ -150,7 +149,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Copies `rows` rows of outputs in each plane of the grid from among the computed ones.
+    /// Copies `rows` rows in each plane of the grid from the computed values to the output.
     pub fn collect<T: Accum>(&self, rows: usize, computed: &[T], outputs: &mut [T]) {
         let [planes, _, width] = self.geometry.grid;
         for d in 0..planes {
@@ -159,7 +158,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The opposite of [`Self::collect`].
+    /// The reverse of [`Self::collect`].
     pub fn spread<T: Accum>(&self, rows: usize, outputs: &[T], computed: &mut [T]) {
         let [planes, _, width] = self.geometry.grid;
         for d in 0..planes {
@@ -168,23 +167,23 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Adds the runs of the outputs in `range`, of those of `rows` rows in each plane, for a panel whose lane `lane` is the
-    /// first of them and whose elements start at `start`.
+    /// Adds the runs of the outputs in `range`, counted over `rows` rows in each plane, for a panel: the first of them is lane
+    /// `lane`, and their elements start at `start`.
     pub fn add_runs(&self, rows: usize, range: Range<usize>, mut lane: usize, start: usize, runs: &mut Runs) {
         let width = self.geometry.grid[2];
         let (mut row, mut column, mut left) = (range.start / width, range.start % width, range.len());
         while left > 0 {
             let len = (width - column).min(left);
-            let place = (row / rows * self.phase[1] + row % rows) * self.phase[2] + column;
-            runs.push(lane, len, start + place);
+            let first = (row / rows * self.phase[1] + row % rows) * self.phase[2] + column;
+            runs.push(lane, len, start + first);
             (row, column, lane, left) = (row + 1, 0, lane + len, left - len);
         }
     }
 }
 
 crate::simd::per_isa! {
-    /// Copies rows of `width` elements that are `from_pitch` and `to_pitch` elements apart; most are so short that a call of
-    /// `memcpy` for each would take longer than the copy.
+    /// Copies rows of `width` elements that are `from_pitch` and `to_pitch` apart; most are so short that calling `memcpy` would
+    /// take longer than the copy.
     fn copy_rows<T: Accum>(rows: usize, width: usize, from: &[T], from_pitch: usize, to: &mut [T], to_pitch: usize) {
         for row in 0..rows {
             let (from, to) = (&from[row * from_pitch..][..width], &mut to[row * to_pitch..][..width]);
@@ -200,7 +199,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// Copies N to 2 N elements: the first and the last N.
+/// Copies N to 2 N elements: the first N and the last N, which may overlap.
 #[inline(always)]
 fn copy_ends<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
     if let (Some(from), Some(to)) = (from.first_chunk::<N>(), to.first_chunk_mut::<N>()) {
@@ -212,7 +211,7 @@ fn copy_ends<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    /// Copies every `step`-th element of the `columns` of rows that are `from_pitch` elements apart.
+    /// Copies every `step`-th element of the `columns` of rows that are `from_pitch` apart.
     fn copy_steps<T: Accum>(
         step: usize,
         rows: usize,
@@ -234,7 +233,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    /// Copies the even elements of rows of `width` to the first of `to`, and the odd ones to the other one.
+    /// Splits rows of `width` elements into the even and the odd ones.
     fn split_rows<T: Accum>(
         rows: usize,
         width: usize,

@@ -1,15 +1,13 @@
-//! Convolution over one to three spatial dimensions and its gradients (MXNet's `Convolution`); exchanged, the same
-//! functions are `Deconvolution` and its gradients.
+//! Convolution over one to three spatial dimensions and its gradients (MXNet's `Convolution`). With roles exchanged, the same
+//! functions compute `Deconvolution` and its gradients.
 //!
-//! A convolution is an implicit matrix product: panels of windows are packed straight from the image, padding included,
-//! and multiplied with packed weights. The gradient of the data is a convolution of the output's gradient with the
-//! weights turned round, one for each residue of the stride; the gradient of the weights is the product of the output's
-//! gradient with the windows. Results do not depend on the number of threads. Where images are small, vectors hold output
-//! channels instead of pixels.
+//! A convolution is an implicit matrix product: panels of windows are packed straight from the image, padding included, and
+//! multiplied with packed weights. The gradient of the data is a convolution of the output's gradient with the rotated weights,
+//! one per residue of the stride; the gradient of the weights is the product of the output's gradient with the windows. Results
+//! do not depend on the number of threads. For small images the vector lanes hold output channels instead of pixels.
 //!
-//! Kernels of 3 x 3 taps without stride on many channels are computed in `f32` by Winograd's algorithm, whose rounding
-//! errors are some ten times as large; the environment variable `MXNET_EXACT_CONV=1` turns that off. Depthwise
-//! convolution has loops of its own.
+//! 3 x 3 kernels with stride 1 on many channels use Winograd's algorithm in `f32`, whose rounding errors are about ten times as
+//! large; the environment variable `MXNET_EXACT_CONV=1` disables it. Depthwise convolution has its own loops.
 //!
 //! | of a deconvolution with data x, weights w, result y | is |
 //! |---|---|
@@ -17,18 +15,18 @@
 //! | gradient of x | [`conv_forward`] of the gradient of y |
 //! | gradient of w | [`conv_backward_weights`] with the gradient of y as data and x as the gradient of an output |
 
-mod across;
 mod backward_data;
 mod backward_weights;
 mod bias;
-mod columns;
 mod deformable;
 mod depthwise;
 mod few_outputs;
 mod forward;
 mod geometry;
+mod im2col;
 mod implicit;
 mod layout;
+mod output_channel_gemm;
 #[cfg(test)]
 mod tests;
 mod winograd;
@@ -36,9 +34,9 @@ mod winograd;
 pub use backward_data::conv_backward_data;
 pub use backward_weights::conv_backward_weights;
 pub use bias::{conv_add_bias, conv_backward_bias};
-pub use columns::{col2im, im2col};
 pub use deformable::{DeformGrads, DeformInputs, DeformShape, deform_backward, deform_forward};
 pub use forward::{ConvEpilogue, PackedConvWeights, conv_forward, conv_forward_packed};
+pub use im2col::{col2im, im2col};
 
 use geometry::Geometry;
 
@@ -51,7 +49,7 @@ use geometry::Geometry;
 pub struct ConvShape {
     /// Images.
     pub batch: usize,
-    /// Groups of channels that are convolved separately; a divisor of both numbers of channels.
+    /// Groups of channels that are convolved separately; divides both channel counts.
     pub groups: usize,
     /// Channels of the input.
     pub in_channels: usize,
@@ -61,11 +59,11 @@ pub struct ConvShape {
     pub input: [usize; 3],
     /// Taps of the kernel.
     pub kernel: [usize; 3],
-    /// Distances between neighbouring windows, at least 1.
+    /// Distance between neighbouring windows, at least 1.
     pub stride: [usize; 3],
     /// Zeros before and after the input.
     pub pad: [usize; 3],
-    /// Distances between neighbouring taps, at least 1.
+    /// Distance between neighbouring taps, at least 1.
     pub dilate: [usize; 3],
 }
 
@@ -115,13 +113,13 @@ impl ConvShape {
         self.out_channels / self.groups
     }
 
-    /// Products that are added up in an element of the output.
+    /// Number of products summed in each output.
     fn depth(&self) -> usize {
         self.group_in() * self.taps()
     }
 
     /// # Panics
-    /// When groups, strides or dilations make no sense.
+    /// When groups, strides or dilations are invalid.
     fn check(&self) {
         assert!(
             self.groups > 0
@@ -135,9 +133,9 @@ impl ConvShape {
     /// The windows of the forward pass.
     fn windows(&self) -> Geometry {
         let tap = |i: usize| {
-            let place =
+            let tap_index =
                 [i / (self.kernel[1] * self.kernel[2]), i / self.kernel[2] % self.kernel[1], i % self.kernel[2]];
-            std::array::from_fn(|d| (place[d] * self.dilate[d]) as isize - self.pad[d] as isize)
+            std::array::from_fn(|d| (tap_index[d] * self.dilate[d]) as isize - self.pad[d] as isize)
         };
         Geometry {
             grid: self.output(),

@@ -1,12 +1,12 @@
 use super::forward::Algorithm;
 use super::*;
-use crate::float::Real;
+use crate::float::FloatElement;
 use crate::gemm::Activation;
 use crate::par::set_num_threads;
 use crate::test_data::{close, random};
 use ferromx_core::dtype::{bf16, f16};
 
-/// A two-dimensional convolution: [batch, groups, in, out], and height and width of all else.
+/// A two-dimensional convolution: [batch, groups, in, out], and height and width of the other sizes.
 fn plane(
     [batch, groups, in_channels, out_channels]: [usize; 4],
     [input, kernel, stride, pad, dilate]: [[usize; 2]; 5],
@@ -87,18 +87,18 @@ fn shapes() -> Vec<ConvShape> {
     shapes
 }
 
-/// Calls `f(output, input, weight)` for every product of the definition, by index in the three tensors.
+/// Calls `f(output, input, weight)` for every product of the definition, with indices into the three tensors.
 fn products(s: &ConvShape, mut f: impl FnMut(usize, usize, usize)) {
     let out = s.output();
     let (rows, channels) = (s.out_channels / s.groups, s.in_channels / s.groups);
     let unravel = |i: usize, dims: [usize; 3]| [i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]];
     for (n, o) in (0..s.batch).flat_map(|n| (0..s.out_channels).map(move |o| (n, o))) {
         for p in 0..out.iter().product() {
-            let place = unravel(p, out);
+            let output = unravel(p, out);
             for (c, t) in (0..channels).flat_map(|c| (0..s.taps()).map(move |t| (c, t))) {
                 let tap = unravel(t, s.kernel);
                 let at: [usize; 3] =
-                    std::array::from_fn(|d| (place[d] * s.stride[d] + tap[d] * s.dilate[d]).wrapping_sub(s.pad[d]));
+                    std::array::from_fn(|d| (output[d] * s.stride[d] + tap[d] * s.dilate[d]).wrapping_sub(s.pad[d]));
                 if (0..3).all(|d| at[d] < s.input[d]) {
                     let channel = n * s.in_channels + o / rows * channels + c;
                     let pixel = (at[0] * s.input[1] + at[1]) * s.input[2] + at[2];
@@ -119,17 +119,17 @@ struct Case<T> {
     grad: Vec<T>,
 }
 
-fn case<T: Real>(s: &ConvShape) -> Case<T> {
+fn case<T: FloatElement>(s: &ConvShape) -> Case<T> {
     let make = |len, seed| random(len, seed).iter().map(|x| T::from_f64(*x)).collect();
     Case { input: make(s.input_len(), 1), weights: make(s.weights_len(), 2), grad: make(s.output_len(), 3) }
 }
 
-fn wide<T: Real>(v: &[T]) -> Vec<f64> {
+fn wide<T: FloatElement>(v: &[T]) -> Vec<f64> {
     v.iter().map(|x| x.to_f64()).collect()
 }
 
-/// Output and gradients of input and weights.
-fn run<T: Real>(s: &ConvShape, case: &Case<T>) -> [Vec<T>; 3] {
+/// The output and the gradients of input and weights.
+fn run<T: FloatElement>(s: &ConvShape, case: &Case<T>) -> [Vec<T>; 3] {
     let seven = T::from_f64(7.0);
     let mut results = [s.output_len(), s.input_len(), s.weights_len()].map(|len| vec![seven; len]);
     conv_forward(s, &case.input, &case.weights, &ConvEpilogue::default(), &mut results[0]);
@@ -138,7 +138,7 @@ fn run<T: Real>(s: &ConvShape, case: &Case<T>) -> [Vec<T>; 3] {
     results
 }
 
-fn check<T: Real>(tolerance: f64) {
+fn check<T: FloatElement>(tolerance: f64) {
     for s in shapes() {
         let case = case::<T>(&s);
         let (x, w, g) = (wide(&case.input), wide(&case.weights), wide(&case.grad));
@@ -171,7 +171,7 @@ fn equals_the_definition() {
 }
 
 #[test]
-fn sides_of_the_product_can_be_exchanged() {
+fn lanes_of_pixels_and_of_channels_agree() {
     let small = [
         plane([2, 1, 40, 70], [[7, 7], [3, 3], [1, 1], [1, 1], [1, 1]]),
         plane([1, 2, 600, 66], [[14, 14], [1, 1], [1, 1], [0, 0], [1, 1]]),
@@ -183,7 +183,7 @@ fn sides_of_the_product_can_be_exchanged() {
         let (x, w) = (wide(&case.input), wide(&case.weights));
         let mut want = vec![0.0; s.output_len()];
         products(&s, |o, i, t| want[o] += x[i] * w[t]);
-        for algorithm in [Algorithm::Product, Algorithm::Across] {
+        for algorithm in [Algorithm::Implicit, Algorithm::OutputChannels] {
             let packed = PackedConvWeights::packed_for(algorithm, &s, &case.weights);
             let results = [1, 2, 5].map(|threads| {
                 let before = set_num_threads(threads);
@@ -198,7 +198,7 @@ fn sides_of_the_product_can_be_exchanged() {
     }
 }
 
-/// Shapes that Winograd's algorithm is used for.
+/// Shapes for which Winograd's algorithm is used.
 fn winograd_shapes() -> Vec<ConvShape> {
     let one = [1, 1];
     vec![
@@ -213,12 +213,12 @@ fn winograd_shapes() -> Vec<ConvShape> {
 #[test]
 fn winograd_is_close_to_the_definition() {
     for s in winograd_shapes() {
-        assert!(winograd::pays::<f32>(&s), "{s:?}");
+        assert!(winograd::is_profitable::<f32>(&s), "{s:?}");
         let case = case::<f32>(&s);
         let exact = Case { input: wide(&case.input), weights: wide(&case.weights), grad: wide(&case.grad) };
         let (got, want) = (run(&s, &case), run(&s, &exact));
         for (name, (got, want)) in ["output", "input gradient", "weight gradient"].iter().zip(got.iter().zip(&want)) {
-            // The sums have a deviation of about 10, and cancel where they are small.
+            // The sums have a standard deviation of about 10 and cancel where they are small.
             close(&wide(got), want, 1e-3, &format!("{name} of {s:?}"));
         }
     }

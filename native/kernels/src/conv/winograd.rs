@@ -1,9 +1,9 @@
-//! Convolution with 3 x 3 kernels and no stride by the minimal filtering algorithm F(4 x 4, 3 x 3) of Winograd (Lavin
-//! and Gray, "Fast algorithms for convolutional neural networks", 2016): tiles of 4 x 4 outputs from 6 x 6 inputs with
-//! 36 products for each pair of channels where the definition takes 144.
+//! Convolution with 3 x 3 kernels and stride 1 by Winograd's minimal filtering algorithm F(4 x 4, 3 x 3) (Lavin and Gray, "Fast
+//! algorithms for convolutional neural networks", 2016): tiles of 4 x 4 outputs from 6 x 6 inputs take 36 products per pair of
+//! channels, where the definition takes 144.
 //!
-//! Tiles are transformed side by side, one in each lane of a slot; the products over channels are matrix products, one
-//! for each of the 36 transformed elements. Rounding errors are some ten times those of the definition.
+//! Tiles are transformed side by side, one per lane of a slot; the products over channels are matrix products, one for each of
+//! the 36 transformed elements. Rounding errors are about ten times those of the definition.
 
 use super::ConvShape;
 use super::forward::ConvEpilogue;
@@ -11,48 +11,47 @@ use super::geometry::Geometry;
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{List, MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
-use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
 use crate::simd::window::Runs;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Elements of a transformed tile.
 const ELEMENTS: usize = 36;
-/// Outputs of a tile in each dimension.
+/// Outputs of a tile along each dimension.
 const TILE: usize = 4;
-/// Tiles that are transformed side by side; no fewer than a microkernel has rows.
+/// Tiles that are transformed side by side; at least the rows of a microkernel.
 const SLOT: usize = 16;
-/// Slots that are multiplied with the weights together: so many fill the panels of the microkernels.
+/// Slots multiplied with the weights together: enough to fill the panels of the microkernels.
 const FEW_SLOTS: usize = 2;
-/// The same for weights that do not stay in the second-level cache.
+/// The same for weights that do not fit the second-level cache.
 const MANY_SLOTS: usize = 8;
-/// Bytes of such weights.
+/// Size in bytes from which weights do not fit it.
 const LARGE_WEIGHTS: usize = 2 << 20;
-/// The fewest channels, in and out, for which the transforms pay.
+/// Minimum number of input and output channels for which the transforms are worthwhile.
 const MIN_CHANNELS: usize = 32;
 
-/// Whether convolutions must have the rounding errors of the definition: the environment variable `MXNET_EXACT_CONV`
-/// is 1. Found out once.
-fn exact() -> bool {
+/// True if `MXNET_EXACT_CONV` is 1: convolutions must have the rounding errors of the definition. Read once.
+fn is_exact_required() -> bool {
     static EXACT: OnceLock<bool> = OnceLock::new();
     *EXACT.get_or_init(|| std::env::var("MXNET_EXACT_CONV").is_ok_and(|value| value.trim() == "1"))
 }
 
-/// Whether a convolution is one of 3 x 3 taps without stride and has enough channels and pixels to gain.
-pub(super) fn pays<T: Accum>(shape: &ConvShape) -> bool {
+/// True if the convolution has 3 x 3 taps, stride 1, and enough channels and pixels.
+pub(super) fn is_profitable<T: Accum>(shape: &ConvShape) -> bool {
     let output = shape.output();
     let tiles = output[1].div_ceil(TILE) * output[2].div_ceil(TILE);
     let computed = tiles.next_multiple_of(SLOT) * TILE * TILE;
     let channels = shape.group_in().min(shape.group_out());
-    !exact()
+    !is_exact_required()
         && size_of::<T>() == size_of::<f32>()
-        && fits(shape)
+        && supports(shape)
         && channels >= MIN_CHANNELS
         && 5 * output[1] * output[2] >= 3 * computed
 }
 
-/// Whether the algorithm computes this.
-pub(super) fn fits(shape: &ConvShape) -> bool {
+/// True if the algorithm can compute `shape`.
+pub(super) fn supports(shape: &ConvShape) -> bool {
     shape.kernel == [1, 3, 3]
         && shape.input[0] == 1
         && shape.stride == [1; 3]
@@ -61,7 +60,7 @@ pub(super) fn fits(shape: &ConvShape) -> bool {
         && shape.pad[1..].iter().all(|&pad| pad <= 2)
 }
 
-/// The convolution of the gradient of the output that gives the gradient of the input.
+/// The convolution of the output's gradient that gives the gradient of the input.
 pub(super) fn adjoint(shape: &ConvShape) -> ConvShape {
     ConvShape {
         in_channels: shape.out_channels,
@@ -79,8 +78,8 @@ pub(super) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKernel<T>) 
 
 /// Transforms the weights of `shape` into panels of `mr` output channels, each `[element][input channel][mr]`.
 ///
-/// With `adjoint`, the weights are those of the convolution whose gradient `shape` computes: (input channels, output
-/// channels, taps) and turned round.
+/// With `adjoint`, `weights` belong to the convolution whose gradient `shape` computes: they are (input channels, output
+/// channels, taps), and the taps are rotated by 180 degrees.
 pub(super) fn transform_weights<T: Accum>(
     shape: &ConvShape,
     kernel: &MicroKernel<T>,
@@ -111,7 +110,7 @@ pub(super) fn transform_weights<T: Accum>(
 }
 
 crate::simd::per_isa! {
-    /// G g G^T for the kernels of as many output channels as a slot has lanes.
+    /// G g G^T for the kernels of `SLOT` output channels.
     fn transform_taps<T: Accum>(taps: &[[T; SLOT]; 9], tile: &mut [[T; SLOT]; ELEMENTS]) {
         let mut half = [[T::zero(); SLOT]; 18];
         for column in 0..3 {
@@ -177,7 +176,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// [`transform_inputs`] for elements that are `APART` apart.
+/// [`transform_inputs`] with `together` known at compile time.
 #[inline(always)]
 fn inputs_apart<T: Accum, const APART: usize>(from: &[T; ELEMENTS * SLOT], to: &mut [T]) {
     let to = &mut to[..ELEMENTS * APART - (APART - SLOT)];
@@ -201,8 +200,8 @@ fn inputs_apart<T: Accum, const APART: usize>(from: &[T; ELEMENTS * SLOT], to: &
 }
 
 crate::simd::per_isa! {
-    /// A^T m A for the tiles of a slot, whose elements are `together` slots apart: row `i` of the outputs of all tiles, one
-    /// tile after the other, is `to[i]`.
+    /// A^T m A for the tiles of a slot, whose elements are `together` slots apart; `to[i]` gets row `i` of the outputs of all
+    /// tiles, tile after tile.
     fn transform_outputs<T: Accum>(from: &[T], together: usize, to: &mut [[T; TILE * SLOT]; TILE]) {
         match together {
             FEW_SLOTS => outputs_apart::<T, { FEW_SLOTS * SLOT }>(from, to),
@@ -211,7 +210,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// [`transform_outputs`] for elements that are `APART` apart.
+/// [`transform_outputs`] with `together` known at compile time.
 #[inline(always)]
 fn outputs_apart<T: Accum, const APART: usize>(from: &[T], to: &mut [[T; TILE * SLOT]; TILE]) {
     let from = &from[..ELEMENTS * APART - (APART - SLOT)];
@@ -237,26 +236,26 @@ fn outputs_apart<T: Accum, const APART: usize>(from: &[T], to: &mut [[T; TILE * 
 /// Up to `SLOT` neighbouring tiles of an image.
 #[derive(Clone, Debug)]
 struct Slot {
-    /// The image, relative to those of the task.
+    /// Index of the image within the task.
     image: usize,
     tiles: Range<usize>,
 }
 
-/// One call.
+/// What all tasks of one call share.
 struct Winograd<'a, T: Accum> {
     shape: &'a ConvShape,
     kernel: &'static MicroKernel<T>,
     layout: &'a Layout<'a>,
-    /// The places of the 6 x 6 inputs of a tile.
-    table: &'a StepTable,
+    /// Offsets of the 6 x 6 inputs of a tile.
+    table: &'a OffsetTable,
     weights: &'a [T],
     input: &'a [T],
     epilogue: &'a ConvEpilogue<'a, T>,
-    /// Slots that are multiplied with the weights together.
+    /// Slots multiplied with the weights together.
     together: usize,
 }
 
-/// Convolves `input` with transformed weights into `output`. `shape` must be one that [`pays`].
+/// Convolves `input` with transformed weights into `output`. [`is_profitable`] must hold for `shape`.
 pub(super) fn forward<T: Accum>(
     shape: &ConvShape,
     kernel: &'static MicroKernel<T>,
@@ -279,7 +278,7 @@ pub(super) fn forward<T: Accum>(
     let stripe = if few { stripe_rows(geometry.grid, threads.div_ceil(shape.batch)) } else { geometry.grid[1] };
     let layout = Layout::of_rows(&geometry, stripe);
     let together = if size_of_val(weights) / shape.groups < LARGE_WEIGHTS { FEW_SLOTS } else { MANY_SLOTS };
-    let table = StepTable::new(layout.taps().iter().copied());
+    let table = OffsetTable::new(layout.taps().iter().copied());
     let call = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue, together };
     let (rows, pixels) = (shape.group_out(), height * width);
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
@@ -302,7 +301,7 @@ pub(super) fn forward<T: Accum>(
         }
         return;
     }
-    // Images that do not fill the slots are put together.
+    // Small images share slots.
     let images = (together / geometry.pixels().div_ceil(SLOT)).clamp(1, shape.batch.div_ceil(2 * threads).max(1));
     parallel_blocks(out, images * shape.out_channels, pixels, |row, _, mut block| {
         let first = row / shape.out_channels;
@@ -313,8 +312,9 @@ pub(super) fn forward<T: Accum>(
     });
 }
 
-/// Rows of tiles for each of at least `parts` even parts of an image, if it fills as many slots then, or nearly; otherwise all.
-/// Parts of an image read the weights each, but parts of the channels transform the image each, which takes longer.
+/// Rows of tiles per stripe if an image is split into at least `parts` stripes, provided the slots stay (nearly) full; otherwise
+/// all rows. Each stripe of an image reads all weights; splitting by channels would repeat the input transform, which takes
+/// longer.
 fn stripe_rows([_, height, width]: [usize; 3], parts: usize) -> usize {
     let slots = |rows: usize| height / rows * (rows * width).div_ceil(SLOT) + (height % rows * width).div_ceil(SLOT);
     let mut even = (parts..=height).map(|parts| height.div_ceil(parts));
@@ -322,13 +322,13 @@ fn stripe_rows([_, height, width]: [usize; 3], parts: usize) -> usize {
 }
 
 impl<T: Accum> Winograd<'_, T> {
-    /// Some output channels of a group for some images, from row `first` of tiles on. The rows of `out` are all channels of
-    /// these images, or these channels of one; its columns are pixels.
+    /// Computes some output channels of a group for some images, from row `first` of tiles on. The rows of `out` are all channels
+    /// of these images, or these channels of one image; its columns are pixels.
     fn group(&self, group: usize, rows: Range<usize>, images: Range<usize>, first: usize, out: &mut MatMut<'_, T>) {
-        let (channels, [_, _, across]) = (self.shape.group_in(), self.layout.geometry().grid);
+        let (channels, [_, _, tiles_across]) = (self.shape.group_in(), self.layout.geometry().grid);
         let width = self.shape.output()[2];
         let tile_rows = (out.cols() / width).div_ceil(TILE);
-        let tiles = tile_rows * across;
+        let tiles = tile_rows * tiles_across;
         let slots: List<Slot> = (0..images.len())
             .flat_map(|image| {
                 (0..tiles).step_by(SLOT).map(move |start| Slot { image, tiles: start..(start + SLOT).min(tiles) })
@@ -376,19 +376,20 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Elements between channels of transformed tiles: an odd number of cache lines, so that channels differ in their sets.
+    /// Distance between channels of transformed tiles: an odd number of cache lines, so that channels map to different cache
+    /// sets.
     fn stride(&self) -> usize {
         (ELEMENTS * self.together + 1) * SLOT
     }
 
-    /// The row of `out` of the first of the channels.
+    /// The row of `out` of the first channel.
     fn first_row(&self, group: usize, rows: &Range<usize>, image: usize, out: &MatMut<'_, T>) -> usize {
         if out.rows() == rows.len() { 0 } else { image * self.shape.out_channels + group * self.shape.group_out() }
     }
 
     /// The 36 matrix products.
     fn multiply(&self, group: usize, rows: &Range<usize>, cols: usize, inputs: &[T], outputs: &mut [T]) {
-        /// The longest inner dimension of a product.
+        /// Maximum depth of a product.
         const DEPTH: usize = 512;
         let (channels, mr, nr) = (self.shape.group_in(), self.kernel.mr(), self.kernel.nr());
         let (panel, stride, width) = (ELEMENTS * channels * mr, self.stride(), self.together * SLOT);
@@ -402,12 +403,12 @@ impl<T: Accum> Winograd<'_, T> {
                     rows.clone().step_by(mr).flat_map(|row| (0..cols).step_by(nr).map(move |col| (row, col)))
                 {
                     let weights = &self.weights[(first + row / mr) * panel + (element * channels + start) * mr..];
-                    // The weights of the next element are fetched meanwhile: they do not follow these.
+                    // Prefetch the weights of the next element, which are not adjacent to these.
                     let next = (element + 1) * channels * mr + (first + row / mr) * panel;
                     let ahead = self.weights.get(next..).filter(|_| col == 0 && start == 0).unwrap_or_default();
                     let (a, b) = (
-                        Panel { data: weights, step: mr, ahead: &[] },
-                        Panel { data: &inputs[col..], step: stride, ahead },
+                        Panel { data: weights, stride: mr, ahead: &[] },
+                        Panel { data: &inputs[col..], stride: stride, ahead },
                     );
                     let tile = out.block(row - rows.start, col, mr.min(rows.end - row), nr.min(cols - col));
                     self.kernel.tile(depth, T::one(), a, b, tile, start > 0);
@@ -419,15 +420,15 @@ impl<T: Accum> Winograd<'_, T> {
     /// Transforms the results of a slot back and writes them to the output, from row `first` on.
     fn write(&self, slot: &Slot, tiles: &[T], first: usize, rows: usize, out: &mut MatMut<'_, T>) {
         let width = self.shape.output()[2];
-        let (height, across) = (out.cols() / width, self.layout.geometry().grid[2]);
+        let (height, tiles_across) = (out.cols() / width, self.layout.geometry().grid[2]);
         let mut values = [[T::zero(); TILE * SLOT]; TILE];
         for row in 0..rows {
             transform_outputs(&tiles[row * self.stride()..], self.together, &mut values);
             let plane = out.row_mut(first + row);
             let mut tile = slot.tiles.start;
             while tile < slot.tiles.end {
-                let count = (across - tile % across).min(slot.tiles.end - tile);
-                let (y, x) = (tile / across * TILE, tile % across * TILE);
+                let count = (tiles_across - tile % tiles_across).min(slot.tiles.end - tile);
+                let (y, x) = (tile / tiles_across * TILE, tile % tiles_across * TILE);
                 let len = (count * TILE).min(width - x);
                 for (i, values) in values.iter().enumerate().take(height - y) {
                     let from = &values[(tile - slot.tiles.start) * TILE..][..len];
@@ -438,12 +439,12 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Transforms the tiles of a slot for all channels, to the lanes from `lane` on.
+    /// Transforms the tiles of a slot for all channels, into the lanes from `lane` on.
     fn transform_channels(&self, runs: &Runs, image: &[T], inputs: &mut [T], lane: usize) {
         let mut panel = [T::zero(); ELEMENTS * SLOT];
         let images = image.chunks_exact(image.len() / self.shape.group_in());
         for (image, to) in images.zip(inputs.chunks_exact_mut(self.stride())) {
-            T::pack_runs(runs, Steps { data: image, table: self.table, first: 0 }, &mut panel);
+            T::pack_runs(runs, IndexedPanel { data: image, table: self.table, first: 0 }, &mut panel);
             transform_inputs(&panel, &mut to[lane..], self.together);
         }
     }

@@ -1,25 +1,25 @@
-//! Overlaps of boxes, boxes relative to anchors, and matching by scores.
+//! Overlaps of boxes, encoding relative to anchors, and bipartite matching.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{self, with_scratch};
 use crate::sort::{self, Order, SortKey};
 
 use super::wide;
 
-/// Elements of a parallel chunk.
+/// Elements in a thread's chunk.
 const GRAIN: usize = 1 << 13;
 
-/// What the four numbers of a box mean.
+/// The meaning of a box's four numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoxFormat {
     /// Left, top, right, bottom.
     Corner,
-    /// The centre (x, y), width, height.
+    /// Centre x, centre y, width, height.
     Center,
 }
 
 impl BoxFormat {
-    /// Left, top, right, bottom.
+    /// Converts a box to corners: left, top, right, bottom.
     #[inline(always)]
     pub(super) fn corners<A: Accum>(self, b: [A; 4]) -> [A; 4] {
         if self == BoxFormat::Corner {
@@ -29,7 +29,7 @@ impl BoxFormat {
         [b[0] - w, b[1] - h, b[0] + w, b[1] + h]
     }
 
-    /// A box of corners in this format.
+    /// Converts corners to this format.
     #[inline(always)]
     pub(super) fn of_corners<A: Accum>(self, b: [A; 4]) -> [A; 4] {
         if self == BoxFormat::Corner {
@@ -44,7 +44,7 @@ fn half<A: Accum>(x: A) -> A {
     x * A::of(0.5f32)
 }
 
-/// A box with its area, ready to be compared with others.
+/// The corners of a box with its area.
 #[derive(Clone, Copy)]
 pub(super) struct Area<A> {
     corners: [A; 4],
@@ -52,7 +52,7 @@ pub(super) struct Area<A> {
 }
 
 impl<A: Accum> Area<A> {
-    /// The box of these corners; one that is upside down has no area.
+    /// A box with these corners; an inverted box has area zero.
     #[inline(always)]
     pub(super) fn new(corners: [A; 4]) -> Self {
         let (w, h) = (corners[2] - corners[0], corners[3] - corners[1]);
@@ -70,11 +70,11 @@ impl<A: Accum> Area<A> {
     }
 }
 
-/// Intersection over union of every box of `left` with every box of `right`: `out` has a row for each on the left.
+/// Intersection over union of every box of `left` with every box of `right`: `out` has a row per box of `left`.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn box_iou<T: Real>(left: &[T], right: &[T], format: BoxFormat, out: &mut [T]) {
+/// If the lengths do not match.
+pub fn box_iou<T: FloatElement>(left: &[T], right: &[T], format: BoxFormat, out: &mut [T]) {
     let area = |b: &[T]| Area::<T::Acc>::new(format.corners(wide(b)));
     let right: Vec<_> = right.chunks_exact(4).map(area).collect();
     let cols = right.len();
@@ -85,15 +85,15 @@ pub fn box_iou<T: Real>(left: &[T], right: &[T], format: BoxFormat, out: &mut [T
     });
 }
 
-/// The training targets of boxes relative to the anchors that they belong to.
+/// The training targets of boxes, relative to their anchors.
 ///
-/// `samples` and `matches` have one number for each of `anchors`, grouped by examples; a sample above one half is positive,
-/// its match is the number of a box among the example's `refs`. Positive samples get (offset of the centre / anchor size,
-/// log of the ratio of sizes), minus `means`, over `stds`, and a mask of ones; others zeros.
+/// `samples` and `matches` have a value per anchor (`anchors` per example). An anchor whose sample is above one half is positive,
+/// and its match is an index into the example's `refs`. Positive anchors get (offset of the centre / anchor size, log of the
+/// ratio of sizes), minus `means`, divided by `stds`, and masks of one; the others get zeros.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn box_encode<T: Real>(
+/// If the lengths do not match.
+pub fn box_encode<T: FloatElement>(
     (samples, matches): (&[T], &[T]),
     (anchors, refs): (&[T], &[T]),
     (means, stds): (&[T], &[T]),
@@ -105,7 +105,7 @@ pub fn box_encode<T: Real>(
     let means_stds = (wide::<T::Acc, T>(means), wide::<T::Acc, T>(stds));
     par::parallel_rows2((targets, 4 * GRAIN), (masks, 4 * GRAIN), 1, |chunk, targets, masks| {
         let first = chunk * GRAIN;
-        // The boxes of the example in which the chunk begins, and how many samples of it are left.
+        // The boxes of the example in which the chunk begins, and the number of its remaining anchors.
         let (mut boxes, mut left) = (first / per_example * refs_each, per_example - first % per_example);
         with_scratch(targets.len(), |codes: &mut [T::Acc]| {
             let rows = codes.as_chunks_mut::<4>().0.iter_mut().zip(masks.as_chunks_mut::<4>().0);
@@ -129,8 +129,8 @@ pub fn box_encode<T: Real>(
 }
 
 crate::simd::per_isa! {
-    /// Takes the logarithms of the ratios of sizes, and scales all codes. Samples that have no mask get zeros.
-    fn finish_codes<T: Real>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
+    /// Applies the logarithm to the ratios of sizes and normalises all codes. Anchors with mask zero get zeros.
+    fn finish_codes<T: FloatElement>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
         const LANES: usize = 16;
         let (mut means, mut stds) = ([T::Acc::default(); LANES], [T::Acc::default(); LANES]);
         for k in 0..LANES {
@@ -149,42 +149,42 @@ crate::simd::per_isa! {
     }
 }
 
-/// How [`box_decode`] turns codes into boxes.
+/// The parameters of [`box_decode`].
 #[derive(Clone, Copy, Debug)]
 pub struct Decoding {
-    /// What the anchors are.
+    /// The format of the anchors.
     pub format: BoxFormat,
-    /// Factors of the codes.
+    /// Multipliers of the codes.
     pub stds: [f32; 4],
-    /// The largest code of a size; not positive for no limit.
+    /// Upper limit of the size codes; no limit unless positive.
     pub clip: f32,
 }
 
-/// The inverse of [`box_encode`]: boxes as corners from codes, and anchors that all examples share.
+/// The inverse of [`box_encode`]: decodes boxes to corners, with anchors that all examples share.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn box_decode<T: Real>(codes: &[T], anchors: &[T], how: &Decoding, out: &mut [T]) {
+/// If the lengths do not match.
+pub fn box_decode<T: FloatElement>(codes: &[T], anchors: &[T], params: &Decoding, out: &mut [T]) {
     assert_eq!(codes.len(), out.len(), "the boxes do not fit");
     par::parallel_rows(out, 4 * DECODED, 1, |chunk, out| {
-        decode_block(&codes[4 * DECODED * chunk..], anchors, chunk * DECODED, how, out);
+        decode_block(&codes[4 * DECODED * chunk..], anchors, chunk * DECODED, params, out);
     });
 }
 
-/// Boxes of a chunk of [`box_decode`].
+/// Boxes in a chunk of [`box_decode`].
 const DECODED: usize = 1 << 11;
 
 crate::simd::per_isa! {
-    /// Decodes boxes from number `first` on.
-    fn decode_block<T: Real>(codes: &[T], anchors: &[T], first: usize, how: &Decoding, out: &mut [T]) {
-        let stds = how.stds.map(T::Acc::of);
-        let clip = T::Acc::of(how.clip);
+    /// Decodes the boxes from index `first` on.
+    fn decode_block<T: FloatElement>(codes: &[T], anchors: &[T], first: usize, params: &Decoding, out: &mut [T]) {
+        let stds = params.stds.map(T::Acc::of);
+        let clip = T::Acc::of(params.clip);
         let count = (anchors.len() / 4).max(1);
         let mut at = first % count;
         for (code, out) in codes.chunks_exact(4).zip(out.chunks_exact_mut(4)) {
             let anchor = wide::<T::Acc, T>(&anchors[4 * at..]);
             at = if at + 1 == count { 0 } else { at + 1 };
-            let [ax, ay, aw, ah] = match how.format {
+            let [ax, ay, aw, ah] = match params.format {
                 BoxFormat::Corner => BoxFormat::Center.of_corners(anchor),
                 BoxFormat::Center => anchor,
             };
@@ -199,20 +199,20 @@ crate::simd::per_isa! {
     }
 }
 
-/// Half the size that a code stands for.
+/// Half of the size that a code stands for.
 #[inline(always)]
 fn half_size<A: Accum>(code: A, clip: A, anchor: A) -> A {
     let code = if clip > A::zero() { code.min(clip) } else { code };
     half(code.exponential() * anchor)
 }
 
-/// Matches rows and columns of each (`rows`, `cols`) matrix of scores greedily, best score first, until a score is not better
-/// than `threshold` or `topk` pairs are found. `row_of` and `col_of` get, for each row, its column, and the reverse; -1
-/// for those left over. Of equal scores the first wins.
+/// Matches rows and columns of each (`rows`, `cols`) matrix of scores greedily, best score first, until no score is better than
+/// `threshold` or `topk` pairs are found. `row_of` and `col_of` get the column of each row and the row of each column; -1 for
+/// unmatched ones. Of equal scores the first wins.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn bipartite_matching<T: Real + SortKey>(
+/// If the lengths do not match.
+pub fn bipartite_matching<T: FloatElement + SortKey>(
     scores: &[T],
     (rows, cols): (usize, usize),
     order: Order,
@@ -226,16 +226,16 @@ pub fn bipartite_matching<T: Real + SortKey>(
         row_of.fill(none);
         col_of.fill(none);
         let scores = &scores[b * cells..][..cells];
-        let mut places = vec![0i64; cells];
-        sort::argsort(scores, cells, order, &mut places);
+        let mut cells_by_score = vec![0i64; cells];
+        sort::argsort(scores, cells, order, &mut cells_by_score);
         let (mut rows_free, mut cols_free) = (vec![true; rows], vec![true; cols]);
         let mut left = topk.unwrap_or(usize::MAX);
-        for place in places {
-            let (row, col) = (place as usize / cols, place as usize % cols);
+        for cell in cells_by_score {
+            let (row, col) = (cell as usize / cols, cell as usize % cols);
             if !rows_free[row] || !cols_free[col] {
                 continue;
             }
-            let score = scores[place as usize].to_f32();
+            let score = scores[cell as usize].to_f32();
             let better = if order == Order::Ascending { score < threshold } else { score > threshold };
             if !better {
                 break;

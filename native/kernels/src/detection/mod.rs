@@ -1,7 +1,7 @@
-//! Object detection: overlaps of boxes, suppression and matching, anchors and their targets, region proposals, pooling of
+//! Object detection: overlap of boxes, non-maximum suppression, matching, anchors and their targets, region proposals, pooling of
 //! regions.
 //!
-//! A box is four adjacent numbers: two corners (left, top, right, bottom), or a centre with width and height.
+//! A box is four adjacent numbers: two corners (left, top, right, bottom), or a centre (x, y) with width and height.
 
 mod boxes;
 mod multibox;
@@ -25,7 +25,7 @@ pub use suppression::{Suppression, suppress, suppress_backward};
 
 use crate::float::Accum;
 
-/// The four numbers of a box in the type to compute in.
+/// Converts the four numbers of a box to the accumulation type.
 fn wide<A: Accum, T: ferromx_core::dtype::Element>(values: &[T]) -> [A; 4] {
     [A::of(values[0]), A::of(values[1]), A::of(values[2]), A::of(values[3])]
 }

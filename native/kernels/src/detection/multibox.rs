@@ -1,5 +1,5 @@
-//! The single shot detector (Liu et al., "SSD: Single Shot MultiBox Detector", 2016): its anchors, their training targets,
-//! and the boxes found.
+//! The single shot detector (Liu et al., "SSD: Single Shot MultiBox Detector", 2016): its anchors, their training targets, and
+//! the decoding of its predictions.
 
 use crate::par;
 use ferromx_core::memory;
@@ -7,37 +7,37 @@ use ferromx_core::memory;
 use super::boxes::Area;
 use super::wide;
 
-/// Anchors around the cells of a map, in units of the picture's size.
+/// Anchors centred in the cells of a feature map, relative to the image size.
 #[derive(Clone, Debug)]
 pub struct Anchors {
-    /// Height and width of the map.
+    /// Height and width of the feature map.
     pub map: (usize, usize),
-    /// Sizes; the first one is combined with every ratio, the others with the first ratio.
+    /// Box sizes; the first one is combined with every ratio, the others with the first ratio.
     pub sizes: Vec<f32>,
-    /// Ratios of width and height.
+    /// Ratios of width to height.
     pub ratios: Vec<f32>,
-    /// Distances of cells (down, across); by default they fill the picture.
+    /// Size of a cell (y, x); by default the cells fill the image.
     pub steps: Option<(f32, f32)>,
-    /// The place of the centre in a cell (down, across).
+    /// The centre within a cell (y, x).
     pub offsets: (f32, f32),
-    /// Whether boxes are cut off at the picture's edge.
+    /// Whether boxes are clipped to the image.
     pub clip: bool,
 }
 
 impl Anchors {
-    /// Anchors of one cell.
+    /// Number of anchors per cell.
     pub fn per_cell(&self) -> usize {
         (self.sizes.len() + self.ratios.len()).saturating_sub(1)
     }
 }
 
-/// Writes the corners of all anchors: cells row by row, and for each the sizes, then the other ratios.
+/// Writes the corners of all anchors: cells in row-major order; within each, the sizes, then the other ratios.
 ///
 /// # Panics
-/// If the length does not fit.
+/// If the length does not match.
 pub fn priors(anchors: &Anchors, out: &mut [f32]) {
     let (height, width) = anchors.map;
-    let (down, across) = anchors.steps.unwrap_or((1.0 / height as f32, 1.0 / width as f32));
+    let (step_y, step_x) = anchors.steps.unwrap_or((1.0 / height as f32, 1.0 / width as f32));
     let aspect = height as f32 / width as f32;
     let first = anchors.ratios.first().map_or(1.0, |r| r.sqrt());
     let sizes = anchors.sizes.iter().map(|size| (*size, first));
@@ -46,8 +46,8 @@ pub fn priors(anchors: &Anchors, out: &mut [f32]) {
         sizes.chain(ratios).map(|(size, root)| (size * aspect * root / 2.0, size / root / 2.0)).collect();
     assert_eq!(out.len(), 4 * height * width * halves.len(), "the anchors do not fit");
     for (cell, out) in out.chunks_exact_mut(4 * halves.len()).enumerate() {
-        let x = ((cell % width) as f32 + anchors.offsets.1) * across;
-        let y = ((cell / width) as f32 + anchors.offsets.0) * down;
+        let x = ((cell % width) as f32 + anchors.offsets.1) * step_x;
+        let y = ((cell / width) as f32 + anchors.offsets.0) * step_y;
         for ((w, h), out) in halves.iter().zip(out.chunks_exact_mut(4)) {
             out.copy_from_slice(&[x - w, y - h, x + w, y + h]);
         }
@@ -57,33 +57,34 @@ pub fn priors(anchors: &Anchors, out: &mut [f32]) {
     }
 }
 
-/// Which anchors without an object are trained on as background.
+/// Selects the anchors without an object that are trained on as background.
 #[derive(Clone, Copy, Debug)]
 pub struct NegativeMining {
-    /// How many for each positive anchor.
+    /// Number of negatives per positive anchor.
     pub ratio: f32,
-    /// Only those whose best overlap with an object is smaller.
+    /// Maximum overlap of a negative with any object.
     pub overlap_below: f32,
-    /// How many at least.
+    /// Minimum number of negatives.
     pub minimum: usize,
 }
 
-/// How [`multibox_targets`] assigns objects to anchors.
+/// The parameters of [`multibox_targets`].
 #[derive(Clone, Copy, Debug)]
 pub struct Targets {
-    /// Numbers in a label: class, left, top, right, bottom, more.
+    /// Numbers per label: class, left, top, right, bottom, then others that are ignored.
     pub label_width: usize,
-    /// An anchor belongs to the object that it overlaps most, if by more than this; not positive for the best anchors only.
+    /// An anchor is also matched with the object that it overlaps most, if by more than this; if not positive, only each object's
+    /// best anchor is matched.
     pub overlap: f32,
-    /// The class of anchors that are not trained on.
+    /// Class target of anchors that are ignored in training.
     pub ignore: f32,
-    /// All anchors without an object are background if absent.
+    /// If absent, all anchors without an object are background.
     pub mining: Option<NegativeMining>,
-    /// What the codes are divided by.
+    /// Divisors of the codes.
     pub variances: [f32; 4],
 }
 
-/// The state of an anchor.
+/// The role of an anchor in training.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     Ignored,
@@ -91,37 +92,37 @@ enum Role {
     Object(usize),
 }
 
-/// The training targets of all examples: codes of boxes and their masks (four for each anchor), and classes (one for each).
+/// Writes the training targets of all examples: box codes and their masks (four per anchor), and classes (one per anchor).
 ///
-/// `labels` has the same number of rows for each example, those behind the last object with class -1; `scores` has
-/// (classes, anchors) numbers for each example, class 0 being the background.
+/// `labels` has the same number of rows for each example, padded after the last object with class -1; `scores` has (classes,
+/// anchors) numbers per example, class 0 being the background.
 ///
 /// # Panics
-/// If the lengths do not fit.
+/// If the lengths do not match.
 pub fn multibox_targets(
     anchors: &[f32],
     labels: &[f32],
     scores: &[f32],
     examples: usize,
-    how: &Targets,
+    params: &Targets,
     (codes, masks, classes): (&mut [f32], &mut [f32], &mut [f32]),
 ) {
     let count = anchors.len() / 4;
     let (label_len, score_len) = (labels.len() / examples.max(1), scores.len() / examples.max(1));
     let areas: Vec<Area<f32>> = anchors.chunks_exact(4).map(|a| Area::new(wide(a))).collect();
     let objects = |example: usize| -> Vec<&[f32]> {
-        let labels = labels[example * label_len..][..label_len].chunks_exact(how.label_width);
+        let labels = labels[example * label_len..][..label_len].chunks_exact(params.label_width);
         labels.take_while(|l| l[0] != -1.0).collect()
     };
     let mut roles = memory::filled(Role::Ignored, examples * count);
     par::parallel_rows(&mut roles, count, 1, |example, roles| {
-        assign(&areas, &objects(example), &scores[example * score_len..][..score_len], how, roles);
+        assign(&areas, &objects(example), &scores[example * score_len..][..score_len], params, roles);
     });
     par::parallel_rows(classes, count, 1, |example, classes| {
         let objects = objects(example);
         for (class, role) in classes.iter_mut().zip(&roles[example * count..]) {
             *class = match role {
-                Role::Ignored => how.ignore,
+                Role::Ignored => params.ignore,
                 Role::Background => 0.0,
                 Role::Object(o) => objects[*o][0] + 1.0,
             };
@@ -129,10 +130,10 @@ pub fn multibox_targets(
     });
     par::parallel_rows2((codes, 4 * count), (masks, 4 * count), 1, |example, codes, masks| {
         let objects = objects(example);
-        let places = codes.chunks_exact_mut(4).zip(masks.chunks_exact_mut(4)).zip(anchors.chunks_exact(4));
-        for (((code, mask), anchor), role) in places.zip(&roles[example * count..]) {
+        let rows = codes.chunks_exact_mut(4).zip(masks.chunks_exact_mut(4)).zip(anchors.chunks_exact(4));
+        for (((code, mask), anchor), role) in rows.zip(&roles[example * count..]) {
             let assigned = match role {
-                Role::Object(o) => Some(encode(anchor, &objects[*o][1..], how.variances)),
+                Role::Object(o) => Some(encode(anchor, &objects[*o][1..], params.variances)),
                 _ => None,
             };
             mask.fill(if assigned.is_some() { 1.0 } else { 0.0 });
@@ -148,8 +149,8 @@ fn encode(anchor: &[f32], object: &[f32], variances: [f32; 4]) -> [f32; 4] {
     std::array::from_fn(|k| codes[k] / variances[k])
 }
 
-/// The roles of all anchors of one example.
-fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], how: &Targets, roles: &mut [Role]) {
+/// Assigns the roles of all anchors of one example.
+fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], params: &Targets, roles: &mut [Role]) {
     if objects.is_empty() {
         return;
     }
@@ -158,23 +159,23 @@ fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], how: &Targe
     let rows = || overlaps.chunks_exact(objects.len());
     best_anchors(&overlaps, objects.len(), roles);
     let best: Vec<(usize, f32)> = rows().map(best_object).collect();
-    if how.overlap > 0.0 {
+    if params.overlap > 0.0 {
         for (role, (object, overlap)) in roles.iter_mut().zip(&best) {
-            if *role == Role::Ignored && *overlap > how.overlap {
+            if *role == Role::Ignored && *overlap > params.overlap {
                 *role = Role::Object(*object);
             }
         }
     }
-    match how.mining {
+    match params.mining {
         None => roles.iter_mut().filter(|r| **r == Role::Ignored).for_each(|r| *r = Role::Background),
         Some(mining) => mine(&mining, &best, scores, roles),
     }
 }
 
-/// Gives each object the free anchor that overlaps it most, largest overlap first.
+/// Gives each object the unmatched anchor that it overlaps most, largest overlap first.
 fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
     let mut free = memory::filled(true, objects);
-    // Each object's best free anchor is looked for again only when another object has taken it.
+    // An object's best anchor is searched again only when another object has taken it.
     let search = |object: usize, roles: &[Role]| {
         let column = overlaps.iter().skip(object).step_by(objects).enumerate();
         column
@@ -183,7 +184,7 @@ fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
     };
     let mut best: Vec<(usize, f32)> = (0..objects).map(|o| search(o, roles)).collect();
     loop {
-        // Of equal overlaps that with the first anchor counts, then that with the first object.
+        // On equal overlaps the first anchor wins, then the first object.
         let candidates = (0..objects).filter(|o| free[*o] && best[*o].0 != usize::MAX);
         let better = |a: usize, b: usize| best[a].1 > best[b].1 || best[a].1 == best[b].1 && best[a].0 < best[b].0;
         let Some(object) = candidates.reduce(|a, b| if better(b, a) { b } else { a }) else { return };
@@ -198,13 +199,13 @@ fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
     }
 }
 
-/// The first object with the largest overlap.
+/// The first object with the largest overlap, and the overlap.
 fn best_object(overlaps: &[f32]) -> (usize, f32) {
     let better = |best: (usize, f32), (i, overlap): (usize, &f32)| if *overlap > best.1 { (i, *overlap) } else { best };
     overlaps.iter().enumerate().fold((0, -1.0), better)
 }
 
-/// Makes those anchors background that look least like it, so that training sees the hard ones.
+/// Makes the hardest negatives background: the anchors with the lowest background score.
 fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &mut [Role]) {
     let count = roles.len();
     let positive = roles.iter().filter(|r| matches!(r, Role::Object(_))).count();
@@ -221,40 +222,48 @@ fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &
     hard.into_iter().take(wanted).for_each(|(_, i)| roles[i] = Role::Background);
 }
 
-/// How [`detections`] turns predictions into boxes.
+/// The parameters of [`detections`].
 #[derive(Clone, Copy, Debug)]
 pub struct Detection {
-    /// The class of the background.
+    /// Index of the background class.
     pub background: usize,
-    /// Whether boxes are cut off at the picture's edge.
+    /// Whether boxes are clipped to the image.
     pub clip: bool,
-    /// Boxes with a smaller probability are left out.
+    /// Boxes with a smaller probability are dropped.
     pub threshold: f32,
-    /// A box is suppressed where its overlap with a better one reaches this; none if absent.
+    /// Suppresses a box whose overlap with a better one is at least this; no suppression if absent.
     pub overlap: Option<f32>,
-    /// Boxes suppress those of every class.
-    pub force: bool,
-    /// What the codes are multiplied by.
+    /// Whether boxes suppress boxes of other classes too.
+    pub force_suppress: bool,
+    /// Multipliers of the codes.
     pub variances: [f32; 4],
-    /// How many of the best boxes count.
+    /// Number of best boxes that enter the suppression.
     pub topk: Option<usize>,
 }
 
-/// For each example, one row (class, probability, left, top, right, bottom) for each anchor, best first; -1 as the class of
-/// those that are suppressed, rows of -1 where there is no box. `scores` has (classes, anchors) numbers for each example;
-/// classes in the result are counted without the background.
+/// Writes, for each example, a row (class, probability, left, top, right, bottom) per anchor, best first. Suppressed boxes have
+/// class -1; unused rows are -1 throughout. `scores` has (classes, anchors) numbers per example; classes in the result do not
+/// count the background.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn detections(scores: &[f32], codes: &[f32], anchors: &[f32], examples: usize, how: &Detection, out: &mut [f32]) {
+/// If the lengths do not match.
+pub fn detections(
+    scores: &[f32],
+    codes: &[f32],
+    anchors: &[f32],
+    examples: usize,
+    params: &Detection,
+    out: &mut [f32],
+) {
     let count = anchors.len() / 4;
     let score_len = scores.len() / examples.max(1);
     par::parallel_rows(out, 6 * count, 1, |example, out| {
         out.fill(-1.0);
-        let mut rows = found(&scores[example * score_len..][..score_len], &codes[example * 4 * count..], anchors, how);
-        if let Some(overlap) = how.overlap {
+        let mut rows =
+            found(&scores[example * score_len..][..score_len], &codes[example * 4 * count..], anchors, params);
+        if let Some(overlap) = params.overlap {
             rows.sort_by(|a, b| b[1].total_cmp(&a[1]));
-            rows.truncate(how.topk.unwrap_or(usize::MAX));
+            rows.truncate(params.topk.unwrap_or(usize::MAX));
             let areas: Vec<Area<f32>> = rows.iter().map(|r| Area::new(wide(&r[2..]))).collect();
             for i in 0..rows.len() {
                 let class = rows[i][0];
@@ -262,7 +271,7 @@ pub fn detections(scores: &[f32], codes: &[f32], anchors: &[f32], examples: usiz
                     continue;
                 }
                 for j in i + 1..rows.len() {
-                    let rival = rows[j][0] >= 0.0 && (how.force || rows[j][0] == class);
+                    let rival = rows[j][0] >= 0.0 && (params.force_suppress || rows[j][0] == class);
                     if rival && areas[i].iou(&areas[j]) >= overlap {
                         rows[j][0] = -1.0;
                     }
@@ -274,24 +283,24 @@ pub fn detections(scores: &[f32], codes: &[f32], anchors: &[f32], examples: usiz
 }
 
 /// The boxes of one example whose most probable class is not the background, in the order of the anchors.
-fn found(scores: &[f32], codes: &[f32], anchors: &[f32], how: &Detection) -> Vec<[f32; 6]> {
+fn found(scores: &[f32], codes: &[f32], anchors: &[f32], params: &Detection) -> Vec<[f32; 6]> {
     let count = anchors.len() / 4;
-    let limit = |x: f32| if how.clip { x.clamp(0.0, 1.0) } else { x };
+    let limit = |x: f32| if params.clip { x.clamp(0.0, 1.0) } else { x };
     let mut rows = Vec::new();
     for i in 0..count {
-        let column = scores.iter().skip(i).step_by(count.max(1)).enumerate().filter(|(k, _)| *k != how.background);
+        let column = scores.iter().skip(i).step_by(count.max(1)).enumerate().filter(|(k, _)| *k != params.background);
         let better = |best: (usize, f32), (k, p): (usize, &f32)| if *p > best.1 { (k, *p) } else { best };
-        let (class, probability) = column.fold((how.background, -1.0), better);
-        if class == how.background || probability < how.threshold {
+        let (class, probability) = column.fold((params.background, -1.0), better);
+        if class == params.background || probability < params.threshold {
             continue;
         }
-        let class = class - usize::from(class > how.background);
+        let class = class - usize::from(class > params.background);
         let (a, code) = (&anchors[4 * i..], &codes[4 * i..]);
         let (width, height) = (a[2] - a[0], a[3] - a[1]);
-        let x = code[0] * how.variances[0] * width + (a[0] + a[2]) / 2.0;
-        let y = code[1] * how.variances[1] * height + (a[1] + a[3]) / 2.0;
-        let w = (code[2] * how.variances[2]).exp() * width / 2.0;
-        let h = (code[3] * how.variances[3]).exp() * height / 2.0;
+        let x = code[0] * params.variances[0] * width + (a[0] + a[2]) / 2.0;
+        let y = code[1] * params.variances[1] * height + (a[1] + a[3]) / 2.0;
+        let w = (code[2] * params.variances[2]).exp() * width / 2.0;
+        let h = (code[3] * params.variances[3]).exp() * height / 2.0;
         rows.push([class as f32, probability, limit(x - w), limit(y - h), limit(x + w), limit(y + h)]);
     }
     rows

@@ -1,26 +1,26 @@
-//! Position-sensitive pooling: every bin of a region has input channels of its own (Dai et al., "R-FCN", 2016), and bins may
-//! be moved (Dai et al., "Deformable Convolutional Networks", 2017).
+//! Position-sensitive pooling: each bin of a region reads its own input channels (Dai et al., "R-FCN", 2016); with deformable
+//! bins, the bins are shifted by learned offsets (Dai et al., "Deformable Convolutional Networks", 2017).
 
 use std::ops::Range;
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par;
 
 use super::regions::{Maps, Region, Regions, image};
 
-/// How bins are laid out over a region and over channels.
+/// How the bins divide a region and the channels.
 #[derive(Clone, Copy, Debug)]
 pub struct BinGroups {
-    /// Bins down and across.
+    /// Bins per axis.
     pub bins: usize,
-    /// Groups of input channels down and across.
+    /// Channel groups per axis.
     pub groups: usize,
-    /// Pixels of the map for one unit of the regions' coordinates.
+    /// Scale from the coordinates of the regions to the feature map.
     pub scale: f64,
 }
 
-/// A region in the map.
-struct Place {
+/// A region in coordinates of the feature map.
+struct RoiBounds {
     image: Option<usize>,
     x: f64,
     y: f64,
@@ -29,39 +29,39 @@ struct Place {
 }
 
 impl BinGroups {
-    /// Which of the channels of an output channel the bin reads.
+    /// Index of the channel that a bin reads, among those of an output channel.
     fn channel(&self, row: usize, col: usize) -> usize {
         let group = |i: usize| i * self.groups / self.bins;
         group(row) * self.groups + group(col)
     }
 
-    /// The region of a row (picture, left, top, right, bottom), moved by `shift` pixels of the map.
-    fn place<T: Real>(&self, roi: &[T], shift: f64) -> Place {
+    /// The region of a row (image, left, top, right, bottom), shifted by `shift` pixels of the feature map.
+    fn bounds<T: FloatElement>(&self, roi: &[T], shift: f64) -> RoiBounds {
         let start = |k: usize| round(roi[k].to_f64()) * self.scale + shift;
         let end = |k: usize| (round(roi[k].to_f64()) + 1.0) * self.scale + shift;
         let (x, y) = (start(1), start(2));
-        Place { image: image(roi[0].to_f64()), x, y, width: (end(3) - x).max(0.1), height: (end(4) - y).max(0.1) }
+        RoiBounds { image: image(roi[0].to_f64()), x, y, width: (end(3) - x).max(0.1), height: (end(4) - y).max(0.1) }
     }
 }
 
-/// To the nearest integer, halves away from zero.
+/// Rounds to the nearest integer, halves away from zero.
 fn round(x: f64) -> f64 {
     x.round()
 }
 
-/// Averages of all pixels of a bin: `PSROIPooling`.
+/// Averages all pixels of a bin: `PSROIPooling`.
 pub struct PositionSensitive<'a, T> {
-    /// Rows (picture, left, top, right, bottom).
+    /// Rows (image, left, top, right, bottom).
     pub rois: &'a [T],
-    /// The pictures.
+    /// The shape of the feature maps.
     pub maps: Maps,
-    /// The bins.
+    /// The layout of the bins.
     pub layout: BinGroups,
-    /// Output channels.
+    /// Number of output channels.
     pub channels: usize,
 }
 
-impl<T: Real> Regions<T::Acc> for PositionSensitive<'_, T> {
+impl<T: FloatElement> Regions<T::Acc> for PositionSensitive<'_, T> {
     fn count(&self) -> usize {
         self.rois.len() / 5
     }
@@ -80,9 +80,9 @@ impl<T: Real> Regions<T::Acc> for PositionSensitive<'_, T> {
 
     fn region(&self, i: usize) -> Region<T::Acc> {
         let (n, maps) = (self.layout.bins, &self.maps);
-        let place = self.layout.place(&self.rois[5 * i..], 0.0);
-        let mut region = Region::new(place.image, 0, n * n);
-        // The bounds of bins are computed in the element type, as their rounding decides which pixels belong to them.
+        let bounds = self.layout.bounds(&self.rois[5 * i..], 0.0);
+        let mut region = Region::new(bounds.image, 0, n * n);
+        // The bounds of bins are computed in the element type, because their rounding decides which pixels they contain.
         let span = |i: usize, size: f64, start: f64, len: usize| -> Range<usize> {
             let (size, start) = (T::Acc::of(size) / T::Acc::count(n), T::Acc::of(start));
             let low = (T::Acc::count(i) * size + start).wide().floor().clamp(0.0, len as f64);
@@ -91,8 +91,8 @@ impl<T: Real> Regions<T::Acc> for PositionSensitive<'_, T> {
         };
         for row in 0..n {
             for col in 0..n {
-                let rows = span(row, place.height, place.y, maps.height);
-                let cols = span(col, place.width, place.x, maps.width);
+                let rows = span(row, bounds.height, bounds.y, maps.height);
+                let cols = span(col, bounds.width, bounds.x, maps.width);
                 let count = rows.len() * cols.len();
                 region.pixels(maps, rows, cols);
                 region.finish_bin(self.layout.channel(row, col), count);
@@ -102,45 +102,45 @@ impl<T: Real> Regions<T::Acc> for PositionSensitive<'_, T> {
     }
 }
 
-/// Averages of points of bins that may be moved: `DeformablePSROIPooling`.
+/// Averages sampling points of shifted bins: `DeformablePSROIPooling`.
 pub struct DeformableBins<'a, T> {
-    /// Rows (picture, left, top, right, bottom).
+    /// Rows (image, left, top, right, bottom).
     pub rois: &'a [T],
-    /// Offsets of the bins, for each region (classes, x and y, parts, parts); none if bins stay in their places.
+    /// Offsets of the bins, (regions, classes, x and y, parts, parts); `None` if the bins are not shifted.
     pub offsets: Option<&'a [T]>,
-    /// The pictures.
+    /// The shape of the feature maps.
     pub maps: Maps,
-    /// The bins.
+    /// The layout of the bins.
     pub layout: BinGroups,
-    /// Output channels, of all classes together.
+    /// Number of output channels, over all classes.
     pub channels: usize,
-    /// Classes of channels that have offsets of their own.
+    /// Number of channel classes, each with its own offsets.
     pub classes: usize,
-    /// Parts of a region, down and across, that have offsets of their own.
+    /// Parts of a region per axis that have their own offsets.
     pub parts: usize,
-    /// Points of a bin, down and across.
+    /// Sampling points of a bin per axis.
     pub points: usize,
-    /// What offsets are multiplied by.
-    pub factor: f64,
+    /// Multiplier of the offsets.
+    pub offset_scale: f64,
 }
 
-impl<T: Real> DeformableBins<'_, T> {
-    /// The places of a bin's x and y offsets.
-    fn offset_places(&self, i: usize, row: usize, col: usize) -> (usize, usize) {
+impl<T: FloatElement> DeformableBins<'_, T> {
+    /// Indices of a bin's x and y offset.
+    fn offset_indices(&self, i: usize, row: usize, col: usize) -> (usize, usize) {
         let part = |i: usize| i * self.parts / self.layout.bins;
         let plane = self.parts * self.parts;
         let x = 2 * i * plane + part(row) * self.parts + part(col);
         (x, x + plane)
     }
 
-    /// Calls `f(y, x)` for the points of a bin that lie in the picture.
-    fn each_point(&self, i: usize, place: &Place, row: usize, col: usize, mut f: impl FnMut(f64, f64)) {
+    /// Calls `f(y, x)` for the sampling points of a bin that lie in the image.
+    fn each_point(&self, i: usize, bounds: &RoiBounds, row: usize, col: usize, mut f: impl FnMut(f64, f64)) {
         let n = self.layout.bins as f64;
-        let (bin_height, bin_width) = (place.height / n, place.width / n);
-        let (x, y) = self.offset_places(i, row, col);
-        let offset = |at: usize| self.offsets.map_or(0.0, |o| o[at].to_f64() * self.factor);
-        let left = col as f64 * bin_width + place.x + offset(x) * place.width;
-        let top = row as f64 * bin_height + place.y + offset(y) * place.height;
+        let (bin_height, bin_width) = (bounds.height / n, bounds.width / n);
+        let (x, y) = self.offset_indices(i, row, col);
+        let offset = |at: usize| self.offsets.map_or(0.0, |o| o[at].to_f64() * self.offset_scale);
+        let left = col as f64 * bin_width + bounds.x + offset(x) * bounds.width;
+        let top = row as f64 * bin_height + bounds.y + offset(y) * bounds.height;
         let (width, height) = (self.maps.width as f64, self.maps.height as f64);
         for a in 0..self.points {
             for b in 0..self.points {
@@ -153,17 +153,17 @@ impl<T: Real> DeformableBins<'_, T> {
         }
     }
 
-    fn place(&self, i: usize) -> Place {
-        self.layout.place(&self.rois[5 * (i / self.classes)..], -0.5)
+    fn bounds(&self, i: usize) -> RoiBounds {
+        self.layout.bounds(&self.rois[5 * (i / self.classes)..], -0.5)
     }
 }
 
-/// The pixels around a coordinate, equal where it is a whole number, and the distance from the first one.
+/// The pixels on either side of a coordinate, equal if it is an integer, and the distance from the first one.
 fn around(x: f64) -> ([usize; 2], f64) {
     ([x.floor() as usize, x.ceil() as usize], x - x.floor())
 }
 
-impl<T: Real> Regions<T::Acc> for DeformableBins<'_, T> {
+impl<T: FloatElement> Regions<T::Acc> for DeformableBins<'_, T> {
     fn count(&self) -> usize {
         self.rois.len() / 5 * self.classes
     }
@@ -182,13 +182,13 @@ impl<T: Real> Regions<T::Acc> for DeformableBins<'_, T> {
 
     fn region(&self, i: usize) -> Region<T::Acc> {
         let n = self.layout.bins;
-        let place = self.place(i);
+        let bounds = self.bounds(i);
         let first = i % self.classes * (self.channels / self.classes);
-        let mut region = Region::new(place.image, first, n * n);
+        let mut region = Region::new(bounds.image, first, n * n);
         for row in 0..n {
             for col in 0..n {
                 let mut count = 0;
-                self.each_point(i, &place, row, col, |y, x| {
+                self.each_point(i, &bounds, row, col, |y, x| {
                     let ((y, fy), (x, fx)) = (around(y), around(x));
                     region.corners(&self.maps, y, x, fy, fx);
                     count += 1;
@@ -200,26 +200,26 @@ impl<T: Real> Regions<T::Acc> for DeformableBins<'_, T> {
     }
 }
 
-/// The gradient with respect to the offsets, from that of the output.
+/// The gradient with respect to the offsets.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn offsets_backward<T: Real>(dy: &[T], data: &[T], how: &DeformableBins<'_, T>, offsets: &mut [T]) {
-    let (n, maps) = (how.layout.bins, &how.maps);
-    let (channels, group) = (Regions::<T::Acc>::channels(how), Regions::<T::Acc>::channel_group(how));
-    let plane = 2 * how.parts * how.parts;
+/// If the lengths do not match.
+pub fn offsets_backward<T: FloatElement>(dy: &[T], data: &[T], params: &DeformableBins<'_, T>, offsets: &mut [T]) {
+    let (n, maps) = (params.layout.bins, &params.maps);
+    let (channels, group) = (Regions::<T::Acc>::channels(params), Regions::<T::Acc>::channel_group(params));
+    let plane = 2 * params.parts * params.parts;
     par::parallel_rows(offsets, plane, 1, |i, offsets| {
         let mut sums = vec![0.0f64; plane];
-        let place = how.place(i);
-        let first = i % how.classes * channels;
+        let bounds = params.bounds(i);
+        let first = i % params.classes * channels;
         for (row, col) in (0..n).flat_map(|row| (0..n).map(move |col| (row, col))) {
-            let Some(image) = place.image else { continue };
+            let Some(image) = bounds.image else { continue };
             let mut points = Vec::new();
-            how.each_point(i, &place, row, col, |y, x| points.push((around(y), around(x))));
+            params.each_point(i, &bounds, row, col, |y, x| points.push((around(y), around(x))));
             let (mut dx, mut dy_) = (0.0, 0.0);
             for channel in 0..channels {
                 let gradient = dy[((i * channels + channel) * n + row) * n + col].to_f64() / points.len().max(1) as f64;
-                let input = image * maps.channels + (first + channel) * group + how.layout.channel(row, col);
+                let input = image * maps.channels + (first + channel) * group + params.layout.channel(row, col);
                 let pixels = &data[input * maps.plane()..][..maps.plane()];
                 for ((y, fy), (x, fx)) in &points {
                     let value = |a: usize, b: usize| pixels[y[a] * maps.width + x[b]].to_f64();
@@ -227,9 +227,9 @@ pub fn offsets_backward<T: Real>(dy: &[T], data: &[T], how: &DeformableBins<'_, 
                     dy_ += gradient * ((value(1, 1) - value(0, 1)) * fx + (value(1, 0) - value(0, 0)) * (1.0 - fx));
                 }
             }
-            let (x, y) = how.offset_places(0, row, col);
-            sums[x] += dx * how.factor * place.width;
-            sums[y] += dy_ * how.factor * place.height;
+            let (x, y) = params.offset_indices(0, row, col);
+            sums[x] += dx * params.offset_scale * bounds.width;
+            sums[y] += dy_ * params.offset_scale * bounds.height;
         }
         offsets.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::from_f64(sum));
     });

@@ -2,30 +2,30 @@
 
 use crate::par;
 
-/// How regions are proposed.
+/// The parameters of [`proposals`].
 #[derive(Clone, Debug)]
 pub struct Proposals {
-    /// Height and width of the map.
+    /// Height and width of the feature map.
     pub map: (usize, usize),
-    /// Pixels from one cell of the map to the next.
+    /// Pixels of the image per cell of the feature map.
     pub stride: f32,
-    /// Sizes of anchors, in cells.
+    /// Scales of the anchors, in cells.
     pub scales: Vec<f32>,
-    /// Ratios of height and width of anchors.
+    /// Ratios of height to width of the anchors.
     pub ratios: Vec<f32>,
-    /// How many of the best boxes enter the suppression.
+    /// Number of best boxes that enter the suppression.
     pub before: usize,
-    /// How many rows the result has for each picture.
+    /// Number of result rows per image.
     pub after: usize,
-    /// A box is suppressed where its overlap with a better one is larger.
+    /// Suppresses a box whose overlap with a better one is larger than this.
     pub overlap: f32,
-    /// The smallest width and height, in pixels of the original picture.
+    /// Minimum width and height, in pixels of the original image.
     pub min_size: f32,
-    /// Whether the codes are differences of corners, rather than of centres and logarithms of sizes.
-    pub corners: bool,
+    /// Whether the codes are differences of corners, rather than of centres and log sizes.
+    pub use_corner_codes: bool,
 }
 
-/// A box in pixels, ends included.
+/// Left, top, right, bottom in pixels, inclusive.
 type Pixels = [f32; 4];
 
 fn size(b: &Pixels) -> (f32, f32) {
@@ -33,12 +33,12 @@ fn size(b: &Pixels) -> (f32, f32) {
 }
 
 impl Proposals {
-    /// Anchors of one cell.
+    /// Number of anchors per cell.
     pub fn per_cell(&self) -> usize {
         self.scales.len() * self.ratios.len()
     }
 
-    /// The anchors around the first cell: for each ratio all scales.
+    /// The anchors of the first cell: for each ratio all scales.
     fn base(&self) -> Vec<Pixels> {
         let center = 0.5 * (self.stride - 1.0);
         let around = |ratio: f32, scale: f32| {
@@ -51,11 +51,11 @@ impl Proposals {
         self.ratios.iter().flat_map(|r| self.scales.iter().map(move |s| around(*r, *s))).collect()
     }
 
-    /// All boxes with their scores, for one picture.
+    /// All boxes of one image with their scores.
     fn boxes(&self, scores: &[f32], codes: &[f32], info: &[f32]) -> Vec<(f32, Pixels)> {
         let (height, width) = self.map;
         let (cells, base) = (height * width, self.base());
-        // Cells beyond the picture only fill the map.
+        // Cells outside the image are padding of the feature map.
         let (real_height, real_width) = ((info[0] / self.stride) as usize, (info[1] / self.stride) as usize);
         let min_size = self.min_size * info[2];
         let mut boxes = Vec::with_capacity(cells * base.len());
@@ -65,7 +65,7 @@ impl Proposals {
             for (a, b) in base.iter().enumerate() {
                 let anchor = [b[0] + x, b[1] + y, b[2] + x, b[3] + y];
                 let code = std::array::from_fn(|k| codes[(4 * a + k) * cells + cell]);
-                let mut found = if self.corners { moved(&anchor, code) } else { decoded(&anchor, code) };
+                let mut found = if self.use_corner_codes { moved(&anchor, code) } else { decoded(&anchor, code) };
                 for (k, c) in found.iter_mut().enumerate() {
                     *c = c.min(info[1 - k % 2] - 1.0).max(0.0);
                 }
@@ -85,7 +85,7 @@ impl Proposals {
         boxes
     }
 
-    /// The best boxes of which none overlaps a better one too much.
+    /// Non-maximum suppression: the indices of the boxes that are kept, best first.
     fn kept(&self, boxes: &[(f32, Pixels)]) -> Vec<usize> {
         let areas: Vec<f32> = boxes.iter().map(|(_, b)| size(b).0 * size(b).1).collect();
         let overlaps = |i: usize, j: usize| {
@@ -119,36 +119,41 @@ fn moved(anchor: &Pixels, code: [f32; 4]) -> Pixels {
     std::array::from_fn(|k| anchor[k] + code[k])
 }
 
-/// For each picture `after` rows (number of the picture, left, top, right, bottom) in `regions`, and their scores. Where
-/// fewer boxes are left, they come again from the first on.
+/// Writes, for each image, `after` rows (image index, left, top, right, bottom) to `regions`, and their scores to
+/// `probabilities`. If fewer boxes are left, they are repeated.
 ///
-/// `scores` has (2 * anchors, height, width) numbers for each picture, those of the background first; `codes` has
-/// (4 * anchors, height, width); `info` has height, width and scale of each picture.
+/// `scores` has (2 * anchors, height, width) numbers per image, background first; `codes` has (4 * anchors, height, width);
+/// `info` has height, width and scale of each image.
 ///
 /// # Panics
-/// If the lengths do not fit.
+/// If the lengths do not match.
 pub fn proposals(
     scores: &[f32],
     codes: &[f32],
     info: &[f32],
-    how: &Proposals,
+    params: &Proposals,
     (regions, probabilities): (&mut [f32], &mut [f32]),
 ) {
-    let plane = how.per_cell() * how.map.0 * how.map.1;
-    par::parallel_rows2((regions, 5 * how.after), (probabilities, how.after), 1, |picture, regions, probabilities| {
-        let scores = &scores[(2 * picture + 1) * plane..][..plane];
-        let mut boxes = how.boxes(scores, &codes[4 * picture * plane..][..4 * plane], &info[3 * picture..][..3]);
-        boxes.sort_by(|a, b| b.0.total_cmp(&a.0));
-        boxes.truncate(how.before);
-        let kept = how.kept(&boxes);
-        for (i, (region, probability)) in regions.chunks_exact_mut(5).zip(probabilities).enumerate() {
-            let (score, corners) = match kept.len() {
-                0 => (0.0, [0.0; 4]),
-                n => boxes[kept[i % n]],
-            };
-            region[0] = picture as f32;
-            region[1..].copy_from_slice(&corners);
-            *probability = score;
-        }
-    });
+    let plane = params.per_cell() * params.map.0 * params.map.1;
+    par::parallel_rows2(
+        (regions, 5 * params.after),
+        (probabilities, params.after),
+        1,
+        |image, regions, probabilities| {
+            let scores = &scores[(2 * image + 1) * plane..][..plane];
+            let mut boxes = params.boxes(scores, &codes[4 * image * plane..][..4 * plane], &info[3 * image..][..3]);
+            boxes.sort_by(|a, b| b.0.total_cmp(&a.0));
+            boxes.truncate(params.before);
+            let kept = params.kept(&boxes);
+            for (i, (region, probability)) in regions.chunks_exact_mut(5).zip(probabilities).enumerate() {
+                let (score, corners) = match kept.len() {
+                    0 => (0.0, [0.0; 4]),
+                    n => boxes[kept[i % n]],
+                };
+                region[0] = image as f32;
+                region[1..].copy_from_slice(&corners);
+                *probability = score;
+            }
+        },
+    );
 }

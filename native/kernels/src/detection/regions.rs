@@ -1,22 +1,22 @@
-//! Pooling of regions by interpolation: every bin of a region is an average of interpolated points of the picture.
+//! Pooling of regions by bilinear sampling: each bin of a region averages sampled points of the feature map.
 //!
-//! A region's points and their weights are worked out once and used for all channels. The gradient goes through the same
-//! points, channel by channel, in the order of the regions, so that it does not depend on the number of threads.
+//! The sampling points and weights of a region are computed once and used for all channels. The gradient uses the same points,
+//! channel by channel, in the order of the regions, so it does not depend on the number of threads.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par;
 use num_traits::Zero;
 use std::ops::Range;
 
-/// Regions whose points are kept at a time in the pass backward.
+/// Number of regions whose points are held in memory at a time in the backward pass.
 const BLOCK: usize = 64;
 
-/// The pictures.
+/// The shape of the feature maps.
 #[derive(Clone, Copy, Debug)]
 pub struct Maps {
-    /// How many.
+    /// Number of images.
     pub images: usize,
-    /// Channels of each.
+    /// Number of channels.
     pub channels: usize,
     /// Height in pixels.
     pub height: usize,
@@ -30,25 +30,25 @@ impl Maps {
     }
 }
 
-/// An interpolated point: four places of a channel and their weights.
+/// A sampling point: the offsets of four pixels in a channel, and their weights.
 #[derive(Clone, Copy)]
 struct Point<A> {
     at: [u32; 4],
     weight: [A; 4],
 }
 
-/// One bin: an average of points of one input channel.
+/// One bin: an average of sampling points of one input channel.
 struct Bin<A> {
-    /// Which of the channels that belong to one output channel.
+    /// Index among the channels that belong to one output channel.
     channel: usize,
     points: Range<usize>,
-    /// What the sum of the points is multiplied by.
+    /// Multiplier of the sum of the points.
     scale: A,
 }
 
 /// The bins of a region.
 pub struct Region<A> {
-    /// The picture; none for a region that is left out.
+    /// Index of the image; `None` if the region is ignored.
     image: Option<usize>,
     /// The first output channel.
     first: usize,
@@ -61,15 +61,15 @@ impl<A: Accum> Region<A> {
         Region { image, first, bins: Vec::with_capacity(bins), points: Vec::new() }
     }
 
-    /// Adds a bin of the points added since the last one.
+    /// Makes the points added since the previous bin a bin.
     pub(super) fn finish_bin(&mut self, channel: usize, count: usize) {
         let start = self.bins.last().map_or(0, |b| b.points.end);
         let scale = if count == 0 { A::zero() } else { A::one() / A::count(count) };
         self.bins.push(Bin { channel, points: start..self.points.len(), scale });
     }
 
-    /// Adds the point (y, x), interpolated between pixels; beyond the last pixel by half of the picture's edge. Points
-    /// further out count as zero.
+    /// Adds the sampling point (y, x). Points up to half a pixel outside the image are clamped to it; points further out count as
+    /// zero.
     fn point(&mut self, maps: &Maps, y: f64, x: f64) {
         let (height, width) = (maps.height as f64, maps.width as f64);
         if y < -1.0 || y > height || x < -1.0 || x > width {
@@ -82,16 +82,16 @@ impl<A: Accum> Region<A> {
 
     /// Adds the pixels of a rectangle.
     pub(super) fn pixels(&mut self, maps: &Maps, rows: Range<usize>, cols: Range<usize>) {
-        let places: Vec<u32> =
+        let pixels: Vec<u32> =
             rows.flat_map(|y| cols.clone().map(move |x| (y, x))).map(|(y, x)| (y * maps.width + x) as u32).collect();
-        for four in places.chunks(4) {
+        for four in pixels.chunks(4) {
             let at = std::array::from_fn(|k| four[k.min(four.len() - 1)]);
             let weight = std::array::from_fn(|k| if k < four.len() { A::one() } else { A::zero() });
             self.points.push(Point { at, weight });
         }
     }
 
-    /// Adds a point between the rows `y` and the columns `x`, at the distances `fy` and `fx` from the first ones.
+    /// Adds a point between rows `y` and columns `x`; `fy` and `fx` are its distances from the first ones.
     pub(super) fn corners(&mut self, maps: &Maps, y: [usize; 2], x: [usize; 2], fy: f64, fx: f64) {
         let at = |i: usize, j: usize| (y[i] * maps.width + x[j]) as u32;
         let weight = [(1.0 - fy) * (1.0 - fx), (1.0 - fy) * fx, fy * (1.0 - fx), fy * fx];
@@ -99,32 +99,32 @@ impl<A: Accum> Region<A> {
     }
 }
 
-/// The pixels around a coordinate and the distance from the first one.
+/// The pixels on either side of a coordinate, and the distance from the first one.
 fn neighbours(x: f64, len: usize) -> (usize, usize, f64) {
     let x = x.max(0.0);
     let low = x as usize;
     if low >= len - 1 { (len - 1, len - 1, 0.0) } else { (low, low + 1, x - low as f64) }
 }
 
-/// Regions of pictures and how their bins are laid out.
+/// Regions and the layout of their bins.
 pub trait Regions<A>: Sync {
-    /// How many regions, groups of channels counted apart.
+    /// Number of regions; channel groups count separately.
     fn count(&self) -> usize;
-    /// Output channels of each.
+    /// Output channels of a region.
     fn channels(&self) -> usize;
-    /// Bins of each.
+    /// Bins of a region.
     fn bins(&self) -> usize;
     /// Input channels that belong to one output channel.
     fn channel_group(&self) -> usize;
-    /// Works one out.
+    /// Computes the sampling points of region `i`.
     fn region(&self, i: usize) -> Region<A>;
 }
 
-/// `out` gets, for each region, its channels with their bins.
+/// Writes, for each region, its channels with their bins.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn pool_regions<T: Real>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
+/// If the lengths do not match.
+pub fn pool_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
     let (bins, group) = (regions.bins(), regions.channel_group());
     assert_eq!(out.len(), regions.count() * regions.channels() * bins, "the bins do not fit");
     par::parallel_rows(out, regions.channels() * bins, 1, |i, out| {
@@ -146,11 +146,11 @@ pub fn pool_regions<T: Real>(data: &[T], maps: &Maps, regions: &impl Regions<T::
     });
 }
 
-/// As [`pool_regions`], but every bin is the largest contribution of a pixel to one of its points, times nothing else.
+/// Like [`pool_regions`], but each bin is the largest weighted pixel of its sampling points.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn max_of_regions<T: Real>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
+/// If the lengths do not match.
+pub fn max_of_regions<T: FloatElement>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
     let bins = regions.bins();
     assert_eq!(out.len(), regions.count() * regions.channels() * bins, "the bins do not fit");
     par::parallel_rows(out, regions.channels() * bins, 1, |i, out| {
@@ -162,7 +162,7 @@ pub fn max_of_regions<T: Real>(data: &[T], maps: &Maps, regions: &impl Regions<T
                 let points = &region.points[bin.points.clone()];
                 let values =
                     points.iter().flat_map(|p| (0..4).map(|k| p.weight[k] * T::Acc::of(plane[p.at[k] as usize])));
-                // Points outside of the picture contribute zero.
+                // Points outside the image contribute zero.
                 let outside = (T::Acc::count(points.len()) * bin.scale < T::Acc::of(0.999f32)).then(T::Acc::zero);
                 let larger = |a: T::Acc, b: T::Acc| if b > a { b } else { a };
                 *out = values.chain(outside).reduce(larger).unwrap_or(T::Acc::zero()).store();
@@ -174,8 +174,8 @@ pub fn max_of_regions<T: Real>(data: &[T], maps: &Maps, regions: &impl Regions<T
 /// The gradient of [`pool_regions`] with respect to the data.
 ///
 /// # Panics
-/// If the lengths do not fit.
-pub fn pool_regions_backward<T: Real>(dy: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, dx: &mut [T]) {
+/// If the lengths do not match.
+pub fn pool_regions_backward<T: FloatElement>(dy: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, dx: &mut [T]) {
     let (bins, group, channels) = (regions.bins(), regions.channel_group(), regions.channels());
     assert_eq!(dy.len(), regions.count() * channels * bins, "the gradients do not fit");
     let mut wide = vec![T::Acc::of(0.0f32); dx.len()];
@@ -201,69 +201,71 @@ pub fn pool_regions_backward<T: Real>(dy: &[T], maps: &Maps, regions: &impl Regi
     dx.iter_mut().zip(wide).for_each(|(dx, sum)| *dx = sum.store());
 }
 
-/// The bins of regions with even points.
+/// The layout of bins with evenly spaced sampling points.
 #[derive(Clone, Copy, Debug)]
 pub struct AlignShape {
-    /// Bins down and across.
+    /// Number of bins (y, x).
     pub bins: (usize, usize),
-    /// Pixels of the map for one unit of the regions' coordinates.
+    /// Scale from the coordinates of the regions to the feature map.
     pub scale: f64,
-    /// Points of a bin down and across; by default about one for each pixel.
+    /// Sampling points per bin and axis; `None` means `ceil(size / bins)`.
     pub points: Option<usize>,
 }
 
 impl AlignShape {
     fn points(&self, size: f64, bins: usize) -> usize {
-        // A hostile size must not ask for endless work: more points than this do not change an average.
+        // Bounds the work for absurd sizes: more points than this do not change the average.
         self.points.unwrap_or_else(|| (size / bins as f64).ceil().clamp(0.0, 4096.0) as usize)
     }
 
-    /// Adds all bins of a region of a size; `place` maps its points, relative to its first corner, into the picture.
+    /// Adds all bins of a region of size (height, width). `to_map` takes (y, x) relative to the region's corner to feature map
+    /// coordinates.
     fn fill<A: Accum>(
         &self,
         region: &mut Region<A>,
         maps: &Maps,
         (height, width): (f64, f64),
         channel: impl Fn(usize) -> usize,
-        place: impl Fn(f64, f64) -> (f64, f64),
+        to_map: impl Fn(f64, f64) -> (f64, f64),
     ) {
         let (bin_height, bin_width) = (height / self.bins.0 as f64, width / self.bins.1 as f64);
-        let (down, across) = (self.points(height, self.bins.0), self.points(width, self.bins.1));
+        let (points_y, points_x) = (self.points(height, self.bins.0), self.points(width, self.bins.1));
         let at = |bin: usize, size: f64, i: usize, n: usize| bin as f64 * size + (i as f64 + 0.5) * size / n as f64;
         for row in 0..self.bins.0 {
             for col in 0..self.bins.1 {
-                for i in 0..down {
-                    for j in 0..across {
-                        let (y, x) = place(at(row, bin_height, i, down), at(col, bin_width, j, across));
+                for i in 0..points_y {
+                    for j in 0..points_x {
+                        let (y, x) = to_map(at(row, bin_height, i, points_y), at(col, bin_width, j, points_x));
                         region.point(maps, y, x);
                     }
                 }
-                region.finish_bin(channel(row * self.bins.1 + col), down * across);
+                region.finish_bin(channel(row * self.bins.1 + col), points_y * points_x);
             }
         }
     }
 }
 
-/// The image of a region, whose number is truncated; a negative one leaves the region out.
+/// The truncated image index of a region; `None` for negative ones, whose regions are ignored.
 pub(super) fn image(x: f64) -> Option<usize> {
     (x > -1.0).then_some(x as usize)
 }
 
-/// Regions along the axes: `ROIAlign` (He et al., "Mask R-CNN", 2017).
+/// Axis-aligned regions: `ROIAlign` (He et al., "Mask R-CNN", 2017).
 pub struct RoiAlign<'a, T> {
-    /// Rows (picture, left, top, right, bottom).
+    /// Rows (image, left, top, right, bottom).
     pub rois: &'a [T],
-    /// The pictures.
+    /// The shape of the feature maps.
     pub maps: Maps,
-    /// The bins.
+    /// The layout of the bins.
     pub shape: AlignShape,
-    /// Whether every bin has input channels of its own.
+    /// Whether each bin reads its own input channels.
     pub position_sensitive: bool,
-    /// Whether pixels are where their centres are; else they are where their corners are, and regions have at least size 1.
+    /// Whether coordinates refer to pixel centres; otherwise they refer to pixel corners, and regions are at least one pixel
+    /// large.
     pub aligned: bool,
 }
 
-impl<T: Real> Regions<T::Acc> for RoiAlign<'_, T> {
+impl<T: FloatElement> Regions<T::Acc> for RoiAlign<'_, T> {
     fn count(&self) -> usize {
         self.rois.len() / 5
     }
@@ -294,17 +296,17 @@ impl<T: Real> Regions<T::Acc> for RoiAlign<'_, T> {
     }
 }
 
-/// Regions that are turned: `RROIAlign` (Ma et al., "Arbitrary-Oriented Scene Text Detection via Rotation Proposals", 2018).
+/// Rotated regions: `RROIAlign` (Ma et al., "Arbitrary-Oriented Scene Text Detection via Rotation Proposals", 2018).
 pub struct RotatedAlign<'a, T> {
-    /// Rows (picture, x and y of the centre, width, height, degrees).
+    /// Rows (image, centre x, centre y, width, height, degrees).
     pub rois: &'a [T],
-    /// The pictures.
+    /// The shape of the feature maps.
     pub maps: Maps,
-    /// The bins.
+    /// The layout of the bins.
     pub shape: AlignShape,
 }
 
-impl<T: Real> Regions<T::Acc> for RotatedAlign<'_, T> {
+impl<T: FloatElement> Regions<T::Acc> for RotatedAlign<'_, T> {
     fn count(&self) -> usize {
         self.rois.len() / 6
     }

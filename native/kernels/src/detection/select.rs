@@ -1,20 +1,20 @@
-//! Non-maximum suppression that names the boxes it keeps.
+//! Non-maximum suppression that returns the indices of the boxes it keeps.
 
-/// How boxes are kept.
+/// The parameters of [`select_boxes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Selection {
-    /// Boxes whose overlap with a kept one, intersection over union, is larger are left out.
+    /// Suppresses boxes whose overlap with a kept one (intersection over union) is larger than this.
     pub overlap: f32,
-    /// Boxes with a score that is not larger are left out; none without a limit.
+    /// Ignores boxes unless their score is larger; `None` for no limit.
     pub score: Option<f32>,
-    /// How many are kept at most.
+    /// Maximum number of boxes to keep.
     pub limit: usize,
 }
 
-/// The edges of boxes: (top, left, bottom, right) in order, from boxes given by two corners or by centre and size.
+/// The edges (top, left, bottom, right) of boxes that are given by two corners or by centre and size.
 pub fn box_edges(boxes: &[f32], centred: bool) -> Vec<[f32; 4]> {
     let edges = |b: &[f32]| match centred {
-        // (x, y, width, height) of the centre.
+        // Centre x, centre y, width, height.
         true => [b[1] - b[3] / 2.0, b[0] - b[2] / 2.0, b[1] + b[3] / 2.0, b[0] + b[2] / 2.0],
         false => [b[0].min(b[2]), b[1].min(b[3]), b[0].max(b[2]), b[1].max(b[3])],
     };
@@ -35,17 +35,17 @@ fn overlap(a: &[f32; 4], b: &[f32; 4]) -> f32 {
     height * width / (first + second - height * width)
 }
 
-/// The boxes that are kept, the best first; of equal scores the first.
-pub fn select_boxes(edges: &[[f32; 4]], scores: &[f32], how: &Selection) -> Vec<usize> {
+/// Indices of the kept boxes, best first; of equal scores the first one wins.
+pub fn select_boxes(edges: &[[f32; 4]], scores: &[f32], params: &Selection) -> Vec<usize> {
     let mut order: Vec<usize> =
-        (0..scores.len()).filter(|i| how.score.is_none_or(|least| scores[*i] > least)).collect();
+        (0..scores.len()).filter(|i| params.score.is_none_or(|least| scores[*i] > least)).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     let mut kept: Vec<usize> = Vec::new();
     for i in order {
-        if kept.len() == how.limit {
+        if kept.len() == params.limit {
             break;
         }
-        if kept.iter().all(|k| overlap(&edges[i], &edges[*k]) <= how.overlap) {
+        if kept.iter().all(|k| overlap(&edges[i], &edges[*k]) <= params.overlap) {
             kept.push(i);
         }
     }

@@ -23,8 +23,8 @@ fn decoding_inverts_encoding() {
         (&mut codes, &mut masks),
     );
     assert_eq!(masks, [1.0; 8]);
-    let how = Decoding { format: BoxFormat::Corner, stds: [0.1, 0.1, 0.2, 0.2], clip: -1.0 };
-    box_decode(&codes, &anchors, &how, &mut again);
+    let params = Decoding { format: BoxFormat::Corner, stds: [0.1, 0.1, 0.2, 0.2], clip: -1.0 };
+    box_decode(&codes, &anchors, &params, &mut again);
     again.iter().zip(boxes).for_each(|(a, b)| assert!((a - b).abs() < 1e-6, "{again:?}"));
 }
 

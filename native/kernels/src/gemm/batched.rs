@@ -1,22 +1,22 @@
-//! Many products of the same shape.
+//! Batches of products of the same shape.
 
 use super::driver::{Left, Product, Right};
-use super::{Element, Epilogue};
+use super::{Epilogue, GemmElement};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::MicroKernel;
 
 /// Multiply-adds in a parallel task.
 const TASK_WORK: usize = 1 << 19;
-/// Multiply-adds from which a product is divided among the threads itself if there are few of them.
+/// Multiply-adds from which each product of a small batch is split among the threads.
 const LARGE_WORK: usize = 1 << 22;
 
-/// C_i = `alpha` A_i B_i + `beta` C_i for the matrices C_i of (m, n) elements that follow one another in `c`.
+/// C_i = `alpha` A_i B_i + `beta` C_i for consecutive matrices C_i of (m, n) elements in `c`.
 ///
-/// `a(i)` and `b(i)` give the operands of product i: slices of one array, transposed ones, or the same one for every i.
+/// `a(i)` and `b(i)` return the operands of product i: slices of one array, transposed ones, or the same one for every i.
 ///
 /// # Panics
-/// When `c` is not a whole number of matrices or the shapes of the operands do not fit.
-pub fn gemm_batched<'a, T: Element>(
+/// When `c` is not a whole number of matrices or the shapes of the operands do not match.
+pub fn gemm_batched<'a, T: GemmElement>(
     alpha: T,
     a: impl Fn(usize) -> MatRef<'a, T> + Sync,
     b: impl Fn(usize) -> MatRef<'a, T> + Sync,
@@ -27,7 +27,7 @@ pub fn gemm_batched<'a, T: Element>(
     batched_with(T::microkernel(), alpha, a, b, beta, c, shape);
 }
 
-pub(super) fn batched_with<'a, T: Element>(
+pub(super) fn batched_with<'a, T: GemmElement>(
     kernel: &'static MicroKernel<T>,
     alpha: T,
     a: impl Fn(usize) -> MatRef<'a, T> + Sync,

@@ -1,34 +1,34 @@
 //! The loops around the microkernel.
 //!
-//! Large products: B is packed a block of `INNER_BYTES` x `OUTER_COLS` at a time by all threads together; then blocks of
-//! rows of C are shared out, and each packs its own part of A. A block of A stays in the second-level cache while the
-//! panels of B stream past it. Operands that are used only once or twice are read where they are: packing would cost more than it
-//! saves. Products of a few rows with weights stored as (n, k) are dot products of vectors (`few_rows`).
+//! Large products: all threads together pack a block of B of `INNER_BYTES` x `OUTER_COLS`; then they share blocks of rows of C,
+//! and each packs its part of A. A block of A stays in the second-level cache while the panels of B stream past it. Operands that
+//! are used only once or twice are read in place, because packing would cost more than it saves. Products of a few rows with
+//! weights stored as (n, k) are dot products (`few_rows`).
 
 use super::epilogue::Epilogue;
 use super::few_rows;
 use super::packed::{PackedA, PackedB};
 use crate::par::{self, MatMut, MatRef};
-use crate::simd::microkernel::{Element, MicroKernel, Panel};
+use crate::simd::microkernel::{GemmElement, MicroKernel, Panel};
 use std::ops::Range;
 
-/// The most bytes that a row of A takes in one inner block.
+/// Maximum bytes of a row of A in one depth block.
 const INNER_BYTES: usize = 2048;
-/// The most rows of C in a task: eighteen tiles of the widest microkernel.
+/// Maximum rows of C in a task: eighteen tiles of the widest microkernel.
 const TASK_ROWS: usize = 252;
-/// The most columns of B that are packed at a time.
+/// Maximum columns of B packed at a time.
 const OUTER_COLS: usize = 2048;
-/// Products of fewer multiply-adds than this run on the calling thread.
+/// Products of fewer multiply-adds run on the calling thread.
 const PARALLEL_WORK: usize = 1 << 20;
-/// Panels of B that a task packs at least.
+/// Minimum number of panels of B that a task packs.
 const TASK_PANELS: usize = 4;
-/// The most bytes of a B that is read in place by several rows of tiles; somewhat more than the first-level cache holds.
+/// Maximum bytes of a B that several rows of tiles read in place; slightly more than the first-level cache.
 const IN_PLACE_BYTES: usize = 64 << 10;
-/// The most panels of B for which A is read in place.
+/// Maximum number of panels of B for which A is read in place.
 const IN_PLACE_PANELS: usize = 8;
 
-/// The blocks that the inner dimension is divided into: as few as possible, of equal length up to rounding. They depend
-/// on nothing else, which keeps results independent of the number of threads.
+/// Splits the depth into as few blocks as possible, of equal length up to rounding. They depend on the depth alone, so that
+/// results do not depend on the number of threads.
 pub(super) fn inner_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
     let count = depth.div_ceil(INNER_BYTES / size_of::<T>()).max(1);
     let len = depth.div_ceil(count).max(1);
@@ -49,7 +49,7 @@ pub(super) enum Right<'a, T: 'static> {
     Packed(&'a PackedB<T>),
 }
 
-/// A matrix product to be computed.
+/// A matrix product to compute.
 #[derive(Clone, Copy)]
 pub(super) struct Product<'a, T: 'static> {
     pub kernel: &'static MicroKernel<T>,
@@ -58,29 +58,29 @@ pub(super) struct Product<'a, T: 'static> {
     pub b: Right<'a, T>,
     pub beta: T,
     pub epilogue: &'a Epilogue<'a, T>,
-    /// The most threads to use.
+    /// Maximum number of threads.
     pub threads: usize,
 }
 
-/// A block of columns of C and of the inner dimension.
+/// A block of columns of C and of the depth.
 struct Block<'b, T> {
-    /// The first column.
+    /// First column.
     col: usize,
-    /// The inner dimension.
+    /// The depth range.
     inner: Range<usize>,
-    /// Whether this is the last inner block.
+    /// Whether this is the last depth block.
     last: bool,
-    /// The elements of B in panels of `nr` columns, `panel` elements apart, with steps `step` elements apart.
+    /// The elements of B in panels of `nr` columns, `panel` elements apart, with a stride of `step` elements between depth indices.
     b: &'b [T],
     step: usize,
     panel: usize,
 }
 
-impl<T: Element> Product<'_, T> {
+impl<T: GemmElement> Product<'_, T> {
     /// Writes the product to `c`.
     ///
     /// # Panics
-    /// When the shapes do not fit.
+    /// When the shapes do not match.
     pub(super) fn run(&self, mut c: MatMut<'_, T>) {
         let (m, n) = (c.rows(), c.cols());
         let k = self.check(m, n);
@@ -88,36 +88,36 @@ impl<T: Element> Product<'_, T> {
             return;
         }
         if let (Left::View(a), Right::View(b), 1, 1, 2..) = (self.a, self.b, n, c.row_stride(), m) {
-            // A column of C is its transpose's row, which suits vectors.
+            // A column of C is a row of its transpose, which vectors fill better.
             let epilogue = self.epilogue.t();
             let product = Product { a: Left::View(b.t()), b: Right::View(a.t()), epilogue: &epilogue, ..*self };
             return product.run(c.into_row());
         }
         if k == 0 || self.alpha == T::zero() {
-            scale(&mut c, self.beta);
+            scale_matrix(&mut c, self.beta);
             return self.epilogue.apply(0, 0, &mut c);
         }
         let product = Product { threads: if m * n * k < PARALLEL_WORK { 1 } else { self.threads }, ..*self };
         if let (Left::View(a), Right::View(b)) = (self.a, self.b)
-            && few_rows::suits(self.kernel, a, b)
+            && few_rows::is_faster(self.kernel, a, b)
         {
             return few_rows::run(&product, a, b, c);
         }
         for col in (0..n).step_by(OUTER_COLS) {
             let cols = OUTER_COLS.min(n - col);
             match self.b {
-                Right::View(b) if self.in_place(b, m) => product.unpacked(b, col, c.block(0, col, m, cols)),
+                Right::View(b) if self.reads_in_place(b, m) => product.unpacked(b, col, c.block(0, col, m, cols)),
                 _ => inner_blocks::<T>(k).for_each(|inner| product.packed(inner, col, c.block(0, col, m, cols))),
             }
         }
     }
 
-    /// Whether a B for `m` rows of C had better be read where it is.
-    fn in_place(&self, b: MatRef<'_, T>, m: usize) -> bool {
+    /// True if a B for `m` rows of C should be read in place.
+    fn reads_in_place(&self, b: MatRef<'_, T>, m: usize) -> bool {
         b.col_stride() == 1 && (m <= self.kernel.mr() || b.rows() * b.row_stride() * size_of::<T>() <= IN_PLACE_BYTES)
     }
 
-    /// One block of columns of C, from `col` on, with B read in place.
+    /// Computes a block of columns of C, from `col` on, with B read in place.
     fn unpacked(&self, b: MatRef<'_, T>, col: usize, c: MatMut<'_, T>) {
         let (k, cols) = (b.rows(), c.cols());
         // A B that is read once had better be read in the order of memory, a B that a few rows use with some depth. An A
@@ -138,7 +138,7 @@ impl<T: Element> Product<'_, T> {
         });
     }
 
-    /// One block of columns of C, from `col` on, and one inner block, with B in packed form.
+    /// Computes a block of columns of C, from `col` on, for one depth block, with B packed.
     fn packed(&self, inner: Range<usize>, col: usize, c: MatMut<'_, T>) {
         let (cols, depth) = (c.cols(), inner.len());
         let last = inner.end == self.depth();
@@ -162,7 +162,7 @@ impl<T: Element> Product<'_, T> {
         }
     }
 
-    /// The inner dimension.
+    /// Checks the shapes and returns the depth.
     fn check(&self, m: usize, n: usize) -> usize {
         let left = self.depth();
         let rows = match self.a {
@@ -194,7 +194,7 @@ impl<T: Element> Product<'_, T> {
         });
     }
 
-    /// Calls `f(row, col, block)` for blocks of C of whole tiles, in parallel if there are several threads.
+    /// Calls `f(row, col, block)` for blocks of whole tiles of C, in parallel if there are several threads.
     fn share(&self, mut c: MatMut<'_, T>, f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
         let (kernel, m, n, threads) = (self.kernel, c.rows(), c.cols(), self.threads);
         let (tiles_down, tiles_across) = (m.div_ceil(kernel.mr()), n.div_ceil(kernel.nr()));
@@ -203,15 +203,16 @@ impl<T: Element> Product<'_, T> {
             let rows = task_tiles * kernel.mr();
             return (0..m).step_by(rows).for_each(|row| f(row, 0, c.block(row, 0, rows.min(m - row), n)));
         }
-        let block = |down: usize, across: usize| {
-            let (rows, cols) = (tiles_down.div_ceil(down) * kernel.mr(), tiles_across.div_ceil(across) * kernel.nr());
+        let block = |parts_down: usize, parts_across: usize| {
+            let (rows, cols) =
+                (tiles_down.div_ceil(parts_down) * kernel.mr(), tiles_across.div_ceil(parts_across) * kernel.nr());
             (rows.min(m), cols.min(n))
         };
-        let down = tiles_down.div_ceil(task_tiles);
-        let even = down.next_multiple_of(threads).min(tiles_down);
+        let parts_down = tiles_down.div_ceil(task_tiles);
+        let even = parts_down.next_multiple_of(threads).min(tiles_down);
         let by_rows = block(even, threads.div_ceil(even).min(tiles_across));
-        let by_cols = block(down, threads.min(tiles_across));
-        // Rows share the panels of B; columns are taken where they divide more evenly.
+        let by_cols = block(parts_down, threads.min(tiles_across));
+        // Blocks of rows share the panels of B; blocks of columns are used where they divide C more evenly.
         let (rows, cols) = if by_cols.0 * by_cols.1 < by_rows.0 * by_rows.1 { by_cols } else { by_rows };
         par::parallel_blocks(c, rows, cols, f);
     }
@@ -220,14 +221,14 @@ impl<T: Element> Product<'_, T> {
         self.share(c, |row, col, c| self.task(block, row, col, c));
     }
 
-    /// The part of a block whose place in it is (`row`, `col`).
+    /// Computes the part of a block that starts at (`row`, `col`).
     fn task(&self, block: &Block<'_, T>, row: usize, col: usize, mut c: MatMut<'_, T>) {
         if block.inner.start == 0 && self.beta != T::zero() {
-            scale(&mut c, self.beta);
+            scale_matrix(&mut c, self.beta);
         }
         let (kernel, depth, rows) = (self.kernel, block.inner.len(), c.rows());
         let panels = |packed: &[T], i: usize, b: Panel<'_, T>, tile: MatMut<'_, T>, accumulate: bool| {
-            let a = Panel { data: &packed[i * depth..], step: kernel.mr(), ahead: &[] };
+            let a = Panel { data: &packed[i * depth..], stride: kernel.mr(), ahead: &[] };
             kernel.tile(depth, self.alpha, a, b, tile, accumulate);
         };
         match self.a {
@@ -250,8 +251,8 @@ impl<T: Element> Product<'_, T> {
         }
     }
 
-    /// Calls `tile(i, b, c, accumulate)` for every tile `c`, whose first row is `i`, of the part of a block at
-    /// (`row`, `col`), and applies the epilogue.
+    /// Calls `tile(i, b, c, accumulate)` for every tile `c` with first row `i` of the part of a block at (`row`, `col`), then
+    /// applies the epilogue.
     fn tiles(
         &self,
         block: &Block<'_, T>,
@@ -266,9 +267,9 @@ impl<T: Element> Product<'_, T> {
             let cols = nr.min(n - j);
             let at = (col + j) / nr * block.panel;
             for i in (0..m).step_by(mr) {
-                // Tiles fetch a part of the next panel each.
+                // Each tile prefetches a part of the next panel.
                 let next = at + block.panel + i / mr * block.inner.len() * self.kernel.lanes();
-                let b = Panel { data: &block.b[at..], step: block.step, ahead: block.b.get(next..).unwrap_or(&[]) };
+                let b = Panel { data: &block.b[at..], stride: block.step, ahead: block.b.get(next..).unwrap_or(&[]) };
                 tile(i, b, c.block(i, j, mr.min(m - i), cols), accumulate);
             }
             if finish {
@@ -278,17 +279,17 @@ impl<T: Element> Product<'_, T> {
     }
 }
 
-/// C = `factor` C; zero whatever C holds if the factor is zero.
-pub(super) fn scale<T: Element>(c: &mut MatMut<'_, T>, factor: T) {
-    if factor == T::one() {
+/// C = `scale` C; zero if the scale is zero, whatever C holds.
+pub(super) fn scale_matrix<T: GemmElement>(c: &mut MatMut<'_, T>, scale: T) {
+    if scale == T::one() {
         return;
     }
     for row in 0..c.rows() {
         let values = c.row_mut(row);
-        if factor == T::zero() {
+        if scale == T::zero() {
             values.fill(T::zero());
         } else {
-            values.iter_mut().for_each(|value| *value = *value * factor);
+            values.iter_mut().for_each(|value| *value = *value * scale);
         }
     }
 }

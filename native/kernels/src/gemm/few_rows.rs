@@ -1,28 +1,28 @@
-//! Products of a few rows with a B whose columns are stored one after the other (the weights of a fully connected
-//! layer): dot products of vectors, for which nothing is packed.
+//! Products of a few rows with a B stored by columns (the weights of a fully connected layer): dot products, for which nothing is
+//! packed.
 
-use super::driver::{Product, scale};
+use super::driver::{Product, scale_matrix};
 use crate::par::{self, MatMut, MatRef};
-use crate::simd::microkernel::{Element, MicroKernel};
+use crate::simd::microkernel::{GemmElement, MicroKernel};
 
-/// The most rows; with more, the tiles repay the packing of B.
+/// Maximum number of rows; with more, tiles repay the packing of B.
 const ROWS: usize = 12;
-/// The most rows with a B of at least `LARGE` elements, whose packing costs more.
+/// Maximum number of rows for a B of at least `LARGE` elements, whose packing costs more.
 const ROWS_OF_LARGE: usize = 24;
 const LARGE: usize = 1 << 16;
-/// Rows and columns that are computed together.
+/// Rows and columns computed together.
 const GROUP: usize = 4;
 /// Multiply-adds in a parallel task.
 const TASK_WORK: usize = 1 << 18;
 
-/// Whether this way is open and the faster one.
-pub(super) fn suits<T: Element>(kernel: &MicroKernel<T>, a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
+/// True if dot products are possible and faster.
+pub(super) fn is_faster<T: GemmElement>(kernel: &MicroKernel<T>, a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
     let rows = if b.rows() * b.cols() < LARGE { ROWS } else { ROWS_OF_LARGE };
     a.rows() <= rows && a.col_stride() == 1 && b.row_stride() == 1 && a.cols() >= 2 * kernel.lanes()
 }
 
 /// Writes the product, whose operands are `a` and `b`, to `c`.
-pub(super) fn run<T: Element>(product: &Product<'_, T>, a: MatRef<'_, T>, b: MatRef<'_, T>, mut c: MatMut<'_, T>) {
+pub(super) fn run<T: GemmElement>(product: &Product<'_, T>, a: MatRef<'_, T>, b: MatRef<'_, T>, mut c: MatMut<'_, T>) {
     let (m, n) = (c.rows(), c.cols());
     if product.threads == 1 {
         return columns(product, a, b, 0, c.block(0, 0, m, n));
@@ -31,12 +31,18 @@ pub(super) fn run<T: Element>(product: &Product<'_, T>, a: MatRef<'_, T>, b: Mat
     par::parallel_blocks(c, m, cols, |_, col, c| columns(product, a, b, col, c));
 }
 
-/// The columns of C from `col` on that `c` holds.
-fn columns<T: Element>(product: &Product<'_, T>, a: MatRef<'_, T>, b: MatRef<'_, T>, col: usize, mut c: MatMut<'_, T>) {
+/// Computes the columns of C that `c` holds, from `col` on.
+fn columns<T: GemmElement>(
+    product: &Product<'_, T>,
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    col: usize,
+    mut c: MatMut<'_, T>,
+) {
     let (m, n, k) = (c.rows(), c.cols(), a.cols());
     let accumulate = product.beta != T::zero();
     if accumulate {
-        scale(&mut c, product.beta);
+        scale_matrix(&mut c, product.beta);
     }
     let mut dots = [[T::zero(); GROUP]; GROUP];
     for j in (0..n).step_by(GROUP) {

@@ -3,22 +3,22 @@
 use crate::par::{self, MatMut};
 use crate::simd::multiversion::{self, Kernel};
 
-/// Columns of the result that are computed side by side.
+/// Columns of the result computed side by side.
 const COLS: usize = 4;
-/// Sums of so few terms cost less than a call for each of them.
+/// Up to this number of terms, the products of a whole block share one function call.
 const SHORT: usize = 64;
 /// Rows and columns of a parallel block.
 const BLOCK: usize = 64;
-/// Products of fewer multiply-adds than this run on the calling thread.
+/// Products of fewer multiply-adds run on the calling thread.
 const PARALLEL_WORK: usize = 1 << 18;
 
-/// `i8` and `u8`.
+/// An 8-bit integer: `i8` or `u8`.
 pub trait Byte: Copy + Send + Sync + 'static {
-    /// Whether there are negative values.
+    /// Whether the type is signed.
     const SIGNED: bool;
-    /// The value.
+    /// Converts to 32 bits.
     fn wide(self) -> i32;
-    /// Its bits.
+    /// The bit pattern.
     fn bits(self) -> u8;
 }
 
@@ -46,16 +46,16 @@ impl Byte for u8 {
     }
 }
 
-/// C = A B^T for A of (m, k) and B of (n, k) adjacent elements. Sums are exact up to 2^31, and wrap beyond, which takes more
-/// than 65000 terms; every instruction set gives the same.
+/// C = A B^T for A of (m, k) and B of (n, k) adjacent elements. Sums of up to 65,000 terms are exact, larger ones may wrap at 32
+/// bits; every instruction set gives the same result.
 ///
 /// # Panics
-/// When the lengths do not fit.
+/// When the lengths do not match.
 pub fn gemm_int8<A: Byte, B: Byte>(a: &[A], b: &[B], k: usize, c: MatMut<'_, i32>) {
     let (m, n) = (c.rows(), c.cols());
     assert!(a.len() == m * k && b.len() == n * k, "shapes do not fit: ({m}, {k}) times ({n}, {k}) transposed");
     #[cfg(target_arch = "x86_64")]
-    if crate::simd::vnni::available() && (A::SIGNED || B::SIGNED) && m * n * k > 0 {
+    if crate::simd::vnni::is_available() && (A::SIGNED || B::SIGNED) && m * n * k > 0 {
         return vnni::multiply(a, b, k, c);
     }
     let block = if m * n * k < PARALLEL_WORK { m.max(n).max(1) } else { BLOCK };
@@ -75,7 +75,7 @@ pub fn gemm_int8<A: Byte, B: Byte>(a: &[A], b: &[B], k: usize, c: MatMut<'_, i32
     });
 }
 
-/// The product by instructions that take unsigned bytes on one side and signed ones on the other.
+/// The product by instructions that multiply unsigned with signed bytes.
 #[cfg(target_arch = "x86_64")]
 mod vnni {
     use super::{Byte, PARALLEL_WORK};
@@ -83,11 +83,11 @@ mod vnni {
     use crate::simd::per_isa;
     use crate::simd::vnni::{GROUP, LANES, Panels, multiply as multiply_panels};
 
-    /// Rows of a parallel block; its columns are two panels.
+    /// Rows of a parallel block; it has two panels of columns.
     const BLOCK: usize = 64;
-    /// Bytes that are copied at once where rows need no zeros behind them.
+    /// Bytes copied at once if rows need no zero padding.
     const COPIED: usize = 1 << 14;
-    /// What makes a signed byte unsigned: 128 more, which the sums have to lose again.
+    /// Offset that makes a signed byte unsigned; its contribution is subtracted from the sums.
     const SHIFT: u8 = 0x80;
 
     pub(super) fn multiply<A: Byte, B: Byte>(a: &[A], b: &[B], k: usize, c: MatMut<'_, i32>) {
@@ -136,7 +136,7 @@ mod vnni {
     }
 
     per_isa! {
-        /// The bits of a row, with zeros behind.
+        /// Copies the bytes of a row, padded with zeros.
         fn copy_row<A: Byte>(from: &[A], shifted: bool, to: &mut [u8]) {
             let shift = if shifted { SHIFT } else { 0 };
             let (bytes, rest) = to.split_at_mut(from.len());
@@ -145,20 +145,20 @@ mod vnni {
         }
     }
 
-    /// The bits of a column, group by group, to its lane of a panel.
+    /// Copies the bytes of a column, group by group, to its lane of a panel.
     fn copy_column<B: Byte>(from: &[B], lane: usize, to: &mut [u8]) {
         let (groups, tail) = from.as_chunks::<GROUP>();
-        let mut places = to.as_chunks_mut::<{ GROUP * LANES }>().0.iter_mut();
-        for (from, to) in groups.iter().zip(&mut places) {
+        let mut groups_out = to.as_chunks_mut::<{ GROUP * LANES }>().0.iter_mut();
+        for (from, to) in groups.iter().zip(&mut groups_out) {
             to[lane * GROUP..(lane + 1) * GROUP].copy_from_slice(&from.map(B::bits));
         }
-        if let Some(to) = places.next() {
+        if let Some(to) = groups_out.next() {
             to[lane * GROUP..].iter_mut().zip(tail).for_each(|(to, from)| *to = from.bits());
         }
     }
 }
 
-/// The products of all rows of a block, of up to [`SHORT`] elements, with up to [`COLS`] columns from number `j` on.
+/// The products of all rows of a block, of up to [`SHORT`] elements, with up to [`COLS`] columns from `j` on.
 struct Rows<'a, 'c, 'd, A, B> {
     a: &'a [A],
     b: &'a [B],

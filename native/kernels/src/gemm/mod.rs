@@ -1,8 +1,7 @@
-//! Matrix products: C = alpha A B + beta C, with operands packed beforehand and with work added to the end.
+//! Matrix products: C = alpha A B + beta C, optionally with prepacked operands and a fused epilogue.
 //!
-//! Operands are views, so that all transposed cases are one function: `gemm(1.0, x, w.t(), 0.0, c)`. Every element of C
-//! is a sum over blocks of the inner dimension whose bounds depend on that dimension alone; its bits do not depend on
-//! the number of threads.
+//! Operands are views, so that all transposed cases are one function: `gemm(1.0, x, w.t(), 0.0, c)`. Every element of C is a sum
+//! over depth blocks that depend on the depth alone, so its bits do not depend on the number of threads.
 
 mod batched;
 mod driver;
@@ -15,7 +14,7 @@ mod reduced;
 mod tests;
 
 pub use crate::par::{MatMut, MatRef};
-pub use crate::simd::microkernel::Element;
+pub use crate::simd::microkernel::GemmElement;
 pub use batched::gemm_batched;
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use int8::{Byte, gemm_int8};
@@ -26,20 +25,20 @@ use crate::par;
 use crate::simd::microkernel::MicroKernel;
 use driver::{Left, Product, Right};
 
-/// C = `alpha` A B + `beta` C, for A of (m, k), B of (k, n) and C of (m, n) elements. With a `beta` of zero the old
-/// contents of C, even NaN, do not matter.
+/// C = `alpha` A B + `beta` C, for A of (m, k), B of (k, n) and C of (m, n) elements. With a `beta` of zero the old contents of
+/// C, even NaN, are ignored.
 ///
 /// # Panics
-/// When the shapes do not fit.
-pub fn gemm<T: Element>(alpha: T, a: MatRef<'_, T>, b: MatRef<'_, T>, beta: T, c: MatMut<'_, T>) {
+/// When the shapes do not match.
+pub fn gemm<T: GemmElement>(alpha: T, a: MatRef<'_, T>, b: MatRef<'_, T>, beta: T, c: MatMut<'_, T>) {
     gemm_fused(alpha, a, b, beta, c, &Epilogue::default());
 }
 
-/// [`gemm`], and then bias, residual and activation while the result is in the cache: see [`Epilogue`].
+/// Like [`gemm`], followed by bias, residual and activation while the result is in the cache: see [`Epilogue`].
 ///
 /// # Panics
-/// When the shapes do not fit.
-pub fn gemm_fused<T: Element>(
+/// When the shapes do not match.
+pub fn gemm_fused<T: GemmElement>(
     alpha: T,
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,
@@ -50,7 +49,7 @@ pub fn gemm_fused<T: Element>(
     gemm_with(T::microkernel(), alpha, a, b, beta, c, epilogue);
 }
 
-fn gemm_with<T: Element>(
+fn gemm_with<T: GemmElement>(
     kernel: &'static MicroKernel<T>,
     alpha: T,
     a: MatRef<'_, T>,
@@ -62,11 +61,11 @@ fn gemm_with<T: Element>(
     Product { kernel, alpha, a: Left::View(a), b: Right::View(b), beta, epilogue, threads: par::num_threads() }.run(c);
 }
 
-/// [`gemm_fused`] with an A that was packed beforehand (constant weights on the left, as in a convolution).
+/// Like [`gemm_fused`], with an A that was packed beforehand (constant weights on the left, as in a convolution).
 ///
 /// # Panics
-/// When the shapes do not fit.
-pub fn gemm_packed_a<T: Element>(
+/// When the shapes do not match.
+pub fn gemm_packed_a<T: GemmElement>(
     alpha: T,
     a: &PackedA<T>,
     b: MatRef<'_, T>,
@@ -86,11 +85,11 @@ pub fn gemm_packed_a<T: Element>(
     .run(c);
 }
 
-/// [`gemm_fused`] with a B that was packed beforehand (constant weights on the right, as in a fully connected layer).
+/// Like [`gemm_fused`], with a B that was packed beforehand (constant weights on the right, as in a fully connected layer).
 ///
 /// # Panics
-/// When the shapes do not fit.
-pub fn gemm_packed_b<T: Element>(
+/// When the shapes do not match.
+pub fn gemm_packed_b<T: GemmElement>(
     alpha: T,
     a: MatRef<'_, T>,
     b: &PackedB<T>,

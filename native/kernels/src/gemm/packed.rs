@@ -2,10 +2,9 @@
 
 use super::driver::inner_blocks;
 use crate::par::{AlignedVec, MatRef};
-use crate::simd::microkernel::{Element, MicroKernel};
+use crate::simd::microkernel::{GemmElement, MicroKernel};
 
-/// A right operand of (k, n) elements in the order in which the microkernel reads it: per block of the inner dimension,
-/// panels of `nr` columns.
+/// A right operand of (k, n) elements in the order in which the microkernel reads it: per depth block, panels of `nr` columns.
 pub struct PackedB<T: 'static> {
     kernel: &'static MicroKernel<T>,
     data: AlignedVec<T>,
@@ -13,7 +12,7 @@ pub struct PackedB<T: 'static> {
     cols: usize,
 }
 
-impl<T: Element> PackedB<T> {
+impl<T: GemmElement> PackedB<T> {
     /// Packs `b`.
     pub fn new(b: MatRef<'_, T>) -> Self {
         Self::with(T::microkernel(), b)
@@ -29,7 +28,7 @@ impl<T: Element> PackedB<T> {
         PackedB { kernel, data, rows, cols }
     }
 
-    /// The inner dimension k.
+    /// The depth k.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -43,15 +42,14 @@ impl<T: Element> PackedB<T> {
         self.kernel
     }
 
-    /// The panels of `depth` steps from `p` on, an inner block, for the columns from `col` on, a multiple of `nr`.
+    /// The panels of a depth block of length `depth` at `p`, from column `col` on, a multiple of `nr`.
     pub(super) fn panels(&self, p: usize, depth: usize, col: usize) -> &[T] {
         let start = self.kernel.packed_b_len(self.cols, p);
         &self.data[start + col * depth..self.kernel.packed_b_len(self.cols, p + depth)]
     }
 }
 
-/// A left operand of (m, k) elements in the order in which the microkernel reads it: per block of the inner dimension,
-/// panels of `mr` rows.
+/// A left operand of (m, k) elements in the order in which the microkernel reads it: per depth block, panels of `mr` rows.
 pub struct PackedA<T: 'static> {
     kernel: &'static MicroKernel<T>,
     data: AlignedVec<T>,
@@ -59,7 +57,7 @@ pub struct PackedA<T: 'static> {
     cols: usize,
 }
 
-impl<T: Element> PackedA<T> {
+impl<T: GemmElement> PackedA<T> {
     /// Packs `a`.
     pub fn new(a: MatRef<'_, T>) -> Self {
         Self::with(T::microkernel(), a)
@@ -80,7 +78,7 @@ impl<T: Element> PackedA<T> {
         self.rows
     }
 
-    /// The inner dimension k.
+    /// The depth k.
     pub fn cols(&self) -> usize {
         self.cols
     }
@@ -89,7 +87,7 @@ impl<T: Element> PackedA<T> {
         self.kernel
     }
 
-    /// The panels of `depth` steps from `p` on, an inner block, for the rows from `row` on, a multiple of `mr`.
+    /// The panels of a depth block of length `depth` at `p`, from row `row` on, a multiple of `mr`.
     pub(super) fn panels(&self, p: usize, depth: usize, row: usize) -> &[T] {
         let start = self.kernel.packed_a_len(self.rows, p);
         &self.data[start + row * depth..self.kernel.packed_a_len(self.rows, p + depth)]

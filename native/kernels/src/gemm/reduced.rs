@@ -1,15 +1,15 @@
 //! Products of 16-bit floating-point numbers, computed in `f32` and rounded once at the end.
 
 use super::{Epilogue, gemm_fused};
-use crate::par::{self, MatMut, MatRef, Plain};
+use crate::par::{self, MatMut, MatRef, Pod};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// Elements that a parallel task converts.
+/// Elements converted by a parallel task.
 const TASK_LEN: usize = 1 << 15;
 
 /// A 16-bit floating-point type: `f16` and `bf16`.
-pub trait Reduced: Plain {
+pub trait Reduced: Pod {
     /// Writes the values of `from` to `to`, which must be of the same length.
     fn widen(from: &[Self], to: &mut [f32]);
     /// Writes the values of `from`, rounded to nearest even, to `to`, which must be of the same length.
@@ -31,11 +31,11 @@ macro_rules! reduced {
 }
 reduced!(f16 bf16);
 
-/// C = `alpha` A B + `beta` C, then bias, residual and activation, for 16-bit operands: everything is computed in `f32`,
-/// and each element of C is rounded once. With a `beta` of zero the old contents of C do not matter.
+/// C = `alpha` A B + `beta` C, then bias, residual and activation, for 16-bit operands: everything is computed in `f32`, and each
+/// element of C is rounded once. With a `beta` of zero the old contents of C are ignored.
 ///
 /// # Panics
-/// When the shapes do not fit.
+/// When the shapes do not match.
 pub fn gemm_reduced<H: Reduced>(
     alpha: f32,
     a: MatRef<'_, H>,
@@ -65,7 +65,7 @@ pub fn gemm_reduced<H: Reduced>(
     });
 }
 
-/// Calls `f` with the matrix in `f32`, its longer dense direction kept.
+/// Calls `f` with the matrix in `f32`; its storage order is kept.
 fn widened<H: Reduced, R>(m: MatRef<'_, H>, f: impl FnOnce(MatRef<'_, f32>) -> R) -> R {
     // The transpose of a column-major matrix is a row-major one.
     let transposed = m.col_stride() != 1 && m.row_stride() == 1;

@@ -6,7 +6,7 @@ use crate::simd::Isa;
 use num_traits::NumCast;
 
 /// Numbers in [-1, 1) that depend on `seed` only.
-fn noise<T: Element>(len: usize, seed: u64) -> Vec<T> {
+fn noise<T: GemmElement>(len: usize, seed: u64) -> Vec<T> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -22,12 +22,12 @@ fn value<T: NumCast>(x: T) -> f64 {
 }
 
 /// The (i, j) element of a view.
-fn at<T: Element>(m: MatRef<'_, T>, i: usize, j: usize) -> f64 {
+fn at<T: GemmElement>(m: MatRef<'_, T>, i: usize, j: usize) -> f64 {
     value(m.data()[i * m.row_stride() + j * m.col_stride()])
 }
 
-/// alpha A B + beta C in f64, row-major; C is not looked at if beta is zero.
-fn reference<T: Element>(
+/// alpha A B + beta C in f64, row-major; C is not read if beta is zero.
+fn reference<T: GemmElement>(
     alpha: f64,
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,
@@ -46,9 +46,9 @@ fn reference<T: Element>(
     out
 }
 
-/// Asserts that the (m, n) matrix `c` with rows `stride` apart equals `expected`, and that what lies between its rows
-/// equals `before`, up to rounding errors of a sum of `terms` terms in [-1, 1).
-fn check<T: Element>(what: &str, c: &[T], before: &[T], n: usize, stride: usize, expected: &[f64], terms: usize) {
+/// Asserts that the (m, n) matrix `c` with rows `stride` apart equals `expected`, up to rounding errors of a sum of `terms` terms
+/// in [-1, 1), and that the elements between its rows equal `before`.
+fn check<T: GemmElement>(what: &str, c: &[T], before: &[T], n: usize, stride: usize, expected: &[f64], terms: usize) {
     let tolerance = value(T::epsilon()) * (4.0 + terms as f64);
     for (i, &got) in c.iter().enumerate() {
         let (row, col) = (i / stride, i % stride);
@@ -62,19 +62,19 @@ fn check<T: Element>(what: &str, c: &[T], before: &[T], n: usize, stride: usize,
 }
 
 /// A view of (rows, cols) elements of `data`, stored row-major, column-major, or with gaps in both directions.
-fn layout<T>(data: &[T], rows: usize, cols: usize, how: usize) -> MatRef<'_, T> {
-    match how {
+fn layout<T>(data: &[T], rows: usize, cols: usize, layout_kind: usize) -> MatRef<'_, T> {
+    match layout_kind {
         0 => MatRef::new(data, rows, cols, cols + 3, 1),
         1 => MatRef::new(data, rows, cols, 1, rows + 5),
         _ => MatRef::new(data, rows, cols, 2 * cols + 1, 2),
     }
 }
 
-fn kernels<T: Element>() -> impl Iterator<Item = &'static MicroKernel<T>> {
+fn kernels<T: GemmElement>() -> impl Iterator<Item = &'static MicroKernel<T>> {
     Isa::available().map(T::microkernel_for)
 }
 
-fn one_shape<T: Element>(m: usize, n: usize, k: usize, layouts: &[usize]) {
+fn one_shape<T: GemmElement>(m: usize, n: usize, k: usize, layouts: &[usize]) {
     let (a, b) = (noise::<T>((m + 8) * (2 * k + 8) + 8, 1), noise::<T>((2 * n + 8) * (k + 8) + 8, 2));
     let stride = n + 3;
     let old = noise::<T>(m * stride, 3);
@@ -163,7 +163,7 @@ fn packed_operands_and_epilogue() {
     fn relu(x: f64) -> f64 {
         x.max(0.0)
     }
-    fn half<T: Element>(part: &mut [T]) {
+    fn half<T: GemmElement>(part: &mut [T]) {
         part.iter_mut().for_each(|x| *x = *x / (T::one() + T::one()));
     }
     let (m, n, k) = (37, 70, 600);
@@ -177,7 +177,7 @@ fn packed_operands_and_epilogue() {
     let half_expected: Vec<f64> = (0..m * n).map(|i| (added(i) + value(cols[i % n])) / 2.0).collect();
     let (by_row, by_col) = (noise::<f32>(m, 6), noise::<f32>(n, 7));
     let leaky = |x: f64| if x > 0.0 { x } else { 0.25 * x };
-    let term = |i: usize, factor: f32, bias: f32| product[i] * value(factor) + value(bias) + value(shortcut[i]);
+    let term = |i: usize, scale: f32, bias: f32| product[i] * value(scale) + value(bias) + value(shortcut[i]);
     let leaky_expected: Vec<f64> = (0..m * n).map(|i| leaky(term(i, by_row[i / n], rows[i / n]))).collect();
     let scaled_expected: Vec<f64> = (0..m * n).map(|i| term(i, by_col[i % n], cols[i % n])).collect();
     let with = |scale, bias, activation| Epilogue { scale, bias, residual, activation };
@@ -232,7 +232,7 @@ fn packed_operands_of_any_size() {
 }
 
 #[test]
-fn an_empty_inner_dimension_still_finishes() {
+fn an_empty_depth_still_applies_the_epilogue() {
     let (rows, mut c) = ([1.0f32, -2.0], [4.0f32, 6.0, 8.0, 10.0]);
     let (a, b) = (MatRef::row_major(&[], 2, 0), MatRef::row_major(&[], 0, 2));
     let epilogue = Epilogue { bias: Bias::PerRow(&rows), ..Epilogue::default() };
@@ -292,8 +292,8 @@ fn reduced_type<H: Reduced + num_traits::Float>(unit: f64) {
         let (a, b) = (narrow(noise(m * k, 1)), narrow(noise(2 * n * k + 2 * n, 2)));
         let (old, bias) = (narrow(noise(m * (n + 1), 3)), noise::<f32>(m, 4));
         let (wide_a, wide_b, wide_old) = (wide(&a), wide(&b), wide(&old));
-        for how in 0..3 {
-            let (b, wide_b) = (layout_of(&b, k, n, how), layout_of(&wide_b, k, n, how));
+        for layout_kind in 0..3 {
+            let (b, wide_b) = (layout_of(&b, k, n, layout_kind), layout_of(&wide_b, k, n, layout_kind));
             let sums = reference(1.0, MatRef::row_major(&wide_a, m, k), wide_b, 0.5, &wide_old, n + 1);
             let mut c = old.clone();
             let epilogue = Epilogue { bias: Bias::PerRow(&bias), ..Epilogue::default() };
@@ -314,8 +314,8 @@ fn reduced_type<H: Reduced + num_traits::Float>(unit: f64) {
 }
 
 /// Row-major, column-major, and every other element of rows.
-fn layout_of<T>(data: &[T], rows: usize, cols: usize, how: usize) -> MatRef<'_, T> {
-    match how {
+fn layout_of<T>(data: &[T], rows: usize, cols: usize, layout_kind: usize) -> MatRef<'_, T> {
+    match layout_kind {
         0 => MatRef::row_major(data, rows, cols),
         1 => MatRef::row_major(data, cols, rows).t(),
         _ => MatRef::new(data, rows, cols, 2 * cols, 2),

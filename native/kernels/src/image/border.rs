@@ -1,11 +1,11 @@
-//! Borders around pictures.
+//! Borders around images.
 
 use crate::par;
 
-/// What a border is filled with. The letters show a row `abcdef` with its border.
+/// How a border is filled. The letters show a row `abcdef` with its border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Border {
-    /// One colour.
+    /// A constant colour.
     Constant,
     /// `aaa|abcdef|fff`.
     Replicate,
@@ -18,13 +18,13 @@ pub enum Border {
 }
 
 impl Border {
-    /// The place of the pixel `x` of an axis of `len` pixels; none where the colour is.
-    fn place(self, x: isize, len: usize) -> Option<usize> {
+    /// Index of the source pixel at coordinate `x` of an axis of `len` pixels; `None` for the border colour.
+    fn source_index(self, x: isize, len: usize) -> Option<usize> {
         let n = len as isize;
         if (0..n).contains(&x) {
             return Some(x as usize);
         }
-        let turned = |period: isize, edge: isize| {
+        let reflected = |period: isize, edge: isize| {
             let at = x.rem_euclid(period);
             if at < n { at } else { period - edge - at }
         };
@@ -33,18 +33,19 @@ impl Border {
             Border::Constant => return None,
             Border::Replicate => x.clamp(0, n - 1),
             Border::Wrap => x.rem_euclid(n),
-            Border::Reflect => turned(2 * n, 1),
+            Border::Reflect => reflected(2 * n, 1),
             Border::Mirror if n == 1 => 0,
-            Border::Mirror => turned(2 * n - 2, 0),
+            Border::Mirror => reflected(2 * n - 2, 0),
         } as usize)
     }
 }
 
-/// Puts a picture of (height, width, channels) elements into a larger one, `top` rows and `left` columns from its corner.
+/// Copies an image of (height, width, channels) elements into a larger one, `top` rows and `left` columns from its corner.
+/// `color` has one element per channel.
 /// `color` has one element for each channel.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn add_border<T: Copy + Send + Sync>(
     src: &[T],
     (height, width): (usize, usize),
@@ -55,11 +56,11 @@ pub fn add_border<T: Copy + Send + Sync>(
     dst: &mut [T],
 ) {
     let n = color.len();
-    assert_eq!(src.len(), height * width * n, "the source is no picture of this shape");
+    assert_eq!(src.len(), height * width * n, "the source does not have this shape");
     let columns: Vec<Option<usize>> =
-        (0..out_width).map(|i| border.place(i as isize - left as isize, width).map(|at| at * n)).collect();
+        (0..out_width).map(|i| border.source_index(i as isize - left as isize, width).map(|at| at * n)).collect();
     par::parallel_rows(dst, out_width * n, (super::GRAIN / (out_width * n).max(1)).max(1), |row, dst| {
-        let row = border.place(row as isize - top as isize, height);
+        let row = border.source_index(row as isize - top as isize, height);
         for (dst, column) in dst.chunks_exact_mut(n).zip(&columns) {
             let pixel = match (row, column) {
                 (Some(row), Some(at)) => &src[row * width * n + at..][..n],

@@ -1,4 +1,4 @@
-//! Colours of pictures: brightness, contrast, saturation, hue, lighting, and the conversion to network inputs.
+//! Colours of images: brightness, contrast, saturation, hue, lighting, and conversion to network inputs.
 
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
@@ -8,7 +8,7 @@ use super::GRAIN;
 /// The weights of red, green and blue in brightness (ITU-R BT.601).
 const GRAY: [f32; 3] = [0.299, 0.587, 0.114];
 
-/// A number as an element; integers cut off the fraction and take the nearest number of their range.
+/// Converts to the element type; integers truncate and saturate.
 #[inline(always)]
 pub fn saturate<T: Element>(x: f32) -> T {
     match T::DTYPE {
@@ -18,16 +18,16 @@ pub fn saturate<T: Element>(x: f32) -> T {
     }
 }
 
-/// A change of all pixels of a picture.
+/// A colour change applied to all pixels of an image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// Multiplies by a factor.
+    /// Multiplies by a scale.
     Brightness(f32),
-    /// Multiplies the difference from the mean gray by a factor.
+    /// Multiplies the difference from the mean gray by a scale.
     Contrast(f32),
-    /// Multiplies the difference from the pixel's gray by a factor.
+    /// Multiplies the difference from the pixel's gray by a scale.
     Saturation(f32),
-    /// Turns the hue by this part of the colour circle.
+    /// Rotates the hue by this fraction of the colour circle.
     Hue(f32),
     /// Adds a colour.
     Shift([f32; 3]),
@@ -38,18 +38,18 @@ fn gray(pixel: [f32; 3]) -> f32 {
     GRAY[0] * pixel[0] + GRAY[1] * pixel[1] + GRAY[2] * pixel[2]
 }
 
-/// The mean brightness of a picture of one or three channels.
-pub fn gray_mean<T: Element>(picture: &[T], channels: usize) -> f32 {
-    if picture.is_empty() {
+/// The mean brightness of an image of one or three channels.
+pub fn gray_mean<T: Element>(image: &[T], channels: usize) -> f32 {
+    if image.is_empty() {
         return 0.0;
     }
     let pixel =
         |p: &[T]| if channels == 3 { gray([p[0].to_f32(), p[1].to_f32(), p[2].to_f32()]) } else { p[0].to_f32() };
-    let sum: f64 = picture.chunks_exact(channels).map(|p| f64::from(pixel(p))).sum();
-    (sum / (picture.len() / channels) as f64) as f32
+    let sum: f64 = image.chunks_exact(channels).map(|p| f64::from(pixel(p))).sum();
+    (sum / (image.len() / channels) as f64) as f32
 }
 
-/// Applies a change. Pictures of one channel have no saturation, hue and colour to shift; they stay as they are.
+/// Applies a change. Saturation, hue and colour leave images of one channel unchanged.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -65,10 +65,10 @@ pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, ds
         dst.copy_from_slice(src);
     }
     match change {
-        Change::Brightness(factor) => scale(dst, factor, 0.0),
-        Change::Contrast(factor) => {
+        Change::Brightness(scale) => scale_all(dst, scale, 0.0),
+        Change::Contrast(scale) => {
             let mean = gray_mean(dst, channels);
-            scale(dst, factor, (1.0 - factor) * mean);
+            scale_all(dst, scale, (1.0 - scale) * mean);
         }
         _ if channels != 3 => {}
         Change::Saturation(_) | Change::Hue(_) | Change::Shift(_) => {
@@ -77,43 +77,43 @@ pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, ds
     }
 }
 
-fn scale<T: Element>(picture: &mut [T], factor: f32, offset: f32) {
-    par::parallel_rows(picture, GRAIN, 1, |_, part| scale_part(part, factor, offset));
+fn scale_all<T: Element>(image: &mut [T], scale: f32, offset: f32) {
+    par::parallel_rows(image, GRAIN, 1, |_, part| scale_part(part, scale, offset));
 }
 
-/// Pixels whose channels are taken apart and changed together.
+/// Pixels whose channels are split and changed together.
 const SIDE: usize = 64;
 
 crate::simd::per_isa! {
-    fn scale_part<T: Element>(picture: &mut [T], factor: f32, offset: f32) {
-        picture.iter_mut().for_each(|x| *x = saturate(x.to_f32() * factor + offset));
+    fn scale_part<T: Element>(image: &mut [T], scale: f32, offset: f32) {
+        image.iter_mut().for_each(|x| *x = saturate(x.to_f32() * scale + offset));
     }
 
 }
 
 crate::simd::per_isa! {
     /// Changes pixels of three channels, [`SIDE`] at a time.
-    fn change_pixels<T: Element>(picture: &mut [T], change: Change) {
+    fn change_pixels<T: Element>(image: &mut [T], change: Change) {
         if let Change::Shift(color) = change {
             let colors: [f32; 3 * SIDE] = std::array::from_fn(|i| color[i % 3]);
-            for part in picture.chunks_mut(3 * SIDE) {
+            for part in image.chunks_mut(3 * SIDE) {
                 part.iter_mut().zip(&colors).for_each(|(x, color)| *x = saturate(x.to_f32() + color));
             }
             return;
         }
         let (mut r, mut g, mut b) = ([0f32; SIDE], [0f32; SIDE], [0f32; SIDE]);
-        for part in picture.chunks_mut(3 * SIDE) {
+        for part in image.chunks_mut(3 * SIDE) {
             for (i, pixel) in part.as_chunks::<3>().0.iter().enumerate() {
                 (r[i], g[i], b[i]) = (pixel[0].to_f32(), pixel[1].to_f32(), pixel[2].to_f32());
             }
             for ((r, g), b) in r.iter_mut().zip(&mut g).zip(&mut b) {
                 let pixel = [*r, *g, *b];
                 [*r, *g, *b] = match change {
-                    Change::Saturation(factor) => {
-                        let rest = (1.0 - factor) * gray(pixel);
-                        pixel.map(|x| factor * x + rest)
+                    Change::Saturation(scale) => {
+                        let rest = (1.0 - scale) * gray(pixel);
+                        pixel.map(|x| scale * x + rest)
                     }
-                    Change::Hue(turn) => turn_hue(pixel, turn),
+                    Change::Hue(rotation) => rotate_hue(pixel, rotation),
                     Change::Shift(_) | Change::Brightness(_) | Change::Contrast(_) => pixel,
                 };
             }
@@ -124,14 +124,14 @@ crate::simd::per_isa! {
     }
 }
 
-/// Turns the hue of a colour with components up to 255; lightness and saturation (HSL) stay.
+/// Rotates the hue of a colour with components up to 255; lightness and saturation (HSL) stay.
 #[inline(always)]
-fn turn_hue(pixel: [f32; 3], turn: f32) -> [f32; 3] {
+fn rotate_hue(pixel: [f32; 3], rotation: f32) -> [f32; 3] {
     let [r, g, b] = pixel.map(|x| x / 255.0);
     let (high, low) = (r.max(g).max(b), r.min(g).min(b));
     let (range, lightness) = (high - low, (high + low) / 2.0);
     let saturation = if lightness < 0.5 { range / (high + low) } else { range / (2.0 - high - low) };
-    // The place on a circle of twelve: red at 0, green at 4, blue at 8.
+    // The hue on a circle of twelve: red at 0, green at 4, blue at 8.
     let hue = if high == r {
         2.0 * (g - b) / range
     } else if high == g {
@@ -139,16 +139,16 @@ fn turn_hue(pixel: [f32; 3], turn: f32) -> [f32; 3] {
     } else {
         2.0 * (r - g) / range + 8.0
     };
-    let (hue, amplitude) = (hue + 12.0 * turn, saturation * lightness.min(1.0 - lightness));
-    let turned = [0.0f32, 8.0, 4.0].map(|offset| {
+    let (hue, amplitude) = (hue + 12.0 * rotation, saturation * lightness.min(1.0 - lightness));
+    let rotated = [0.0f32, 8.0, 4.0].map(|offset| {
         let k = offset + hue;
         let k = k - 12.0 * (k / 12.0).floor();
         255.0 * (lightness - amplitude * (k - 3.0).min(9.0 - k).clamp(-1.0, 1.0))
     });
-    if range <= f32::EPSILON { pixel } else { turned }
+    if range <= f32::EPSILON { pixel } else { rotated }
 }
 
-/// The colour that is added for weights of the three principal components of the colours of photographs (Krizhevsky et al.,
+/// The colour to add for the given weights of the three principal components of the colours of photographs (Krizhevsky et al.,
 /// "ImageNet classification with deep convolutional neural networks", 2012).
 pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
     const VALUES: [f32; 3] = [55.46, 4.794, 1.148];
@@ -156,21 +156,21 @@ pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
     VECTORS.map(|v| (0..3).map(|k| v[k] * VALUES[k] * weights[k]).sum())
 }
 
-/// Pictures (height, width, channels), one after the other, as (channels, height, width) with elements divided by 255.
+/// Converts consecutive images (height, width, channels) to (channels, height, width), with elements divided by 255.
 ///
 /// # Panics
 /// If the lengths differ.
 pub fn to_tensor<T: Element>(src: &[T], (plane, channels): (usize, usize), dst: &mut [f32]) {
     assert_eq!(src.len(), dst.len(), "the result has another size");
     par::parallel_rows(dst, plane, 1, |row, dst| {
-        let (picture, channel) = (row / channels, row % channels);
-        let src = &src[picture * plane * channels + channel..];
+        let (image, channel) = (row / channels, row % channels);
+        let src = &src[image * plane * channels + channel..];
         dst.iter_mut().zip(src.iter().step_by(channels)).for_each(|(d, s)| *d = s.to_f32() / 255.0);
     });
 }
 
-/// Subtracts the mean of each channel from pictures (channels, height, width), one after the other, and divides by its
-/// deviation. Without a source, `dst` is changed where it is.
+/// Subtracts the mean of each channel from consecutive images (channels, height, width) and divides by its standard deviation.
+/// Without a source, `dst` is changed in place.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -1,4 +1,4 @@
-//! Pictures of shape (height, width, channels): scaling, borders, colours.
+//! Images of shape (height, width, channels): resizing, borders, colours.
 
 mod border;
 mod color;
@@ -10,5 +10,5 @@ pub use border::{Border, add_border};
 pub use color::{Change, adjust, gray_mean, lighting, normalize, saturate, to_tensor};
 pub use resize::{Interpolation, Pixel, resize};
 
-/// Elements of a parallel chunk.
+/// Elements in a thread's chunk.
 const GRAIN: usize = 1 << 14;

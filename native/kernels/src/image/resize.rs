@@ -1,7 +1,7 @@
-//! Scaling of pictures by separable filters.
+//! Resizing of images by separable filters.
 //!
-//! Filters and the rounding of bytes are OpenCV's: pixel centres lie at halves, and bytes are weighted in fixed point with
-//! 11 fractional bits, so that results equal those of programs that use it.
+//! Filters and the rounding of bytes are OpenCV's, so that results match those of programs that use it: pixel centres are at
+//! halves, and bytes are weighted in fixed point with 11 fractional bits.
 
 use crate::float::Accum;
 use crate::par;
@@ -10,7 +10,7 @@ use ferromx_core::memory;
 
 use super::GRAIN;
 
-/// How pixels between those of the source are made.
+/// How pixels are interpolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
     /// The nearest pixel.
@@ -19,15 +19,15 @@ pub enum Interpolation {
     Linear,
     /// Cubic convolution over 4 x 4 pixels (Keys 1981, with a = -0.75).
     Cubic,
-    /// The average of the area that a pixel covers; linear where pixels become smaller.
+    /// The average over the area that a pixel covers; linear when enlarging.
     Area,
-    /// Lanczos's window over 8 x 8 pixels.
+    /// A Lanczos window over 8 x 8 pixels.
     Lanczos,
 }
 
-/// Elements of pictures that can be scaled: bytes and floating-point numbers.
+/// Elements of images that can be resized: bytes and floating-point numbers.
 pub trait Pixel: Element {
-    /// The type to compute in.
+    /// The accumulation type.
     type Sum: Accum;
 }
 
@@ -41,12 +41,12 @@ impl Pixel for f64 {
     type Sum = f64;
 }
 
-/// Bits of the fraction of a fixed-point weight.
+/// Fractional bits of a fixed-point weight.
 const BITS: u32 = 11;
 
-/// For each pixel of the result: the pixels of the source that make it up, and their weights.
+/// For each pixel of the result, the source pixels and their weights.
 struct Filter {
-    /// Where the taps of each pixel start; one more entry than pixels.
+    /// Index of the first tap of each pixel, and one past the last tap.
     starts: Vec<usize>,
     taps: Vec<(usize, f32)>,
 }
@@ -65,8 +65,7 @@ impl Filter {
         &self.taps[self.starts[i]..self.starts[i + 1]]
     }
 
-    /// Weights around the place of each pixel, `weights(fraction)` of the pixels from `first` on; pixels beyond the edge are
-    /// the outermost ones.
+    /// Taps around the source coordinate of each pixel: `weights(fraction)` for the pixels from `first` on, clamped to the edge.
     fn around<const N: usize>(from: usize, to: usize, first: isize, weights: impl Fn(f32) -> [f32; N]) -> Filter {
         let scale = from as f64 / to as f64;
         Filter::new(to, |i, taps| {
@@ -98,7 +97,7 @@ impl Filter {
         raw.map(|w| (w / sum) as f32)
     }
 
-    /// The share of each source pixel in the area of a larger pixel.
+    /// The fraction of a larger pixel's area that each source pixel covers.
     fn area(from: usize, to: usize) -> Filter {
         let scale = from as f64 / to as f64;
         Filter::new(to, |i, taps| {
@@ -113,7 +112,7 @@ impl Filter {
         })
     }
 
-    /// Linear, but with the edges of pixels in their places.
+    /// Linear, with pixel edges (rather than centres) at integer coordinates.
     fn enlarging_area(from: usize, to: usize) -> Filter {
         let (scale, inverse) = (from as f64 / to as f64, to as f64 / from as f64);
         Filter::new(to, |i, taps| {
@@ -126,25 +125,25 @@ impl Filter {
     }
 }
 
-/// Scales a picture of (height, width, channels) elements to (`out_height`, `out_width`).
+/// Resizes an image of (height, width, channels) elements to (`out_height`, `out_width`).
 ///
 /// # Panics
-/// If a length does not fit, or one picture is empty and the other is not.
+/// If a length does not match, or one image is empty and the other is not.
 pub fn resize<T: Pixel>(
     src: &[T],
     (height, width, channels): (usize, usize, usize),
     (out_height, out_width): (usize, usize),
-    how: Interpolation,
+    interpolation: Interpolation,
     dst: &mut [T],
 ) {
-    assert_eq!(src.len(), height * width * channels, "the source is no picture of this shape");
-    assert_eq!(dst.len(), out_height * out_width * channels, "the result is no picture of this shape");
+    assert_eq!(src.len(), height * width * channels, "the source does not have this shape");
+    assert_eq!(dst.len(), out_height * out_width * channels, "the result does not have this shape");
     let halved = (height, width) == (2 * out_height, 2 * out_width);
     let shrinking = out_height <= height && out_width <= width;
     let bytes = T::DTYPE == DType::U8;
     let shape = Shape { from: (height, width), to: (out_height, out_width), channels };
     let both = |f: &dyn Fn(usize, usize) -> Filter| (f(height, out_height), f(width, out_width));
-    match how {
+    match interpolation {
         Interpolation::Nearest => nearest(src, &shape, dst),
         Interpolation::Linear if bytes && halved => averages(src, &shape, &both(&Filter::area), dst, true),
         Interpolation::Area if shrinking => averages(src, &shape, &both(&Filter::area), dst, halved),
@@ -164,26 +163,26 @@ struct Shape {
 }
 
 impl Shape {
-    /// Rows of a parallel chunk.
+    /// Rows in a thread's chunk.
     fn grain(&self) -> usize {
         (GRAIN / (self.to.1 * self.channels).max(1)).max(1)
     }
 }
 
 fn nearest<T: Element>(src: &[T], shape: &Shape, dst: &mut [T]) {
-    let place = |i: usize, from: usize, to: usize| {
+    let source_index = |i: usize, from: usize, to: usize| {
         ((i as f64 / (to as f64 / from as f64)).floor() as usize).min(from.saturating_sub(1))
     };
     let n = shape.channels;
-    let columns: Vec<usize> = (0..shape.to.1).map(|i| place(i, shape.from.1, shape.to.1) * n).collect();
+    let columns: Vec<usize> = (0..shape.to.1).map(|i| source_index(i, shape.from.1, shape.to.1) * n).collect();
     par::parallel_rows(dst, shape.to.1 * n, shape.grain(), |row, dst| {
-        let src = &src[place(row, shape.from.0, shape.to.0) * shape.from.1 * n..];
+        let src = &src[source_index(row, shape.from.0, shape.to.0) * shape.from.1 * n..];
         dst.chunks_exact_mut(n).zip(&columns).for_each(|(dst, at)| dst.copy_from_slice(&src[*at..at + n]));
     });
 }
 
-/// Filters the columns into a buffer of all source rows, then the rows. `horizontal` and `vertical` give the sum of the
-/// taps of an element; the first gets a row of the source, the taps, and the element's channel.
+/// Filters horizontally into a buffer of all source rows, then vertically. `horizontal` and `vertical` return the weighted sum of
+/// an element's taps; `horizontal` gets a source row, the taps, and the element's channel.
 fn separable<T: Element, S: Copy + Default + Send + Sync>(
     src: &[T],
     shape: &Shape,
@@ -210,7 +209,7 @@ fn separable<T: Element, S: Copy + Default + Send + Sync>(
     });
 }
 
-/// Weighted sums in floating point; bytes are rounded to the nearest, and halves up if `halves_up`, else to even.
+/// Weighted sums in floating point; bytes are rounded to nearest, ties up if `halves_up`, else to even.
 fn averages<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T], halves_up: bool) {
     let (bytes, n) = (T::DTYPE == DType::U8, shape.channels);
     separable(
@@ -230,7 +229,7 @@ fn averages<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst:
     );
 }
 
-/// Weighted sums: of bytes in fixed point, of others in floating point.
+/// Weighted sums: of bytes in fixed point, of other types in floating point.
 fn weighted<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T]) {
     if T::DTYPE != DType::U8 {
         return averages(src, shape, filters, dst, false);
@@ -245,7 +244,7 @@ fn weighted<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst:
         |src, taps, c| taps.iter().map(|(at, w)| src[at * n + c].to_f32() as i32 * fixed(*w)).sum::<i32>(),
         |taps, i| {
             let value = match taps {
-                // Two taps are summed with less precision, as it is done in 16-bit vectors.
+                // Two taps are summed with less precision, as OpenCV's 16-bit vectors do.
                 [(a, wa), (b, wb)] => {
                     (((fixed(*wa) * (a[i] >> 4)) >> 16) + ((fixed(*wb) * (b[i] >> 4)) >> 16) + 2) >> 2
                 }

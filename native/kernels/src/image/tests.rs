@@ -1,9 +1,9 @@
 use super::*;
 
 #[test]
-fn scaling_keeps_an_even_picture() {
+fn resizing_keeps_a_constant_image() {
     let src = [77u8; 5 * 7 * 3];
-    for how in [
+    for interpolation in [
         Interpolation::Nearest,
         Interpolation::Linear,
         Interpolation::Cubic,
@@ -12,8 +12,8 @@ fn scaling_keeps_an_even_picture() {
     ] {
         for to in [(3, 4), (11, 9), (5, 7), (1, 1), (9, 2)] {
             let mut dst = vec![0u8; to.0 * to.1 * 3];
-            resize(&src, (5, 7, 3), to, how, &mut dst);
-            assert!(dst.iter().all(|x| x.abs_diff(77) <= 1), "{how:?} {to:?}: {dst:?}");
+            resize(&src, (5, 7, 3), to, interpolation, &mut dst);
+            assert!(dst.iter().all(|x| x.abs_diff(77) <= 1), "{interpolation:?} {to:?}: {dst:?}");
         }
     }
 }
@@ -42,10 +42,10 @@ fn borders() {
 
 #[test]
 fn hue_turns_red_into_green() {
-    let mut picture = [255f32, 0.0, 0.0, 10.0, 10.0, 10.0];
-    adjust(None, 3, Change::Hue(1.0 / 3.0), &mut picture);
+    let mut image = [255f32, 0.0, 0.0, 10.0, 10.0, 10.0];
+    adjust(None, 3, Change::Hue(1.0 / 3.0), &mut image);
     let want = [0.0, 255.0, 0.0, 10.0, 10.0, 10.0];
-    picture.iter().zip(want).for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{picture:?}"));
+    image.iter().zip(want).for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{image:?}"));
 }
 
 #[test]

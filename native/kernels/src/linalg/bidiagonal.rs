@@ -1,4 +1,4 @@
-//! Bidiagonal matrices: how any square matrix becomes one, and how one becomes diagonal.
+//! Bidiagonal matrices: the reduction of a square matrix to bidiagonal form, and its diagonalisation.
 
 use super::reflections::reflector;
 use super::rotations::Rotations;
@@ -6,24 +6,24 @@ use super::{Scalar, total};
 use crate::par::with_scratch;
 use crate::simd::multiversion::per_isa;
 
-/// Sweeps for one singular value; two are usual.
+/// Maximum number of sweeps per singular value; two are usual.
 const MAX_SWEEPS: usize = 60;
 
-/// Takes a matrix of n x n elements, n being the length of `diagonal`, to bidiagonal form: the diagonal and what lies to its right.
-/// Row j of `columns` gets, from its diagonal on, the vector of the reflection that clears column j; the vector of the one that clears
-/// row j replaces that row behind the diagonal. `factors` gets those of the columns, then those of the rows.
+/// Reduces a matrix of n x n elements, n being the length of `diagonal`, to bidiagonal form: `diagonal` and the superdiagonal.
+/// Row j of `columns` gets, from its diagonal on, the Householder vector that clears column j; the vector that clears row j
+/// replaces that row right of the diagonal. `taus` gets the scalars of the column reflections, then those of the row reflections.
 ///
-/// A reflection of the columns takes A to A - v w^T, one of the rows to A - x u^T. Each pass over A does the update for one and the
-/// product that the next one needs, whose vector comes from a row or column that is updated before.
+/// A column reflection takes A to A - v w^T, a row reflection takes it to A - x u^T. Each pass over A applies one of them and
+/// computes the product that the next one needs, for which its row or column is updated first.
 pub(super) fn bidiagonal<T: Scalar>(
     a: &mut [T],
     columns: &mut [T],
     diagonal: &mut [T],
-    beside: &mut [T],
-    factors: &mut [T],
+    superdiagonal: &mut [T],
+    taus: &mut [T],
 ) {
     let n = diagonal.len();
-    let (of_columns, of_rows) = factors.split_at_mut(n);
+    let (column_taus, row_taus) = taus.split_at_mut(n);
     with_scratch(3 * n, |work: &mut [T]| {
         work.fill(T::zero());
         let (u, work) = work.split_at_mut(n);
@@ -33,7 +33,7 @@ pub(super) fn bidiagonal<T: Scalar>(
             for (i, v) in (j..).zip(&mut *v) {
                 *v = a[i * n + j] - x[i] * u[j];
             }
-            of_columns[j] = reflector(v);
+            column_taus[j] = reflector(v);
             diagonal[j] = v[0];
             v[0] = T::one();
             if j + 1 == n {
@@ -47,15 +47,15 @@ pub(super) fn bidiagonal<T: Scalar>(
                 update_and_sum(&mut other[j + 1..], *x, u, *v, w);
             }
             for (row, w) in row.iter_mut().zip(&mut *w) {
-                *w *= of_columns[j];
+                *w *= column_taus[j];
                 *row -= *w;
             }
-            of_rows[j] = reflector(row);
-            beside[j] = row[0];
+            row_taus[j] = reflector(row);
+            superdiagonal[j] = row[0];
             u.copy_from_slice(row);
             u[0] = T::one();
             for ((other, v), x) in below.chunks_exact_mut(n).zip(&v[1..]).zip(&mut x[j + 1..]) {
-                *x = of_rows[j] * update_and_multiply(&mut other[j + 1..], *v, w, u);
+                *x = row_taus[j] * update_and_multiply(&mut other[j + 1..], *v, w, u);
             }
         }
     });
@@ -74,7 +74,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// `row -= v w`; returns the product of row and u.
+    /// `row -= v w`; returns the dot product of row and u.
     fn update_and_multiply<T: Scalar>(row: &mut [T], v: T, w: &[T], u: &[T]) -> T {
         const LANES: usize = 32;
         let n = row.len();
@@ -105,8 +105,8 @@ fn rotation<T: Scalar>(f: T, g: T) -> (T, T, T) {
     if r == T::zero() { (T::one(), T::zero(), r) } else { (f / r, g / r, r) }
 }
 
-/// A bidiagonal matrix: the diagonal `d` and the elements `e` to its right. Rotations of its rows are those of `left`, of its columns
-/// those of `right`.
+/// A bidiagonal matrix with diagonal `d` and superdiagonal `e`. `left` collects the rotations of its rows, `right` those of its
+/// columns.
 pub(super) struct Bidiagonal<'a, 'b, T: 'static> {
     pub d: &'a mut [T],
     pub e: &'a mut [T],
@@ -114,29 +114,29 @@ pub(super) struct Bidiagonal<'a, 'b, T: 'static> {
     pub right: &'a mut Rotations<'b, T>,
 }
 
-/// The places of a block that stands for itself: from one end to the other, or, for the transposed matrix, back.
+/// An unreduced block and the direction of a sweep through it. A reversed sweep works on the transposed block, from its end.
 #[derive(Clone, Copy)]
-struct Way {
+struct Sweep {
     begin: usize,
     end: usize,
-    back: bool,
+    reversed: bool,
 }
 
-impl Way {
+impl Sweep {
     fn d(self, k: usize) -> usize {
-        if self.back { self.end - k } else { self.begin + k }
+        if self.reversed { self.end - k } else { self.begin + k }
     }
 
     fn e(self, k: usize) -> usize {
-        if self.back { self.end - 1 - k } else { self.begin + k }
+        if self.reversed { self.end - 1 - k } else { self.begin + k }
     }
 }
 
 impl<T: Scalar> Bidiagonal<'_, '_, T> {
-    /// Takes the matrix to diagonal form.
+    /// Reduces the matrix to diagonal form.
     ///
     /// # Errors
-    /// The number of a singular value that does not converge, as with NaN and infinities.
+    /// The index of a singular value that does not converge, as with NaN and infinities.
     pub fn diagonalize(&mut self) -> Result<(), usize> {
         let mut end = self.d.len() - 1;
         if let Some(bad) = (0..=end).find(|i| !(self.d[*i].is_finite() && self.e.get(*i).is_none_or(|e| e.is_finite())))
@@ -145,92 +145,92 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
         }
         let mut left = MAX_SWEEPS * self.d.len();
         while end > 0 {
-            let begin = (0..end).rev().find(|i| self.negligible(*i)).map_or(0, |i| i + 1);
+            let begin = (0..end).rev().find(|i| self.is_negligible(*i)).map_or(0, |i| i + 1);
             if begin == end {
                 self.e[end - 1] = T::zero();
                 end -= 1;
                 continue;
             }
             left = left.checked_sub(1).ok_or(end)?;
-            // From the end with the larger elements to that with the smaller ones, which converge first.
-            let way = Way { begin, end, back: self.d[begin].abs() < self.d[end].abs() };
-            match self.shift(way) {
-                Some(shift) => self.sweep(way, shift),
-                None => self.sweep_without_shift(way),
+            // Sweep from the end with the larger elements to the end with the smaller ones, which converge first.
+            let sweep = Sweep { begin, end, reversed: self.d[begin].abs() < self.d[end].abs() };
+            match self.shift(sweep) {
+                Some(shift) => self.shifted_sweep(sweep, shift),
+                None => self.zero_shift_sweep(sweep),
             }
         }
         Ok(())
     }
 
-    fn negligible(&self, i: usize) -> bool {
+    fn is_negligible(&self, i: usize) -> bool {
         let e = self.e[i].abs();
         e <= T::epsilon() * (self.d[i].abs() + self.d[i + 1].abs()) || e <= T::min_positive_value()
     }
 
-    /// The smaller singular value of the last two rows, unless it does not change the first element.
-    fn shift(&self, way: Way) -> Option<T> {
-        let len = way.end - way.begin;
-        let (f, g, h) = (self.d[way.d(len - 1)], self.e[way.e(len - 1)], self.d[way.d(len)]);
+    /// The smaller singular value of the last two rows, unless it is too small to change the first element.
+    fn shift(&self, sweep: Sweep) -> Option<T> {
+        let len = sweep.end - sweep.begin;
+        let (f, g, h) = (self.d[sweep.d(len - 1)], self.e[sweep.e(len - 1)], self.d[sweep.d(len)]);
         let largest = ((f + h).hypot(g) + (f - h).hypot(g)) / (T::one() + T::one());
-        let (smallest, first) = (f.abs() * (h.abs() / largest), self.d[way.d(0)].abs());
+        let (smallest, first) = (f.abs() * (h.abs() / largest), self.d[sweep.d(0)].abs());
         let ratio = smallest / first;
         (ratio.is_finite() && ratio * ratio > T::epsilon()).then_some(smallest)
     }
 
-    /// Rotates what stands for columns k and k + 1 on the way, or for rows.
-    fn rotate(&mut self, way: Way, columns: bool, k: usize, c: T, s: T) {
-        let rows = if columns == way.back { &mut *self.left } else { &mut *self.right };
-        rows.rotate(way.e(k), c, if way.back { -s } else { s });
+    /// Rotates rows or columns k and k + 1 of the block, in the direction of the sweep.
+    fn rotate(&mut self, sweep: Sweep, columns: bool, k: usize, c: T, s: T) {
+        let rows = if columns == sweep.reversed { &mut *self.left } else { &mut *self.right };
+        rows.rotate(sweep.e(k), c, if sweep.reversed { -s } else { s });
     }
 
-    /// An implicit QR step: a rotation of the first two columns by the shift makes a bulge, which is chased to the end.
-    fn sweep(&mut self, way: Way, shift: T) {
-        let len = way.end - way.begin;
-        let first = self.d[way.d(0)];
-        let (mut f, mut g) = ((first.abs() - shift) * (first.signum() + shift / first), self.e[way.e(0)]);
+    /// An implicit QR sweep: rotating the first two columns by the shift creates a bulge, which is chased to the end.
+    fn shifted_sweep(&mut self, sweep: Sweep, shift: T) {
+        let len = sweep.end - sweep.begin;
+        let first = self.d[sweep.d(0)];
+        let (mut f, mut g) = ((first.abs() - shift) * (first.signum() + shift / first), self.e[sweep.e(0)]);
         for k in 0..len {
-            let (d0, d1, e) = (way.d(k), way.d(k + 1), way.e(k));
+            let (d0, d1, e) = (sweep.d(k), sweep.d(k + 1), sweep.e(k));
             let (c, s, r) = rotation(f, g);
             if k > 0 {
-                self.e[way.e(k - 1)] = r;
+                self.e[sweep.e(k - 1)] = r;
             }
             f = c * self.d[d0] + s * self.e[e];
             self.e[e] = c * self.e[e] - s * self.d[d0];
             g = s * self.d[d1];
             self.d[d1] *= c;
-            self.rotate(way, true, k, c, s);
+            self.rotate(sweep, true, k, c, s);
             let (c, s, r) = rotation(f, g);
             self.d[d0] = r;
             f = c * self.e[e] + s * self.d[d1];
             self.d[d1] = c * self.d[d1] - s * self.e[e];
             if k + 1 < len {
-                let next = way.e(k + 1);
+                let next = sweep.e(k + 1);
                 g = s * self.e[next];
                 self.e[next] *= c;
             }
-            self.rotate(way, false, k, c, s);
+            self.rotate(sweep, false, k, c, s);
         }
-        self.e[way.e(len - 1)] = f;
+        self.e[sweep.e(len - 1)] = f;
     }
 
-    /// The step of shift 0, which keeps small elements exact, and takes one out where an element of the diagonal is 0.
-    fn sweep_without_shift(&mut self, way: Way) {
-        let len = way.end - way.begin;
+    /// A sweep with zero shift, which keeps small elements accurate, and deflates where a diagonal element is zero.
+    fn zero_shift_sweep(&mut self, sweep: Sweep) {
+        let len = sweep.end - sweep.begin;
         let (mut c, mut old_c, mut old_s) = (T::one(), T::one(), T::zero());
         for k in 0..len {
-            let (d0, d1, e) = (way.d(k), way.d(k + 1), way.e(k));
+            let (d0, d1, e) = (sweep.d(k), sweep.d(k + 1), sweep.e(k));
             let (c1, s1, r) = rotation(self.d[d0] * c, self.e[e]);
             if k > 0 {
-                self.e[way.e(k - 1)] = old_s * r;
+                self.e[sweep.e(k - 1)] = old_s * r;
             }
-            self.rotate(way, true, k, c1, s1);
+            self.rotate(sweep, true, k, c1, s1);
             let (c2, s2, d) = rotation(old_c * r, self.d[d1] * s1);
             self.d[d0] = d;
-            self.rotate(way, false, k, c2, s2);
+            self.rotate(sweep, false, k, c2, s2);
             (c, old_c, old_s) = (c1, c2, s2);
         }
-        let last = self.d[way.d(len)] * c;
-        self.d[way.d(len)] = last * old_c;
-        self.e[way.e(len - 1)] = last * old_s;
+        let last = self.d[sweep.d(len)] * c;
+        self.d[sweep.d(len)] = last * old_c;
+        self.e[sweep.e(len - 1)] = last * old_s;
     }
 }

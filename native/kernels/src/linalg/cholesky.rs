@@ -4,11 +4,11 @@ use super::{BLOCK, Scalar, dot};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, with_scratch};
 
-/// Replaces the symmetric, positive definite matrix A of `n` x `n` elements, of which only the lower triangle is read, by the
-/// lower triangular L with A = L L^T, zeros above the diagonal. NaN and infinity go through.
+/// Replaces the symmetric, positive definite matrix A of `n` x `n` elements by the lower triangular L with A = L L^T, zeros above
+/// the diagonal. Reads only the lower triangle of A. NaN and infinity propagate.
 ///
 /// # Errors
-/// The number of the row where A turns out not to be positive definite.
+/// The index of the row at which A turns out not to be positive definite.
 ///
 /// # Panics
 /// If `a` has another length.
@@ -16,7 +16,7 @@ pub fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<(), usize> {
     assert_eq!(a.len(), n * n, "a matrix of {n} x {n} elements");
     for k in (0..n).step_by(BLOCK) {
         let b = BLOCK.min(n - k);
-        factor_diagonal(a, n, k, b)?;
+        factorise_diagonal(a, n, k, b)?;
         let (done, rest) = a.split_at_mut((k + b) * n);
         let diagonal = &done[k * n..];
         // The rows below: a[i, k..k+b] L_kk^T = old values.
@@ -34,8 +34,8 @@ pub fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<(), usize> {
     Ok(())
 }
 
-/// The factor of a diagonal block.
-fn factor_diagonal<T: Scalar>(a: &mut [T], n: usize, k: usize, b: usize) -> Result<(), usize> {
+/// Factorises a diagonal block.
+fn factorise_diagonal<T: Scalar>(a: &mut [T], n: usize, k: usize, b: usize) -> Result<(), usize> {
     for i in k..k + b {
         let (above, row) = a.split_at_mut(i * n);
         for j in k..i {
@@ -51,7 +51,7 @@ fn factor_diagonal<T: Scalar>(a: &mut [T], n: usize, k: usize, b: usize) -> Resu
     Ok(())
 }
 
-/// Subtracts the products of the new columns from the lower triangle of what is left, a block of columns at a time.
+/// Subtracts the products of the new columns from the remaining lower triangle, a block of columns at a time.
 fn update_rest<T: Scalar>(rest: &mut [T], n: usize, k: usize, b: usize) {
     let rows = rest.len() / n.max(1);
     with_scratch(rows * b, |columns: &mut [T]| {

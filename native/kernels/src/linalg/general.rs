@@ -4,30 +4,30 @@ use super::reflections::reflector;
 use super::{Scalar, axpy, dot};
 use crate::par::with_scratch;
 
-/// Steps for one eigenvalue; two or three are usual.
+/// Maximum number of QR steps per eigenvalue; two or three are usual.
 const MAX_STEPS: usize = 60;
 
 /// Why [`general_eigen`] gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EigenError {
-    /// The steps for an eigenvalue, of this number, do not converge, as with NaN and infinities.
+    /// The eigenvalue at this index does not converge, as with NaN and infinities.
     NotConverged(usize),
-    /// Eigenvectors are wanted, but the eigenvalue of this number is complex.
+    /// Eigenvectors are requested, but the eigenvalue at this index is complex.
     Complex(usize),
 }
 
-/// Writes the real and imaginary parts of the eigenvalues of a matrix of `n` x `n` elements, which is overwritten; those of a
-/// conjugate pair stand side by side, the positive imaginary part first. `vectors` is empty, or gets the eigenvectors: column k, of
-/// length 1, is that of value k, and all values must be real then.
+/// Writes the real and imaginary parts of the eigenvalues of a matrix of `n` x `n` elements, which is overwritten. Conjugate
+/// pairs are adjacent, the positive imaginary part first. `vectors` is empty, or gets the eigenvectors as columns of length 1,
+/// which requires all eigenvalues to be real.
 ///
-/// The matrix becomes a Hessenberg matrix by Householder reflections, and then quasi-triangular by Francis' steps with two shifts
+/// Householder reflections reduce the matrix to Hessenberg form, then Francis' double-shift QR steps to quasi-triangular form
 /// (Golub and Van Loan, Matrix Computations, 7.4 and 7.5).
 ///
 /// # Errors
 /// See [`EigenError`].
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn general_eigen<T: Scalar>(
     a: &mut [T],
     n: usize,
@@ -60,7 +60,7 @@ pub fn general_eigen<T: Scalar>(
     })
 }
 
-/// A matrix on its way to A = Q H Q^T; `basis` holds Q^T.
+/// The matrix H of A = Q H Q^T, while it is reduced; `basis` holds Q^T.
 struct Schur<'a, T> {
     h: &'a mut [T],
     basis: &'a mut [T],
@@ -85,7 +85,7 @@ impl<T: Scalar> Schur<'_, T> {
         left(self.basis, n, v, t, k, 0);
     }
 
-    /// Makes everything below the first subdiagonal 0.
+    /// Zeroes everything below the first subdiagonal.
     fn hessenberg(&mut self) {
         let n = self.n;
         for k in 0..n.saturating_sub(2) {
@@ -99,7 +99,7 @@ impl<T: Scalar> Schur<'_, T> {
         }
     }
 
-    /// Takes the Hessenberg matrix to a triangular one with blocks of two rows for complex pairs.
+    /// Reduces the Hessenberg matrix to a triangular one with 2 x 2 blocks for complex pairs.
     fn triangular(&mut self) -> Result<(), EigenError> {
         let n = self.n;
         let (mut end, mut step) = (n, 0);
@@ -121,7 +121,7 @@ impl<T: Scalar> Schur<'_, T> {
         Ok(())
     }
 
-    /// The start of the last block that ends at `end` and does not fall apart.
+    /// The start of the last unreduced block that ends at `end`.
     fn split(&mut self, end: usize) -> usize {
         for i in (1..end).rev() {
             let beside = self.at(i, i).abs() + self.at(i - 1, i - 1).abs();
@@ -133,7 +133,8 @@ impl<T: Scalar> Schur<'_, T> {
         0
     }
 
-    /// One step with the eigenvalues of the last two rows as shifts, or with other ones where that led nowhere.
+    /// One QR step with the eigenvalues of the last two rows as shifts, or with exceptional shifts after many steps without
+    /// convergence.
     fn francis(&mut self, start: usize, end: usize, exceptional: bool) {
         let (n, last) = (self.n, end - 1);
         let mut sum = self.at(last - 1, last - 1) + self.at(last, last);
@@ -164,20 +165,21 @@ impl<T: Scalar> Schur<'_, T> {
         }
     }
 
-    /// The half difference and the discriminant of the two diagonal elements from `i` on: negative for a complex pair.
+    /// Half the difference and the discriminant of the diagonal elements at `i` and `i + 1`; the discriminant is negative for a
+    /// complex pair.
     fn discriminant(&self, i: usize) -> (T, T) {
         let half = (self.at(i, i) - self.at(i + 1, i + 1)) / (T::one() + T::one());
         (half, half * half + self.at(i, i + 1) * self.at(i + 1, i))
     }
 
-    /// Makes a block of two rows triangular if its eigenvalues are real.
+    /// Makes a 2 x 2 block triangular if its eigenvalues are real.
     fn separate(&mut self, i: usize) {
         let n = self.n;
         let (half, square) = self.discriminant(i);
         if square < T::zero() {
             return;
         }
-        // The vector (x, y) of the larger eigenvalue, and the reflection that takes it to the first axis.
+        // The eigenvector (x, y) of the larger eigenvalue, and the reflection that takes it to the first axis.
         let x = half + if half >= T::zero() { square.sqrt() } else { -square.sqrt() };
         let mut v = [x, self.at(i + 1, i)];
         let t = reflector(&mut v);
@@ -203,7 +205,7 @@ impl<T: Scalar> Schur<'_, T> {
         }
     }
 
-    /// The eigenvectors of the triangular matrix, by substitution, and then of A.
+    /// The eigenvectors of the triangular matrix, by back substitution, and then of A.
     fn vectors(&self, out: &mut [T]) {
         let n = self.n;
         let size = self.h.iter().fold(T::zero(), |size, x| size.max(x.abs()));

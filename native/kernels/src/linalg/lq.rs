@@ -9,31 +9,31 @@ use crate::par::with_scratch;
 /// elements, so that A = L Q. The signs are those of LAPACK's `gelqf`.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn lq<T: Scalar>(a: &mut [T], m: usize, n: usize, l: &mut [T]) {
     assert!(m <= n, "LQ of a matrix of {m} x {n} elements, which has more rows than columns");
-    assert_eq!((a.len(), l.len()), (m * n, m * m), "a matrix of {m} x {n} elements and its factor");
+    assert_eq!((a.len(), l.len()), (m * n, m * m), "a matrix of {m} x {n} elements and its factor L");
     with_scratch(m * (n + 1), |work: &mut [T]| {
-        let (q, factors) = work.split_at_mut(m * n);
+        let (q, taus) = work.split_at_mut(m * n);
         for k in (0..m).step_by(BLOCK) {
             let block = BLOCK.min(m - k);
             for i in k..k + block {
                 let (done, below) = a[..(k + block) * n].split_at_mut((i + 1) * n);
                 let row = &mut done[i * n + i..];
-                factors[i] = reflector(row);
-                below.chunks_exact_mut(n).for_each(|other| reflect(row, factors[i], &mut other[i..]));
+                taus[i] = reflector(row);
+                below.chunks_exact_mut(n).for_each(|other| reflect(row, taus[i], &mut other[i..]));
             }
             let (done, below) = a.split_at_mut((k + block) * n);
             if !below.is_empty() {
                 let rows = m - k - block;
-                Reflections { v: done, n, offset: 0, factors }.apply((k, block), false, &mut below[k..], rows);
+                Reflections { v: done, n, offset: 0, taus }.apply((k, block), false, &mut below[k..], rows);
             }
         }
         for (i, (l, a)) in l.chunks_exact_mut(m.max(1)).zip(a.chunks_exact(n.max(1))).enumerate() {
             l[..=i].copy_from_slice(&a[..=i]);
             l[i + 1..].fill(T::zero());
         }
-        Reflections { v: a, n, offset: 0, factors }.product(m, q);
+        Reflections { v: a, n, offset: 0, taus }.product(m, q);
         a.copy_from_slice(q);
     });
 }
@@ -45,30 +45,30 @@ fn reflect<T: Scalar>(v: &[T], t: T, x: &mut [T]) {
     axpy(-along, &v[1..], &mut x[1..]);
 }
 
-/// Writes the factors of A = Q R for a matrix of `m` x `n` elements: Q of `m` x `k` elements with orthonormal columns and the upper
-/// triangular R of `k` x `n` elements, where k is the smaller of m and n.
+/// Writes the factorisation A = Q R of a matrix of `m` x `n` elements: Q of `m` x `k` elements with orthonormal columns and the
+/// upper triangular R of `k` x `n` elements, where k is the smaller of m and n.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn qr<T: Scalar>(a: &[T], m: usize, n: usize, q: &mut [T], r: &mut [T]) {
     let k = m.min(n);
     assert_eq!((a.len(), q.len(), r.len()), (m * n, m * k, k * n), "a matrix of {m} x {n} elements and its factors");
-    // The first k columns give Q and the left part of R, which is enough where A is not wide.
+    // The first k columns give Q and the left part of R, which is all of it unless A is wide.
     with_scratch(2 * k * m + k * k, |work: &mut [T]| {
-        let (turned, work) = work.split_at_mut(k * m);
+        let (transposed, work) = work.split_at_mut(k * m);
         let (_, l) = work.split_at_mut(k * m);
-        for (i, turned) in turned.chunks_exact_mut(m.max(1)).enumerate() {
-            turned.iter_mut().enumerate().for_each(|(j, x)| *x = a[j * n + i]);
+        for (i, transposed) in transposed.chunks_exact_mut(m.max(1)).enumerate() {
+            transposed.iter_mut().enumerate().for_each(|(j, x)| *x = a[j * n + i]);
         }
-        lq(turned, k, m, l);
-        transpose(turned, k, m, q);
+        lq(transposed, k, m, l);
+        transpose(transposed, k, m, q);
         for i in 0..k {
             for j in 0..k {
                 r[i * n + j] = l[j * k + i];
             }
         }
         if k < n {
-            let (q, right) = (MatRef::row_major(turned, k, m), MatRef::row_major(a, m, n).block(0, k, m, n - k));
+            let (q, right) = (MatRef::row_major(transposed, k, m), MatRef::row_major(a, m, n).block(0, k, m, n - k));
             gemm(T::one(), q, right, T::zero(), MatMut::new(&mut r[k..], k, n - k, n));
         }
     });

@@ -1,15 +1,15 @@
-//! The LU factorisation with exchanges of rows, and what follows from it.
+//! The LU factorisation with row exchanges, and solvers based on it.
 
 use super::{BLOCK, Scalar, Triangle, axpy, solve_left};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, with_scratch};
 
-/// Replaces the matrix A of `n` x `n` elements by its factors: L below the diagonal (with ones on it), U on and above it, so
-/// that P A = L U. `pivots[k]` is the row that was exchanged with row k in step k. Returns whether the number of exchanges was
-/// odd. A column without an element other than 0 leaves a 0 on the diagonal of U.
+/// Replaces the matrix A of `n` x `n` elements by its factors: L below the diagonal (with an implicit unit diagonal), U on and
+/// above it, so that P A = L U. `pivots[k]` is the row that was exchanged with row k. Returns true if the number of exchanges is
+/// odd. A column of zeros leaves a zero on the diagonal of U.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn lu<T: Scalar>(a: &mut [T], n: usize, pivots: &mut [usize]) -> bool {
     assert_eq!((a.len(), pivots.len()), (n * n, n), "a matrix of {n} x {n} elements and {n} pivots");
     let mut odd = false;
@@ -26,7 +26,7 @@ pub fn lu<T: Scalar>(a: &mut [T], n: usize, pivots: &mut [usize]) -> bool {
     odd
 }
 
-/// One step of the elimination within the block of columns that ends at `end`.
+/// Eliminates column `j` within the block of columns that ends at `end`; returns the pivot row.
 fn eliminate<T: Scalar>(a: &mut [T], n: usize, j: usize, end: usize) -> usize {
     let mut pivot = j;
     for i in j + 1..n {
@@ -43,22 +43,22 @@ fn eliminate<T: Scalar>(a: &mut [T], n: usize, j: usize, end: usize) -> usize {
     if row[j] != T::zero() {
         parallel_rows(lower, n, 4 * BLOCK, |_, other| {
             other[j] /= row[j];
-            let factor = -other[j];
-            axpy(factor, &row[j + 1..end], &mut other[j + 1..end]);
+            let scale = -other[j];
+            axpy(scale, &row[j + 1..end], &mut other[j + 1..end]);
         });
     }
     pivot
 }
 
-/// Brings the columns right of a finished block up to date.
+/// Updates the columns to the right of a finished block.
 fn update_rest<T: Scalar>(a: &mut [T], n: usize, k: usize, end: usize) {
     let (upper, lower) = a.split_at_mut(end * n);
     let (b, rows) = (end - k, n - end);
     for i in k..end {
         let (above, row) = upper.split_at_mut(i * n);
         for j in k..i {
-            let factor = -row[j];
-            axpy(factor, &above[j * n + end..(j + 1) * n], &mut row[end..n]);
+            let scale = -row[j];
+            axpy(scale, &above[j * n + end..(j + 1) * n], &mut row[end..n]);
         }
     }
     with_scratch(rows * b, |columns: &mut [T]| {
@@ -71,10 +71,10 @@ fn update_rest<T: Scalar>(a: &mut [T], n: usize, k: usize, end: usize) {
     });
 }
 
-/// Replaces B, of `n` x `m` elements, by the X with A X = B, for the factors of A that [`lu`] gives.
+/// Replaces B, of `n` x `m` elements, by the X with A X = B, given the factors of A from [`lu`].
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn solve_lu<T: Scalar>(factors: &[T], n: usize, pivots: &[usize], b: &mut [T], m: usize) {
     for (k, &pivot) in pivots.iter().enumerate().filter(|(k, pivot)| k != *pivot) {
         let (upper, lower) = b.split_at_mut(pivot * m);
@@ -87,10 +87,10 @@ pub fn solve_lu<T: Scalar>(factors: &[T], n: usize, pivots: &[usize], b: &mut [T
 /// Writes the inverse of the matrix A of `n` x `n` elements, which is replaced by its factors.
 ///
 /// # Errors
-/// The number of the column that makes A singular.
+/// The index of the column that makes A singular.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn invert<T: Scalar>(a: &mut [T], n: usize, out: &mut [T]) -> Result<(), usize> {
     let mut pivots = vec![0; n];
     lu(a, n, &mut pivots);

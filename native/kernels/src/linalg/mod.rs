@@ -1,7 +1,7 @@
-//! Factorisations and solutions of dense linear algebra, for row-major matrices in single and double precision.
+//! Factorisations and solvers of dense linear algebra, for row-major matrices in single and double precision.
 //!
-//! Products are those of [`crate::gemm`]: the factorisations work in blocks, so that nearly all of their operations are
-//! products. Batches are the caller's loop: see [`for_each_matrix`].
+//! The factorisations are blocked, so that [`crate::gemm`] does nearly all of the work. For batches, call them through
+//! [`for_each_matrix`].
 
 mod bidiagonal;
 mod cholesky;
@@ -32,11 +32,11 @@ use std::sync::Mutex;
 use num_traits::{Float, NumAssign};
 
 use crate::gemm;
-use crate::par::{self, Plain};
+use crate::par::{self, Pod};
 use crate::simd::multiversion::per_isa;
 
-/// What matrices are made of: `f32` or `f64`.
-pub trait Scalar: gemm::Element + Plain + Float + NumAssign + Sum + Default {}
+/// The element type of matrices: `f32` or `f64`.
+pub trait Scalar: gemm::GemmElement + Pod + Float + NumAssign + Sum + Default {}
 
 impl Scalar for f32 {}
 impl Scalar for f64 {}
@@ -44,10 +44,10 @@ impl Scalar for f64 {}
 /// Rows and columns of a block.
 const BLOCK: usize = 64;
 
-/// Calls `f(number, matrix)` for each matrix of `len` elements in `data`, in parallel where there are several.
+/// Calls `f(index, matrix)` for each matrix of `len` elements in `data`, in parallel if there are several.
 ///
 /// # Errors
-/// That of the first matrix for which `f` fails; all are visited nevertheless.
+/// The error of the first matrix for which `f` fails; all matrices are visited nevertheless.
 pub fn for_each_matrix<T: Send, E: Send>(
     data: &mut [T],
     len: usize,
@@ -58,7 +58,7 @@ pub fn for_each_matrix<T: Send, E: Send>(
     if data.len() == len {
         return f(0, data);
     }
-    // About 32K multiply-adds for each chunk, taking an element of a matrix for about as many as it has rows.
+    // About 32K multiply-adds per chunk, estimating one multiply-add per element and row.
     let work = len * len.isqrt();
     par::parallel_rows(data, len, (1 << 15) / work.max(1), |i, matrix| {
         if let Err(e) = f(i, matrix) {
@@ -79,10 +79,10 @@ pub fn transpose<T: Scalar>(a: &[T], rows: usize, cols: usize, out: &mut [T]) {
     crate::movement::transpose(a, &[rows, cols], &[1, 0], out);
 }
 
-/// Partial sums of a [`dot`] product.
+/// Number of partial sums of a [`dot`] product.
 const SUMS: usize = 16;
 
-/// The sum of partial sums, of which there are a power of two.
+/// The sum of a power of two of partial sums.
 #[inline(always)]
 fn total<T: Scalar, const N: usize>(sums: &[T; N]) -> T {
     let mut sums = *sums;

@@ -4,16 +4,16 @@ use super::{Scalar, dot};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::with_scratch;
 
-/// Reflections that are applied at once.
+/// Number of reflections applied at once.
 pub(super) const BLOCK: usize = 32;
 
-/// The reflection I - t v v^T that takes a vector to a multiple of the first unit vector: `v[0]` is 1 and not stored, the first
-/// element becomes that multiple, the others those of v. Returns t.
+/// Computes the Householder reflection I - t v v^T that takes `x` to a multiple of the first unit vector. `x[0]` becomes that
+/// multiple, the other elements those of v; `v[0]` is 1 and not stored. Returns t (LAPACK's tau).
 pub(super) fn reflector<T: Scalar>(x: &mut [T]) -> T {
     let tail = dot(&x[1..], &x[1..]);
     let (least, most) = (T::min_positive_value() / T::epsilon().powi(2), T::max_value() * T::epsilon());
     if tail < least || tail > most {
-        // Squares of such numbers lose digits, or overflow; a multiple of the vector has the same reflection.
+        // Squares of such numbers would underflow or overflow; a multiple of the vector has the same reflection.
         let largest = x.iter().fold(T::zero(), |largest, x| largest.max(x.abs()));
         if !largest.is_finite() {
             x[0] = T::nan();
@@ -22,9 +22,9 @@ pub(super) fn reflector<T: Scalar>(x: &mut [T]) -> T {
             return T::zero();
         }
         x.iter_mut().for_each(|x| *x /= largest);
-        let factor = reflector(x);
+        let tau = reflector(x);
         x[0] *= largest;
-        return factor;
+        return tau;
     }
     let first = x[0];
     let norm = (first * first + tail).sqrt();
@@ -35,19 +35,19 @@ pub(super) fn reflector<T: Scalar>(x: &mut [T]) -> T {
     (beta - first) / beta
 }
 
-/// Reflections H_i = I - t_i v_i v_i^T whose vectors lie in the rows of a matrix of `n` columns: the one of row i begins `offset`
-/// columns behind the diagonal with a 1, which is not stored. What is in front of it does not matter.
+/// Householder reflections H_i = I - t_i v_i v_i^T whose vectors are the rows of a matrix of `n` columns: v_i starts `offset`
+/// columns right of the diagonal with a 1, which is not stored. Elements to its left are ignored.
 #[derive(Clone, Copy)]
 pub(super) struct Reflections<'a, T> {
     pub v: &'a [T],
     pub n: usize,
     pub offset: usize,
-    pub factors: &'a [T],
+    pub taus: &'a [T],
 }
 
 impl<T: Scalar> Reflections<'_, T> {
-    /// Multiplies `rows` rows, `n` elements apart, from the right by H_first H_first+1 ... of `count` reflections, or by the transpose of
-    /// this product. `x` begins in the column where the first reflection does.
+    /// Multiplies `rows` rows, `n` elements apart, from the right by H_first H_first+1 ... of `count` reflections, or by the
+    /// transpose of this product. `x` starts at the column where the first reflection does.
     pub fn apply(&self, (first, count): (usize, usize), transposed: bool, x: &mut [T], rows: usize) {
         let width = self.n - self.offset - first;
         let (zero, one) = (T::zero(), T::one());
@@ -55,7 +55,7 @@ impl<T: Scalar> Reflections<'_, T> {
             let (v, work) = work.split_at_mut(count * width);
             let (products, work) = work.split_at_mut(count * count);
             let (t, work) = work.split_at_mut(count * count);
-            let (along, turned) = work.split_at_mut(rows * count);
+            let (along, products_t) = work.split_at_mut(rows * count);
             for (i, to) in v.chunks_exact_mut(width).enumerate() {
                 let from = (first + i) * self.n + self.offset + first;
                 to[..i].fill(zero);
@@ -64,12 +64,12 @@ impl<T: Scalar> Reflections<'_, T> {
             }
             let v = MatRef::row_major(v, count, width);
             gemm(one, v, v.t(), zero, MatMut::row_major(products, count, count));
-            triangle(products, &self.factors[first..first + count], t);
+            triangle(products, &self.taus[first..first + count], t);
             let t = MatRef::row_major(t, count, count);
             gemm(one, MatRef::new(x, rows, width, self.n, 1), v.t(), zero, MatMut::row_major(along, rows, count));
             let along = MatRef::row_major(along, rows, count);
-            gemm(one, along, if transposed { t.t() } else { t }, zero, MatMut::row_major(turned, rows, count));
-            gemm(-one, MatRef::row_major(turned, rows, count), v, one, MatMut::new(x, rows, width, self.n));
+            gemm(one, along, if transposed { t.t() } else { t }, zero, MatMut::row_major(products_t, rows, count));
+            gemm(-one, MatRef::row_major(products_t, rows, count), v, one, MatMut::new(x, rows, width, self.n));
         });
     }
 
@@ -79,7 +79,7 @@ impl<T: Scalar> Reflections<'_, T> {
         out.fill(T::zero());
         (0..rows).for_each(|i| out[i * n + i] = T::one());
         for first in (0..count).step_by(BLOCK).rev() {
-            // Rows above are still those of the identity, and have zeros where these reflections act.
+            // Rows above are still those of the identity, and are zero where these reflections act.
             let from = first + self.offset;
             if from < rows {
                 self.apply((first, BLOCK.min(count - first)), true, &mut out[from * n + from..], rows - from);
@@ -88,16 +88,16 @@ impl<T: Scalar> Reflections<'_, T> {
     }
 }
 
-/// Writes the upper triangular T for which H_0 H_1 ... = I - V^T T V, from the products V V^T of the vectors (Schreiber and Van Loan, A
-/// storage-efficient WY representation, 1989).
-fn triangle<T: Scalar>(products: &[T], factors: &[T], t: &mut [T]) {
-    let n = factors.len();
+/// Writes the upper triangular T of the compact WY form H_0 H_1 ... = I - V^T T V, from the products V V^T of the vectors
+/// (Schreiber and Van Loan, A storage-efficient WY representation, 1989).
+fn triangle<T: Scalar>(products: &[T], taus: &[T], t: &mut [T]) {
+    let n = taus.len();
     t.fill(T::zero());
-    for (i, factor) in factors.iter().enumerate() {
-        t[i * n + i] = *factor;
+    for (i, tau) in taus.iter().enumerate() {
+        t[i * n + i] = *tau;
         for row in 0..i {
             let along: T = (row..i).map(|k| t[row * n + k] * products[k * n + i]).sum();
-            t[row * n + i] = -*factor * along;
+            t[row * n + i] = -*tau * along;
         }
     }
 }

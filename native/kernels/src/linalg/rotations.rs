@@ -1,19 +1,19 @@
-//! Rotations of neighbouring rows, many at a time.
+//! Givens rotations of neighbouring rows, applied in batches.
 
 use super::Scalar;
 use crate::gemm::MatMut;
 use crate::par::{List, parallel_blocks, with_scratch};
 use crate::simd::multiversion::per_isa;
 
-/// Columns that are turned at a time, so that rows stay in the cache from rotation to rotation; fewer for small matrices.
+/// Columns that are rotated at a time, so that rows stay in the cache between rotations; `NARROW` for small matrices.
 const WIDE: usize = 64;
 const NARROW: usize = 16;
 
-/// Rotations per row that are collected before they are applied.
+/// Number of rotations per row that are collected before they are applied.
 const COLLECTED: usize = 16;
 
-/// A matrix whose rows are rotated. The rotations are collected: each alone would move two rows through the cache and do little
-/// with them.
+/// A matrix whose rows are rotated. Rotations are collected: applying each at once would move two rows through the cache for
+/// little arithmetic.
 pub(super) struct Rotations<'a, T: 'static> {
     rows: &'a mut [T],
     n: usize,
@@ -21,7 +21,7 @@ pub(super) struct Rotations<'a, T: 'static> {
 }
 
 impl<'a, T: Scalar> Rotations<'a, T> {
-    /// Rows of `n` elements.
+    /// Wraps rows of `n` elements.
     pub fn new(rows: &'a mut [T], n: usize) -> Self {
         Rotations { rows, n, pending: List::default() }
     }
@@ -34,7 +34,7 @@ impl<'a, T: Scalar> Rotations<'a, T> {
         }
     }
 
-    /// Applies what was collected.
+    /// Applies the collected rotations.
     pub fn apply(&mut self) {
         let (n, pending) = (self.n, &self.pending[..]);
         if pending.is_empty() {
@@ -50,8 +50,8 @@ impl<'a, T: Scalar> Rotations<'a, T> {
                     to[cols..].fill(T::zero());
                 }
                 match width {
-                    NARROW => turn_all::<T, [T; NARROW]>(pending, panel.as_chunks_mut::<NARROW>().0),
-                    _ => turn_all::<T, [T; WIDE]>(pending, panel.as_chunks_mut::<WIDE>().0),
+                    NARROW => rotate_all::<T, [T; NARROW]>(pending, panel.as_chunks_mut::<NARROW>().0),
+                    _ => rotate_all::<T, [T; WIDE]>(pending, panel.as_chunks_mut::<WIDE>().0),
                 }
                 for (i, from) in panel.chunks_exact(width).enumerate() {
                     block.row_mut(i).copy_from_slice(&from[..cols]);
@@ -63,7 +63,7 @@ impl<'a, T: Scalar> Rotations<'a, T> {
 }
 
 per_isa! {
-    fn turn_all<T: Scalar, R: AsMut<[T]>>(rotations: &[(usize, T, T)], rows: &mut [R]) {
+    fn rotate_all<T: Scalar, R: AsMut<[T]>>(rotations: &[(usize, T, T)], rows: &mut [R]) {
         for (i, c, s) in rotations {
             if let [x, y, ..] = &mut rows[*i..] {
                 let (x, y) = (x.as_mut(), y.as_mut());

@@ -8,17 +8,18 @@ use super::{Scalar, transpose};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{List, with_scratch};
 
-/// The decomposition A = U diag(s) V of a matrix of `m` x `n` elements: with k the smaller of m and n, U of `m` x `k` elements has
-/// orthonormal columns, V of `k` x `n` elements orthonormal rows, and the singular values decrease.
+/// The decomposition A = U diag(s) V of a matrix of `m` x `n` elements: with k the smaller of m and n, U of `m` x `k` elements
+/// has orthonormal columns, V of `k` x `n` elements orthonormal rows, and the singular values are in decreasing order.
 ///
-/// The LQ factorisation makes the matrix square, Householder reflections make it bidiagonal, and implicit QR sweeps diagonal (Golub
-/// and Van Loan, Matrix Computations, 8.6; Demmel and Kahan, Accurate singular values of bidiagonal matrices, 1990).
+/// The LQ factorisation reduces A to a square matrix, Householder reflections to a bidiagonal one, and implicit QR sweeps to a
+/// diagonal one (Golub and Van Loan, Matrix Computations, 8.6; Demmel and Kahan, Accurate singular values of bidiagonal matrices,
+/// 1990).
 ///
 /// # Errors
-/// The number of a singular value that does not converge, as with NaN and infinities.
+/// The index of a singular value that does not converge, as with NaN and infinities.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn svd<T: Scalar>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [T], v: &mut [T]) -> Result<(), usize> {
     let k = m.min(n);
     assert_eq!((a.len(), u.len()), (m * n, m * k), "a matrix of {m} x {n} elements and its left vectors");
@@ -57,18 +58,18 @@ pub fn svd<T: Scalar>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [T], v: 
     })
 }
 
-/// A = left^T diag(s) right for a matrix of n x n elements, which is overwritten. The vectors are rows.
+/// A = left^T diag(s) right for a matrix of n x n elements, which is overwritten. The singular vectors are rows.
 fn square_svd<T: Scalar>(a: &mut [T], n: usize, left: &mut [T], s: &mut [T], right: &mut [T]) -> Result<(), usize> {
     with_scratch(2 * n * n + 3 * n, |work: &mut [T]| {
         let (columns, work) = work.split_at_mut(n * n);
         let (rows, work) = work.split_at_mut(n * n);
-        let (beside, factors) = work.split_at_mut(n);
-        bidiagonal(a, columns, s, beside, factors);
-        let (of_columns, of_rows) = factors.split_at(n);
-        Reflections { v: columns, n, offset: 0, factors: of_columns }.product(n, left);
-        Reflections { v: a, n, offset: 1, factors: of_rows }.product(n - 1, rows);
+        let (superdiagonal, taus) = work.split_at_mut(n);
+        bidiagonal(a, columns, s, superdiagonal, taus);
+        let (column_taus, row_taus) = taus.split_at(n);
+        Reflections { v: columns, n, offset: 0, taus: column_taus }.product(n, left);
+        Reflections { v: a, n, offset: 1, taus: row_taus }.product(n - 1, rows);
         let (mut of_left, mut of_right) = (Rotations::new(left, n), Rotations::new(rows, n));
-        Bidiagonal { d: s, e: &mut beside[..n - 1], left: &mut of_left, right: &mut of_right }.diagonalize()?;
+        Bidiagonal { d: s, e: &mut superdiagonal[..n - 1], left: &mut of_left, right: &mut of_right }.diagonalize()?;
         of_left.apply();
         of_right.apply();
         for (s, row) in s.iter_mut().zip(rows.chunks_exact_mut(n)).filter(|(s, _)| s.is_sign_negative()) {

@@ -6,24 +6,24 @@ use super::{Scalar, axpy, dot, total};
 use crate::par::{List, parallel_rows2, with_scratch};
 use crate::simd::multiversion::per_isa;
 
-/// Steps for one eigenvalue; two or three are usual.
+/// Maximum number of QL steps per eigenvalue; two or three are usual.
 const MAX_STEPS: usize = 60;
 
-/// Rows of a parallel chunk.
+/// Rows in a thread's chunk.
 const ROWS: usize = 128;
 
-/// Replaces the symmetric matrix A of `n` x `n` elements, of which only the lower triangle is read, by U with orthonormal rows, and
-/// writes the eigenvalues in increasing order, so that A = U^T diag(values) U: row i of U is the eigenvector of value i. The element
-/// of largest magnitude in each eigenvector is positive.
+/// Replaces the symmetric matrix A of `n` x `n` elements by U with orthonormal rows, and writes the eigenvalues in increasing
+/// order, so that A = U^T diag(values) U: row i of U is the eigenvector of value i. Reads only the lower triangle of A. The
+/// element of largest magnitude in each eigenvector is positive.
 ///
-/// The matrix becomes tridiagonal by Householder reflections, and then diagonal by implicit QL steps (Golub and Van Loan, Matrix
-/// Computations, 8.3).
+/// Householder reflections reduce the matrix to tridiagonal form, then implicit QL steps to diagonal form (Golub and Van Loan,
+/// Matrix Computations, 8.3).
 ///
 /// # Errors
-/// The number of an eigenvalue that does not converge, as with NaN and infinities.
+/// The index of an eigenvalue that does not converge, as with NaN and infinities.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn symmetric_eigen<T: Scalar>(a: &mut [T], n: usize, values: &mut [T]) -> Result<(), usize> {
     assert_eq!((a.len(), values.len()), (n * n, n), "a matrix of {n} x {n} elements and its eigenvalues");
     if n == 0 {
@@ -32,23 +32,23 @@ pub fn symmetric_eigen<T: Scalar>(a: &mut [T], n: usize, values: &mut [T]) -> Re
     super::symmetric_from_lower(a, n);
     with_scratch(n * n + 2 * n, |work: &mut [T]| {
         let (rows, rest) = work.split_at_mut(n * n);
-        let (beside, factors) = rest.split_at_mut(n);
-        tridiagonal(a, n, values, beside, factors);
-        Reflections { v: a, n, offset: 1, factors }.product(n - 1, rows);
+        let (superdiagonal, taus) = rest.split_at_mut(n);
+        tridiagonal(a, n, values, superdiagonal, taus);
+        Reflections { v: a, n, offset: 1, taus }.product(n - 1, rows);
         let mut rotations = Rotations::new(rows, n);
-        diagonalize(values, beside, &mut rotations)?;
+        diagonalize(values, superdiagonal, &mut rotations)?;
         rotations.apply();
         sorted(values, rows, n, a);
         Ok(())
     })
 }
 
-/// Takes A to tridiagonal form: its diagonal, what lies beside it, and the factors of the reflections, whose vectors replace the
-/// rows of A behind the diagonal. The lower triangle is neither read nor written.
+/// Reduces A to tridiagonal form: its diagonal, its superdiagonal, and the taus of the reflections, whose vectors replace the
+/// rows of A right of the diagonal. The lower triangle is neither read nor written.
 ///
-/// A reflection with vector v takes A to A - v w^T - w v^T, where w comes from A v. Both are done in one pass over A: the update for
-/// the last reflection and the product for the next one, whose vector comes from a row that is updated before.
-fn tridiagonal<T: Scalar>(a: &mut [T], n: usize, diagonal: &mut [T], beside: &mut [T], factors: &mut [T]) {
+/// A reflection with vector v takes A to A - v w^T - w v^T, where w comes from A v. One pass over A applies the last reflection
+/// and computes the product for the next one, whose row is updated first.
+fn tridiagonal<T: Scalar>(a: &mut [T], n: usize, diagonal: &mut [T], superdiagonal: &mut [T], taus: &mut [T]) {
     with_scratch(n * (3 + n.div_ceil(ROWS)), |work: &mut [T]| {
         let (mut v, work) = work.split_at_mut(n);
         let (w, work) = work.split_at_mut(n);
@@ -64,8 +64,8 @@ fn tridiagonal<T: Scalar>(a: &mut [T], n: usize, diagonal: &mut [T], beside: &mu
             if k + 1 == n {
                 break;
             }
-            factors[k] = reflector(&mut row[1..]);
-            beside[k] = row[1];
+            taus[k] = reflector(&mut row[1..]);
+            superdiagonal[k] = row[1];
             next[k + 1] = T::one();
             next[k + 2..].copy_from_slice(&row[2..]);
             let (x, y, z) = (&*v, &*w, &*next);
@@ -80,17 +80,18 @@ fn tridiagonal<T: Scalar>(a: &mut [T], n: usize, diagonal: &mut [T], beside: &mu
             let (v, w) = (&v[k + 1..], &mut w[k + 1..]);
             w.fill(T::zero());
             for product in products.chunks_exact(n).take((n - k - 1).div_ceil(ROWS)) {
-                axpy(factors[k], &product[k + 1..], w);
+                axpy(taus[k], &product[k + 1..], w);
             }
-            let half = dot(v, w) * factors[k] / (T::one() + T::one());
+            let half = dot(v, w) * taus[k] / (T::one() + T::one());
             axpy(-half, v, w);
         }
     });
 }
 
 per_isa! {
-    /// With the upper triangle's row, from the diagonal on: `row -= x[0] y + y[0] x`; adds what the elements behind the diagonal give for
-    /// the product with z to the other elements of `product`, and returns what the row gives for its own.
+    /// For a row of the upper triangle, from the diagonal on: `row -= x[0] y + y[0] x`, then multiplies the updated matrix by z.
+    /// Adds the contributions of the row's elements right of the diagonal to `product`, and returns the contribution to the row's
+    /// own element.
     fn update_and_multiply<T: Scalar>(row: &mut [T], x: &[T], y: &[T], z: &[T], product: &mut [T]) -> T {
         const LANES: usize = 32;
         let n = row.len();
@@ -120,7 +121,7 @@ per_isa! {
     }
 }
 
-/// Takes a tridiagonal matrix to diagonal form by rotations, which it applies to neighbouring rows too.
+/// Reduces a tridiagonal matrix to diagonal form by rotations, which it also applies to `rows`.
 fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut Rotations<'_, T>) -> Result<(), usize> {
     let (n, two) = (d.len(), T::one() + T::one());
     e[n - 1] = T::zero();
@@ -134,7 +135,7 @@ fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut Rotations<'_, T>)
             if step == MAX_STEPS || !d[l].is_finite() {
                 return Err(l);
             }
-            // Wilkinson's shift, and the bulge that it makes, chased from the lower end to the upper.
+            // Wilkinson's shift creates a bulge, which is chased from the lower end to the upper.
             let slope = (d[l + 1] - d[l]) / (two * e[l]);
             let root = slope.hypot(T::one());
             let mut g = d[m] - d[l] + e[l] / (slope + if slope >= T::zero() { root } else { -root });
@@ -152,10 +153,10 @@ fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut Rotations<'_, T>)
                 }
                 (s, c) = (f / r, g / r);
                 let shifted = d[i + 1] - p;
-                let turned = (d[i] - shifted) * s + two * c * b;
-                p = s * turned;
+                let change = (d[i] - shifted) * s + two * c * b;
+                p = s * change;
                 d[i + 1] = shifted + p;
-                g = c * turned - b;
+                g = c * change - b;
                 rows.rotate(i, c, -s);
             }
             if whole {
@@ -168,7 +169,7 @@ fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut Rotations<'_, T>)
     Ok(())
 }
 
-/// Sorts values, and writes their rows in the same order, each with its largest element positive.
+/// Sorts the eigenvalues, and writes their rows in the same order, each with its largest element positive.
 fn sorted<T: Scalar>(values: &mut [T], rows: &[T], n: usize, out: &mut [T]) {
     let mut order: List<(usize, T)> = values.iter().copied().enumerate().collect();
     order.sort_by(|x, y| x.1.partial_cmp(&y.1).unwrap_or(std::cmp::Ordering::Equal));

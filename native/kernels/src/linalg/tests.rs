@@ -1,7 +1,7 @@
 use super::*;
 use crate::gemm::{MatMut, MatRef, gemm};
 
-/// Numbers without pattern in [-1, 1).
+/// Pseudo-random numbers in [-1, 1).
 fn matrix(rows: usize, cols: usize) -> Vec<f64> {
     let mut out = vec![0.0; rows * cols];
     crate::rng::Philox::new(1, (rows * 1000 + cols) as u64).fill_uniform(-1.0, 1.0, &mut out);
@@ -49,7 +49,7 @@ fn cholesky_factors_multiply_to_the_matrix() {
     for n in SIZES {
         let a = symmetric(n, 1.0);
         let mut l = a.clone();
-        // What lies above the diagonal is not read.
+        // The upper triangle is not read.
         (0..n).for_each(|i| l[i * n + i + 1..(i + 1) * n].fill(f64::NAN));
         cholesky(&mut l, n).unwrap();
         near(&product(square(&l, n), square(&l, n).t()), &a, 1e-10);
@@ -171,7 +171,7 @@ fn the_first_failing_matrix_is_reported() {
 #[test]
 fn eigenvectors_of_general_matrices() {
     for n in SIZES {
-        // Q diag Q^-1 with real values that lie apart.
+        // Q diag Q^-1 with well separated real values.
         let (mut q, mut inverse) = (matrix(n, n), vec![0.0; n * n]);
         (0..n).for_each(|i| q[i * n + i] += 4.0 * (n as f64).sqrt());
         invert(&mut q.clone(), n, &mut inverse).unwrap();
@@ -192,14 +192,17 @@ fn complex_eigenvalues_come_in_pairs() {
         let a = matrix(n, n);
         let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
         general_eigen(&mut a.clone(), n, &mut re, &mut im, &mut []).unwrap();
-        // The sums of the first powers are the traces of the powers of the matrix.
+        // The sums of powers of the eigenvalues are the traces of powers of the matrix.
         let trace = |a: &[f64]| (0..n).map(|i| a[i * n + i]).sum::<f64>();
         let powers = [re.iter().sum::<f64>(), re.iter().zip(&im).map(|(re, im)| re * re - im * im).sum()];
         near(&powers, &[trace(&a), trace(&product(square(&a, n), square(&a, n)))], 1e-9);
         assert!(im.iter().sum::<f64>().abs() < 1e-12);
     }
-    let mut turn = [0.0, -1.0, 1.0, 0.0];
-    assert_eq!(general_eigen(&mut turn, 2, &mut [0.0; 2], &mut [0.0; 2], &mut [0.0; 4]), Err(EigenError::Complex(0)));
+    let mut rotation = [0.0, -1.0, 1.0, 0.0];
+    assert_eq!(
+        general_eigen(&mut rotation, 2, &mut [0.0; 2], &mut [0.0; 2], &mut [0.0; 4]),
+        Err(EigenError::Complex(0))
+    );
     let bad = general_eigen(&mut [f64::NAN], 1, &mut [0.0], &mut [0.0], &mut []);
     assert_eq!(bad, Err(EigenError::NotConverged(0)));
 }

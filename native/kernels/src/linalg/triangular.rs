@@ -1,17 +1,17 @@
-//! Triangular matrices: solutions of equations, and their triangles.
+//! Triangular matrices: triangular solves, and copies of triangles.
 
 use super::{BLOCK, Scalar, axpy, transpose};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::with_scratch;
 
-/// Which triangle of a square matrix holds the numbers, and how it is used.
+/// Which triangle of a square matrix is used, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triangle {
-    /// The lower triangle; else the upper one.
+    /// The lower triangle; otherwise the upper one.
     pub lower: bool,
-    /// Its transpose takes part.
+    /// Uses its transpose.
     pub transposed: bool,
-    /// The diagonal consists of ones, whatever memory holds.
+    /// The diagonal is taken to be ones, whatever is stored.
     pub unit: bool,
 }
 
@@ -19,7 +19,7 @@ pub struct Triangle {
 /// transpose. A zero on the diagonal gives infinities.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn solve_left<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
     assert_eq!((a.len(), b.len()), (n * n, n * m), "a triangle of {n} x {n} and a right side of {n} x {m} elements");
     let view = MatRef::row_major(a, n, n);
@@ -34,16 +34,16 @@ pub fn solve_left<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T],
         let (own, below) = rest.split_at_mut((end - k) * m);
         let own = MatRef::row_major(own, end - k, m);
         if downwards && end < n {
-            let factors = op.block(end, k, n - end, end - k);
-            gemm(-T::one(), factors, own, T::one(), MatMut::row_major(below, n - end, m));
+            let off_diagonal = op.block(end, k, n - end, end - k);
+            gemm(-T::one(), off_diagonal, own, T::one(), MatMut::row_major(below, n - end, m));
         } else if !downwards && k > 0 {
-            let factors = op.block(0, k, k, end - k);
-            gemm(-T::one(), factors, own, T::one(), MatMut::row_major(above, k, m));
+            let off_diagonal = op.block(0, k, k, end - k);
+            gemm(-T::one(), off_diagonal, own, T::one(), MatMut::row_major(above, k, m));
         }
     }
 }
 
-/// Solves with a diagonal block, row by row.
+/// Solves a diagonal block, row by row.
 fn solve_block<T: Scalar>(op: MatRef<'_, T>, downwards: bool, unit: bool, b: &mut [T], m: usize) {
     let n = op.rows();
     let at = |i: usize, j: usize| op.data()[i * op.row_stride() + j * op.col_stride()];
@@ -66,19 +66,19 @@ fn solve_block<T: Scalar>(op: MatRef<'_, T>, downwards: bool, unit: bool, b: &mu
 /// Replaces B, of `m` x `n` elements, by the X with X op(A) = B; see [`solve_left`].
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn solve_right<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
-    with_scratch(b.len(), |turned: &mut [T]| {
-        transpose(b, m, n, turned);
-        solve_left(a, n, Triangle { transposed: !triangle.transposed, ..triangle }, turned, m);
-        transpose(turned, n, m, b);
+    with_scratch(b.len(), |transposed_b: &mut [T]| {
+        transpose(b, m, n, transposed_b);
+        solve_left(a, n, Triangle { transposed: !triangle.transposed, ..triangle }, transposed_b, m);
+        transpose(transposed_b, n, m, b);
     });
 }
 
-/// Copies a triangle of a matrix of `n` x `n` elements, with the diagonal, and zeros beside it.
+/// Copies a triangle of a matrix of `n` x `n` elements, including the diagonal, and zeroes the rest.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn copy_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, out: &mut [T]) {
     assert_eq!((a.len(), out.len()), (n * n, n * n), "matrices of {n} x {n} elements");
     for (i, (out, a)) in out.chunks_exact_mut(n.max(1)).zip(a.chunks_exact(n.max(1))).enumerate() {
@@ -101,8 +101,8 @@ pub fn symmetric_from_lower<T: Scalar>(a: &mut [T], n: usize) {
     }
 }
 
-/// The place in a matrix of `n` rows of each element of a packed triangle: row by row of a lower one that ends at the `offset`-th
-/// diagonal below the main one, column by column of an upper one.
+/// The index in a matrix of `n` rows of each element of a packed triangle: a lower triangle is packed by rows and ends at the
+/// `offset`-th diagonal below the main one, an upper triangle is packed by columns.
 fn packed(n: usize, lower: bool, offset: usize) -> impl Iterator<Item = usize> {
     (0..n.saturating_sub(offset))
         .flat_map(move |i| (0..=i).map(move |j| if lower { (i + offset) * n + j } else { j * n + i + offset }))
@@ -111,7 +111,7 @@ fn packed(n: usize, lower: bool, offset: usize) -> impl Iterator<Item = usize> {
 /// Copies triangles of matrices of `n` x `n` elements to vectors.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn pack_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, offset: usize, out: &mut [T]) {
     let m = n.saturating_sub(offset);
     for (out, a) in out.chunks_exact_mut((m * (m + 1) / 2).max(1)).zip(a.chunks_exact((n * n).max(1))) {
@@ -119,10 +119,10 @@ pub fn pack_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, offset: usize, o
     }
 }
 
-/// Copies vectors to triangles of matrices of `n` x `n` elements, with zeros beside them: the opposite of [`pack_triangle`].
+/// Copies vectors to triangles of matrices of `n` x `n` elements and zeroes the rest: the inverse of [`pack_triangle`].
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn unpack_triangle<T: Scalar>(packed_rows: &[T], n: usize, lower: bool, offset: usize, out: &mut [T]) {
     let m = n.saturating_sub(offset);
     out.fill(T::zero());

@@ -1,48 +1,48 @@
-//! The one driver behind `map`, `zip`, `zip3` and the broadcast kernels.
+//! The driver of `map`, `zip`, `zip3` and the broadcast kernels.
 //!
-//! It walks the output in blocks. Operands that already are lanes in memory are handed to the loop as they lie; all
-//! others (another element type, a broadcast axis, the output itself) are first written to a block buffer. Loops only
-//! ever see whole multiples of [`STEP`] lanes, so each is compiled without a scalar remainder.
+//! It processes the output in blocks. Operands that are lanes in memory are passed to the loop in place; all others (another
+//! element type, a broadcast axis, the output itself) are first converted to a block buffer. Loops only get whole multiples of
+//! [`STEP`] lanes, so they are compiled without a scalar remainder.
 
 use super::lane::{Lane, Load, Store};
 use crate::par;
 use ferromx_core::dtype::Element;
 
-/// Loops receive lengths that are multiples of this.
+/// Loops get lengths that are multiples of this.
 pub(crate) const STEP: usize = 64;
 /// Lanes in a block buffer: three operands and a result in `f64` fit the first-level cache.
 const BLOCK: usize = 1024;
-/// Elements of one parallel chunk; fixed, so that results do not depend on the number of threads.
+/// Elements in a parallel chunk; fixed, so that results do not depend on the number of threads.
 pub(crate) const GRAIN: usize = 1 << 15;
 
 /// An operand of an elementwise kernel whose output holds elements of type `U`.
 pub(crate) trait Feed<C, U>: Sync {
     /// The longest run of lanes in memory from output position `at`, if there is one.
     fn run(&self, at: usize) -> Option<&[C]>;
-    /// Writes the lanes of output positions `at..at + buf.len()`; `out` is what these positions hold now.
+    /// Writes the lanes of output positions `at..at + buf.len()`; `out` holds the current elements at these positions.
     fn fill(&self, at: usize, out: &[U], buf: &mut [C]);
     /// Whether all lanes are equal, so that a filled buffer stays valid.
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         false
     }
 }
 
 /// Where a kernel reads an operand of the output's shape.
 ///
-/// Rust slices cannot overlap a mutable one, so an operand that is the output's own memory is not passed as a slice but
-/// named [`Src::InPlace`]. Memory that overlaps the output in any other way must be copied by the caller.
+/// Rust slices cannot overlap a mutable one, so an operand that is the output's own memory is passed as [`Src::InPlace`] instead
+/// of a slice. The caller must copy memory that overlaps the output in any other way.
 #[derive(Clone, Copy, Debug)]
 pub enum Src<'a, T> {
-    /// Memory apart from the output, of the output's length.
+    /// Memory disjoint from the output, of the output's length.
     Slice(&'a [T]),
-    /// The memory of the output: the operand is what the output holds before the call.
+    /// The output's memory: the operand is the output's old contents.
     InPlace,
     /// The same value at every position.
     Scalar(T),
 }
 
 impl<T> Src<'_, T> {
-    /// The number of elements; `None` when the output decides.
+    /// The number of elements; `None` if the output decides.
     pub fn len(&self) -> Option<usize> {
         match self {
             Src::Slice(s) => Some(s.len()),
@@ -50,7 +50,7 @@ impl<T> Src<'_, T> {
         }
     }
 
-    /// Whether this is a slice without elements.
+    /// True for an empty slice.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
@@ -84,12 +84,12 @@ impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for Src<'_, T> {
         }
     }
 
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         matches!(self, Src::Scalar(_))
     }
 }
 
-/// Panics unless a slice operand has the output's length: the message names the kernel's caller.
+/// Panics unless a slice operand has the output's length, with the location of the kernel's caller.
 #[track_caller]
 pub(crate) fn check_len<T>(src: &Src<'_, T>, out: usize) {
     if let Some(len) = src.len() {
@@ -122,8 +122,8 @@ pub(crate) fn drive<U, C, D, const N: usize>(
     });
 }
 
-/// Computes as many elements as are lanes in memory in all operands and the output, and returns their number. Nothing passes
-/// through a buffer, so that this costs next to nothing to start.
+/// Computes the leading elements that are lanes in memory in all operands and the output, and returns their number. Nothing is
+/// copied to a buffer, so this starts fast.
 fn drive_direct<U, C, D, const N: usize>(
     feeds: [&dyn Feed<C, U>; N],
     start: usize,
@@ -172,7 +172,7 @@ fn drive_chunk<U, C, D, const N: usize, const B: usize>(
         let n = n.min(whole);
         let block = &mut out[done..done + n];
         for k in 0..N {
-            let constant = feeds[k].constant();
+            let constant = feeds[k].is_constant();
             if runs[k].is_none() && !(constant && filled[k]) {
                 let len = if constant { B } else { n };
                 feeds[k].fill(at, block, &mut buffers[k][..len]);

@@ -1,32 +1,32 @@
-//! Conversion between the elements that arrays store and the lanes that loops compute in.
+//! Conversion between array elements and the lanes that loops compute in.
 //!
-//! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`); the other element types are converted
-//! block by block through buffers that stay in the first-level cache. So nine data types cost no more code than four.
+//! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`); other element types are converted block by block
+//! through buffers that stay in the first-level cache. So nine data types need no more code than four.
 
-use crate::par::Plain;
+use crate::par::Pod;
 use ferromx_core::dtype::{Element, bf16, f16};
 use half::slice::HalfFloatSliceExt;
 
 /// A type that loops compute in.
-pub trait Lane: Element + Plain + Load<Self> + Store<Self> {
-    /// The elements themselves where they are lanes of this type.
+pub trait Lane: Element + Pod + Load<Self> + Store<Self> {
+    /// The elements as lanes, if they already are lanes of this type.
     fn view_any(src: Elements<'_>) -> Option<&[Self]>;
-    /// Converts the elements from position `at` on into `dst`.
+    /// Converts the elements from position `at` on to `dst`.
     fn load_any(src: Elements<'_>, at: usize, dst: &mut [Self]);
-    /// Converts lanes into the equally many elements of `dst`.
+    /// Converts lanes to the elements of `dst`, which has the same length.
     fn store_any(src: &[Self], dst: ElementsMut<'_>);
 }
 
 macro_rules! elements {
     ($($variant:ident $t:ty),*) => {
-        /// Elements of whichever type, for kernels whose operands differ in type: they convert block by block, so that they are
-        /// not compiled for every pair of types.
+        /// Elements of any type, for kernels whose operands differ in type: they convert block by block, so that they are not
+        /// compiled for every pair of types.
         #[derive(Clone, Copy, Debug)]
         pub enum Elements<'a> {
             $(#[doc = concat!("Elements of type `", stringify!($t), "`.")] $variant(&'a [$t]),)*
         }
 
-        /// Where elements of whichever type are written.
+        /// A destination for elements of any type.
         #[derive(Debug)]
         pub enum ElementsMut<'a> {
             $(#[doc = concat!("Elements of type `", stringify!($t), "`.")] $variant(&'a mut [$t]),)*
@@ -38,7 +38,7 @@ macro_rules! elements {
                 match self { $(Elements::$variant(s) => s.len(),)* }
             }
 
-            /// Whether there are none.
+            /// True if there are no elements.
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
@@ -79,8 +79,8 @@ lane!(f64: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
 lane!(i32: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
 lane!(i64: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
 
-/// The lane type in which arithmetic on an element type is done: `f32` for the floats up to 32 bits, `f64`, `i64`, and
-/// `i32` for the narrower integers and booleans, whose results then wrap around as in C.
+/// The lane type for arithmetic on an element type: `f32` for the floats up to 32 bits, `f64`, `i64`, and `i32` for the narrower
+/// integers and booleans, whose results then wrap around as in C.
 pub trait Arith: Element + Load<Self::Lane> + Store<Self::Lane> {
     /// The lane type.
     type Lane: Lane;
@@ -95,21 +95,22 @@ macro_rules! arith {
 }
 arith!(f32 => f32, f16 => f32, bf16 => f32, f64 => f64, u8 => i32, i8 => i32, i32 => i32, bool => i32, i64 => i64);
 
-/// Reading elements as lanes of type `C`. Floats become integers by truncation, integers floats by rounding to nearest.
+/// Conversion from elements to lanes of type `C`. Floats are truncated to integers; integers are rounded to the nearest float.
 pub trait Load<C>: Element {
-    /// The elements themselves where they are lanes already.
+    /// The elements as lanes, if they already are lanes.
     fn view(src: &[Self]) -> Option<&[C]>;
-    /// Converts `src` into the equally long `dst`.
+    /// Converts `src` to `dst`, which has the same length.
     fn load(src: &[Self], dst: &mut [C]);
     /// Converts one element.
     fn lane(self) -> C;
 }
 
-/// Writing lanes of type `C` as elements, rounded to nearest even; integers take the low bits of the truncated value.
+/// Conversion from lanes of type `C` to elements. Floats are rounded to nearest even; integers take the low bits of the truncated
+/// value.
 pub trait Store<C>: Element {
-    /// The elements themselves where they are lanes already.
+    /// The elements as lanes, if they already are lanes.
     fn view_mut(dst: &mut [Self]) -> Option<&mut [C]>;
-    /// Converts `src` into the equally long `dst`.
+    /// Converts `src` to `dst`, which has the same length.
     fn store(src: &[C], dst: &mut [Self]);
     /// Converts one lane.
     fn element(lane: C) -> Self;
@@ -218,7 +219,7 @@ convert! {
     bf16, i64: |x| x.to_f32() as i64, bf16::from_f64(x as f64);
 }
 
-/// Round to nearest even without a branch, so that the loop vectorises; a NaN stays one.
+/// Rounds to nearest even without a branch, so that the loop vectorises; NaN stays NaN.
 #[inline(always)]
 fn round_bf16(x: f32) -> bf16 {
     let bits = x.to_bits();

@@ -1,4 +1,4 @@
-//! Elementwise kernels of one operand, and what all elementwise kernels share: operands, lanes and the driver.
+//! Elementwise kernels of one operand, and the operands, lanes and driver that all elementwise kernels share.
 
 pub(crate) mod drive;
 mod lane;
@@ -10,11 +10,11 @@ use crate::simd::multiversion::{self, Kernel};
 use drive::{Feed, check_len, drive};
 use ferromx_core::dtype::Element;
 
-/// A function of lanes: what elementwise kernels apply.
+/// A function of lanes, which elementwise kernels apply.
 ///
-/// Every Rust function and closure is one. But Rust calls those through a shim that is inlined at the compiler's
-/// discretion, and a large one that is not runs a hundred times slower, without vector instructions. So give a formula
-/// beyond a dozen operations a type of its own, whose `call` is `#[inline(always)]`: `lane_fn!` writes one.
+/// Every Rust function and closure implements it. But Rust calls those through a shim that is inlined at the compiler's
+/// discretion; a large one that is not inlined runs a hundred times slower, without vector instructions. So a formula of more
+/// than a dozen operations needs a type of its own, whose `call` is `#[inline(always)]`: `lane_fn!` writes one.
 pub trait LaneFn<Args, R>: Copy + Sync {
     /// Applies the function.
     fn call(self, args: Args) -> R;
@@ -33,9 +33,9 @@ macro_rules! functions {
 }
 functions! { (A1); (A1 A2); (A1 A2 A3); (A1 A2 A3 A4); }
 
-/// Makes a [`LaneFn`] whose body is inlined into the vector loop whatever its size.
+/// Makes a [`LaneFn`] whose body is always inlined into the vector loop.
 ///
-/// Nothing is captured: pass run-time parameters as [`Src::Scalar`] operands.
+/// It captures nothing: pass run-time parameters as [`Src::Scalar`] operands.
 ///
 /// ```
 /// use ferromx_kernels::{lane_fn, map::{Src, map}};
@@ -76,13 +76,13 @@ fn map_loop<C: Copy, D>(x: &[C], y: &mut [D], f: impl LaneFn<(C,), D>) {
     }
 }
 
-/// `out[i] = f(x[i])`, computed in lanes of type `C`, the result of `f` converted to `U`. For the usual dtypes choose
-/// `C = D = <T as Arith>::Lane`; transcendental functions of integers want `C = f32` as in MXNet.
+/// `out[i] = f(x[i])`, computed in lanes of type `C`; the result of `f` is converted to `U`. For most operators, use `C = D = <T
+/// as Arith>::Lane`; transcendental functions of integers need `C = f32` as in MXNet.
 ///
 /// [`Src::InPlace`] reads `out`.
 ///
 /// # Panics
-/// If `x` is a slice of another length than `out`.
+/// If `x` is a slice that differs in length from `out`.
 pub fn map<T, U, C, D, F>(x: Src<'_, T>, out: &mut [U], f: F)
 where
     T: Load<C>,
@@ -95,7 +95,7 @@ where
     drive([&x as &dyn Feed<C, U>], out, &|[x]: [&[C]; 1], y: &mut [D]| multiversion::run(Map(x, y, f)));
 }
 
-/// `x[i] = f(x[i])` on this thread, for the few elements that are in the cache anyway.
+/// `x[i] = f(x[i])` on this thread, for a few elements that are in the cache.
 pub fn map_in_place<C: Lane, F: LaneFn<(C,), C>>(x: &mut [C], f: F) {
     const PART: usize = 4 * drive::STEP;
     let (mut from, mut to) = ([C::default(); PART], [C::default(); drive::STEP]);
@@ -104,7 +104,7 @@ pub fn map_in_place<C: Lane, F: LaneFn<(C,), C>>(x: &mut [C], f: F) {
         from[..len].copy_from_slice(part);
         multiversion::run(Map(&from[..whole], &mut part[..whole], f));
         if whole < len {
-            // The loop has no rest, so that it computes more than is wanted.
+            // The loop has no remainder, so the last part is padded.
             from[len..whole + drive::STEP].fill(part[len - 1]);
             multiversion::run(Map(&from[whole..whole + drive::STEP], &mut to, f));
             part[whole..].copy_from_slice(&to[..len - whole]);

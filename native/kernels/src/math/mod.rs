@@ -1,10 +1,9 @@
 //! Elementary and special functions for the lanes of elementwise loops.
 //!
-//! Single precision functions are written to be vectorised: within 2 units in the last place of the true value
-//! (`tanh`: 2.5)
-//! (`gelu` and `softrelu`: within 2e-7 of it, relative to the larger of |value| and |x|), for every argument, special
-//! values as in C99. Exceptions: [`sigmoid`] is 0 where it would be below 2^-126, [`lgamma`] and [`digamma`] have an error of
-//! a few units close to their zeros. Double precision functions are scalar, of the crate `libm`, and so the same on every machine.
+//! Single precision functions are written to be vectorised. Their errors are within 2 units in the last place (`tanh`: 2.5;
+//! `gelu` and `softrelu`: within 2e-7 of the larger of |value| and |x|) for every argument, with special values as in C99.
+//! Exceptions: [`sigmoid`] is 0 where it would be below 2^-126; [`lgamma`] and [`digamma`] have an error of a few units close to
+//! their zeros. Double precision functions are scalar, from the crate `libm`, so they give the same bits on every machine.
 //!
 //! Call these functions, not the methods of `f32` with the same name: those call the C library for each element.
 
@@ -21,7 +20,7 @@ use crate::map::Lane;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The two floating-point lane types. The functions of this module are hidden methods of it; call the free functions.
-pub trait Real:
+pub trait MathFloat:
     Lane + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
     /// 0.
@@ -34,9 +33,9 @@ pub trait Real:
     fn of(x: f64) -> Self;
     /// The magnitude.
     fn abs(self) -> Self;
-    /// The square root.
+    /// The absolute value.
     fn sqrt(self) -> Self;
-    /// The next integer below.
+    /// The square root.
     fn floor(self) -> Self;
     /// The next integer above.
     fn ceil(self) -> Self;
@@ -48,7 +47,7 @@ pub trait Real:
     fn is_nan(self) -> bool;
     /// Whether this is neither infinite nor NaN.
     fn is_finite(self) -> bool;
-    /// This magnitude with the sign of another number.
+    /// This magnitude with the sign of `sign`.
     fn copysign(self, sign: Self) -> Self;
     /// `self * a + b`, rounded once.
     fn mul_add(self, a: Self, b: Self) -> Self;
@@ -120,7 +119,7 @@ macro_rules! functions {
     ($($name:ident $method:ident $doc:literal;)*) => {$(
         #[doc = $doc]
         #[inline(always)]
-        pub fn $name<T: Real>(x: T) -> T {
+        pub fn $name<T: MathFloat>(x: T) -> T {
             x.$method()
         }
     )*};
@@ -159,15 +158,15 @@ functions! {
     digamma digamma_ "The derivative of [`lgamma`]; NaN at negative integers and 0.";
 }
 
-/// Functions of double precision, by which formulas are computed whose results have double or single precision.
+/// Double precision functions for formulas whose results have double or single precision.
 pub trait Precision {
     /// e^x.
     fn exp(x: f64) -> f64;
     /// The natural logarithm.
     fn log(x: f64) -> f64;
-    /// The logarithm of the gamma function's absolute value.
+    /// The logarithm of the absolute value of the gamma function.
     fn lgamma(x: f64) -> f64;
-    /// Its derivative.
+    /// The derivative of `lgamma`.
     fn digamma(x: f64) -> f64;
 }
 
@@ -194,11 +193,11 @@ impl Precision for Full {
     }
 }
 
-/// About 40 correct bits without branches, so that loops vectorise: enough for results in single precision.
+/// About 40 correct bits without branches, so that loops vectorise: enough for single precision results.
 #[derive(Clone, Copy, Debug)]
-pub enum Forty {}
+pub enum Approximate40 {}
 
-impl Precision for Forty {
+impl Precision for Approximate40 {
     #[inline(always)]
     fn exp(x: f64) -> f64 {
         wide::exp2(x * std::f64::consts::LOG2_E)
@@ -219,13 +218,13 @@ impl Precision for Forty {
 
 /// x to the power y, with C99's special cases.
 #[inline(always)]
-pub fn pow<T: Real>(x: T, y: T) -> T {
+pub fn pow<T: MathFloat>(x: T, y: T) -> T {
     x.pow_(y)
 }
 
-/// The nearest integer; of two equally near ones the lower, as MXNet's `rint`.
+/// The nearest integer; ties go to the lower one, as in MXNet's `rint`.
 #[inline(always)]
-pub fn rint<T: Real>(x: T) -> T {
+pub fn rint<T: MathFloat>(x: T) -> T {
     let (below, above) = (x.floor(), x.ceil());
     if x - below <= above - x { below } else { above }
 }
@@ -246,7 +245,7 @@ pub fn minimum<T: Lane>(a: T, b: T) -> T {
 
 macro_rules! real {
     ($t:ident, $module:ident: $($method:ident $name:ident)*) => {
-        impl Real for $t {
+        impl MathFloat for $t {
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
             const NAN: $t = $t::NAN;

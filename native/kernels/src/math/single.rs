@@ -1,13 +1,13 @@
-//! Single precision, in plain arithmetic without branches or tables, so that loops over these functions vectorise.
+//! Single precision functions, in plain arithmetic without branches or tables, so that loops over them vectorise.
 //!
-//! Functions that need more than 24 bits on the way compute in double precision ("wide" below) and round once.
-//! Polynomial coefficients are least-maximum fits made for this file.
+//! Functions that need more than 24 bits in between compute in double precision (module `wide`) and round once. Polynomial
+//! coefficients are minimax fits made for this file.
 
 use super::{special, wide};
 
 const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 
-/// Splits x = n ln 2 + r with |r| <= ln 2 / 2, and gives 2^(n + bias - 127) and e^r - 1. With n + bias = 0 the power is 0.
+/// Splits x = n ln 2 + r with |r| <= ln 2 / 2, and returns 2^(n + bias - 127) and e^r - 1. If n + bias = 0, the power is 0.
 #[inline(always)]
 fn reduce_exp(x: f32, bias: f32) -> (f32, f32) {
     let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND + bias);
@@ -15,7 +15,7 @@ fn reduce_exp(x: f32, bias: f32) -> (f32, f32) {
     (f32::from_bits(shifted.to_bits() << 23), expm1_rest(x, shifted - (ROUND + bias)))
 }
 
-/// e^r - 1 for the rest r of x after n ln 2.
+/// e^r - 1 for the remainder r of x after n ln 2.
 #[inline(always)]
 fn expm1_rest(x: f32, n: f32) -> f32 {
     let r = n.mul_add(-0.693_359_375, x);
@@ -33,7 +33,7 @@ fn exp2i(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
-/// Horner's scheme, the constant term first.
+/// Horner's scheme, constant term first.
 #[inline(always)]
 pub(super) fn poly<const N: usize>(x: f32, c: [f32; N]) -> f32 {
     let mut sum = c[N - 1];
@@ -45,7 +45,7 @@ pub(super) fn poly<const N: usize>(x: f32, c: [f32; N]) -> f32 {
     sum
 }
 
-/// Limits `x`; a NaN stays one.
+/// Clamps `x`; NaN stays NaN.
 #[inline(always)]
 fn limit(x: f32, low: f32, high: f32) -> f32 {
     let x = if x > high { high } else { x };
@@ -57,7 +57,7 @@ pub(super) fn exp(x: f32) -> f32 {
     let x = limit(x, -104.0, 89.0);
     let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
-    // In two steps, since the results go from 2^-149 to 2^128.
+    // In two steps, because the results range from 2^-149 to 2^128.
     let half = n >> 1;
     let scale = exp2i(half);
     expm1_rest(x, shifted - ROUND).mul_add(scale, scale) * exp2i(n.wrapping_sub(half))
@@ -71,7 +71,7 @@ pub(super) fn exp_nonpositive(x: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn expm1(x: f32) -> f32 {
-    // Half the scale, because 2^128 has no representation.
+    // Half the scale, because 2^128 is not representable.
     let (scale, e) = reduce_exp(limit(x, -18.0, 89.0), 126.0);
     let y = e.mul_add(scale, scale - 0.5) * 2.0;
     if x == 0.0 { x } else { y }
@@ -81,7 +81,7 @@ pub(super) fn expm1(x: f32) -> f32 {
 pub(super) fn log(x: f32) -> f32 {
     let tiny = x < f32::MIN_POSITIVE;
     let scaled = if tiny { x * 8_388_608.0 } else { x };
-    // The mantissa is taken from [sqrt(1/2), sqrt(2)), so that the logarithm of numbers near 1 keeps its digits.
+    // The mantissa is taken from [sqrt(1/2), sqrt(2)), so that the logarithm of numbers near 1 keeps its precision.
     let bits = (scaled.to_bits() as i32).wrapping_sub(0x3f35_04f3);
     let exponent = (bits >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
     let f = f32::from_bits((bits & 0x007f_ffff).wrapping_add(0x3f35_04f3) as u32) - 1.0;
@@ -105,7 +105,7 @@ pub(super) fn log(x: f32) -> f32 {
     special_log(x, y)
 }
 
-/// The logarithm's values outside the positive finite numbers.
+/// The logarithm of everything but positive finite numbers.
 #[inline(always)]
 fn special_log(x: f32, y: f32) -> f32 {
     let y = if x == f32::INFINITY { x } else { y };
@@ -151,7 +151,7 @@ pub(super) fn softrelu(x: f32) -> f32 {
     if x.is_nan() { x } else { y }
 }
 
-/// log(1 + x) for 0 <= x <= 1: the part of x that 1 + x loses is added back.
+/// log(1 + x) for 0 <= x <= 1: the rounding error of 1 + x is compensated.
 #[inline(always)]
 fn log1p_unit(x: f32) -> f32 {
     let u = 1.0 + x;
@@ -251,7 +251,7 @@ pub(super) fn atan(x: f32) -> f32 {
 pub(super) fn asinh(x: f32) -> f32 {
     let a = f64::from(x.abs());
     let y = wide::log1p(a + a * a / (1.0 + a.mul_add(a, 1.0).sqrt())) as f32;
-    // Squares of numbers below 2^-64 are too small to count, those of infinity too large.
+    // Squares of numbers below 2^-64 are negligible, those of infinity overflow.
     let y = if x.abs() < 1e-6 || x.is_infinite() { x.abs() } else { y };
     y.copysign(x)
 }
@@ -295,7 +295,7 @@ pub(super) fn pow(x: f32, y: f32) -> f32 {
     let integer = y.floor() == y;
     let odd = integer && (y * 0.5).floor() != y * 0.5;
     let size = if x < 0.0 && !integer && x != f32::NEG_INFINITY { f32::NAN } else { size };
-    // |1| to any power is 1, infinities included; so is everything to the power 0.
+    // |1| to any power is 1, including infinite ones; so is any number to the power 0.
     let size = if x == 1.0 || y == 0.0 || x == -1.0 && y.is_infinite() { 1.0 } else { size };
     if odd { size.copysign(x) } else { size }
 }

@@ -1,4 +1,4 @@
-//! The gamma family in double precision: by the crate `libm`, and, for results in single precision, without branches.
+//! The gamma family in double precision: by the crate `libm`, and, for single precision results, without branches.
 
 use super::wide;
 
@@ -20,7 +20,7 @@ pub(super) fn digamma(x: f64) -> f64 {
         if x == x.floor() {
             return f64::INFINITY;
         }
-        // tan has period pi, so the nearest integer can be dropped before digits are lost.
+        // tan has period pi, so the nearest integer is subtracted before precision is lost.
         return digamma(1.0 - x) - PI / libm::tan(PI * (x - x.round()));
     }
     let (mut x, mut y) = (x, 0.0);
@@ -34,7 +34,7 @@ pub(super) fn digamma(x: f64) -> f64 {
     y + libm::log(x) - 0.5 / x - z * series
 }
 
-/// Terms by which the argument is raised before the asymptotic series hold.
+/// Number of recurrence steps before the asymptotic series is accurate.
 const RAISE: usize = 10;
 /// B(2k) / (2k (2k - 1)), the coefficients of Stirling's series (Abramowitz and Stegun 6.1.41).
 const STIRLING: [f64; 8] = [
@@ -47,20 +47,20 @@ const STIRLING: [f64; 8] = [
     1.0 / 156.0,
     -3617.0 / 122_400.0,
 ];
-/// B(2k) / 2k, those of its derivative (6.3.18).
+/// B(2k) / 2k, the coefficients of its derivative (6.3.18).
 const DIGAMMA: [f64; 8] =
     [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32_760.0, 1.0 / 12.0, -3617.0 / 8160.0];
 
-/// x and x + RAISE, the product of all numbers from x on in between, and its derivative; no more than x where it is large.
+/// Returns x + RAISE, the product of x, x + 1, ..., x + RAISE - 1, and its derivative; large x are not raised.
 #[inline(always)]
 fn raised(x: f64) -> (f64, f64, f64) {
     let small = x < RAISE as f64;
     let (mut product, mut slope) = (1.0, 0.0);
     let mut k = 0;
     while k < RAISE {
-        let factor = if small { x + k as f64 } else { 1.0 };
-        slope = slope * factor + if small { product } else { 0.0 };
-        product *= factor;
+        let term = if small { x + k as f64 } else { 1.0 };
+        slope = slope * term + if small { product } else { 0.0 };
+        product *= term;
         k += 1;
     }
     (if small { x + RAISE as f64 } else { x }, product, slope)

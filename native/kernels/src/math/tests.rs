@@ -1,8 +1,8 @@
-//! Against `libm` in double precision, over all magnitudes.
+//! Compares with `libm` in double precision, over all magnitudes.
 
 use super::*;
 
-/// Arguments of every exponent and sign, dense around the usual ones, with the special values.
+/// Arguments of every exponent and sign, dense around the usual ones, including special values.
 fn arguments() -> Vec<f32> {
     let mut x: Vec<f32> = (0..400_000u32).map(|i| f32::from_bits(i.wrapping_mul(10_737))).collect();
     x.extend((-60_000..60_000).map(|i| i as f32 * 2e-3 + 1e-4));
@@ -86,12 +86,12 @@ fn single_precision_functions_are_within_their_bounds() {
 
 #[test]
 fn the_gamma_family_of_single_precision_agrees_with_that_of_double_precision() {
-    // Close to the zeros of a function its value has fewer digits than the numbers it is made of.
+    // Close to the zeros of a function its value has fewer significant digits than its terms.
     let close = |got: f32, want: f64| ulps(got, want) <= 2.0 || (f64::from(got) - want).abs() < 4e-14;
     for x in arguments() {
         let w = f64::from(x);
         assert!(close(lgamma(x), lgamma(w)), "lgamma({x}) = {} instead of {}", lgamma(x), lgamma(w));
-        // Far below zero digamma is the tangent of an angle of which single precision knows nothing.
+        // Far below zero digamma is the tangent of an angle that single precision cannot represent.
         if w > -1e4 {
             let (got, want) = (digamma(x), digamma(w));
             assert!(
@@ -114,11 +114,11 @@ fn the_inverse_error_function_inverts() {
 }
 
 #[test]
-fn sums_are_within_their_bound() {
+fn composed_functions_are_within_their_bounds() {
     for x in arguments().into_iter().filter(|x| x.is_finite()) {
         let w = f64::from(x);
-        let soft = w.max(0.0) + libm::log1p(libm::exp(-w.abs()));
-        assert!((f64::from(softrelu(x)) - soft).abs() <= 2e-7 * soft + 1e-37, "softrelu({x})");
+        let expected = w.max(0.0) + libm::log1p(libm::exp(-w.abs()));
+        assert!((f64::from(softrelu(x)) - expected).abs() <= 2e-7 * expected + 1e-37, "softrelu({x})");
         let g = 0.5 * w * (1.0 + libm::erf(w * std::f64::consts::FRAC_1_SQRT_2));
         assert!((f64::from(gelu(x)) - g).abs() <= 2e-7 * w.abs() + 1e-44, "gelu({x}) = {} not {g}", gelu(x));
         let s = 1.0 / (1.0 + libm::exp(-w));

@@ -1,8 +1,8 @@
-//! Double precision arithmetic behind the single precision functions: about 40 correct bits, no branches.
+//! Double precision arithmetic for the single precision functions: about 40 correct bits, no branches.
 
 const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
-/// Horner's scheme, the constant term first.
+/// Horner's scheme, constant term first.
 #[inline(always)]
 pub(super) fn poly<const N: usize>(x: f64, c: [f64; N]) -> f64 {
     let mut sum = c[N - 1];
@@ -14,7 +14,7 @@ pub(super) fn poly<const N: usize>(x: f64, c: [f64; N]) -> f64 {
     sum
 }
 
-/// 2^x for results within single precision; beyond, something that rounds to 0 or infinity.
+/// 2^x for results within single precision; outside it, a value that rounds to 0 or infinity.
 #[inline(always)]
 pub(super) fn exp2(x: f64) -> f64 {
     let x = if x > 300.0 { 300.0 } else { x };
@@ -40,12 +40,12 @@ pub(super) fn exp2(x: f64) -> f64 {
     p * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
 }
 
-/// The logarithm of a number that is not subnormal.
+/// The logarithm of a normal number.
 #[inline(always)]
 pub(super) fn log(x: f64) -> f64 {
     const SQRT_HALF: i64 = 0x3fe6_a09e_667f_3bcd;
     let bits = (x.to_bits() as i64).wrapping_sub(SQRT_HALF);
-    // Not a conversion of a 64-bit integer, which older processors lack for vectors.
+    // Avoids a vector conversion of 64-bit integers, which older processors lack.
     let exponent = f64::from_bits((bits >> 52).wrapping_add(ROUND.to_bits() as i64) as u64) - ROUND;
     let m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF) as u64);
     let s = (m - 1.0) / (m + 1.0);
@@ -94,30 +94,30 @@ pub(super) fn atan(x: f64) -> f64 {
     (if inverted { std::f64::consts::FRAC_PI_2 - y } else { y }).copysign(x)
 }
 
-/// An angle as a number of quarter turns modulo four, and the rest in radians, of at most an eighth of a turn.
+/// An angle as a number of quarter turns modulo four, and the remainder in radians, of at most an eighth of a turn.
 #[derive(Clone, Copy)]
 pub(super) struct Quarters {
     count: i32,
     rest: f64,
 }
 
-/// 1 / (2 pi) in pieces of at most 29 bits: times a single precision number each is exact, so its whole turns can be
-/// dropped exactly, whatever its size.
-const TURN: [f64; 7] = pieces();
+/// 1 / (2 pi), split into parts of at most 29 bits: the product of each with a single precision number is exact, so that whole
+/// turns can be subtracted exactly for any argument.
+const INVERSE_TAU: [f64; 7] = inverse_tau_parts();
 
-/// The leading 224 bits of 1 / (2 pi) after the point, in words of 28 bits.
-const TURN_BITS: [u32; 8] = turn_bits();
+/// The leading 224 fraction bits of 1 / (2 pi), in words of 28 bits.
+const INVERSE_TAU_BITS: [u32; 8] = inverse_tau_bits();
 
-const fn turn_bits() -> [u32; 8] {
+const fn inverse_tau_bits() -> [u32; 8] {
     // 1 / (2 pi) = 0.28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F9458... in hexadecimal.
     [0x028B_E60D, 0x0B93_9105, 0x04A7_F09D, 0x05F4_7D4D, 0x0377_036D, 0x08A5_664F, 0x010E_4107, 0x0F94_58EA]
 }
 
-const fn pieces() -> [f64; 7] {
+const fn inverse_tau_parts() -> [f64; 7] {
     let mut out = [0.0; 7];
     let mut k = 0;
     while k < 7 {
-        let bits = TURN_BITS[k];
+        let bits = INVERSE_TAU_BITS[k];
         let scale = f64::from_bits((1023 - 28 * (k as u64 + 1)) << 52);
         out[k] = bits as f64 * scale;
         k += 1;
@@ -130,10 +130,10 @@ const fn pieces() -> [f64; 7] {
 pub(super) fn quarters(x: f32) -> Quarters {
     let x = f64::from(x);
     let mut turns = 0.0;
-    let mut k = TURN.len();
+    let mut k = INVERSE_TAU.len();
     while k > 0 {
         k -= 1;
-        let part = x * TURN[k];
+        let part = x * INVERSE_TAU[k];
         turns += part - part.round_ties_even();
     }
     let quarters = (turns - turns.round_ties_even()) * 4.0;
@@ -150,7 +150,7 @@ fn sin_cos(t: f64) -> (f64, f64) {
     (s.mul_add(t * z, t), c.mul_add(z, 1.0))
 }
 
-/// The sine of the angle advanced by `more` quarter turns.
+/// The sine of the angle plus `more` quarter turns.
 #[inline(always)]
 pub(super) fn sin_quarter(angle: Quarters, more: i32) -> f64 {
     let count = angle.count.wrapping_add(more);
@@ -167,13 +167,13 @@ pub(super) fn tan_quarter(angle: Quarters) -> f64 {
     top / bottom
 }
 
-/// The rest of a number of half turns, in radians from -pi / 2 to pi / 2; the sines of both agree but for the sign.
+/// The remainder of pi x modulo pi, from -pi / 2 to pi / 2; its sine equals that of pi x up to the sign.
 #[inline(always)]
-fn half_turn(x: f64) -> f64 {
+fn reduce_half_turns(x: f64) -> f64 {
     (x - x.round_ties_even()) * std::f64::consts::PI
 }
 
-/// Sine and cosine of an angle of at most half a turn, by those of a half.
+/// Sine and cosine of an angle of at most pi, from those of half the angle.
 #[inline(always)]
 fn sin_cos_wide(t: f64) -> (f64, f64) {
     let (s, c) = sin_cos(0.5 * t);
@@ -183,18 +183,17 @@ fn sin_cos_wide(t: f64) -> (f64, f64) {
 /// The sine of pi x, up to the sign.
 #[inline(always)]
 pub(super) fn sin_pi(x: f64) -> f64 {
-    sin_cos_wide(half_turn(x)).0
+    sin_cos_wide(reduce_half_turns(x)).0
 }
 
 /// The tangent of pi x.
 #[inline(always)]
 pub(super) fn tan_pi(x: f64) -> f64 {
-    let (s, c) = sin_cos_wide(half_turn(x));
+    let (s, c) = sin_cos_wide(reduce_half_turns(x));
     s / c
 }
 
-/// The inverse of the error function for a number of single precision, by polynomials in the logarithm of 1 - x^2 (Giles 2012)
-/// that were fitted anew.
+/// The inverse error function for single precision, by polynomials in the logarithm of 1 - x^2 (Giles 2012), refitted.
 #[inline(always)]
 pub(super) fn erfinv(x: f64) -> f64 {
     let w = -log((1.0 - x) * (1.0 + x));

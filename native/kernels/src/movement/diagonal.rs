@@ -3,7 +3,7 @@
 use super::strided::{for_each_run, gather};
 use super::{Axes, Axis, Item, check_shape, contiguous, merge_axes};
 
-/// The number of elements of the diagonal `offset` above the main one of a matrix; negative where there is no such diagonal.
+/// Length of the diagonal `offset` above the main one of a matrix; negative if there is no such diagonal.
 pub fn diagonal_len(rows: i64, cols: i64, offset: i64) -> i64 {
     if offset >= 0 { rows.min(cols - offset) } else { cols.min(rows + offset) }
 }
@@ -25,7 +25,7 @@ fn view(shape: &[usize], pair: (usize, usize), offset: isize) -> (usize, Axes, V
 /// diagonal.
 ///
 /// # Panics
-/// If the two axes are one or not there, or a length does not fit.
+/// If the two axes are equal or do not exist, or a length does not match.
 pub fn diagonal<T: Item>(src: &[T], shape: &[usize], pair: (usize, usize), offset: isize, dst: &mut [T]) {
     assert!(pair.0 != pair.1, "a diagonal needs two axes");
     check_shape(src.len(), shape);

@@ -1,10 +1,10 @@
-//! Joining arrays along an axis, and cutting them apart.
+//! Concatenating arrays along an axis, and splitting them.
 
 use super::{GRAIN, Item};
 use crate::par;
 
-/// Joins arrays along an axis. Each part is its elements and the number of them that belong to one index of the axes
-/// before the joined one: length of the joined axis times the lengths of the axes after it.
+/// Concatenates arrays along an axis. A part is its elements and the number of them per index of the axes before the joined one:
+/// length of the joined axis times the lengths of the axes after it.
 ///
 /// # Panics
 /// If the parts do not all have the same number of rows, or do not fill `dst`.
@@ -28,10 +28,10 @@ pub fn concat<T: Item>(parts: &[(&[T], usize)], dst: &mut [T]) {
     });
 }
 
-/// Cuts an array apart along an axis; the parts are described as in [`concat`](fn@concat).
+/// Splits an array along an axis; the parts are described as in [`concat`](fn@concat).
 ///
 /// # Panics
-/// If the parts do not all have the same number of rows, or are not filled by `src`.
+/// If the parts do not all have the same number of rows, or `src` does not fill them.
 pub fn split<T: Item>(src: &[T], parts: &mut [(&mut [T], usize)]) {
     let width: usize = parts.iter().map(|p| p.1).sum();
     let rows = src.len().checked_div(width).unwrap_or(0);

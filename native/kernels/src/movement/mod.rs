@@ -1,7 +1,7 @@
-//! Kernels that move elements without looking at them: transposition, slices, repetition, joining, padding.
+//! Kernels that move elements without interpreting them: transposition, slices, repetition, concatenation, padding.
 //!
-//! They take any plain element. To keep the library small, callers may view elements as unsigned integers of their size
-//! first. Sources and destinations never overlap.
+//! They take any plain element type. To keep the library small, callers may view elements as unsigned integers of the same size.
+//! Sources and destinations never overlap.
 
 mod diagonal;
 mod join;
@@ -19,25 +19,25 @@ pub use transpose::transpose;
 
 use smallvec::{SmallVec, smallvec};
 
-/// What can be moved.
+/// An element type that can be moved.
 pub trait Item: Copy + Default + Send + Sync {}
 
 impl<T: Copy + Default + Send + Sync> Item for T {}
 
-/// An axis of a strided view: its length and the distance between neighbours, in elements.
+/// An axis of a strided view: its length and stride, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Axis {
     n: usize,
     stride: isize,
 }
 
-/// Elements moved by one parallel chunk, at least.
+/// Minimum number of elements moved by a parallel chunk.
 const GRAIN: usize = 1 << 16;
 
-/// Few axes as a rule, so that nothing is allocated.
+/// Usually so few axes that nothing is allocated.
 type Axes = SmallVec<[Axis; 6]>;
 
-/// Drops axes of length 1 and merges neighbours that lie in memory like one axis.
+/// Drops axes of length 1 and merges adjacent axes that are contiguous in memory.
 fn merge_axes(axes: impl IntoIterator<Item = Axis>) -> Axes {
     let mut merged = Axes::new();
     for axis in axes.into_iter().filter(|a| a.n != 1) {
@@ -60,8 +60,8 @@ fn contiguous(shape: &[usize]) -> SmallVec<[isize; 6]> {
     strides
 }
 
-/// The place of the `index`-th element of a view in row-major order, relative to the first.
-fn place(axes: &[Axis], mut index: usize) -> isize {
+/// The offset of the `index`-th element of a view in row-major order, relative to the first element.
+fn offset_of(axes: &[Axis], mut index: usize) -> isize {
     let mut at = 0;
     for axis in axes.iter().rev() {
         at += (index % axis.n) as isize * axis.stride;

@@ -3,20 +3,20 @@
 use super::{GRAIN, Item, check_shape, contiguous};
 use crate::par;
 
-/// What the elements outside the source are.
+/// The values of the elements outside the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Padding<T> {
-    /// A value.
+    /// A constant.
     Constant(T),
     /// The nearest element of the source.
     Edge,
     /// The source mirrored at its border elements, which are not repeated.
     Reflect,
-    /// The source mirrored at its borders, so that border elements stand there twice.
+    /// The source mirrored at its edges, so that border elements are repeated.
     Symmetric,
 }
 
-/// The source index for position `i` before the padding is taken off; `None` if there is none.
+/// The source index for padded index `i`; `None` if it gets the constant.
 fn source<T>(mode: &Padding<T>, i: usize, before: usize, n: usize) -> Option<usize> {
     let at = i as isize - before as isize;
     let last = n as isize - 1;
@@ -35,10 +35,10 @@ fn source<T>(mode: &Padding<T>, i: usize, before: usize, n: usize) -> Option<usi
     }
 }
 
-/// Surrounds `src` of `shape` by `pads[i]` = (before, after) elements along each axis.
+/// Pads `src` of `shape` by `pads[i]` = (before, after) elements along each axis.
 ///
 /// # Panics
-/// If a length does not fit, or an empty array is padded by its own elements.
+/// If a length does not match, or an empty array is padded with its own elements.
 pub fn pad<T: Item + PartialEq>(src: &[T], shape: &[usize], pads: &[(usize, usize)], mode: Padding<T>, dst: &mut [T]) {
     check_shape(src.len(), shape);
     assert_eq!(pads.len(), shape.len(), "padding of {} axes for shape {shape:?}", pads.len());

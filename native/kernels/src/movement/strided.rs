@@ -1,10 +1,10 @@
-//! Copies between contiguous arrays and strided views of others.
+//! Copies between contiguous arrays and strided views.
 
-use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, place};
+use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, offset_of};
 use crate::par;
 use smallvec::SmallVec;
 
-/// Writes the elements of a view of `src`, which starts at `start`, to the contiguous `dst`. `axes` are merged.
+/// Copies the elements of a view of `src`, which starts at `start`, to the contiguous `dst`. `axes` are merged.
 pub(super) fn gather<T: Item>(src: &[T], start: usize, axes: &[Axis], dst: &mut [T]) {
     let (inner, outer) = match axes.split_last() {
         Some((&inner, outer)) => (inner, outer),
@@ -20,7 +20,7 @@ pub(super) fn gather<T: Item>(src: &[T], start: usize, axes: &[Axis], dst: &mut 
         });
     }
     par::parallel_rows(dst, inner.n, (GRAIN / inner.n).max(1), |i, dst| {
-        gather_run(src, (start as isize + place(outer, i)) as usize, inner.stride, dst);
+        gather_run(src, (start as isize + offset_of(outer, i)) as usize, inner.stride, dst);
     });
 }
 
@@ -43,7 +43,7 @@ fn gather_run<T: Item>(src: &[T], start: usize, stride: isize, dst: &mut [T]) {
     }
 }
 
-/// The first element and the merged axes of `begin + step * i` for i in `out_shape`, within an array of `shape`.
+/// The offset of the first element and the merged axes of `begin + step * i` for i in `out_shape`, within an array of `shape`.
 fn slice_axes(shape: &[usize], begin: &[usize], step: &[isize], out_shape: &[usize]) -> (usize, Axes) {
     let rank = shape.len();
     assert!(
@@ -67,7 +67,7 @@ fn slice_axes(shape: &[usize], begin: &[usize], step: &[isize], out_shape: &[usi
 /// Copies the elements `begin + step * i` of `src`, for i in `out_shape`, to `dst`. Steps may be negative.
 ///
 /// # Panics
-/// If an element lies outside `shape`, or a length does not fit its shape.
+/// If an element lies outside `shape`, or a length does not match its shape.
 pub fn slice<T: Item>(
     (src, shape): (&[T], &[usize]),
     begin: &[usize],
@@ -80,8 +80,8 @@ pub fn slice<T: Item>(
     gather(src, start, &axes, dst);
 }
 
-/// Calls `f` with each innermost run of a slice: the number of its first element in the slice, its place in `dst`, its
-/// length and stride.
+/// Calls `f` with each innermost run of a slice: the index of its first element in the slice, its offset in `dst`, its length and
+/// stride.
 pub(super) fn for_each_run(start: usize, axes: &[Axis], size: usize, mut f: impl FnMut(usize, usize, usize, isize)) {
     let (inner, outer) = match axes.split_last() {
         Some((&inner, outer)) => (inner, outer),
@@ -91,14 +91,14 @@ pub(super) fn for_each_run(start: usize, axes: &[Axis], size: usize, mut f: impl
         return;
     }
     for i in 0..size / inner.n {
-        f(i * inner.n, (start as isize + place(outer, i)) as usize, inner.n, inner.stride);
+        f(i * inner.n, (start as isize + offset_of(outer, i)) as usize, inner.n, inner.stride);
     }
 }
 
 /// Writes `src` to the elements `begin + step * i` of `dst`, for i in `src_shape`.
 ///
 /// # Panics
-/// If an element lies outside `shape`, or a length does not fit its shape.
+/// If an element lies outside `shape`, or a length does not match its shape.
 pub fn slice_assign<T: Item>(
     (src, src_shape): (&[T], &[usize]),
     begin: &[usize],
@@ -122,7 +122,7 @@ pub fn slice_assign<T: Item>(
 /// Writes `value` to the elements `begin + step * i` of `dst`, for i in `slice_shape`.
 ///
 /// # Panics
-/// If an element lies outside `shape`, or a length does not fit its shape.
+/// If an element lies outside `shape`, or a length does not match its shape.
 pub fn slice_fill<T: Item>(
     value: T,
     slice_shape: &[usize],
@@ -142,7 +142,7 @@ pub fn slice_fill<T: Item>(
 /// Repeats `src` along its axes of length 1 (or missing at the front) to fill `out_shape`.
 ///
 /// # Panics
-/// If `shape` cannot be broadcast, or a length does not fit its shape.
+/// If `shape` cannot be broadcast, or a length does not match its shape.
 pub fn broadcast_to<T: Item>(src: &[T], shape: &[usize], (dst, out_shape): (&mut [T], &[usize])) {
     check_shape(src.len(), shape);
     check_shape(dst.len(), out_shape);
@@ -160,7 +160,7 @@ pub fn broadcast_to<T: Item>(src: &[T], shape: &[usize], (dst, out_shape): (&mut
 /// Reverses the order of the elements along `axes`.
 ///
 /// # Panics
-/// If there is no such axis, or a length does not fit.
+/// If there is no such axis, or a length does not match.
 pub fn flip<T: Item>(src: &[T], shape: &[usize], axes: &[usize], dst: &mut [T]) {
     check_shape(src.len(), shape);
     check_shape(dst.len(), shape);
@@ -175,10 +175,11 @@ pub fn flip<T: Item>(src: &[T], shape: &[usize], axes: &[usize], dst: &mut [T]) 
     slice((src, shape), &begin, &step, (dst, shape));
 }
 
-/// Permutes axes and reverses some: axis `i` of the result is axis `perm[i]` of the source, in reverse order where `flipped[perm[i]]`.
+/// Permutes axes and reverses some of them: axis `i` of the result is axis `perm[i]` of the source, reversed if
+/// `flipped[perm[i]]`.
 ///
 /// # Panics
-/// If `perm` is no permutation of the axes, or a length does not fit.
+/// If `perm` is not a permutation of the axes, or a length does not match.
 pub fn permute_flip<T: Item>(src: &[T], shape: &[usize], perm: &[usize], flipped: &[bool], dst: &mut [T]) {
     check_shape(src.len(), shape);
     check_shape(dst.len(), shape);
@@ -194,11 +195,11 @@ pub fn permute_flip<T: Item>(src: &[T], shape: &[usize], perm: &[usize], flipped
     gather(src, start, &merge_axes(perm.iter().map(axis)), dst);
 }
 
-/// Moves the elements of the middle axis of `src`, seen as (outer, n, inner), `shift` places on; what leaves at the end enters at
-/// the beginning.
+/// Rolls the elements of the middle axis of `src`, viewed as (outer, n, inner), by `shift` positions; elements past the end
+/// reappear at the start.
 ///
 /// # Panics
-/// If a length does not fit, or `shift` is not below the length of the axis.
+/// If a length does not match, or `shift` is not below the length of the axis.
 pub fn roll<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), shift: usize, dst: &mut [T]) {
     check_shape(src.len(), &[outer, n, inner]);
     check_shape(dst.len(), &[outer, n, inner]);
@@ -216,11 +217,10 @@ pub fn roll<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), shift:
     });
 }
 
-/// Lays `reps[i]` copies of `src` side by side along axis `i`. The shorter of `shape` and `reps` is extended by ones at
-/// the front, as in NumPy.
+/// Tiles `reps[i]` copies of `src` along axis `i`. The shorter of `shape` and `reps` is extended by leading ones, as in NumPy.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn tile<T: Item>(src: &[T], shape: &[usize], reps: &[usize], dst: &mut [T]) {
     check_shape(src.len(), shape);
     assert_eq!(dst.len(), src.len() * reps.iter().product::<usize>(), "{reps:?} copies of {shape:?} do not fill it");
@@ -234,10 +234,10 @@ pub fn tile<T: Item>(src: &[T], shape: &[usize], reps: &[usize], dst: &mut [T]) 
     gather(src, 0, &merge_axes(axes), dst);
 }
 
-/// Repeats each element of the middle axis of `src`, seen as (outer, n, inner), `times` times in a row.
+/// Repeats each element of the middle axis of `src`, viewed as (outer, n, inner), `times` times in a row.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn repeat<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), times: usize, dst: &mut [T]) {
     check_shape(src.len(), &[outer, n, inner]);
     check_shape(dst.len(), &[outer, n, times, inner]);

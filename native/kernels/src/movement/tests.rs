@@ -1,6 +1,6 @@
 use super::*;
 
-/// The place of an index in a contiguous array.
+/// The offset of an index in a contiguous array.
 fn at(shape: &[usize], index: &[usize]) -> usize {
     index.iter().zip(shape).fold(0, |p, (i, n)| p * n + i)
 }
@@ -85,12 +85,12 @@ fn slices_read_and_write_the_same_elements() {
         slice_assign((&y, &out), &begin, &step, (&mut assigned, &shape));
         let mut filled = vec![0; x.len()];
         slice_fill(1, &out, &begin, &step, (&mut filled, &shape));
-        let places: Vec<usize> = indices(&out).iter().map(|i| from(i)).collect();
-        for (k, &p) in places.iter().enumerate() {
+        let offsets: Vec<usize> = indices(&out).iter().map(|i| from(i)).collect();
+        for (k, &p) in offsets.iter().enumerate() {
             assert_eq!(y[k], x[p]);
         }
         for p in 0..x.len() {
-            let inside = places.contains(&p);
+            let inside = offsets.contains(&p);
             assert_eq!(assigned[p], if inside { x[p] } else { 999 });
             assert_eq!(filled[p], u32::from(inside));
         }

@@ -1,7 +1,7 @@
 //! Permutation of axes.
 
 use super::strided::gather;
-use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, place};
+use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, offset_of};
 use crate::par;
 use crate::simd::multiversion::{self, Kernel};
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// `dst` is `src` of `shape` with axis `i` of the result being axis `perm[i]` of the source.
 ///
 /// # Panics
-/// If `perm` is no permutation of the axes, or a length does not fit.
+/// If `perm` is not a permutation of the axes, or a length does not match.
 pub fn transpose<T: Item>(src: &[T], shape: &[usize], perm: &[usize], dst: &mut [T]) {
     check_shape(src.len(), shape);
     assert_eq!(src.len(), dst.len(), "a transposition keeps the number of elements");
@@ -30,7 +30,7 @@ pub fn transpose<T: Item>(src: &[T], shape: &[usize], perm: &[usize], dst: &mut 
     }
 }
 
-/// Transposes tiles of the axis `row`, along which source neighbours lie, and the innermost axis.
+/// Transposes tiles of the innermost axis and the axis `row`, along which source elements are adjacent.
 fn tiles<T: Item>(src: &[T], axes: &[Axis], row: usize, dst: &mut [T]) {
     match size_of::<T>() {
         1 | 2 => batches::<T, 32>(src, axes, row, dst),
@@ -46,15 +46,15 @@ fn batches<T: Item, const B: usize>(src: &[T], axes: &[Axis], row: usize, dst: &
         |base: usize, dst: &mut [T]| multiversion::run(Strip::<T, B> { src: &src[base..], axes: rest, pitch, dst });
     if size >= 2 * GRAIN {
         for (o, dst) in dst.chunks_mut(size).enumerate() {
-            let base = place(outer, o) as usize;
+            let base = offset_of(outer, o) as usize;
             par::parallel_rows(dst, B * pitch, (GRAIN / (B * pitch)).max(1), |i, dst| strip(base + i * B, dst));
         }
     } else {
-        par::parallel_rows(dst, size, (GRAIN / size).max(1), |o, dst| strip(place(outer, o) as usize, dst));
+        par::parallel_rows(dst, size, (GRAIN / size).max(1), |o, dst| strip(offset_of(outer, o) as usize, dst));
     }
 }
 
-/// Some source columns, that is rows of the destination, `pitch` elements apart.
+/// A range of source columns, which are rows of the destination, `pitch` elements apart.
 struct Strip<'a, T, const B: usize> {
     src: &'a [T],
     axes: &'a [Axis],
@@ -70,7 +70,7 @@ impl<T: Item, const B: usize> Kernel for Strip<'_, T, B> {
         let Some((&inner, middle)) = self.axes[1..].split_last() else { return };
         let rows = self.dst.len() / self.pitch;
         for m in 0..self.pitch / inner.n {
-            let base = place(middle, m) as usize;
+            let base = offset_of(middle, m) as usize;
             for i in (0..rows).step_by(B) {
                 for j in (0..inner.n).step_by(B) {
                     let src = &self.src[base + i + j * inner.stride as usize..];

@@ -2,17 +2,17 @@
 
 use super::moments::{Moments, sums};
 use super::{CHUNK, COLUMNS, NormShape};
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks};
 use num_traits::Zero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Scale, shift and the number added to the variance.
+/// Scale, shift and epsilon.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormParams<'a, A> {
-    /// One factor for each index of the axis; 1 if absent (MXNet's `fix_gamma`).
+    /// Scale per index of the axis; 1 if absent (MXNet's `fix_gamma`).
     pub gamma: Option<&'a [A]>,
-    /// One summand for each index of the axis.
+    /// Shift per index of the axis.
     pub beta: &'a [A],
     /// Added to the variance.
     pub eps: f64,
@@ -41,8 +41,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Cuts `out` into blocks of whole channels, such that a block is read again from the cache; `f(first, count, block)`.
-fn blocks<T: Real>(shape: NormShape, out: &mut [T], f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
+/// Splits `out` into blocks of whole channels that stay in the cache for a second pass; calls `f(first, count, block)`.
+fn blocks<T: FloatElement>(shape: NormShape, out: &mut [T], f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
     let NormShape { outer, axis, inner } = shape;
     if shape.is_empty() {
         return;
@@ -53,7 +53,7 @@ fn blocks<T: Real>(shape: NormShape, out: &mut [T], f: impl Fn(usize, usize, Mat
     });
 }
 
-/// The elements of one outer index and some channels.
+/// The elements of one outer index and a range of channels.
 fn part<T>(shape: NormShape, x: &[T], outer: usize, channel: usize, count: usize) -> &[T] {
     &x[(outer * shape.axis + channel) * shape.inner..][..count * shape.inner]
 }
@@ -61,8 +61,8 @@ fn part<T>(shape: NormShape, x: &[T], outer: usize, channel: usize, count: usize
 /// Normalises `x` with its own statistics into `y`, and stores these: `mean` and the biased `variance`.
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn batch_norm_training<T: Real>(
+/// When the lengths do not match the shape.
+pub fn batch_norm_training<T: FloatElement>(
     shape: NormShape,
     params: &BatchNormParams<'_, T::Acc>,
     x: &[T],
@@ -101,11 +101,11 @@ pub fn batch_norm_training<T: Real>(
     });
 }
 
-/// Normalises `x` with the given statistics (MXNet's moving mean and variance) into `y`.
+/// Normalises `x` with given statistics (MXNet's moving mean and variance) into `y`.
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn batch_norm_inference<T: Real>(
+/// When the lengths do not match the shape.
+pub fn batch_norm_inference<T: FloatElement>(
     shape: NormShape,
     params: &BatchNormParams<'_, T::Acc>,
     mean: &[T::Acc],
@@ -143,7 +143,7 @@ impl<A: Accum> Channel<A> {
     }
 }
 
-fn block_moments<T: Real>(shape: NormShape, x: &[T], first: usize, moments: &mut [Moments]) {
+fn block_moments<T: FloatElement>(shape: NormShape, x: &[T], first: usize, moments: &mut [Moments]) {
     if shape.inner == 1 {
         return column_moments(shape, x, first, moments);
     }
@@ -155,7 +155,7 @@ fn block_moments<T: Real>(shape: NormShape, x: &[T], first: usize, moments: &mut
 
 crate::simd::per_isa! {
     /// The moments of neighbouring columns, from groups of rows.
-    fn column_moments<T: Real>(shape: NormShape, x: &[T], first: usize, moments: &mut [Moments]) {
+    fn column_moments<T: FloatElement>(shape: NormShape, x: &[T], first: usize, moments: &mut [Moments]) {
         const ROWS: usize = 64;
         moments.fill(Moments::default());
         for start in (0..shape.outer).step_by(ROWS) {
@@ -180,7 +180,7 @@ crate::simd::per_isa! {
     }
 }
 
-fn apply<T: Real>(shape: NormShape, channels: &[Channel<T::Acc>], x: &[T], first: usize, mut y: MatMut<'_, T>) {
+fn apply<T: FloatElement>(shape: NormShape, channels: &[Channel<T::Acc>], x: &[T], first: usize, mut y: MatMut<'_, T>) {
     for n in 0..shape.outer {
         let x = part(shape, x, n, first, channels.len());
         if shape.inner == 1 {
@@ -193,7 +193,7 @@ fn apply<T: Real>(shape: NormShape, channels: &[Channel<T::Acc>], x: &[T], first
 }
 
 crate::simd::per_isa! {
-    fn apply_columns<T: Real>(channels: &[Channel<T::Acc>], x: &[T], y: &mut [T]) {
+    fn apply_columns<T: FloatElement>(channels: &[Channel<T::Acc>], x: &[T], y: &mut [T]) {
         for ((y, x), channel) in y.iter_mut().zip(x).zip(channels) {
             *y = ((T::Acc::of(*x) - channel.mean) * channel.scale + channel.shift).store();
         }
@@ -201,32 +201,32 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    fn apply_slab<T: Real>(channel: Channel<T::Acc>, x: &[T], y: &mut [T]) {
+    fn apply_slab<T: FloatElement>(channel: Channel<T::Acc>, x: &[T], y: &mut [T]) {
         for (y, x) in y.iter_mut().zip(x) {
             *y = ((T::Acc::of(*x) - channel.mean) * channel.scale + channel.shift).store();
         }
     }
 }
 
-/// Where [`batch_norm_backward`] writes.
+/// The outputs of [`batch_norm_backward`].
 #[derive(Debug)]
-pub struct BatchNormGrads<'a, T: Real> {
+pub struct BatchNormGrads<'a, T: FloatElement> {
     /// The gradient of `x`.
     pub x: &'a mut [T],
-    /// The gradient of gamma, one value for each index of the axis; also computed if gamma is absent.
+    /// The gradient of gamma, one value per index of the axis; computed even if gamma is absent.
     pub gamma: &'a mut [T::Acc],
     /// The gradient of beta.
     pub beta: &'a mut [T::Acc],
 }
 
-/// The gradients of batch normalisation from that of its result, `y_grad`.
+/// The gradients of batch normalisation from the gradient of its result, `y_grad`.
 ///
-/// With `own_statistics`, `mean` and `variance` are those of `x` and depend on it (training); without, they are
-/// constants (MXNet's `use_global_stats`).
+/// With `own_statistics`, `mean` and `variance` were computed from `x` and depend on it (training); otherwise they are constants
+/// (MXNet's `use_global_stats`).
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn batch_norm_backward<T: Real>(
+/// When the lengths do not match the shape.
+pub fn batch_norm_backward<T: FloatElement>(
     shape: NormShape,
     params: &BatchNormParams<'_, T::Acc>,
     (mean, variance, own_statistics): (&[T::Acc], &[T::Acc], bool),
@@ -257,7 +257,7 @@ pub fn batch_norm_backward<T: Real>(
                 param_grads.0[first + i] = T::Acc::of(product * inverse);
                 param_grads.1[first + i] = T::Acc::of(*sum);
                 let scale = params.gamma(first + i).wide() * inverse;
-                // d/dx of (x - mean) / deviation, with the dependence of both on x.
+                // d/dx of (x - mean) / deviation, where mean and deviation depend on x.
                 let (constant, x) = if own_statistics {
                     (-scale * sum / count, -scale * product * inverse * inverse / count)
                 } else {
@@ -294,7 +294,7 @@ impl<A: Accum> Slope<A> {
 }
 
 /// For each channel the sums of `y_grad` and of `y_grad (x - mean)`.
-fn block_sums<T: Real>(
+fn block_sums<T: FloatElement>(
     shape: NormShape,
     x: &[T],
     y_grad: &[T],
@@ -315,7 +315,7 @@ fn block_sums<T: Real>(
 }
 
 crate::simd::per_isa! {
-    fn column_sums<T: Real>(
+    fn column_sums<T: FloatElement>(
         shape: NormShape,
         x: &[T],
         y_grad: &[T],
@@ -334,7 +334,7 @@ crate::simd::per_isa! {
     }
 }
 
-fn apply_slopes<T: Real>(
+fn apply_slopes<T: FloatElement>(
     shape: NormShape,
     slopes: &[Slope<T::Acc>],
     x: &[T],
@@ -357,7 +357,7 @@ fn apply_slopes<T: Real>(
 }
 
 crate::simd::per_isa! {
-    fn slope_columns<T: Real>(slopes: &[Slope<T::Acc>], x: &[T], y_grad: &[T], x_grad: &mut [T]) {
+    fn slope_columns<T: FloatElement>(slopes: &[Slope<T::Acc>], x: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for ((to, (x, y_grad)), slope) in x_grad.iter_mut().zip(x.iter().zip(y_grad)).zip(slopes) {
             *to = slope.at(T::Acc::of(*x), T::Acc::of(*y_grad)).store();
         }
@@ -365,7 +365,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    fn slope_slab<T: Real>(slope: Slope<T::Acc>, x: &[T], y_grad: &[T], x_grad: &mut [T]) {
+    fn slope_slab<T: FloatElement>(slope: Slope<T::Acc>, x: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (to, (x, y_grad)) in x_grad.iter_mut().zip(x.iter().zip(y_grad)) {
             *to = slope.at(T::Acc::of(*x), T::Acc::of(*y_grad)).store();
         }

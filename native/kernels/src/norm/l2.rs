@@ -2,19 +2,19 @@
 
 use super::moments::dot;
 use super::{CHUNK, COLUMNS, NormShape};
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks, parallel_rows, parallel_rows2};
 use num_traits::Float;
 
-/// Divides the rows of `x`, which run along the axis, by `norm = sqrt(sum of squares + eps)` into `y`, and stores the
-/// norms of the `outer` x `inner` rows.
+/// Divides the rows of `x`, which run along the axis, by `norm = sqrt(sum of squares + eps)` into `y`, and stores the norms of
+/// the `outer` x `inner` rows.
 ///
-/// MXNet's mode `instance` is the shape (batch, all else, 1), `channel` (batch, channels, space), `spatial` (batch
-/// times channels, space, 1).
+/// MXNet's mode `instance` corresponds to the shape (batch, all other, 1), `channel` to (batch, channels, space), `spatial` to
+/// (batch times channels, space, 1).
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn l2_norm_forward<T: Real>(shape: NormShape, eps: f64, x: &[T], y: &mut [T], norm: &mut [T::Acc]) {
+/// When the lengths do not match the shape.
+pub fn l2_norm_forward<T: FloatElement>(shape: NormShape, eps: f64, x: &[T], y: &mut [T], norm: &mut [T::Acc]) {
     let NormShape { outer, axis, inner } = shape;
     shape.check(&[x.len(), y.len()]);
     assert_eq!(norm.len(), outer * inner, "norms of the rows of {shape:?}");
@@ -49,8 +49,8 @@ pub fn l2_norm_forward<T: Real>(shape: NormShape, eps: f64, x: &[T], y: &mut [T]
 /// The gradient of [`l2_norm_forward`] with respect to `x`, from its results and the gradient of `y`.
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn l2_norm_backward<T: Real>(shape: NormShape, y: &[T], norm: &[T::Acc], y_grad: &[T], x_grad: &mut [T]) {
+/// When the lengths do not match the shape.
+pub fn l2_norm_backward<T: FloatElement>(shape: NormShape, y: &[T], norm: &[T::Acc], y_grad: &[T], x_grad: &mut [T]) {
     let NormShape { outer, axis, inner } = shape;
     shape.check(&[y.len(), y_grad.len(), x_grad.len()]);
     assert_eq!(norm.len(), outer * inner, "norms of the rows of {shape:?}");
@@ -80,13 +80,13 @@ pub fn l2_norm_backward<T: Real>(shape: NormShape, y: &[T], norm: &[T::Acc], y_g
 }
 
 crate::simd::per_isa! {
-    fn scale<T: Real>(x: &[T], factor: T::Acc, y: &mut [T]) {
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = (T::Acc::of(*x) * factor).store());
+    fn scale<T: FloatElement>(x: &[T], scale: T::Acc, y: &mut [T]) {
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = (T::Acc::of(*x) * scale).store());
     }
 }
 
 crate::simd::per_isa! {
-    fn project<T: Real>(along: T::Acc, inverse: T::Acc, y: &[T], y_grad: &[T], x_grad: &mut [T]) {
+    fn project<T: FloatElement>(along: T::Acc, inverse: T::Acc, y: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
             *x_grad = ((T::Acc::of(*grad) - T::Acc::of(*y) * along) * inverse).store();
         }
@@ -94,7 +94,7 @@ crate::simd::per_isa! {
 }
 
 /// The sums of `a b` over the `axis` rows, `stride` elements apart, for the columns from `column` on.
-fn column_dots<T: Real>(a: &[T], b: &[T], stride: usize, column: usize, axis: usize, totals: &mut [f64]) {
+fn column_dots<T: FloatElement>(a: &[T], b: &[T], stride: usize, column: usize, axis: usize, totals: &mut [f64]) {
     for row in 0..axis {
         let start = row * stride + column;
         let terms = a[start..].iter().zip(&b[start..]);

@@ -2,42 +2,42 @@
 //! convolutional neural networks", 2012): MXNet's `LRN`.
 
 use super::{COLUMNS, NormShape};
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 use num_traits::{Float, Zero};
 
 /// The parameters of a local response normalisation.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalNorm {
-    /// Channels in a window around each channel; half of them, rounded down, lie on either side.
+    /// Number of channels in a window; half of them, rounded down, precede its centre and as many follow it.
     pub window: usize,
-    /// Factor of the mean of the squares in a window.
+    /// Scale of the mean square of a window.
     pub alpha: f64,
-    /// The negative exponent.
+    /// The negated exponent.
     pub beta: f64,
-    /// What is added to the weighted mean.
+    /// Added to the scaled mean square.
     pub bias: f64,
 }
 
 impl LocalNorm {
-    /// The channels around one.
+    /// The window of channels around a channel.
     fn around(&self, channel: usize, channels: usize) -> std::ops::Range<usize> {
         let half = self.window / 2;
         channel.saturating_sub(half)..(channel + half + 1).min(channels)
     }
 
-    /// The factor of a sum of squares.
+    /// Scale of a sum of squares.
     fn weight(&self) -> f64 {
         self.alpha / self.window as f64
     }
 }
 
-/// Computes `norm = bias + alpha / window * sum of x^2 over the window` and `y = x * norm^-beta`; the channels lie along
-/// the axis, and sums are cut off at the first and last channel.
+/// Computes `norm = bias + alpha / window * sum of x^2 over the window` and `y = x * norm^-beta`; the channels lie along the
+/// axis, and windows are clipped at the first and last channel.
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn local_norm_forward<T: Real>(shape: NormShape, p: &LocalNorm, x: &[T], y: &mut [T], norm: &mut [T]) {
+/// When the lengths do not match the shape.
+pub fn local_norm_forward<T: FloatElement>(shape: NormShape, p: &LocalNorm, x: &[T], y: &mut [T], norm: &mut [T]) {
     shape.check(&[x.len(), y.len(), norm.len()]);
     let NormShape { outer, axis, inner } = shape;
     parallel_blocks(MatMut::row_major(&mut *norm, outer * axis, inner), axis, COLUMNS, |row, column, mut norm| {
@@ -55,10 +55,10 @@ pub fn local_norm_forward<T: Real>(shape: NormShape, p: &LocalNorm, x: &[T], y: 
     parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
         for channel in 0..axis {
             let at = (row + channel) * inner + column..(row + channel) * inner + column + y.cols();
-            let mut factors = [T::Acc::zero(); COLUMNS];
-            let factors = &mut factors[..y.cols()];
-            powers(p.beta, &norm[at.clone()], factors);
-            scale(&x[at], factors, y.row_mut(channel));
+            let mut scales = [T::Acc::zero(); COLUMNS];
+            let scales = &mut scales[..y.cols()];
+            powers(p.beta, &norm[at.clone()], scales);
+            scale(&x[at], scales, y.row_mut(channel));
         }
     });
 }
@@ -67,8 +67,8 @@ pub fn local_norm_forward<T: Real>(shape: NormShape, p: &LocalNorm, x: &[T], y: 
 /// `y_grad * norm^-beta - 2 beta alpha / window * x * sum of (y_grad x norm^(-beta - 1)) over the window`.
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn local_norm_backward<T: Real>(
+/// When the lengths do not match the shape.
+pub fn local_norm_backward<T: FloatElement>(
     shape: NormShape,
     p: &LocalNorm,
     x: &[T],
@@ -78,7 +78,7 @@ pub fn local_norm_backward<T: Real>(
 ) {
     shape.check(&[x.len(), norm.len(), y_grad.len(), x_grad.len()]);
     let NormShape { outer, axis, inner } = shape;
-    let factor = T::Acc::of(2.0 * p.beta * p.weight());
+    let scale = T::Acc::of(2.0 * p.beta * p.weight());
     parallel_blocks(MatMut::row_major(x_grad, outer * axis, inner), axis, COLUMNS, |row, column, mut x_grad| {
         let columns = x_grad.cols();
         with_scratch(2 * axis * columns, |buffer: &mut [T::Acc]| {
@@ -98,14 +98,14 @@ pub fn local_norm_backward<T: Real>(
                 }
                 let at = (row + channel) * inner + column;
                 let direct = &direct[channel * columns..(channel + 1) * columns];
-                join(factor, direct, &x[at..at + columns], &sums[..columns], x_grad.row_mut(channel));
+                join(scale, direct, &x[at..at + columns], &sums[..columns], x_grad.row_mut(channel));
             }
         });
     });
 }
 
 crate::simd::per_isa! {
-    fn add_squares<T: Real>(x: &[T], sums: &mut [T::Acc]) {
+    fn add_squares<T: FloatElement>(x: &[T], sums: &mut [T::Acc]) {
         for (sum, x) in sums.iter_mut().zip(x) {
             *sum += T::Acc::of(*x) * T::Acc::of(*x);
         }
@@ -113,14 +113,14 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    fn finish<T: Real>(weight: T::Acc, bias: T::Acc, sums: &[T::Acc], norm: &mut [T]) {
+    fn finish<T: FloatElement>(weight: T::Acc, bias: T::Acc, sums: &[T::Acc], norm: &mut [T]) {
         norm.iter_mut().zip(sums).for_each(|(norm, sum)| *norm = (bias + weight * *sum).store());
     }
 }
 
 crate::simd::per_isa! {
     /// `norm^-beta`.
-    fn powers<T: Real>(beta: f64, norm: &[T], powers: &mut [T::Acc]) {
+    fn powers<T: FloatElement>(beta: f64, norm: &[T], powers: &mut [T::Acc]) {
         if beta == 0.75 {
             for (power, norm) in powers.iter_mut().zip(norm) {
                 let root = T::Acc::of(*norm).sqrt();
@@ -128,7 +128,7 @@ crate::simd::per_isa! {
             }
         } else {
             let exponent = T::Acc::of(-beta);
-            // A loop, since a closure as large as a power is not inlined and runs without vector instructions.
+            // A loop, because a closure as large as a power is not inlined and would run without vector instructions.
             for (power, norm) in powers.iter_mut().zip(norm) {
                 *power = T::Acc::of(*norm).power(exponent);
             }
@@ -137,14 +137,14 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    fn scale<T: Real>(x: &[T], powers: &[T::Acc], y: &mut [T]) {
+    fn scale<T: FloatElement>(x: &[T], powers: &[T::Acc], y: &mut [T]) {
         y.iter_mut().zip(x.iter().zip(powers)).for_each(|(y, (x, power))| *y = (T::Acc::of(*x) * *power).store());
     }
 }
 
 crate::simd::per_isa! {
-    /// Multiplies `powers` by `y_grad`; `shared` becomes that times `x / norm`.
-    fn terms<T: Real>(x: &[T], norm: &[T], y_grad: &[T], powers: &mut [T::Acc], shared: &mut [T::Acc]) {
+    /// Multiplies `powers` by `y_grad`; `shared` becomes the product times `x / norm`.
+    fn terms<T: FloatElement>(x: &[T], norm: &[T], y_grad: &[T], powers: &mut [T::Acc], shared: &mut [T::Acc]) {
         let from = x.iter().zip(norm).zip(y_grad);
         for ((power, shared), ((x, norm), grad)) in powers.iter_mut().zip(shared).zip(from) {
             *power *= T::Acc::of(*grad);
@@ -160,10 +160,10 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    fn join<T: Real>(factor: T::Acc, direct: &[T::Acc], x: &[T], sums: &[T::Acc], x_grad: &mut [T]) {
+    fn join<T: FloatElement>(scale: T::Acc, direct: &[T::Acc], x: &[T], sums: &[T::Acc], x_grad: &mut [T]) {
         let from = direct.iter().zip(x).zip(sums);
         for (to, ((direct, x), sum)) in x_grad.iter_mut().zip(from) {
-            *to = (*direct - factor * T::Acc::of(*x) * *sum).store();
+            *to = (*direct - scale * T::Acc::of(*x) * *sum).store();
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Normalisation: batch, layer, group, instance, L2 and local response normalisation, forward and backward.
 //!
-//! Variances are biased and computed from deviations, block by block, and joined in double precision (Chan, Golub and
-//! LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that a large mean
-//! does no harm. Parameters and statistics of 16-bit data are in single precision. Results do not depend on the number
+//! Variances are biased. They are computed from deviations, block by block, and joined in double precision (Chan, Golub and
+//! LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that a large mean does not
+//! reduce their accuracy. Parameters and statistics of 16-bit data are in single precision. Results do not depend on the number
 //! of threads.
 
 mod batch;
@@ -22,7 +22,7 @@ pub use rectify::{rectify, rectify_backward};
 pub use rows::{Affine, RowNormGrads, row_norm_backward, row_norm_forward};
 pub use statistics::{row_moments, row_moments_backward};
 
-/// A tensor seen from one axis: `outer` x `axis` x `inner` elements.
+/// A tensor viewed along one axis: `outer` x `axis` x `inner` elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NormShape {
     /// The product of the dimensions before the axis.
@@ -34,12 +34,12 @@ pub struct NormShape {
 }
 
 impl NormShape {
-    /// All elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.outer * self.axis * self.inner
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -51,7 +51,7 @@ impl NormShape {
     }
 }
 
-/// Elements that make a chunk of parallel work.
+/// Elements in a thread's chunk.
 const CHUNK: usize = 16 * 1024;
-/// Columns that are computed together where the axis is not the last one.
+/// Columns that are computed together if the axis is not the last one.
 const COLUMNS: usize = 64;

@@ -1,14 +1,14 @@
 //! Sums over adjacent elements.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use num_traits::{Float, Zero};
 
-/// Elements that are added side by side.
+/// Number of independent accumulators.
 const LANES: usize = 32;
 /// Elements that are added in the precision of the data; blocks are joined in double precision.
 const BLOCK: usize = 4096;
 
-/// Number, mean and sum of squared deviations of some values.
+/// Count, mean and sum of squared deviations of a set of values.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Moments {
     count: f64,
@@ -17,7 +17,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// The moments of both sets of values together.
+    /// The moments of the union of two sets of values.
     #[inline(always)]
     pub fn join(self, other: Moments) -> Moments {
         let count = self.count + other.count;
@@ -42,25 +42,25 @@ impl Moments {
         self.squares / self.count.max(1.0)
     }
 
-    pub fn of<T: Real>(values: &[T]) -> Moments {
+    pub fn of<T: FloatElement>(values: &[T]) -> Moments {
         values.chunks(BLOCK).map(block_moments).fold(Moments::default(), Moments::join)
     }
 }
 
 crate::simd::per_isa! {
-    fn block_moments<T: Real>(values: &[T]) -> Moments {
+    fn block_moments<T: FloatElement>(values: &[T]) -> Moments {
         let count = values.len();
         let mean = lanes(values, values, |x, _| x).wide() / count as f64;
         let center = T::Acc::of(mean);
         let [sum, squares] = lanes2(values, values, |x, _| (x - center, (x - center) * (x - center)));
-        // What rounding the center left over.
+        // Corrects for the rounding of the center.
         let shift = sum.wide() / count as f64;
         Moments::new(count, center.wide() + shift, squares.wide() - sum.wide() * shift)
     }
 }
 
 /// The sums of `f(a[i], b[i])` in double precision, for two results of `f`.
-pub(super) fn sums<T: Real>(a: &[T], b: &[T], center: T::Acc) -> [f64; 2] {
+pub(super) fn sums<T: FloatElement>(a: &[T], b: &[T], center: T::Acc) -> [f64; 2] {
     let blocks = a.chunks(BLOCK).zip(b.chunks(BLOCK));
     blocks
         .map(|(a, b)| centered_products(a, b, center))
@@ -69,25 +69,25 @@ pub(super) fn sums<T: Real>(a: &[T], b: &[T], center: T::Acc) -> [f64; 2] {
 
 crate::simd::per_isa! {
     /// The sums of `a` and of `a (b - center)`.
-    fn centered_products<T: Real>(a: &[T], b: &[T], center: T::Acc) -> [T::Acc; 2] {
+    fn centered_products<T: FloatElement>(a: &[T], b: &[T], center: T::Acc) -> [T::Acc; 2] {
         lanes2(a, b, |a, b| (a, a * (b - center)))
     }
 }
 
 crate::simd::per_isa! {
     /// The sum of `a b`.
-    fn block_dot<T: Real>(a: &[T], b: &[T]) -> T::Acc {
+    fn block_dot<T: FloatElement>(a: &[T], b: &[T]) -> T::Acc {
         lanes(a, b, |a, b| a * b)
     }
 }
 
 /// The sum of `a[i] b[i]`.
-pub(super) fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
+pub(super) fn dot<T: FloatElement>(a: &[T], b: &[T]) -> f64 {
     a.chunks(BLOCK).zip(b.chunks(BLOCK)).map(|(a, b)| block_dot(a, b).wide()).sum()
 }
 
 #[inline(always)]
-fn lanes<T: Real>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> T::Acc) -> T::Acc {
+fn lanes<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> T::Acc) -> T::Acc {
     let mut sums = [T::Acc::zero(); LANES];
     let full = a.len() / LANES * LANES;
     for (a, b) in a[..full].chunks_exact(LANES).zip(b[..full].chunks_exact(LANES)) {
@@ -102,7 +102,7 @@ fn lanes<T: Real>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> T::Acc) -> T::
 }
 
 #[inline(always)]
-fn lanes2<T: Real>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> (T::Acc, T::Acc)) -> [T::Acc; 2] {
+fn lanes2<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> (T::Acc, T::Acc)) -> [T::Acc; 2] {
     let (mut first, mut second) = ([T::Acc::zero(); LANES], [T::Acc::zero(); LANES]);
     let full = a.len() / LANES * LANES;
     for (a, b) in a[..full].chunks_exact(LANES).zip(b[..full].chunks_exact(LANES)) {

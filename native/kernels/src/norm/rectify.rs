@@ -1,11 +1,11 @@
-//! The rectifier behind a normalisation.
+//! The rectifier that follows a normalisation.
 
 use super::CHUNK;
-use crate::float::Real;
+use crate::float::FloatElement;
 use crate::par::parallel_rows;
 
 /// Replaces negative elements by zero.
-pub fn rectify<T: Real>(y: &mut [T]) {
+pub fn rectify<T: FloatElement>(y: &mut [T]) {
     parallel_rows(y, CHUNK, 1, |_, y| positive(y));
 }
 
@@ -13,7 +13,7 @@ pub fn rectify<T: Real>(y: &mut [T]) {
 ///
 /// # Panics
 /// When the lengths differ.
-pub fn rectify_backward<T: Real>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
+pub fn rectify_backward<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
     assert_eq!([y.len(), y_grad.len()], [x_grad.len(); 2], "elements of a gradient");
     parallel_rows(x_grad, CHUNK, 1, |i, to| {
         let at = i * CHUNK..i * CHUNK + to.len();
@@ -22,13 +22,13 @@ pub fn rectify_backward<T: Real>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    fn positive<T: Real>(y: &mut [T]) {
+    fn positive<T: FloatElement>(y: &mut [T]) {
         y.iter_mut().for_each(|y| *y = if y.to_f32() < 0.0 { T::default() } else { *y });
     }
 }
 
 crate::simd::per_isa! {
-    fn where_positive<T: Real>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
+    fn where_positive<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (to, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
             *to = if y.to_f32() > 0.0 { *grad } else { T::default() };
         }

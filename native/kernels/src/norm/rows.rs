@@ -1,25 +1,24 @@
 //! Normalisation of each row by its own mean and variance: layer normalisation (Ba, Kiros and Hinton, 2016), group
 //! normalisation (Wu and He, 2018) and instance normalisation (Ulyanov, Vedaldi and Lempitsky, 2016).
 //!
-//! A row is all elements that share a mean. For MXNet's `LayerNorm` the rows run along the axis; for `GroupNorm` and
+//! A row is the set of elements that share a mean. For MXNet's `LayerNorm` rows run along the axis; for `GroupNorm` and
 //! `InstanceNorm` a row is a group of channels, or one channel, of one image.
 
 use super::moments::{Moments, dot, sums};
 use super::{CHUNK, NormShape};
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use num_traits::{Float, One, Zero};
 
-/// Rows whose shares in the gradients of the parameters are added up together.
+/// Rows whose contributions to the parameters' gradients are summed together.
 const ROWS: usize = 32;
 
-/// The factors and summands that are applied after normalisation.
+/// Scales (gamma) and shifts (beta) applied after normalisation.
 #[derive(Clone, Copy, Debug)]
 pub enum Affine<'a, A> {
-    /// One of each for every element of a row (`LayerNorm`): gamma and beta.
+    /// Gamma and beta per element of a row (`LayerNorm`).
     PerElement(&'a [A], &'a [A]),
-    /// One of each for a row, repeating from row to row (`GroupNorm`: one for a group, `InstanceNorm`: one for a
-    /// channel): gamma and beta.
+    /// Gamma and beta per row, repeated periodically (`GroupNorm`: one per group, `InstanceNorm`: one per channel).
     PerRow(&'a [A], &'a [A]),
 }
 
@@ -34,7 +33,7 @@ impl<A: Accum> Affine<'_, A> {
         };
         assert!(
             fits && gamma.len() == beta.len(),
-            "{} factors and {} summands for rows of {shape:?}",
+            "{} scales and {} shifts for rows of {shape:?}",
             gamma.len(),
             beta.len()
         );
@@ -45,8 +44,8 @@ impl<A: Accum> Affine<'_, A> {
 /// `sqrt(variance + eps)` of each of the `outer` x `inner` rows.
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn row_norm_forward<T: Real>(
+/// When the lengths do not match the shape.
+pub fn row_norm_forward<T: FloatElement>(
     shape: NormShape,
     affine: Affine<'_, T::Acc>,
     eps: f64,
@@ -79,8 +78,8 @@ pub fn row_norm_forward<T: Real>(
     });
 }
 
-/// Exchanges the last two of the three dimensions.
-fn transpose<T: Real>(shape: NormShape, from: &[T], to: &mut [T]) {
+/// Swaps the last two of the three dimensions.
+fn transpose<T: FloatElement>(shape: NormShape, from: &[T], to: &mut [T]) {
     let NormShape { axis, inner, .. } = shape;
     parallel_rows(to, axis.max(1), CHUNK.div_ceil(axis.max(1)), |i, to| {
         let start = i / inner * axis * inner + i % inner;
@@ -89,7 +88,7 @@ fn transpose<T: Real>(shape: NormShape, from: &[T], to: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    fn normalise<T: Real>(affine: Affine<'_, T::Acc>, i: usize, mean: T::Acc, inverse: T::Acc, x: &[T], y: &mut [T]) {
+    fn normalise<T: FloatElement>(affine: Affine<'_, T::Acc>, i: usize, mean: T::Acc, inverse: T::Acc, x: &[T], y: &mut [T]) {
         match affine {
             Affine::PerElement(gamma, beta) => {
                 for ((y, x), (gamma, beta)) in y.iter_mut().zip(x).zip(gamma.iter().zip(beta)) {
@@ -106,9 +105,9 @@ crate::simd::per_isa! {
     }
 }
 
-/// Where [`row_norm_backward`] writes.
+/// The outputs of [`row_norm_backward`].
 #[derive(Debug)]
-pub struct RowNormGrads<'a, T: Real> {
+pub struct RowNormGrads<'a, T: FloatElement> {
     /// The gradient of `x`.
     pub x: &'a mut [T],
     /// The gradient of gamma.
@@ -117,11 +116,11 @@ pub struct RowNormGrads<'a, T: Real> {
     pub beta: &'a mut [T::Acc],
 }
 
-/// The gradients of [`row_norm_forward`] from that of its result, `y_grad`, and the statistics that it stored.
+/// The gradients of [`row_norm_forward`] from the gradient of its result, `y_grad`, and the statistics that it stored.
 ///
 /// # Panics
-/// When the lengths do not fit the shape.
-pub fn row_norm_backward<T: Real>(
+/// When the lengths do not match the shape.
+pub fn row_norm_backward<T: FloatElement>(
     shape: NormShape,
     affine: Affine<'_, T::Acc>,
     (mean, deviation): (&[T::Acc], &[T::Acc]),
@@ -153,7 +152,7 @@ pub fn row_norm_backward<T: Real>(
     if shape.is_empty() {
         return;
     }
-    // The gradients of the parameters are summed by chunks of rows, and then over the chunks in their order.
+    // The gradients of the parameters are summed within chunks of rows, then over the chunks in order.
     let (chunk, values) = match affine {
         Affine::PerElement(..) => (ROWS, axis),
         Affine::PerRow(..) => (1, 1),
@@ -200,8 +199,8 @@ pub fn row_norm_backward<T: Real>(
 }
 
 crate::simd::per_isa! {
-    /// Stores the normalised elements of a row and its gradient in the precision of the computation.
-    fn widen<T: Real>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], h: &mut [T::Acc], normal: &mut [T::Acc]) {
+    /// Stores the normalised elements of a row and its gradient in the accumulation type.
+    fn widen<T: FloatElement>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], h: &mut [T::Acc], normal: &mut [T::Acc]) {
         for ((h, normal), (x, y_grad)) in h.iter_mut().zip(normal).zip(x.iter().zip(y_grad)) {
             *normal = (T::Acc::of(*x) - stats.0) * stats.1;
             *h = T::Acc::of(*y_grad);
@@ -210,8 +209,8 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    /// The same with the gradient times gamma, and adds to the gradients of the parameters.
-    fn weigh_elements<T: Real>(
+    /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of the parameters.
+    fn weigh_elements<T: FloatElement>(
         gamma: &[T::Acc],
         stats: (T::Acc, T::Acc),
         x: &[T],
@@ -235,8 +234,8 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    /// Takes out of `h` its components along the constant row and along the normalised one, and scales.
-    fn project<T: Real>(scale: T::Acc, means: [T::Acc; 2], h: &[T::Acc], normal: &[T::Acc], x_grad: &mut [T]) {
+    /// Removes from `h` its components along the constant row and along the normalised one, then scales.
+    fn project<T: FloatElement>(scale: T::Acc, means: [T::Acc; 2], h: &[T::Acc], normal: &[T::Acc], x_grad: &mut [T]) {
         for (x_grad, (h, normal)) in x_grad.iter_mut().zip(h.iter().zip(normal)) {
             *x_grad = ((*h - means[0] - *normal * means[1]) * scale).store();
         }

@@ -2,14 +2,14 @@
 
 use super::CHUNK;
 use super::moments::Moments;
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2};
 
 /// The mean and the biased variance of each row of `len` elements.
 ///
 /// # Panics
-/// When there is not one mean and one variance for each row.
-pub fn row_moments<T: Real>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T]) {
+/// Unless there is one mean and one variance per row.
+pub fn row_moments<T: FloatElement>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T]) {
     assert_eq!([mean.len() * len, variance.len() * len], [x.len(); 2], "elements of {} rows", mean.len());
     parallel_rows2((mean, 1), (variance, 1), CHUNK.div_ceil(len.max(1)), |i, mean, variance| {
         let moments = Moments::of(&x[i * len..(i + 1) * len]);
@@ -18,12 +18,12 @@ pub fn row_moments<T: Real>(len: usize, x: &[T], mean: &mut [T], variance: &mut 
     });
 }
 
-/// The gradient of [`row_moments`], from its means and the gradients of means and variances:
-/// `(mean_grad + 2 (x - mean) variance_grad) / len`.
+/// The gradient of [`row_moments`], from its means and the gradients of means and variances: `(mean_grad + 2 (x - mean)
+/// variance_grad) / len`.
 ///
 /// # Panics
-/// When there is not one mean and one gradient of each kind for each row.
-pub fn row_moments_backward<T: Real>(
+/// Unless there is one mean and one gradient of each kind per row.
+pub fn row_moments_backward<T: FloatElement>(
     len: usize,
     x: &[T],
     mean: &[T],
@@ -40,7 +40,7 @@ pub fn row_moments_backward<T: Real>(
 }
 
 crate::simd::per_isa! {
-    fn spread<T: Real>(constant: T::Acc, slope: T::Acc, mean: T::Acc, x: &[T], x_grad: &mut [T]) {
+    fn spread<T: FloatElement>(constant: T::Acc, slope: T::Acc, mean: T::Acc, x: &[T], x_grad: &mut [T]) {
         x_grad.iter_mut().zip(x).for_each(|(to, x)| *to = (constant + slope * (T::Acc::of(*x) - mean)).store());
     }
 }

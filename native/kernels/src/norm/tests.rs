@@ -1,14 +1,14 @@
 use super::*;
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::set_num_threads;
 use crate::test_data::{close, random};
 use ferromx_core::dtype::f16;
 
-fn wide<T: Real>(v: &[T]) -> Vec<f64> {
+fn wide<T: FloatElement>(v: &[T]) -> Vec<f64> {
     v.iter().map(|x| x.to_f64()).collect()
 }
 
-fn narrow<T: Real>(v: &[f64]) -> Vec<T> {
+fn narrow<T: FloatElement>(v: &[f64]) -> Vec<T> {
     v.iter().map(|x| T::from_f64(*x)).collect()
 }
 
@@ -18,18 +18,18 @@ fn shapes() -> Vec<NormShape> {
         .to_vec()
 }
 
-/// Mean and biased variance of the elements at some places.
+/// Mean and biased variance of the elements at some offsets.
 fn stats(x: &[f64], at: &[usize]) -> (f64, f64) {
     let mean = at.iter().map(|&i| x[i]).sum::<f64>() / at.len() as f64;
     (mean, at.iter().map(|&i| (x[i] - mean).powi(2)).sum::<f64>() / at.len() as f64)
 }
 
-/// For each channel, the places of its elements.
+/// For each channel, the offsets of its elements.
 fn channels(s: NormShape) -> Vec<Vec<usize>> {
     (0..s.axis).map(|c| (0..s.len()).filter(|i| i / s.inner % s.axis == c).collect()).collect()
 }
 
-/// For each row along the axis, the places of its elements.
+/// For each row along the axis, the offsets of its elements.
 fn rows(s: NormShape) -> Vec<Vec<usize>> {
     let row = |r: usize| (0..s.axis).map(|a| (r / s.inner * s.axis + a) * s.inner + r % s.inner).collect();
     (0..s.outer * s.inner).map(row).collect()
@@ -50,7 +50,7 @@ fn batch_reference(s: NormShape, x: &[f64], gamma: &[f64], beta: &[f64], eps: f6
     y
 }
 
-fn batch_forward<T: Real>(tolerance: f64) {
+fn batch_forward<T: FloatElement>(tolerance: f64) {
     for s in shapes() {
         let x: Vec<T> = narrow(&random(s.len(), 1).iter().map(|x| x + 3.0).collect::<Vec<_>>());
         let (gamma, beta) = (random(s.axis, 2), random(s.axis, 3));
@@ -124,7 +124,7 @@ fn batch_norm_gradients() {
 }
 
 #[test]
-fn a_large_mean_does_no_harm() {
+fn a_large_mean_keeps_the_accuracy() {
     let s = NormShape { outer: 40, axis: 2, inner: 3000 };
     let x: Vec<f32> = random(s.len(), 5).iter().map(|x| 10_000.0 + f32::of(*x)).collect();
     let (mut y, mut mean, mut variance) = (vec![0.0; s.len()], [0.0; 2], [0.0; 2]);
@@ -152,7 +152,7 @@ fn row_reference(s: NormShape, per_row: bool, x: &[f64], gamma: &[f64], beta: &[
     y
 }
 
-fn row_norms<T: Real>(tolerance: f64, differences: bool) {
+fn row_norms<T: FloatElement>(tolerance: f64, differences: bool) {
     for (s, per_row) in shapes().into_iter().flat_map(|s| [(s, false), (s, true)]) {
         let params = if per_row { s.inner } else { s.axis };
         let (x, head): (Vec<T>, Vec<T>) = (narrow(&random(s.len(), 1)), narrow(&random(s.len(), 4)));

@@ -3,8 +3,8 @@
 use super::parallel_for;
 use super::split::{Parts, chunks};
 
-/// Equally long mutable slices that are cut at the same places: `N` of one element type, and one of another type, which may
-/// instead have no elements at all.
+/// Mutable slices of equal length that are split at the same indices: `N` of one element type, and one of another type, which may
+/// instead be empty.
 pub struct Group<'a, T, U, const N: usize> {
     main: [Parts<'a, T>; N],
     side: Parts<'a, U>,
@@ -37,7 +37,7 @@ impl<'a, T, U, const N: usize> Group<'a, T, U, N> {
 }
 
 /// Calls `f(group, start, main, side)` for every chunk of `grain` elements (the last one of a group may be shorter) of every
-/// group: with the number of the group, the place of the chunk in it, and the parts of its slices.
+/// group: with the group's index, the chunk's start in it, and the chunk of each slice.
 pub fn parallel_groups<T: Send, U: Send, const N: usize>(
     groups: &mut [Group<'_, T, U, N>],
     grain: usize,

@@ -1,4 +1,4 @@
-//! Lists whose memory each thread keeps.
+//! Lists that reuse memory of their thread.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 thread_local! {
-    /// For each type of elements the lists that are not in use, a `Vec<Vec<T>>`.
+    /// For each element type, the unused lists, as a `Vec<Vec<T>>`.
     static FREE: RefCell<HashMap<TypeId, Box<dyn Any>>> = RefCell::default();
 }
 
-/// Calls `f` with the free lists of this thread; `None` while the thread ends.
+/// Calls `f` with the unused lists of this thread; `None` while the thread exits.
 fn with_free<T: 'static, R>(f: impl FnOnce(&mut Vec<Vec<T>>) -> R) -> Option<R> {
     FREE.try_with(|free| {
         let mut free = free.borrow_mut();
@@ -21,8 +21,8 @@ fn with_free<T: 'static, R>(f: impl FnOnce(&mut Vec<Vec<T>>) -> R) -> Option<R> 
     .flatten()
 }
 
-/// A list of what a computation prepares for itself, such as places of taps. Dropped, it leaves its memory to the next list
-/// of this type on the thread, so that a computation that is repeated allocates nothing.
+/// A temporary list, such as the offsets of taps. On drop its memory is kept for the thread's next list of this type, so that a
+/// repeated computation allocates nothing.
 #[derive(Debug)]
 pub struct List<T: 'static>(Vec<T>);
 
@@ -56,7 +56,7 @@ impl<T> DerefMut for List<T> {
 
 impl<T> Drop for List<T> {
     fn drop(&mut self) {
-        // Elements may hold lists of their own type.
+        // Elements may be lists of the same type.
         self.0.clear();
         let list = std::mem::take(&mut self.0);
         with_free(|free| free.push(list));

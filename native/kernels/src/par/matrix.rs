@@ -1,9 +1,9 @@
-//! Borrowed matrices: strided ones to read, row-major ones to write in disjoint blocks.
+//! Borrowed matrices: strided ones to read, and row-major ones to write in disjoint blocks.
 
 use super::parallel_for;
 use std::marker::PhantomData;
 
-/// A matrix to be read: element (i, j) is `data[i * row_stride + j * col_stride]`.
+/// A read-only matrix: element (i, j) is `data[i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy)]
 pub struct MatRef<'a, T> {
     data: &'a [T],
@@ -47,23 +47,23 @@ impl<'a, T> MatRef<'a, T> {
         Self::new(data, rows, cols, cols, 1)
     }
 
-    /// The same elements with rows and columns exchanged.
+    /// The transpose.
     pub fn t(self) -> Self {
         let MatRef { data, rows, cols, row_stride, col_stride } = self;
         MatRef { data, rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride }
     }
 
-    /// The `rows` x `cols` part that starts at (`row`, `col`).
+    /// The `rows` x `cols` block that starts at (`row`, `col`).
     ///
     /// # Panics
-    /// When it does not lie within the matrix.
+    /// When the block does not lie within the matrix.
     pub fn block(self, row: usize, col: usize, rows: usize, cols: usize) -> Self {
         check_block((self.rows, self.cols), row, col, rows, cols);
         let start = if rows == 0 || cols == 0 { 0 } else { row * self.row_stride + col * self.col_stride };
         MatRef { data: &self.data[start..], rows, cols, ..self }
     }
 
-    /// The elements, from the first one of the matrix on.
+    /// The elements, starting with the first one of the matrix.
     pub fn data(self) -> &'a [T] {
         self.data
     }
@@ -78,12 +78,12 @@ impl<'a, T> MatRef<'a, T> {
         self.cols
     }
 
-    /// The distance between vertical neighbours, in elements.
+    /// The distance between rows, in elements.
     pub fn row_stride(self) -> usize {
         self.row_stride
     }
 
-    /// The distance between horizontal neighbours, in elements.
+    /// The distance between columns, in elements.
     pub fn col_stride(self) -> usize {
         self.col_stride
     }
@@ -97,9 +97,9 @@ fn check_block((all_rows, all_cols): (usize, usize), row: usize, col: usize, row
     );
 }
 
-/// A matrix to be written: rows of adjacent elements, `row_stride` elements apart, which no other reference covers.
+/// A mutable matrix: rows of adjacent elements, `row_stride` elements apart, which no other reference covers.
 ///
-/// Unlike a slice it can be divided into blocks of columns, so that threads fill parts of the same rows.
+/// Unlike a slice it can be split into blocks of columns, so that threads fill parts of the same rows.
 pub struct MatMut<'a, T> {
     start: *mut T,
     rows: usize,
@@ -145,7 +145,7 @@ impl<'a, T> MatMut<'a, T> {
         self.row_stride
     }
 
-    /// The first element; element (i, j) is `i * row_stride + j` further on.
+    /// A pointer to the first element; element (i, j) is at offset `i * row_stride + j`.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
         self.start
     }
@@ -160,20 +160,20 @@ impl<'a, T> MatMut<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.row_stride), self.cols) }
     }
 
-    /// The `rows` x `cols` part that starts at (`row`, `col`).
+    /// The `rows` x `cols` block that starts at (`row`, `col`).
     ///
     /// # Panics
-    /// When it does not lie within the matrix.
+    /// When the block does not lie within the matrix.
     pub fn block(&mut self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'_, T> {
         check_block((self.rows, self.cols), row, col, rows, cols);
         // SAFETY: checked to be within the matrix; `self` stays borrowed while the part is in use.
         unsafe { self.part(row, col, rows, cols) }
     }
 
-    /// The elements of a column with adjacent rows as one row.
+    /// A single column with adjacent rows, as one row.
     ///
     /// # Panics
-    /// When there are several columns or rows are not adjacent.
+    /// When there are several columns, or the rows are not adjacent.
     pub fn into_row(self) -> MatMut<'a, T> {
         assert!(
             self.cols == 1 && self.row_stride == 1,
@@ -206,8 +206,8 @@ impl<T> Shared<'_, '_, T> {
     }
 }
 
-/// Calls `f(row, col, block)` in parallel for every block of `block_rows` x `block_cols` elements (fewer at the lower
-/// and right edges), where (`row`, `col`) is the place of the block in `matrix`.
+/// Calls `f(row, col, block)` in parallel for every block of `block_rows` x `block_cols` elements (fewer at the lower and right
+/// edges) that starts at (`row`, `col`) of `matrix`.
 pub fn parallel_blocks<T: Send>(
     matrix: MatMut<'_, T>,
     block_rows: usize,
@@ -215,12 +215,12 @@ pub fn parallel_blocks<T: Send>(
     f: impl Fn(usize, usize, MatMut<'_, T>) + Sync,
 ) {
     let (block_rows, block_cols) = (block_rows.max(1), block_cols.max(1));
-    let (down, across) = (matrix.rows.div_ceil(block_rows), matrix.cols.div_ceil(block_cols));
+    let (blocks_down, blocks_across) = (matrix.rows.div_ceil(block_rows), matrix.cols.div_ceil(block_cols));
     let (rows, cols) = (matrix.rows, matrix.cols);
     let shared = Shared(&matrix);
-    parallel_for(down * across, |chunk| {
-        // Column by column: the blocks at the lower edge, which may be lower, are then evenly among the first and the last ones.
-        let (row, col) = (chunk % down * block_rows, chunk / down * block_cols);
+    parallel_for(blocks_down * blocks_across, |chunk| {
+        // Column by column, so that the smaller blocks of the lower edge are spread evenly over the chunks.
+        let (row, col) = (chunk % blocks_down * block_rows, chunk / blocks_down * block_cols);
         let (block_rows, block_cols) = (block_rows.min(rows - row), block_cols.min(cols - col));
         // SAFETY: the block lies within the matrix; each one is visited once, and blocks do not overlap.
         f(row, col, unsafe { shared.get().part(row, col, block_rows, block_cols) });

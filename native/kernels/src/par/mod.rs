@@ -1,10 +1,9 @@
-//! Parallel loops over fixed chunks, and the memory that they share or keep.
+//! Parallel loops over fixed chunks, and the scratch memory of each thread.
 //!
-//! A loop is cut into chunks by its caller, from the size of the work alone, so that results do not depend on the
-//! number of threads. The calling thread takes part; chunks are claimed one by one, the first ones by the calling thread
-//! and the last ones by the workers; workers without work spin for some microseconds, then let others run while they look
-//! on, and at last sleep. A loop started while another one runs, or from within a chunk, runs on its calling thread.
-//! Starting a loop costs about a microsecond: work below some ten microseconds is better left in one chunk.
+//! The caller splits a loop into chunks by the size of the work alone, so that results do not depend on the number of threads.
+//! The calling thread takes part: it claims chunks from the front, the workers claim them from the back. An idle worker spins for
+//! some microseconds, then yields, and finally sleeps. A loop started while another one runs, or from within a chunk, runs on its
+//! calling thread. Starting a loop costs about a microsecond: work below some ten microseconds should stay in one chunk.
 #![allow(unsafe_code)]
 
 mod group;
@@ -20,5 +19,5 @@ pub use group::{Group, parallel_groups};
 pub use list::List;
 pub use matrix::{MatMut, MatRef, parallel_blocks};
 pub use pool::{num_threads, parallel_for, set_num_threads};
-pub use scratch::{AlignedVec, Plain, with_scratch};
+pub use scratch::{AlignedVec, Pod, with_scratch};
 pub use split::{chunks, fair_chunks, parallel_ranges, parallel_rows, parallel_rows2};

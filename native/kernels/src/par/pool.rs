@@ -1,4 +1,4 @@
-//! The thread pool behind [`parallel_for`].
+//! The thread pool of [`parallel_for`].
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -6,31 +6,31 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
-/// Turns of the waiting loop before a thread without work lets others run; some twenty microseconds.
+/// Spins before an idle worker yields; about twenty microseconds.
 const SPINS: u32 = 2000;
-/// How often a worker without work then lets others run before it goes to sleep: some hundred microseconds where nobody else
-/// wants to. Waking it again costs as much as a small operator.
+/// Yields before an idle worker sleeps: some hundred microseconds on an otherwise idle processor. Waking it costs as much as a
+/// small operator.
 const YIELDS: u32 = 400;
 
-/// The most chunks that are counted in half a word, with room for a vain claim of every worker. No loop has so many.
-const MOST_CHUNKS: usize = u32::MAX as usize / 2;
+/// Maximum number of chunks that half a word can count, with room for one failed claim per worker. No loop has as many.
+const MAX_CHUNKS: usize = u32::MAX as usize / 2;
 
 type Panic = Box<dyn Any + Send>;
 
-/// One parallel loop; lives on the stack of the thread that called [`parallel_for`].
+/// A parallel loop; lives on the stack of the thread that called [`parallel_for`].
 struct Job<'a> {
     run: &'a (dyn Fn(usize) + Sync),
     chunks: usize,
-    /// How many chunks the caller has claimed, in the upper half, and the workers, in the lower one.
+    /// Number of chunks claimed by the caller (upper half) and by the workers (lower half).
     claimed: AtomicU64,
-    /// Workers with a smaller index than this may take part.
+    /// Only workers with a smaller index take part.
     workers: usize,
     panic: Mutex<Option<Panic>>,
 }
 
 impl Job<'_> {
-    /// The next chunk, if one is left: the caller takes the first ones and the workers the last ones, so that in one loop after the
-    /// other a thread has the same part of the data, which is in its cache.
+    /// The next chunk, if one is left. The caller takes the first ones and the workers the last ones, so that in successive loops
+    /// a thread works on the same part of the data, which is in its cache.
     fn claim(&self, caller: bool) -> Option<usize> {
         let claimed = self.claimed.fetch_add(if caller { 1 << 32 } else { 1 }, Ordering::Relaxed);
         let (first, last) = ((claimed >> 32) as usize, claimed as u32 as usize);
@@ -38,7 +38,7 @@ impl Job<'_> {
         (first + last < self.chunks).then_some(chunk)
     }
 
-    /// Claims and runs chunks until none is left. A panic ends its chunk only; the first one is kept for the caller.
+    /// Claims and runs chunks until none is left. A panic ends its chunk only; the first payload is kept for the caller.
     fn work(&self, caller: bool) {
         while let Some(chunk) = self.claim(caller) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.run)(chunk))) {
@@ -48,15 +48,15 @@ impl Job<'_> {
     }
 }
 
-/// What callers and workers share. The job pointer is valid for as long as it stands in `job` or a worker that read it
-/// there counts in `inside`: the caller withdraws it and waits for `inside` to be zero before the job dies.
+/// State shared by callers and workers. The job pointer is valid while it is stored in `job`, or while a worker that read it is
+/// counted in `inside`: before the job is dropped, the caller clears `job` and waits for `inside` to become zero.
 struct Shared {
     job: AtomicPtr<Job<'static>>,
-    /// Changes whenever a job is published.
+    /// Incremented whenever a job is published.
     epoch: AtomicU32,
-    /// Workers that may hold the job pointer.
+    /// Number of workers that may hold the job pointer.
     inside: AtomicUsize,
-    /// The caller, once it sleeps until `inside` is zero. Whoever makes it zero, even without a job, wakes it.
+    /// The caller, while it sleeps until `inside` is zero. Whoever makes `inside` zero, even without a job, wakes it.
     waiting: Mutex<Option<Thread>>,
 }
 
@@ -89,7 +89,7 @@ impl Shared {
 
 struct Pool {
     shared: Arc<Shared>,
-    /// The workers, created when first needed. Held locked during a loop, which makes a second one run inline.
+    /// The workers, created on first use. Locked during a loop; a second loop then runs inline.
     workers: Mutex<Vec<Thread>>,
     threads: AtomicUsize,
 }
@@ -108,7 +108,7 @@ fn pool() -> &'static Pool {
     })
 }
 
-/// The count that the environment asks for, else the number of processors that this process may use.
+/// The thread count set in the environment, else the number of processors that this process may use.
 fn default_threads() -> usize {
     let from = |name: &str| std::env::var(name).ok().and_then(|value| parse_threads(&value));
     from("MXNET_CPU_WORKER_NTHREADS")
@@ -116,36 +116,35 @@ fn default_threads() -> usize {
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// A positive count; of a list by nesting level, as OpenMP takes it ("4,2"), the outermost.
+/// Parses a positive count; of a list by nesting level, as OpenMP takes it ("4,2"), the outermost counts.
 pub(super) fn parse_threads(value: &str) -> Option<usize> {
     value.split(',').next()?.trim().parse().ok().filter(|&count| count > 0)
 }
 
-/// The number of threads that a parallel loop uses at most, the calling one included.
+/// The maximum number of threads of a parallel loop, including the calling one.
 ///
-/// At first this is `MXNET_CPU_WORKER_NTHREADS`, else `OMP_NUM_THREADS`, else the number of processors available to
-/// the process (affinity and control group quota respected).
+/// Initially this is `MXNET_CPU_WORKER_NTHREADS`, else `OMP_NUM_THREADS`, else the number of processors available to the process
+/// (respecting affinity and control group quota).
 pub fn num_threads() -> usize {
     pool().threads.load(Ordering::Relaxed)
 }
 
-/// Sets [`num_threads`] for the loops started from now on and returns what it was. Zero counts as one.
+/// Sets [`num_threads`] for subsequent loops and returns the old value. Zero counts as one.
 pub fn set_num_threads(threads: usize) -> usize {
     pool().threads.swap(threads.max(1), Ordering::Relaxed)
 }
 
-/// Runs `f(0)`, …, `f(chunks - 1)`, each once, in any order, on the calling thread and the workers, and returns when
-/// all have finished.
+/// Runs `f(0)`, …, `f(chunks - 1)`, each once, in any order, on the calling thread and the workers, and returns when all have
+/// finished.
 ///
-/// Called from within a chunk, or while another thread is in a parallel loop, it runs on the calling thread alone.
+/// If called from within a chunk, or while another thread runs a parallel loop, it runs on the calling thread alone.
 ///
 /// # Panics
-/// When a chunk panics: with the payload of the first one, once every chunk that was started has ended. The pool stays
-/// usable.
+/// When a chunk panics: with the payload of the first panic, after all started chunks have ended. The pool remains usable.
 pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
     let pool = pool();
     let helpers = num_threads().min(chunks).saturating_sub(1);
-    if helpers == 0 || chunks > MOST_CHUNKS {
+    if helpers == 0 || chunks > MAX_CHUNKS {
         return (0..chunks).for_each(f);
     }
     let Ok(mut workers) = pool.workers.try_lock() else {
@@ -171,7 +170,7 @@ impl Pool {
             let name = format!("ferromx-{}", index + 1);
             match std::thread::Builder::new().name(name).spawn(move || worker(&shared, index)) {
                 Ok(handle) => workers.push(handle.thread().clone()),
-                // No more threads to be had: those that are there, at least the caller, do the work.
+                // If no more threads can be created, the existing ones, at least the caller, do the work.
                 Err(_) => break,
             }
         }
@@ -181,14 +180,14 @@ impl Pool {
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         workers.iter().take(helpers).for_each(Thread::unpark);
         job.work(true);
-        // After this store no worker can take up the pointer without being counted in `inside` before.
+        // After this store no worker can read the pointer without having been counted in `inside` first.
         shared.job.store(std::ptr::null_mut(), Ordering::SeqCst);
         shared.wait_for_workers();
         job.panic.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Waits for some microseconds at most; whether the condition came to hold.
+/// Spins for some microseconds at most; returns whether the condition became true.
 fn spin_until(condition: impl Fn() -> bool) -> bool {
     (0..SPINS).any(|_| {
         std::hint::spin_loop();
@@ -196,7 +195,7 @@ fn spin_until(condition: impl Fn() -> bool) -> bool {
     })
 }
 
-/// [`spin_until`] for longer, while no other thread wants the processor.
+/// Like [`spin_until`], but yields to other threads and waits longer.
 fn yield_until(condition: impl Fn() -> bool) -> bool {
     (0..YIELDS).any(|_| {
         std::thread::yield_now();
@@ -205,19 +204,19 @@ fn yield_until(condition: impl Fn() -> bool) -> bool {
 }
 
 fn worker(shared: &Shared, index: usize) {
-    let mut seen = 0;
+    let mut last_epoch = 0;
     loop {
-        let published = || shared.epoch.load(Ordering::SeqCst) != seen;
+        let published = || shared.epoch.load(Ordering::SeqCst) != last_epoch;
         if !published() && !spin_until(published) && !yield_until(published) {
             while !published() {
                 std::thread::park();
             }
         }
-        seen = shared.epoch.load(Ordering::SeqCst);
+        last_epoch = shared.epoch.load(Ordering::SeqCst);
         shared.inside.fetch_add(1, Ordering::SeqCst);
         let job = shared.job.load(Ordering::SeqCst);
-        // SAFETY: the pointer is null or was read after this thread had entered `inside`, and the caller does not let
-        // the job die before `inside` is zero (see `Shared`).
+        // SAFETY: the pointer is null or was read after this thread was counted in `inside`, and the caller does not drop the job
+        // before `inside` is zero (see `Shared`).
         if let Some(job) = unsafe { job.as_ref() }
             && index < job.workers
         {

@@ -1,4 +1,4 @@
-//! Aligned memory for numbers, and the working memory that each thread keeps.
+//! Aligned memory for numbers, and the scratch memory of each thread.
 
 use ferromx_core::memory::out_of_memory;
 use ferromx_core::storage::pages::{self, ALIGN};
@@ -11,16 +11,16 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Numbers for which every bit pattern is a value, so that memory may pass from one type to another.
-pub trait Plain: Copy + Send + Sync + sealed::Sealed + 'static {}
+/// Plain old data: every bit pattern is a valid value, so memory can be reused for another type.
+pub trait Pod: Copy + Send + Sync + sealed::Sealed + 'static {}
 
-macro_rules! plain {
-    ($($t:ty)*) => { $( impl sealed::Sealed for $t {} impl Plain for $t {} )* };
+macro_rules! pod {
+    ($($t:ty)*) => { $( impl sealed::Sealed for $t {} impl Pod for $t {} )* };
 }
-plain!(u8 i8 u16 i16 u32 i32 u64 i64 usize isize f32 f64 half::f16 half::bf16);
+pod!(u8 i8 u16 i16 u32 i32 u64 i64 usize isize f32 f64 half::f16 half::bf16);
 
-/// Zero-initialised bytes, aligned to 64. Their number stands in a line before them, so that this is a single pointer: a wider value
-/// that was just written and is read again would wait until everything written before it has left the processor.
+/// Zero-initialised bytes, aligned to 64. Their count is stored in the cache line before them, so that this is a single pointer:
+/// a wider value that was just written would stall the processor when it is read back.
 struct Block {
     start: NonNull<u8>,
 }
@@ -32,18 +32,18 @@ unsafe impl Sync for Block {}
 
 impl Block {
     fn new(bytes: usize) -> Block {
-        let memory = bytes.checked_add(ALIGN).and_then(pages::take);
+        let memory = bytes.checked_add(ALIGN).and_then(pages::allocate);
         let Some(memory) = memory else { out_of_memory(bytes) };
-        // SAFETY: the line before the bytes has room for their number and is aligned to 64.
+        // SAFETY: the line before the bytes has room for their count and is aligned to 64.
         unsafe {
             memory.cast::<usize>().write(bytes);
             Block { start: memory.add(ALIGN) }
         }
     }
 
-    /// The line before the bytes, and their number.
+    /// The start of the allocation, and the number of bytes.
     fn memory(&self) -> (NonNull<u8>, usize) {
-        // SAFETY: `new` wrote the number there.
+        // SAFETY: `new` stored the count there.
         unsafe {
             let memory = self.start.sub(ALIGN);
             (memory, memory.cast::<usize>().read())
@@ -54,28 +54,28 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let (memory, bytes) = self.memory();
-        // SAFETY: taken in `new` with this size.
-        unsafe { pages::give(memory, bytes + ALIGN) }
+        // SAFETY: allocated in `new` with this size.
+        unsafe { pages::release(memory, bytes + ALIGN) }
     }
 }
 
-/// A slice of numbers on the heap that starts at a multiple of 64 bytes; at first all zero.
+/// A heap-allocated slice of numbers that starts at a multiple of 64 bytes; initially all zero.
 pub struct AlignedVec<T> {
     block: Block,
     len: usize,
     element: PhantomData<T>,
 }
 
-impl<T: Plain> AlignedVec<T> {
-    /// `len` zeros.
+impl<T: Pod> AlignedVec<T> {
+    /// Allocates `len` zeros.
     ///
-    /// Unwinds with an `OutOfMemory` if there is no memory for them.
+    /// Unwinds with an `OutOfMemory` if the allocation fails.
     pub fn zeroed(len: usize) -> Self {
         AlignedVec { block: Block::new(len.saturating_mul(size_of::<T>())), len, element: PhantomData }
     }
 }
 
-impl<T: Plain> Deref for AlignedVec<T> {
+impl<T: Pod> Deref for AlignedVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -84,7 +84,7 @@ impl<T: Plain> Deref for AlignedVec<T> {
     }
 }
 
-impl<T: Plain> DerefMut for AlignedVec<T> {
+impl<T: Pod> DerefMut for AlignedVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as for `deref`, and the mutable borrow excludes other users.
         unsafe { std::slice::from_raw_parts_mut(self.block.start.as_ptr().cast(), self.len) }
@@ -92,25 +92,25 @@ impl<T: Plain> DerefMut for AlignedVec<T> {
 }
 
 thread_local! {
-    /// The buffers that are not in use, the one for the outermost user last.
+    /// The unused buffers, that of the outermost call last.
     static FREE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `f` with `len` elements of working memory, aligned to 64 bytes, whose contents are unspecified.
+/// Calls `f` with `len` elements of scratch memory, aligned to 64 bytes, whose contents are unspecified.
 ///
-/// The memory belongs to the thread and is used again by its next call; it grows to the largest length asked for, so
-/// that a computation that is repeated allocates nothing. Calls may be nested, each level has memory of its own.
+/// The memory belongs to the thread and is reused by its next call; it grows to the largest requested length, so that a repeated
+/// computation allocates nothing. Calls may be nested; each level has its own memory.
 ///
-/// Unwinds with an `OutOfMemory` if there is no memory for them.
-pub fn with_scratch<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+/// Unwinds with an `OutOfMemory` if the allocation fails.
+pub fn with_scratch<T: Pod, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let bytes = len.saturating_mul(size_of::<T>());
-    // Without thread-local storage, that is while the thread ends, the buffer is used once.
+    // Thread-local storage is gone while the thread exits; the buffer is then used once.
     let free = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
     let block = free.filter(|block| block.memory().1 >= bytes).unwrap_or_else(|| Block::new(bytes));
-    // SAFETY: the block has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is
-    // a `T`, and this call owns it.
+    // SAFETY: the block has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is a `T`,
+    // and this call owns it.
     let result = f(unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), len) });
-    // An error here means the same: the thread ends, and the buffer with it.
+    // An error again means that the thread exits; the buffer is freed.
     let _ = FREE.try_with(|free| free.borrow_mut().push(block));
     result
 }

@@ -183,19 +183,18 @@ fn chunks_are_fair() {
         ([41, 100], 1, 7),
         ([5, 5], 100, 3),
     ] {
-        let [down, across] = fair_chunks(size, count, threads, area);
+        let [rows, cols] = fair_chunks(size, count, threads, area);
         let mut loads = vec![0; threads];
         for _ in 0..count {
-            for (row, col) in (0..size[0]).step_by(down).flat_map(|r| (0..size[1]).step_by(across).map(move |c| (r, c)))
-            {
-                *loads.iter_mut().min().unwrap() += down.min(size[0] - row) * across.min(size[1] - col);
+            for (row, col) in (0..size[0]).step_by(rows).flat_map(|r| (0..size[1]).step_by(cols).map(move |c| (r, c))) {
+                *loads.iter_mut().min().unwrap() += rows.min(size[0] - row) * cols.min(size[1] - col);
             }
         }
         let units = size[0] * size[1] * count;
         let most = *loads.iter().max().unwrap();
         assert!(
             most <= units.div_ceil(threads) + units / threads / 6,
-            "{size:?} {threads}: {down} x {across}, {most} of {units}"
+            "{size:?} {threads}: {rows} x {cols}, {most} of {units}"
         );
     }
     assert_eq!(fair_chunks([16, 1], 1, 2, area), [4, 1]);

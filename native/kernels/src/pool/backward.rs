@@ -2,19 +2,19 @@
 
 use super::forward::{divisor, each_strided};
 use super::{Axis, PoolKind, PoolPower, PoolShape};
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::{Float, Zero};
 use std::ops::Range;
 
 /// The gradient of [`pool_forward`](super::pool_forward) with respect to its input.
 ///
-/// `input` and `output` are those of the forward pass, `output_grad` the gradient of `output`; `input_grad` is
-/// overwritten. `input` is read for the maximum and for powers, `output` for powers only; elsewhere they may be empty.
+/// `input` and `output` are those of the forward pass, `output_grad` the gradient of `output`; `input_grad` is overwritten.
+/// `input` is read for the maximum and for powers, `output` for powers only; otherwise they may be empty.
 ///
 /// # Panics
-/// When a slice that is used has another length than `shape` says, or a stride is zero.
-pub fn pool_backward<T: Real>(
+/// When a slice that is used does not have the length that `shape` implies, or a stride is zero.
+pub fn pool_backward<T: FloatElement>(
     shape: &PoolShape,
     kind: PoolKind,
     input: &[T],
@@ -49,8 +49,8 @@ pub fn pool_backward<T: Real>(
     }
 }
 
-/// Calls `f(plane, output_grad, sums)` for each plane; the sums, zero at first, become the gradient of the input.
-fn planes<T: Real>(
+/// Calls `f(plane, output_grad, sums)` for each plane; the sums start at zero and become the gradient of the input.
+fn planes<T: FloatElement>(
     shape: &PoolShape,
     output_grad: &[T],
     input_grad: &mut [T],
@@ -66,22 +66,22 @@ fn planes<T: Real>(
     });
 }
 
-fn max_plane<T: Real>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {
+fn max_plane<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {
     let axes = shape.axes();
     let (row, offsets) = (axes[2].output * shape.inner, axes[2].offsets());
     with_scratch(row, |largest: &mut [T::Acc]| {
-        with_scratch(row, |places: &mut [usize]| {
+        with_scratch(row, |indices: &mut [usize]| {
             for (r, grad) in grad.chunks_exact(row.max(1)).enumerate() {
-                let place = [r / axes[1].output, r % axes[1].output];
-                if axes[..2].iter().zip(place).any(|(axis, output)| axis.window(output).is_empty()) {
+                let row_index = [r / axes[1].output, r % axes[1].output];
+                if axes[..2].iter().zip(row_index).any(|(axis, output)| axis.window(output).is_empty()) {
                     continue;
                 }
-                argmax_row(&axes, &offsets, shape.inner, image, place, largest, places);
-                for (w, (grad, places)) in
-                    grad.chunks_exact(shape.inner).zip(places.chunks_exact(shape.inner)).enumerate()
+                argmax_row(&axes, &offsets, shape.inner, image, row_index, largest, indices);
+                for (w, (grad, indices)) in
+                    grad.chunks_exact(shape.inner).zip(indices.chunks_exact(shape.inner)).enumerate()
                 {
                     if !axes[2].window(w).is_empty() {
-                        grad.iter().zip(places).for_each(|(grad, &place)| sums[place] += T::Acc::of(*grad));
+                        grad.iter().zip(indices).for_each(|(grad, &index)| sums[index] += T::Acc::of(*grad));
                     }
                 }
             }
@@ -90,37 +90,37 @@ fn max_plane<T: Real>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T:
 }
 
 crate::simd::per_isa! {
-    /// Finds the places of the first largest elements of the windows of one row of outputs. A window in which nothing
-    /// is larger than negative infinity yields its first element.
-    fn argmax_row<T: Real>(
+    /// Finds the index of the first largest element of each window of one row of outputs. A window in which nothing is larger
+    /// than negative infinity yields its first element.
+    fn argmax_row<T: FloatElement>(
         axes: &[Axis; 3],
         offsets: &[(Range<usize>, usize)],
         inner: usize,
         image: &[T],
-        place: [usize; 2],
+        row_index: [usize; 2],
         largest: &mut [T::Acc],
-        places: &mut [usize]
+        indices: &mut [usize]
     ) {
         let [depth, height, width] = axes;
         let row_start = |d: usize, h: usize| (d * height.input + h) * width.input * inner;
-        let first = row_start(depth.window(place[0]).start, height.window(place[1]).start);
+        let first = row_start(depth.window(row_index[0]).start, height.window(row_index[1]).start);
         largest.fill(T::Acc::neg_infinity());
-        for (w, places) in places.chunks_exact_mut(inner).enumerate() {
+        for (w, indices) in indices.chunks_exact_mut(inner).enumerate() {
             let first = first + width.window(w).start * inner;
-            places.iter_mut().enumerate().for_each(|(i, place)| *place = first + i);
+            indices.iter_mut().enumerate().for_each(|(i, index)| *index = first + i);
         }
-        for d in depth.window(place[0]) {
-            for h in height.window(place[1]) {
+        for d in depth.window(row_index[0]) {
+            for h in height.window(row_index[1]) {
                 for (outputs, position) in offsets {
                     let start = row_start(d, h) + position * inner;
                     let step = width.stride * inner;
                     let outputs = outputs.start * inner..outputs.end * inner;
-                    let windows = largest[outputs.clone()].iter_mut().zip(&mut places[outputs]);
-                    let keep_larger = |(largest, place): (&mut T::Acc, &mut usize), at: usize, x: T| {
+                    let windows = largest[outputs.clone()].iter_mut().zip(&mut indices[outputs]);
+                    let keep_larger = |(largest, index): (&mut T::Acc, &mut usize), at: usize, x: T| {
                         let x = T::Acc::of(x);
                         let larger = x > *largest;
                         *largest = if larger { x } else { *largest };
-                        *place = if larger { at } else { *place };
+                        *index = if larger { at } else { *index };
                     };
                     let from = &image[start..];
                     if inner == 1 {
@@ -137,20 +137,20 @@ crate::simd::per_isa! {
     }
 }
 
-fn sum_plane<T: Real>(shape: &PoolShape, kind: PoolKind, grad: &[T], sums: &mut [T::Acc]) {
+fn sum_plane<T: FloatElement>(shape: &PoolShape, kind: PoolKind, grad: &[T], sums: &mut [T::Acc]) {
     let axes = shape.axes();
-    let scale = |place: [usize; 3], i: usize| {
+    let scale = |output: [usize; 3], i: usize| {
         let grad = T::Acc::of(grad[i]);
         match kind {
-            PoolKind::Average { count_include_pad } => grad / T::Acc::count(divisor(&axes, count_include_pad, place)),
+            PoolKind::Average { count_include_pad } => grad / T::Acc::count(divisor(&axes, count_include_pad, output)),
             _ => grad,
         }
     };
     spread(shape, scale, sums, |sum, scale, _| *sum += scale);
 }
 
-/// d/dx of the p-th root of the sum of p-th powers is `(x / y)^(p - 1)`, taken as zero where y is.
-fn power_plane<T: Real>(
+/// d/dx of the p-th root of the sum of p-th powers is `(x / y)^(p - 1)`, taken as zero where y is zero.
+fn power_plane<T: FloatElement>(
     shape: &PoolShape,
     power: PoolPower,
     image: &[T],
@@ -169,8 +169,8 @@ fn power_plane<T: Real>(
     spread(shape, scale, sums, |sum, scale, i| *sum += scale * raise(image[i]));
 }
 
-/// Calls `add(&mut sums[i], scale, i)` for every element `i` of every window, with the `scale` of the window, which is
-/// computed from its place and its index in the output.
+/// Calls `add(&mut sums[i], scale, i)` for every element `i` of every window. `scale(coordinates, index)` is evaluated once per
+/// window.
 #[inline(always)]
 fn spread<A: Accum>(
     shape: &PoolShape,
@@ -205,9 +205,8 @@ fn spread<A: Accum>(
     });
 }
 
-/// The maxima of 2 x 2 blocks: every element of the input belongs to one window at most, so that the gradient is
-/// written once.
-fn max_of_four<T: Real>(shape: &PoolShape, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
+/// Max pooling over disjoint 2 x 2 blocks: every input element belongs to at most one window, so the gradient is written once.
+fn max_of_four<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
     let (plane, out_plane) = (shape.input_plane(), shape.output_plane());
     let depth_plane = shape.input[1] * shape.input[2];
     let out_depth_plane = (shape.output[1] * shape.output[2]).max(1);
@@ -225,8 +224,8 @@ fn max_of_four<T: Real>(shape: &PoolShape, input: &[T], output_grad: &[T], input
 }
 
 crate::simd::per_isa! {
-    /// Gives each element of `grad` to the first largest element of its block, and zero to all others.
-    fn max_of_four_image<T: Real>(image: &[T], width: usize, grad: &[T], out_width: usize, input_grad: &mut [T]) {
+    /// Gives each element of `grad` to the first largest element of its block, and zero to the others.
+    fn max_of_four_image<T: FloatElement>(image: &[T], width: usize, grad: &[T], out_width: usize, input_grad: &mut [T]) {
         let rows = 2 * width * (grad.len() / out_width);
         input_grad[rows..].fill(T::default());
         let row_pairs = image.chunks_exact(2 * width).zip(input_grad.chunks_exact_mut(2 * width));
@@ -249,22 +248,28 @@ crate::simd::per_isa! {
     }
 }
 
-/// The gradients of N neighbouring blocks of the rows `a` and `b`, in steps that become vector instructions. Returns N.
+/// Writes the gradients of N adjacent blocks of the rows `a` and `b`, in vectorisable loops. Returns N.
 #[inline(always)]
-fn share_blocks<T: Real, const N: usize>(a: &[T], b: &[T], grad: &[T], to_a: &mut [T], to_b: &mut [T]) -> usize {
+fn share_blocks<T: FloatElement, const N: usize>(
+    a: &[T],
+    b: &[T],
+    grad: &[T],
+    to_a: &mut [T],
+    to_b: &mut [T],
+) -> usize {
     let (a, b, grad) = (&a[..2 * N], &b[..2 * N], &grad[..N]);
     let (to_a, to_b) = (&mut to_a[..2 * N], &mut to_b[..2 * N]);
-    let (mut largest, mut place) = ([T::Acc::neg_infinity(); N], [0u32; N]);
+    let (mut largest, mut argmax) = ([T::Acc::neg_infinity(); N], [0u32; N]);
     for (i, (row, corner)) in [(a, 0), (a, 1), (b, 0), (b, 1)].into_iter().enumerate() {
         let values: [T::Acc; N] = std::array::from_fn(|n| T::Acc::of(row[2 * n + corner]));
         for n in 0..N {
             let larger = values[n] > largest[n];
-            place[n] = if larger { i as u32 } else { place[n] };
+            argmax[n] = if larger { i as u32 } else { argmax[n] };
             largest[n] = if larger { values[n] } else { largest[n] };
         }
     }
     for n in 0..N {
-        let share = |i: u32| if place[n] == i { grad[n] } else { T::default() };
+        let share = |i: u32| if argmax[n] == i { grad[n] } else { T::default() };
         (to_a[2 * n], to_a[2 * n + 1]) = (share(0), share(1));
         (to_b[2 * n], to_b[2 * n + 1]) = (share(2), share(3));
     }

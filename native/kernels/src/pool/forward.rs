@@ -1,7 +1,7 @@
 //! The forward pass.
 
 use super::{Axis, PoolKind, PoolPower, PoolShape};
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::Float;
 use std::ops::Range;
@@ -9,8 +9,8 @@ use std::ops::Range;
 /// Pools `input` (`shape.input_len()` elements) into `output` (`shape.output_len()` elements).
 ///
 /// # Panics
-/// When a slice has another length than `shape` says, or a stride is zero.
-pub fn pool_forward<T: Real>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
+/// When a slice does not have the length that `shape` implies, or a stride is zero.
+pub fn pool_forward<T: FloatElement>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
     shape.check(input.len(), output.len());
     if output.is_empty() {
         return;
@@ -28,9 +28,9 @@ pub fn pool_forward<T: Real>(shape: &PoolShape, kind: PoolKind, input: &[T], out
     }
 }
 
-/// How the elements of a window are put together.
+/// How the elements of a window are combined.
 trait Fold {
-    /// Whether rows may be put together first, element by element, without a different result.
+    /// Whether rows may be combined element by element first, with the same result.
     const BY_ROWS: bool = false;
     fn start<A: Accum>() -> A;
     fn step<A: Accum>(so_far: A, x: A) -> A;
@@ -79,7 +79,7 @@ sums! {
     Cubes: |x| x * x * x;
 }
 
-fn planes<T: Real, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
+fn planes<T: FloatElement, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
     let (plane, axes) = (shape.input_plane(), shape.axes());
     let (row, offsets) = (axes[2].output * shape.inner, axes[2].offsets());
     parallel_rows(output, shape.output_plane(), shape.grain(), |i, out| {
@@ -87,9 +87,9 @@ fn planes<T: Real, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], outp
         with_scratch(row + axes[2].input, |buffer: &mut [T::Acc]| {
             let (sums, columns) = buffer.split_at_mut(row);
             for (r, out) in out.chunks_exact_mut(row).enumerate() {
-                let place = [r / axes[1].output, r % axes[1].output];
-                fold_row_per_isa::<T, F>(&axes, &offsets, shape.inner, image, place, columns, sums);
-                finish(&axes, shape.inner, kind, place, sums, out);
+                let row_index = [r / axes[1].output, r % axes[1].output];
+                fold_row_per_isa::<T, F>(&axes, &offsets, shape.inner, image, row_index, columns, sums);
+                finish(&axes, shape.inner, kind, row_index, sums, out);
             }
         });
     });
@@ -97,30 +97,30 @@ fn planes<T: Real, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], outp
 
 crate::simd::per_isa! {
     /// Folds the windows of one row of outputs.
-    fn fold_row_per_isa<T: Real, F: Fold>(axes: &[Axis; 3], offsets: &[(Range<usize>, usize)], inner: usize, image: &[T], place: [usize; 2], columns: &mut [T::Acc], sums: &mut [T::Acc]) {
-        fold_row::<T, F>(axes, offsets, inner, image, place, columns, sums)
+    fn fold_row_per_isa<T: FloatElement, F: Fold>(axes: &[Axis; 3], offsets: &[(Range<usize>, usize)], inner: usize, image: &[T], row_index: [usize; 2], columns: &mut [T::Acc], sums: &mut [T::Acc]) {
+        fold_row::<T, F>(axes, offsets, inner, image, row_index, columns, sums)
     }
 }
 
 #[inline(always)]
-fn fold_row<T: Real, F: Fold>(
+fn fold_row<T: FloatElement, F: Fold>(
     axes: &[Axis; 3],
     offsets: &[(Range<usize>, usize)],
     inner: usize,
     image: &[T],
-    place: [usize; 2],
+    row_index: [usize; 2],
     columns: &mut [T::Acc],
     sums: &mut [T::Acc],
 ) {
     let [depth, height, width] = axes;
     sums.fill(F::start());
-    // Elements at a distance take longer than adjacent ones, so they are read once.
+    // Strided elements take longer to read than adjacent ones, so each is read once.
     let by_rows = F::BY_ROWS && inner == 1 && width.stride > 1 && width.output > 1;
     if by_rows {
         columns.fill(F::start());
     }
-    for d in depth.window(place[0]) {
-        for h in height.window(place[1]) {
+    for d in depth.window(row_index[0]) {
+        for h in height.window(row_index[1]) {
             let row = &image[(d * height.input + h) * width.input * inner..][..width.input * inner];
             if inner == 1 && width.output == 1 {
                 sums[0] = F::join(sums[0], fold_slice::<T, F>(&row[width.window(0)]));
@@ -141,9 +141,9 @@ fn fold_row<T: Real, F: Fold>(
     }
 }
 
-/// Adds one element to each of the windows; the elements of neighbouring windows are `stride * inner` apart.
+/// Folds one element into each window; the elements of neighbouring windows are `stride * inner` apart.
 #[inline(always)]
-fn step_row<T: Real, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: usize, inner: usize) {
+fn step_row<T: FloatElement, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: usize, inner: usize) {
     let step = |sum: &mut T::Acc, x: &T| *sum = F::step(*sum, T::Acc::of(*x));
     if inner != 1 {
         for (sums, xs) in sums.chunks_exact_mut(inner).zip(row.chunks(stride * inner)) {
@@ -154,8 +154,8 @@ fn step_row<T: Real, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: usize, inn
     }
 }
 
-/// Calls `f(i, xs[i * stride], item)` for each of the items, in loops that the compiler can vectorise for strides 1 and
-/// 2. `xs` must reach as far as the items need.
+/// Calls `f(i, xs[i * stride], item)` for each item, in loops that the compiler can vectorise for strides 1 and 2. `xs` must
+/// reach as far as the items need.
 #[inline(always)]
 pub(super) fn each_strided<T: Copy, I>(
     xs: &[T],
@@ -178,7 +178,7 @@ pub(super) fn each_strided<T: Copy, I>(
 
 /// Folds adjacent elements, in sixteen independent chains that are joined pairwise.
 #[inline(always)]
-fn fold_slice<T: Real, F: Fold>(xs: &[T]) -> T::Acc {
+fn fold_slice<T: FloatElement, F: Fold>(xs: &[T]) -> T::Acc {
     const LANES: usize = 16;
     let mut lanes = [F::start::<T::Acc>(); LANES];
     let blocks = xs.chunks_exact(LANES);
@@ -200,15 +200,22 @@ fn fold_slice<T: Real, F: Fold>(xs: &[T]) -> T::Acc {
     lanes[0]
 }
 
-/// The number that the sum over a window is divided by for the average; at least 1.
-pub(super) fn divisor(axes: &[Axis; 3], count_include_pad: bool, place: [usize; 3]) -> usize {
+/// The divisor of the average over a window; at least 1.
+pub(super) fn divisor(axes: &[Axis; 3], count_include_pad: bool, output: [usize; 3]) -> usize {
     let size = |(axis, &output): (&Axis, &usize)| {
         if count_include_pad { axis.padded_window(output) } else { axis.window(output).len() }
     };
-    axes.iter().zip(&place).map(size).product::<usize>().max(1)
+    axes.iter().zip(&output).map(size).product::<usize>().max(1)
 }
 
-fn finish<T: Real>(axes: &[Axis; 3], inner: usize, kind: PoolKind, place: [usize; 2], sums: &[T::Acc], out: &mut [T]) {
+fn finish<T: FloatElement>(
+    axes: &[Axis; 3],
+    inner: usize,
+    kind: PoolKind,
+    row_index: [usize; 2],
+    sums: &[T::Acc],
+    out: &mut [T],
+) {
     let map = |out: &mut [T], f: fn(T::Acc) -> T::Acc| {
         out.iter_mut().zip(sums).for_each(|(out, sum)| *out = f(*sum).store());
     };
@@ -218,14 +225,14 @@ fn finish<T: Real>(axes: &[Axis; 3], inner: usize, kind: PoolKind, place: [usize
         PoolKind::Power(PoolPower::Three) => map(out, |sum| sum.cbrt()),
         PoolKind::Average { count_include_pad } => {
             for (w, (out, sums)) in out.chunks_exact_mut(inner).zip(sums.chunks_exact(inner)).enumerate() {
-                let size = T::Acc::count(divisor(axes, count_include_pad, [place[0], place[1], w]));
+                let size = T::Acc::count(divisor(axes, count_include_pad, [row_index[0], row_index[1], w]));
                 out.iter_mut().zip(sums).for_each(|(out, sum)| *out = (*sum / size).store());
             }
         }
     }
 }
 
-fn max_of_four<T: Real>(shape: &PoolShape, input: &[T], output: &mut [T]) {
+fn max_of_four<T: FloatElement>(shape: &PoolShape, input: &[T], output: &mut [T]) {
     let (plane, width) = (shape.input_plane(), shape.input[2]);
     let (out_height, out_width) = (shape.output[1], shape.output[2]);
     let depth_plane = shape.input[1] * width;
@@ -238,8 +245,8 @@ fn max_of_four<T: Real>(shape: &PoolShape, input: &[T], output: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    /// The maxima of the 2 x 2 blocks of an image of rows of `width` elements.
-    fn max_of_four_image<T: Real>(image: &[T], width: usize, out: &mut [T], out_width: usize) {
+    /// Max pooling over the 2 x 2 blocks of an image with rows of `width` elements.
+    fn max_of_four_image<T: FloatElement>(image: &[T], width: usize, out: &mut [T], out_width: usize) {
         for (rows, out) in image.chunks_exact(2 * width).zip(out.chunks_exact_mut(out_width)) {
             let (upper, lower) = rows.split_at(width);
             for ((out, a), b) in out.iter_mut().zip(upper.chunks_exact(2)).zip(lower.chunks_exact(2)) {

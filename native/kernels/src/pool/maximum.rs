@@ -1,36 +1,36 @@
-//! Maxima of windows with gaps, together with the places where they stand.
+//! Maxima of dilated windows, together with their indices.
 
 use crate::par;
 
-/// Spatial dimensions that are supported.
+/// Maximum number of spatial dimensions.
 pub const MAX_AXES: usize = 3;
 
-/// Windows over planes.
+/// The windows of a pooling with dilation.
 #[derive(Clone, Debug)]
 pub struct Windows {
     /// Lengths of the spatial axes, at most [`MAX_AXES`].
     pub input: Vec<usize>,
-    /// Windows along each axis.
+    /// Number of windows along each axis.
     pub output: Vec<usize>,
     /// Size of a window.
     pub kernel: Vec<usize>,
-    /// Distance of neighbouring windows.
+    /// Distance between neighbouring windows.
     pub stride: Vec<usize>,
-    /// Distance of neighbouring elements of a window.
+    /// Distance between neighbouring elements of a window.
     pub dilation: Vec<usize>,
-    /// Padding at the beginning of each axis.
+    /// Padding before each axis.
     pub pad: Vec<usize>,
 }
 
 impl Windows {
-    /// The elements of window `o` along axis `k` that lie inside.
+    /// The input coordinates of window `o` along axis `k` that lie inside.
     fn inside(&self, k: usize, o: usize) -> impl Iterator<Item = usize> + '_ {
         let start = (o * self.stride[k]) as isize - self.pad[k] as isize;
-        let places = (0..self.kernel[k]).map(move |i| start + (i * self.dilation[k]) as isize);
-        places.filter_map(|at| usize::try_from(at).ok()).filter(move |at| *at < self.input[k])
+        let coordinates = (0..self.kernel[k]).map(move |i| start + (i * self.dilation[k]) as isize);
+        coordinates.filter_map(|at| usize::try_from(at).ok()).filter(move |at| *at < self.input[k])
     }
 
-    /// The elements along the axis, or the only one there is beyond the last axis.
+    /// Like [`Self::inside`], but a single zero for axes that do not exist.
     fn along(&self, k: usize, o: usize) -> Vec<usize> {
         if k < self.input.len() { self.inside(k, o).collect() } else { vec![0] }
     }
@@ -39,8 +39,8 @@ impl Windows {
         lens.get(k).copied().unwrap_or(1)
     }
 
-    /// Calls `f` with each window's number, and the place and value of its maximum; windows without elements are left out. Of equal
-    /// elements the first counts.
+    /// Calls `f` with the index of each window, and the index and value of its maximum; windows without elements are skipped. Of
+    /// equal elements the first wins.
     fn each<T: Copy + PartialOrd>(&self, plane: &[T], mut f: impl FnMut(usize, usize, T)) {
         let lists =
             |k: usize| -> Vec<Vec<usize>> { (0..self.axis(&self.output, k)).map(|o| self.along(k, o)).collect() };
@@ -74,7 +74,7 @@ impl Windows {
         (self.input.iter().product(), self.output.iter().product())
     }
 
-    /// The place in a plane counted with the first axis as the fastest.
+    /// The column-major index in a plane (first axis fastest) of a row-major index.
     fn column_major(&self, at: usize) -> usize {
         let mut rest = at;
         let mut coordinates = [0; MAX_AXES];
@@ -85,31 +85,31 @@ impl Windows {
     }
 }
 
-/// The maximum of each window of each plane of `x`, and its place in the whole of `x`; within a plane counted with the first axis as
-/// the fastest if `column_major`. Windows that lie in the padding alone get `lowest` and place 0.
+/// Writes the maximum of each window of each plane of `x` and its index in `x`; within a plane, `column_major` counts with the
+/// first axis fastest. Windows that lie entirely in the padding get `lowest` and index 0.
 ///
 /// # Panics
-/// If a length does not fit.
+/// If a length does not match.
 pub fn window_maxima<T: Copy + PartialOrd + Send + Sync>(
     x: &[T],
     windows: &Windows,
     lowest: T,
     column_major: bool,
     out: &mut [T],
-    places: &mut [i64],
+    indices: &mut [i64],
 ) {
     let (from, to) = windows.planes();
-    par::parallel_rows2((out, to), (places, to), 1, |p, out, places| {
+    par::parallel_rows2((out, to), (indices, to), 1, |p, out, indices| {
         out.fill(lowest);
-        places.fill(0);
+        indices.fill(0);
         windows.each(&x[p * from..(p + 1) * from], |window, at, value| {
             out[window] = value;
-            places[window] = (p * from + if column_major { windows.column_major(at) } else { at }) as i64;
+            indices[window] = (p * from + if column_major { windows.column_major(at) } else { at }) as i64;
         });
     });
 }
 
-/// The gradient of [`window_maxima`]: each window's goes to its maximum.
+/// The gradient of [`window_maxima`]: each window's gradient is added to its maximum.
 ///
 /// # Panics
 /// As [`window_maxima`].

@@ -1,7 +1,7 @@
 //! Pooling over one to three spatial dimensions: maximum, average, sum and power mean (MXNet's `Pooling`).
 //!
-//! Windows are cut off at the borders of the input; what padding contributes is said at [`PoolKind`]. Results do not
-//! depend on the number of threads: a plane is computed by one thread, in a fixed order.
+//! Windows are clipped to the input; [`PoolKind`] says how padding counts. Results do not depend on the number of threads: a
+//! plane is computed by one thread, in a fixed order.
 
 mod backward;
 mod forward;
@@ -15,20 +15,20 @@ pub use forward::pool_forward;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// How the number of outputs along a dimension follows from the other sizes.
+/// How the output size along a dimension follows from the other sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolConvention {
     /// Only windows that lie within the padded input: `(input + 2 pad - kernel) / stride + 1`, rounded down.
     Valid,
-    /// Windows that start within the padded input cover all of it: as `Valid`, rounded up.
+    /// Windows that start within the padded input, until it is covered: as `Valid`, rounded up.
     Full,
-    /// `input / stride`, rounded up; the last windows are cut off at the end of the input. Without padding.
+    /// `input / stride`, rounded up; the last windows are clipped to the input. Without padding.
     Same,
 }
 
 impl PoolConvention {
-    /// The number of outputs along one dimension; `None` when the kernel exceeds the padded input, the stride or the
-    /// kernel is zero, or padding is given with [`PoolConvention::Same`].
+    /// The output size along one dimension; `None` if the kernel exceeds the padded input, the stride or the kernel is zero, or
+    /// padding is given with [`PoolConvention::Same`].
     pub fn output_size(self, input: usize, kernel: usize, stride: usize, pad: usize) -> Option<usize> {
         if kernel == 0 || stride == 0 {
             return None;
@@ -45,11 +45,11 @@ impl PoolConvention {
 /// What is computed from the elements of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolKind {
-    /// The largest element; padding and NaN do not count. A window without elements gives negative infinity. The
-    /// gradient goes to the first of equal elements in row-major order.
+    /// The largest element; padding and NaN are ignored. A window without elements gives negative infinity. The gradient goes to
+    /// the first of equal elements in row-major order.
     Max,
-    /// The mean. With `count_include_pad` the sum is divided by the size of the window cut off at the end of the padded
-    /// input, else by the number of input elements in it. A window without elements gives zero.
+    /// The mean. With `count_include_pad` the divisor is the size of the window clipped to the padded input, else the number of
+    /// input elements in it. A window without elements gives zero.
     Average {
         /// Whether padding counts in the divisor.
         count_include_pad: bool,
@@ -82,13 +82,13 @@ pub struct PoolShape {
     pub planes: usize,
     /// Spatial sizes of the input.
     pub input: [usize; 3],
-    /// Adjacent values of one place that are pooled separately.
+    /// Adjacent values per coordinate that are pooled separately.
     pub inner: usize,
     /// Sizes of the window.
     pub kernel: [usize; 3],
-    /// Distances between neighbouring windows; at least 1.
+    /// Distance between neighbouring windows; at least 1.
     pub stride: [usize; 3],
-    /// Elements of padding before and after the input.
+    /// Padding before and after the input.
     pub pad: [usize; 3],
     /// Spatial sizes of the output, see [`PoolConvention::output_size`].
     pub output: [usize; 3],
@@ -113,7 +113,7 @@ impl PoolShape {
         self.output.iter().product::<usize>() * self.inner
     }
 
-    /// Planes to a chunk of parallel work.
+    /// Planes in a thread's chunk.
     fn grain(&self) -> usize {
         const CHUNK: usize = 16 * 1024;
         (CHUNK / (self.input_plane() + self.output_plane()).max(1)).max(1)
@@ -129,7 +129,7 @@ impl PoolShape {
         })
     }
 
-    /// Whether this is the pooling of 2 x 2 blocks of an image, each lying within it.
+    /// True for pooling over disjoint 2 x 2 blocks that lie within an image.
     fn is_blocks_of_four(&self) -> bool {
         self.inner == 1
             && self.kernel == [1, 2, 2]
@@ -158,27 +158,27 @@ struct Axis {
 }
 
 impl Axis {
-    /// The input positions in the window of an output.
+    /// The input coordinates in the window of an output.
     fn window(&self, output: usize) -> Range<usize> {
         let start = output * self.stride;
         let end = (start + self.kernel).saturating_sub(self.pad).min(self.input);
         start.saturating_sub(self.pad).min(end)..end
     }
 
-    /// The size of the window of an output, cut off at the end of the padded input.
+    /// The size of the window of an output, clipped to the padded input.
     fn padded_window(&self, output: usize) -> usize {
         let start = output * self.stride;
         (start + self.kernel).min(self.input + 2 * self.pad).saturating_sub(start)
     }
 
-    /// The outputs for which the `offset`-th position of the window lies within the input.
+    /// The outputs for which the `offset`-th element of the window lies within the input.
     fn outputs(&self, offset: usize) -> Range<usize> {
         let start = self.pad.saturating_sub(offset).div_ceil(self.stride);
         let end = (self.input + self.pad).saturating_sub(offset).div_ceil(self.stride).min(self.output);
         start.min(end)..end
     }
 
-    /// For each position of the window that is over the input for some outputs: these, and the input position for the
+    /// For each offset in the window that lies within the input for some outputs: these outputs, and the input coordinate of the
     /// first of them.
     fn offsets(&self) -> SmallVec<[(Range<usize>, usize); 8]> {
         let some =
@@ -186,7 +186,7 @@ impl Axis {
         some.map(|(outputs, offset)| (outputs.clone(), self.position(outputs.start, offset))).collect()
     }
 
-    /// The input position under the `offset`-th position of the window of an output, which must lie within the input.
+    /// The input coordinate of the `offset`-th element of the window of an output; it must lie within the input.
     fn position(&self, output: usize, offset: usize) -> usize {
         output * self.stride + offset - self.pad
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::set_num_threads;
 use crate::test_data::{close, random};
 use ferromx_core::dtype::f16;
@@ -98,7 +98,7 @@ fn reference(s: &PoolShape, kind: PoolKind, x: &[f64], mut visit: impl FnMut(usi
     out
 }
 
-fn check<T: Real>(tolerance: f64) {
+fn check<T: FloatElement>(tolerance: f64) {
     for s in shapes() {
         for kind in KINDS {
             // Few distinct values, so that maxima are tied; positive ones, so that no sum of powers is close to zero.

@@ -1,33 +1,33 @@
-//! The positions of extreme elements.
+//! Argmax and argmin.
 
-use super::{Max, Min, Number, Reducer, fold_row, reduce};
+use super::{Max, Min, NumericLane, Reducer, fold_row, reduce};
 use crate::map::{Load, Store};
 use crate::par::{MatMut, parallel_blocks};
 
-/// Columns handled together; their best elements and positions stay in the first-level cache.
+/// Columns processed together; their best elements and positions stay in the first-level cache.
 const TILE: usize = 512;
 
-/// The first position of the largest element along the middle axis of `x`: (outer, n, inner) to (outer, inner). A NaN
-/// counts as larger than every number, as in MXNet.
+/// The first position of the largest element along the middle axis of `x`: (outer, n, inner) to (outer, inner). NaN counts as
+/// larger than every number, as in MXNet.
 ///
 /// # Panics
-/// If the axis is empty or a length does not fit.
+/// If the axis is empty or a length does not match.
 pub fn argmax<T, U, C>(x: &[T], dims: (usize, usize, usize), out: &mut [U])
 where
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
     U: Store<i64>,
 {
     arg::<Max, T, U, C>(x, dims, out, |new, best| new > best);
 }
 
-/// The first position of the smallest element; a NaN counts as smaller than every number. See [`argmax`].
+/// The first position of the smallest element; NaN counts as smaller than every number. See [`argmax`].
 ///
 /// # Panics
-/// If the axis is empty or a length does not fit.
+/// If the axis is empty or a length does not match.
 pub fn argmin<T, U, C>(x: &[T], dims: (usize, usize, usize), out: &mut [U])
 where
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
     U: Store<i64>,
 {
@@ -41,7 +41,7 @@ fn arg<R, T, U, C>(
     better: impl Fn(C, C) -> bool + Sync,
 ) where
     R: Reducer<C>,
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
     U: Store<i64>,
 {
@@ -70,8 +70,8 @@ fn arg<R, T, U, C>(
     });
 }
 
-/// The first element equal to `best`, or the first NaN if `best` is one.
-fn position<T: Load<C>, C: Number>(x: &[T], best: C) -> i64 {
+/// The first element equal to `best`, or the first NaN if `best` is NaN.
+fn position<T: Load<C>, C: NumericLane>(x: &[T], best: C) -> i64 {
     let nan = best.not_a_number();
     let found = |x: &T| {
         let x: C = x.lane();
@@ -80,7 +80,7 @@ fn position<T: Load<C>, C: Number>(x: &[T], best: C) -> i64 {
     x.iter().position(found).unwrap_or(0) as i64
 }
 
-fn columns<T: Load<C>, U: Store<i64>, C: Number>(
+fn columns<T: Load<C>, U: Store<i64>, C: NumericLane>(
     x: &[T],
     width: usize,
     col: usize,
@@ -89,7 +89,7 @@ fn columns<T: Load<C>, U: Store<i64>, C: Number>(
 ) {
     let n = out.len();
     let mut best = [C::ZERO; TILE];
-    let mut place = [0i64; TILE];
+    let mut position = [0i64; TILE];
     let mut row = [C::ZERO; TILE];
     T::load(&x[col..col + n], &mut best[..n]);
     for (r, x) in x.chunks_exact(width).enumerate().skip(1) {
@@ -99,10 +99,10 @@ fn columns<T: Load<C>, U: Store<i64>, C: Number>(
             let wins = better(row[i], best[i]) || row[i].not_a_number() && !best[i].not_a_number();
             let wins = wins && !best[i].not_a_number();
             best[i] = if wins { row[i] } else { best[i] };
-            place[i] = if wins { r as i64 } else { place[i] };
+            position[i] = if wins { r as i64 } else { position[i] };
         }
     }
-    for (o, &p) in out.iter_mut().zip(&place) {
+    for (o, &p) in out.iter_mut().zip(&position) {
         *o = U::element(p);
     }
 }

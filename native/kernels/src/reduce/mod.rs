@@ -1,15 +1,15 @@
 //! Reductions over any set of axes.
 //!
-//! The axes are merged into alternating kept and reduced groups, and the groups reduced from the innermost one out.
-//! Each pass cuts its axis into blocks of fixed size, reduces them in parallel with 64 (or, over columns, four rows of)
-//! independent accumulators, and then reduces the blocks' results in the same way. So rounding errors grow with the
-//! logarithm of the length, and the result does not depend on the number of threads.
+//! The axes are merged into alternating kept and reduced groups, which are reduced from the innermost one outwards. Each pass
+//! splits its axis into blocks of fixed size, reduces them in parallel with 64 independent accumulators (four rows over columns),
+//! and then reduces the results of the blocks in the same way. So rounding errors grow with the logarithm of the length, and the
+//! result does not depend on the number of threads.
 
 mod arg;
 mod reducer;
 
 pub use arg::{argmax, argmin};
-pub use reducer::{L1Norm, L2Norm, Max, Mean, Min, NanProd, NanSum, Number, Prod, Reducer, Sum, SumSquares};
+pub use reducer::{L1Norm, L2Norm, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 
 use crate::map::{Load, Src, Store};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
@@ -20,16 +20,16 @@ use std::marker::PhantomData;
 
 /// Independent accumulators of a row.
 const LANES: usize = 64;
-/// Elements of a row, or about elements of a column group of [`LANES`], in a block.
+/// Elements of a row, or approximate number of elements of a group of [`LANES`] columns, in a block.
 const ROW_BLOCK: usize = 4096;
 /// Rows in a block when columns are reduced.
 const COLUMN_BLOCK: usize = 256;
-/// Columns handled together.
+/// Columns processed together.
 const TILE: usize = 1024;
-/// Elements read by one parallel chunk, at least.
+/// Minimum number of elements read by a parallel chunk.
 const GRAIN: usize = 1 << 16;
 
-/// Merged axes: length, and whether they are reduced. Few as a rule, so that nothing is allocated.
+/// Merged axes: length, and whether they are reduced. Usually so few that nothing is allocated.
 type Groups = SmallVec<[(usize, bool); 6]>;
 
 /// The merged axes of a shape, without those of length 1.
@@ -46,15 +46,15 @@ fn groups(shape: &[usize], axes: &[usize]) -> Groups {
     groups
 }
 
-/// Reduces `x` of `shape` over `axes` (all distinct, below the rank) with `R`, computing in lanes of type `C`:
-/// usually `T`'s [`Arith::Lane`](crate::map::Arith), `f32` for norms of integers. `out` has the other axes in order.
+/// Reduces `x` of `shape` over `axes` (distinct, below the rank) with `R`, computing in lanes of type `C`: usually `T`'s
+/// [`Arith::Lane`](crate::map::Arith), `f32` for norms of integers. `out` has the remaining axes in order.
 ///
 /// # Panics
-/// If a length does not fit the shape.
+/// If a length does not match the shape.
 pub fn reduce<R, T, U, C>(x: &[T], shape: &[usize], axes: &[usize], out: &mut [U])
 where
     R: Reducer<C>,
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
     U: Load<C> + Store<C>,
 {
@@ -83,11 +83,11 @@ where
     });
 }
 
-/// Reduces the innermost reduced group, then what is left; `done` gets the result.
+/// Reduces the innermost reduced group, then the remaining ones; `done` gets the result.
 fn inner_groups<R, T, C>(x: &[T], groups: &[(usize, bool)], first: bool, done: &mut dyn FnMut(&[C]))
 where
     R: Reducer<C>,
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
 {
     let Some(at) = groups.iter().rposition(|g| g.1) else { return };
@@ -109,7 +109,7 @@ where
 fn pass<R, T, C>(x: &[T], (outer, n, inner): (usize, usize, usize), out: &mut [C], first: bool)
 where
     R: Reducer<C>,
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
 {
     let block = match inner {
@@ -130,7 +130,7 @@ where
 fn blocks_of<R, T, C>(x: &[T], (outer, n, inner): (usize, usize, usize), block: usize, out: &mut [C], first: bool)
 where
     R: Reducer<C>,
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
 {
     let blocks = n.div_ceil(block.max(1));
@@ -155,7 +155,7 @@ where
 
 struct Row<'a, R, C, const MAP: bool>(&'a [C], PhantomData<R>);
 
-impl<R: Reducer<C>, C: Number, const MAP: bool> Kernel for Row<'_, R, C, MAP> {
+impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MAP> {
     type Output = C;
 
     #[inline(always)]
@@ -182,7 +182,7 @@ impl<R: Reducer<C>, C: Number, const MAP: bool> Kernel for Row<'_, R, C, MAP> {
 }
 
 /// Reduces one block of a row, at most [`ROW_BLOCK`] elements.
-fn fold_row<R: Reducer<C>, T: Load<C>, C: Number, const MAP: bool>(x: &[T]) -> C {
+fn fold_row<R: Reducer<C>, T: Load<C>, C: NumericLane, const MAP: bool>(x: &[T]) -> C {
     if x.len() < 16 {
         let map = |x: &T| if MAP { R::map(x.lane()) } else { x.lane() };
         return x.iter().map(map).reduce(R::merge).unwrap_or(R::IDENTITY);
@@ -207,7 +207,7 @@ struct Columns<'a, R, C, const MAP: bool> {
     reducer: PhantomData<R>,
 }
 
-impl<R: Reducer<C>, C: Number, const MAP: bool> Kernel for Columns<'_, R, C, MAP> {
+impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Columns<'_, R, C, MAP> {
     type Output = ();
 
     #[inline(always)]
@@ -229,7 +229,7 @@ impl<R: Reducer<C>, C: Number, const MAP: bool> Kernel for Columns<'_, R, C, MAP
 }
 
 #[inline(always)]
-fn four_rows<R: Reducer<C>, C: Number, const MAP: bool>(acc: &mut [C], a: &[C], b: &[C], c: &[C], d: &[C]) {
+fn four_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(acc: &mut [C], a: &[C], b: &[C], c: &[C], d: &[C]) {
     let map = |x: C| if MAP { R::map(x) } else { x };
     let n = acc.len();
     let (a, b, c, d) = (&a[..n], &b[..n], &c[..n], &d[..n]);
@@ -240,7 +240,7 @@ fn four_rows<R: Reducer<C>, C: Number, const MAP: bool>(acc: &mut [C], a: &[C], 
 }
 
 /// Reduces the columns from `col` on, as many as `out` has, of rows of `width` elements.
-fn fold_columns<R: Reducer<C>, T: Load<C>, C: Number, const MAP: bool>(
+fn fold_columns<R: Reducer<C>, T: Load<C>, C: NumericLane, const MAP: bool>(
     x: &[T],
     width: usize,
     col: usize,
@@ -271,8 +271,8 @@ fn fold_columns<R: Reducer<C>, T: Load<C>, C: Number, const MAP: bool>(
     }
 }
 
-/// Rows too short for vectors: several are seen as one, whose parts are merged in the end.
-fn fold_narrow<R: Reducer<C>, T: Load<C>, C: Number, const MAP: bool>(x: &[T], width: usize, out: &mut [C]) {
+/// Rows too short for vectors: several are reduced as one, whose parts are merged at the end.
+fn fold_narrow<R: Reducer<C>, T: Load<C>, C: NumericLane, const MAP: bool>(x: &[T], width: usize, out: &mut [C]) {
     let wide = LANES.div_ceil(width) * width;
     let mut acc = [R::IDENTITY; 2 * LANES];
     let whole = x.len() / wide * wide;
@@ -292,14 +292,14 @@ fn fold_narrow<R: Reducer<C>, T: Load<C>, C: Number, const MAP: bool>(x: &[T], w
     }
 }
 
-/// Sums `x` of `shape` over the axes along which `target` (aligned at the last axis) has length 1 or none: the gradient
-/// of broadcasting `target` to `shape`.
+/// Sums `x` of `shape` over the axes along which `target` (aligned at the last axis) is missing or has length 1: the gradient of
+/// broadcasting `target` to `shape`.
 ///
 /// # Panics
-/// If `target` cannot be broadcast to `shape`, or a length does not fit its shape.
+/// If `target` cannot be broadcast to `shape`, or a length does not match its shape.
 pub fn reduce_to_shape<T, C>(x: &[T], shape: &[usize], target: &[usize], out: &mut [T])
 where
-    C: Number,
+    C: NumericLane,
     T: Load<C> + Store<C>,
 {
     let missing = shape.len().checked_sub(target.len());

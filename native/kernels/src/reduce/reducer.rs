@@ -1,37 +1,37 @@
-//! What a reduction does with its elements.
+//! The operations of reductions.
 
 use crate::map::Lane;
 use crate::math;
 
-/// Arithmetic that all lanes share; integers wrap around.
-pub trait Number: Lane {
+/// Arithmetic that all lane types have; integers wrap around.
+pub trait NumericLane: Lane {
     /// 0.
     const ZERO: Self;
     /// 1.
     const ONE: Self;
-    /// The number below or equal to all others.
+    /// The minimum, less than or equal to all values.
     const LOWEST: Self;
-    /// The number above or equal to all others.
+    /// The maximum, greater than or equal to all values.
     const HIGHEST: Self;
     /// The sum.
     fn plus(self, other: Self) -> Self;
     /// The product.
     fn times(self, other: Self) -> Self;
-    /// The quotient; of integers the truncated one, and 0 when dividing by 0.
+    /// The quotient; for integers truncated, and 0 when dividing by 0.
     fn over(self, other: Self) -> Self;
     /// The absolute value.
     fn magnitude(self) -> Self;
-    /// The square root; of integers that of their double precision value, truncated.
+    /// The square root; for integers that of their double precision value, truncated.
     fn root(self) -> Self;
-    /// Whether this is not a number.
+    /// True for NaN.
     fn not_a_number(self) -> bool;
-    /// A count of elements as a number.
+    /// Converts a count of elements.
     fn count(n: usize) -> Self;
 }
 
 macro_rules! float {
     ($($t:ident)*) => {$(
-        impl Number for $t {
+        impl NumericLane for $t {
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
             const LOWEST: $t = $t::NEG_INFINITY;
@@ -71,7 +71,7 @@ float!(f32 f64);
 
 macro_rules! integer {
     ($($t:ident)*) => {$(
-        impl Number for $t {
+        impl NumericLane for $t {
             const ZERO: $t = 0;
             const ONE: $t = 1;
             const LOWEST: $t = $t::MIN;
@@ -109,15 +109,15 @@ macro_rules! integer {
 }
 integer!(i32 i64);
 
-/// A reduction: elements are mapped, merged in a fixed tree, and the result is finished.
-pub trait Reducer<C: Number>: 'static {
-    /// What merging leaves unchanged.
+/// A reduction: maps elements, merges them in a fixed tree, and finishes the result.
+pub trait Reducer<C: NumericLane>: 'static {
+    /// The identity of `merge`.
     const IDENTITY: C;
-    /// Prepares an element.
+    /// Maps an element before merging.
     fn map(x: C) -> C;
-    /// Joins two intermediate results.
+    /// Merges two partial results.
     fn merge(a: C, b: C) -> C;
-    /// Turns the intermediate result over `n` elements into the final one.
+    /// Converts the merged result over `n` elements to the final one.
     fn finish(x: C, n: C) -> C;
 }
 
@@ -127,7 +127,7 @@ macro_rules! reducers {
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
 
-        impl<C: Number> Reducer<C> for $name {
+        impl<C: NumericLane> Reducer<C> for $name {
             const IDENTITY: C = C::$identity;
             #[inline(always)]
             fn map($x: C) -> C {

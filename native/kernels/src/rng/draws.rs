@@ -1,8 +1,8 @@
-//! The numbers of one element, and the distributions made of them.
+//! The random numbers of one element, and the distributions derived from them.
 
 use super::philox;
 
-/// Random numbers that belong to one element.
+/// The random numbers that belong to one element.
 #[derive(Clone, Debug)]
 pub struct Draws {
     key: [u32; 2],
@@ -33,7 +33,7 @@ impl Draws {
     /// 32 random bits.
     pub fn word(&mut self) -> u32 {
         if self.used == 4 {
-            // The last word of the counter keeps these blocks apart from those of bulk fills.
+            // The last word of the counter separates these blocks from those of bulk fills.
             self.words = philox([self.next_block, self.element as u32, (self.element >> 32) as u32, 1], self.key);
             self.next_block = self.next_block.wrapping_add(1);
             self.used = 0;
@@ -52,7 +52,7 @@ impl Draws {
         unit(self.word(), self.word())
     }
 
-    /// A whole number below `n`, 0 if there is none.
+    /// An integer below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.word64()) * n as u128) >> 64) as usize
     }
@@ -131,8 +131,8 @@ impl Draws {
         }
     }
 
-    /// The number of failures before the `k`-th success, whose probability is `p`: a Poisson number whose mean has a
-    /// gamma distribution. `k` need not be an integer.
+    /// The number of failures before the `k`-th success, whose probability is `p`: a Poisson number whose mean has a gamma
+    /// distribution. `k` need not be an integer.
     pub fn negative_binomial(&mut self, k: f64, p: f64) -> f64 {
         if p >= 1.0 {
             return 0.0;
@@ -150,8 +150,7 @@ impl Draws {
         self.poisson(mean)
     }
 
-    /// The index of one of several outcomes with the given probabilities, or weights of any sum. The last outcome if
-    /// they sum to nothing.
+    /// The index of an outcome, chosen with the given probabilities, or weights of any sum. The last outcome if the sum is zero.
     pub fn categorical(&mut self, weights: impl Iterator<Item = f64> + Clone) -> usize {
         let target = self.uniform() * weights.clone().sum::<f64>();
         let mut sum = 0.0;

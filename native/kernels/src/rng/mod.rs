@@ -1,8 +1,8 @@
 //! Random numbers from the counter-based generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
 //! numbers: as easy as 1, 2, 3", 2011).
 //!
-//! Each element of an array gets numbers that depend on the seed, the stream and its index alone, so results do not
-//! depend on threads. A fill is one stream: give every call its own.
+//! The numbers of an array element depend on the seed, the stream and the element's index alone, so results do not depend on the
+//! number of threads. Each fill must have its own stream.
 
 mod draws;
 #[cfg(test)]
@@ -16,13 +16,13 @@ use crate::par;
 use crate::simd::multiversion::{self, Kernel};
 use ferromx_core::dtype::{DType, Element};
 
-/// Words made together: [`WIDE`] blocks of four.
+/// Words generated together: [`WIDE`] blocks of four.
 const GROUP: usize = 64;
 /// Blocks computed side by side.
 const WIDE: usize = 16;
-/// Elements of a parallel chunk in bulk fills.
+/// Elements in a parallel chunk of a bulk fill.
 const GRAIN: usize = 1 << 15;
-/// Elements of a parallel chunk where each element has its own sampler.
+/// Elements in a parallel chunk if each element has its own sampler.
 const SLOW_GRAIN: usize = 1 << 10;
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
@@ -66,13 +66,12 @@ impl Philox {
         Philox { key: [a, b] }
     }
 
-    /// The numbers that belong to one element, as many as are asked for.
+    /// The random numbers of one element, as many as are drawn.
     pub fn draws(&self, element: u64) -> Draws {
         Draws::new(self.key, element)
     }
 
-    /// Uniform numbers in [`low`, `high`), with 24 random bits, or 53 in `f64`. Rounding to a 16-bit type may give
-    /// `high`.
+    /// Uniform numbers in [`low`, `high`), with 24 random bits, or 53 in `f64`. Rounding to a 16-bit type may give `high`.
     pub fn fill_uniform<T>(&self, low: f64, high: f64, out: &mut [T])
     where
         T: Store<f32> + Store<f64>,
@@ -117,7 +116,7 @@ impl Philox {
         }
     }
 
-    /// Uniform integers from `low` to `high` - 1; `low` if there are none.
+    /// Uniform integers from `low` to `high` - 1; `low` if the range is empty.
     pub fn fill_int<T: Element + Store<i64>>(&self, low: i64, high: i64, out: &mut [T]) {
         let range = (i128::from(high) - i128::from(low)).max(1) as u128;
         par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
@@ -128,7 +127,7 @@ impl Philox {
         });
     }
 
-    /// Each element from its own numbers: `out[i] = f(i, draws of i)`. For the distributions of [`Draws`].
+    /// Fills each element from its own random numbers: `out[i] = f(i, draws of i)`. For the distributions of [`Draws`].
     pub fn fill_with<T: Element>(&self, out: &mut [T], f: impl Fn(usize, &mut Draws) -> f64 + Sync) {
         par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
             for (k, o) in out.iter_mut().enumerate() {
@@ -138,7 +137,7 @@ impl Philox {
         });
     }
 
-    /// A random order of the numbers below `n` (Fisher and Yates).
+    /// A random permutation of the numbers below `n` (Fisher and Yates).
     pub fn permutation(&self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         let mut draws = self.draws(0);
@@ -173,7 +172,7 @@ impl Philox {
     }
 }
 
-/// A distribution. Not a function: the call must be inlined into the vector loop whatever its size.
+/// A distribution. Not a closure, because its call must always be inlined into the vector loop.
 trait Sampler<C>: Copy + Sync {
     fn fill(self, group: Group, out: &mut [C; GROUP]);
 }
@@ -196,7 +195,7 @@ impl<C, S: Sampler<C>> Kernel for Fill<'_, C, S> {
     }
 }
 
-/// The source of [`GROUP`] elements.
+/// The generator state for [`GROUP`] elements.
 #[derive(Clone, Copy)]
 struct Group {
     key: [u32; 2],
@@ -204,7 +203,8 @@ struct Group {
 }
 
 impl Group {
-    /// One word for each element: of [`WIDE`] successive counters, first those that come first in their blocks.
+    /// One word per element, from [`WIDE`] successive counters: first the first words of their blocks, then the second ones, and
+    /// so on.
     #[inline(always)]
     fn words(self) -> [u32; GROUP] {
         let first = self.number * WIDE as u64;
@@ -228,7 +228,7 @@ impl Group {
         words
     }
 
-    /// Two words for each element.
+    /// Two words per element.
     #[inline(always)]
     fn word_pairs(self) -> ([u32; GROUP], [u32; GROUP]) {
         let half = |k| Group { number: 2 * self.number + k, ..self }.words();
@@ -264,7 +264,7 @@ impl Sampler<f64> for Uniform<f64> {
     }
 }
 
-/// In (0, 1], with 31 bits, so that logarithms reach far.
+/// In (0, 1], with 31 bits, so that logarithms have a wide range.
 #[inline(always)]
 fn positive_f32(word: u32) -> f32 {
     ((word >> 1) as i32 as f32 + 1.0) * (1.0 / 2_147_483_648.0)
@@ -319,7 +319,7 @@ impl Sampler<f32> for Normal<f32> {
     }
 }
 
-/// Sine and cosine of a fraction of a full turn, given in units of 2^-32 turns.
+/// Sine and cosine of an angle in units of 2^-32 turns.
 #[inline(always)]
 fn sin_cos_turns(word: u32) -> (f32, f32) {
     let quarter = word.wrapping_add(1 << 29) >> 30;

@@ -1,12 +1,12 @@
-//! One pass over the gates of one sequence at one step, forwards and backwards.
+//! The gates of one sequence at one time step, forward and backward.
 
-use super::{Clip, Element};
+use super::{Clip, RnnElement};
 use crate::math::{sigmoid, tanh};
 use crate::simd::per_isa;
 
 per_isa! {
-    /// `h = f(h)` for the plain units.
-    pub(super) fn plain_forward<T: Element>(relu: bool, row: &mut [T], out: &mut [T]) {
+    /// `h = f(h)` for the vanilla cells.
+    pub(super) fn vanilla_forward<T: RnnElement>(relu: bool, row: &mut [T], out: &mut [T]) {
         let n = row.len();
         let out = &mut out[..n];
         if relu {
@@ -24,8 +24,8 @@ per_isa! {
 }
 
 per_isa! {
-    /// The gradient of [`plain_forward`] from its result; `dh` is that of the output, and zero afterwards.
-    pub(super) fn plain_backward<T: Element>(relu: bool, h: &[T], dgates: &mut [T], dh: &mut [T]) {
+    /// The gradient of [`vanilla_forward`] from its result; `dh` is the gradient of the output and is zeroed.
+    pub(super) fn vanilla_backward<T: RnnElement>(relu: bool, h: &[T], dgates: &mut [T], dh: &mut [T]) {
         let n = dgates.len();
         let (h, dh) = (&h[..n], &mut dh[..n]);
         for j in 0..n {
@@ -36,16 +36,16 @@ per_isa! {
     }
 }
 
-/// The limit of a cell state.
+/// Clips a cell state.
 #[inline(always)]
-fn limit<T: Element>(c: T, min: T, max: T, nan: bool) -> T {
+fn limit<T: RnnElement>(c: T, min: T, max: T, nan: bool) -> T {
     let low = if c < min || (nan && c.partial_cmp(&c).is_none()) { min } else { c };
     if low > max { max } else { low }
 }
 
 per_isa! {
-    /// `row` holds the sums of the gates i, f, g, o, which become the gates, and the new cell state after them.
-    pub(super) fn lstm_forward<T: Element>(row: &mut [T], c_prev: &[T], out: &mut [T], clip: Option<Clip>) {
+    /// `row` holds the pre-activations of the gates i, f, g, o, which become the gates, followed by the new cell state.
+    pub(super) fn lstm_forward<T: RnnElement>(row: &mut [T], c_prev: &[T], out: &mut [T], clip: Option<Clip>) {
         let n = c_prev.len();
         let (i, rest) = row.split_at_mut(n);
         let (f, rest) = rest.split_at_mut(n);
@@ -54,8 +54,8 @@ per_isa! {
         let (c, out) = (&mut c[..n], &mut out[..n]);
         lstm_gates(i, f, g, c_prev, c);
         if let Some(clip) = clip {
-            let (min, max) = (<T as crate::math::Real>::of(clip.min), <T as crate::math::Real>::of(clip.max));
-            c.iter_mut().for_each(|c| *c = limit(*c, min, max, clip.nan));
+            let (min, max) = (<T as crate::math::MathFloat>::of(clip.min), <T as crate::math::MathFloat>::of(clip.max));
+            c.iter_mut().for_each(|c| *c = limit(*c, min, max, clip.clip_nan));
         }
         for j in 0..n {
             o[j] = sigmoid(o[j]);
@@ -65,7 +65,7 @@ per_isa! {
 }
 
 #[inline(always)]
-fn lstm_gates<T: Element>(i: &mut [T], f: &mut [T], g: &mut [T], c_prev: &[T], c: &mut [T]) {
+fn lstm_gates<T: RnnElement>(i: &mut [T], f: &mut [T], g: &mut [T], c_prev: &[T], c: &mut [T]) {
     let n = c.len();
     let (i, f, g, c_prev) = (&mut i[..n], &mut f[..n], &mut g[..n], &c_prev[..n]);
     for j in 0..n {
@@ -77,9 +77,9 @@ fn lstm_gates<T: Element>(i: &mut [T], f: &mut [T], g: &mut [T], c_prev: &[T], c
 }
 
 per_isa! {
-    /// Gradients of the sums of the gates. `row` and `c_prev` are as in [`lstm_forward`] afterwards, `dh` is the
-    /// gradient of the output and zero afterwards, `dc` that of the cell state and afterwards that of the one before.
-    pub(super) fn lstm_backward<T: Element>(
+    /// Gradients of the gates' pre-activations. `row` and `c_prev` are as [`lstm_forward`] leaves them. `dh` is the gradient of
+    /// the output and is zeroed; `dc` is the gradient of the cell state and becomes that of the previous cell state.
+    pub(super) fn lstm_backward<T: RnnElement>(
         row: &[T],
         c_prev: &[T],
         dgates: &mut [T],
@@ -98,7 +98,7 @@ per_isa! {
         let gates = Gates { i, f, g, o, c: &c[..n], c_prev };
         lstm_output(&gates, dh, dc, d_o);
         if let Some(clip) = clip {
-            let (min, max) = (<T as crate::math::Real>::of(clip.min), <T as crate::math::Real>::of(clip.max));
+            let (min, max) = (<T as crate::math::MathFloat>::of(clip.min), <T as crate::math::MathFloat>::of(clip.max));
             for j in 0..n {
                 dc[j] = if c[j] > min && c[j] < max { dc[j] } else { T::ZERO };
             }
@@ -117,7 +117,7 @@ struct Gates<'a, T> {
 }
 
 #[inline(always)]
-fn lstm_output<T: Element>(at: &Gates<'_, T>, dh: &mut [T], dc: &mut [T], d_o: &mut [T]) {
+fn lstm_output<T: RnnElement>(at: &Gates<'_, T>, dh: &mut [T], dc: &mut [T], d_o: &mut [T]) {
     let n = at.c.len();
     let (o, c) = (&at.o[..n], at.c);
     let (dh, dc, d_o) = (&mut dh[..n], &mut dc[..n], &mut d_o[..n]);
@@ -130,7 +130,7 @@ fn lstm_output<T: Element>(at: &Gates<'_, T>, dh: &mut [T], dc: &mut [T], d_o: &
 }
 
 #[inline(always)]
-fn lstm_state<T: Element>(at: &Gates<'_, T>, dc: &mut [T], di: &mut [T], df: &mut [T], dg: &mut [T]) {
+fn lstm_state<T: RnnElement>(at: &Gates<'_, T>, dc: &mut [T], di: &mut [T], df: &mut [T], dg: &mut [T]) {
     let n = at.c.len();
     let (i, f, g, c_prev) = (&at.i[..n], &at.f[..n], &at.g[..n], &at.c_prev[..n]);
     let (dc, di, df, dg) = (&mut dc[..n], &mut di[..n], &mut df[..n], &mut dg[..n]);
@@ -144,9 +144,9 @@ fn lstm_state<T: Element>(at: &Gates<'_, T>, dc: &mut [T], di: &mut [T], df: &mu
 }
 
 per_isa! {
-    /// `row` holds the input's part of the gates r, z, n, which become the gates; the state's part of n goes after them. `sums` is
-    /// the state's part of all three.
-    pub(super) fn gru_forward<T: Element>(row: &mut [T], sums: &[T], h_prev: &[T], out: &mut [T]) {
+    /// `row` holds the input terms of the gates r, z, n, which become the gates, followed by the recurrent term of n. `sums`
+    /// holds the recurrent terms of all three.
+    pub(super) fn gru_forward<T: RnnElement>(row: &mut [T], sums: &[T], h_prev: &[T], out: &mut [T]) {
         let n = h_prev.len();
         let (r, rest) = row.split_at_mut(n);
         let (z, rest) = rest.split_at_mut(n);
@@ -163,7 +163,7 @@ per_isa! {
 }
 
 #[inline(always)]
-fn gru_reset<T: Element>(r: &mut [T], g: &mut [T], hn: &mut [T], sr: &[T], sn: &[T]) {
+fn gru_reset<T: RnnElement>(r: &mut [T], g: &mut [T], hn: &mut [T], sr: &[T], sn: &[T]) {
     let n = r.len();
     let (g, hn, sr, sn) = (&mut g[..n], &mut hn[..n], &sr[..n], &sn[..n]);
     for j in 0..n {
@@ -174,10 +174,10 @@ fn gru_reset<T: Element>(r: &mut [T], g: &mut [T], hn: &mut [T], sr: &[T], sn: &
 }
 
 per_isa! {
-    /// Gradients of the sums of r, z, n and of the state's part of n. `row` and `h_prev` are as in [`gru_forward`]
-    /// afterwards, `dh` is the gradient of the output, and afterwards what reaches the
-    /// state before by the direct way.
-    pub(super) fn gru_backward<T: Element>(row: &[T], h_prev: &[T], dgates: &mut [T], dh: &mut [T]) {
+    /// Gradients of the pre-activations of r, z, n and of the recurrent term of n. `row` and `h_prev` are as [`gru_forward`]
+    /// leaves them. `dh` is the gradient of the output and becomes the part of the previous state's gradient that bypasses the
+    /// gates.
+    pub(super) fn gru_backward<T: RnnElement>(row: &[T], h_prev: &[T], dgates: &mut [T], dh: &mut [T]) {
         let n = h_prev.len();
         let (r, rest) = row.split_at(n);
         let (z, rest) = rest.split_at(n);
@@ -191,7 +191,7 @@ per_isa! {
 }
 
 #[inline(always)]
-fn gru_update<T: Element>(z: &[T], g: &[T], h_prev: &[T], dz: &mut [T], dg: &mut [T], dh: &mut [T]) {
+fn gru_update<T: RnnElement>(z: &[T], g: &[T], h_prev: &[T], dz: &mut [T], dg: &mut [T], dh: &mut [T]) {
     let n = h_prev.len();
     let (z, g) = (&z[..n], &g[..n]);
     let (dz, dg, dh) = (&mut dz[..n], &mut dg[..n], &mut dh[..n]);
@@ -204,7 +204,7 @@ fn gru_update<T: Element>(z: &[T], g: &[T], h_prev: &[T], dz: &mut [T], dg: &mut
 }
 
 #[inline(always)]
-fn gru_candidate<T: Element>(r: &[T], hn: &[T], dg: &[T], dr: &mut [T], dhn: &mut [T]) {
+fn gru_candidate<T: RnnElement>(r: &[T], hn: &[T], dg: &[T], dr: &mut [T], dhn: &mut [T]) {
     let n = r.len();
     let (hn, dg, dr, dhn) = (&hn[..n], &dg[..n], &mut dr[..n], &mut dhn[..n]);
     for j in 0..n {
@@ -215,7 +215,7 @@ fn gru_candidate<T: Element>(r: &[T], hn: &[T], dg: &[T], dr: &mut [T], dhn: &mu
 
 per_isa! {
     /// Adds the rows of a matrix, `stride` elements apart, to `sums`.
-    pub(super) fn add_rows<T: Element>(rows: &[T], stride: usize, sums: &mut [T]) {
+    pub(super) fn add_rows<T: RnnElement>(rows: &[T], stride: usize, sums: &mut [T]) {
         for row in rows.chunks(stride) {
             let row = &row[..sums.len()];
             for j in 0..sums.len() {

@@ -1,47 +1,47 @@
 //! The forward pass.
 
-use super::geometry::Places;
-use super::{Cell, Element, Geometry, Weights, cells, with_previous};
+use super::geometry::ParameterRanges;
+use super::{Cell, Geometry, RnnElement, Weights, cells, with_previous};
 use crate::dropout::{dropout_apply, dropout_mask};
 use crate::gemm::{Bias, Epilogue, MatMut, MatRef, gemm_fused};
 use crate::par::{parallel_rows2, with_scratch};
 use crate::rng::Philox;
 
-/// Units of one step that make a chunk of parallel work.
+/// Units of one time step in a thread's chunk.
 const CHUNK: usize = 2048;
 
-/// What goes in.
+/// The inputs of [`forward`].
 #[derive(Clone, Copy)]
 pub struct Inputs<'a, T> {
     /// (steps, batch, input).
     pub x: &'a [T],
     /// All weights and biases, see [`Geometry::parameters`].
     pub parameters: &'a [T],
-    /// First states, (layers x directions, batch, state).
+    /// Initial states, (layers x directions, batch, state).
     pub h0: &'a [T],
-    /// First cell states of an LSTM, (layers x directions, batch, hidden).
+    /// Initial cell states of an LSTM, (layers x directions, batch, hidden).
     pub c0: &'a [T],
-    /// Steps of each sequence, if [`Geometry::lengths`].
+    /// Length of each sequence, if [`Geometry::has_lengths`].
     pub lengths: Option<&'a [usize]>,
 }
 
-/// What comes out.
+/// The outputs of [`forward`].
 pub struct Outputs<'a, T> {
-    /// (steps, batch, output); zero beyond the end of a sequence.
+    /// (steps, batch, output); zero past the end of a sequence.
     pub y: &'a mut [T],
     /// Last states, of the shape of `h0`.
     pub h: Option<&'a mut [T]>,
     /// Last cell states, of the shape of `c0`.
     pub c: Option<&'a mut [T]>,
-    /// What [`backward`](super::backward()) needs, of [`Geometry::reserve`] elements.
+    /// The data that [`backward`](super::backward()) needs, of [`Geometry::reserve`] elements.
     pub reserve: Option<&'a mut [T]>,
 }
 
-/// Runs the network. `random` is where dropout takes its numbers; without it nothing is dropped.
+/// Runs the network. `random` generates the dropout masks; without it nothing is dropped.
 ///
 /// # Panics
-/// When the lengths of the slices do not fit the geometry.
-pub fn forward<T: Element>(g: &Geometry, ins: &Inputs<'_, T>, outs: Outputs<'_, T>, random: Option<&Philox>) {
+/// When the lengths of the slices do not match the geometry.
+pub fn forward<T: RnnElement>(g: &Geometry, ins: &Inputs<'_, T>, outs: Outputs<'_, T>, random: Option<&Philox>) {
     let Outputs { y, h, c, reserve } = outs;
     check(g, ins);
     assert_eq!(y.len(), g.items() * g.output(), "output of a recurrent network");
@@ -65,17 +65,17 @@ pub(super) fn check<T>(g: &Geometry, ins: &Inputs<'_, T>) {
     assert_eq!(ins.h0.len(), stacked * g.state(), "first states of a recurrent network");
     assert!(g.cell != Cell::Lstm || ins.c0.len() == stacked * g.hidden, "first cell states of a recurrent network");
     assert_eq!(ins.lengths.map_or(g.batch, <[usize]>::len), g.batch, "lengths of the sequences of a recurrent network");
-    assert_eq!(ins.lengths.is_some(), g.lengths, "lengths of the sequences of a recurrent network");
+    assert_eq!(ins.lengths.is_some(), g.has_lengths, "lengths of the sequences of a recurrent network");
 }
 
-/// Where the last states go.
+/// Destinations of the last states.
 struct Last<'a, T> {
     h: Option<&'a mut [T]>,
     c: Option<&'a mut [T]>,
 }
 
-/// Runs layer after layer. `memory` holds a block for each layer, or, if it may `recycle` them, for two.
-fn layers<T: Element>(
+/// Runs layer after layer. `memory` holds a block for each layer, or two if it may `recycle` them.
+fn layers<T: RnnElement>(
     g: &Geometry,
     ins: &Inputs<'_, T>,
     memory: &mut [T],
@@ -99,20 +99,21 @@ fn layers<T: Element>(
             };
             below = std::mem::replace(&mut block, next);
         }
-        let (kept, out) = block.split_at_mut(g.layer_block());
+        let (stored, out) = block.split_at_mut(g.layer_block());
         let top = layer + 1 == g.layers;
         let out: &mut [T] = if top { &mut *y } else { &mut out[..g.items() * g.output()] };
         match layer {
-            0 => run_layer(g, layer, ins, ins.x, kept, out, last),
+            0 => run_layer(g, layer, ins, ins.x, stored, out, last),
             _ => with_dropped(g, &mut below[g.layer_block()..], random, |x| {
-                run_layer(g, layer, ins, x, kept, out, last);
+                run_layer(g, layer, ins, x, stored, out, last);
             }),
         }
     }
 }
 
-/// Calls `f` with the input of a layer: the output of the one below (the first half of `below`) times a new mask (the second).
-fn with_dropped<T: Element>(g: &Geometry, below: &mut [T], random: Option<&Philox>, f: impl FnOnce(&[T])) {
+/// Calls `f` with the input of a layer: the output of the layer below (first half of `below`) times a new dropout mask (second
+/// half).
+fn with_dropped<T: RnnElement>(g: &Geometry, below: &mut [T], random: Option<&Philox>, f: impl FnOnce(&[T])) {
     if g.dropout <= 0.0 {
         return f(below);
     }
@@ -128,12 +129,12 @@ fn with_dropped<T: Element>(g: &Geometry, below: &mut [T], random: Option<&Philo
     });
 }
 
-fn run_layer<T: Element>(
+fn run_layer<T: RnnElement>(
     g: &Geometry,
     layer: usize,
     ins: &Inputs<'_, T>,
     x: &[T],
-    kept: &mut [T],
+    stored: &mut [T],
     y: &mut [T],
     last: &mut Last<'_, T>,
 ) {
@@ -142,22 +143,22 @@ fn run_layer<T: Element>(
         let (states, cells) = (g.batch * g.state(), g.batch * g.hidden);
         let run = Direction {
             g,
-            places: g.places(layer, direction),
+            ranges: g.parameter_ranges(layer, direction),
             parameters: ins.parameters,
-            reverse: direction == 1,
+            is_reverse: direction == 1,
             h0: &ins.h0[row * states..(row + 1) * states],
             c0: if g.cell == Cell::Lstm { &ins.c0[row * cells..(row + 1) * cells] } else { &[] },
             lengths: ins.lengths,
         };
-        let kept = &mut kept[g.direction_block(direction)];
-        // There may be nothing at all to write.
+        let stored = &mut stored[g.direction_block(direction)];
+        // The output may be empty.
         let y = &mut y[(direction * g.state()).min(g.items() * g.output())..];
-        run.forward(x, kept, y);
+        run.forward(x, stored, y);
         if let Some(h) = &mut last.h {
-            run.last_state(kept, y, &mut h[row * states..(row + 1) * states]);
+            run.last_state(stored, y, &mut h[row * states..(row + 1) * states]);
         }
         if let Some(c) = &mut last.c {
-            run.last_cell(kept, &mut c[row * cells..(row + 1) * cells]);
+            run.last_cell(stored, &mut c[row * cells..(row + 1) * cells]);
         }
     }
 }
@@ -165,63 +166,63 @@ fn run_layer<T: Element>(
 /// One direction of one layer.
 pub(super) struct Direction<'a, T> {
     pub g: &'a Geometry,
-    pub places: Places,
+    pub ranges: ParameterRanges,
     pub parameters: &'a [T],
-    pub reverse: bool,
+    pub is_reverse: bool,
     pub h0: &'a [T],
     pub c0: &'a [T],
     pub lengths: Option<&'a [usize]>,
 }
 
-impl<T: Element> Direction<'_, T> {
+impl<T: RnnElement> Direction<'_, T> {
     /// The weights of the input, (gates, input).
     pub(super) fn wx(&self) -> MatRef<'_, T> {
-        MatRef::row_major(&self.parameters[self.places.wx.clone()], self.g.gates(), self.places.input)
+        MatRef::row_major(&self.parameters[self.ranges.wx.clone()], self.g.gates(), self.ranges.input)
     }
 
     /// The recurrent weights, (gates, state).
     pub(super) fn wh(&self) -> MatRef<'_, T> {
-        MatRef::row_major(&self.parameters[self.places.wh.clone()], self.g.gates(), self.g.state())
+        MatRef::row_major(&self.parameters[self.ranges.wh.clone()], self.g.gates(), self.g.state())
     }
 
     /// The weights of the projection, (state, hidden), if there is one.
     pub(super) fn wr(&self) -> Option<MatRef<'_, T>> {
         let size = self.g.projection?;
-        Some(MatRef::row_major(&self.parameters[self.places.wr.clone()], size, self.g.hidden))
+        Some(MatRef::row_major(&self.parameters[self.ranges.wr.clone()], size, self.g.hidden))
     }
 
-    /// The steps in the order in which they are computed.
+    /// The time steps in the order in which they are computed.
     pub(super) fn order(&self) -> impl DoubleEndedIterator<Item = usize> + use<T> {
-        let (steps, reverse) = (self.g.steps, self.reverse);
+        let (steps, reverse) = (self.g.steps, self.is_reverse);
         (0..steps).map(move |s| if reverse { steps - 1 - s } else { s })
     }
 
-    /// Sequences that are over at step `t`.
+    /// Sequences that have ended at time step `t`.
     pub(super) fn ended(&self, t: usize) -> impl Iterator<Item = usize> {
         self.lengths.into_iter().flatten().enumerate().filter(move |(_, len)| t >= **len).map(|(n, _)| n)
     }
 
-    /// Distance of the states of neighbouring sequences: they lie in the output, or apart where sequences have lengths.
+    /// Distance between the states of neighbouring sequences: in the output, or in a separate buffer if sequences have lengths.
     pub(super) fn stride(&self) -> usize {
-        if self.g.lengths { self.g.state() } else { self.g.output() }
+        if self.g.has_lengths { self.g.state() } else { self.g.output() }
     }
 
     /// `y` starts at the first element of this direction.
-    fn forward(&self, x: &[T], kept: &mut [T], y: &mut [T]) {
+    fn forward(&self, x: &[T], stored: &mut [T], y: &mut [T]) {
         let g = self.g;
-        let (rows, states) = kept.split_at_mut(g.items() * g.width());
+        let (rows, states) = stored.split_at_mut(g.items() * g.width());
         let (gates, width) = (g.gates(), g.width());
-        let (bx, bh) = (&self.parameters[self.places.bx.clone()], &self.parameters[self.places.bh.clone()]);
+        let (bx, bh) = (&self.parameters[self.ranges.bx.clone()], &self.parameters[self.ranges.bh.clone()]);
         with_scratch(gates, |bias: &mut [T]| {
-            // The GRU's gate n treats the biases of input and state apart.
+            // The GRU's gate n treats the biases of input and state separately.
             let apart = g.cell == Cell::Gru;
             bias.iter_mut().zip(bx.iter().zip(bh)).for_each(|(b, (x, h))| *b = if apart { *x } else { *x + *h });
-            let x = MatRef::row_major(x, g.items(), self.places.input);
+            let x = MatRef::row_major(x, g.items(), self.ranges.input);
             let epilogue = Epilogue { bias: Bias::PerCol(bias), ..Epilogue::default() };
             let sums = MatMut::new(rows, g.items(), gates, width);
             gemm_fused(T::ONE, x, self.wx().t(), T::ZERO, sums, &epilogue);
         });
-        if !g.lengths {
+        if !g.has_lengths {
             return self.steps(rows, y);
         }
         self.steps(rows, states);
@@ -234,26 +235,26 @@ impl<T: Element> Direction<'_, T> {
         }
     }
 
-    /// Step after step; `states` has the state of each step and sequence at multiples of [`Direction::stride`].
+    /// Runs the time steps; `states` has the state of each time step and sequence at multiples of [`Direction::stride`].
     fn steps(&self, rows: &mut [T], states: &mut [T]) {
         let g = self.g;
         let (wide, stride) = (g.batch * g.width(), self.stride());
         let wh = Weights::new(self.wh().t(), g.steps);
         let wr = self.wr().map(|wr| Weights::new(wr.t(), g.steps));
-        // The states of a step end with the last sequence's, not with the stride.
+        // The states of a time step end with the last sequence, not with the stride.
         let extent = (g.batch * stride).saturating_sub(stride - g.state());
         let sums = if g.cell == Cell::Gru { g.batch * g.gates() } else { 0 };
         with_scratch(sums, |sums: &mut [T]| {
             for t in self.order() {
-                let (before, now) = with_previous(rows, wide, t, self.reverse);
+                let (before, now) = with_previous(rows, wide, t, self.is_reverse);
                 let now = &mut now[..wide];
-                let (h_before, h) = with_previous(states, g.batch * stride, t, self.reverse);
+                let (h_before, h) = with_previous(states, g.batch * stride, t, self.is_reverse);
                 let h = &mut h[..extent];
                 let (h_prev, h_stride) = h_before.map_or((self.h0, g.state()), |h| (h, stride));
                 let product = MatRef::new(h_prev, g.batch, g.state(), h_stride, 1);
                 match g.cell {
                     Cell::Gru => {
-                        let bias = Bias::PerCol(&self.parameters[self.places.bh.clone()]);
+                        let bias = Bias::PerCol(&self.parameters[self.ranges.bh.clone()]);
                         let c = MatMut::row_major(sums, g.batch, g.gates());
                         wh.product(product, T::ZERO, c, &Epilogue { bias, ..Epilogue::default() });
                     }
@@ -272,7 +273,7 @@ impl<T: Element> Direction<'_, T> {
         });
     }
 
-    /// Units per step and sequence before it, of the row that the step before left.
+    /// The cell state of sequence `n` in the row of the previous time step.
     pub(super) fn cell_before<'s>(&'s self, before: Option<&'s [T]>, n: usize) -> &'s [T] {
         let (width, hidden) = (self.g.width(), self.g.hidden);
         match before {
@@ -285,7 +286,7 @@ impl<T: Element> Direction<'_, T> {
         let g = self.g;
         let grain = CHUNK.div_ceil(g.hidden.max(1));
         parallel_rows2((now, g.width()), (h, self.stride()), grain, |n, row, out| match g.cell {
-            Cell::Tanh | Cell::Relu => cells::plain_forward(g.cell == Cell::Relu, row, out),
+            Cell::Tanh | Cell::Relu => cells::vanilla_forward(g.cell == Cell::Relu, row, out),
             Cell::Gru => {
                 let sums = &sums[n * g.gates()..][..g.gates()];
                 cells::gru_forward(row, sums, &h_prev[n * h_stride..][..g.hidden], out);
@@ -298,7 +299,7 @@ impl<T: Element> Direction<'_, T> {
         });
     }
 
-    /// Sequences that are over keep their states.
+    /// Copies the states of sequences that have ended.
     fn hold(&self, t: usize, now: &mut [T], before: Option<&[T]>, (h_prev, h_stride): (&[T], usize), h: &mut [T]) {
         let g = self.g;
         for n in self.ended(t) {
@@ -310,10 +311,10 @@ impl<T: Element> Direction<'_, T> {
         }
     }
 
-    /// The state after the last step that was computed.
-    fn last_state(&self, kept: &[T], y: &[T], out: &mut [T]) {
+    /// The state after the last time step that was computed.
+    fn last_state(&self, stored: &[T], y: &[T], out: &mut [T]) {
         let g = self.g;
-        let states = if g.lengths { &kept[g.items() * g.width()..] } else { y };
+        let states = if g.has_lengths { &stored[g.items() * g.width()..] } else { y };
         for (n, out) in out.chunks_mut(g.state().max(1)).enumerate() {
             let from = match self.order().next_back() {
                 Some(t) => &states[(t * g.batch + n) * self.stride()..],

@@ -1,16 +1,16 @@
-//! One recurrent layer with any activations of the gates, peepholes, clipping, and the reset gate before or after the product: the
-//! forms that ONNX describes. Computes forward.
+//! A recurrent layer with configurable activations, peepholes, clipping, and the reset gate before or after the product, as ONNX
+//! defines them. Forward only.
 //!
-//! As in the layers of [`super::forward()`], the products of the inputs of all steps with their weights are one matrix product.
+//! As in [`super::forward()`], the products of the inputs of all time steps with the input weights are one matrix product.
 
-use super::{Element, Weights};
+use super::{RnnElement, Weights};
 use crate::gemm::{Bias, Epilogue, MatMut, MatRef, gemm_fused};
 use crate::par;
 
-/// Elements of a pass over the gates that one parallel chunk takes.
+/// Elements of a pass over the gates in a thread's chunk.
 const GRAIN: usize = 1 << 12;
 
-/// A function of one number with up to two parameters, alpha and beta.
+/// An activation function with up to two parameters, alpha and beta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// max(x, 0).
@@ -37,18 +37,18 @@ pub enum Function {
     Softplus,
 }
 
-/// A function with its parameters.
+/// An activation function with its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Activation<T> {
     /// The function.
     pub function: Function,
-    /// Its first parameter.
+    /// The first parameter, alpha.
     pub alpha: T,
-    /// Its second parameter.
+    /// The second parameter, beta.
     pub beta: T,
 }
 
-impl<T: Element> Activation<T> {
+impl<T: RnnElement> Activation<T> {
     #[inline]
     fn of(&self, x: T) -> T {
         let (zero, one) = (T::of(0.0), T::of(1.0));
@@ -95,31 +95,31 @@ impl<T: Element> Activation<T> {
                     x
                 }
             }
-            Function::Softsign => x / (one + crate::math::Real::abs(x)),
+            Function::Softsign => x / (one + crate::math::MathFloat::abs(x)),
             Function::Softplus => x.softrelu_(),
         }
     }
 }
 
-/// The cell, with its gates in the order of their weights.
+/// The cell type, with its gates in the order of their weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeneralCell {
     /// h = f(W x + R h + b).
     Vanilla,
-    /// Gates z, r, h; `linear` if the reset gate multiplies the product with the state, else the state.
+    /// Gates z, r, h; with `linear` the reset gate multiplies the product with the state, otherwise the state.
     Gru {
-        /// Where the reset gate acts.
+        /// Whether the reset gate is applied after the product.
         linear: bool,
     },
     /// Gates i, o, f, c; `coupled` if f = 1 - i.
     Lstm {
-        /// Whether the gates of input and forgetting are one.
+        /// Whether the input gate and the forget gate are coupled.
         coupled: bool,
     },
 }
 
 impl GeneralCell {
-    /// Gates of the cell.
+    /// Number of gates of the cell.
     pub fn gates(self) -> usize {
         match self {
             GeneralCell::Vanilla => 1,
@@ -129,30 +129,30 @@ impl GeneralCell {
     }
 }
 
-/// The layer.
+/// A recurrent layer.
 #[derive(Clone, Debug)]
 pub struct GeneralLayer<T> {
     /// The cell.
     pub cell: GeneralCell,
-    /// Longest sequence.
+    /// Maximum sequence length.
     pub steps: usize,
-    /// Sequences.
+    /// Number of sequences.
     pub batch: usize,
-    /// Numbers of an input.
+    /// Size of an input.
     pub input: usize,
-    /// Numbers of a state.
+    /// Size of a state.
     pub hidden: usize,
-    /// Directions: 1 or 2.
+    /// Number of directions, 1 or 2.
     pub directions: usize,
-    /// Whether the first direction runs from the end.
-    pub reverse: bool,
-    /// Activations of a direction after the other: f and g (and h of an LSTM).
+    /// Whether the first direction runs backward.
+    pub is_reverse: bool,
+    /// Activations, one direction after the other: f and g (and h of an LSTM).
     pub activations: Vec<Activation<T>>,
-    /// Limit of what goes into the activations, if there is one.
+    /// Clipping limit of the activations' inputs.
     pub clip: Option<T>,
 }
 
-/// What goes in, each for all directions.
+/// The inputs of [`general_forward`].
 #[derive(Clone, Copy)]
 pub struct GeneralInputs<'a, T> {
     /// Inputs, (steps, batch, input).
@@ -163,43 +163,47 @@ pub struct GeneralInputs<'a, T> {
     pub r: &'a [T],
     /// Biases of both, (directions, 2 * gates * hidden).
     pub b: &'a [T],
-    /// First states, (directions, batch, hidden).
+    /// Initial states, (directions, batch, hidden).
     pub h0: &'a [T],
-    /// First cells of an LSTM.
+    /// Initial cell states of an LSTM.
     pub c0: &'a [T],
-    /// Weights from the cells to the gates i, o, f of an LSTM, (directions, 3 * hidden).
+    /// Peephole weights of the gates i, o, f of an LSTM, (directions, 3 * hidden).
     pub peepholes: &'a [T],
-    /// Lengths of the sequences; all are of full length without.
+    /// Lengths of the sequences; if absent, all have full length.
     pub lengths: Option<&'a [usize]>,
 }
 
-/// What comes out.
+/// The outputs of [`general_forward`].
 pub struct GeneralOutputs<'a, T> {
-    /// States of all steps, (steps, directions, batch, hidden); zeros behind the end of a sequence.
+    /// States of all time steps, (steps, directions, batch, hidden); zeros past the end of a sequence.
     pub y: &'a mut [T],
     /// Last states, (directions, batch, hidden).
     pub h: &'a mut [T],
-    /// Last cells of an LSTM.
+    /// Last cell states of an LSTM.
     pub c: &'a mut [T],
 }
 
-/// One direction under way.
-struct Run<'a, T: Element + 'static> {
+/// The computation of one direction.
+struct Run<'a, T: RnnElement + 'static> {
     layer: &'a GeneralLayer<T>,
-    reverse: bool,
+    is_reverse: bool,
     activations: &'a [Activation<T>],
     recurrent: Vec<Weights<'a, T>>,
-    /// Bias of the state, which acts apart in a GRU.
+    /// Recurrent bias, which a GRU adds separately.
     bias: &'a [T],
     peepholes: &'a [T],
     lengths: Option<&'a [usize]>,
 }
 
-/// Computes a layer.
+/// Computes a recurrent layer.
 ///
 /// # Panics
-/// If a length does not fit.
-pub fn general_forward<T: Element>(layer: &GeneralLayer<T>, ins: &GeneralInputs<'_, T>, outs: GeneralOutputs<'_, T>) {
+/// If a length does not match.
+pub fn general_forward<T: RnnElement>(
+    layer: &GeneralLayer<T>,
+    ins: &GeneralInputs<'_, T>,
+    outs: GeneralOutputs<'_, T>,
+) {
     let (g, hidden, state) = (layer.cell.gates() * layer.hidden, layer.hidden, layer.batch * layer.hidden);
     outs.y.fill(T::of(0.0));
     outs.h.copy_from_slice(ins.h0);
@@ -209,7 +213,7 @@ pub fn general_forward<T: Element>(layer: &GeneralLayer<T>, ins: &GeneralInputs<
         let (w, r) =
             (&ins.w[d * g * layer.input..(d + 1) * g * layer.input], &ins.r[d * g * hidden..(d + 1) * g * hidden]);
         let b = &ins.b[2 * d * g..2 * (d + 1) * g];
-        // In a GRU the state's bias of the last gate is added after the product with the state, the others at once.
+        // In a GRU the recurrent bias of the last gate is added after the product with the state, the others at once.
         let apart = if layer.cell == (GeneralCell::Gru { linear: true }) { 2 * hidden } else { g };
         let bias: Vec<T> = (0..g).map(|k| if k < apart { b[k] + b[g + k] } else { b[k] }).collect();
         let mut projected = vec![T::of(0.0); layer.steps * layer.batch * g];
@@ -230,7 +234,7 @@ pub fn general_forward<T: Element>(layer: &GeneralLayer<T>, ins: &GeneralInputs<
         };
         let run = Run {
             layer,
-            reverse: if d == 1 { true } else { layer.reverse },
+            is_reverse: if d == 1 { true } else { layer.is_reverse },
             activations: &layer.activations[d * each..(d + 1) * each],
             recurrent,
             bias: &b[g + 2.min(layer.cell.gates() - 1) * hidden..],
@@ -246,11 +250,11 @@ pub fn general_forward<T: Element>(layer: &GeneralLayer<T>, ins: &GeneralInputs<
     }
 }
 
-impl<T: Element> Run<'_, T> {
-    /// The place in time of sequence `n` at step `s`, or none behind its end.
+impl<T: RnnElement> Run<'_, T> {
+    /// The time index of step `s` of sequence `n`, or `None` past its end.
     fn time(&self, s: usize, n: usize) -> Option<usize> {
         let len = self.lengths.map_or(self.layer.steps, |l| l[n]);
-        (s < len).then(|| if self.reverse { len - 1 - s } else { s })
+        (s < len).then(|| if self.is_reverse { len - 1 - s } else { s })
     }
 
     fn clipped(&self, x: T) -> T {
@@ -285,7 +289,7 @@ impl<T: Element> Run<'_, T> {
         }
     }
 
-    /// Calls `f` with the gates and the state of each sequence that is not over.
+    /// Calls `f` with the gates and the state of each sequence that has not ended.
     fn each(&self, s: usize, gates: &mut [T], h: &mut [T], f: impl Fn(&mut [T], &mut [T]) + Sync) {
         let (hidden, g) = (self.layer.hidden, self.layer.cell.gates() * self.layer.hidden);
         par::parallel_rows2((gates, g), (h, hidden), (GRAIN / g.max(1)).max(1), |n, gates, h| {
@@ -358,7 +362,7 @@ impl<T: Element> Run<'_, T> {
                 };
                 let new = g.of(self.clipped(gates[3 * hidden + k]));
                 *c = forget * *c + input * new;
-                // What the output gate needs of the new cell.
+                // The output gate's peephole reads the new cell state.
                 gates[k] = gates[hidden + k] + peep(1, k, *c);
                 gates[hidden + k] = out.of(*c);
             }

@@ -1,4 +1,4 @@
-//! Sizes, and where the weights of a layer lie among all parameters.
+//! Sizes of a recurrent network, and where the weights of a layer are among the parameters.
 
 use std::ops::Range;
 
@@ -15,46 +15,46 @@ pub enum Cell {
     Gru,
 }
 
-/// Limits of the cell state of an LSTM.
+/// Limits of an LSTM's cell state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clip {
     /// The smallest value.
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// Whether a state that is no number becomes `min`.
-    pub nan: bool,
+    /// Whether NaN becomes `min`.
+    pub clip_nan: bool,
 }
 
-/// A network and the size of its data.
+/// A recurrent network and the size of its data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometry {
-    /// Kind of unit.
+    /// Type of the cell.
     pub cell: Cell,
-    /// Layers on top of each other.
+    /// Number of stacked layers.
     pub layers: usize,
-    /// Whether each layer also runs from the last step to the first.
+    /// Whether each layer also runs backward in time.
     pub bidirectional: bool,
-    /// Steps of the sequences.
+    /// Number of time steps.
     pub steps: usize,
-    /// Sequences.
+    /// Number of sequences.
     pub batch: usize,
-    /// Numbers that enter per step and sequence.
+    /// Size of the input per time step and sequence.
     pub input: usize,
-    /// Units per layer and direction.
+    /// Number of units per layer and direction.
     pub hidden: usize,
     /// Size to which an LSTM projects its output.
     pub projection: Option<usize>,
     /// Limits of the cell state.
     pub clip: Option<Clip>,
-    /// Share of the outputs of each layer but the last that is dropped.
+    /// Dropout rate between layers.
     pub dropout: f64,
-    /// Whether sequences have lengths of their own.
-    pub lengths: bool,
+    /// Whether sequences have individual lengths.
+    pub has_lengths: bool,
 }
 
-/// Places of the weights of one direction of one layer among the parameters.
-pub(super) struct Places {
+/// Ranges of the weights of one direction of one layer within the parameters.
+pub(super) struct ParameterRanges {
     /// Columns of `wx`.
     pub input: usize,
     /// (gates x hidden, input).
@@ -63,29 +63,29 @@ pub(super) struct Places {
     pub wh: Range<usize>,
     /// (state, hidden) with a projection, else empty.
     pub wr: Range<usize>,
-    /// Bias of the input's part.
+    /// Input bias.
     pub bx: Range<usize>,
-    /// Bias of the state's part.
+    /// Recurrent bias.
     pub bh: Range<usize>,
 }
 
 impl Geometry {
-    /// One or two.
+    /// Number of directions, one or two.
     pub fn directions(&self) -> usize {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    /// Numbers that make the state `h` of one direction.
+    /// Size of the state `h` of one direction.
     pub fn state(&self) -> usize {
         self.projection.unwrap_or(self.hidden)
     }
 
-    /// Numbers that leave a layer per step and sequence.
+    /// Size of a layer's output per time step and sequence.
     pub fn output(&self) -> usize {
         self.directions() * self.state()
     }
 
-    /// Gates times units: the rows of a matrix of weights.
+    /// Gates times units: the rows of the weight matrices.
     pub(super) fn gates(&self) -> usize {
         let gates = match self.cell {
             Cell::Tanh | Cell::Relu => 1,
@@ -99,20 +99,20 @@ impl Geometry {
         if layer == 0 { self.input } else { self.output() }
     }
 
-    /// Weights of one direction of a layer.
+    /// Number of weights of one direction of a layer.
     fn weights(&self, layer: usize) -> usize {
         let projection = self.projection.map_or(0, |p| p * self.hidden);
         self.gates() * (self.layer_input(layer) + self.state()) + projection
     }
 
-    /// Number of parameters: for each layer and direction the weights of input, state and projection, then for each layer and
-    /// direction the biases of input and state, the order of cuDNN and MXNet.
+    /// Number of parameters. For each layer and direction they are the weights of input, state and projection; then, for each
+    /// layer and direction, the biases of input and state: the order of cuDNN and MXNet.
     pub fn parameters(&self) -> usize {
         let weights: usize = (0..self.layers).map(|l| self.weights(l)).sum();
         self.directions() * (weights + self.layers * 2 * self.gates())
     }
 
-    pub(super) fn places(&self, layer: usize, direction: usize) -> Places {
+    pub(super) fn parameter_ranges(&self, layer: usize, direction: usize) -> ParameterRanges {
         let (gates, input, state) = (self.gates(), self.layer_input(layer), self.state());
         let before: usize = (0..layer).map(|l| self.weights(l)).sum();
         let mut at = self.directions() * before + direction * self.weights(layer);
@@ -124,11 +124,11 @@ impl Geometry {
         let wr = take(self.projection.map_or(0, |p| p * self.hidden));
         let weights: usize = (0..self.layers).map(|l| self.weights(l)).sum();
         let bias = self.directions() * weights + (layer * self.directions() + direction) * 2 * gates;
-        Places { input, wx, wh, wr, bx: bias..bias + gates, bh: bias + gates..bias + 2 * gates }
+        ParameterRanges { input, wx, wh, wr, bx: bias..bias + gates, bh: bias + gates..bias + 2 * gates }
     }
 
-    /// Rows of one step and sequence in the reserve: the gates, then the cell state (LSTM) and the unprojected output, or the state's
-    /// part of the gate n (GRU).
+    /// Elements per time step and sequence in the reserve: the gates, then the cell state (LSTM) and the unprojected output, or
+    /// the recurrent term of gate n (GRU).
     pub(super) fn width(&self) -> usize {
         match self.cell {
             Cell::Tanh | Cell::Relu => self.hidden,
@@ -138,28 +138,28 @@ impl Geometry {
         }
     }
 
-    /// Sequences times steps.
+    /// Number of sequences times time steps.
     pub(super) fn items(&self) -> usize {
         self.steps * self.batch
     }
 
-    /// Elements that a layer keeps for its gradient, all directions together, without its output.
+    /// Elements that a layer stores for its gradient, over all directions, without its output.
     pub(super) fn layer_block(&self) -> usize {
-        let states = if self.lengths { self.state() } else { 0 };
+        let states = if self.has_lengths { self.state() } else { 0 };
         self.directions() * self.items() * (self.width() + states)
     }
 
-    /// Elements of the output of a layer below another one, with the mask of its dropout.
+    /// Elements stored between two layers: the output of the lower one and its dropout mask.
     pub(super) fn between(&self) -> usize {
         self.items() * self.output() * if self.dropout > 0.0 { 2 } else { 1 }
     }
 
-    /// Elements that the forward pass keeps for the gradient.
+    /// Elements that the forward pass stores for the gradient.
     pub fn reserve(&self) -> usize {
         self.layers * self.layer_block() + self.layers.saturating_sub(1) * self.between()
     }
 
-    /// The part of a layer's block that belongs to a direction: gates, and states where sequences have lengths.
+    /// The range of a direction in a layer's block: gates, and states if sequences have lengths.
     pub(super) fn direction_block(&self, direction: usize) -> Range<usize> {
         let len = self.layer_block() / self.directions();
         direction * len..(direction + 1) * len

@@ -1,8 +1,8 @@
 //! Recurrent networks over whole sequences: vanilla, LSTM (Hochreiter and Schmidhuber, 1997; with projection: Sak et al., 2014)
-//! and GRU (Cho et al., 2014, in the form of cuDNN), with layers and directions stacked.
+//! and GRU (Cho et al., 2014, as in cuDNN), with stacked layers and two directions.
 //!
-//! The products of the inputs of all steps with the input weights are one matrix product; what remains in each step is a product of
-//! the last state with recurrent weights that were packed once, and one pass over the gates.
+//! The products of the inputs of all time steps with the input weights are one matrix product. Each time step then needs a
+//! product of the previous state with the recurrent weights, which are packed once, and one pass over the gates.
 
 mod backward;
 mod cells;
@@ -21,25 +21,25 @@ use crate::map::Store;
 use crate::{float, math};
 
 /// An element type of recurrent networks: `f32` or `f64`.
-pub trait Element: gemm::Element + math::Real + float::Real + Store<f32> {}
-impl Element for f32 {}
-impl Element for f64 {}
+pub trait RnnElement: gemm::GemmElement + math::MathFloat + float::FloatElement + Store<f32> {}
+impl RnnElement for f32 {}
+impl RnnElement for f64 {}
 
-/// Steps for which packing a matrix of weights pays.
+/// Number of time steps from which packing the weights pays off.
 const MIN_PACKED_STEPS: usize = 4;
 
-/// A right operand that every step uses.
+/// The right operand of the product of every time step.
 enum Weights<'a, T: 'static> {
     View(MatRef<'a, T>),
     Packed(PackedB<T>),
 }
 
-impl<'a, T: Element> Weights<'a, T> {
+impl<'a, T: RnnElement> Weights<'a, T> {
     fn new(b: MatRef<'a, T>, steps: usize) -> Self {
         if steps < MIN_PACKED_STEPS { Weights::View(b) } else { Weights::Packed(PackedB::new(b)) }
     }
 
-    /// C = A B + `beta` C, and then the epilogue.
+    /// C = A B + `beta` C, followed by the epilogue.
     fn product(&self, a: MatRef<'_, T>, beta: T, c: MatMut<'_, T>, epilogue: &Epilogue<'_, T>) {
         match self {
             Weights::View(b) => gemm_fused(T::ONE, a, *b, beta, c, epilogue),
@@ -48,7 +48,7 @@ impl<'a, T: Element> Weights<'a, T> {
     }
 }
 
-/// The chunk of step `t` of a sequence whose steps take `len` elements, and that of the step computed before it.
+/// The chunk of time step `t`, where each step has `len` elements, and that of the step computed before it.
 fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Option<&[T]>, &mut [T]) {
     if reverse {
         let (now, later) = data.split_at_mut(((t + 1) * len).min(data.len()));
@@ -59,7 +59,7 @@ fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Opt
     }
 }
 
-/// [`with_previous`] of data that is only read.
+/// Like [`with_previous`], for read-only data.
 fn previous<T>(data: &[T], len: usize, t: usize, reverse: bool, steps: usize) -> Option<&[T]> {
     let t = if reverse { Some(t + 1).filter(|t| *t < steps) } else { t.checked_sub(1) };
     t.map(|t| &data[t * len..])

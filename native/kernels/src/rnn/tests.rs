@@ -1,9 +1,9 @@
 use super::*;
 use crate::par::set_num_threads;
 
-/// Numbers between -0.5 and 0.5 that repeat only after long.
-fn numbers<T: Element>(n: usize, seed: usize) -> Vec<T> {
-    (0..n).map(|i| <T as math::Real>::of(((i * 7919 + seed * 104_729) % 1009) as f64 / 1009.0 - 0.5)).collect()
+/// Numbers between -0.5 and 0.5 with a long period.
+fn numbers<T: RnnElement>(n: usize, seed: usize) -> Vec<T> {
+    (0..n).map(|i| <T as math::MathFloat>::of(((i * 7919 + seed * 104_729) % 1009) as f64 / 1009.0 - 0.5)).collect()
 }
 
 fn geometry(cell: Cell, steps: usize) -> Geometry {
@@ -18,12 +18,12 @@ fn geometry(cell: Cell, steps: usize) -> Geometry {
         projection: None,
         clip: None,
         dropout: 0.0,
-        lengths: false,
+        has_lengths: false,
     }
 }
 
-/// Output, last states, and gradients of input and parameters, one after the other.
-fn run<T: Element>(g: &Geometry, keep: bool) -> Vec<T> {
+/// Output, last states, and gradients of input and parameters, concatenated.
+fn run<T: RnnElement>(g: &Geometry, keep: bool) -> Vec<T> {
     let stacked = g.layers * g.directions() * g.batch;
     let (x, parameters) = (numbers::<T>(g.items() * g.input, 1), numbers::<T>(g.parameters(), 2));
     let (h0, c0) = (numbers::<T>(stacked * g.state(), 3), numbers::<T>(stacked * g.hidden, 4));
@@ -51,7 +51,7 @@ const CELLS: [Cell; 4] = [Cell::Tanh, Cell::Relu, Cell::Lstm, Cell::Gru];
 #[test]
 fn single_precision_follows_double() {
     for cell in CELLS {
-        // Weights of a few steps are used where they are, those of many are packed.
+        // Few steps use the weights unpacked, many steps pack them.
         for steps in [1, 3, 9] {
             let g = geometry(cell, steps);
             for (single, double) in run::<f32>(&g, true).iter().zip(run::<f64>(&g, true)) {
@@ -65,7 +65,7 @@ fn single_precision_follows_double() {
 }
 
 #[test]
-fn what_is_kept_for_the_gradient_changes_nothing() {
+fn storing_the_reserve_changes_no_result() {
     for cell in CELLS {
         let g = Geometry { layers: 4, ..geometry(cell, 6) };
         let (kept, not) = (run::<f64>(&g, true), run::<f64>(&g, false));
@@ -86,7 +86,7 @@ fn threads_do_not_change_bits() {
 }
 
 #[test]
-fn nothing_to_do_is_done() {
+fn empty_sizes_are_allowed() {
     for cell in CELLS {
         let g = Geometry { steps: 0, ..geometry(cell, 0) };
         let all = run::<f32>(&g, true);

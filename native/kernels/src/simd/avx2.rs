@@ -17,7 +17,7 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     indexed_tiles: &INDEXED_F32,
     dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
     transpose: transpose_f32,
-    turn: transpose_f32,
+    transpose_exact: transpose_f32,
     copy: portable::copy,
 };
 
@@ -31,15 +31,15 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     indexed_tiles: &INDEXED_F64,
     dots: [dots_f64::<1>, dots_f64::<2>, dots_f64::<3>, dots_f64::<4>],
     transpose: portable::transpose,
-    turn: portable::transpose,
+    transpose_exact: portable::transpose,
     copy: portable::copy,
 };
 
-/// Sixteen ones and zeros: the `lanes` elements from `16 - lanes` ... on select the first `lanes` of a vector.
+/// Sixteen ones and zeros: the elements from `16 - lanes` on mask the first `lanes` of a vector.
 static MASK_32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 static MASK_64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
-/// Selects the first `lanes` (at most 8) elements of a vector.
+/// A mask of the first `lanes` (at most 8) elements of a vector.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn mask_f32(lanes: usize) -> __m256i {
@@ -47,7 +47,7 @@ fn mask_f32(lanes: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(MASK_32.as_ptr().add(8 - lanes.min(8)).cast()) }
 }
 
-/// Selects the first `lanes` (at most 4) elements of a vector.
+/// A mask of the first `lanes` (at most 4) elements of a vector.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn mask_f64(lanes: usize) -> __m256i {
@@ -55,7 +55,7 @@ fn mask_f64(lanes: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(MASK_64.as_ptr().add(4 - lanes.min(4)).cast()) }
 }
 
-/// The functions of a table of tiles, see `MicroKernel::tiles`.
+/// The functions of a tile table, see `MicroKernel::tiles`.
 macro_rules! tiles {
     ($name:ident, $packed:literal, $indexed:literal) => {
         tiles!($name, $packed, $indexed, 1 2 3 4 5 6)
@@ -68,8 +68,8 @@ macro_rules! tiles {
 macro_rules! tile {
     ($name:ident, $sums:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $lanes:literal, $mask:ident, $zero:ident,
      $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
-        /// The sums of a tile of M rows and V vectors a row; PACKED if rows of A are adjacent, INDEXED if a
-        /// table has the places of the steps of B, FULL if the last vector is.
+        /// The sums of a tile of M rows with V vectors each. PACKED: the rows of A are adjacent. INDEXED: the rows of B are at
+        /// the offsets of a table. FULL: the last vector is full.
         #[inline]
         #[target_feature(enable = "avx2,fma")]
         unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool, const FULL: bool>(
@@ -80,8 +80,8 @@ macro_rules! tile {
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
             for p in 0..args.depth {
-                // SAFETY: each step reads M elements of A and the columns of the tile of B; what the mask leaves out is
-                // not touched; prefetching may be given any address.
+                // SAFETY: each iteration reads M elements of A and the tile's columns of B; masked-out elements are not accessed;
+                // prefetching is valid for any address.
                 unsafe {
                     if INDEXED {
                         b = args.b.add(*args.b_offsets.add(p) as usize);
@@ -100,22 +100,22 @@ macro_rules! tile {
                         }
                     }
                 }
-                a = a.wrapping_add(args.a_step);
+                a = a.wrapping_add(args.a_stride);
                 if !INDEXED {
-                    b = b.wrapping_add(args.b_step);
+                    b = b.wrapping_add(args.b_stride);
                 }
             }
             sums
         }
 
-        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent, INDEXED if a table has
-        /// the places of the steps of B. See `TileFn`.
+        /// A tile of M rows with V vectors each. PACKED: the rows of A are adjacent. INDEXED: the rows of B are at the offsets of
+        /// a table. See `TileFn`.
         #[target_feature(enable = "avx2,fma")]
         unsafe fn $name<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool>(args: &TileArgs<$t>) {
             let mask = $mask(args.tail);
             let full = args.tail == $lanes;
-            // SAFETY: the caller passes what the sums need; a row of C has the columns of the tile; what the masks leave out
-            // is not touched; prefetching may be given any address.
+            // SAFETY: the caller passes what the sums need; a row of C has the columns of the tile; masked-out elements are not
+            // accessed; prefetching is valid for any address.
             unsafe {
                 for i in 0..M {
                     _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
@@ -195,7 +195,7 @@ macro_rules! dots {
         #[target_feature(enable = "avx2,fma")]
         unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
             let mut sums = [[$zero(); DOT]; M];
-            // Columns that do not exist are replaced by the last one.
+            // Missing columns are replaced by the last one.
             let columns: [*const $t; DOT] =
                 std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
             let whole = args.depth / $lanes * $lanes;
@@ -274,14 +274,14 @@ unsafe fn transpose_f32(src: *const f32, stride: usize, lanes: usize, depth: usi
             }
             let block = transpose_8x8(block);
             for (i, &step) in block.iter().enumerate().take(steps) {
-                // SAFETY: the mask selects lanes of step `p + i` only.
+                // SAFETY: the mask selects lanes of depth index `p + i` only.
                 unsafe { _mm256_maskstore_ps(out.add((p + i) * width + lane), mask_f32(lanes), step) };
             }
         }
     }
 }
 
-/// Transposes in three rounds, which exchange halves of ever larger parts: single elements, pairs and halves.
+/// Transposes in three rounds that exchange ever larger groups: single elements, pairs and halves.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn transpose_8x8(rows: [__m256; 8]) -> [__m256; 8] {

@@ -16,7 +16,7 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     indexed_tiles: &INDEXED_F32,
     dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
     transpose: transpose_f32::<false>,
-    turn: transpose_f32::<true>,
+    transpose_exact: transpose_f32::<true>,
     copy: copy_f32,
 };
 
@@ -30,14 +30,14 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     indexed_tiles: &INDEXED_F64,
     dots: [dots_f64::<1>, dots_f64::<2>, dots_f64::<3>, dots_f64::<4>],
     transpose: portable::transpose,
-    turn: portable::transpose,
+    transpose_exact: portable::transpose,
     copy: portable::copy,
 };
 
-/// How many steps ahead of its use the panel of A is fetched into the first-level cache.
+/// How many depth indices ahead the panel of A is prefetched into the first-level cache.
 const AHEAD: usize = 8;
 
-/// The functions of a table of tiles, see `MicroKernel::tiles`.
+/// The functions of a tile table, see `MicroKernel::tiles`.
 macro_rules! tiles {
     ($name:ident, $packed:literal, $indexed:literal) => {
         tiles!($name, $packed, $indexed, 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
@@ -50,9 +50,9 @@ macro_rules! tiles {
 macro_rules! tile {
     ($name:ident, $sums:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $mask:ty, $lanes:literal, $zero:ident,
      $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $masked_store:ident) => {
-        /// The sums of a tile of M rows and V vectors a row; PACKED if rows of A are adjacent, INDEXED if a
-        /// table has the places of the steps of B, FULL if the last vector is.
-        /// A masked load costs as much as a plain one from the first-level cache, but much more from further away.
+        /// The sums of a tile of M rows with V vectors each. PACKED: the rows of A are adjacent. INDEXED: the rows of B are at
+        /// the offsets of a table. FULL: the last vector is full, so that it needs no masked load, which is slower outside the
+        /// first-level cache.
         #[inline]
         #[target_feature(enable = "avx512f")]
         unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool, const FULL: bool>(
@@ -63,8 +63,8 @@ macro_rules! tile {
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
             for p in 0..args.depth {
-                // SAFETY: each step reads M elements of A and the columns of the tile of B; what the mask leaves out is
-                // not touched; prefetching may be given any address.
+                // SAFETY: each iteration reads M elements of A and the tile's columns of B; masked-out elements are not accessed;
+                // prefetching is valid for any address.
                 unsafe {
                     if INDEXED {
                         b = args.b.add(*args.b_offsets.add(p) as usize);
@@ -75,7 +75,7 @@ macro_rules! tile {
                     }
                     let last = b.add($lanes * (V - 1));
                     y[V - 1] = if FULL { $load(last) } else { $masked_load(mask, last) };
-                    _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(args.a_step * AHEAD).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(args.a_stride * AHEAD).cast());
                     _mm_prefetch::<_MM_HINT_T1>(args.ahead.wrapping_add($lanes * p).cast());
                     for i in 0..M {
                         let x = $set(*a.add(i * a_row));
@@ -84,21 +84,21 @@ macro_rules! tile {
                         }
                     }
                 }
-                a = a.wrapping_add(args.a_step);
+                a = a.wrapping_add(args.a_stride);
                 if !INDEXED {
-                    b = b.wrapping_add(args.b_step);
+                    b = b.wrapping_add(args.b_stride);
                 }
             }
             sums
         }
 
-        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent, INDEXED if a table has
-        /// the places of the steps of B. See `TileFn`.
+        /// A tile of M rows with V vectors each. PACKED: the rows of A are adjacent. INDEXED: the rows of B are at the offsets of
+        /// a table. See `TileFn`.
         #[target_feature(enable = "avx512f")]
         unsafe fn $name<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool>(args: &TileArgs<$t>) {
             let mask = <$mask>::MAX >> ($lanes - args.tail);
-            // SAFETY: the caller passes what the sums need; a row of C has the columns of the tile; what the masks leave out
-            // is not touched.
+            // SAFETY: the caller passes what the sums need; a row of C has the columns of the tile; masked-out elements are not
+            // accessed.
             unsafe {
                 for i in 0..M {
                     for v in 0..V {
@@ -176,7 +176,7 @@ macro_rules! dots {
         #[target_feature(enable = "avx512f")]
         unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
             let mut sums = [[$zero(); DOT]; M];
-            // Columns that do not exist are replaced by the last one.
+            // Missing columns are replaced by the last one.
             let columns: [*const $t; DOT] =
                 std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
             let whole = args.depth / $lanes * $lanes;
@@ -237,12 +237,12 @@ fn sums_f64(v: [__m512d; DOT]) -> [f64; DOT] {
     v.map(|v| _mm512_reduce_add_pd(v))
 }
 
-/// The lowest `lanes` bits, all 16 if there are more.
+/// A mask of the first `lanes` elements, all 16 if there are more.
 fn mask(lanes: usize) -> u16 {
     u16::MAX >> (16 - lanes.min(16))
 }
 
-/// See `TransposeFn`. Blocks of 16 x 16 are transposed in registers. EXACT if nothing but lanes may be written.
+/// See `TransposeFn`. Blocks of 16 x 16 are transposed in registers. EXACT: elements outside the lanes must not be written.
 #[target_feature(enable = "avx512f")]
 unsafe fn transpose_f32<const EXACT: bool>(
     src: *const f32,
@@ -269,10 +269,10 @@ unsafe fn transpose_f32<const EXACT: bool>(
             let block = transpose_16x16(block);
             for (i, &step) in block.iter().enumerate().take(steps) {
                 let out = out.wrapping_add((p + i) * width + lane);
-                // What is written past the only vector of a step is overwritten by the next step.
+                // Elements written past the only vector of a row are overwritten by the next row.
                 let beyond = lane + 16 <= width || (width <= 16 && p + i + 1 < depth && 2 * width >= 16);
                 let whole = lanes == 16 || (!EXACT && beyond);
-                // SAFETY: the vector lies within this step or the next one, or the mask selects lanes of this step only.
+                // SAFETY: the vector lies within this row or the next one, or the mask selects lanes of this row only.
                 unsafe {
                     if whole { _mm512_storeu_ps(out, step) } else { _mm512_mask_storeu_ps(out, mask(lanes), step) }
                 }
@@ -281,7 +281,7 @@ unsafe fn transpose_f32<const EXACT: bool>(
     }
 }
 
-/// Transposes in four rounds, which exchange halves of ever larger parts: single elements, pairs, quarters and halves.
+/// Transposes in four rounds that exchange ever larger groups: single elements, pairs, quarters and halves.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose_16x16(rows: [__m512; 16]) -> [__m512; 16] {
@@ -318,7 +318,7 @@ unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, o
     for p in 0..depth {
         for lane in (0..lanes).step_by(16) {
             let (src, out) = (src.wrapping_add(p * stride + lane), out.wrapping_add(p * width + lane));
-            // SAFETY: a whole vector is there, or the mask selects lanes of step `p` only.
+            // SAFETY: a whole vector is there, or the mask selects lanes of depth index `p` only.
             unsafe {
                 if lanes - lane >= 16 {
                     _mm512_storeu_ps(out, _mm512_loadu_ps(src));

@@ -1,8 +1,8 @@
-//! Which vector instructions to use.
+//! Which vector instruction set to use.
 
 use std::sync::OnceLock;
 
-/// A level of vector instructions.
+/// A set of vector instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
     /// What the compiler may assume on every processor of the target.
@@ -14,14 +14,14 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The level in use: the best that the processor has, or the one that the environment variable `FERROMX_ISA`
-    /// (`avx512`, `avx2` or `portable`) names if the processor has it. Found out once.
+    /// The instruction set in use: the best that the processor has, or the one named by the environment variable `FERROMX_ISA`
+    /// (`avx512`, `avx2` or `portable`) if the processor has it. Determined once.
     pub fn current() -> Isa {
         static CURRENT: OnceLock<Isa> = OnceLock::new();
         *CURRENT.get_or_init(|| Isa::choose(std::env::var("FERROMX_ISA").ok().as_deref(), Isa::best()))
     }
 
-    /// The level called `name`, else `best`, with a warning if there is a name and it cannot be followed.
+    /// The instruction set called `name`, else `best`; warns if `name` is unknown or unavailable.
     fn choose(name: Option<&str>, best: Isa) -> Isa {
         let Some(name) = name else { return best };
         match Isa::parse(name) {
@@ -32,7 +32,7 @@ impl Isa {
         best
     }
 
-    /// Every level that the processor has, the best one last.
+    /// Every instruction set that the processor has, the best one last.
     pub fn available() -> impl Iterator<Item = Isa> {
         let best = Isa::best();
         [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(move |&isa| isa <= best)

@@ -1,62 +1,62 @@
-//! The innermost part of a matrix product, and the packing that feeds it.
+//! The innermost part of a matrix product, and the packing of its operands.
 //!
-//! A microkernel computes a tile of at most `mr` x `nr` elements of C in vector registers, from a panel of A (per step
-//! of the inner dimension, the elements of up to `mr` rows side by side) and a panel of B (per step, the elements of up
-//! to `nr` columns side by side). See Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
+//! A microkernel computes a tile of at most `mr` x `nr` elements of C in vector registers, from a panel of A (for each depth
+//! index, the elements of up to `mr` rows side by side) and a panel of B (for each depth index, the elements of up to `nr`
+//! columns side by side). See Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 
 use super::{Isa, portable};
-use crate::par::{List, MatMut, MatRef, Plain};
+use crate::par::{List, MatMut, MatRef, Pod};
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 
-/// A panel of A or B: the elements of step `p` start at `data[p * step]`.
+/// A panel of A or B: the elements at depth index `p` start at `data[p * stride]`.
 ///
-/// A packed panel has a step of `mr` or `nr`; a step may as well be the row stride of a row-major B, or of an A that is
-/// stored transposed, which then need no packing.
+/// A packed panel has a stride of `mr` or `nr`. With the row stride of the matrix, a row-major B, or an A that is stored
+/// transposed, is a panel without packing.
 #[derive(Clone, Copy)]
 pub struct Panel<'a, T> {
     /// The elements.
     pub data: &'a [T],
-    /// The distance between steps of the inner dimension, in elements.
-    pub step: usize,
-    /// Elements that will be needed soon, for the cache; empty if there are none.
+    /// The distance between depth indices, in elements.
+    pub stride: usize,
+    /// Elements to prefetch; may be empty.
     pub ahead: &'a [T],
 }
 
-/// The places of the steps of a B that is read where it stands, such as the rows under the taps of a convolution.
+/// Offsets of the rows of a B that is not packed, such as the inputs under the taps of a convolution.
 #[derive(Debug, Default)]
-pub struct StepTable {
-    places: List<u32>,
-    /// The largest place.
+pub struct OffsetTable {
+    offsets: List<u32>,
+    /// The largest offset.
     reach: usize,
 }
 
-impl StepTable {
-    /// Takes the places of the steps, in elements from a start that is given when the table is used.
+impl OffsetTable {
+    /// Makes a table of offsets in elements, relative to a start given at each use.
     ///
     /// # Panics
-    /// When a place exceeds 32 bits.
-    pub fn new(places: impl IntoIterator<Item = usize>) -> StepTable {
-        let narrow = |place| u32::try_from(place).unwrap_or_else(|_| panic!("place {place} exceeds 32 bits"));
-        let places: List<u32> = places.into_iter().map(narrow).collect();
-        let reach = places.iter().max().map_or(0, |reach| *reach as usize);
-        StepTable { places, reach }
+    /// When an offset exceeds 32 bits.
+    pub fn new(offsets: impl IntoIterator<Item = usize>) -> OffsetTable {
+        let narrow = |offset| u32::try_from(offset).unwrap_or_else(|_| panic!("offset {offset} exceeds 32 bits"));
+        let offsets: List<u32> = offsets.into_iter().map(narrow).collect();
+        let reach = offsets.iter().max().map_or(0, |reach| *reach as usize);
+        OffsetTable { offsets, reach }
     }
 
-    /// The number of steps.
+    /// The number of rows.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.offsets.len()
     }
 
-    /// Whether there is no step.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.offsets.is_empty()
     }
 
-    pub(super) fn places(&self) -> &[u32] {
-        &self.places
+    pub(super) fn offsets(&self) -> &[u32] {
+        &self.offsets
     }
 
     pub(super) fn reach(&self) -> usize {
@@ -64,14 +64,14 @@ impl StepTable {
     }
 }
 
-/// Some steps of a panel of B whose elements start at `data[place]` for each place of the table.
+/// A panel of B whose row `p` starts at `data[table[first + p]]`.
 #[derive(Clone, Copy)]
-pub struct Steps<'a, T> {
+pub struct IndexedPanel<'a, T> {
     /// The elements.
     pub data: &'a [T],
-    /// The places of all steps.
-    pub table: &'a StepTable,
-    /// The first step.
+    /// The offsets of all rows.
+    pub table: &'a OffsetTable,
+    /// Index of the first row of the panel.
     pub first: usize,
 }
 
@@ -79,41 +79,41 @@ pub struct Steps<'a, T> {
 pub(super) struct TileArgs<T> {
     pub depth: usize,
     pub a: *const T,
-    /// The distance between rows of A, in elements; one if the function is for packed panels.
+    /// The distance between rows of A, in elements; ignored by functions for packed panels, where it is one.
     pub a_row: usize,
-    pub a_step: usize,
+    pub a_stride: usize,
     pub b: *const T,
-    pub b_step: usize,
-    /// The place of each step of B, if the function is for those.
+    pub b_stride: usize,
+    /// The offset of each row of B; used by the functions for indexed panels only.
     pub b_offsets: *const u32,
-    /// Elements that are used soon: one vector of them for each step is fetched into the second-level cache.
+    /// Elements to prefetch into the second-level cache, one vector per depth index.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub ahead: *const T,
     pub c: *mut T,
     pub c_stride: usize,
     pub alpha: T,
     pub accumulate: bool,
-    /// Columns in the last vector of a row.
+    /// Number of columns in the last vector of a row.
     pub tail: usize,
 }
 
-/// Where a tile function finds B, unchecked.
-struct Places<T> {
+/// How a tile function addresses B, unchecked.
+struct PanelAddress<T> {
     data: *const T,
-    step: usize,
+    stride: usize,
     offsets: *const u32,
     ahead: *const T,
 }
 
-impl<T> From<Panel<'_, T>> for Places<T> {
+impl<T> From<Panel<'_, T>> for PanelAddress<T> {
     fn from(b: Panel<'_, T>) -> Self {
-        // Fetching from an address that does not exist would cost a walk through the page tables.
+        // Prefetching from an unmapped address would cost a page walk.
         let ahead = if b.ahead.is_empty() { b.data } else { b.ahead };
-        Places { data: b.data.as_ptr(), step: b.step, offsets: std::ptr::null(), ahead: ahead.as_ptr() }
+        PanelAddress { data: b.data.as_ptr(), stride: b.stride, offsets: std::ptr::null(), ahead: ahead.as_ptr() }
     }
 }
 
-/// Computes one tile. A tile function reads the elements of its panels and touches the elements of its tile, no others.
+/// Computes one tile. Reads only the elements of its panels and writes only those of its tile.
 pub(super) type TileFn<T> = unsafe fn(&TileArgs<T>);
 
 /// The arguments of a dot function, unchecked: rows of A and columns of B, each of `depth` adjacent elements.
@@ -123,18 +123,18 @@ pub(super) struct DotArgs<T> {
     pub a_row: usize,
     pub b: *const T,
     pub b_col: usize,
-    /// One to four.
+    /// Number of columns, one to four.
     pub cols: usize,
 }
 
 /// Computes the dot products of M rows with up to four columns; row by row, four results a row.
 pub(super) type DotFn<T> = unsafe fn(&DotArgs<T>, &mut [[T; DOT]; DOT]);
 
-/// Rows and columns that a dot function takes at most.
+/// Maximum number of rows and of columns of a dot function.
 pub(super) const DOT: usize = 4;
 
-/// Writes `out[p * width + lane] = src[lane * stride + p]` for `lanes` x `depth` elements. Elements of the `depth` steps of
-/// `width` that belong to no lane may be written as well.
+/// Writes `out[p * width + lane] = src[lane * stride + p]` for `lanes` x `depth` elements. May overwrite the other elements of
+/// the `depth` rows of `width`.
 pub(super) type TransposeFn<T> =
     unsafe fn(src: *const T, stride: usize, lanes: usize, depth: usize, out: *mut T, width: usize);
 
@@ -150,20 +150,20 @@ pub struct MicroKernel<T: 'static> {
     pub(super) lanes: usize,
     /// The function for `rows` rows and `vectors` vectors a row is at `(vectors - 1) * mr + rows - 1`.
     pub(super) tiles: &'static [TileFn<T>],
-    /// The same for an A whose rows are any distance apart.
+    /// Like `tiles`, for an A whose rows are any distance apart.
     pub(super) strided_tiles: &'static [TileFn<T>],
-    /// Those for packed rows of A and for steps of B whose places are in a table.
+    /// Like `tiles`, for an indexed panel of B.
     pub(super) indexed_tiles: &'static [TileFn<T>],
     /// The function for `rows` rows is at `rows - 1`.
     pub(super) dots: [DotFn<T>; DOT],
     pub(super) transpose: TransposeFn<T>,
-    /// The same, but it touches no elements of `out` beside those of the lanes.
-    pub(super) turn: TransposeFn<T>,
+    /// Like `transpose`, but writes only the elements of the lanes.
+    pub(super) transpose_exact: TransposeFn<T>,
     pub(super) copy: CopyFn<T>,
 }
 
-/// An element type that matrix products are computed in: `f32` and `f64`.
-pub trait Element: Plain + num_traits::Float {
+/// An element type that matrix products compute in: `f32` or `f64`.
+pub trait GemmElement: Pod + num_traits::Float {
     /// The microkernel for an instruction set, or for the best one below it that the processor has.
     fn microkernel_for(isa: Isa) -> &'static MicroKernel<Self>;
 
@@ -173,9 +173,9 @@ pub trait Element: Plain + num_traits::Float {
 
 macro_rules! element {
     ($t:ty, $portable:ident, $avx2:ident, $avx512:ident) => {
-        impl Element for $t {
+        impl GemmElement for $t {
             fn microkernel_for(isa: Isa) -> &'static MicroKernel<$t> {
-                // A level must not be used where it is not available, whoever asks.
+                // Callers may ask for an instruction set that the processor lacks.
                 match isa.min(Isa::available().last().unwrap_or(Isa::Portable)) {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => &avx512::$avx512,
@@ -195,7 +195,7 @@ macro_rules! element {
 element!(f32, F32, F32, F32);
 element!(f64, F64, F64, F64);
 
-impl<T: Element> MicroKernel<T> {
+impl<T: GemmElement> MicroKernel<T> {
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
@@ -211,10 +211,10 @@ impl<T: Element> MicroKernel<T> {
         self.nr
     }
 
-    /// C = `alpha` A B, or C += `alpha` A B if `accumulate`, for a tile C of 1 to `mr` rows and 1 to `nr` columns and
-    /// an inner dimension of `depth`. Without `accumulate` the old contents of C do not matter.
+    /// C = `alpha` A B, or C += `alpha` A B if `accumulate`, for a tile C of 1 to `mr` rows and 1 to `nr` columns and a depth of
+    /// `depth`. Without `accumulate` the old contents of C are ignored.
     ///
-    /// Each element is one chain of multiply-adds over the depth, so its value does not depend on the tile that it is in.
+    /// Each element is a single chain of multiply-adds over the depth, so its value does not depend on the tile.
     ///
     /// # Panics
     /// When the tile is empty or larger than `mr` x `nr`, or a panel is too short.
@@ -222,57 +222,57 @@ impl<T: Element> MicroKernel<T> {
         assert!(holds(a, depth, c.rows()), "the panel of A is too short for {} rows and depth {depth}", c.rows());
         assert!(holds(b, depth, c.cols()), "the panel of B is too short for {} columns and depth {depth}", c.cols());
         // SAFETY: A and B hold what the function for packed panels reads, as asserted.
-        unsafe { self.run(self.tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.step), b.into(), c) }
+        unsafe { self.run(self.tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.stride), b.into(), c) }
     }
 
-    /// [`Self::tile`] for an A of (rows, depth) elements with any strides, not packed.
+    /// Like [`Self::tile`], for an unpacked A of (rows, depth) elements with any strides.
     ///
     /// # Panics
-    /// When the tile is empty or larger than `mr` x `nr`, A does not have its rows, or the panel of B is too short.
+    /// When the tile is empty or larger than `mr` x `nr`, A has another number of rows, or the panel of B is too short.
     pub fn strided_tile(&self, alpha: T, a: MatRef<'_, T>, b: Panel<'_, T>, c: MatMut<'_, T>, accumulate: bool) {
         let depth = a.cols();
         assert!(a.rows() == c.rows(), "A has {} rows, the tile {}", a.rows(), c.rows());
         assert!(holds(b, depth, c.cols()), "the panel of B is too short for {} columns and depth {depth}", c.cols());
         let tiles = if a.row_stride() == 1 { self.tiles } else { self.strided_tiles };
         let source = (a.data().as_ptr(), a.row_stride(), a.col_stride());
-        // SAFETY: a view holds its elements, the functions for packed panels are used with adjacent rows only, and B holds
-        // what the function reads, as asserted.
+        // SAFETY: a view holds its elements, the functions for packed panels are used with adjacent rows only, and B holds what
+        // the function reads, as asserted.
         unsafe { self.run(tiles, (depth, alpha, accumulate), source, b.into(), c) }
     }
 
-    /// [`Self::tile`] for a B whose steps are anywhere.
+    /// Like [`Self::tile`], for an indexed panel of B.
     ///
     /// # Panics
-    /// When the tile is empty or larger than `mr` x `nr`, the panel of A is too short, the table does not have `depth`
-    /// steps from the first one on, or one of the table's places is too near to the end of the elements of B.
+    /// When the tile is empty or larger than `mr` x `nr`, the panel of A is too short, the table has fewer than `depth` rows from
+    /// `first` on, or a row of B exceeds its data.
     pub fn indexed_tile(
         &self,
         depth: usize,
         alpha: T,
         a: Panel<'_, T>,
-        b: Steps<'_, T>,
+        b: IndexedPanel<'_, T>,
         c: MatMut<'_, T>,
         accumulate: bool,
     ) {
         assert!(holds(a, depth, c.rows()), "the panel of A is too short for {} rows and depth {depth}", c.rows());
-        let (steps, reach) = (&b.table.places[b.first..], b.table.reach);
-        assert!(depth <= steps.len(), "{depth} steps, and a table of {}", steps.len());
-        assert!(reach + c.cols() <= b.data.len(), "place {reach} of {} elements of B", b.data.len());
-        let places = Places { data: b.data.as_ptr(), step: 0, offsets: steps.as_ptr(), ahead: b.data.as_ptr() };
-        // SAFETY: A holds what the function reads, the table has a place for each step, and B the columns from there on.
-        unsafe { self.run(self.indexed_tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.step), places, c) }
+        let (offsets, reach) = (&b.table.offsets[b.first..], b.table.reach);
+        assert!(depth <= offsets.len(), "depth {depth}, and a table of {} rows", offsets.len());
+        assert!(reach + c.cols() <= b.data.len(), "offset {reach} of {} elements of B", b.data.len());
+        let b = PanelAddress { data: b.data.as_ptr(), stride: 0, offsets: offsets.as_ptr(), ahead: b.data.as_ptr() };
+        // SAFETY: A holds what the function reads, the table has an offset for each row, and B the columns from there on.
+        unsafe { self.run(self.indexed_tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.stride), b, c) }
     }
 
     /// # Safety
-    /// A, given as the first element and the distances between rows and between steps, must have `depth` steps of the
-    /// rows of C, adjacent ones unless `tiles` are those for strided rows; B must have `depth` steps of the columns of C.
+    /// `a` gives the first element of A and the distances between rows and between depth indices. A must have `depth` columns and
+    /// the rows of C, adjacent ones unless `tiles` are those for strided rows; B must have `depth` rows with the columns of C.
     #[inline]
     unsafe fn run(
         &self,
         tiles: &[TileFn<T>],
         (depth, alpha, accumulate): (usize, T, bool),
-        (a, a_row, a_step): (*const T, usize, usize),
-        b: Places<T>,
+        (a, a_row, a_stride): (*const T, usize, usize),
+        b: PanelAddress<T>,
         mut c: MatMut<'_, T>,
     ) {
         let (rows, cols) = (c.rows(), c.cols());
@@ -282,9 +282,9 @@ impl<T: Element> MicroKernel<T> {
             depth,
             a,
             a_row,
-            a_step,
+            a_stride,
             b: b.data,
-            b_step: b.step,
+            b_stride: b.stride,
             b_offsets: b.offsets,
             ahead: b.ahead,
             c: c.as_mut_ptr(),
@@ -293,8 +293,8 @@ impl<T: Element> MicroKernel<T> {
             accumulate,
             tail: cols - (vectors - 1) * self.lanes,
         };
-        // SAFETY: A and B are as the caller says; `c` stands for exclusive references to the tile; a microkernel is
-        // reachable only if the processor has its instructions (`microkernel_for`).
+        // SAFETY: A and B are as the caller guarantees; `c` holds exclusive references to the tile; a microkernel is reachable
+        // only if the processor has its instructions (`microkernel_for`).
         unsafe { tiles[(vectors - 1) * self.mr + rows - 1](&args) }
     }
 
@@ -302,7 +302,7 @@ impl<T: Element> MicroKernel<T> {
     /// other elements of `out` are unspecified. The elements of a row of A, and those of a column of B, must be adjacent.
     ///
     /// # Panics
-    /// When the shapes do not fit or elements are not adjacent.
+    /// When the shapes do not match or elements are not adjacent.
     pub fn dots(&self, a: MatRef<'_, T>, b: MatRef<'_, T>, out: &mut [[T; DOT]; DOT]) {
         let (rows, depth, cols) = (a.rows(), a.cols(), b.cols());
         assert!(
@@ -320,14 +320,23 @@ impl<T: Element> MicroKernel<T> {
     /// Writes the transposed elements of a matrix.
     ///
     /// # Panics
-    /// When rows of `from` are not adjacent elements or the shapes do not fit.
+    /// When the rows of `from` are not contiguous or the shapes do not match.
     pub fn transpose(&self, from: MatRef<'_, T>, to: &mut MatMut<'_, T>) {
         let (rows, cols) = (from.rows(), from.cols());
         assert!(from.col_stride() == 1, "rows of the matrix must be adjacent elements");
         assert_eq!((rows, cols), (to.cols(), to.rows()), "the result must have the exchanged shape");
-        // SAFETY: views hold their elements, the function touches no others of `to`, and the processor has the instructions
+        // SAFETY: views hold their elements, the function writes no others of `to`, and the processor has the instructions
         // (`microkernel_for`).
-        unsafe { (self.turn)(from.data().as_ptr(), from.row_stride(), rows, cols, to.as_mut_ptr(), to.row_stride()) }
+        unsafe {
+            (self.transpose_exact)(
+                from.data().as_ptr(),
+                from.row_stride(),
+                rows,
+                cols,
+                to.as_mut_ptr(),
+                to.row_stride(),
+            )
+        }
     }
 
     /// Elements of a vector.
@@ -335,18 +344,18 @@ impl<T: Element> MicroKernel<T> {
         self.lanes
     }
 
-    /// The elements that `pack_a` writes for `rows` rows and an inner dimension of `depth`.
+    /// The elements that `pack_a` writes for `rows` rows and a depth of `depth`.
     pub fn packed_a_len(&self, rows: usize, depth: usize) -> usize {
         rows.next_multiple_of(self.mr) * depth
     }
 
-    /// The elements that `pack_b` writes for `cols` columns and an inner dimension of `depth`.
+    /// The elements that `pack_b` writes for `cols` columns and a depth of `depth`.
     pub fn packed_b_len(&self, cols: usize, depth: usize) -> usize {
         cols.next_multiple_of(self.nr) * depth
     }
 
-    /// Packs a (rows, depth) matrix into panels of `mr` rows, one after the other, each laid out `[depth][mr]`. Of the last
-    /// panel, the places of rows that do not exist have no particular value.
+    /// Packs a (rows, depth) matrix into panels of `mr` rows, one after the other, each laid out `[depth][mr]`. The elements of
+    /// missing rows of the last panel are unspecified.
     ///
     /// # Panics
     /// When `out` is shorter than [`Self::packed_a_len`].
@@ -354,8 +363,8 @@ impl<T: Element> MicroKernel<T> {
         self.pack_lanes(a, self.mr, out);
     }
 
-    /// Packs a (depth, cols) matrix into panels of `nr` columns, one after the other, each laid out `[depth][nr]`. Of the
-    /// last panel, the places of columns that do not exist have no particular value.
+    /// Packs a (depth, cols) matrix into panels of `nr` columns, one after the other, each laid out `[depth][nr]`. The elements
+    /// of missing columns of the last panel are unspecified.
     ///
     /// # Panics
     /// When `out` is shorter than [`Self::packed_b_len`].
@@ -363,8 +372,8 @@ impl<T: Element> MicroKernel<T> {
         self.pack_lanes(b.t(), self.nr, out);
     }
 
-    /// Packs a (lanes, depth) matrix into panels of `width` lanes, one after the other, each laid out `[depth][width]`. Of the
-    /// last panel, the places of lanes that do not exist have no particular value.
+    /// Packs a (lanes, depth) matrix into panels of `width` lanes, one after the other, each laid out `[depth][width]`. The
+    /// elements of missing lanes of the last panel are unspecified.
     ///
     /// # Panics
     /// When `out` is too short.
@@ -385,15 +394,15 @@ impl<T: Element> MicroKernel<T> {
             let part = m.block(first, 0, width.min(lanes - first), depth);
             let (src, out) = (part.data(), out);
             if m.col_stride() == 1 {
-                // SAFETY: `part` covers the elements to be read, `out` has `width` elements for each of `depth` steps, and
-                // the processor has the instructions (`microkernel_for`).
+                // SAFETY: `part` covers the elements to be read, `out` has `width` elements for each of `depth` rows, and the
+                // processor has the instructions (`microkernel_for`).
                 unsafe { (self.transpose)(src.as_ptr(), m.row_stride(), part.rows(), depth, out.as_mut_ptr(), width) }
             } else if m.row_stride() == 1 {
                 // SAFETY: as above.
                 unsafe { (self.copy)(src.as_ptr(), m.col_stride(), part.rows(), depth, out.as_mut_ptr(), width) }
             } else {
-                for (p, step) in out.chunks_exact_mut(width).enumerate() {
-                    for (lane, to) in step[..part.rows()].iter_mut().enumerate() {
+                for (p, row) in out.chunks_exact_mut(width).enumerate() {
+                    for (lane, to) in row[..part.rows()].iter_mut().enumerate() {
                         *to = src[lane * m.row_stride() + p * m.col_stride()];
                     }
                 }
@@ -402,11 +411,11 @@ impl<T: Element> MicroKernel<T> {
     }
 }
 
-/// Whether the panel has `lanes` elements in each of `depth` steps.
+/// True if the panel has `lanes` elements at each of `depth` depth indices.
 fn holds<T>(panel: Panel<'_, T>, depth: usize, lanes: usize) -> bool {
     depth == 0
         || (depth - 1)
-            .checked_mul(panel.step)
+            .checked_mul(panel.stride)
             .and_then(|last| last.checked_add(lanes))
             .is_some_and(|end| end <= panel.data.len())
 }

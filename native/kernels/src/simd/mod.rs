@@ -5,16 +5,16 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub mod conv3x3;
 mod isa;
 pub mod microkernel;
 pub mod multiversion;
 mod portable;
-pub mod square;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 pub mod window;
 
-/// Fetches what is going to be read into the second-level cache, without waiting for it.
+/// Starts fetching `ahead` into the second-level cache.
 #[inline]
 pub(crate) fn prefetch<T>(ahead: &[T]) {
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
-//! Functions and loops that are compiled for several instruction sets; the best that the processor has is picked at run time.
+//! Compiles functions and loops for several instruction sets and picks the best one that the processor has at run time.
 //!
-//! Every version computes the same bits: the loops hold no reassociation and `f32::mul_add` is exact everywhere. A debug build
-//! therefore has the portable version alone, which compiles in a fraction of the time; the tests of this crate have all.
+//! Every version computes the same bits: nothing is reassociated and `f32::mul_add` is exact everywhere. Debug builds therefore
+//! compile the portable version alone, which takes a fraction of the time; this crate's own tests compile all.
 #![allow(unsafe_code)]
 
 use super::Isa;
@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 /// Declares functions whose body is compiled for every level of [`Isa`] and chosen at run time.
 ///
-/// The body should be loops over slices that the compiler can vectorise; what it calls must be inlined into it. Each
-/// call costs a look at [`level`], so a call should do some hundred operations.
+/// The body should consist of loops over slices that the compiler can vectorise; functions that it calls must be inlined. Each
+/// call evaluates [`level`], so it should do at least some hundred operations.
 macro_rules! per_isa {
     ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident: $bound:path),+ $(,)?>)? ($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {
         $(#[$meta])*
@@ -31,9 +31,9 @@ macro_rules! per_isa {
                 portable $(::<$($g),+>)? ($($arg),*)
             }
 
-            #[allow(clippy::match_single_binding)] // a debug build has the last arm alone
+            #[allow(clippy::match_single_binding)] // debug builds have the last arm only
             match $crate::simd::multiversion::level() {
-                // SAFETY: `level` names one only if the processor has its instructions.
+                // SAFETY: `level` returns a level only if the processor has its instructions.
                 #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
                 $crate::simd::Isa::Avx512 => unsafe { avx512 $(::<$($g),+>)? ($($arg),*) },
                 // SAFETY: as above.
@@ -46,8 +46,8 @@ macro_rules! per_isa {
 }
 pub(crate) use per_isa;
 
-/// The instruction set of the versions in use: [`Isa::current`], but no AVX-512 without the extensions that all of its
-/// processors since 2017 have.
+/// The instruction set of the selected versions: [`Isa::current`], but AVX-512 only with the extensions that all its processors
+/// have had since 2017.
 pub(crate) fn level() -> Isa {
     static LEVEL: OnceLock<Isa> = OnceLock::new();
     *LEVEL.get_or_init(|| match Isa::current() {
@@ -66,8 +66,8 @@ fn has_extensions() -> bool {
     false
 }
 
-/// A loop that is worth compiling for wide vectors. `run` and everything that it calls in the loop must be
-/// `#[inline(always)]`, for only inlined code takes part in the wider instruction set.
+/// A loop compiled for wide vectors. `run` and everything that it calls in the loop must be `#[inline(always)]`, because only
+/// inlined code is compiled for the wider instruction set.
 pub trait Kernel {
     /// What the loop returns.
     type Output;
@@ -77,7 +77,7 @@ pub trait Kernel {
 }
 
 per_isa! {
-    /// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the compile target's own.
+    /// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the target's baseline.
     pub fn run<K: Kernel>(kernel: K) -> K::Output {
         kernel.run()
     }

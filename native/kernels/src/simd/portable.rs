@@ -1,7 +1,7 @@
 //! The microkernel in plain Rust, for the compiler to vectorise.
 
 use super::Isa;
-use super::microkernel::{DOT, DotArgs, Element, MicroKernel, TileArgs, TileFn};
+use super::microkernel::{DOT, DotArgs, GemmElement, MicroKernel, TileArgs, TileFn};
 
 const MR: usize = 4;
 const VECTOR: usize = 4;
@@ -9,7 +9,7 @@ const VECTOR: usize = 4;
 pub(super) static F32: MicroKernel<f32> = kernel(&TILES_F32, &STRIDED_F32, &INDEXED_F32);
 pub(super) static F64: MicroKernel<f64> = kernel(&TILES_F64, &STRIDED_F64, &INDEXED_F64);
 
-const fn kernel<T: Element>(
+const fn kernel<T: GemmElement>(
     tiles: &'static [TileFn<T>],
     strided_tiles: &'static [TileFn<T>],
     indexed_tiles: &'static [TileFn<T>],
@@ -24,7 +24,7 @@ const fn kernel<T: Element>(
         indexed_tiles,
         dots: [dots::<T, 1>, dots::<T, 2>, dots::<T, 3>, dots::<T, 4>],
         transpose,
-        turn: transpose,
+        transpose_exact: transpose,
         copy,
     }
 }
@@ -52,31 +52,31 @@ static INDEXED_F64: [TileFn<f64>; 8] = tiles!(f64, true, true);
 
 /// x * y + z, fused where the target has such an instruction.
 #[inline(always)]
-fn mul_add<T: Element>(x: T, y: T, z: T) -> T {
+fn mul_add<T: GemmElement>(x: T, y: T, z: T) -> T {
     if cfg!(any(target_arch = "aarch64", target_feature = "fma")) { x.mul_add(y, z) } else { x * y + z }
 }
 
-/// A tile of M rows and N columns or up to three columns fewer; PACKED if rows of A are adjacent, INDEXED if a table
-/// has the places of the steps of B. See `TileFn`.
-unsafe fn tile<T: Element, const M: usize, const N: usize, const PACKED: bool, const INDEXED: bool>(
+/// A tile of M rows and N columns, or up to three columns fewer. PACKED: the rows of A are adjacent. INDEXED: the rows of B are
+/// at the offsets of a table. See `TileFn`.
+unsafe fn tile<T: GemmElement, const M: usize, const N: usize, const PACKED: bool, const INDEXED: bool>(
     args: &TileArgs<T>,
 ) {
     let cols = N - VECTOR + args.tail;
     let a_row = if PACKED { 1 } else { args.a_row };
     let mut sums = [[T::zero(); N]; M];
     for p in 0..args.depth {
-        // SAFETY: the table has `depth` places, and step `p` of the panel has `cols` elements.
+        // SAFETY: the table has `depth` offsets, and each row of the panel has `cols` elements.
         let b = unsafe {
-            let place = if INDEXED { *args.b_offsets.add(p) as usize } else { p * args.b_step };
-            std::slice::from_raw_parts(args.b.add(place), cols)
+            let offset = if INDEXED { *args.b_offsets.add(p) as usize } else { p * args.b_stride };
+            std::slice::from_raw_parts(args.b.add(offset), cols)
         };
         let b: [T; N] = match b.try_into() {
             Ok(full) => full,
             Err(_) => std::array::from_fn(|j| b.get(j).copied().unwrap_or(T::zero())),
         };
         for (i, row) in sums.iter_mut().enumerate() {
-            // SAFETY: step `p` of A has M rows.
-            let x = unsafe { *args.a.add(p * args.a_step + i * a_row) };
+            // SAFETY: depth index `p` of A has M rows.
+            let x = unsafe { *args.a.add(p * args.a_stride + i * a_row) };
             for (sum, &y) in row.iter_mut().zip(&b) {
                 *sum = mul_add(x, y, *sum);
             }
@@ -92,7 +92,7 @@ unsafe fn tile<T: Element, const M: usize, const N: usize, const PACKED: bool, c
 }
 
 /// The dot products of M rows with up to four columns. See `DotFn`.
-unsafe fn dots<T: Element, const M: usize>(args: &DotArgs<T>, out: &mut [[T; DOT]; DOT]) {
+unsafe fn dots<T: GemmElement, const M: usize>(args: &DotArgs<T>, out: &mut [[T; DOT]; DOT]) {
     // SAFETY: the caller passes M rows and `cols` columns of `depth` elements.
     let (row, col) = unsafe {
         let row = |i| std::slice::from_raw_parts(args.a.add(i * args.a_row), args.depth);
@@ -112,9 +112,9 @@ unsafe fn dots<T: Element, const M: usize>(args: &DotArgs<T>, out: &mut [[T; DOT
     }
 }
 
-/// The sum of a power of two of terms, by halves.
+/// Sums a power of two of terms by halves.
 #[inline(always)]
-pub(super) fn pairwise_sum<T: Element, const N: usize>(terms: &[T; N]) -> T {
+pub(super) fn pairwise_sum<T: GemmElement, const N: usize>(terms: &[T; N]) -> T {
     let (mut terms, mut len) = (*terms, N);
     while len > 1 {
         len /= 2;
@@ -125,7 +125,7 @@ pub(super) fn pairwise_sum<T: Element, const N: usize>(terms: &[T; N]) -> T {
     terms[0]
 }
 
-/// See `TransposeFn`. Blocks of eight steps, so that every cache line of the source is used up when it is read.
+/// See `TransposeFn`. Takes eight depth indices at a time, so that each cache line of the source is read once.
 pub(super) unsafe fn transpose<T: Copy>(
     src: *const T,
     stride: usize,
@@ -137,7 +137,7 @@ pub(super) unsafe fn transpose<T: Copy>(
     for first in (0..depth).step_by(8) {
         for lane in 0..lanes {
             for p in first..depth.min(first + 8) {
-                // SAFETY: the caller passes `lanes` x `depth` elements and room for `depth` steps of `width` elements.
+                // SAFETY: the caller passes `lanes` x `depth` elements and room for `depth` rows of `width` elements.
                 unsafe { *out.add(p * width + lane) = *src.add(lane * stride + p) };
             }
         }
@@ -154,7 +154,7 @@ pub(super) unsafe fn copy<T: Copy>(
     width: usize,
 ) {
     for p in 0..depth {
-        // SAFETY: the caller passes `depth` steps of `lanes` elements and room for `depth` steps of `width` elements.
+        // SAFETY: the caller passes `depth` rows of `lanes` elements and room for `depth` rows of `width` elements.
         unsafe { std::ptr::copy_nonoverlapping(src.add(p * stride), out.add(p * width), lanes) };
     }
 }

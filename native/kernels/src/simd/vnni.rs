@@ -1,49 +1,50 @@
-//! Products of bytes in AVX-512 VNNI: one instruction adds four products of an unsigned and a signed byte to each of 16 sums.
+//! Products of 8-bit integers in AVX-512 VNNI: one instruction adds four products of an unsigned and a signed byte to each of 16
+//! sums.
 
 use super::Isa;
 use super::multiversion;
 use crate::par::MatMut;
 use std::arch::x86_64::*;
 
-/// Terms that an instruction takes at once.
+/// Terms per instruction and sum.
 pub(crate) const GROUP: usize = 4;
 /// Sums in a vector.
 pub(crate) const LANES: usize = 16;
-/// Bytes of a group of terms for all sums of a vector.
+/// Bytes of one group of terms for all sums of a vector.
 const STEP: usize = GROUP * LANES;
-/// Rows of a tile: with two vectors each, and those of the operands, they fill 18 of the 32 registers.
+/// Rows of a tile: with two vectors of sums each, and the operands, they fill 18 of the 32 registers.
 const ROWS: usize = 8;
 
-/// Whether the processor has the instructions, and may use them.
-pub(crate) fn available() -> bool {
+/// True if the processor has the instructions and `FERROMX_ISA` allows them.
+pub(crate) fn is_available() -> bool {
     multiversion::level() == Isa::Avx512 && is_x86_feature_detected!("avx512vnni")
 }
 
-/// One or two panels of columns: in each, for every group of terms the bytes of [`LANES`] columns, one column after the other.
+/// One or two panels of columns: for every group of terms, each has the bytes of [`LANES`] columns, one column after the other.
 #[derive(Clone, Copy)]
 pub(crate) struct Panels<'a> {
     /// The bytes.
     pub data: &'a [u8],
     /// Groups of terms.
     pub groups: usize,
-    /// What the sums begin with, one for each column.
+    /// Initial values of the sums, one per column.
     pub init: &'a [i32],
-    /// Whether the bytes of the columns are signed and those of the rows are not, or the other way round.
+    /// True if the columns are signed and the rows unsigned, false for the reverse.
     pub signed: bool,
 }
 
-/// Writes the sums of products of the rows of `a`, which have `groups` groups of bytes each, with the columns of the panels. `c` has
-/// a row for each and no more columns than the panels.
+/// Writes the products of the rows of `a`, each of `groups` groups of bytes, with the columns of the panels. `c` has one row for
+/// each and no more columns than the panels.
 ///
 /// # Panics
-/// When the lengths do not fit, or the processor has no such instructions.
+/// When the lengths do not match, or the processor lacks the instructions.
 pub(crate) fn multiply(a: &[u8], panels: Panels<'_>, mut c: MatMut<'_, i32>) {
     let (rows, cols, width) = (c.rows(), c.cols(), panels.groups * GROUP);
     let vectors = cols.div_ceil(LANES);
-    assert!(available(), "the processor has no AVX-512 VNNI");
+    assert!(is_available(), "the processor has no AVX-512 VNNI");
     assert!(a.len() >= rows * width && (1..=2).contains(&vectors), "{rows} rows of {width} bytes, {cols} columns");
     assert!(panels.data.len() >= vectors * panels.groups * STEP && panels.init.len() >= vectors * LANES, "panels");
-    // SAFETY: the instructions were found to exist, and the lengths fit.
+    // SAFETY: the instructions are available, and the lengths match.
     unsafe {
         match (vectors, panels.signed) {
             (1, true) => all_rows::<1, true>(a, panels, &mut c),
@@ -54,24 +55,24 @@ pub(crate) fn multiply(a: &[u8], panels: Panels<'_>, mut c: MatMut<'_, i32>) {
     }
 }
 
-/// All rows, tile by tile.
+/// Computes all rows, tile by tile.
 ///
 /// # Safety
 /// See [`tile`].
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn all_rows<const V: usize, const SIGNED: bool>(a: &[u8], panels: Panels<'_>, c: &mut MatMut<'_, i32>) {
     let (rows, tiled) = (c.rows(), c.rows() / ROWS * ROWS);
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller guarantees.
     unsafe {
         (0..tiled).step_by(ROWS).for_each(|row| tile::<ROWS, V, SIGNED>(a, panels, c, row));
         (tiled..rows).for_each(|row| tile::<1, V, SIGNED>(a, panels, c, row));
     }
 }
 
-/// A tile of M rows from number `first` on and V vectors a row.
+/// Computes a tile of M rows from `first` on with V vectors each.
 ///
 /// # Safety
-/// The processor has the instructions; there are so many rows in `a` and `c`, and V panels for the columns of `c`.
+/// The processor has the instructions; `a` and `c` have these rows, and there are V panels for the columns of `c`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn tile<const M: usize, const V: usize, const SIGNED: bool>(
@@ -84,7 +85,7 @@ unsafe fn tile<const M: usize, const V: usize, const SIGNED: bool>(
     let tail = c.cols() - LANES * (V - 1);
     let mask = u16::MAX >> (LANES - tail);
     let mut sums = [[_mm512_setzero_si512(); V]; M];
-    // SAFETY: the caller says that rows, panels and columns are there; the mask leaves out columns beyond the last.
+    // SAFETY: the caller guarantees the rows, panels and columns; the mask excludes columns past the last.
     unsafe {
         let (a, stride) = (a.as_ptr().add(first * width), c.row_stride());
         let out = c.as_mut_ptr().add(first * stride);

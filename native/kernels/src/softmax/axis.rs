@@ -1,21 +1,21 @@
-//! Any axis: rows of adjacent elements one by one, others in blocks of neighbouring columns.
+//! Softmax along any axis: contiguous rows one by one, other axes in blocks of adjacent columns.
 
 use super::{Lengths, SoftmaxKind, SoftmaxShape, row};
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{MatMut, parallel_blocks, parallel_rows, with_scratch};
 use num_traits::{Float, One, Zero};
 
-/// Elements that make a chunk of parallel work.
+/// Elements in a thread's chunk.
 const CHUNK: usize = 8 * 1024;
-/// Columns that are computed together.
+/// Columns computed together.
 const COLUMNS: usize = 64;
 
-/// Computes `kind` of `x` along the axis into `y`; both have the elements of `shape`. It is computed in the precision
-/// of `x` (single for 16-bit types).
+/// Computes `kind` of `x` along the axis into `y`; both have the elements of `shape`. The computation has the precision of `x`
+/// (single for 16-bit types).
 ///
 /// # Panics
-/// When a slice has another length than `shape` says.
-pub fn softmax_forward<T: Real, O: Real>(
+/// When a slice does not have the length that `shape` implies.
+pub fn softmax_forward<T: FloatElement, O: FloatElement>(
     shape: SoftmaxShape,
     kind: SoftmaxKind,
     temperature: f64,
@@ -26,7 +26,7 @@ pub fn softmax_forward<T: Real, O: Real>(
     check(shape, lengths, [x.len(), y.len()]);
     let SoftmaxShape { outer, axis, inner } = shape;
     let log = kind == SoftmaxKind::LogSoftmax;
-    // The sign goes with x, so that what the exponentials are taken of is never positive.
+    // The sign is applied to x, so that the arguments of the exponentials are never positive.
     let sign = if (kind == SoftmaxKind::Softmin) == (temperature < 0.0) { T::Acc::one() } else { -T::Acc::one() };
     let slope = T::Acc::of(1.0 / temperature.abs());
     if shape.is_empty() {
@@ -50,11 +50,11 @@ pub fn softmax_forward<T: Real, O: Real>(
     });
 }
 
-/// The gradient of [`softmax_forward`] with respect to `x`, from its result `y` and the gradient of that.
+/// The gradient of [`softmax_forward`] with respect to `x`, from its result `y` and the gradient of the result.
 ///
 /// # Panics
-/// When a slice has another length than `shape` says.
-pub fn softmax_backward<T: Real, O: Real>(
+/// When a slice does not have the length that `shape` implies.
+pub fn softmax_backward<T: FloatElement, O: FloatElement>(
     shape: SoftmaxShape,
     kind: SoftmaxKind,
     temperature: f64,
@@ -111,8 +111,8 @@ fn lens(
 }
 
 crate::simd::per_isa! {
-    /// Up to `COLUMNS` columns of the rows that start `stride` elements apart in `x`.
-    fn columns_forward<T: Real, O: Real>(
+    /// Up to `COLUMNS` columns of the rows that are `stride` elements apart in `x`.
+    fn columns_forward<T: FloatElement, O: FloatElement>(
         log: bool,
         sign: T::Acc,
         slope: T::Acc,
@@ -151,7 +151,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    fn columns_backward<T: Real, O: Real>(
+    fn columns_backward<T: FloatElement, O: FloatElement>(
         kind: SoftmaxKind,
         slope: T::Acc,
         y: &[O],

@@ -1,37 +1,37 @@
 //! Losses on top of softmax, with class indices as labels.
 
 use super::{SoftmaxShape, row};
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_ranges, parallel_rows};
 use num_traits::Zero;
 use std::sync::Mutex;
 
-/// What the gradient of `SoftmaxOutput` is taken against.
+/// The target distribution of `SoftmaxOutput`.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftmaxTarget {
     /// The classes lie along the axis.
     pub shape: SoftmaxShape,
-    /// Rows with this label have no gradient. Labels are compared as integers.
+    /// Rows with this label have gradient zero. Labels are compared as integers.
     pub ignore_label: Option<f64>,
-    /// The part of the probability that is taken from the label and spread evenly over the other classes.
+    /// Label smoothing: the probability taken from the label and spread evenly over the other classes.
     pub smooth_alpha: f64,
-    /// The gradient is multiplied by this: the gradient scale over the normalization.
+    /// Scale of the gradient: the gradient scale over the normalization.
     pub scale: f64,
 }
 
-/// The number of labels other than `ignore_label`, compared as integers: the divisor of the normalization `valid`.
-pub fn valid_labels<T: Real>(labels: &[T], ignore_label: f64) -> usize {
+/// The number of labels other than `ignore_label`, compared as integers: the divisor for the normalization `valid`.
+pub fn valid_labels<T: FloatElement>(labels: &[T], ignore_label: f64) -> usize {
     labels.iter().filter(|label| label.to_f64().trunc() != ignore_label.trunc()).count()
 }
 
-/// The gradient of `SoftmaxOutput` with respect to its data: `(probability - target) * scale`, times `head` if that is
-/// given. A label outside of `0..axis` has no target.
+/// The gradient of `SoftmaxOutput` with respect to its data: `(probability - target) * scale`, times `head` if given. A label
+/// outside of `0..axis` has no target.
 ///
-/// `labels` has `outer` x `inner` elements, the other slices those of the shape.
+/// `labels` has `outer` x `inner` elements; the other slices have those of the shape.
 ///
 /// # Panics
-/// When a slice has another length than the shape says.
-pub fn softmax_output_backward<T: Real>(
+/// When a slice does not have the length that `shape` implies.
+pub fn softmax_output_backward<T: FloatElement>(
     target: &SoftmaxTarget,
     probabilities: &[T],
     labels: &[T],
@@ -66,12 +66,11 @@ pub fn softmax_output_backward<T: Real>(
     });
 }
 
-/// The gradient of `SoftmaxOutput` for labels that are probabilities themselves: `(probability - label) * scale`, times
-/// `head` if that is given.
+/// The gradient of `SoftmaxOutput` for labels that are probabilities: `(probability - label) * scale`, times `head` if given.
 ///
 /// # Panics
 /// When the slices differ in length.
-pub fn softmax_output_backward_dense<T: Real>(
+pub fn softmax_output_backward_dense<T: FloatElement>(
     scale: f64,
     probabilities: &[T],
     labels: &[T],
@@ -96,24 +95,24 @@ pub fn softmax_output_backward_dense<T: Real>(
     });
 }
 
-fn multiply<T: Real>(grad: &mut [T], head: &[T]) {
+fn multiply<T: FloatElement>(grad: &mut [T], head: &[T]) {
     for (grad, head) in grad.iter_mut().zip(head) {
         *grad = (T::Acc::of(*grad) * T::Acc::of(*head)).store();
     }
 }
 
-/// The class that a label stands for: truncated, and limited to the classes there are.
-fn class<T: Real>(label: T, classes: usize) -> usize {
-    // The conversion saturates, and takes NaN for 0.
+/// The class of a label: truncated, and clamped to the valid classes.
+fn class<T: FloatElement>(label: T, classes: usize) -> usize {
+    // The conversion saturates, and converts NaN to 0.
     (label.to_f64() as usize).min(classes - 1)
 }
 
-/// The sum over the rows of `-log softmax(x)[label]` (MXNet's `softmax_cross_entropy`), for `x` of (rows, classes)
-/// elements and one label a row. Labels outside of the classes count as the nearest class.
+/// The sum over the rows of `-log softmax(x)[label]` (MXNet's `softmax_cross_entropy`), for `x` of (rows, classes) elements and
+/// one label per row. Invalid labels are clamped to the nearest class.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn cross_entropy_forward<T: Real>(classes: usize, x: &[T], labels: &[T]) -> T {
+/// When the lengths do not match.
+pub fn cross_entropy_forward<T: FloatElement>(classes: usize, x: &[T], labels: &[T]) -> T {
     assert_eq!(x.len(), labels.len() * classes, "a row of {classes} classes for each label");
     const ROWS: usize = 64;
     let partial = Mutex::new(vec![T::Acc::zero(); labels.len().div_ceil(ROWS)]);
@@ -126,19 +125,24 @@ pub fn cross_entropy_forward<T: Real>(classes: usize, x: &[T], labels: &[T]) -> 
     partial.into_iter().sum::<T::Acc>().store()
 }
 
-fn row_loss<T: Real>(x: &[T], label: T) -> T::Acc {
+fn row_loss<T: FloatElement>(x: &[T], label: T) -> T::Acc {
     if x.is_empty() {
         return T::Acc::zero();
     }
     row::log_sum(x) - T::Acc::of(x[class(label, x.len())])
 }
 
-/// The gradient of [`cross_entropy_forward`]: `(probability - target) * head`, where `probabilities` is the softmax of
-/// the rows.
+/// The gradient of [`cross_entropy_forward`]: `(probability - target) * head`, where `probabilities` is the softmax of the rows.
 ///
 /// # Panics
-/// When the lengths do not fit.
-pub fn cross_entropy_backward<T: Real>(classes: usize, probabilities: &[T], labels: &[T], head: T, grad: &mut [T]) {
+/// When the lengths do not match.
+pub fn cross_entropy_backward<T: FloatElement>(
+    classes: usize,
+    probabilities: &[T],
+    labels: &[T],
+    head: T,
+    grad: &mut [T],
+) {
     assert_eq!(probabilities.len(), labels.len() * classes, "a row of {classes} classes for each label");
     assert_eq!(probabilities.len(), grad.len(), "the gradient has the shape of the probabilities");
     let scale = T::Acc::of(head);

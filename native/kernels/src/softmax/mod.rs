@@ -1,8 +1,8 @@
 //! Softmax along one axis, its relatives, and the losses built on it (MXNet's `softmax`, `log_softmax`, `softmin`,
 //! `SoftmaxOutput`, `softmax_cross_entropy`).
 //!
-//! A row is computed from its largest element: `exp((x - max) / temperature) / sum`. NaN, positive infinity, or nothing
-//! but negative infinity in a row makes all of the row NaN. Results do not depend on the number of threads.
+//! The maximum of a row is subtracted first: `exp((x - max) / temperature) / sum`. A row that contains NaN or positive infinity,
+//! or only negative infinity, becomes NaN. Results do not depend on the number of threads.
 
 mod axis;
 mod loss;
@@ -16,7 +16,7 @@ pub use loss::{
     softmax_output_backward_dense, valid_labels,
 };
 
-/// A tensor seen from one axis: `outer` x `axis` x `inner` elements.
+/// A tensor viewed along one axis: `outer` x `axis` x `inner` elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftmaxShape {
     /// The product of the dimensions before the axis.
@@ -28,12 +28,12 @@ pub struct SoftmaxShape {
 }
 
 impl SoftmaxShape {
-    /// All elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.outer * self.axis * self.inner
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -43,19 +43,19 @@ impl SoftmaxShape {
     }
 }
 
-/// Which function is computed.
+/// The function to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SoftmaxKind {
     /// exp(x / temperature), divided by its sum.
     Softmax,
-    /// The logarithm of that.
+    /// The logarithm of the softmax.
     LogSoftmax,
     /// The softmax of -x.
     Softmin,
 }
 
-/// For each of the `outer` x `inner` rows, how many of the leading elements count; the others are taken as absent and
-/// yield zero. A length beyond the axis means all of it, a negative one none.
+/// For each of the `outer` x `inner` rows, the number of leading elements that count; the others yield zero. A length beyond the
+/// axis means all of it, a negative one none.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths<'a> {
     /// Lengths of 32 bits.

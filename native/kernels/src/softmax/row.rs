@@ -1,24 +1,24 @@
-//! One row of adjacent elements.
+//! Softmax of one contiguous row.
 
 use super::SoftmaxKind;
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::simd::prefetch;
 use num_traits::{Float, One, Zero};
 
-/// Elements that are computed side by side.
+/// Number of elements computed side by side.
 const LANES: usize = 16;
-/// Elements of a row are computed in whole blocks of as many, so that no loop over exponentials has a rest.
+/// Rows are processed in whole blocks of this length, so that no loop over exponentials has a remainder.
 const BLOCK: usize = 4 * LANES;
 
-/// The length of the working memory for a row.
+/// The length of the scratch memory for a row.
 pub(crate) fn scratch_len(axis: usize) -> usize {
     axis.next_multiple_of(BLOCK)
 }
 
 crate::simd::per_isa! {
-    /// Computes the softmax of `sign * slope * x`, or its logarithm, into `y`. `slope` is not negative; `exps` is working
-    /// memory of `scratch_len` elements. `ahead` and `y` are fetched into the cache meanwhile.
-    pub(crate) fn forward<T: Real, O: Real>(
+    /// Computes the softmax of `sign * slope * x`, or its logarithm, into `y`. `slope` is not negative; `exps` is scratch memory
+    /// of `scratch_len` elements. Prefetches `ahead` and `y`.
+    pub(crate) fn forward<T: FloatElement, O: FloatElement>(
         log: bool,
         sign: T::Acc,
         slope: T::Acc,
@@ -45,8 +45,8 @@ crate::simd::per_isa! {
     }
 }
 
-/// The sum of the exponentials of `shifted`, which is not positive, of every element. `keep` is given the exponentials
-/// block by block, with the place of each; the last block is filled up with zeros.
+/// The sum of the exponentials of `shifted(x)`, which is never positive, over all elements. Passes the exponentials to `keep`
+/// block by block, with the start of each block; the last block is padded with zeros.
 #[inline(always)]
 fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut(&[A; BLOCK], usize)) -> A {
     let mut sums = [A::zero(); BLOCK];
@@ -72,8 +72,8 @@ fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut
 }
 
 crate::simd::per_isa! {
-    /// The gradient with respect to `x` of a row, from the result `y` and its gradient. `slope` is negative for softmin.
-    pub(super) fn backward<T: Real, O: Real>(kind: SoftmaxKind, slope: T::Acc, y: &[O], grad: &[O], x_grad: &mut [T]) {
+    /// The gradient with respect to the `x` of a row, from the result `y` and its gradient. `slope` is negative for softmin.
+    pub(super) fn backward<T: FloatElement, O: FloatElement>(kind: SoftmaxKind, slope: T::Acc, y: &[O], grad: &[O], x_grad: &mut [T]) {
         let log = kind == SoftmaxKind::LogSoftmax;
         let term = |y: O, grad: O| {
             let grad = T::Acc::of(grad);
@@ -99,15 +99,15 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     /// The logarithm of the sum of the exponentials of a row.
-    pub(crate) fn log_sum<T: Real>(x: &[T]) -> T::Acc {
+    pub(crate) fn log_sum<T: FloatElement>(x: &[T]) -> T::Acc {
         let max = max(x, T::Acc::one());
         max + exp_sum(x, |x| T::Acc::of(*x) - max, |_, _| ()).ln()
     }
 }
 
-/// The largest of `sign * x`; negative infinity if there is none.
+/// The maximum of `sign * x`; negative infinity if the row is empty.
 #[inline(always)]
-fn max<T: Real>(x: &[T], sign: T::Acc) -> T::Acc {
+fn max<T: FloatElement>(x: &[T], sign: T::Acc) -> T::Acc {
     let larger = |a: T::Acc, b: T::Acc| if b > a { b } else { a };
     let mut lanes = [T::Acc::neg_infinity(); 4 * LANES];
     let blocks = x.chunks_exact(4 * LANES);
@@ -120,7 +120,7 @@ fn max<T: Real>(x: &[T], sign: T::Acc) -> T::Acc {
     tree(lanes, larger)
 }
 
-/// Joins neighbours until one value is left; `N` is a power of two.
+/// Reduces neighbours pairwise; `N` is a power of two.
 #[inline(always)]
 fn tree<A: Copy, const N: usize>(mut lanes: [A; N], join: impl Fn(A, A) -> A) -> A {
     let mut width = N / 2;

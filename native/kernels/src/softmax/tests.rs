@@ -1,5 +1,5 @@
 use super::*;
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::set_num_threads;
 use crate::test_data::{close, random};
 use ferromx_core::dtype::{bf16, f16};
@@ -12,7 +12,7 @@ fn shapes() -> Vec<SoftmaxShape> {
         .to_vec()
 }
 
-/// The elements of a row that count, by index.
+/// The indices of the elements of each row that count.
 fn rows(s: SoftmaxShape, lengths: Option<&[i32]>) -> Vec<Vec<usize>> {
     let row = |r: usize| {
         let len = lengths.map_or(s.axis, |l| (l[r].max(0) as usize).min(s.axis));
@@ -59,7 +59,7 @@ fn reference_grad(
     grad
 }
 
-fn check<T: Real>(tolerance: f64) {
+fn check<T: FloatElement>(tolerance: f64) {
     let wide = |v: &[T]| v.iter().map(|x| x.to_f64()).collect::<Vec<_>>();
     for s in shapes() {
         let x: Vec<T> = random(s.len(), 1).iter().map(|x| T::from_f64(x * 4.0)).collect();

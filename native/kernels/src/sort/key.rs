@@ -1,8 +1,8 @@
-//! Unsigned integers that are ordered like the elements.
+//! Unsigned integer keys with the order of the elements.
 
 use ferromx_core::dtype::{Element, bf16, f16};
 
-/// An unsigned integer.
+/// An unsigned integer type.
 pub trait Bits: Copy + Ord + Default + Send + Sync {
     /// The number of bits.
     const WIDTH: u32;
@@ -29,13 +29,13 @@ macro_rules! bits {
 }
 bits!(u8 u16 u32 u64);
 
-/// An element that can be sorted by the bits of a key.
+/// An element type that can be sorted by the bits of a key.
 pub trait SortKey: Element {
     /// The key.
     type Key: Bits;
-    /// The key; equal elements have equal keys, all NaNs the largest.
+    /// The key; equal elements have equal keys, and NaN has the largest.
     fn key(self) -> Self::Key;
-    /// A key that tells -0, the smaller one, from 0.
+    /// A key that distinguishes -0, the smaller one, from 0.
     #[inline(always)]
     fn value_key(self) -> Self::Key {
         self.key()

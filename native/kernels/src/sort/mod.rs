@@ -1,6 +1,6 @@
-//! Sorting along the last axis: stable, by radix on keys that keep the order of the elements.
+//! Stable sorting along the last axis, by radix on keys with the order of the elements.
 //!
-//! NaN counts as larger than every number (MXNet leaves its place to chance), and -0 equals 0.
+//! NaN counts as larger than every number (its position is unspecified in MXNet), and -0 equals 0.
 
 mod key;
 mod radix;
@@ -14,7 +14,7 @@ use ferromx_core::dtype::Element;
 use ferromx_core::memory;
 use key::Bits;
 
-/// Elements sorted by one parallel chunk of short rows, at least.
+/// Minimum number of elements sorted by a parallel chunk of short rows.
 const GRAIN: usize = 1 << 13;
 /// Rows up to this length are sorted by comparison.
 const SHORT: usize = 256;
@@ -24,21 +24,21 @@ const SHORT: usize = 256;
 pub enum Order {
     /// Smallest first.
     Ascending,
-    /// Largest first; equal elements still in their original order.
+    /// Largest first; equal elements keep their original order.
     Descending,
 }
 
-/// An element's key, inverted for descending order, so that the smallest key always comes first.
+/// The key of an element, inverted for descending order, so that the smallest key always comes first.
 #[inline(always)]
 fn ordered<T: SortKey>(x: T, order: Order) -> T::Key {
     let key = x.key();
     if order == Order::Descending { key.inverted() } else { key }
 }
 
-/// Sorts each row of `width` elements. Equal zeros may change places, NaNs lose their payload.
+/// Sorts each row of `width` elements. Equal zeros may be swapped, NaNs lose their payload.
 ///
 /// # Panics
-/// If the lengths differ or are no multiple of `width`.
+/// If the lengths differ or are not multiples of `width`.
 pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
     check(src.len(), width, dst.len(), width);
     each_row(width, dst, width, |r, dst| {
@@ -55,32 +55,32 @@ pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
     });
 }
 
-/// The positions, within each row of `width` elements, of the elements in sorted order.
+/// The indices, within each row of `width` elements, that sort the row.
 ///
 /// # Panics
-/// If the lengths differ or are no multiple of `width`, or a row has 2^32 elements or more.
+/// If the lengths differ or are not multiples of `width`, or a row has 2^32 elements or more.
 pub fn argsort<T: SortKey, I: Element>(src: &[T], width: usize, order: Order, dst: &mut [I]) {
     check(src.len(), width, dst.len(), width);
     each_row(width, dst, width, |r, dst| {
-        let places = places(&src[r * width..(r + 1) * width], order);
-        dst.iter_mut().zip(places).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
+        let indices = sorted_indices(&src[r * width..(r + 1) * width], order);
+        dst.iter_mut().zip(indices).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
     });
 }
 
-/// The sorted positions of a row.
-fn places<T: SortKey>(row: &[T], order: Order) -> Vec<u32> {
+/// The indices that sort a row.
+fn sorted_indices<T: SortKey>(row: &[T], order: Order) -> Vec<u32> {
     if row.len() <= SHORT {
-        let mut places: Vec<u32> = memory::collected(0..row.len() as u32);
-        places.sort_by_key(|&p| ordered(row[p as usize], order));
-        return places;
+        let mut indices: Vec<u32> = memory::collected(0..row.len() as u32);
+        indices.sort_by_key(|&p| ordered(row[p as usize], order));
+        return indices;
     }
     memory::collected(radix::argsort(row.iter().map(|&x| ordered(x, order))))
 }
 
-/// The positions, within each row of `width` elements, of its `k` first elements in sorted order.
+/// The indices, within each row of `width` elements, of its `k` first elements in sorted order.
 ///
 /// # Panics
-/// If `k` exceeds `width` or the lengths do not fit.
+/// If `k` exceeds `width` or the lengths do not match.
 pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Order, dst: &mut [I]) {
     assert!(k <= width, "there are no {k} elements in a row of {width}");
     check(src.len(), width, dst.len(), k);
@@ -89,21 +89,21 @@ pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Or
         if k <= FEW && width <= PART {
             return few_smallest(row, order, dst);
         }
-        let first = if k * 8 <= width { smallest(row, k, order) } else { places(row, order) };
+        let first = if k * 8 <= width { smallest(row, k, order) } else { sorted_indices(row, order) };
         dst.iter_mut().zip(first).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
     });
 }
 
-/// So few first elements of a row that is not long are kept in order while it is read.
+/// Maximum `k` for which the first elements of a short row are kept in order while it is read.
 const FEW: usize = 16;
 
-/// The positions of the first elements in order, as many as `dst` takes, up to [`FEW`].
+/// The indices of the first elements in order, as many as `dst` takes, up to [`FEW`].
 fn few_smallest<T: SortKey, I: Element>(row: &[T], order: Order, dst: &mut [I]) {
     let k = dst.len();
     let mut first: [Option<(T::Key, u32)>; FEW] = [None; FEW];
     let mut bound = None;
     for (c, chunk) in row.chunks(16).enumerate() {
-        // An element equal to the bound comes later than those found, so it is not among the first.
+        // An element equal to the bound comes after those found, so it is not among the first.
         let near = |x: &T| bound.is_none_or(|b| ordered(*x, order) < b);
         if !chunk.iter().fold(false, |any, x| any | near(x)) {
             continue;
@@ -122,17 +122,17 @@ fn few_smallest<T: SortKey, I: Element>(row: &[T], order: Order, dst: &mut [I]) 
             bound = first[k - 1].map(|f| f.0);
         }
     }
-    for (to, place) in dst.iter_mut().zip(first.into_iter().flatten()) {
-        *to = I::from_f64(f64::from(place.1));
+    for (to, index) in dst.iter_mut().zip(first.into_iter().flatten()) {
+        *to = I::from_f64(f64::from(index.1));
     }
 }
 
-/// Elements of a part of a row that is worth a thread.
+/// Minimum number of elements in a thread's part of a row.
 const PART: usize = 1 << 16;
 
-/// The positions of the `k` first elements in order.
+/// The indices of the `k` first elements in order.
 fn smallest<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<u32> {
-    // The result does not depend on the parts: the order is that of distinct pairs.
+    // The result does not depend on the parts: (key, index) pairs are distinct.
     let part = row.len().div_ceil(par::num_threads().min(row.len() / PART).max(1)).max(1);
     let mut parts: Vec<Vec<Hit<T>>> = vec![Vec::new(); row.len().div_ceil(part)];
     par::parallel_rows(&mut parts, 1, 1, |i, found| {
@@ -145,16 +145,16 @@ fn smallest<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<u32> {
     found.into_iter().map(|hit| hit.1).collect()
 }
 
-/// The key of an element, and its position.
+/// The key and the index of an element.
 type Hit<T> = (<T as SortKey>::Key, u32);
 
-/// The `k` first elements, in no particular order. A bound on the k-th key, tightened from time to time, lets most elements be
-/// passed over after one comparison.
+/// The `k` first elements, unordered. A bound on the k-th key, tightened from time to time, rejects most elements with one
+/// comparison.
 fn smallest_of_part<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<Hit<T>> {
     let room = (2 * k).max(256);
     let mut found: Vec<Hit<T>> = Vec::with_capacity(room + BLOCK);
     let mut read = room.min(row.len());
-    found.extend(row[..read].iter().zip(0..).map(|(x, place)| (ordered(*x, order), place)));
+    found.extend(row[..read].iter().zip(0..).map(|(x, index)| (ordered(*x, order), index)));
     loop {
         keep_first(&mut found, k);
         match found.iter().map(|hit| hit.0).max() {
@@ -164,7 +164,7 @@ fn smallest_of_part<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<Hit<T>
     }
 }
 
-/// Leaves the `k` first ones, in no particular order.
+/// Keeps the `k` first ones, unordered.
 fn keep_first<H: Ord>(found: &mut Vec<H>, k: usize) {
     if found.len() > k {
         found.select_nth_unstable(k - 1);
@@ -172,12 +172,12 @@ fn keep_first<H: Ord>(found: &mut Vec<H>, k: usize) {
     }
 }
 
-/// Elements that are compared with a bound at a time.
+/// Number of elements compared with a bound at a time.
 const BLOCK: usize = 64;
 
 crate::simd::per_isa! {
     /// Adds the elements from `start` on that come before the bound, until there are `room` in all, and returns where it stopped.
-    /// An element equal to the bound comes later than those found, so it is not among the first.
+    /// An element equal to the bound comes after those found, so it is not among the first.
     fn gather<T: SortKey>(
         row: &[T],
         start: usize,
@@ -212,7 +212,7 @@ fn any_before<T: SortKey, const N: usize>(block: &[T; N], bound: T::Key, order: 
 
 #[inline(always)]
 fn gather_each<T: SortKey>(part: &[T], at: usize, bound: T::Key, order: Order, found: &mut Vec<Hit<T>>) {
-    let hits = part.iter().zip(at as u32..).map(|(x, place)| (ordered(*x, order), place));
+    let hits = part.iter().zip(at as u32..).map(|(x, index)| (ordered(*x, order), index));
     found.extend(hits.filter(|hit| hit.0 < bound));
 }
 
@@ -220,7 +220,7 @@ fn gather_each<T: SortKey>(part: &[T], at: usize, bound: T::Key, order: Order, f
 fn check(src: usize, width: usize, dst: usize, k: usize) {
     let rows = src.checked_div(width).unwrap_or(0);
     assert_eq!(src, rows * width, "{src} elements are no rows of {width}");
-    assert!(dst == rows * k || width == 0, "{dst} places do not hold {rows} rows of {k}");
+    assert!(dst == rows * k || width == 0, "{dst} elements do not hold {rows} rows of {k}");
     assert!(u32::try_from(width).is_ok(), "a row of {width} elements is too long to be sorted");
 }
 
@@ -230,7 +230,7 @@ fn each_row<T: Send>(width: usize, dst: &mut [T], k: usize, f: impl Fn(usize, &m
         return;
     }
     if dst.len() == k {
-        // One long row is parallel inside.
+        // A single long row is sorted in parallel.
         return f(0, dst);
     }
     par::parallel_rows(dst, k, (GRAIN / width.max(1)).max(1), f);

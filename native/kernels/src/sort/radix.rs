@@ -1,16 +1,16 @@
-//! Least significant digit radix sort with digits of 11 bits; long arrays are sorted in pieces that are then merged.
+//! Least significant digit radix sort with digits of 11 bits; long arrays are sorted in chunks that are then merged.
 
 use super::key::Bits;
 use crate::par;
 use ferromx_core::memory;
 
 const DIGITS: usize = 1 << 11;
-/// Items of a piece that is worth a thread.
-const PIECE: usize = 1 << 16;
-/// Items of one parallel chunk of a merge.
+/// Minimum number of items in a thread's chunk.
+const CHUNK: usize = 1 << 16;
+/// Items in a parallel chunk of a merge.
 const MERGE: usize = 1 << 15;
 
-/// What is sorted: a key alone or with a position.
+/// An item to sort: a key, alone or with an index.
 trait Keyed: Copy + Default + Send + Sync {
     type Key: Bits;
     fn key(&self) -> Self::Key;
@@ -37,17 +37,17 @@ pub(super) fn sort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item
     sorted(memory::collected(keys.map(|k| (k,)))).into_iter().map(|k| k.0)
 }
 
-/// The positions of the keys in ascending order; of equal ones the first comes first.
+/// The indices of the keys in ascending order; equal keys keep their order.
 pub(super) fn argsort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = u32> {
     sorted(memory::collected(keys.zip(0..))).into_iter().map(|k| k.1)
 }
 
 fn sorted<I: Keyed>(mut items: Vec<I>) -> Vec<I> {
     let mut other = memory::filled(I::default(), items.len());
-    // The result does not depend on the number of pieces: a stable order is unique.
+    // The result does not depend on the number of chunks: a stable order is unique.
     let threads = par::num_threads().next_power_of_two().min(16);
-    let pieces = threads.min((items.len() / PIECE).max(1));
-    let mut run = items.len().div_ceil(pieces).max(1);
+    let chunks = threads.min((items.len() / CHUNK).max(1));
+    let mut run = items.len().div_ceil(chunks).max(1);
     par::parallel_rows2((&mut items, run), (&mut other, run), 1, |_, a, b| lsd(a, b));
     while run < items.len() {
         merge_runs(&items, run, &mut other);
@@ -57,7 +57,7 @@ fn sorted<I: Keyed>(mut items: Vec<I>) -> Vec<I> {
     items
 }
 
-/// Sorts `a` with the help of `b`.
+/// Sorts `a`, with `b` as scratch memory.
 fn lsd<I: Keyed>(a: &mut [I], b: &mut [I]) {
     let passes = I::Key::WIDTH.div_ceil(11) as usize;
     let mut counts = memory::filled([0u32; DIGITS], passes);
@@ -77,9 +77,9 @@ fn lsd<I: Keyed>(a: &mut [I], b: &mut [I]) {
             start += std::mem::replace(c, start);
         }
         for item in from.iter() {
-            let place = &mut counts[item.key().digit(11 * pass as u32)];
-            to[*place as usize] = *item;
-            *place += 1;
+            let next = &mut counts[item.key().digit(11 * pass as u32)];
+            to[*next as usize] = *item;
+            *next += 1;
         }
         std::mem::swap(&mut from, &mut to);
         swapped = !swapped;
@@ -116,7 +116,7 @@ fn taken<I: Keyed>(left: &[I], right: &[I], k: usize) -> usize {
 
 fn merge<I: Keyed>(left: &[I], right: &[I], dst: &mut [I]) {
     let (mut l, mut r) = (0, 0);
-    // No branch depends on the keys: they are not predictable.
+    // Branch-free, because comparisons of the keys are unpredictable.
     while l < left.len() && r < right.len() {
         let (a, b) = (left[l], right[r]);
         let from_left = a.key() <= b.key();

@@ -7,22 +7,22 @@ fn compare(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Positions by the definition: a stable sort by comparison, NaN last.
+/// The indices by the definition: a stable sort by comparison, NaN last.
 fn naive<T: Element>(row: &[T], order: Order) -> Vec<u32> {
-    let mut places: Vec<u32> = (0..row.len() as u32).collect();
-    places.sort_by(|&a, &b| {
+    let mut indices: Vec<u32> = (0..row.len() as u32).collect();
+    indices.sort_by(|&a, &b| {
         let o = compare(row[a as usize].to_f64(), row[b as usize].to_f64());
         if order == Order::Descending { o.reverse() } else { o }
     });
-    places
+    indices
 }
 
 fn check_rows<T: SortKey>(x: &[T], width: usize) {
     for order in [Order::Ascending, Order::Descending] {
         let want: Vec<u32> = x.chunks(width.max(1)).flat_map(|row| naive(row, order)).collect();
-        let mut places = vec![0i32; x.len()];
-        argsort(x, width, order, &mut places);
-        assert!(places.iter().zip(&want).all(|(p, w)| *p as u32 == *w), "{width} {order:?}");
+        let mut indices = vec![0i32; x.len()];
+        argsort(x, width, order, &mut indices);
+        assert!(indices.iter().zip(&want).all(|(p, w)| *p as u32 == *w), "{width} {order:?}");
         let mut values = vec![T::default(); x.len()];
         sort(x, width, order, &mut values);
         for (i, v) in values.iter().enumerate() {
@@ -30,9 +30,9 @@ fn check_rows<T: SortKey>(x: &[T], width: usize) {
             assert_eq!(compare(v.to_f64(), w), Ordering::Equal, "{width} {order:?}");
         }
         for k in [0, 1, 2, width / 9, width / 2, width].into_iter().filter(|&k| k <= width && width > 0) {
-            let mut places = vec![0f64; x.len() / width * k];
-            topk(x, width, k, order, &mut places);
-            for (i, p) in places.iter().enumerate() {
+            let mut indices = vec![0f64; x.len() / width * k];
+            topk(x, width, k, order, &mut indices);
+            for (i, p) in indices.iter().enumerate() {
                 assert_eq!(*p, f64::from(want[i / k * width + i % k]), "{width} {order:?} {k}");
             }
         }
@@ -62,7 +62,7 @@ fn rows_of_all_lengths_and_types() {
 }
 
 #[test]
-fn pieces_give_the_same_order() {
+fn chunks_give_the_same_order() {
     let x = floats(300_000);
     let run = || {
         let (mut y, mut p) = (vec![0f32; x.len()], vec![0i64; x.len()]);

@@ -1,6 +1,6 @@
-//! Between dense and sparse formats.
+//! Conversion between dense and sparse formats.
 
-use super::{Csr, GRAIN, pieces};
+use super::{Csr, GRAIN, split_rows};
 use crate::par::{parallel_rows, parallel_rows2};
 use ferromx_core::memory;
 
@@ -32,7 +32,7 @@ where
     (0..rows).for_each(|r| indptr[r + 1] += indptr[r]);
     let stored = indptr[rows] as usize;
     let (mut indices, mut values) = (memory::filled(0i64, stored), memory::filled(zero, stored));
-    let mut parts = pieces(&indptr, grain, &mut indices, &mut values);
+    let mut parts = split_rows(&indptr, grain, &mut indices, &mut values);
     parallel_rows(&mut parts, 1, 1, |k, part| {
         let (indices, values) = &mut part[0];
         let first = k * grain;
@@ -45,7 +45,7 @@ where
     (indptr, indices, values)
 }
 
-/// Numbers of the rows of `len` elements that are not all zero.
+/// Indices of the rows of `len` elements that are not all zero.
 pub fn nonzero_rows<T: Copy + Default + PartialEq + Send + Sync>(dense: &[T], rows: usize, len: usize) -> Vec<i64> {
     let zero = T::default();
     let mut flags = memory::filled(false, rows);
@@ -55,7 +55,7 @@ pub fn nonzero_rows<T: Copy + Default + PartialEq + Send + Sync>(dense: &[T], ro
     memory::collected((0..rows as i64).filter(|r| flags[*r as usize]))
 }
 
-/// Copies the rows with these numbers one after the other.
+/// Copies the rows with these indices, one after the other.
 pub fn gather_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: usize, out: &mut [T]) {
     parallel_rows(out, len, rows_per_chunk(len), |k, out| {
         let begin = indices[k] as usize * len;
@@ -63,12 +63,12 @@ pub fn gather_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: us
     });
 }
 
-/// Overwrites the rows with these (ascending) numbers by consecutive rows of `source`.
+/// Overwrites the rows with these (ascending) indices by consecutive rows of `source`.
 pub fn scatter_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: usize, out: &mut [T]) {
     if len == 0 {
         return;
     }
-    // Ascending indices cut the output into disjoint parts, of which each begins with a row to be written.
+    // Ascending indices split the output into disjoint parts, each of which begins with a row to write.
     let mut rest = out;
     let mut before = 0;
     let mut rows: Vec<&mut [T]> = Vec::with_capacity(indices.len());
@@ -83,7 +83,7 @@ pub fn scatter_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: u
     });
 }
 
-/// The elements of a dense matrix of `columns` columns at the places that a sparse one stores.
+/// The elements of a dense matrix of `columns` columns at the positions that a sparse one stores.
 pub fn gather<T, U>(m: Csr<'_, T>, dense: &[U], columns: usize, out: &mut [U])
 where
     T: Sync,
@@ -91,7 +91,7 @@ where
 {
     let grain = m.rows_per_chunk(1);
     let mut nothing = vec![(); out.len()];
-    let mut parts = pieces(m.indptr, grain, out, &mut nothing);
+    let mut parts = split_rows(m.indptr, grain, out, &mut nothing);
     parallel_rows2((&mut parts, 1), (&mut vec![(); m.rows().div_ceil(grain)], 1), 1, |k, part, _| {
         let mut to = part[0].0.iter_mut();
         for r in k * grain..((k + 1) * grain).min(m.rows()) {

@@ -1,41 +1,41 @@
-//! Graphs as matrices of compressed sparse rows: row v holds the edges of vertex v, their ends as columns and their numbers as
-//! values.
+//! Graphs as CSR matrices: row v holds the edges of vertex v, with the neighbours as columns and the edge ids as values.
 
 use std::collections::{BTreeSet, HashSet};
 
 use super::Csr;
 use crate::rng::Draws;
 
-/// How [`Sampling::run`] walks from vertex to vertex.
+/// The parameters of neighbourhood sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling<'a> {
-    /// Edges that are followed one after the other from a seed.
+    /// Number of hops from a seed.
     pub hops: usize,
-    /// Neighbours drawn of each vertex, without repetition; all of them where there are no more.
+    /// Maximum number of neighbours drawn per vertex, without replacement.
     pub neighbors: usize,
-    /// No further vertices are collected once there are so many.
+    /// Maximum number of vertices to collect.
     pub max_vertices: usize,
-    /// Weights of all vertices with which they are drawn, not negative; without them all are alike.
+    /// Non-negative sampling weights of all vertices; uniform if absent.
     pub weights: Option<&'a [f32]>,
 }
 
-/// A part of a graph that was drawn at random.
+/// A randomly sampled subgraph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// The vertices, ascending.
+    /// Vertex ids, ascending.
     pub vertices: Vec<i64>,
-    /// The number of hops after which each of them was found.
+    /// The number of hops to each vertex.
     pub layers: Vec<i64>,
-    /// Where the edges of each of them begin, and the end of the last.
+    /// Row pointers: where the edges of each vertex begin, and the end of the last.
     pub indptr: Vec<i64>,
-    /// The ends of the drawn edges, ascending for each vertex; some may be missing among the vertices if there were too many.
+    /// The neighbours along the drawn edges, ascending for each vertex; not all of them are among the vertices if the maximum was
+    /// reached.
     pub columns: Vec<i64>,
-    /// The numbers of the drawn edges.
+    /// Ids of the drawn edges.
     pub edges: Vec<i64>,
 }
 
 impl Sampling<'_> {
-    /// Draws neighbours of the seeds, of these neighbours, and so on, in order of their discovery.
+    /// Draws neighbours of the seeds, of these neighbours, and so on, in order of discovery.
     pub fn run(&self, graph: Csr<'_, i64>, seeds: &[i64], draws: &mut Draws) -> Sample {
         let mut known = HashSet::new();
         let mut queue: Vec<(i64, i64)> = seeds.iter().filter(|s| known.insert(**s)).map(|s| (*s, 0)).collect();
@@ -43,38 +43,38 @@ impl Sampling<'_> {
         while drawn.len() < queue.len() && known.len() < self.max_vertices {
             let (vertex, layer) = queue[drawn.len()];
             if layer as usize >= self.hops {
-                break; // those that follow were found as late
+                break; // the rest of the queue is at least as many hops away
             }
             let (columns, _) = graph.row(vertex as usize);
-            let places = self.pick(columns, draws);
-            for column in places.iter().map(|p| columns[*p]) {
+            let positions = self.pick(columns, draws);
+            for column in positions.iter().map(|p| columns[*p]) {
                 if known.len() < self.max_vertices && known.insert(column) {
                     queue.push((column, layer + 1));
                 }
             }
-            drawn.push(places);
+            drawn.push(positions);
         }
         self.sorted(graph, &queue, drawn)
     }
 
-    /// Places of the drawn neighbours in a row, ascending.
+    /// Positions of the drawn neighbours in a row, ascending.
     fn pick(&self, columns: &[i64], draws: &mut Draws) -> Vec<usize> {
         let (n, k) = (columns.len(), self.neighbors);
         if n <= k {
             return (0..n).collect();
         }
         let Some(weights) = self.weights else {
-            // Floyd's algorithm (Bentley and Floyd 1987): every set of k places is equally likely.
-            let mut places = BTreeSet::new();
+            // Floyd's algorithm (Bentley and Floyd 1987): every set of k positions is equally likely.
+            let mut positions = BTreeSet::new();
             for last in n - k..n {
-                let place = draws.below(last + 1);
-                if !places.insert(place) {
-                    places.insert(last);
+                let position = draws.below(last + 1);
+                if !positions.insert(position) {
+                    positions.insert(last);
                 }
             }
-            return places.into_iter().collect();
+            return positions.into_iter().collect();
         };
-        // The first k of independent exponential times with these rates (Efraimidis and Spirakis 2006).
+        // The k smallest of independent exponential times with these rates (Efraimidis and Spirakis 2006).
         let mut times: Vec<(f64, usize)> = columns
             .iter()
             .enumerate()
@@ -83,9 +83,9 @@ impl Sampling<'_> {
         if k > 0 {
             times.select_nth_unstable_by(k - 1, |a, b| a.0.total_cmp(&b.0));
         }
-        let mut places: Vec<usize> = times[..k].iter().map(|t| t.1).collect();
-        places.sort_unstable();
-        places
+        let mut positions: Vec<usize> = times[..k].iter().map(|t| t.1).collect();
+        positions.sort_unstable();
+        positions
     }
 
     fn sorted(&self, graph: Csr<'_, i64>, queue: &[(i64, i64)], drawn: Vec<Vec<usize>>) -> Sample {
@@ -96,10 +96,10 @@ impl Sampling<'_> {
             let (vertex, layer) = queue[i];
             sample.vertices.push(vertex);
             sample.layers.push(layer);
-            if let Some(places) = drawn.get(i) {
+            if let Some(positions) = drawn.get(i) {
                 let (columns, edges) = graph.row(vertex as usize);
-                sample.columns.extend(places.iter().map(|p| columns[*p]));
-                sample.edges.extend(places.iter().map(|p| edges[*p]));
+                sample.columns.extend(positions.iter().map(|p| columns[*p]));
+                sample.edges.extend(positions.iter().map(|p| edges[*p]));
             }
             sample.indptr.push(sample.columns.len() as i64);
         }
@@ -107,7 +107,7 @@ impl Sampling<'_> {
     }
 }
 
-/// The edges from some rows to the vertices of an ascending list, by their places in the list: row pointers, columns, values.
+/// The edges between some rows and an ascending list of vertices, as row pointers, columns (positions in the list) and values.
 pub fn between(
     graph: Csr<'_, i64>,
     rows: impl Iterator<Item = usize>,
@@ -117,8 +117,8 @@ pub fn between(
     for row in rows {
         let (ends, numbers) = graph.row(row);
         for (end, number) in ends.iter().zip(numbers) {
-            if let Ok(place) = vertices.binary_search(end) {
-                columns.push(place as i64);
+            if let Ok(position) = vertices.binary_search(end) {
+                columns.push(position as i64);
                 edges.push(*number);
             }
         }

@@ -1,10 +1,10 @@
-//! Several sparse arrays under the indices of all of them.
+//! Union of the indices of sparse arrays.
 
 use super::Csr;
 use crate::par::parallel_rows;
 use ferromx_core::memory;
 
-/// All numbers of two ascending lists, ascending, each once.
+/// The union of two ascending lists, ascending.
 pub fn union_rows(a: &[i64], b: &[i64]) -> Vec<i64> {
     let mut out = Vec::with_capacity(a.len() + b.len());
     merge(a, b, |i| out.push(i));
@@ -25,7 +25,7 @@ fn merge(a: &[i64], b: &[i64], mut put: impl FnMut(i64)) {
     }
 }
 
-/// Where the numbers of an ascending list stand in another one that has them all, ascending.
+/// The positions of an ascending list's elements in another ascending list that contains them all.
 pub fn positions(list: &[i64], within: &[i64]) -> Vec<i64> {
     let mut at = 0;
     list.iter()
@@ -36,7 +36,7 @@ pub fn positions(list: &[i64], within: &[i64]) -> Vec<i64> {
         .collect()
 }
 
-/// Row pointers and columns of all places that one of two matrices stores.
+/// Row pointers and columns of all positions that at least one of two matrices stores.
 pub fn union_csr<T: Sync>(a: Csr<'_, T>, b: Csr<'_, T>) -> (Vec<i64>, Vec<i64>) {
     let rows = a.rows();
     let mut indptr = memory::filled(0, rows + 1);
@@ -47,7 +47,7 @@ pub fn union_csr<T: Sync>(a: Csr<'_, T>, b: Csr<'_, T>) -> (Vec<i64>, Vec<i64>) 
     (indptr, indices)
 }
 
-/// The values of a matrix at the places of [`union_csr`], zeros where it stores none.
+/// The values of a matrix at the positions of [`union_csr`], zero where it stores none.
 pub fn expand<T: Copy + Default>(m: Csr<'_, T>, indptr: &[i64], indices: &[i64]) -> Vec<T> {
     let mut out = memory::filled(T::default(), indices.len());
     for r in 0..m.rows() {

@@ -1,8 +1,6 @@
-//! Sparse formats: conversion, merging, transposing and products. They move elements; arithmetic on stored values is that of
-//! the dense kernels.
+//! Sparse formats: conversion, merging, transposition and products. Arithmetic on stored values is left to the dense kernels.
 //!
-//! A matrix of compressed sparse rows is a [`Csr`]: row pointers, ascending columns, values. All indices were checked before
-//! they come here.
+//! A CSR matrix is a [`Csr`]: row pointers, ascending columns, values. Callers have validated all indices.
 
 mod format;
 mod graph;
@@ -14,13 +12,13 @@ pub use graph::{Sample, Sampling, between};
 pub use merge::{expand, positions, union_csr, union_rows};
 pub use product::{MulAdd, column_sums, dense_product, product, row_sums, transpose};
 
-/// Stored elements that one chunk of a parallel loop handles at least.
+/// Minimum number of stored elements in a parallel chunk.
 const GRAIN: usize = 1 << 14;
 
-/// A matrix of compressed sparse rows: the values of row r, ascending by column, are `indptr[r]..indptr[r + 1]`.
+/// A compressed sparse row (CSR) matrix: the values of row r, ascending by column, are `indptr[r]..indptr[r + 1]`.
 #[derive(Clone, Copy)]
 pub struct Csr<'a, T> {
-    /// Where rows begin; one more than there are rows.
+    /// Row pointers: one more than there are rows.
     pub indptr: &'a [i64],
     /// Column of each value.
     pub indices: &'a [i64],
@@ -40,7 +38,7 @@ impl<'a, T> Csr<'a, T> {
         (&self.indices[range.clone()], &self.data[range])
     }
 
-    /// Rows per chunk of a parallel loop, when each stored element costs `work`.
+    /// Rows per parallel chunk, if each stored element costs `work`.
     fn rows_per_chunk(&self, work: usize) -> usize {
         let rows = self.rows().max(1);
         let per_row = (self.indices.len() / rows + 1) * work.max(1);
@@ -48,8 +46,8 @@ impl<'a, T> Csr<'a, T> {
     }
 }
 
-/// Cuts two slices of stored elements at the row pointers, so that rows `k * grain..` are piece k.
-fn pieces<'s, T, U>(
+/// Splits two slices of stored elements at the row pointers, so that part k holds the rows from `k * grain` on.
+fn split_rows<'s, T, U>(
     indptr: &[i64],
     grain: usize,
     mut first: &'s mut [T],

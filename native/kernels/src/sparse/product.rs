@@ -1,4 +1,4 @@
-//! Products with, and sums over, matrices of compressed sparse rows.
+//! Products with CSR matrices, and sums over them.
 
 use ferromx_core::memory;
 use half::f16;
@@ -6,15 +6,15 @@ use half::f16;
 use super::{Csr, GRAIN};
 use crate::par::parallel_rows;
 
-/// Numbers of which sums of products can be taken; half precision is summed in single precision.
+/// Element types for sums of products; half precision is summed in single precision.
 pub trait MulAdd: Copy + Default + Send + Sync {
-    /// What sums are kept in.
+    /// The accumulation type.
     type Sum: Copy + Default + Send + Sync;
     /// `sum + a * b`.
     fn mul_add(sum: Self::Sum, a: Self, b: Self) -> Self::Sum;
     /// One.
     const ONE: Self;
-    /// The sum, rounded.
+    /// Rounds a sum to the element type.
     fn round(sum: Self::Sum) -> Self;
 }
 
@@ -41,15 +41,15 @@ mul_add! {
     i8, i8, 1, |s, a, b| s.wrapping_add(a.wrapping_mul(b)), std::convert::identity;
 }
 
-/// The product with a dense matrix of `n` columns: row r of the result is the sum of the rows of `dense` that row r of the matrix
-/// names, each times its value. `row_of` tells which row of the matrix a row of the result is.
+/// The product with a dense matrix of `n` columns: row r of the result is the weighted sum of the rows of `dense` at the columns
+/// of row r. `row_of` maps rows of the result to rows of the matrix.
 pub fn product<T: MulAdd>(m: Csr<'_, T>, dense: &[T], n: usize, out: &mut [T], row_of: impl Fn(usize) -> usize + Sync) {
     if n == 0 {
         return;
     }
     parallel_rows(out, n, m.rows_per_chunk(n), |k, out| {
         let (indices, values) = m.row(row_of(k));
-        // Sums of a block of columns stay in the nearest cache while the rows go by.
+        // Sums of a block of columns stay in the first-level cache while the rows stream by.
         const BLOCK: usize = 256;
         for (block, out) in out.chunks_mut(BLOCK).enumerate() {
             let mut sums = [T::Sum::default(); BLOCK];

@@ -1,4 +1,4 @@
-//! Every format and product agrees with the dense matrix.
+//! Compares every format and product with the dense matrix.
 
 use super::*;
 use crate::rng::Philox;
@@ -22,7 +22,7 @@ fn dense_of(parts: &(Vec<i64>, Vec<i64>, Vec<f32>), columns: usize) -> Vec<f32> 
 }
 
 #[test]
-fn conversion_there_and_back() {
+fn conversion_round_trips() {
     let csr = parts(&DENSE, 3);
     assert_eq!((&csr.0[..], &csr.1[..]), (&[0, 2, 2, 4][..], &[1, 3, 0, 3][..]));
     assert_eq!(dense_of(&csr, 4), DENSE);
@@ -39,7 +39,7 @@ fn conversion_there_and_back() {
 }
 
 #[test]
-fn large_matrices_are_cut_into_chunks() {
+fn large_matrices_are_split_into_chunks() {
     let dense: Vec<f32> = (0..300 * 200).map(|i| if i % 3 == 0 { i as f32 } else { 0.0 }).collect();
     let csr = parts(&dense, 300);
     assert_eq!(dense_of(&csr, 200), dense);
@@ -48,14 +48,14 @@ fn large_matrices_are_cut_into_chunks() {
     assert_eq!(at, csr.2);
 }
 
-/// A graph in which every vertex has edges to all others, numbered from 0.
+/// A complete graph, with edges numbered from 0.
 fn complete(n: i64) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
     let columns: Vec<i64> = (0..n).flat_map(|u| (0..n).filter(move |v| *v != u)).collect();
     ((0..=n).map(|u| u * (n - 1)).collect(), columns.clone(), (0..columns.len() as i64).collect())
 }
 
 #[test]
-fn neighbours_are_drawn_once_and_all_alike_or_by_weight() {
+fn neighbours_are_drawn_without_replacement_uniformly_or_by_weight() {
     let (indptr, indices, data) = complete(6);
     let graph = Csr { indptr: &indptr, indices: &indices, data: &data };
     let weights = [0.0, 0.0, 1.0, 1.0, 2.0, 4.0];
@@ -73,8 +73,8 @@ fn neighbours_are_drawn_once_and_all_alike_or_by_weight() {
             let hops: Vec<i64> = sample.vertices.iter().map(|v| i64::from(*v != 1)).collect();
             assert_eq!(sample.layers, hops);
         }
-        // Of every pair that is drawn without weights each of five has a part of 2/5; with them the probability that a vertex of
-        // weight w among 1, 1, 2, 4 is first or second.
+        // Without weights, each of five vertices is in 2/5 of the drawn pairs; with weights 1, 1, 2, 4 the expected probability
+        // is that of being drawn first or second.
         let first = |w: f64| w / 8.0 + [1.0, 1.0, 2.0, 4.0].iter().map(|o| o / 8.0 * w / (8.0 - o)).sum::<f64>();
         let own = |w: f64| first(w) - w / 8.0 * w / (8.0 - w);
         let expected = match weights {
@@ -88,7 +88,7 @@ fn neighbours_are_drawn_once_and_all_alike_or_by_weight() {
 }
 
 #[test]
-fn a_part_holds_no_more_vertices_than_there_is_room_for() {
+fn a_sample_respects_the_maximum_number_of_vertices() {
     let (indptr, indices, data) = complete(6);
     let graph = Csr { indptr: &indptr, indices: &indices, data: &data };
     let sampling = Sampling { hops: 3, neighbors: 9, max_vertices: 4, weights: None };
@@ -99,7 +99,7 @@ fn a_part_holds_no_more_vertices_than_there_is_room_for() {
 }
 
 #[test]
-fn unions_hold_the_places_of_both() {
+fn unions_hold_the_positions_of_both() {
     let (a, b) = (parts(&DENSE, 3), parts(&OTHER, 3));
     let (indptr, indices) = union_csr(view(&a), view(&b));
     assert_eq!((&indptr[..], &indices[..]), (&[0, 3, 4, 6][..], &[0, 1, 3, 3, 0, 3][..]));

@@ -1,4 +1,4 @@
-//! The gradient of repeated axes under the name that MXNet lists, and the gradients of broadcast arithmetic made of operators.
+//! `_broadcast_backward`, and the gradients of broadcasting arithmetic composed of operators.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
@@ -6,7 +6,7 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::params::ShapeOrNone;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::reduce::{Number, Sum, reduce};
+use ferromx_kernels::reduce::{NumericLane, Sum, reduce};
 
 use super::binary::sum_to;
 use crate::elemwise::family::{Binary, Graph, lanes};
@@ -19,20 +19,23 @@ pub static OPS: &[&OpDef] = &[&BACKWARD];
 params! {
     /// Parameters of `_broadcast_backward`.
     pub struct BackwardParam {
-        /// The axes that were repeated; None or () means all of them.
+        /// The axes that were broadcast; None or () means all of them.
         axis: ShapeOrNone = (ShapeOrNone(None));
-        /// Whether they stay, with length 1.
+        /// Whether they are kept with length 1.
         keepdims: bool = false;
-        /// Whether `axis` names the axes that were not repeated.
+        /// Whether `axis` names the axes that were not broadcast.
         exclude: bool = false;
-        /// Whether the array that was repeated follows the gradient; the result has its shape, and the other parameters do not matter.
+        /// Whether the array that was broadcast is a second input; the result then has its shape, and the other parameters are ignored.
         like: bool = false;
     }
 }
 
 pub static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
-    .doc("The gradient of an array whose axes were repeated: the sum of the gradient over these axes. Its shape follows from axis.")
-    .inputs(&[arg("grad", "The gradient of the result."), arg("data", "The array that was repeated, if `like` is set.")])
+    .doc("The gradient of an array that was broadcast: the sum of the gradient over the broadcast axes.")
+    .inputs(&[
+        arg("grad", "The gradient of the result."),
+        arg("data", "The array that was broadcast, if `like` is set."),
+    ])
     .listed(0)
     .params::<BackwardParam>()
     .unlisted_params()
@@ -57,7 +60,7 @@ pub static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
     })
     .grad(Grad::Compose(|graph, n| {
         let mut g = Graph(graph);
-        // Added to zeros of the shape of the sum's input, the gradient is repeated again.
+        // Addition to zeros of the input's shape broadcasts the gradient back.
         let zeros = g.op("zeros_like", n.inputs[0])?;
         let repeated = g.op2("broadcast_add", zeros, n.ograds[0])?;
         Ok(std::iter::once(Some(repeated)).chain(n.inputs[1..].iter().map(|_| None)).collect())
@@ -68,7 +71,7 @@ fn sum_over(ctx: &OpCtx<'_>, x: &In<'_>, shape: &[usize], axes: &Axes, out: &mut
     Ok(())
 }
 
-/// [`reduce`] in the lanes of a formula.
+/// [`reduce`] in the lane type of a formula.
 fn sum_in_lanes<T, C>(
     x: &[T],
     shape: &[usize],
@@ -76,7 +79,7 @@ fn sum_in_lanes<T, C>(
     out: &mut [T],
     _: impl ferromx_kernels::map::LaneFn<(C, C), C>,
 ) where
-    C: Number,
+    C: NumericLane,
     T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
 {
     reduce::<Sum, T, T, C>(x, shape, axes, out);
@@ -87,12 +90,12 @@ pub fn sum_like(g: &mut Graph<'_>, x: Entry, like: Entry) -> Result<Entry> {
     g.0.apply1("_broadcast_backward", &[x, like], &[("like", "True")])
 }
 
-/// The gradients of both operands from what they are before the sums over repeated axes.
-fn both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Result<Vec<Option<Entry>>> {
+/// Sums the gradients of both operands over their broadcast axes.
+fn sum_both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Result<Vec<Option<Entry>>> {
     Ok(vec![Some(sum_like(g, lhs, n.inputs[0])?), Some(sum_like(g, rhs, n.inputs[1])?)])
 }
 
-/// Declares gradients of binary operators: of both operands, from the gradient `$dy`, the operands and the result.
+/// Declares composed gradients of binary operators: of both operands, from the output's gradient `$dy`, the operands and the result.
 macro_rules! gradients {
     ($($(#[$doc:meta])* $name:ident = |$g:ident, $dy:ident, $a:ident, $b:ident, $y:ident| ($lhs:expr, $rhs:expr);)*) => {$(
         $(#[$doc])*
@@ -102,7 +105,7 @@ macro_rules! gradients {
             let _ = ($a, $b, $y);
             let lhs = { $lhs }?;
             let rhs = { $rhs }?;
-            both($g, n, lhs, rhs)
+            sum_both($g, n, lhs, rhs)
         };
     )*};
 }
@@ -123,8 +126,8 @@ gradients! {
     /// Of the remainder of a / b.
     MOD = |g, dy, a, b, y| (g.same(dy), {
         let quotient = g.op2("broadcast_div", a, b)?;
-        let whole = g.op("floor", quotient)?;
-        let product = g.op2("broadcast_mul", dy, whole)?;
+        let floored = g.op("floor", quotient)?;
+        let product = g.op2("broadcast_mul", dy, floored)?;
         g.scale(product, -1.0)
     });
     /// Of a to the power b.
@@ -164,7 +167,7 @@ gradients! {
     });
 }
 
-/// Of repeated axes.
+/// Of broadcast axes.
 pub const REPEAT: Compose = |graph, n| {
     let mut g = Graph(graph);
     let first = sum_like(&mut g, n.ograds[0], n.inputs[0])?;

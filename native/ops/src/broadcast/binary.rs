@@ -1,4 +1,4 @@
-//! Arithmetic, comparison and logic of two arrays whose axes of length 1 are repeated.
+//! Arithmetic, comparison and logic of two arrays with broadcasting.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -15,7 +15,7 @@ use ferromx_kernels::zip::zip;
 use smallvec::SmallVec;
 
 use super::backward;
-use crate::elemwise::family::{Binary, Chain2, Whole, formula, lanes, ternary_into};
+use crate::elemwise::family::{Binary, Chain2, Truncated, formula, lanes, ternary_into};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
@@ -52,12 +52,12 @@ pub const LHS_RHS: &[ArgDef] = &[
 /// Defines an operator of two broadcast inputs `lhs` and `rhs`, for all numeric types, from a [`Binary`] formula.
 ///
 /// ```text
-/// broadcast_op!(MUL: "broadcast_mul", "The product.", Mul, grad(other::<Mul>, other::<Mul>), graph MUL);
-/// broadcast_op!(SUB: "broadcast_sub", "The difference.", Sub, sums(pass, minus), graph SUB);
+/// broadcast_op!(MUL: "broadcast_mul", "The product.", Mul, grad(grad_from_other::<Mul>, grad_from_other::<Mul>), graph MUL);
+/// broadcast_op!(SUB: "broadcast_sub", "The difference.", Sub, sums(grad_pass, grad_negate), graph SUB);
 /// broadcast_op!(EQUAL: "broadcast_equal", "Whether they are equal.", Equal, zero);
 /// ```
-/// `grad` names the kernels of both gradients, `sums` those that need nothing but the gradient of the output, `graph` the form made
-/// of operators, of [`backward`]. With `keeps_csr` before the name, csr by dense is csr.
+/// `grad` names the kernels of both gradients, `sums` those that only need the output's gradient, `graph` the gradient composed
+/// of operators, from [`backward`]. With `keeps_csr` before the name, the result of csr and dense is csr.
 macro_rules! broadcast_op {
     (keeps_csr $($operator:tt)+) => {
         broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $($operator)+);
@@ -94,26 +94,26 @@ macro_rules! broadcast_op {
 }
 
 broadcast_op!(ADD: "broadcast_add" ["_sparse_broadcast_add", "_sparse_broadcast_plus", "broadcast_plus"],
-    "The sum lhs + rhs with broadcasting.", Add, sums(pass, pass), graph ADD);
+    "The sum lhs + rhs with broadcasting.", Add, sums(grad_pass, grad_pass), graph ADD);
 broadcast_op!(SUB: "broadcast_sub" ["_sparse_broadcast_minus", "_sparse_broadcast_sub", "broadcast_minus"],
-    "The difference lhs - rhs with broadcasting.", Sub, sums(pass, minus), graph SUB);
+    "The difference lhs - rhs with broadcasting.", Sub, sums(grad_pass, grad_negate), graph SUB);
 broadcast_op!(keeps_csr MUL: "broadcast_mul" ["_sparse_broadcast_mul"],
-    "The product lhs * rhs with broadcasting.", Mul, grad(other::<Mul>, other::<Mul>), graph MUL);
+    "The product lhs * rhs with broadcasting.", Mul, grad(grad_from_other::<Mul>, grad_from_other::<Mul>), graph MUL);
 broadcast_op!(keeps_csr DIV: "broadcast_div" ["_sparse_broadcast_div"],
-    "The quotient lhs / rhs with broadcasting; integers are truncated, and give 0 where they are divided by 0.",
-    Div, grad(other::<Div>, both::<DivB>), graph DIV);
+    "The quotient lhs / rhs with broadcasting; integers are truncated, and integer division by 0 gives 0.",
+    Div, grad(grad_from_other::<Div>, grad_from_both::<DivB>), graph DIV);
 broadcast_op!(MOD: "broadcast_mod",
     "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
-    Mod, grad(both::<ModA>, both::<ModB>), graph MOD);
-broadcast_op!(POWER: "broadcast_power", "lhs to the power rhs with broadcasting.", Power, grad(both::<PowerA>, both::<PowerB>), graph POWER);
+    Mod, grad(grad_from_both::<ModA>, grad_from_both::<ModB>), graph MOD);
+broadcast_op!(POWER: "broadcast_power", "lhs to the power rhs with broadcasting.", Power, grad(grad_from_both::<PowerA>, grad_from_both::<PowerB>), graph POWER);
 broadcast_op!(HYPOT: "broadcast_hypot", "The hypotenuse sqrt(lhs^2 + rhs^2) with broadcasting.",
-    Hypot, grad(both::<HypotA>, both::<HypotB>), graph HYPOT);
+    Hypot, grad(grad_from_both::<HypotA>, grad_from_both::<HypotB>), graph HYPOT);
 broadcast_op!(MAXIMUM: "broadcast_maximum" ["_npi_maximum"],
     "The larger element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-    Maximum, grad(both::<MaximumA>, both::<MaximumB>), graph MAXIMUM);
+    Maximum, grad(grad_from_both::<MaximumA>, grad_from_both::<MaximumB>), graph MAXIMUM);
 broadcast_op!(MINIMUM: "broadcast_minimum" ["_npi_minimum"],
     "The smaller element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-    Minimum, grad(both::<MinimumA>, both::<MinimumB>), graph MINIMUM);
+    Minimum, grad(grad_from_both::<MinimumA>, grad_from_both::<MinimumB>), graph MINIMUM);
 broadcast_op!(EQUAL: "broadcast_equal", "1 where lhs equals rhs with broadcasting, else 0.", Equal, zero);
 broadcast_op!(NOT_EQUAL: "broadcast_not_equal", "1 where lhs differs from rhs with broadcasting, else 0.", NotEqual, zero);
 broadcast_op!(GREATER: "broadcast_greater", "1 where lhs > rhs with broadcasting, else 0.", Greater, zero);
@@ -124,7 +124,7 @@ broadcast_op!(AND: "broadcast_logical_and", "1 where lhs and rhs are not 0 with 
 broadcast_op!(OR: "broadcast_logical_or", "1 where lhs or rhs is not 0 with broadcasting, else 0.", Or, zero);
 broadcast_op!(XOR: "broadcast_logical_xor", "1 where exactly one of lhs and rhs is not 0 with broadcasting, else 0.", Xor, zero);
 
-/// Axes aligned at the last one; of two lengths that differ one is 1.
+/// Shape rule of broadcasting: axes are aligned at the last one; lengths are equal or one of them is 1.
 pub fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if !io.ins[0].ndim_is_known() || !io.ins[1].ndim_is_known() {
         return Ok(());
@@ -133,7 +133,7 @@ pub fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-/// The shape that two shapes of known rank are broadcast to.
+/// The common broadcast shape of two shapes of known rank.
 ///
 /// # Errors
 /// Two lengths that differ, neither of which is 1.
@@ -170,13 +170,13 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     Ok(())
 }
 
-/// The gradient is the output's, summed over what was repeated.
-pub fn pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
+/// The gradient is the output's, summed over broadcast axes.
+pub fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), out)
 }
 
-/// Sums the array over the axes along which the output has length 1 or none.
+/// Sums the array over the axes along which the output has length 1, or which it lacks.
 pub fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
     lanes!(ctx, out.dtype(), Add, |T, f| {
         reduce_to_shape_like(x.slice::<T>()?, (from, to), out.slice_mut::<T>()?, f);
@@ -184,10 +184,10 @@ pub fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out
     Ok(())
 }
 
-/// [`reduce_to_shape`] in the lanes of a formula.
+/// [`reduce_to_shape`] in the lane type of a formula.
 fn reduce_to_shape_like<T, C>(x: &[T], (from, to): (&[usize], &[usize]), out: &mut [T], _lanes: impl LaneFn<(C, C), C>)
 where
-    C: ferromx_kernels::reduce::Number,
+    C: ferromx_kernels::reduce::NumericLane,
     T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
 {
     if from == to {
@@ -197,9 +197,9 @@ where
     }
 }
 
-/// The negative of [`pass`].
-pub fn minus(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
-    pass(ctx, ins, target, out)?;
+/// The negative of [`grad_pass`].
+pub fn grad_negate(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
+    grad_pass(ctx, ins, target, out)?;
     lanes!(ctx, out.dtype(), Negative, |T, f| {
         zip(Src::<T>::InPlace, Src::Scalar(T::default()), out.slice_mut::<T>()?, f);
     });
@@ -208,8 +208,8 @@ pub fn minus(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) 
 
 formula!(Binary Negative = |x, _nothing| -x, int |x, _nothing| x.wrapping_neg());
 
-/// The gradient is `F(output's gradient, other operand)`.
-pub fn other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
+/// The gradient is `F(output's gradient, other operand)`, summed over broadcast axes.
+pub fn grad_from_other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
     let (g, x) = (&ins[0], &ins[2 - target]);
     let (shape, x_shape, to) = (g.shape().to_usize(), x.shape().to_usize(), out.shape().to_usize());
     lanes!(ctx, out.dtype(), F, |T, f| {
@@ -218,35 +218,35 @@ pub fn other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mu
         if shape == to {
             broadcast(g, x, (out, &shape), f);
         } else {
-            summed(&shape, &to, out, f, |buf| broadcast(g, x, (buf, &shape), f));
+            sum_lanes(&shape, &to, out, f, |buf| broadcast(g, x, (buf, &shape), f));
         }
     });
     Ok(())
 }
 
-/// The gradient is the output's times `F(lhs, rhs)`.
-pub fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
+/// The gradient is the output's times `F(lhs, rhs)`, summed over broadcast axes.
+pub fn grad_from_both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
     let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
     let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
     if out.dtype().is_float() && [&to, &a_shape, &b_shape].iter().all(|s| **s == shape) {
         return ternary_into::<Chain2<F>>(ctx, &ins[..3], out);
     }
-    lanes!(ctx, out.dtype(), Whole<F>, |T, f| {
+    lanes!(ctx, out.dtype(), Truncated<F>, |T, f| {
         let (g, out) = (g.slice::<T>()?, out.slice_mut::<T>()?);
         let (a, b) = ((Src::Slice(a.slice::<T>()?), &a_shape[..]), (Src::Slice(b.slice::<T>()?), &b_shape[..]));
-        summed(&shape, &to, out, f, |buf| {
+        sum_lanes(&shape, &to, out, f, |buf| {
             broadcast(a, b, (&mut *buf, &shape), f);
-            times(buf, g, f);
+            multiply_lanes(buf, g, f);
         });
     });
     Ok(())
 }
 
-/// Lets `fill` write lanes of `shape`, and sums them to the shape `to`.
-fn summed<T, C>(shape: &[usize], to: &[usize], out: &mut [T], _: impl LaneFn<(C, C), C>, fill: impl FnOnce(&mut [C]))
+/// Sums the lanes of `shape` that `fill` writes to the shape `to`.
+fn sum_lanes<T, C>(shape: &[usize], to: &[usize], out: &mut [T], _: impl LaneFn<(C, C), C>, fill: impl FnOnce(&mut [C]))
 where
-    C: ferromx_kernels::reduce::Number,
+    C: ferromx_kernels::reduce::NumericLane,
     T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
 {
     with_scratch(shape.iter().product(), |buf: &mut [C]| {
@@ -258,9 +258,9 @@ where
 }
 
 /// `lanes *= g`.
-pub fn times<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
+pub fn multiply_lanes<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
 where
-    C: ferromx_kernels::reduce::Number,
+    C: ferromx_kernels::reduce::NumericLane,
     T: ferromx_kernels::map::Load<C>,
 {
     zip(Src::<C>::InPlace, Src::Slice(g), lanes, C::times);

@@ -1,4 +1,4 @@
-//! Repetition of axes of length 1.
+//! `broadcast_to`, `broadcast_axis`, `broadcast_like`.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{Element, bf16, f16};
@@ -21,14 +21,14 @@ pub static OPS: &[&OpDef] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE];
 params! {
     /// Parameters of `broadcast_to`.
     pub struct BroadcastToParam {
-        /// The shape of the result, of as many axes as the input; 0 keeps the input's length.
+        /// The shape of the result, of the rank of the input; 0 keeps the input's length.
         shape: Shape = (Shape::new(&[]));
     }
 }
 
 pub static BROADCAST_TO: OpDef = OpDef::new("broadcast_to")
-    .doc("Repeats the axes of length 1 to the lengths in `shape`: an input of shape (2, 1) with shape=(2, 3) gives rows of equal elements.")
-    .inputs(&[arg("data", "The array; its axes have length 1 or that of the result.")])
+    .doc("Broadcasts axes of length 1 to the lengths in `shape`: an input of shape (2, 1) with shape=(2, 3) gives rows of equal elements.")
+    .inputs(&[arg("data", "The array; each axis has length 1 or that of the result.")])
     .params::<BroadcastToParam>()
     .shape(|p, io| {
         let Some(n) = io.ins[0].ndim() else { return Ok(()) };
@@ -49,16 +49,16 @@ pub static BROADCAST_TO: OpDef = OpDef::new("broadcast_to")
 params! {
     /// Parameters of `broadcast_axis`.
     pub struct BroadcastAxisParam {
-        /// The axes to repeat, each of length 1.
+        /// The axes to broadcast, each of length 1.
         axis: Shape = (Shape::new(&[]));
-        /// The length that each of these axes gets.
+        /// The new length of each of these axes.
         size: Shape = (Shape::new(&[]));
     }
 }
 
 pub static BROADCAST_AXIS: OpDef = OpDef::new("broadcast_axis")
     .aliases(&["broadcast_axes"])
-    .doc("Repeats axes of length 1: an input of shape (1, 2, 1) with axis=(0, 2), size=(3, 4) gives a result of shape (3, 2, 4).")
+    .doc("Broadcasts axes of length 1: an input of shape (1, 2, 1) with axis=(0, 2), size=(3, 4) gives a result of shape (3, 2, 4).")
     .inputs(&[arg("data", "The array.")])
     .params::<BroadcastAxisParam>()
     .shape(|p, io| {
@@ -92,16 +92,16 @@ pub static BROADCAST_AXIS: OpDef = OpDef::new("broadcast_axis")
 params! {
     /// Parameters of `broadcast_like`.
     pub struct BroadcastLikeParam {
-        /// The axes of lhs to repeat; by default all.
+        /// The axes of lhs to broadcast; by default all.
         lhs_axes: ShapeOrNone = (ShapeOrNone(None));
-        /// The axes of rhs whose lengths they get.
+        /// The axes of rhs whose lengths they take.
         rhs_axes: ShapeOrNone = (ShapeOrNone(None));
     }
 }
 
 pub static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
-    .doc("Repeats the axes of length 1 of lhs to the lengths of rhs, whose elements do not matter.")
-    .inputs(&[arg("lhs", "The array to repeat."), arg("rhs", "The array whose axes are taken.")])
+    .doc("Broadcasts the axes of length 1 of lhs to the lengths of rhs, whose elements are not used.")
+    .inputs(&[arg("lhs", "The array to broadcast."), arg("rhs", "The array whose lengths are taken.")])
     .params::<BroadcastLikeParam>()
     .shape(broadcast_like_shape)
     .dtype(|_, io| match io.ins[0].or(io.outs[0]) {
@@ -130,7 +130,7 @@ fn broadcast_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             let (lhs, rhs) = (lhs.dims(), rhs.dims());
             ensure!(
                 lhs.len() == rhs.len() && !lhs.is_empty(),
-                "broadcast_like: {} axes in lhs_axes and {} in rhs_axes: give as many of both, at least one",
+                "broadcast_like: {} axes in lhs_axes and {} in rhs_axes: give the same number of both, at least one",
                 lhs.len(),
                 rhs.len()
             );
@@ -150,7 +150,7 @@ fn broadcast_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     expanded(&lengths, io)
 }
 
-/// The output has the lengths on some axes, and those of the first input on the others.
+/// Assigns the output's shape: the given lengths along their axes, those of the first input elsewhere.
 fn expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()> {
     let mut out = io.ins[0].clone();
     let Some(dims) = out.dims_mut() else { return Ok(()) };
@@ -166,7 +166,7 @@ fn expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-/// Writes the first input with its axes of length 1 repeated to the output's lengths.
+/// Broadcasts the first input to the output's shape.
 fn repeat(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, out) = (&ins[0], &mut outs[0]);
     let (from, to) = (x.shape().to_usize(), out.shape().to_usize());
@@ -179,7 +179,7 @@ fn repeat(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }, d => Err(Error::Internal(format!("no repetition of {d}"))))
 }
 
-/// Copies along the first axis, or repeats what lies inside it.
+/// Broadcasts axis by axis: copies along the first axis, or repeats its single entry.
 fn repeat_axes<T: Element>(x: &[T], from: &[usize], to: &[usize], out: &mut [T]) {
     if x.len() == out.len() {
         return out.copy_from_slice(x);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_shapes_are_told() {
+    fn incompatible_shapes_are_refused() {
         let e = |def, attrs: &[(&str, &str)], ins: &[&[i64]]| {
             let ins: Vec<_> = ins.iter().map(|d| Shape::new(d)).collect();
             Case::new(def, attrs).shapes(&ins).unwrap_err().to_string()

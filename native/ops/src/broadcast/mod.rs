@@ -1,4 +1,4 @@
-//! Operators that repeat axes of length 1: arithmetic, comparison and logic of two arrays, and the repetition alone.
+//! Broadcasting: arithmetic, comparison and logic of two arrays, and `broadcast_to` and its relatives.
 
 pub(crate) mod backward;
 pub(crate) mod binary;
@@ -8,7 +8,7 @@ use ferromx_core::op::OpDef;
 
 /// Arithmetic, comparison and logic of two arrays.
 pub static BINARY: &[&OpDef] = binary::OPS;
-/// The gradient of repetition.
+/// The gradient of broadcasting.
 pub static BACKWARD: &[&OpDef] = backward::OPS;
-/// Repetition of axes.
+/// `broadcast_to`, `broadcast_axis`, `broadcast_like`.
 pub static EXPAND: &[&OpDef] = expand::OPS;

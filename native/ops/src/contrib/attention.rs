@@ -34,7 +34,7 @@ const KEYS_VALUES: ArgDef = arg(
     "The projections, of shape (key_length, batch, heads * 2 * dim): for each head a key and a value.",
 );
 
-/// Scores of self-attention.
+/// Attention scores of self-attention.
 pub static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_qk")
     .doc(
         "The scores of multi-head self-attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
@@ -53,7 +53,7 @@ pub static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_q
         None,
     ));
 
-/// Values of self-attention.
+/// Weighted values of self-attention.
 pub static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_valatt")
     .doc(
         "The weighted values of multi-head self-attention: out[i, n, h * dim..] = sum over j of \
@@ -68,12 +68,11 @@ pub static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfa
         None,
     ));
 
-/// Scores of attention to another sequence.
+/// Attention scores of encoder-decoder attention.
 pub static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk")
     .doc(
-        "The scores of multi-head attention to another sequence, before softmax: out[n * heads + h, i, j] = \
-         query_i . key_j / sqrt(dim) for example n and head h (Vaswani et al., 2017). The output has shape (batch * heads, \
-         query_length, key_length).",
+        "The scores of multi-head encoder-decoder attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
+         example n and head h (Vaswani et al., 2017). The output has shape (batch * heads, query_length, key_length).",
     )
     .inputs(&[arg("queries", "The queries, of shape (query_length, batch, heads * dim)."), KEYS_VALUES])
     .params::<HeadsParam>()
@@ -95,11 +94,11 @@ pub static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk"
         None,
     ));
 
-/// Values of attention to another sequence.
+/// Weighted values of encoder-decoder attention.
 pub static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_valatt")
     .doc(
-        "The weighted values of multi-head attention to another sequence: out[i, n, h * dim..] = sum over j of \
-         attention[n * heads + h, i, j] * value_j. The output has shape (query_length, batch, heads * dim).",
+        "The weighted values of multi-head encoder-decoder attention: out[i, n, h * dim..] = sum over j of attention[n * heads + h, i, \
+         j] * value_j. The output has shape (query_length, batch, heads * dim).",
     )
     .inputs(&[KEYS_VALUES, arg("attention", "The weights, of shape (batch * heads, query_length, key_length).")])
     .params::<HeadsParam>()
@@ -114,13 +113,13 @@ pub static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec
         None,
     ));
 
-/// What the shape of projections says; -1 is unknown.
+/// Dimensions read from the shape of the projections; -1 is unknown.
 struct Sizes {
     length: i64,
     batch: i64,
-    /// Batch times heads.
+    /// batch * heads.
     groups: i64,
-    /// Heads times elements of a vector.
+    /// heads * dim.
     width: i64,
 }
 
@@ -133,13 +132,13 @@ fn projections(heads: i32, what: &str, shape: &Shape, parts: i64) -> Result<Size
     let (length, batch, all) = (shape.dim(0), shape.dim(1), shape.dim(2));
     ensure!(
         all < 0 || all % (heads * parts) == 0,
-        "{what} {shape} has {all} features, no multiple of {heads} heads of {parts} vectors"
+        "{what} {shape} has {all} features, which is not a multiple of {heads} heads * {parts} vectors"
     );
     let groups = if batch < 0 { -1 } else { batch * heads };
     Ok(Sizes { length, batch, groups, width: if all < 0 { -1 } else { all / parts } })
 }
 
-/// Projections as (number of parts, which of them).
+/// Query, key or value of the projections: `of` is (number of interleaved vectors, index of the vector).
 fn part<'a, T: ferromx_core::dtype::Element>(
     heads: i32,
     x: &In<'a>,
@@ -150,18 +149,18 @@ fn part<'a, T: ferromx_core::dtype::Element>(
     Ok(Part { shape, data: x.slice::<T>()?, part })
 }
 
-/// The shapes of the scores of self-attention.
+/// Shape rule of the attention scores of self-attention.
 pub(super) fn selfatt_qk_shape(heads: i32, io: &mut ShapeIo<'_>) -> Result<()> {
     let data = projections(heads, "queries_keys_values", &io.ins[0], 3)?;
     io.assign_out(0, &Shape::new(&[data.groups, data.length, data.length]))
 }
 
-/// The scores of self-attention.
+/// The attention scores of self-attention.
 pub(super) fn selfatt_qk(ctx: &OpCtx<'_>, heads: i32, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     scores(ctx, heads, [&ins[0], &ins[0]], [(3, 0), (3, 1)], &mut outs[0])
 }
 
-/// The shapes of the weighted values of self-attention.
+/// Shape rule of the weighted values of self-attention.
 pub(super) fn selfatt_valatt_shape(heads: i32, io: &mut ShapeIo<'_>) -> Result<()> {
     let data = projections(heads, "queries_keys_values", &io.ins[0], 3)?;
     io.assign_in(1, &Shape::new(&[data.groups, data.length, data.length]))?;
@@ -185,7 +184,7 @@ fn scores(ctx: &OpCtx<'_>, heads: i32, ins: [&In<'_>; 2], parts: [(usize, usize)
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
-/// The gradients of the arrays of the queries and of the keys; without the second they are one array.
+/// The gradients of queries and keys; without a second output both are in the interleaved projections.
 fn scores_backward(
     ctx: &OpCtx<'_>,
     head: &In<'_>,
@@ -205,23 +204,23 @@ fn scores_backward(
 }
 
 fn values(ctx: &OpCtx<'_>, heads: i32, ins: &[In<'_>], of: (usize, usize), out: &mut Out<'_>) -> Result<()> {
-    let places = out.shape().to_usize()[0];
+    let query_len = out.shape().to_usize()[0];
     dispatch!(out.dtype(), T in [f32, f64] => {
-        attention_values(ins[1].slice::<T>()?, part::<T>(heads, &ins[0], of)?, places, out.slice_mut::<T>()?);
+        attention_values(ins[1].slice::<T>()?, part::<T>(heads, &ins[0], of)?, query_len, out.slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
 /// Inputs: gradient of the output, projections, attention. Outputs: gradients of projections and attention.
 fn values_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], of: (usize, usize), outs: &mut [Out<'_>]) -> Result<()> {
-    let (heads, places) = (heads(ctx), ins[0].shape().to_usize()[0]);
+    let (heads, query_len) = (heads(ctx), ins[0].shape().to_usize()[0]);
     let [projections, attention] = outs else { return Err(Error::Internal("attention has two inputs".into())) };
     dispatch!(ins[0].dtype(), T in [f32, f64] => {
         let values = part::<T>(heads, &ins[1], of)?;
         let value_grad = projections.wanted().then(|| projections.slice_mut::<T>()).transpose()?;
         let attention_grad = attention.wanted().then(|| attention.slice_mut::<T>()).transpose()?;
         let (head, weights) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
-        attention_values_backward(weights, values, places, head, value_grad, attention_grad);
+        attention_values_backward(weights, values, query_len, head, value_grad, attention_grad);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_do_not_fit_are_refused() {
+    fn mismatched_shapes_are_refused() {
         let heads = [("heads", "2")];
         assert!(Case::new(&SELFATT_QK, &heads).shapes(&[[3, 2, 10].into()]).is_err());
         assert!(Case::new(&ENCDEC_QK, &heads).shapes(&[[3, 2, 4].into(), [3, 2, 4].into()]).is_err());

@@ -14,29 +14,29 @@ use crate::shape::moves::around;
 params! {
     /// Parameters of `boolean_mask`.
     pub struct BooleanMaskParam {
-        /// The axis that the mask belongs to; a negative one counts from the end.
+        /// The masked axis; a negative one counts from the last.
         axis: i32 = 0;
     }
 }
 
-/// Rows where a mask is set.
+/// Entries selected by a mask.
 pub static BOOLEAN_MASK: OpDef = OpDef::new("_contrib_boolean_mask")
     .aliases(&["_npi_boolean_mask"])
     .doc(
-        "The rows of data, along an axis, whose number in the mask is not 0. It runs on arrays only, as the number of rows depends \
-         on the mask.\n\n\
-         Shapes: data (d0, ..., dk), index (n,) with n the length of the axis, output the same as data but for the axis. The \
-         gradient of a row goes to where it came from; the mask has none.",
+        "The entries of data along an axis whose mask element is not 0. Imperative only, since the output's shape depends on the \
+         mask.\n\n\
+         Shapes: data (d0, ..., dk), index (n,) with n the length of the axis, output like data except for the axis. Each entry's \
+         gradient goes to its source; the mask has none.",
     )
     .inputs(&[
         arg("data", "The rows."),
-        arg("index", "The mask, a vector as long as the axis."),
+        arg("index", "The mask, a vector of the length of the axis."),
     ])
     .params::<BooleanMaskParam>()
     .dynamic(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[1])), None));
 
-/// The axis, and the shape around it, in bytes for the inner part.
+/// (axis, outer size, axis length, inner size in bytes).
 fn layout(ctx: &OpCtx<'_>, data: &Shape, dtype: DType) -> Result<(usize, usize, usize, usize)> {
     let dims = data.to_usize();
     let axis = Shape::axis(ctx.params::<BooleanMaskParam>().axis.into(), dims.len())?;
@@ -44,10 +44,10 @@ fn layout(ctx: &OpCtx<'_>, data: &Shape, dtype: DType) -> Result<(usize, usize, 
     Ok((axis, outer, n, inner * dtype.size()))
 }
 
-/// The places where a mask of `n` numbers is set.
-fn places(ctx: &OpCtx<'_>, mask: &NDArray, n: usize) -> Result<Vec<usize>> {
+/// The indices at which a mask of length `n` is not 0.
+fn selected_indices(ctx: &OpCtx<'_>, mask: &NDArray, n: usize) -> Result<Vec<usize>> {
     ensure!(mask.shape().dims().len() == 1, "the mask has shape {}, expected a vector", mask.shape());
-    ensure!(mask.len() == n, "the mask has {} numbers, but the axis has length {n}", mask.len());
+    ensure!(mask.len() == n, "the mask has {} elements, but the axis has length {n}", mask.len());
     dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let numbers = mask.to_vec::<T>()?;
         let zero = T::default();
@@ -58,16 +58,16 @@ fn places(ctx: &OpCtx<'_>, mask: &NDArray, n: usize) -> Result<Vec<usize>> {
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let data = &ins[0];
     let (axis, outer, n, inner) = layout(ctx, data.shape(), data.dtype())?;
-    let places = places(ctx, &ins[1], n)?;
+    let selected = selected_indices(ctx, &ins[1], n)?;
     let mut shape = data.shape().clone();
     if let Some(dims) = shape.dims_mut() {
-        dims[axis] = places.len() as i64;
+        dims[axis] = selected.len() as i64;
     }
     let out = NDArray::zeros(&shape, data.dtype(), data.context())?;
     let rows = ferromx_core::storage::read_bytes(data, <[u8]>::to_vec);
     if inner > 0 {
         write_bytes(&out, |out| {
-            let sources = (0..outer).flat_map(|o| places.iter().map(move |p| (o * n + p) * inner));
+            let sources = (0..outer).flat_map(|o| selected.iter().map(move |p| (o * n + p) * inner));
             out.chunks_exact_mut(inner).zip(sources).for_each(|(out, at)| out.copy_from_slice(&rows[at..at + inner]));
         });
     }
@@ -83,14 +83,14 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         return Ok(());
     }
     let (_, outer, n, inner) = layout(ctx, outs[0].shape(), outs[0].dtype())?;
-    let places: Vec<usize> = dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+    let selected: Vec<usize> = dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let zero = T::default();
         memory::collected(ins[1].slice::<T>()?.iter().enumerate().filter(|(_, x)| **x != zero).map(|(i, _)| i))
     }, other => return Err(ctx.unsupported(other, &DType::ALL)));
     let (rows, dx) = (ins[0].bytes()?, outs[0].bytes_mut()?);
     dx.fill(0);
     if inner > 0 {
-        let targets = (0..outer).flat_map(|o| places.iter().map(move |p| (o * n + p) * inner));
+        let targets = (0..outer).flat_map(|o| selected.iter().map(move |p| (o * n + p) * inner));
         rows.chunks_exact(inner).zip(targets).for_each(|(row, at)| dx[at..at + inner].copy_from_slice(row));
     }
     Ok(())
@@ -102,7 +102,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn rows_are_chosen_and_their_gradients_sent_back() {
+    fn selected_rows_get_their_gradients() {
         let data = array(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]);
         let mask = array(&[1f32, 0.0, 2.0], &[3]);
         let case = Case::new(&BOOLEAN_MASK, &[]);
@@ -118,6 +118,6 @@ mod tests {
     #[test]
     fn masks_of_another_length_are_refused() {
         let e = Case::new(&BOOLEAN_MASK, &[]).run1(&[array(&[1f32; 3], &[3]), array(&[1f32; 2], &[2])]).unwrap_err();
-        assert!(e.to_string().contains("the mask has 2 numbers"), "{e}");
+        assert!(e.to_string().contains("the mask has 2 elements"), "{e}");
     }
 }

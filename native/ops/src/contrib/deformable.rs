@@ -20,7 +20,7 @@ use crate::nn::spatial::{first, sizes, triple};
 pub static OPS: &[&OpDef] = &[&DEFORMABLE_CONVOLUTION, &MODULATED_DEFORMABLE_CONVOLUTION];
 
 param_enum! {
-    /// Order of the dimensions.
+    /// Axis order.
     pub enum DeformLayout { Ncdhw = "NCDHW", Nchw = "NCHW", Ncw = "NCW" }
 }
 
@@ -29,23 +29,23 @@ params! {
     pub struct DeformableParam {
         /// Size of the window, (height, width).
         kernel: Shape = required;
-        /// Distance between neighbouring windows; 1 by default.
+        /// Stride of the window; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Distance between neighbouring taps of the window; 1 by default.
+        /// Dilation: distance between neighbouring taps of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
-        /// Zeros added at both ends of each dimension; none by default.
+        /// Zero padding at both ends of each axis; 0 by default.
         pad: Shape = (Shape::new(&[]));
         /// Number of output channels.
         num_filter: i32 = required, where 1..=i32::MAX;
-        /// Number of groups that channels are divided into; each group is convolved by itself.
+        /// Number of channel groups, which are convolved separately.
         num_group: i32 = 1, where 1..=i32::MAX;
-        /// Number of groups of input channels with offsets of their own.
+        /// Number of groups of input channels, each with its own offsets.
         num_deformable_group: i32 = 1, where 1..=i32::MAX;
-        /// Accepted for compatibility: the most megabytes of temporary memory.
+        /// Maximum of temporary memory in megabytes; accepted for compatibility, ignored.
         workspace: u64 = 1024;
-        /// Whether there is no bias.
+        /// Whether the bias is omitted.
         no_bias: bool = false;
-        /// Order of the dimensions; NCHW is the one there is.
+        /// Axis order; only NCHW is supported.
         layout: Option<DeformLayout> = None;
     }
 }
@@ -55,30 +55,30 @@ params! {
     pub struct ModulatedParam {
         /// Size of the window, (height, width).
         kernel: Shape = required;
-        /// Distance between neighbouring windows; 1 by default.
+        /// Stride of the window; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Distance between neighbouring taps of the window; 1 by default.
+        /// Dilation: distance between neighbouring taps of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
-        /// Zeros added at both ends of each dimension; none by default.
+        /// Zero padding at both ends of each axis; 0 by default.
         pad: Shape = (Shape::new(&[]));
         /// Number of output channels.
         num_filter: u32 = required, where 1..=u32::MAX;
-        /// Number of groups that channels are divided into; each group is convolved by itself.
+        /// Number of channel groups, which are convolved separately.
         num_group: u32 = 1, where 1..=u32::MAX;
-        /// Number of groups of input channels with offsets of their own.
+        /// Number of groups of input channels, each with its own offsets.
         num_deformable_group: u32 = 1, where 1..=u32::MAX;
-        /// Accepted for compatibility: the most megabytes of temporary memory.
+        /// Maximum of temporary memory in megabytes; accepted for compatibility, ignored.
         workspace: u64 = 1024;
-        /// Whether there is no bias.
+        /// Whether the bias is omitted.
         no_bias: bool = false;
-        /// Accepted for compatibility: images that are computed together.
+        /// Number of images per im2col; accepted for compatibility, ignored.
         im2col_step: u32 = 64;
-        /// Order of the dimensions; NCHW is the one there is.
+        /// Axis order; only NCHW is supported.
         layout: Option<DeformLayout> = None;
     }
 }
 
-/// What both operators' parameters say.
+/// The parameters that both operators share.
 struct Settings<'a> {
     window: [&'a Shape; 4],
     filters: i64,
@@ -89,7 +89,7 @@ struct Settings<'a> {
 }
 
 trait Deformable: OpParams {
-    /// Whether taps are weighted.
+    /// Whether taps are scaled by a modulation mask.
     const MODULATED: bool;
     fn settings(&self) -> Settings<'_>;
 }
@@ -119,7 +119,7 @@ const DATA: ArgDef = arg("data", "The images, of shape (batch, channel, height, 
 const OFFSET: ArgDef = arg(
     "offset",
     "The offsets of the taps in pixels, of shape (batch, num_deformable_group * kernel_height * kernel_width * 2, out_height, \
-     out_width): down and across for each tap.",
+     out_width): (y, x) for each tap.",
 );
 const WEIGHT: ArgDef =
     arg("weight", "The weights, of shape (num_filter, channel/num_group, kernel_height, kernel_width).");
@@ -135,15 +135,15 @@ const fn deformable_convolution<P: Deformable>(name: &'static str, args: &'stati
         .grad(Grad::Kernel(Backward::new(backward::<P>).inputs(Deps::All), None))
 }
 
-/// Convolution at moved places.
+/// Deformable convolution.
 pub static DEFORMABLE_CONVOLUTION: OpDef =
     deformable_convolution::<DeformableParam>("_contrib_DeformableConvolution", &[DATA, OFFSET, WEIGHT, BIAS]).doc(
-        "A convolution whose taps are moved by offsets (Dai et al., \"Deformable convolutional networks\", 2017): tap (i, j) of \
+        "A convolution whose taps are shifted by offsets (Dai et al., \"Deformable convolutional networks\", 2017): tap (i, j) of \
          output pixel (y, x) reads the data, interpolated bilinearly, at row y*stride + i*dilate - pad + offset_down and the \
-         column likewise; places outside the image count as 0. The shapes are those of `Convolution`.",
+         column likewise; points outside the image count as 0. The shapes are those of `Convolution`.",
     );
 
-/// Convolution at moved places with weighted taps.
+/// Modulated deformable convolution.
 pub static MODULATED_DEFORMABLE_CONVOLUTION: OpDef = deformable_convolution::<ModulatedParam>(
     "_contrib_ModulatedDeformableConvolution",
     &[
@@ -151,16 +151,16 @@ pub static MODULATED_DEFORMABLE_CONVOLUTION: OpDef = deformable_convolution::<Mo
         OFFSET,
         arg(
             "mask",
-            "The factors of the taps, of shape (batch, num_deformable_group * kernel_height * kernel_width, out_height, out_width).",
+            "The scales of the taps, of shape (batch, num_deformable_group * kernel_height * kernel_width, out_height, out_width).",
         ),
         WEIGHT,
         BIAS,
     ],
 )
 .doc(
-    "A convolution whose taps are moved by offsets and multiplied by factors (Zhu et al., \"Deformable ConvNets v2\", 2019). It \
-     differs from `_contrib_DeformableConvolution` also in that pixels outside the image are 0, so that a place less than a pixel \
-     outside takes a part of the border.",
+    "A convolution whose taps are shifted by offsets and scaled by a mask (Zhu et al., \"Deformable ConvNets v2\", 2019). It differs \
+     from `_contrib_DeformableConvolution` also in that pixels outside the image are 0, so that a point less than a pixel outside \
+     interpolates between the border and 0.",
 );
 
 fn shape<P: Deformable>(p: &P, data: &Shape) -> Result<DeformShape> {
@@ -176,7 +176,7 @@ fn shape<P: Deformable>(p: &P, data: &Shape) -> Result<DeformShape> {
     let channels = data.dim(1);
     ensure!(
         s.filters % s.groups == 0 && (channels < 0 || channels % s.groups == 0 && channels % s.offset_groups == 0),
-        "num_group {} must divide num_filter {} and the {channels} channels, and so must num_deformable_group {}",
+        "num_group {} must divide num_filter {} and the {channels} channels, and num_deformable_group {} must divide the channels",
         s.groups,
         s.filters,
         s.offset_groups
@@ -193,7 +193,7 @@ fn shape<P: Deformable>(p: &P, data: &Shape) -> Result<DeformShape> {
         pad: triple("pad", &first(pad, 2), 2, 0, 0)?,
         dilate: triple("dilate", &first(dilate, 2), 2, 1, 1)?,
     };
-    Ok(DeformShape { conv, offset_groups: s.offset_groups as usize, fade: P::MODULATED })
+    Ok(DeformShape { conv, offset_groups: s.offset_groups as usize, zero_border: P::MODULATED })
 }
 
 fn infer_shape<P: Deformable>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -222,7 +222,7 @@ fn infer_shape<P: Deformable>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &[batch, s.filters, height, width].into())
 }
 
-/// The arrays, of which `ins` starts with the data.
+/// The input arrays; `ins` starts with the data.
 fn inputs<'a, P: Deformable, T: ferromx_core::dtype::Element>(ins: &[In<'a>]) -> Result<DeformInputs<'a, T>> {
     let modulated = usize::from(P::MODULATED);
     Ok(DeformInputs {

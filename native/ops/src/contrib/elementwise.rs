@@ -25,10 +25,10 @@ pub static OPS: &[&OpDef] = &[
     &SIGN_STE,
 ];
 
-/// Division by the root of the length.
+/// Division by the square root of the last axis's length.
 pub static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
     .doc("Divides by the square root of the length of the last axis: data / sqrt(d), as scaled dot-product attention does.")
-    .inputs(&[arg("data", "The array, with one axis or more.")])
+    .inputs(&[arg("data", "The array, with at least one axis.")])
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().dims();
         ensure!(!dims.is_empty(), "_contrib_div_sqrt_dim takes the length of the last axis, but the data is a scalar");
@@ -40,11 +40,11 @@ pub static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
 params! {
     /// Parameters of `_contrib_quadratic`.
     pub struct QuadraticParam {
-        /// The factor of the square.
+        /// The coefficient of the square.
         a: f32 = 0.0;
-        /// The factor of the data.
+        /// The coefficient of the data.
         b: f32 = 0.0;
-        /// The constant.
+        /// The constant term.
         c: f32 = 0.0;
     }
 }
@@ -80,7 +80,7 @@ pub static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
         crate::sparse::on_values,
     );
 
-/// The gradient of the former.
+/// The gradient of the operator above.
 pub static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quadratic")
     .doc("The gradient of `_contrib_quadratic`: grad * (2 * a * data + b).")
     .inputs(&[arg("grad", "The gradient of the output."), arg("data", "The array.")])
@@ -105,7 +105,7 @@ pub static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quadratic")
     .inplace(&[(0, 0)])
     .pointwise();
 
-/// `a x^2 + b x + c`; integers compute in single precision.
+/// `a x^2 + b x + c`; integers are computed in single precision.
 #[derive(Clone, Copy)]
 struct Quadratic<C> {
     a: C,
@@ -125,11 +125,11 @@ macro_rules! quadratic {
 }
 quadratic!(f32 f64);
 
-/// A factor for the gradient alone.
+/// Scales the gradient and leaves the data as it is.
 pub static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmultiplier")
     .doc(
-        "Copies the data, and multiplies the gradient by `scalar` on its way back: a negative number reverses it (Ganin and \
-         Lempitsky, \"Unsupervised domain adaptation by backpropagation\", 2015).",
+        "Copies the data and scales the gradient by `scalar` in the backward pass; a negative number reverses it (Ganin and Lempitsky, \
+         \"Unsupervised domain adaptation by backpropagation\", 2015).",
     )
     .inputs(&[arg("data", "The array.")])
     .params::<ScalarParam>()
@@ -141,7 +141,7 @@ pub static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmultiplier"
     .inplace(&[(0, 0)])
     .pointwise();
 
-/// The gradient of the former.
+/// The gradient of the operator above.
 pub static BACKWARD_GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_backward_gradientmultiplier")
     .doc("The gradient of `_contrib_gradientmultiplier`: data * scalar, of the type of the data.")
     .inputs(&[arg("data", "The gradient of the output.")])
@@ -157,7 +157,7 @@ pub static BACKWARD_GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_backward_g
 formula!(Unary Round = |x| x.round(), int |x| x);
 formula!(Unary Sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 }, int |x| x.signum());
 
-/// Rounding that lets gradients pass.
+/// Rounding with a straight-through gradient.
 pub static ROUND_STE: OpDef = OpDef::new("_contrib_round_ste")
     .aliases(&["_sparse__contrib_round_ste"])
     .doc(
@@ -170,7 +170,7 @@ pub static ROUND_STE: OpDef = OpDef::new("_contrib_round_ste")
     .inplace(&[(0, 0)])
     .pointwise();
 
-/// The sign that lets gradients pass.
+/// The sign with a straight-through gradient.
 pub static SIGN_STE: OpDef = OpDef::new("_contrib_sign_ste")
     .aliases(&["_sparse__contrib_sign_ste"])
     .doc(
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_that_are_no_derivatives() {
+    fn straight_through_gradients() {
         let x = || array(&[-1.5, 0.0, 2.25, 3.0], &[4]);
         let back = |def, attrs: &[(&str, &str)]| {
             Case::new(def, attrs).backward(&[x()], &[x()]).unwrap()[0].to_vec::<f64>().unwrap()

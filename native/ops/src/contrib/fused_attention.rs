@@ -1,4 +1,4 @@
-//! `_sg_mkldnn_selfatt_qk`, `_sg_mkldnn_selfatt_valatt`: the names under which MXNet's oneDNN backend writes self-attention into graphs.
+//! `_sg_mkldnn_selfatt_qk`, `_sg_mkldnn_selfatt_valatt`: self-attention in graphs that MXNet's oneDNN backend has rewritten.
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
@@ -17,27 +17,30 @@ params! {
     pub struct FusedAttentionParam {
         /// Number of heads.
         heads: i32 = required;
-        /// Whether the operands are 8-bit integers, which is refused.
+        /// Whether the operands are 8-bit integers; not supported.
         quantized: bool = false;
-        /// Whether the result of 8-bit integers is of type float32; floating-point operands give one anyway.
+        /// Whether a quantized operator returns float32; floating-point operands always do.
         enable_float_output: bool = false;
-        /// The smallest result that calibration has found; of 8-bit integers alone.
+        /// The calibrated minimum of the result; only for 8-bit integers.
         min_calib_range: Option<f32> = None;
-        /// The largest result that calibration has found; of 8-bit integers alone.
+        /// The calibrated maximum of the result; only for 8-bit integers.
         max_calib_range: Option<f32> = None;
     }
 }
 
 fn heads(p: &Params) -> Result<i32> {
     let p = p.get::<FusedAttentionParam>();
-    ensure!(!p.quantized, "attention of 8-bit integers exists in oneDNN alone: dequantize, and leave quantized out");
+    ensure!(
+        !p.quantized,
+        "attention on 8-bit integers is only supported by oneDNN: dequantize the inputs and leave out quantized"
+    );
     ensure!(p.heads > 0, "heads={} must be positive", p.heads);
     Ok(p.heads)
 }
 
 pub static FUSED_SELFATT_QK: OpDef = OpDef::new("_sg_mkldnn_selfatt_qk")
     .doc(
-        "The scores of multi-head self-attention, as _contrib_interleaved_matmul_selfatt_qk, whose place it takes in graphs that MXNet \
+        "The scores of multi-head self-attention, as _contrib_interleaved_matmul_selfatt_qk, which it replaces in graphs that MXNet \
          rewrote for oneDNN: projections of shape (length, batch, heads * 3 * dim) give shape (batch * heads, length, length).",
     )
     .inputs(&[SELF_PROJECTIONS])
@@ -48,7 +51,7 @@ pub static FUSED_SELFATT_QK: OpDef = OpDef::new("_sg_mkldnn_selfatt_qk")
 
 pub static FUSED_SELFATT_VALATT: OpDef = OpDef::new("_sg_mkldnn_selfatt_valatt")
     .doc(
-        "The weighted values of multi-head self-attention, as _contrib_interleaved_matmul_selfatt_valatt, whose place it takes in graphs \
+        "The weighted values of multi-head self-attention, as _contrib_interleaved_matmul_selfatt_valatt, which it replaces in graphs \
          that MXNet rewrote for oneDNN: projections of shape (length, batch, heads * 3 * dim) and weights of shape (batch * heads, length, \
          length) give shape (length, batch, heads * dim).",
     )
@@ -65,7 +68,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn results_are_those_of_the_operators_that_were_replaced() {
+    fn results_equal_the_replaced_operators() {
         let numbers = |n: i64, dims: &[i64]| array(&(0..n).map(|i| (i * 7 % 13) as f32).collect::<Vec<_>>(), dims);
         let (qkv, attention) = (numbers(72, &[3, 2, 12]), numbers(36, &[4, 3, 3]));
         let heads = [("heads", "2")];

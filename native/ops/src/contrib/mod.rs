@@ -1,4 +1,4 @@
-//! Operators that MXNet keeps under `contrib`.
+//! Operators of MXNet's `contrib` namespace.
 
 mod attention;
 mod boolean_mask;
@@ -14,15 +14,15 @@ pub use rewritten::{FusedConvolutionParam, FusedFullyConnectedParam};
 
 /// Multi-head attention.
 pub static ATTENTION: &[&OpDef] = attention::OPS;
-/// Its names in graphs that were rewritten for oneDNN.
+/// Multi-head attention in graphs that were rewritten for oneDNN.
 pub static FUSED_ATTENTION: &[&OpDef] = fused_attention::OPS;
-/// Parts of graphs that were rewritten for oneDNN.
+/// Fused subgraphs in graphs that were rewritten for oneDNN.
 pub static REWRITTEN: &[&OpDef] = rewritten::OPS;
 /// Deformable convolutions.
 pub static DEFORMABLE: &[&OpDef] = deformable::OPS;
 /// Object detection.
 pub static DETECTION: &[&OpDef] = detection::OPS;
-/// Masks.
+/// Selection by a mask.
 pub static MASK: &[&OpDef] = &[&boolean_mask::BOOLEAN_MASK];
-/// Element by element.
+/// Elementwise operators.
 pub static ELEMENTWISE: &[&OpDef] = elementwise::OPS;

@@ -1,5 +1,5 @@
-//! `_sg_mkldnn_conv`, `_sg_mkldnn_fully_connected`: parts of graphs that MXNet's oneDNN backend has put together into one node, which
-//! keeps the part as a graph. Here the graph takes the node's place, where plans fuse it without a name for that.
+//! `_sg_mkldnn_conv`, `_sg_mkldnn_fully_connected`: subgraphs that MXNet's oneDNN backend has fused into one node, which keeps the
+//! subgraph as an attribute. Here the subgraph replaces the node; the executor's planner fuses it again.
 
 use ferromx_core::error::Error;
 use ferromx_core::op::{ArgDef, OpDef};
@@ -9,75 +9,75 @@ use ferromx_core::params;
 pub static OPS: &[&OpDef] = &[&FUSED_CONVOLUTION, &FUSED_FULLY_CONNECTED];
 
 params! {
-    /// Parameters of `_sg_mkldnn_conv`. Which operators the part has, the graph says; the flags about it repeat that.
+    /// Parameters of `_sg_mkldnn_conv`. The `with_` flags only repeat what the subgraph contains.
     pub struct FusedConvolutionParam {
-        /// Whether batch normalisation is in the part.
+        /// Whether the subgraph contains batch normalization.
         with_bn: bool = false;
-        /// Whether an activation of the convolution is in the part.
+        /// Whether the subgraph contains an activation of the convolution.
         with_act: bool = false;
-        /// Whether the addition of another array, the last input, is in the part.
+        /// Whether the subgraph adds another array, the last input.
         with_sum: bool = false;
-        /// Whether an activation of the sum is in the part.
+        /// Whether the subgraph contains an activation of the sum.
         with_postsum_act: bool = false;
-        /// Whether data and the array to be added are 8-bit integers; the ends of their ranges are then the last inputs.
+        /// Whether data and added array are 8-bit integers; the bounds of their ranges are then the last inputs.
         quantized: bool = false;
-        /// Whether the result of 8-bit integers is of type float32, and not 8-bit integers itself.
+        /// Whether a quantized operator returns float32 instead of 8-bit integers.
         enable_float_output: bool = false;
-        /// The smallest result that calibration has found; of 8-bit integers alone.
+        /// The calibrated minimum of the result; only for 8-bit integers.
         min_calib_range: Option<f32> = None;
-        /// The largest result that calibration has found; of 8-bit integers alone.
+        /// The calibrated maximum of the result; only for 8-bit integers.
         max_calib_range: Option<f32> = None;
     }
 }
 
 params! {
-    /// Parameters of `_sg_mkldnn_fully_connected`. Which operators the part has, the graph says; the flag about it repeats that.
+    /// Parameters of `_sg_mkldnn_fully_connected`. `with_eltwise` only repeats what the subgraph contains.
     pub struct FusedFullyConnectedParam {
-        /// Whether a function of the elements is in the part.
+        /// Whether the subgraph contains an elementwise function.
         with_eltwise: bool = false;
-        /// Whether data, weight and bias are 8-bit integers; the ends of their ranges are then the last inputs.
+        /// Whether data, weight and bias are 8-bit integers; the bounds of their ranges are then the last inputs.
         quantized: bool = false;
-        /// Whether the result of 8-bit integers is of type float32, and not 8-bit integers itself.
+        /// Whether a quantized operator returns float32 instead of 8-bit integers.
         enable_float_output: bool = false;
-        /// The smallest result that calibration has found; of 8-bit integers alone.
+        /// The calibrated minimum of the result; only for 8-bit integers.
         min_calib_range: Option<f32> = None;
-        /// The largest result that calibration has found; of 8-bit integers alone.
+        /// The calibrated maximum of the result; only for 8-bit integers.
         max_calib_range: Option<f32> = None;
-        /// Whether the weights of every output have a range of their own: of 8-bit integers there is then data alone.
+        /// Whether each output channel's weights have their own range; then only data is 8-bit integers.
         channel_wise_quantize: Option<bool> = None;
     }
 }
 
-const PART: &[ArgDef] = &[ArgDef { name: "graph", doc: "The part of a graph.", type_string: "Symbol" }];
+const SUBGRAPH: &[ArgDef] = &[ArgDef { name: "graph", doc: "The fused subgraph.", type_string: "Symbol" }];
 
-/// What both operators are; MXNet's metadata lists no argument of them.
+/// The common definition of both operators; MXNet's metadata lists no arguments for them.
 const fn rewritten(name: &'static str) -> OpDef {
     OpDef::new(name)
-        .expands(PART)
-        .variadic("data", "The inputs of the part, then the ends of ranges of 8-bit integers.", "num_args")
+        .expands(SUBGRAPH)
+        .variadic("data", "The inputs of the subgraph, then the bounds of the ranges of 8-bit integers.", "num_args")
         .listed(0)
         .unlisted_params()
         .ready_if(|_| {
             Err(Error::Unsupported(
-                "it stands for a part of a graph, which it has as its first argument: load the symbol file that has it, or compose it \
-                 of that graph and its inputs; on arrays, call the operators of the part"
+                "it represents a subgraph, which is its first argument: load the symbol file that has it, or compose it of that \
+                 graph and its inputs; on arrays, call the operators of the subgraph"
                     .into(),
             ))
         })
 }
 
-/// A convolution and what follows it.
+/// A convolution fused with the operators that follow it.
 pub static FUSED_CONVOLUTION: OpDef = rewritten("_sg_mkldnn_conv").params::<FusedConvolutionParam>().doc(
-    "A convolution with what follows it (batch normalisation, an addition, activations), as MXNet's oneDNN backend writes it into graphs: \
-     graph(data, ...). The graph takes the place of the node, so that its shapes, types and gradients are those of the graph. With \
-     quantized, integers become the numbers that they stand for, from their ranges; the graph computes with the weights as they are, \
-     without rounding them to 8 bits; and the result becomes 8-bit integers with the ends of their range, by the calibrated range, unless \
-     enable_float_output asks for numbers. It cannot be called on arrays.",
+    "A convolution fused with the operators that follow it (batch normalization, an addition, activations) by MXNet's oneDNN backend: \
+     graph(data, ...). The graph replaces the node and determines its shapes, types and gradients. With quantized, integer inputs are \
+     dequantized by their ranges; the graph computes with the original weights, without quantizing them to 8 bits; and the result is \
+     quantized to 8-bit integers by the calibrated range and returned with its bounds, unless enable_float_output is set. It cannot be \
+     called on arrays.",
 );
 
-/// A fully connected layer and what follows it.
+/// A fully connected layer fused with an elementwise function.
 pub static FUSED_FULLY_CONNECTED: OpDef =
     rewritten("_sg_mkldnn_fully_connected").params::<FusedFullyConnectedParam>().doc(
-        "A fully connected layer with a function of its elements, as MXNet's oneDNN backend writes it into graphs: graph(data, weight, \
-         bias). As _sg_mkldnn_conv, with weights and bias of 8-bit integers too, unless channel_wise_quantize says that they are numbers.",
+        "A fully connected layer fused with an elementwise function by MXNet's oneDNN backend: graph(data, weight, bias). Like \
+         _sg_mkldnn_conv, but weights and bias are 8-bit integers too, unless channel_wise_quantize is set.",
     );

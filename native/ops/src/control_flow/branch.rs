@@ -4,30 +4,30 @@ use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::host::Subgraph;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, OpCtx, OpDef};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
+use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::frame::{Bound, deliver, finish, kept, pick, truth};
-use super::{attached, check_inputs, count, graph, infer_dtypes, infer_shapes, mutated, positions};
+use super::bound::{Bound, is_true, node_state, pick, write_or_zero, write_output};
+use super::{attached, check_inputs, count, graph, indices, infer_dtypes, infer_shapes, mutated};
 
 params! {
-    /// Parameters of `_cond` as text.
-    pub struct CondText {
-        /// Number of inputs, the graphs included.
+    /// Parameters of `_cond` as the metadata lists them.
+    pub struct CondAttrs {
+        /// Number of inputs including the graphs.
         num_args: i32 = required, where 3..=i32::MAX;
         /// Number of outputs of each branch.
         num_outputs: i32 = required;
-        /// For each input of the condition the input of the operator.
+        /// For each input of the condition, the index of the operator's input.
         cond_input_locs: Tuple<i64> = required;
-        /// For each input of the first branch the input of the operator.
+        /// For each input of the then-branch, the index of the operator's input.
         then_input_locs: Tuple<i64> = required;
-        /// For each input of the second branch the input of the operator.
+        /// For each input of the else-branch, the index of the operator's input.
         else_input_locs: Tuple<i64> = required;
     }
 }
@@ -36,7 +36,7 @@ params! {
 pub struct CondParam {
     inputs: usize,
     outputs: usize,
-    /// Of the condition, the first and the second branch.
+    /// Input indices of condition, then-branch and else-branch.
     locs: [Vec<usize>; 3],
     graphs: Option<[Arc<dyn Subgraph>; 3]>,
     mutated: Vec<usize>,
@@ -46,18 +46,18 @@ const GRAPHS: [&str; 3] = ["cond_input_locs", "then_input_locs", "else_input_loc
 
 impl OpParams for CondParam {
     fn fields() -> Vec<FieldInfo> {
-        CondText::fields()
+        CondAttrs::fields()
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
-        let p = CondText::parse(attrs)?;
+        let p = CondAttrs::parse(attrs)?;
         let texts = [&p.cond_input_locs, &p.then_input_locs, &p.else_input_locs];
         let highest = texts.iter().flat_map(|locs| &locs.0).max().map_or(0, |i| *i + 1);
-        // Before the inputs are there, num_args does not count them.
+        // Until the node is composed, num_args counts only the graphs.
         let inputs = (p.num_args.max(3) as usize - 3).max(usize::try_from(highest).unwrap_or(0));
         let mut locs = [const { Vec::new() }; 3];
         for (i, text) in texts.iter().enumerate() {
-            locs[i] = positions(text, inputs, GRAPHS[i])?;
+            locs[i] = indices(text, inputs, GRAPHS[i])?;
         }
         Ok(CondParam { inputs, outputs: count(p.num_outputs, "num_outputs")?, locs, graphs: None, mutated: vec![] })
     }
@@ -81,11 +81,11 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
     Ok(Params::new(CondParam { locs: p.locs.clone(), graphs: Some(graphs), mutated, ..*p }))
 }
 
-/// The branch.
+/// Runs one of two graphs.
 pub static COND: OpDef = OpDef::new("_cond")
     .doc(
-        "Runs one of two graphs: then_branch if the condition, an array of one element, is not zero, else else_branch. Only that \
-         one runs, and gradients flow through it alone.",
+        "Runs one of two graphs: then_branch if the condition, an array of one element, is not zero, otherwise else_branch. Gradients \
+         flow only through the branch that ran.",
     )
     .graphs(
         &[
@@ -103,9 +103,9 @@ pub static COND: OpDef = OpDef::new("_cond")
     .outputs(|p| p.get::<CondParam>().outputs)
     .shape(infer_shape)
     .dtype(infer_dtype)
-    .host(forward)
+    .foreign(forward)
     .random()
-    .grad(Grad::Kernel(Backward::host(backward).inputs(Deps::All).outputs(Deps::All), None));
+    .grad(Grad::Kernel(Backward::foreign(backward).inputs(Deps::All).outputs(Deps::All), None));
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<CondParam>();
@@ -119,7 +119,7 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (1..3).try_for_each(|i| infer_dtypes(p.graph(i)?, &p.locs[i], io.ins, io.outs))
 }
 
-/// Condition and branches, as far as they were needed, and the branch that the last call took.
+/// The bound graphs of condition and branches, bound when first needed, and the branch that the last call took.
 #[derive(Default)]
 struct Branches {
     bound: [Option<Bound>; 3],
@@ -127,10 +127,10 @@ struct Branches {
 }
 
 impl Branches {
-    /// Runs one of the graphs, binding it first if it is not bound to these inputs.
+    /// Runs one of the graphs, after binding it if it is not bound to these inputs.
     fn run(&mut self, ctx: &OpCtx<'_>, p: &CondParam, i: usize, ins: &[NDArray], train: bool) -> Result<&Bound> {
         let ins = pick(ins, &p.locs[i]);
-        let fitting = self.bound[i].take().filter(|b| b.fits(&ins, train));
+        let fitting = self.bound[i].take().filter(|b| b.is_bound_to(&ins, train));
         let bound = match fitting {
             Some(bound) => bound,
             None => Bound::new(p.graph(i)?, ctx.context, ins, train, &[])?,
@@ -142,37 +142,39 @@ impl Branches {
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CondParam>();
-    let kept = kept::<Branches>(ctx.cache);
-    let mut branches = kept.lock();
-    let condition = truth(&branches.run(ctx, p, 0, ins, false)?.outputs()[0])?;
+    let state = node_state::<Branches>(ctx.cache);
+    let mut branches = state.lock();
+    let condition = is_true(&branches.run(ctx, p, 0, ins, false)?.outputs()[0])?;
     branches.taken = if condition { 1 } else { 2 };
     let taken = branches.taken;
     let branch = branches.run(ctx, p, taken, ins, ctx.is_train)?;
-    branch.outputs().iter().zip(outs).zip(reqs).try_for_each(|((from, to), req)| deliver(from, to, *req))
+    branch.outputs().iter().zip(outs).zip(reqs).try_for_each(|((from, to), req)| write_output(from, to, *req))
 }
 
-/// Inputs: gradients of the outputs, the inputs, the outputs. Outputs: gradients of the inputs that are not changed.
+/// Inputs: gradients of the outputs, the inputs, the outputs. Outputs: gradients of the inputs that are not mutated.
 fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CondParam>();
     let (ograds, ins) = ins.split_at(p.outputs);
     let ins = &ins[..p.inputs];
-    let kept = kept::<Branches>(ctx.cache);
-    let mut branches = kept.lock();
+    let state = node_state::<Branches>(ctx.cache);
+    let mut branches = state.lock();
     if branches.taken == 0 {
-        return Err(Error::value("the gradient of a branch was asked for before the branch was taken"));
+        return Err(Error::value("the backward pass of _cond needs a forward pass first"));
     }
     let taken = branches.taken;
     let inner = pick(ins, &p.locs[taken]);
-    if !branches.bound[taken].as_ref().is_some_and(|b| b.fits(&inner, true)) {
-        // The forward call did not know that a gradient would be asked for.
+    if !branches.bound[taken].as_ref().is_some_and(|b| b.is_bound_to(&inner, true)) {
+        // The forward call ran for inference and bound no gradients.
         branches.run(ctx, p, taken, ins, true)?;
     }
-    let Some(branch) = &branches.bound[taken] else { return Err(Error::Internal("a branch got lost".into())) };
+    let Some(branch) = &branches.bound[taken] else {
+        return Err(Error::Internal("the branch that was taken is not bound".into()));
+    };
     branch.backward(ograds, ctx.is_train)?;
     let differentiated = (0..p.inputs).filter(|i| !p.mutated.contains(i));
     for (k, i) in differentiated.enumerate() {
-        let place = p.locs[taken].iter().position(|loc| *loc == i);
-        finish(place.and_then(|place| branch.grads[place].as_ref()), &igrads[k], reqs[k])?;
+        let input = p.locs[taken].iter().position(|loc| *loc == i);
+        write_or_zero(input.and_then(|input| branch.grads[input].as_ref()), &igrads[k], reqs[k])?;
     }
     Ok(())
 }

@@ -1,37 +1,39 @@
-//! `_while_loop`: a graph again and again while a condition holds.
+//! `_while_loop`: runs a graph while a condition holds.
 
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::host::Subgraph;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, OpCtx, OpDef};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
+use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::frame::{Bound, clear, deliver, finish, kept, pick, same, truth, zeros_like};
-use super::{attached, check_inputs, count, graph, infer_dtypes, infer_shapes, merge, merge_type, mutated, positions};
+use super::bound::{
+    Bound, fill_zeros, is_same_view, is_true, node_state, pick, write_or_zero, write_output, zeros_like,
+};
+use super::{attached, check_inputs, count, graph, indices, infer_dtypes, infer_shapes, merge, merge_type, mutated};
 
 params! {
-    /// Parameters of `_while_loop` as text.
-    pub struct WhileText {
-        /// Number of inputs, the graphs included.
+    /// Parameters of `_while_loop` as the metadata lists them.
+    pub struct WhileAttrs {
+        /// Number of inputs including the graphs.
         num_args: i32 = required, where 2..=i32::MAX;
-        /// Number of outputs: those of every step, and then the last loop variables.
+        /// Number of outputs: the stacked outputs of the iterations, then the final loop variables.
         num_outputs: i32 = required;
-        /// Number of outputs that every step gives.
+        /// Number of outputs of an iteration, without loop variables.
         num_out_data: i32 = required;
-        /// The most steps, which is the length of the outputs that every step gives.
+        /// Maximum number of iterations, which is the length of the stacked outputs.
         max_iterations: i32 = required;
-        /// For each input of the condition the input of the operator.
+        /// For each input of the condition, the index of the operator's input.
         cond_input_locs: Tuple<i64> = required;
-        /// For each input of the step the input of the operator.
+        /// For each input of the loop body, the index of the operator's input.
         func_input_locs: Tuple<i64> = required;
-        /// Which inputs of the step are the loop variables.
+        /// For each loop variable, the index of the loop body's input.
         func_var_locs: Tuple<i64> = required;
     }
 }
@@ -41,10 +43,10 @@ pub struct WhileParam {
     inputs: usize,
     outputs: usize,
     rows: usize,
-    most: usize,
+    max_iterations: usize,
     cond_locs: Vec<usize>,
     func_locs: Vec<usize>,
-    /// Inputs of the step that are loop variables.
+    /// Indices of the loop body's inputs that are loop variables.
     vars: Vec<usize>,
     graphs: Option<[Arc<dyn Subgraph>; 2]>,
     mutated: Vec<usize>,
@@ -52,16 +54,16 @@ pub struct WhileParam {
 
 impl OpParams for WhileParam {
     fn fields() -> Vec<FieldInfo> {
-        WhileText::fields()
+        WhileAttrs::fields()
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
-        let p = WhileText::parse(attrs)?;
+        let p = WhileAttrs::parse(attrs)?;
         let (outputs, rows) = (count(p.num_outputs, "num_outputs")?, count(p.num_out_data, "num_out_data")?);
         let highest = p.cond_input_locs.0.iter().chain(&p.func_input_locs.0).max().map_or(0, |i| *i + 1);
-        // Before the inputs are there, num_args does not count them.
+        // Until the node is composed, num_args counts only the graphs.
         let inputs = (p.num_args as usize - 2).max(usize::try_from(highest).unwrap_or(0));
-        let vars = positions(&p.func_var_locs, p.func_input_locs.0.len(), "func_var_locs")?;
+        let vars = indices(&p.func_var_locs, p.func_input_locs.0.len(), "func_var_locs")?;
         ensure!(
             outputs == rows + vars.len(),
             "num_outputs is {outputs}, but num_out_data is {rows} and there are {} loop variables",
@@ -71,9 +73,9 @@ impl OpParams for WhileParam {
             inputs,
             outputs,
             rows,
-            most: count(p.max_iterations, "max_iterations")?,
-            cond_locs: positions(&p.cond_input_locs, inputs, "cond_input_locs")?,
-            func_locs: positions(&p.func_input_locs, inputs, "func_input_locs")?,
+            max_iterations: count(p.max_iterations, "max_iterations")?,
+            cond_locs: indices(&p.cond_input_locs, inputs, "cond_input_locs")?,
+            func_locs: indices(&p.func_input_locs, inputs, "func_input_locs")?,
             vars,
             graphs: None,
             mutated: vec![],
@@ -87,7 +89,7 @@ impl WhileParam {
         Ok((attached(graphs.map(|g| &g[0]))?, attached(graphs.map(|g| &g[1]))?))
     }
 
-    /// The inputs of the operator that are loop variables.
+    /// Indices of the operator's inputs that are loop variables.
     fn var_inputs(&self) -> impl Iterator<Item = usize> {
         self.vars.iter().map(|v| self.func_locs[*v])
     }
@@ -101,7 +103,7 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
     ensure!(graphs[0].outputs() == 1, "the condition has {} outputs; it must have one", graphs[0].outputs());
     ensure!(
         graphs[1].outputs() == p.outputs,
-        "the graph of a step has {} outputs, but num_outputs is {}",
+        "the graph of an iteration has {} outputs, but num_outputs is {}",
         graphs[1].outputs(),
         p.outputs
     );
@@ -116,15 +118,15 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
     }))
 }
 
-/// The loop with a condition.
+/// Loops while a condition holds.
 pub static WHILE_LOOP: OpDef = OpDef::new("_while_loop")
     .doc(
         "Runs a graph while a condition on its loop variables holds, at most max_iterations times: (out, variables) = \
-         func(variables, others) while cond(variables, others) is not zero. The outputs are those of the steps, stacked to \
-         max_iterations rows of which those beyond the last step are zero, and the loop variables after the last step. Gradients \
-         flow through all steps, not through the condition.",
+         func(variables, others) while cond(variables, others) is not zero. The outputs are those of the iterations, stacked to \
+         max_iterations rows, zero after the last iteration, and the final loop variables. Gradients \
+         flow through all iterations, not through the condition.",
     )
-    .graphs(&[graph("cond", "The graph of the condition."), graph("func", "The graph of one step.")], with_graphs)
+    .graphs(&[graph("cond", "The graph of the condition."), graph("func", "The graph of one iteration.")], with_graphs)
     .variadic("data", "The inputs of both graphs.", "num_args")
     .params::<WhileParam>()
     .num_inputs_by(|p| p.get::<WhileParam>().inputs)
@@ -133,9 +135,9 @@ pub static WHILE_LOOP: OpDef = OpDef::new("_while_loop")
     .outputs(|p| p.get::<WhileParam>().outputs)
     .shape(infer_shape)
     .dtype(infer_dtype)
-    .host(forward)
+    .foreign(forward)
     .random()
-    .grad(Grad::Kernel(Backward::host(backward).inputs(Deps::All).outputs(Deps::All), None));
+    .grad(Grad::Kernel(Backward::foreign(backward).inputs(Deps::All).outputs(Deps::All), None));
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<WhileParam>();
@@ -157,7 +159,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     share(io.ins, &mut outs)?;
     for (k, out) in outs.iter().enumerate() {
         let stacked = k < p.rows && out.ndim_is_known();
-        let shape = if stacked { Shape::new(&[&[p.most as i64], out.dims()].concat()) } else { out.clone() };
+        let shape = if stacked { Shape::new(&[&[p.max_iterations as i64], out.dims()].concat()) } else { out.clone() };
         io.assign_out(k, &shape)?;
     }
     Ok(())
@@ -175,31 +177,31 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The steps that were needed so far, each with its condition, and how many the last call took.
+/// The bound iterations, each with its condition, and how many of them the last call ran.
 #[derive(Default)]
-struct Steps {
+struct Iterations {
     conds: Vec<Bound>,
     bound: Vec<Bound>,
     sums: Vec<Option<NDArray>>,
     taken: usize,
     train: bool,
-    /// What one step after the other runs in where no gradients are asked for.
-    turning: Option<Turning>,
-    /// Whether the steps are not those of the last call, which asked for no gradients.
+    /// The loop without gradients.
+    inference: Option<InferenceLoop>,
+    /// Whether the last call ran without gradients, so that the bound iterations do not hold its values.
     stale: bool,
 }
 
-/// A step and its condition, bound to variables of their own: what a step makes becomes the variables of the next one, so that a loop
-/// takes the same memory however long it is.
-struct Turning {
+/// One iteration and its condition, bound to a single set of variables. Its results are copied back into the variables, so memory
+/// does not grow with the number of iterations.
+struct InferenceLoop {
     ins: Vec<NDArray>,
     variables: Vec<NDArray>,
     cond: Bound,
-    step: Bound,
+    iteration: Bound,
 }
 
-impl Turning {
-    fn new(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray]) -> Result<Turning> {
+impl InferenceLoop {
+    fn new(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray]) -> Result<InferenceLoop> {
         let (cond, func) = p.graphs()?;
         let mut inner = ins.to_vec();
         let mut variables = Vec::with_capacity(p.vars.len());
@@ -208,111 +210,119 @@ impl Turning {
             variables.push(inner[i].clone());
         }
         let bind = |graph, locs| Bound::new(graph, ctx.context, pick(&inner, locs), false, &[]);
-        let (cond, step) = (bind(cond, &p.cond_locs)?, bind(func, &p.func_locs)?);
-        Ok(Turning { ins: ins.to_vec(), variables, cond, step })
+        let (cond, iteration) = (bind(cond, &p.cond_locs)?, bind(func, &p.func_locs)?);
+        Ok(InferenceLoop { ins: ins.to_vec(), variables, cond, iteration })
     }
 
-    /// The outputs of a step become its variables. What shares memory with a variable is copied before any of them changes.
-    fn advance(&self, made: &[NDArray]) -> Result<()> {
+    /// Copies the outputs of an iteration into the variables. Outputs that share memory with a variable are copied out first.
+    fn advance(&self, new_values: &[NDArray]) -> Result<()> {
         let is_variable = |array: &NDArray| self.variables.iter().any(|v| Arc::ptr_eq(v.chunk(), array.chunk()));
         let copy = |array: &NDArray| {
             let copy = zeros_like(array)?;
             copy.copy_from(array)?;
             Ok(copy)
         };
-        let apart: Vec<Option<NDArray>> =
-            made.iter().map(|array| is_variable(array).then(|| copy(array)).transpose()).collect::<Result<_>>()?;
-        for ((variable, array), copied) in self.variables.iter().zip(made).zip(&apart) {
+        let copies: Vec<Option<NDArray>> = new_values
+            .iter()
+            .map(|array| is_variable(array).then(|| copy(array)).transpose())
+            .collect::<Result<_>>()?;
+        for ((variable, array), copied) in self.variables.iter().zip(new_values).zip(&copies) {
             variable.copy_from(copied.as_ref().unwrap_or(array))?;
         }
         Ok(())
     }
 }
 
-/// Runs the loop without keeping what its steps made; each is delivered to the rows of the outputs at once.
-fn turn(
+/// Runs the loop without gradients: iterations are not kept, and each writes its row of the outputs.
+fn run_inference(
     ctx: &OpCtx<'_>,
     p: &WhileParam,
     (ins, outs): (&[NDArray], &[NDArray]),
     reqs: &[Req],
-    steps: &mut Steps,
+    iterations: &mut Iterations,
 ) -> Result<()> {
-    let turning = match steps.turning.take().filter(|t| t.ins.iter().zip(ins).all(|(a, b)| same(a, b))) {
-        Some(turning) => turning,
-        None => Turning::new(ctx, p, ins)?,
+    let state = match iterations.inference.take().filter(|t| t.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b))) {
+        Some(state) => state,
+        None => InferenceLoop::new(ctx, p, ins)?,
     };
-    let turning = steps.turning.insert(turning);
-    steps.stale = true;
-    for (variable, i) in turning.variables.iter().zip(p.var_inputs()) {
+    let state = iterations.inference.insert(state);
+    iterations.stale = true;
+    for (variable, i) in state.variables.iter().zip(p.var_inputs()) {
         variable.copy_from(&ins[i])?;
     }
     let mut taken = 0;
-    while taken < p.most {
-        turning.cond.forward(false)?;
-        if !truth(&turning.cond.outputs()[0])? {
+    while taken < p.max_iterations {
+        state.cond.forward(false)?;
+        if !is_true(&state.cond.outputs()[0])? {
             break;
         }
-        turning.step.forward(false)?;
-        let (rows, variables) = turning.step.outputs().split_at(p.rows);
+        state.iteration.forward(false)?;
+        let (rows, variables) = state.iteration.outputs().split_at(p.rows);
         for (k, row) in rows.iter().enumerate() {
-            finish(Some(row), &outs[k].at(taken)?, reqs[k])?;
+            write_or_zero(Some(row), &outs[k].at(taken)?, reqs[k])?;
         }
-        turning.advance(variables)?;
+        state.advance(variables)?;
         taken += 1;
     }
     for k in 0..p.rows {
-        (taken..p.most).try_for_each(|t| finish(None, &outs[k].at(t)?, reqs[k]))?;
+        (taken..p.max_iterations).try_for_each(|t| write_or_zero(None, &outs[k].at(t)?, reqs[k]))?;
     }
-    turning.variables.iter().enumerate().try_for_each(|(v, x)| deliver(x, &outs[p.rows + v], reqs[p.rows + v]))
+    state.variables.iter().enumerate().try_for_each(|(v, x)| write_output(x, &outs[p.rows + v], reqs[p.rows + v]))
 }
 
-/// Runs the loop, binding steps that are not there or not bound to the arrays at hand. Returns the loop variables at its end.
-fn run(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray], train: bool, steps: &mut Steps) -> Result<Vec<NDArray>> {
+/// Runs the loop, binding iterations that are not yet bound to these arrays. Returns the final loop variables.
+fn run(
+    ctx: &OpCtx<'_>,
+    p: &WhileParam,
+    ins: &[NDArray],
+    train: bool,
+    iterations: &mut Iterations,
+) -> Result<Vec<NDArray>> {
     let (cond, func) = p.graphs()?;
-    if train && !steps.train {
-        steps.bound.clear();
-        steps.train = true;
+    if train && !iterations.train {
+        iterations.bound.clear();
+        iterations.train = true;
     }
-    if steps.bound.is_empty() {
-        steps.sums = vec![None; p.func_locs.len()];
-        let constant = |place: &usize| !p.vars.contains(place) && train && ins[p.func_locs[*place]].dtype().is_float();
-        for place in (0..p.func_locs.len()).filter(constant) {
-            steps.sums[place] = Some(zeros_like(&ins[p.func_locs[place]])?);
+    if iterations.bound.is_empty() {
+        iterations.sums = vec![None; p.func_locs.len()];
+        let constant = |input: &usize| !p.vars.contains(input) && train && ins[p.func_locs[*input]].dtype().is_float();
+        for input in (0..p.func_locs.len()).filter(constant) {
+            iterations.sums[input] = Some(zeros_like(&ins[p.func_locs[input]])?);
         }
     }
     let mut current = ins.to_vec();
-    (steps.taken, steps.stale) = (0, false);
-    while steps.taken < p.most {
-        let t = steps.taken;
-        renew(&mut steps.conds, t, pick(&current, &p.cond_locs), false, |ins| {
+    (iterations.taken, iterations.stale) = (0, false);
+    while iterations.taken < p.max_iterations {
+        let t = iterations.taken;
+        bind_iteration(&mut iterations.conds, t, pick(&current, &p.cond_locs), false, |ins| {
             Bound::new(cond, ctx.context, ins, false, &[])
         })?;
-        steps.conds[t].forward(ctx.is_train)?;
-        if !truth(&steps.conds[t].outputs()[0])? {
+        iterations.conds[t].forward(ctx.is_train)?;
+        if !is_true(&iterations.conds[t].outputs()[0])? {
             break;
         }
-        let sums = &steps.sums;
-        renew(&mut steps.bound, t, pick(&current, &p.func_locs), train, |ins| {
-            Bound::new(func, ctx.context, ins, steps.train, sums)
+        let sums = &iterations.sums;
+        bind_iteration(&mut iterations.bound, t, pick(&current, &p.func_locs), train, |ins| {
+            Bound::new(func, ctx.context, ins, iterations.train, sums)
         })?;
-        steps.bound[t].forward(ctx.is_train)?;
+        iterations.bound[t].forward(ctx.is_train)?;
         for (v, i) in p.var_inputs().enumerate() {
-            current[i] = steps.bound[t].outputs()[p.rows + v].clone();
+            current[i] = iterations.bound[t].outputs()[p.rows + v].clone();
         }
-        steps.taken += 1;
+        iterations.taken += 1;
     }
     Ok(p.var_inputs().map(|i| current[i].clone()).collect())
 }
 
-/// Binds step `t` anew unless it is bound to these inputs.
-fn renew(
+/// Binds iteration `t` unless it is already bound to these inputs.
+fn bind_iteration(
     bound: &mut Vec<Bound>,
     t: usize,
     ins: Vec<NDArray>,
     train: bool,
     make: impl FnOnce(Vec<NDArray>) -> Result<Bound>,
 ) -> Result<()> {
-    if bound.get(t).is_some_and(|b| b.fits(&ins, train)) {
+    if bound.get(t).is_some_and(|b| b.is_bound_to(&ins, train)) {
         return Ok(());
     }
     bound.truncate(t);
@@ -322,48 +332,49 @@ fn renew(
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<WhileParam>();
-    let kept = kept::<Steps>(ctx.cache);
-    let mut steps = kept.lock();
+    let state = node_state::<Iterations>(ctx.cache);
+    let mut iterations = state.lock();
     if !ctx.is_train {
-        return turn(ctx, p, (ins, outs), reqs, &mut steps);
+        return run_inference(ctx, p, (ins, outs), reqs, &mut iterations);
     }
-    let last = run(ctx, p, ins, true, &mut steps)?;
+    let last = run(ctx, p, ins, true, &mut iterations)?;
     for k in 0..p.rows {
-        for t in 0..p.most {
-            let row = steps.bound.get(t).filter(|_| t < steps.taken).map(|step| &step.outputs()[k]);
-            finish(row, &outs[k].at(t)?, reqs[k])?;
+        for t in 0..p.max_iterations {
+            let row = iterations.bound.get(t).filter(|_| t < iterations.taken).map(|iteration| &iteration.outputs()[k]);
+            write_or_zero(row, &outs[k].at(t)?, reqs[k])?;
         }
     }
-    last.iter().enumerate().try_for_each(|(v, array)| deliver(array, &outs[p.rows + v], reqs[p.rows + v]))
+    last.iter().enumerate().try_for_each(|(v, array)| write_output(array, &outs[p.rows + v], reqs[p.rows + v]))
 }
 
-/// Inputs: gradients of the outputs, the inputs, the outputs. Outputs: gradients of the inputs that are not changed.
+/// Inputs: gradients of the outputs, the inputs, the outputs. Outputs: gradients of the inputs that are not mutated.
 fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<WhileParam>();
     let (ograds, ins) = ins.split_at(p.outputs);
     let ins = &ins[..p.inputs];
-    let kept = kept::<Steps>(ctx.cache);
-    let mut steps = kept.lock();
-    if !steps.train || steps.stale {
-        // The forward call did not know that a gradient would be asked for.
-        run(ctx, p, ins, true, &mut steps)?;
+    let state = node_state::<Iterations>(ctx.cache);
+    let mut iterations = state.lock();
+    if !iterations.train || iterations.stale {
+        // The forward call ran for inference and bound no gradients.
+        run(ctx, p, ins, true, &mut iterations)?;
     }
-    steps.sums.iter().flatten().for_each(clear);
+    iterations.sums.iter().flatten().for_each(fill_zeros);
     let vars = ograds[p.rows..].iter().map(|g| g.to_context(ctx.context)).collect::<Result<Vec<_>>>()?;
-    for t in (0..steps.taken).rev() {
-        let step = &steps.bound[t];
+    for t in (0..iterations.taken).rev() {
+        let iteration = &iterations.bound[t];
         let mut heads = ograds[..p.rows].iter().map(|rows| rows.at(t)).collect::<Result<Vec<_>>>()?;
         heads.extend(vars.iter().cloned());
-        step.backward(&heads, ctx.is_train)?;
-        for (var, place) in vars.iter().zip(&p.vars) {
-            finish(step.grads[*place].as_ref(), var, Req::Write)?;
+        iteration.backward(&heads, ctx.is_train)?;
+        for (var, input) in vars.iter().zip(&p.vars) {
+            write_or_zero(iteration.grads[*input].as_ref(), var, Req::Write)?;
         }
     }
     let differentiated = (0..p.inputs).filter(|i| !p.mutated.contains(i));
     for (k, i) in differentiated.enumerate() {
         let var = p.var_inputs().position(|var| var == i).map(|v| &vars[v]);
-        let constant = || p.func_locs.iter().position(|loc| *loc == i).and_then(|place| steps.sums[place].as_ref());
-        finish(var.or_else(constant), &igrads[k], reqs[k])?;
+        let constant =
+            || p.func_locs.iter().position(|loc| *loc == i).and_then(|input| iterations.sums[input].as_ref());
+        write_or_zero(var.or_else(constant), &igrads[k], reqs[k])?;
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ Div, df = (DivA, DivB), graph = |g, n| {
     (d, g.mul(minus, n.outputs[0])?)
 });
 binary!(sparse(scatter_rule, each_stored) SCATTER_DIV: "_scatter_elemwise_div",
-"The quotient, element by element: lhs / rhs; of a sparse lhs the stored elements only, so that the result is as sparse.",
+"The quotient, element by element: lhs / rhs; for a sparse lhs only its stored elements, so that the result has its sparsity.",
 Div, df = (DivA, DivB), graph = |g, n| {
     let d = g.div(n.ograds[0], n.inputs[1])?;
     let minus = g.op("negative", d)?;
@@ -81,7 +81,7 @@ Power, df = (PowerA, PowerB), graph = |g, n| {
     let db = g.mul(n.outputs[0], log)?;
     (g.mul(n.ograds[0], da)?, g.mul(n.ograds[0], db)?)
 });
-binary!(sparse(merged_rule, merged) HYPOT: "_hypot" ["_Hypot"], "The hypotenuse for given legs: sqrt(lhs^2 + rhs^2).",
+binary!(sparse(merged_rule, merged) HYPOT: "_hypot" ["_Hypot"], "The hypotenuse sqrt(lhs^2 + rhs^2).",
 Hypot, df = (HypotA, HypotB), graph = |g, n| {
     let d = g.div(n.ograds[0], n.outputs[0])?;
     (g.mul(d, n.inputs[0])?, g.mul(d, n.inputs[1])?)
@@ -93,7 +93,7 @@ binary!(sparse(merged_rule, merged) MINIMUM: "_minimum" ["_Minimum"],
     "The smaller element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
     Minimum, df = (MinimumA, MinimumB), graph = |g, n| choose(g, n, "_lesser_equal", "_greater")?);
 
-/// The gradient goes to lhs where one condition holds, to rhs where the other does.
+/// Sends the gradient to lhs where the comparison `lhs` holds, to rhs where `rhs` holds.
 fn choose(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: &str, rhs: &str) -> Result<(Entry, Entry)> {
     let (a, b) = (g.op2(lhs, n.inputs[0], n.inputs[1])?, g.op2(rhs, n.inputs[0], n.inputs[1])?);
     Ok((g.mul(n.ograds[0], a)?, g.mul(n.ograds[0], b)?))

@@ -1,7 +1,7 @@
-//! What elementwise operators are made of: a formula per operator, written once and compiled for the lanes in which loops
-//! compute, and the kernels that apply it to whole arrays, to broadcast arrays, and to an array and a number.
+//! Building blocks of elementwise operators: a formula per operator, written once and compiled for the lane types in which loops
+//! compute, and the kernels that apply it to arrays, to broadcast arrays, and to an array and a number.
 //!
-//! The element types up to 32 bits of floating point compute in `f32`, `f64` in `f64`. Integers compute in `f32` as MXNet's do,
+//! Floating-point types up to 32 bits are computed in `f32`, `f64` in `f64`. Integers are computed in `f32` as in MXNet,
 //! unless the formula has an `int` form, which is exact and wraps around.
 
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ use ferromx_kernels::zip::{zip, zip3};
 
 /// A formula of one operand.
 pub trait Unary {
-    /// Whether integers have a form of their own.
+    /// Whether there is a separate integer form.
     const INT: bool = false;
     /// Single precision.
     fn f32(x: f32) -> f32;
@@ -35,7 +35,7 @@ pub trait Unary {
 
 /// A formula of two operands.
 pub trait Binary {
-    /// Whether integers have a form of their own.
+    /// Whether there is a separate integer form.
     const INT: bool = false;
     /// Single precision.
     fn f32(a: f32, b: f32) -> f32;
@@ -53,7 +53,7 @@ pub trait Binary {
 
 /// A formula of three operands.
 pub trait Ternary {
-    /// Whether integers have a form of their own.
+    /// Whether there is a separate integer form.
     const INT: bool = false;
     /// Single precision.
     fn f32(a: f32, b: f32, c: f32) -> f32;
@@ -91,8 +91,8 @@ macro_rules! formula {
 }
 pub(crate) use formula;
 
-/// A formula in lanes of type `C`, as loops take it. It is a type of its own since a function would be called through a shim,
-/// which is not inlined where the formula is large, and the loop would then run without vector instructions.
+/// A formula in lanes of type `C`, as loops take it. It is a type and not a function pointer, since a function is called through a
+/// shim that is not inlined for large formulas, and the loop would then not be vectorized.
 pub struct Form<F, C>(PhantomData<fn(C) -> F>);
 
 impl<F, C> Form<F, C> {
@@ -167,7 +167,7 @@ pub const NUMERIC: &[ferromx_core::dtype::DType] = {
     &[F16, BF16, F32, F64, U8, I8, I32, I64]
 };
 
-/// An operand of an elementwise kernel; the output's memory is read in place.
+/// An operand of an elementwise kernel; an in-place operand is read from the output.
 pub fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
     if input.shared_with().is_none() {
         return Ok(Src::Slice(input.slice()?));
@@ -185,8 +185,8 @@ pub fn unary_kernel<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'
     Ok(())
 }
 
-/// F as the last step of a product.
-pub const fn finish<F: Unary>() -> Elementwise {
+/// F as the elementwise epilogue of a matrix product.
+pub const fn elementwise_epilogue<F: Unary>() -> Elementwise {
     Elementwise::Map(|x| map_in_place(x, Form::<F, f32>::NEW), |x| map_in_place(x, Form::<F, f64>::NEW))
 }
 
@@ -236,10 +236,10 @@ pub fn binary_backward<A: Binary, B: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], ou
     Ok(())
 }
 
-/// A derivative by one of two operands as MXNet takes it of integers: cut to an integer before it is multiplied by the gradient.
-pub struct Whole<F>(PhantomData<F>);
+/// A partial derivative as MXNet computes it for integers: truncated before it is multiplied by the gradient.
+pub struct Truncated<F>(PhantomData<F>);
 
-impl<F: Binary> Binary for Whole<F> {
+impl<F: Binary> Binary for Truncated<F> {
     const INT: bool = true;
     #[inline(always)]
     fn f32(a: f32, b: f32) -> f32 {
@@ -259,7 +259,7 @@ impl<F: Binary> Binary for Whole<F> {
     }
 }
 
-/// `g * F(x)`; of integers F(x) is cut to an integer first, as in MXNet.
+/// `g * F(x)`; for integers F(x) is truncated first, as in MXNet.
 pub struct Chain<F>(PhantomData<F>);
 
 impl<F: Unary> Binary for Chain<F> {
@@ -282,18 +282,18 @@ impl<F: Unary> Binary for Chain<F> {
     }
 }
 
-/// `g * F(a, b)`; of integers F(a, b) is cut to an integer first, as in MXNet.
+/// `g * F(a, b)`; for integers F(a, b) is truncated first, as in MXNet.
 pub struct Chain2<F>(PhantomData<F>);
 
 impl<F: Binary> Ternary for Chain2<F> {
     const INT: bool = true;
     #[inline(always)]
     fn i32(g: i32, a: i32, b: i32) -> i32 {
-        g.wrapping_mul(Whole::<F>::i32(a, b))
+        g.wrapping_mul(Truncated::<F>::i32(a, b))
     }
     #[inline(always)]
     fn i64(g: i64, a: i64, b: i64) -> i64 {
-        g.wrapping_mul(Whole::<F>::i64(a, b))
+        g.wrapping_mul(Truncated::<F>::i64(a, b))
     }
     #[inline(always)]
     fn f32(g: f32, a: f32, b: f32) -> f32 {
@@ -305,11 +305,11 @@ impl<F: Binary> Ternary for Chain2<F> {
     }
 }
 
-/// Writes gradients as operators: `g.mul(a, b)`, `g.op("sin", x)`, `g.with("_plus_scalar", x, 1.0)`.
+/// Composes gradients of operators: `g.mul(a, b)`, `g.op("sin", x)`, `g.with("_plus_scalar", x, 1.0)`.
 pub struct Graph<'a>(pub &'a mut dyn GradGraph);
 
 impl Graph<'_> {
-    /// The entry itself.
+    /// The entry unchanged.
     pub fn same(&mut self, x: Entry) -> Result<Entry> {
         Ok(x)
     }
@@ -322,7 +322,7 @@ impl Graph<'_> {
     /// An operator of one input with the parameter `scalar`.
     pub fn with(&mut self, name: &str, x: Entry, scalar: f64) -> Result<Entry> {
         let text = ferromx_core::params::ParamValue::print(&scalar);
-        // A gradient keeps its type: by `is_int` a fraction does not turn integers into floats.
+        // With `is_int` a fractional scalar does not promote integers to floats, so the gradient keeps its type.
         self.0.apply1(name, &[x], &[("scalar", &text), ("is_int", "True")])
     }
 
@@ -370,15 +370,15 @@ impl Graph<'_> {
 /// unary!(RINT: "rint", "The nearest integer.", f = |x| math::rint(x), int = |x| x, df = 0);
 /// ```
 /// `f` is the function, `int` its exact form on integers, `df` the derivative in terms of the input or the output, `graph` the
-/// same derivative made of operators, from which higher derivatives come (`none` if there are no operators for it). `df = 0` is
-/// a gradient of zero. `ends = Elementwise::Relu` before `df` names a function that kernels of products have themselves. A
-/// function that is zero for zero is marked by `keeps_zero` before its name: sparse arrays stay sparse.
+/// same derivative composed of operators, for higher derivatives (`none` if it cannot be composed). `df = 0` is
+/// a zero gradient. `epilogue = Elementwise::Relu` before `df` names an epilogue that product kernels implement. A
+/// function with f(0) = 0 is marked by `keeps_zero` before its name: sparse arrays stay sparse.
 macro_rules! unary {
     (keeps_zero $($operator:tt)+) => {
         unary!(@def [.sparse(crate::sparse::keeps_zero, crate::sparse::on_values)] $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
-     f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(ends = $ends:expr,)? df $($grad:tt)+) => {
+     f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(epilogue = $epilogue:expr,)? df $($grad:tt)+) => {
         pub static $name: OpDef = {
             formula!(Unary F = |$x| $f $(, int |$i| $int)?);
             OpDef::new($op)
@@ -388,12 +388,12 @@ macro_rules! unary {
                 .grad(unary!(@grad df $($grad)+))
                 .inplace(&[(0, 0)])
                 .pointwise()
-                .role(ferromx_core::fusion::Role::Function(|_| Some(unary!(@ends F $($ends)?))))
+                .role(ferromx_core::fusion::Role::Function(|_| Some(unary!(@epilogue F $($epilogue)?))))
                 $($sparse)*
         };
     };
-    (@ends $F:ident) => { family::finish::<$F>() };
-    (@ends $F:ident $ends:expr) => { $ends };
+    (@epilogue $F:ident) => { family::elementwise_epilogue::<$F>() };
+    (@epilogue $F:ident $epilogue:expr) => { $epilogue };
     (@grad df = 0 $(,)?) => { Grad::Zero };
     (@grad df($of:ident) = |$x:ident| $df:expr, graph = |$g:ident, $y:ident| $graph:expr $(,)?) => {{
         formula!(Unary Df = |$x| $df);
@@ -430,8 +430,8 @@ pub(crate) use unary;
 /// binary!(DIV: "elemwise_div", "The quotient.", Div, df = (DivA, DivB), graph = ...);
 /// binary!(EQUAL: "_equal", "Whether they are equal.", Equal, df = 0);
 /// ```
-/// `graph` gives the gradients of both inputs as operators. Where they would be several passes over memory, `df` gives the
-/// partial derivatives as formulas, which run in one; `graph` then serves higher derivatives. `sparse(rule, function)` before the
+/// `graph` gives the gradients of both inputs, composed of operators. If those need several passes over memory, `df` gives the
+/// partial derivatives as formulas, which run in one pass; `graph` then serves higher derivatives. `sparse(rule, function)` before the
 /// name declares the form for sparse arrays.
 macro_rules! binary {
     (sparse($rule:ident, $run:ident) $($operator:tt)+) => {
@@ -476,8 +476,8 @@ pub(crate) use binary;
 /// scalar!(RDIV: "_rdiv_scalar", "scalar / data.", Div(s, x), df = DivB, graph = ...);
 /// scalar!(EQUAL: "_equal_scalar", "Whether it is equal.", Equal(x, s), Grad::Zero);
 /// ```
-/// `graph` gives the gradient as operators; where there is a `df`, a formula applied to the same operands, it serves higher
-/// derivatives. `sparse(rule)` before the name tells when zero stays zero, so that sparse arrays stay sparse.
+/// `graph` gives the gradient, composed of operators; with a `df`, a formula of the same operands, it only serves higher
+/// derivatives. `sparse(rule)` before the name decides when zero maps to zero, so that sparse arrays stay sparse.
 macro_rules! scalar {
     (sparse($rule:expr) $($operator:tt)+) => {
         scalar!(@def [.sparse($rule, crate::sparse::on_values)] $($operator)+);

@@ -1,13 +1,13 @@
-//! Formulas of two operands, and their partial derivatives, which the elementwise, the broadcasting and the scalar forms of an
-//! operator share.
+//! Formulas of two operands and their partial derivatives, shared by the elementwise, the broadcasting and the scalar forms of an
+//! operator.
 
-use ferromx_kernels::math::{self, Real};
+use ferromx_kernels::math::{self, MathFloat};
 
 use super::family::formula;
 
-/// `sqrt(a^2 + b^2)` without overflow; infinite where one leg is, else NaN where one is.
+/// `sqrt(a^2 + b^2)` without overflow; infinite if an operand is, otherwise NaN if an operand is.
 #[inline(always)]
-fn hypot<T: Real>(a: T, b: T) -> T {
+fn hypot<T: MathFloat>(a: T, b: T) -> T {
     let (x, y) = (a.abs(), b.abs());
     let (long, short) = if x > y { (x, y) } else { (y, x) };
     let infinity = T::of(f64::INFINITY);
@@ -32,7 +32,7 @@ formula!(Binary
     /// Product.
     Mul = |a, b| a * b, int |a, b| a.wrapping_mul(b));
 formula!(Binary
-    /// Quotient; truncated for integers, and 0 where they are divided by 0.
+    /// Quotient; truncated for integers, 0 for integer division by 0.
     Div = |a, b| a / b, int |a, b| if b == 0 { 0 } else { a.wrapping_div(b) });
 formula!(Binary
     /// `d(a/b)/da`.
@@ -88,7 +88,7 @@ formula!(Binary
     /// The larger operand, NaN if one is NaN.
     Maximum = |a, b| math::maximum(a, b), int |a, b| a.max(b));
 formula!(Binary
-    /// `d max(a, b)/da`: 1 where `a` wins or both are equal.
+    /// `d max(a, b)/da`: 1 if `a >= b`.
     MaximumA = |a, b| if a >= b { 1.0 } else { 0.0 });
 formula!(Binary
     /// `d max(a, b)/db`.
@@ -97,13 +97,13 @@ formula!(Binary
     /// The smaller operand, NaN if one is NaN.
     Minimum = |a, b| math::minimum(a, b), int |a, b| a.min(b));
 formula!(Binary
-    /// `d min(a, b)/da`: 1 where `a` wins or both are equal.
+    /// `d min(a, b)/da`: 1 if `a <= b`.
     MinimumA = |a, b| if a <= b { 1.0 } else { 0.0 });
 formula!(Binary
     /// `d min(a, b)/db`.
     MinimumB = |a, b| if a > b { 1.0 } else { 0.0 });
 
-/// 1 where a condition holds, else 0; one text for floats and integers.
+/// Defines formulas that are 1 if a condition holds, otherwise 0, for floats and integers.
 macro_rules! condition {
     ($(#[$doc:meta])* $name:ident = |$a:ident, $b:ident| float $float:expr, int $int:expr) => {
         formula!(Binary $(#[$doc])* $name = |$a, $b| if $float { 1.0 } else { 0.0 }, int |$a, $b| if $int { 1 } else { 0 });

@@ -1,4 +1,4 @@
-//! Operators that copy, convert, select or describe elements: identities with special gradients, casts, constants of a given
+//! Copies, identities with special gradients, casts, constants of a given
 //! shape, `where`.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
@@ -44,7 +44,7 @@ pub static COPY: OpDef = OpDef::new("_copy")
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
 pub static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
-    .doc("A copy of the input, which graphs put where an array passes from one device to another.")
+    .doc("A copy of the input, inserted into graphs where an array moves from one device to another.")
     .inputs(&[])
     .num_inputs_by(|_| 1)
     .input_names_by(|_| vec!["data".into()])
@@ -63,7 +63,7 @@ pub static COPY_TO: OpDef = OpDef::new("_copyto")
     .grad(Grad::Kernel(Backward::new(cast), None))
     .sparse(|_, ins, out| (ins[0] != StorageType::Default && out == Some(ins[0])).then_some(ins[0]), cast_values);
 
-/// A copy of a sparse array with stored values of the given array's type.
+/// Converts the stored values of a sparse array to the dtype of the output.
 fn cast_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let values = a.parts()?.data;
@@ -75,7 +75,7 @@ fn cast_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 
 pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
     .aliases(&["_sparse_stop_gradient", "stop_gradient"])
-    .doc("A copy of the input through which no gradient flows back: it counts as a constant.")
+    .doc("A copy of the input that blocks the gradient, like a constant.")
     .forward(copy)
     .grad(Grad::Zero)
     .inplace(&[(0, 0)])
@@ -84,7 +84,7 @@ pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
 
 pub static MAKE_LOSS: OpDef = OpDef::new("make_loss")
     .aliases(&["_sparse_make_loss"])
-    .doc("Makes any expression a loss: the output is the input, and its gradient is 1, whatever the gradient of the output.")
+    .doc("Makes any expression a loss: the output is the input, and its gradient is 1, regardless of the output's gradient.")
     .output_names_by(|_| vec!["loss".into()])
     .forward(copy)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("ones_like", &[n.inputs[0]], &[])?)])))
@@ -92,7 +92,7 @@ pub static MAKE_LOSS: OpDef = OpDef::new("make_loss")
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
 pub static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rhs")
-    .doc("A copy of lhs, which must have the shape and type of rhs; the elements of rhs do not matter.")
+    .doc("A copy of lhs, which must have the shape and type of rhs; the elements of rhs are not used.")
     .inputs(&[arg("lhs", "The array to copy."), arg("rhs", "The array whose shape and type lhs has.")])
     .forward(copy)
     .grad(Grad::Compose(|_, n| Ok(vec![Some(n.ograds[0]), None])))
@@ -126,8 +126,8 @@ params! {
 pub static CAST: OpDef = OpDef::new("Cast")
     .aliases(&["_npi_cast", "_npx_cast", "cast"])
     .doc(
-        "Converts the elements to another type. Floating-point numbers are rounded to nearest, or truncated towards zero where \
-         the result is an integer; int8 and uint8 take the low bits of what does not fit; bool is whether the element is not 0.",
+        "Converts the elements to another type. Floating-point numbers are rounded to nearest, or truncated towards zero where the \
+         result is an integer; int8 and uint8 keep the low bits on overflow; bool is whether the element is not 0.",
     )
     .inputs(&[arg("data", "The array to convert.")])
     .params::<CastParam>()
@@ -144,8 +144,8 @@ params! {
 }
 
 pub static AMP_CAST: OpDef = OpDef::new("amp_cast")
-    .doc("Converts an array of type float16, bfloat16 or float32 to another type for mixed precision; others stay as they \
-          are. Of bfloat16 and float32, int8, uint8 and int32 get the nearest integers, halves to even, within their range.")
+    .doc("Converts an array of type float16, bfloat16 or float32 to another type for mixed precision; arrays of other types are copied. \
+          bfloat16 and float32 are converted to int8, uint8 and int32 by rounding to nearest, halves to even, with saturation.")
     .inputs(&[arg("data", "The array to convert.")])
     .params::<AmpCastParam>()
     .dtype(|p, io| match io.ins[0] {
@@ -162,7 +162,7 @@ pub static AMP_CAST: OpDef = OpDef::new("amp_cast")
     })
     .grad(Grad::Kernel(Backward::new(cast), None));
 
-/// The nearest integers, halves to even; those beyond the range become its ends.
+/// Rounds to the nearest integer, halves to even, saturating at the limits of the type.
 fn round_to_integers(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     dispatch!(x.dtype(), T in [f32, bf16] => dispatch!(out.dtype(), U in [i8, u8, i32] => {
         let (low, high) = (f64::from(U::MIN), f64::from(U::MAX));
@@ -182,7 +182,7 @@ params! {
     pub struct AmpMulticastParam {
         /// The number of arrays.
         num_outputs: i32 = required, where 1..=i32::MAX;
-        /// Whether the narrowest of their types is taken instead of the widest.
+        /// Whether arrays are cast to the narrowest of their types instead of the widest.
         cast_narrow: bool = false;
     }
 }
@@ -190,7 +190,7 @@ params! {
 pub static AMP_MULTICAST: OpDef = OpDef::new("amp_multicast")
     .doc(
         "Converts arrays to one type for mixed precision: the widest, or with cast_narrow the narrowest, of float16, bfloat16 and \
-         float32 that occurs among them (float32 for a mixture of the other two). Arrays of other types stay as they are.",
+         float32 that occurs among them (float32 for a mixture of the other two). Arrays of other types are copied.",
     )
     .inputs(&[ArgDef { name: "data", doc: "The arrays, of any shapes.", type_string: "NDArray-or-Symbol[]" }])
     .params::<AmpMulticastParam>()
@@ -235,11 +235,11 @@ fn each_cast(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
     Ok(())
 }
 
-/// Writes an array in the type of the output, which is another.
+/// Converts an array to the output's dtype, which differs from its own.
 pub fn convert(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let unknown = |d: DType| Error::Internal(format!("no conversion of {d}"));
     dispatch!(out.dtype(), U in [f32, f16, bf16] => {
-        // Small types are exact in single precision, which is several times faster than the way through 64 bits.
+        // These types are exact in f32, and conversion through f32 is several times faster than through 64 bits.
         dispatch!(x.dtype(), T in [f32, f16, bf16, u8, i8, bool] => {
             let f = lane_fn!(|x: f32| -> f32 { x });
             map::map(Src::Slice(x.slice::<T>()?), out.slice_mut::<U>()?, f);
@@ -309,13 +309,13 @@ fn int64(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 pub static WHERE: OpDef = OpDef::new("where")
     .aliases(&["_sparse_where"])
     .doc(
-        "Takes elements of x where the condition is not 0, and of y elsewhere. The condition has the shape of x, or is a vector \
-         that decides for each index of the first axis of x.",
+        "Takes elements of x where the condition is not 0, and of y elsewhere. The condition has the shape of x, or is a vector with \
+         one element for each index of the first axis of x.",
     )
     .inputs(&[
         arg("condition", "The condition, of any type: an array of the shape of x, or a vector with one element per row of x."),
-        arg("x", "Taken where the condition holds."),
-        arg("y", "Taken where it does not; of the shape and type of x."),
+        arg("x", "The elements for a true condition."),
+        arg("y", "The elements for a false condition, of the shape and type of x."),
     ])
     .shape(where_shape)
     .dtype(|_, io| {
@@ -348,7 +348,7 @@ fn where_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             let (rows, have) = (x.dim(0), condition.dim(0));
             ensure!(
                 rows < 0 || have < 0 || rows == have,
-                "the condition has {have} elements, but x of shape {x} has {rows} rows: give one for each, or an array like x"
+                "the condition has {have} elements, but x of shape {x} has {rows} rows: give one for each, or an array of the shape of x"
             );
             io.assign_in(0, &Shape::new(&[rows]))
         }
@@ -363,7 +363,7 @@ fn where_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
 }
 
-/// Elements of one step: the conditions are converted to a mask in the first-level cache.
+/// Elements of a block, sized so that the mask stays in the L1 cache.
 const BLOCK: usize = 1024;
 /// Elements of one parallel chunk.
 const GRAIN: usize = 1 << 15;
@@ -376,11 +376,11 @@ fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     let row = out.len() / condition.len();
     dispatch!(condition.dtype(), C in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let condition = condition.slice::<C>()?;
-        choose(&|at, flags: &mut [bool]| holds(condition, row, at, flags), x, y, out)
+        choose(&|at, flags: &mut [bool]| nonzero_flags(condition, row, at, flags), x, y, out)
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// Takes elements of x where the mask says so, else of y. The mask writes whether it holds at a position and after it.
+/// Selects elements of x where the mask is true, otherwise of y. `mask` fills flags for the elements from an offset on.
 fn choose(mask: &(dyn Fn(usize, &mut [bool]) + Sync), x: &In<'_>, y: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let (x, y, out) = (x.slice::<T>()?, y.slice::<T>()?, out.slice_mut::<T>()?);
@@ -400,8 +400,8 @@ fn choose(mask: &(dyn Fn(usize, &mut [bool]) + Sync), x: &In<'_>, y: &In<'_>, ou
     }, d => Err(Error::Internal(format!("no choice of {d}"))))
 }
 
-/// Which elements from a position on fulfil the condition, each of which stands for `row` elements.
-fn holds<C: Element>(condition: &[C], row: usize, at: usize, flags: &mut [bool]) {
+/// Whether the condition is nonzero for the elements from offset `at` on; each of its values covers `row` elements.
+fn nonzero_flags<C: Element>(condition: &[C], row: usize, at: usize, flags: &mut [bool]) {
     let zero = C::default();
     if row == 1 {
         for (f, c) in flags.iter_mut().zip(&condition[at..]) {
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn amp_cast_leaves_integers_alone() {
+    fn amp_cast_keeps_integers() {
         let case = Case::new(&AMP_CAST, &[("dtype", "float16")]);
         assert_eq!(case.dtypes(&[Some(DType::F32)]).unwrap(), [Some(DType::F16)]);
         assert_eq!(case.dtypes(&[Some(DType::I32)]).unwrap(), [Some(DType::I32)]);
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_differ_in_their_gradients() {
+    fn identities_have_different_gradients() {
         let (x, og) = (array(&[1f32, 2.0], &[2]), array(&[5f32, 6.0], &[2]));
         let grad = |def| {
             let case = Case::new(def, &[]);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn where_chooses_elements_or_rows() {
+    fn where_selects_elements_or_rows() {
         let (x, y) = (array(&[1f64, 2.0, 3.0, 4.0], &[2, 2]), array(&[-1f64, -2.0, -3.0, -4.0], &[2, 2]));
         let run = |c| Case::new(&WHERE, &[]).run1(&[c, x.clone(), y.clone()]).unwrap().to_vec::<f64>().unwrap();
         assert_eq!(run(array(&[1i32, 0, 0, -5], &[2, 2])), [1.0, -2.0, -3.0, 4.0]);

@@ -1,4 +1,4 @@
-//! Operators that work element by element on arrays of one shape.
+//! Elementwise operators on arrays of one shape.
 
 mod binary;
 pub(crate) mod family;
@@ -18,5 +18,5 @@ pub static BINARY: &[&OpDef] = binary::OPS;
 pub static SCALAR: &[&OpDef] = scalar::OPS;
 /// Functions of one array with parameters.
 pub static PARAMETRIC: &[&OpDef] = parametric::OPS;
-/// Copies, casts, constants, choices.
+/// Copies, casts, constants, `where`.
 pub static IDENTITY: &[&OpDef] = identity::OPS;

@@ -5,7 +5,7 @@ use ferromx_core::error::Result;
 use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
-use ferromx_core::params::Plain;
+use ferromx_core::params::TypeOnly;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::map::Src;
@@ -20,8 +20,8 @@ pub static OPS: &[&OpDef] = &[&SMOOTH_L1, &HARD_SIGMOID, &CLIP, &MAKE_LOSS];
 params! {
     /// Parameters of `smooth_l1`.
     pub struct SmoothL1Param {
-        /// The number sigma; 1 if it is left out.
-        scalar: Plain<f32> = (Plain(1.0));
+        /// Sigma; 1 by default.
+        scalar: TypeOnly<f32> = (TypeOnly(1.0));
     }
 }
 
@@ -121,8 +121,7 @@ params! {
 pub static CLIP: OpDef = OpDef::new("clip")
     .aliases(&["_npi_clip", "_sparse_clip"])
     .doc(
-        "Limits the elements to an interval: max(a_min, min(a_max, x)); a NaN stays one. The gradient passes where x is inside, \
-         ends included.",
+        "Limits the elements to an interval: max(a_min, min(a_max, x)); NaN stays NaN. The gradient passes where a_min <= x <= a_max.",
     )
     .inputs(&[arg("data", "The array.")])
     .params::<ClipParam>()
@@ -151,7 +150,7 @@ formula!(Ternary Clip = |x, low, high| if x > high { high } else if x < low { lo
 formula!(Ternary NotBelow = |g, x, low| if x < low { 0.0 } else { g });
 formula!(Ternary NotAbove = |g, x, high| if x > high { 0.0 } else { g });
 
-/// A bound of `clip` as the element type can hold it: a bound beyond the range of 8-bit integers limits nothing.
+/// A bound of `clip` in the range of the element type: a bound beyond the range of 8-bit integers has no effect.
 fn bound(x: f32, dtype: DType) -> f64 {
     let x = f64::from(x);
     match dtype {
@@ -194,7 +193,7 @@ fn require_float(ctx: &OpCtx<'_>, dtype: DType) -> Result<()> {
 }
 
 param_enum! {
-    /// By what a loss divides its gradient.
+    /// How a loss normalizes its gradient.
     pub enum Normalization { Batch = "batch", Null = "null", Valid = "valid" }
 }
 
@@ -203,9 +202,9 @@ params! {
     pub struct MakeLossParam {
         /// The gradient of each element, before normalization.
         grad_scale: f32 = 1.0;
-        /// With `valid`, elements above this count as valid.
+        /// With normalization='valid', elements above this count as valid.
         valid_thresh: f32 = 0.0;
-        /// What the gradient is divided by: `null` nothing, `batch` the size of the first axis, `valid` the number of valid
+        /// The divisor of the gradient: `null` 1, `batch` the size of the first axis, `valid` the number of valid
         /// elements, at least 1.
         normalization: Normalization = (Normalization::Null);
     }
@@ -213,8 +212,8 @@ params! {
 
 pub static MAKE_LOSS: OpDef = OpDef::new("MakeLoss")
     .doc(
-        "Makes any expression a loss: the output is the input, and the gradient is grad_scale, divided as `normalization` says, \
-         whatever the gradient of the output.",
+        "Makes any expression a loss: the output is the input, and the gradient is grad_scale, normalized by `normalization`, \
+         regardless of the output's gradient.",
     )
     .inputs(&[arg("data", "The loss, of a floating-point type.")])
     .params::<MakeLossParam>()

@@ -50,30 +50,30 @@ params! {
     pub struct ScalarParam {
         /// The number.
         scalar: f64 = 1.0;
-        /// Whether the number counts as an integer. If not, an array of integers or booleans gives a result of type float64.
+        /// Whether the number is an integer. If not, arrays of integers or booleans give a result of type float64.
         is_int: bool = true;
     }
 }
 
-/// Zeros stay zero, and sparse arrays sparse, where the number is one of these.
-fn where_scalar(
+/// Storage rule: sparse arrays stay sparse if `keeps_zero` holds for the scalar, otherwise the result is dense.
+fn sparse_if_scalar(
     p: &Params,
     ins: &[StorageType],
     out: Option<StorageType>,
-    fits: fn(f64) -> bool,
+    keeps_zero: fn(f64) -> bool,
 ) -> Option<StorageType> {
-    if fits(p.get::<ScalarParam>().scalar) { crate::sparse::keeps_zero(p, ins, out) } else { None }
+    if keeps_zero(p.get::<ScalarParam>().scalar) { crate::sparse::keeps_zero(p, ins, out) } else { None }
 }
 
 /// The argument of the operators of an array and a number.
 pub const DATA: &[ArgDef] = &[arg("data", "The array.")];
 
-scalar!(sparse(|p, ins, out| where_scalar(p, ins, out, |s| s == 0.0)) PLUS: "_plus_scalar" ["_PlusScalar"], "data + scalar.", Add(x, s), PASS_BACK);
-scalar!(sparse(|p, ins, out| where_scalar(p, ins, out, |s| s == 0.0)) MINUS: "_minus_scalar" ["_MinusScalar"], "data - scalar.", Sub(x, s), PASS_BACK);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) PLUS: "_plus_scalar" ["_PlusScalar"], "data + scalar.", Add(x, s), PASS_BACK);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) MINUS: "_minus_scalar" ["_MinusScalar"], "data - scalar.", Sub(x, s), PASS_BACK);
 scalar!(sparse(crate::sparse::keeps_zero) SCATTER_PLUS: "_scatter_plus_scalar",
-    "data + scalar; of a sparse array only the stored elements.", Add(x, s), PASS_BACK);
+    "data + scalar; for a sparse array only the stored elements.", Add(x, s), PASS_BACK);
 scalar!(sparse(crate::sparse::keeps_zero) SCATTER_MINUS: "_scatter_minus_scalar",
-    "data - scalar; of a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
+    "data - scalar; for a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
 scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op("negative", n.ograds[0]));
 scalar!(sparse(crate::sparse::keeps_zero) MUL: "_mul_scalar" ["_MulScalar"], "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
 scalar!(sparse(crate::sparse::keeps_zero) DIV: "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
@@ -84,9 +84,9 @@ Div(s, x), df = DivB, graph = |g, n, _s| {
     let d = g.op("negative", d)?;
     g.mul(n.ograds[0], d)
 });
-scalar!(MOD: "_mod_scalar" ["_ModScalar"], "The remainder of data / scalar with the sign of the scalar; 0 if that is 0.",
+scalar!(MOD: "_mod_scalar" ["_ModScalar"], "The remainder of data / scalar with the sign of the scalar; 0 if the scalar is 0.",
     Mod(x, s), df = ModA, graph = |_g, n, _s| Ok::<_, Error>(n.ograds[0]));
-scalar!(RMOD: "_rmod_scalar" ["_RModScalar"], "The remainder of scalar / data with the sign of data; 0 where that is 0.",
+scalar!(RMOD: "_rmod_scalar" ["_RModScalar"], "The remainder of scalar / data with the sign of data; 0 where data is 0.",
 Mod(s, x), df = ModB, graph = |g, n, s| {
     let q = g.with("_rdiv_scalar", n.inputs[0], s)?;
     let q = g.op("floor", q)?;
@@ -114,26 +114,26 @@ Minimum(x, s), df = MinimumA, graph = |g, n, s| {
     let d = g.with("_lesser_equal_scalar", n.inputs[0], s)?;
     g.mul(n.ograds[0], d)
 });
-scalar!(HYPOT: "_hypot_scalar" ["_HypotScalar", "_npi_hypot_scalar"], "The hypotenuse for given legs: sqrt(data^2 + scalar^2).",
+scalar!(HYPOT: "_hypot_scalar" ["_HypotScalar", "_npi_hypot_scalar"], "The hypotenuse sqrt(data^2 + scalar^2).",
 Hypot(x, s), df = HypotA, graph = |g, n, _s| {
     let d = g.div(n.inputs[0], n.outputs[0])?;
     g.mul(n.ograds[0], d)
 });
-scalar!(sparse(|p, ins, out| where_scalar(p, ins, out, |s| s != 0.0)) EQUAL: "_equal_scalar" ["_EqualScalar"], "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| where_scalar(p, ins, out, |s| s == 0.0)) NOT_EQUAL: "_not_equal_scalar" ["_NotEqualScalar"], "1 where data differs from the scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s != 0.0)) EQUAL: "_equal_scalar" ["_EqualScalar"], "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) NOT_EQUAL: "_not_equal_scalar" ["_NotEqualScalar"], "1 where data differs from the scalar, else 0.",
     NotEqual(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| where_scalar(p, ins, out, |s| s >= 0.0)) GREATER: "_greater_scalar" ["_GreaterScalar"], "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| where_scalar(p, ins, out, |s| s > 0.0)) GREATER_EQUAL: "_greater_equal_scalar" ["_GreaterEqualScalar"], "1 where data >= scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s >= 0.0)) GREATER: "_greater_scalar" ["_GreaterScalar"], "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s > 0.0)) GREATER_EQUAL: "_greater_equal_scalar" ["_GreaterEqualScalar"], "1 where data >= scalar, else 0.",
     GreaterEqual(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| where_scalar(p, ins, out, |s| s <= 0.0)) LESSER: "_lesser_scalar" ["_LesserScalar"], "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| where_scalar(p, ins, out, |s| s < 0.0)) LESSER_EQUAL: "_lesser_equal_scalar" ["_LesserEqualScalar"], "1 where data <= scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s <= 0.0)) LESSER: "_lesser_scalar" ["_LesserScalar"], "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s < 0.0)) LESSER_EQUAL: "_lesser_equal_scalar" ["_LesserEqualScalar"], "1 where data <= scalar, else 0.",
     LesserEqual(x, s), Grad::Zero);
 scalar!(AND: "_logical_and_scalar" ["_LogicalAndScalar"], "1 where data and scalar are not 0, else 0.", And(x, s), Grad::Zero);
 scalar!(OR: "_logical_or_scalar" ["_LogicalOrScalar"], "1 where data or scalar is not 0, else 0.", Or(x, s), Grad::Zero);
 scalar!(XOR: "_logical_xor_scalar" ["_LogicalXorScalar"], "1 where exactly one of data and scalar is not 0, else 0.",
     Xor(x, s), Grad::Zero);
 
-/// The type of the result: the array's, except that booleans become numbers and a fraction makes integers float64.
+/// Type rule: the array's type, except that booleans become integers and a fractional scalar promotes integers to float64.
 pub fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let is_int = p.get::<ScalarParam>().is_int;
     match io.ins[0] {
@@ -175,8 +175,8 @@ pub fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
     Ok(())
 }
 
-/// Refuses the gradient of integers of which a fraction made floating-point numbers, as MXNet does.
-fn has_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
+/// Refuses the gradient of integers that a fractional scalar promoted to floats, as MXNet does.
+fn require_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
     let (expected, got) = (g.dtype(), x.dtype());
     ensure!(
         expected == got,
@@ -188,13 +188,13 @@ fn has_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
 
 /// `g * F(x, scalar)`.
 pub fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    has_gradient(&ins[0], &ins[1])?;
+    require_gradient(&ins[0], &ins[1])?;
     with_scalar2::<Chain2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
 }
 
 /// `g * F(scalar, x)`.
 pub fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    has_gradient(&ins[0], &ins[1])?;
+    require_gradient(&ins[0], &ins[1])?;
     let (s, out) = (ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     lanes!(ctx, out.dtype(), Chain2<F>, |T, f| {
         zip3(src::<T>(&ins[0])?, Src::Scalar(T::from_f64(s)), src::<T>(&ins[1])?, out.slice_mut::<T>()?, f);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_turn_integers_into_doubles() {
+    fn fractional_scalars_promote_integers_to_doubles() {
         let x = array(&[7u8, 200, 3, 1], &[4]);
         let run = |def, scalar, is_int| {
             Case::new(def, &[("scalar", scalar), ("is_int", is_int)]).run1(std::slice::from_ref(&x)).unwrap()

@@ -1,4 +1,4 @@
-//! Functions of one array, element by element.
+//! Elementwise functions of one array.
 #![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
 use ferromx_core::fusion::Elementwise;
@@ -55,7 +55,7 @@ pub static OPS: &[&OpDef] = &[
     &LOGICAL_NOT,
 ];
 
-/// 1, 0 or -1; a NaN counts as 0.
+/// 1, 0 or -1; NaN gives 0.
 macro_rules! sign {
     ($x:expr) => {
         if $x > 0.0 {
@@ -227,7 +227,7 @@ df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
 
 unary!(keeps_zero RELU: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
     f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
-    ends = Elementwise::Relu,
+    epilogue = Elementwise::Relu,
     df(Output) = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y },
     graph = |g, y| g.with("_greater_scalar", y, 0.0));
 unary!(SIGMOID: "sigmoid" ["_sparse_sigmoid"], "The logistic function: 1 / (1 + e^-x).",
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array, close, vector};
 
-    /// Points inside the domain of every function but those named here.
+    /// Points inside the domain of the function `name`.
     fn points(name: &str) -> Vec<f64> {
         match name {
             "arccosh" => vec![1.2, 2.0, 5.5],

@@ -1,4 +1,4 @@
-//! `_cvimdecode`, `_cvimread`: pictures from JPEG, PNG and BMP data.
+//! `_cvimdecode`, `_cvimread`: decoding of JPEG, PNG and BMP images.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -13,31 +13,31 @@ use zune_core::options::DecoderOptions;
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&CV_DECODE, &CV_READ];
 
-/// Larger pictures are refused, so that a small file cannot ask for all memory.
+/// Larger images are refused, so that a small file cannot exhaust the memory.
 const MAX_PIXELS: usize = 1 << 27;
 
-/// Memory that decoding takes at most: three samples and their coefficients of 16 bits, with room for the output.
+/// Upper bound of the decoder's memory per pixel: three samples, their 16-bit coefficients, and the output.
 const DECODER_BYTES_PER_PIXEL: usize = 16;
 
 params! {
     /// Parameters of `_cvimdecode`.
     pub struct DecodeParam {
-        /// 1 for a picture of three channels, 0 for a gray one.
+        /// 1 to decode to three channels, 0 to decode to grayscale.
         flag: i32 = 1;
-        /// Whether the channels are red, green, blue; else they are blue, green, red.
+        /// Whether the channel order is RGB; otherwise it is BGR.
         to_rgb: bool = true;
     }
 }
 
-/// A picture from memory.
+/// Decodes an image from memory.
 pub static CV_DECODE: OpDef = OpDef::new("_cvimdecode")
     .aliases(&["_npi_cvimdecode"])
     .doc(
-        "Decodes a JPEG, PNG or BMP picture. Alpha channels are dropped, samples of 16 bits cut to 8; an orientation in EXIF data \
-         is not applied. It runs on arrays only, as the size depends on the data.\n\n\
+        "Decodes a JPEG, PNG or BMP image. Alpha channels are dropped, 16-bit samples are truncated to 8 bits; EXIF orientation is not \
+         applied. Imperative only, since the size depends on the data.\n\n\
          Shapes: buf (bytes,) of type uint8, output (height, width, 3) or, with flag=0, (height, width, 1). Not differentiable.",
     )
-    .inputs(&[ArgDef { name: "buf", doc: "The encoded picture, of type uint8.", type_string: "NDArray" }])
+    .inputs(&[ArgDef { name: "buf", doc: "The encoded image, of type uint8.", type_string: "NDArray" }])
     .params::<DecodeParam>()
     .dynamic(|ctx, ins| {
         let p = ctx.params::<DecodeParam>();
@@ -51,16 +51,16 @@ pub static CV_DECODE: OpDef = OpDef::new("_cvimdecode")
 params! {
     /// Parameters of `_cvimread`.
     pub struct ReadParam {
-        /// The file.
+        /// The path of the file.
         filename: String = required;
-        /// 1 for a picture of three channels, 0 for a gray one.
+        /// 1 to decode to three channels, 0 to decode to grayscale.
         flag: i32 = 1;
-        /// Whether the channels are red, green, blue; else they are blue, green, red.
+        /// Whether the channel order is RGB; otherwise it is BGR.
         to_rgb: bool = true;
     }
 }
 
-/// A picture from a file.
+/// Decodes an image from a file.
 pub static CV_READ: OpDef = OpDef::new("_cvimread")
     .aliases(&["_npi_cvimread"])
     .doc(
@@ -80,27 +80,27 @@ pub static CV_READ: OpDef = OpDef::new("_cvimread")
 
 fn output(ctx: &OpCtx<'_>, data: &[u8], flag: i32, to_rgb: bool) -> Result<Vec<NDArray>> {
     ensure!(matches!(flag, 0 | 1), "flag {flag} is unknown: use 1 (color) or 0 (gray)");
-    let picture = decode(data, flag == 0)?;
+    let image = decode(data, flag == 0)?;
     let channels = if flag == 0 { 1 } else { 3 };
-    let pixels = picture.converted(channels, to_rgb);
-    let shape = [picture.height as i64, picture.width as i64, channels as i64];
+    let pixels = image.converted(channels, to_rgb);
+    let shape = [image.height as i64, image.width as i64, channels as i64];
     Ok(vec![NDArray::from_slice(&pixels, &shape)?.to_context(ctx.context)?])
 }
 
-/// A decoded picture: one (gray), two (gray, alpha), three or four channels.
-pub struct Picture {
-    /// Pixels in a row.
+/// A decoded image of one (gray), two (gray, alpha), three (RGB) or four (RGBA) channels.
+pub struct DecodedImage {
+    /// Width in pixels.
     pub width: usize,
-    /// Rows.
+    /// Height in pixels.
     pub height: usize,
-    /// Samples of a pixel.
+    /// Number of channels.
     pub channels: usize,
-    /// The samples of the pixels, row by row.
+    /// The samples, as (height, width, channels).
     pub samples: Vec<u8>,
 }
 
-impl Picture {
-    /// The samples in one or three channels, red before blue with `to_rgb`.
+impl DecodedImage {
+    /// The samples converted to one or three channels, in RGB order with `to_rgb` and in BGR order otherwise.
     pub fn converted(&self, channels: usize, to_rgb: bool) -> Vec<u8> {
         let color = |p: &[u8]| if p.len() < 3 { [p[0]; 3] } else { [p[0], p[1], p[2]] };
         let pixels = self.samples.chunks_exact(self.channels);
@@ -112,27 +112,27 @@ impl Picture {
     }
 }
 
-/// The brightness of a colour (ITU-R BT.601), with weights of 14 bits.
+/// The luma of a colour (ITU-R BT.601), with 14-bit weights.
 fn gray([r, g, b]: [u8; 3]) -> u8 {
     ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + (1 << 13)) >> 14) as u8
 }
 
-/// Decodes a picture; a gray one is asked for where the format holds brightness apart.
+/// Decodes an image. With `gray`, formats that store luma separately (JPEG) decode only that.
 ///
 /// # Errors
-/// Data that is damaged, in another format than JPEG, PNG and BMP, or of too many pixels.
-pub fn decode(data: &[u8], gray: bool) -> Result<Picture> {
+/// Damaged data, a format other than JPEG, PNG and BMP, or too many pixels.
+pub fn decode(data: &[u8], gray: bool) -> Result<DecodedImage> {
     match data {
         [0xff, 0xd8, ..] => jpeg(data, gray),
         [0x89, b'P', b'N', b'G', ..] => png(data),
         [b'B', b'M', ..] => bmp(data),
-        [] => Err(Error::Format("there is no picture: the data is empty".into())),
-        _ => Err(Error::Format("the data is no JPEG, PNG or BMP picture".into())),
+        [] => Err(Error::Format("there is no image: the data is empty".into())),
+        _ => Err(Error::Format("the data is not a JPEG, PNG or BMP image".into())),
     }
 }
 
 fn damaged(format: &str, e: impl std::fmt::Display) -> Error {
-    Error::Format(format!("the {format} picture is damaged: {e}"))
+    Error::Format(format!("the {format} image is damaged: {e}"))
 }
 
 fn check_size(format: &str, size: Option<(usize, usize)>) -> Result<(usize, usize)> {
@@ -140,18 +140,18 @@ fn check_size(format: &str, size: Option<(usize, usize)>) -> Result<(usize, usiz
     let pixels = width.saturating_mul(height);
     if pixels == 0 || pixels > MAX_PIXELS {
         return Err(Error::Format(format!(
-            "a {format} picture of {width} x {height} pixels is refused: between 1 and {MAX_PIXELS} pixels are expected"
+            "a {format} image of {width} x {height} pixels is refused: between 1 and {MAX_PIXELS} pixels are expected"
         )));
     }
     memory::ensure_available(pixels * DECODER_BYTES_PER_PIXEL)?;
     Ok((width, height))
 }
 
-/// Scans that the frame of a JPEG image is made of: one in baseline files, some ten in progressive ones.
+/// The number of scans in a JPEG image: one in baseline files, about ten in progressive ones.
 fn num_scans(data: &[u8]) -> usize {
     const START_OF_SCAN: u8 = 0xDA;
     let (mut scans, mut at) = (0, 2);
-    // Segments are FF, a marker and a length that counts itself; the data of a scan ends at the next marker.
+    // A segment is FF, a marker and a length that includes itself; the data of a scan ends at the next marker.
     while let Some(&[prefix, marker, high, low]) = data.get(at..at + 4) {
         if prefix != 0xFF || matches!(marker, 0x00 | 0x01 | 0xD0..=0xD7 | 0xFF) {
             at += 1;
@@ -163,7 +163,7 @@ fn num_scans(data: &[u8]) -> usize {
     scans
 }
 
-/// Each scan visits all pixels, however few bytes it takes, so that a small file could keep the decoder busy for minutes.
+/// Every scan visits all pixels, however few bytes it has, so a small malicious file could keep the decoder busy for minutes.
 fn check_scans(scans: usize, pixels: usize, bytes: usize) -> Result<()> {
     const PIXELS_PER_BYTE: usize = 1024;
     if scans.saturating_mul(pixels) > MAX_PIXELS + PIXELS_PER_BYTE * bytes {
@@ -179,7 +179,7 @@ fn options() -> DecoderOptions {
     DecoderOptions::new_safe().set_strict_mode(true).set_max_width(MAX_PIXELS).set_max_height(MAX_PIXELS)
 }
 
-fn jpeg(data: &[u8], gray: bool) -> Result<Picture> {
+fn jpeg(data: &[u8], gray: bool) -> Result<DecodedImage> {
     let mut decoder = zune_jpeg::JpegDecoder::new_with_options(ZCursor::new(data), options());
     decoder.decode_headers().map_err(|e| damaged("JPEG", e))?;
     let (width, height) = check_size("JPEG", decoder.dimensions())?;
@@ -189,38 +189,38 @@ fn jpeg(data: &[u8], gray: bool) -> Result<Picture> {
     let (space, channels) = if plain { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 3) };
     decoder.set_options(options().jpeg_set_out_colorspace(space));
     let samples = decoder.decode().map_err(|e| damaged("JPEG", e))?;
-    complete("JPEG", Picture { width, height, channels, samples })
+    complete("JPEG", DecodedImage { width, height, channels, samples })
 }
 
-fn png(data: &[u8]) -> Result<Picture> {
+fn png(data: &[u8]) -> Result<DecodedImage> {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(data));
     decoder.set_transformations(png::Transformations::EXPAND | png::Transformations::STRIP_16);
     let mut reader = decoder.read_info().map_err(|e| damaged("PNG", e))?;
     let info = reader.info();
     let (width, height) = check_size("PNG", Some((info.width as usize, info.height as usize)))?;
-    let size = reader.output_buffer_size().ok_or_else(|| damaged("PNG", "its size is not known"))?;
+    let size = reader.output_buffer_size().ok_or_else(|| damaged("PNG", "its size is unknown"))?;
     let mut samples = memory::filled(0, size);
     let frame = reader.next_frame(&mut samples).map_err(|e| damaged("PNG", e))?;
     samples.truncate(frame.buffer_size());
-    complete("PNG", Picture { width, height, channels: frame.color_type.samples(), samples })
+    complete("PNG", DecodedImage { width, height, channels: frame.color_type.samples(), samples })
 }
 
-fn bmp(data: &[u8]) -> Result<Picture> {
+fn bmp(data: &[u8]) -> Result<DecodedImage> {
     let mut decoder = zune_bmp::BmpDecoder::new_with_options(ZCursor::new(data), options());
     decoder.decode_headers().map_err(|e| damaged("BMP", format!("{e:?}")))?;
     let (width, height) = check_size("BMP", decoder.dimensions())?;
     let channels = decoder.colorspace().map_or(0, |c| c.num_components());
     let samples = decoder.decode().map_err(|e| damaged("BMP", format!("{e:?}")))?;
-    complete("BMP", Picture { width, height, channels, samples })
+    complete("BMP", DecodedImage { width, height, channels, samples })
 }
 
-/// Checks that a decoder gave all samples.
-fn complete(format: &str, picture: Picture) -> Result<Picture> {
-    let expected = picture.width * picture.height * picture.channels;
-    if picture.channels == 0 || picture.samples.len() != expected {
-        return Err(damaged(format, format!("it has {} samples, expected {expected}", picture.samples.len())));
+/// Checks that the decoder produced all samples.
+fn complete(format: &str, image: DecodedImage) -> Result<DecodedImage> {
+    let expected = image.width * image.height * image.channels;
+    if image.channels == 0 || image.samples.len() != expected {
+        return Err(damaged(format, format!("it has {} samples, expected {expected}", image.samples.len())));
     }
-    Ok(picture)
+    Ok(image)
 }
 
 #[cfg(test)]
@@ -228,8 +228,8 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array};
 
-    /// Two rows of a red, a green and a blue pixel in BMP, whose rows come from the bottom up and end at multiples of 4.
-    fn picture() -> Vec<u8> {
+    /// A BMP image of two rows, each a red, a green and a blue pixel. BMP stores rows bottom-up, padded to multiples of 4 bytes.
+    fn image() -> Vec<u8> {
         let mut bytes = b"BM".to_vec();
         let rows = [[0u8, 0, 255, 0, 255, 0, 255, 0, 0, 0, 0, 0], [0, 0, 255, 0, 255, 0, 10, 20, 30, 0, 0, 0]];
         let size = 54 + 24u32;
@@ -252,13 +252,13 @@ mod tests {
 
     #[test]
     fn bmp_in_color_and_gray() {
-        let y = decoded(&picture(), &[]).unwrap();
+        let y = decoded(&image(), &[]).unwrap();
         assert_eq!(y.shape().dims(), [2, 3, 3]);
         let want = [255, 0, 0, 0, 255, 0, 30, 20, 10, 255, 0, 0, 0, 255, 0, 0, 0, 255];
         assert_eq!(y.to_vec::<u8>().unwrap(), want);
-        let y = decoded(&picture(), &[("flag", "0")]).unwrap();
+        let y = decoded(&image(), &[("flag", "0")]).unwrap();
         assert_eq!((y.shape().dims(), y.to_vec::<u8>().unwrap()), (&[2, 3, 1][..], vec![76, 150, 22, 76, 150, 29]));
-        let y = decoded(&picture(), &[("to_rgb", "False")]).unwrap();
+        let y = decoded(&image(), &[("to_rgb", "False")]).unwrap();
         assert_eq!(y.to_vec::<u8>().unwrap()[..3], [0, 0, 255]);
     }
 
@@ -270,16 +270,16 @@ mod tests {
         encoder.write_header().unwrap().write_image_data(&[1, 2, 3, 0, 4, 5, 6, 255]).unwrap();
         assert_eq!(decoded(&data, &[]).unwrap().to_vec::<u8>().unwrap(), [1, 2, 3, 4, 5, 6]);
         let e = decoded(&data[..data.len() - 20], &[]).unwrap_err().to_string();
-        assert!(e.contains("the PNG picture is damaged"), "{e}");
+        assert!(e.contains("the PNG image is damaged"), "{e}");
     }
 
     #[test]
     fn damaged_data_is_an_error() {
-        for data in [&b"nonsense"[..], &[0xff, 0xd8, 0xff, 0xe0, 0, 16], &picture()[..30], &picture()[..60]] {
+        for data in [&b"nonsense"[..], &[0xff, 0xd8, 0xff, 0xe0, 0, 16], &image()[..30], &image()[..60]] {
             let e = decoded(data, &[]).unwrap_err().to_string();
             assert!(e.contains("damaged") || e.contains("no JPEG, PNG or BMP"), "{e}");
         }
-        let mut huge = picture();
+        let mut huge = image();
         huge[18..26].copy_from_slice(&[255, 255, 255, 127, 255, 255, 255, 127]);
         assert!(decoded(&huge, &[]).is_err());
         let e = Case::new(&CV_READ, &[("filename", "/does/not/exist.png")]).run1(&[]).unwrap_err().to_string();
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn scans_are_counted_and_limited() {
         let segment = |marker: u8, body: &[u8]| [&[0xff, marker, 0, body.len() as u8 + 2], body].concat();
-        // The application segment holds what looks like the start of a scan, the data of the first scan a stuffed byte and a restart.
+        // The application segment contains a fake start of scan; the data of the first scan a stuffed byte and a restart marker.
         let scans = [segment(0xda, &[1]), vec![7, 0xff, 0, 0xff, 0xd1, 9], segment(0xda, &[2]), vec![1, 2, 0xff, 0xd9]];
         let data = [vec![0xff, 0xd8], segment(0xe1, &[0xff, 0xda, 0, 2]), scans.concat()].concat();
         assert_eq!(num_scans(&data), 2);

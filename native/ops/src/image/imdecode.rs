@@ -1,102 +1,102 @@
-//! `_imdecode`: a picture that is handed over with the call, as planes of one example of a batch.
+//! `_imdecode`: decodes an image that is passed as a parameter into one example of a batch.
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
-use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Plain};
+use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, TypeOnly};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 
-use super::decode::{Picture, decode};
+use super::decode::{DecodedImage, decode};
 
 params! {
     /// Parameters of `_imdecode` that the metadata lists.
-    pub struct ImdecodeText {
-        /// The position of the example in an output of four dimensions.
-        index: Plain<i32> = required;
-        /// The first column of the part that is taken.
-        x0: Plain<i32> = required;
-        /// The first row of the part.
-        y0: Plain<i32> = required;
-        /// The column behind the part.
-        x1: Plain<i32> = required;
-        /// The row behind the part; where it is y0, the part is the whole picture.
-        y1: Plain<i32> = required;
-        /// Number of channels: 1 for a gray picture, else the first ones of blue, green, red and alpha.
-        c: Plain<i32> = required;
-        /// Number of bytes of the encoded picture.
-        size: Plain<i32> = required;
+    pub struct ImdecodeAttrs {
+        /// The index of the example in a four-dimensional output.
+        index: TypeOnly<i32> = required;
+        /// The first column of the crop.
+        x0: TypeOnly<i32> = required;
+        /// The first row of the crop.
+        y0: TypeOnly<i32> = required;
+        /// The column after the last one of the crop.
+        x1: TypeOnly<i32> = required;
+        /// The row after the last one of the crop; if it equals y0, the crop is the whole image.
+        y1: TypeOnly<i32> = required;
+        /// Number of channels: 1 for grayscale, otherwise the first c of blue, green, red and alpha.
+        c: TypeOnly<i32> = required;
+        /// Number of bytes of the encoded image.
+        size: TypeOnly<i32> = required;
     }
 }
 
-/// Parameters of `_imdecode`: the part of the picture, decoded.
+/// Parameters of `_imdecode`: the decoded and cropped image.
 pub struct ImdecodeParam {
     index: usize,
-    /// Channels, rows, columns.
+    /// (channels, height, width).
     dims: [usize; 3],
-    /// The planes of the channels.
+    /// The samples in that layout.
     planes: Vec<u8>,
 }
 
-/// The parameter with the encoded picture.
-const PICTURE: &str = "str_img";
+/// The parameter with the encoded image.
+const ENCODED_IMAGE: &str = "str_img";
 
 impl OpParams for ImdecodeParam {
     fn fields() -> Vec<FieldInfo> {
-        ImdecodeText::fields()
+        ImdecodeAttrs::fields()
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
         let mut attrs = attrs.clone();
-        let text = attrs.shift_remove(PICTURE).ok_or_else(|| {
+        let text = attrs.shift_remove(ENCODED_IMAGE).ok_or_else(|| {
             Error::Param(format!(
-                "{PICTURE} is missing: give the encoded picture, its bytes as characters U+0000 to U+00FF"
+                "{ENCODED_IMAGE} is missing: give the encoded image, its bytes as characters U+0000 to U+00FF"
             ))
         })?;
-        let p = ImdecodeText::parse(&attrs)?;
-        let number = |n: Plain<i32>, name: &str| {
+        let p = ImdecodeAttrs::parse(&attrs)?;
+        let number = |n: TypeOnly<i32>, name: &str| {
             usize::try_from(n.0).map_err(|_| Error::Param(format!("{name}={} must not be negative", n.0)))
         };
         let bytes: Vec<u8> = text.chars().map_while(|c| u8::try_from(u32::from(c)).ok()).collect();
         let size = number(p.size, "size")?;
         ensure!(
             size <= bytes.len(),
-            "size is {size}, but {PICTURE} has {} bytes: a text from C ends at its first zero, so that pictures in memory are to be \
+            "size is {size}, but {ENCODED_IMAGE} has {} bytes: a C string ends at its first zero byte, so images in memory must be \
              decoded by MXFuncInvokeEx, or by _cvimdecode, which takes an array",
             bytes.len()
         );
         let channels = number(p.c, "c")?;
-        let picture = decode(&bytes[..size], channels == 1)?;
+        let image = decode(&bytes[..size], channels == 1)?;
         let mut corners = [number(p.x0, "x0")?, number(p.y0, "y0")?, number(p.x1, "x1")?, number(p.y1, "y1")?];
         if corners[1] == corners[3] {
-            corners = [0, 0, picture.width, picture.height];
+            corners = [0, 0, image.width, image.height];
         }
-        let planes = planes(&picture, channels, corners)?;
+        let planes = planes(&image, channels, corners)?;
         let [x0, y0, x1, y1] = corners;
         Ok(ImdecodeParam { index: number(p.index, "index")?, dims: [channels, y1 - y0, x1 - x0], planes })
     }
 }
 
-/// The planes of the first channels of blue, green, red and alpha, or of the brightness, in a part of the picture.
-fn planes(picture: &Picture, channels: usize, [x0, y0, x1, y1]: [usize; 4]) -> Result<Vec<u8>> {
-    // As OpenCV gives them: brightness with alpha has three colours.
-    let there = if picture.channels == 2 { 4 } else { picture.channels };
-    ensure!((1..=there.max(1)).contains(&channels), "c={channels} channels of a picture that has {there}");
-    let (width, height) = (picture.width, picture.height);
+/// A crop of the image as (channels, height, width): the luma, or the first channels of blue, green, red and alpha.
+fn planes(image: &DecodedImage, channels: usize, [x0, y0, x1, y1]: [usize; 4]) -> Result<Vec<u8>> {
+    // As in OpenCV: gray with alpha decodes to four channels.
+    let available = if image.channels == 2 { 4 } else { image.channels };
+    ensure!((1..=available.max(1)).contains(&channels), "c={channels} channels of an image that has {available}");
+    let (width, height) = (image.width, image.height);
     ensure!(
         x0 < x1 && x1 <= width && y0 < y1 && y1 <= height,
-        "the part ({x0}, {y0}) to ({x1}, {y1}) is no part of a picture of {width} x {height} pixels"
+        "the crop ({x0}, {y0}) to ({x1}, {y1}) is not within an image of {width} x {height} pixels"
     );
-    let gray = (channels == 1).then(|| picture.converted(1, true));
-    let sample = |pixel: usize, channel: usize| match (&gray, picture.channels) {
+    let gray = (channels == 1).then(|| image.converted(1, true));
+    let sample = |pixel: usize, channel: usize| match (&gray, image.channels) {
         (Some(gray), _) => gray[pixel],
-        (None, 2) => picture.samples[pixel * 2 + usize::from(channel == 3)],
-        (None, n) => picture.samples[pixel * n + if channel < 3 { 2 - channel } else { 3 }],
+        (None, 2) => image.samples[pixel * 2 + usize::from(channel == 3)],
+        (None, n) => image.samples[pixel * n + if channel < 3 { 2 - channel } else { 3 }],
     };
-    let places = (0..channels).flat_map(|k| (y0..y1).flat_map(move |y| (x0..x1).map(move |x| (k, y, x))));
-    Ok(places.map(|(k, y, x)| sample(y * width + x, k)).collect())
+    let coordinates = (0..channels).flat_map(|k| (y0..y1).flat_map(move |y| (x0..x1).map(move |x| (k, y, x))));
+    Ok(coordinates.map(|(k, y, x)| sample(y * width + x, k)).collect())
 }
 
 /// The operators of this file.
@@ -104,15 +104,15 @@ pub static OPS: &[&OpDef] = &[&IMDECODE];
 
 const TYPES: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::U8, DType::I8, DType::I32, DType::I64];
 
-/// A picture as an example of a batch.
+/// Decodes an image into an example of a batch.
 pub static IMDECODE: OpDef = OpDef::new("_imdecode")
     .doc(
-        "Decodes a JPEG, PNG or BMP picture, whose bytes are the characters of the parameter str_img, takes the part from (x0, y0) to \
-         (x1, y1), and subtracts the mean: output = part - mean, in planes of blue, green and red.\n\n\
-         Shapes: mean (c, height, width), or without elements for none; output the same, or (n, c, height, width), of which example index \
-         is written. Not differentiable. A text of C cannot hold a zero byte: C programs call it by MXFuncInvokeEx.",
+        "Decodes a JPEG, PNG or BMP image, whose bytes are the characters of the parameter str_img, crops it from (x0, y0) to (x1, y1), \
+         and subtracts the mean: output = crop - mean, with the channels blue, green and red.\n\n\
+         Shapes: mean (c, height, width), or empty for none; output the same, or (n, c, height, width), of which the example `index` is \
+         written. Not differentiable. A C string cannot hold a zero byte: C programs call it through MXFuncInvokeEx.",
     )
-    .inputs(&[arg("mean", "What is subtracted, of the part's shape (c, height, width); without elements, nothing is.")])
+    .inputs(&[arg("mean", "The mean to subtract, of the crop's shape (c, height, width); empty for none.")])
     .params::<ImdecodeParam>()
     .reusable_if(|_| false)
     .shape(infer_shape)
@@ -120,12 +120,12 @@ pub static IMDECODE: OpDef = OpDef::new("_imdecode")
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ImdecodeParam>();
-    let part = Shape::new(&p.dims.map(|d| d as i64));
+    let crop = Shape::new(&p.dims.map(|d| d as i64));
     if !io.ins[0].dims().contains(&0) {
-        io.assign_in(0, &part)?;
+        io.assign_in(0, &crop)?;
     }
     if io.outs[0].ndim() != Some(4) {
-        return io.assign_out(0, &part);
+        return io.assign_out(0, &crop);
     }
     let examples = io.outs[0].dim(0);
     ensure!(
@@ -133,7 +133,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         "index {} is beyond the {examples} examples of the output",
         p.index
     );
-    io.assign_out(0, &Shape::new(&[&[examples], part.dims()].concat()))
+    io.assign_out(0, &Shape::new(&[&[examples], crop.dims()].concat()))
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -178,7 +178,7 @@ mod tests {
             ("y1", "0"),
             ("c", "3"),
             ("size", &size),
-            (PICTURE, text),
+            (ENCODED_IMAGE, text),
         ];
         for (key, value) in changes {
             attrs.retain(|(k, _)| k != key);
@@ -187,7 +187,7 @@ mod tests {
         Case::parse(&IMDECODE, &attrs)
     }
 
-    // What MXNet 1.9.1 gives through MXFuncInvokeEx for these pictures.
+    // Expected values: MXNet 1.9.1 through MXFuncInvokeEx.
     #[test]
     fn planes_are_blue_green_red_without_the_mean() {
         let rgb = png(png::ColorType::Rgb);
@@ -220,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn invalid_channels_and_crops_are_errors() {
         let (rgb, gray) = (png(png::ColorType::Rgb), png(png::ColorType::Grayscale));
         let error =
             |text: &str, changes: &[(&'static str, &str)]| case(text, changes).map(|_| ()).unwrap_err().to_string();
-        assert!(error(&gray, &[]).contains("c=3 channels of a picture that has 1"));
+        assert!(error(&gray, &[]).contains("c=3 channels of an image that has 1"));
         assert!(error(&rgb, &[("c", "0")]).contains("c=0 channels"));
-        assert!(error(&rgb, &[("x1", "9"), ("y1", "9")]).contains("no part of a picture of 3 x 2"));
+        assert!(error(&rgb, &[("x1", "9"), ("y1", "9")]).contains("not within an image of 3 x 2"));
         assert!(error(&rgb, &[("size", "999999")]).contains("MXFuncInvokeEx"));
         assert!(error("hello world", &[]).contains("no JPEG, PNG or BMP"));
         assert!(

@@ -1,4 +1,4 @@
-//! Pictures: transformations for training (`_image_*`), and what `mx.image` builds on (`_cv*`).
+//! Images: transformations for training (`_image_*`), and the operators that `mx.image` calls (`_cv*`).
 
 mod color;
 mod decode;
@@ -8,7 +8,7 @@ mod resize;
 mod tests;
 mod transform;
 
-pub use decode::{Picture, decode};
+pub use decode::{DecodedImage, decode};
 pub use resize::interpolation;
 
 use ferromx_core::error::Result;
@@ -18,35 +18,35 @@ use ferromx_core::{ensure, infer::ShapeIo};
 
 /// Decoding.
 pub static DECODE: &[&OpDef] = decode::OPS;
-/// Decoding into batches.
+/// Decoding into a batch.
 pub static IMDECODE: &[&OpDef] = imdecode::OPS;
-/// Shapes and orientations.
+/// Layout, normalization, crops and flips.
 pub static TRANSFORM: &[&OpDef] = transform::OPS;
 /// Colours.
 pub static COLOR: &[&OpDef] = color::OPS;
-/// Scaling and borders.
+/// Resizing and borders.
 pub static RESIZE: &[&OpDef] = resize::OPS;
 
-/// Checks that a picture of unknown or known shape is (height, width, 1 or 3).
-fn check_picture(shape: &Shape) -> Result<()> {
+/// Checks that the shape of an image, if known, is (height, width, 1 or 3).
+fn check_image(shape: &Shape) -> Result<()> {
     let Some(rank) = shape.ndim() else { return Ok(()) };
     ensure!(rank == 3, "Input image must have shape (height, width, channels), but got {shape}");
     check_channels(shape, 2)
 }
 
-/// Checks that the dimension `axis` is that of one or three channels.
+/// Checks that `axis` has length 1 or 3, if known.
 fn check_channels(shape: &Shape, axis: usize) -> Result<()> {
     let channels = shape.dim(axis);
     ensure!(
         channels < 0 || channels == 1 || channels == 3,
-        "a picture has 1 or 3 channels, but the shape {shape} has {channels} on axis {axis}"
+        "an image must have 1 or 3 channels, but the shape {shape} has {channels} on axis {axis}"
     );
     Ok(())
 }
 
-/// Shape rule of what changes pictures in place.
-fn same_picture(io: &mut ShapeIo<'_>) -> Result<()> {
-    check_picture(&io.ins[0])?;
+/// Shape rule of operators whose output has the shape of the input image.
+fn same_image_shape(io: &mut ShapeIo<'_>) -> Result<()> {
+    check_image(&io.ins[0])?;
     io.assign_out(0, &io.ins[0].clone())?;
     io.assign_in(0, &io.outs[0].clone())
 }

@@ -15,12 +15,12 @@ pub static OPS: &[&OpDef] = &[&IMAGE_RESIZE, &CV_RESIZE, &CV_COPY_MAKE_BORDER];
 
 const TYPES: &[DType] = &[DType::U8, DType::F32, DType::F64];
 
-/// A tensor argument that only arrays can be.
-const fn picture(name: &'static str, doc: &'static str) -> ArgDef {
+/// An argument that is an array and cannot be a symbol.
+const fn array(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "NDArray" }
 }
 
-/// The method of a code.
+/// The interpolation with OpenCV's code.
 ///
 /// # Errors
 /// An unknown code.
@@ -39,8 +39,8 @@ pub fn interpolation(code: i32) -> Result<Interpolation> {
     })
 }
 
-/// Scales a picture, or all pictures of a batch.
-fn scale(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, how: Interpolation) -> Result<()> {
+/// Resizes an image, or all images of a batch.
+fn resize(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, how: Interpolation) -> Result<()> {
     let (from, to) = (input.shape().to_usize(), out.shape().to_usize());
     let n = from.len();
     let shape = (from[n - 3], from[n - 2], from[n - 1]);
@@ -48,7 +48,7 @@ fn scale(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, how: Interpolation)
     if out_pixels == 0 || out.is_empty() {
         return Ok(());
     }
-    ensure!(pixels > 0, "a picture without pixels cannot be scaled to {}", out.shape());
+    ensure!(pixels > 0, "an image without pixels cannot be resized to {}", out.shape());
     dispatch!(input.dtype(), T in [u8, f32, f64] => {
         let (src, dst) = (input.slice::<T>()?, out.slice_mut::<T>()?);
         for (src, dst) in src.chunks_exact(pixels).zip(dst.chunks_exact_mut(out_pixels)) {
@@ -63,7 +63,7 @@ params! {
     pub struct ResizeParam {
         /// The new size: (width, height), or one number for both.
         size: Shape = (Shape::new(&[]));
-        /// Whether one number is the new length of the shorter side, the other side keeping the ratio.
+        /// Whether a single number is the new length of the shorter side, the aspect ratio staying the same.
         keep_ratio: bool = false;
         /// The interpolation: 0 nearest, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos.
         interp: i32 = 1;
@@ -89,14 +89,14 @@ impl ResizeParam {
     }
 }
 
-/// Scaling.
+/// Resizing of an image or a batch.
 pub static IMAGE_RESIZE: OpDef = OpDef::new("_image_resize")
     .aliases(&["_npx__image_resize"])
     .doc(
-        "Scales pictures. Filters and rounding are OpenCV's.\n\n\
+        "Resizes images. Filters and rounding are OpenCV's.\n\n\
          Shapes: data ([batch,] height, width, channels), output with the new height and width. Not differentiable.",
     )
-    .inputs(&[arg("data", "One picture, or a batch of them, channels last, of type uint8, float32 or float64.")])
+    .inputs(&[arg("data", "One image, or a batch of them, channels last, of type uint8, float32 or float64.")])
     .params::<ResizeParam>()
     .shape(|p, io| {
         let p = p.get::<ResizeParam>();
@@ -107,7 +107,7 @@ pub static IMAGE_RESIZE: OpDef = OpDef::new("_image_resize")
         (dims[rank - 3], dims[rank - 2]) = p.size(dims[rank - 3], dims[rank - 2])?;
         io.assign_out(0, &Shape::from(dims))
     })
-    .forward(|ctx, ins, outs| scale(ctx, &ins[0], &mut outs[0], interpolation(ctx.params::<ResizeParam>().interp)?));
+    .forward(|ctx, ins, outs| resize(ctx, &ins[0], &mut outs[0], interpolation(ctx.params::<ResizeParam>().interp)?));
 
 params! {
     /// Parameters of `_cvimresize`.
@@ -121,11 +121,11 @@ params! {
     }
 }
 
-/// Scaling, as `mx.image` calls it.
+/// Resizing, as `mx.image` calls it.
 pub static CV_RESIZE: OpDef = OpDef::new("_cvimresize")
     .aliases(&["_npi_cvimresize"])
-    .doc("Scales a picture. Shapes: src (height, width, channels), output (h, w, channels). Not differentiable.")
-    .inputs(&[picture("src", "The picture, channels last, of type uint8, float32 or float64.")])
+    .doc("Resizes an image. Shapes: src (height, width, channels), output (h, w, channels). Not differentiable.")
+    .inputs(&[array("src", "The image, channels last, of type uint8, float32 or float64.")])
     .params::<CvResizeParam>()
     .shape(|p, io| {
         let p = p.get::<CvResizeParam>();
@@ -135,36 +135,36 @@ pub static CV_RESIZE: OpDef = OpDef::new("_cvimresize")
         ensure!(rank == 3, "src has shape {src}, expected (height, width, channels)");
         io.assign_out(0, &Shape::new(&[p.h.into(), p.w.into(), src.dim(2)]))
     })
-    .forward(|ctx, ins, outs| scale(ctx, &ins[0], &mut outs[0], interpolation(ctx.params::<CvResizeParam>().interp)?));
+    .forward(|ctx, ins, outs| resize(ctx, &ins[0], &mut outs[0], interpolation(ctx.params::<CvResizeParam>().interp)?));
 
 params! {
     /// Parameters of `_cvcopyMakeBorder`.
     pub struct BorderParam {
-        /// Rows above.
+        /// Rows to add above.
         top: i32 = required;
-        /// Rows below.
+        /// Rows to add below.
         bot: i32 = required;
-        /// Columns on the left.
+        /// Columns to add on the left.
         left: i32 = required;
-        /// Columns on the right.
+        /// Columns to add on the right.
         right: i32 = required;
-        /// What the border is: 0 one colour, 1 the outermost pixels, 2 the picture reflected, 3 the picture repeated, 4 reflected
-        /// without the outermost pixels.
+        /// How the border is filled: 0 one colour, 1 the edge pixels, 2 the image reflected, 3 the image repeated, 4 reflected
+        /// without the edge pixels.
         kind as "type": i32 = 0;
-        /// The colour, where `values` is empty.
+        /// The colour, if `values` is empty.
         value: f64 = 0.0;
-        /// The colour, a number for each channel.
+        /// The colour, one value for each channel.
         values: Tuple<f64> = (Tuple(Vec::new()));
     }
 }
 
-/// A border around a picture.
+/// A border around an image.
 pub static CV_COPY_MAKE_BORDER: OpDef = OpDef::new("_cvcopyMakeBorder")
     .doc(
-        "Puts a border around a picture. Shapes: src (height, width, channels), output (top + height + bot, left + width + right, \
+        "Adds a border around an image. Shapes: src (height, width, channels), output (top + height + bot, left + width + right, \
          channels). Not differentiable.",
     )
-    .inputs(&[picture("src", "The picture, channels last.")])
+    .inputs(&[array("src", "The image, channels last.")])
     .params::<BorderParam>()
     .shape(|p, io| {
         let p = p.get::<BorderParam>();
@@ -211,7 +211,11 @@ fn border<T: Element>(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>) -> Res
         return Ok(());
     }
     let empty = dims[0] == 0 || dims[1] == 0;
-    ensure!(!empty || kind == Border::Constant, "a picture without pixels has nothing to continue: use type 0");
+    ensure!(
+        !empty || kind == Border::Constant,
+        "a border of type {} needs pixels to copy, but the image has none: use type 0",
+        p.kind
+    );
     image::add_border(input.slice::<T>()?, (dims[0], dims[1]), corner, width, kind, &color, out.slice_mut()?);
     Ok(())
 }

@@ -1,13 +1,13 @@
 use super::{color, resize, transform};
 use crate::testing::{Case, array};
 
-fn picture() -> ferromx_core::ndarray::NDArray {
+fn image() -> ferromx_core::ndarray::NDArray {
     array(&(0..24).map(|x| x as f32 * 10.0).collect::<Vec<_>>(), &[2, 4, 3])
 }
 
 #[test]
-fn gradients_of_the_linear_ones() {
-    let x = crate::testing::cast(&picture(), ferromx_core::dtype::DType::F64);
+fn linear_operators_have_gradients() {
+    let x = crate::testing::cast(&image(), ferromx_core::dtype::DType::F64);
     Case::new(&transform::CROP, &[("x", "1"), ("y", "0"), ("width", "2"), ("height", "2")])
         .check_gradient(std::slice::from_ref(&x));
     Case::new(&transform::FLIP_LEFT_RIGHT, &[]).check_gradient(std::slice::from_ref(&x));
@@ -17,33 +17,33 @@ fn gradients_of_the_linear_ones() {
 }
 
 #[test]
-fn random_flips_keep_or_turn_everything() {
-    let x = picture();
-    let (kept, turned) = (
+fn random_flips_flip_the_whole_image_or_nothing() {
+    let x = image();
+    let (kept, flipped) = (
         x.to_vec::<f32>().unwrap(),
         Case::new(&transform::FLIP_TOP_BOTTOM, &[]).run1(std::slice::from_ref(&x)).unwrap(),
     );
-    let turned = turned.to_vec::<f32>().unwrap();
+    let flipped = flipped.to_vec::<f32>().unwrap();
     let outs = Case::new(&transform::RANDOM_FLIP_TOP_BOTTOM, &[]).run(&[x]).unwrap();
-    let want = if outs[1].to_vec::<u8>().unwrap() == [1] { turned } else { kept };
+    let want = if outs[1].to_vec::<u8>().unwrap() == [1] { flipped } else { kept };
     assert_eq!(outs[0].to_vec::<f32>().unwrap(), want);
 }
 
 #[test]
 fn factors_lie_within_their_range() {
     let attrs = [("min_factor", "2"), ("max_factor", "3")];
-    let y = Case::new(&color::RANDOM_BRIGHTNESS, &attrs).run1(&[picture()]).unwrap().to_vec::<f32>().unwrap();
+    let y = Case::new(&color::RANDOM_BRIGHTNESS, &attrs).run1(&[image()]).unwrap().to_vec::<f32>().unwrap();
     let factor = y[1] / 10.0;
     assert!((2.0..=3.0).contains(&factor), "{factor}");
     y.iter().enumerate().for_each(|(i, y)| assert!((y - factor * 10.0 * i as f32).abs() < 1e-3));
     let none = [("brightness", "0"), ("contrast", "0"), ("saturation", "0"), ("hue", "0")];
-    let same = Case::new(&color::RANDOM_COLOR_JITTER, &none).run1(&[picture()]).unwrap();
-    assert_eq!(same.to_vec::<f32>().unwrap(), picture().to_vec::<f32>().unwrap());
+    let same = Case::new(&color::RANDOM_COLOR_JITTER, &none).run1(&[image()]).unwrap();
+    assert_eq!(same.to_vec::<f32>().unwrap(), image().to_vec::<f32>().unwrap());
 }
 
 #[test]
-fn wrong_calls_name_what_is_wrong() {
-    let error = |case: Case| case.run1(&[picture()]).unwrap_err().to_string();
+fn errors_name_the_invalid_parameter() {
+    let error = |case: Case| case.run1(&[image()]).unwrap_err().to_string();
     assert!(error(Case::new(&resize::IMAGE_RESIZE, &[("size", "(0, 2)")])).contains("greater than 0"));
     assert!(error(Case::new(&resize::CV_RESIZE, &[("w", "2"), ("h", "2"), ("interp", "9")])).contains("interp 9"));
     assert!(error(Case::new(&color::ADJUST_LIGHTING, &[("alpha", "(1, 2)")])).contains("three numbers"));

@@ -11,7 +11,7 @@ use ferromx_core::storage::{In, Out, in_out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::{image, movement, rng::Philox};
 
-use super::{check_channels, same_picture};
+use super::{check_channels, same_image_shape};
 use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::{by_size, source, target};
 
@@ -26,15 +26,15 @@ pub static OPS: &[&OpDef] = &[
     &RANDOM_FLIP_TOP_BOTTOM,
 ];
 
-/// Pictures as network inputs.
+/// Conversion of images to network inputs.
 pub static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor")
     .aliases(&["_npx__image_to_tensor"])
     .doc(
-        "Turns pictures into network inputs: channels come first, and elements are divided by 255.\n\n\
+        "Converts images to network inputs: channels come first, and elements are divided by 255.\n\n\
          Shapes: data (height, width, channels) gives (channels, height, width); data (batch, height, width, channels) gives \
          (batch, channels, height, width). The output is of type float32.",
     )
-    .inputs(&[arg("data", "One picture, or a batch of them, channels last.")])
+    .inputs(&[arg("data", "One image, or a batch of them, channels last.")])
     .shape(|_, io| {
         let shape = &io.ins[0];
         let Some(rank) = shape.ndim() else { return Ok(()) };
@@ -58,7 +58,7 @@ pub static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor")
     .grad(Grad::Compose(to_tensor_grad));
 
 fn to_tensor_grad(g: &mut dyn GradGraph, n: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
-    // Swapping twice moves the channels back to the end for pictures and for batches of them.
+    // Two swaps of neighbouring axes move the channels back to the end, with and without a batch axis.
     let moved = g.apply1("SwapAxis", &[n.ograds[0]], &[("dim1", "-3"), ("dim2", "-2")])?;
     let moved = g.apply1("SwapAxis", &[moved], &[("dim1", "-2"), ("dim2", "-1")])?;
     Ok(vec![Some(g.apply1("_div_scalar", &[moved], &[("scalar", "255")])?)])
@@ -74,14 +74,15 @@ params! {
     }
 }
 
-/// Mean 0 and deviation 1.
+/// Normalization of the channels.
 pub static NORMALIZE: OpDef = OpDef::new("_image_normalize")
     .aliases(&["_npx__image_normalize"])
     .doc(
-        "Normalises the channels of pictures: output = (data - mean) / std.\n\n\
-         Shapes: data (channels, height, width) or (batch, channels, height, width) with 1 or 3 channels; the output's is the same.",
+        "Normalizes the channels of images: output = (data - mean) / std.\n\n\
+         Shapes: data (channels, height, width) or (batch, channels, height, width) with 1 or 3 channels; the output has the same \
+         shape.",
     )
-    .inputs(&[arg("data", "One picture, or a batch of them, channels before height and width.")])
+    .inputs(&[arg("data", "One image, or a batch of them, channels before height and width.")])
     .params::<NormalizeParam>()
     .shape(|p, io| {
         if let Some(rank) = io.ins[0].ndim() {
@@ -104,7 +105,7 @@ pub static NORMALIZE: OpDef = OpDef::new("_image_normalize")
         None,
     ));
 
-/// Mean and deviation of each channel. The defaults, of which there are four, fit any number.
+/// Mean and standard deviation of each channel. The four default elements are valid for any number of channels.
 fn moments(p: &NormalizeParam, channels: usize) -> Result<Vec<(f32, f32)>> {
     let of = |name: &str, given: &Tuple<f32>, default: f32| -> Result<Vec<f32>> {
         match given.0[..] {
@@ -120,7 +121,7 @@ fn moments(p: &NormalizeParam, channels: usize) -> Result<Vec<(f32, f32)>> {
     Ok(of("mean", &p.mean, 0.0)?.into_iter().zip(of("std", &p.std, 1.0)?).collect())
 }
 
-/// Normalises, or, for the gradient, divides by the deviation alone.
+/// Normalizes; for the gradient it only divides by the standard deviation.
 fn normalize(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, gradient: bool) -> Result<()> {
     if !out.wanted() {
         return Ok(());
@@ -145,21 +146,21 @@ params! {
         x: i32 = required;
         /// The first row.
         y: i32 = required;
-        /// How many columns.
+        /// The number of columns.
         width: i32 = required;
-        /// How many rows.
+        /// The number of rows.
         height: i32 = required;
     }
 }
 
-/// A part of a picture.
+/// A crop of an image.
 pub static CROP: OpDef = OpDef::new("_image_crop")
     .aliases(&["_npx__image_crop"])
     .doc(
-        "Cuts a rectangle out of pictures.\n\n\
+        "Crops images to a rectangle.\n\n\
          Shapes: data ([batch,] height, width, 1 or 3 channels), output with the height and width of the rectangle.",
     )
-    .inputs(&[arg("data", "One picture, or a batch of them, channels last.")])
+    .inputs(&[arg("data", "One image, or a batch of them, channels last.")])
     .params::<CropParam>()
     .shape(crop_shape)
     .forward(|ctx, ins, outs| {
@@ -205,7 +206,7 @@ fn crop_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(dims))
 }
 
-/// Where the rectangle starts.
+/// The index of the rectangle's first element.
 fn corner(p: &CropParam, shape: &Shape) -> Vec<usize> {
     let mut begin = vec![0; shape.dims().len()];
     let n = begin.len();
@@ -222,38 +223,38 @@ fn flip(input: &In<'_>, axis: Option<usize>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Defines the flip along an axis, and the one that happens at random.
+/// Defines a flip along an axis and its random form.
 macro_rules! flips {
     ($NAME:ident: $op:literal, $alias:literal, $RANDOM:ident: $random:literal, $random_alias:literal, $what:literal, $axis:literal) => {
-        #[doc = concat!("Exchanges ", $what, " of a picture.")]
+        #[doc = concat!("Exchanges ", $what, " of an image.")]
         pub static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 "Exchanges ",
                 $what,
-                " of a picture.\n\n",
+                " of an image.\n\n",
                 "Shapes: data and output (height, width, 1 or 3 channels)."
             ))
-            .inputs(&[arg("data", "The picture, channels last.")])
-            .shape(|_, io| same_picture(io))
+            .inputs(&[arg("data", "The image, channels last.")])
+            .shape(|_, io| same_image_shape(io))
             .forward(|_, ins, outs| flip(&ins[0], Some($axis), &mut outs[0]))
             .grad(Grad::Kernel(Backward::new(|_, ins, outs| flip(&ins[0], Some($axis), &mut outs[0])), None));
 
-        #[doc = concat!("Exchanges ", $what, " of a picture, or not.")]
+        #[doc = concat!("Exchanges ", $what, " of an image with a probability of one half.")]
         pub static $RANDOM: OpDef = OpDef::new($random)
             .aliases(&[$random_alias])
             .doc(concat!(
                 "Exchanges ",
                 $what,
-                " of a picture with a probability of one half.\n\n",
+                " of an image with a probability of one half.\n\n",
                 "Shapes: data and output (height, width, 1 or 3 channels)."
             ))
-            .inputs(&[arg("data", "The picture, channels last.")])
+            .inputs(&[arg("data", "The image, channels last.")])
             .outputs(|_| 2)
             .visible(|_| 1)
             .shape(|_, io| {
                 io.assign_out(1, &Shape::new(&[1]))?;
-                same_picture(io)
+                same_image_shape(io)
             })
             .dtype(|_, io| {
                 io.assign_out(1, DType::U8)?;

@@ -1,11 +1,11 @@
-//! Operators that read and write elements whose places are given by index arrays.
+//! Operators that gather and scatter elements at the indices in an array.
 //!
-//! Index arrays may have any element type; fractions are cut off. No gradient flows to them.
+//! Index arrays may have any dtype; fractions are truncated. No gradient flows to them.
 
+mod assign;
 mod nd;
 mod one_hot;
 mod pick;
-mod places;
 mod ravel;
 pub(crate) mod take;
 
@@ -35,11 +35,11 @@ pub static OPS: &[&OpDef] = &[
     &nd::SCATTER_SET_ND,
     &ravel::RAVEL_MULTI_INDEX,
     &ravel::UNRAVEL_INDEX,
-    &places::INDEX_ARRAY,
-    &places::INDEX_COPY,
-    &places::BACKWARD_INDEX_COPY,
-    &places::FILL_ELEMENT_0INDEX,
-    &places::ONEHOT_ENCODE,
+    &assign::INDEX_ARRAY,
+    &assign::INDEX_COPY,
+    &assign::BACKWARD_INDEX_COPY,
+    &assign::FILL_ELEMENT_0INDEX,
+    &assign::ONEHOT_ENCODE,
 ];
 
 /// Runs `$body` with `$I` bound to the element type of an index array.
@@ -54,16 +54,16 @@ use index_type;
 fn bad_index(e: BadIndex) -> Error {
     Error::Value(format!(
         "index {} (element {} of the indices) is out of bounds for an axis of length {}",
-        e.index, e.place, e.len
+        e.index, e.position, e.len
     ))
 }
 
-/// The row numbers that an index array means on an axis of length `len`.
+/// The values of an index array as checked indices into an axis of length `len`.
 pub(crate) fn row_numbers(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
     index_type!(ctx, indices.dtype(), |I| index::rows(indices.slice::<I>()?, len, bounds).map_err(bad_index))
 }
 
-/// The data and the output have one type; the indices have any.
+/// Type rule: data and output have one type; the indices may have any.
 pub(crate) fn data_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match io.ins[0].or(io.outs[0]) {
         Some(d) => {

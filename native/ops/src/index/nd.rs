@@ -1,4 +1,4 @@
-//! Elements and slices at coordinates: `gather_nd`, `scatter_nd`.
+//! Gather and scatter at coordinates: `gather_nd`, `scatter_nd`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -17,18 +17,18 @@ use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::{by_size, source, target};
 
 const INDICES: &str =
-    "The coordinates, of shape (m, ...): indices[i, ...] counts along axis i, from the end where it is negative.";
+    "The coordinates, of shape (m, ...): indices[i, ...] is an index into axis i, counted from the end if negative.";
 
 pub static GATHER_ND: OpDef = OpDef::new("gather_nd")
     .aliases(&["_npi_gather_nd", "_npx_gather_nd"])
     .doc(
-        "Gathers the elements, or slices of the last axes, at given coordinates: out[y...] = data[indices[0, y...], ..., \
-         indices[m-1, y...]]. Coordinates outside data are an error.",
+        "Gathers the elements, or slices of the last axes, at given coordinates: out[y...] = data[indices[0, y...], ..., indices[m-1, \
+         y...]]. Coordinates out of range are an error.",
     )
     .inputs(&[arg("data", "The array to gather from."), arg("indices", INDICES)])
     .shape(|_, io| {
         let (Some(rank), Some(index_rank)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
-        let Some(m) = leading(&io.ins[1], index_rank, rank)? else { return Ok(()) };
+        let Some(m) = num_coordinates(&io.ins[1], index_rank, rank)? else { return Ok(()) };
         let mut dims: Dims = io.ins[1].dims()[1..].into();
         dims.extend_from_slice(&io.ins[0].dims()[m..]);
         io.assign_out(0, &Shape::from(dims))
@@ -44,26 +44,27 @@ pub static GATHER_ND: OpDef = OpDef::new("gather_nd")
     })
     .grad(Grad::Kernel(Backward::new(gather_nd_backward).inputs(Deps::Some(&[1])), None));
 
-/// The number of coordinates, which may not exceed the number of axes.
-fn leading(indices: &Shape, index_rank: usize, rank: usize) -> Result<Option<usize>> {
+/// The number of coordinates, at most the number of axes.
+fn num_coordinates(indices: &Shape, index_rank: usize, rank: usize) -> Result<Option<usize>> {
     ensure!(
         index_rank > 1,
-        "the indices need two dimensions or more, the first one for the coordinates: got {indices}"
+        "the indices need at least two dimensions, the first one for the coordinates: got {indices}"
     );
     let Ok(m) = usize::try_from(indices.dim(0)) else { return Ok(None) };
-    ensure!(m <= rank, "indices of shape {indices} have {m} coordinates, more than the {rank} axes they count along");
+    ensure!(m <= rank, "indices of shape {indices} have {m} coordinates, more than the {rank} axes that they index");
     Ok(Some(m))
 }
 
-/// The numbers of the rows that the coordinates mean, and the size of these rows.
+/// The row index for each tuple of coordinates, and the size of a row.
 fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, usize)> {
     let (outer, inner) = dims.split_at(indices.shape().dim(0) as usize);
-    let rows = index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer).map_err(outside))?;
+    let rows =
+        index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer).map_err(index_error))?;
     Ok((rows, inner.iter().product()))
 }
 
-/// MXNet's error, which its Python front end knows by the first word.
-fn outside(e: BadIndex) -> Error {
+/// The error for bad coordinates; MXNet's Python front end recognizes its first word.
+fn index_error(e: BadIndex) -> Error {
     Error::Value(format!("IndexError: {}", bad_index(e)))
 }
 
@@ -92,8 +93,8 @@ params! {
 
 pub static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
     .doc(
-        "Writes elements, or slices of the last axes, to given coordinates of an array of zeros: the opposite of `gather_nd`. \
-         Where coordinates occur several times, the last element stays.",
+        "Writes elements, or slices of the last axes, to given coordinates of an array of zeros: the inverse of `gather_nd`. \
+         If coordinates occur several times, the last element wins.",
     )
     .inputs(&[arg("data", "The elements to write, of shape (..., last axes of the result)."), arg("indices", INDICES)])
     .params::<ScatterNdParam>()
@@ -113,7 +114,7 @@ pub static SCATTER_SET_ND: OpDef = OpDef::new("_scatter_set_nd")
     .aliases(&["_npi_scatter_set_nd"])
     .doc(
         "Replaces elements, or slices of the last axes, of lhs at given coordinates by those of rhs, as an assignment to lhs[indices] \
-         does. Where coordinates occur several times, the last element stays.",
+         does. If coordinates occur several times, the last element wins.",
     )
     .inputs(&[
         arg("lhs", "The array in which elements are replaced."),
@@ -150,7 +151,7 @@ fn scatter_nd_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let shape = &p.get::<ScatterNdParam>().shape;
     io.assign_out(0, shape)?;
     let Some(index_rank) = io.ins[1].ndim() else { return Ok(()) };
-    let Some(m) = leading(&io.ins[1], index_rank, shape.dims().len())? else { return Ok(()) };
+    let Some(m) = num_coordinates(&io.ins[1], index_rank, shape.dims().len())? else { return Ok(()) };
     let mut dims: Dims = io.ins[1].dims()[1..].into();
     dims.extend_from_slice(&shape.dims()[m..]);
     io.assign_in(0, &Shape::from(dims))

@@ -1,4 +1,4 @@
-//! Vectors with a single one.
+//! `one_hot`.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -28,7 +28,7 @@ params! {
 
 pub static ONE_HOT: OpDef = OpDef::new("one_hot")
     .aliases(&["_npx_one_hot"])
-    .doc("A vector of length depth for each index: on_value at the index, off_value elsewhere, also for an index outside.")
+    .doc("A vector of length depth for each index: on_value at the index, off_value elsewhere. Indices out of range give only off_value.")
     .inputs(&[arg("indices", "The indices, of any shape.")])
     .params::<OneHotParam>()
     .shape(|p, io| {

@@ -17,7 +17,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::{around, by_size, source, target};
 
 param_enum! {
-    /// What `pick` does with an index outside the axis.
+    /// How `pick` handles indices out of range.
     pub enum PickMode {
         Clip = "clip",
         Wrap = "wrap",
@@ -27,11 +27,11 @@ param_enum! {
 params! {
     /// Parameters of `pick`.
     pub struct PickParam {
-        /// The axis along which one element is picked; a negative one counts from the end.
+        /// The axis along which one element is picked; a negative one counts from the last.
         axis: Option<i32> = (Some(-1));
-        /// Whether the axis stays in the result, with length 1.
+        /// Whether the axis is kept with length 1.
         keepdims: bool = false;
-        /// An index outside the axis means the nearest one (clip) or counts on from the other end (wrap).
+        /// Indices out of range are clipped to the axis (clip) or wrap around (wrap).
         mode: PickMode = (PickMode::Clip);
     }
 }
@@ -88,7 +88,7 @@ fn pick_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut kept: Dims = io.ins[0].dims().into();
     kept[axis] = 1;
     let mut reduced = kept.clone();
-    // The pick of a vector keeps its shape (1,) in MXNet, in numpy semantics too.
+    // MXNet picks from a vector into shape (1,), also under NumPy's shape semantics.
     if rank > 1 || io.ins[1].ndim() == Some(0) {
         reduced.remove(axis);
     }
@@ -135,7 +135,7 @@ fn pick_backward(
 }
 
 pub static BATCH_TAKE: OpDef = OpDef::new("batch_take")
-    .doc("Picks one element of each row along the last axis: out[i] = a[i, indices[i]]. An index outside means the nearest one.")
+    .doc("Picks one element of each row along the last axis: out[i] = a[i, indices[i]]. Indices out of range are clipped.")
     .inputs(&[
         arg("a", "The array to pick from."),
         arg("indices", "The indices, of type int32: one for each row of a, in the shape that the result has."),
@@ -158,7 +158,7 @@ pub static BATCH_TAKE: OpDef = OpDef::new("batch_take")
 fn batch_take_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (a, indices) = (io.ins[0].clone(), io.ins[1].clone());
     if let Some(rank) = a.ndim() {
-        ensure!(rank >= 1, "batch_take needs rows to take from, but a has no dimensions");
+        ensure!(rank >= 1, "batch_take needs at least one axis, but a is a scalar");
         let rows = a.product(..rank - 1);
         ensure!(
             !a.is_known() || !indices.is_known() || rows == indices.num_elements() as i64,
@@ -168,7 +168,7 @@ fn batch_take_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &indices)
 }
 
-/// The rows along the last axis.
+/// (outer, axis, inner) sizes for the last axis.
 fn all_rows(shape: &Shape) -> (usize, usize, usize) {
     let dims = shape.to_usize();
     around(&dims, dims.len().saturating_sub(1))

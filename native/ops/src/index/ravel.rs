@@ -1,4 +1,4 @@
-//! Numbers of elements in row-major order, and their coordinates.
+//! Conversion between flat (row-major) indices and coordinates.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
@@ -19,18 +19,18 @@ params! {
 
 const SHAPE_NEEDED: &str = "the parameter shape is needed: the shape of the array that the indices point into";
 
-/// The lengths of all axes but the first, which has no influence.
+/// The lengths of all axes but the first, which does not affect the result.
 fn inner_lengths(p: &RavelParam) -> Result<Vec<i64>> {
     ensure!(p.shape.ndim().is_some_and(|n| n > 0), "{SHAPE_NEEDED}");
     let lengths = p.shape.dims()[1..].to_vec();
-    ensure!(lengths.iter().all(|n| *n > 0), "shape={} may leave open the first length only", p.shape);
+    ensure!(lengths.iter().all(|n| *n > 0), "shape={} is invalid: only the first length may be unknown", p.shape);
     Ok(lengths)
 }
 
 pub static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index")
     .aliases(&["ravel_multi_index"])
     .doc(
-        "The numbers, in row-major order, of the elements of an array of the given shape with given coordinates: data of shape (d, n) \
+        "The flat (row-major) indices of elements with given coordinates in an array of the given shape: data of shape (d, n) \
          has the d coordinates of an element in each column. For shape (7, 6), the coordinates (3, 4) give 22.",
     )
     .inputs(&[arg("data", "The coordinates, of shape (d, n).")])
@@ -58,10 +58,10 @@ pub static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index")
 pub static UNRAVEL_INDEX: OpDef = OpDef::new("_unravel_index")
     .aliases(&["unravel_index"])
     .doc(
-        "The coordinates of elements of an array of the given shape from their numbers in row-major order: data of shape (n,) gives \
-         (d, n), a column for each. For shape (7, 6), 22 gives (3, 4).",
+        "The coordinates of elements of an array of the given shape from their flat (row-major) indices: data of shape (n,) gives (d, \
+         n), a column for each. For shape (7, 6), 22 gives (3, 4).",
     )
-    .inputs(&[arg("data", "The numbers of the elements, of any shape.")])
+    .inputs(&[arg("data", "The flat indices of the elements, of any shape.")])
     .params::<RavelParam>()
     .shape(|p, io| {
         let axes = inner_lengths(p.get())?.len() as i64 + 1;

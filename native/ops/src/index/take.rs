@@ -1,4 +1,4 @@
-//! Rows at given indices: `Embedding`, `take`.
+//! Lookup of rows: `Embedding`, `take`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -24,9 +24,9 @@ params! {
         input_dim: i32 = required, where 1..=i32::MAX;
         /// The length of a row.
         output_dim: i32 = required, where 1..=i32::MAX;
-        /// The type of the weight where nothing else tells it.
+        /// The dtype of the weight unless it is inferred from elsewhere.
         dtype: NumDType = (NumDType(DType::F32));
-        /// Whether the gradient of the weight is row_sparse: it stores the rows that were looked up.
+        /// Whether the gradient of the weight is row_sparse and stores only the rows that were looked up.
         sparse_grad: bool = false;
     }
 }
@@ -34,12 +34,12 @@ params! {
 const LOOKUP: &[ArgDef] =
     &[arg("data", "The indices, of any shape."), arg("weight", "The table, of shape (input_dim, output_dim).")];
 
-/// The definition of a look-up.
+/// The common definition of both embedding operators.
 const fn embedding(name: &'static str) -> OpDef {
     OpDef::new(name)
         .doc(
-            "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. An index outside the table means its nearest \
-             row. Rows that occur several times sum up their gradients.",
+            "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. Indices out of range are clipped. The gradients \
+             of rows that occur several times are summed.",
         )
         .inputs(LOOKUP)
         .params::<EmbeddingParam>()
@@ -88,7 +88,7 @@ fn embedding_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 fn embedding_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if outs[0].wanted() {
         return Err(Error::NotDifferentiable(
-            "Embedding with respect to its indices (data): ask for no gradient of them (grad_req null)".into(),
+            "Embedding with respect to its indices (data): set their grad_req to null".into(),
         ));
     }
     if !outs[1].wanted() {
@@ -99,7 +99,7 @@ fn embedding_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     add_rows(ctx, &ins[0], (1, dims[0], dims[1]), &rows, &mut outs[1])
 }
 
-/// Adds the rows of a gradient to the rows of the output, which begins with zeros unless it accumulates.
+/// Scatter-adds the rows of a gradient to the output, which is zeroed first unless it accumulates.
 fn add_rows(
     ctx: &OpCtx<'_>,
     grad: &In<'_>,
@@ -126,7 +126,7 @@ fn add_rows(
 }
 
 param_enum! {
-    /// What `take` does with an index outside the axis.
+    /// How `take` handles indices out of range.
     pub enum TakeMode {
         Clip = "clip",
         Raise = "raise",
@@ -137,9 +137,9 @@ param_enum! {
 params! {
     /// Parameters of `take`.
     pub struct TakeParam {
-        /// The axis from which elements are taken; a negative one counts from the end.
+        /// The axis from which elements are taken; a negative one counts from the last.
         axis: i32 = 0;
-        /// An index outside the axis means the nearest one (clip), counts on from the other end (wrap), or is an error (raise).
+        /// Indices out of range are clipped to the axis (clip), wrap around (wrap), or are an error (raise).
         mode: TakeMode = (TakeMode::Clip);
     }
 }
@@ -202,7 +202,7 @@ pub static TAKE: OpDef = OpDef::new("take")
         None,
     ));
 
-/// Zeros for the indices; nothing to add to an accumulated gradient.
+/// Writes zeros unless the gradient accumulates, in which case there is nothing to add.
 fn no_gradient_unless_added(out: &mut Out<'_>) -> Result<()> {
     if out.req() == Req::Add { Ok(()) } else { no_gradient(out) }
 }

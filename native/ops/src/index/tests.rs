@@ -15,7 +15,7 @@ fn count(dims: &[i64]) -> NDArray {
 }
 
 #[test]
-fn take_keeps_indices_within_the_axis_as_told() {
+fn take_clips_wraps_or_refuses_indices() {
     let run =
         |mode: &str| Case::new(&TAKE, &[("mode", mode)]).run1(&[count(&[3]), vector(DType::F32, &[-1.5, 4.0, 1.9])]);
     assert_eq!(run("clip").unwrap().to_vec::<f64>().unwrap(), [1.0, 3.0, 2.0]);
@@ -76,7 +76,7 @@ fn slices_are_gathered_and_scattered() {
 }
 
 #[test]
-fn the_shape_of_an_index_follows_from_the_data() {
+fn index_shapes_are_inferred_from_the_data() {
     let case = |keep: &str| Case::new(&PICK, &[("axis", "1"), ("keepdims", keep)]);
     let shapes = |keep: &str, index: Shape| case(keep).shapes_both(&[Shape::new(&[2, 3, 4]), index], &[]);
     let (ins, outs) = shapes("0", Shape::unknown()).unwrap();

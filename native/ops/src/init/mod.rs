@@ -1,5 +1,5 @@
-//! Arrays made from nothing: constants, ranges, identity matrices. The runtime reads the attribute `ctx` itself, so kernels only
-//! fill what they are given.
+//! Array creation: constants, ranges, identity matrices. The runtime handles the attribute `ctx`, so kernels only fill their
+//! output.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -13,7 +13,7 @@ use ferromx_kernels::par;
 
 mod ranges;
 
-/// Numbers between two ends, numbers in the shape of another array, and one number everywhere.
+/// `_linspace`, `_contrib_arange_like`, `_set_value`.
 pub static RANGES: &[&OpDef] = ranges::OPS;
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&ZEROS, &ONES, &FULL, &ZEROS_WITHOUT_DTYPE, &ARANGE, &EYE];
@@ -73,7 +73,7 @@ params! {
     }
 }
 
-/// One value.
+/// A constant.
 pub static FULL: OpDef = OpDef::new("_full")
     .aliases(&["_npi_full"])
     .doc("An array whose elements are all equal to `value`.")
@@ -91,12 +91,12 @@ params! {
         shape: Shape = (Shape::unknown());
         /// The device, such as `cpu(0)`; by default the current one.
         ctx: String = (String::new());
-        /// The code of the element type; -1 leaves it to inference.
+        /// The code of the element type; -1 to infer it.
         dtype: i32 = (-1);
     }
 }
 
-/// Zeros whose type follows from where they are used.
+/// Zeros whose dtype may be inferred.
 pub static ZEROS_WITHOUT_DTYPE: OpDef = OpDef::new("_zeros_without_dtype")
     .doc("An array of zeros whose element type may be left to inference.")
     .inputs(&[])
@@ -105,10 +105,7 @@ pub static ZEROS_WITHOUT_DTYPE: OpDef = OpDef::new("_zeros_without_dtype")
     .dtype(|p, io| {
         let code = p.get::<ZerosWithoutDTypeParam>().dtype;
         let known = DType::from_code(code);
-        ensure!(
-            known.is_some() || code == -1,
-            "dtype {code} is no code of an element type: use -1 to have it inferred"
-        );
+        ensure!(known.is_some() || code == -1, "dtype {code} is not the code of an element type: use -1 to infer it");
         known.map_or(Ok(()), |d| io.assign_out(0, d))
     })
     .forward(|_, _, outs| fill(&mut outs[0], 0.0))
@@ -117,15 +114,15 @@ pub static ZEROS_WITHOUT_DTYPE: OpDef = OpDef::new("_zeros_without_dtype")
 params! {
     /// Parameters of `_arange`.
     pub struct RangeParam {
-        /// The first number; the end, if `stop` is left out: the range then starts at 0.
+        /// The first number; if `stop` is omitted, the end of a range from 0.
         start: f64 = required;
-        /// The end, which is not part of the range.
+        /// The end of the range (exclusive).
         stop: Option<f64> = None;
-        /// The difference of neighbouring numbers.
+        /// The step between neighbouring numbers.
         step: f64 = 1.0;
-        /// How often each number stands there.
+        /// Number of repetitions of each number.
         repeat: i32 = 1, where 1..=i32::MAX;
-        /// Whether the end follows from the shape that the context asks for.
+        /// Whether the end is inferred from the shape of the output.
         infer_range: bool = false;
         /// The device, such as `cpu(0)`; by default the current one.
         ctx: String = (String::new());
@@ -137,7 +134,7 @@ params! {
 /// Equally spaced numbers.
 pub static ARANGE: OpDef = OpDef::new("_arange")
     .doc(
-        "Equally spaced numbers from `start` up to, but without, `stop`, each `repeat` times:\n\n\
+        "Equally spaced numbers from `start` up to `stop` (exclusive), each repeated `repeat` times:\n\n\
          _arange(0, 3, repeat=2) = [0, 0, 1, 1, 2, 2].",
     )
     .inputs(&[])
@@ -152,7 +149,7 @@ pub static ARANGE: OpDef = OpDef::new("_arange")
         let forwards = if p.step > 0.0 { start < stop } else { start > stop };
         ensure!(
             forwards,
-            "Invalid range (start, stop, step) = ({start},{stop},{}): it has no numbers; stop lies on the wrong side of start",
+            "Invalid range (start, stop, step) = ({start},{stop},{}): it is empty; stop must be beyond start in the direction of step",
             p.step
         );
         let count = ((stop - start) / p.step).ceil() * f64::from(p.repeat);
@@ -163,7 +160,7 @@ pub static ARANGE: OpDef = OpDef::new("_arange")
     .forward(arange)
     .grad(Grad::Zero);
 
-/// First number and end.
+/// Start and end of the range.
 pub(crate) fn bounds(p: &RangeParam) -> (f64, f64) {
     match p.stop {
         Some(stop) => (p.start, stop),
@@ -178,15 +175,21 @@ const GRAIN: usize = 1 << 14;
 /// The numbers of a range.
 pub fn arange(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RangeParam>();
-    equal_steps(&mut outs[0], bounds(p).0, p.step, p.repeat as usize, Steps::Converted)
+    fill_range(&mut outs[0], bounds(p).0, p.step, p.repeat as usize, RangeRounding::Converted)
 }
 
-/// Fills an array with equally spaced numbers, each `repeat` times.
-pub(crate) fn equal_steps(out: &mut Out<'_>, start: f64, step: f64, repeat: usize, steps: Steps) -> Result<()> {
+/// Fills an array with equally spaced numbers, each repeated `repeat` times.
+pub(crate) fn fill_range(
+    out: &mut Out<'_>,
+    start: f64,
+    step: f64,
+    repeat: usize,
+    rounding: RangeRounding,
+) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        let (start, step, last) = match steps {
-            Steps::Converted => (T::from_f64(start).to_f64(), T::from_f64(step).to_f64(), None),
-            Steps::Exact { last } => (start, step, last),
+        let (start, step, last) = match rounding {
+            RangeRounding::Converted => (T::from_f64(start).to_f64(), T::from_f64(step).to_f64(), None),
+            RangeRounding::Exact { last } => (start, step, last),
         };
         let out = out.slice_mut::<T>()?;
         par::parallel_rows(out, GRAIN, 1, |chunk, out| {
@@ -203,10 +206,10 @@ pub(crate) fn equal_steps(out: &mut Out<'_>, start: f64, step: f64, repeat: usiz
 
 /// How the numbers of a range are rounded.
 #[derive(Clone, Copy)]
-pub(crate) enum Steps {
-    /// Start and step are converted to the element type first, so that a range of integers has equal steps.
+pub(crate) enum RangeRounding {
+    /// Start and step are converted to the element type first, so that integers are equally spaced.
     Converted,
-    /// Each number is computed in double precision and converted once; the last one may be given.
+    /// Each number is computed in double precision and converted once; the last one may be given exactly.
     Exact {
         /// The last number.
         last: Option<f64>,
@@ -243,9 +246,9 @@ params! {
     pub struct EyeParam {
         /// The number of rows.
         n as "N": i64 = required, where 0..=i64::MAX;
-        /// The number of columns; 0 and below for as many as rows.
+        /// The number of columns; 0 or less for as many as rows.
         m as "M": i64 = 0;
-        /// Which diagonal: 0 the main one, positive numbers those above, negative ones those below.
+        /// The diagonal: 0 is the main one, positive numbers are above it, negative ones below.
         k: i64 = 0;
         /// The device, such as `cpu(0)`; by default the current one.
         ctx: String = (String::new());
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_have_equal_steps_and_an_open_end() {
+    fn ranges_are_equally_spaced_and_exclude_their_end() {
         assert_eq!(numbers(&ARANGE, &[("start", "5")]).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
         let down = [("start", "5"), ("stop", "0"), ("step", "-2"), ("dtype", "int32")];
         assert_eq!(numbers(&ARANGE, &down).unwrap(), [5.0, 3.0, 1.0]);
@@ -306,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn a_range_takes_its_end_from_the_shape() {
+    fn ranges_infer_their_end_from_the_shape() {
         let case = Case::new(&ARANGE, &[("start", "3"), ("infer_range", "True")]);
         assert_eq!(case.shapes_both(&[], &[Shape::new(&[4])]).unwrap().1, [Shape::new(&[4])]);
     }
 
     #[test]
-    fn constants_have_the_type_that_is_asked_for() {
+    fn constants_have_the_requested_type() {
         let full = numbers(&FULL, &[("shape", "(2,)"), ("value", "-1.25"), ("dtype", "int8")]).unwrap();
         assert_eq!(full, [-1.0, -1.0]);
         assert_eq!(numbers(&EYE, &[("N", "2"), ("M", "3"), ("k", "1")]).unwrap(), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);

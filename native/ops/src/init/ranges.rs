@@ -1,4 +1,4 @@
-//! Numbers between two ends, numbers in the shape of another array, and one number everywhere.
+//! `_linspace`, `_contrib_arange_like`, `_set_value`.
 
 use std::borrow::Cow;
 
@@ -10,21 +10,21 @@ use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, ParamValue};
 use ferromx_core::shape::Shape;
 use ferromx_core::{ensure, params};
 
-use super::{RangeParam, Steps, equal_steps, fill};
+use super::{RangeParam, RangeRounding, fill, fill_range};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&LINSPACE, &ARANGE_LIKE, &SET_VALUE];
 
 params! {
-    /// What `_linspace` reads.
+    /// The parameters that `_linspace` reads.
     pub struct LinspaceParam {
         /// The first number.
         start: f64 = required;
-        /// The last number, or with endpoint=False the one that would follow.
+        /// The last number, or with endpoint=False the exclusive end.
         stop: f64 = required;
-        /// How many numbers.
+        /// The number of elements.
         num: i32 = required, where 0..=i32::MAX;
-        /// Whether stop is the last number.
+        /// Whether stop is included as the last number.
         endpoint: bool = true;
         /// The device, such as `cpu(0)`; by default the current one.
         ctx: String = (String::new());
@@ -33,7 +33,7 @@ params! {
     }
 }
 
-/// The parameters of `_linspace`. MXNet's metadata shows those of `_arange` for it.
+/// The parameters of `_linspace`, for which MXNet's metadata lists those of `_arange`.
 pub struct Linspace(LinspaceParam);
 
 impl OpParams for Linspace {
@@ -58,11 +58,11 @@ pub static LINSPACE: OpDef = OpDef::new("_linspace")
     .dtype(|p, io| io.assign_out(0, p.get::<Linspace>().0.dtype.0))
     .forward(|ctx, _, outs| {
         let p = &ctx.params::<Linspace>().0;
-        let steps = if p.endpoint { p.num - 1 } else { p.num };
-        let step = if steps > 0 { (p.stop - p.start) / f64::from(steps) } else { 0.0 };
-        // The last number is stop itself, without rounding errors.
-        let last = (p.endpoint && steps > 0).then_some(p.stop);
-        equal_steps(&mut outs[0], p.start, step, 1, Steps::Exact { last })
+        let num_intervals = if p.endpoint { p.num - 1 } else { p.num };
+        let step = if num_intervals > 0 { (p.stop - p.start) / f64::from(num_intervals) } else { 0.0 };
+        // The last number is exactly stop, without rounding error.
+        let last = (p.endpoint && num_intervals > 0).then_some(p.stop);
+        fill_range(&mut outs[0], p.start, step, 1, RangeRounding::Exact { last })
     })
     .grad(Grad::Zero);
 
@@ -71,11 +71,11 @@ params! {
     pub struct ArangeLikeParam {
         /// The first number.
         start: f64 = 0.0;
-        /// The difference of neighbouring numbers.
+        /// The step between neighbouring numbers.
         step: f64 = 1.0;
-        /// How often each number stands there.
+        /// Number of repetitions of each number.
         repeat: i32 = 1, where 1..=i32::MAX;
-        /// The device; that of data is used.
+        /// The device; ignored, the result is on the device of data.
         ctx: String = (String::new());
         /// The axis of data whose length the result has; by default the result has the shape of data.
         axis: Option<i32> = None;
@@ -84,8 +84,8 @@ params! {
 
 pub static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
     .aliases(&["_npx_arange_like"])
-    .doc("Equally spaced numbers from `start` on, each `repeat` times, in the type of data and in its shape or as many as an axis has.")
-    .inputs(&[arg("data", "An array, of which only shape and type matter.")])
+    .doc("Equally spaced numbers from `start` on, each repeated `repeat` times, with the type of data and its shape or an axis's length.")
+    .inputs(&[arg("data", "An array of which only shape and type are used.")])
     .params::<ArangeLikeParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
@@ -98,11 +98,11 @@ pub static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
     })
     .forward(|ctx, _, outs| {
         let p = ctx.params::<ArangeLikeParam>();
-        equal_steps(&mut outs[0], p.start, p.step, p.repeat as usize, Steps::Converted)
+        fill_range(&mut outs[0], p.start, p.step, p.repeat as usize, RangeRounding::Converted)
     })
     .grad(Grad::Zero);
 
-/// A number that the metadata calls `real_t`.
+/// A number whose type the metadata lists as `real_t`.
 #[derive(Clone, Copy, Debug)]
 pub struct RealT(f32);
 

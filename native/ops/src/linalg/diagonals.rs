@@ -17,8 +17,8 @@ pub static OPS: &[&OpDef] = &[&SUMLOGDIAG, &EXTRACTDIAG, &MAKEDIAG, &EXTRACTTRIA
 pub static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
     .aliases(&["linalg_sumlogdiag"])
     .doc(
-        "The sums of the logarithms of the diagonals of square matrices, as for determinants from Cholesky factors: A of shape \
-         (..., n, n) gives shape (...), or (1,) for a single matrix.",
+        "The sums of the logarithms of the diagonals of square matrices, such as Cholesky factors: A of shape (..., n, n) gives shape \
+         (...), or (1,) for a single matrix.",
     )
     .inputs(&[arg("A", "The matrices.")])
     .shape(|_, io| {
@@ -59,7 +59,7 @@ pub static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
 params! {
     /// Parameters of `_linalg_extractdiag` and `_linalg_makediag`.
     pub struct DiagonalParam {
-        /// Which diagonal: 0 the main one, positive numbers those above, negative ones those below.
+        /// The diagonal: 0 is the main one, positive numbers are above it, negative ones below.
         offset: i32 = 0;
     }
 }
@@ -70,7 +70,7 @@ params! {
         /// The diagonal that bounds the triangle: positive numbers take an upper triangle above the main diagonal, negative ones a
         /// lower triangle below it.
         offset: i32 = 0;
-        /// Whether it is the lower triangle, for offset 0.
+        /// With offset 0, whether the triangle is the lower one.
         lower: bool = true;
     }
 }
@@ -81,7 +81,7 @@ impl TriangleParam {
     }
 }
 
-/// The length of a diagonal, or of the longest one of a triangle, in matrices of `n` rows; -1 for an unknown n.
+/// The length of the diagonal at `offset` in an n x n matrix; -1 if n is unknown.
 fn length(n: i64, offset: i32) -> Result<i64> {
     let len = n - i64::from(offset).abs();
     ensure!(
@@ -120,7 +120,7 @@ pub static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
     .params::<DiagonalParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        ensure!(rank > 0, "A must have one axis or more");
+        ensure!(rank > 0, "A must have at least one axis");
         let n = io.ins[0].dim(rank - 1);
         let n = if n < 0 { -1 } else { n + i64::from(p.get::<DiagonalParam>().offset).abs() };
         let out = replaced(&io.ins[0], 1, &[n, n]);
@@ -141,8 +141,8 @@ pub static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
 pub static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
     .aliases(&["linalg_extracttrian"])
     .doc(
-        "Triangles of square matrices as vectors: the rows of a lower triangle, or the columns of an upper one, one after the other. A of \
-         shape (..., n, n) gives shape (..., m (m + 1) / 2) with m = n - |offset|.",
+        "Triangles of square matrices as vectors: the concatenated rows of a lower triangle or columns of an upper one. A of shape \
+         (..., n, n) gives shape (..., m (m + 1) / 2) with m = n - |offset|.",
     )
     .inputs(&[arg("A", "The matrices.")])
     .params::<TriangleParam>()
@@ -165,14 +165,14 @@ pub static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
 pub static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
     .aliases(&["linalg_maketrian"])
     .doc(
-        "Square matrices from triangles, with zeros beside them: the opposite of _linalg_extracttrian. A of shape (..., m (m + 1) / 2) \
+        "Square matrices from triangles, with zeros elsewhere: the inverse of _linalg_extracttrian. A of shape (..., m (m + 1) / 2) \
          gives shape (..., n, n) with n = m + |offset|.",
     )
     .inputs(&[arg("A", "The triangles as vectors.")])
     .params::<TriangleParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        ensure!(rank > 0, "A must have one axis or more");
+        ensure!(rank > 0, "A must have at least one axis");
         let len = io.ins[0].dim(rank - 1);
         let mut n = -1;
         if len >= 0 {

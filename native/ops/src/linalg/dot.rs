@@ -42,7 +42,7 @@ params! {
         transpose_a: bool = false;
         /// Whether the second operand is transposed.
         transpose_b: bool = false;
-        /// The wanted storage of the result where an operand is csr; None is the natural one.
+        /// The storage type of the result if an operand is csr; None selects the default.
         forward_stype: Option<Storage> = None;
     }
 }
@@ -55,8 +55,8 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 pub static DOT: OpDef = OpDef::new("dot")
     .aliases(&["_sparse_dot"])
     .doc(
-        "The inner product of vectors, the product of matrices, and for more dimensions the sum over the last axis of lhs and the \
-         first of rhs. A transposed operand has its first (lhs) or last (rhs) axis moved to the other end.\n\n\
+        "The inner product of vectors, the product of matrices, and for more dimensions the sum over the last axis of lhs and the first \
+         of rhs. transpose_a moves the first axis of lhs to the end, transpose_b the last axis of rhs to the front.\n\n\
          dot(x, y) of x with shape (2, 3, 4) and y with shape (4, 5) has shape (2, 3, 5); the product of two vectors has shape (1,).",
     )
     .inputs(INPUTS)
@@ -69,8 +69,8 @@ pub static DOT: OpDef = OpDef::new("dot")
         Some(DOT_GRAPH),
     ));
 
-/// The gradients made of operators. Operands are seen as matrices of the axes that are kept and those that are summed over; what
-/// shape the gradient has as a matrix is that of their product.
+/// The gradients composed of operators. Each operand is a matrix of kept axes by
+/// contracted axes; `dy` gets the shape of their product.
 const DOT_GRAPH: Compose = |g, n| {
     let p = n.params.get::<DotParam>();
     let rows_first = |g: &mut dyn GradGraph, x| g.apply1("Reshape", &[x], &[("shape", "(0, -1)")]);
@@ -78,9 +78,9 @@ const DOT_GRAPH: Compose = |g, n| {
         |g: &mut dyn GradGraph, x| g.apply1("Reshape", &[x], &[("shape", "(-1, 0)"), ("reverse", "True")]);
     let a = if p.transpose_a { rows_first(g, n.inputs[0])? } else { columns_last(g, n.inputs[0])? };
     let b = if p.transpose_b { columns_last(g, n.inputs[1])? } else { rows_first(g, n.inputs[1])? };
-    let dot = |g: &mut dyn GradGraph, x, y, turn_x: bool, turn_y: bool| {
-        let text = |turn| if turn { "True" } else { "False" };
-        g.apply1("dot", &[x, y], &[("transpose_a", text(turn_x)), ("transpose_b", text(turn_y))])
+    let dot = |g: &mut dyn GradGraph, x, y, transpose_x: bool, transpose_y: bool| {
+        let text = |transpose| if transpose { "True" } else { "False" };
+        g.apply1("dot", &[x, y], &[("transpose_a", text(transpose_x)), ("transpose_b", text(transpose_y))])
     };
     let product = dot(g, a, b, p.transpose_a, p.transpose_b)?;
     let dy = g.apply1("reshape_like", &[n.ograds[0], product], &[])?;
@@ -97,29 +97,29 @@ const DOT_GRAPH: Compose = |g, n| {
     Ok(vec![Some(da), Some(db)])
 };
 
-/// An operand seen as a matrix: the dimensions of its rows and of its columns.
-struct Sides<'a> {
+/// An operand as a matrix: the lengths of its kept (outer) and contracted (inner) axes.
+struct Operand<'a> {
     outer: &'a [i64],
     inner: &'a [i64],
-    /// Whether memory holds the inner dimensions first.
+    /// Whether the inner axes come first in memory.
     inner_first: bool,
 }
 
-fn left(dims: &[i64], transposed: bool) -> Sides<'_> {
+fn left(dims: &[i64], transposed: bool) -> Operand<'_> {
     let (first, last) = dims.split_at(if transposed { 1 } else { dims.len() - 1 });
     if transposed {
-        Sides { outer: last, inner: first, inner_first: true }
+        Operand { outer: last, inner: first, inner_first: true }
     } else {
-        Sides { outer: first, inner: last, inner_first: false }
+        Operand { outer: first, inner: last, inner_first: false }
     }
 }
 
-fn right(dims: &[i64], transposed: bool) -> Sides<'_> {
+fn right(dims: &[i64], transposed: bool) -> Operand<'_> {
     let (first, last) = dims.split_at(if transposed { dims.len() - 1 } else { 1 });
     if transposed {
-        Sides { outer: first, inner: last, inner_first: false }
+        Operand { outer: first, inner: last, inner_first: false }
     } else {
-        Sides { outer: last, inner: first, inner_first: true }
+        Operand { outer: last, inner: first, inner_first: true }
     }
 }
 
@@ -127,7 +127,7 @@ fn size(dims: &[i64]) -> usize {
     dims.iter().product::<i64>() as usize
 }
 
-impl Sides<'_> {
+impl Operand<'_> {
     /// The operand as a matrix with one row for each outer index.
     fn matrix<'m, T: Copy>(&self, data: &'m [T]) -> MatRef<'m, T> {
         let (outer, inner) = (size(self.outer), size(self.inner));
@@ -175,7 +175,7 @@ fn dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }, d => Err(ctx.unsupported(d, TYPES)))
 }
 
-/// With C = A B: dA = dC B^T and dB = A^T dC, each written the way its operand lies in memory.
+/// With C = A B: dA = dC B^T and dB = A^T dC, each in the memory order of its operand.
 fn dot_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<DotParam>();
     let (a, b) = (left(ins[1].shape().dims(), p.transpose_a), right(ins[2].shape().dims(), p.transpose_b));
@@ -194,7 +194,7 @@ fn dot_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result
     }, d => Err(ctx.unsupported(d, TYPES)))
 }
 
-/// X Y, or its transpose, as rows in memory.
+/// Writes X Y, or its transpose, in row-major order.
 fn product_into<T: MatrixElement>(
     x: MatRef<'_, T>,
     y: MatRef<'_, T>,
@@ -213,8 +213,8 @@ fn product_into<T: MatrixElement>(
 pub static BATCH_DOT: OpDef = OpDef::new("batch_dot")
     .aliases(&["_npx_batch_dot"])
     .doc(
-        "The products of the matrices in the last two axes, one for each index of the others: lhs of shape (b1, ..., m, k) and rhs \
-         of shape (b1, ..., k, n) give (b1, ..., m, n).",
+        "The batched matrix product over the last two axes: lhs of shape (b1, ..., m, k) and rhs of shape (b1, ..., k, n) give (b1, \
+         ..., m, n).",
     )
     .inputs(INPUTS)
     .params::<DotParam>()
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_do_not_fit_are_refused() {
+    fn mismatched_shapes_are_refused() {
         let error = |def, x: &[i64], y: &[i64]| {
             Case::new(def, &[]).shapes(&[Shape::new(x), Shape::new(y)]).unwrap_err().to_string()
         };

@@ -1,4 +1,4 @@
-//! Eigenvalues and eigenvectors as NumPy has them.
+//! NumPy's eigenvalues and eigenvectors.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
@@ -11,20 +11,22 @@ use ferromx_core::storage::{In, Out};
 use ferromx_kernels::linalg::{EigenError, for_each_matrix, general_eigen, symmetric_eigen, transpose};
 use ferromx_kernels::par::with_scratch;
 
-use super::matrices::{self, Target, check_square, matrix_type, precise_type, size, unfit, with_numbers};
+use super::matrices::{
+    self, LinalgElement, check_square, linalg_dtype, matrix_error, matrix_type, size, with_converted,
+};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&EIG, &EIGVALS, &EIGH, &EIGVALSH];
 
 params! {
-    /// Parameters of the eigenvalues of symmetric matrices.
+    /// Parameters of `_npi_eigh` and `_npi_eigvalsh`.
     pub struct TriangleParam {
-        /// The triangle that is read: U for the upper one, any other letter for the lower one.
+        /// The triangle to read: U for the upper one, any other letter for the lower one.
         uplo as "UPLO": Untyped<char> = (Untyped('L'));
     }
 }
 
-/// Square matrices give their eigenvalues and, as a second output where there is one, as many vectors.
+/// Shape rule: A (..., n, n), eigenvalues (..., n), eigenvectors, if there is such an output, (..., n, n).
 fn eigen_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if io.outs.len() > 1 {
         io.tie(0, 1)?;
@@ -40,27 +42,33 @@ fn eigen_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &a.dims()[..rank - 1].into())
 }
 
-const NOT_FOUND: &str = "has eigenvalues that cannot be found: does it contain NaN or infinity?";
+const NO_CONVERGENCE: &str = "has eigenvalues that do not converge: does it contain NaN or infinity?";
 
-/// Writes the eigenvalues of one matrix, which is changed, and its eigenvectors as columns unless there is no room for them. The
-/// last argument says that the upper triangle holds a symmetric matrix.
+/// Arguments: one matrix, which is overwritten; n; the eigenvalues; the eigenvectors as columns, or an empty slice; whether the
+/// upper triangle of a symmetric matrix is read.
 type Solve<T> = fn(&mut [T], usize, &mut [T], &mut [T], bool) -> std::result::Result<(), &'static str>;
 
-/// Solves matrix by matrix; `solve` gets no room for vectors that nobody wants.
-fn each<T: Target>(ctx: &OpCtx<'_>, a: &In<'_>, outs: &mut [Out<'_>], upper: bool, solve: Solve<T>) -> Result<()> {
+/// Runs `solve` on each matrix; the slice for eigenvectors is empty if that output is not wanted.
+fn each<T: LinalgElement>(
+    ctx: &OpCtx<'_>,
+    a: &In<'_>,
+    outs: &mut [Out<'_>],
+    upper: bool,
+    solve: Solve<T>,
+) -> Result<()> {
     let (n, _) = size(a.shape());
     let (values, vectors) = outs.split_at_mut(1);
     let values = values[0].slice_mut::<T>()?;
     let wanted = vectors.first().is_some_and(Out::wanted);
     let vectors: &mut [T] = if wanted { vectors[0].slice_mut()? } else { &mut [] };
     let width = n + if wanted { n * n } else { 0 };
-    with_numbers::<T, ()>(a, |a| {
+    with_converted::<T, ()>(a, |a| {
         with_scratch(a.len() / n.max(1) + vectors.len(), |results: &mut [T]| {
             for_each_matrix(results, width, |i, result| {
                 let (values, vectors) = result.split_at_mut(n);
                 with_scratch(n * n, |work: &mut [T]| {
                     work.copy_from_slice(&a[i * n * n..(i + 1) * n * n]);
-                    solve(work, n, values, vectors, upper).map_err(|what| unfit(what, i))
+                    solve(work, n, values, vectors, upper).map_err(|what| matrix_error(what, i))
                 })
             })
             .map_err(|e| e.in_operator(ctx.op, ctx.op))?;
@@ -75,7 +83,7 @@ fn each<T: Target>(ctx: &OpCtx<'_>, a: &In<'_>, outs: &mut [Out<'_>], upper: boo
     })
 }
 
-fn general<T: Target>(
+fn general<T: LinalgElement>(
     a: &mut [T],
     n: usize,
     values: &mut [T],
@@ -86,13 +94,13 @@ fn general<T: Target>(
     with_scratch(n, |im: &mut [T]| {
         general_eigen(a, n, values, im, vectors).map_err(|e| match e {
             EigenError::Complex(_) => COMPLEX,
-            EigenError::NotConverged(_) => NOT_FOUND,
+            EigenError::NotConverged(_) => NO_CONVERGENCE,
         })?;
         if im.iter().any(|x| *x != T::zero()) { Err(COMPLEX) } else { Ok(()) }
     })
 }
 
-fn symmetric<T: Target>(
+fn symmetric<T: LinalgElement>(
     a: &mut [T],
     n: usize,
     values: &mut [T],
@@ -104,7 +112,7 @@ fn symmetric<T: Target>(
             (0..i).for_each(|j| a[i * n + j] = a[j * n + i]);
         }
     }
-    symmetric_eigen(a, n, values).map_err(|_| NOT_FOUND)?;
+    symmetric_eigen(a, n, values).map_err(|_| NO_CONVERGENCE)?;
     if !vectors.is_empty() {
         transpose(a, n, n, vectors);
     }
@@ -123,13 +131,13 @@ fn symmetric_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
 pub static EIG: OpDef = OpDef::new("_npi_eig")
     .doc(
         "NumPy's linalg.eig: eigenvalues and eigenvectors of square matrices, A * v = w * v. A of shape (..., n, n) gives the values of \
-         shape (..., n) and the vectors, columns of length 1, of shape (..., n, n). A matrix with complex eigenvalues is an error. \
+         shape (..., n) and the vectors, as columns of norm 1, of shape (..., n, n). A matrix with complex eigenvalues is an error. \
          Integers are converted to float64.",
     )
     .inputs(&[arg("A", "The matrices.")])
     .outputs(|_| 2)
     .shape(eigen_shape)
-    .dtype(precise_type)
+    .dtype(linalg_dtype)
     .forward(general_forward)
     .grad(Grad::Zero);
 
@@ -140,21 +148,21 @@ pub static EIGVALS: OpDef = OpDef::new("_npi_eigvals")
     )
     .inputs(&[arg("A", "The matrices.")])
     .shape(eigen_shape)
-    .dtype(precise_type)
+    .dtype(linalg_dtype)
     .forward(general_forward)
     .grad(Grad::Zero);
 
 pub static EIGH: OpDef = OpDef::new("_npi_eigh")
     .doc(
         "NumPy's linalg.eigh: eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read. A of shape (..., n, n) \
-         gives the values of shape (..., n), in increasing order, and the vectors, columns of length 1 whose element of largest \
+         gives the values of shape (..., n), in increasing order, and the vectors, as columns of norm 1 whose element of largest \
          magnitude is positive, of shape (..., n, n). Integers are converted to float64.",
     )
     .inputs(&[arg("A", "The matrices.")])
     .params::<TriangleParam>()
     .outputs(|_| 2)
     .shape(eigen_shape)
-    .dtype(precise_type)
+    .dtype(linalg_dtype)
     .forward(symmetric_forward)
     .grad(Grad::Zero);
 
@@ -166,7 +174,7 @@ pub static EIGVALSH: OpDef = OpDef::new("_npi_eigvalsh")
     .inputs(&[arg("A", "The matrices.")])
     .params::<TriangleParam>()
     .shape(eigen_shape)
-    .dtype(precise_type)
+    .dtype(linalg_dtype)
     .forward(symmetric_forward)
     .grad(Grad::Zero);
 
@@ -178,7 +186,7 @@ mod tests {
     use crate::testing::{Case, array, close, vector};
 
     #[test]
-    fn vectors_belong_to_their_values() {
+    fn eigenvectors_satisfy_their_equation() {
         let a = array(&[2.0, 1.0, 0.0, 0.5, 3.0, 1.0, 1.0, 0.0, 5.0], &[3, 3]);
         for (op, attrs) in [(&EIG, &[][..]), (&EIGH, &[("UPLO", "U")]), (&EIGH, &[])] {
             let lower = !attrs.is_empty();
@@ -201,9 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_answer_is_an_error() {
-        let turn = array(&[0.0, 1.0, -1.0, 0.0], &[2, 2]);
-        let e = Case::new(&EIGVALS, &[]).run(&[turn]).unwrap_err().to_string();
+    fn complex_eigenvalues_are_an_error() {
+        let rotation = array(&[0.0, 1.0, -1.0, 0.0], &[2, 2]);
+        let e = Case::new(&EIGVALS, &[]).run(&[rotation]).unwrap_err().to_string();
         assert!(e.contains("matrix 0 of A has complex eigenvalues"), "{e}");
         assert!(Case::parse(&EIGH, &[("UPLO", "lower")]).is_err());
         let e = Case::new(&EIG, &[]).dtypes(&[Some(DType::F16)]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Linear equations as NumPy has them: solve, tensorsolve, tensorinv.
+//! NumPy's linear equations: solve, tensorsolve, tensorinv.
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -15,12 +15,14 @@ use ferromx_kernels::map::cast;
 use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 
-use super::matrices::{self, Target, check_square, matrix_type, precise_type, size, unfit, with_numbers};
+use super::matrices::{
+    self, LinalgElement, check_square, linalg_dtype, matrix_error, matrix_type, size, with_converted,
+};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
 
-/// Replaces the n x m elements of `x`, right sides, by the solutions of the equations with A or its transpose.
+/// Solves op(A) X = B in place, where `x` holds the n x m right-hand sides B and op may transpose.
 fn solve<T: Scalar>(
     a: &[T],
     n: usize,
@@ -43,36 +45,36 @@ fn solve<T: Scalar>(
     })
 }
 
-/// The same for every matrix of a batch.
+/// [`solve`] for each matrix of a batch.
 fn solve_all<T: Scalar>(a: &[T], n: usize, transposed: bool, x: &mut [T], m: usize) -> Result<()> {
     for_each_matrix(x, n * m, |i, x| {
-        solve(&a[i * n * n..(i + 1) * n * n], n, transposed, x, m).map_err(|e| unfit(e, i))
+        solve(&a[i * n * n..(i + 1) * n * n], n, transposed, x, m).map_err(|e| matrix_error(e, i))
     })
 }
 
 /// The gradients of solutions X of A X = B: dB = A^-T dX and dA = -dB X^T.
-fn solve_gradients<T: Target>(
+fn solve_gradients<T: LinalgElement>(
     (a, x): (&[T], &[T]),
     (n, m): (usize, usize),
-    of_b: &mut [T],
-    of_a: Option<&mut [T]>,
+    grad_b: &mut [T],
+    grad_a: Option<&mut [T]>,
 ) -> Result<()> {
-    solve_all(a, n, true, of_b, m)?;
-    let Some(of_a) = of_a else { return Ok(()) };
-    for_each_matrix(of_a, n * n, |i, out| -> Result<()> {
+    solve_all(a, n, true, grad_b, m)?;
+    let Some(grad_a) = grad_a else { return Ok(()) };
+    for_each_matrix(grad_a, n * n, |i, out| -> Result<()> {
         let view = |all| MatRef::row_major(&slice_of::<T>(all)[i * n * m..(i + 1) * n * m], n, m);
-        gemm(-T::one(), view(of_b), view(x).t(), T::zero(), MatMut::row_major(out, n, n));
+        gemm(-T::one(), view(grad_b), view(x).t(), T::zero(), MatMut::row_major(out, n, n));
         Ok(())
     })
 }
 
-/// Names the element type of a slice in closures.
+/// Fixes the element type of a slice where closures cannot infer it.
 fn slice_of<T>(x: &[T]) -> &[T] {
     x
 }
 
-/// Writes a gradient in the type of the operand it belongs to; that of integers is 0.
-fn give<T: Target>(from: &[T], out: &mut Out<'_>) -> Result<()> {
+/// Writes a gradient in the dtype of its operand; integers get 0.
+fn write_gradient<T: LinalgElement>(from: &[T], out: &mut Out<'_>) -> Result<()> {
     if !out.wanted() {
         return Ok(());
     }
@@ -88,34 +90,34 @@ fn give<T: Target>(from: &[T], out: &mut Out<'_>) -> Result<()> {
 pub static SOLVE: OpDef = OpDef::new("_npi_solve")
     .doc(
         "NumPy's linalg.solve: the solutions X of A * X = B for square matrices A of shape (..., n, n). B has shape (..., n, m), or \
-         (..., n) for one right side each, with the same axes before; X has the shape of B. A singular matrix is an error. Two \
+         (..., n) for one right-hand side each, with the same batch axes; X has the shape of B. A singular matrix is an error. Two \
          operands of type float32 give float32, others float64.",
     )
-    .inputs(&[arg("A", "The matrices."), arg("B", "The right sides.")])
+    .inputs(&[arg("A", "The matrices."), arg("B", "The right-hand sides.")])
     .shape(|_, io| {
         let (a, x) = (io.ins[0].clone(), io.outs[0].clone());
         check_square(&a, "A")?;
         io.assign_in(1, &x)?;
         let b = io.ins[1].clone();
-        let (Some(rank), Some(of_b)) = (a.ndim(), b.ndim()) else { return Ok(()) };
+        let (Some(rank), Some(num_b_axes)) = (a.ndim(), b.ndim()) else { return Ok(()) };
         let shared = a.dims()[..rank - 1].iter().zip(b.dims()).all(|(a, b)| a == b || *a < 0 || *b < 0);
         ensure!(
-            shared && (of_b == rank || of_b + 1 == rank),
+            shared && (num_b_axes == rank || num_b_axes + 1 == rank),
             "B must have shape (..., n, m) or (..., n) for A of shape (..., n, n), but A has shape {a} and B {b}"
         );
         io.assign_out(0, &b)
     })
-    .dtype(precise_type)
+    .dtype(linalg_dtype)
     .forward(|ctx, ins, outs| {
         let (n, _) = size(ins[0].shape());
         let m = columns(&ins[0], &ins[1]);
         matrix_type!(ctx, outs[0].dtype(), |T| {
             let out = outs[0].slice_mut::<T>()?;
-            with_numbers(&ins[1], |b| {
+            with_converted(&ins[1], |b| {
                 out.copy_from_slice(b);
                 Ok(())
             })?;
-            with_numbers(&ins[0], |a| solve_all::<T>(a, n, false, out, m))
+            with_converted(&ins[0], |a| solve_all::<T>(a, n, false, out, m))
         })
     })
     .grad(Grad::Kernel(
@@ -125,15 +127,15 @@ pub static SOLVE: OpDef = OpDef::new("_npi_solve")
                 let (grad, x) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
                 let wanted = if outs[0].wanted() { ins[1].len() } else { 0 };
                 with_scratch(grad.len() + wanted, |work: &mut [T]| {
-                    let (of_b, of_a) = work.split_at_mut(grad.len());
-                    of_b.copy_from_slice(grad);
-                    with_numbers(&ins[1], |a| {
-                        solve_gradients((a, x), (n, m), of_b, (wanted > 0).then_some(&mut *of_a))
+                    let (grad_b, grad_a) = work.split_at_mut(grad.len());
+                    grad_b.copy_from_slice(grad);
+                    with_converted(&ins[1], |a| {
+                        solve_gradients((a, x), (n, m), grad_b, (wanted > 0).then_some(&mut *grad_a))
                     })?;
                     if wanted > 0 {
-                        give(of_a, &mut outs[0])?;
+                        write_gradient(grad_a, &mut outs[0])?;
                     }
-                    give(of_b, &mut outs[1])
+                    write_gradient(grad_b, &mut outs[1])
                 })
             })
         })
@@ -142,7 +144,7 @@ pub static SOLVE: OpDef = OpDef::new("_npi_solve")
         None,
     ));
 
-/// How many right sides each matrix of `a` has in `b`.
+/// The number of right-hand sides in `b` for each matrix of `a`.
 fn columns(a: &In<'_>, b: &In<'_>) -> usize {
     if a.shape().ndim() == b.shape().ndim() { size(b.shape()).1 } else { 1 }
 }
@@ -150,13 +152,13 @@ fn columns(a: &In<'_>, b: &In<'_>) -> usize {
 params! {
     /// Parameters of `_npi_tensorsolve`.
     pub struct TensorSolveParam {
-        /// Axes of a that are moved behind the others, in this order, before anything else; negative ones count from the last.
+        /// Axes of a that are first moved to the end, in this order; negative ones count from the last.
         a_axes: Shape = (Shape::new(&[]));
     }
 }
 
-/// The order of the axes of a in which those of the solution come last.
-fn axes_of_solution(p: &Params, rank: usize) -> Result<Vec<usize>> {
+/// The permutation of the axes of a that moves `a_axes` to the end.
+fn axis_order(p: &Params, rank: usize) -> Result<Vec<usize>> {
     let moved = p.get::<TensorSolveParam>().a_axes.dims().iter();
     let moved = moved.map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
     let mut order: Vec<usize> = (0..rank).filter(|i| !moved.contains(i)).collect();
@@ -167,25 +169,25 @@ fn axes_of_solution(p: &Params, rank: usize) -> Result<Vec<usize>> {
 
 fn tensorsolve_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (a, b) = (io.ins[0].clone(), io.ins[1].clone());
-    let (Some(rank), Some(of_b)) = (a.ndim(), b.ndim()) else { return Ok(()) };
-    let order = axes_of_solution(p, rank)?;
+    let (Some(rank), Some(num_b_axes)) = (a.ndim(), b.ndim()) else { return Ok(()) };
+    let order = axis_order(p, rank)?;
     let dims: Dims = order.iter().map(|i| a.dim(*i)).collect();
-    let (front, back) = dims.split_at(of_b.min(rank));
+    let (front, back) = dims.split_at(num_b_axes.min(rank));
     if a.is_known() && b.is_known() {
         let (rows, columns) = (front.iter().product::<i64>(), back.iter().product::<i64>());
         ensure!(
             rows == columns && b.num_elements() as i64 == rows,
-            "a of shape {a} must be square for b of shape {b}: its first {of_b} axes have {rows} elements, the others {columns}"
+            "a of shape {a} must be square for b of shape {b}: its first {num_b_axes} axes have {rows} elements, the others {columns}"
         );
     }
     io.assign_out(0, &Shape::new(back))
 }
 
-/// Calls `f` with the square matrix of `a`, its axes in the order of the equations.
-fn with_matrix<T: Target, R>(ctx: &OpCtx<'_>, a: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
+/// Calls `f` with `a` as a square matrix, its axes in `axis_order`.
+fn with_matrix<T: LinalgElement, R>(ctx: &OpCtx<'_>, a: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     let dims = a.shape().to_usize();
-    let order = axes_of_solution(ctx.params, dims.len())?;
-    with_numbers(a, |a| {
+    let order = axis_order(ctx.params, dims.len())?;
+    with_converted(a, |a| {
         with_scratch(a.len(), |moved: &mut [T]| {
             movement::transpose(a, &dims, &order, moved);
             f(moved)
@@ -195,19 +197,19 @@ fn with_matrix<T: Target, R>(ctx: &OpCtx<'_>, a: &In<'_>, f: impl FnOnce(&[T]) -
 
 pub static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
     .doc(
-        "NumPy's linalg.tensorsolve: the x with tensordot(a, x, axes = rank of x) = b. Behind the axes of a that belong to b, those in \
-         a_axes come last; the shape of x is that of the axes of a behind the first ones, as many as b has. The axes of b and those of \
-         x must have as many elements. Two operands of type float32 give float32, others float64.",
+        "NumPy's linalg.tensorsolve: the x with tensordot(a, x, axes = rank of x) = b. The axes of a in a_axes are first moved to the \
+         end; the first axes of a, as many as b has, then belong to b, and the others give the shape of x. b and x must have the same \
+         number of elements. Two operands of type float32 give float32, others float64.",
     )
-    .inputs(&[arg("a", "The coefficients."), arg("b", "The right side.")])
+    .inputs(&[arg("a", "The coefficients."), arg("b", "The right-hand side.")])
     .params::<TensorSolveParam>()
     .shape(tensorsolve_shape)
-    .dtype(precise_type)
+    .dtype(linalg_dtype)
     .forward(|ctx, ins, outs| {
         let n = ins[1].len();
         matrix_type!(ctx, outs[0].dtype(), |T| {
             let out = outs[0].slice_mut::<T>()?;
-            with_numbers(&ins[1], |b| {
+            with_converted(&ins[1], |b| {
                 out.copy_from_slice(b);
                 Ok(())
             })?;
@@ -218,25 +220,25 @@ pub static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
         Backward::new(|ctx, ins, outs| {
             let n = ins[0].len();
             let dims = ins[1].shape().to_usize();
-            let order = axes_of_solution(ctx.params, dims.len())?;
+            let order = axis_order(ctx.params, dims.len())?;
             matrix_type!(ctx, ins[0].dtype(), |T| {
                 let (grad, x) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
                 with_scratch(n + 2 * n * n, |work: &mut [T]| {
-                    let (of_b, rest) = work.split_at_mut(n);
-                    let (of_a, back) = rest.split_at_mut(n * n);
-                    of_b.copy_from_slice(grad);
+                    let (grad_b, rest) = work.split_at_mut(n);
+                    let (grad_a, back) = rest.split_at_mut(n * n);
+                    grad_b.copy_from_slice(grad);
                     let wanted = outs[0].wanted();
                     with_matrix(ctx, &ins[1], |a| {
-                        solve_gradients((a, x), (n, 1), of_b, wanted.then_some(&mut *of_a))
+                        solve_gradients((a, x), (n, 1), grad_b, wanted.then_some(&mut *grad_a))
                     })?;
                     if wanted {
                         let moved: Vec<usize> = order.iter().map(|i| dims[*i]).collect();
                         let mut inverse = vec![0; order.len()];
                         order.iter().enumerate().for_each(|(i, p)| inverse[*p] = i);
-                        movement::transpose(of_a, &moved, &inverse, back);
-                        give(back, &mut outs[0])?;
+                        movement::transpose(grad_a, &moved, &inverse, back);
+                        write_gradient(back, &mut outs[0])?;
                     }
-                    give(of_b, &mut outs[1])
+                    write_gradient(grad_b, &mut outs[1])
                 })
             })
         })
@@ -248,7 +250,7 @@ pub static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
 params! {
     /// Parameters of `_npi_tensorinv`.
     pub struct TensorInvParam {
-        /// How many of the first axes belong to the result of a product with a.
+        /// The number of leading axes of a that become the trailing axes of the inverse.
         ind: i32 = 2;
     }
 }
@@ -256,7 +258,7 @@ params! {
 pub static TENSORINV: OpDef = OpDef::new("_npi_tensorinv")
     .doc(
         "NumPy's linalg.tensorinv: the inverse of the map tensordot(a, x, axes = rank of x), whose results have the shape of the first \
-         ind axes of a. Those and the others must have as many elements; in the output the others come first.",
+         ind axes of a. Those axes and the others must have the same number of elements; in the output the others come first.",
     )
     .inputs(&[arg("a", "The coefficients.")])
     .params::<TensorInvParam>()
@@ -280,7 +282,7 @@ pub static TENSORINV: OpDef = OpDef::new("_npi_tensorinv")
             with_scratch(n * n, |factors: &mut [T]| {
                 factors.copy_from_slice(ins[0].slice()?);
                 invert(factors, n, outs[0].slice_mut::<T>()?)
-                    .map_err(|k| unfit(&format!("has no inverse: column {k} depends on those before"), 0))
+                    .map_err(|k| matrix_error(&format!("has no inverse: column {k} depends linearly on the columns before it"), 0))
             })
         })
     })
@@ -309,7 +311,7 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array, close, vector};
 
-    /// Numbers of a matrix that is far from singular.
+    /// A well-conditioned matrix.
     fn numbers(dims: &[i64], n: usize) -> NDArray {
         let len = dims.iter().product::<i64>() as usize;
         let at =
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn products_give_the_right_side() {
+    fn products_with_the_solution_give_the_right_hand_side() {
         let (a, b) = (numbers(&[2, 2], 2), vector(DType::F64, &[1.0, 2.0]));
         let x = Case::new(&SOLVE, &[]).run1(&[a.clone(), b]).unwrap().to_vec::<f64>().unwrap();
         let a = a.to_vec::<f64>().unwrap();
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn mismatched_shapes_are_errors() {
         let error = |op, shapes: &[Shape]| Case::new(op, &[]).shapes(shapes).unwrap_err().to_string();
         assert!(error(&SOLVE, &[[2, 3, 3].into(), [3, 3].into()]).contains("but A has shape [2,3,3] and B [3,3]"));
         assert!(error(&TENSORINV, &[[3, 3].into()]).contains("must be square"));

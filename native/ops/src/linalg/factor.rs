@@ -1,4 +1,4 @@
-//! Factorisations into orthogonal and triangular or diagonal matrices, inverses and determinants.
+//! LQ and eigenvalue decompositions, inverses and determinants.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +17,7 @@ use ferromx_kernels::linalg::{
 use ferromx_kernels::math::log;
 use ferromx_kernels::par::{parallel_rows2, with_scratch};
 
-use super::matrices::{self, check, check_square, matrix_type, replaced, size, square_shape, unfit};
+use super::matrices::{self, check, check_square, matrix_error, matrix_type, replaced, size, square_shape};
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
@@ -26,7 +26,7 @@ pub static OPS: &[&OpDef] = &[&GELQF, &SYEVD, &INVERSE, &DET, &SLOGDET];
 pub static GELQF: OpDef = OpDef::new("_linalg_gelqf")
     .aliases(&["linalg_gelqf"])
     .doc(
-        "The LQ factors of matrices with at most as many rows as columns: A = L * Q with Q of orthonormal rows and L lower triangular. \
+        "The LQ factors of matrices with at most as many rows as columns: A = L * Q with orthonormal rows of Q and L lower triangular. \
          A of shape (..., m, n) gives Q of shape (..., m, n) and L of shape (..., m, m). The signs are LAPACK's.",
     )
     .inputs(&[arg("A", "The matrices.")])
@@ -37,7 +37,7 @@ pub static GELQF: OpDef = OpDef::new("_linalg_gelqf")
         check(&a, "A")?;
         let Some(rank) = a.ndim() else { return Ok(()) };
         let (m, n) = (a.dim(rank - 2), a.dim(rank - 1));
-        ensure!(m <= n || n < 0, "A of shape {a} has more rows than columns: give its transpose for a QR factorisation");
+        ensure!(m <= n || n < 0, "A of shape {a} has more rows than columns: pass its transpose for a QR factorization");
         io.assign_out(1, &replaced(&a, 1, &[m]))
     })
     .forward(|ctx, ins, outs| {
@@ -51,7 +51,7 @@ pub static GELQF: OpDef = OpDef::new("_linalg_gelqf")
     })
     .grad(Grad::Kernel(Backward::new(gelqf_backward).outputs(Deps::All), None));
 
-/// With M the symmetric matrix of the lower triangle of L^T dL - dQ Q^T: dA = L^-T (dQ + M Q) (Seeger et al., Auto-Differentiating
+/// With M = copyltu(L^T dL - dQ Q^T), the lower triangle mirrored: dA = L^-T (dQ + M Q) (Seeger et al., Auto-Differentiating
 /// Linear Algebra, 2017).
 fn gelqf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (m, n) = size(ins[0].shape());
@@ -75,16 +75,16 @@ fn gelqf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     })
 }
 
-/// Names the element type of a slice in closures.
+/// Fixes the element type of a slice where closures cannot infer it.
 fn slice_of<T>(x: &[T]) -> &[T] {
     x
 }
 
 pub static SYEVD: OpDef = OpDef::new("_linalg_syevd")
     .doc(
-        "The eigenvectors and eigenvalues of symmetric matrices: A = U^T * diag(L) * U with U of orthonormal rows, the eigenvectors, and L \
-         the eigenvalues in increasing order. Only the lower triangle of A is read. The element of largest magnitude in each \
-         eigenvector is positive. The gradient takes equal eigenvalues for barely different.",
+        "The eigenvectors and eigenvalues of symmetric matrices: A = U^T * diag(L) * U with the eigenvectors as rows of U and the \
+         eigenvalues L in increasing order. Only the lower triangle of A is read. The element of largest magnitude in each eigenvector \
+         is positive. The gradient treats equal eigenvalues as slightly different.",
     )
     .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
     .outputs(|_| 2)
@@ -112,21 +112,21 @@ pub static SYEVD: OpDef = OpDef::new("_linalg_syevd")
             });
             match failed.into_inner() {
                 usize::MAX => Ok(()),
-                i => Err(unfit("has eigenvalues that cannot be found: does it contain NaN or infinity?", i)),
+                i => Err(matrix_error("has eigenvalues that do not converge: does it contain NaN or infinity?", i)),
             }
         })
     })
     .grad(Grad::Kernel(Backward::new(syevd_backward).outputs(Deps::All), None));
 
-/// `a - b` of two eigenvalues or singular values, kept away from 0 so that the gradient of equal ones is finite where the terms that
-/// it divides cancel. `below` is the sign of a difference of 0.
-pub(super) fn difference<T: Scalar + Element>(a: T, b: T, below: bool) -> T {
+/// `a - b` of two eigenvalues or singular values, bounded away from 0 so that gradients stay finite for equal values whose terms
+/// cancel. `negative` is the sign for a difference of 0.
+pub(super) fn difference<T: Scalar + Element>(a: T, b: T, negative: bool) -> T {
     // MXNet's bounds for single and double precision.
     let least = T::from_f64(if size_of::<T>() == 4 { 1e-30 } else { 1e-100 });
     let d = a - b;
     if d.abs() >= least {
         d
-    } else if below {
+    } else if negative {
         -least
     } else {
         least
@@ -171,8 +171,9 @@ pub static INVERSE: OpDef = OpDef::new("_linalg_inverse")
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
             for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| {
-                inverse(&a[i * n * n..(i + 1) * n * n], n, out)
-                    .map_err(|k| unfit(&format!("has no inverse: column {k} depends on those before"), i))
+                inverse(&a[i * n * n..(i + 1) * n * n], n, out).map_err(|k| {
+                    matrix_error(&format!("has no inverse: column {k} depends linearly on the columns before it"), i)
+                })
             })
         })
     })
@@ -189,8 +190,8 @@ fn inverse<T: Scalar>(a: &[T], n: usize, out: &mut [T]) -> std::result::Result<(
     })
 }
 
-/// The diagonal of U of each matrix's LU factorisation, with the sign of the exchanges of rows. `count` matrices, which may be of 0
-/// rows.
+/// Calls `f` for each matrix with its index, the sign of the row permutation and the diagonal of U of its LU factorization. `count`
+/// is passed since matrices may have 0 rows.
 fn for_each_diagonal<T: Scalar>(
     a: &[T],
     n: usize,
@@ -207,19 +208,19 @@ fn for_each_diagonal<T: Scalar>(
     });
 }
 
-/// Square matrices give numbers, one for each. That of a single matrix has no axis in NumPy's semantics alone.
-fn numbers(a: &Shape) -> Result<Option<Shape>> {
+/// The shape of one number per square matrix. For a single matrix it is () under NumPy's shape semantics, (1,) otherwise.
+fn batch_shape(a: &Shape) -> Result<Option<Shape>> {
     check_square(a, "A")?;
     Ok(a.ndim().map(|rank| if rank == 2 && is_numpy_shape() { Shape::new(&[]) } else { replaced(a, 2, &[]) }))
 }
 
 pub static DET: OpDef = OpDef::new("_linalg_det")
     .aliases(&["_npi_det", "linalg_det"])
-    .doc("The determinants of square matrices: A of shape (..., n, n) gives shape (...); a single matrix gives (1,), or () in \
-         NumPy's semantics.")
+    .doc("The determinants of square matrices: A of shape (..., n, n) gives shape (...); a single matrix gives (1,), or () with NumPy's \
+          shape semantics.")
     .inputs(&[arg("A", "The matrices.")])
     .output_names_by(|_| vec!["output0".into()])
-    .shape(|_, io| match numbers(&io.ins[0])? {
+    .shape(|_, io| match batch_shape(&io.ins[0])? {
         Some(out) => io.assign_out(0, &out),
         None => Ok(()),
     })
@@ -244,7 +245,7 @@ pub static DET: OpDef = OpDef::new("_linalg_det")
         None,
     ));
 
-/// Multiples of the transposed inverses; 0 for matrices that have none.
+/// The transposed inverses, each scaled; 0 for singular matrices.
 fn inverse_transposed<T: Scalar + Element>(
     a: &In<'_>,
     factor: impl Fn(usize) -> T + Sync,
@@ -270,11 +271,11 @@ pub static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
     .aliases(&["_npi_slogdet", "linalg_slogdet"])
     .doc(
         "The determinants of square matrices as their signs and the logarithms of their magnitudes; 0 and negative infinity for a \
-         determinant of 0. A of shape (..., n, n) gives shapes (...); a single matrix gives (1,), or () in NumPy's semantics.",
+         determinant of 0. A of shape (..., n, n) gives shapes (...); a single matrix gives (1,), or () with NumPy's shape semantics.",
     )
     .inputs(&[arg("A", "The matrices.")])
     .outputs(|_| 2)
-    .shape(|_, io| match numbers(&io.ins[0])? {
+    .shape(|_, io| match batch_shape(&io.ins[0])? {
         Some(out) => (0..2).try_for_each(|k| io.assign_out(k, &out)),
         None => Ok(()),
     })

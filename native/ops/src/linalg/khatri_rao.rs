@@ -1,4 +1,4 @@
-//! `khatri_rao`: the product of matrices column by column.
+//! `khatri_rao`: the column-wise Kronecker product.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -8,7 +8,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
-use ferromx_kernels::float::{Accum, Real};
+use ferromx_kernels::float::{Accum, FloatElement};
 use ferromx_kernels::par::parallel_rows;
 use num_traits::One;
 
@@ -17,11 +17,11 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 /// The Khatri-Rao product.
 pub static KHATRI_RAO: OpDef = OpDef::new("khatri_rao")
     .doc(
-        "The column-wise Khatri-Rao product: column k of the output is the Kronecker product of the columns k of the inputs. \
-         Inputs of shapes (r1, k), (r2, k), ... give an output of shape (r1 * r2 * ..., k); the last matrix's rows change fastest. \
-         It has no gradient.",
+        "The column-wise Khatri-Rao product: column k of the output is the Kronecker product of the columns k of the inputs. Inputs of \
+         shapes (r1, k), (r2, k), ... give an output of shape (r1 * r2 * ..., k); the row index of the last matrix varies fastest. It \
+         has no gradient.",
     )
-    .variadic("args", "The matrices, with equally many columns.", "num_args")
+    .variadic("args", "The matrices, with the same number of columns.", "num_args")
     .shape(infer_shape)
     .forward(|ctx, ins, outs| {
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => forward::<T>(ins, &mut outs[0]),
@@ -29,7 +29,7 @@ pub static KHATRI_RAO: OpDef = OpDef::new("khatri_rao")
     });
 
 fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    ensure!(!io.ins.is_empty(), "khatri_rao needs one matrix or more");
+    ensure!(!io.ins.is_empty(), "khatri_rao needs at least one matrix");
     let mut columns = io.outs[0].dim(1);
     let mut rows = 1;
     for i in 0..io.ins.len() {
@@ -42,7 +42,7 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &[rows, columns].into())
 }
 
-fn forward<T: Real>(ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+fn forward<T: FloatElement>(ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let columns = out.shape().dim(1) as usize;
     let matrices = ins.iter().map(|m| Ok((m.slice::<T>()?, m.shape().dim(0) as usize))).collect::<Result<Vec<_>>>()?;
     parallel_rows(out.slice_mut::<T>()?, columns, (1usize << 14).div_ceil(columns.max(1)), |row, out| {

@@ -1,4 +1,4 @@
-//! What the operators on matrices share: the matrices are the last two axes, all others count them.
+//! Shape, type and error helpers of the matrix operators. Matrices are in the last two axes; all others are batch axes.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -22,7 +22,7 @@ macro_rules! matrix_type {
 }
 pub(super) use matrix_type;
 
-/// Rows and columns of the matrices of an operand; 0 x 0 for what is no matrix.
+/// Rows and columns of an operand's matrices; (0, 0) for fewer than two axes.
 pub fn size(shape: &Shape) -> (usize, usize) {
     match *shape.dims() {
         [.., rows, cols] => (rows.max(0) as usize, cols.max(0) as usize),
@@ -30,28 +30,28 @@ pub fn size(shape: &Shape) -> (usize, usize) {
     }
 }
 
-/// Checks that an operand consists of matrices, as far as its shape is known.
+/// Checks that an operand of known rank has at least two axes.
 pub fn check(shape: &Shape, name: &str) -> Result<()> {
-    ensure!(shape.ndim().is_none_or(|n| n >= 2), "{name} must have two axes or more, but has shape {shape}");
+    ensure!(shape.ndim().is_none_or(|n| n >= 2), "{name} must have at least two axes, but has shape {shape}");
     Ok(())
 }
 
-/// Checks that an operand consists of square matrices, as far as its shape is known.
+/// Checks that the matrices of an operand are square, if its shape is known.
 pub fn check_square(shape: &Shape, name: &str) -> Result<()> {
     check(shape, name)?;
     if let [.., rows, cols] = *shape.dims() {
-        ensure!(rows == cols || rows < 0 || cols < 0, "{name} must be square matrices, but has shape {shape}");
+        ensure!(rows == cols || rows < 0 || cols < 0, "{name} must hold square matrices, but has shape {shape}");
     }
     Ok(())
 }
 
-/// Square matrices give square matrices.
+/// Shape rule: input and output are square matrices of the same shape.
 pub fn square_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     same_shape(p, io)?;
     check_square(&io.ins[0], "A")
 }
 
-/// The shape without its last axes, and others in their place; a single number has shape (1,).
+/// The shape with its last `drop` axes replaced by `with`; () becomes (1,).
 pub fn replaced(shape: &Shape, drop: usize, with: &[i64]) -> Shape {
     let mut dims = shape.dims()[..shape.dims().len() - drop].to_vec();
     dims.extend_from_slice(with);
@@ -61,7 +61,7 @@ pub fn replaced(shape: &Shape, drop: usize, with: &[i64]) -> Shape {
     Shape::new(&dims)
 }
 
-/// Copies the input to the output, unless they are the same memory.
+/// Copies the input to the output unless they share memory.
 pub fn start_from(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     if x.shared_with().is_none() {
         out.bytes_mut()?.copy_from_slice(x.bytes()?);
@@ -69,17 +69,17 @@ pub fn start_from(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The error for a matrix that an operator cannot work with.
-pub fn unfit(what: &str, matrix: usize) -> Error {
+/// The error for matrix `matrix` of A, such as "matrix 0 of A is singular".
+pub fn matrix_error(what: &str, matrix: usize) -> Error {
     Error::Value(format!("matrix {matrix} of A {what}"))
 }
 
-/// Results are of type float32 if all operands are, else of type float64, which integers are converted to.
-pub fn precise_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+/// Type rule: float32 if all operands are float32, otherwise float64; integers are converted.
+pub fn linalg_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     for d in io.ins.iter().flatten() {
         ensure!(
             !matches!(d, DType::F16 | DType::BF16 | DType::Bool),
-            "linear algebra takes numbers of type float32, float64 or of an integer type, not {d}: convert them"
+            "linear algebra takes arrays of type float32, float64 or of an integer type, not {d}: convert them"
         );
     }
     if io.ins.iter().any(Option::is_none) {
@@ -90,14 +90,14 @@ pub fn precise_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, d))
 }
 
-/// An element type that operands of other types are converted to.
-pub trait Target: Scalar + Element + Load<i64> + Load<f64> + Store<i64> + Store<f64> {}
+/// An element type in which matrices are computed after operands were converted to it.
+pub trait LinalgElement: Scalar + Element + Load<i64> + Load<f64> + Store<i64> + Store<f64> {}
 
-impl Target for f32 {}
-impl Target for f64 {}
+impl LinalgElement for f32 {}
+impl LinalgElement for f64 {}
 
-/// Calls `f` with the numbers of an operand, converted to type `T`. Booleans are no numbers.
-pub fn with_numbers<T: Target, R>(x: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
+/// Calls `f` with the elements of an operand converted to `T`. Booleans are refused.
+pub fn with_converted<T: LinalgElement, R>(x: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     if x.dtype() == T::DTYPE {
         return f(x.slice()?);
     }

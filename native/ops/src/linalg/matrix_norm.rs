@@ -1,4 +1,4 @@
-//! Norms of vectors and matrices as NumPy's linalg.norm has them.
+//! Norms of vectors and matrices: NumPy's `linalg.norm`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -15,9 +15,9 @@ use ferromx_kernels::map::{Lane, Load, Src, Store, cast};
 use ferromx_kernels::math::{maximum, minimum};
 use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{L1Norm, L2Norm, Max, Min, Number, Sum, reduce};
+use ferromx_kernels::reduce::{L1Norm, L2Norm, Max, Min, NumericLane, Sum, reduce};
 
-use super::matrices::{Target, with_numbers};
+use super::matrices::{LinalgElement, with_converted};
 use super::singular::each_svd;
 use crate::reduce::axes::{Axes, kept};
 
@@ -28,15 +28,15 @@ params! {
         ord: f64 = 2.0;
         /// The axis of vectors, or the axes of rows and columns of matrices; negative ones count from the last. None means the last two.
         axis: ShapeOrNone = (ShapeOrNone(None));
-        /// Whether the axes stay, with length 1.
+        /// Whether the reduced axes are kept with length 1.
         keepdims: bool = false;
-        /// Which norm: -2 the Euclidean one of all elements, 1 Frobenius' for matrices, 2 the sum of the singular values, and any other
-        /// number that of the order.
+        /// The kind of norm: -2 Euclidean over all elements, 1 Frobenius, 2 nuclear; any other
+        /// number selects the norm of order `ord`.
         flag: i32 = (-1);
     }
 }
 
-/// A norm, and over which axes.
+/// A norm and its axes.
 struct Norm {
     axes: Axes,
     kind: Kind,
@@ -44,11 +44,11 @@ struct Norm {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// (sum of |x|^p)^(1/p) over the axes, which need not be next to each other.
+    /// (sum of |x|^p)^(1/p) over the axes, which need not be adjacent.
     Vector(f64),
-    /// The largest or smallest sum of absolute values in one column of a matrix.
+    /// The largest or smallest column sum of absolute values.
     Columns { largest: bool },
-    /// The same for rows.
+    /// The largest or smallest row sum of absolute values.
     Rows { largest: bool },
     /// The largest or smallest singular value.
     Singular { largest: bool },
@@ -57,7 +57,7 @@ enum Kind {
 }
 
 impl Norm {
-    /// What the parameters mean for arrays of `rank` axes.
+    /// Resolves the parameters for an array of `rank` axes.
     fn new(p: &NormParam, rank: usize) -> Result<Norm> {
         let axes = match p.axis.0.as_ref().map(Shape::dims) {
             Some(given) => given.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Axes>>()?,
@@ -91,9 +91,9 @@ impl Norm {
             2.0 => Ok(Kind::Singular { largest }),
             1.0 => Ok(Kind::Columns { largest }),
             f64::INFINITY => Ok(Kind::Rows { largest }),
-            _ => Err(Error::Value(format!(
-                "ord={ord} is no norm of matrices: use 1, 2 or infinity, positive or negative"
-            ))),
+            _ => {
+                Err(Error::Value(format!("ord={ord} is not a matrix norm: use 1, 2 or infinity, positive or negative")))
+            }
         }
     }
 }
@@ -113,8 +113,8 @@ fn norm_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(x.dims().iter().enumerate().filter_map(length).collect::<Dims>()))
 }
 
-/// Runs `$body` with `$T` bound to the type in which norms of arrays of an element type are computed.
-macro_rules! computing_type {
+/// Runs `$body` with `$T` bound to the type in which norms of a dtype are computed.
+macro_rules! compute_type {
     ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
         match $dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
@@ -130,8 +130,8 @@ macro_rules! computing_type {
     };
 }
 
-/// Writes numbers in the type of an output.
-fn give<T: Target>(numbers: &[T], out: &mut Out<'_>) -> Result<()> {
+/// Writes results converted to the dtype of the output.
+fn write_converted<T: LinalgElement>(numbers: &[T], out: &mut Out<'_>) -> Result<()> {
     dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         cast(numbers, out.slice_mut::<U>()?);
         Ok(())
@@ -140,10 +140,10 @@ fn give<T: Target>(numbers: &[T], out: &mut Out<'_>) -> Result<()> {
 
 pub static NORM: OpDef = OpDef::new("_npi_norm")
     .doc(
-        "NumPy's linalg.norm. Along one axis: (sum of |x|^ord)^(1/ord), the number of elements other than 0 for ord=0, the largest and \
-         smallest magnitude for positive and negative infinity. Along two axes, those of rows and columns: the largest (ord=2) or \
-         smallest (-2) singular value, the largest (1) or smallest (-1) sum of magnitudes in a column, the same for rows (positive and \
-         negative infinity); Frobenius' norm and the sum of the singular values by flag. The result has the type of the input.",
+        "NumPy's linalg.norm. Along one axis: (sum of |x|^ord)^(1/ord), the number of nonzero elements for ord=0, the largest and \
+         smallest absolute value for positive and negative infinity. Along two axes (rows and columns): the largest (ord=2) or smallest \
+         (-2) singular value, the largest (1) or smallest (-1) column sum of absolute values, the largest or smallest row sum (positive \
+         and negative infinity); flag selects the Frobenius and the nuclear norm. The result has the type of the input.",
     )
     .inputs(&[arg("data", "The array.")])
     .params::<NormParam>()
@@ -153,23 +153,23 @@ pub static NORM: OpDef = OpDef::new("_npi_norm")
     .forward(|ctx, ins, outs| {
         let shape = ins[0].shape().to_usize();
         let norm = Norm::new(ctx.params(), shape.len())?;
-        computing_type!(ctx, ins[0].dtype(), |T| {
-            with_numbers::<T, ()>(&ins[0], |x| {
+        compute_type!(ctx, ins[0].dtype(), |T| {
+            with_converted::<T, ()>(&ins[0], |x| {
                 with_scratch(outs[0].len(), |norms: &mut [T]| {
                     match norm.kind {
                         Kind::Vector(ord) => vector_norms(x, &shape, &norm.axes, ord, norms),
                         kind => each_matrix(x, &shape, &norm.axes, |x, size| matrix_norms(ctx, x, size, kind, norms))?,
                     }
-                    give(norms, &mut outs[0])
+                    write_converted(norms, &mut outs[0])
                 })
             })
         })
     })
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), None));
 
-/// The norms along axes. Where powers leave the range of the type, the numbers are divided by the largest one before.
-fn vector_norms<T: Target + Number>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
-    plain_norms(x, shape, axes, ord, norms);
+/// The norms along axes. If powers overflow or underflow, the elements are first divided by the largest one.
+fn vector_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
+    unscaled_norms(x, shape, axes, ord, norms);
     if norms.iter().all(|n| n.is_finite()) || ord == 0.0 {
         return;
     }
@@ -180,14 +180,14 @@ fn vector_norms<T: Target + Number>(x: &[T], shape: &[usize], axes: &[usize], or
     with_scratch(x.len(), |scaled: &mut [T]| {
         scaled.iter_mut().zip(x).for_each(|(to, x)| *to = *x / largest);
         with_scratch(norms.len(), |again: &mut [T]| {
-            plain_norms(scaled, shape, axes, ord, again);
+            unscaled_norms(scaled, shape, axes, ord, again);
             let exceeded = norms.iter_mut().zip(&*again).filter(|(norm, _)| !norm.is_finite());
             exceeded.for_each(|(norm, again)| *norm = *again * largest);
         });
     });
 }
 
-fn plain_norms<T: Target + Number>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
+fn unscaled_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
     match ord {
         1.0 => return reduce::<L1Norm, T, T, T>(x, shape, axes, norms),
         2.0 => return reduce::<L2Norm, T, T, T>(x, shape, axes, norms),
@@ -209,8 +209,8 @@ fn plain_norms<T: Target + Number>(x: &[T], shape: &[usize], axes: &[usize], ord
     });
 }
 
-/// What an element contributes to a norm of this order.
-fn power<T: Target>(x: T, ord: T) -> T {
+/// The term of an element in a norm of this order.
+fn power<T: LinalgElement>(x: T, ord: T) -> T {
     if ord.is_infinite() {
         x.abs()
     } else if ord == T::zero() {
@@ -220,13 +220,13 @@ fn power<T: Target>(x: T, ord: T) -> T {
     }
 }
 
-/// The order of axes in which the matrices come last.
+/// The permutation that moves the matrix axes to the end.
 fn matrices_last(rank: usize, axes: &[usize]) -> Axes {
     (0..rank).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect()
 }
 
-/// Calls `f` with matrix after matrix, row by row, and their size.
-fn each_matrix<T: Target, R>(
+/// Calls `f` with all matrices in row-major order and their size.
+fn each_matrix<T: LinalgElement, R>(
     x: &[T],
     shape: &[usize],
     axes: &[usize],
@@ -243,8 +243,8 @@ fn each_matrix<T: Target, R>(
     })
 }
 
-/// The sums of magnitudes of one matrix: of its rows or of its columns.
-fn sums<T: Target + Number>(x: &[T], (m, n): (usize, usize), kind: Kind, f: impl FnOnce(&[T])) {
+/// Calls `f` with the row or column sums of absolute values of one matrix.
+fn sums<T: LinalgElement + NumericLane>(x: &[T], (m, n): (usize, usize), kind: Kind, f: impl FnOnce(&[T])) {
     let of_columns = matches!(kind, Kind::Columns { .. });
     with_scratch(if of_columns { n } else { m }, |sums: &mut [T]| {
         reduce::<L1Norm, T, T, T>(x, &[m, n], &[usize::from(!of_columns)], sums);
@@ -252,12 +252,12 @@ fn sums<T: Target + Number>(x: &[T], (m, n): (usize, usize), kind: Kind, f: impl
     });
 }
 
-fn extreme<T: Target + Number>(x: &[T], largest: bool) -> T {
+fn extreme<T: LinalgElement + NumericLane>(x: &[T], largest: bool) -> T {
     let (start, pick): (T, fn(T, T) -> T) = if largest { (T::LOWEST, maximum) } else { (T::HIGHEST, minimum) };
     x.iter().copied().fold(start, pick)
 }
 
-fn matrix_norms<T: Target + Number>(
+fn matrix_norms<T: LinalgElement + NumericLane>(
     ctx: &OpCtx<'_>,
     x: &[T],
     size: (usize, usize),
@@ -288,12 +288,12 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     if !outs[0].dtype().is_float() {
         return crate::rules::no_gradient(&mut outs[0]);
     }
-    computing_type!(ctx, outs[0].dtype(), |T| {
-        with_numbers::<T, ()>(&ins[0], |grad| {
-            with_numbers::<T, ()>(&ins[1], |x| {
+    compute_type!(ctx, outs[0].dtype(), |T| {
+        with_converted::<T, ()>(&ins[0], |grad| {
+            with_converted::<T, ()>(&ins[1], |x| {
                 with_scratch(x.len(), |out: &mut [T]| {
                     match norm.kind {
-                        Kind::Vector(ord) => with_numbers::<T, ()>(&ins[2], |norms| {
+                        Kind::Vector(ord) => with_converted::<T, ()>(&ins[2], |norms| {
                             let small = kept(outs[0].shape(), &norm.axes);
                             vector_gradient((x, &shape), (norms, grad, &small), ord, out);
                             Ok(())
@@ -302,27 +302,27 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
                             each_matrix(x, &shape, &norm.axes, |x, size| {
                                 with_scratch(x.len(), |moved: &mut [T]| {
                                     matrix_gradient(ctx, (x, size), grad, kind, moved)?;
-                                    put_back(moved, &shape, &norm.axes, out);
+                                    undo_matrices_last(moved, &shape, &norm.axes, out);
                                     Ok(())
                                 })
                             })?;
                         }
                     }
-                    give(out, &mut outs[0])
+                    write_converted(out, &mut outs[0])
                 })
             })
         })
     })
 }
 
-/// dx = dnorm * sign(x) * (|x| / norm)^(ord - 1); 0 for ord=0; shared by nobody but the extreme elements for infinity.
+/// dx = dnorm * sign(x) * (|x| / norm)^(ord - 1); 0 for ord=0; for infinity only the extreme elements get a gradient.
 fn vector_gradient<T>(
     (x, shape): (&[T], &[usize]),
     (norms, grad, small): (&[T], &[T], &[usize]),
     ord: f64,
     out: &mut [T],
 ) where
-    T: Target + Number + Lane + Load<T> + Store<T>,
+    T: LinalgElement + NumericLane + Lane + Load<T> + Store<T>,
 {
     let (x, norms) = ((Src::Slice(x), shape), (Src::Slice(norms), small));
     let to = (&mut *out, shape);
@@ -341,12 +341,12 @@ fn vector_gradient<T>(
     broadcast((Src::<T>::InPlace, shape), (Src::Slice(grad), small), (out, shape), |d: T, grad: T| d * grad);
 }
 
-fn sign<T: Target>(x: T) -> T {
+fn sign<T: LinalgElement>(x: T) -> T {
     if x == T::zero() { x } else { x.signum() }
 }
 
-/// The gradients of matrices that follow one another.
-fn matrix_gradient<T: Target + Number>(
+/// The gradients of a batch of matrices.
+fn matrix_gradient<T: LinalgElement + NumericLane>(
     ctx: &OpCtx<'_>,
     (x, (m, n)): (&[T], (usize, usize)),
     grad: &[T],
@@ -385,8 +385,8 @@ fn matrix_gradient<T: Target + Number>(
     }
 }
 
-/// Moves the axes of matrices back to where they were.
-fn put_back<T: Target>(moved: &[T], shape: &[usize], axes: &[usize], out: &mut [T]) {
+/// Undoes the permutation of `matrices_last`.
+fn undo_matrices_last<T: LinalgElement>(moved: &[T], shape: &[usize], axes: &[usize], out: &mut [T]) {
     let order = matrices_last(shape.len(), axes);
     let lengths: Axes = order.iter().map(|i| shape[*i]).collect();
     let mut back: Axes = order.iter().map(|_| 0).collect();
@@ -440,7 +440,7 @@ mod tests {
         }
         let shapes = |attrs: &[(&str, &str)]| Case::new(&NORM, attrs).shapes(&[[2, 3, 4].into()]);
         assert_eq!(shapes(&[("keepdims", "True")]).unwrap(), [[2, 1, 1].into()]);
-        assert!(shapes(&[("ord", "3")]).unwrap_err().to_string().contains("ord=3 is no norm of matrices"));
+        assert!(shapes(&[("ord", "3")]).unwrap_err().to_string().contains("ord=3 is not a matrix norm"));
         assert!(shapes(&[("axis", "(0,)"), ("flag", "2")]).unwrap_err().to_string().contains("names 1 axes"));
         assert!(shapes(&[("axis", "(0,1,2)")]).unwrap_err().to_string().contains("names 3 axes"));
     }

@@ -18,19 +18,19 @@ use ferromx_core::op::OpDef;
 
 /// Products of arrays.
 pub static DOT: &[&OpDef] = dot::OPS;
-/// Products of columns.
+/// The Khatri-Rao product.
 pub static KHATRI_RAO: &[&OpDef] = &[&khatri_rao::KHATRI_RAO];
-/// Products of matrices with all that BLAS lets one choose.
+/// Matrix products with BLAS's options.
 pub static PRODUCTS: &[&OpDef] = products::OPS;
-/// Cholesky factors, and equations with triangular matrices.
+/// Cholesky factorization and triangular solves.
 pub static SOLVE: &[&OpDef] = solve::OPS;
-/// Other factorisations, inverses and determinants.
+/// LQ and eigenvalue decompositions, inverses and determinants.
 pub static FACTOR: &[&OpDef] = factor::OPS;
-/// Eigenvalues as NumPy has them.
+/// NumPy's eigenvalues.
 pub static EIGEN: &[&OpDef] = eigen::OPS;
 /// Singular values and pseudoinverses.
 pub static SINGULAR: &[&OpDef] = singular::OPS;
-/// Linear equations as NumPy has them.
+/// NumPy's linear equations.
 pub static EQUATIONS: &[&OpDef] = equations::OPS;
 /// Norms of vectors and matrices.
 pub static NORMS: &[&OpDef] = &[&matrix_norm::NORM];

@@ -3,18 +3,18 @@
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::op::Cache;
 use ferromx_core::storage::{Out, Req};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::gemm::{
     Bias, Epilogue, MatMut, MatRef, PackedB, gemm_batched, gemm_fused, gemm_packed_b, gemm_reduced,
 };
 use ferromx_kernels::par::with_scratch;
 
-/// An element type that matrices of operators have.
-pub trait MatrixElement: Real {
+/// An element type of matrix products.
+pub trait MatrixElement: FloatElement {
     /// C = A B + `beta` C, plus one value of `bias` for each column.
     fn product(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: f32, bias: Option<&[Self]>, c: MatMut<'_, Self>);
 
-    /// C_i = A_i B_i for the matrices of (m, n) elements that follow one another in `c`; `a(i)` and `b(i)` give the operands.
+    /// Batched product C_i = A_i B_i: `c` holds consecutive (m, n) matrices, `a(i)` and `b(i)` give the operands.
     fn products<'a>(
         a: impl Fn(usize) -> MatRef<'a, Self> + Sync,
         b: impl Fn(usize) -> MatRef<'a, Self> + Sync,
@@ -26,8 +26,8 @@ pub trait MatrixElement: Real {
         }
     }
 
-    /// C = A B plus one value of `bias` for each column, where B is likely to be the same in the next run. `version` says which B
-    /// it is; what is made of it is kept in `cache`.
+    /// C = A B plus one value of `bias` for each column, where B is likely constant between runs. The packed B is kept in `cache` and
+    /// reused while `version` stays the same.
     fn product_with_constant(
         _cache: &Cache,
         _version: Version,
@@ -40,29 +40,29 @@ pub trait MatrixElement: Real {
     }
 }
 
-/// Which content of which array: see [`In::version`](ferromx_core::storage::In::version).
+/// Identifies an array and its contents: see [`In::version`](ferromx_core::storage::In::version).
 pub type Version = (u64, u64, usize);
 
-/// A constant operand, packed when it is met for the second time.
+/// A constant operand, packed at its second use.
 struct Packed<T: 'static> {
-    seen: Option<Version>,
+    version: Option<Version>,
     operand: Option<PackedB<T>>,
 }
 
 impl<T> Default for Packed<T> {
     fn default() -> Self {
-        Packed { seen: None, operand: None }
+        Packed { version: None, operand: None }
     }
 }
 
 /// With fewer rows the product is bound by reading B, and packing does not help.
 const MIN_PACKED_ROWS: usize = 4;
 
-/// An element type in which products are computed, so that more than a bias can be added to them.
-pub trait Precise: MatrixElement {
-    /// C = A B, finished by `epilogue`. `constant` tells where to keep what is made of a B that is likely to be the same in the next
-    /// run, and which B it is.
-    fn product_and(
+/// An element type whose products take any epilogue, since they are computed in that type.
+pub trait EpilogueElement: MatrixElement {
+    /// C = A B followed by `epilogue`. `constant` gives cache and version of a B that is likely constant between runs, as in
+    /// [`MatrixElement::product_with_constant`].
+    fn product_with_epilogue(
         constant: Option<(&Cache, Version)>,
         a: MatRef<'_, Self>,
         b: MatRef<'_, Self>,
@@ -73,8 +73,8 @@ pub trait Precise: MatrixElement {
 
 macro_rules! full_precision {
     ($($t:ty)*) => {$(
-        impl Precise for $t {
-            fn product_and(
+        impl EpilogueElement for $t {
+            fn product_with_epilogue(
                 constant: Option<(&Cache, Version)>,
                 a: MatRef<'_, Self>,
                 b: MatRef<'_, Self>,
@@ -85,8 +85,8 @@ macro_rules! full_precision {
                     return gemm_fused(1.0, a, b, 0.0, c, epilogue);
                 };
                 cache.with(|kept: &mut Packed<$t>| {
-                    if kept.seen != Some(version) {
-                        *kept = Packed { seen: Some(version), operand: None };
+                    if kept.version != Some(version) {
+                        *kept = Packed { version: Some(version), operand: None };
                         return gemm_fused(1.0, a, b, 0.0, c, epilogue);
                     }
                     let operand = kept.operand.get_or_insert_with(|| PackedB::new(b));
@@ -119,7 +119,7 @@ macro_rules! full_precision {
                 c: MatMut<'_, Self>,
             ) {
                 let bias = bias.map_or(Bias::None, Bias::PerCol);
-                Self::product_and(Some((cache, version)), a, b, &Epilogue { bias, ..Epilogue::default() }, c);
+                Self::product_with_epilogue(Some((cache, version)), a, b, &Epilogue { bias, ..Epilogue::default() }, c);
             }
         }
     )*};
@@ -141,7 +141,7 @@ macro_rules! half_precision {
 }
 half_precision!(f16 bf16);
 
-/// The factor of the old content of an output: 1 where the result is to be added.
+/// BLAS's beta, the scale of the output's old contents: 1 for `Req::Add`, otherwise 0.
 pub fn beta(out: &Out<'_>) -> f32 {
     if out.req() == Req::Add { 1.0 } else { 0.0 }
 }

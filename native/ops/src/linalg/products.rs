@@ -1,4 +1,4 @@
-//! Products of matrices in single and double precision, with all that BLAS lets one choose.
+//! Matrix products with BLAS's options, in single and double precision.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
@@ -26,11 +26,11 @@ params! {
         transpose_a: bool = false;
         /// Whether B is transposed.
         transpose_b: bool = false;
-        /// The factor of the product.
+        /// The scale of the product.
         alpha: f64 = 1.0;
-        /// The factor of C.
+        /// The scale of C.
         beta: f64 = 1.0;
-        /// The axis of the rows; the last axis is that of the columns, all others count the matrices.
+        /// The axis of the rows; the last axis is that of the columns, all others are batch axes.
         axis: i32 = (-2);
     }
 }
@@ -42,14 +42,14 @@ params! {
         transpose_a: bool = false;
         /// Whether B is transposed.
         transpose_b: bool = false;
-        /// The factor of the product.
+        /// The scale of the product.
         alpha: f64 = 1.0;
-        /// The axis of the rows; the last axis is that of the columns, all others count the matrices.
+        /// The axis of the rows; the last axis is that of the columns, all others are batch axes.
         axis: i32 = (-2);
     }
 }
 
-/// A product with its factors and transpositions.
+/// The scales, transposes and row axis of a product.
 #[derive(Clone, Copy)]
 struct Spec {
     transpose: [bool; 2],
@@ -73,7 +73,7 @@ impl Spec {
     /// The axis of the rows of an operand of `rank` axes.
     fn row_axis(&self, rank: usize) -> Result<usize> {
         let axis = Shape::axis(self.axis.into(), rank)?;
-        ensure!(axis + 1 < rank, "Invalid row axis ({}): the last axis is that of the columns", self.axis);
+        ensure!(axis + 1 < rank, "Invalid row axis ({}): the last axis is the column axis", self.axis);
         Ok(axis)
     }
 
@@ -82,7 +82,7 @@ impl Spec {
         check(a, "A")?;
         check(b, "B")?;
         let (Some(rank), Some(other)) = (a.ndim(), b.ndim()) else { return Ok(None) };
-        ensure!(rank == other, "A and B must have equally many axes, not shapes {a} and {b}");
+        ensure!(rank == other, "A and B must have the same number of axes, but have shapes {a} and {b}");
         let row = self.row_axis(rank)?;
         let mut out = a.dims().to_vec();
         for (i, (out, b)) in out.iter_mut().zip(b.dims()).enumerate().take(rank - 1).filter(|(i, _)| *i != row) {
@@ -122,7 +122,7 @@ impl Spec {
             gemm_batched(alpha, left, right, beta, c, matrix[2]);
             return Ok(());
         }
-        // Other axes lie between rows and columns: each matrix is a view with distant rows.
+        // Axes between rows and columns: each matrix is a view with a row stride.
         let count = c.len() / (matrix[2].0 * matrix[2].1);
         let start = |i: usize, (rows, cols): (usize, usize)| i / between * rows * between * cols + i % between * cols;
         let view = |data, i: usize, (rows, cols): (usize, usize), transposed: bool| {
@@ -170,7 +170,7 @@ pub static GEMM: OpDef = OpDef::new("_linalg_gemm")
         "The products of matrices, plus other matrices: alpha * op(A) * op(B) + beta * C, where op may transpose. A of shape \
          (..., m, k) and B of shape (..., k, n) give (..., m, n), after transposition.",
     )
-    .inputs(&[arg("A", "The left matrices."), arg("B", "The right matrices."), arg("C", "What is added, of the shape of the result.")])
+    .inputs(&[arg("A", "The left matrices."), arg("B", "The right matrices."), arg("C", "The array to add, of the shape of the result.")])
     .params::<GemmParam>()
     .shape(|p, io| {
         if let Some(out) = Spec::from(p.get::<GemmParam>()).shape(&io.ins[0], &io.ins[1])? {
@@ -219,7 +219,7 @@ params! {
     pub struct SyrkParam {
         /// Whether A^T A is computed instead of A A^T.
         transpose: bool = false;
-        /// The factor of the product.
+        /// The scale of the product.
         alpha: f64 = 1.0;
     }
 }
@@ -251,13 +251,13 @@ pub static SYRK: OpDef = OpDef::new("_linalg_syrk")
 const SYRK_COMPOSE: Compose = |g, n| {
     let p = n.params.get::<SyrkParam>();
     let alpha = p.alpha.to_string();
-    let mut product = |turned: bool| {
+    let mut product = |transposed: bool| {
         let (x, y) = if p.transpose { (n.inputs[0], n.ograds[0]) } else { (n.ograds[0], n.inputs[0]) };
         let which = if p.transpose { "transpose_b" } else { "transpose_a" };
-        g.apply1("_linalg_gemm2", &[x, y], &[("alpha", &alpha), (which, if turned { "True" } else { "False" })])
+        g.apply1("_linalg_gemm2", &[x, y], &[("alpha", &alpha), (which, if transposed { "True" } else { "False" })])
     };
-    let (straight, turned) = (product(false)?, product(true)?);
-    Ok(vec![Some(g.apply1("elemwise_add", &[straight, turned], &[])?)])
+    let (plain, transposed) = (product(false)?, product(true)?);
+    Ok(vec![Some(g.apply1("elemwise_add", &[plain, transposed], &[])?)])
 };
 
 params! {
@@ -265,16 +265,16 @@ params! {
     pub struct TriangularParam {
         /// Whether A is transposed.
         transpose: bool = false;
-        /// Whether A stands on the right.
+        /// Whether A is the right operand.
         rightside: bool = false;
-        /// Whether the lower triangle of A is used; else the upper one.
+        /// Whether the lower triangle of A is used; otherwise the upper one.
         lower: bool = true;
-        /// The factor of the result.
+        /// The scale of the result.
         alpha: f64 = 1.0;
     }
 }
 
-/// A of square matrices that fit the side of B on which they stand; the result has the shape of B.
+/// Shape rule: A holds square matrices that match the rows of B, or its columns with `rightside`; the result has the shape of B.
 pub fn triangular_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     check_square(&io.ins[0], "A")?;
     let (b, out) = (io.ins[1].clone(), io.outs[0].clone());
@@ -291,7 +291,7 @@ pub static TRMM: OpDef = OpDef::new("_linalg_trmm")
     .aliases(&["linalg_trmm"])
     .doc(
         "The products of triangular matrices with others: alpha * op(A) * B, or alpha * B * op(A) with rightside, where op may \
-         transpose. Only the named triangle of A is read.",
+         transpose. Only the selected triangle of A is read.",
     )
     .inputs(&[arg("A", "The triangular matrices, of shape (..., n, n)."), arg("B", "The other matrices.")])
     .params::<TriangularParam>()
@@ -300,16 +300,16 @@ pub static TRMM: OpDef = OpDef::new("_linalg_trmm")
         let p = ctx.params::<TriangularParam>();
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let (n, _) = size(ins[0].shape());
-            triangles::<T, _>(ins[0].slice()?, n, p.lower, |a| {
-                sided(p, p.alpha as T, a, p.transpose, ins[1].slice()?, size(ins[1].shape()), outs[0].slice_mut()?);
+            with_triangles::<T, _>(ins[0].slice()?, n, p.lower, |a| {
+                triangular_product(p, p.alpha as T, a, p.transpose, ins[1].slice()?, size(ins[1].shape()), outs[0].slice_mut()?);
                 Ok(())
             })
         })
     })
     .grad(Grad::Kernel(Backward::new(trmm_backward).inputs(Deps::All), None));
 
-/// Calls `f` with copies of the triangles and zeros beside them.
-fn triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
+/// Calls `f` with copies of the triangles, zeros elsewhere.
+fn with_triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     with_scratch(a.len(), |copies: &mut [T]| {
         let len = (n * n).max(1);
         copies.chunks_mut(len).zip(a.chunks(len)).for_each(|(copy, a)| copy_triangle(a, n, lower, copy));
@@ -318,7 +318,7 @@ fn triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&[T]) 
 }
 
 /// alpha * op(A) * B, or with A on the right.
-fn sided<T: Scalar>(
+fn triangular_product<T: Scalar>(
     p: &TriangularParam,
     alpha: T,
     a: &[T],
@@ -339,22 +339,22 @@ fn sided<T: Scalar>(
 
 fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TriangularParam>();
-    let ((n, _), of_b) = (size(ins[1].shape()), size(ins[2].shape()));
+    let ((n, _), b_size) = (size(ins[1].shape()), size(ins[2].shape()));
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         if outs[1].wanted() {
-            triangles::<T, _>(a, n, p.lower, |a| {
-                sided(p, p.alpha as T, a, !p.transpose, grad, of_b, outs[1].slice_mut()?);
+            with_triangles::<T, _>(a, n, p.lower, |a| {
+                triangular_product(p, p.alpha as T, a, !p.transpose, grad, b_size, outs[1].slice_mut()?);
                 Ok(())
             })?;
         }
         if outs[0].wanted() {
             let out = outs[0].slice_mut::<T>()?;
-            // The product of the gradient and B, in the order in which A takes part.
+            // dA is a product of dC and B; transpose and side of A decide the order of the operands.
             let swapped = p.transpose != p.rightside;
             let (x, y) = if swapped { (b, grad) } else { (grad, b) };
-            let left = |i| item(x, i, of_b, p.rightside);
-            let right = |i| item(y, i, of_b, !p.rightside);
+            let left = |i| item(x, i, b_size, p.rightside);
+            let right = |i| item(y, i, b_size, !p.rightside);
             gemm_batched(p.alpha as T, left, right, 0.0, out, (n, n));
             keep_triangles(out, n, p.lower);
         }
@@ -362,7 +362,7 @@ fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     })
 }
 
-/// Sets what lies beside the triangles to 0.
+/// Zeroes the elements outside the triangles.
 pub fn keep_triangles<T: Scalar>(a: &mut [T], n: usize, lower: bool) {
     for (i, row) in a.chunks_mut(n.max(1)).enumerate() {
         let i = i % n.max(1);

@@ -1,4 +1,4 @@
-//! The singular value decomposition and pseudoinverses as NumPy has them.
+//! NumPy's singular value decomposition and pseudoinverses.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
@@ -17,20 +17,20 @@ use ferromx_kernels::map::Src;
 use ferromx_kernels::par::with_scratch;
 
 use super::factor::difference;
-use super::matrices::{self, check, matrix_type, size, unfit};
+use super::matrices::{self, check, matrix_error, matrix_type, size};
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&SVD, &PINV, &PINV_SCALAR_RCOND];
 
-const UNFIT: &str = "has no singular values that can be found: does it contain NaN or infinity?";
+const NO_CONVERGENCE: &str = "has singular values that do not converge: does it contain NaN or infinity?";
 
 pub static SVD: OpDef = OpDef::new("_npi_svd")
     .doc(
-        "NumPy's linalg.svd of matrices with at most as many rows as columns: A = UT * diag(L) * V with UT orthogonal, V of orthonormal \
+        "NumPy's linalg.svd of matrices with at most as many rows as columns: A = UT * diag(L) * V with UT orthogonal, V with orthonormal \
          rows, and the singular values L in decreasing order. A of shape (..., m, n) gives shapes (..., m, m), (..., m), (..., m, n). \
-         The signs of a row of V and of the column of UT that belongs to it are not specified. The gradient takes the singular values \
-         to be different, and none to be 0.",
+         The common sign of a row of V and its column of UT is not specified. The gradient assumes that the singular values \
+         are distinct and not 0.",
     )
     .inputs(&[arg("A", "The matrices.")])
     .outputs(|_| 3)
@@ -41,7 +41,7 @@ pub static SVD: OpDef = OpDef::new("_npi_svd")
         io.assign_in(0, &v)?;
         let a = io.ins[0].clone();
         let [batch @ .., m, n] = a.dims() else { return Ok(()) };
-        ensure!(m <= n || *n < 0, "A of shape {a} has more rows than columns: give its transpose");
+        ensure!(m <= n || *n < 0, "A of shape {a} has more rows than columns: pass its transpose");
         let with = |more: &[i64]| Shape::from(batch.iter().chain(more).copied().collect::<Dims>());
         io.assign_out(0, &with(&[*m, *m]))?;
         io.assign_out(1, &with(&[*m]))
@@ -63,7 +63,7 @@ fn svd_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
     })
 }
 
-/// Writes part `i` of an output that is wanted.
+/// Writes item `i` of an output unless it is empty, that is, not wanted.
 fn store<T: Copy>(out: &mut [T], i: usize, part: &[T]) {
     if let Some(to) = out.get_mut(i * part.len()..(i + 1) * part.len()) {
         to.copy_from_slice(part);
@@ -77,7 +77,7 @@ pub(super) struct Decomposition<'a, T> {
     pub v: &'a [T],
 }
 
-/// Decomposes each matrix, in parallel, and hands the parts to `f` in order.
+/// Decomposes the matrices in parallel and calls `f` with the results in order.
 pub(super) fn each_svd<T: Scalar + Element>(
     a: &[T],
     (m, n): (usize, usize),
@@ -90,7 +90,7 @@ pub(super) fn each_svd<T: Scalar + Element>(
         for_each_matrix(results, width, |i, result| {
             let (u, rest) = result.split_at_mut(of_u);
             let (s, v) = rest.split_at_mut(of_s);
-            svd(&a[i * m * n..(i + 1) * m * n], m, n, u, s, v).map_err(|_| unfit(UNFIT, i))
+            svd(&a[i * m * n..(i + 1) * m * n], m, n, u, s, v).map_err(|_| matrix_error(NO_CONVERGENCE, i))
         })?;
         for (i, result) in results.chunks_exact(width.max(1)).enumerate() {
             let (u, rest) = result.split_at(of_u);
@@ -140,14 +140,14 @@ fn gradient<T: Scalar + Element>(
             let own = difference(x.s[i], zero, false);
             for j in 0..m {
                 let (ij, ji) = (i * m + j, j * m + i);
-                let turn = match i == j {
+                let term = match i == j {
                     true => d.s[i],
                     false => {
-                        let turned = (g[ij] - g[ji]) * x.s[j] + x.s[i] * (h[ij] - h[ji]);
-                        turned / difference(x.s[j], x.s[i], i < j) / difference(x.s[j], -x.s[i], false)
+                        let numerator = (g[ij] - g[ji]) * x.s[j] + x.s[i] * (h[ij] - h[ji]);
+                        numerator / difference(x.s[j], x.s[i], i < j) / difference(x.s[j], -x.s[i], false)
                     }
                 };
-                inner[ij] = turn - h[ji] / own;
+                inner[ij] = term - h[ji] / own;
             }
             for (to, from) in scaled[i * n..(i + 1) * n].iter_mut().zip(&d.v[i * n..(i + 1) * n]) {
                 *to = *from / own;
@@ -161,7 +161,7 @@ fn gradient<T: Scalar + Element>(
 params! {
     /// Parameters of `_npi_pinv`.
     pub struct PinvParam {
-        /// That A is symmetric; the result is the same.
+        /// Accepted for NumPy (A is symmetric); it does not change the result.
         hermitian: bool = false;
     }
 }
@@ -169,14 +169,14 @@ params! {
 params! {
     /// Parameters of `_npi_pinv_scalar_rcond`.
     pub struct PinvScalarParam {
-        /// Singular values up to this multiple of the largest one are taken for 0.
+        /// Singular values up to rcond times the largest one count as 0.
         rcond: f64 = 1e-15;
-        /// That A is symmetric; the result is the same.
+        /// Accepted for NumPy (A is symmetric); it does not change the result.
         hermitian: bool = false;
     }
 }
 
-/// (..., m, n) gives (..., n, m), where the axes before are those of A and of `rcond` together.
+/// Shape rule: (..., m, n) gives (..., n, m), the batch axes broadcast with those of `rcond`.
 fn pinv_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if let [batch @ .., n, m] = io.outs[0].dims() {
         let matrices: Dims = batch.iter().chain([m, n]).copied().collect();
@@ -189,7 +189,7 @@ fn pinv_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if let Some(rcond) = io.ins.get(1).filter(|rcond| rcond.ndim_is_known()) {
         let fits = rcond.dims().len() <= dims.len()
             && rcond.dims().iter().rev().zip(dims.iter().rev()).all(|(r, d)| *r == 1 || r == d || *r < 0 || *d < 0);
-        ensure!(fits, "rcond of shape {rcond} has to be one number, or one for each matrix of A of shape {a}");
+        ensure!(fits, "rcond of shape {rcond} must be one number, or one for each matrix of A of shape {a}");
     }
     dims.extend([*n, *m]);
     io.assign_out(0, &Shape::from(dims))

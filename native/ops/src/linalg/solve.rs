@@ -1,4 +1,4 @@
-//! Cholesky factors, and equations with triangular matrices.
+//! Cholesky factorization and triangular solves.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -10,7 +10,7 @@ use ferromx_kernels::linalg::{
 };
 use ferromx_kernels::par::with_scratch;
 
-use super::matrices::{self, matrix_type, size, square_shape, start_from, unfit};
+use super::matrices::{self, matrix_error, matrix_type, size, square_shape, start_from};
 use super::products::{TriangularParam, keep_triangles, triangular_shape};
 
 /// The operators of this file.
@@ -19,13 +19,13 @@ pub static OPS: &[&OpDef] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];
 const LOWER: Triangle = Triangle { lower: true, transposed: false, unit: false };
 const LOWER_TRANSPOSED: Triangle = Triangle { lower: true, transposed: true, unit: false };
 
-/// Part `i` of a batch of matrices of `len` elements.
+/// Matrix `i` of a batch of matrices of `len` elements.
 fn part<T>(data: &[T], i: usize, len: usize) -> &[T] {
     &data[i * len..(i + 1) * len]
 }
 
-/// Never fails.
-type Fine = std::result::Result<(), ferromx_core::error::Error>;
+/// The result of closures that never fail, for [`for_each_matrix`].
+type UnitResult = std::result::Result<(), ferromx_core::error::Error>;
 
 pub static POTRF: OpDef = OpDef::new("_linalg_potrf")
     .aliases(&["linalg_potrf"])
@@ -40,7 +40,7 @@ pub static POTRF: OpDef = OpDef::new("_linalg_potrf")
         start_from(&ins[0], &mut outs[0])?;
         matrix_type!(ctx, ins[0].dtype(), |T| {
             for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, a| {
-                cholesky(a, n).map_err(|k| unfit(&format!("is not positive definite: the factorisation stops at row {k}"), i))
+                cholesky(a, n).map_err(|k| matrix_error(&format!("is not positive definite: the factorization stops at row {k}"), i))
             })
         })
     })
@@ -52,13 +52,13 @@ pub static CHOLESKY: OpDef = POTRF.renamed("_npi_cholesky").doc(
      triangle of A is read.",
 );
 
-/// With S the symmetric matrix of the lower triangle of L^T dL: dA = L^-T S L^-1 / 2 (Seeger et al., Auto-Differentiating Linear
+/// With S = copyltu(L^T dL), the lower triangle mirrored: dA = L^-T S L^-1 / 2 (Seeger et al., Auto-Differentiating Linear
 /// Algebra, 2017).
 fn potrf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (n, _) = size(ins[0].shape());
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, l) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-        for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> Fine {
+        for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> UnitResult {
             let l = part(l, i, n * n);
             let left = MatRef::row_major(l, n, n).t();
             gemm(0.5, left, MatRef::row_major(part(grad, i, n * n), n, n), 0.0, MatMut::row_major(out, n, n));
@@ -82,7 +82,10 @@ pub static POTRI: OpDef = OpDef::new("_linalg_potri")
             for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| {
                 let l = part(l, i, n * n);
                 if let Some(k) = (0..n).find(|k| l[k * n + k] == 0.0) {
-                    return Err(unfit(&format!("is no Cholesky factor: element {k} of its diagonal is 0"), i));
+                    return Err(matrix_error(
+                        &format!("is not a Cholesky factor: element {k} of its diagonal is 0"),
+                        i,
+                    ));
                 }
                 inverse_of_product(l, n, out);
                 Ok(())
@@ -102,13 +105,13 @@ fn inverse_of_product<T: Scalar>(l: &[T], n: usize, out: &mut [T]) {
     });
 }
 
-/// With B the result: dL = -B (dB + dB^T) L^-T, in the lower triangle.
+/// With B the result: dL is the lower triangle of -B (dB + dB^T) L^-T.
 fn potri_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (n, _) = size(ins[0].shape());
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, l, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         let out = outs[0].slice_mut::<T>()?;
-        for_each_matrix(out, n * n, |i, out| -> Fine {
+        for_each_matrix(out, n * n, |i, out| -> UnitResult {
             let view = |x| MatRef::row_major(part(x, i, n * n), n, n);
             gemm(-1.0, view(b), view(grad), 0.0, MatMut::row_major(out, n, n));
             gemm(-1.0, view(b), view(grad).t(), 1.0, MatMut::row_major(out, n, n));
@@ -121,19 +124,19 @@ fn potri_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
 }
 
 impl TriangularParam {
-    /// The triangle as it takes part, or its transpose.
-    fn triangle(&self, turned: bool) -> Triangle {
-        Triangle { lower: self.lower, transposed: self.transpose != turned, unit: false }
+    /// The triangle of op(A), transposed once more with `transposed`.
+    fn triangle(&self, transposed: bool) -> Triangle {
+        Triangle { lower: self.lower, transposed: self.transpose != transposed, unit: false }
     }
 }
 
 pub static TRSM: OpDef = OpDef::new("_linalg_trsm")
     .aliases(&["linalg_trsm"])
     .doc(
-        "The solutions X of equations with triangular matrices: op(A) * X = alpha * B, or X * op(A) = alpha * B with rightside, where op \
-         may transpose. Only the named triangle of A is read; a zero on its diagonal gives infinities.",
+        "Triangular solve: the solutions X of op(A) * X = alpha * B, or X * op(A) = alpha * B with rightside, where op may transpose. \
+         Only the selected triangle of A is read; a zero on its diagonal gives infinities.",
     )
-    .inputs(&[arg("A", "The triangular matrices, of shape (..., n, n)."), arg("B", "The right sides.")])
+    .inputs(&[arg("A", "The triangular matrices, of shape (..., n, n)."), arg("B", "The right-hand sides.")])
     .params::<TriangularParam>()
     .shape(triangular_shape)
     .forward(|ctx, ins, outs| {
@@ -143,7 +146,7 @@ pub static TRSM: OpDef = OpDef::new("_linalg_trsm")
         let dims = size(outs[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
-            for_each_matrix(outs[0].slice_mut::<T>()?, dims.0 * dims.1, |i, x| -> Fine {
+            for_each_matrix(outs[0].slice_mut::<T>()?, dims.0 * dims.1, |i, x| -> UnitResult {
                 solve(p, part(a, i, n * n), n, x, dims, false);
                 scale(x, p.alpha as T);
                 Ok(())
@@ -153,11 +156,18 @@ pub static TRSM: OpDef = OpDef::new("_linalg_trsm")
     .grad(Grad::Kernel(Backward::new(trsm_backward).inputs(Deps::Some(&[0])).outputs(Deps::All), None))
     .inplace(&[(1, 0)]);
 
-fn solve<T: Scalar>(p: &TriangularParam, a: &[T], n: usize, x: &mut [T], (rows, cols): (usize, usize), turned: bool) {
+fn solve<T: Scalar>(
+    p: &TriangularParam,
+    a: &[T],
+    n: usize,
+    x: &mut [T],
+    (rows, cols): (usize, usize),
+    transposed: bool,
+) {
     if p.rightside {
-        solve_right(a, n, p.triangle(turned), x, rows);
+        solve_right(a, n, p.triangle(transposed), x, rows);
     } else {
-        solve_left(a, n, p.triangle(turned), x, cols);
+        solve_left(a, n, p.triangle(transposed), x, cols);
     }
 }
 
@@ -167,8 +177,8 @@ fn scale<T: Scalar>(x: &mut [T], by: T) {
     }
 }
 
-/// With M the solution of the equation with op(A)^T and dX: dB = alpha M, dA = -M X^T in the triangle, or what corresponds to it
-/// when A is transposed or on the right.
+/// With M the solution of op(A)^T M = dX: dB = alpha M, and dA is the triangle of -M X^T. Transposes and factors are exchanged
+/// accordingly if A is transposed or on the right.
 fn trsm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TriangularParam>();
     let ((n, _), dims) = (size(ins[1].shape()), size(ins[0].shape()));
@@ -178,13 +188,13 @@ fn trsm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         let (grad, a, x) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         with_scratch(grad.len(), |m: &mut [T]| {
             m.copy_from_slice(grad);
-            for_each_matrix(m, len, |i, m| -> Fine {
+            for_each_matrix(m, len, |i, m| -> UnitResult {
                 solve(p, part(a, i, n * n), n, m, dims, true);
                 Ok(())
             })?;
             if of_a[0].wanted() {
                 let out = of_a[0].slice_mut::<T>()?;
-                for_each_matrix(out, n * n, |i, out| -> Fine {
+                for_each_matrix(out, n * n, |i, out| -> UnitResult {
                     let view = |all| MatRef::row_major(part(all, i, len), dims.0, dims.1);
                     let (y, z) = if p.transpose != p.rightside { (view(x), view(m)) } else { (view(m), view(x)) };
                     let (y, z) = if p.rightside { (y.t(), z) } else { (y, z.t()) };

@@ -1,4 +1,4 @@
-//! Fourier transforms and count sketches of the last axis.
+//! Fourier transforms and count sketches along the last axis.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
@@ -19,7 +19,7 @@ pub static OPS: &[&OpDef] = &[&FFT, &IFFT, &COUNT_SKETCH];
 params! {
     /// Parameters of `_contrib_fft` and `_contrib_ifft`.
     pub struct FftParam {
-        /// How many rows a GPU would transform at a time; it has no effect on a CPU.
+        /// Number of rows that a GPU transforms at a time; ignored on CPU.
         compute_size: i32 = 128;
     }
 }
@@ -29,19 +29,19 @@ fn width(x: &In<'_>) -> usize {
     x.shape().dims().last().map_or(0, |n| (*n).max(0) as usize)
 }
 
-/// Numbers in a parallel chunk.
+/// Elements of a parallel chunk.
 const GRAIN: usize = 1 << 13;
 
 pub static FFT: OpDef = OpDef::new("_contrib_fft")
     .doc(
         "The discrete Fourier transform of the last axis: for real data of shape (..., d) the result has shape (..., 2 d), with the real \
-         and imaginary parts of X[k] = sum of data[j] exp(-2 pi i j k / d) side by side.",
+         and imaginary parts of X[k] = sum of data[j] exp(-2 pi i j k / d) interleaved.",
     )
     .inputs(&[arg("data", "Real numbers.")])
     .params::<FftParam>()
     .shape(|_, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        ensure!(rank > 0, "data must have one axis or more");
+        ensure!(rank > 0, "data must have at least one axis");
         let d = io.ins[0].dim(rank - 1);
         let out = replaced(&io.ins[0], 1, &[if d < 0 { -1 } else { 2 * d }]);
         io.assign_out(0, &out)
@@ -63,16 +63,16 @@ fn fft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
 pub static IFFT: OpDef = OpDef::new("_contrib_ifft")
     .doc(
         "The real part of the inverse discrete Fourier transform of the last axis, times its length: for data of shape (..., 2 d), with \
-         real and imaginary parts side by side, the result of shape (..., d) is the real part of the sum of \
-         data[k] exp(2 pi i j k / d). Divide by d for the inverse of _contrib_fft.",
+         real and imaginary parts interleaved, the result of shape (..., d) is the real part of the sum of data[k] exp(2 pi i j k / d). \
+         Divide by d for the inverse of _contrib_fft.",
     )
     .inputs(&[arg("data", "Real and imaginary parts.")])
     .params::<FftParam>()
     .shape(|_, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        ensure!(rank > 0, "data must have one axis or more");
+        ensure!(rank > 0, "data must have at least one axis");
         let d = io.ins[0].dim(rank - 1);
-        ensure!(d < 0 || d % 2 == 0, "the last axis has length {d}: real and imaginary parts come in pairs");
+        ensure!(d < 0 || d % 2 == 0, "the last axis has length {d}: it must be even, since real and imaginary parts alternate");
         let out = replaced(&io.ins[0], 1, &[if d < 0 { -1 } else { d / 2 }]);
         io.assign_out(0, &out)
     })
@@ -95,7 +95,7 @@ params! {
     pub struct CountSketchParam {
         /// The length of the sketch.
         out_dim: i32 = required, where 1..=i32::MAX;
-        /// How many rows a GPU would take at a time; it has no effect on a CPU.
+        /// Number of rows that a GPU processes at a time; ignored on CPU.
         processing_batch_size: i32 = 32;
     }
 }
@@ -107,13 +107,13 @@ pub static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch")
     )
     .inputs(&[
         arg("data", "The rows, of shape (..., d)."),
-        arg("h", "The place of each element in the sketch, from 0 to out_dim - 1: d elements."),
+        arg("h", "The index in the sketch of each element, from 0 to out_dim - 1: d elements."),
         arg("s", "The sign of each element, 1 or -1: d elements."),
     ])
     .params::<CountSketchParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        ensure!(rank > 0, "data must have one axis or more");
+        ensure!(rank > 0, "data must have at least one axis");
         let d = io.ins[0].dim(rank - 1);
         for (i, name) in [(1, "h"), (2, "s")] {
             let fits = d < 0 || !io.ins[i].is_known() || io.ins[i].num_elements() as i64 == d;
@@ -125,11 +125,11 @@ pub static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch")
     .forward(|ctx, ins, outs| {
         let (d, n) = (width(&ins[0]), ctx.params::<CountSketchParam>().out_dim as usize);
         matrix_type!(ctx, ins[0].dtype(), |T| {
-            let (x, places, signs) = (ins[0].slice::<T>()?, places::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
+            let (x, indices, signs) = (ins[0].slice::<T>()?, indices::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
             parallel_rows(outs[0].slice_mut::<T>()?, n, GRAIN / d.max(1), |i, out| {
                 out.fill(0.0);
                 for (j, x) in x[i * d..(i + 1) * d].iter().enumerate() {
-                    out[places[j]] += signs[j] * x;
+                    out[indices[j]] += signs[j] * x;
                 }
             });
             Ok(())
@@ -137,21 +137,21 @@ pub static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch")
     })
     .grad(Grad::Kernel(Backward::new(sketch_backward).inputs(Deps::Some(&[1, 2])), None));
 
-/// The places as numbers of elements.
-fn places<T: Scalar + Element>(ctx: &OpCtx<'_>, h: &In<'_>) -> Result<Vec<usize>> {
+/// The hash `h` as checked indices into the sketch.
+fn indices<T: Scalar + Element>(ctx: &OpCtx<'_>, h: &In<'_>) -> Result<Vec<usize>> {
     let n = ctx.params::<CountSketchParam>().out_dim;
-    let place = |h: &T| {
-        let place = Element::to_f64(*h);
+    let index = |h: &T| {
+        let index = Element::to_f64(*h);
         ensure!(
-            (0.0..f64::from(n)).contains(&place),
-            "h contains {place}, which is no place in a sketch of {n} elements"
+            (0.0..f64::from(n)).contains(&index),
+            "h contains {index}, which is out of bounds for a sketch of {n} elements"
         );
-        Ok(place as usize)
+        Ok(index as usize)
     };
-    h.slice::<T>()?.iter().map(place).collect()
+    h.slice::<T>()?.iter().map(index).collect()
 }
 
-/// The gradient of the data; none flows to places and signs.
+/// The gradient of the data; none flows to indices and signs.
 fn sketch_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (data, others) = outs.split_at_mut(1);
     for out in others.iter_mut().filter(|out| out.wanted()) {
@@ -162,10 +162,10 @@ fn sketch_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
     }
     let (n, d) = (width(&ins[0]), ins[1].len());
     matrix_type!(ctx, ins[0].dtype(), |T| {
-        let (grad, places, signs) = (ins[0].slice::<T>()?, places::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
+        let (grad, indices, signs) = (ins[0].slice::<T>()?, indices::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
         parallel_rows(data[0].slice_mut::<T>()?, d, GRAIN / d.max(1), |i, out| {
             for (j, out) in out.iter_mut().enumerate() {
-                *out = signs[j] * grad[i * n + places[j]];
+                *out = signs[j] * grad[i * n + indices[j]];
             }
         });
         Ok(())

@@ -9,7 +9,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{param_enum, params};
 use ferromx_kernels::math;
 
-use crate::elemwise::family::{Graph, finish, formula, unary_backward, unary_kernel};
+use crate::elemwise::family::{Graph, elementwise_epilogue, formula, unary_backward, unary_kernel};
 
 param_enum! {
     /// The functions of `Activation`.
@@ -25,7 +25,7 @@ params! {
     }
 }
 
-/// An activation function.
+/// Elementwise activation functions.
 pub static ACTIVATION: OpDef = OpDef::new("Activation")
     .aliases(&["_npx_activation"])
     .doc("Applies an activation function to each element: see act_type.")
@@ -40,10 +40,10 @@ pub static ACTIVATION: OpDef = OpDef::new("Activation")
     .pointwise()
     .role(Role::Function(|p| match p.get::<ActivationParam>().act_type {
         ActType::Relu => Some(Elementwise::Relu),
-        ActType::Sigmoid => Some(finish::<Sigmoid>()),
-        ActType::SoftRelu => Some(finish::<SoftRelu>()),
-        ActType::SoftSign => Some(finish::<SoftSign>()),
-        ActType::Tanh => Some(finish::<Tanh>()),
+        ActType::Sigmoid => Some(elementwise_epilogue::<Sigmoid>()),
+        ActType::SoftRelu => Some(elementwise_epilogue::<SoftRelu>()),
+        ActType::SoftSign => Some(elementwise_epilogue::<SoftSign>()),
+        ActType::Tanh => Some(elementwise_epilogue::<Tanh>()),
     }));
 
 formula!(Unary Relu = |x| if x <= 0.0 { 0.0 } else { x });

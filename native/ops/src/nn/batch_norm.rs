@@ -11,7 +11,7 @@ use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
-use ferromx_kernels::float::{Accum, Real};
+use ferromx_kernels::float::{Accum, FloatElement};
 use ferromx_kernels::norm::{
     BatchNormGrads, BatchNormParams, NormShape, batch_norm_backward, batch_norm_inference, batch_norm_training,
     rectify, rectify_backward,
@@ -21,28 +21,28 @@ use ferromx_kernels::par::with_scratch;
 params! {
     /// Parameters of `BatchNorm`.
     pub struct BatchNormParam {
-        /// Added to the variance, so that nothing is divided by 0.
+        /// Added to the variance for numerical stability.
         eps: f64 = (f64::from(1e-3f32));
-        /// The part of the moving mean and variance that a training step keeps.
+        /// The momentum of the moving mean and variance: the fraction that a training step keeps.
         momentum: f32 = 0.9;
-        /// Whether gamma counts as 1 and has no gradient.
+        /// Whether gamma is fixed at 1 and has no gradient.
         fix_gamma: bool = true;
-        /// Whether training, too, normalises with the moving mean and variance, and leaves them alone.
+        /// Whether training also normalises with the moving mean and variance, without updating them.
         use_global_stats: bool = false;
-        /// Whether the mean and the reciprocal of the standard deviation are outputs too.
+        /// Whether the mean and the reciprocal of the standard deviation are also outputs.
         output_mean_var: bool = false;
         /// The axis of the channels.
         axis: i32 = 1;
-        /// Accepted for the sake of scripts; there is no cuDNN here to switch off.
+        /// Accepted for compatibility; cuDNN is never used.
         cudnn_off: bool = false;
-        /// Accepted for the sake of saved models; quantization uses it.
+        /// Used only by the quantized operator.
         min_calib_range: Option<f32> = None;
-        /// Accepted for the sake of saved models; quantization uses it.
+        /// Used only by the quantized operator.
         max_calib_range: Option<f32> = None;
     }
 }
 
-/// What the parameters of an operator of batch normalisation say.
+/// The parameters that all batch normalisation operators share.
 pub(super) struct Settings {
     pub eps: f64,
     pub momentum: f32,
@@ -52,17 +52,17 @@ pub(super) struct Settings {
     pub axis: i32,
 }
 
-/// The parameters of an operator of batch normalisation.
+/// The parameter struct of a batch normalisation operator.
 pub(super) trait BatchNormLike: OpParams {
-    /// Whether negative results become 0.
+    /// Whether a ReLU follows.
     const RECTIFIED: bool = false;
     /// Whether the third output is the variance; otherwise it is the reciprocal of the standard deviation.
     const VARIANCE: bool = false;
 
-    /// What they say.
+    /// The shared parameters.
     fn settings(&self) -> Settings;
 
-    /// Whether the operator can work with them.
+    /// Checks the parameters.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -81,16 +81,16 @@ impl BatchNormLike for BatchNormParam {
     }
 }
 
-/// The inputs of an operator of batch normalisation.
+/// The inputs of a batch normalisation operator.
 pub(super) const ARGS: &[ArgDef] = &[
     arg("data", "The input, with the channels along `axis`, which is 1 unless it is a parameter."),
-    arg("gamma", "The factor of each channel; taken as 1 with fix_gamma."),
+    arg("gamma", "The scale of each channel; 1 with fix_gamma."),
     arg("beta", "The offset of each channel."),
-    arg("moving_mean", "The moving mean of each channel, which training changes."),
-    arg("moving_var", "The moving variance of each channel, which training changes."),
+    arg("moving_mean", "The moving mean of each channel, updated in training."),
+    arg("moving_var", "The moving variance of each channel, updated in training."),
 ];
 
-/// An operator of batch normalisation.
+/// Defines a batch normalisation operator.
 pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
     let outputs = if P::RECTIFIED { Deps::Some(&[0, 1, 2]) } else { Deps::Some(&[1, 2]) };
     OpDef::new(name)
@@ -169,7 +169,11 @@ fn norm_shape(p: &Settings, data: &Shape) -> Result<NormShape> {
     Ok(NormShape { outer: dims[..axis].iter().product(), axis: dims[axis], inner: dims[axis + 1..].iter().product() })
 }
 
-fn forward_typed<P: BatchNormLike, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn forward_typed<P: BatchNormLike, T: FloatElement>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     let p = &ctx.params::<P>().settings();
     let [out, out_mean, out_var, moving_mean, moving_var] = outs else {
         return Err(Error::Internal("BatchNorm has three outputs and two states".into()));
@@ -184,8 +188,8 @@ fn forward_typed<P: BatchNormLike, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], out
         let y = out.slice_mut::<T>()?;
         if ctx.is_train && !p.use_global_stats {
             batch_norm_training(shape, &norm, x, y, mean, var);
-            blend(moving_mean, mean, p.momentum);
-            blend(moving_var, var, p.momentum);
+            update_moving(moving_mean, mean, p.momentum);
+            update_moving(moving_var, var, p.momentum);
         } else {
             mean.copy_from_slice(moving_mean);
             var.copy_from_slice(moving_var);
@@ -208,40 +212,49 @@ fn forward_typed<P: BatchNormLike, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], out
     })
 }
 
-/// What the operator is outside of training, as a factor and a summand for each channel; `summand` holds what was added to the input
-/// before. `ins` are all inputs but the first.
-pub(super) fn affine<A: Accum>(p: &BatchNormParam, ins: &[In<'_>], factor: &mut [A], summand: &mut [A]) -> Result<()> {
+/// Writes the scale and shift of each channel that the operator amounts to in inference. `shift` initially holds the bias of the preceding
+/// product. `ins` are all inputs but the first.
+pub(super) fn scale_and_shift<A: Accum>(
+    p: &BatchNormParam,
+    ins: &[In<'_>],
+    scales: &mut [A],
+    shifts: &mut [A],
+) -> Result<()> {
     let [gamma, beta, mean, var] = ins else {
         return Err(Error::Internal("BatchNorm has four inputs besides the data".into()));
     };
     let (gamma, beta) = (gamma.slice::<A>()?, beta.slice::<A>()?);
     let (mean, var) = (mean.slice::<A>()?, var.slice::<A>()?);
-    for (i, (factor, summand)) in factor.iter_mut().zip(summand).enumerate() {
+    for (i, (channel_scale, shift)) in scales.iter_mut().zip(shifts).enumerate() {
         let gamma = if p.fix_gamma { 1.0 } else { gamma[i].wide() };
         let scale = gamma * (var[i].wide() + p.eps).sqrt().recip();
-        *factor = A::from_f64(scale);
-        *summand = A::from_f64(beta[i].wide() + (summand.wide() - mean[i].wide()) * scale);
+        *channel_scale = A::from_f64(scale);
+        *shift = A::from_f64(beta[i].wide() + (shift.wide() - mean[i].wide()) * scale);
     }
     Ok(())
 }
 
-/// Moves a moving statistic towards that of the batch.
-fn blend<A: Accum>(moving: &mut [A], new: &[A], momentum: f32) {
-    let (keep, take) = (A::of(momentum), A::of(1.0 - momentum));
+/// Updates a moving average by the statistic of the batch.
+fn update_moving<A: Accum>(moving: &mut [A], new: &[A], momentum: f32) {
+    let (old_weight, new_weight) = (A::of(momentum), A::of(1.0 - momentum));
     for (moving, new) in moving.iter_mut().zip(new) {
-        *moving = *moving * keep + *new * take;
+        *moving = *moving * old_weight + *new * new_weight;
     }
 }
 
-/// Inputs: gradient of the output, data, gamma, the output if it is rectified, mean, the third output. Outputs: gradients of data,
-/// gamma, beta.
+/// Inputs: gradient of the output, data, gamma, the output if a ReLU follows, mean, the third output. Outputs: gradients of data, gamma,
+/// beta.
 fn backward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => backward_typed::<P, T>(ctx, ins, outs), d => {
         Err(ctx.unsupported(d, TYPES))
     })
 }
 
-fn backward_typed<P: BatchNormLike, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_typed<P: BatchNormLike, T: FloatElement>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     let y_grad = ins[0].slice::<T>()?;
     if !P::RECTIFIED {
         return backward_from::<P, T>(ctx, y_grad, &ins[1..], outs);
@@ -252,8 +265,8 @@ fn backward_typed<P: BatchNormLike, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], ou
     })
 }
 
-/// The gradients from that of what the rectifier, if there is one, was given.
-fn backward_from<P: BatchNormLike, T: Real>(
+/// The gradients, from that of the normalised data before any ReLU.
+fn backward_from<P: BatchNormLike, T: FloatElement>(
     ctx: &OpCtx<'_>,
     y_grad: &[T],
     ins: &[In<'_>],
@@ -324,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_axes_are_refused() {
+    fn axes_out_of_range_are_errors() {
         let shapes = [&[2i64, 3][..], &[3], &[3], &[3], &[3]].map(Shape::new);
         let e = Case::new(&BATCH_NORM, &[("axis", "2")]).shapes(&shapes).unwrap_err().to_string();
         assert!(e.contains("Channel axis out of range: 2"), "{e}");

@@ -1,4 +1,4 @@
-//! Relatives of `BatchNorm`: the first version, with a rectifier, over several devices.
+//! Variants of `BatchNorm`: the first version, with ReLU, and synchronised across devices.
 
 use ferromx_core::error::Result;
 use ferromx_core::op::OpDef;
@@ -9,15 +9,15 @@ use super::batch_norm::{BatchNormLike, Settings, batch_norm};
 params! {
     /// Parameters of `BatchNorm_v1`.
     pub struct BatchNormV1Param {
-        /// Added to the variance, so that nothing is divided by 0.
+        /// Added to the variance for numerical stability.
         eps: f32 = 1e-3;
-        /// The part of the moving mean and variance that a training step keeps.
+        /// The momentum of the moving mean and variance: the fraction that a training step keeps.
         momentum: f32 = 0.9;
-        /// Whether gamma counts as 1 and has no gradient.
+        /// Whether gamma is fixed at 1 and has no gradient.
         fix_gamma: bool = true;
-        /// Whether training, too, normalises with the moving mean and variance, and leaves them alone.
+        /// Whether training also normalises with the moving mean and variance, without updating them.
         use_global_stats: bool = false;
-        /// Whether the mean and the variance are outputs too.
+        /// Whether the mean and the variance are also outputs.
         output_mean_var: bool = false;
     }
 }
@@ -47,23 +47,23 @@ pub static BATCH_NORM_V1: OpDef = batch_norm::<BatchNormV1Param>("BatchNorm_v1")
 params! {
     /// Parameters of `_contrib_BatchNormWithReLU`.
     pub struct BatchNormWithReluParam {
-        /// Added to the variance, so that nothing is divided by 0.
+        /// Added to the variance for numerical stability.
         eps: f64 = (f64::from(1e-3f32));
-        /// The part of the moving mean and variance that a training step keeps.
+        /// The momentum of the moving mean and variance: the fraction that a training step keeps.
         momentum: f32 = 0.9;
-        /// Whether gamma counts as 1 and has no gradient.
+        /// Whether gamma is fixed at 1 and has no gradient.
         fix_gamma: bool = true;
-        /// Whether training, too, normalises with the moving mean and variance, and leaves them alone.
+        /// Whether training also normalises with the moving mean and variance, without updating them.
         use_global_stats: bool = false;
-        /// Whether the mean and the reciprocal of the standard deviation are outputs too.
+        /// Whether the mean and the reciprocal of the standard deviation are also outputs.
         output_mean_var: bool = false;
         /// The axis of the channels.
         axis: i32 = 1;
-        /// Accepted for the sake of scripts; there is no cuDNN here to switch off.
+        /// Accepted for compatibility; cuDNN is never used.
         cudnn_off: bool = false;
-        /// Accepted for the sake of saved models; quantization uses it.
+        /// Used only by the quantized operator.
         min_calib_range: Option<f32> = None;
-        /// Accepted for the sake of saved models; quantization uses it.
+        /// Used only by the quantized operator.
         max_calib_range: Option<f32> = None;
     }
 }
@@ -83,24 +83,24 @@ impl BatchNormLike for BatchNormWithReluParam {
     }
 }
 
-/// With a rectifier.
+/// Batch normalisation with ReLU.
 pub static BATCH_NORM_WITH_RELU: OpDef = batch_norm::<BatchNormWithReluParam>("_contrib_BatchNormWithReLU").doc(
-    "`BatchNorm` followed by a rectifier: out = max(0, (data - mean) / sqrt(var + eps) * gamma + beta). Statistics and their \
+    "`BatchNorm` followed by ReLU: out = max(0, (data - mean) / sqrt(var + eps) * gamma + beta). Statistics and their \
      updates are those of `BatchNorm`.",
 );
 
 params! {
     /// Parameters of `_contrib_SyncBatchNorm`.
     pub struct SyncBatchNormParam {
-        /// Added to the variance, so that nothing is divided by 0.
+        /// Added to the variance for numerical stability.
         eps: f32 = 1e-3;
-        /// The part of the moving mean and variance that a training step keeps.
+        /// The momentum of the moving mean and variance: the fraction that a training step keeps.
         momentum: f32 = 0.9;
-        /// Whether gamma counts as 1 and has no gradient.
+        /// Whether gamma is fixed at 1 and has no gradient.
         fix_gamma: bool = true;
-        /// Whether training, too, normalises with the moving mean and variance, and leaves them alone.
+        /// Whether training also normalises with the moving mean and variance, without updating them.
         use_global_stats: bool = false;
-        /// Whether the mean and the variance are outputs too.
+        /// Whether the mean and the variance are also outputs.
         output_mean_var: bool = false;
         /// Number of devices that share their statistics; one here.
         ndev: i32 = 1;
@@ -135,7 +135,7 @@ impl BatchNormLike for SyncBatchNormParam {
     }
 }
 
-/// Over several devices.
+/// Batch normalisation synchronised across devices.
 pub static SYNC_BATCH_NORM: OpDef = batch_norm::<SyncBatchNormParam>("_contrib_SyncBatchNorm").doc(
     "Batch normalisation whose statistics several devices share (Zhang et al., \"Context encoding for semantic segmentation\", \
      2018): out = (data - mean) / sqrt(var + eps) * gamma + beta, with the channels along axis 1. Its third output is the \

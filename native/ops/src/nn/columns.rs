@@ -18,11 +18,11 @@ params! {
     pub struct Im2colParam {
         /// Size of the window: (width,), (height, width) or (depth, height, width).
         kernel: Shape = required;
-        /// Distance between neighbouring windows; 1 by default.
+        /// Stride of the windows; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Distance between neighbouring taps of the window; 1 by default.
+        /// Dilation of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
-        /// Zeros added at both ends of each dimension; none by default.
+        /// Zero padding at both ends of each dimension; 0 by default.
         pad: Shape = (Shape::new(&[]));
     }
 }
@@ -34,23 +34,23 @@ params! {
         output_size: Shape = required;
         /// Size of the window: (width,), (height, width) or (depth, height, width).
         kernel: Shape = required;
-        /// Distance between neighbouring windows; 1 by default.
+        /// Stride of the windows; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Distance between neighbouring taps of the window; 1 by default.
+        /// Dilation of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
-        /// Zeros added at both ends of each dimension; none by default.
+        /// Zero padding at both ends of each dimension; 0 by default.
         pad: Shape = (Shape::new(&[]));
     }
 }
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Windows as columns.
+/// Unfolds images into columns.
 pub static IM2COL: OpDef = OpDef::new("im2col")
     .doc(
-        "Writes the windows of a convolution as columns of a matrix: out[n, c * taps + t, p] is the element that tap t of the \
-         window of output pixel p reads in channel c, 0 in the padding. The weights, as (num_filter, channel * taps), times it are \
-         the convolution.\n\n\
+        "Unfolds the windows of a convolution into columns of a matrix: out[n, c * taps + t, p] is the element of channel c at tap t of \
+         the window of output pixel p, 0 in the padding. The weights as a matrix (num_filter, channel * taps) times the result are the \
+         convolution.\n\n\
          Shapes: data (batch, channel, spatial dimensions...), output (batch, channel * taps, pixels), where the numbers of output \
          pixels are those of `Convolution`.",
     )
@@ -69,11 +69,11 @@ pub static IM2COL: OpDef = OpDef::new("im2col")
         None,
     ));
 
-/// Columns as images.
+/// Folds columns into images.
 pub static COL2IM: OpDef = OpDef::new("col2im")
     .doc(
-        "Adds the elements of windows to the pixels that they come from, which undoes `im2col` where windows do not overlap, and \
-         is its gradient everywhere.\n\n\
+        "Adds the elements of windows to the pixels they were taken from. This is the gradient of `im2col`, and its inverse if windows do \
+         not overlap.\n\n\
          Shapes: data (batch, channel * taps, pixels), output (batch, channel) + output_size, where `pixels` is the number of \
          windows on such images.",
     )
@@ -104,11 +104,11 @@ impl Col2imParam {
 }
 
 impl Im2colParam {
-    /// The windows on images of a shape, whose unknown lengths count as 0.
+    /// The windows on images of a shape, with 0 for unknown lengths.
     fn shape(&self, images: &Shape) -> Result<ConvShape> {
         let n = self.kernel.dims().len();
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
-        let dims = if self.is_line(images) { &images.dims()[..3] } else { images.dims() };
+        let dims = if self.is_1d_on_2d(images) { &images.dims()[..3] } else { images.dims() };
         ensure!(dims.len() == n + 2, "images {images} must have {} dimensions for a kernel {}", n + 2, self.kernel);
         Ok(ConvShape {
             batch: dims[0].max(0) as usize,
@@ -123,13 +123,13 @@ impl Im2colParam {
         })
     }
 
-    /// Whether a kernel of one axis meets two-dimensional images. Of these MXNet reads, for each channel, as many elements as an image
-    /// has rows, one channel after the other from the start of the image.
-    fn is_line(&self, images: &Shape) -> bool {
+    /// True for a 1D kernel on 2D images. As in MXNet, each channel then reads as many elements as an image has rows, one channel after
+    /// the other from the start of the image.
+    fn is_1d_on_2d(&self, images: &Shape) -> bool {
         self.kernel.dims().len() == 1 && images.dims().len() == 4
     }
 
-    /// The number of windows on images whose spatial sizes are known, if they are.
+    /// The number of windows; -1 if a spatial size is unknown.
     fn pixels(&self, images: &Shape) -> Result<i64> {
         let shape = self.shape(images)?;
         if images.dims()[2..self.kernel.dims().len() + 2].iter().any(|d| *d < 0) {
@@ -153,7 +153,7 @@ impl Im2colParam {
 
 fn im2col_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<Im2colParam>();
-    let line = p.is_line(&io.ins[0]);
+    let line = p.is_1d_on_2d(&io.ins[0]);
     if !line {
         io.assign_in(0, &Shape::of_rank(p.kernel.dims().len() + 2))?;
     }
@@ -174,7 +174,7 @@ fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (window, size) = (p.window(), &p.output_size);
     ensure!(
         size.dims().len() == window.kernel.dims().len() && size.dims().iter().all(|d| *d > 0),
-        "output_size {size} must have positive numbers, as many as the kernel {}",
+        "output_size {size} must have one positive number for each dimension of the kernel {}",
         window.kernel
     );
     let mut images = Dims::from_slice(&[-1, -1]);
@@ -184,7 +184,7 @@ fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (rows, taps) = (io.ins[0].dim(1), window.taps());
     ensure!(
         rows < 0 || rows % taps == 0,
-        "the {rows} rows of the columns are no multiple of the {taps} taps of a window"
+        "the {rows} rows of the columns are not a multiple of the {taps} taps of a window"
     );
     (images[0], images[1]) = (io.ins[0].dim(0), if rows < 0 { -1 } else { rows / taps });
     io.assign_out(0, &images.into())?;
@@ -192,8 +192,8 @@ fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &[-1, if channels < 0 { -1 } else { channels * taps }, -1].into())
 }
 
-/// Where windows read the start of each image only: their shape for one image, and the elements that they read.
-fn partly_used(shape: &ConvShape, elements: usize) -> Option<(ConvShape, usize)> {
+/// If windows read only the start of each image: their shape for one image, and the number of elements read.
+fn partial_read(shape: &ConvShape, elements: usize) -> Option<(ConvShape, usize)> {
     let used = shape.in_channels * shape.input.iter().product::<usize>();
     (shape.batch * used < elements).then_some((ConvShape { batch: 1, ..*shape }, used))
 }
@@ -201,7 +201,7 @@ fn partly_used(shape: &ConvShape, elements: usize) -> Option<(ConvShape, usize)>
 fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut Out<'_>) -> Result<()> {
     dispatch!(images.dtype(), T in [f32, f64, f16, bf16] => {
         let (images, columns) = (images.slice::<T>()?, columns.slice_mut::<T>()?);
-        let Some((one, used)) = partly_used(shape, images.len()) else {
+        let Some((one, used)) = partial_read(shape, images.len()) else {
             im2col(shape, images, columns);
             return Ok(());
         };
@@ -216,7 +216,7 @@ fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut
 fn to_images(ctx: &OpCtx<'_>, shape: &ConvShape, columns: &In<'_>, images: &mut Out<'_>) -> Result<()> {
     dispatch!(columns.dtype(), T in [f32, f64, f16, bf16] => {
         let (images, columns) = (images.slice_mut::<T>()?, columns.slice::<T>()?);
-        let Some((one, used)) = partly_used(shape, images.len()) else {
+        let Some((one, used)) = partial_read(shape, images.len()) else {
             col2im(shape, columns, images);
             return Ok(());
         };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_do_not_fit_are_refused() {
+    fn windows_that_do_not_fit_are_errors() {
         let shapes = |attrs: &[(&str, &str)], data: &[i64]| Case::new(&COL2IM, attrs).shapes(&[Shape::new(data)]);
         let attrs = [("kernel", "(2, 2)"), ("output_size", "(3, 4)")];
         assert_eq!(shapes(&attrs, &[1, 8, 6]).unwrap()[0], [1, 2, 3, 4].into());

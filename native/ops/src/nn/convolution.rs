@@ -14,14 +14,14 @@ use ferromx_kernels::conv::{
     ConvEpilogue, ConvShape, PackedConvWeights, conv_backward_bias, conv_backward_data, conv_backward_weights,
     conv_forward, conv_forward_packed,
 };
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 
-use super::fused::{Finish, with_finish};
+use super::fused::{ProductEpilogue, with_epilogue};
 use super::spatial::{channels_to_back, channels_to_front, sizes, triple};
 use crate::linalg::product::Version;
 
 param_enum! {
-    /// How an algorithm is chosen on a GPU.
+    /// How cuDNN chooses an algorithm.
     pub enum CudnnTune { Fastest = "fastest", Limited = "limited_workspace", Off = "off" }
 }
 
@@ -35,25 +35,25 @@ params! {
     pub struct ConvolutionParam {
         /// Size of the window: (width,), (height, width) or (depth, height, width).
         kernel: Shape = required;
-        /// Distance between neighbouring windows; 1 by default.
+        /// Stride of the windows; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Distance between neighbouring taps of the window; 1 by default.
+        /// Dilation of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
-        /// Zeros added at both ends of each dimension; none by default.
+        /// Zero padding at both ends of each dimension; 0 by default.
         pad: Shape = (Shape::new(&[]));
         /// Number of output channels.
         num_filter: u32 = required, where 1..=u32::MAX;
-        /// Number of groups that channels are divided into; each group is convolved by itself.
+        /// Number of groups that the channels are divided into; each group is convolved separately.
         num_group: u32 = 1, where 1..=u32::MAX;
-        /// Accepted for compatibility: the most megabytes of temporary memory on a GPU.
+        /// Accepted for compatibility: megabytes of temporary memory on a GPU.
         workspace: u64 = 1024;
         /// Whether there is no bias.
         no_bias: bool = false;
-        /// Accepted for compatibility: how an algorithm is chosen on a GPU.
+        /// Accepted for compatibility: how cuDNN chooses an algorithm.
         cudnn_tune: Option<CudnnTune> = None;
-        /// Accepted for compatibility: whether cuDNN is not used on a GPU.
+        /// Accepted for compatibility: turns off cuDNN on a GPU.
         cudnn_off: bool = false;
-        /// Order of the dimensions; by default NCW, NCHW or NCDHW. Those with channels last can be inferred, but not computed.
+        /// Order of the dimensions; by default NCW, NCHW or NCDHW. With channels last only the shapes can be inferred.
         layout: Option<ConvLayout> = None;
     }
 }
@@ -90,7 +90,7 @@ impl ConvolutionParam {
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
         ensure!(
             self.num_filter.is_multiple_of(self.num_group),
-            "num_filter {} is no multiple of num_group {}",
+            "num_filter {} is not a multiple of num_group {}",
             self.num_filter,
             self.num_group
         );
@@ -109,17 +109,17 @@ impl ConvolutionParam {
         matches!(self.layout, Some(ConvLayout::Nhwc | ConvLayout::Ndhwc))
     }
 
-    /// The shape of a convolution that is to be computed.
+    /// The dimensions of the convolution to compute.
     pub(crate) fn computed(&self, data: &Shape) -> Result<ConvShape> {
         if self.channels_last() {
             return Err(Error::Unsupported(
-                "convolutions with channels last are not computed: transpose the input and use NCHW or NCDHW".into(),
+                "convolution with channels last is not supported: transpose the input and use NCHW or NCDHW".into(),
             ));
         }
         self.shape(data)
     }
 
-    /// The shape for data with channels first.
+    /// The dimensions for data with channels first.
     fn shape(&self, data: &Shape) -> Result<ConvShape> {
         let n = self.spatial()?;
         let dims = data.dims();
@@ -142,7 +142,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     infer_with(p.get(), io)
 }
 
-/// Infers shapes for parameters that may come from another operator.
+/// Infers the shapes; the parameters may be those of another operator.
 pub(super) fn infer_with(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
     if !p.channels_last() {
         return infer_channels_first(p, io);
@@ -174,7 +174,7 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
     if channels >= 0 {
         ensure!(
             channels % groups == 0,
-            "the input {} has {channels} channels, no multiple of num_group {groups}",
+            "the input {} has {channels} channels, which is not a multiple of num_group {groups}",
             io.ins[0]
         );
         if let Some(dims) = weight.dims_mut() {
@@ -197,7 +197,7 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
         out.push(if known { size as i64 } else { -1 });
     }
     io.assign_out(0, &Shape::from(out))?;
-    // Backwards: the batch, the channels, and sizes where the stride is 1.
+    // From the output to the data: the batch, the channels, and the sizes if the stride is 1.
     let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(1).max(-1)]);
     if data[1] > 0 {
         data[1] *= groups;
@@ -210,15 +210,15 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
     io.assign_in(0, &Shape::from(data))
 }
 
-/// Weights packed when they are met for the second time.
-struct Packed<T: Real> {
-    seen: Option<Version>,
+/// Cache of packed weights. They are packed at their second use, as weights that change before are not worth it.
+struct Packed<T: FloatElement> {
+    version: Option<Version>,
     weights: Option<PackedConvWeights<T>>,
 }
 
-impl<T: Real> Default for Packed<T> {
+impl<T: FloatElement> Default for Packed<T> {
     fn default() -> Self {
-        Packed { seen: None, weights: None }
+        Packed { version: None, weights: None }
     }
 }
 
@@ -226,32 +226,37 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     forward_with(ctx, ctx.params(), ins, outs)
 }
 
-/// The kernel for parameters that may come from another operator.
+/// The kernel; the parameters may be those of another operator.
 pub(super) fn forward_with(ctx: &OpCtx<'_>, p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, p, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<T: Real>(ctx: &OpCtx<'_>, p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn forward_as<T: FloatElement>(
+    ctx: &OpCtx<'_>,
+    p: &ConvolutionParam,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
     convolve(ctx, p, ins, &ConvEpilogue { bias, ..ConvEpilogue::default() }, &mut outs[0])
 }
 
-/// The kernel of a convolution with what follows it.
+/// The convolution kernel with a fused epilogue.
 fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let fused = ctx.params::<Fused>();
     let p = fused.product.get::<ConvolutionParam>();
     dispatch!(ins[0].dtype(), T in [f32, f64] => {
         let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
         let rest = if p.no_bias { &ins[2..] } else { &ins[3..] };
-        with_finish(fused, p.num_filter as usize, bias, rest, |finish: &Finish<'_, T>| {
-            let Finish { scale, bias, residual, activation } = *finish;
+        with_epilogue(fused, p.num_filter as usize, bias, rest, |epilogue: &ProductEpilogue<'_, T>| {
+            let ProductEpilogue { scale, bias, residual, activation } = *epilogue;
             convolve(ctx, p, ins, &ConvEpilogue { scale, bias, residual, activation }, &mut outs[0])
         })
     }, other => Err(ctx.unsupported(other, &[DType::F32, DType::F64])))
 }
 
-fn convolve<T: Real>(
+fn convolve<T: FloatElement>(
     ctx: &OpCtx<'_>,
     p: &ConvolutionParam,
     ins: &[In<'_>],
@@ -262,8 +267,8 @@ fn convolve<T: Real>(
     let (x, w, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, out.slice_mut::<T>()?);
     match (ctx.cache, ins[1].version()) {
         (Some(cache), Some(version)) if !ctx.is_train => cache.with(|kept: &mut Packed<T>| {
-            if kept.seen != Some(version) {
-                *kept = Packed { seen: Some(version), weights: None };
+            if kept.version != Some(version) {
+                *kept = Packed { version: Some(version), weights: None };
                 return conv_forward(&shape, x, w, epilogue, y);
             }
             let weights = kept.weights.get_or_insert_with(|| PackedConvWeights::new(&shape, w));
@@ -279,13 +284,13 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     backward_with(ctx, ctx.params(), ins, outs)
 }
 
-/// The gradient for parameters that may come from another operator.
+/// The gradient; the parameters may be those of another operator.
 pub(super) fn backward_with(ctx: &OpCtx<'_>, p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(p, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<T: Real>(p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_as<T: FloatElement>(p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = p.computed(ins[1].shape())?;
     let (dy, x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     if outs[0].wanted() {
@@ -339,9 +344,9 @@ mod tests {
         assert!(error(&[("kernel", "(3, 3)"), ("num_filter", "8")]).contains("exceeds the input"));
         assert!(
             error(&[("kernel", "(1, 1)"), ("num_filter", "8"), ("num_group", "2")])
-                .contains("no multiple of num_group 2")
+                .contains("not a multiple of num_group 2")
         );
         assert!(error(&[("kernel", "(1, 1)"), ("num_filter", "8"), ("stride", "(1)")]).contains("spatial dimensions"));
-        assert!(error(&[("kernel", "(1, 1)"), ("num_filter", "8"), ("stride", "(0, 1)")]).contains("1 and above"));
+        assert!(error(&[("kernel", "(1, 1)"), ("num_filter", "8"), ("stride", "(0, 1)")]).contains("at least 1"));
     }
 }

@@ -10,21 +10,21 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::ctc::{CtcShape, ctc_loss, ctc_loss_backward};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::map::Load;
 
 use crate::elemwise::family::NUMERIC;
 use crate::rules::no_gradient;
 
 param_enum! {
-    /// Which class stands for no label.
+    /// Which class is the blank.
     pub enum BlankLabel { First = "first", Last = "last" }
 }
 
 params! {
     /// Parameters of `CTCLoss`.
     pub struct CtcLossParam {
-        /// Whether `data_lengths` is an input; otherwise all frames count.
+        /// Whether `data_lengths` is an input; otherwise all frames are used.
         use_data_lengths: bool = false;
         /// Whether `label_lengths` is an input; otherwise a sequence of labels ends before the first padding.
         use_label_lengths: bool = false;
@@ -40,15 +40,14 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 pub static CTC_LOSS: OpDef = OpDef::new("CTCLoss")
     .aliases(&["ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"])
     .doc(
-        "Connectionist temporal classification (Graves et al., 2006): out[n] = -log p(labels of n | data), the probability being \
-         summed over all ways to spread the labels over the frames, with blanks between them. The softmax of the data is part of \
-         the operator.\n\n\
+        "Connectionist temporal classification (Graves et al., 2006): out[n] = -log p(labels of n | data), with the probability \
+         summed over all alignments of the labels with the frames. The operator applies softmax to the data.\n\n\
          Shapes: data (frames, batch, classes), label (batch, longest), data_lengths and label_lengths (batch,), output (batch,). \
          Labels that do not fit into their frames have loss and gradient 0. No gradient flows to labels and lengths.",
     )
     .inputs(&[
         arg("data", "The scores of the classes before softmax, of shape (frames, batch, classes)."),
-        arg("label", "The classes in their order, of shape (batch, longest), filled up with padding."),
+        arg("label", "The sequences of classes, padded, of shape (batch, longest)."),
         arg("data_lengths", "With use_data_lengths, the number of frames of each sequence, of shape (batch,)."),
         arg("label_lengths", "With use_label_lengths, the number of labels of each sequence, of shape (batch,)."),
     ])
@@ -90,7 +89,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(1, &Shape::new(&[batch, frames, io.ins[0].dim(2)]))
 }
 
-/// Labels and lengths have the type of the data unless they have another one.
+/// Labels and lengths have the type of the data unless theirs is known.
 fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let Some(d) = io.ins[0].or(io.outs[0]) else { return Ok(()) };
     io.assign_in(0, d)?;
@@ -104,11 +103,11 @@ fn numbers(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<Vec<i64>> {
     }, other => Err(ctx.unsupported(other, NUMERIC)))
 }
 
-/// The lengths that an input gives, each at most `most`.
-fn lengths(ctx: &OpCtx<'_>, what: &str, input: &In<'_>, most: usize) -> Result<Vec<usize>> {
+/// Reads the lengths of the input `name`, each at most `max`.
+fn lengths(ctx: &OpCtx<'_>, name: &str, input: &In<'_>, max: usize) -> Result<Vec<usize>> {
     let usable = |(i, n): (usize, i64)| {
-        usize::try_from(n).ok().filter(|n| *n <= most).ok_or_else(|| {
-            Error::Value(format!("CTCLoss: {what}[{i}] is {n}, but it must be a number from 0 to {most}"))
+        usize::try_from(n).ok().filter(|n| *n <= max).ok_or_else(|| {
+            Error::Value(format!("CTCLoss: {name}[{i}] is {n}, but it must be a number from 0 to {max}"))
         })
     };
     numbers(ctx, input)?.into_iter().enumerate().map(usable).collect()
@@ -128,8 +127,8 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         BlankLabel::Last => (classes.saturating_sub(1), -1),
     };
     let mut rest = ins[2..].iter();
-    let mut given = |used: bool, what: &str, most: usize| {
-        rest.next().filter(|_| used).map(|input| lengths(ctx, what, input, most)).transpose()
+    let mut given = |used: bool, what: &str, max: usize| {
+        rest.next().filter(|_| used).map(|input| lengths(ctx, what, input, max)).transpose()
     };
     let longest = ins[1].shape().dim(1).max(0) as usize;
     let data_lengths = match p.use_data_lengths {
@@ -144,12 +143,12 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
             Some(lengths) => lengths[n],
             None => row.iter().position(|l| *l == padding).unwrap_or(longest),
         };
-        // A negative label is no class: it ends the labels, as -1 does for blank_label="last".
+        // A negative label is padding and ends the labels, as -1 does for blank_label="last".
         let len = row[..len].iter().position(|l| *l < 0).unwrap_or(len);
         let class = |l: &i64| usize::try_from(*l).ok().filter(|l| *l < classes);
         row[..len].iter().map(|l| class(l).ok_or(*l)).collect::<Result<Vec<usize>, i64>>().map_err(|l| {
             Error::Value(format!(
-                "CTCLoss: label {l} of sequence {n} is none of the {classes} classes, of which {blank} is the blank"
+                "CTCLoss: label {l} of sequence {n} is invalid: there are {classes} classes, of which {blank} is the blank"
             ))
         })
     });
@@ -160,7 +159,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<T: Real>(
+fn forward_as<T: FloatElement>(
     shape: &CtcShape,
     data: &In<'_>,
     labels: &[Vec<usize>],
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_are_no_classes_are_refused() {
+    fn invalid_labels_are_errors() {
         let run = |labels: [i32; 2]| Case::new(&CTC_LOSS, &[]).run1(&[scores(3, 1, 4), array(&labels, &[1, 2])]);
         assert!(run([1, 4]).is_err());
         assert!(run([3, -1]).is_ok());

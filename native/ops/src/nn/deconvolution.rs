@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::conv::{
     ConvEpilogue, ConvShape, conv_add_bias, conv_backward_bias, conv_backward_data, conv_backward_weights, conv_forward,
 };
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 
 use super::convolution::CudnnTune;
 use super::spatial::{channels_to_back, channels_to_front, sizes, triple};
@@ -27,30 +27,29 @@ params! {
     pub struct DeconvolutionParam {
         /// Size of the window: (width,), (height, width) or (depth, height, width).
         kernel: Shape = required;
-        /// Distance in the output between the windows of neighbouring inputs; 1 by default.
+        /// Stride of the windows in the output; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Distance between neighbouring taps of the window; 1 by default.
+        /// Dilation of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
-        /// What is cut off at both ends of each dimension of the output; nothing by default. Not used with `target_shape`.
+        /// Cropping at both ends of each dimension of the output; 0 by default. Ignored with `target_shape`.
         pad: Shape = (Shape::new(&[]));
-        /// What is added to the end of each dimension of the output, less than the stride; nothing by default. Not used with
-        /// `target_shape`.
+        /// Elements added to the end of each dimension of the output, less than the stride; 0 by default. Ignored with `target_shape`.
         adj: Shape = (Shape::new(&[]));
         /// Spatial size of the output, from which `pad` and `adj` follow.
         target_shape: Shape = (Shape::new(&[]));
         /// Number of output channels.
         num_filter: u32 = required, where 1..=u32::MAX;
-        /// Number of groups that channels are divided into; each group is transformed by itself.
+        /// Number of groups that the channels are divided into; each group is transformed separately.
         num_group: u32 = 1, where 1..=u32::MAX;
-        /// Accepted for compatibility: the most megabytes of temporary memory on a GPU.
+        /// Accepted for compatibility: megabytes of temporary memory on a GPU.
         workspace: u64 = 512;
         /// Whether there is no bias.
         no_bias: bool = true;
-        /// Accepted for compatibility: how an algorithm is chosen on a GPU.
+        /// Accepted for compatibility: how cuDNN chooses an algorithm.
         cudnn_tune: Option<CudnnTune> = None;
-        /// Accepted for compatibility: whether cuDNN is not used on a GPU.
+        /// Accepted for compatibility: turns off cuDNN on a GPU.
         cudnn_off: bool = false;
-        /// Order of the dimensions; by default NCW, NCHW or NCDHW. Those with channels last can be inferred, but not computed.
+        /// Order of the dimensions; by default NCW, NCHW or NCDHW. With channels last only the shapes can be inferred.
         layout: Option<DeconvLayout> = None;
     }
 }
@@ -86,7 +85,7 @@ impl DeconvolutionParam {
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
         ensure!(
             self.num_filter.is_multiple_of(self.num_group),
-            "num_filter {} is no multiple of num_group {}",
+            "num_filter {} is not a multiple of num_group {}",
             self.num_filter,
             self.num_group
         );
@@ -105,7 +104,7 @@ impl DeconvolutionParam {
         matches!(self.layout, Some(DeconvLayout::Nhwc | DeconvLayout::Ndhwc))
     }
 
-    /// The convolution whose gradient this is, for data with channels first; spatial sizes that are not known count as 1.
+    /// The convolution whose transpose this is, for data with channels first; unknown spatial sizes are taken as 1.
     fn shape(&self, data: &Shape) -> Result<ConvShape> {
         let n = self.spatial()?;
         let dims = data.dims();
@@ -135,7 +134,7 @@ impl DeconvolutionParam {
             }
             ensure!(
                 adj[i] < stride[i],
-                "the output is adjusted by {} in dimension {}, but that must be less than the stride {}: change {}",
+                "the output adjustment {} in dimension {} must be less than the stride {}: change {}",
                 adj[i],
                 i + n - 3,
                 stride[i],
@@ -143,7 +142,7 @@ impl DeconvolutionParam {
             );
             ensure!(
                 full + adj[i] > 2 * pad[i],
-                "pad {} leaves nothing of an output of {} elements",
+                "pad {} crops all of an output of {} elements",
                 self.pad,
                 full + adj[i]
             );
@@ -162,11 +161,11 @@ impl DeconvolutionParam {
         })
     }
 
-    /// The convolution for arrays that are to be computed with.
+    /// The dimensions of the convolution to compute.
     fn computed(&self, data: &Shape) -> Result<ConvShape> {
         if self.channels_last() {
             return Err(Error::Unsupported(
-                "deconvolutions with channels last are not computed: transpose the input and use NCHW or NCDHW".into(),
+                "deconvolution with channels last is not supported: transpose the input and use NCHW or NCDHW".into(),
             ));
         }
         self.shape(data)
@@ -203,7 +202,7 @@ fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<
     weight[0] = io.ins[0].dim(1);
     ensure!(
         weight[0] < 0 || weight[0] % groups == 0,
-        "the input {} has {} channels, no multiple of num_group {groups}",
+        "the input {} has {} channels, which is not a multiple of num_group {groups}",
         io.ins[0],
         weight[0]
     );
@@ -217,7 +216,7 @@ fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<
         (false, false) => -1,
     }));
     io.assign_out(0, &Shape::from(out))?;
-    // Backwards: the batch, the channels, and sizes where they follow from those of the output.
+    // From the output to the data: the batch, the channels, and the sizes that the output's determine.
     let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(0)]);
     let adj = triple("adj", &p.adj, n, 0, 0)?;
     data.extend((3 - n..3).map(|i| {
@@ -235,7 +234,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<DeconvolutionParam>();
     let shape = p.computed(ins[0].shape())?;
     let y = outs[0].slice_mut::<T>()?;
@@ -252,7 +251,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<DeconvolutionParam>();
     let shape = p.computed(ins[1].shape())?;
     let (dy, x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);

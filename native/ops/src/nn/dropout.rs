@@ -11,7 +11,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::broadcast::broadcast;
 use ferromx_kernels::dropout::dropout_mask;
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::map::{Lane, Load, Src, Store};
 use ferromx_kernels::math;
 use ferromx_kernels::par::with_scratch;
@@ -20,7 +20,7 @@ use ferromx_kernels::rng::Philox;
 use crate::elemwise::family::src;
 
 param_enum! {
-    /// When `Dropout` drops.
+    /// When dropout is active.
     pub enum Mode { Always = "always", Training = "training" }
 }
 
@@ -31,9 +31,9 @@ params! {
         p: f32 = 0.5, where 0.0..=1.0;
         /// Whether elements are dropped in training only, or always.
         mode: Mode = (Mode::Training);
-        /// The axes along which one decision holds for all elements.
+        /// The axes along which elements share one random decision.
         axes: Shape = (Shape::new(&[]));
-        /// Accepted for the sake of scripts; there is no cuDNN here to switch off.
+        /// Accepted for compatibility; cuDNN is never used.
         cudnn_off: Option<bool> = (Some(false));
     }
 }
@@ -55,7 +55,7 @@ pub static DROPOUT: OpDef = OpDef::new("Dropout")
     .grad(Grad::Kernel(
         Backward::new(backward).outputs(Deps::Some(&[1])).inplace(&[(0, 0)]),
         Some(|_, n| {
-            // The graph does not say whether it is run in training; without anything to drop that does not matter.
+            // Whether the graph runs in training is unknown here; with p = 0 it does not matter.
             if n.params.get::<DropoutParam>().p > 0.0 {
                 return Err(Error::NotDifferentiable("Dropout with p > 0 (a second time)".into()));
             }
@@ -78,7 +78,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(1, &mask)
 }
 
-/// Whether this call drops anything.
+/// True if this call drops elements.
 fn drops(ctx: &OpCtx<'_>) -> bool {
     let p = ctx.params::<DropoutParam>();
     p.p > 0.0 && (ctx.is_train || p.mode == Mode::Always)
@@ -94,8 +94,8 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 
 fn forward_typed<T, C>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 where
-    T: Real + Load<C> + Store<C> + Store<f32>,
-    C: Lane + math::Real,
+    T: FloatElement + Load<C> + Store<C> + Store<f32>,
+    C: Lane + math::MathFloat,
 {
     let [out, mask] = outs else { return Err(Error::Internal("Dropout has two outputs".into())) };
     if !drops(ctx) {
@@ -121,8 +121,8 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 
 fn backward_typed<T, C>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 where
-    T: Real + Load<C> + Store<C>,
-    C: Lane + math::Real,
+    T: FloatElement + Load<C> + Store<C>,
+    C: Lane + math::MathFloat,
 {
     if !drops(ctx) {
         return pass::<T>(&ins[0], &mut outs[0]);
@@ -138,15 +138,15 @@ fn pass<T: Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
 }
 
 #[inline(always)]
-fn product<C: math::Real>(x: C, mask: C) -> C {
+fn product<C: math::MathFloat>(x: C, mask: C) -> C {
     x * mask
 }
 
-/// `out = x * mask`, the mask repeated along axes where it has one element.
+/// `out = x * mask`, with the mask broadcast.
 fn apply<T, C>(x: &In<'_>, mask: &[T], mask_shape: &[usize], out: &mut Out<'_>) -> Result<()>
 where
-    T: Real + Load<C> + Store<C>,
-    C: Lane + math::Real,
+    T: FloatElement + Load<C> + Store<C>,
+    C: Lane + math::MathFloat,
 {
     let shape = out.shape().to_usize();
     let x = src::<T>(x)?;
@@ -161,7 +161,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn training_drops_about_a_share_of_p_and_scales_the_rest() {
+    fn training_drops_about_p_of_the_elements_and_scales_the_rest() {
         let x = array(&[3f32; 4000], &[40, 100]);
         let y = Case::new(&DROPOUT, &[("p", "0.25")])
             .train()

@@ -15,8 +15,8 @@ use ferromx_kernels::gemm::{Bias, Epilogue, MatMut, MatRef};
 use ferromx_kernels::par::with_scratch;
 use num_traits::Zero;
 
-use super::fused::{Finish, with_finish};
-use crate::linalg::product::{MatrixElement, Precise, beta};
+use super::fused::{ProductEpilogue, with_epilogue};
+use crate::linalg::product::{EpilogueElement, MatrixElement, beta};
 
 params! {
     /// Parameters of `FullyConnected`.
@@ -25,8 +25,8 @@ params! {
         num_hidden: i32 = required, where 1..=i32::MAX;
         /// Whether there is no bias.
         no_bias: bool = false;
-        /// Whether all dimensions of the data but the first count as one; otherwise the last dimension is transformed and the
-        /// others stay.
+        /// Whether all dimensions of the data but the first are flattened; otherwise the last dimension is transformed and the
+        /// others are kept.
         flatten: bool = true;
     }
 }
@@ -57,7 +57,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<FullyConnectedParam>();
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
     let n = i64::from(p.num_hidden);
-    // A bias of shape (n, 1) is taken too.
+    // A bias of shape (n, 1) is also accepted.
     if !p.no_bias && *io.ins[2].dims() != [n, 1] {
         io.assign_in(2, &Shape::new(&[n]))?;
     }
@@ -71,7 +71,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut out: Dims = io.ins[0].dims()[..kept].into();
     out.push(n);
     io.assign_out(0, &Shape::from(out))?;
-    // What is known of the output's leading dimensions and of the weight holds for the data.
+    // The data takes known dimensions from the output's leading ones and from the weight.
     let mut data = Shape::of_rank(rank);
     if let Some(dims) = data.dims_mut() {
         dims[..kept].copy_from_slice(&io.outs[0].dims()[..kept]);
@@ -102,14 +102,14 @@ fn forward_as<T: MatrixElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
     let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
     let y = MatMut::row_major(outs[0].slice_mut::<T>()?, m, n);
     match (ctx.cache, ins[1].version()) {
-        // While training the weights change at every step, so packing them would be work done twice.
+        // Training changes the weights at every step, so packing them would not pay off.
         (Some(cache), Some(version)) if !ctx.is_train => T::product_with_constant(cache, version, x, w, bias, y),
         _ => T::product(x, w, 0.0, bias, y),
     }
     Ok(())
 }
 
-/// The kernel of a dense layer with what follows it.
+/// The dense kernel with a fused epilogue.
 fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let fused = ctx.params::<Fused>();
     let p = fused.product.get::<FullyConnectedParam>();
@@ -118,7 +118,7 @@ fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         let rest = if p.no_bias { &ins[2..] } else { &ins[3..] };
         let (m, k) = matrix(p, ins[0].shape());
         let n = p.num_hidden as usize;
-        with_finish(fused, n, bias, rest, |finish: &Finish<'_, T>| {
+        with_epilogue(fused, n, bias, rest, |finish: &ProductEpilogue<'_, T>| {
             let x = MatRef::row_major(ins[0].slice::<T>()?, m, k);
             let w = MatRef::row_major(ins[1].slice::<T>()?, n, k).t();
             let y = MatMut::row_major(outs[0].slice_mut::<T>()?, m, n);
@@ -129,7 +129,7 @@ fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
                 activation: finish.activation,
             };
             let constant = ctx.cache.zip(ins[1].version()).filter(|_| !ctx.is_train);
-            T::product_and(constant, x, w, &epilogue, y);
+            T::product_with_epilogue(constant, x, w, &epilogue, y);
             Ok(())
         })
     }, other => Err(ctx.unsupported(other, &[DType::F32, DType::F64])))
@@ -176,7 +176,7 @@ fn sum_rows<T: MatrixElement>(matrix: &[T], n: usize, add: bool, sums: &mut [T])
     });
 }
 
-/// The gradient in terms of operators that are differentiable themselves.
+/// The gradient composed of differentiable operators.
 fn compose(g: &mut dyn GradGraph, n: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
     let p = n.params.get::<FullyConnectedParam>();
     let mut dy = n.ograds[0];

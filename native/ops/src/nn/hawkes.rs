@@ -21,7 +21,7 @@ pub static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll")
         "The log-likelihood of marked, self-exciting Hawkes processes with exponentially decaying excitation. Mark k of process i has \
          the intensity lda[i, k] + alpha[k] * beta[k] * sum of exp(-beta[k] * (t - s)) over its earlier points s. The result is, for \
          each process, the sum of the logarithms of the intensities at its points minus the integral of all intensities from 0 to \
-         max_time; the second result has the states at max_time, from which a following piece goes on. N is the number of processes, \
+         max_time; the second result has the states at max_time, from which the next interval continues. N is the number of processes, \
          K that of marks, T that of points (Laub, Taimre, Pollett, Hawkes Processes, 2015).",
     )
     .inputs(&[
@@ -60,7 +60,7 @@ pub static BACKWARD_HAWKESLL: OpDef = OpDef::new("_contrib_backward_hawkesll")
     )
     .inputs(&[
         arg("grad", "The gradient of the log-likelihoods."),
-        arg("grad_states", "The gradient of the states, which does not matter."),
+        arg("grad_states", "The gradient of the states; ignored."),
         arg("lda", "The background intensities."),
         arg("alpha", "The strength of the excitation."),
         arg("beta", "Its decay rates."),
@@ -98,7 +98,7 @@ fn hawkes_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(1, &rows_by(n, k))
 }
 
-/// One process.
+/// The data of one process.
 struct Process<'a, T> {
     background: &'a [T],
     alpha: &'a [T],
@@ -109,7 +109,7 @@ struct Process<'a, T> {
     max_time: f64,
 }
 
-/// All processes.
+/// Splits the inputs into processes and checks them.
 fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
     let (n, k) = (ins[0].shape().dim(0) as usize, ins[0].shape().dim(1) as usize);
     let points = ins[4].shape().dim(1) as usize;
@@ -139,7 +139,7 @@ fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
     Ok(all)
 }
 
-/// What is carried along for a mark.
+/// The running state of a mark.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     /// The sum of decayed excitations at the last point.
@@ -170,8 +170,8 @@ impl<T: Element> Process<'_, T> {
         (likelihood, marks)
     }
 
-    /// Takes a mark to a later time: the intensity there, and its integral since the last point. `point` says whether the
-    /// logarithm of the intensity counts.
+    /// Advances a mark to a later time; returns the intensity there, and its integral since the last point. `point` is true if the
+    /// logarithm of the intensity is part of the likelihood.
     fn advance(&self, k: usize, time: f64, mark: &mut Mark, point: bool) -> (f64, f64) {
         let (background, alpha, beta) = (self.background[k].to_f64(), self.alpha[k].to_f64(), self.beta[k].to_f64());
         let passed = time - mark.last;
@@ -208,7 +208,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// The gradients by background, alpha and beta; none flows to the other inputs.
+/// The gradients of the background, alpha and beta; those of the other inputs are 0.
 fn gradients(ctx: &OpCtx<'_>, grad: &In<'_>, inputs: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     for out in outs.iter_mut().filter(|out| out.wanted()) {
         out.bytes_mut()?.fill(0);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_lengths_are_checked() {
+    fn invalid_marks_and_lengths_are_errors() {
         let mut ins = inputs();
         ins[6] = vector(DType::F64, &[3.0, 3.0]);
         assert!(Case::new(&HAWKESLL, &[]).run(&ins).unwrap_err().to_string().contains("mark 7 of process 1"));

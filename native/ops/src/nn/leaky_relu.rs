@@ -1,4 +1,4 @@
-//! `LeakyReLU`: rectifiers with a slope below zero.
+//! `LeakyReLU`: rectifiers with a nonzero slope for negative inputs.
 #![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
@@ -11,7 +11,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, in_out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::{Accum, Real};
+use ferromx_kernels::float::{Accum, FloatElement};
 use ferromx_kernels::math;
 use ferromx_kernels::par::parallel_rows;
 use ferromx_kernels::rng::Philox;
@@ -30,7 +30,7 @@ params! {
     pub struct LeakyReluParam {
         /// The function; see the operator's description.
         act_type: ActType = (ActType::Leaky);
-        /// The slope below zero of `leaky`, and the factor below zero of `elu`.
+        /// The slope of `leaky` and the scale of `elu` for negative inputs.
         slope: f32 = 0.25;
         /// The smallest slope of `rrelu`.
         lower_bound: f32 = 0.125;
@@ -43,12 +43,12 @@ fn act(p: &Params) -> ActType {
     p.get::<LeakyReluParam>().act_type
 }
 
-/// Rectifiers that are not 0 below zero.
+/// Rectifiers with a nonzero slope for negative inputs.
 pub static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU")
     .aliases(&["_npx_leaky_relu"])
     .doc(
         "Applies one of these functions to each element. All but gelu are x, and selu a multiple of it, above 0; below:\n\n\
-         leaky: slope * x. prelu: gamma * x, gamma being learnt (He et al., 2015). rrelu: x times a random number between \
+         leaky: slope * x. prelu: gamma * x, with trainable gamma (He et al., 2015). rrelu: x times a random number between \
          lower_bound and upper_bound in training, times their mean otherwise. elu: slope * (exp(x) - 1) (Clevert et al., 2015). \
          selu: 1.0507 * 1.6733 * (exp(x) - 1), and 1.0507 * x above 0 (Klambauer et al., 2017). gelu: x / 2 * (1 + erf(x / sqrt(2))) \
          everywhere (Hendrycks and Gimpel, 2016).",
@@ -94,7 +94,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(1, &Shape::new(&[slopes]))
 }
 
-/// The one axis of the data along which slopes of the same rank lie, if that is how they are given.
+/// The only axis along which slopes of the data's rank vary, if there is exactly one.
 fn axis_of_slopes(data: &Shape, slopes: &Shape) -> Option<usize> {
     let mut long = (0..slopes.dims().len()).filter(|i| slopes.dim(*i) != 1);
     let axis = long.next()?;
@@ -161,7 +161,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     }
 }
 
-/// The data as examples of channels of equally treated elements: (channels, elements of a channel).
+/// (channels, elements of a channel) of the data; elements of a channel share a slope.
 fn channels(data: &Shape, slopes: &Shape) -> (usize, usize) {
     let dims = data.to_usize();
     match slopes.num_elements() {
@@ -170,7 +170,7 @@ fn channels(data: &Shape, slopes: &Shape) -> (usize, usize) {
     }
 }
 
-fn prelu<T: Real>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+fn prelu<T: FloatElement>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let slopes = gamma.slice::<T>()?;
     let (count, inner) = channels(x.shape(), gamma.shape());
     let (x, out) = in_out::<T, T>(x, out)?;
@@ -190,7 +190,7 @@ fn prelu<T: Real>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-fn prelu_backward<T: Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn prelu_backward<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, x, slopes) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     let (count, inner) = channels(ins[1].shape(), ins[2].shape());
     let example = count * inner;
@@ -217,7 +217,7 @@ fn prelu_backward<T: Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the slopes in the second output for the gradient.
+/// Stores the random slopes in the second output for the gradient.
 fn rrelu(ctx: &OpCtx<'_>, p: &LeakyReluParam, x: &In<'_>, outs: &mut [Out<'_>]) -> Result<()> {
     let (low, high) = (f64::from(p.lower_bound), f64::from(p.upper_bound));
     ensure!(low <= high, "lower_bound {low} of rrelu is above upper_bound {high}");

@@ -1,4 +1,4 @@
-//! `Convolution_v1` and `Pooling_v1`, the first versions, for networks that were saved with them.
+//! `Convolution_v1` and `Pooling_v1`, for saved networks that use these first versions.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::movement::{self, Padding};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::pool::{PoolKind, PoolShape, pool_backward, pool_forward};
@@ -27,31 +27,31 @@ params! {
     pub struct ConvolutionV1Param {
         /// Size of the window: (height, width) or (depth, height, width).
         kernel: Shape = required;
-        /// Distance between neighbouring windows; 1 by default.
+        /// Stride of the windows; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Distance between neighbouring taps of the window; 1 by default.
+        /// Dilation of the window; 1 by default.
         dilate: Shape = (Shape::new(&[]));
-        /// Zeros added at both ends of each dimension; none by default.
+        /// Zero padding at both ends of each dimension; 0 by default.
         pad: Shape = (Shape::new(&[]));
         /// Number of output channels.
         num_filter: u32 = required, where 1..=u32::MAX;
-        /// Number of groups that channels are divided into; each group is convolved by itself.
+        /// Number of groups that the channels are divided into; each group is convolved separately.
         num_group: u32 = 1, where 1..=u32::MAX;
-        /// Accepted for compatibility: the most megabytes of temporary memory.
+        /// Accepted for compatibility: megabytes of temporary memory.
         workspace: u64 = 1024;
         /// Whether there is no bias.
         no_bias: bool = false;
-        /// Accepted for compatibility: how an algorithm is chosen on a GPU.
+        /// Accepted for compatibility: how cuDNN chooses an algorithm.
         cudnn_tune: Option<CudnnTune> = None;
-        /// Accepted for compatibility: whether cuDNN is not used on a GPU.
+        /// Accepted for compatibility: turns off cuDNN on a GPU.
         cudnn_off: bool = false;
-        /// Order of the dimensions; by default NCHW or NCDHW. Those with channels last can be inferred, but not computed.
+        /// Order of the dimensions; by default NCHW or NCDHW. With channels last only the shapes can be inferred.
         layout: Option<ConvLayoutV1> = None;
     }
 }
 
 impl ConvolutionV1Param {
-    /// The same for `Convolution`.
+    /// The equivalent parameters of `Convolution`.
     fn current(&self) -> ConvolutionParam {
         ConvolutionParam {
             kernel: self.kernel.clone(),
@@ -105,12 +105,12 @@ pub static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1")
     ));
 
 param_enum! {
-    /// What is computed from a window.
+    /// The reduction of a window.
     pub enum PoolTypeV1 { Avg = "avg", Max = "max", Sum = "sum" }
 }
 
 param_enum! {
-    /// How many windows there are.
+    /// How the number of windows is rounded.
     pub enum ConventionV1 { Full = "full", Valid = "valid" }
 }
 
@@ -119,21 +119,21 @@ params! {
     pub struct PoolingV1Param {
         /// Size of the window: (height, width) or (depth, height, width). Not needed with `global_pool`.
         kernel: Shape = (Shape::new(&[]));
-        /// What is computed from a window: the average, the largest element or the sum.
+        /// The reduction of a window: the average, the maximum or the sum.
         pool_type: PoolTypeV1 = (PoolTypeV1::Max);
-        /// Whether one window covers all of the input; kernel, stride and pad are then not used.
+        /// Whether one window covers the whole input; kernel, stride and pad are then ignored.
         global_pool: bool = false;
         /// Number of windows: `valid` rounds down, `full` rounds up.
         pooling_convention: ConventionV1 = (ConventionV1::Valid);
-        /// Distance between neighbouring windows; 1 by default.
+        /// Stride of the windows; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Zeros added at both ends of each dimension; none by default.
+        /// Zero padding at both ends of each dimension; 0 by default.
         pad: Shape = (Shape::new(&[]));
     }
 }
 
 impl PoolingV1Param {
-    /// The nearest for `Pooling`.
+    /// The closest parameters of `Pooling`.
     fn current(&self) -> PoolingParam {
         PoolingParam {
             kernel: self.kernel.clone(),
@@ -160,8 +160,8 @@ impl PoolingV1Param {
 /// The first version of the pooling.
 pub static POOLING_V1: OpDef = OpDef::new("Pooling_v1")
     .doc(
-        "The first version of `Pooling`, for networks that were saved with it. It differs where windows reach over the borders: \
-         padding counts as zeros, for the maximum too, and averages are always divided by the size of the window.\n\n\
+        "The first version of `Pooling`, for networks that were saved with it. It differs for windows that reach over the border: \
+         padding is 0, for the maximum too, and averages always divide by the size of the window.\n\n\
          Shapes in two dimensions: data (batch, channel, height, width), output (batch, channel, out_height, out_width), where an \
          output size is floor((size + 2*pad - kernel) / stride) + 1, with pooling_convention `full` rounded up.",
     )
@@ -193,26 +193,26 @@ fn pooling_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     pooling::infer_with(&p.get::<PoolingV1Param>().current(), io)
 }
 
-/// The pooling of an input with its padding written out, and the padding before and after each dimension, the planes first.
+/// The pooling of the explicitly padded input, and the padding before and after each dimension, planes first.
 fn padded(p: &PoolingV1Param, data: &Shape) -> Result<(PoolShape, PoolKind, [(usize, usize); 4])> {
     let current = p.current();
     let (shape, kind) = (current.shape(data)?, current.kind()?);
     let mut pads = [(0, 0); 4];
     let mut input = shape.input;
     for i in 0..3 {
-        // Sums take whole windows; a maximum over a part of a window is that of the part.
+        // Sums and averages need full windows; the maximum of a clipped window does not.
         let reach = (shape.output[i].max(1) - 1) * shape.stride[i] + shape.kernel[i];
-        let behind = match kind {
+        let after = match kind {
             PoolKind::Max => 0,
             _ => reach.saturating_sub(shape.input[i] + shape.pad[i]),
         };
-        pads[i + 1] = (shape.pad[i], behind.max(shape.pad[i]));
+        pads[i + 1] = (shape.pad[i], after.max(shape.pad[i]));
         input[i] += shape.pad[i] + pads[i + 1].1;
     }
     Ok((PoolShape { input, pad: [0; 3], ..shape }, kind, pads))
 }
 
-fn pool<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn pool<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (shape, kind, pads) = padded(ctx.params(), ins[0].shape())?;
     let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
     with_padded(&shape, &pads, x, |x| pool_forward(&shape, kind, x, y));
@@ -226,7 +226,12 @@ fn plain(shape: &PoolShape, pads: &[(usize, usize); 4]) -> [usize; 4] {
 }
 
 /// Calls `f` with the input and its padding.
-fn with_padded<T: Real, R>(shape: &PoolShape, pads: &[(usize, usize); 4], x: &[T], f: impl FnOnce(&[T]) -> R) -> R {
+fn with_padded<T: FloatElement, R>(
+    shape: &PoolShape,
+    pads: &[(usize, usize); 4],
+    x: &[T],
+    f: impl FnOnce(&[T]) -> R,
+) -> R {
     if *pads == [(0, 0); 4] {
         return f(x);
     }
@@ -237,7 +242,7 @@ fn with_padded<T: Real, R>(shape: &PoolShape, pads: &[(usize, usize); 4], x: &[T
 }
 
 /// Inputs: gradient of the output, data, output. Output: gradient of the data.
-fn unpool<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn unpool<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (shape, kind, pads) = padded(ctx.params(), ins[1].shape())?;
     let (dy, x, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     if !outs[0].wanted() {
@@ -285,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn borders_count_as_zeros() {
+    fn padding_is_zero_for_every_reduction() {
         let x = array(&(1..10).map(|i| -f64::from(i)).collect::<Vec<_>>(), &[1, 1, 3, 3]);
         let pooled = |attrs: &[(&str, &str)]| {
             let attrs = [&[("kernel", "(2, 2)"), ("stride", "(2, 2)"), ("pooling_convention", "full")], attrs].concat();

@@ -1,4 +1,4 @@
-//! Normalisation by norms of neighbours: `LRN` and `L2Normalization`.
+//! Normalisation by local norms: `LRN` and `L2Normalization`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::{Real, with_wide};
+use ferromx_kernels::float::{FloatElement, with_wide};
 use ferromx_kernels::map::Store;
 use ferromx_kernels::norm::{
     LocalNorm, NormShape, l2_norm_backward, l2_norm_forward, local_norm_backward, local_norm_forward,
@@ -21,13 +21,13 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 params! {
     /// Parameters of `LRN`.
     pub struct LrnParam {
-        /// Factor of the mean of the squares.
+        /// The weight of the mean of squares.
         alpha: f32 = 1e-4;
         /// The exponent.
         beta: f32 = 0.75;
-        /// What is added to the weighted mean of the squares.
+        /// Added to the weighted mean of squares.
         knorm: f32 = 2.0;
-        /// Channels in the window around each channel. An even number n takes n / 2 channels on either side, and still divides by n.
+        /// Size of the channel window. An even size n covers n / 2 channels on either side, but still divides by n.
         nsize: u32 = required, where 1..=u32::MAX;
     }
 }
@@ -35,9 +35,9 @@ params! {
 /// Local response normalisation.
 pub static LRN: OpDef = OpDef::new("LRN")
     .doc(
-        "Divides each element by a power of the squares of its neighbours in other channels:\n\n\
+        "Divides each element by a power of the sum of squares of adjacent channels:\n\n\
          out[n, c, ...] = data[n, c, ...] / (knorm + alpha / nsize * sum over i of data[n, i, ...]^2)^beta, \
-         where i runs over the nsize channels around c that exist (Krizhevsky, Sutskever and Hinton, 2012). The output has the \
+         where i runs over the existing channels among the nsize around c (Krizhevsky, Sutskever and Hinton, 2012). The output has the \
          shape of the data.",
     )
     .inputs(&[arg("data", "The input, of shape (batch, channel, ...).")])
@@ -52,7 +52,7 @@ pub static LRN: OpDef = OpDef::new("LRN")
         None,
     ));
 
-/// The data with channels along the axis.
+/// The data as rows of channels.
 fn channels(data: &Shape) -> NormShape {
     let dims = data.to_usize();
     NormShape { outer: dims[0], axis: dims[1], inner: dims[2..].iter().product() }
@@ -84,7 +84,7 @@ fn lrn_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn lrn_forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn lrn_forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<LrnParam>().local_norm();
     let x = ins[0].slice::<T>()?;
     let [out, norm] = outs else {
@@ -122,9 +122,9 @@ param_enum! {
 params! {
     /// Parameters of `L2Normalization`.
     pub struct L2NormalizationParam {
-        /// Added to the sum of squares, so that nothing is divided by 0.
+        /// Added to the sum of squares for numerical stability.
         eps: f32 = 1e-10;
-        /// Which elements share a norm: all of an example, those of all channels at one place, or those of one channel.
+        /// Which elements share a norm: those of an example, those of all channels at one position, or those of a channel.
         mode: L2Mode = (L2Mode::Instance);
     }
 }
@@ -134,7 +134,7 @@ pub static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization")
     .doc(
         "Divides by the Euclidean norm: out = data / sqrt(sum of squares + eps).\n\n\
          The sum runs, for data of shape (batch, channel, ...), over all axes but the first with mode `instance`, over the \
-         channels with `channel`, and over the axes behind the channels with `spatial`. The output has the shape of the data.",
+         channels with `channel`, and over the axes after the channels with `spatial`. The output has the shape of the data.",
     )
     .inputs(&[arg("data", "The input, of shape (batch, ...), or (batch, channel, ...) for the modes `channel` and `spatial`.")])
     .params::<L2NormalizationParam>()
@@ -182,7 +182,7 @@ fn l2_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn l2_forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn l2_forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<L2NormalizationParam>();
     let shape = p.norm_shape(ins[0].shape());
     with_scratch(shape.outer * shape.inner, |norm: &mut [T::Acc]| {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_parameters_are_errors() {
         assert!(Case::parse(&LRN, &[("nsize", "0")]).is_err());
         assert!(Case::new(&LRN, &[("nsize", "3")]).shapes(&[[2].into()]).is_err());
         assert!(Case::new(&L2_NORMALIZATION, &[("mode", "channel")]).shapes(&[[2, 3].into()]).is_err());

@@ -59,7 +59,7 @@ pub static OPS: &[&OpDef] = &[
     &svm_output::SVM_OUTPUT,
 ];
 
-/// Softmax and its relatives.
+/// Softmax and its variants.
 pub static SOFTMAX: &[&OpDef] = softmax::OPS;
 /// Losses for regression.
 pub static REGRESSION: &[&OpDef] = regression::OPS;

@@ -9,18 +9,18 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::pool::{PoolConvention, PoolKind, PoolPower, PoolShape, pool_backward, pool_forward};
 
 use super::spatial::{first, sizes, triple};
 
 param_enum! {
-    /// What is computed from a window.
+    /// The reduction of a window.
     pub enum PoolType { Avg = "avg", Lp = "lp", Max = "max", Sum = "sum" }
 }
 
 param_enum! {
-    /// How many windows there are.
+    /// How the number of windows is rounded.
     pub enum Convention { Full = "full", Same = "same", Valid = "valid" }
 }
 
@@ -36,17 +36,17 @@ params! {
     pub struct PoolingParam {
         /// Size of the window: (width,), (height, width) or (depth, height, width). Not needed with `global_pool`.
         kernel: Shape = (Shape::new(&[]));
-        /// What is computed from a window: the average, the p-norm, the largest element or the sum.
+        /// The reduction of a window: the average, the p-norm, the maximum or the sum.
         pool_type: PoolType = (PoolType::Max);
-        /// Whether one window covers all of the input; kernel, stride and pad are then not used.
+        /// Whether one window covers the whole input; kernel, stride and pad are then ignored.
         global_pool: bool = false;
-        /// Accepted for compatibility: whether cuDNN is not used on a GPU.
+        /// Accepted for compatibility: turns off cuDNN on a GPU.
         cudnn_off: bool = false;
         /// Number of windows: `valid` rounds down, `full` rounds up, `same` gives the input's size divided by the stride.
         pooling_convention: Convention = (Convention::Valid);
-        /// Distance between neighbouring windows; 1 by default.
+        /// Stride of the windows; 1 by default.
         stride: Shape = (Shape::new(&[]));
-        /// Elements added at both ends of each dimension; none by default.
+        /// Padding at both ends of each dimension; 0 by default.
         pad: Shape = (Shape::new(&[]));
         /// The p of the p-norm: 1, 2 or 3. Needed with pool_type `lp`.
         p_value: Option<i32> = None;
@@ -63,7 +63,7 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 pub static POOLING: OpDef = OpDef::new("Pooling")
     .aliases(&["_npx_pooling"])
     .doc(
-        "Computes the largest element, the average, the sum or the p-norm of windows that slide over the input.\n\n\
+        "Computes the maximum, the average, the sum or the p-norm of sliding windows of the input.\n\n\
          Shapes in two dimensions: data (batch, channel, height, width), output (batch, channel, out_height, out_width), where \
          an output size is floor((size + 2*pad - kernel) / stride) + 1 with pooling_convention `valid`, the same rounded up with \
          `full`, and ceil(size / stride) with `same`. The gradient of the maximum goes to the first of equal elements.",
@@ -79,7 +79,7 @@ impl PoolingParam {
         matches!(self.layout, Some(PoolLayout::Ndhwc | PoolLayout::Nhwc | PoolLayout::Nwc))
     }
 
-    /// Checks the parameters against an input of `ndim` dimensions; returns the number of spatial ones.
+    /// Checks the parameters for an input of `ndim` dimensions and returns the number of spatial ones.
     fn spatial(&self, ndim: usize) -> Result<usize> {
         ensure!((3..=5).contains(&ndim), "Pooling: Input data should be 3D, 4D or 5D, but it has {ndim} dimensions");
         let n = ndim - 2;
@@ -89,7 +89,7 @@ impl PoolingParam {
             Some(PoolLayout::Nchw | PoolLayout::Nhwc) => 2,
             Some(PoolLayout::Ncdhw | PoolLayout::Ndhwc) => 3,
         };
-        ensure!(expected == n, "the layout says {} dimensions, but the input has {ndim}", expected + 2);
+        ensure!(expected == n, "the layout has {} dimensions, but the input has {ndim}", expected + 2);
         if !self.global_pool {
             let k = self.kernel.dims().len();
             ensure!(k == n, "kernel {} has {k} numbers, but the input has {n} spatial dimensions", self.kernel);
@@ -154,7 +154,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     infer_with(p.get(), io)
 }
 
-/// Infers shapes for parameters that may come from another operator.
+/// Infers the shapes; the parameters may be those of another operator.
 pub(super) fn infer_with(p: &PoolingParam, io: &mut ShapeIo<'_>) -> Result<()> {
     let Some(ndim) = io.ins[0].ndim() else { return Ok(()) };
     p.kind()?;
@@ -175,7 +175,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<PoolingParam>();
     pool_forward(&p.shape(ins[0].shape())?, p.kind()?, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
     Ok(())
@@ -187,7 +187,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<PoolingParam>();
     let (dy, x, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     if outs[0].wanted() {

@@ -1,4 +1,4 @@
-//! Losses for regression: the output is the prediction, the gradient that of the loss.
+//! Regression losses: the output is the prediction; the gradient is that of the loss.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -19,7 +19,7 @@ pub static OPS: &[&OpDef] = &[&LINEAR, &LOGISTIC, &MAE];
 params! {
     /// Parameters of the regression losses.
     pub struct RegressionParam {
-        /// The gradient is multiplied by this.
+        /// Scale of the gradient.
         grad_scale: f32 = 1.0;
     }
 }
@@ -31,7 +31,7 @@ const INPUTS: &[ArgDef] = &[
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Squares.
+/// Squared loss.
 pub static LINEAR: OpDef = OpDef::new("LinearRegressionOutput")
     .aliases(&["_sparse_LinearRegressionOutput"])
     .doc(
@@ -45,7 +45,7 @@ pub static LINEAR: OpDef = OpDef::new("LinearRegressionOutput")
     .grad(loss::<Difference>())
     .inplace(&[(0, 0)]);
 
-/// Cross entropy of probabilities.
+/// Logistic loss.
 pub static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
     .aliases(&["_sparse_LogisticRegressionOutput"])
     .doc(
@@ -59,7 +59,7 @@ pub static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
     .grad(loss::<Difference>())
     .inplace(&[(0, 0)]);
 
-/// Absolute values.
+/// Absolute loss.
 pub static MAE: OpDef = OpDef::new("MAERegressionOutput")
     .aliases(&["_sparse_MAERegressionOutput"])
     .doc(
@@ -99,7 +99,7 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if label.is_known() && label.dim(0) == data.dim(0) && label.product(1..) == data.product(1..) {
         return Ok(());
     }
-    // With one output for each example, labels may be a vector.
+    // With one output per example, the labels may be a vector.
     match io.ins[1].ndim() {
         Some(given) if given != rank && !data.is_known() => Ok(()),
         None if rank == 2 && flat => io.assign_in(1, &Shape::new(&[data.dim(0)])),
@@ -115,7 +115,7 @@ fn forward<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
     unary_kernel::<F>(ctx, ins, outs)
 }
 
-/// The gradient of a loss, from label and output.
+/// The gradient of a loss, computed from label and output.
 const fn loss<F: Ternary>() -> Grad {
     Grad::Kernel(Backward::new(backward::<F>).ograds(Deps::None).inputs(Deps::Some(&[1])).outputs(Deps::All), None)
 }

@@ -21,17 +21,17 @@ param_enum! {
 params! {
     /// Parameters of `RNN`.
     pub struct RnnParam {
-        /// Units per layer and direction.
+        /// Number of units per layer and direction.
         state_size: u32 = required, where 1..=u32::MAX;
-        /// Layers on top of each other.
+        /// Number of layers.
         num_layers: u32 = required, where 1..=u32::MAX;
-        /// Whether each layer also runs from the last step to the first; its output is joined to that of the other direction.
+        /// Whether each layer also runs from the last step to the first; the outputs of both directions are concatenated.
         bidirectional: bool = false;
         /// Kind of unit.
         mode: Mode = required;
-        /// The probability with which an element of the output of each layer but the last is dropped in training.
+        /// The dropout probability in training between layers.
         p: f32 = 0.0, where 0.0..=1.0;
-        /// Whether the last states are outputs too.
+        /// Whether the last states are also outputs.
         state_outputs: bool = false;
         /// Size to which an LSTM projects its output; none by default.
         projection_size: Option<i32> = None;
@@ -39,9 +39,9 @@ params! {
         lstm_state_clip_min: Option<f64> = None;
         /// The largest value of an LSTM's cell state; goes with lstm_state_clip_min.
         lstm_state_clip_max: Option<f64> = None;
-        /// Whether a cell state that is no number becomes the smallest value.
+        /// Whether a cell state that is NaN is clipped to the smallest value.
         lstm_state_clip_nan: bool = false;
-        /// Whether the sequences have lengths of their own, given by the last input.
+        /// Whether the last input holds the lengths of the sequences.
         use_sequence_length: bool = false;
     }
 }
@@ -51,7 +51,7 @@ impl RnnParam {
         self.mode == Mode::Lstm
     }
 
-    /// The network for data of these sizes.
+    /// The geometry of the network for data of these sizes.
     fn geometry(&self, steps: usize, batch: usize, input: usize) -> Result<Geometry> {
         let projection = match self.projection_size {
             None => None,
@@ -65,7 +65,7 @@ impl RnnParam {
         let clip = match (self.lstm_state_clip_min, self.lstm_state_clip_max) {
             (Some(min), Some(max)) if self.is_lstm() => {
                 ensure!(min <= max, "lstm_state_clip_min is {min}, above lstm_state_clip_max, which is {max}");
-                Some(Clip { min, max, nan: self.lstm_state_clip_nan })
+                Some(Clip { min, max, clip_nan: self.lstm_state_clip_nan })
             }
             (None, None) => None,
             (Some(_), Some(_)) => {
@@ -91,7 +91,7 @@ impl RnnParam {
             projection,
             clip,
             dropout: if self.num_layers > 1 { self.p.into() } else { 0.0 },
-            lengths: self.use_sequence_length,
+            has_lengths: self.use_sequence_length,
         })
     }
 
@@ -106,7 +106,7 @@ impl RnnParam {
         names
     }
 
-    /// Outputs that users see.
+    /// The number of visible outputs.
     pub(crate) fn visible(&self) -> usize {
         match (self.state_outputs, self.is_lstm()) {
             (false, _) => 1,
@@ -135,9 +135,9 @@ pub static RNN: OpDef = OpDef::new("RNN")
     )
     .inputs(&[
         arg("data", "The sequences, of shape (steps, batch, input)."),
-        arg("parameters", "All weights and biases, one after the other."),
-        arg("state", "The first states, of shape (layers x directions, batch, state)."),
-        arg("state_cell", "The first cell states; with mode='lstm' only."),
+        arg("parameters", "All weights and biases, concatenated."),
+        arg("state", "The initial states, of shape (layers x directions, batch, state)."),
+        arg("state_cell", "The initial cell states; with mode='lstm' only."),
         arg("sequence_length", "The length of each sequence; with use_sequence_length=True only."),
     ])
     .params::<RnnParam>()
@@ -193,7 +193,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(visible, &Shape::new(&[reserve]))
 }
 
-/// One type for everything but the lengths, which may have one of their own.
+/// All operands share a type, except the lengths.
 fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let p = p.get::<RnnParam>();
     let lengths = if p.use_sequence_length { io.ins.len() - 1 } else { io.ins.len() };
@@ -213,11 +213,11 @@ fn lengths(input: Option<&In<'_>>, steps: usize) -> Result<Option<Vec<usize>>> {
     let Some(input) = input else { return Ok(None) };
     let values: Vec<f64> = dispatch!(input.dtype(), T in [f32, f64, half::f16, half::bf16, u8, i8, i32, i64] => {
         Ok(input.slice::<T>()?.iter().map(|x| x.to_f64()).collect())
-    }, d => Err(Error::Value(format!("sequence_length has type {d}: give it as numbers"))))?;
+    }, d => Err(Error::Value(format!("sequence_length has type {d}: use a numeric type"))))?;
     let check = |(n, x): (usize, f64)| {
         ensure!(
             x >= 0.0 && x <= steps as f64 && x.fract() == 0.0,
-            "sequence_length[{n}] is {x}: it must be a whole number from 0 to the number of steps, {steps}"
+            "sequence_length[{n}] is {x}: it must be an integer from 0 to the number of steps, {steps}"
         );
         Ok(x as usize)
     };
@@ -229,7 +229,7 @@ fn geometry(p: &RnnParam, data: &Shape) -> Result<Geometry> {
     p.geometry(dims[0], dims[1], dims[2])
 }
 
-/// The operands that forward and backward have in common.
+/// The operands that forward and backward share.
 fn inputs<'a, T: Element>(
     p: &RnnParam,
     x: &'a [T],
@@ -250,7 +250,7 @@ fn wanted<'o, T: Element>(out: Option<&'o mut Out<'_>>) -> Result<Option<&'o mut
 }
 
 /// Runs the network on the elements `x` of the first input.
-pub(crate) fn forward_from<T: rnn::Element + Element>(
+pub(crate) fn forward_from<T: rnn::RnnElement + Element>(
     ctx: &OpCtx<'_>,
     x: &[T],
     ins: &[In<'_>],
@@ -286,7 +286,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<T: rnn::Element + Element>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_as<T: rnn::RnnElement + Element>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RnnParam>();
     let (ograds, ins) = ins.split_at(p.visible());
     let (ins, results) = ins.split_at(p.input_names().len());
@@ -322,7 +322,7 @@ mod tests {
         (0..n).map(|i| ((i * 37 + seed * 11 + i * i % 13) % 29) as f64 / 20.0 - 0.7).collect()
     }
 
-    /// Inputs for 3 steps, 2 sequences and 2 numbers each.
+    /// Inputs for 3 steps, 2 sequences and 2 features.
     fn inputs_of(case: &[(&str, &str)], lengths: Option<&[f64]>) -> Vec<ferromx_core::ndarray::NDArray> {
         let p = RNN.parse(&case.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()).unwrap();
         let p = p.get::<RnnParam>();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_with_a_length_is_the_shorter_sequence() {
+    fn a_length_is_equivalent_to_a_shorter_sequence() {
         let attrs =
             [("mode", "gru"), ("state_size", "2"), ("num_layers", "2"), ("bidirectional", "1"), ("state_outputs", "1")];
         let with = [&attrs[..], &[("use_sequence_length", "True")]].concat();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn training_drops_between_layers_and_the_gradient_sees_the_same_mask() {
+    fn the_gradient_uses_the_dropout_mask_of_the_forward_pass() {
         let attrs = [("mode", "rnn_relu"), ("state_size", "3"), ("num_layers", "2"), ("p", "0.5")];
         let ins = inputs_of(&attrs, None);
         Case::new(&RNN, &attrs).train().check_gradient(&ins);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_do_not_go_together_are_refused() {
+    fn incompatible_options_are_errors() {
         let error = |attrs: &[(&str, &str)]| {
             let attrs = [&[("state_size", "3"), ("num_layers", "1")], attrs].concat();
             let ins = vec![Shape::new(&[3, 2, 2]); if attrs.iter().any(|a| a.1 == "lstm") { 4 } else { 3 }];

@@ -1,4 +1,4 @@
-//! Normalisation of rows by their own mean and variance: `LayerNorm`, `GroupNorm`, `InstanceNorm`.
+//! Normalisation of rows by their mean and variance: `LayerNorm`, `GroupNorm`, `InstanceNorm`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -9,7 +9,7 @@ use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::float::{Real, with_wide};
+use ferromx_kernels::float::{FloatElement, with_wide};
 use ferromx_kernels::map::Store;
 use ferromx_kernels::norm::{Affine, NormShape, RowNormGrads, row_norm_backward, row_norm_forward};
 use ferromx_kernels::par::with_scratch;
@@ -17,11 +17,11 @@ use ferromx_kernels::par::with_scratch;
 params! {
     /// Parameters of `LayerNorm`.
     pub struct LayerNormParam {
-        /// The axis along which elements are normalised; a negative one counts from the last.
+        /// The axis to normalise along; a negative one counts from the end.
         axis: i32 = (-1);
-        /// Added to the variance, so that nothing is divided by 0.
+        /// Added to the variance for numerical stability.
         eps: f32 = 1e-5;
-        /// Whether the mean and the standard deviation are outputs too.
+        /// Whether the mean and the standard deviation are also outputs.
         output_mean_var: bool = false;
     }
 }
@@ -31,9 +31,9 @@ params! {
     pub struct GroupNormParam {
         /// Number of groups that the channels are divided into.
         num_groups: i32 = 1;
-        /// Added to the variance, so that nothing is divided by 0.
+        /// Added to the variance for numerical stability.
         eps: f32 = 1e-5;
-        /// Whether the mean and the standard deviation are outputs too.
+        /// Whether the mean and the standard deviation are also outputs.
         output_mean_var: bool = false;
     }
 }
@@ -41,16 +41,16 @@ params! {
 params! {
     /// Parameters of `InstanceNorm`.
     pub struct InstanceNormParam {
-        /// Added to the variance, so that nothing is divided by 0.
+        /// Added to the variance for numerical stability.
         eps: f32 = 1e-3;
     }
 }
 
-/// How an operator sees its data as rows.
+/// The rows of the data that are normalised.
 struct Rows {
-    /// Rows run along the axis.
+    /// The shape around the rows, which lie along `axis`.
     shape: NormShape,
-    /// Whether gamma and beta have one element for each element of a row, rather than one for each of so many rows.
+    /// Whether gamma and beta have one element per element of a row, instead of one per group of rows.
     per_element: bool,
     /// Shape of gamma and beta.
     affine: Shape,
@@ -58,11 +58,11 @@ struct Rows {
     stats: Shape,
 }
 
-/// A normalisation of rows, by its parameters.
+/// The parameters of a row normalisation.
 trait RowNorm: OpParams {
     /// Added to the variance.
     fn eps(&self) -> f32;
-    /// The rows of data of known rank; lengths that are not known count as 0 in `shape` and as -1 in the others.
+    /// The rows of data of known rank; unknown lengths are 0 in `shape` and -1 in the others.
     fn rows(&self, data: &Shape) -> Result<Rows>;
 }
 
@@ -133,7 +133,7 @@ impl RowNorm for InstanceNormParam {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// What the three operators have in common.
+/// Defines a row normalisation operator.
 const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> OpDef {
     OpDef::new(name)
         .inputs(args)
@@ -156,15 +156,15 @@ pub static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
     "LayerNorm",
     &[
         arg("data", "The input."),
-        arg("gamma", "The factor of each place along `axis`, of shape (length of the axis,)."),
-        arg("beta", "The offset of each place along `axis`, of shape (length of the axis,)."),
+        arg("gamma", "The scale of each index along `axis`, of shape (length of the axis,)."),
+        arg("beta", "The offset of each index along `axis`, of shape (length of the axis,)."),
     ],
 )
 .aliases(&["_npx_layer_norm"])
 .doc(
     "Normalises along one axis: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the (biased) variance of \
      the elements along the axis (Ba, Kiros and Hinton, 2016).\n\n\
-     With output_mean_var, the mean and the standard deviation sqrt(var + eps) are outputs too, of the shape of the data with \
+     With output_mean_var, the mean and the standard deviation sqrt(var + eps) are also outputs, of the shape of the data with \
      length 1 along the axis; no gradient flows through them.",
 )
 .visible(|p| if p.get::<LayerNormParam>().output_mean_var { 3 } else { 1 });
@@ -174,14 +174,14 @@ pub static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
     "GroupNorm",
     &[
         arg("data", "The input, of shape (batch, channel, ...), with three dimensions or more."),
-        arg("gamma", "The factor of each group, of shape (num_groups,)."),
+        arg("gamma", "The scale of each group, of shape (num_groups,)."),
         arg("beta", "The offset of each group, of shape (num_groups,)."),
     ],
 )
 .doc(
     "Normalises groups of channels: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the (biased) variance \
      of a group of channels of one example (Wu and He, 2018).\n\n\
-     Neighbouring channels form a group. With output_mean_var, the mean and the standard deviation sqrt(var + eps) are outputs \
+     Consecutive channels form a group. With output_mean_var, the mean and the standard deviation sqrt(var + eps) are outputs \
      too, of shape (batch, num_groups); no gradient flows through them.",
 )
 .visible(|p| if p.get::<GroupNormParam>().output_mean_var { 3 } else { 1 });
@@ -191,13 +191,13 @@ pub static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
     "InstanceNorm",
     &[
         arg("data", "The input, of shape (batch, channel, ...)."),
-        arg("gamma", "The factor of each channel, of shape (channel,)."),
+        arg("gamma", "The scale of each channel, of shape (channel,)."),
         arg("beta", "The offset of each channel, of shape (channel,)."),
     ],
 )
 .doc(
     "Normalises each channel of each example: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the \
-     (biased) variance over the axes behind the channels (Ulyanov, Vedaldi and Lempitsky, 2016).",
+     (biased) variance over the axes after the channels (Ulyanov, Vedaldi and Lempitsky, 2016).",
 )
 .visible(|_| 1)
 .output_names_by(|_| vec!["output".into(), "mean".into(), "var".into()]);
@@ -225,7 +225,7 @@ fn forward<P: RowNorm>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<P: RowNorm, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn forward_as<P: RowNorm, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<P>();
     let rows = p.rows(ins[0].shape())?;
     let count = rows.shape.outer * rows.shape.inner;
@@ -254,7 +254,7 @@ fn backward<P: RowNorm>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<P: RowNorm, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_as<P: RowNorm, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let rows = ctx.params::<P>().rows(ins[1].shape())?;
     let (y_grad, x, gamma) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     let (mean, deviation) = (ins[3].slice::<T>()?, ins[4].slice::<T>()?);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_make_no_sense_are_refused() {
+    fn invalid_axes_and_groups_are_errors() {
         let shapes = |dims: &[i64]| [Shape::new(dims), Shape::unknown(), Shape::unknown()];
         assert!(Case::new(&LAYER_NORM, &[("axis", "2")]).shapes(&shapes(&[2, 3])).is_err());
         assert!(Case::new(&GROUP_NORM, &[("num_groups", "3")]).shapes(&shapes(&[2, 4, 2])).is_err());

@@ -19,9 +19,9 @@ params! {
     pub struct SequenceMaskParam {
         /// Whether `sequence_length` is an input; otherwise all sequences have full length.
         use_sequence_length: bool = false;
-        /// What is written behind the end of a sequence.
+        /// The value of the steps after the end of a sequence.
         value: f32 = 0.0;
-        /// The axis of the steps, 0 or 1; the other one is that of the sequences.
+        /// The axis of the steps, 0 or 1; the other one is the batch.
         axis: i32 = 0, where 0..=1;
     }
 }
@@ -31,14 +31,14 @@ params! {
     pub struct SequenceParam {
         /// Whether `sequence_length` is an input; otherwise all sequences have full length.
         use_sequence_length: bool = false;
-        /// The axis of the steps, 0 or 1; the other one is that of the sequences. `SequenceReverse` takes 0 only.
+        /// The axis of the steps, 0 or 1; the other one is the batch. `SequenceReverse` supports only 0.
         axis: i32 = 0, where 0..=1;
     }
 }
 
-/// What the parameters of the three operators have in common.
+/// The parameters of a sequence operator.
 trait SequenceOp: OpParams {
-    /// Whether there are lengths, and whether the sequences lie along the first axis.
+    /// (whether there are lengths, whether the batch is the first axis).
     fn layout(&self) -> (bool, bool);
 }
 
@@ -67,11 +67,11 @@ const fn sequence_op<P: SequenceOp>(name: &'static str) -> OpDef {
         .dtype(infer_dtype)
 }
 
-/// Writes a value behind the ends.
+/// Masks the steps after the end of each sequence.
 pub static SEQUENCE_MASK: OpDef = sequence_op::<SequenceMaskParam>("SequenceMask")
     .aliases(&["_npx_sequence_mask"])
     .doc(
-        "Writes `value` to the steps behind the end of each sequence: out[t, n, ...] = data[t, n, ...] where \
+        "Writes `value` to the steps after the end of each sequence: out[t, n, ...] = data[t, n, ...] where \
          t < sequence_length[n], else value. Without use_sequence_length it copies the data. The output has the shape of the data.",
     )
     .shape(same_shape::<SequenceMaskParam>)
@@ -93,7 +93,7 @@ pub static SEQUENCE_REVERSE: OpDef = sequence_op::<SequenceParam>("SequenceRever
          axis 0. The output has the shape of the data.",
     )
     .shape(|p, io| {
-        ensure!(!p.get::<SequenceParam>().layout().1, "SequenceReverse takes axis 0 only: transpose the data");
+        ensure!(!p.get::<SequenceParam>().layout().1, "SequenceReverse supports only axis 0: transpose the data");
         same_shape::<SequenceParam>(p, io)
     })
     .forward(|ctx, ins, outs| reverse(ctx, &ins[0], ins.get(1), &mut outs[0]))
@@ -154,7 +154,7 @@ fn last_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &Shape::from(data))
 }
 
-/// The lengths have the type of the data unless they have another one.
+/// The lengths have the type of the data unless theirs is known.
 fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let Some(data) = io.ins[0].or(io.outs[0]) else { return Ok(()) };
     io.assign_in(0, data)?;
@@ -165,14 +165,14 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// The data as sequences.
+/// The layout of the data.
 fn sequences(shape: &Shape, batch_first: bool) -> Sequences {
     let dims = shape.to_usize();
     let (steps, batch) = if batch_first { (dims[1], dims[0]) } else { (dims[0], dims[1]) };
     Sequences { steps, batch, inner: dims[2..].iter().product(), batch_first }
 }
 
-/// The lengths as numbers from `least` to `most`.
+/// Reads the lengths and checks their range.
 fn lengths(
     ctx: &OpCtx<'_>,
     given: Option<&In<'_>>,
@@ -256,7 +256,7 @@ fn last_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     ))
 }
 
-/// The gradient of the lengths, where there are any.
+/// Zeroes the gradient of the lengths, if they are an input.
 fn no_gradient_of_lengths(outs: &mut [Out<'_>]) -> Result<()> {
     outs.get_mut(1).map_or(Ok(()), no_gradient)
 }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_lengths_are_refused() {
+    fn lengths_out_of_range_are_errors() {
         let run = |def, n: [i64; 2]| {
             let x = array(&[1f32, 2.0, 3.0, 4.0], &[2, 2]);
             Case::new(def, &[("use_sequence_length", "1")]).run(&[x, array(&n, &[2])])

@@ -1,4 +1,4 @@
-//! `softmax` and its relatives.
+//! `softmax` and its variants.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::ensure;
@@ -10,7 +10,7 @@ use ferromx_core::params::{FloatDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, param_enum, params};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::softmax::{
     Lengths, SoftmaxKind, SoftmaxShape, cross_entropy_backward, cross_entropy_forward, softmax_backward,
@@ -25,13 +25,13 @@ pub static OPS: &[&OpDef] = &[&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN, &SOFTMAX_ACTIVAT
 params! {
     /// Parameters of `softmax`, `log_softmax` and `softmin`.
     pub struct SoftmaxParam {
-        /// The axis along which the result sums to one; negative axes count from the last.
+        /// The axis along which the result sums to 1; a negative one counts from the end.
         axis: i32 = (-1);
-        /// The input is divided by this first; `None` stands for 1.
+        /// The input is divided by this before softmax; `None` is 1.
         temperature: Option<f64> = None;
-        /// The element type of the result; `None` for that of the input.
+        /// The element type of the result; `None` is that of the input.
         dtype: Option<FloatDType> = None;
-        /// Whether `length` says how many leading elements of each row count; the others yield 0. Only `softmax` takes it.
+        /// Whether `length` gives the number of valid leading elements of each row; the others yield 0. Only `softmax` supports it.
         use_length: Option<bool> = (Some(false));
     }
 }
@@ -88,7 +88,7 @@ pub static SOFTMIN: OpDef = OpDef::new("softmin")
         Some(|graph, n| composed(graph, n, SoftmaxKind::Softmin)),
     ));
 
-/// The gradients made of operators: y (g - sum(g y)) of softmax y, g - exp(y) sum(g) of its logarithm, over the temperature.
+/// The gradient composed of operators: y (g - sum(g y)) for softmax y, g - exp(y) sum(g) for log-softmax y, divided by the temperature.
 fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, kind: SoftmaxKind) -> Result<Vec<Option<Entry>>> {
     let p = n.params.get::<SoftmaxParam>();
     if p.dtype.is_some() {
@@ -144,7 +144,7 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// The data as rows along the axis; a scalar is one row of one element.
+/// The data as rows along the axis; a scalar is a row of one element.
 fn rows(data: &Shape, axis: i32) -> Result<SoftmaxShape> {
     let dims = data.to_usize();
     if dims.is_empty() {
@@ -201,7 +201,7 @@ fn along_axis_backward(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs:
 }
 
 param_enum! {
-    /// What `SoftmaxActivation` takes as a row.
+    /// The rows of `SoftmaxActivation`.
     pub enum ActivationMode { Channel = "channel", Instance = "instance" }
 }
 
@@ -290,7 +290,7 @@ fn cross_entropy_gradient(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-fn softmax_then_gradient<T: Real>(data: &Shape, head: T, x: &[T], labels: &[T], grad: &mut [T]) {
+fn softmax_then_gradient<T: FloatElement>(data: &Shape, head: T, x: &[T], labels: &[T], grad: &mut [T]) {
     let classes = data.dim(1) as usize;
     let shape = SoftmaxShape { outer: labels.len(), axis: classes, inner: 1 };
     with_scratch(x.len(), |probabilities: &mut [T]| {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_axes_are_refused() {
+    fn axes_out_of_range_are_errors() {
         assert!(Case::new(&SOFTMAX, &[("axis", "2")]).shapes(&[Shape::new(&[2, 3])]).is_err());
     }
 }

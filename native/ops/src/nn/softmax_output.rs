@@ -9,35 +9,35 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::softmax::{
     SoftmaxKind, SoftmaxShape, SoftmaxTarget, softmax_forward, softmax_output_backward, softmax_output_backward_dense,
     valid_labels,
 };
 
 param_enum! {
-    /// By what the gradient is divided.
+    /// What the gradient is divided by.
     pub enum Normalization { Batch = "batch", Null = "null", Valid = "valid" }
 }
 
 params! {
     /// Parameters of `SoftmaxOutput`.
     pub struct SoftmaxOutputParam {
-        /// Factor of the gradient.
+        /// Scale of the gradient.
         grad_scale: f32 = 1.0;
-        /// Label of rows without gradient, if `use_ignore`.
+        /// The label of rows without gradient, if `use_ignore`.
         ignore_label: f32 = (-1.0);
-        /// Whether the classes lie along axis 1 and every place of the other axes has a label of its own.
+        /// Whether the classes lie along axis 1, with a label for every position of the other axes.
         multi_output: bool = false;
         /// Whether rows with the label `ignore_label` have no gradient.
         use_ignore: bool = false;
-        /// Whether the classes lie along the last axis; otherwise all axes but the first count as one.
+        /// Whether the classes lie along the last axis; otherwise all axes but the first are flattened.
         preserve_shape: bool = false;
         /// What the gradient is divided by: nothing, the number of rows, or the number of labels that are not ignored.
         normalization: Normalization = (Normalization::Null);
         /// Whether the gradient is multiplied by the gradient of the output.
         out_grad: bool = false;
-        /// The part of the probability taken from the label and spread evenly over the other classes, from 0 to 1.
+        /// Label smoothing: the probability taken from the label and spread evenly over the other classes, from 0 to 1.
         smooth_alpha: f32 = 0.0, where 0.0..=1.0;
     }
 }
@@ -49,8 +49,9 @@ pub static SOFTMAX_OUTPUT: OpDef = OpDef::new("SoftmaxOutput")
     .aliases(&["Softmax"])
     .doc(
         "Computes softmax, and in the backward pass the gradient of the cross entropy between it and the label.\n\n\
-         p = exp(x) / sum(exp(x)) along the classes; the gradient of x is grad_scale * (p - onehot(label)), whatever flows back \
-         from above (unless out_grad is set). Shapes: data (batch, classes), label (batch,), output as data. With multi_output, data (batch, classes, \
+         p = exp(x) / sum(exp(x)) along the classes; the gradient of x is grad_scale * (p - onehot(label)), whatever the \
+         gradient of the output (unless out_grad is set). Shapes: data (batch, classes), label (batch,), output as data. \
+         With multi_output, data (batch, classes, \
          d1, ...) and label (batch, d1, ...). A label of the shape of the data is taken as probabilities.",
     )
     .inputs(&[arg("data", "The scores."), arg("label", "The class of each row, from 0, or probabilities of the shape of the data.")])
@@ -98,8 +99,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         dims[..n - 1].into()
     };
     let label = Shape::from(label);
-    // Accepted besides: probabilities, and for multi_output one flattened row of labels per example, or labels with an axis 1 of
-    // length 1.
+    // Also accepted: probabilities, and for multi_output one flattened row of labels per example, or labels with axis 1 of length 1.
     let given = &io.ins[1];
     let flat = Shape::new(&[data.dim(0), label.product(1..)]);
     let mut kept: Dims = dims.into();
@@ -108,7 +108,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if given.is_known() && (*given == data || (p.multi_output && others.contains(given))) {
         return Ok(());
     }
-    // Probabilities, as far as the shapes are known.
+    // Labels that may be probabilities, given the known dimensions.
     if given.ndim() == Some(n) && !(given.is_known() && data.is_known()) {
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = ctx.params::<SoftmaxOutputParam>().rows(ins[0].shape());
     softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
     Ok(())
@@ -132,7 +132,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<SoftmaxOutputParam>();
     let (head, ins) = if p.out_grad { (Some(ins[0].slice::<T>()?), &ins[1..]) } else { (None, ins) };
     let (label, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
@@ -153,7 +153,7 @@ fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -
     };
     let scale = f64::from(p.grad_scale) / divisor.max(1) as f64;
     if ins[0].shape() == ins[1].shape() {
-        // MXNet counts no labels where they are probabilities.
+        // With probabilities as labels, MXNet counts no valid labels.
         softmax_output_backward_dense(f64::from(p.grad_scale), y, label, head, dx);
     } else {
         ensure!(

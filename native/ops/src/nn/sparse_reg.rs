@@ -15,11 +15,11 @@ use ferromx_kernels::sparse_reg::{blend_column_means, sparse_reg_backward};
 params! {
     /// Parameters of `IdentityAttachKLSparseReg`.
     pub struct SparseRegParam {
-        /// The mean activation that is aimed at, between 0 and 1.
+        /// The target of the mean activation, between 0 and 1.
         sparseness_target: f32 = 0.1, where 0.0..=1.0;
-        /// Factor of the penalty.
+        /// Weight of the penalty.
         penalty: f32 = 0.001;
-        /// The part of the moving mean that a training step keeps.
+        /// The momentum of the moving mean: the fraction that a training step keeps.
         momentum: f32 = 0.9, where 0.0..=1.0;
     }
 }
@@ -37,7 +37,7 @@ pub static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAttachKLSp
     )
     .inputs(&[
         arg("data", "The activations, between 0 and 1, of shape (batch, units)."),
-        arg("moving_avg", "The moving mean of each unit, which training changes."),
+        arg("moving_avg", "The moving mean of each unit, updated in training."),
     ])
     .listed(1)
     .params::<SparseRegParam>()

@@ -1,22 +1,22 @@
-//! What convolution and pooling share: tuples of one number per spatial dimension.
+//! Tuples of one number per spatial dimension, for convolution and pooling.
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::shape::Shape;
 
-/// A tuple parameter with one number for each of `n` spatial dimensions, as three numbers with `default` in front; an empty tuple
-/// is all `default`.
+/// The parameter `name` with one number for each of `n` spatial dimensions, padded with leading `default`s to three; an empty tuple is all
+/// `default`.
 ///
 /// # Errors
-/// Another number of items, or an item below `lowest`.
-pub fn triple(what: &str, tuple: &Shape, n: usize, default: usize, lowest: i64) -> Result<[usize; 3]> {
+/// A different number of items, or an item below `min`.
+pub fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i64) -> Result<[usize; 3]> {
     let dims = tuple.dims();
     ensure!(
         dims.is_empty() || dims.len() == n,
-        "{what} {tuple} has {} numbers, but there are {n} spatial dimensions",
+        "{name} {tuple} has {} numbers, but there are {n} spatial dimensions",
         dims.len()
     );
-    ensure!(dims.iter().all(|d| *d >= lowest), "{what} {tuple} must have numbers of {lowest} and above");
+    ensure!(dims.iter().all(|d| *d >= min), "{name} {tuple} must have numbers of at least {min}");
     let mut out = [default; 3];
     for (o, d) in out[3 - n..].iter_mut().zip(dims) {
         *o = *d as usize;
@@ -24,12 +24,12 @@ pub fn triple(what: &str, tuple: &Shape, n: usize, default: usize, lowest: i64) 
     Ok(out)
 }
 
-/// The first `n` numbers of a tuple. MXNet does not look at more of pooling's tuples.
+/// The first `n` numbers of a tuple: for pooling, MXNet ignores the others.
 pub fn first(tuple: &Shape, n: usize) -> Shape {
     Shape::new(&tuple.dims()[..n.min(tuple.dims().len())])
 }
 
-/// Spatial sizes as three numbers with ones in front.
+/// Spatial sizes, padded with leading ones to three.
 pub fn sizes(dims: &[i64]) -> [usize; 3] {
     let mut out = [1; 3];
     let skip = 3 - dims.len().min(3);
@@ -39,7 +39,7 @@ pub fn sizes(dims: &[i64]) -> [usize; 3] {
     out
 }
 
-/// The shape with its last axis as axis 1; a vector stays as it is.
+/// Moves the last axis to axis 1; a shape of rank 2 or less is unchanged.
 pub fn channels_to_front(shape: &Shape) -> Shape {
     let mut shape = shape.clone();
     if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
@@ -48,7 +48,7 @@ pub fn channels_to_front(shape: &Shape) -> Shape {
     shape
 }
 
-/// Undoes [`channels_to_front`].
+/// The inverse of [`channels_to_front`].
 pub fn channels_to_back(shape: &Shape) -> Shape {
     let mut shape = shape.clone();
     if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {

@@ -18,9 +18,9 @@ params! {
     pub struct SvmOutputParam {
         /// The margin.
         margin: f32 = 1.0;
-        /// Factor of the gradient.
+        /// Scale of the gradient.
         regularization_coefficient: f32 = 1.0;
-        /// Whether violations of the margin count linearly (L1-SVM) rather than squared (L2-SVM).
+        /// Whether violations of the margin are penalised linearly (L1-SVM) instead of squared (L2-SVM).
         use_linear: bool = false;
     }
 }
@@ -33,7 +33,7 @@ pub static SVM_OUTPUT: OpDef = OpDef::new("SVMOutput")
         "Copies the scores, and in the backward pass gives the gradient of the loss of a support vector machine, one class against \
          all others: regularization_coefficient * sum over classes k of max(0, margin - s_k * data_k)^2, or without the square \
          with use_linear, where s_k is 1 for the class of the label and -1 for the others (Tang, \"Deep learning using linear \
-         support vector machines\", 2013). It does not depend on what flows back from above.\n\n\
+         support vector machines\", 2013). It does not depend on the gradient of the output.\n\n\
          Shapes: data (..., classes), label the same without the last axis, output as the data.",
     )
     .inputs(&[
@@ -66,7 +66,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     }
     let p = ctx.params::<SvmOutputParam>();
     let (margin, scale) = (f64::from(p.margin), f64::from(p.regularization_coefficient));
-    let loss = MarginLoss { margin, scale, linear: p.use_linear };
+    let loss = MarginLoss { margin, scale, use_linear: p.use_linear };
     let classes = ins[0].shape().dims().last().map_or(0, |d| *d as usize);
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (x, labels) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);

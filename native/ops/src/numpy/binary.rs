@@ -11,15 +11,17 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::broadcast::broadcast_any;
 use ferromx_kernels::map::{Elements, ElementsMut, LaneFn, Load};
-use ferromx_kernels::math::{self, Real};
+use ferromx_kernels::math::{self, MathFloat};
 use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{Number, Sum, reduce};
+use ferromx_kernels::reduce::{NumericLane, Sum, reduce};
 use smallvec::SmallVec;
 
-use super::unary::{WHOLE, whole_dtype};
+use super::unary::{INT_OR_BOOL, int_dtype};
 use super::{elements, elements_mut, lanes_or_bool, promote};
 use crate::broadcast::backward;
-use crate::broadcast::binary::{LHS_RHS, both, broadcast_shapes, minus, other, pass, times};
+use crate::broadcast::binary::{
+    LHS_RHS, broadcast_shapes, grad_from_both, grad_from_other, grad_negate, grad_pass, multiply_lanes,
+};
 use crate::elemwise::family::{Binary, formula, lanes};
 use crate::elemwise::formulas::*;
 
@@ -43,8 +45,8 @@ pub static OPS: &[&OpDef] = &[
 
 const X1_X2: &[ArgDef] = &[arg("x1", "The first array."), arg("x2", "The second array, broadcast with the first.")];
 
-/// Defines an operator whose operands may have different types. `same` names the kernels of both gradients where they have one
-/// type, `mixed` the partial derivatives for the other cases, `graph` the form made of operators, for operands of one type.
+/// Defines an operator whose operands may have different types. `same` names the gradient kernels for operands of one
+/// type, `mixed` the partial derivatives for mixed types, `graph` the gradient composed of operators, for operands of one type.
 macro_rules! mixed_op {
     ($name:ident: $op:literal, $doc:literal, $F:ident, $dtype:ident, same($lhs:expr, $rhs:expr), mixed($A:ident, $B:ident),
      graph $graph:ident) => {
@@ -76,24 +78,24 @@ macro_rules! mixed_op {
     };
 }
 
-mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.", Add, promoted, same(pass, pass), mixed(One, One), graph ADD);
+mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.", Add, promoted, same(grad_pass, grad_pass), mixed(One, One), graph ADD);
 mixed_op!(SUBTRACT: "_npi_subtract", "The difference lhs - rhs with broadcasting.",
-    Sub, promoted, same(pass, minus), mixed(One, MinusOne), graph SUB);
+    Sub, promoted, same(grad_pass, grad_negate), mixed(One, MinusOne), graph SUB);
 mixed_op!(MULTIPLY: "_npi_multiply", "The product lhs * rhs with broadcasting.",
-    Mul, promoted, same(other::<Mul>, other::<Mul>), mixed(Second, First), graph MUL);
+    Mul, promoted, same(grad_from_other::<Mul>, grad_from_other::<Mul>), mixed(Second, First), graph MUL);
 mixed_op!(MOD: "_npi_mod", "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
-    Mod, promoted, same(both::<ModA>, both::<ModB>), mixed(ModA, ModB), graph MOD);
+    Mod, promoted, same(grad_from_both::<ModA>, grad_from_both::<ModB>), mixed(ModA, ModB), graph MOD);
 mixed_op!(POWER: "_npi_power", "lhs to the power rhs with broadcasting.",
-    Power, promoted, same(both::<PowerA>, both::<PowerB>), mixed(PowerA, PowerB), graph POWER);
+    Power, promoted, same(grad_from_both::<PowerA>, grad_from_both::<PowerB>), mixed(PowerA, PowerB), graph POWER);
 mixed_op!(TRUE_DIVIDE: "_npi_true_divide", "The quotient lhs / rhs with broadcasting; that of two integers is a float32.",
-    Div, promoted_to_float, same(other::<Div>, both::<DivB>), mixed(DivA, DivB), graph DIV);
+    Div, promoted_to_float, same(grad_from_other::<Div>, grad_from_both::<DivB>), mixed(DivA, DivB), graph DIV);
 
 formula!(Binary One = |_a, _b| 1.0, int |_a, _b| 1);
 formula!(Binary MinusOne = |_a, _b| -1.0, int |_a, _b| -1);
 formula!(Binary First = |a, _b| a, int |a, _b| a);
 formula!(Binary Second = |_a, b| b, int |_a, b| b);
 
-/// Both operands and the result: the types of the operands if they are equal, else that to which they are promoted.
+/// Type rule: the result has the type to which the operands are promoted.
 fn promoted(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match (io.ins[0], io.ins[1]) {
         (Some(a), Some(b)) => io.assign_out(0, promote(a, b)?),
@@ -116,7 +118,7 @@ pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
     Ok(())
 }
 
-/// The gradient of an operand is the output's times `F(lhs, rhs)`, computed in the type of the output.
+/// The gradient of an operand: the output's gradient times `F(lhs, rhs)`, computed in the type of the output.
 fn mixed_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
     if g.dtype().is_float() && !out.dtype().is_float() {
@@ -138,12 +140,12 @@ fn mixed_sum<T, C>(
     out: ElementsMut<'_>,
     f: impl LaneFn<(C, C), C>,
 ) where
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
 {
     with_scratch(g.len(), |buf: &mut [C]| {
         broadcast_any(a, b, (&mut *buf, shape), f);
-        times(buf, g, f);
+        multiply_lanes(buf, g, f);
         let missing = shape.len() - to.len();
         let axes: SmallVec<[usize; 6]> = (0..shape.len()).filter(|&i| i < missing || to[i - missing] == 1).collect();
         with_scratch(to.iter().product(), |sums: &mut [C]| {
@@ -165,10 +167,10 @@ macro_rules! same_op {
             .grad(Grad::Kernel(
                 Backward::new(|ctx, ins, outs| {
                     if outs[0].wanted() {
-                        both::<$A>(ctx, ins, 0, &mut outs[0])?;
+                        grad_from_both::<$A>(ctx, ins, 0, &mut outs[0])?;
                     }
                     if outs[1].wanted() {
-                        both::<$B>(ctx, ins, 1, &mut outs[1])?;
+                        grad_from_both::<$B>(ctx, ins, 1, &mut outs[1])?;
                     }
                     Ok(())
                 })
@@ -193,15 +195,15 @@ fn one_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 
 fn float_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let Some(d) = io.first_known() else { return Ok(()) };
-    ensure!(d.is_float(), "arrays of floating-point numbers were expected, not of {d}: convert them");
+    ensure!(d.is_float(), "expected arrays of a floating-point type, not of {d}: convert them");
     io.assign_all(d)
 }
 
 formula!(Binary
-    /// The derivative of what does not depend on an operand.
+    /// The derivative by an operand that the result does not depend on.
     Zero = |_a, _b| 0.0, int |_a, _b| 0);
 formula!(Binary
-/// The magnitude of `a` with the sign of `b` as MXNet has it: -0 counts as positive, and NaN turns the sign round.
+/// The magnitude of `a` with the sign of `b`, as in MXNet: -0 counts as positive, and a NaN in `b` flips the sign.
 Copysign = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { a } else { -a }, int |a, b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
 formula!(Binary
     /// `d copysign(a, b)/da`.
@@ -216,7 +218,7 @@ formula!(Binary
     /// `d ldexp(a, b)/db`.
     LdexpB = |a, b| a * math::pow(2.0, b) * 0.693_147_180_559_945_3);
 formula!(Binary
-    /// The angle of `(b, a)`.
+    /// The angle of the point `(b, a)`.
     Arctan2 = |a, b| arctan2(a, b));
 formula!(Binary
     /// `d arctan2(a, b)/da`.
@@ -227,10 +229,10 @@ formula!(Binary
 
 /// The angle of the point `(x, y)`; special values as in C99.
 #[inline(always)]
-fn arctan2<T: Real>(y: T, x: T) -> T {
+fn arctan2<T: MathFloat>(y: T, x: T) -> T {
     let pi = T::of(std::f64::consts::PI);
     let infinity = T::of(f64::INFINITY);
-    // The quotient of two infinities or zeros has no angle; their signs do.
+    // y / x is NaN for two infinities or two zeros; only their signs determine the angle.
     let both_infinite = x.abs() == infinity && y.abs() == infinity;
     let (num, den) = if both_infinite { (T::ONE.copysign(y), T::ONE.copysign(x)) } else { (y, x) };
     let angle = if num == T::ZERO && den == T::ZERO { num } else { math::atan(num / den) };
@@ -238,39 +240,39 @@ fn arctan2<T: Real>(y: T, x: T) -> T {
 }
 
 /// Defines an operator on integers (and bool) without a gradient.
-macro_rules! whole_op {
+macro_rules! int_op {
     ($name:ident: $op:literal, $doc:literal, $F:ident) => {
         pub static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
-            .dtype(whole_dtype)
-            .forward(whole_forward::<$F>)
+            .dtype(int_dtype)
+            .forward(int_forward::<$F>)
             .grad(Grad::Zero);
     };
 }
 
-whole_op!(LCM: "_npi_lcm", "The least common multiple of |lhs| and |rhs| with broadcasting; 0 where one of them is 0.", Lcm);
-whole_op!(BITWISE_AND: "_npi_bitwise_and", "The bits that are set in lhs and rhs, with broadcasting.", BitAnd);
-whole_op!(BITWISE_OR: "_npi_bitwise_or", "The bits that are set in lhs or rhs, with broadcasting.", BitOr);
-whole_op!(BITWISE_XOR: "_npi_bitwise_xor", "The bits that are set in exactly one of lhs and rhs, with broadcasting.", BitXor);
+int_op!(LCM: "_npi_lcm", "The least common multiple of |lhs| and |rhs| with broadcasting; 0 where one of them is 0.", Lcm);
+int_op!(BITWISE_AND: "_npi_bitwise_and", "The bits that are set in lhs and rhs, with broadcasting.", BitAnd);
+int_op!(BITWISE_OR: "_npi_bitwise_or", "The bits that are set in lhs or rhs, with broadcasting.", BitOr);
+int_op!(BITWISE_XOR: "_npi_bitwise_xor", "The bits that are set in exactly one of lhs and rhs, with broadcasting.", BitXor);
 
-/// A formula of two integers: of up to 32 bits (also bool, as 0 and 1), and of 64 bits.
-pub trait Whole: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
+/// A formula of two integers, for up to 32 bits (also bool, as 0 and 1) and for 64 bits.
+pub trait IntBinary: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
     /// The only value.
     const NEW: Self;
 }
 
-macro_rules! whole {
+macro_rules! int_formula {
     ($($(#[$doc:meta])* $name:ident = |$a:ident, $b:ident| $f:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $name;
-        impl Whole for $name {
+        impl IntBinary for $name {
             const NEW: $name = $name;
         }
-        whole!(@lane $name i32 $a $b $f);
-        whole!(@lane $name i64 $a $b $f);
+        int_formula!(@lane $name i32 $a $b $f);
+        int_formula!(@lane $name i64 $a $b $f);
     )*};
     (@lane $name:ident $lane:ident $a:ident $b:ident $f:expr) => {
         impl LaneFn<($lane, $lane), $lane> for $name {
@@ -282,7 +284,7 @@ macro_rules! whole {
     };
 }
 
-whole! {
+int_formula! {
     /// The least common multiple of the magnitudes.
     Lcm = |a, b| {
         let (mut x, mut y) = (a.unsigned_abs(), b.unsigned_abs());
@@ -309,14 +311,14 @@ whole! {
     BitXor = |a, b| a ^ b;
 }
 
-fn whole_forward<F: Whole>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn int_forward<F: IntBinary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (a, b) = (&ins[0], &ins[1]);
     let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
-    whole_into::<F>(ctx, (elements(a)?, &a_shape), (elements(b)?, &b_shape), &mut outs[0])
+    int_into::<F>(ctx, (elements(a)?, &a_shape), (elements(b)?, &b_shape), &mut outs[0])
 }
 
 /// `out = F(a, b)` for integers and bool.
-pub fn whole_into<F: Whole>(
+pub fn int_into<F: IntBinary>(
     ctx: &OpCtx<'_>,
     a: (Elements<'_>, &[usize]),
     b: (Elements<'_>, &[usize]),
@@ -329,7 +331,7 @@ pub fn whole_into<F: Whole>(
     }, d => dispatch!(d, T in [i64] => {
         broadcast_any::<T, i64, i64, F>(a, b, (out.slice_mut()?, &shape), F::NEW);
         Ok(())
-    }, d => Err(ctx.unsupported(d, WHOLE))))
+    }, d => Err(ctx.unsupported(d, INT_OR_BOOL))))
 }
 
 #[cfg(test)]
@@ -342,8 +344,8 @@ mod tests {
     #[test]
     fn gradients_agree_with_finite_differences() {
         let b = array(&[1.2, 0.4, 2.6], &[3, 1]);
-        let whole = [LCM.name, BITWISE_AND.name, BITWISE_OR.name, BITWISE_XOR.name];
-        for def in OPS.iter().filter(|def| !whole.contains(&def.name)) {
+        let integer_ops = [LCM.name, BITWISE_AND.name, BITWISE_OR.name, BITWISE_XOR.name];
+        for def in OPS.iter().filter(|def| !integer_ops.contains(&def.name)) {
             for dims in [&[2, 1, 2][..], &[1, 4], &[]] {
                 let n = dims.iter().product::<i64>() as usize;
                 let a = array(&[0.7, 1.9, 5.3, 0.9][..n], dims);
@@ -411,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_combined_bit_by_bit() {
+    fn integers_are_combined_bitwise() {
         let run = |def, a: &[i64], b: &[i64]| {
             let x = [array(a, &[a.len() as i64]), array(b, &[b.len() as i64])];
             Case::new(def, &[]).run1(&x).unwrap().to_vec::<i64>().unwrap()

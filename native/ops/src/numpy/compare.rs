@@ -33,14 +33,14 @@ pub static OPS: &[&OpDef] = &[
     &LESS_EQUAL_SCALAR,
 ];
 
-/// Defines a comparison of two arrays, and that of an array and a number.
+/// Defines a comparison of two arrays, and the same comparison of an array and a number.
 macro_rules! comparison {
     ($name:ident: $op:literal, $scalar_name:ident: $scalar_op:literal, $relation:literal, $F:ident) => {
         pub static $name: OpDef = OpDef::new($op)
             .doc(concat!("Whether lhs ", $relation, " rhs, with broadcasting, as bool. The arrays have one type."))
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
-            .dtype(bool_of_one_type)
+            .dtype(comparison_dtype)
             .forward(forward::<$F>)
             .grad(Grad::Zero);
 
@@ -63,7 +63,7 @@ comparison!(LESS: "_npi_less", LESS_SCALAR: "_npi_less_scalar", "is less than", 
 comparison!(LESS_EQUAL: "_npi_less_equal", LESS_EQUAL_SCALAR: "_npi_less_equal_scalar",
     "is less than or equal to", LesserEqual);
 
-fn bool_of_one_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+fn comparison_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     if let Some(d) = io.ins[0].or(io.ins[1]) {
         io.assign_in(0, d)?;
         io.assign_in(1, d)?;
@@ -80,7 +80,7 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     Ok(())
 }
 
-/// Floats are compared in their type; integers exactly, with a whole number as integers, else in double precision.
+/// Floats are compared in their dtype; integers as integers if the scalar is a whole number, otherwise in double precision.
 fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, p, out) = (&ins[0], ctx.params::<ScalarParam>(), outs[0].slice_mut::<bool>()?);
     if x.dtype().is_float() {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_not_cut_to_the_arrays_type() {
+    fn scalars_are_not_truncated_to_the_arrays_type() {
         let run = |def, x, scalar, is_int| {
             Case::new(def, &[("scalar", scalar), ("is_int", is_int)]).run1(&[x]).unwrap().to_vec::<bool>().unwrap()
         };

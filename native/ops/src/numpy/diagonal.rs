@@ -1,4 +1,4 @@
-//! Diagonals: taking them, writing them into matrices, summing them.
+//! Diagonals: extraction, matrices with a given diagonal, traces.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -23,7 +23,7 @@ pub static OPS: &[&OpDef] = &[&DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES
 params! {
     /// Parameters of `_np_diag` and `_np_diagflat`.
     pub struct DiagParam {
-        /// Which diagonal: 0 the main one, positive numbers those above, negative ones those below.
+        /// The diagonal: 0 is the main one, positive numbers are above it, negative ones below.
         k: i32 = 0;
     }
 }
@@ -38,13 +38,13 @@ pub static DIAG: OpDef = OpDef::new("_np_diag")
         Some(n) => Err(Error::Value(format!("diag takes a vector or a matrix, not an array of {n} axes"))),
     })
     .forward(|ctx, ins, outs| match ins[0].shape().dims().len() {
-        2 => take(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
-        _ => put(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+        2 => extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+        _ => assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| match outs[0].shape().dims().len() {
-            2 => put(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
-            _ => take(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+            2 => assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+            _ => extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
         }),
         None,
     ));
@@ -53,13 +53,13 @@ pub static DIAGFLAT: OpDef = OpDef::new("_np_diagflat")
     .doc("A square matrix with the elements of the array on its diagonal k and zeros elsewhere.")
     .params::<DiagParam>()
     .shape(flat_shape)
-    .forward(|ctx, ins, outs| put(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]))
+    .forward(|ctx, ins, outs| assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]))
     .grad(Grad::Kernel(
-        Backward::new(|ctx, ins, outs| take(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0])),
+        Backward::new(|ctx, ins, outs| extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0])),
         None,
     ));
 
-/// The square matrix that has room for all elements on its diagonal.
+/// The smallest square matrix whose diagonal k holds all elements.
 fn flat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if !io.ins[0].is_known() {
         return Ok(());
@@ -68,8 +68,8 @@ fn flat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::new(&[n, n]))
 }
 
-/// Writes the diagonals of two axes, one after the other.
-fn take(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
+/// Extracts the diagonals of two axes into a contiguous output.
+fn extract_diagonals(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
     let dims = x.shape().to_usize();
     by_size!(x.dtype(), |T| {
         movement::diagonal(source::<T>(x)?, &dims, pair, offset as isize, target::<T>(out)?);
@@ -77,8 +77,8 @@ fn take(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Res
     Ok(())
 }
 
-/// Writes elements to the diagonals of two axes, and zeros elsewhere.
-fn put(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
+/// Writes elements to the diagonals of two axes and zeros elsewhere.
+fn assign_diagonals(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
     let dims = out.shape().to_usize();
     by_size!(x.dtype(), |T| {
         let out = target::<T>(out)?;
@@ -91,7 +91,7 @@ fn put(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Resu
 params! {
     /// Parameters of `_np_diagonal` and `_np_trace`.
     pub struct DiagonalParam {
-        /// Which diagonal: 0 the main one, positive numbers those above, negative ones those below.
+        /// The diagonal: 0 is the main one, positive numbers are above it, negative ones below.
         offset: i32 = 0;
         /// The axis of the rows.
         axis1: i32 = 0;
@@ -103,19 +103,19 @@ params! {
 impl DiagonalParam {
     /// The two axes.
     fn pair(&self, rank: usize) -> Result<(usize, usize)> {
-        ensure!(rank >= 2, "an array of at least two axes has diagonals, not one of {rank}");
+        ensure!(rank >= 2, "diagonals need an array with at least two axes, but it has {rank}");
         let pair = (Shape::axis(self.axis1.into(), rank)?, Shape::axis(self.axis2.into(), rank)?);
         ensure!(pair.0 != pair.1, "axis1={} and axis2={} cannot be the same axis", self.axis1, self.axis2);
         Ok(pair)
     }
 }
 
-/// The other axes, then the length of the diagonal if it stays.
-fn diagonal_shape(io: &mut ShapeIo<'_>, pair: (usize, usize), offset: i32, stays: bool) -> Result<()> {
+/// The other axes, followed by the diagonal with `keep_diagonal`.
+fn diagonal_shape(io: &mut ShapeIo<'_>, pair: (usize, usize), offset: i32, keep_diagonal: bool) -> Result<()> {
     let shape = io.ins[0].clone();
     let others = shape.dims().iter().enumerate().filter(|(i, _)| *i != pair.0 && *i != pair.1);
     let mut dims: Dims = others.map(|(_, d)| *d).collect();
-    if stays {
+    if keep_diagonal {
         let (rows, columns, offset) = (shape.dim(pair.0), shape.dim(pair.1), i64::from(offset));
         let length = (rows + offset.min(0)).min(columns - offset.max(0)).max(0);
         dims.push(if rows < 0 || columns < 0 { -1 } else { length });
@@ -133,12 +133,12 @@ pub static DIAGONAL: OpDef = OpDef::new("_np_diagonal")
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<DiagonalParam>();
-        take(&ins[0], p.pair(ins[0].shape().dims().len())?, p.offset, &mut outs[0])
+        extract_diagonals(&ins[0], p.pair(ins[0].shape().dims().len())?, p.offset, &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let p = ctx.params::<DiagonalParam>();
-            put(&ins[0], p.pair(outs[0].shape().dims().len())?, p.offset, &mut outs[0])
+            assign_diagonals(&ins[0], p.pair(outs[0].shape().dims().len())?, p.offset, &mut outs[0])
         }),
         None,
     ));
@@ -190,14 +190,14 @@ fn trace_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
 }
 
 pub static DIAG_INDICES_FROM: OpDef = OpDef::new("_npi_diag_indices_from")
-    .doc("The indices of the diagonal of an array whose axes all have length n: for each axis the numbers 0 to n - 1, as int64.")
+    .doc("The indices of the diagonal of an array whose axes all have length n: for each axis 0, 1, ..., n - 1, as int64.")
     .shape(|_, io| {
         if !io.ins[0].is_known() {
             return Ok(());
         }
         let dims = io.ins[0].dims();
-        ensure!(dims.len() >= 2, "an array of at least two axes has a diagonal, not one of shape {}", io.ins[0]);
-        ensure!(dims.windows(2).all(|w| w[0] == w[1]), "all axes must be equally long, but the shape is {}", io.ins[0]);
+        ensure!(dims.len() >= 2, "a diagonal needs an array with at least two axes, but its shape is {}", io.ins[0]);
+        ensure!(dims.windows(2).all(|w| w[0] == w[1]), "all axes must have the same length, but the shape is {}", io.ins[0]);
         let out = Shape::new(&[dims.len() as i64, dims[0]]);
         io.assign_out(0, &out)
     })
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_mistakes() {
+    fn shapes_and_errors() {
         let shape = |def, attrs: &[(&str, &str)], dims: &[i64]| {
             Case::new(def, attrs).shapes(&[Shape::new(dims)]).map(|s| s[0].clone())
         };
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(shape(&DIAGONAL, &[("offset", "-1")], &[2, 3, 4]).unwrap(), [4, 1].into());
         assert!(shape(&DIAG, &[], &[2, 3, 4]).unwrap_err().to_string().contains("a vector or a matrix"));
         assert!(shape(&TRACE, &[("axis2", "0")], &[2, 3]).unwrap_err().to_string().contains("the same axis"));
-        assert!(shape(&DIAG_INDICES_FROM, &[], &[2, 3]).unwrap_err().to_string().contains("equally long"));
+        assert!(shape(&DIAG_INDICES_FROM, &[], &[2, 3]).unwrap_err().to_string().contains("must have the same length"));
         let indices = Case::new(&DIAG_INDICES_FROM, &[]).run1(&[counted(&[3, 3])]).unwrap();
         assert_eq!(indices.to_vec::<i64>().unwrap(), [0, 1, 2, 0, 1, 2]);
     }

@@ -1,4 +1,4 @@
-//! Random whole numbers: trials, choices, counts.
+//! Random integers: Bernoulli, choice, multinomial.
 
 use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::broadcast::binary::broadcast_two;
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
 
-/// The numbers of an array in double precision.
+/// The elements of an array in double precision.
 fn doubles(x: &In<'_>) -> Result<Vec<f64>> {
     let mut all = vec![0.0; x.len()];
     f64::load_any(elements(x)?, 0, &mut all);
@@ -35,7 +35,7 @@ params! {
     pub struct BernoulliParam {
         /// The probability of 1.
         prob: Option<f32> = required;
-        /// The logarithm of the odds of 1, in place of the probability.
+        /// The log-odds of 1, instead of the probability.
         logit: Option<f32> = required;
         /// The shape of the result, to which the array is broadcast; by default its shape.
         size: ShapeOrNone = (ShapeOrNone(None));
@@ -55,8 +55,8 @@ impl BernoulliParam {
 }
 
 pub static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
-    .doc("Random numbers 0 and 1. If neither prob nor logit is a number, an array holds what is_logit says.")
-    .inputs(&[arg("input1", "The probabilities or logits, if they are not given as a number.")])
+    .doc("Random numbers 0 and 1. If neither prob nor logit is given, the array holds logits or probabilities, depending on is_logit.")
+    .inputs(&[arg("input1", "The probabilities or logits, if neither is given as a parameter.")])
     .params::<BernoulliParam>()
     .num_inputs_by(|p| usize::from(p.get::<BernoulliParam>().given().is_none()))
     .shape(|p, io| {
@@ -67,7 +67,7 @@ pub static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
         let out = match &p.get::<BernoulliParam>().size.0 {
             Some(size) => {
                 let whole = broadcast_two(&common, size)?;
-                ensure!(whole == *size, "parameters of shape {common} do not fit size={size}");
+                ensure!(whole == *size, "parameters of shape {common} cannot be broadcast to size={size}");
                 whole
             }
             None => common,
@@ -105,13 +105,13 @@ fn bernoulli(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
 params! {
     /// Parameters of `_npi_choice`.
     pub struct ChoiceParam {
-        /// How many numbers there are to choose from; None for as many as input1 has elements.
+        /// Numbers are chosen from 0 to a - 1; None means the length of input1.
         a: Untyped<Option<i64>> = required;
         /// The shape of the result.
         size: Untyped<Shape> = required;
         /// The device, such as `cpu(0)`.
         ctx: String = ("cpu".to_string());
-        /// Whether a number may be chosen again.
+        /// Whether a number may be chosen more than once.
         replace: bool = true;
         /// Whether the last array holds probabilities.
         weighted: bool = false;
@@ -119,9 +119,9 @@ params! {
 }
 
 pub static CHOICE: OpDef = OpDef::new("_npi_choice")
-    .doc("Random numbers from 0 up to, but without, a, with equal or given probabilities, as int64.")
+    .doc("Random integers from 0 to a - 1 with equal or given probabilities, as int64.")
     .inputs(&[
-        arg("input1", "An array whose length counts, if a is None; else the probabilities."),
+        arg("input1", "An array of which only the length is used, if a is None; otherwise the probabilities."),
         arg("input2", "The probabilities, if a is None."),
     ])
     .params::<ChoiceParam>()
@@ -141,7 +141,7 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         (Some(a), _) => usize::try_from(a).unwrap_or(0),
         (None, x) => x.map_or(0, In::len),
     };
-    ensure!(n > 0 || out.is_empty(), "there is nothing to choose from");
+    ensure!(n > 0 || out.is_empty(), "there are no numbers to choose from");
     ensure!(p.replace || out.len() <= n, "{} different numbers cannot be chosen from {n}: use replace", out.len());
     let random = source(ctx);
     if !p.weighted {
@@ -159,10 +159,7 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         return Ok(());
     }
     for (i, x) in out.iter_mut().enumerate() {
-        ensure!(
-            weights.iter().any(|w| *w > 0.0),
-            "there are fewer numbers of positive probability than are to be chosen"
-        );
+        ensure!(weights.iter().any(|w| *w > 0.0), "fewer numbers have a positive probability than are to be chosen");
         let hit = random.draws(i as u64).categorical(weights.iter().copied());
         weights[hit] = 0.0;
         *x = hit as i64;
@@ -177,7 +174,7 @@ params! {
         n: i32 = required, where 0..=i32::MAX;
         /// The probabilities of the outcomes; None for those in the array `a`.
         pvals: Untyped<Option<Tuple<f64>>> = (Untyped(None));
-        /// How many experiments there are, as a shape; one by default.
+        /// The shape of independent experiments; a single one by default.
         size: ShapeOrNone = (ShapeOrNone(None));
     }
 }
@@ -215,7 +212,7 @@ pub static MULTINOMIAL: OpDef = OpDef::new("_npi_multinomial")
         ensure!(total <= 1.0 + 1e-6, "sum(pvals[:-1]) > 1.0: the probabilities add up to {total}");
         let head: f64 = weights.iter().rev().skip(1).sum();
         let Some((last, others)) = weights.split_last() else { return Ok(()) };
-        // The last outcome takes what the others leave.
+        // The last outcome gets the remaining probability.
         let rest = if others.is_empty() { *last } else { (1.0 - head).max(0.0) };
         let all: Vec<f64> = others.iter().copied().chain([rest]).collect();
         let random = source(ctx);

@@ -1,4 +1,4 @@
-//! Operators whose output shapes depend on the content of the arrays; they run on arrays only.
+//! Operators whose output shapes depend on the values of the inputs; they run imperatively only.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
@@ -17,8 +17,8 @@ use crate::shape::moves::around;
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&NONZERO, &UNIQUE, &BINCOUNT, &DELETE];
 
-/// A new array with these elements.
-fn made<T: Element>(items: &[T], dims: &[i64], context: Context) -> Result<NDArray> {
+/// A new array of the given elements.
+fn new_array<T: Element>(items: &[T], dims: &[i64], context: Context) -> Result<NDArray> {
     NDArray::from_slice(items, dims)?.to_context(context)
 }
 
@@ -39,28 +39,28 @@ pub static NONZERO: OpDef = OpDef::new("_npx_nonzero")
                 at /= n;
             }
         }
-        Ok(vec![made(&indices, &[hits.len() as i64, dims.len() as i64], ctx.context)?])
+        Ok(vec![new_array(&indices, &[hits.len() as i64, dims.len() as i64], ctx.context)?])
     })
     .grad(Grad::Zero);
 
 params! {
     /// Parameters of `_npi_unique`.
     pub struct UniqueParam {
-        /// Whether the position of the first of each is returned.
+        /// Whether the index of the first occurrence of each unique value is returned.
         return_index: bool = false;
-        /// Whether for each element the position of its like among the results is returned.
+        /// Whether for each element the index into the unique values is returned.
         return_inverse: bool = false;
-        /// Whether the number of each is returned.
+        /// Whether the number of occurrences of each unique value is returned.
         return_counts: bool = false;
-        /// The axis whose entries are compared as wholes; by default the array is flattened.
+        /// The axis whose slices are compared; by default the array is flattened.
         axis: Option<i32> = None;
     }
 }
 
 pub static UNIQUE: OpDef = OpDef::new("_npi_unique")
     .doc(
-        "The different elements in ascending order (or the different entries along an axis), and on request where the first of each is, \
-         which one each element is, and how many there are of each, as int64. NaNs are alike and come last.",
+        "The unique elements in ascending order (or the unique slices along an axis), and on request the index of each one's first \
+         occurrence, the index into the unique elements for each element, and the counts, as int64. NaNs are equal and come last.",
     )
     .params::<UniqueParam>()
     .outputs(|p| {
@@ -87,9 +87,9 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
                 let mut sorted = memory::filled(T::default(), n);
                 sort::sort(x, n, Order::Ascending, &mut sorted);
                 sorted.dedup_by(|a, b| compare(*a, *b).is_eq());
-                return Ok(vec![made(&sorted, &[sorted.len() as i64], ctx.context)?]);
+                return Ok(vec![new_array(&sorted, &[sorted.len() as i64], ctx.context)?]);
             }
-            // The elements of entry i, in the order in which entries are compared.
+            // The elements of slice i in comparison order.
             let entry = |i: usize| (0..outer).flat_map(move |o| (0..inner).map(move |k| x[(o * n + i) * inner + k]));
             let order = |a: &usize, b: &usize| {
                 entry(*a).zip(entry(*b)).map(|(a, b)| compare(a, b)).find(|o| o.is_ne()).unwrap_or(a.cmp(b))
@@ -97,9 +97,9 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             let same = |a: usize, b: usize| entry(a).zip(entry(b)).all(|(a, b)| compare(a, b).is_eq());
             let mut sorted: Vec<usize> = memory::collected(0..n);
             if outer * inner == 1 && (1..u32::MAX as usize).contains(&n) {
-                let mut places = memory::filled(0i64, n);
-                sort::argsort(x, n, Order::Ascending, &mut places);
-                sorted.iter_mut().zip(places).for_each(|(to, place)| *to = place as usize);
+                let mut order = memory::filled(0i64, n);
+                sort::argsort(x, n, Order::Ascending, &mut order);
+                sorted.iter_mut().zip(order).for_each(|(to, index)| *to = index as usize);
             } else {
                 sorted.sort_unstable_by(order);
             }
@@ -125,10 +125,10 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             if let Some(axis) = p.axis {
                 shape[Shape::axis(axis.into(), dims.len())?] = found;
             }
-            let mut outs = vec![made(&values, &shape, ctx.context)?];
+            let mut outs = vec![new_array(&values, &shape, ctx.context)?];
             for (wanted, numbers) in [(p.return_index, &firsts), (p.return_inverse, &inverse), (p.return_counts, &counts)] {
                 if wanted {
-                    outs.push(made(numbers, &[numbers.len() as i64], ctx.context)?);
+                    outs.push(new_array(numbers, &[numbers.len() as i64], ctx.context)?);
                 }
             }
             Ok(outs)
@@ -136,7 +136,7 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// The order of elements: NaN is above all numbers and like itself.
+/// Total order of elements: NaN is greater than all numbers and equal to itself.
 fn compare<T: Element>(a: T, b: T) -> std::cmp::Ordering {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
     a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
@@ -145,7 +145,7 @@ fn compare<T: Element>(a: T, b: T) -> std::cmp::Ordering {
 params! {
     /// Parameters of `_npi_bincount`.
     pub struct BincountParam {
-        /// The least number of bins.
+        /// Minimum number of bins.
         minlength: i32 = 0;
         /// Whether there are weights.
         has_weights: bool = false;
@@ -155,8 +155,8 @@ params! {
 pub static BINCOUNT: OpDef = OpDef::new("_npi_bincount")
     .doc("How often each of the numbers 0, 1, 2, ... occurs, in the type of the data; with weights the sums of their weights.")
     .inputs(&[
-        arg("data", "A vector of integers from 0 up."),
-        arg("weights", "A weight for each of them; its type is that of the result."),
+        arg("data", "A vector of non-negative integers."),
+        arg("weights", "The weight of each element; the result has their type."),
     ])
     .params::<BincountParam>()
     .num_inputs_by(|p| if p.get::<BincountParam>().has_weights { 2 } else { 1 })
@@ -168,7 +168,7 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     ensure!(x.shape().dims().len() <= 1, "bincount takes a vector, not an array of shape {}", x.shape());
     ensure!(!x.dtype().is_float() && x.dtype() != DType::Bool, "bincount takes integers, not {}", x.dtype());
     let numbers = x.to_vec_as::<i64>()?;
-    ensure!(numbers.iter().all(|n| *n >= 0), "bincount takes numbers from 0 up; there is a negative one");
+    ensure!(numbers.iter().all(|n| *n >= 0), "bincount takes non-negative integers, but the data has a negative one");
     let most = numbers.iter().max().map_or(0, |n| n + 1).max(p.minlength.into());
     let bins = Shape::new(&[most]).checked_elements()?;
     let weights = match ins.get(1) {
@@ -182,16 +182,16 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             sums[*n as usize] += w;
         }
         let sums: Vec<T> = memory::collected(sums.into_iter().map(T::from_f64));
-        Ok(vec![made(&sums, &[most], ctx.context)?])
+        Ok(vec![new_array(&sums, &[most], ctx.context)?])
     }, d => dispatch!(d, T in [u8, i8, i32, i64] => {
         let mut sums = memory::filled(0i64, bins);
         let one = ins.len() == 1;
         for (n, w) in numbers.iter().zip(weights.to_vec_as::<i64>()?) {
             sums[*n as usize] = sums[*n as usize].wrapping_add(if one { 1 } else { w });
         }
-        // The low bits, as arithmetic in the type itself would leave.
+        // Truncation to the low bits equals wrap-around arithmetic in the type itself.
         let sums: Vec<T> = memory::collected(sums.into_iter().map(|s| s as T));
-        Ok(vec![made(&sums, &[most], ctx.context)?])
+        Ok(vec![new_array(&sums, &[most], ctx.context)?])
     }, d => Err(ctx.unsupported(d, NUMERIC))))
 }
 
@@ -200,11 +200,11 @@ params! {
     pub struct DeleteParam {
         /// The first index of the slice that is removed.
         start: Option<i32> = None;
-        /// The end of the slice, which stays.
+        /// The end (exclusive) of the slice.
         stop: Option<i32> = None;
-        /// The distance between the indices of the slice.
+        /// The step of the slice.
         step: Option<i32> = None;
-        /// One index that is removed.
+        /// A single index to remove.
         int_ind: Option<i32> = None;
         /// The axis along which entries are removed; by default the array is flattened.
         axis: Option<i32> = None;
@@ -212,8 +212,8 @@ params! {
 }
 
 impl DeleteParam {
-    /// Whether the entries are given by parameters, not by an array. A slice has a step; without one, start and stop count for
-    /// nothing.
+    /// Whether the indices are given by parameters, not by an array. A slice always has a step; without one, start and stop are
+    /// ignored.
     fn is_constant(&self) -> bool {
         self.step.is_some() || self.int_ind.is_some()
     }
@@ -227,7 +227,7 @@ pub static DELETE: OpDef = OpDef::new("_npi_delete")
     .dynamic(|ctx, ins| {
         let (p, x) = (ctx.params::<DeleteParam>(), &ins[0]);
         let indices = ins.get(1).map(NDArray::to_vec_as::<i64>).transpose()?;
-        let ((outer, n, inner), kept) = entries_left(p, x.shape(), indices.as_deref())?;
+        let ((outer, n, inner), kept) = kept_indices(p, x.shape(), indices.as_deref())?;
         let mut dims: Dims = match p.axis {
             Some(_) => x.shape().dims().into(),
             None => Dims::from_slice(&[0]),
@@ -238,8 +238,8 @@ pub static DELETE: OpDef = OpDef::new("_npi_delete")
         let size = inner * x.dtype().size();
         read_bytes(x, |from| {
             write_bytes(&out, |to| {
-                let places = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
-                for (at, to) in places.zip(to.chunks_exact_mut(size.max(1))) {
+                let offsets = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
+                for (at, to) in offsets.zip(to.chunks_exact_mut(size.max(1))) {
                     to.copy_from_slice(&from[at..at + size]);
                 }
             });
@@ -248,8 +248,8 @@ pub static DELETE: OpDef = OpDef::new("_npi_delete")
     })
     .grad(Grad::Kernel(Backward::new(delete_backward).inputs(Deps::All), None));
 
-/// The shape around the axis, and the indices along it that are left.
-fn entries_left(
+/// The shape around the axis, and the indices along it that are kept.
+fn kept_indices(
     p: &DeleteParam,
     shape: &Shape,
     indices: Option<&[i64]>,
@@ -260,10 +260,10 @@ fn entries_left(
         None => (1, dims.iter().product(), 1),
     };
     let n = around.1;
-    let mut stays = memory::filled(true, n);
+    let mut is_kept = memory::filled(true, n);
     let mut remove = |i: i64| match Shape::axis(i, n) {
         Ok(i) => {
-            stays[i] = false;
+            is_kept[i] = false;
             Ok(())
         }
         Err(_) => Err(Error::Value(format!("index {i} is out of bounds for an axis of length {n}"))),
@@ -273,7 +273,7 @@ fn entries_left(
         (None, Some(i)) => remove(i.into())?,
         (None, None) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().try_for_each(|i| remove(i as i64))?,
     }
-    Ok((around, memory::collected((0..n).filter(|i| stays[*i]))))
+    Ok((around, memory::collected((0..n).filter(|i| is_kept[*i]))))
 }
 
 /// The indices of a slice of `n` entries, as in Python.
@@ -300,7 +300,7 @@ pub fn slice_indices(start: Option<i32>, stop: Option<i32>, step: Option<i32>, n
     Ok(indices)
 }
 
-/// The gradient of what is left, and zeros where entries were removed.
+/// The gradient of the kept entries, zeros for the removed ones.
 fn delete_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, out) = (&ins[0], &mut outs[0]);
     let mut wide = Vec::new();
@@ -310,12 +310,12 @@ fn delete_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
     }
     let indices = ins.get(2).map(|_| wide.as_slice());
     if out.wanted() {
-        let ((outer, n, inner), kept) = entries_left(ctx.params(), out.shape(), indices)?;
+        let ((outer, n, inner), kept) = kept_indices(ctx.params(), out.shape(), indices)?;
         let size = inner * g.dtype().size();
         let (g, to) = (g.bytes()?, out.bytes_mut()?);
         to.fill(0);
-        let places = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
-        for (at, g) in places.zip(g.chunks_exact(size.max(1))) {
+        let offsets = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
+        for (at, g) in offsets.zip(g.chunks_exact(size.max(1))) {
             to[at..at + size].copy_from_slice(g);
         }
     }

@@ -1,4 +1,4 @@
-//! Sums of products in Einstein's notation. Operands are contracted from left to right, each pair by batches of matrix products.
+//! `einsum`: sums of products in Einstein notation. Operands are contracted from left to right by batched matrix products.
 
 use std::borrow::Cow;
 
@@ -14,8 +14,8 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::gemm::MatRef;
 use ferromx_kernels::map::Elements;
 use ferromx_kernels::movement;
-use ferromx_kernels::par::{self, Plain};
-use ferromx_kernels::reduce::{self, Number, Sum};
+use ferromx_kernels::par::{self, Pod};
+use ferromx_kernels::reduce::{self, NumericLane, Sum};
 
 use super::{elements, elements_mut};
 use crate::linalg::product::MatrixElement;
@@ -26,21 +26,20 @@ pub static OPS: &[&OpDef] = &[&EINSUM];
 params! {
     /// Parameters of `_npi_einsum`.
     pub struct EinsumParam {
-        /// How many arrays there are.
+        /// Number of arrays.
         num_args: i32 = required, where 1..=i32::MAX;
         /// A letter for each axis of each array, arrays separated by commas, then `->` and the letters of the result. An ellipsis
-        /// stands for the axes that have no letter. Without `->` the result has the letters that occur once, in order.
+        /// stands for the axes without a letter. Without `->` the result has the letters that occur once, in alphabetical order.
         subscripts: String = (String::new());
-        /// Has no effect on the result; products are always computed pair by pair.
+        /// Ignored; operands are always contracted pairwise from left to right.
         optimize: i32 = 0;
     }
 }
 
 pub static EINSUM: OpDef = OpDef::new("_npi_einsum")
     .doc(
-        "The sum of products in Einstein's notation: letters that are not in the result are summed over.\n\n\
-         `ij,jk->ik` is the product of matrices, `ii` the trace, `ij->ji` the transposed matrix, `...ij,...jk->...ik` products of \
-         batches of matrices.",
+        "The sum of products in Einstein notation, over all letters that are not in the result.\n\n\
+         `ij,jk->ik` is the matrix product, `ii` the trace, `ij->ji` the transpose, `...ij,...jk->...ik` the batched matrix product.",
     )
     .variadic("data", "The arrays, all of one type.", "num_args")
     .params::<EinsumParam>()
@@ -60,10 +59,10 @@ pub static EINSUM: OpDef = OpDef::new("_npi_einsum")
         None,
     ));
 
-/// An axis: a letter, or for the axes under an ellipsis 255 minus the number of axes behind them.
+/// An axis label: a letter, or 255 - k for the k-th axis from the end of an ellipsis.
 type Label = u8;
 
-/// The axes of the operands and of the result, and their lengths.
+/// The labels of the operands and of the result, and their lengths.
 struct Notation {
     operands: Vec<Vec<Label>>,
     result: Vec<Label>,
@@ -71,7 +70,7 @@ struct Notation {
 }
 
 impl Notation {
-    /// Reads the notation for operands of whole shapes. An axis of length 1 is repeated where the same letter has another length.
+    /// Parses the subscripts for operands of known shapes. An axis of length 1 is broadcast to the length of its label elsewhere.
     fn new(text: &str, shapes: &[Dims]) -> Result<Notation> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (inputs, output) = match text.split_once("->") {
@@ -89,15 +88,15 @@ impl Notation {
         let (mut operands, mut longest) = (Vec::new(), 0);
         for (i, (term, dims)) in terms.iter().zip(shapes).enumerate() {
             let letters = term.replace("...", "").len();
-            let hidden = dims.len().checked_sub(letters).filter(|n| *n == 0 || term.contains("..."));
-            let Some(hidden) = hidden else {
+            let num_hidden = dims.len().checked_sub(letters).filter(|n| *n == 0 || term.contains("..."));
+            let Some(num_hidden) = num_hidden else {
                 return Err(Error::Value(format!(
-                    "subscripts '{term}' do not fit array {i}, which has {} axes: write one letter for each, or an ellipsis",
+                    "subscripts '{term}' do not match array {i}, which has {} axes: give one letter for each, or an ellipsis",
                     dims.len()
                 )));
             };
-            longest = longest.max(hidden);
-            let labels = read_term(term, hidden)?;
+            longest = longest.max(num_hidden);
+            let labels = read_term(term, num_hidden)?;
             for (label, n) in labels.iter().zip(dims) {
                 let (n, known) = (*n as usize, &mut lengths[usize::from(*label)]);
                 ensure!(
@@ -114,14 +113,14 @@ impl Notation {
             None => implicit(&operands, longest),
         };
         for (i, label) in result.iter().enumerate() {
-            ensure!(!result[..i].contains(label), "axis '{}' is in the result of '{text}' twice", name(*label));
+            ensure!(!result[..i].contains(label), "axis '{}' occurs twice in the result of '{text}'", name(*label));
             let there = operands.iter().any(|o| o.contains(label));
             ensure!(there, "axis '{}' of the result of '{text}' is in none of the arrays", name(*label));
         }
         for (labels, dims) in operands.iter().zip(shapes) {
             for (i, label) in labels.iter().enumerate() {
                 let first = labels.iter().position(|l| l == label).unwrap_or(i);
-                ensure!(dims[first] == dims[i], "axis '{}' of one array has two lengths", name(*label));
+                ensure!(dims[first] == dims[i], "axis '{}' has two different lengths in one array", name(*label));
             }
         }
         Ok(Notation { operands, result, lengths })
@@ -136,17 +135,17 @@ fn name(label: Label) -> String {
     if label.is_ascii_alphabetic() { char::from(label).to_string() } else { "...".to_string() }
 }
 
-/// The labels of a term, with `hidden` axes in place of the ellipsis.
-fn read_term(term: &str, hidden: usize) -> Result<Vec<Label>> {
+/// The labels of a term, with `num_hidden` axes for the ellipsis.
+fn read_term(term: &str, num_hidden: usize) -> Result<Vec<Label>> {
     let mut labels = Vec::new();
     let (before, after) = term.split_once("...").unwrap_or((term, ""));
     for (i, part) in [before, after].into_iter().enumerate() {
         if i == 1 && term.contains("...") {
-            ensure!(hidden < 128, "an array has too many axes");
-            labels.extend((0..hidden).rev().map(|k| 255 - k as u8));
+            ensure!(num_hidden < 128, "an array has too many axes");
+            labels.extend((0..num_hidden).rev().map(|k| 255 - k as u8));
         }
         for c in part.bytes() {
-            ensure!(c.is_ascii_alphabetic(), "'{}' in subscripts '{term}' is no letter", char::from(c));
+            ensure!(c.is_ascii_alphabetic(), "'{}' in subscripts '{term}' is not a letter", char::from(c));
             labels.push(c);
         }
     }
@@ -154,10 +153,10 @@ fn read_term(term: &str, hidden: usize) -> Result<Vec<Label>> {
 }
 
 /// The axes under ellipses, then the letters that occur once, in order.
-fn implicit(operands: &[Vec<Label>], hidden: usize) -> Vec<Label> {
+fn implicit(operands: &[Vec<Label>], num_hidden: usize) -> Vec<Label> {
     let count = |l: Label| operands.iter().flatten().filter(|o| **o == l).count();
     let letters = (b'A'..=b'z').filter(|l| l.is_ascii_alphabetic() && count(*l) == 1);
-    (0..hidden).rev().map(|k| 255 - k as u8).chain(letters).collect()
+    (0..num_hidden).rev().map(|k| 255 - k as u8).chain(letters).collect()
 }
 
 fn einsum_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -170,15 +169,15 @@ fn einsum_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-/// What sums of products are computed in.
-trait Lane: Number + Plain {
-    /// C_i = A_i B_i for row-major matrices of (m, k) and (k, n) elements that follow one another.
+/// A type in which sums of products are computed.
+trait ContractionLane: NumericLane + Pod {
+    /// Batched product C_i = A_i B_i of row-major (m, k) and (k, n) matrices.
     fn products(a: &[Self], b: &[Self], c: &mut [Self], size: (usize, usize, usize));
 }
 
 macro_rules! float_lane {
     ($($t:ty)*) => {$(
-        impl Lane for $t {
+        impl ContractionLane for $t {
             fn products(a: &[Self], b: &[Self], c: &mut [Self], (m, k, n): (usize, usize, usize)) {
                 let a = |i: usize| MatRef::row_major(&a[i * m * k..][..m * k], m, k);
                 let b = |i: usize| MatRef::row_major(&b[i * k * n..][..k * n], k, n);
@@ -189,7 +188,7 @@ macro_rules! float_lane {
 }
 float_lane!(f32 f64);
 
-impl Lane for i64 {
+impl ContractionLane for i64 {
     fn products(a: &[Self], b: &[Self], c: &mut [Self], (m, k, n): (usize, usize, usize)) {
         par::parallel_rows(c, n, (1 << 14) / (n * k).max(1), |row, c| {
             let (a, b) = (&a[row * k..][..k], &b[row / m * k * n..][..k * n]);
@@ -203,7 +202,7 @@ impl Lane for i64 {
     }
 }
 
-/// An array whose axes have labels, no two alike.
+/// An array whose axes have distinct labels.
 #[derive(Clone)]
 struct Tensor<'a, C: Clone> {
     labels: Vec<Label>,
@@ -211,10 +210,10 @@ struct Tensor<'a, C: Clone> {
     data: Cow<'a, [C]>,
 }
 
-/// A diagonal that was taken: the shape before, and the two axes, in whose place one stands at the end.
+/// An extracted diagonal: the shape before, and the two axes, which one axis at the end replaces.
 type Diagonal = (Vec<usize>, (usize, usize));
 
-/// Takes the diagonals of axes with the same label, and removes axes of length 1 whose label has another length elsewhere.
+/// Extracts diagonals for repeated labels, and drops axes of length 1 whose label has another length elsewhere.
 fn unique_labels(labels: &[Label], dims: &[usize], lengths: &[usize; 256]) -> (Vec<Diagonal>, Vec<Label>, Vec<usize>) {
     let (mut labels, mut dims, mut diagonals) = (labels.to_vec(), dims.to_vec(), Vec::new());
     while let Some((i, j)) = repeated(&labels) {
@@ -235,7 +234,7 @@ fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
     (0..labels.len()).find_map(|i| labels[i + 1..].iter().position(|l| *l == labels[i]).map(|k| (i, i + 1 + k)))
 }
 
-impl<'a, C: Lane> Tensor<'a, C> {
+impl<'a, C: ContractionLane> Tensor<'a, C> {
     fn new(data: Elements<'a>, labels: &[Label], dims: &[usize], lengths: &[usize; 256]) -> Tensor<'a, C> {
         let mut data = match C::view_any(data) {
             Some(lanes) => Cow::Borrowed(lanes),
@@ -255,20 +254,20 @@ impl<'a, C: Lane> Tensor<'a, C> {
         Tensor { labels, dims: left, data }
     }
 
-    /// The axes in another order.
+    /// Transposes the axes to the given order of labels.
     fn permuted(self, order: &[Label]) -> Tensor<'a, C> {
         if self.labels == order {
             return self;
         }
-        let place = |l: &Label| self.labels.iter().position(|m| m == l).unwrap_or(0);
-        let perm: Vec<usize> = order.iter().map(place).collect();
+        let axis = |l: &Label| self.labels.iter().position(|m| m == l).unwrap_or(0);
+        let perm: Vec<usize> = order.iter().map(axis).collect();
         let mut data = vec![C::ZERO; self.data.len()];
         movement::transpose(&self.data, &self.dims, &perm, &mut data);
         let dims = perm.iter().map(|i| self.dims[*i]).collect();
         Tensor { labels: order.to_vec(), dims, data: Cow::Owned(data) }
     }
 
-    /// Sums over the axes that nobody needs.
+    /// Sums over the axes whose labels are not needed.
     fn summed(self, needed: impl Fn(Label) -> bool) -> Tensor<'a, C> {
         let axes: Vec<usize> = (0..self.labels.len()).filter(|i| !needed(self.labels[*i])).collect();
         if axes.is_empty() {
@@ -282,7 +281,7 @@ impl<'a, C: Lane> Tensor<'a, C> {
         Tensor { labels, dims, data: Cow::Owned(data) }
     }
 
-    /// The product with another array, summed over the axes that nobody needs.
+    /// The product with another array, summed over the axes whose labels are not needed.
     fn times(self, other: Tensor<'a, C>, needed: impl Fn(Label) -> bool) -> Tensor<'a, C> {
         let (has_a, has_b) = (self.labels.clone(), other.labels.clone());
         let a = self.summed(|l| needed(l) || has_b.contains(&l));
@@ -307,8 +306,8 @@ impl<'a, C: Lane> Tensor<'a, C> {
     }
 }
 
-/// Multiplies the operands and sums over what is not in the result.
-fn contract<'a, C: Lane>(operands: Vec<Tensor<'a, C>>, result: &[Label]) -> Tensor<'a, C> {
+/// Multiplies the operands and sums over labels that are not in the result.
+fn contract<'a, C: ContractionLane>(operands: Vec<Tensor<'a, C>>, result: &[Label]) -> Tensor<'a, C> {
     let mut left: Vec<Vec<Label>> = operands.iter().map(|t| t.labels.clone()).collect();
     left.reverse();
     left.pop();
@@ -327,22 +326,22 @@ fn notation(ctx: &OpCtx<'_>, ins: &[In<'_>]) -> Result<Notation> {
     Notation::new(&ctx.params::<EinsumParam>().subscripts, &shapes)
 }
 
-fn tensors<'a, C: Lane>(n: &Notation, ins: &[In<'a>]) -> Result<Vec<Tensor<'a, C>>> {
+fn tensors<'a, C: ContractionLane>(n: &Notation, ins: &[In<'a>]) -> Result<Vec<Tensor<'a, C>>> {
     let tensor =
         |(x, labels): (&In<'a>, &Vec<Label>)| Ok(Tensor::new(elements(x)?, labels, &x.shape().to_usize(), &n.lengths));
     ins.iter().zip(&n.operands).map(tensor).collect()
 }
 
-fn forward<C: Lane>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+fn forward<C: ContractionLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let n = notation(ctx, ins)?;
     let product = contract(tensors::<C>(&n, ins)?, &n.result);
     C::store_any(&product.data, elements_mut(out)?);
     Ok(())
 }
 
-/// The gradient of an operand is the product of the output's gradient and the other operands, summed over what the operand does
-/// not have, repeated along what only the operand has.
-fn backward<C: Lane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+/// The gradient of an operand is the product of the output's gradient and the other operands, summed over labels that the operand
+/// lacks and broadcast along labels that only it has.
+fn backward<C: ContractionLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, ins) = (&ins[0], &ins[1..]);
     let n = notation(ctx, ins)?;
     let operands = tensors::<C>(&n, ins)?;
@@ -404,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_exact() {
+    fn integer_sums_are_exact() {
         let (a, b) = (vector(DType::I32, &[1.0, 2.0]), vector(DType::I32, &[3.0, 4.0]));
         let y = case("i,i", 2).run1(&[a.clone(), b.clone()]).unwrap();
         assert_eq!((y.shape(), y.to_vec::<i32>().unwrap()), (&Shape::new(&[]), vec![11]));
@@ -412,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn invalid_subscripts_are_refused() {
         let error = |subscripts: &str, dims: &[&[i64]]| {
             let shapes: Vec<_> = dims.iter().map(|d| Shape::new(d)).collect();
             case(subscripts, dims.len()).shapes(&shapes).unwrap_err().to_string()
@@ -423,6 +422,6 @@ mod tests {
         assert!(error("ij->iq", &[&[2, 3]]).contains("in none of the arrays"));
         assert!(error("ij,jk->ik", &[&[2, 3], &[2, 2]]).contains("length 2 in array 1, but 3 before"));
         assert!(error("i.j->ij", &[&[2, 3]]).contains("axes"));
-        assert!(error("1j->j", &[&[2, 3]]).contains("no letter"));
+        assert!(error("1j->j", &[&[2, 3]]).contains("not a letter"));
     }
 }

@@ -1,4 +1,4 @@
-//! Arrays made from nothing, or in the shape of others: constants, ranges, identity matrices, indices, windows.
+//! Array creation: constants, ranges, identity matrices, indices, windows.
 
 use std::f64::consts::PI;
 
@@ -34,7 +34,7 @@ params! {
     pub struct FullLikeParam {
         /// The value of every element.
         fill_value: f64 = required;
-        /// The device; the result is where the array is.
+        /// The device; ignored, the result is on the device of the array.
         ctx: String = (String::new());
         /// The element type; by default that of the array.
         dtype: Option<AnyDType> = None;
@@ -53,14 +53,14 @@ pub static FULL_LIKE: OpDef = OpDef::new("_npi_full_like")
     .grad(Grad::Zero);
 
 pub static ARANGE: OpDef = OpDef::new("_npi_arange")
-    .doc("Equally spaced numbers from `start` up to, but without, `stop`; from 0 up to `start` if there is no stop.")
+    .doc("Equally spaced numbers from `start` up to `stop` (exclusive); from 0 up to `start` if there is no stop.")
     .inputs(&[])
     .params::<RangeParam>()
     .shape(|p, io| {
         let p = p.get::<RangeParam>();
-        ensure!(p.step != 0.0, "a range with step=0 never ends");
-        ensure!(p.repeat == 1, "repeat={} is not supported: use repeat on the range", p.repeat);
-        ensure!(!p.infer_range || p.stop.is_some(), "the range needs a stop");
+        ensure!(p.step != 0.0, "step=0 is not allowed in a range");
+        ensure!(p.repeat == 1, "repeat={} is not supported: apply repeat to the range", p.repeat);
+        ensure!(!p.infer_range || p.stop.is_some(), "infer_range needs a stop");
         let (start, stop) = bounds(p);
         let count = ((stop - start) / p.step).ceil().max(0.0);
         ensure!(count < i64::MAX as f64, "the range from {start} to {stop} by {} has too many numbers", p.step);
@@ -77,11 +77,11 @@ params! {
         start: f64 = required;
         /// The last exponent.
         stop: f64 = required;
-        /// How many numbers there are.
+        /// Number of elements.
         num: i32 = required;
-        /// Whether `stop` is the last exponent; otherwise it would come next.
+        /// Whether `stop` is included as the last exponent.
         endpoint: bool = true;
-        /// What is raised to the exponents.
+        /// The base of the powers.
         base: f64 = 10.0;
         /// The device, such as `cpu(0)`; by default the current one.
         ctx: String = (String::new());
@@ -111,7 +111,7 @@ pub static LOGSPACE: OpDef = OpDef::new("_npi_logspace")
 /// Elements of a parallel chunk.
 const GRAIN: usize = 1 << 12;
 
-/// Writes a function of the position.
+/// Writes `f(i)` for each index i.
 fn generate(out: &mut Out<'_>, f: impl Fn(usize) -> f64 + Sync) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         par::parallel_rows(out.slice_mut::<T>()?, GRAIN, 1, |chunk, part| {
@@ -130,7 +130,7 @@ params! {
         n as "N": i64 = required;
         /// The number of columns; by default as many as rows.
         m as "M": Untyped<Option<i64>> = (Untyped(None));
-        /// Which diagonal: 0 the main one, positive numbers those above, negative ones those below.
+        /// The diagonal: 0 is the main one, positive numbers are above it, negative ones below.
         k: i64 = 0;
         /// The device, such as `cpu(0)`; by default the current one.
         ctx: String = (String::new());
@@ -223,7 +223,7 @@ fn indices(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 params! {
     /// Parameters of the windows.
     pub struct WindowParam {
-        /// The number of points; there are none if it is 0 or less.
+        /// The number of points; the window is empty if it is 0 or less.
         m as "M": Untyped<Option<i64>> = (Untyped(None));
         /// The device, such as `cpu(0)`; by default the current one.
         ctx: String = (String::new());
@@ -232,7 +232,7 @@ params! {
     }
 }
 
-/// Defines a window: a sum of cosines of the angle, which runs from 0 to 2 pi.
+/// Defines a window function: a sum of cosines of an angle from 0 to 2 pi.
 macro_rules! window {
     ($name:ident: $op:literal, $doc:literal, |$angle:ident| $f:expr) => {
         pub static $name: OpDef = OpDef::new($op)

@@ -1,4 +1,4 @@
-//! Inserting entries along an axis: before one index, before those of a slice, or before those in an array.
+//! `insert`: entries inserted along an axis before one index, the indices of a slice, or the indices in an array.
 
 use std::ops::Range;
 
@@ -25,15 +25,15 @@ pub static OPS: &[&OpDef] = &[&INSERT_SCALAR, &INSERT_SLICE, &INSERT_TENSOR];
 params! {
     /// Parameters of `_npi_insert_scalar`, `_npi_insert_slice` and `_npi_insert_tensor`.
     pub struct InsertParam {
-        /// The number that is inserted; there is no array of values then.
+        /// The number to insert, instead of an array of values.
         val: Option<f64> = None;
         /// The first index of the slice.
         start: Option<i32> = None;
-        /// The end of the slice.
+        /// The end (exclusive) of the slice.
         stop: Option<i32> = None;
-        /// The distance between the indices of the slice.
+        /// The step of the slice.
         step: Option<i32> = None;
-        /// The one index.
+        /// A single index.
         int_ind: Option<i32> = None;
         /// The axis along which entries are inserted; by default the array is flattened.
         axis: Option<i32> = None;
@@ -42,12 +42,12 @@ params! {
 
 const ARR: ArgDef = arg("arr", "The array.");
 const VALUES: ArgDef =
-    arg("values", "What is inserted, broadcast to the inserted entries and converted to the type of the array.");
-const OBJ: ArgDef = arg("obj", "The indices in front of which entries are inserted; negative ones count from the end.");
+    arg("values", "The values to insert, broadcast to the inserted entries and converted to the type of the array.");
+const OBJ: ArgDef = arg("obj", "The indices before which entries are inserted; negative ones count from the end.");
 
-/// Where entries are inserted.
+/// How the indices of insertion are given.
 #[derive(Clone, Copy, PartialEq)]
-enum Where {
+enum IndexKind {
     Index,
     Slice,
     Array,
@@ -55,36 +55,36 @@ enum Where {
 
 /// Defines one of the operators.
 macro_rules! insert {
-    ($name:ident: $op:literal, $inputs:expr, $where:expr, $doc:literal) => {
+    ($name:ident: $op:literal, $inputs:expr, $kind:expr, $doc:literal) => {
         pub static $name: OpDef = OpDef::new($op)
             .doc(concat!(
                 "Inserts entries along an axis ",
                 $doc,
-                " Several entries are inserted where there is one index only."
+                " With a single index, several entries can be inserted before it."
             ))
             .inputs($inputs)
             .params::<InsertParam>()
             .num_inputs_by(|p| {
-                1 + usize::from(p.get::<InsertParam>().val.is_none()) + usize::from($where == Where::Array)
+                1 + usize::from(p.get::<InsertParam>().val.is_none()) + usize::from($kind == IndexKind::Array)
             })
             .input_names_by(|p| {
                 let values = p.get::<InsertParam>().val.is_none().then_some("values");
-                let obj = ($where == Where::Array).then_some("obj");
+                let obj = ($kind == IndexKind::Array).then_some("obj");
                 ["arr"].into_iter().chain(values).chain(obj).map(str::to_string).collect()
             })
-            .shape(|p, io| insert_shape(p, io, $where))
+            .shape(|p, io| insert_shape(p, io, $kind))
             .dtype(insert_dtype)
-            .forward(|ctx, ins, outs| insert(ctx, ins, $where, &mut outs[0]))
+            .forward(|ctx, ins, outs| insert(ctx, ins, $kind, &mut outs[0]))
             .grad(Grad::Kernel(
-                Backward::new(|ctx, ins, outs| backward(ctx, ins, $where, outs)).inputs(Deps::All),
+                Backward::new(|ctx, ins, outs| backward(ctx, ins, $kind, outs)).inputs(Deps::All),
                 None,
             ));
     };
 }
 
-insert!(INSERT_SCALAR: "_npi_insert_scalar", &[ARR, VALUES], Where::Index, "in front of one index.");
-insert!(INSERT_SLICE: "_npi_insert_slice", &[ARR, VALUES], Where::Slice, "in front of each index of a slice.");
-insert!(INSERT_TENSOR: "_npi_insert_tensor", &[ARR, VALUES, OBJ], Where::Array, "in front of each index in an array.");
+insert!(INSERT_SCALAR: "_npi_insert_scalar", &[ARR, VALUES], IndexKind::Index, "before one index.");
+insert!(INSERT_SLICE: "_npi_insert_slice", &[ARR, VALUES], IndexKind::Slice, "before each index of a slice.");
+insert!(INSERT_TENSOR: "_npi_insert_tensor", &[ARR, VALUES, OBJ], IndexKind::Array, "before each index in an array.");
 
 fn insert_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match io.ins[0].or(io.outs[0]) {
@@ -96,40 +96,40 @@ fn insert_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// Entries of the result that stand side by side in the values or in the array.
-struct Piece {
-    /// Whether they are entries of the values.
+/// A run of entries of the result that are contiguous in the values or in the array.
+struct Run {
+    /// Whether the run comes from the values.
     inserted: bool,
-    /// Their numbers there.
+    /// The indices of the entries in their source.
     entries: Range<usize>,
 }
 
-/// How the values are seen: their shape with as many axes as the array, after a first axis was moved to the place of `axis`.
+/// How values are broadcast to the inserted entries: with a single index, their first axis is moved to `axis`.
 struct Plan {
-    /// The array's lengths (one, if it is flattened) and the axis.
+    /// The shape of the array (one axis if it is flattened), and the axis.
     dims: Vec<usize>,
     axis: usize,
-    /// The values' lengths with leading ones.
+    /// The shape of the values, padded with leading ones to the rank of the array.
     values: Vec<usize>,
-    /// For each axis of the inserted entries the axis of `values`.
+    /// For each axis of the inserted entries, the axis of `values`.
     perm: Vec<usize>,
-    /// How many indices there are, and how many entries are inserted.
+    /// Number of indices, and number of inserted entries.
     indices: usize,
     inserted: usize,
 }
 
 impl Plan {
-    fn new(p: &InsertParam, arr: &Shape, values: &[usize], obj: Option<&Shape>, at: Where) -> Result<Plan> {
+    fn new(p: &InsertParam, arr: &Shape, values: &[usize], obj: Option<&Shape>, kind: IndexKind) -> Result<Plan> {
         let (dims, axis) = match p.axis {
             Some(axis) => (arr.to_usize().to_vec(), Shape::axis(axis.into(), arr.dims().len())?),
             None => (vec![arr.num_elements()], 0),
         };
-        let indices = match at {
-            Where::Index => 1,
-            Where::Slice => slice_indices(p.start, p.stop, p.step, dims[axis])?.len(),
-            Where::Array => obj.map_or(1, |o| o.to_usize().iter().product()),
+        let indices = match kind {
+            IndexKind::Index => 1,
+            IndexKind::Slice => slice_indices(p.start, p.stop, p.step, dims[axis])?.len(),
+            IndexKind::Array => obj.map_or(1, |o| o.to_usize().iter().product()),
         };
-        let moved = at == Where::Index || obj.is_some_and(|o| o.dims().is_empty());
+        let moved = kind == IndexKind::Index || obj.is_some_and(|o| o.dims().is_empty());
         let rank = dims.len();
         ensure!(
             values.len() <= rank,
@@ -144,7 +144,7 @@ impl Plan {
         }
         let inserted = if indices == 1 { values[perm[axis]] } else { indices };
         let plan = Plan { dims, axis, values, perm, indices, inserted };
-        for (i, (have, want)) in plan.seen().into_iter().zip(plan.entries()).enumerate() {
+        for (i, (have, want)) in plan.permuted_shape().into_iter().zip(plan.entries()).enumerate() {
             ensure!(
                 have == want || have == 1,
                 "the values have length {have} along axis {i}, but {want} entries are inserted"
@@ -153,8 +153,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The shape of the values after their axes were moved.
-    fn seen(&self) -> Vec<usize> {
+    /// The shape of the values after the permutation.
+    fn permuted_shape(&self) -> Vec<usize> {
         self.perm.iter().map(|i| self.values[*i]).collect()
     }
 
@@ -165,65 +165,65 @@ impl Plan {
         dims
     }
 
-    /// What the result is made of, piece by piece.
-    fn pieces(&self, p: &InsertParam, obj: Option<&[i64]>, at: Where) -> Result<Vec<Piece>> {
+    /// The runs that make up the result, in order.
+    fn runs(&self, p: &InsertParam, obj: Option<&[i64]>, kind: IndexKind) -> Result<Vec<Run>> {
         let n = self.dims[self.axis];
-        let given: Vec<i64> = match (at, obj) {
-            (Where::Index, _) => vec![p.int_ind.unwrap_or(0).into()],
-            (Where::Slice, _) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().map(|i| i as i64).collect(),
-            (Where::Array, obj) => obj.unwrap_or(&[]).to_vec(),
+        let given: Vec<i64> = match (kind, obj) {
+            (IndexKind::Index, _) => vec![p.int_ind.unwrap_or(0).into()],
+            (IndexKind::Slice, _) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().map(|i| i as i64).collect(),
+            (IndexKind::Array, obj) => obj.unwrap_or(&[]).to_vec(),
         };
-        let mut places = Vec::with_capacity(given.len());
+        let mut targets = Vec::with_capacity(given.len());
         for i in given {
             let at = if i < 0 { i + n as i64 } else { i };
             ensure!((0..=n as i64).contains(&at), "index {i} is out of bounds: use -{n} to {n}");
-            places.push(at as usize);
+            targets.push(at as usize);
         }
-        // In front of which entry of the array each inserted entry stands.
-        let mut inserted: Vec<(usize, usize)> = match places[..] {
+        // (index of the array's entry, index of the value inserted before it).
+        let mut inserted: Vec<(usize, usize)> = match targets[..] {
             [one] if self.indices == 1 => (0..self.inserted).map(|k| (one, k)).collect(),
-            _ => places.iter().copied().zip(0..).collect(),
+            _ => targets.iter().copied().zip(0..).collect(),
         };
-        inserted.sort_by_key(|(place, _)| *place);
-        let mut pieces = Vec::with_capacity(2 * inserted.len() + 1);
+        inserted.sort_by_key(|(target, _)| *target);
+        let mut runs = Vec::with_capacity(2 * inserted.len() + 1);
         let mut done = 0;
-        for (place, k) in inserted {
-            if place > done {
-                pieces.push(Piece { inserted: false, entries: done..place });
-                done = place;
+        for (target, k) in inserted {
+            if target > done {
+                runs.push(Run { inserted: false, entries: done..target });
+                done = target;
             }
-            match pieces.last_mut() {
-                Some(Piece { inserted: true, entries }) if entries.end == k => entries.end += 1,
-                _ => pieces.push(Piece { inserted: true, entries: k..k + 1 }),
+            match runs.last_mut() {
+                Some(Run { inserted: true, entries }) if entries.end == k => entries.end += 1,
+                _ => runs.push(Run { inserted: true, entries: k..k + 1 }),
             }
         }
-        pieces.push(Piece { inserted: false, entries: done..n });
-        Ok(pieces)
+        runs.push(Run { inserted: false, entries: done..n });
+        Ok(runs)
     }
 }
 
-fn insert_shape(p: &Params, io: &mut ShapeIo<'_>, at: Where) -> Result<()> {
+fn insert_shape(p: &Params, io: &mut ShapeIo<'_>, kind: IndexKind) -> Result<()> {
     let p = p.get::<InsertParam>();
     if io.ins.iter().any(|s| !s.is_known()) {
         return Ok(());
     }
     let values = if p.val.is_some() { Vec::new() } else { io.ins[1].to_usize().to_vec() };
-    let obj = (at == Where::Array).then(|| io.ins[io.ins.len() - 1].clone());
-    let plan = Plan::new(p, &io.ins[0], &values, obj.as_ref(), at)?;
+    let obj = (kind == IndexKind::Array).then(|| io.ins[io.ins.len() - 1].clone());
+    let plan = Plan::new(p, &io.ins[0], &values, obj.as_ref(), kind)?;
     let mut dims: Dims = plan.dims.iter().map(|d| *d as i64).collect();
     dims[plan.axis] += plan.inserted as i64;
-    if at == Where::Index {
-        plan.pieces(p, None, at)?;
+    if kind == IndexKind::Index {
+        plan.runs(p, None, kind)?;
     }
     io.assign_out(0, &Shape::from(dims))
 }
 
-/// The plan of a call, and what the result is made of.
-fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], at: Where) -> Result<(Plan, Vec<Piece>)> {
+/// The plan of a call, and the runs of its result.
+fn plan_and_runs(p: &InsertParam, arr: &Shape, rest: &[In<'_>], kind: IndexKind) -> Result<(Plan, Vec<Run>)> {
     let values = if p.val.is_some() { None } else { rest.first() };
-    let obj = if at == Where::Array { rest.last() } else { None };
+    let obj = if kind == IndexKind::Array { rest.last() } else { None };
     let dims = values.map_or(Vec::new(), |v| v.shape().to_usize().to_vec());
-    let plan = Plan::new(p, arr, &dims, obj.map(In::shape), at)?;
+    let plan = Plan::new(p, arr, &dims, obj.map(In::shape), kind)?;
     let numbers = match obj {
         None => None,
         Some(obj) => {
@@ -232,13 +232,13 @@ fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], at: Where) -> Result<
             Some(numbers)
         }
     };
-    let pieces = plan.pieces(p, numbers.as_deref(), at)?;
-    Ok((plan, pieces))
+    let runs = plan.runs(p, numbers.as_deref(), kind)?;
+    Ok((plan, runs))
 }
 
-fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, out: &mut Out<'_>) -> Result<()> {
+fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<InsertParam>();
-    let (plan, pieces) = prepared(p, ins[0].shape(), &ins[1..], at)?;
+    let (plan, runs) = plan_and_runs(p, ins[0].shape(), &ins[1..], kind)?;
     let (outer, n, inner) = around(&plan.dims, plan.axis);
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let given: Vec<T> = match p.val {
@@ -254,13 +254,13 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, out: &mut Out<'_>) -> Resu
         movement::transpose(&given, &plan.values, &plan.perm, &mut moved);
         let entries = plan.entries();
         let mut new = memory::filled(T::default(), entries.iter().product());
-        movement::broadcast_to(&moved, &plan.seen(), (&mut new, &entries));
+        movement::broadcast_to(&moved, &plan.permuted_shape(), (&mut new, &entries));
         let (old, out) = (ins[0].slice::<T>()?, out.slice_mut::<T>()?);
         let mut rest = out;
         for o in 0..outer {
-            for piece in &pieces {
-                let (from, length) = if piece.inserted { (&new[..], plan.inserted) } else { (old, n) };
-                let from = &from[(o * length + piece.entries.start) * inner..][..piece.entries.len() * inner];
+            for run in &runs {
+                let (from, length) = if run.inserted { (&new[..], plan.inserted) } else { (old, n) };
+                let from = &from[(o * length + run.entries.start) * inner..][..run.entries.len() * inner];
                 let (to, left) = std::mem::take(&mut rest).split_at_mut(from.len());
                 to.copy_from_slice(from);
                 rest = left;
@@ -270,10 +270,10 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, out: &mut Out<'_>) -> Resu
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// The gradients of the entries, put back where they came from; those of the values are summed over what was repeated.
-fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, outs: &mut [Out<'_>]) -> Result<()> {
+/// Scatters the gradients back to array and values; the values' gradient is summed over broadcast axes.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<InsertParam>();
-    let (plan, pieces) = prepared(p, ins[1].shape(), &ins[2..], at)?;
+    let (plan, runs) = plan_and_runs(p, ins[1].shape(), &ins[2..], kind)?;
     let (outer, n, inner) = around(&plan.dims, plan.axis);
     let mut g = memory::filled(0.0, ins[0].len());
     f64::load_any(elements(&ins[0])?, 0, &mut g);
@@ -281,9 +281,9 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, outs: &mut [Out<'_>]) ->
     let mut new = memory::filled(0.0, outer * plan.inserted * inner);
     let mut rest = &g[..];
     for o in 0..outer {
-        for piece in &pieces {
-            let (to, length) = if piece.inserted { (&mut new, plan.inserted) } else { (&mut old, n) };
-            let to = &mut to[(o * length + piece.entries.start) * inner..][..piece.entries.len() * inner];
+        for run in &runs {
+            let (to, length) = if run.inserted { (&mut new, plan.inserted) } else { (&mut old, n) };
+            let to = &mut to[(o * length + run.entries.start) * inner..][..run.entries.len() * inner];
             let (from, left) = rest.split_at(to.len());
             to.copy_from_slice(from);
             rest = left;
@@ -294,13 +294,13 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, outs: &mut [Out<'_>]) ->
         match k {
             0 => f64::store_any(&old, elements_mut(out)?),
             1 if has_values => {
-                let seen = plan.seen();
-                let mut sums = memory::filled(0.0, seen.iter().product());
-                reduce_to_shape::<f64, f64>(&new, &plan.entries(), &seen, &mut sums);
+                let shape = plan.permuted_shape();
+                let mut sums = memory::filled(0.0, shape.iter().product());
+                reduce_to_shape::<f64, f64>(&new, &plan.entries(), &shape, &mut sums);
                 let mut back = memory::filled(0, plan.perm.len());
                 plan.perm.iter().enumerate().for_each(|(i, p)| back[*p] = i);
                 let mut values = memory::filled(0.0, sums.len());
-                movement::transpose(&sums, &seen, &back, &mut values);
+                movement::transpose(&sums, &shape, &back, &mut values);
                 f64::store_any(&values, elements_mut(out)?);
             }
             1 | 2 => out.bytes_mut()?.fill(0),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_stand_in_front_of_their_indices() {
+    fn entries_are_inserted_before_their_indices() {
         let run = |def, attrs: &[(&str, &str)], rest: &[NDArray]| {
             Case::new(def, attrs).run1(&[&[a()], rest].concat()).unwrap().to_vec::<f64>().unwrap()
         };
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn invalid_indices_are_refused() {
         let error = |attrs: &[(&str, &str)], values: &[i64]| {
             Case::new(&INSERT_SCALAR, attrs).shapes(&[[2, 3].into(), Shape::new(values)]).unwrap_err().to_string()
         };

@@ -1,4 +1,4 @@
-//! Operators that join arrays along an axis after giving them enough axes, and those that cut them apart.
+//! Concatenation and stacking of arrays, and splits.
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -11,7 +11,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 
 use super::views::with_axes;
-use crate::shape::join::{self, ConcatParam, SplitParam, cut, join, row};
+use crate::shape::join::{self, ConcatParam, SplitParam, cut, join, row_len};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[
@@ -26,18 +26,18 @@ pub static OPS: &[&OpDef] = &[
     &DSPLIT,
 ];
 
-/// An array as it is joined: its shape with more axes, and the axis along which it is joined.
-type Seen = fn(&Params, &Shape) -> Result<(Shape, usize)>;
+/// Maps an input's shape to the shape with added axes under which it is joined, and the axis of the join.
+type JoinView = fn(&Params, &Shape) -> Result<(Shape, usize)>;
 
-/// The arrays agree in all axes but the joined one, whose lengths add up.
-fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, seen: Seen) -> Result<()> {
+/// Shape rule: all axes but the joined one are equal; the lengths along the joined axis add up.
+fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, view: JoinView) -> Result<()> {
     let (mut common, mut total, mut axis) = (Shape::unknown(), 0i64, 0);
     for i in 0..io.ins.len() {
         if !io.ins[i].ndim_is_known() {
             total = -1;
             continue;
         }
-        let (shape, along) = seen(p, &io.ins[i])?;
+        let (shape, along) = view(p, &io.ins[i])?;
         axis = along;
         let others = without_axis(&shape, along);
         let so_far = common.clone();
@@ -59,13 +59,13 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, seen: Seen) -> Result<()> {
     let mut known = 0;
     for i in 0..io.ins.len() {
         match io.ins[i].ndim() {
-            // An array that gets more axes first does not have those of the result.
-            Some(own) if own == rank && seen(p, &io.ins[i])?.0.ndim() == Some(own) => {
+            // Only an input that keeps its rank can take lengths from the output.
+            Some(n) if n == rank && view(p, &io.ins[i])?.0.ndim() == Some(n) => {
                 io.assign_in(i, &without_axis(&out, axis))?;
                 let n = io.ins[i].dim(axis);
                 if n < 0 { missing.push(i) } else { known += n }
             }
-            Some(_) => known += seen(p, &io.ins[i])?.0.dim(axis).max(0),
+            Some(_) => known += view(p, &io.ins[i])?.0.dim(axis).max(0),
             None => return Ok(()),
         }
     }
@@ -81,7 +81,7 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, seen: Seen) -> Result<()> {
     }
 }
 
-/// The shape with an open length of one axis.
+/// The shape with an unknown length along one axis.
 fn without_axis(shape: &Shape, axis: usize) -> Shape {
     let mut shape = shape.clone();
     if let Some(d) = shape.dims_mut().and_then(|d| d.get_mut(axis)) {
@@ -90,30 +90,30 @@ fn without_axis(shape: &Shape, axis: usize) -> Shape {
     shape
 }
 
-fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], seen: Seen) -> Result<()> {
-    let width = |x: &In<'_>| seen(ctx.params, x.shape()).map_or(0, |(shape, axis)| row(&shape, axis));
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinView) -> Result<()> {
+    let width = |x: &In<'_>| view(ctx.params, x.shape()).map_or(0, |(shape, axis)| row_len(&shape, axis));
     join(ins, width, &mut outs[0])
 }
 
-fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], seen: Seen) -> Result<()> {
-    let width = |x: &Out<'_>| seen(ctx.params, x.shape()).map_or(0, |(shape, axis)| row(&shape, axis));
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinView) -> Result<()> {
+    let width = |x: &Out<'_>| view(ctx.params, x.shape()).map_or(0, |(shape, axis)| row_len(&shape, axis));
     let total = outs.iter().map(width).sum();
     cut(&ins[0], total, width, outs)
 }
 
-/// Defines an operator that joins arrays; `seen` says how each is seen.
+/// Defines an operator that joins arrays; the closure is its [`JoinView`].
 macro_rules! joining {
-    ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $seen:expr) => {
+    ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
         pub static $name: OpDef = {
-            const SEEN: Seen = |$p, $s| $seen;
+            const VIEW: JoinView = |$p, $s| $view;
             OpDef::new($op)
                 .doc($doc)
                 .variadic($data, "The arrays, all of one type.", "num_args")
                 .params::<$P>()
                 .input_names_by(|p| (0..p.get::<$P>().num_args).map(|i| format!(concat!($names, "{}"), i)).collect())
-                .shape(|p, io| joined_shape(p, io, SEEN))
-                .forward(|ctx, ins, outs| forward(ctx, ins, outs, SEEN))
-                .grad(Grad::Kernel(Backward::new(|ctx, ins, outs| backward(ctx, ins, outs, SEEN)), None))
+                .shape(|p, io| joined_shape(p, io, VIEW))
+                .forward(|ctx, ins, outs| forward(ctx, ins, outs, VIEW))
+                .grad(Grad::Kernel(Backward::new(|ctx, ins, outs| backward(ctx, ins, outs, VIEW)), None))
         };
     };
 }
@@ -121,30 +121,30 @@ macro_rules! joining {
 params! {
     /// Parameters of `_npi_vstack` and `_npi_column_stack`.
     pub struct StackParam {
-        /// How many arrays are joined.
+        /// Number of arrays to join.
         num_args: i32 = required, where 1..=i32::MAX;
     }
 }
 
 joining!(VSTACK: "_npi_vstack" ("data", "arg"),
-    "Joins arrays row by row, along axis 0, after giving them at least two axes.",
+    "Stacks arrays along axis 0 after giving them at least two axes.",
     StackParam, |_p, s| Ok((with_axes(s, 2), 0)));
 joining!(COLUMN_STACK: "_npi_column_stack" ("data", "arg"),
-"Joins arrays column by column, along axis 1; vectors and numbers are columns.",
+"Stacks arrays along axis 1; vectors and scalars become columns.",
 StackParam, |_p, s| Ok(match s.dims() {
     [] => (Shape::new(&[1, 1]), 1),
     [n] => (Shape::new(&[*n, 1]), 1),
     dims => (Shape::new(dims), 1),
 }));
 joining!(HSTACK: "_npi_hstack" ("data", "data"),
-"Joins arrays along axis 1; vectors and numbers along axis 0. `dim` has no effect.",
+"Stacks arrays along axis 1; vectors and scalars along axis 0. `dim` is ignored.",
 ConcatParam, |_p, s| {
     let shape = with_axes(s, 1);
     let axis = usize::from(shape.dims().len() > 1);
     Ok((shape, axis))
 });
 joining!(DSTACK: "_npi_dstack" ("data", "data"),
-"Joins arrays along axis 2, after giving them at least three axes. `dim` has no effect.",
+"Stacks arrays along axis 2 after giving them at least three axes. `dim` is ignored.",
 ConcatParam, |_p, s| Ok((with_axes(s, 3), 2)));
 joining!(CONCATENATE: "_npi_concatenate" ("data", "data"),
 "Joins arrays along an axis; None flattens them first. All their other axes have equal lengths.",
@@ -152,13 +152,13 @@ ConcatenateParam, |p, s| {
     let Some(axis) = p.get::<ConcatenateParam>().axis else {
         return Ok((Shape::new(&[s.product(..)]), 0));
     };
-    ensure!(s.ndim() != Some(0), "numbers, arrays without axes, cannot be joined along an axis");
+    ensure!(s.ndim() != Some(0), "zero-dimensional arrays cannot be joined along an axis");
     Ok((s.clone(), Shape::axis(axis.into(), s.dims().len())?))
 });
 
-/// Parameters of `_npi_concatenate`: MXNet lists `dim`, but takes `axis`.
+/// Parameters of `_npi_concatenate`: MXNet's metadata lists `dim`, but the operator reads `axis`.
 pub struct ConcatenateParam {
-    /// How many arrays are joined.
+    /// Number of arrays to join.
     pub num_args: i32,
     /// The axis along which they are joined.
     pub axis: Option<i32>,
@@ -167,8 +167,7 @@ pub struct ConcatenateParam {
 impl OpParams for ConcatenateParam {
     fn fields() -> Vec<FieldInfo> {
         let mut fields = ConcatParam::fields();
-        fields[1].doc =
-            "Listed for its name; the axis is given as `axis` (0 by default, None to flatten the arrays).".into();
+        fields[1].doc = "Ignored; the axis is given as `axis` (0 by default, None to flatten the arrays).".into();
         fields
     }
 
@@ -184,12 +183,12 @@ impl OpParams for ConcatenateParam {
     }
 }
 
-/// Defines an operator that cuts an array apart along a fixed axis.
+/// Defines an operator that splits an array along a fixed axis.
 macro_rules! splitting {
     ($name:ident: $op:literal, $doc:literal, |$rank:ident| $axis:expr) => {
         pub static $name: OpDef = OpDef::new($op)
-            .doc(concat!($doc, " The argument `axis` does not matter."))
-            .inputs(&[arg("data", "The array to cut.")])
+            .doc(concat!($doc, " The argument `axis` is ignored."))
+            .inputs(&[arg("data", "The array to split.")])
             .params::<SplitParam>()
             .outputs(|p| join::split_parts(p.get()))
             .shape(|p, io| {
@@ -201,20 +200,20 @@ macro_rules! splitting {
             .forward(|_, ins, outs| {
                 let $rank = ins[0].shape().dims().len();
                 let axis = $axis?;
-                cut(&ins[0], row(ins[0].shape(), axis), |out| row(out.shape(), axis), outs)
+                cut(&ins[0], row_len(ins[0].shape(), axis), |out| row_len(out.shape(), axis), outs)
             })
             .grad(Grad::Kernel(
                 Backward::new(|_, ins, outs| {
                     let $rank = outs[0].shape().dims().len();
                     let axis = $axis?;
-                    join(ins, |x| row(x.shape(), axis), &mut outs[0])
+                    join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
                 }),
                 None,
             ));
     };
 }
 
-splitting!(HSPLIT: "_npi_hsplit", "Cuts an array apart along axis 1 (a vector along axis 0), at indices or into a number of parts.",
+splitting!(HSPLIT: "_npi_hsplit", "Splits an array along axis 1 (a vector along axis 0), at indices or into a number of parts.",
     |rank| axis_of(rank, 1, usize::from(rank > 1)));
 pub static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
     .doc("The gradient of `_npi_hsplit`: the gradients of the parts, joined along the axis.")
@@ -231,19 +230,19 @@ pub static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
     .dtype(crate::rules::one_dtype)
     .forward(|_, ins, outs| {
         let axis = usize::from(outs[0].shape().dims().len() > 1);
-        join(ins, |x| row(x.shape(), axis), &mut outs[0])
+        join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
     });
 
-splitting!(DSPLIT: "_npi_dsplit", "Cuts an array apart along axis 2, at indices or into a number of parts.",
+splitting!(DSPLIT: "_npi_dsplit", "Splits an array along axis 2, at indices or into a number of parts.",
     |rank| axis_of(rank, 3, 2));
 
 fn axis_of(rank: usize, least: usize, axis: usize) -> Result<usize> {
-    ensure!(rank >= least, "the array must have {least} or more axes, not {rank}");
+    ensure!(rank >= least, "the array must have at least {least} axes, but it has {rank}");
     Ok(axis)
 }
 
 fn split_shape(p: &SplitParam, io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
-    ensure!(join::split_parts(p) > 0, "there are no parts: give indices or sections");
+    ensure!(join::split_parts(p) > 0, "there is nothing to split into: give indices or sections");
     join::whole_from_parts(io, axis, p.squeeze_axis)?;
     let Ok(n) = usize::try_from(io.ins[0].dim(axis)) else { return Ok(()) };
     for (i, length) in join::split_lengths(p, n)?.into_iter().enumerate() {

@@ -1,18 +1,18 @@
-//! Operators that have no family: checks, replacement of special values, polynomials, differences with ends, assignment by a mask.
+//! Operators without a family: checks, replacement of NaN and infinities, polynomials, ediff1d, assignment by a mask.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
-use ferromx_core::params::Plain;
+use ferromx_core::params::TypeOnly;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{Arith, Elements, Src, map};
 use ferromx_kernels::movement;
 use ferromx_kernels::par;
-use ferromx_kernels::reduce::{self, Number, Sum};
+use ferromx_kernels::reduce::{self, NumericLane, Sum};
 use ferromx_kernels::simd::multiversion::{self, Kernel};
 use ferromx_kernels::zip::zip;
 
@@ -74,13 +74,13 @@ pub static SHARE_MEMORY: OpDef = OpDef::new("_npi_share_memory")
 params! {
     /// Parameters of `_npi_nan_to_num`.
     pub struct NanToNumParam {
-        /// Whether the result is a copy; the caller decides it by the array that is written.
+        /// Ignored: the caller decides by passing the output array.
         copy: bool = true;
-        /// What NaN is replaced by.
+        /// The replacement of NaN.
         nan: f64 = 0.0;
-        /// What positive infinity is replaced by; by default the largest number of the type.
+        /// The replacement of positive infinity; by default the largest number of the type.
         posinf: Option<f64> = None;
-        /// What negative infinity is replaced by; by default the lowest number of the type.
+        /// The replacement of negative infinity; by default the lowest number of the type.
         neginf: Option<f64> = None;
     }
 }
@@ -139,7 +139,7 @@ pub static POLYVAL: OpDef = OpDef::new("_npi_polyval")
     .doc("The polynomial p[0] x^(n-1) + ... + p[n-2] x + p[n-1] at each element of x, by Horner's rule.")
     .inputs(&[
         arg("p", "The coefficients, a vector; that of the highest power comes first."),
-        arg("x", "Where to evaluate."),
+        arg("x", "The points at which to evaluate."),
     ])
     .shape(|_, io| {
         if let Some(rank) = io.ins[0].ndim() {
@@ -164,30 +164,30 @@ pub static POLYVAL: OpDef = OpDef::new("_npi_polyval")
 
 pub static BACKWARD_POLYVAL: OpDef = OpDef::new("_npi_backward_polyval")
     .doc("The gradients of `_npi_polyval`: the sums of grad * x^(n-1-k) for coefficient k, and grad times the derivative for x.")
-    .inputs(&[GRAD, arg("p", "The coefficients."), arg("x", "Where the polynomial was evaluated.")])
+    .inputs(&[GRAD, arg("p", "The coefficients."), arg("x", "The points at which the polynomial was evaluated.")])
     .listed(0)
     .outputs(|_| 2)
     .shape(|_, io| shapes_of_inputs(io, 1))
     .forward(polyval_backward);
 
 /// The elements of an array in lanes of type `C`.
-fn lanes_of<C: Number>(x: &In<'_>) -> Result<Vec<C>> {
+fn lanes_of<C: NumericLane>(x: &In<'_>) -> Result<Vec<C>> {
     let mut all = vec![C::ZERO; x.len()];
     C::load_any(elements(x)?, 0, &mut all);
     Ok(all)
 }
 
-/// Elements of a chunk, which stay in the first-level cache.
+/// Elements of a chunk, sized for the L1 cache.
 const CHUNK: usize = 1 << 10;
 
-/// So few elements cost less than a call of a kernel.
+/// Up to this many elements, a plain loop is faster than a call of a multiversioned kernel.
 const FEW: usize = 32;
 
-/// Elements that stay in registers from coefficient to coefficient.
+/// Elements kept in registers over all coefficients.
 const LANES: usize = 16;
 
 /// The values of a polynomial, or of its derivative.
-fn horner<C: Number>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], derivative: bool) {
+fn horner<C: NumericLane>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], derivative: bool) {
     par::parallel_rows(y, CHUNK, 1, |chunk, y| {
         let (mut at, mut value, mut slope) = ([C::ZERO; CHUNK], [C::ZERO; CHUNK], [C::ZERO; CHUNK]);
         C::load_any(x, chunk * CHUNK, &mut at[..y.len()]);
@@ -198,7 +198,7 @@ fn horner<C: Number>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], derivative: 
             C::load_any(p, begin, coefficients);
             let values = value.as_chunks_mut::<LANES>().0.iter_mut().zip(slope.as_chunks_mut::<LANES>().0);
             for ((value, slope), x) in values.zip(at.as_chunks::<LANES>().0).take(lanes) {
-                multiversion::run(Steps { coefficients, x, value, slope: derivative.then_some(slope) });
+                multiversion::run(Horner { coefficients, x, value, slope: derivative.then_some(slope) });
             }
         }
         let result = if derivative { &slope } else { &value };
@@ -206,15 +206,15 @@ fn horner<C: Number>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], derivative: 
     });
 }
 
-/// Horner's steps for some coefficients; with a slope, those of the derivative too.
-struct Steps<'a, C> {
+/// Horner's method for a run of coefficients; with `slope` also for the derivative.
+struct Horner<'a, C> {
     coefficients: &'a [C],
     x: &'a [C; LANES],
     value: &'a mut [C; LANES],
     slope: Option<&'a mut [C; LANES]>,
 }
 
-impl<C: Number> Kernel for Steps<'_, C> {
+impl<C: NumericLane> Kernel for Horner<'_, C> {
     type Output = ();
 
     #[inline(always)]
@@ -245,7 +245,7 @@ fn polyval_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     }, d => Err(ctx.unsupported(d, NUMERIC)))
 }
 
-fn polyval_gradients<C: Number>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn polyval_gradients<C: NumericLane>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, p, x) = (lanes_of::<C>(&ins[0])?, elements(&ins[1])?, elements(&ins[2])?);
     let [dp, dx] = outs else { return Err(Error::Internal("polyval has two inputs".into())) };
     if dx.wanted() {
@@ -274,23 +274,23 @@ fn polyval_gradients<C: Number>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
 params! {
     /// Parameters of `_npi_ediff1d`.
     pub struct Ediff1dParam {
-        /// Whether an array with elements to put in front is given.
+        /// Whether an array of elements to prepend is given.
         to_begin_arr_given: bool = false;
-        /// Whether an array with elements to put at the end is given; it is the last one.
+        /// Whether an array of elements to append is given; it is the last input.
         to_end_arr_given: bool = false;
-        /// A number to put in front.
+        /// A number to prepend.
         to_begin_scalar: Option<f64> = None;
-        /// A number to put at the end.
+        /// A number to append.
         to_end_scalar: Option<f64> = None;
     }
 }
 
 pub static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
-    .doc("The differences of neighbours in the flattened array, between elements that are put in front and at the end.")
+    .doc("The differences of neighbours in the flattened array, with elements prepended and appended.")
     .inputs(&[
         arg("input1", "The array."),
-        arg("input2", "The elements in front; those at the end, if there are none in front."),
-        arg("input3", "The elements at the end."),
+        arg("input2", "The elements to prepend; those to append, if there are none to prepend."),
+        arg("input3", "The elements to append."),
     ])
     .params::<Ediff1dParam>()
     .num_inputs_by(|p| {
@@ -337,8 +337,8 @@ pub static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
     .inputs(&[
         GRAD,
         arg("input1", "The array."),
-        arg("input2", "The elements in front; those at the end, if there are none in front."),
-        arg("input3", "The elements at the end."),
+        arg("input2", "The elements to prepend; those to append, if there are none to prepend."),
+        arg("input3", "The elements to append."),
     ])
     .listed(0)
     .params::<Ediff1dParam>()
@@ -390,24 +390,26 @@ params! {
     /// Parameters of `_npi_boolean_mask_assign_scalar`.
     pub struct MaskScalarParam {
         /// The value that is written.
-        value: Plain<f32> = required;
-        /// The first axis of the data that the mask stands for.
-        start_axis: Plain<i32> = (Plain(0));
+        value: TypeOnly<f32> = required;
+        /// The first masked axis of the data.
+        start_axis: TypeOnly<i32> = (TypeOnly(0));
     }
 }
 
 params! {
     /// Parameters of `_npi_boolean_mask_assign_tensor`.
     pub struct MaskTensorParam {
-        /// The first axis of the data that the mask stands for.
-        start_axis: Plain<i32> = (Plain(0));
+        /// The first masked axis of the data.
+        start_axis: TypeOnly<i32> = (TypeOnly(0));
     }
 }
 
 const DATA: ArgDef = arg("data", "The array.");
-const MASK: ArgDef = arg("mask", "Where to write: its shape is that of some neighbouring axes of the data.");
-const VALUE: ArgDef =
-    arg("value", "What is written, broadcast to the data with the axes of the mask replaced by the number of places.");
+const MASK: ArgDef = arg("mask", "Nonzero where to write; its shape matches consecutive axes of the data.");
+const VALUE: ArgDef = arg(
+    "value",
+    "The values to write, broadcast to the data with the masked axes replaced by the number of nonzero mask elements.",
+);
 
 pub static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assign_scalar")
     .doc("The data with a number written where the mask is not 0.")
@@ -424,10 +426,10 @@ pub static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assign_scal
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<MaskScalarParam>();
         copy(ctx, &ins[..1], outs)?;
-        let places = places(&ins[1], outs[0].shape(), p.start_axis.0)?;
+        let selection = selection(&ins[1], outs[0].shape(), p.start_axis.0)?;
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
             let (out, value) = (outs[0].slice_mut::<T>()?, T::from_f64(p.value.0.into()));
-            places.each(|_, at, n| out[at..at + n].fill(value));
+            selection.for_each_run(|_, at, n| out[at..at + n].fill(value));
             Ok(())
         }, d => Err(ctx.unsupported(d, &DType::ALL)))
     })
@@ -449,13 +451,13 @@ pub static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assign_tens
     })
     .forward(|ctx, ins, outs| {
         copy(ctx, &ins[..1], outs)?;
-        let places = places(&ins[1], outs[0].shape(), ctx.params::<MaskTensorParam>().start_axis.0)?;
-        let (from, to) = (ins[2].shape().to_usize(), places.shape(outs[0].shape()));
+        let selection = selection(&ins[1], outs[0].shape(), ctx.params::<MaskTensorParam>().start_axis.0)?;
+        let (from, to) = (ins[2].shape().to_usize(), selection.shape(outs[0].shape()));
         let fits = from.len() <= to.len()
             && from.iter().rev().zip(to.iter().rev()).all(|(have, want)| have == want || *have == 1);
         ensure!(
             fits,
-            "value of shape {} does not fit the shape {} of the masked places",
+            "value of shape {} does not match the shape {} of the selected elements",
             ins[2].shape(),
             Shape::from_usize(&to)
         );
@@ -463,7 +465,7 @@ pub static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assign_tens
             let mut all = vec![T::default(); to.iter().product()];
             movement::broadcast_to(ins[2].slice::<T>()?, &from, (&mut all, &to));
             let out = outs[0].slice_mut::<T>()?;
-            places.each(|k, at, n| out[at..at + n].copy_from_slice(&all[k * n..(k + 1) * n]));
+            selection.for_each_run(|k, at, n| out[at..at + n].copy_from_slice(&all[k * n..(k + 1) * n]));
             Ok(())
         }, d => Err(ctx.unsupported(d, &DType::ALL)))
     })
@@ -479,7 +481,7 @@ fn mask_shape(io: &mut ShapeIo<'_>, start: i32) -> Result<()> {
     let start = usize::try_from(start).ok().filter(|s| s + axes <= rank);
     let Some(start) = start else {
         return Err(Error::Value(format!(
-            "a mask of shape {mask} does not fit the axes of shape {data} from start_axis on"
+            "a mask of shape {mask} does not match the axes of shape {data} from start_axis on"
         )));
     };
     for (i, m) in mask.dims().iter().enumerate() {
@@ -493,16 +495,16 @@ fn mask_shape(io: &mut ShapeIo<'_>, start: i32) -> Result<()> {
     Ok(())
 }
 
-/// The places of an array that a mask selects.
-struct Places {
-    /// Number of indices before the axes of the mask, of the mask, and elements behind each.
+/// The elements of an array that a mask selects.
+struct Selection {
+    /// (outer size, mask size, inner size) of the data around the masked axes.
     around: (usize, usize, usize),
     start: usize,
     axes: usize,
     hits: Vec<usize>,
 }
 
-fn places(mask: &In<'_>, data: &Shape, start: i32) -> Result<Places> {
+fn selection(mask: &In<'_>, data: &Shape, start: i32) -> Result<Selection> {
     let (dims, start, axes) = (data.to_usize(), start.max(0) as usize, mask.shape().dims().len());
     let product = |d: &[usize]| d.iter().product::<usize>();
     let hits = dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
@@ -510,18 +512,18 @@ fn places(mask: &In<'_>, data: &Shape, start: i32) -> Result<Places> {
         (0..mask.len()).filter(|i| mask[*i] != T::default()).collect()
     }, d => return Err(Error::Internal(format!("no mask of type {d}"))));
     let around = (product(&dims[..start]), mask.len(), product(&dims[start + axes..]));
-    Ok(Places { around, start, axes, hits })
+    Ok(Selection { around, start, axes, hits })
 }
 
-impl Places {
+impl Selection {
     /// The shape of the selected elements.
     fn shape(&self, data: &Shape) -> Vec<usize> {
         let dims = data.to_usize();
         [&dims[..self.start], &[self.hits.len()], &dims[self.start + self.axes..]].concat()
     }
 
-    /// Calls `f` with the number of a run of selected elements, where it begins in the data, and its length.
-    fn each(&self, mut f: impl FnMut(usize, usize, usize)) {
+    /// Calls `f` for each contiguous run of selected elements with its index, its offset in the data, and its length.
+    fn for_each_run(&self, mut f: impl FnMut(usize, usize, usize)) {
         let (outer, n, inner) = self.around;
         let mut k = 0;
         for o in 0..outer {
@@ -577,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn masked_places_are_written() {
+    fn masked_elements_are_written() {
         let x = array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
         let mask = array(&[true, false, true], &[3]);
         let scalar = Case::new(&MASK_ASSIGN_SCALAR, &[("value", "9.5"), ("start_axis", "1")]);

@@ -1,5 +1,5 @@
-//! The operators behind MXNet's NumPy interface. They follow NumPy where it differs from MXNet's older operators: operands of
-//! different types are promoted, comparisons give booleans, and a result without axes has the shape ().
+//! The operators of MXNet's NumPy interface. They follow NumPy where it differs from MXNet's older operators: operands of
+//! different types are promoted, comparisons return booleans, and a result without axes has the shape ().
 
 mod binary;
 mod compare;
@@ -39,45 +39,45 @@ pub static COMPARE: &[&OpDef] = compare::OPS;
 /// Arithmetic of an array and a number.
 pub static SCALAR: &[&OpDef] = scalar::OPS;
 
-/// Sums, extremes and their positions.
+/// Sums, extremes, argmax and argmin.
 pub static REDUCE: &[&OpDef] = reduce::OPS;
-/// Arrays under another shape.
+/// Reshapes.
 pub static VIEWS: &[&OpDef] = views::OPS;
-/// Permutation, rotation and repetition.
+/// Transposes, flips, rolls and broadcasts.
 pub static MOVES: &[&OpDef] = moves::OPS;
 /// Diagonals.
 pub static DIAGONAL: &[&OpDef] = diagonal::OPS;
 
-/// Joining and cutting apart.
+/// Concatenation and splits.
 pub static JOINS: &[&OpDef] = joins::OPS;
-/// Arrays made from nothing.
+/// Array creation.
 pub static INIT: &[&OpDef] = init::OPS;
-/// Choices by a condition.
+/// `where`.
 pub static SELECT: &[&OpDef] = select::OPS;
 
 /// Variance, averages, percentiles.
 pub static STATS: &[&OpDef] = stats::OPS;
-/// Running sums, and differences of neighbours.
+/// Cumulative sums and differences.
 pub static RUNNING: &[&OpDef] = running::OPS;
 
-/// Products that sum over axes.
+/// `dot`, `matmul`, `tensordot`.
 pub static PRODUCTS: &[&OpDef] = products::OPS;
 
-/// Outputs whose shapes depend on the data.
+/// Operators with data-dependent output shapes.
 pub static DYNAMIC: &[&OpDef] = dynamic::OPS;
 /// Checks, special values, polynomials, masks.
 pub static MISC: &[&OpDef] = misc::OPS;
 
-/// Einstein's notation.
+/// Einstein notation.
 pub static EINSUM: &[&OpDef] = einsum::OPS;
 
-/// Insertion of entries.
+/// `insert`.
 pub static INSERT: &[&OpDef] = insert::OPS;
 /// Padding.
 pub static PAD: &[&OpDef] = pad::OPS;
 /// Random numbers of continuous distributions.
 pub static RANDOM: &[&OpDef] = random::OPS;
-/// Random whole numbers.
+/// Random integers.
 pub static DISCRETE: &[&OpDef] = discrete::OPS;
 
 /// The elements of an array of any type.
@@ -86,13 +86,13 @@ fn elements<'a>(x: &In<'a>) -> Result<Elements<'a>> {
         d => Err(Error::Internal(format!("no elements of type {d}"))))
 }
 
-/// Where the elements of an array of any type are written.
+/// The mutable elements of an array of any type.
 fn elements_mut<'a>(out: &'a mut Out<'_>) -> Result<ElementsMut<'a>> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => Ok(out.slice_mut::<T>()?.into()),
         d => Err(Error::Internal(format!("no elements of type {d}"))))
 }
 
-/// [`lanes!`](crate::elemwise::family::lanes) for booleans too, which compute as the numbers 0 and 1.
+/// [`lanes!`](crate::elemwise::family::lanes) that also takes booleans, computed as 0 and 1.
 macro_rules! lanes_or_bool {
     ($ctx:expr, $dtype:expr, $F:ty, |$T:ident, $f:ident| $body:expr) => {
         if $dtype == ferromx_core::dtype::DType::Bool {
@@ -111,11 +111,11 @@ macro_rules! lanes_or_bool {
 }
 use lanes_or_bool;
 
-/// The type in which two operands meet: the wider floating-point type, a floating-point type rather than an integer, the wider
-/// integer, anything rather than bool.
+/// The type to which two operands are promoted: the wider floating-point type, a floating-point type over an integer, the wider
+/// integer, any type over bool.
 ///
 /// # Errors
-/// int8 and uint8, for which there is no type between.
+/// int8 and uint8, which have no common type.
 fn promote(a: DType, b: DType) -> Result<DType> {
     let wider = |a: DType, b: DType| if a.size() >= b.size() { a } else { b };
     Ok(match (a, b) {

@@ -1,4 +1,4 @@
-//! Operators that move elements: permutations of axes, rotation, repetition, triangles and diagonals.
+//! Data movement: transposes, flips, rotations, rolls, broadcasts and triangles.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::Result;
@@ -66,13 +66,13 @@ fn permutation(p: &TransposeParam, rank: usize) -> Result<Vec<usize>> {
     sorted.sort_unstable();
     ensure!(
         sorted.into_iter().eq(0..rank),
-        "ValueError: repeated axis in transpose: axes={} is no permutation: list each of the {rank} axes once",
+        "ValueError: repeated axis in transpose: axes={} is not a permutation: list each of the {rank} axes once",
         p.axes
     );
     Ok(axes)
 }
 
-/// The rule of permutations, in both directions.
+/// Shape rule of permutations, which infers in both directions.
 fn permuted_shape(io: &mut ShapeIo<'_>, permutation: impl Fn(usize) -> Result<Vec<usize>>) -> Result<()> {
     let Some(rank) = io.ins[0].ndim().or(io.outs[0].ndim()) else { return Ok(()) };
     let axes = permutation(rank)?;
@@ -92,13 +92,13 @@ params! {
     pub struct MoveaxisParam {
         /// The axes to move.
         source: Shape = required;
-        /// Where each of them goes; the other axes keep their order.
+        /// The position of each moved axis in the result; the other axes keep their order.
         destination: Shape = required;
     }
 }
 
 pub static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
-    .doc("Moves axes to other places; the others keep their order.")
+    .doc("Moves axes to other positions; the others keep their order.")
     .inputs(A)
     .params::<MoveaxisParam>()
     .shape(|p, io| permuted_shape(io, |rank| moved(p.get(), rank)))
@@ -116,15 +116,20 @@ pub static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
 /// The permutation that moves the axes.
 fn moved(p: &MoveaxisParam, rank: usize) -> Result<Vec<usize>> {
     let (from, to) = (p.source.dims(), p.destination.dims());
-    ensure!(from.len() == to.len(), "source={} and destination={} must be as many axes", p.source, p.destination);
-    let places = |axes: &[i64], name: &str| {
-        let places = axes.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
-        let mut sorted = places.clone();
+    ensure!(
+        from.len() == to.len(),
+        "source={} and destination={} must have the same number of axes",
+        p.source,
+        p.destination
+    );
+    let resolve = |axes: &[i64], name: &str| {
+        let resolved = axes.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
+        let mut sorted = resolved.clone();
         sorted.sort_unstable();
         ensure!(sorted.windows(2).all(|w| w[0] < w[1]), "{name}={} names an axis twice", Shape::new(axes));
-        Ok(places)
+        Ok(resolved)
     };
-    let (from, to) = (places(from, "source")?, places(to, "destination")?);
+    let (from, to) = (resolve(from, "source")?, resolve(to, "destination")?);
     let mut rest = (0..rank).filter(|a| !from.contains(a));
     let axis = |i: usize| to.iter().position(|t| *t == i).map(|k| from[k]);
     Ok((0..rank).map(|i| axis(i).or_else(|| rest.next()).unwrap_or(i)).collect())
@@ -133,7 +138,7 @@ fn moved(p: &MoveaxisParam, rank: usize) -> Result<Vec<usize>> {
 params! {
     /// Parameters of `_npi_flip`.
     pub struct FlipParam {
-        /// The axes along which the order is reversed, one after the other; negative ones count from the last, () reverses nothing,
+        /// The axes to reverse; negative ones count from the last, () reverses nothing,
         /// None reverses all.
         axis: Shape = required;
     }
@@ -150,7 +155,7 @@ pub static FLIP: OpDef = OpDef::new("_npi_flip")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_npi_flip", &n.ograds[..1], n.attrs)?)])));
 
-/// The axes that are reversed in the end: an axis that is given twice is reversed back.
+/// The axes that are reversed an odd number of times; a second reversal undoes the first.
 fn flipped_axes(axis: &Shape, rank: usize) -> Result<Axes> {
     if !axis.ndim_is_known() {
         return Ok((0..rank).collect());
@@ -162,7 +167,7 @@ fn flipped_axes(axis: &Shape, rank: usize) -> Result<Axes> {
 params! {
     /// Parameters of `_npi_rot90`.
     pub struct Rot90Param {
-        /// How often to rotate; negative numbers rotate the other way.
+        /// The number of rotations by 90 degrees; negative numbers rotate the other way.
         k: i32 = 1;
         /// The two axes of the plane; the rotation is from the first towards the second.
         axes: ShapeOrNone = (ShapeOrNone(None));
@@ -214,15 +219,15 @@ fn rotation(p: &Rot90Param, rank: usize) -> Result<(Vec<usize>, Vec<bool>)> {
 params! {
     /// Parameters of `_np_roll`.
     pub struct RollParam {
-        /// By how many places the elements move on: a number, or one for each axis.
+        /// The shift: one number, or one for each axis.
         shift: ShapeOrNone = (ShapeOrNone(None));
-        /// The axes along which they move; by default the array is treated as one row.
+        /// The axes to roll; by default the flattened array is rolled.
         axis: ShapeOrNone = (ShapeOrNone(None));
     }
 }
 
 pub static ROLL: OpDef = OpDef::new("_np_roll")
-    .doc("Moves the elements on along axes; those that leave at the end enter at the beginning.")
+    .doc("Rolls the elements along axes; those beyond the last position re-enter at the first.")
     .params::<RollParam>()
     .shape(|p, io| {
         if let Some(rank) = io.ins[0].ndim() {
@@ -239,18 +244,18 @@ pub static ROLL: OpDef = OpDef::new("_np_roll")
         Ok(vec![Some(g.apply1("_np_roll", &n.ograds[..1], &[("shift", &shift), ("axis", &axis)])?)])
     }));
 
-/// The axes that are rolled, each with its shift; `None` stands for all axes as one.
+/// The rolled axes with their shifts; `None` stands for the flattened array.
 fn rolls(p: &RollParam, rank: usize) -> Result<Vec<(Option<usize>, i64)>> {
     let Some(shift) = &p.shift.0 else {
         ensure!(false, "shift is missing: give a number, or one for each axis");
         return Ok(Vec::new());
     };
     let Some(axis) = &p.axis.0 else {
-        ensure!(shift.dims().len() == 1, "shift={shift} must be one number where no axis is given");
+        ensure!(shift.dims().len() == 1, "shift={shift} must be one number if no axis is given");
         return Ok(vec![(None, shift.dim(0))]);
     };
     let (shifts, n) = (shift.dims(), axis.dims().len());
-    ensure!(shifts.len() == n || shifts.len() == 1, "shift={shift} and axis={axis} must be as many numbers");
+    ensure!(shifts.len() == n || shifts.len() == 1, "shift={shift} and axis={axis} must have the same length");
     resolve(&p.axis, rank)?;
     let each = axis.dims().iter().enumerate();
     each.map(|(i, a)| Ok((Some(Shape::axis(*a, rank)?), shifts[if shifts.len() == 1 { 0 } else { i }]))).collect()
@@ -338,8 +343,8 @@ params! {
 
 pub static TRIL: OpDef = OpDef::new("_npi_tril")
     .doc(
-        "The lower triangles of the matrices in the last two axes, with zeros above diagonal k. A vector of n elements counts as n \
-         equal rows.",
+        "The lower triangles of the matrices in the last two axes, with zeros above diagonal k. A vector of n elements is broadcast to \
+         n equal rows.",
     )
     .params::<TrilParam>()
     .shape(|_, io| match io.ins[0].dims() {
@@ -372,7 +377,7 @@ fn matrix(shape: &Shape) -> (usize, usize) {
     (dims[dims.len() - 2], dims[dims.len() - 1])
 }
 
-/// Copies what is left of diagonal `k` of matrices; a source of one row stands for all.
+/// Copies the elements on and below diagonal `k`; a source of a single row is broadcast.
 fn lower<T: Copy + Default>(src: &[T], rows: usize, columns: usize, k: i64, dst: &mut [T]) {
     if columns == 0 {
         return;
@@ -435,11 +440,11 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn invalid_axes_are_refused() {
         let error =
             |def, attrs: &[(&str, &str)]| Case::new(def, attrs).shapes(&[Shape::new(&[2, 3])]).unwrap_err().to_string();
         assert!(error(&TRANSPOSE, &[("axes", "()")]).contains("does not match"));
-        assert!(error(&TRANSPOSE, &[("axes", "(0, 0)")]).contains("no permutation"));
+        assert!(error(&TRANSPOSE, &[("axes", "(0, 0)")]).contains("not a permutation"));
         assert!(error(&MOVEAXIS, &[("source", "(0, 0)"), ("destination", "(0, 1)")]).contains("names an axis twice"));
         assert!(error(&ROLL, &[]).contains("shift is missing"));
         assert!(error(&ROT90, &[]).contains("two axes"));

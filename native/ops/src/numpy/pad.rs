@@ -1,4 +1,4 @@
-//! Padding by numbers, by repeated or mirrored elements, or by extremes.
+//! Padding: constant, edge, reflect, symmetric, maximum and minimum.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 use ferromx_kernels::map::{Arith, Load, Store};
 use ferromx_kernels::movement::{self, Padding};
-use ferromx_kernels::reduce::{self, Max, Min, Number};
+use ferromx_kernels::reduce::{self, Max, Min, NumericLane};
 
 use crate::shape::moves::{around, by_size, source, target};
 
@@ -30,7 +30,7 @@ impl ParamValue for PadWidth {
 
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let wrong =
-            || format!("'{text}' is no pad width: write a pair of numbers for each axis, as in ((1, 1), (0, 2))");
+            || format!("'{text}' is not a pad width: give a pair of numbers for each axis, as in ((1, 1), (0, 2))");
         let inner = text.trim();
         let inner = inner.strip_prefix(['(', '[']).and_then(|t| t.strip_suffix([')', ']'])).ok_or_else(wrong)?;
         let mut pairs = Vec::new();
@@ -55,19 +55,19 @@ impl ParamValue for PadWidth {
 }
 
 param_enum! {
-    /// What stands around the array.
+    /// How padding is filled.
     pub enum PadMode {
-        /// A number.
+        /// A constant.
         Constant = "constant",
-        /// The nearest element.
+        /// The nearest edge element.
         Edge = "edge",
         /// The largest element along the axis.
         Maximum = "maximum",
         /// The smallest element along the axis.
         Minimum = "minimum",
-        /// The array mirrored at its border elements.
+        /// The array mirrored about its edge elements.
         Reflect = "reflect",
-        /// The array mirrored at its borders.
+        /// The array mirrored about its edges, the edge elements included.
         Symmetric = "symmetric",
     }
 }
@@ -75,21 +75,21 @@ param_enum! {
 params! {
     /// Parameters of `_npi_pad`.
     pub struct PadParam {
-        /// How many elements stand before and after each axis: one pair for each.
+        /// The number of elements added before and after each axis, one pair for each.
         pad_width: PadWidth = required;
-        /// What they are.
+        /// How padding is filled.
         mode: PadMode = (PadMode::Constant);
-        /// The number, where they are constant.
+        /// The value with mode='constant'.
         constant_value: f64 = 0.0;
-        /// The kind of reflection: only 'even', mirrored elements as they are, is there.
+        /// The kind of reflection; only 'even' is supported.
         reflect_type: String = ("even".to_string());
     }
 }
 
 pub static PAD: OpDef = OpDef::new("_npi_pad")
     .doc(
-        "Surrounds an array by numbers, repeated or mirrored elements, or the largest or smallest element along each axis. Padding by \
-         numbers has a gradient.",
+        "Pads an array with a constant, edge or mirrored elements, or the largest or smallest element along each axis. Only constant \
+         padding has a gradient.",
     )
     .inputs(&[arg("data", "The array.")])
     .params::<PadParam>()
@@ -104,7 +104,7 @@ pub static PAD: OpDef = OpDef::new("_npi_pad")
             let padded = before + after > 0;
             ensure!(
                 *d != 0 || !padded || p.mode == PadMode::Constant,
-                "an axis without elements cannot be padded by elements: use mode='constant'"
+                "an empty axis can only be padded with constants: use mode='constant'"
             );
             dims.push(if *d < 0 { -1 } else { d + (before + after) as i64 });
         }
@@ -144,11 +144,11 @@ fn pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Pads axis by axis by the extreme element along it; later axes see what earlier ones added.
+/// Pads each axis in turn with the extreme element along it, padding of earlier axes included.
 fn extremes<T, C>(x: &[T], dims: &[usize], pads: &[(usize, usize)], largest: bool, out: &mut [T])
 where
     T: Element + Load<C> + Store<C>,
-    C: Number,
+    C: NumericLane,
 {
     let (mut now, mut dims) = (x.to_vec(), dims.to_vec());
     for (axis, (before, after)) in pads.iter().enumerate() {
@@ -176,7 +176,7 @@ fn pad_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result
     let p = ctx.params::<PadParam>();
     if p.mode != PadMode::Constant {
         return Err(Error::Unsupported(format!(
-            "padding with mode='{}' has no gradient: use mode='constant', or join copies",
+            "padding with mode='{}' has no gradient: use mode='constant', or concatenate copies",
             p.mode.print()
         )));
     }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn widths_and_mistakes() {
+    fn invalid_widths_are_refused() {
         assert_eq!(PadWidth::parse("((1,2),(0,3))").unwrap(), PadWidth(vec![(1, 2), (0, 3)]));
         assert_eq!(PadWidth::parse("[[1, 2]]").unwrap().print(), "[[1,2]]");
         assert_eq!(PadWidth::parse("()").unwrap(), PadWidth(vec![]));

@@ -1,4 +1,4 @@
-//! Products that sum over axes: dot, matmul, tensordot.
+//! Tensor contractions: dot, matmul, tensordot.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -12,10 +12,10 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::gemm::{MatMut, MatRef};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::movement;
-use ferromx_kernels::par::{Plain, with_scratch};
+use ferromx_kernels::par::{Pod, with_scratch};
 use ferromx_kernels::reduce::reduce_to_shape;
 
-use crate::broadcast::binary::{broadcast_two, other};
+use crate::broadcast::binary::{broadcast_two, grad_from_other};
 use crate::elemwise::formulas::Mul;
 use crate::linalg::product::MatrixElement;
 
@@ -24,26 +24,26 @@ pub static OPS: &[&OpDef] = &[&DOT, &TENSORDOT, &TENSORDOT_INT_AXES, &MATMUL];
 
 const A_B: &[ArgDef] = &[arg("a", "The first operand."), arg("b", "The second operand, of the same type.")];
 
-/// Operands and result have one floating-point type.
+/// Type rule: operands and result have one floating-point type.
 fn float_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let Some(d) = io.first_known() else { return Ok(()) };
-    ensure!(d.is_float(), "products take arrays of floating-point numbers, not of {d}: convert them");
+    ensure!(d.is_float(), "products take arrays of a floating-point type, not of {d}: convert them");
     io.assign_all(d)
 }
 
-/// The axes of two operands that are summed over in pairs.
+/// The contracted axes of two operands, in pairs.
 struct Contraction {
     a: Vec<usize>,
     b: Vec<usize>,
 }
 
 impl Contraction {
-    /// The axes of an array of `rank` axes that are not summed.
+    /// The axes of an array of `rank` axes that are not contracted.
     fn free(axes: &[usize], rank: usize) -> Vec<usize> {
         (0..rank).filter(|i| !axes.contains(i)).collect()
     }
 
-    /// Assigns the shape of the result, the free axes of a, then those of b, and infers lengths of the operands from each other
+    /// Assigns the shape of the result (free axes of a, then of b) and infers operand lengths from each other
     /// and from the result.
     fn assign(&self, io: &mut ShapeIo<'_>) -> Result<()> {
         let (mut a, mut b) = (io.ins[0].clone(), io.ins[1].clone());
@@ -71,7 +71,7 @@ impl Contraction {
     }
 }
 
-/// An operand as a matrix: its axes in an order in which the summed ones are together, and whether they come first.
+/// An operand as a matrix: an order of its axes with the contracted ones adjacent, and whether those come first.
 struct Side {
     dims: Vec<usize>,
     perm: Vec<usize>,
@@ -81,7 +81,7 @@ struct Side {
 }
 
 impl Side {
-    /// Takes the order of axes that needs no copy, if there is one.
+    /// Chooses an order of axes that needs no copy, if there is one.
     fn new(shape: &Shape, summed: &[usize]) -> Side {
         let dims = shape.to_usize().to_vec();
         let free = Contraction::free(summed, dims.len());
@@ -100,8 +100,8 @@ impl Side {
         self.perm.iter().copied().eq(0..self.dims.len())
     }
 
-    /// Calls `f` with the matrix of one row for each free index and one column for each summed one.
-    fn with<T: MatrixElement + Plain, R>(&self, data: &[T], f: impl FnOnce(MatRef<'_, T>) -> R) -> R {
+    /// Calls `f` with the matrix of free rows and contracted columns.
+    fn with<T: MatrixElement + Pod, R>(&self, data: &[T], f: impl FnOnce(MatRef<'_, T>) -> R) -> R {
         let matrix = |data| {
             let matrix = MatRef::row_major(data, self.size.0, self.size.1);
             if self.summed_first { matrix.t() } else { matrix }
@@ -115,8 +115,8 @@ impl Side {
         })
     }
 
-    /// Writes the product x y, which has one row for each free index and one column for each summed one, in the order of memory.
-    fn store<T: MatrixElement + Plain>(&self, x: MatRef<'_, T>, y: MatRef<'_, T>, out: &mut [T]) {
+    /// Writes the product x y, a matrix of free rows and contracted columns, in the operand's memory order.
+    fn store<T: MatrixElement + Pod>(&self, x: MatRef<'_, T>, y: MatRef<'_, T>, out: &mut [T]) {
         let product = |out: &mut [T]| {
             let c = MatMut::row_major(out, self.size.0, self.size.1);
             if self.summed_first { T::product(y.t(), x.t(), 0.0, None, c) } else { T::product(x, y, 0.0, None, c) }
@@ -148,7 +148,7 @@ fn contract(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], out: &mut Out<'_>)
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// With C = A B^T over the summed axes: dA = dC B and dB = dC^T A.
+/// With C = A B^T over the contracted axes: dA = dC B and dB = dC^T A.
 fn contract_backward(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (a, b) = (Side::new(ins[1].shape(), &c.a), Side::new(ins[2].shape(), &c.b));
     let rows = if a.summed_first { a.size.1 } else { a.size.0 };
@@ -170,7 +170,7 @@ fn contract_backward(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], outs: &mu
 
 pub static DOT: OpDef = OpDef::new("_np_dot")
     .doc(
-        "The inner product of vectors, the product of matrices, the multiple by a number, and for more axes the sum over the last axis \
+        "The inner product of vectors, the product of matrices, the product with a scalar, and for more axes the sum over the last axis \
          of a and the second-last of b.",
     )
     .inputs(A_B)
@@ -191,7 +191,7 @@ pub static DOT: OpDef = OpDef::new("_np_dot")
             Some(c) => contract_backward(ctx, &c, ins, outs),
             None => {
                 for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
-                    other::<Mul>(ctx, ins, k, out)?;
+                    grad_from_other::<Mul>(ctx, ins, k, out)?;
                 }
                 Ok(())
             }
@@ -200,7 +200,7 @@ pub static DOT: OpDef = OpDef::new("_np_dot")
         None,
     ));
 
-/// The summed axes of operands of `m` and `n` axes; `None` where one is a number.
+/// The contracted axes of operands of `m` and `n` axes; `None` if one is a scalar.
 fn dot_axes(m: usize, n: usize) -> Option<Contraction> {
     (m > 0 && n > 0).then(|| Contraction { a: vec![m - 1], b: vec![n.saturating_sub(2)] })
 }
@@ -218,7 +218,10 @@ params! {
 impl TensordotParam {
     fn axes(&self, m: usize, n: usize) -> Result<Contraction> {
         let (a, b) = (&self.a_axes_summed, &self.b_axes_summed);
-        ensure!(a.dims().len() == b.dims().len(), "a_axes_summed={a} and b_axes_summed={b} must be as many axes");
+        ensure!(
+            a.dims().len() == b.dims().len(),
+            "a_axes_summed={a} and b_axes_summed={b} must have the same number of axes"
+        );
         let resolve = |axes: &Shape, rank: usize| {
             let found = axes.dims().iter().map(|i| Shape::axis(*i, rank)).collect::<Result<Vec<_>>>()?;
             let mut sorted = found.clone();
@@ -233,7 +236,7 @@ impl TensordotParam {
 params! {
     /// Parameters of `_npi_tensordot_int_axes`.
     pub struct TensordotIntParam {
-        /// How many of the last axes of a and the first of b are summed over.
+        /// Number of last axes of a and first axes of b to sum over.
         axes: i32 = required;
     }
 }
@@ -246,7 +249,7 @@ impl TensordotIntParam {
     }
 }
 
-/// Defines a sum over axes that the parameters name.
+/// Defines a contraction over axes that the parameters name.
 macro_rules! tensordot {
     ($name:ident: $op:literal, $doc:literal, $P:ident) => {
         pub static $name: OpDef = OpDef::new($op)
@@ -281,8 +284,8 @@ tensordot!(TENSORDOT_INT_AXES: "_npi_tensordot_int_axes",
 
 pub static MATMUL: OpDef = OpDef::new("_npi_matmul")
     .doc(
-        "The products of the matrices in the last two axes; the axes before them are broadcast. A vector counts as a row on the left \
-         and as a column on the right, and its axis of length 1 is removed again.",
+        "The products of the matrices in the last two axes; the axes before them are broadcast. A vector is a row on the left and a \
+         column on the right; its added axis is removed from the result.",
     )
     .inputs(A_B)
     .shape(matmul_shape)
@@ -290,7 +293,7 @@ pub static MATMUL: OpDef = OpDef::new("_npi_matmul")
     .forward(matmul)
     .grad(Grad::Kernel(Backward::new(matmul_backward).inputs(Deps::All), None));
 
-/// An operand as matrices: the axes before the last two, the rows and the columns.
+/// An operand as matrices: the batch axes, the rows and the columns.
 fn matrices(shape: &Shape, left: bool) -> (Shape, i64, i64) {
     match shape.dims() {
         [n] if left => (Shape::new(&[]), 1, *n),
@@ -302,7 +305,7 @@ fn matrices(shape: &Shape, left: bool) -> (Shape, i64, i64) {
 
 fn matmul_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (Some(ra), Some(rb)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
-    ensure!(ra > 0 && rb > 0, "matmul does not multiply by numbers: use multiply");
+    ensure!(ra > 0 && rb > 0, "matmul does not take scalars: use multiply");
     let ((batch_a, m, k), (batch_b, l, n)) = (matrices(&io.ins[0], true), matrices(&io.ins[1], false));
     ensure!(
         k == l || k < 0 || l < 0,
@@ -337,7 +340,7 @@ fn matmul_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(1, &operand(rb, false))
 }
 
-/// The matrices of a product: sizes, the batch's shape, and for each product which matrices of a and b it takes.
+/// A batched product: sizes, batch shape, and for each product the indices of its matrices of a and b.
 struct Batch {
     m: usize,
     k: usize,
@@ -351,19 +354,19 @@ impl Batch {
     fn new(a: &Shape, b: &Shape) -> Result<Batch> {
         let ((batch_a, m, k), (batch_b, _, n)) = (matrices(a, true), matrices(b, false));
         let shape = broadcast_two(&batch_a, &batch_b)?.to_usize().to_vec();
-        let places = |batch: &Shape| {
+        let indices = |batch: &Shape| {
             let dims = batch.to_usize();
             let numbers: Vec<i32> = (0..dims.iter().product::<usize>() as i32).collect();
             let mut all = vec![0; shape.iter().product()];
             movement::broadcast_to(&numbers, &dims, (&mut all, &shape));
             all
         };
-        let (a, b) = (places(&batch_a), places(&batch_b));
+        let (a, b) = (indices(&batch_a), indices(&batch_b));
         Ok(Batch { m: m as usize, k: k as usize, n: n as usize, shape, a, b })
     }
 }
 
-/// Matrix `i` of rows times columns.
+/// Matrix `i` of a batch.
 fn item<T: Copy>(data: &[T], i: usize, (rows, columns): (usize, usize)) -> MatRef<'_, T> {
     MatRef::row_major(&data[i * rows * columns..][..rows * columns], rows, columns)
 }
@@ -376,7 +379,7 @@ fn matmul(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (a, b, out) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
         if s.b.iter().all(|b| *b == 0) && s.a.iter().copied().eq(0..s.a.len() as i32) {
-            // One matrix on the right: all rows at once.
+            // A single matrix on the right: one product of all rows.
             let rows = s.a.len() * s.m;
             T::product(item(a, 0, (rows, s.k)), item(b, 0, (s.k, s.n)), 0.0, None, MatMut::row_major(out, rows, s.n));
             return Ok(());
@@ -387,7 +390,7 @@ fn matmul(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// The products of the gradient with the other operand, summed over the batches that share a matrix.
+/// The products of the gradient with the other operand, summed over the products that share a matrix.
 fn matmul_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let s = Batch::new(ins[1].shape(), ins[2].shape())?;
     let (a_batch, b_batch) =
@@ -462,12 +465,12 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_do_not_fit_are_refused() {
+    fn mismatched_shapes_are_refused() {
         let error = |def, attrs: &[(&str, &str)], a: &[i64], b: &[i64]| {
             Case::new(def, attrs).shapes(&[Shape::new(a), Shape::new(b)]).unwrap_err().to_string()
         };
         assert!(error(&DOT, &[], &[2, 3], &[2, 3]).contains("cannot be multiplied"));
-        assert!(error(&MATMUL, &[], &[], &[2, 3]).contains("does not multiply by numbers"));
+        assert!(error(&MATMUL, &[], &[], &[2, 3]).contains("does not take scalars"));
         assert!(error(&MATMUL, &[], &[4, 2, 3], &[2, 3, 2]).contains("cannot be broadcast"));
         assert!(error(&TENSORDOT_INT_AXES, &[("axes", "3")], &[2, 3], &[3, 2]).contains("axes=3"));
         assert!(Case::new(&DOT, &[]).dtypes(&[Some(DType::I32), None]).is_err());

@@ -1,4 +1,4 @@
-//! Sums, products, means, extremes, and their positions over axes.
+//! Reductions: sums, products, means, extremes, any, all, argmax and argmin.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -12,14 +12,14 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::broadcast::{broadcast, broadcast_any};
 use ferromx_kernels::map::{Arith, Elements, ElementsMut, LaneFn, Load, Src, Store};
 use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{self, Max, Mean, Min, Number, Prod, Reducer, Sum};
+use ferromx_kernels::reduce::{self, Max, Mean, Min, NumericLane, Prod, Reducer, Sum};
 use ferromx_kernels::zip::zip;
 
 use super::{elements, elements_mut};
 use crate::elemwise::family::{Binary, Graph, NUMERIC, lanes};
 use crate::elemwise::formulas::{Div, Equal, Mul};
 use crate::reduce::axes::{Axes, kept, spread, times_spread};
-use crate::reduce::sums::{AnyLane, Plain, products_of_others};
+use crate::reduce::sums::{AllFactors, AnyLane, products_of_others};
 use crate::rules::no_gradient;
 
 /// The operators of this file.
@@ -34,9 +34,9 @@ params! {
         axis: ShapeOrNone = (ShapeOrNone(None));
         /// The type of the result; by default the type of the array, but int64 for the sum of booleans.
         dtype: Option<SumDType> = None;
-        /// Whether reduced axes stay, with length 1.
+        /// Whether reduced axes are kept with length 1.
         keepdims: bool = false;
-        /// Not supported; leave it out.
+        /// Not supported.
         initial: Option<f64> = None;
     }
 }
@@ -46,9 +46,9 @@ params! {
     pub struct ExtremeParam {
         /// The axes to reduce; negative ones count from the last. None means all of them, () none.
         axis: ShapeOrNone = (ShapeOrNone(None));
-        /// Whether reduced axes stay, with length 1.
+        /// Whether reduced axes are kept with length 1.
         keepdims: bool = false;
-        /// Not supported; leave it out.
+        /// Not supported.
         initial: Option<f64> = None;
     }
 }
@@ -58,18 +58,18 @@ params! {
     pub struct LogicParam {
         /// The axes to reduce; negative ones count from the last. None means all of them, () none.
         axis: ShapeOrNone = (ShapeOrNone(None));
-        /// Whether reduced axes stay, with length 1.
+        /// Whether reduced axes are kept with length 1.
         keepdims: bool = false;
     }
 }
 
-/// Parameters that say which axes are reduced.
+/// Parameters of a reduction over axes.
 pub trait OverAxes: OpParams {
-    /// The axes as they were given.
+    /// The axes as given.
     fn axis(&self) -> &ShapeOrNone;
-    /// Whether they stay.
+    /// Whether reduced axes are kept.
     fn keepdims(&self) -> bool;
-    /// A starting value that was asked for.
+    /// The initial value, if given.
     fn initial(&self) -> Option<f64> {
         None
     }
@@ -108,10 +108,10 @@ impl OverAxes for LogicParam {
     }
 }
 
-/// The axes to reduce out of `n`, in order. A number may be reduced along its axis 0, which changes nothing.
+/// The axes to reduce out of `n`, ascending. A scalar may be reduced along axis 0, which changes nothing.
 ///
 /// # Errors
-/// An axis that is not there or given twice.
+/// An axis that is out of range or given twice.
 pub fn resolve(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
     let Some(given) = &axis.0 else { return Ok((0..n).collect()) };
     if n == 0 && given.dims().iter().all(|a| *a == 0 || *a == -1) {
@@ -123,7 +123,7 @@ pub fn resolve(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
     Ok(axes)
 }
 
-/// The shape without the axes, or with length 1 there.
+/// The shape without the axes, or with length 1 along them.
 pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
     let keep = |(i, d): (usize, &i64)| match (axes.contains(&i), keepdims) {
         (false, _) => Some(*d),
@@ -136,7 +136,7 @@ pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
 /// The shape rule of reductions.
 pub fn reduced_shape<P: OverAxes>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<P>();
-    ensure!(p.initial().is_none(), "initial is not supported: combine the result with it");
+    ensure!(p.initial().is_none(), "initial is not supported: combine the result with the initial value");
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
     let out = reduced(&io.ins[0], &resolve(p.axis(), n)?, p.keepdims());
     io.assign_out(0, &out)
@@ -194,7 +194,7 @@ pub static MEAN: OpDef = OpDef::new("_npi_mean")
         Some(|graph, n| composed(graph, n, true)),
     ));
 
-/// The gradient of a sum or mean made of operators: the output's gradient, repeated along the reduced axes.
+/// The gradient of a sum or mean composed of operators: the output's gradient broadcast along the reduced axes.
 fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, mean: bool) -> Result<Vec<Option<Entry>>> {
     if n.params.get::<SumParam>().dtype.is_some() {
         let what = "a reduction with dtype (a second time): convert its input with Cast instead";
@@ -218,8 +218,8 @@ fn sum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// The type in which a reduction of one type to another computes: that of the elements if they are floats (or the wider of two
-/// floats), else that of the result.
+/// The type in which a reduction of `x` to `out` is computed: that of the elements if they are floats (or the wider of two
+/// floats), otherwise that of the result.
 fn lane_of(x: DType, out: DType) -> DType {
     match (x, out) {
         (DType::F64, _) | (_, DType::F64) => DType::F64,
@@ -233,7 +233,7 @@ fn lane_of(x: DType, out: DType) -> DType {
 fn reduce_any<R: AnyLane>(x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     let shape = x.shape().to_usize();
     let (from, to) = (x.dtype(), out.dtype());
-    // The mean of booleans is true where it is not 0, which a truncated one would not tell.
+    // The mean of booleans is true if it is not 0, so it must not be truncated first.
     if from == to && from != DType::Bool {
         dispatch!(from, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
             reduce::reduce::<R, T, T, <T as Arith>::Lane>(x.slice()?, &shape, axes, out.slice_mut()?);
@@ -246,7 +246,7 @@ fn reduce_any<R: AnyLane>(x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Resu
 }
 
 /// Reduces in lanes of type `C`.
-fn reduce_in<R: Reducer<C>, C: Number>(x: Elements<'_>, shape: &[usize], axes: &[usize], out: ElementsMut<'_>) {
+fn reduce_in<R: Reducer<C>, C: NumericLane>(x: Elements<'_>, shape: &[usize], axes: &[usize], out: ElementsMut<'_>) {
     let (n, left) = ([x.len()], kept(&Shape::from_usize(shape), axes).iter().product());
     with_scratch(n[0], |lanes: &mut [C]| {
         broadcast_any((x, &n), (Elements::I64(&[0]), &[]), (&mut *lanes, &n), |x: C, _: C| x);
@@ -257,7 +257,7 @@ fn reduce_in<R: Reducer<C>, C: Number>(x: Elements<'_>, shape: &[usize], axes: &
     });
 }
 
-/// `out = g / divisor` for the gradient `g` of a reduced array, in the type of the output: integers take g truncated, then divide.
+/// Broadcasts `g / divisor` along the reduced axes, in the type of the output: integers truncate g before they divide.
 fn spread_divided(ctx: &OpCtx<'_>, g: &In<'_>, divisor: i64, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     if out.dtype() == DType::Bool {
         return no_gradient(out);
@@ -280,7 +280,7 @@ fn prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     if out.dtype() == DType::Bool {
         return no_gradient(out);
     }
-    products_of_others::<Plain>(ctx, &ins[1], &axes, out)?;
+    products_of_others::<AllFactors>(ctx, &ins[1], &axes, out)?;
     let (shape, small, g) = (out.shape().to_usize(), kept(out.shape(), &axes), elements(&ins[0])?);
     lanes!(ctx, out.dtype(), Mul, |T, f| times_any(out.slice_mut::<T>()?, &shape, g, &small, f));
     Ok(())
@@ -289,7 +289,7 @@ fn prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
 /// `out *= g` for a reduced `g` of any type.
 fn times_any<T, C>(out: &mut [T], shape: &[usize], g: Elements<'_>, small: &[usize], f: impl LaneFn<(C, C), C>)
 where
-    C: Number,
+    C: NumericLane,
     T: Load<C> + Store<C>,
 {
     with_scratch(g.len(), |lanes: &mut [C]| {
@@ -298,7 +298,7 @@ where
     });
 }
 
-/// Defines the largest or smallest element.
+/// Defines the maximum or minimum.
 macro_rules! extreme {
     ($name:ident: $op:literal [$alias:literal], $doc:literal, $R:ident) => {
         pub static $name: OpDef = OpDef::new($op)
@@ -322,7 +322,7 @@ fn extreme_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if io.ins[0].ndim_is_known() {
         ensure!(
             axes?.iter().all(|a| io.ins[0].dim(*a) != 0),
-            "an array of shape {} has no elements along a reduced axis, so none is the largest or smallest",
+            "an array of shape {} has no elements along a reduced axis, so it has no maximum or minimum",
             io.ins[0]
         );
     }
@@ -335,12 +335,12 @@ fn extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     times_spread(ctx, &ins[0], &axes, &mut outs[0])
 }
 
-/// Whether an element is not 0, joined by the larger or the smaller of two.
+/// Defines a reducer of the flags `x != 0`: their maximum or minimum.
 macro_rules! logic {
     ($($(#[$doc:meta])* $name:ident: $identity:ident, |$a:ident, $b:ident| $merge:expr;)*) => {$(
         $(#[$doc])*
         struct $name;
-        impl<C: Number> Reducer<C> for $name {
+        impl<C: NumericLane> Reducer<C> for $name {
             const IDENTITY: C = C::$identity;
             #[inline(always)]
             fn map(x: C) -> C {
@@ -359,9 +359,9 @@ macro_rules! logic {
 }
 
 logic! {
-    /// Whether one of them is not 0.
+    /// Whether any element is not 0.
     Any: ZERO, |a, b| if a > b { a } else { b };
-    /// Whether none of them is 0.
+    /// Whether no element is 0.
     All: ONE, |a, b| if a < b { a } else { b };
 }
 
@@ -394,15 +394,15 @@ where
 params! {
     /// Parameters of `_npi_argmax` and `_npi_argmin`.
     pub struct ArgParam {
-        /// The axis along which to look; negative ones count from the last. None looks at all elements in row-major order.
+        /// The axis to reduce; negative ones count from the last. None means the flattened array.
         axis: Option<i32> = None;
-        /// Whether the reduced axis stays, with length 1.
+        /// Whether the reduced axis is kept with length 1.
         keepdims: bool = false;
     }
 }
 
 pub static ARGMAX: OpDef =
-    arg_op("_npi_argmax", "The first position of the largest element along an axis, as int64; NaN is the largest.")
+    arg_op("_npi_argmax", "The index of the first largest element along an axis, as int64; NaN counts as the largest.")
         .forward(|ctx, ins, outs| {
             position(ctx, &ins[0], &mut outs[0], |x, dims, out| {
                 dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
@@ -411,16 +411,18 @@ pub static ARGMAX: OpDef =
             }, d => Err(ctx.unsupported(d, NUMERIC)))
             })
         });
-pub static ARGMIN: OpDef =
-    arg_op("_npi_argmin", "The first position of the smallest element along an axis, as int64; NaN is the smallest.")
-        .forward(|ctx, ins, outs| {
-            position(ctx, &ins[0], &mut outs[0], |x, dims, out| {
-                dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+pub static ARGMIN: OpDef = arg_op(
+    "_npi_argmin",
+    "The index of the first smallest element along an axis, as int64; NaN counts as the smallest.",
+)
+.forward(|ctx, ins, outs| {
+    position(ctx, &ins[0], &mut outs[0], |x, dims, out| {
+        dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
                 reduce::argmin::<T, i64, <T as Arith>::Lane>(x.slice()?, dims, out);
                 Ok(())
             }, d => Err(ctx.unsupported(d, NUMERIC)))
-            })
-        });
+    })
+});
 
 const fn arg_op(name: &'static str, doc: &'static str) -> OpDef {
     OpDef::new(name)
@@ -437,7 +439,7 @@ const fn arg_op(name: &'static str, doc: &'static str) -> OpDef {
         .grad(Grad::Zero)
 }
 
-/// Finds positions along the axis, which must not be empty unless there is no result.
+/// Writes indices along the axis, which must not be empty unless the result is.
 fn position(
     ctx: &OpCtx<'_>,
     x: &In<'_>,
@@ -452,7 +454,7 @@ fn position(
     if out.is_empty() {
         return Ok(());
     }
-    ensure!(dims.1 > 0, "there is no position in an empty axis of shape {}", x.shape());
+    ensure!(dims.1 > 0, "argmax and argmin need a non-empty axis, but the shape is {}", x.shape());
     find(x, dims, out.slice_mut::<i64>()?)
 }
 
@@ -476,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_axes_is_a_number() {
+    fn full_reductions_return_scalars() {
         let shape = |def, attrs: &[(&str, &str)], dims: &[i64]| {
             Case::new(def, attrs).shapes(&[Shape::new(dims)]).map(|s| s[0].clone())
         };
@@ -491,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_nothing() {
+    fn reductions_of_empty_arrays() {
         let run = |def| Case::new(def, &[]).run1(&[array::<f32>(&[], &[0, 3])]).unwrap().to_vec_as::<f64>().unwrap();
         assert_eq!((run(&SUM), run(&PROD), run(&ANY), run(&ALL)), (vec![0.0], vec![1.0], vec![0.0], vec![1.0]));
         assert!(run(&MEAN)[0].is_nan());

@@ -1,4 +1,4 @@
-//! Running sums, and differences of neighbours.
+//! Cumulative sums and differences.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -10,7 +10,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{Arith, Elements};
-use ferromx_kernels::reduce::Number;
+use ferromx_kernels::reduce::NumericLane;
 use ferromx_kernels::{par, scan};
 
 use super::{elements, elements_mut};
@@ -34,7 +34,7 @@ params! {
 
 pub static CUMSUM: OpDef = OpDef::new("_np_cumsum")
     .aliases(&["cumsum"])
-    .doc("The running sums along an axis: element i is the sum of the elements up to and with i.")
+    .doc("The cumulative sums along an axis: element i is the sum of the elements 0 to i.")
     .inputs(A)
     .params::<CumsumParam>()
     .shape(|p, io| {
@@ -70,7 +70,7 @@ fn cumsum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// Sums along the axis of an array of `shape`, in lanes of the output's type.
+/// Cumulative sums along the axis of an array of `shape`, in lanes of the output's type.
 fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut Out<'_>) -> Result<()> {
     let dims = shape.to_usize();
     let dims = match ctx.params::<CumsumParam>().axis {
@@ -90,7 +90,7 @@ fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut 
 params! {
     /// Parameters of `_npi_diff`.
     pub struct DiffParam {
-        /// How often differences are taken.
+        /// The order of the difference.
         n: i32 = 1;
         /// The axis along which neighbours are subtracted.
         axis: i32 = (-1);
@@ -98,7 +98,7 @@ params! {
 }
 
 pub static DIFF: OpDef = OpDef::new("_npi_diff")
-    .doc("The differences of neighbours along an axis, n times over; the axis is shorter by n.")
+    .doc("The n-th differences of neighbours along an axis, which becomes shorter by n.")
     .inputs(A)
     .params::<DiffParam>()
     .shape(|p, io| {
@@ -131,7 +131,7 @@ pub static DIFF: OpDef = OpDef::new("_npi_diff")
         None,
     ));
 
-/// Takes differences n times, or the transposed operation, which makes the axis longer.
+/// The n-th differences, or the transposed operation, which lengthens the axis.
 fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<DiffParam>();
     let dims = around(dims, Shape::axis(p.axis.into(), dims.len())?);
@@ -140,7 +140,7 @@ fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, ou
     }, d => Err(ctx.unsupported(d, NUMERIC)))
 }
 
-fn differences_in<C: Number>(
+fn differences_in<C: NumericLane>(
     x: Elements<'_>,
     (outer, mut n, inner): (usize, usize, usize),
     times: usize,
@@ -157,7 +157,7 @@ fn differences_in<C: Number>(
             par::parallel_rows(&mut next, m * inner, 1, |o, next| {
                 let row = &now[o * n * inner..(o + 1) * n * inner];
                 if transposed {
-                    // Element i had the factor -1 in difference i and 1 in difference i - 1.
+                    // Element i has the coefficient -1 in difference i and 1 in difference i - 1.
                     for (y, x) in next.iter_mut().zip(row) {
                         *y = x.times(minus);
                     }

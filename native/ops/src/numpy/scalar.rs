@@ -1,4 +1,4 @@
-//! Arithmetic of an array and a number, most of it under another name that of [`elemwise`](crate::elemwise).
+//! Arithmetic of an array and a number; most operators are those of [`elemwise`](crate::elemwise) under another name.
 #![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
 use ferromx_core::dtype::DType;
@@ -13,7 +13,7 @@ use ferromx_kernels::map::Elements;
 
 use super::binary::*;
 use super::elements;
-use super::unary::whole_dtype;
+use super::unary::int_dtype;
 use crate::elemwise::family::{Binary, Graph, lanes, scalar};
 use crate::elemwise::formulas::{Div, DivA, DivB};
 use crate::elemwise::scalar::{
@@ -44,14 +44,14 @@ pub static OPS: &[&OpDef] = &[
     &BITWISE_XOR,
 ];
 
-/// Defines a quotient, which is a floating-point number whatever the type of the array.
+/// Defines a true division, whose result is floating-point for every array type.
 macro_rules! quotient {
     ($name:ident: $op:literal, $doc:literal, $forward:ident, $Df:ident, $backward:ident) => {
         pub static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(DATA)
             .params::<ScalarParam>()
-            .dtype(float_of)
+            .dtype(float_dtype)
             .forward($forward)
             .grad(Grad::Kernel(Backward::new($backward::<$Df>).inputs(Deps::Some(&[0])), None));
     };
@@ -62,7 +62,7 @@ quotient!(TRUE_DIVIDE: "_npi_true_divide_scalar", "data / scalar; float32 for in
 quotient!(RTRUE_DIVIDE: "_npi_rtrue_divide_scalar", "scalar / data; float32 for integers and bool.",
     divide_by, DivB, reverse_backward);
 
-fn float_of(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+fn float_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match io.ins[0] {
         Some(d) => io.assign_out(0, if d.is_float() { d } else { DType::F32 }),
         None => Ok(()),
@@ -101,7 +101,7 @@ Arctan2(s, x), df = Arctan2B, graph = |g, n, s| {
 });
 scalar!(COPYSIGN: "_npi_copysign_scalar", "The magnitude of data with the sign of the scalar.",
 Copysign(x, s), df = CopysignA, graph = |g, n, s| {
-    // 1 or -1 by the sign of data, then by that of the scalar.
+    // The sign of data as 1 or -1, then that of the scalar.
     let d = g.with("_greater_equal_scalar", n.inputs[0], 0.0)?;
     let d = g.affine(d, 2.0, -1.0)?;
     let d = g.scale(d, if s >= 0.0 { 1.0 } else { -1.0 })?;
@@ -117,27 +117,27 @@ Ldexp(s, x), df = LdexpB, graph = |g, n, _s| {
 });
 
 /// Defines an operator of integers (or bool) and a whole number.
-macro_rules! whole_scalar {
+macro_rules! int_scalar {
     ($name:ident: $op:literal, $doc:literal, $F:ident) => {
         pub static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(DATA)
             .params::<ScalarParam>()
-            .dtype(whole_dtype)
+            .dtype(int_dtype)
             .forward(|ctx, ins, outs| {
                 let scalar = ctx.params::<ScalarParam>().scalar;
                 let scalar = [if ins[0].dtype() == DType::Bool { i64::from(scalar != 0.0) } else { scalar as i64 }];
                 let (n, shape) = (Elements::I64(&scalar), ins[0].shape().to_usize());
-                whole_into::<$F>(ctx, (elements(&ins[0])?, &shape), (n, &[]), &mut outs[0])
+                int_into::<$F>(ctx, (elements(&ins[0])?, &shape), (n, &[]), &mut outs[0])
             })
             .grad(Grad::Zero);
     };
 }
 
-whole_scalar!(LCM: "_npi_lcm_scalar", "The least common multiple of |data| and |scalar|.", Lcm);
-whole_scalar!(BITWISE_AND: "_npi_bitwise_and_scalar", "The bits that are set in data and the scalar.", BitAnd);
-whole_scalar!(BITWISE_OR: "_npi_bitwise_or_scalar", "The bits that are set in data or the scalar.", BitOr);
-whole_scalar!(BITWISE_XOR: "_npi_bitwise_xor_scalar", "The bits that are set in exactly one of data and the scalar.", BitXor);
+int_scalar!(LCM: "_npi_lcm_scalar", "The least common multiple of |data| and |scalar|.", Lcm);
+int_scalar!(BITWISE_AND: "_npi_bitwise_and_scalar", "The bits that are set in data and the scalar.", BitAnd);
+int_scalar!(BITWISE_OR: "_npi_bitwise_or_scalar", "The bits that are set in data or the scalar.", BitOr);
+int_scalar!(BITWISE_XOR: "_npi_bitwise_xor_scalar", "The bits that are set in exactly one of data and the scalar.", BitXor);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Choice between elements by a condition: `where`, with arrays or numbers on either side.
+//! `where`: selection by a condition between arrays or numbers.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -10,7 +10,7 @@ use ferromx_core::{dispatch, params};
 use ferromx_kernels::broadcast::broadcast_any;
 use ferromx_kernels::map::{Arith, Elements, LaneFn, Load, Store};
 use ferromx_kernels::par::{self, with_scratch};
-use ferromx_kernels::reduce::{Number, reduce_to_shape};
+use ferromx_kernels::reduce::{NumericLane, reduce_to_shape};
 
 use super::elements;
 use crate::broadcast::binary::broadcast_two;
@@ -23,8 +23,8 @@ pub static WHERE: OpDef = OpDef::new("_npi_where")
     .doc("Takes elements of x where the condition is not 0, and of y elsewhere. The three arrays are broadcast.")
     .inputs(&[
         arg("condition", "The condition, of any type."),
-        arg("x", "Taken where the condition holds."),
-        arg("y", "Taken where it does not; of the type of x."),
+        arg("x", "The elements for a true condition."),
+        arg("y", "The elements for a false condition, of the type of x."),
     ])
     .shape(|_, io| {
         if io.ins.iter().any(|s| !s.ndim_is_known()) {
@@ -40,15 +40,15 @@ pub static WHERE: OpDef = OpDef::new("_npi_where")
         io.assign_in(2, d)?;
         io.assign_out(0, d)
     })
-    .forward(|_, ins, outs| choose(&ins[0], Value::Array(&ins[1]), Value::Array(&ins[2]), &mut outs[0]))
+    .forward(|_, ins, outs| select(&ins[0], Value::Array(&ins[1]), Value::Array(&ins[2]), &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let [condition, x, y] = outs else { return Err(Error::Internal("where has three inputs".into())) };
             if condition.wanted() {
                 condition.bytes_mut()?.fill(0);
             }
-            masked::<Chosen>(ctx, ins, x)?;
-            masked::<Other>(ctx, ins, y)
+            masked_gradient::<Chosen>(ctx, ins, x)?;
+            masked_gradient::<Other>(ctx, ins, y)
         })
         .inputs(Deps::Some(&[0])),
         None,
@@ -57,13 +57,13 @@ pub static WHERE: OpDef = OpDef::new("_npi_where")
 params! {
     /// Parameters of `_npi_where_lscalar` and `_npi_where_rscalar`.
     pub struct WhereScalarParam {
-        /// The number on one side.
+        /// The number.
         scalar: f64 = 0.0;
     }
 }
 
-/// Defines a choice between an array and a number.
-macro_rules! one_scalar {
+/// Defines a selection between an array and a number.
+macro_rules! where_with_scalar {
     ($name:ident: $op:literal, $array:literal, $doc:literal, |$x:ident, $s:ident| ($left:expr, $right:expr), $F:ident) => {
         pub static $name: OpDef = OpDef::new($op)
             .doc($doc)
@@ -80,14 +80,14 @@ macro_rules! one_scalar {
             })
             .forward(|ctx, ins, outs| {
                 let ($x, $s) = (Value::Array(&ins[1]), Value::Number(ctx.params::<WhereScalarParam>().scalar));
-                choose(&ins[0], $left, $right, &mut outs[0])
+                select(&ins[0], $left, $right, &mut outs[0])
             })
             .grad(Grad::Kernel(
                 Backward::new(|ctx, ins, outs| {
                     if outs[0].wanted() {
                         outs[0].bytes_mut()?.fill(0);
                     }
-                    masked::<$F>(ctx, ins, &mut outs[1])
+                    masked_gradient::<$F>(ctx, ins, &mut outs[1])
                 })
                 .inputs(Deps::Some(&[0])),
                 None,
@@ -95,9 +95,9 @@ macro_rules! one_scalar {
     };
 }
 
-one_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where the condition is not 0, and elements of x elsewhere.",
+where_with_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where the condition is not 0, and elements of x elsewhere.",
     |x, s| (s, x), Other);
-one_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
+where_with_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
     |y, s| (y, s), Chosen);
 
 fn pair_shape(_: &ferromx_core::params::Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -111,9 +111,9 @@ fn pair_shape(_: &ferromx_core::params::Params, io: &mut ShapeIo<'_>) -> Result<
 params! {
     /// Parameters of `_npi_where_scalar2`.
     pub struct WhereScalar2Param {
-        /// Taken where the condition holds.
+        /// The value for a true condition.
         x: f64 = 0.0;
-        /// Taken where it does not.
+        /// The value for a false condition.
         y: f64 = 0.0;
     }
 }
@@ -125,19 +125,19 @@ pub static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
     .dtype(|_, io| io.assign_out(0, DType::F32))
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<WhereScalar2Param>();
-        choose(&ins[0], Value::Number(p.x), Value::Number(p.y), &mut outs[0])
+        select(&ins[0], Value::Number(p.x), Value::Number(p.y), &mut outs[0])
     })
     .grad(Grad::Zero);
 
-/// One side of a choice.
+/// One operand of a selection.
 #[derive(Clone, Copy)]
 enum Value<'a, 'b> {
     Array(&'b In<'a>),
     Number(f64),
 }
 
-/// The elements of one side in the shape of the output, repeated into scratch memory where need be.
-fn side<T: Element + par::Plain, R>(value: Value<'_, '_>, to: &[usize], f: impl FnOnce(&[T]) -> R) -> Result<R> {
+/// The elements of an operand in the shape of the output, broadcast into scratch memory if necessary.
+fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f: impl FnOnce(&[T]) -> R) -> Result<R> {
     let x = match value {
         Value::Array(x) => x,
         Value::Number(s) => {
@@ -162,16 +162,15 @@ fn side<T: Element + par::Plain, R>(value: Value<'_, '_>, to: &[usize], f: impl 
 const GRAIN: usize = 1 << 15;
 
 /// `out = x where condition, else y`.
-fn choose(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<'_>) -> Result<()> {
+fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<'_>) -> Result<()> {
     let shape = out.shape().to_usize();
     let mask = mask(condition, &shape)?;
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let out = out.slice_mut::<T>()?;
-        side::<T, _>(x, &shape, |x| side::<T, _>(y, &shape, |y| pick(&mask, x, y, out)))?
+        with_operand::<T, _>(x, &shape, |x| with_operand::<T, _>(y, &shape, |y| pick(&mask, x, y, out)))?
     }, d => match d {
         DType::Bool => {
-            // The numbers 0 and 1 in bytes stay what they are.
-            let widen = |v: Value<'_, '_>| -> Result<Vec<bool>> {
+            let broadcast = |v: Value<'_, '_>| -> Result<Vec<bool>> {
                 match v {
                     Value::Number(s) => Ok(vec![s != 0.0; mask.len()]),
                     Value::Array(x) => {
@@ -182,7 +181,7 @@ fn choose(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<
                     }
                 }
             };
-            let (x, y) = (widen(x)?, widen(y)?);
+            let (x, y) = (broadcast(x)?, broadcast(y)?);
             pick(&mask, &x, &y, out.slice_mut::<bool>()?);
             Ok(())
         }
@@ -200,7 +199,7 @@ fn pick<T: Copy + Send + Sync>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
     });
 }
 
-/// Whether the condition holds, in a shape.
+/// The condition as booleans, broadcast to a shape.
 fn mask(condition: &In<'_>, shape: &[usize]) -> Result<Vec<bool>> {
     let from = condition.shape().to_usize();
     let holds: Vec<bool> = dispatch!(condition.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
@@ -217,8 +216,8 @@ fn mask(condition: &In<'_>, shape: &[usize]) -> Result<Vec<bool>> {
 formula!(Binary Chosen = |g, c| if c != 0.0 { g } else { 0.0 }, int |g, c| if c != 0 { g } else { 0 });
 formula!(Binary Other = |g, c| if c != 0.0 { 0.0 } else { g }, int |g, c| if c != 0 { 0 } else { g });
 
-/// The gradient of one side: the output's where that side was taken, summed over what was repeated.
-fn masked<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+/// The gradient of one operand: the output's gradient where the operand was selected, summed over broadcast axes.
+fn masked_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     if !out.wanted() {
         return Ok(());
     }
@@ -236,8 +235,8 @@ fn masked_sum<T, C>(
     out: &mut [T],
     f: impl LaneFn<(C, C), C>,
 ) where
-    C: Number,
-    T: Arith + par::Plain + Load<C> + Store<C>,
+    C: NumericLane,
+    T: Arith + par::Pod + Load<C> + Store<C>,
 {
     let mask = (Elements::Bool(mask), shape);
     if shape == to {
@@ -255,7 +254,7 @@ mod tests {
     use crate::testing::{Case, array, vector};
 
     #[test]
-    fn gradients_go_where_the_elements_came_from() {
+    fn gradients_go_to_the_selected_operand() {
         let condition = array(&[1i32, 0, 0, 2, 1, 0], &[2, 3]);
         let x = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
         Case::new(&WHERE, &[]).check_gradient(&[condition.clone(), x.clone(), array(&[7.0, 8.0], &[2, 1])]);
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_is_chosen() {
+    fn every_type_is_supported() {
         for dtype in DType::ALL {
             let ins = [array(&[true, false], &[2]), vector(dtype, &[1.0, 1.0]), vector(dtype, &[0.0, 0.0])];
             let y = Case::new(&WHERE, &[]).run1(&ins).unwrap();

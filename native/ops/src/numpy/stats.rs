@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 use ferromx_kernels::broadcast::{broadcast, broadcast_any};
 use ferromx_kernels::map::{Arith, Elements, Lane, Src};
 use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{self, Mean, Number, Sum, SumSquares};
+use ferromx_kernels::reduce::{self, Mean, NumericLane, Sum, SumSquares};
 use ferromx_kernels::{movement, par};
 
 use super::reduce::{OverAxes, reduced, reduced_shape, resolve};
@@ -32,9 +32,9 @@ params! {
         axis: ShapeOrNone = (ShapeOrNone(None));
         /// The type of the result; by default that of the array.
         dtype: Option<NormDType> = None;
-        /// What is subtracted from the number of elements before dividing by it.
+        /// Delta degrees of freedom: the divisor is the number of elements minus ddof.
         ddof: i32 = 0;
-        /// Whether reduced axes stay, with length 1.
+        /// Whether reduced axes are kept with length 1.
         keepdims: bool = false;
     }
 }
@@ -48,7 +48,7 @@ impl OverAxes for MomentParam {
     }
 }
 
-/// Defines the variance or its root.
+/// Defines the variance or the standard deviation.
 macro_rules! moment {
     ($name:ident: $op:literal, $doc:literal, $ROOT:literal) => {
         pub static $name: OpDef = OpDef::new($op)
@@ -70,7 +70,7 @@ macro_rules! moment {
     };
 }
 
-moment!(VAR: "_npi_var", "The variance over axes: the sum of squared distances from the mean, divided by n - ddof.", false);
+moment!(VAR: "_npi_var", "The variance over axes: the sum of squared deviations from the mean, divided by n - ddof.", false);
 moment!(STD: "_npi_std", "The standard deviation over axes: the square root of the variance.", true);
 
 /// Whether to compute in double precision.
@@ -80,14 +80,14 @@ fn is_wide(x: DType, out: DType) -> bool {
 }
 
 fn moment(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'_>) -> Result<()> {
-    ensure!(x.dtype() != DType::Bool, "booleans have no variance: convert them to numbers");
+    ensure!(x.dtype() != DType::Bool, "the variance of booleans is not defined: convert them to numbers");
     match is_wide(x.dtype(), out.dtype()) {
         true => moment_in::<f64>(ctx, x, root, out),
         false => moment_in::<f32>(ctx, x, root, out),
     }
 }
 
-/// The axes, the number of elements of a group, and that number less `ddof`.
+/// The axes, the number of elements of a group, and that number minus `ddof`.
 fn groups(ctx: &OpCtx<'_>, shape: &Shape) -> Result<(Axes, usize, f64)> {
     let p = ctx.params::<MomentParam>();
     let axes = resolve(&p.axis, shape.dims().len())?;
@@ -95,14 +95,14 @@ fn groups(ctx: &OpCtx<'_>, shape: &Shape) -> Result<(Axes, usize, f64)> {
     Ok((axes, n, (n as f64 - f64::from(p.ddof)).max(0.0)))
 }
 
-/// Calls `f` with the distances of the elements from the mean of their group.
-fn centered<C: Number>(x: Elements<'_>, shape: &Shape, axes: &[usize], f: impl FnOnce(&mut [C])) {
+/// Calls `f` with the deviations of the elements from the mean of their group.
+fn centered<C: NumericLane>(x: Elements<'_>, shape: &Shape, axes: &[usize], f: impl FnOnce(&mut [C])) {
     let (dims, small, n) = (shape.to_usize(), kept(shape, axes), [x.len()]);
     with_scratch(n[0], |lanes: &mut [C]| {
         broadcast_any((x, &n), (Elements::I64(&[0]), &[]), (&mut *lanes, &n), |x: C, _: C| x);
         with_scratch(small.iter().product(), |mean: &mut [C]| {
             reduce::reduce::<Mean, C, C, C>(lanes, &dims, axes, mean);
-            // C has no difference; the negative is added.
+            // `Number` has no subtraction, so the negated mean is added.
             mean.iter_mut().for_each(|m| *m = C::from_f64(-m.to_f64()));
             broadcast((Src::<C>::InPlace, &dims), (Src::Slice(&*mean), &small), (&mut *lanes, &dims), C::plus);
         });
@@ -110,7 +110,7 @@ fn centered<C: Number>(x: Elements<'_>, shape: &Shape, axes: &[usize], f: impl F
     });
 }
 
-fn moment_in<C: Number>(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'_>) -> Result<()> {
+fn moment_in<C: NumericLane>(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'_>) -> Result<()> {
     let (axes, _, count) = groups(ctx, x.shape())?;
     let (dims, n, to) = (x.shape().to_usize(), out.len(), elements_mut(out)?);
     centered::<C>(elements(x)?, x.shape(), &axes, |distances| {
@@ -126,7 +126,7 @@ fn moment_in<C: Number>(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'
     Ok(())
 }
 
-/// The gradient is `2 d / (n - ddof)` for the variance, `d / ((n - ddof) * std)` for its root, where d is the distance from the mean.
+/// The gradient is `2 d / (n - ddof)` for the variance, `d / ((n - ddof) * std)` for its root, where d is the deviation from the mean.
 fn moment_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, out: &mut Out<'_>) -> Result<()> {
     if !out.dtype().is_float() {
         out.bytes_mut()?.fill(0);
@@ -138,7 +138,7 @@ fn moment_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, out: &mut Out<'_
     }
 }
 
-fn moment_backward_in<C: Number>(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, out: &mut Out<'_>) -> Result<()> {
+fn moment_backward_in<C: NumericLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, out: &mut Out<'_>) -> Result<()> {
     let (g, x, y) = (&ins[0], &ins[1], elements(&ins[2])?);
     let (axes, _, count) = groups(ctx, x.shape())?;
     let (dims, small) = (x.shape().to_usize(), kept(x.shape(), &axes));
@@ -151,7 +151,7 @@ fn moment_backward_in<C: Number>(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, ou
                 for (f, y) in factor.iter_mut().zip(&*values) {
                     let scale = match (root, y.to_f64()) {
                         (false, _) => 2.0 / count,
-                        // All elements are equal; there is no direction in which they differ most.
+                        // All elements are equal: the gradient is defined as 0.
                         (true, 0.0) => 0.0,
                         (true, y) => 1.0 / (count * y),
                     };
@@ -179,8 +179,8 @@ params! {
 
 pub static AVERAGE: OpDef = OpDef::new("_npi_average")
     .doc(
-        "The weighted average over axes: the sum of a * weights, divided by the sum of the weights. The weights have the shape of a, \
-         or are a vector along the one axis that is reduced.",
+        "The weighted average over axes: the sum of a * weights, divided by the sum of the weights. The weights have the shape of a, or \
+         are a vector along a single reduced axis.",
     )
     .inputs(&[arg("a", "The array."), arg("weights", "The weights, of the type of a.")])
     .params::<AverageParam>()
@@ -208,13 +208,13 @@ fn average_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
     ensure!(
         weights == 1 && axes.len() == 1 && p.axis.0.is_some(),
-        "weights of shape {w} do not fit an array of shape {a}: give its shape, or a vector and the one axis it is for"
+        "weights of shape {w} do not match an array of shape {a}: give weights of that shape, or a vector and a single axis"
     );
     io.assign_in(1, &Shape::new(&[a.dim(axes[0])]))?;
     io.assign_out(1, &Shape::new(&[]))
 }
 
-/// The weights as they are broadcast to the array: a vector stands along its axis.
+/// The shape under which weights are broadcast to the array: a vector lies along the axis.
 fn weights_shape(a: &Shape, w: Option<&Shape>, axes: &[usize]) -> Vec<usize> {
     match w {
         None => Vec::new(),
@@ -235,7 +235,7 @@ fn average(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     }, d => Err(ctx.unsupported(d, NUMERIC)))
 }
 
-fn average_in<C: Number>(a: &In<'_>, w: Option<&In<'_>>, axes: &[usize], outs: &mut [Out<'_>]) -> Result<()> {
+fn average_in<C: NumericLane>(a: &In<'_>, w: Option<&In<'_>>, axes: &[usize], outs: &mut [Out<'_>]) -> Result<()> {
     let (dims, w_dims) = (a.shape().to_usize(), weights_shape(a.shape(), w.map(In::shape), axes));
     let one = Elements::I64(&[1]);
     let (values, weights) = (elements(a)?, w.map_or(Ok(one), elements)?);
@@ -291,7 +291,7 @@ fn average_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
         f64::load_any(elements(x)?, 0, &mut all);
         Ok(all)
     };
-    // Doubles throughout: a gradient that is a difference of large terms.
+    // In double precision, since the gradient is a difference of large terms.
     let mut share = memory::filled(0.0, y.len());
     let (g, s) = (wide(g)?, wide(s)?);
     broadcast((Src::Slice(&g), &small), (Src::Slice(&s), &s_dims), (&mut share, &small), |g: f64, s: f64| g / s);
@@ -319,17 +319,17 @@ fn average_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
 }
 
 param_enum! {
-    /// What a percentile between two elements is.
-    pub enum Interpolation {
+    /// How a percentile between two elements is computed.
+    pub enum PercentileInterpolation {
         /// The larger of the two.
         Higher = "higher",
-        /// A point on the line between them.
+        /// Linear interpolation.
         Linear = "linear",
         /// The smaller of the two.
         Lower = "lower",
-        /// The point in the middle.
+        /// The mean of the two.
         Midpoint = "midpoint",
-        /// The one whose position is nearer, of two equally near ones the even one.
+        /// The nearer one; halfway between, the one with the even index.
         Nearest = "nearest",
     }
 }
@@ -339,19 +339,19 @@ params! {
     pub struct PercentileParam {
         /// The axes to reduce; negative ones count from the last. None means all of them.
         axis: ShapeOrNone = (ShapeOrNone(None));
-        /// What a percentile between two elements is.
-        interpolation: Interpolation = (Interpolation::Linear);
-        /// Whether reduced axes stay, with length 1.
+        /// How a percentile between two elements is computed.
+        interpolation: PercentileInterpolation = (PercentileInterpolation::Linear);
+        /// Whether reduced axes are kept with length 1.
         keepdims: bool = false;
-        /// The percentile as a number; there is no array `q` then.
+        /// The percentile as a number, instead of the array `q`.
         q_scalar: Option<f64> = None;
     }
 }
 
 pub static PERCENTILE: OpDef = OpDef::new("_npi_percentile")
     .doc(
-        "The q-th percentiles over axes, for q from 0 to 100, as float64 for arrays of that type, else float32. The axis of q comes \
-         first. NaN where an element is.",
+        "The q-th percentiles over axes, for q from 0 to 100, as float64 for float64 arrays, otherwise float32. The axis of q comes \
+         first. A group with a NaN gives NaN.",
     )
     .inputs(&[arg("a", "The array."), arg("q", "The percentiles: a number or a vector, from 0 to 100.")])
     .params::<PercentileParam>()
@@ -382,7 +382,7 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
         f64::load_any(elements(q)?, 0, &mut qs);
     }
     if let Some(q) = qs.iter().find(|q| !(0.0..=100.0).contains(*q)) {
-        return Err(Error::Value(format!("percentile {q} exceeds the valid range: use 0 to 100")));
+        return Err(Error::Value(format!("percentile {q} is out of range: use 0 to 100")));
     }
     let axes = resolve(&p.axis, dims.len())?;
     let perm: Vec<usize> = (0..dims.len()).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect();
@@ -399,7 +399,7 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     }
     let groups = all.len() / n;
     let wanted = positions(&qs, n);
-    par::parallel_rows(&mut all, n, 1, |_, group| arrange(group, &wanted));
+    par::parallel_rows(&mut all, n, 1, |_, group| partial_sort(group, &wanted));
     let mut results = memory::filled(0.0, qs.len() * groups);
     for (q, row) in qs.iter().zip(results.chunks_mut(groups)) {
         for (group, y) in all.chunks(n).zip(row) {
@@ -410,7 +410,7 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     Ok(())
 }
 
-/// The places in a sorted group of `n` elements that the percentiles depend on, ascending.
+/// The indices into a sorted group of `n` elements that the percentiles depend on, ascending.
 fn positions(qs: &[f64], n: usize) -> Vec<usize> {
     let at = |q: &f64| q / 100.0 * (n - 1) as f64;
     let mut all: Vec<usize> = qs.iter().flat_map(|q| [at(q).floor() as usize, at(q).ceil() as usize]).collect();
@@ -419,27 +419,27 @@ fn positions(qs: &[f64], n: usize) -> Vec<usize> {
     all
 }
 
-/// Puts the elements that belong to some places of a sorted group there; in a group with a NaN all become NaN.
-fn arrange(group: &mut [f64], places: &[usize]) {
+/// Partially sorts the group so that the elements at the given indices are final; a NaN makes all elements NaN.
+fn partial_sort(group: &mut [f64], indices: &[usize]) {
     if group.iter().any(|x| x.is_nan()) {
         return group.fill(f64::NAN);
     }
     let (mut rest, mut done) = (group, 0);
-    for place in places {
-        let (_, _, above) = std::mem::take(&mut rest).select_nth_unstable_by(place - done, f64::total_cmp);
-        (rest, done) = (above, place + 1);
+    for index in indices {
+        let (_, _, above) = std::mem::take(&mut rest).select_nth_unstable_by(index - done, f64::total_cmp);
+        (rest, done) = (above, index + 1);
     }
 }
 
-/// The value at a position between elements of which those beside it are where they belong in the order.
-fn between(sorted: &[f64], at: f64, interpolation: Interpolation) -> f64 {
+/// The value at a fractional index of a group whose two neighbouring elements are in sorted position.
+fn between(sorted: &[f64], at: f64, interpolation: PercentileInterpolation) -> f64 {
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     match interpolation {
-        Interpolation::Lower => low,
-        Interpolation::Higher => high,
-        Interpolation::Nearest => sorted[at.round_ties_even() as usize],
-        Interpolation::Midpoint => (low + high) / 2.0,
-        Interpolation::Linear => low + (high - low) * at.fract(),
+        PercentileInterpolation::Lower => low,
+        PercentileInterpolation::Higher => high,
+        PercentileInterpolation::Nearest => sorted[at.round_ties_even() as usize],
+        PercentileInterpolation::Midpoint => (low + high) / 2.0,
+        PercentileInterpolation::Linear => low + (high - low) * at.fract(),
     }
 }
 

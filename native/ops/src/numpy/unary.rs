@@ -1,4 +1,4 @@
-//! Functions of one array, most of them under another name those of [`elemwise`](crate::elemwise).
+//! Functions of one array; most are those of [`elemwise`](crate::elemwise) under another name.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::DType;
@@ -15,48 +15,48 @@ use ferromx_kernels::zip::zip;
 use crate::elemwise::family::{Unary, formula, lanes, src};
 use crate::elemwise::{identity, unary};
 
-/// The argument of most of them.
+/// The argument of most of these operators.
 const X: &[ArgDef] = &[arg("x", "The array.")];
 
-/// An operator that is there already, under its name in the NumPy interface.
-const fn of_x(name: &'static str, def: &OpDef) -> OpDef {
+/// An existing operator under its name in the NumPy interface.
+const fn numpy_alias(name: &'static str, def: &OpDef) -> OpDef {
     def.renamed(name).inputs(X)
 }
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[
-    &of_x("_npi_absolute", &unary::ABS).aliases(&["_npi_abs"]),
-    &of_x("_npi_arccos", &unary::ARCCOS),
-    &of_x("_npi_arccosh", &unary::ARCCOSH),
-    &of_x("_npi_arcsin", &unary::ARCSIN),
-    &of_x("_npi_arcsinh", &unary::ARCSINH),
-    &of_x("_npi_arctan", &unary::ARCTAN),
-    &of_x("_npi_arctanh", &unary::ARCTANH),
-    &of_x("_npi_cbrt", &unary::CBRT),
-    &of_x("_npi_ceil", &unary::CEIL),
-    &of_x("_npi_cos", &unary::COS),
-    &of_x("_npi_cosh", &unary::COSH),
-    &of_x("_npi_degrees", &unary::DEGREES),
-    &of_x("_npi_exp", &unary::EXP),
-    &of_x("_npi_expm1", &unary::EXPM1),
-    &of_x("_npi_fix", &unary::FIX),
-    &of_x("_npi_floor", &unary::FLOOR),
-    &of_x("_npi_log", &unary::LOG),
-    &of_x("_npi_log10", &unary::LOG10),
-    &of_x("_npi_log1p", &unary::LOG1P),
-    &of_x("_npi_log2", &unary::LOG2),
-    &of_x("_npi_negative", &unary::NEGATIVE),
-    &of_x("_npi_radians", &unary::RADIANS),
-    &of_x("_npi_reciprocal", &unary::RECIPROCAL),
-    &of_x("_npi_rint", &unary::RINT),
-    &of_x("_npi_sign", &unary::SIGN),
-    &of_x("_npi_sin", &unary::SIN),
-    &of_x("_npi_sinh", &unary::SINH),
-    &of_x("_npi_sqrt", &unary::SQRT),
-    &of_x("_npi_square", &unary::SQUARE),
-    &of_x("_npi_tan", &unary::TAN),
-    &of_x("_npi_tanh", &unary::TANH),
-    &of_x("_npi_trunc", &unary::TRUNC),
+    &numpy_alias("_npi_absolute", &unary::ABS).aliases(&["_npi_abs"]),
+    &numpy_alias("_npi_arccos", &unary::ARCCOS),
+    &numpy_alias("_npi_arccosh", &unary::ARCCOSH),
+    &numpy_alias("_npi_arcsin", &unary::ARCSIN),
+    &numpy_alias("_npi_arcsinh", &unary::ARCSINH),
+    &numpy_alias("_npi_arctan", &unary::ARCTAN),
+    &numpy_alias("_npi_arctanh", &unary::ARCTANH),
+    &numpy_alias("_npi_cbrt", &unary::CBRT),
+    &numpy_alias("_npi_ceil", &unary::CEIL),
+    &numpy_alias("_npi_cos", &unary::COS),
+    &numpy_alias("_npi_cosh", &unary::COSH),
+    &numpy_alias("_npi_degrees", &unary::DEGREES),
+    &numpy_alias("_npi_exp", &unary::EXP),
+    &numpy_alias("_npi_expm1", &unary::EXPM1),
+    &numpy_alias("_npi_fix", &unary::FIX),
+    &numpy_alias("_npi_floor", &unary::FLOOR),
+    &numpy_alias("_npi_log", &unary::LOG),
+    &numpy_alias("_npi_log10", &unary::LOG10),
+    &numpy_alias("_npi_log1p", &unary::LOG1P),
+    &numpy_alias("_npi_log2", &unary::LOG2),
+    &numpy_alias("_npi_negative", &unary::NEGATIVE),
+    &numpy_alias("_npi_radians", &unary::RADIANS),
+    &numpy_alias("_npi_reciprocal", &unary::RECIPROCAL),
+    &numpy_alias("_npi_rint", &unary::RINT),
+    &numpy_alias("_npi_sign", &unary::SIGN),
+    &numpy_alias("_npi_sin", &unary::SIN),
+    &numpy_alias("_npi_sinh", &unary::SINH),
+    &numpy_alias("_npi_sqrt", &unary::SQRT),
+    &numpy_alias("_npi_square", &unary::SQUARE),
+    &numpy_alias("_npi_tan", &unary::TAN),
+    &numpy_alias("_npi_tanh", &unary::TANH),
+    &numpy_alias("_npi_trunc", &unary::TRUNC),
     &unary::RELU.renamed("_npx_relu"),
     &unary::SIGMOID.renamed("_npx_sigmoid"),
     &identity::COPY.renamed("_np_copy").inputs(&[arg("a", "The array to copy.")]),
@@ -70,8 +70,8 @@ pub static OPS: &[&OpDef] = &[
     &AROUND,
 ];
 
-/// Defines a property of elements: an operator with a result of type bool, for all types.
-macro_rules! property {
+/// Defines a predicate: an operator on all types whose result is bool.
+macro_rules! predicate {
     ($name:ident: $op:literal, $doc:literal, float |$x:ident| $float:expr, int |$i:ident| $int:expr) => {
         pub static $name: OpDef = {
     formula!(Unary F = |$x| if $float { 1.0 } else { 0.0 }, int |$i| if $int { 1 } else { 0 });
@@ -79,22 +79,22 @@ macro_rules! property {
                 .doc($doc)
                 .inputs(X)
                 .dtype(|_, io| io.assign_out(0, DType::Bool))
-                .forward(property::<F>)
+                .forward(predicate::<F>)
                 .grad(Grad::Zero)
         };
     };
 }
 
-property!(LOGICAL_NOT: "_npi_logical_not", "Whether the element is 0.", float |x| x == 0.0, int |x| x == 0);
-property!(IS_NAN: "_npi_isnan", "Whether the element is not a number.", float |x| x.is_nan(), int |_x| false);
-property!(IS_INF: "_npi_isinf", "Whether the element is infinite, of either sign.", float |x| x.is_infinite(), int |_x| false);
-property!(IS_FINITE: "_npi_isfinite", "Whether the element is neither infinite nor NaN.", float |x| x.is_finite(), int |_x| true);
-property!(IS_POS_INF: "_npi_isposinf", "Whether the element is positive infinity.",
+predicate!(LOGICAL_NOT: "_npi_logical_not", "Whether the element is 0.", float |x| x == 0.0, int |x| x == 0);
+predicate!(IS_NAN: "_npi_isnan", "Whether the element is NaN.", float |x| x.is_nan(), int |_x| false);
+predicate!(IS_INF: "_npi_isinf", "Whether the element is infinite, of either sign.", float |x| x.is_infinite(), int |_x| false);
+predicate!(IS_FINITE: "_npi_isfinite", "Whether the element is neither infinite nor NaN.", float |x| x.is_finite(), int |_x| true);
+predicate!(IS_POS_INF: "_npi_isposinf", "Whether the element is positive infinity.",
     float |x| x.is_infinite() && x > 0.0, int |_x| false);
-property!(IS_NEG_INF: "_npi_isneginf", "Whether the element is negative infinity.",
+predicate!(IS_NEG_INF: "_npi_isneginf", "Whether the element is negative infinity.",
     float |x| x.is_infinite() && x < 0.0, int |_x| false);
 
-fn property<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn predicate<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, out) = (&ins[0], outs[0].slice_mut::<bool>()?);
     if x.dtype() == DType::Bool {
         map(Src::Slice(x.slice::<bool>()?), out, F::i32);
@@ -104,20 +104,20 @@ fn property<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     Ok(())
 }
 
-/// The types of the operators on bits.
-pub const WHOLE: &[DType] = &[DType::U8, DType::I8, DType::I32, DType::I64, DType::Bool];
+/// The types of the bitwise operators.
+pub const INT_OR_BOOL: &[DType] = &[DType::U8, DType::I8, DType::I32, DType::I64, DType::Bool];
 
-/// The types of the operators on bits: integers and bool.
-pub fn whole_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+/// Type rule of the bitwise operators: integers and bool.
+pub fn int_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let Some(d) = io.first_known() else { return Ok(()) };
-    ferromx_core::ensure!(WHOLE.contains(&d), "operations on bits take arrays of integers or bool, not {d}");
+    ferromx_core::ensure!(INT_OR_BOOL.contains(&d), "bitwise operators take arrays of integers or bool, not {d}");
     io.assign_all(d)
 }
 
 pub static BITWISE_NOT: OpDef = OpDef::new("_npi_bitwise_not")
     .doc("Every bit inverted: -x - 1 for signed integers, 255 - x for uint8, the negation for bool.")
     .inputs(X)
-    .dtype(whole_dtype)
+    .dtype(int_dtype)
     .forward(|ctx, ins, outs| {
         let (x, out) = (&ins[0], &mut outs[0]);
         dispatch!(x.dtype(), T in [u8, i8, i32, i64] => {
@@ -126,7 +126,7 @@ pub static BITWISE_NOT: OpDef = OpDef::new("_npi_bitwise_not")
         }, d => dispatch!(d, T in [bool] => {
             map(src::<T>(x)?, out.slice_mut::<T>()?, |x: i32| x ^ 1);
             Ok(())
-        }, d => Err(ctx.unsupported(d, WHOLE))))
+        }, d => Err(ctx.unsupported(d, INT_OR_BOOL))))
     })
     .grad(Grad::Zero)
     .inplace(&[(0, 0)])
@@ -141,7 +141,7 @@ params! {
 }
 
 formula!(Binary RoundFraction = |x, scale| (x * scale).round_ties_even() / scale);
-formula!(Binary RoundWhole = |x, scale| (x / scale).round_ties_even() * scale);
+formula!(Binary RoundToTens = |x, scale| (x / scale).round_ties_even() * scale);
 
 pub static AROUND: OpDef = OpDef::new("_npi_around")
     .doc("Rounds to a number of decimal places, halves to the even neighbour: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
@@ -153,10 +153,10 @@ pub static AROUND: OpDef = OpDef::new("_npi_around")
         if out.dtype().is_float() {
             return match decimals >= 0 {
                 true => crate::elemwise::family::with_scalar::<RoundFraction>(ctx, x, scale, out),
-                false => crate::elemwise::family::with_scalar::<RoundWhole>(ctx, x, scale, out),
+                false => crate::elemwise::family::with_scalar::<RoundToTens>(ctx, x, scale, out),
             };
         }
-        // Whole numbers change only where places before the point are dropped; doubles then hold what is left exactly enough.
+        // Integers change only with negative decimals; double precision is exact enough for the rounded result.
         let scale = if decimals >= 0 { 1.0 } else { scale };
         dispatch!(out.dtype(), T in [u8, i8, i32, i64] => {
             zip(src::<T>(x)?, Src::Scalar(0 as T), out.slice_mut::<T>()?, |x: i64, _: i64| x);
@@ -177,7 +177,7 @@ mod tests {
     use crate::testing::{Case, array, vector};
 
     #[test]
-    fn properties_are_booleans_for_all_types() {
+    fn predicates_return_booleans_for_all_types() {
         let x = array(&[0.0f32, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0], &[5]);
         let run = |def, x| Case::new(def, &[]).run1(&[x]).unwrap().to_vec::<bool>().unwrap();
         assert_eq!(run(&LOGICAL_NOT, x.clone()), [true, false, false, false, false]);

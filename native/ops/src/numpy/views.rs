@@ -1,4 +1,4 @@
-//! Operators whose result is the array under another shape: reshape, squeeze, at least so many axes.
+//! Operators whose result is the array with another shape: reshape, squeeze, atleast_nd.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
@@ -18,15 +18,15 @@ const A: &[ArgDef] = &[arg("a", "The array.")];
 params! {
     /// Parameters of `_np_reshape`.
     pub struct ReshapeParam {
-        /// The new shape; one of its numbers may be -1, which is inferred from the rest.
+        /// The new shape; one length may be -1, which is inferred.
         newshape: Shape = required;
-        /// The order of the elements: only 'C', row by row, is there.
+        /// The order of the elements; only 'C' (row-major) is supported.
         order: String = ("C".to_string());
     }
 }
 
 pub static RESHAPE: OpDef = OpDef::new("_np_reshape")
-    .doc("Gives the array another shape with as many elements, which keep their row-major order and are not copied.")
+    .doc("Reshapes the array without a copy; the elements keep their row-major order.")
     .inputs(A)
     .params::<ReshapeParam>()
     .shape(|p, io| {
@@ -34,7 +34,7 @@ pub static RESHAPE: OpDef = OpDef::new("_np_reshape")
         check_order(&p.order)?;
         ensure!(
             p.newshape.dims().iter().all(|d| *d >= -1),
-            "newshape={} has a number below -1, the one that is inferred",
+            "newshape={} has a length below -1: only -1 (to be inferred) is allowed",
             p.newshape
         );
         let unknown = p.newshape.dims().iter().filter(|d| **d < 0).count();
@@ -45,11 +45,11 @@ pub static RESHAPE: OpDef = OpDef::new("_np_reshape")
     .grad(Grad::Compose(RESHAPE_BACK));
 
 fn check_order(order: &str) -> Result<()> {
-    ensure!(order == "C", "order='{order}' is not supported: elements are kept in row-major order, 'C'");
+    ensure!(order == "C", "order='{order}' is not supported: only row-major order, 'C', is");
     Ok(())
 }
 
-/// Assigns the target, in which -1 is inferred, to the output.
+/// Infers the -1 of `target` and assigns it to the output.
 fn reshape_to(io: &mut ShapeIo<'_>, mut target: Shape) -> Result<()> {
     if !io.ins[0].is_known() {
         io.assign_out(0, &target)?;
@@ -73,20 +73,20 @@ fn reshape_to(io: &mut ShapeIo<'_>, mut target: Shape) -> Result<()> {
 params! {
     /// Parameters of `_npx_reshape`.
     pub struct NpxReshapeParam {
-        /// The new shape. Numbers from 0 up are lengths; -1 is inferred from the rest; -2 copies a length of the array; -3 drops an
-        /// axis of length 1; -4 copies all lengths that are left; -5 is the product of the next two lengths; -6 splits a length into
+        /// The new shape. Non-negative numbers are lengths; -1 is inferred; -2 copies a length of the array; -3 drops an
+        /// axis of length 1; -4 copies all remaining lengths; -5 is the product of the next two lengths; -6 splits a length into
         /// the two numbers that follow, one of which may be -1.
         newshape: Shape = required;
-        /// Whether the special numbers are matched from the last axis on.
+        /// Whether the special numbers are matched from the last axis backwards.
         reverse: bool = false;
-        /// The order of the elements: only 'C', row by row, is there.
+        /// The order of the elements; only 'C' (row-major) is supported.
         order: String = ("C".to_string());
     }
 }
 
 pub static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
     .aliases(&["_npi_reshape"])
-    .doc("Gives the array another shape with as many elements, with special numbers that refer to its own; nothing is copied.")
+    .doc("Reshapes the array without a copy; special numbers in the new shape refer to its current one.")
     .inputs(A)
     .params::<NpxReshapeParam>()
     .shape(|p, io| {
@@ -108,12 +108,13 @@ pub static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
     .view()
     .grad(Grad::Compose(RESHAPE_BACK));
 
-/// Replaces the special numbers but -1.
-fn resolve(dims: &[i64], spec: &[i64], whole: &Shape) -> Result<Dims> {
+/// Replaces the special numbers except -1.
+fn resolve(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
     let mut left = dims.iter().copied();
     let mut next = || {
-        left.next()
-            .ok_or_else(|| Error::Value(format!("newshape={whole} uses more axes than shape {} has", Shape::new(dims))))
+        left.next().ok_or_else(|| {
+            Error::Value(format!("newshape={spec_text} uses more axes than shape {} has", Shape::new(dims)))
+        })
     };
     let mut out = Dims::new();
     let mut numbers = spec.iter().copied();
@@ -128,7 +129,7 @@ fn resolve(dims: &[i64], spec: &[i64], whole: &Shape) -> Result<Dims> {
                 let n = next()?;
                 ensure!(
                     n == 1 || n < 0,
-                    "-3 in newshape={whole} drops an axis of length 1, but meets one of length {n}"
+                    "-3 in newshape={spec_text} drops an axis of length 1, but meets one of length {n}"
                 );
             }
             -4 => {
@@ -143,11 +144,11 @@ fn resolve(dims: &[i64], spec: &[i64], whole: &Shape) -> Result<Dims> {
             -6 => {
                 let n = next()?;
                 let (Some(a), Some(b)) = (numbers.next(), numbers.next()) else {
-                    return Err(Error::Value(format!("-6 in newshape={whole} needs two numbers after it")));
+                    return Err(Error::Value(format!("-6 in newshape={spec_text} needs two numbers after it")));
                 };
                 ensure!(
                     a >= -1 && b >= -1 && (a > 0 || b > 0),
-                    "-6 in newshape={whole} cannot split {n} into {a} and {b}"
+                    "-6 in newshape={spec_text} cannot split {n} into {a} and {b}"
                 );
                 let (a, b) = match (a, b) {
                     _ if n < 0 => (a, b),
@@ -155,11 +156,11 @@ fn resolve(dims: &[i64], spec: &[i64], whole: &Shape) -> Result<Dims> {
                     (a, -1) => (a, n / a),
                     pair => pair,
                 };
-                ensure!(n < 0 || a * b == n, "-6 in newshape={whole} cannot split {n} into {a} and {b}");
+                ensure!(n < 0 || a * b == n, "-6 in newshape={spec_text} cannot split {n} into {a} and {b}");
                 out.extend([a, b]);
             }
             n => {
-                ensure!(n >= 0, "{n} in newshape={whole} has no meaning: use numbers from -6 up");
+                ensure!(n >= 0, "{n} in newshape={spec_text} has no meaning: use numbers from -6 up");
                 out.push(n);
                 next().ok();
             }
@@ -177,7 +178,7 @@ params! {
 }
 
 pub static SQUEEZE: OpDef = OpDef::new("_np_squeeze")
-    .doc("Removes axes of length 1, all of them if need be, without copying.")
+    .doc("Removes axes of length 1 without a copy.")
     .inputs(A)
     .params::<SqueezeParam>()
     .shape(squeeze_shape)
@@ -201,7 +202,7 @@ fn squeeze_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 params! {
     /// Parameters of `_np_atleast_1d`, `_np_atleast_2d` and `_np_atleast_3d`.
     pub struct AtleastParam {
-        /// How many arrays there are.
+        /// Number of arrays.
         num_args: i32 = required, where 1..=i32::MAX;
     }
 }
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_of_length_one_go() {
+    fn axes_of_length_one_are_removed() {
         let squeeze = |dims: &[i64], axis: &str| shaped(&SQUEEZE, dims, &[("axis", axis)]);
         assert_eq!(squeeze(&[1, 1, 1], "None").unwrap(), Shape::new(&[]));
         assert_eq!(squeeze(&[1, 1, 4], "(0, -2)").unwrap(), [4].into());

@@ -18,13 +18,13 @@ use smallvec::SmallVec;
 params! {
     /// Parameters of `_onnx_Attention`.
     pub struct AttentionParam {
-        /// What the products of queries and keys are multiplied by.
+        /// The scale of the scores, query key^T.
         scale: f64 = 1.0;
-        /// Whether keys lie in columns: the shape is (..., size, keys).
+        /// Whether the keys are transposed: of shape (..., size, keys).
         transposed_keys: bool = false;
-        /// Whether the last input is a mask.
+        /// Whether the last input is an attention mask.
         use_mask: bool = false;
-        /// Whether weights that are no numbers, those of queries whose keys are all masked by minus infinity, are zeros.
+        /// Whether a query whose keys are all masked with -inf has weights of 0 instead of NaN.
         zero_masked: bool = false;
     }
 }
@@ -33,7 +33,7 @@ const INPUTS: &[ArgDef] = &[
     arg("query", "The queries, of shape (..., queries, size)."),
     arg("key", "The keys, of shape (..., keys, size)."),
     arg("value", "The values, of shape (..., keys, width)."),
-    arg("attn_mask", "What is added to the products; it broadcasts to (..., queries, keys)."),
+    arg("attn_mask", "Added to the scores; broadcasts to (..., queries, keys)."),
 ];
 
 const TYPES: &[DType] = &[DType::F32, DType::F64];
@@ -43,8 +43,8 @@ pub static ATTENTION: OpDef = OpDef::new("_onnx_Attention")
     .doc(
         "Scaled dot-product attention: softmax(scale * query key^T + attn_mask) value, with the softmax over the keys (Vaswani et al., \
          \"Attention is all you need\", 2017).\n\n\
-         Shapes: the dimensions before the last two, such as batch and heads, are those of all three inputs; the output is (..., queries, \
-         width). Types: float32 and float64. Source: Attention of ONNX.",
+         Shapes: the leading dimensions, such as batch and heads, are equal in all three inputs; the output is (..., queries, width). \
+         Types: float32 and float64. Source: Attention of ONNX.",
     )
     .inputs(INPUTS)
     .params::<AttentionParam>()
@@ -73,9 +73,9 @@ fn shapes(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let first = |dims: &[i64]| dims.iter().copied().find(|d| *d >= 0).unwrap_or(-1);
     let mut dims: SmallVec<[i64; 6]> =
         (0..rank - 2).map(|i| first(&[query.dim(i), key.dim(i), value.dim(i)])).collect();
-    let (at_keys, at_size) = if p.transposed_keys { (rank - 1, rank - 2) } else { (rank - 2, rank - 1) };
-    let size = first(&[query.dim(rank - 1), key.dim(at_size)]);
-    let keys = first(&[key.dim(at_keys), value.dim(rank - 2)]);
+    let (key_axis, size_axis) = if p.transposed_keys { (rank - 1, rank - 2) } else { (rank - 2, rank - 1) };
+    let size = first(&[query.dim(rank - 1), key.dim(size_axis)]);
+    let keys = first(&[key.dim(key_axis), value.dim(rank - 2)]);
     let mut shape = |last: [i64; 2]| {
         dims.truncate(rank - 2);
         dims.extend(last);
@@ -96,9 +96,9 @@ fn shapes(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sizes of a call.
+/// The dimensions of a call.
 struct Sizes {
-    /// Independent attentions: the product of the leading dimensions.
+    /// Number of independent attentions: the product of the leading dimensions.
     groups: usize,
     queries: usize,
     keys: usize,
@@ -124,7 +124,7 @@ impl Sizes {
         }
     }
 
-    fn scores(&self) -> usize {
+    fn num_scores(&self) -> usize {
         self.groups * self.queries * self.keys
     }
 
@@ -136,7 +136,7 @@ impl Sizes {
         MatRef::row_major(&data[g * self.queries * self.size..], self.queries, self.size)
     }
 
-    /// Keys as (keys, size).
+    /// The keys of group `g`, as (keys, size).
     fn key<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
         let data = &data[g * self.keys * self.size..];
         match self.transposed {
@@ -158,45 +158,45 @@ impl Sizes {
     }
 }
 
-/// Where the rows of a mask lie that broadcasts to the scores.
-struct MaskPlaces {
-    /// Length and stride of each dimension of the scores but the last.
+/// Indexes the rows of a mask that broadcasts to the scores.
+struct MaskRows {
+    /// Length of each leading dimension of the scores, with the mask's stride (0 where it broadcasts).
     dims: SmallVec<[(usize, usize); 6]>,
-    /// The stride of the last one.
-    step: usize,
+    /// The mask's stride along the keys.
+    key_stride: usize,
 }
 
-impl MaskPlaces {
-    fn of(mask: &In<'_>, query: &In<'_>, keys: usize) -> MaskPlaces {
+impl MaskRows {
+    fn of(mask: &In<'_>, query: &In<'_>, keys: usize) -> MaskRows {
         let (mask, mut scores) = (mask.shape().to_usize(), query.shape().to_usize());
         let last = scores.len() - 1;
         scores[last] = keys;
         let mut stride = 1;
         let mut strides: SmallVec<[usize; 6]> = SmallVec::new();
         for i in 0..scores.len() {
-            // From the last dimension on.
+            // `i` counts dimensions from the last.
             let length = mask.len().checked_sub(i + 1).map_or(1, |k| mask[k]);
             strides.push(if length == 1 { 0 } else { stride });
             stride *= length;
         }
         let dims = (0..last).map(|k| (scores[k], strides[last - k])).collect();
-        MaskPlaces { dims, step: strides[0] }
+        MaskRows { dims, key_stride: strides[0] }
     }
 
-    /// Where the part for a row of the scores begins.
-    fn row(&self, row: usize) -> usize {
+    /// The offset of the mask row that is added to a row of the scores.
+    fn offset(&self, row: usize) -> usize {
         let mut rest = row;
-        let mut at = 0;
+        let mut offset = 0;
         for (length, stride) in self.dims.iter().rev() {
-            at += rest % length * stride;
+            offset += rest % length * stride;
             rest /= length;
         }
-        at
+        offset
     }
 }
 
-/// The attention weights, of shape (groups, queries, keys); `scores` is working memory of their size.
-fn weights<T: gemm::Element + Accum>(
+/// The attention weights, of shape (groups, queries, keys); `scores` is scratch memory of the same size.
+fn weights<T: gemm::GemmElement + Accum>(
     ctx: &OpCtx<'_>,
     s: &Sizes,
     ins: &[In<'_>],
@@ -204,14 +204,14 @@ fn weights<T: gemm::Element + Accum>(
     weights: &mut [T],
 ) -> Result<()> {
     let (query, key) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-    let factor = T::of(s.scale);
-    gemm_batched(factor, |g| s.query(query, g), |g| s.key(key, g).t(), T::zero(), scores, (s.queries, s.keys));
+    let scale = T::of(s.scale);
+    gemm_batched(scale, |g| s.query(query, g), |g| s.key(key, g).t(), T::zero(), scores, (s.queries, s.keys));
     if ctx.params::<AttentionParam>().use_mask {
-        let places = MaskPlaces::of(&ins[3], &ins[0], s.keys);
+        let mask_rows = MaskRows::of(&ins[3], &ins[0], s.keys);
         let mask = ins[3].slice::<T>()?;
         parallel_rows(scores, s.keys, (1usize << 14).div_ceil(s.keys.max(1)), |row, scores| {
-            let mask = &mask[places.row(row)..];
-            match places.step {
+            let mask = &mask[mask_rows.offset(row)..];
+            match mask_rows.key_stride {
                 0 => scores.iter_mut().for_each(|x| *x += mask[0]),
                 _ => scores.iter_mut().zip(mask).for_each(|(x, m)| *x += *m),
             }
@@ -226,11 +226,11 @@ fn weights<T: gemm::Element + Accum>(
     Ok(())
 }
 
-fn forward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+fn forward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let s = Sizes::of(ctx, &ins[0], &ins[2]);
     let (value, out) = (ins[2].slice::<T>()?, out.slice_mut::<T>()?);
-    with_scratch(2 * s.scores(), |buffer: &mut [T]| {
-        let (scores, all) = buffer.split_at_mut(s.scores());
+    with_scratch(2 * s.num_scores(), |buffer: &mut [T]| {
+        let (scores, all) = buffer.split_at_mut(s.num_scores());
         weights(ctx, &s, ins, scores, all)?;
         gemm_batched(T::one(), |g| s.score(all, g), |g| s.value(value, g), T::zero(), out, (s.queries, s.width));
         Ok(())
@@ -238,15 +238,16 @@ fn forward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut 
 }
 
 /// Inputs: gradient of the output, then those of the forward pass. Outputs: gradients of these.
-fn backward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (head, ins) = ins.split_first().ok_or_else(|| Error::Internal("attention has a gradient".into()))?;
+fn backward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (head, ins) =
+        ins.split_first().ok_or_else(|| Error::Internal("attention backward got no output gradient".into()))?;
     let s = Sizes::of(ctx, &ins[0], &ins[2]);
     let (query, key, value) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     let head = head.slice::<T>()?;
-    let factor = T::of(s.scale);
-    with_scratch(3 * s.scores(), |buffer: &mut [T]| {
-        let (scores, rest) = buffer.split_at_mut(s.scores());
-        let (all, of_weights) = rest.split_at_mut(s.scores());
+    let scale = T::of(s.scale);
+    with_scratch(3 * s.num_scores(), |buffer: &mut [T]| {
+        let (scores, rest) = buffer.split_at_mut(s.num_scores());
+        let (all, weight_grads) = rest.split_at_mut(s.num_scores());
         weights(ctx, &s, ins, scores, all)?;
         if outs[2].wanted() {
             let out = outs[2].slice_mut::<T>()?;
@@ -257,20 +258,20 @@ fn backward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mu
             |g| s.out(head, g),
             |g| s.value(value, g).t(),
             T::zero(),
-            of_weights,
+            weight_grads,
             (s.queries, s.keys),
         );
-        softmax_backward(s.rows(), SoftmaxKind::Softmax, 1.0, None, all, of_weights, scores);
-        // Now `scores` holds the gradient of the scores.
+        softmax_backward(s.rows(), SoftmaxKind::Softmax, 1.0, None, all, weight_grads, scores);
+        // From here on, `scores` holds the gradient of the scores.
         if outs[0].wanted() {
             let out = outs[0].slice_mut::<T>()?;
-            gemm_batched(factor, |g| s.score(scores, g), |g| s.key(key, g), T::zero(), out, (s.queries, s.size));
+            gemm_batched(scale, |g| s.score(scores, g), |g| s.key(key, g), T::zero(), out, (s.queries, s.size));
         }
         if outs[1].wanted() {
             let out = outs[1].slice_mut::<T>()?;
             match s.transposed {
                 true => gemm_batched(
-                    factor,
+                    scale,
                     |g| s.query(query, g).t(),
                     |g| s.score(scores, g),
                     T::zero(),
@@ -278,7 +279,7 @@ fn backward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mu
                     (s.size, s.keys),
                 ),
                 false => gemm_batched(
-                    factor,
+                    scale,
                     |g| s.score(scores, g).t(),
                     |g| s.query(query, g),
                     T::zero(),
@@ -288,12 +289,12 @@ fn backward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mu
             }
         }
         if let Some(out) = outs.get_mut(3).filter(|o| o.wanted()) {
-            let places = MaskPlaces::of(&ins[3], &ins[0], s.keys);
+            let mask_rows = MaskRows::of(&ins[3], &ins[0], s.keys);
             let out = out.slice_mut::<T>()?;
             out.fill(T::zero());
             for (row, grads) in scores.chunks_exact(s.keys.max(1)).enumerate() {
-                let start = places.row(row);
-                grads.iter().enumerate().for_each(|(k, grad)| out[start + k * places.step] += *grad);
+                let start = mask_rows.offset(row);
+                grads.iter().enumerate().for_each(|(k, grad)| out[start + k * mask_rows.key_stride] += *grad);
             }
         }
         Ok(())
@@ -306,7 +307,7 @@ mod tests {
     use crate::testing::{Case, array, numbers};
 
     #[test]
-    fn values_are_weighted_by_softmax() {
+    fn values_are_weighted_by_the_softmax_of_the_scores() {
         let (q, k) = (array(&[1.0f64, 0.0], &[1, 1, 2]), array(&[1.0f64, 0.0, 0.0, 1.0], &[1, 2, 2]));
         let v = array(&[1.0f64, 2.0, 3.0, 4.0], &[1, 2, 2]);
         let out = Case::new(&ATTENTION, &[("scale", "2")]).run1(&[q.clone(), k.clone(), v.clone()]).unwrap();
@@ -314,11 +315,11 @@ mod tests {
         let want = [w + 3.0 * (1.0 - w), 2.0 * w + 4.0 * (1.0 - w)];
         let got = out.to_vec::<f64>().unwrap();
         assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12), "{got:?}");
-        // A mask that leaves the second key alone.
+        // The mask hides the first key.
         let mask = array(&[f64::NEG_INFINITY, 0.0], &[2]);
         let out = Case::new(&ATTENTION, &[("use_mask", "True")]).run1(&[q, k, v, mask]).unwrap();
         assert_eq!(out.to_vec::<f64>().unwrap(), [3.0, 4.0]);
-        // A mask that leaves no key.
+        // The mask hides every key.
         let (q, k, v) = (array(&[1.0f64], &[1, 1]), array(&[1.0f64, 2.0], &[2, 1]), array(&[1.0f64, 2.0], &[2, 1]));
         let mask = array(&[f64::NEG_INFINITY; 2], &[2]);
         let run = |more: &[(&str, &str)]| {
@@ -334,15 +335,15 @@ mod tests {
     fn gradients_agree_with_finite_differences() {
         let scale = [("scale", "0.5")];
         Case::new(&ATTENTION, &scale).check_gradient(&[numbers(&[2, 3, 4]), numbers(&[2, 5, 4]), numbers(&[2, 5, 3])]);
-        let turned = [("scale", "0.5"), ("transposed_keys", "True"), ("use_mask", "True")];
+        let transposed = [("scale", "0.5"), ("transposed_keys", "True"), ("use_mask", "True")];
         let inputs =
             |mask: &[i64]| [numbers(&[2, 2, 3, 4]), numbers(&[2, 2, 4, 5]), numbers(&[2, 2, 5, 3]), numbers(mask)];
-        Case::new(&ATTENTION, &turned).check_gradient(&inputs(&[2, 1, 3, 5]));
-        Case::new(&ATTENTION, &turned).check_gradient(&inputs(&[2, 1, 1]));
+        Case::new(&ATTENTION, &transposed).check_gradient(&inputs(&[2, 1, 3, 5]));
+        Case::new(&ATTENTION, &transposed).check_gradient(&inputs(&[2, 1, 1]));
     }
 
     #[test]
-    fn shapes_that_do_not_fit_are_refused() {
+    fn mismatched_shapes_are_errors() {
         let case = Case::new(&ATTENTION, &[("use_mask", "True")]);
         let shapes = |mask: &[i64]| {
             case.shapes(&[Shape::new(&[2, 3, 4]), Shape::new(&[2, 5, 4]), Shape::new(&[2, 5, 6]), Shape::new(mask)])

@@ -1,4 +1,4 @@
-//! `Gelu` with the approximation by tanh.
+//! `Gelu` with the tanh approximation.
 #![allow(clippy::excessive_precision)] // The constants serve single and double precision alike.
 
 use ferromx_core::grad::{Backward, Grad};

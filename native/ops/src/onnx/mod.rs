@@ -1,19 +1,19 @@
-//! Operators of ONNX that MXNet does not have, with ONNX's own attributes. The ONNX interpreter maps them one to one.
+//! Operators of ONNX that MXNet lacks, with ONNX's own attributes. The ONNX importer maps them one to one.
 
 mod attention;
-mod extents;
+mod cum_prod;
+mod dim_expr;
 mod gelu;
-mod maximum;
-mod ngrams;
-mod open;
+mod max_pool;
+mod non_max_suppression;
 mod recurrent;
 mod resize;
-mod running;
 mod sampling;
 mod scatter;
-mod selection;
+mod symbolic_shape;
+mod tf_idf;
 
-pub use extents::{Extents, Function, Leaf};
+pub use dim_expr::{DimExprs, DimLeaf, DimOp};
 pub use resize::{Coordinates, NearestMode, Neighbours, ResizeMode, ResizedAxis, Resizing};
 
 use ferromx_core::dispatch;
@@ -26,28 +26,28 @@ use ferromx_kernels::map::Load;
 pub static OPS: &[&OpDef] = &[
     &attention::ATTENTION,
     &gelu::GELU_TANH,
-    &maximum::MAX_POOL,
-    &ngrams::TF_IDF,
-    &open::EXPAND,
-    &open::FULL,
-    &open::RANGE,
-    &open::RESHAPE,
-    &open::SLICE,
+    &max_pool::MAX_POOL,
+    &tf_idf::TF_IDF,
+    &symbolic_shape::EXPAND,
+    &symbolic_shape::FULL,
+    &symbolic_shape::RANGE,
+    &symbolic_shape::RESHAPE,
+    &symbolic_shape::SLICE,
     &recurrent::GRU,
     &recurrent::LSTM,
     &recurrent::VANILLA,
-    &running::CUM_PROD,
+    &cum_prod::CUM_PROD,
     &resize::RESIZE,
     &sampling::GRID_SAMPLE,
     &sampling::INTERPOLATE,
     &scatter::GATHER_ELEMENTS,
     &scatter::SCATTER_ELEMENTS,
     &scatter::SCATTER_ND,
-    &selection::NON_MAX_SUPPRESSION,
+    &non_max_suppression::NON_MAX_SUPPRESSION,
 ];
 
-/// The elements of an array of whole numbers.
-fn integers(what: &str, x: &In<'_>) -> Result<Vec<i64>> {
+/// The elements of an integer array; `name` is that of the input in errors.
+fn integers(name: &str, x: &In<'_>) -> Result<Vec<i64>> {
     dispatch!(x.dtype(), I in [i64, i32, u8, i8] => Ok(x.slice::<I>()?.iter().map(|i| Load::<i64>::lane(*i)).collect()),
-        other => Err(Error::Value(format!("{what} has the type {other}, expected int64 or int32"))))
+        other => Err(Error::Value(format!("{name} has the type {other}, expected int64, int32, uint8 or int8"))))
 }

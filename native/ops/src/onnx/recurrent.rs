@@ -1,4 +1,4 @@
-//! Recurrent layers in the general form of ONNX.
+//! Recurrent layers with all attributes of ONNX.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -8,18 +8,18 @@ use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::rnn::Element;
+use ferromx_kernels::rnn::RnnElement;
 use ferromx_kernels::rnn::general::{
     Activation, Function, GeneralCell, GeneralInputs, GeneralLayer, GeneralOutputs, general_forward,
 };
 
 param_enum! {
-    /// In which order the steps are taken.
+    /// The direction in which time steps are processed.
     pub enum RecurrentDirection { Forward = "forward", Reverse = "reverse", Both = "bidirectional" }
 }
 
 param_enum! {
-    /// A function of a number, with parameters alpha and beta.
+    /// An activation function, with parameters alpha and beta.
     pub enum RecurrentFunction {
         Relu = "Relu",
         Tanh = "Tanh",
@@ -38,19 +38,19 @@ param_enum! {
 params! {
     /// Parameters of the recurrent layers.
     pub struct RecurrentParam {
-        /// In which order the steps are taken.
+        /// The direction in which time steps are processed.
         direction: RecurrentDirection = (RecurrentDirection::Forward);
-        /// The functions of the gates, of one direction after the other; by default Sigmoid for gates and Tanh for states.
+        /// The activations of each direction, in order; by default Sigmoid for gates and Tanh for states.
         activations: Tuple<RecurrentFunction> = (Tuple(Vec::new()));
-        /// Their parameters alpha, for those functions that have one, in the same order; by default those of ONNX.
+        /// The alpha of each activation that has one, in order; by default ONNX's.
         activation_alpha: Tuple<f32> = (Tuple(Vec::new()));
-        /// Their parameters beta.
+        /// The beta of each activation that has one, in order; by default ONNX's.
         activation_beta: Tuple<f32> = (Tuple(Vec::new()));
-        /// What goes into the functions is limited to this distance from 0.
+        /// Inputs of activations are clipped to [-clip, clip].
         clip: Option<f32> = None;
-        /// GRU: whether the reset gate multiplies the product with the state instead of the state.
+        /// GRU: whether the reset gate is applied after the product of weights and state, instead of to the state.
         linear_before_reset: bool = false;
-        /// LSTM: whether the gates of input and forgetting are one.
+        /// LSTM: whether the input and forget gates are coupled.
         input_forget: bool = false;
         /// Whether the last input holds the lengths of the sequences.
         use_sequence_length: bool = false;
@@ -61,9 +61,9 @@ const X: ArgDef = arg("data", "Inputs, of shape (steps, batch, input).");
 const W: ArgDef = arg("weight", "Weights of the inputs, of shape (directions, gates * hidden, input).");
 const R: ArgDef = arg("recurrent", "Weights of the states, of shape (directions, gates * hidden, hidden).");
 const B: ArgDef = arg("bias", "Biases of both, of shape (directions, 2 * gates * hidden).");
-const H: ArgDef = arg("state", "First states, of shape (directions, batch, hidden).");
-const C: ArgDef = arg("state_cell", "First cells, of shape (directions, batch, hidden).");
-const P: ArgDef = arg("peephole", "Weights from the cells to the gates i, o and f, of shape (directions, 3 * hidden).");
+const H: ArgDef = arg("state", "Initial states, of shape (directions, batch, hidden).");
+const C: ArgDef = arg("state_cell", "Initial cell states, of shape (directions, batch, hidden).");
+const P: ArgDef = arg("peephole", "Peephole weights of the gates i, o and f, of shape (directions, 3 * hidden).");
 const L: ArgDef = arg("sequence_length", "Lengths of the sequences, of shape (batch,), int32.");
 
 macro_rules! layer {
@@ -72,8 +72,8 @@ macro_rules! layer {
         pub static $static: OpDef = OpDef::new($name)
             .doc(concat!(
                 $doc,
-                "\n\nShapes: inputs as they say; outputs the states of all steps (steps, directions, batch, hidden) and the last of them \
-                 (directions, batch, hidden). Behind the end of a sequence there are zeros. Not differentiable: `RNN` is. Source: ONNX."
+                "\n\nOutputs: the states of all steps (steps, directions, batch, hidden), which are 0 after the end of a sequence, and the \
+                 last state (directions, batch, hidden). Not differentiable; use `RNN` for training. Source: ONNX."
             ))
             .inputs($inputs)
             .params::<RecurrentParam>()
@@ -94,7 +94,7 @@ layer!(VANILLA: "_onnx_RNN", |_| GeneralCell::Vanilla, &[X, W, R, B, H, L], 2, "
 layer!(GRU: "_onnx_GRU", |p| GeneralCell::Gru { linear: p.linear_before_reset }, &[X, W, R, B, H, L], 2,
     "A layer of gated recurrent units (Cho et al., 2014) with gates z, r, h: h = (1 - z) g(W x + R (r h) + b) + z h.");
 layer!(LSTM: "_onnx_LSTM", |p| GeneralCell::Lstm { coupled: p.input_forget }, &[X, W, R, B, H, C, P, L], 3,
-    "A layer of LSTM cells (Hochreiter and Schmidhuber, 1997) with gates i, o, f, c and weights from the cells to the gates.");
+    "A layer of LSTM cells (Hochreiter and Schmidhuber, 1997) with gates i, o, f, c and peepholes.");
 
 fn directions(p: &RecurrentParam) -> usize {
     if p.direction == RecurrentDirection::Both { 2 } else { 1 }
@@ -128,17 +128,17 @@ fn shapes(p: &Params, io: &mut ShapeIo<'_>, cell: fn(&RecurrentParam) -> General
 }
 
 fn types(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    let lengths = p.get::<RecurrentParam>().use_sequence_length;
-    let weights = io.ins.len() - usize::from(lengths);
-    if lengths {
-        io.assign_in(weights, DType::I32)?;
+    let has_lengths = p.get::<RecurrentParam>().use_sequence_length;
+    let num_floats = io.ins.len() - usize::from(has_lengths);
+    if has_lengths {
+        io.assign_in(num_floats, DType::I32)?;
     }
-    let Some(dtype) = io.ins[..weights].iter().chain(io.outs.iter()).find_map(|d| *d) else { return Ok(()) };
-    (0..weights).try_for_each(|i| io.assign_in(i, dtype))?;
+    let Some(dtype) = io.ins[..num_floats].iter().chain(io.outs.iter()).find_map(|d| *d) else { return Ok(()) };
+    (0..num_floats).try_for_each(|i| io.assign_in(i, dtype))?;
     (0..io.outs.len()).try_for_each(|i| io.assign_out(i, dtype))
 }
 
-/// The function with the parameters that ONNX gives it where none are given.
+/// The activation with ONNX's default alpha and beta; `None` if it lacks the parameter.
 fn function(f: RecurrentFunction) -> (Function, Option<f32>, Option<f32>) {
     match f {
         RecurrentFunction::Relu => (Function::Relu, None, None),
@@ -155,33 +155,37 @@ fn function(f: RecurrentFunction) -> (Function, Option<f32>, Option<f32>) {
     }
 }
 
-fn activations<T: Element>(p: &RecurrentParam, cell: GeneralCell) -> Result<Vec<Activation<T>>> {
+fn activations<T: RnnElement>(p: &RecurrentParam, cell: GeneralCell) -> Result<Vec<Activation<T>>> {
     use RecurrentFunction::{Sigmoid, Tanh};
-    let usual: &[RecurrentFunction] = match cell {
+    let default: &[RecurrentFunction] = match cell {
         GeneralCell::Vanilla => &[Tanh],
         GeneralCell::Gru { .. } => &[Sigmoid, Tanh],
         GeneralCell::Lstm { .. } => &[Sigmoid, Tanh, Tanh],
     };
-    let wanted = usual.len() * directions(p);
-    let named = match p.activations.0.is_empty() {
-        true => usual.iter().copied().cycle().take(wanted).collect(),
+    let num_activations = default.len() * directions(p);
+    let functions = match p.activations.0.is_empty() {
+        true => default.iter().copied().cycle().take(num_activations).collect(),
         false => p.activations.0.clone(),
     };
-    ensure!(named.len() == wanted, "activations names {} functions, expected {wanted}", named.len());
+    ensure!(
+        functions.len() == num_activations,
+        "activations names {} functions, expected {num_activations}",
+        functions.len()
+    );
     let (mut alphas, mut betas) = (p.activation_alpha.0.iter(), p.activation_beta.0.iter());
-    let made = named.into_iter().map(|f| {
+    let activations = functions.into_iter().map(|f| {
         let (function, alpha, beta) = function(f);
-        // Only functions that have the parameter take one from the list.
+        // A function without the parameter does not consume an entry of the list.
         let alpha = alpha.map_or(0.0, |a| alphas.next().copied().unwrap_or(a));
         let beta = beta.map_or(0.0, |b| betas.next().copied().unwrap_or(b));
-        Activation { function, alpha: Real::of(alpha.into()), beta: Real::of(beta.into()) }
+        Activation { function, alpha: MathFloat::of(alpha.into()), beta: MathFloat::of(beta.into()) }
     });
-    Ok(made.collect())
+    Ok(activations.collect())
 }
 
-use ferromx_kernels::math::Real;
+use ferromx_kernels::math::MathFloat;
 
-fn run<T: Element + ferromx_core::dtype::Element>(
+fn run<T: RnnElement + ferromx_core::dtype::Element>(
     ctx: &OpCtx<'_>,
     cell: fn(&RecurrentParam) -> GeneralCell,
     ins: &[In<'_>],
@@ -198,9 +202,9 @@ fn run<T: Element + ferromx_core::dtype::Element>(
         input: x[2],
         hidden: r[2],
         directions: directions(p),
-        reverse: p.direction == RecurrentDirection::Reverse,
+        is_reverse: p.direction == RecurrentDirection::Reverse,
         activations: activations::<T>(p, cell)?,
-        clip: p.clip.filter(|c| *c > 0.0).map(|c| Real::of(c.into())),
+        clip: p.clip.filter(|c| *c > 0.0).map(|c| MathFloat::of(c.into())),
     };
     let lengths = match p.use_sequence_length {
         true => Some(lengths(&ins[ins.len() - 1], layer.steps)?),
@@ -216,12 +220,12 @@ fn run<T: Element + ferromx_core::dtype::Element>(
         peepholes: if lstm { ins[6].slice::<T>()? } else { &[] },
         lengths: lengths.as_deref(),
     };
-    // Outputs that nobody reads are computed all the same, the last states from one step to the next.
-    let mut spare: Vec<Vec<T>> =
+    // The kernel needs all outputs, as the last states carry over from step to step; an unwanted one goes to scratch memory.
+    let mut scratch: Vec<Vec<T>> =
         outs.iter().map(|o| vec![T::default(); if o.wanted() { 0 } else { o.len() }]).collect();
     let mut slices = Vec::new();
-    for (out, spare) in outs.iter_mut().zip(&mut spare) {
-        slices.push(if out.wanted() { out.slice_mut::<T>()? } else { spare.as_mut_slice() });
+    for (out, scratch) in outs.iter_mut().zip(&mut scratch) {
+        slices.push(if out.wanted() { out.slice_mut::<T>()? } else { scratch.as_mut_slice() });
     }
     let mut slices = slices.into_iter();
     let mut next = || slices.next().unwrap_or_default();
@@ -229,14 +233,14 @@ fn run<T: Element + ferromx_core::dtype::Element>(
     Ok(())
 }
 
-fn lengths(given: &In<'_>, steps: usize) -> Result<Vec<usize>> {
-    let each = given.slice::<i32>()?.iter().map(|n| {
+fn lengths(input: &In<'_>, steps: usize) -> Result<Vec<usize>> {
+    let lengths = input.slice::<i32>()?.iter().map(|n| {
         usize::try_from(*n)
             .ok()
             .filter(|n| *n <= steps)
             .ok_or_else(|| Error::Value(format!("a sequence has length {n}, but there are {steps} steps")))
     });
-    each.collect()
+    lengths.collect()
 }
 
 #[cfg(test)]
@@ -250,7 +254,7 @@ mod tests {
         array(&(0..len).map(|i| ((i * 37 + n * 11) % 17) as f64 / 10.0 - 0.8).collect::<Vec<_>>(), dims)
     }
 
-    /// One step of a GRU of one unit by hand.
+    /// Compares one step of a GRU of one unit with the formula.
     #[test]
     fn the_reset_gate_acts_before_or_after_the_product() {
         let (w, r) = (array(&[0.3f64, -0.2, 0.5], &[1, 3, 1]), array(&[0.1f64, 0.4, -0.7], &[1, 3, 1]));
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_end_where_their_lengths_say() {
+    fn sequences_stop_at_their_lengths() {
         let ins = |steps: i64, batch: i64| {
             let state = |n| numbers(n, &[2, batch, 4]);
             vec![
@@ -287,7 +291,7 @@ mod tests {
         all.push(array(&[5i32, 3], &[2]));
         let attrs = [("direction", "bidirectional"), ("use_sequence_length", "True"), ("clip", "0.9")];
         let long = Case::new(&LSTM, &attrs).run(&all).unwrap();
-        // The second sequence alone, cut off.
+        // The second sequence alone, cut to its length.
         let second = |a: &NDArray, axis: usize| {
             let dims: Vec<usize> = a.shape().to_usize().to_vec();
             let inner: usize = dims[axis + 1..].iter().product();
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_do_not_fit_are_refused() {
+    fn wrong_numbers_of_activations_are_errors() {
         let ins = [
             numbers(1, &[1, 1, 1]),
             numbers(2, &[1, 3, 1]),

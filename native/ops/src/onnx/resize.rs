@@ -1,4 +1,5 @@
-//! Resizing along an axis: which elements make the new ones, and `Resize` where the new length follows from dimensions of the inputs.
+//! Resizing along an axis: the interpolation taps of ONNX's `Resize`, and an operator whose output length may depend on the inputs'
+//! dimensions.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -9,106 +10,106 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::{Accum, Real};
+use ferromx_kernels::float::{Accum, FloatElement};
 use ferromx_kernels::index::gather;
 use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 
-use super::extents::Extents;
-use super::open::{first_dtype, has_data, others_have_no_gradient, shapes};
+use super::dim_expr::DimExprs;
+use super::symbolic_shape::{first_dtype, has_data, others_have_no_gradient, shapes};
 use crate::shape::moves::{around, by_size, source, target};
 
 param_enum! {
-    /// How new elements are made.
+    /// The interpolation of `Resize`.
     pub enum ResizeMode {
         /// The nearest element.
         Nearest = "nearest",
-        /// Between two neighbours.
+        /// Linear, with two taps.
         Linear = "linear",
-        /// Through four neighbours.
+        /// Cubic convolution, with four taps.
         Cubic = "cubic",
     }
 }
 
 param_enum! {
-    /// Where a new element lies among the old ones.
+    /// How an output index is mapped to an input coordinate.
     pub enum Coordinates {
-        /// Elements have a length, and the borders of the first and last one meet.
+        /// Pixels have unit length; the outer edges of input and output coincide.
         HalfPixel = "half_pixel",
-        /// The same around the centre of the axis.
+        /// Like `half_pixel`, but centred where the output length was rounded.
         HalfPixelSymmetric = "half_pixel_symmetric",
-        /// The same, but a single new element lies at the first one.
+        /// Like `half_pixel`, but an output of length 1 samples coordinate 0.
         PytorchHalfPixel = "pytorch_half_pixel",
-        /// The centres of the first and last elements meet.
+        /// The centres of the first and the last elements coincide.
         AlignCorners = "align_corners",
-        /// The first elements meet.
+        /// Coordinate `i / scale`.
         Asymmetric = "asymmetric",
-        /// A region is resized, which may lie beyond the axis.
+        /// A region, which may extend outside the axis, is resized.
         CropAndResize = "tf_crop_and_resize",
     }
 }
 
 param_enum! {
-    /// Which of two elements is the nearest one.
+    /// How a coordinate is rounded to the nearest element.
     pub enum NearestMode {
-        /// Half way between two elements the first one.
+        /// Ties round down.
         PreferFloor = "round_prefer_floor",
-        /// Half way between two elements the second one.
+        /// Ties round up.
         PreferCeil = "round_prefer_ceil",
-        /// Always the first one.
+        /// Always down.
         Floor = "floor",
-        /// Always the second one.
+        /// Always up.
         Ceil = "ceil",
     }
 }
 
-/// How an axis is resized, as ONNX's Resize describes it.
+/// The attributes of ONNX's Resize.
 #[derive(Clone, Copy, Debug)]
 pub struct Resizing {
-    /// How new elements are made.
+    /// The interpolation.
     pub mode: ResizeMode,
-    /// Where they lie.
+    /// How an output index is mapped to an input coordinate.
     pub coordinates: Coordinates,
-    /// Which of two elements is the nearest one.
+    /// How a coordinate is rounded to the nearest element.
     pub nearest: NearestMode,
-    /// The coefficient of cubic interpolation.
+    /// The coefficient `a` of cubic interpolation.
     pub cubic: f64,
-    /// Whether elements beyond the axis have no weight.
+    /// Whether taps outside the axis have weight 0, and the others are renormalised.
     pub exclude_outside: bool,
-    /// Whether the neighbourhood grows where an axis is made shorter.
+    /// Whether the filter is stretched when downsampling.
     pub antialias: bool,
 }
 
 /// An axis that is resized.
 #[derive(Clone, Copy, Debug)]
 pub struct ResizedAxis {
-    /// Its length.
+    /// The input length.
     pub from: usize,
-    /// The new length.
+    /// The output length.
     pub to: usize,
-    /// The new length by the old one, before it is rounded.
+    /// Output length / input length, before the output length is rounded.
     pub scale: f64,
-    /// The region that is resized, from 0 to 1.
+    /// Start and end of the resized region, normalised to 0..1.
     pub roi: (f64, f64),
 }
 
-/// The elements that make the new ones: for each new one as many indices and weights.
+/// The interpolation taps of an axis: each output element is the weighted sum of `taps` input elements.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
-    /// Indices and weights of a new element.
+    /// Number of taps of an output element.
     pub taps: usize,
-    /// Their indices.
+    /// Input indices, of shape (outputs, taps).
     pub indices: Vec<usize>,
-    /// Their weights.
+    /// Weights, of shape (outputs, taps).
     pub weights: Vec<f64>,
 }
 
 impl Resizing {
-    /// Where a new element lies among the old ones.
-    pub fn position(&self, x: usize, axis: &ResizedAxis) -> f64 {
+    /// The input coordinate of output element `x`.
+    pub fn coordinate(&self, x: usize, axis: &ResizedAxis) -> f64 {
         let (x, n, out) = (x as f64, axis.from as f64, axis.to as f64);
         match self.coordinates {
             Coordinates::AlignCorners | Coordinates::PytorchHalfPixel if axis.to == 1 => 0.0,
-            // The specification counts the scaled length before it is rounded.
+            // The specification uses the scaled length before rounding.
             Coordinates::AlignCorners => x * (n - 1.0) / (axis.scale * n - 1.0),
             Coordinates::Asymmetric => x / axis.scale,
             Coordinates::CropAndResize if axis.to > 1 => {
@@ -123,9 +124,9 @@ impl Resizing {
         }
     }
 
-    /// The index of the nearest element.
+    /// The input index nearest to output element `x`.
     fn nearest(&self, x: usize, axis: &ResizedAxis) -> usize {
-        let at = self.position(x, axis);
+        let at = self.coordinate(x, axis);
         let at = match self.nearest {
             NearestMode::Floor => at.floor(),
             NearestMode::Ceil => at.ceil(),
@@ -135,11 +136,11 @@ impl Resizing {
         clamped(at as i64, axis.from)
     }
 
-    /// The weights of neighbours, as their offsets from the element before the position, for a position `ratio` behind that element.
+    /// (offset, weight) of each tap, relative to the element at the floor of the coordinate, whose fraction is `ratio`.
     fn weights(&self, ratio: f64, axis: &ResizedAxis) -> Vec<(i64, f64)> {
         let scale = if self.antialias { axis.scale.min(1.0) } else { 1.0 };
         let a = self.cubic;
-        let (reach, f): (f64, &dyn Fn(f64) -> f64) = match self.mode {
+        let (radius, filter): (f64, &dyn Fn(f64) -> f64) = match self.mode {
             ResizeMode::Cubic => (2.0, &|x| match x.abs() {
                 x if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
                 x if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
@@ -147,13 +148,13 @@ impl Resizing {
             }),
             _ => (1.0, &|x: f64| (1.0 - x.abs()).max(0.0)),
         };
-        let start = (-reach / scale).floor() as i64 + 1;
-        let all: Vec<(i64, f64)> = (start..=1 - start).map(|i| (i, f((i as f64 - ratio) * scale))).collect();
+        let start = (-radius / scale).floor() as i64 + 1;
+        let all: Vec<(i64, f64)> = (start..=1 - start).map(|i| (i, filter((i as f64 - ratio) * scale))).collect();
         let sum: f64 = all.iter().map(|(_, w)| w).sum();
         all.into_iter().map(|(i, w)| (i, if self.antialias { w / sum } else { w })).collect()
     }
 
-    /// The elements that make the new ones.
+    /// The taps of all output elements.
     pub fn neighbours(&self, axis: &ResizedAxis) -> Neighbours {
         if self.mode == ResizeMode::Nearest {
             let indices: Vec<usize> = (0..axis.to).map(|x| self.nearest(x, axis)).collect();
@@ -161,7 +162,7 @@ impl Resizing {
         }
         let mut rows: Vec<Vec<(usize, f64)>> = Vec::with_capacity(axis.to);
         for o in 0..axis.to {
-            let at = self.position(o, axis);
+            let at = self.coordinate(o, axis);
             let base = at.floor();
             let mut taps = self.weights(at - base, axis);
             let outside = |i: i64| i < 0 || i >= axis.from as i64;
@@ -170,8 +171,8 @@ impl Resizing {
                 let sum: f64 = taps.iter().map(|(_, w)| w).sum();
                 taps.iter_mut().for_each(|(_, w)| *w /= sum);
             }
-            let placed = taps.into_iter().map(|(i, w)| (clamped(base as i64 + i, axis.from), w));
-            rows.push(placed.filter(|(_, w)| *w != 0.0).collect());
+            let row = taps.into_iter().map(|(i, w)| (clamped(base as i64 + i, axis.from), w));
+            rows.push(row.filter(|(_, w)| *w != 0.0).collect());
         }
         let taps = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let (mut indices, mut weights) = (vec![0; axis.to * taps], vec![0.0; axis.to * taps]);
@@ -190,29 +191,29 @@ fn clamped(index: i64, len: usize) -> usize {
 
 params! {
     /// Parameters of `_onnx_Resize`.
-    pub struct OpenResizeParam {
-        /// The axis that is resized; a negative one counts from the end.
+    pub struct SymbolicResizeParam {
+        /// The axis to resize; a negative one counts from the end.
         axis: i32 = required;
-        /// The new length: `(#1.2,)` is that of the third axis of the second input. Without it, the axis is scaled.
-        size: Extents = (Extents::none());
-        /// The new length by the old one, which is rounded down.
+        /// The output length: `(#1.2,)` is that of axis 2 of input 1. By default the axis is resized by `scale`.
+        size: DimExprs = (DimExprs::empty());
+        /// Output length / input length; the output length is rounded down.
         scale: f64 = 1.0;
-        /// How new elements are made.
+        /// The interpolation.
         mode: ResizeMode = (ResizeMode::Linear);
-        /// Where a new element lies among the old ones.
+        /// How an output index is mapped to an input coordinate.
         coordinates: Coordinates = (Coordinates::HalfPixel);
-        /// Which of two elements is the nearest one.
+        /// How a coordinate is rounded to the nearest element.
         nearest_mode: NearestMode = (NearestMode::PreferFloor);
-        /// The coefficient of cubic interpolation.
+        /// The coefficient `a` of cubic interpolation.
         cubic_coeff_a: f64 = (-0.75);
-        /// Whether elements beyond the axis have no weight.
+        /// Whether taps outside the axis have weight 0, and the others are renormalised.
         exclude_outside: bool = false;
-        /// Whether the neighbourhood grows where an axis is made shorter.
+        /// Whether the filter is stretched when downsampling.
         antialias: bool = false;
     }
 }
 
-impl OpenResizeParam {
+impl SymbolicResizeParam {
     fn resizing(&self) -> Resizing {
         Resizing {
             mode: self.mode,
@@ -224,7 +225,7 @@ impl OpenResizeParam {
         }
     }
 
-    /// The axis, and what becomes of it; nothing as long as a length is not known.
+    /// The axis index and how it is resized, or `None` if a length is unknown.
     fn resized(&self, shapes: &[&Shape]) -> Result<Option<(usize, ResizedAxis)>> {
         let Some(rank) = shapes[0].ndim() else { return Ok(None) };
         let axis = Shape::axis(self.axis.into(), rank)?;
@@ -233,7 +234,7 @@ impl OpenResizeParam {
             [] => ((self.scale * from as f64).floor(), self.scale),
             [-1] => return Ok(None),
             [to] => (*to as f64, *to as f64 / from as f64),
-            more => return Err(Error::Value(format!("an axis has one new length, but {} were given", more.len()))),
+            more => return Err(Error::Value(format!("size has {} numbers, expected one output length", more.len()))),
         };
         ensure!(
             from > 0 && scale > 0.0 && (0.0..1e9).contains(&to),
@@ -243,23 +244,23 @@ impl OpenResizeParam {
     }
 }
 
-/// An axis of another length.
+/// Resizes one axis.
 pub static RESIZE: OpDef = OpDef::new("_onnx_Resize")
     .doc(
-        "Resizes an axis of the first input by interpolation, to a length that is calculated from dimensions of the inputs, or by a factor. Of \
-         the inputs behind the first one only the shapes matter. Source: Resize of ONNX.",
+        "Resizes an axis of the first input by interpolation, to a length that is calculated from the inputs' dimensions, or by a scale. \
+         Of all other inputs only the shapes are used. Source: Resize of ONNX.",
     )
-    .variadic("data", "The array, and those whose dimensions are used.", "num_args")
-    .params::<OpenResizeParam>()
+    .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
+    .params::<SymbolicResizeParam>()
     .shape(resize_shape)
     .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let (axis, resized) = resized(ctx, ins)?;
         let dims = ins[0].shape().to_usize();
         let (outer, n, inner) = around(&dims, axis);
-        let how = ctx.params::<OpenResizeParam>().resizing();
-        let neighbours = how.neighbours(&resized);
-        if how.mode == ResizeMode::Nearest {
+        let resizing = ctx.params::<SymbolicResizeParam>().resizing();
+        let neighbours = resizing.neighbours(&resized);
+        if resizing.mode == ResizeMode::Nearest {
             by_size!(ins[0].dtype(), |T| {
                 gather(source::<T>(&ins[0])?, (outer, n, inner), &neighbours.indices, target::<T>(&mut outs[0])?);
             });
@@ -267,7 +268,7 @@ pub static RESIZE: OpDef = OpDef::new("_onnx_Resize")
         }
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
             let weights = weights::<T>(&neighbours);
-            let taps = Taps { taps: neighbours.taps, places: &neighbours.indices, weights: &weights };
+            let taps = Taps { taps: neighbours.taps, indices: &neighbours.indices, weights: &weights };
             combine(ins[0].slice::<T>()?, (n, inner), &taps, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, TYPES)))
@@ -281,10 +282,10 @@ pub static RESIZE: OpDef = OpDef::new("_onnx_Resize")
             let (axis, resized) = resized(ctx, &ins[1..])?;
             let dims = outs[0].shape().to_usize();
             let (_, n, inner) = around(&dims, axis);
-            let neighbours = ctx.params::<OpenResizeParam>().resizing().neighbours(&resized);
+            let neighbours = ctx.params::<SymbolicResizeParam>().resizing().neighbours(&resized);
             dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
                 let weights = weights::<T>(&neighbours);
-                let taps = Taps { taps: neighbours.taps, places: &neighbours.indices, weights: &weights };
+                let taps = Taps { taps: neighbours.taps, indices: &neighbours.indices, weights: &weights };
                 combine_backward(ins[0].slice::<T>()?, (n, inner), &taps, outs[0].slice_mut::<T>()?);
                 Ok(())
             }, other => Err(ctx.unsupported(other, TYPES)))
@@ -295,13 +296,13 @@ pub static RESIZE: OpDef = OpDef::new("_onnx_Resize")
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-fn weights<T: Real>(neighbours: &Neighbours) -> Vec<T::Acc> {
+fn weights<T: FloatElement>(neighbours: &Neighbours) -> Vec<T::Acc> {
     neighbours.weights.iter().map(|w| T::Acc::of(*w)).collect()
 }
 
 fn resize_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     has_data(io.ins.len())?;
-    let p = p.get::<OpenResizeParam>();
+    let p = p.get::<SymbolicResizeParam>();
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
     let axis = Shape::axis(p.axis.into(), rank)?;
     let to = p.resized(&shapes(io.ins))?.map_or(-1, |(_, axis)| axis.to as i64);
@@ -314,8 +315,8 @@ fn resize_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 
 fn resized(ctx: &OpCtx<'_>, ins: &[In<'_>]) -> Result<(usize, ResizedAxis)> {
     let shapes: Vec<&Shape> = ins.iter().map(In::shape).collect();
-    let resized = ctx.params::<OpenResizeParam>().resized(&shapes)?;
-    resized.ok_or_else(|| Error::Internal("a length of an axis is not known".into()))
+    let resized = ctx.params::<SymbolicResizeParam>().resized(&shapes)?;
+    resized.ok_or_else(|| Error::Internal("an axis of unknown length reached the kernel of _onnx_Resize".into()))
 }
 
 #[cfg(test)]
@@ -324,7 +325,7 @@ mod tests {
     use crate::testing::{Case, array, close, numbers};
 
     #[test]
-    fn an_axis_gets_the_length_of_another() {
+    fn an_axis_is_resized_to_the_length_of_another() {
         let (x, like) = (array(&[0.0f64, 1.0, 2.0, 3.0], &[1, 4]), numbers(&[2, 8]));
         let run = |attrs: &[(&str, &str)]| {
             let all = [&[("axis", "1"), ("size", "(#1.1,)")][..], attrs].concat();

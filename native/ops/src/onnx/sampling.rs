@@ -1,4 +1,4 @@
-//! `GridSample`, and sums of neighbours along an axis as resizing needs them.
+//! `GridSample`, and interpolation along one axis with given taps.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::grid_sample::{
     GridSampling, GridShape, Interpolation, MAX_AXES, Outside, grid_sample, grid_sample_backward_data,
     grid_sample_backward_grid,
@@ -21,25 +21,25 @@ use super::integers;
 use crate::shape::moves::around;
 
 param_enum! {
-    /// How values between pixels are made.
+    /// The interpolation between pixels.
     pub enum GridMode {
         /// The nearest pixel.
         Nearest = "nearest",
-        /// Between two neighbours on each axis.
+        /// Linear, with two taps on each axis.
         Linear = "linear",
-        /// Through four neighbours on each axis.
+        /// Cubic convolution, with four taps on each axis.
         Cubic = "cubic",
     }
 }
 
 param_enum! {
-    /// What lies outside of the image.
+    /// The value of pixels outside the image.
     pub enum GridPadding {
         /// Zeros.
         Zeros = "zeros",
         /// The nearest pixel of the border.
         Border = "border",
-        /// The image, mirrored.
+        /// The image reflected at its border.
         Reflection = "reflection",
     }
 }
@@ -47,9 +47,9 @@ param_enum! {
 params! {
     /// Parameters of `_onnx_GridSample`.
     pub struct GridSampleParam {
-        /// How values between pixels are made.
+        /// The interpolation between pixels.
         mode: GridMode = (GridMode::Linear);
-        /// What lies outside of the image.
+        /// The value of pixels outside the image.
         padding_mode: GridPadding = (GridPadding::Zeros);
         /// Whether -1 and 1 are the centres of the outermost pixels, or their outer edges.
         align_corners: bool = false;
@@ -58,24 +58,24 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Sampling at given places.
+/// Samples images at the coordinates of a grid.
 pub static GRID_SAMPLE: OpDef = OpDef::new("_onnx_GridSample")
     .doc(
-        "Samples images at the places of a grid: output (n, c, p) is image (n, c) at grid (n, p), whose coordinates run from -1 to 1 over \
-         the image, that of the last axis first.\n\n\
+        "Samples images at the coordinates of a grid: output (n, c, p) is image (n, c) at grid (n, p), with coordinates normalised to \
+         -1..1, that of the last axis first.\n\n\
          Shapes: data (batch, channel, d1, ..., dk) with k of 1 to 3, grid (batch, o1, ..., ok, k), output (batch, channel, o1, ..., ok). \
          Source: GridSample of ONNX.",
     )
     .inputs(&[
         arg("data", "The images, of shape (batch, channel, d1, ..., dk)."),
-        arg("grid", "The places, of shape (batch, o1, ..., ok, k)."),
+        arg("grid", "The coordinates, of shape (batch, o1, ..., ok, k)."),
     ])
     .params::<GridSampleParam>()
     .shape(grid_shape)
     .forward(|ctx, ins, outs| {
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
             let shape = images(ins[0].shape(), ins[1].shape())?;
-            grid_sample(&how(ctx), &shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            grid_sample(&grid_sampling(ctx), &shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, TYPES)))
     })
@@ -90,9 +90,9 @@ fn grid_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     );
     io.assign_in(0, &Shape::of_rank(rank))?;
     io.assign_in(1, &Shape::of_rank(rank))?;
-    let mut wanted: Dims = std::iter::repeat_n(-1, rank).collect();
-    (wanted[0], wanted[rank - 1]) = (data.dim(0), rank as i64 - 2);
-    io.assign_in(1, &Shape::from(wanted))?;
+    let mut grid_dims: Dims = std::iter::repeat_n(-1, rank).collect();
+    (grid_dims[0], grid_dims[rank - 1]) = (data.dim(0), rank as i64 - 2);
+    io.assign_in(1, &Shape::from(grid_dims))?;
     let (data, grid) = (&io.ins[0], &io.ins[1]);
     let dims: Dims = [grid.dim(0), data.dim(1)].into_iter().chain(grid.dims()[1..rank - 1].iter().copied()).collect();
     io.assign_out(0, &Shape::from(dims))
@@ -105,7 +105,7 @@ fn images(data: &Shape, grid: &Shape) -> Result<GridShape> {
     Ok(GridShape { batch: d[0], channels: d[1], input: d[2..].to_vec(), points })
 }
 
-fn how(ctx: &OpCtx<'_>) -> GridSampling {
+fn grid_sampling(ctx: &OpCtx<'_>) -> GridSampling {
     let p = ctx.params::<GridSampleParam>();
     let interpolation = match p.mode {
         GridMode::Nearest => Interpolation::Nearest,
@@ -123,13 +123,13 @@ fn how(ctx: &OpCtx<'_>) -> GridSampling {
 /// Inputs: gradient of the output, data, grid. Outputs: gradients of data and grid.
 fn grid_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        let (how, shape) = (how(ctx), images(ins[1].shape(), ins[2].shape())?);
+        let (sampling, shape) = (grid_sampling(ctx), images(ins[1].shape(), ins[2].shape())?);
         let (dy, data, grid) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         if outs[0].wanted() {
-            grid_sample_backward_data(&how, &shape, grid, dy, outs[0].slice_mut::<T>()?);
+            grid_sample_backward_data(&sampling, &shape, grid, dy, outs[0].slice_mut::<T>()?);
         }
         if outs[1].wanted() {
-            grid_sample_backward_grid(&how, &shape, data, grid, dy, outs[1].slice_mut::<T>()?);
+            grid_sample_backward_grid(&sampling, &shape, data, grid, dy, outs[1].slice_mut::<T>()?);
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
@@ -138,23 +138,23 @@ fn grid_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
 params! {
     /// Parameters of `_onnx_Interpolate`.
     pub struct InterpolateParam {
-        /// The axis along which elements are combined; a negative one counts from the end.
+        /// The axis to interpolate along; a negative one counts from the end.
         axis: i32 = required;
     }
 }
 
-/// Sums of neighbours.
+/// Interpolates along one axis with given taps.
 pub static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
     .doc(
-        "Combines elements along an axis: element i of the result is the sum of the elements at places[i, k] times weights[i, k]. Resizing \
-         an image by interpolation is one such step for each of its axes.\n\n\
-         Shapes: data of any, places and weights (n, taps), output the same as data with n for the length of the axis. No gradient flows \
-         to places and weights. Source: Resize of ONNX, of which each axis is one such sum.",
+        "Interpolates along an axis: output element i is the sum over k of weights[i, k] times the element at index places[i, k]. \
+         Resizing an image applies it once to each axis.\n\n\
+         Shapes: data of any, places and weights (n, taps), output as data with length n along the axis. Places and weights have no \
+         gradient. Source: Resize of ONNX.",
     )
     .inputs(&[
-        arg("data", "The elements."),
-        arg("places", "Which elements are combined, of shape (n, taps). Integers."),
-        arg("weights", "What they are multiplied by, of shape (n, taps)."),
+        arg("data", "The array to interpolate."),
+        arg("places", "The index of each tap along the axis, of shape (n, taps). Integers."),
+        arg("weights", "The weight of each tap, of shape (n, taps)."),
     ])
     .params::<InterpolateParam>()
     .shape(interpolate_shape)
@@ -212,23 +212,27 @@ fn interpolate_types(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, dtype)
 }
 
-/// Calls `f` with the length of the axis and of what lies inside of it, and the taps.
-fn with_taps<T: Real>(
+/// Calls `f` with the axis length, the number of elements after the axis, and the taps.
+fn with_taps<T: FloatElement>(
     ctx: &OpCtx<'_>,
     data: &Shape,
-    places: &In<'_>,
+    indices: &In<'_>,
     weights: &In<'_>,
     f: impl FnOnce((usize, usize), &Taps<'_, T::Acc>) -> Result<()>,
 ) -> Result<()> {
     let dims = data.to_usize();
     let (_, n, inner) = around(&dims, Shape::axis(ctx.params::<InterpolateParam>().axis.into(), dims.len())?);
-    let taps = places.shape().dims().last().map_or(0, |n| *n as usize);
-    let numbers = integers("places", places)?;
-    let place = |at: &i64| usize::try_from(*at).ok().filter(|at| *at < n);
-    let places: Option<Vec<usize>> = numbers.iter().map(place).collect();
-    let places = places.ok_or_else(|| Error::Value(format!("a place is outside of the axis, which has length {n}")))?;
+    let taps = indices.shape().dims().last().map_or(0, |n| *n as usize);
+    let indices = integers("places", indices)?;
+    let checked = |index: &i64| {
+        let valid = usize::try_from(*index).ok().filter(|i| *i < n);
+        valid.ok_or_else(|| {
+            Error::Value(format!("places has index {index}, which is out of bounds for an axis of length {n}"))
+        })
+    };
+    let indices = indices.iter().map(checked).collect::<Result<Vec<usize>>>()?;
     let weights: Vec<T::Acc> = weights.slice::<T>()?.iter().map(|w| Load::<T::Acc>::lane(*w)).collect();
-    f((n, inner), &Taps { taps, places: &places, weights: &weights })
+    f((n, inner), &Taps { taps, indices: &indices, weights: &weights })
 }
 
 #[cfg(test)]
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_no_numbers_do_no_harm() {
+    fn nan_and_huge_coordinates_are_safe() {
         let grid = array(&[f64::NAN, f64::INFINITY, 1e300, -1e300], &[1, 1, 2, 2]);
         for padding in ["zeros", "border", "reflection"] {
             for mode in ["nearest", "linear", "cubic"] {
@@ -269,15 +273,15 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_combined_along_any_axis() {
-        let places = array(&[0i64, 1, 2, 2, 1, 0, 0, 2], &[4, 2]);
+    fn taps_are_summed_along_any_axis() {
+        let indices = array(&[0i64, 1, 2, 2, 1, 0, 0, 2], &[4, 2]);
         let weights = array(&[0.25f64, 0.75, 1.0, 0.0, 0.5, 0.5, 2.0, -1.0], &[4, 2]);
         for axis in ["0", "1", "-1"] {
             let x = image(&[3, 3, 3]);
             let case = Case::new(&INTERPOLATE, &[("axis", axis)]);
             let dy = image(case.shapes(&[[3, 3, 3].into(), [4, 2].into(), [4, 2].into()]).unwrap()[0].dims());
-            let y = case.run1(&[x.clone(), places.clone(), weights.clone()]).unwrap().to_vec::<f64>().unwrap();
-            let dx = case.backward(&[x.clone(), places.clone(), weights.clone()], std::slice::from_ref(&dy)).unwrap();
+            let y = case.run1(&[x.clone(), indices.clone(), weights.clone()]).unwrap().to_vec::<f64>().unwrap();
+            let dx = case.backward(&[x.clone(), indices.clone(), weights.clone()], std::slice::from_ref(&dy)).unwrap();
             // The gradient is the adjoint: <y, dy> = <x, dx>.
             let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
             let left = product(&y, &dy.to_vec::<f64>().unwrap());
@@ -285,7 +289,7 @@ mod tests {
             assert!((left - right).abs() < 1e-9, "{left} {right}");
         }
         let x = array(&[1.0f64, 2.0, 4.0], &[3]);
-        let y = Case::new(&INTERPOLATE, &[("axis", "0")]).run1(&[x, places, weights]).unwrap();
+        let y = Case::new(&INTERPOLATE, &[("axis", "0")]).run1(&[x, indices, weights]).unwrap();
         assert_eq!(y.to_vec::<f64>().unwrap(), [1.75, 4.0, 1.5, -2.0]);
     }
 }

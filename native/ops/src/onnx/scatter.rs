@@ -12,12 +12,12 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::index::{gather, scatter, scatter_by};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::math::{maximum, minimum};
-use ferromx_kernels::reduce::Number;
+use ferromx_kernels::reduce::NumericLane;
 
 use super::integers;
 
 param_enum! {
-    /// What happens where an update meets an element.
+    /// How an update is combined with the element.
     pub enum Reduction {
         /// The update replaces it.
         Set = "none",
@@ -25,9 +25,9 @@ param_enum! {
         Add = "add",
         /// The product.
         Mul = "mul",
-        /// The larger one.
+        /// The larger of the two.
         Max = "max",
-        /// The smaller one.
+        /// The smaller of the two.
         Min = "min",
     }
 }
@@ -35,9 +35,9 @@ param_enum! {
 params! {
     /// Parameters of `_onnx_ScatterElements`.
     pub struct ScatterElementsParam {
-        /// The axis that the indices belong to; a negative one counts from the end.
+        /// The axis that is indexed; a negative one counts from the end.
         axis: i32 = 0;
-        /// What happens where an update meets an element.
+        /// How an update is combined with the element.
         reduction: Reduction = (Reduction::Set);
     }
 }
@@ -45,36 +45,35 @@ params! {
 params! {
     /// Parameters of `_onnx_ScatterND`.
     pub struct ScatterNdParam {
-        /// What happens where an update meets an element.
+        /// How an update is combined with the element.
         reduction: Reduction = (Reduction::Set);
     }
 }
 
 const INPUTS: &[ArgDef] = &[
-    arg("data", "The elements to begin with."),
-    arg("indices", "Where updates go; negative numbers count from the end. Integers."),
+    arg("data", "The array to update."),
+    arg("indices", "Which elements are updated; negative indices count from the end. Integers."),
     arg("updates", "The updates."),
 ];
 
 params! {
     /// Parameters of `_onnx_GatherElements`.
     pub struct GatherElementsParam {
-        /// The axis that the indices belong to; a negative one counts from the end.
+        /// The axis that is indexed; a negative one counts from the end.
         axis: i32 = 0;
     }
 }
 
-/// Elements by an index on one axis, the other coordinates as they are.
+/// Gathers elements by their indices along one axis.
 pub static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
     .doc(
-        "The elements at given indices: the one at coordinates c is that of data at c with the coordinate of `axis` replaced by the index \
-         that stands at c.\n\n\
-         Shapes: data (d0, ..., dk), indices of k + 1 dimensions that do not exceed those of data outside of the axis, output as indices. \
+        "Gathers elements along an axis: output[c] is data[c with the coordinate of `axis` replaced by indices[c]].\n\n\
+         Shapes: data (d0, ..., dk), indices of the same rank and no longer than data on all other axes, output as indices. \
          Source: GatherElements of ONNX.",
     )
     .inputs(&[
-        arg("data", "The elements to choose from."),
-        arg("indices", "Which elements to take; negative numbers count from the end. Integers."),
+        arg("data", "The array to gather from."),
+        arg("indices", "Which elements to gather; negative indices count from the end. Integers."),
     ])
     .params::<GatherElementsParam>()
     .shape(|p, io| {
@@ -90,10 +89,10 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
         Ok(())
     })
     .forward(|ctx, ins, outs| {
-        let places = element_places(ctx.params::<GatherElementsParam>().axis, &ins[1], ins[0].shape())?;
+        let offsets = element_offsets(ctx.params::<GatherElementsParam>().axis, &ins[1], ins[0].shape())?;
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
             let data = ins[0].slice::<T>()?;
-            gather(data, (1, data.len(), 1), &places, outs[0].slice_mut::<T>()?);
+            gather(data, (1, data.len(), 1), &offsets, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, &DType::ALL)))
     })
@@ -103,11 +102,11 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
             if !outs[0].wanted() {
                 return Ok(());
             }
-            let places = element_places(ctx.params::<GatherElementsParam>().axis, &ins[1], outs[0].shape())?;
+            let offsets = element_offsets(ctx.params::<GatherElementsParam>().axis, &ins[1], outs[0].shape())?;
             dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
                 let dx = outs[0].slice_mut::<T>()?;
                 dx.fill(T::default());
-                scatter_by(ins[0].slice::<T>()?, &places, 1, dx, |x: <T as Arith>::Lane, y: <T as Arith>::Lane| x.plus(y));
+                scatter_by(ins[0].slice::<T>()?, &offsets, 1, dx, |x: <T as Arith>::Lane, y: <T as Arith>::Lane| x.plus(y));
                 Ok(())
             }, other => Err(ctx.unsupported(other, &[DType::F16, DType::F32, DType::F64])))
         })
@@ -115,25 +114,25 @@ pub static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
         None,
     ));
 
-/// Checks that indices have as many axes as data, which are no longer but along the axis.
+/// Checks that indices have the rank of data, and are no longer than data on all axes but `axis`.
 fn fits_data(axis: i32, data: &Shape, indices: &Shape) -> Result<()> {
     let (Some(rank), Some(other)) = (data.ndim(), indices.ndim()) else { return Ok(()) };
     let axis = Shape::axis(axis.into(), rank)?;
     let fits = |k: usize| k == axis || data.dim(k) < 0 || indices.dim(k) <= data.dim(k);
     ensure!(
         rank == other && (0..rank).all(fits),
-        "indices of shape {indices} do not fit data of shape {data}: they have as many axes, which are no longer but along axis {axis}"
+        "indices of shape {indices} do not fit data of shape {data}: expected the same rank, and no longer than data on all axes but {axis}"
     );
     Ok(())
 }
 
-/// Places of elements: an index on one axis, the other coordinates as they are.
+/// Scatters elements by their indices along one axis.
 pub static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
     .doc(
-        "Data with updates placed in it: the update at coordinates c goes to c with the coordinate of `axis` replaced by the index that \
-         stands at c. Updates of one place are applied one after the other, and without a reduction the last stays.\n\n\
-         Shapes: data (d0, ..., dk), indices and updates alike of k + 1 dimensions that do not exceed those of data outside of the axis, \
-         output as data. Differentiable with the reductions none and add. Source: ScatterElements of ONNX.",
+        "Data with some elements updated: updates[c] goes to c with the coordinate of `axis` replaced by indices[c]. Updates of one \
+         element are applied in order, so without a reduction the last one wins.\n\n\
+         Shapes: data (d0, ..., dk), indices of the same rank and no longer than data on all other axes, updates as indices, output as \
+         data. Differentiable with the reductions none and add. Source: ScatterElements of ONNX.",
     )
     .inputs(INPUTS)
     .params::<ScatterElementsParam>()
@@ -147,15 +146,15 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
     .dtype(scatter_types)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<ScatterElementsParam>();
-        let places = element_places(p.axis, &ins[1], ins[0].shape())?;
-        scattered(ctx, p.reduction, ins, &places, 1, &mut outs[0])
+        let offsets = element_offsets(p.axis, &ins[1], ins[0].shape())?;
+        scattered(ctx, p.reduction, ins, &offsets, 1, &mut outs[0])
     })
     .grad(Grad::By(|p| match p.get::<ScatterElementsParam>().reduction {
         Reduction::Set | Reduction::Add => Grad::Kernel(
             Backward::new(|ctx, ins, outs| {
                 let p = ctx.params::<ScatterElementsParam>();
-                let places = element_places(p.axis, &ins[1], ins[0].shape())?;
-                backward(ctx, p.reduction, &ins[0], &places, 1, outs)
+                let offsets = element_offsets(p.axis, &ins[1], ins[0].shape())?;
+                backward(ctx, p.reduction, &ins[0], &offsets, 1, outs)
             })
             .inputs(Deps::Some(&[1])),
             None,
@@ -163,11 +162,11 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
         _ => Grad::None,
     }));
 
-/// Places of whole slices, by coordinates on the leading axes.
+/// Scatters slices by their coordinates on the leading axes.
 pub static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
     .doc(
-        "Data with updates placed in it: `indices[i]` holds the leading coordinates of the slice where `updates[i]` goes. Updates of one \
-         place are applied one after the other, and without a reduction the last stays.\n\n\
+        "Data with some slices updated: `indices[i]` holds the leading coordinates of the slice that `updates[i]` goes to. Updates of one \
+         slice are applied in order, so without a reduction the last one wins.\n\n\
          Shapes: data (d0, ..., dk), indices (i0, ..., im, n) with n coordinates, updates (i0, ..., im, dn, ..., dk), output as data. \
          Differentiable with the reductions none and add. Source: ScatterND of ONNX.",
     )
@@ -176,14 +175,14 @@ pub static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
     .shape(nd_shape)
     .dtype(scatter_types)
     .forward(|ctx, ins, outs| {
-        let (places, inner) = slice_places(&ins[1], ins[0].shape())?;
-        scattered(ctx, ctx.params::<ScatterNdParam>().reduction, ins, &places, inner, &mut outs[0])
+        let (indices, inner) = slice_indices(&ins[1], ins[0].shape())?;
+        scattered(ctx, ctx.params::<ScatterNdParam>().reduction, ins, &indices, inner, &mut outs[0])
     })
     .grad(Grad::By(|p| match p.get::<ScatterNdParam>().reduction {
         Reduction::Set | Reduction::Add => Grad::Kernel(
             Backward::new(|ctx, ins, outs| {
-                let (places, inner) = slice_places(&ins[1], ins[0].shape())?;
-                backward(ctx, ctx.params::<ScatterNdParam>().reduction, &ins[0], &places, inner, outs)
+                let (indices, inner) = slice_indices(&ins[1], ins[0].shape())?;
+                backward(ctx, ctx.params::<ScatterNdParam>().reduction, &ins[0], &indices, inner, outs)
             })
             .inputs(Deps::Some(&[1])),
             None,
@@ -203,14 +202,15 @@ fn nd_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &io.ins[0].clone())?;
     io.assign_in(0, &io.outs[0].clone())?;
     let (data, indices) = (io.ins[0].clone(), io.ins[1].clone());
-    let (Some(rank), Some(places)) = (data.ndim(), indices.ndim()) else { return Ok(()) };
-    ensure!(places > 0, "indices have no axis; the last one holds coordinates");
-    let Ok(n) = usize::try_from(indices.dim(places - 1)) else { return Ok(()) };
+    let (Some(rank), Some(indices_rank)) = (data.ndim(), indices.ndim()) else { return Ok(()) };
+    ensure!(indices_rank > 0, "indices is a scalar: its last axis must hold coordinates");
+    let Ok(n) = usize::try_from(indices.dim(indices_rank - 1)) else { return Ok(()) };
     ensure!(n <= rank, "indices of shape {indices} hold {n} coordinates, but data has shape {data}");
-    let dims: Vec<i64> = indices.dims()[..places - 1].iter().chain(&data.dims()[n..]).copied().collect();
+    let dims: Vec<i64> = indices.dims()[..indices_rank - 1].iter().chain(&data.dims()[n..]).copied().collect();
     io.assign_in(2, &Shape::new(&dims))
 }
 
+/// Resolves a negative index and checks the bounds.
 fn wrapped(index: i64, len: usize, axis: usize) -> Result<usize> {
     let at = if index < 0 { index.saturating_add(len as i64) } else { index };
     match usize::try_from(at).ok().filter(|at| *at < len) {
@@ -219,15 +219,16 @@ fn wrapped(index: i64, len: usize, axis: usize) -> Result<usize> {
     }
 }
 
-fn element_places(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usize>> {
+/// The offset into data of each element that `indices` name.
+fn element_offsets(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usize>> {
     let (lens, dims) = (data.to_usize(), indices.shape().to_usize());
     let axis = Shape::axis(axis.into(), lens.len())?;
     let strides: Vec<usize> = (0..lens.len()).map(|k| lens[k + 1..].iter().product()).collect();
     let mut coordinates = vec![0usize; dims.len()];
-    let mut places = Vec::with_capacity(indices.len());
+    let mut offsets = Vec::with_capacity(indices.len());
     for index in integers("indices", indices)? {
         let outside: usize = (0..dims.len()).filter(|k| *k != axis).map(|k| coordinates[k] * strides[k]).sum();
-        places.push(outside + wrapped(index, lens[axis], axis)? * strides[axis]);
+        offsets.push(outside + wrapped(index, lens[axis], axis)? * strides[axis]);
         for k in (0..dims.len()).rev() {
             coordinates[k] += 1;
             if coordinates[k] < dims[k] {
@@ -236,11 +237,11 @@ fn element_places(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usize
             coordinates[k] = 0;
         }
     }
-    Ok(places)
+    Ok(offsets)
 }
 
-/// The numbers of the slices, and how many elements a slice has.
-fn slice_places(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> {
+/// The index of each slice that `indices` name, and the number of elements of a slice.
+fn slice_indices(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> {
     let lens = data.to_usize();
     let n = indices.shape().dims().last().map_or(0, |n| *n as usize);
     let inner = lens[n..].iter().product();
@@ -248,17 +249,17 @@ fn slice_places(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> {
     if n == 0 {
         return Ok((vec![0; count], inner));
     }
-    let place = |coordinates: &[i64]| {
+    let slice_index = |coordinates: &[i64]| {
         coordinates.iter().enumerate().try_fold(0, |at, (k, index)| Ok(at * lens[k] + wrapped(*index, lens[k], k)?))
     };
-    Ok((integers("indices", indices)?.chunks_exact(n).map(place).collect::<Result<_>>()?, inner))
+    Ok((integers("indices", indices)?.chunks_exact(n).map(slice_index).collect::<Result<_>>()?, inner))
 }
 
 fn scattered(
     ctx: &OpCtx<'_>,
     reduction: Reduction,
     ins: &[In<'_>],
-    places: &[usize],
+    indices: &[usize],
     inner: usize,
     out: &mut Out<'_>,
 ) -> Result<()> {
@@ -267,22 +268,22 @@ fn scattered(
         let (updates, out) = (ins[2].slice::<T>()?, out.slice_mut::<T>()?);
         out.copy_from_slice(ins[0].slice::<T>()?);
         match reduction {
-            Reduction::Set => scatter(updates, places, inner, out),
-            Reduction::Add => scatter_by(updates, places, inner, out, |x: C, y: C| x.plus(y)),
-            Reduction::Mul => scatter_by(updates, places, inner, out, |x: C, y: C| x.times(y)),
-            Reduction::Max => scatter_by(updates, places, inner, out, maximum::<C>),
-            Reduction::Min => scatter_by(updates, places, inner, out, minimum::<C>),
+            Reduction::Set => scatter(updates, indices, inner, out),
+            Reduction::Add => scatter_by(updates, indices, inner, out, |x: C, y: C| x.plus(y)),
+            Reduction::Mul => scatter_by(updates, indices, inner, out, |x: C, y: C| x.times(y)),
+            Reduction::Max => scatter_by(updates, indices, inner, out, maximum::<C>),
+            Reduction::Min => scatter_by(updates, indices, inner, out, minimum::<C>),
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
-/// Gradients of data, indices and updates. What was replaced has none.
+/// Gradients of data, indices and updates. An element of data that was replaced has gradient 0.
 fn backward(
     ctx: &OpCtx<'_>,
     reduction: Reduction,
     dy: &In<'_>,
-    places: &[usize],
+    indices: &[usize],
     inner: usize,
     outs: &mut [Out<'_>],
 ) -> Result<()> {
@@ -295,12 +296,12 @@ fn backward(
             let dx = outs[0].slice_mut::<T>()?;
             dx.copy_from_slice(dy);
             if reduction == Reduction::Set {
-                let zeros = vec![T::default(); places.len() * inner];
-                scatter(&zeros, places, inner, dx);
+                let zeros = vec![T::default(); indices.len() * inner];
+                scatter(&zeros, indices, inner, dx);
             }
         }
         if outs[2].wanted() {
-            gather(dy, (1, dy.len() / inner.max(1), inner), places, outs[2].slice_mut::<T>()?);
+            gather(dy, (1, dy.len() / inner.max(1), inner), indices, outs[2].slice_mut::<T>()?);
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
@@ -312,7 +313,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn updates_meet_elements_in_turn() {
+    fn updates_are_applied_in_order() {
         let data = array(&[1i32, 2, 3, 4, 5, 6], &[2, 3]);
         let indices = array(&[0i64, -1, 1, 1], &[2, 2]);
         let updates = array(&[10i32, 20, 30, 40], &[2, 2]);
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_placed_by_coordinates() {
+    fn slices_are_updated_by_coordinates() {
         let (data, updates) = (array(&[0.0f64; 8], &[2, 2, 2]), array(&[1.0f64, 2.0, 3.0, 4.0], &[2, 2]));
         let indices = array(&[0i64, 1, 1, -2], &[2, 2]);
         let out = Case::new(&SCATTER_ND, &[]).run1(&[data, indices, updates]).unwrap();
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_go_to_what_is_seen() {
+    fn replaced_elements_have_no_gradient() {
         let (data, updates) = (array(&[1.0f64; 4], &[4]), array(&[5.0f64, 6.0], &[2]));
         let dy = array(&[1.0f64, 2.0, 3.0, 4.0], &[4]);
         for (reduction, dx) in [("none", [1.0, 0.0, 3.0, 0.0]), ("add", [1.0, 2.0, 3.0, 4.0])] {
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_not_there_are_refused() {
+    fn indices_out_of_bounds_are_errors() {
         let case = Case::new(&SCATTER_ELEMENTS, &[]);
         let e = case.run1(&[array(&[1f32; 2], &[2]), array(&[2i64], &[1]), array(&[1f32], &[1])]).unwrap_err();
         assert!(e.to_string().contains("index 2 is outside of axis 0"), "{e}");

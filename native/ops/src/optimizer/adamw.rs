@@ -1,4 +1,4 @@
-//! AdamW: Adam with weight decay that is no part of the gradient.
+//! AdamW: Adam with decoupled weight decay.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -7,25 +7,23 @@ use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::params::{OpParams, Params, Tuple};
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::math::Real;
+use ferromx_kernels::math::MathFloat;
 
 use super::family::{self, Rule, bound, clip, rule};
-use super::several::{self, Layout, MAX_WEIGHTS, Several, factor, several};
+use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor, rescale_grad};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&ADAMW_UPDATE, &MP_ADAMW_UPDATE, &MULTI_ADAMW_UPDATE, &MULTI_MP_ADAMW_UPDATE];
 
 const DOC: &str = "A step of AdamW: with g = clip(rescale_grad * grad), mean = beta1 * mean + (1 - beta1) * g and \
     var = beta2 * var + (1 - beta2) * g^2, the result is weight - eta * (lr * mean / (sqrt(var) + epsilon) + wd * weight). \
-    Where rescale_grad is 0, infinite or NaN, as after an overflow, weight and states stay as they are (Loshchilov and Hutter, \
+    If rescale_grad is 0, infinite or NaN, as after an overflow, the update is skipped (Loshchilov and Hutter, \
     Decoupled Weight Decay Regularization, 2019).";
 
-const FACTOR: ArgDef = arg(
-    "rescale_grad",
-    "One number, by which the gradient is multiplied; no step is taken if it is 0, infinite or NaN.",
-);
+const RESCALE_GRAD: ArgDef =
+    arg("rescale_grad", "A scalar that multiplies the gradient; the update is skipped if it is 0, infinite or NaN.");
 
-/// All that a step on one weight depends on.
+/// The hyperparameters of a step on one weight.
 pub(super) struct AdamWStep {
     lr: f32,
     beta1: f32,
@@ -38,7 +36,7 @@ pub(super) struct AdamWStep {
 }
 
 rule!(AdamW, AdamWStep, states [mean, var],
-numbers |p| [
+scalars |p| [
     lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, epsilon = p.epsilon, wd = p.wd, eta = p.eta,
     rescale = p.rescale_grad, limit = bound(p.clip_gradient),
 ],
@@ -58,13 +56,13 @@ params! {
         beta1: f32 = 0.9;
         /// The decay rate of the mean of squares.
         beta2: f32 = 0.999;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-8;
         /// Weight decay, which is not scaled by lr.
         wd: f32 = 0.0;
-        /// The factor of the whole step, the schedule multiplier.
+        /// The schedule multiplier, which scales the whole step.
         eta: f32 = required;
-        /// The elements of the rescaled gradient are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        /// The rescaled gradient is clipped to [-clip_gradient, clip_gradient]; a negative number disables clipping.
         clip_gradient: f32 = (-1.0);
     }
 }
@@ -78,20 +76,20 @@ params! {
         beta1: f32 = 0.9;
         /// The decay rate of the means of squares.
         beta2: f32 = 0.999;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-8;
         /// The weight decay of each weight, which is not scaled by its learning rate.
         wds: Tuple<f32> = required;
-        /// The factor of the whole step of each weight, the schedule multiplier.
+        /// The schedule multiplier of each weight, which scales its whole step.
         etas: Tuple<f32> = required;
-        /// The elements of the rescaled gradients are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        /// The rescaled gradients are clipped to [-clip_gradient, clip_gradient]; a negative number disables clipping.
         clip_gradient: f32 = (-1.0);
         /// The number of weights.
         num_weights: i32 = 1, where 1..=MAX_WEIGHTS as i32;
     }
 }
 
-impl Several for MultiAdamWParam {
+impl MultiTensor for MultiAdamWParam {
     fn count(&self) -> usize {
         self.num_weights as usize
     }
@@ -101,14 +99,14 @@ impl Several for MultiAdamWParam {
     }
 }
 
-/// The parameters of every weight's step.
+/// The hyperparameters of each weight's step.
 trait Steps: OpParams {
-    fn weights(&self) -> usize;
+    fn num_weights(&self) -> usize;
     fn of_weight(&self, i: usize, rescale_grad: f64) -> AdamWStep;
 }
 
 impl Steps for AdamWParam {
-    fn weights(&self) -> usize {
+    fn num_weights(&self) -> usize {
         1
     }
 
@@ -119,7 +117,7 @@ impl Steps for AdamWParam {
 }
 
 impl Steps for MultiAdamWParam {
-    fn weights(&self) -> usize {
+    fn num_weights(&self) -> usize {
         self.count()
     }
 
@@ -130,7 +128,7 @@ impl Steps for MultiAdamWParam {
     }
 }
 
-/// The last input is the factor of the gradients, the others are those of `run`.
+/// Takes `rescale_grad` off the end of the inputs and calls `run` with the others, unless the update is skipped.
 fn forward<P: Steps>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
@@ -139,16 +137,16 @@ fn forward<P: Steps>(
 ) -> Result<()> {
     let p = ctx.params::<P>();
     let Some((last, ins)) = ins.split_last() else { return Ok(()) };
-    let rescale = factor(ctx, last)?;
+    let rescale = rescale_grad(ctx, last)?;
     if rescale == 0.0 || !rescale.is_finite() {
-        let stride = ins.len() / p.weights();
-        return unchanged(ins, &mut outs[..p.weights()], stride);
+        let stride = ins.len() / p.num_weights();
+        return copy_weights(ins, &mut outs[..p.num_weights()], stride);
     }
-    run(ins, outs, p.weights(), &|i| AdamW::numbers(&p.of_weight(i, rescale)))
+    run(ins, outs, p.num_weights(), &|i| AdamW::scalars(&p.of_weight(i, rescale)))
 }
 
-/// Copies the weights to the outputs that are not their own memory.
-fn unchanged(ins: &[In<'_>], outs: &mut [Out<'_>], stride: usize) -> Result<()> {
+/// Copies each weight to its output, unless they share memory.
+fn copy_weights(ins: &[In<'_>], outs: &mut [Out<'_>], stride: usize) -> Result<()> {
     for (weight, out) in ins.iter().step_by(stride).zip(outs) {
         if out.wanted() && weight.shared_with().is_none() {
             out.bytes_mut()?.copy_from_slice(weight.bytes()?);
@@ -158,20 +156,20 @@ fn unchanged(ins: &[In<'_>], outs: &mut [Out<'_>], stride: usize) -> Result<()> 
 }
 
 fn full<P: Steps>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    forward::<P>(ctx, ins, outs, |ins, outs, n, numbers| family::steps::<AdamW, 8, 3>(ctx, ins, outs, n, numbers))
+    forward::<P>(ctx, ins, outs, |ins, outs, n, scalars| family::steps::<AdamW, 8, 3>(ctx, ins, outs, n, scalars))
 }
 
 fn mixed<P: Steps>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    forward::<P>(ctx, ins, outs, |ins, outs, n, numbers| family::mixed_steps::<AdamW, 8, 3>(ctx, ins, outs, n, numbers))
+    forward::<P>(ctx, ins, outs, |ins, outs, n, scalars| family::mixed_steps::<AdamW, 8, 3>(ctx, ins, outs, n, scalars))
 }
 
-/// All but the last input, which is the factor, share a shape.
+/// All inputs but the last, `rescale_grad`, share a shape.
 fn shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let n = io.ins.len() - 1;
     same_shape(p, &mut ShapeIo { ins: &mut io.ins[..n], outs: io.outs })
 }
 
-/// All but the last input, which is in single precision, share a type.
+/// All inputs but the last, `rescale_grad` in single precision, share a type.
 fn full_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let n = io.ins.len() - 1;
     io.assign_in(n, DType::F32)?;
@@ -183,9 +181,9 @@ pub static ADAMW_UPDATE: OpDef = OpDef::new("_adamw_update")
     .inputs(&[
         arg("weight", "The weight."),
         arg("grad", "Its gradient."),
-        arg("mean", "The mean of gradients."),
-        arg("var", "The mean of their squares."),
-        FACTOR,
+        arg("mean", "The moving mean of gradients."),
+        arg("var", "The moving mean of squared gradients."),
+        RESCALE_GRAD,
     ])
     .params::<AdamWParam>()
     .shape(shape)
@@ -195,14 +193,14 @@ pub static ADAMW_UPDATE: OpDef = OpDef::new("_adamw_update")
     .inplace(&[(0, 0)]);
 
 pub static MP_ADAMW_UPDATE: OpDef = OpDef::new("_mp_adamw_update")
-    .doc("_adamw_update for a weight in half precision: it changes a copy in single precision, of which the output is the rounding.")
+    .doc("_adamw_update for a weight in half precision: updates the copy in single precision and rounds it to the output.")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type."),
         arg("grad", "Its gradient."),
-        arg("mean", "The mean of gradients, in single precision."),
-        arg("var", "The mean of their squares, in single precision."),
+        arg("mean", "The moving mean of gradients, in single precision."),
+        arg("var", "The moving mean of squared gradients, in single precision."),
         arg("weight32", "The weight in single precision."),
-        FACTOR,
+        RESCALE_GRAD,
     ])
     .params::<AdamWParam>()
     .shape(shape)
@@ -211,12 +209,12 @@ pub static MP_ADAMW_UPDATE: OpDef = OpDef::new("_mp_adamw_update")
     .forward(mixed::<AdamWParam>)
     .inplace(&[(0, 0)]);
 
-several!(MULTI_ADAMW_UPDATE: "_multi_adamw_update",
-    "_adamw_update for several weights in one call. Where rescale_grad is 0, infinite or NaN, all stay as they are.",
+multi_tensor!(MULTI_ADAMW_UPDATE: "_multi_adamw_update",
+    "_adamw_update for several weights in one call. If rescale_grad is 0, infinite or NaN, the update of all is skipped.",
     MultiAdamWParam, each ["weight", "grad", "mean", "var"], shared ["rescale_grad"], mixed false, shape shape,
     forward full::<MultiAdamWParam>);
 
-several!(MULTI_MP_ADAMW_UPDATE: "_multi_mp_adamw_update",
-    "_mp_adamw_update for several weights in one call. Where rescale_grad is 0, infinite or NaN, all stay as they are.",
+multi_tensor!(MULTI_MP_ADAMW_UPDATE: "_multi_mp_adamw_update",
+    "_mp_adamw_update for several weights in one call. If rescale_grad is 0, infinite or NaN, the update of all is skipped.",
     MultiAdamWParam, each ["weight", "grad", "mean", "var", "weight32"], shared ["rescale_grad"], mixed true, shape shape,
     forward mixed::<MultiAdamWParam>);

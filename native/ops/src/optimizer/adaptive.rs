@@ -1,8 +1,8 @@
-//! Methods with a step size of their own for each element.
+//! Optimizers with an adaptive step size for each element.
 
 use ferromx_core::op::{OpDef, arg};
 use ferromx_core::params;
-use ferromx_kernels::math::{self, Real};
+use ferromx_kernels::math::{self, MathFloat};
 
 use crate::sparse::lazy_rule;
 
@@ -19,20 +19,20 @@ step_params! {
         beta1: f32 = 0.9;
         /// The decay rate of the mean of squares.
         beta2: f32 = 0.999;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-8;
     } {
-        /// Only matters for sparse gradients: whether rows without a gradient are left alone.
+        /// For sparse gradients: whether only the rows with a gradient are updated.
         lazy_update: bool = true;
     }
 }
 
 step!(ADAM_UPDATE: Adam, "adam_update" ["_sparse_adam_update"],
 "A step of Adam: with g = clip(rescale_grad * grad + wd * weight), mean = beta1 * mean + (1 - beta1) * g and \
- var = beta2 * var + (1 - beta2) * g^2, the result is weight - lr * mean / (sqrt(var) + epsilon). The correction of the bias \
- is left to the caller's lr (Kingma and Ba, 2014).",
-AdamParam, states [mean = "The mean of gradients.", var = "The mean of their squares."],
-numbers |p| [
+ var = beta2 * var + (1 - beta2) * g^2, the result is weight - lr * mean / (sqrt(var) + epsilon). Bias \
+ correction is left to the caller's lr (Kingma and Ba, 2014).",
+AdamParam, states [mean = "The moving mean of gradients.", var = "The moving mean of squared gradients."],
+scalars |p| [
     lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, epsilon = p.epsilon,
     wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
 ],
@@ -48,10 +48,10 @@ step_params! {
     RmsPropParam {
         /// The decay rate of the mean of squares.
         gamma1: f32 = 0.95;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-8;
     } {
-        /// The elements of the weight are limited to [-clip_weights, clip_weights]; not if it is negative.
+        /// The weight is clipped to [-clip_weights, clip_weights]; a negative number disables clipping.
         clip_weights: f32 = (-1.0);
     }
 }
@@ -59,8 +59,8 @@ step_params! {
 step!(RMSPROP_UPDATE: RmsProp, "rmsprop_update",
 "A step of RMSProp: with g = clip(rescale_grad * grad + wd * weight) and n = gamma1 * n + (1 - gamma1) * g^2, the result is \
  weight - lr * g / sqrt(n + epsilon) (Tieleman and Hinton, 2012).",
-RmsPropParam, states [n = "The mean of squares."],
-numbers |p| [
+RmsPropParam, states [n = "The moving mean of squared gradients."],
+scalars |p| [
     lr = p.lr, gamma1 = p.gamma1, epsilon = p.epsilon,
     wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient), weight_limit = bound(p.clip_weights),
 ],
@@ -75,12 +75,12 @@ step_params! {
     RmsPropAlexParam {
         /// The decay rate of the means.
         gamma1: f32 = 0.95;
-        /// The part of the last step that is taken again.
+        /// The momentum: the fraction of the last step that is added to the next.
         gamma2: f32 = 0.9;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-8;
     } {
-        /// The elements of the weight are limited to [-clip_weights, clip_weights]; not if it is negative.
+        /// The weight is clipped to [-clip_weights, clip_weights]; a negative number disables clipping.
         clip_weights: f32 = (-1.0);
     }
 }
@@ -90,8 +90,8 @@ step!(RMSPROPALEX_UPDATE: RmsPropAlex, "rmspropalex_update",
  n = gamma1 * n + (1 - gamma1) * x^2, g = gamma1 * g + (1 - gamma1) * x and \
  delta = gamma2 * delta - lr * x / sqrt(n - g^2 + epsilon), the result is weight + delta (Graves, 2013).",
 RmsPropAlexParam,
-states [n = "The mean of squares.", g = "The mean of gradients.", delta = "The last step."],
-numbers |p| [
+states [n = "The moving mean of squared gradients.", g = "The moving mean of gradients.", delta = "The last step."],
+scalars |p| [
     lr = p.lr, gamma1 = p.gamma1, gamma2 = p.gamma2, epsilon = p.epsilon,
     wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient), weight_limit = bound(p.clip_weights),
 ],
@@ -108,16 +108,16 @@ step_params! {
     FtrlParam {
         /// The L1 penalty.
         lamda1: f32 = 0.01;
-        /// Added to the root of the sum of squares.
+        /// Added to the square root of the sum of squares.
         beta: f32 = 1.0;
     }
 }
 
 step!(FTRL_UPDATE: Ftrl, "ftrl_update" ["_sparse_ftrl_update"],
 "A step of FTRL-proximal: with g = clip(rescale_grad * grad), z += g - (sqrt(n + g^2) - sqrt(n)) * weight / lr and n += g^2, \
- the result is (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0 (McMahan et al., 2013).",
+ the result is (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) if |z| > lamda1, else 0 (McMahan et al., 2013).",
 FtrlParam, states [z = "The sum of shifted gradients.", n = "The sum of squares."],
-numbers |p| [
+scalars |p| [
     lr = p.lr, lamda1 = p.lamda1, beta = p.beta, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
 ],
 |weight, grad| {
@@ -133,13 +133,13 @@ params! {
     pub struct AdaGradParam {
         /// The learning rate.
         lr: f32 = required;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-7;
         /// Weight decay, which must be 0 for row_sparse gradients.
         wd: f32 = 0.0;
-        /// The gradient is multiplied by this first.
+        /// The gradient is multiplied by this before clipping.
         rescale_grad: f32 = 1.0;
-        /// The elements of the rescaled gradient are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        /// The rescaled gradient is clipped to [-clip_gradient, clip_gradient]; a negative number disables clipping.
         clip_gradient: f32 = (-1.0);
     }
 }
@@ -148,7 +148,7 @@ step!(ADAGRAD_UPDATE: AdaGrad, "_sparse_adagrad_update",
 "A step of AdaGrad: with g = clip(rescale_grad * grad) + wd * weight, history += g^2 and the result is \
  weight - lr * g / sqrt(history + epsilon) (Duchi et al., 2011).",
 AdaGradParam, states [history = "The sum of squares."],
-numbers |p| [lr = p.lr, epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
+scalars |p| [lr = p.lr, epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
 |weight, grad| {
     let g = clip(rescale * grad, limit) + wd * weight;
     let history = history + g * g;
@@ -164,21 +164,21 @@ params! {
         beta1: f32 = 0.6, where 0.0..=1.0;
         /// The decay rate of the mean of squares.
         beta2: f32 = 0.999, where 0.0..=1.0;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f64 = (f64::from(1e-8f32));
-        /// The number of the step, from 1.
+        /// The step number, from 1.
         t: i32 = required;
-        /// Weight decay: this multiple of the weight is added to the gradient.
+        /// Weight decay: wd * weight is added to the gradient.
         wd: f32 = 0.0;
-        /// The gradient is multiplied by this first.
+        /// The gradient is multiplied by this before clipping.
         rescale_grad: f32 = 1.0;
-        /// The elements of the gradient, with the weight decay, are limited to [-clip_grad, clip_grad]; not if it is negative.
+        /// The rescaled gradient with weight decay is clipped to [-clip_grad, clip_grad]; a negative number disables clipping.
         clip_grad: f32 = (-1.0);
     }
 }
 
-/// `1 - beta^t`.
-fn bias(beta: f32, t: i32) -> f64 {
+/// The bias_correction correction of a moving mean: `1 - beta^t`.
+fn bias_correction(beta: f32, t: i32) -> f64 {
     1.0 - math::pow(f64::from(beta), f64::from(t))
 }
 
@@ -187,9 +187,9 @@ step!(FTML_UPDATE: Ftml, "ftml_update",
  d' = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) + epsilon) and z = beta1 * z + (1 - beta1) * g - (d' - beta1 * d) * weight, \
  the result is -z / d', and d becomes d' (Zheng and Kwok, 2017).",
 FtmlParam,
-states [d = "The last divisor.", v = "The mean of squares.", z = "The numerator."],
-numbers |p| [
-    scale = bias(p.beta1, p.t) / f64::from(p.lr), beta1 = p.beta1, beta2 = p.beta2, bias2 = bias(p.beta2, p.t),
+states [d = "The last divisor.", v = "The moving mean of squared gradients.", z = "The numerator."],
+scalars |p| [
+    scale = bias_correction(p.beta1, p.t) / f64::from(p.lr), beta1 = p.beta1, beta2 = p.beta2, bias2 = bias_correction(p.beta2, p.t),
     epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_grad),
 ],
 |weight, grad| {

@@ -21,25 +21,25 @@ params! {
     pub struct GroupAdaGradParam {
         /// The learning rate.
         lr: f32 = required;
-        /// The gradient is multiplied by this first.
+        /// The gradient is multiplied by this before clipping.
         rescale_grad: f32 = 1.0;
-        /// The elements of the rescaled gradient are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        /// The rescaled gradient is clipped to [-clip_gradient, clip_gradient]; a negative number disables clipping.
         clip_gradient: f32 = (-1.0);
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-5;
     }
 }
 
 pub static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagrad_update")
     .doc(
-        "A step of AdaGrad with one step size for each row, as embeddings like it: with g = clip(rescale_grad * grad), the history of a \
-         row grows by the mean of its g^2, and the result is weight - lr * g / sqrt(history + epsilon). With a row_sparse gradient, rows \
-         without one stay as they are (Duchi et al., 2011).",
+        "A step of AdaGrad with one step size for each row, which suits embeddings: with g = clip(rescale_grad * grad), the history of a \
+         row grows by the mean of its g^2, and the result is weight - lr * g / sqrt(history + epsilon). With a row_sparse gradient only \
+         the rows it has are updated (Duchi et al., 2011).",
     )
     .inputs(&[
         arg("weight", "The weight, of shape (n, ...)."),
         arg("grad", "Its gradient."),
-        arg("history", "The sums of mean squares, one number for each row: (n, 1)."),
+        arg("history", "The accumulated mean squares of the gradient of each row, of shape (n, 1)."),
     ])
     .params::<GroupAdaGradParam>()
     .mutates(&[2])
@@ -49,7 +49,7 @@ pub static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagrad_upda
             if weight.assign(&known) {
                 continue;
             }
-            ensure!(false, "weight of shape {weight} and its gradient or the output, of shape {known}, must have one shape");
+            ensure!(false, "weight has shape {weight}, but its gradient or the output has shape {known}: they must be equal");
         }
         io.assign_in(0, &weight)?;
         io.assign_in(1, &weight)?;
@@ -62,7 +62,7 @@ pub static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagrad_upda
         }
         ensure!(
             !history.is_known() || weight.dim(0) < 0 || history.num_elements() as i64 == weight.dim(0),
-            "history of shape {history} must have one number for each row of the weight of shape {weight}"
+            "history of shape {history} must have one element for each row of the weight of shape {weight}"
         );
         Ok(())
     })
@@ -90,7 +90,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// One row.
+/// The step on one row.
 fn step<T: Element>(p: &GroupAdaGradParam, weight: &mut [T], grad: &[T], history: &mut T) {
     let (rescale, limit) = (f64::from(p.rescale_grad), f64::from(bound(p.clip_gradient)));
     let scaled = |g: &T| clip(g.to_f64() * rescale, limit);

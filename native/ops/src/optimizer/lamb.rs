@@ -1,5 +1,5 @@
-//! LAMB: Adam's direction, scaled layer by layer to the size of the weight (You et al., Large Batch Optimization for Deep
-//! Learning, 2020).
+//! LAMB: Adam's direction, scaled layer by layer by the norm of the weight (You et al., Large Batch Optimization for Deep Learning,
+//! 2020).
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
@@ -10,14 +10,14 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{Arith, Lane, LaneFn, Load, Store};
-use ferromx_kernels::math::{Real, pow};
-use ferromx_kernels::par::{Plain, with_scratch};
-use ferromx_kernels::reduce::{Number, SumSquares, reduce};
+use ferromx_kernels::math::{MathFloat, pow};
+use ferromx_kernels::par::{Pod, with_scratch};
+use ferromx_kernels::reduce::{NumericLane, SumSquares, reduce};
 use ferromx_kernels::update::{Step, update_all};
 use smallvec::SmallVec;
 
 use super::family::{self, Rule, bound, clip, rule, slices};
-use super::several::{self, Layout, MAX_WEIGHTS, Several, several};
+use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[
@@ -29,7 +29,7 @@ pub static OPS: &[&OpDef] = &[
     &MULTI_MP_LAMB_UPDATE,
 ];
 
-/// All that the direction of a step depends on.
+/// The hyperparameters of the direction of a step.
 pub(super) struct Direction {
     beta1: f32,
     beta2: f32,
@@ -37,21 +37,21 @@ pub(super) struct Direction {
     wd: f32,
     rescale_grad: f32,
     clip_gradient: f32,
-    /// The number of the step, from 1, where the means are corrected for their start at 0.
+    /// The step number, from 1, if bias correction is enabled.
     correction: Option<i64>,
 }
 
 impl Direction {
-    /// What a mean with this decay rate is divided by.
-    fn bias(&self, beta: f32) -> f64 {
+    /// The divisor that corrects the bias of a moving mean with this decay rate.
+    fn bias_correction(&self, beta: f32) -> f64 {
         self.correction.map_or(1.0, |t| 1.0 - pow(f64::from(beta), t as f64))
     }
 }
 
 rule!(Lamb, Direction, states [mean, var],
-numbers |p| [
-    beta1 = p.beta1, beta2 = p.beta2, bias1 = p.bias(p.beta1), bias2 = p.bias(p.beta2), epsilon = p.epsilon, wd = p.wd,
-    rescale = p.rescale_grad, limit = bound(p.clip_gradient),
+scalars |p| [
+    beta1 = p.beta1, beta2 = p.beta2, bias1 = p.bias_correction(p.beta1), bias2 = p.bias_correction(p.beta2),
+    epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
 ],
 |weight, grad| {
     let g = clip(rescale * grad, limit);
@@ -67,17 +67,17 @@ params! {
         beta1: f32 = 0.9;
         /// The decay rate of the mean of squares.
         beta2: f32 = 0.999;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-6;
-        /// The number of the step, from 1.
+        /// The step number, from 1.
         t: i32 = required;
-        /// Whether the means are corrected for their start at 0.
+        /// Whether the bias of the moving means towards their initial 0 is corrected.
         bias_correction: bool = true;
-        /// Weight decay: this multiple of the weight is added to the direction.
+        /// Weight decay: wd * weight is added to the direction.
         wd: f32 = required;
-        /// The gradient is multiplied by this first.
+        /// The gradient is multiplied by this before clipping.
         rescale_grad: f32 = 1.0;
-        /// The elements of the rescaled gradient are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        /// The rescaled gradient is clipped to [-clip_gradient, clip_gradient]; a negative number disables clipping.
         clip_gradient: f32 = (-1.0);
     }
 }
@@ -91,7 +91,7 @@ impl LambPhase1Param {
 }
 
 const PHASE1: &str = "The direction of a step of LAMB: with g = clip(rescale_grad * grad), mean = beta1 * mean + (1 - beta1) * g \
-    and var = beta2 * var + (1 - beta2) * g^2, the result is mean / (sqrt(var) + epsilon) + wd * weight, where mean and var are \
+    and var = beta2 * var + (1 - beta2) * g^2, the result is mean / (sqrt(var) + epsilon) + wd * weight, with mean and var \
     first divided by 1 - beta1^t and 1 - beta2^t if bias_correction is set (You et al., 2020).";
 
 pub static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
@@ -99,14 +99,14 @@ pub static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
     .inputs(&[
         arg("weight", "The weight."),
         arg("grad", "Its gradient."),
-        arg("mean", "The mean of gradients."),
-        arg("var", "The mean of their squares."),
+        arg("mean", "The moving mean of gradients."),
+        arg("var", "The moving mean of squared gradients."),
     ])
     .params::<LambPhase1Param>()
     .mutates(&[2, 3])
     .forward(|ctx, ins, outs| {
-        let numbers = Lamb::numbers(&ctx.params::<LambPhase1Param>().direction());
-        family::steps::<Lamb, 8, 3>(ctx, ins, outs, 1, |_| numbers)
+        let scalars = Lamb::scalars(&ctx.params::<LambPhase1Param>().direction());
+        family::steps::<Lamb, 8, 3>(ctx, ins, outs, 1, |_| scalars)
     })
     .inplace(&[(0, 0)]);
 
@@ -115,8 +115,8 @@ pub static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phase1")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type; it is not read."),
         arg("grad", "Its gradient."),
-        arg("mean", "The mean of gradients, in single precision."),
-        arg("var", "The mean of their squares, in single precision."),
+        arg("mean", "The moving mean of gradients, in single precision."),
+        arg("var", "The moving mean of squared gradients, in single precision."),
         arg("weight32", "The weight in single precision."),
     ])
     .params::<LambPhase1Param>()
@@ -130,14 +130,14 @@ pub static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phase1")
     })
     .mutates(&[2, 3])
     .forward(|ctx, ins, outs| {
-        let numbers = Lamb::numbers(&ctx.params::<LambPhase1Param>().direction()).map(|x| x as f32);
+        let scalars = Lamb::scalars(&ctx.params::<LambPhase1Param>().direction()).map(|x| x as f32);
         dispatch!(ins[1].dtype(), T in [f32, f64, half::f16] => {
             let step = Step {
                 state: slices::<f32, 3>(outs)?,
                 origin: ins[4].slice()?,
                 rounded: &mut [] as &mut [f32],
                 inputs: [ins[1].slice::<T>()?],
-                params: numbers,
+                params: scalars,
             };
             update_all([Ok(step)], Lamb::step::<f32>)
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))
@@ -148,14 +148,14 @@ params! {
     pub struct LambPhase2Param {
         /// The learning rate.
         lr: f32 = required;
-        /// The least norm of the weight that is used; not if it is negative.
+        /// The lower bound on the norm of the weight; none if it is negative.
         lower_bound: f32 = (-1.0);
-        /// The largest norm of the weight that is used; not if it is negative.
+        /// The upper bound on the norm of the weight; none if it is negative.
         upper_bound: f32 = (-1.0);
     }
 }
 
-/// The factor of the direction: the norm of the weight, within its bounds, to that of the direction; 1 where one of them is 0.
+/// The norm of the weight, clamped to its bounds, divided by the norm of the direction; 1 if either is 0.
 fn trust_ratio(weight_norm: f64, direction_norm: f64, lower_bound: f32, upper_bound: f32) -> f64 {
     let mut norm = weight_norm;
     if lower_bound >= 0.0 {
@@ -167,7 +167,7 @@ fn trust_ratio(weight_norm: f64, direction_norm: f64, lower_bound: f32, upper_bo
     if norm == 0.0 || direction_norm == 0.0 { 1.0 } else { norm / direction_norm }
 }
 
-/// The weight and the direction share a shape; the norms have one element or more.
+/// The weight and the direction share a shape; a norm has shape (1, ...), and its first element is used.
 fn phase2_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut common = io.outs[0].clone();
     for _ in 0..2 {
@@ -177,7 +177,6 @@ fn phase2_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         }
     }
     for norm in 2..4 {
-        // Of a norm of shape (1, ...) the first element counts.
         if io.ins[norm].is_known() {
             let (name, given) = (norm - 1, &io.ins[norm]);
             ensure!(given.dim(0) == 1, "r{name} shape incorrect: its first axis must have length 1, but it is {given}");
@@ -190,10 +189,10 @@ fn phase2_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 const PHASE2: &str = "A step of LAMB along the direction g of phase 1: weight - lr * r1 / r2 * g, where the norm r1 of the weight is \
-    first limited to [lower_bound, upper_bound] and r2 is the norm of g. Where a norm is 0, r1 / r2 is 1 (You et al., 2020).";
+    first clamped to [lower_bound, upper_bound] and r2 is the norm of g. If a norm is 0, r1 / r2 is 1 (You et al., 2020).";
 
 const NORMS: [ArgDef; 2] =
-    [arg("r1", "The norm of the weight: the first element."), arg("r2", "The norm of g: the first element.")];
+    [arg("r1", "The norm of the weight, as its first element."), arg("r2", "The norm of g, as its first element.")];
 
 pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
     .doc(PHASE2)
@@ -210,7 +209,7 @@ pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
                 origin: if ins[0].shared_with().is_none() { ins[0].slice()? } else { &[] },
                 rounded: &mut [] as &mut [T],
                 inputs: [ins[1].slice::<T>()?],
-                params: <<T as Arith>::Lane as Real>::of(lr),
+                params: <<T as Arith>::Lane as MathFloat>::of(lr),
             };
             descend([Ok(step)])
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))
@@ -218,7 +217,7 @@ pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
     .inplace(&[(0, 0)]);
 
 pub static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
-    .doc("lamb_update_phase2 for a weight in half precision: it changes a copy in single precision, of which the output is the rounding.")
+    .doc("lamb_update_phase2 for a weight in half precision: updates the copy in single precision and rounds it to the output.")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type; it is not read."),
         arg("g", "The direction of the step, in single precision."),
@@ -254,16 +253,16 @@ pub static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
     })
     .inplace(&[(0, 0)]);
 
-/// `state - params * input` for every step.
+/// Subtracts `params * input` from the state of every step.
 fn descend<'a, S, N, C>(steps: impl IntoIterator<Item = Result<Step<'a, S, S, N, C, 1, 1>>>) -> Result<()>
 where
     S: Load<C> + Store<C>,
     N: Store<C>,
-    C: Lane + Real,
+    C: Lane + MathFloat,
 {
     #[derive(Clone, Copy)]
     struct Descend;
-    impl<C: Real> LaneFn<(C, [C; 1], [C; 1]), [C; 1]> for Descend {
+    impl<C: MathFloat> LaneFn<(C, [C; 1], [C; 1]), [C; 1]> for Descend {
         #[inline(always)]
         fn call(self, (lr, [weight], [direction]): (C, [C; 1], [C; 1])) -> [C; 1] {
             [weight - lr * direction]
@@ -281,28 +280,28 @@ params! {
         beta1: f32 = 0.9;
         /// The decay rate of the means of squares.
         beta2: f32 = 0.999;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         epsilon: f32 = 1e-6;
         /// The weight decay of each weight.
         wds: Tuple<f32> = required;
-        /// The gradients are multiplied by this first.
+        /// The gradients are multiplied by this before clipping.
         rescale_grad: f32 = 1.0;
-        /// The least norm of a weight that is used; not if it is negative.
+        /// The lower bound on the norm of a weight; none if it is negative.
         lower_bound: f32 = (-1.0);
-        /// The largest norm of a weight that is used; not if it is negative.
+        /// The upper bound on the norm of a weight; none if it is negative.
         upper_bound: f32 = (-1.0);
-        /// The elements of the rescaled gradients are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        /// The rescaled gradients are clipped to [-clip_gradient, clip_gradient]; a negative number disables clipping.
         clip_gradient: f32 = (-1.0);
-        /// Whether the means are corrected for their start at 0.
+        /// Whether the bias of the moving means towards their initial 0 is corrected.
         bias_correction: bool = true;
-        /// The number of the step of each weight, from 1.
+        /// The step number of each weight, from 1.
         step_count: Shape = required;
         /// The number of weights.
         num_tensors: i32 = 1, where 1..=MAX_WEIGHTS as i32;
     }
 }
 
-impl Several for MultiLambParam {
+impl MultiTensor for MultiLambParam {
     fn count(&self) -> usize {
         self.num_tensors as usize
     }
@@ -321,25 +320,25 @@ impl MultiLambParam {
     }
 }
 
-/// What belongs to one weight.
+/// The operands of one weight.
 struct Weight<'a, S, G> {
     weight: &'a mut [S],
     mean: &'a mut [S],
     var: &'a mut [S],
-    /// Gets the new weight in another type; may be without elements.
+    /// Receives the new weight, rounded to the type of the gradient; empty if not wanted.
     rounded: &'a mut [G],
     grad: &'a [G],
 }
 
-/// Weights that are set out on the stack.
+/// The operands of all weights, on the stack for up to 16.
 type Weights<'a, S, G> = SmallVec<[Weight<'a, S, G>; 16]>;
 
-/// Takes both phases: the directions of all weights in one parallel loop, their norms, and all steps in another loop.
+/// Runs both phases: the directions of all weights in one parallel loop, then their norms, then all steps in another loop.
 fn lamb_all<S, G, C>(p: &MultiLambParam, weights: &mut Weights<'_, S, G>) -> Result<()>
 where
-    S: Plain + Load<C> + Store<C> + Load<f32>,
+    S: Pod + Load<C> + Store<C> + Load<f32>,
     G: Load<C> + Store<C>,
-    C: Lane + Real + Number,
+    C: Lane + MathFloat + NumericLane,
     f64: Load<C> + Store<C>,
 {
     let total = weights.iter().map(|w| w.weight.len()).sum();
@@ -353,7 +352,7 @@ where
                 origin: &*w.weight,
                 rounded: &mut [] as &mut [G],
                 inputs: [w.grad],
-                params: Lamb::numbers(&p.direction(i)).map(<C as Real>::of),
+                params: Lamb::scalars(&p.direction(i)).map(<C as MathFloat>::of),
             })
         });
         update_all(steps, Lamb::step::<C>)?;
@@ -367,14 +366,14 @@ where
                 origin: &[],
                 rounded: &mut *w.rounded,
                 inputs: [direction],
-                params: <C as Real>::of(f64::from(p.learning_rates.0[i]) * ratio),
+                params: <C as MathFloat>::of(f64::from(p.learning_rates.0[i]) * ratio),
             })
         }))
     })
 }
 
 /// The Euclidean norm.
-fn norm<S: Load<C>, C: Lane + Number>(x: &[S]) -> f64
+fn norm<S: Load<C>, C: Lane + NumericLane>(x: &[S]) -> f64
 where
     f64: Load<C> + Store<C>,
 {
@@ -399,7 +398,7 @@ fn multi_mixed(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// The weights are in the outputs.
+/// The operands in one precision: the outputs are the weights.
 fn full<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) -> Result<Weights<'a, T, T>> {
     let (weights, states) = outs.split_at_mut(count);
     let mut all = Weights::new();
@@ -416,7 +415,7 @@ fn full<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) -
     Ok(all)
 }
 
-/// The weights are the last states.
+/// The operands in mixed precision: the last state of each weight is its copy in single precision.
 fn mixed<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) -> Result<Weights<'a, f32, T>> {
     let (weights, states) = outs.split_at_mut(count);
     let mut all = Weights::new();
@@ -428,12 +427,12 @@ fn mixed<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) 
     Ok(all)
 }
 
-several!(MULTI_LAMB_UPDATE: "_multi_lamb_update",
+multi_tensor!(MULTI_LAMB_UPDATE: "_multi_lamb_update",
     "Both phases of LAMB for several weights in one call; the norms are computed here. See lamb_update_phase1 and \
      lamb_update_phase2.",
     MultiLambParam, each ["weight", "grad", "mean", "var"], shared [], mixed false, shape shape, forward multi);
 
-several!(MULTI_MP_LAMB_UPDATE: "_multi_mp_lamb_update",
-    "_multi_lamb_update for weights in half precision, each with a copy in single precision that is changed and rounded.",
+multi_tensor!(MULTI_MP_LAMB_UPDATE: "_multi_mp_lamb_update",
+    "_multi_lamb_update for weights in half precision, each with a copy in single precision that is updated and rounded to the output.",
     MultiLambParam, each ["weight", "grad", "mean", "var", "weight32"], shared [], mixed true, shape shape,
     forward multi_mixed);

@@ -1,5 +1,5 @@
-//! What large-batch training and mixed precision ask of all gradients at once: sums of squares, learning rates by layer, whether
-//! everything is finite, zeros.
+//! Operators on all gradients at once, for large-batch training and mixed precision: sums of squares, layer-wise learning rates,
+//! finiteness checks, resetting to 0.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, params};
 use ferromx_kernels::check::all_finite;
 use ferromx_kernels::reduce::{SumSquares, reduce};
 
-use super::several::places;
+use super::multi_tensor::all_indices;
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&MULTI_SUM_SQ, &MULTI_LARS, &ALL_FINITE, &MULTI_ALL_FINITE, &RESET_ARRAYS];
@@ -33,17 +33,17 @@ params! {
     }
 }
 
-/// The most arrays that one call takes.
+/// The most arrays of one call.
 const MAX_ARRAYS: usize = 4096;
 
 pub static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
-    .doc("The sum of the squared elements of each of several arrays of one floating-point type; a vector of type float32.")
+    .doc("The sum of squares of each of several arrays of one floating-point type, as a vector of type float32.")
     .inputs(ARRAYS)
     .params::<ArraysParam>()
     .num_inputs_by(|p| p.get::<ArraysParam>().num_arrays as usize)
     .input_names_by(|p| array_names(p.get::<ArraysParam>().num_arrays))
     .shape(|_, io| io.assign_out(0, &Shape::new(&[io.ins.len() as i64])))
-    .dtype(verdict_dtype)
+    .dtype(float32_output_dtype)
     .forward(|ctx, ins, outs| {
         let sums = outs[0].slice_mut::<f32>()?;
         dispatch!(ins[0].dtype(), T in [f32, half::f16] => {
@@ -59,8 +59,8 @@ pub static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
         }, d => Err(ctx.unsupported(d, DType::FLOATS))))
     });
 
-/// All inputs share a type, the result is in single precision.
-fn verdict_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+/// All inputs share a type; the output is in single precision.
+fn float32_output_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, DType::F32)?;
     same_dtype(p, &mut DTypeIo { ins: io.ins, outs: &mut [] })
 }
@@ -68,24 +68,24 @@ fn verdict_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 params! {
     /// Parameters of `multi_lars`.
     pub struct LarsParam {
-        /// The trust coefficient: how large a step is, relative to the weight.
+        /// The trust coefficient: the size of a step relative to the weight.
         eta: f32 = required;
-        /// Keeps the divisor away from 0.
+        /// A small constant for numerical stability.
         eps: f32 = required;
-        /// The factor by which the gradients will be multiplied.
+        /// The scale by which the gradients will be multiplied.
         rescale_grad: f32 = 1.0;
     }
 }
 
 pub static MULTI_LARS: OpDef = OpDef::new("multi_lars")
     .doc(
-        "Learning rates by layer: lr * eta * |w| / (rescale_grad * |g| + wd * |w| + eps) for each weight w with gradient g, and lr \
-         itself where |w| or |g| is 0. All arrays are vectors of type float32 with an element for each weight (You et al., Large \
+        "Layer-wise learning rates: lr * eta * |w| / (rescale_grad * |g| + wd * |w| + eps) for each weight w with gradient g, and lr \
+         itself if |w| or |g| is 0. All arrays are vectors of type float32 with an element for each weight (You et al., Large \
          Batch Training of Convolutional Networks, 2017).",
     )
     .inputs(&[
         arg("lrs", "The learning rates."),
-        arg("weights_sum_sq", "The sums of squares of the weights, as of multi_sum_sq."),
+        arg("weights_sum_sq", "The sums of squares of the weights, as multi_sum_sq returns them."),
         arg("grads_sum_sq", "The sums of squares of the gradients."),
         arg("wds", "The weight decays."),
     ])
@@ -108,7 +108,7 @@ pub static MULTI_LARS: OpDef = OpDef::new("multi_lars")
 params! {
     /// Parameters of `all_finite`.
     pub struct AllFiniteParam {
-        /// Whether the output starts as 1; if not, it stays 0 where it was 0 before.
+        /// Whether the output is initialised to 1; if not, the check is combined with its old value.
         init_output: bool = true;
     }
 }
@@ -118,34 +118,34 @@ params! {
     pub struct MultiAllFiniteParam {
         /// The number of arrays.
         num_arrays: i32 = 1, where 1..=MAX_ARRAYS as i32;
-        /// Whether the output starts as 1; if not, it stays 0 where it was 0 before.
+        /// Whether the output is initialised to 1; if not, the check is combined with its old value.
         init_output: bool = true;
     }
 }
 
-/// Writes 1 where all elements of all inputs are finite, else 0.
-fn finite(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], start: bool) -> Result<()> {
-    let verdict = outs[0].slice_mut::<f32>()?;
-    let mut so_far = start || verdict[0] != 0.0;
+/// Writes 1 if all elements of all inputs are finite, else 0; without `init_output`, the old value must be nonzero too.
+fn finite(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], init_output: bool) -> Result<()> {
+    let out = outs[0].slice_mut::<f32>()?;
+    let mut is_finite = init_output || out[0] != 0.0;
     for x in ins {
-        so_far &= dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
+        is_finite &= dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
             Ok(all_finite(x.slice::<T>()?))
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))?;
     }
-    verdict[0] = f32::from(u8::from(so_far));
+    out[0] = f32::from(u8::from(is_finite));
     Ok(())
 }
 
 pub static ALL_FINITE: OpDef = OpDef::new("all_finite")
-    .doc("1 if no element of an array is infinite or NaN, else 0; one element of type float32.")
+    .doc("1 if all elements of an array are finite, else 0, as one element of type float32.")
     .inputs(&[ArgDef { name: "data", doc: "The array, of a floating-point type.", type_string: "NDArray" }])
     .params::<AllFiniteParam>()
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
-    .dtype(verdict_dtype)
+    .dtype(float32_output_dtype)
     .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output));
 
 pub static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
-    .doc("1 if no element of any of several arrays is infinite or NaN, else 0; one element of type float32.")
+    .doc("1 if all elements of several arrays are finite, else 0, as one element of type float32.")
     .inputs(ARRAYS)
     .params::<MultiAllFiniteParam>()
     .num_inputs_by(|p| p.get::<MultiAllFiniteParam>().num_arrays as usize)
@@ -163,7 +163,7 @@ pub static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
     .outputs(|_| 0)
     .shape(|_, _| Ok(()))
     .dtype(|_, _| Ok(()))
-    .mutates(&const { places::<MAX_ARRAYS>() })
+    .mutates(&const { all_indices::<MAX_ARRAYS>() })
     .forward(|_, _, outs| {
         outs.iter_mut().try_for_each(|out| {
             out.bytes_mut()?.fill(0);

@@ -1,7 +1,7 @@
-//! Gradient descent, and the methods that use the signs of gradients only.
+//! Gradient descent, and the methods that use only the signs of gradients.
 
 use ferromx_core::op::{OpDef, arg};
-use ferromx_kernels::math::Real;
+use ferromx_kernels::math::MathFloat;
 
 use crate::sparse::lazy_rule;
 
@@ -22,7 +22,7 @@ pub static OPS: &[&OpDef] = &[
 step_params! {
     /// Parameters of `sgd_update`.
     SgdParam {} {
-        /// Only matters for sparse gradients: whether rows without a gradient are left alone.
+        /// For sparse gradients: whether only the rows with a gradient are updated.
         lazy_update: bool = true;
     }
 }
@@ -30,10 +30,10 @@ step_params! {
 step_params! {
     /// Parameters of `sgd_mom_update`.
     SgdMomParam {
-        /// The part of the last step that is taken again.
+        /// The momentum: the fraction of the last step that is added to the next.
         momentum: f32 = 0.0;
     } {
-        /// Only matters for sparse gradients: whether rows without a gradient are left alone.
+        /// For sparse gradients: whether only the rows with a gradient are updated.
         lazy_update: bool = true;
     }
 }
@@ -41,7 +41,7 @@ step_params! {
 step_params! {
     /// Parameters of `nag_mom_update` and `mp_nag_mom_update`.
     MomParam {
-        /// The part of the last step that is taken again.
+        /// The momentum: the fraction of the last step that is added to the next.
         momentum: f32 = 0.0;
     }
 }
@@ -49,7 +49,7 @@ step_params! {
 step!(SGD_UPDATE: Sgd, "sgd_update" ["_sparse_sgd_update"],
 "A step of stochastic gradient descent: weight - lr * (g + wd * weight), where g = clip(rescale_grad * grad).",
 SgdParam, states [],
-numbers |p| [lr = p.lr, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
+scalars |p| [lr = p.lr, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
 |weight, grad| {
     let g = clip(rescale * grad, limit) + wd * weight;
     [weight - lr * g]
@@ -59,7 +59,7 @@ step!(SGD_MOM_UPDATE: SgdMom, "sgd_mom_update" ["_sparse_sgd_mom_update"],
 "A step of gradient descent with momentum: mom = momentum * mom - lr * (g + wd * weight), then weight + mom, where \
  g = clip(rescale_grad * grad).",
 SgdMomParam, states [mom = "The momentum: the last step."],
-numbers |p| [
+scalars |p| [
     lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
 ],
 |weight, grad| {
@@ -76,7 +76,7 @@ step!(NAG_MOM_UPDATE: NagMom, "nag_mom_update",
 "A step with Nesterov's momentum: mom = momentum * mom - lr * g, then weight + momentum * mom - lr * g, where \
  g = clip(rescale_grad * grad) + wd * weight (Sutskever et al., 2013).",
 MomParam, states [mom = "The momentum."],
-numbers |p| [
+scalars |p| [
     lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
 ],
 |weight, grad| {
@@ -94,27 +94,27 @@ step_params! {
 }
 
 step!(SIGNSGD_UPDATE: SignSgd, "signsgd_update",
-    "A step by the signs of the gradient: (1 - lr * wd) * weight - lr * sign(grad) (Bernstein et al., signSGD, 2018).",
+    "A step by the sign of the gradient: (1 - lr * wd) * weight - lr * sign(grad) (Bernstein et al., signSGD, 2018).",
     SignSgdParam, states [],
-    numbers |p| [lr = p.lr, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
+    scalars |p| [lr = p.lr, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
     |weight, grad| [(C::ONE - lr * wd) * weight - lr * sign(clip(rescale * grad, limit))]);
 
 step_params! {
     /// Parameters of `signum_update`.
     SignumParam {
-        /// The part of the old momentum that stays.
+        /// The fraction of the old momentum that is kept.
         momentum: f32 = 0.0;
     } {
-        /// Weight decay that is applied to the weight itself (Loshchilov and Hutter, 2017).
+        /// Decoupled weight decay (Loshchilov and Hutter, 2017).
         wd_lh: f32 = 0.0;
     }
 }
 
 step!(SIGNUM_UPDATE: Signum, "signum_update",
-"A step by the signs of the momentum: mom = momentum * mom - (1 - momentum) * (g + wd * weight), then \
+"A step by the sign of the momentum: mom = momentum * mom - (1 - momentum) * (g + wd * weight), then \
  (1 - lr * wd_lh) * weight + lr * sign(mom), where g = clip(rescale_grad * grad) (Bernstein et al., signSGD, 2018).",
 SignumParam, states [mom = "The momentum."],
-numbers |p| [
+scalars |p| [
     lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
     decay = p.wd_lh,
 ],

@@ -1,6 +1,6 @@
 use ferromx_core::dtype::DType;
 
-use super::multi::MULTI_SGD_MOM_UPDATE;
+use super::multi_sgd::MULTI_SGD_MOM_UPDATE;
 use super::norms::{ALL_FINITE, RESET_ARRAYS};
 use crate::testing::{Case, array, vector};
 
@@ -18,7 +18,7 @@ fn every_weight_takes_its_own_step() {
 }
 
 #[test]
-fn lists_of_another_length_are_refused() {
+fn lists_of_the_wrong_length_are_errors() {
     let case = Case::new(&MULTI_SGD_MOM_UPDATE, &[("lrs", "(1,)"), ("wds", "(0, 0)"), ("num_weights", "2")]);
     let e = case.run(&[0; 6].map(|_| vector(DType::F32, &[1.0]))).unwrap_err().to_string();
     assert!(e.contains("lrs has 1 numbers for 2 weights"), "{e}");
@@ -27,14 +27,14 @@ fn lists_of_another_length_are_refused() {
 }
 
 #[test]
-fn one_infinite_element_among_many_is_found() {
+fn one_nonfinite_element_among_many_is_found() {
     let mut x = vec![1f32; 200_000];
-    let verdict = |x: &[f32]| Case::new(&ALL_FINITE, &[]).run1(&[array(x, &[x.len() as i64])]).unwrap();
-    assert_eq!(verdict(&x).to_vec::<f32>().unwrap(), [1.0]);
-    for (at, bad) in [(0, f32::NAN), (123_456, f32::INFINITY), (199_999, f32::NEG_INFINITY)] {
-        x[at] = bad;
-        assert_eq!(verdict(&x).to_vec::<f32>().unwrap(), [0.0]);
-        x[at] = f32::MAX;
+    let finite = |x: &[f32]| Case::new(&ALL_FINITE, &[]).run1(&[array(x, &[x.len() as i64])]).unwrap();
+    assert_eq!(finite(&x).to_vec::<f32>().unwrap(), [1.0]);
+    for (index, bad) in [(0, f32::NAN), (123_456, f32::INFINITY), (199_999, f32::NEG_INFINITY)] {
+        x[index] = bad;
+        assert_eq!(finite(&x).to_vec::<f32>().unwrap(), [0.0]);
+        x[index] = f32::MAX;
     }
 }
 

@@ -9,21 +9,21 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::calibrate::best_threshold;
 use ferromx_kernels::quantize::{self, Levels, extremes};
 
-use super::{BYTES, end, put_range, range_dtypes, range_shapes, reach, reach_at};
+use super::{BYTES, end, max_abs, max_abs_at, put_range, range_dtypes, range_shapes};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE, &CALIBRATE_ENTROPY];
 
-const MIN: ArgDef = arg("min_range", "What the smallest number stands for, of shape (1,).");
-const MAX: ArgDef = arg("max_range", "What the largest number stands for, of shape (1,).");
+const MIN: ArgDef = arg("min_range", "The lower end of the range, of shape (1,).");
+const MAX: ArgDef = arg("max_range", "The upper end of the range, of shape (1,).");
 
 param_enum! {
-    /// A type of 8-bit integers.
+    /// An 8-bit integer type.
     pub enum ByteType { Int8 = "int8", Uint8 = "uint8" }
 }
 
 param_enum! {
-    /// A type of 8-bit integers, or uint8 where the range says that nothing is negative.
+    /// An 8-bit integer type; `auto` is uint8 if the range has no negative numbers.
     pub enum AutoType { Auto = "auto", Int8 = "int8", Uint8 = "uint8" }
 }
 
@@ -38,24 +38,24 @@ impl AutoType {
     }
 }
 
-/// A range that calibration gave, if it gave both ends.
+/// The calibrated range, if both ends are given.
 fn calibrated(min: Option<f32>, max: Option<f32>) -> Result<Option<(f32, f32)>> {
     let (Some(min), Some(max)) = (min, max) else { return Ok(None) };
     ensure!(min <= max, "min_calib_range {min} is above max_calib_range {max}");
     Ok(Some((min, max)))
 }
 
-/// Quantizes by a range; writes the integers and their range.
+/// Quantizes with a range; writes the integers and the range.
 fn write(ctx: &OpCtx<'_>, x: &[f32], (min, max): (f32, f32), levels: Levels, outs: &mut [Out<'_>]) -> Result<()> {
-    let (dtype, reach) = (outs[0].dtype(), reach(min, max));
+    let (dtype, max_abs) = (outs[0].dtype(), max_abs(min, max));
     if outs[0].wanted() {
-        let scale = levels.of(dtype) / reach;
+        let scale = levels.of(dtype) / max_abs;
         dispatch!(dtype, Q in [i8, u8] => quantize::quantize(x, scale, 0.0, outs[0].slice_mut::<Q>()?),
             other => return Err(ctx.unsupported(other, BYTES)));
     }
     match dtype {
         DType::U8 => put_range(outs, min, max),
-        _ => put_range(outs, -reach, reach),
+        _ => put_range(outs, -max_abs, max_abs),
     }
 }
 
@@ -67,10 +67,10 @@ params! {
     }
 }
 
-/// Numbers as 8-bit integers, by a range that is an input.
+/// Quantizes with a range that is an input.
 pub static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
     .doc(
-        "Numbers as 8-bit integers: with r the larger of |min_range| and |max_range|, the integers nearest to data * 127 / r (int8) \
+        "Quantizes to 8-bit integers: with r the larger of |min_range| and |max_range|, the integers nearest to data * 127 / r (int8) \
          or data * 255 / r (uint8), within their range.\n\n\
          Outputs: the integers, in the shape of data, and the ends of their range, of shape (1,): -r and r for int8, min_range and \
          max_range for uint8.",
@@ -99,21 +99,21 @@ pub static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
 params! {
     /// Parameters of `quantize_v2`.
     pub struct QuantizeV2Param {
-        /// The type of the integers; `auto` is uint8 where the calibrated range has nothing negative, else int8.
+        /// The type of the integers; `auto` is uint8 if the calibrated range has no negative numbers, else int8.
         out_type: AutoType = (AutoType::Int8);
-        /// The smallest number that calibration has found; with None the range is that of the data.
+        /// The calibrated minimum; with None the range is that of the data.
         min_calib_range: Option<f32> = None;
-        /// The largest number that calibration has found.
+        /// The calibrated maximum.
         max_calib_range: Option<f32> = None;
     }
 }
 
-/// Numbers as 8-bit integers, by a calibrated range or their own.
+/// Quantizes with a calibrated range, or with that of the data.
 pub static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
     .doc(
-        "Numbers as 8-bit integers: with r the larger distance of the ends of the range from zero, the integers nearest to \
-         data * 127.5 / r (int8) or data * 255.5 / r (uint8), within their range. 8-bit integers keep their bits; they stand for \
-         themselves if no range was calibrated.\n\n\
+        "Quantizes to 8-bit integers: with r the largest absolute value of the range, the integers nearest to \
+         data * 127.5 / r (int8) or data * 255.5 / r (uint8), within their range. 8-bit integers are passed through; without \
+         a calibrated range, they represent themselves.\n\n\
          Outputs: the integers, in the shape of data, and the ends of their range, of shape (1,).",
     )
     .inputs(&[arg("data", "The numbers, of type float32, int8 or uint8.")])
@@ -152,18 +152,18 @@ pub static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
 params! {
     /// Parameters of `quantize_asym`.
     pub struct QuantizeAsymParam {
-        /// The smallest number that calibration has found; with None the range is that of the data.
+        /// The calibrated minimum; with None the range is that of the data.
         min_calib_range: Option<f32> = None;
-        /// The largest number that calibration has found.
+        /// The calibrated maximum.
         max_calib_range: Option<f32> = None;
     }
 }
 
-/// Numbers as unsigned integers, zero being anywhere.
+/// Asymmetric quantization.
 pub static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
     .doc(
-        "Numbers as unsigned 8-bit integers whose range covers just that of the numbers: the integers nearest to data * scale + \
-         shift, with scale = 255 / (max - min) and shift = 255 - max * scale.\n\n\
+        "Quantizes asymmetrically to unsigned 8-bit integers, which cover exactly the range of the data: the integers nearest to \
+         data * scale + shift, with scale = 255 / (max - min) and shift = 255 - max * scale.\n\n\
          Outputs: the integers, in the shape of data, scale and shift, both of shape (1,).",
     )
     .inputs(&[arg("data", "The numbers, of type float32.")])
@@ -193,7 +193,7 @@ pub static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
     });
 
 param_enum! {
-    /// The type of numbers that integers stand for.
+    /// The type of the dequantized numbers.
     pub enum FloatType { Float32 = "float32" }
 }
 
@@ -205,10 +205,10 @@ params! {
     }
 }
 
-/// The numbers that integers stand for.
+/// Dequantizes.
 pub static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
     .doc(
-        "The numbers that 8-bit integers stand for: data * r / 127.5 (int8) or data * r / 255.5 (uint8), with r the larger of \
+        "Dequantizes 8-bit integers: data * r / 127.5 (int8) or data * r / 255.5 (uint8), with r the larger of \
          |min_range| and |max_range|. The output has the shape of data.",
     )
     .inputs(&[arg("data", "The integers, of type int8 or uint8."), MIN, MAX])
@@ -221,9 +221,9 @@ pub static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
     .dtype(|_, io| range_dtypes(io, 1, Some(DType::F32)))
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
-        let reach = reach_at(ins, 1)?;
+        let max_abs = max_abs_at(ins, 1)?;
         dispatch!(ins[0].dtype(), Q in [i8, u8] => {
-            let scale = reach / Levels::Half.of(ins[0].dtype());
+            let scale = max_abs / Levels::Half.of(ins[0].dtype());
             quantize::dequantize(ins[0].slice::<Q>()?, scale, outs[0].slice_mut()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, BYTES)))
@@ -232,20 +232,20 @@ pub static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
 params! {
     /// Parameters of `requantize`.
     pub struct RequantizeParam {
-        /// The type of the integers; `auto` is uint8 where the calibrated range has nothing negative, else int8.
+        /// The type of the integers; `auto` is uint8 if the calibrated range has no negative numbers, else int8.
         out_type: AutoType = (AutoType::Int8);
-        /// The smallest number that calibration has found; with None the range is that of the data.
+        /// The calibrated minimum; with None the range is that of the data.
         min_calib_range: Option<f32> = None;
-        /// The largest number that calibration has found.
+        /// The calibrated maximum.
         max_calib_range: Option<f32> = None;
     }
 }
 
-/// Sums as 8-bit integers.
+/// Requantizes 32-bit sums to 8-bit integers.
 pub static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
     .doc(
-        "32-bit integers as 8-bit ones: those nearest to data * s / (2^31 - 1) * 127 / r (int8) or * 255 / r (uint8), with s and r \
-         the larger distances of the ends of the old and the new range from zero.\n\n\
+        "Requantizes 32-bit integers to 8-bit ones: those nearest to data * s / (2^31 - 1) * 127 / r (int8) or * 255 / r (uint8), with s \
+         and r the largest absolute values of the old and the new range.\n\n\
          Outputs: the integers, in the shape of data, and the ends of their range, of shape (1,): -r and r for int8, 0 and r for \
          uint8.",
     )
@@ -268,26 +268,26 @@ pub static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
 fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RequantizeParam>();
     let (x, dtype) = (ins[0].slice::<i32>()?, outs[0].dtype());
-    let step = reach_at(ins, 1)? / Levels::Whole.of(DType::I32);
-    let reach = match calibrated(p.min_calib_range, p.max_calib_range)? {
-        Some((min, max)) => reach(min, max),
+    let step = max_abs_at(ins, 1)? / Levels::Whole.of(DType::I32);
+    let max_abs = match calibrated(p.min_calib_range, p.max_calib_range)? {
+        Some((min, max)) => max_abs(min, max),
         None => {
             let (min, max) = extremes(x);
-            reach(min, max) * step
+            max_abs(min, max) * step
         }
     };
     if outs[0].wanted() {
-        let scale = step * (Levels::Whole.of(dtype) / reach);
+        let scale = step * (Levels::Whole.of(dtype) / max_abs);
         dispatch!(dtype, Q in [i8, u8] => quantize::quantize(x, scale, 0.0, outs[0].slice_mut::<Q>()?),
             other => return Err(ctx.unsupported(other, BYTES)));
     }
-    put_range(outs, if dtype == DType::U8 { 0.0 } else { -reach }, reach)
+    put_range(outs, if dtype == DType::U8 { 0.0 } else { -max_abs }, max_abs)
 }
 
 params! {
     /// Parameters of `_contrib_calibrate_entropy`.
     pub struct CalibrateParam {
-        /// How many bins the counts are merged into, one for each integer.
+        /// The number of bins that the counts are merged into, one for each integer.
         num_quantized_bins: i32 = 255, where 1..=i32::MAX;
     }
 }

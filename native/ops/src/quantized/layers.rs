@@ -16,7 +16,7 @@ use ferromx_kernels::pool::{PoolShape, pool_forward};
 use ferromx_kernels::quantize::{self, Levels, Quantum};
 
 use super::{
-    BYTES, DATA, MAX_DATA, MIN_DATA, end, pass_range, put_range, range_dtypes, range_shapes, reach, reach_at,
+    BYTES, DATA, MAX_DATA, MIN_DATA, end, max_abs, max_abs_at, pass_range, put_range, range_dtypes, range_shapes,
     shape_like, with_range,
 };
 use crate::index::take::{EMBEDDING, EmbeddingParam};
@@ -29,10 +29,10 @@ use crate::shape::moves::around;
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&ACT, &FLATTEN, &POOL, &CONCATENATE, &EMBED, &NORM];
 
-/// A rectifier.
+/// Quantized ReLU.
 pub static ACT: OpDef = OpDef::new("_contrib_quantized_act")
     .doc(
-        "The rectifier max(data, 0) of 8-bit integers; the range stays the same. Other activations are refused. Outputs: the \
+        "ReLU, max(data, 0), of 8-bit integers; the range is unchanged. Other activations are errors. Outputs: the \
          integers, in the shape of data, and the ends of their range.",
     )
     .inputs(&[DATA, MIN_DATA, MAX_DATA])
@@ -41,7 +41,10 @@ pub static ACT: OpDef = OpDef::new("_contrib_quantized_act")
     .output_names_by(with_range)
     .shape(|p, io| {
         let kind = p.get::<ActivationParam>().act_type;
-        ensure!(kind == ActType::Relu, "_contrib_quantized_act only supports act_type=relu, not {kind:?}: dequantize first");
+        ensure!(
+            kind == ActType::Relu,
+            "_contrib_quantized_act only supports act_type=relu, not {kind:?}: dequantize first"
+        );
         io.assign_out(0, &io.ins[0].clone())?;
         io.assign_in(0, &io.outs[0].clone())?;
         range_shapes(io, 1)
@@ -59,10 +62,10 @@ pub static ACT: OpDef = OpDef::new("_contrib_quantized_act")
         pass_range(ins, 1, outs)
     });
 
-/// Rows of everything behind the first axis.
+/// Quantized flatten.
 pub static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
     .doc(
-        "Turns 8-bit integers of shape (d1, d2, ..., dk) into (d1, d2*...*dk); the range stays the same. Outputs: the integers and \
+        "Reshapes 8-bit integers of shape (d1, d2, ..., dk) to (d1, d2*...*dk); the range is unchanged. Outputs: the integers and \
          the ends of their range.",
     )
     .inputs(&[DATA, MIN_DATA, MAX_DATA])
@@ -84,11 +87,11 @@ pub static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
         pass_range(ins, 1, outs)
     });
 
-/// Pooling.
+/// Quantized pooling.
 pub static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
     .doc(
-        "The largest number or the average (rounded to the nearest integer) of windows that slide over 8-bit integers; the range \
-         stays the same. Shapes and parameters are those of Pooling; pool types sum and lp are refused. Outputs: the integers and \
+        "The maximum or the average (rounded to the nearest integer) of sliding windows of 8-bit integers; the range is unchanged. \
+         Shapes and parameters are those of Pooling; pool types sum and lp are errors. Outputs: the integers and \
          the ends of their range.",
     )
     .inputs(&[DATA, MIN_DATA, MAX_DATA])
@@ -122,11 +125,11 @@ fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &m
     Ok(())
 }
 
-/// Joining.
+/// Quantized concatenation.
 pub static CONCATENATE: OpDef = OpDef::new("_contrib_quantized_concat")
     .doc(
-        "Joins arrays of 8-bit integers along an axis. The range covers all of theirs, and numbers of narrower ranges are rescaled \
-         to it. The result is of type int8 if one of the inputs is.\n\n\
+        "Concatenates arrays of 8-bit integers along an axis. The range covers those of all inputs, and inputs of narrower ranges are \
+         rescaled. The result is of type int8 if one of the inputs is.\n\n\
          Inputs: num_args arrays, then the smallest and the largest number of the first, of the second and so on. Outputs: the \
          integers and the ends of their range.",
     )
@@ -164,13 +167,13 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
     for pair in ins[n..].chunks_exact(2) {
         (min, max) = (min.min(end(&pair[0])?), max.max(end(&pair[1])?));
     }
-    let (dtype, reach) = (outs[0].dtype(), reach(min, max));
+    let (dtype, max_abs) = (outs[0].dtype(), max_abs(min, max));
     if outs[0].wanted() {
         let axis = Shape::axis(p.dim.into(), ins[0].shape().dims().len())?;
         dispatch!(dtype, Q in [i8, u8] => {
             let mut parts = Vec::new();
             for (i, input) in ins[..n].iter().enumerate() {
-                let scale = reach_at(ins, n + 2 * i)? / reach * (Levels::Whole.of(dtype) / Levels::Whole.of(input.dtype()));
+                let scale = max_abs_at(ins, n + 2 * i)? / max_abs * (Levels::Whole.of(dtype) / Levels::Whole.of(input.dtype()));
                 let mut part = memory::filled(Q::default(), input.len());
                 dispatch!(input.dtype(), P in [i8, u8] => quantize::quantize(input.slice::<P>()?, scale, 0.0, &mut part),
                     other => return Err(ctx.unsupported(other, BYTES)));
@@ -184,7 +187,7 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
     put_range(outs, min, max)
 }
 
-/// Rows of a table.
+/// Quantized embedding.
 pub static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
     .doc(
         "Looks up rows of a table of 8-bit integers, as Embedding does; the range is that of the table. Outputs: the integers and \
@@ -193,8 +196,8 @@ pub static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
     .inputs(&[
         arg("data", "The indices, of any shape."),
         arg("weight", "The table, of shape (input_dim, output_dim) and type int8."),
-        arg("min_weight", "What the smallest number of the table stands for, of shape (1,)."),
-        arg("max_weight", "What the largest number of the table stands for, of shape (1,)."),
+        arg("min_weight", "The lower end of the table's range, of shape (1,)."),
+        arg("max_weight", "The upper end of the table's range, of shape (1,)."),
     ])
     .params::<EmbeddingParam>()
     .outputs(|_| 3)
@@ -214,16 +217,16 @@ pub static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
         pass_range(ins, 2, outs)
     });
 
-/// Batch normalisation.
+/// Quantized batch normalisation.
 pub static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
     .doc(
         "Normalises each channel of 8-bit integers with the moving mean and variance, as BatchNorm does in inference, and gives \
-         integers of type int8 in the calibrated range, which has to be given. Outputs: the integers, in the shape of data, and \
+         integers of type int8 in the calibrated range, which is required. Outputs: the integers, in the shape of data, and \
          the ends of their range.",
     )
     .inputs(&[
         DATA,
-        arg("gamma", "The factor of each channel; taken as 1 with fix_gamma."),
+        arg("gamma", "The scale of each channel; 1 with fix_gamma."),
         arg("beta", "The offset of each channel."),
         arg("moving_mean", "The moving mean of each channel."),
         arg("moving_var", "The moving variance of each channel."),
@@ -259,15 +262,15 @@ fn norm(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (gamma, beta) = (ins[1].slice::<f32>()?, ins[2].slice::<f32>()?);
     let (mean, var) = (outs[3].slice_mut::<f32>()?.to_vec(), outs[4].slice_mut::<f32>()?.to_vec());
     let (step, out_step) =
-        (reach_at(ins, 5)? / Levels::Half.of(ins[0].dtype()), reach(min, max) / Levels::Half.of(DType::I8));
+        (max_abs_at(ins, 5)? / Levels::Half.of(ins[0].dtype()), max_abs(min, max) / Levels::Half.of(DType::I8));
     if outs[0].wanted() && inner > 0 {
         let out = outs[0].slice_mut::<i8>()?;
         dispatch!(ins[0].dtype(), Q in [i8, u8] => {
             let planes = ins[0].slice::<Q>()?.chunks_exact(inner).zip(out.chunks_exact_mut(inner));
             for (i, (x, y)) in planes.enumerate() {
                 let c = i % channels;
-                let factor = if p.fix_gamma { 1.0 } else { gamma[c] } / (f64::from(var[c]) + p.eps).sqrt() as f32;
-                quantize::quantize(x, step * factor / out_step, (beta[c] - mean[c] * factor) / out_step, y);
+                let scale = if p.fix_gamma { 1.0 } else { gamma[c] } / (f64::from(var[c]) + p.eps).sqrt() as f32;
+                quantize::quantize(x, step * scale / out_step, (beta[c] - mean[c] * scale) / out_step, y);
             }
         }, other => return Err(ctx.unsupported(other, BYTES)));
     }

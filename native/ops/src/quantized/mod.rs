@@ -1,8 +1,8 @@
-//! Layers on 8-bit integers, and the way there and back.
+//! Layers on 8-bit integers, quantization and dequantization.
 //!
-//! A quantized array comes with the range of what it stands for, as two arrays of one number. With r the larger distance of
-//! its ends from zero, an integer q stands for q * r / 127 (int8), q * r / 255 (uint8) or q * r / (2^31 - 1) (int32); the
-//! operators that MXNet runs through oneDNN use 127.5 and 255.5.
+//! A quantized array comes with the range of the numbers it represents, as two arrays of one element. With r the largest absolute value of
+//! the range, an integer q represents q * r / 127 (int8), q * r / 255 (uint8) or q * r / (2^31 - 1) (int32); the operators that MXNet runs
+//! through oneDNN use 127.5 and 255.5.
 
 mod convert;
 mod layers;
@@ -21,7 +21,7 @@ use ferromx_core::storage::{In, Out};
 
 /// Conversions.
 pub static CONVERT: &[&OpDef] = convert::OPS;
-/// Layers that keep their input's range, or are given that of their output.
+/// Layers that keep the range of their input, or get a calibrated one for their output.
 pub static LAYERS: &[&OpDef] = layers::OPS;
 /// Sums and products.
 pub static PRODUCT: &[&OpDef] = product::OPS;
@@ -32,11 +32,11 @@ pub static RNN: &[&OpDef] = rnn::OPS;
 const BYTES: &[DType] = &[DType::I8, DType::U8];
 
 const DATA: ArgDef = arg("data", "The input, of type int8 or uint8.");
-const MIN_DATA: ArgDef = arg("min_data", "What the smallest number of the input stands for, of shape (1,).");
-const MAX_DATA: ArgDef = arg("max_data", "What the largest number of the input stands for, of shape (1,).");
+const MIN_DATA: ArgDef = arg("min_data", "The lower end of the input's range, of shape (1,).");
+const MAX_DATA: ArgDef = arg("max_data", "The upper end of the input's range, of shape (1,).");
 
-/// The larger distance of the ends of a range from zero.
-fn reach(min: f32, max: f32) -> f32 {
+/// The largest absolute value of a range.
+fn max_abs(min: f32, max: f32) -> f32 {
     min.abs().max(max.abs())
 }
 
@@ -45,12 +45,12 @@ fn end(input: &In<'_>) -> Result<f32> {
     Ok(input.slice::<f32>()?.first().copied().unwrap_or(0.0))
 }
 
-/// The reach of the range in the inputs `i` and `i + 1`.
-fn reach_at(ins: &[In<'_>], i: usize) -> Result<f32> {
-    Ok(reach(end(&ins[i])?, end(&ins[i + 1])?))
+/// The largest absolute value of the range in the inputs `i` and `i + 1`.
+fn max_abs_at(ins: &[In<'_>], i: usize) -> Result<f32> {
+    Ok(max_abs(end(&ins[i])?, end(&ins[i + 1])?))
 }
 
-/// Writes the range of the first output to the second and third.
+/// Writes the range of the first output to the second and third outputs.
 fn put_range(outs: &mut [Out<'_>], min: f32, max: f32) -> Result<()> {
     for (out, value) in outs.iter_mut().skip(1).zip([min, max]) {
         if out.wanted() {
@@ -60,7 +60,7 @@ fn put_range(outs: &mut [Out<'_>], min: f32, max: f32) -> Result<()> {
     Ok(())
 }
 
-/// Hands the range in the inputs `i` and `i + 1` on to the output.
+/// Copies the range in the inputs `i` and `i + 1` to the outputs.
 fn pass_range(ins: &[In<'_>], i: usize, outs: &mut [Out<'_>]) -> Result<()> {
     put_range(outs, end(&ins[i])?, end(&ins[i + 1])?)
 }

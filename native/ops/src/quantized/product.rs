@@ -13,7 +13,7 @@ use ferromx_kernels::gemm::{Byte, MatMut, gemm_int8};
 use ferromx_kernels::quantize::{self, Levels, Patches, Quantum};
 
 use super::{
-    BYTES, DATA, MAX_DATA, MIN_DATA, put_range, range_dtypes, range_shapes, reach, reach_at, shape_like, with_range,
+    BYTES, DATA, MAX_DATA, MIN_DATA, max_abs, max_abs_at, put_range, range_dtypes, range_shapes, shape_like, with_range,
 };
 use crate::nn::convolution::{CONVOLUTION, ConvolutionParam};
 use crate::nn::fully_connected::{FULLY_CONNECTED, FullyConnectedParam, matrix};
@@ -27,10 +27,10 @@ const WITH_BIAS: &[ArgDef] = &[
     arg("bias", "The bias, of type int8; absent with no_bias=True."),
     MIN_DATA,
     MAX_DATA,
-    arg("min_weight", "What the smallest weight stands for, of shape (1,)."),
-    arg("max_weight", "What the largest weight stands for, of shape (1,)."),
-    arg("min_bias", "What the smallest number of the bias stands for, of shape (1,); absent with no_bias=True."),
-    arg("max_bias", "What the largest number of the bias stands for, of shape (1,); absent with no_bias=True."),
+    arg("min_weight", "The lower end of the weights' range, of shape (1,)."),
+    arg("max_weight", "The upper end of the weights' range, of shape (1,)."),
+    arg("min_bias", "The lower end of the bias's range, of shape (1,); absent with no_bias=True."),
+    arg("max_bias", "The upper end of the bias's range, of shape (1,); absent with no_bias=True."),
 ];
 
 /// Names of the inputs of a layer with or without a bias.
@@ -39,28 +39,28 @@ fn input_names(no_bias: bool) -> Vec<String> {
     WITH_BIAS.iter().filter(|a| !bias(a)).map(|a| a.name.to_string()).collect()
 }
 
-/// What a layer's inputs stand for.
-struct Steps {
-    /// One of the data times one of the weights: the step of the sums.
+/// The quantization scales of a layer.
+struct Scales {
+    /// The number that 1 represents in the sums: the scale of the data times that of the weights.
     sum: f32,
-    /// How many steps of the sums the bias's step is.
+    /// The scale of the bias relative to that of the sums.
     bias: f32,
 }
 
-impl Steps {
-    fn new(ins: &[In<'_>], no_bias: bool) -> Result<Steps> {
+impl Scales {
+    fn new(ins: &[In<'_>], no_bias: bool) -> Result<Scales> {
         let first = if no_bias { 2 } else { 3 };
-        let (data, weight) = (reach_at(ins, first)?, reach_at(ins, first + 2)?);
-        let step = |levels: Levels, dtype: DType, reach: f32| reach / levels.of(dtype);
+        let (data, weight) = (max_abs_at(ins, first)?, max_abs_at(ins, first + 2)?);
+        let step = |levels: Levels, dtype: DType, max_abs: f32| max_abs / levels.of(dtype);
         let bias = match no_bias {
             true => 0.0,
             false => {
-                let steps = |dtype: DType, reach: f32| Levels::Half.of(dtype) / reach;
-                let bias = reach_at(ins, first + 4)?;
+                let steps = |dtype: DType, max_abs: f32| Levels::Half.of(dtype) / max_abs;
+                let bias = max_abs_at(ins, first + 4)?;
                 steps(ins[0].dtype(), data) * steps(DType::I8, weight) * bias / Levels::Half.of(DType::I8)
             }
         };
-        Ok(Steps { sum: step(Levels::Whole, ins[0].dtype(), data) * step(Levels::Whole, DType::I8, weight), bias })
+        Ok(Scales { sum: step(Levels::Whole, ins[0].dtype(), data) * step(Levels::Whole, DType::I8, weight), bias })
     }
 
     /// The range of the sums.
@@ -73,16 +73,16 @@ impl Steps {
         if no_bias {
             return Ok(None);
         }
-        // MXNet cuts off the fraction here, where it rounds elsewhere.
+        // MXNet truncates here, although it rounds elsewhere.
         Ok(Some(ins[2].slice::<i8>()?.iter().map(|b| (f32::from(*b) * self.bias) as i32).collect()))
     }
 }
 
-/// A dense layer.
+/// Quantized dense layer.
 pub static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_fully_connected")
     .doc(
         "FullyConnected on 8-bit integers: sums of products of data and weights as exact 32-bit integers, plus the bias rescaled to \
-         their range.\n\n\
+         the same scale.\n\n\
          Shapes are those of FullyConnected. Outputs: the sums, of type int32, and the ends of their range, of shape (1,): -e and e \
          with e = (2^31 - 1) * step of the data * step of the weights.",
     )
@@ -101,7 +101,7 @@ pub static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_fully_co
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<FullyConnectedParam>();
-        let steps = Steps::new(ins, p.no_bias)?;
+        let steps = Scales::new(ins, p.no_bias)?;
         if outs[0].wanted() {
             let (m, k) = matrix(p, ins[0].shape());
             let n = p.num_hidden as usize;
@@ -124,7 +124,7 @@ fn layer_shape(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, no_bias: bool) -> 
     shape_like(def, p, io, if no_bias { 2 } else { 3 })
 }
 
-/// A convolution.
+/// Quantized convolution.
 pub static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv")
     .doc(
         "Convolution of 8-bit integers in two dimensions, channels first: sums of products of data and weights as exact 32-bit \
@@ -140,7 +140,7 @@ pub static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv")
     .output_names_by(with_range)
     .shape(|p, io| {
         let kernel = &p.get::<ConvolutionParam>().kernel;
-        ensure!(kernel.dims().len() == 2, "quantized_conv has two spatial dimensions, but kernel {kernel} has not");
+        ensure!(kernel.dims().len() == 2, "quantized_conv needs two spatial dimensions, but kernel is {kernel}");
         layer_shape(&CONVOLUTION, p, io, p.get::<ConvolutionParam>().no_bias)
     })
     .dtype(|p, io| {
@@ -151,7 +151,7 @@ pub static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv")
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<ConvolutionParam>();
-        let steps = Steps::new(ins, p.no_bias)?;
+        let steps = Scales::new(ins, p.no_bias)?;
         if outs[0].wanted() {
             let bias = steps.bias(ins, p.no_bias)?;
             dispatch!(ins[0].dtype(), Q in [i8, u8] => convolve::<Q>(p, ins, bias.as_deref(), &mut outs[0])?,
@@ -179,15 +179,15 @@ fn convolve<Q: Element + Byte>(
         output: [dims[2], dims[3]],
     };
     let (pixels, filters, row) = (dims[2] * dims[3], shape.out_channels / shape.groups, patches.row());
-    let picture = patches.channels * patches.input[0] * patches.input[1];
+    let image_len = patches.channels * patches.input[0] * patches.input[1];
     let (data, weights, out) = (ins[0].slice::<Q>()?, ins[1].slice::<i8>()?, out.slice_mut::<i32>()?);
-    if picture == 0 || pixels == 0 {
+    if image_len == 0 || pixels == 0 {
         return Ok(());
     }
     let mut rows = memory::filled(Q::default(), pixels * row);
-    for (i, (picture, out)) in data.chunks_exact(picture).zip(out.chunks_exact_mut(filters * pixels)).enumerate() {
+    for (i, (image, out)) in data.chunks_exact(image_len).zip(out.chunks_exact_mut(filters * pixels)).enumerate() {
         let group = i % shape.groups;
-        patches.write(picture, &mut rows);
+        patches.write(image, &mut rows);
         let weights = &weights[group * filters * row..][..filters * row];
         gemm_int8(weights, &rows, row, MatMut::row_major(out, filters, pixels));
         let Some(bias) = bias else { continue };
@@ -201,10 +201,10 @@ fn convolve<Q: Element + Byte>(
 const PAIR: &[ArgDef] = &[
     arg("lhs", "The first operand, of type int8 or uint8."),
     arg("rhs", "The second operand, of the same shape."),
-    arg("lhs_min", "What the smallest number of lhs stands for, of shape (1,)."),
-    arg("lhs_max", "What the largest number of lhs stands for, of shape (1,)."),
-    arg("rhs_min", "What the smallest number of rhs stands for, of shape (1,)."),
-    arg("rhs_max", "What the largest number of rhs stands for, of shape (1,)."),
+    arg("lhs_min", "The lower end of the range of lhs, of shape (1,)."),
+    arg("lhs_max", "The upper end of the range of lhs, of shape (1,)."),
+    arg("rhs_min", "The lower end of the range of rhs, of shape (1,)."),
+    arg("rhs_max", "The upper end of the range of rhs, of shape (1,)."),
 ];
 
 fn pair_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -230,17 +230,17 @@ fn combine<Q: Quantum>(
 params! {
     /// Parameters of `quantized_elemwise_add`.
     pub struct AddParam {
-        /// The smallest sum that calibration has found.
+        /// The calibrated minimum of the sums.
         min_calib_range: Option<f32> = None;
-        /// The largest sum that calibration has found; with a calibrated range the result has 8 bits, else 32.
+        /// The calibrated maximum of the sums; with a calibrated range the result has 8 bits, else 32.
         max_calib_range: Option<f32> = None;
     }
 }
 
-/// Sums.
+/// Quantized addition.
 pub static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
     .doc(
-        "Sums of 8-bit integers that stand for numbers of two ranges. With a calibrated range the result is of type int8 (uint8 if \
+        "Adds 8-bit integers of different ranges. With a calibrated range the result is of type int8 (uint8 if \
          both operands are), else of type int32, in the range of all possible sums. Outputs: the integers, in the shape of the \
          operands, and the ends of their range.",
     )
@@ -263,13 +263,13 @@ pub static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<AddParam>();
-        let (left, right, dtype) = (reach_at(ins, 2)?, reach_at(ins, 4)?, outs[0].dtype());
+        let (left, right, dtype) = (max_abs_at(ins, 2)?, max_abs_at(ins, 4)?, outs[0].dtype());
         let (levels, min, max) = match (p.min_calib_range, p.max_calib_range) {
             (Some(min), Some(max)) => (Levels::Whole, min, max),
             _ => (Levels::Half, -left - right, left + right),
         };
         if outs[0].wanted() {
-            let scale = levels.of(dtype) / reach(min, max);
+            let scale = levels.of(dtype) / max_abs(min, max);
             let (a, b) = (left / levels.of(ins[0].dtype()) * scale, right / levels.of(ins[1].dtype()) * scale);
             dispatch!(dtype, Q in [i8, u8, i32] => combine(ctx, ins, outs[0].slice_mut::<Q>()?, |x, y| a * x + b * y)?,
                 other => return Err(ctx.unsupported(other, &[DType::I8, DType::U8, DType::I32])));
@@ -280,19 +280,19 @@ pub static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
 params! {
     /// Parameters of `quantized_elemwise_mul`.
     pub struct MulParam {
-        /// The smallest product that calibration has found.
+        /// The calibrated minimum of the products.
         min_calib_range: Option<f32> = None;
-        /// The largest product that calibration has found; with a calibrated range the result has 8 bits, else 32.
+        /// The calibrated maximum of the products; with a calibrated range the result has 8 bits, else 32.
         max_calib_range: Option<f32> = None;
-        /// Whether the result is the products as float32, without a range.
+        /// Whether the result is float32, without a range.
         enable_float_output: bool = false;
     }
 }
 
-/// Products.
+/// Quantized multiplication.
 pub static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
     .doc(
-        "Products of 8-bit integers. With enable_float_output the result is what they stand for, as float32; with a calibrated range \
+        "Multiplies 8-bit integers. With enable_float_output the result is dequantized to float32; with a calibrated range \
          it is of type int8; else it is the products of the integers, of type int32. Outputs: the integers, in the shape of the \
          operands, and, unless they are float32, the ends of their range.",
     )
@@ -319,7 +319,7 @@ pub static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<MulParam>();
-        let (left, right) = (reach_at(ins, 2)?, reach_at(ins, 4)?);
+        let (left, right) = (max_abs_at(ins, 2)?, max_abs_at(ins, 4)?);
         let step = |levels: Levels| left / levels.of(ins[0].dtype()) * (right / levels.of(ins[1].dtype()));
         if p.enable_float_output {
             let mut products = memory::filled(0i32, outs[0].len());
@@ -330,7 +330,7 @@ pub static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
         let scale = match (p.min_calib_range, p.max_calib_range) {
             (Some(min), Some(max)) => {
                 put_range(outs, min, max)?;
-                step(Levels::Half) * Levels::Half.of(DType::I8) / reach(min, max)
+                step(Levels::Half) * Levels::Half.of(DType::I8) / max_abs(min, max)
             }
             _ => {
                 let end = step(Levels::Whole) * i32::MAX as f32;

@@ -20,16 +20,16 @@ const SHARED: usize = 4;
 
 pub static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
     .doc(
-        "`RNN` with mode='lstm' on data of 8-bit integers q that stand for (q - data_shift) / data_scale, as `_contrib_quantize_asym` \
+        "`RNN` with mode='lstm' on data of 8-bit integers q that represent (q - data_shift) / data_scale, as `_contrib_quantize_asym` \
          makes them. Weights, states and the output are of type float32, and so is the computation. The shapes are those of RNN.",
     )
     .inputs(&[
         arg("data", "The sequences, of type uint8 and shape (steps, batch, input)."),
-        arg("parameters", "All weights and biases, one after the other."),
-        arg("state", "The first states, of shape (layers x directions, batch, state)."),
-        arg("state_cell", "The first cell states."),
-        arg("data_scale", "The factor of the data, of shape (1,)."),
-        arg("data_shift", "What was added to the data, of shape (1,)."),
+        arg("parameters", "All weights and biases, concatenated."),
+        arg("state", "The initial states, of shape (layers x directions, batch, state)."),
+        arg("state_cell", "The initial cell states."),
+        arg("data_scale", "The scale of the data, of shape (1,)."),
+        arg("data_shift", "The shift of the data, of shape (1,)."),
     ])
     .params::<RnnParam>()
     .outputs(|p| RNN.num_outputs(p))
@@ -43,8 +43,11 @@ pub static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let rnn = p.get::<RnnParam>();
-    ensure!(rnn.mode == Mode::Lstm, "quantized_rnn is there for mode='lstm' only: dequantize the data and use RNN");
-    ensure!(!rnn.use_sequence_length, "quantized_rnn takes no lengths of sequences: dequantize the data and use RNN");
+    ensure!(rnn.mode == Mode::Lstm, "quantized_rnn supports only mode='lstm': dequantize the data and use RNN");
+    ensure!(
+        !rnn.use_sequence_length,
+        "quantized_rnn does not support sequence lengths: dequantize the data and use RNN"
+    );
     (RNN.infer_shape)(p, &mut ShapeIo { ins: &mut io.ins[..SHARED], outs: &mut *io.outs })?;
     (SHARED..io.ins.len()).try_for_each(|i| io.assign_in(i, &[1].into()))
 }
@@ -70,7 +73,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn it_is_the_network_on_the_numbers_that_the_integers_stand_for() {
+    fn it_equals_the_network_on_dequantized_data() {
         let attrs = [("state_size", "2"), ("num_layers", "1"), ("mode", "lstm"), ("state_outputs", "True")];
         let integers = [0u8, 64, 128, 255, 30, 200];
         let numbers: Vec<f32> = integers.iter().map(|q| (f32::from(*q) - 100.0) / 50.0).collect();
@@ -87,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_compute_is_an_error() {
+    fn unsupported_options_are_errors() {
         for wrong in [("mode", "gru"), ("use_sequence_length", "True")] {
             let mut attrs = vec![("state_size", "2"), ("num_layers", "1"), ("mode", "lstm")];
             attrs.retain(|a| a.0 != wrong.0);

@@ -6,7 +6,7 @@ fn one(x: f32) -> ferromx_core::ndarray::NDArray {
 }
 
 #[test]
-fn numbers_survive_quantization_up_to_half_a_step() {
+fn quantization_round_trips_within_half_a_step() {
     let x: Vec<f32> = (0..64).map(|i| (i as f32 - 31.0) / 16.0).collect();
     let outs = Case::new(&convert::QUANTIZE_V2, &[]).run(&[array(&x, &[64])]).unwrap();
     let y = Case::new(&convert::DEQUANTIZE, &[]).run1(&outs).unwrap().to_vec::<f32>().unwrap();
@@ -14,7 +14,7 @@ fn numbers_survive_quantization_up_to_half_a_step() {
 }
 
 #[test]
-fn a_layer_agrees_with_the_numbers_that_it_stands_for() {
+fn a_layer_agrees_with_its_float_version() {
     let data = array(&[10u8, 200, 30, 40, 50, 255], &[2, 3]);
     let weight = array(&[1i8, -2, 3, -100, 50, 127], &[2, 3]);
     let ins = [data, weight, one(0.0), one(2.0), one(-1.0), one(1.0)];
@@ -30,7 +30,7 @@ fn a_layer_agrees_with_the_numbers_that_it_stands_for() {
 }
 
 #[test]
-fn joined_arrays_share_a_range() {
+fn concatenated_arrays_share_a_range() {
     let ins = [array(&[100i8], &[1, 1]), array(&[100i8], &[1, 1]), one(-1.0), one(1.0), one(-2.0), one(2.0)];
     let outs = Case::new(&layers::CONCATENATE, &[("num_args", "2")]).run(&ins).unwrap();
     assert_eq!(outs[0].to_vec::<i8>().unwrap(), [50, 100]);
@@ -38,7 +38,7 @@ fn joined_arrays_share_a_range() {
 }
 
 #[test]
-fn what_has_no_integer_form_is_refused() {
+fn unsupported_activations_are_errors() {
     let ins = [array(&[100i8], &[1, 1]), one(-1.0), one(1.0)];
     let e = Case::new(&layers::ACT, &[("act_type", "tanh")]).run(&ins).unwrap_err().to_string();
     assert!(e.contains("only supports act_type=relu"), "{e}");

@@ -1,4 +1,4 @@
-//! Choices: classes by their probabilities, classes without repetition, orders of rows.
+//! Discrete sampling: classes by probability, classes without replacement, random permutations of rows.
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
@@ -22,9 +22,9 @@ pub static OPS: &[&OpDef] = &[&SAMPLE_MULTINOMIAL, &SAMPLE_UNIQUE_ZIPFIAN, &SHUF
 params! {
     /// Parameters of `_sample_multinomial`.
     pub struct MultinomialParam {
-        /// The shape of what is drawn from each row of probabilities; one class by default.
+        /// The shape of the sample from each row of probabilities; one class by default.
         shape: Shape = (Shape::new(&[]));
-        /// Whether a second result has the logarithms of the drawn classes' probabilities, through which gradients flow.
+        /// Whether a second result has the log-probabilities of the sampled classes, which are differentiable.
         get_prob: bool = false;
         /// The element type of the classes.
         dtype: ClassDType = (ClassDType(DType::I32));
@@ -34,8 +34,8 @@ params! {
 pub static SAMPLE_MULTINOMIAL: OpDef = OpDef::new("_sample_multinomial")
     .aliases(&["sample_multinomial"])
     .doc(
-        "Draws classes: data of shape (..., k) has the probabilities of k classes in each row, which sum to 1, and the result of shape \
-         (..., shape) has class numbers from 0. With get_prob a second result has log(data[..., class]), whose gradient with respect \
+        "Samples classes: data of shape (..., k) has the probabilities of k classes in each row, which sum to 1, and the result of shape \
+         (..., shape) has class indices from 0. With get_prob a second result has log(data[..., class]), whose gradient with respect \
          to data is 1 / probability, as policy gradients need it.",
     )
     .inputs(&[arg("data", "Rows of probabilities.")])
@@ -58,7 +58,7 @@ pub static SAMPLE_MULTINOMIAL: OpDef = OpDef::new("_sample_multinomial")
 
 fn multinomial_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-    ensure!(rank > 0, "the probabilities need one axis or more");
+    ensure!(rank > 0, "the probabilities must have at least one axis");
     let shape = &p.get::<MultinomialParam>().shape;
     let mut out: Dims = io.ins[0].dims()[..rank - 1].into();
     out.extend_from_slice(shape.dims());
@@ -69,7 +69,7 @@ fn multinomial_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, &out))
 }
 
-/// The first class up to which the probabilities exceed a number; the last one that is possible if none does.
+/// The first class whose cumulative probability exceeds `u`; if none does, the last class of nonzero probability.
 fn class_of(sums: &[f64], u: f64) -> usize {
     let class = sums.partition_point(|s| *s <= u);
     if class < sums.len() { class } else { sums.partition_point(|s| *s < sums[sums.len() - 1]) }
@@ -78,7 +78,7 @@ fn class_of(sums: &[f64], u: f64) -> usize {
 fn multinomial(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let rank = ins[0].shape().dims().len();
     let k = ins[0].shape().dim(rank - 1).max(0) as usize;
-    ensure!(k > 0 || outs[0].is_empty(), "there are no classes to draw from: data has shape {}", ins[0].shape());
+    ensure!(k > 0 || outs[0].is_empty(), "there are no classes to sample from: data has shape {}", ins[0].shape());
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
     let rows = ins[0].len().checked_div(k).unwrap_or(0);
@@ -102,8 +102,7 @@ fn multinomial(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// Inputs: gradients of the classes (without meaning) and of the logarithms, where there are any, the probabilities, the
-/// classes.
+/// Inputs: gradients of the classes (ignored) and of the log-probabilities if they were returned, the probabilities, the classes.
 fn multinomial_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     outs[0].bytes_mut()?.fill(0);
     let [_, grad, data, classes] = ins else { return Ok(()) };
@@ -126,14 +125,14 @@ params! {
     pub struct ZipfianParam {
         /// The number of classes.
         range_max: i32 = required, where 1..=i32::MAX;
-        /// The shape (rows, classes drawn for each row).
+        /// The shape (rows, classes per row).
         shape: Shape = (Shape::unknown());
     }
 }
 
 pub static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipfian")
     .doc(
-        "Draws classes without repetition within a row: class c of 0 to range_max - 1 has the probability \
+        "Samples classes without replacement within a row: class c of 0 to range_max - 1 has the probability \
          log((c + 2) / (c + 1)) / log(range_max + 1). The first result has the classes, of type int64; the second has the number of \
          draws that each row took, repetitions included.",
     )
@@ -142,10 +141,10 @@ pub static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipfian")
     .outputs(|_| 2)
     .shape(|p, io| {
         let p = p.get::<ZipfianParam>();
-        ensure!(p.shape.ndim() == Some(2), "shape must be (rows, classes for each row), not {}", p.shape);
+        ensure!(p.shape.ndim() == Some(2), "shape must be (rows, classes per row), not {}", p.shape);
         ensure!(
             p.shape.dim(1) <= p.range_max.into(),
-            "{} different classes cannot be drawn from {}",
+            "cannot sample {} different classes from {}",
             p.shape.dim(1),
             p.range_max
         );
@@ -181,8 +180,8 @@ pub static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipfian")
 
 pub static SHUFFLE: OpDef = OpDef::new("_shuffle")
     .aliases(&["_npi_shuffle", "shuffle"])
-    .doc("The rows, along the first axis, in a random order; all orders are equally likely.")
-    .inputs(&[arg("data", "The array, of one axis or more.")])
+    .doc("Shuffles the rows along the first axis; all permutations are equally likely.")
+    .inputs(&[arg("data", "The array, of at least one axis.")])
     .forward(|ctx, ins, outs| {
         let n = ins[0].shape().dims().first().map_or(1, |n| *n as usize);
         let key = ctx.random.next_key();
@@ -202,7 +201,7 @@ mod tests {
     use crate::testing::{Case, array, close};
 
     #[test]
-    fn classes_are_drawn_by_their_probabilities() {
+    fn classes_are_sampled_by_their_probabilities() {
         let p = array(&[0.1f32, 0.0, 0.6, 0.3, 0.0, 1.0, 0.0, 0.0], &[2, 4]);
         let case = Case::new(&SAMPLE_MULTINOMIAL, &[("shape", "20000"), ("get_prob", "True")]);
         let outs = case.run(&[p]).unwrap();
@@ -210,7 +209,7 @@ mod tests {
         let share = |row: usize, class: i32| {
             classes[row * 20_000..(row + 1) * 20_000].iter().filter(|c| **c == class).count() as f64 / 20_000.0
         };
-        // Five standard deviations of the shares.
+        // Five standard deviations of the frequencies.
         for (class, want) in [(0, 0.1), (1, 0.0), (2, 0.6), (3, 0.3)] {
             assert!((share(0, class) - want).abs() < 5.0 * (0.25f64 / 20_000.0).sqrt(), "class {class}");
         }
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_of_logarithms_go_to_the_drawn_classes() {
+    fn log_probabilities_have_gradients_for_the_sampled_classes() {
         let p = array(&[0.25f64, 0.75, 1.0, 0.0], &[2, 2]);
         let case = Case::new(&SAMPLE_MULTINOMIAL, &[("shape", "8"), ("get_prob", "True")]);
         let classes = case.run(std::slice::from_ref(&p)).unwrap()[0].to_vec::<i32>().unwrap();
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn shuffled_rows_stay_whole() {
+    fn shuffling_keeps_rows_intact() {
         let x: Vec<i32> = (0..300).collect();
         let y = Case::new(&SHUFFLE, &[]).run1(&[array(&x, &[100, 3])]).unwrap().to_vec::<i32>().unwrap();
         assert!(y.chunks(3).all(|row| row[0] % 3 == 0 && row[1] == row[0] + 1 && row[2] == row[0] + 2));

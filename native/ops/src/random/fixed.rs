@@ -1,4 +1,4 @@
-//! Random numbers from distributions whose parameters are numbers, in a given shape or in that of another array.
+//! Random numbers from distributions with scalar parameters, in a given shape or in that of another array.
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
@@ -32,9 +32,9 @@ pub static OPS: &[&OpDef] = &[
 
 /// A distribution with its parameters.
 trait Distribution {
-    /// Whether the parameters make sense.
+    /// Checks the parameters.
     fn check(&self) -> Result<()>;
-    /// Fills an array from a stream.
+    /// Fills an array with samples.
     fn fill<T: Element + Store<f32> + Store<f64>>(&self, random: Philox, out: &mut [T]);
 }
 
@@ -48,7 +48,7 @@ fn sample(ctx: &OpCtx<'_>, d: &impl Distribution, out: &mut Out<'_>) -> Result<(
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }
 
-/// Defines the two operators of a distribution: numbers in a given shape, and in the shape and type of an input.
+/// Defines the two operators of a distribution: samples of a given shape, and of the shape and type of an input.
 macro_rules! distribution {
     ($NAME:ident: $op:literal [$($alias:literal),+], $LIKE:ident: $like:literal, $doc:literal,
      $Param:ident, $LikeParam:ident { $($(#[doc = $field_doc:literal])+ $field:ident: $t:ty = $default:tt;)+ },
@@ -61,7 +61,7 @@ macro_rules! distribution {
                 shape: Shape = (Shape::unknown());
                 /// The device, such as `cpu(0)`; by default the current one.
                 ctx: String = (String::new());
-                /// The element type; `None` stands for float32.
+                /// The element type; `None` is float32.
                 dtype: SampleDType = (SampleDType(None));
             }
         }
@@ -89,7 +89,7 @@ macro_rules! distribution {
         #[doc = concat!("`", $op, "` in the shape and type of an array.")]
         pub static $LIKE: OpDef = OpDef::new($like)
             .doc(concat!($doc, " The result has the shape and the element type of the input."))
-            .inputs(&[arg("data", "The array whose shape and element type are taken.")])
+            .inputs(&[arg("data", "The array whose shape and element type are used.")])
             .params::<$LikeParam>()
             .forward(|ctx, _, outs| sample(ctx, ctx.params::<$LikeParam>(), &mut outs[0]))
             .grad(Grad::Zero)
@@ -131,7 +131,7 @@ NormalParam, NormalLikeParam {
     /// The standard deviation.
     scale: f32 = 1.0;
 },
-check |p| { ensure!(p.scale > 0.0, "the standard deviation (scale) is {}: it has to be positive", p.scale); },
+check |p| { ensure!(p.scale > 0.0, "the standard deviation (scale) is {}: it must be positive", p.scale); },
 fill |p, random, out| random.fill_normal(f64::from(p.loc), f64::from(p.scale), out));
 
 distribution!(EXPONENTIAL: "_random_exponential" ["random_exponential"], EXPONENTIAL_LIKE: "_random_exponential_like",
@@ -140,7 +140,7 @@ ExponentialParam, ExponentialLikeParam {
     /// The rate.
     lam: f32 = 1.0;
 },
-check |p| { ensure!(p.lam > 0.0, "the rate (lam) is {}: it has to be positive", p.lam); },
+check |p| { ensure!(p.lam > 0.0, "the rate (lam) is {}: it must be positive", p.lam); },
 fill |p, random, out| random.fill_exponential(f64::from(p.lam), out));
 
 distribution!(GAMMA: "_random_gamma" ["random_gamma"], GAMMA_LIKE: "_random_gamma_like",
@@ -152,8 +152,8 @@ GammaParam, GammaLikeParam {
     beta: f32 = 1.0;
 },
 check |p| {
-    ensure!(p.alpha > 0.0, "the shape (alpha) of the distribution is {}: it has to be positive", p.alpha);
-    ensure!(p.beta > 0.0, "the scale (beta) of the distribution is {}: it has to be positive", p.beta);
+    ensure!(p.alpha > 0.0, "the shape (alpha) of the distribution is {}: it must be positive", p.alpha);
+    ensure!(p.beta > 0.0, "the scale (beta) of the distribution is {}: it must be positive", p.beta);
 },
 fill |p, random, out| {
     let (alpha, beta) = (f64::from(p.alpha), f64::from(p.beta));
@@ -241,15 +241,15 @@ impl ParamValue for IntDType {
 params! {
     /// Parameters of `_random_randint`.
     pub struct RandintParam {
-        /// The smallest number.
+        /// The lower bound (inclusive).
         low: i64 = required;
-        /// The end, which is never drawn.
+        /// The upper bound (exclusive).
         high: i64 = required;
         /// The shape.
         shape: Shape = (Shape::unknown());
         /// The device, such as `cpu(0)`; by default the current one.
         ctx: String = (String::new());
-        /// The element type; `None` stands for int32.
+        /// The element type; `None` is int32.
         dtype: IntDType = (IntDType(None));
     }
 }
@@ -264,7 +264,7 @@ pub static RANDINT: OpDef = OpDef::new("_random_randint")
     .dtype(|p, io| io.assign_out(0, p.get::<RandintParam>().dtype.0.or(io.outs[0]).unwrap_or(DType::I32)))
     .forward(|ctx, _, outs| {
         let p = ctx.params::<RandintParam>();
-        ensure!(p.low < p.high, "there are no integers from low {} up to, but without, high {}", p.low, p.high);
+        ensure!(p.low < p.high, "low {} must be less than high {}", p.low, p.high);
         let key = ctx.random.next_key();
         dispatch!(outs[0].dtype(), T in [i32, i64] => {
             Philox::new(key.seed, key.stream).fill_int(p.low, p.high, outs[0].slice_mut::<T>()?);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_parameters_are_refused() {
+    fn invalid_parameters_are_errors() {
         let error = |def, attrs: &[(&str, &str)]| Case::new(def, attrs).run1(&[]).unwrap_err().to_string();
         let shape = ("shape", "(2,)");
         assert!(error(&UNIFORM, &[("low", "2"), shape]).contains("high 1 is below low 2"));

@@ -1,4 +1,4 @@
-//! Random numbers. Every call takes a stream of its own from the device's seed; results do not depend on threads.
+//! Random numbers. Every call uses its own stream of the device's seed; results do not depend on the number of threads.
 
 mod discrete;
 mod fixed;
@@ -7,13 +7,13 @@ mod sampled;
 
 use ferromx_core::op::OpDef;
 
-/// Distributions whose parameters are numbers.
+/// Distributions with scalar parameters.
 pub static FIXED: &[&OpDef] = fixed::OPS;
 
-/// Distributions whose parameters are arrays.
+/// Distributions with array parameters.
 pub static SAMPLED: &[&OpDef] = sampled::OPS;
 
-/// Choices: of classes, of orders.
+/// Discrete sampling and shuffling.
 pub static DISCRETE: &[&OpDef] = discrete::OPS;
 
 /// Probability densities.

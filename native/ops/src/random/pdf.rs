@@ -1,5 +1,5 @@
-//! Probability densities, and probabilities of whole numbers, at given points. The parameters of the distributions are arrays:
-//! each element of them has a block of points, as in `_sample_*`.
+//! Probability density and mass functions at given points. The parameters of the distributions are arrays: each element has a block of
+//! points, as in `_sample_*`.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::math::{Forty, Full, Precision, digamma, exp, lgamma, log};
+use ferromx_kernels::math::{Approximate40, Full, Precision, digamma, exp, lgamma, log};
 use ferromx_kernels::par::parallel_rows;
 use ferromx_kernels::simd::multiversion::{self, Kernel};
 
@@ -47,14 +47,14 @@ trait Density<const N: usize>: Sync {
     fn density<M: Precision>(x: f64, p: [f64; N]) -> f64 {
         M::exp(Self::log_density::<M>(x, p))
     }
-    /// Its derivatives by `x` and by the parameters.
+    /// The derivatives with respect to `x` and to the parameters.
     fn slopes<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
 }
 
-/// Points in a parallel chunk.
+/// Points per parallel chunk.
 const GRAIN: usize = 1 << 11;
 
-/// The parameters share one shape, with which that of the points begins.
+/// The parameters share a shape, which is a prefix of that of the points.
 fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let n = io.ins.len();
     io.tie(0, 0)?;
@@ -67,11 +67,11 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
     let (Some(rank), Some(outer)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
     begins_with(&io.ins[0], &io.ins[1], outer, rank)?;
-    (1..n).try_for_each(|i| take_over_sets(io, i, outer))
+    (1..n).try_for_each(|i| unify_outer_dims(io, i, outer))
 }
 
-/// Points and parameters take over from each other the lengths of the first `outer` axes, which they share.
-fn take_over_sets(io: &mut ShapeIo<'_>, i: usize, outer: usize) -> Result<()> {
+/// Unifies the first `outer` dimensions of points and parameters.
+fn unify_outer_dims(io: &mut ShapeIo<'_>, i: usize, outer: usize) -> Result<()> {
     let shared = |from: &Shape, to: &Shape| {
         Shape::from((0..to.dims().len()).map(|k| if k < outer { from.dim(k) } else { -1 }).collect::<Dims>())
     };
@@ -84,7 +84,7 @@ fn take_over_sets(io: &mut ShapeIo<'_>, i: usize, outer: usize) -> Result<()> {
 fn begins_with(points: &Shape, parameters: &Shape, outer: usize, rank: usize) -> Result<()> {
     let fits =
         rank >= outer && points.dims().iter().zip(&parameters.dims()[..outer]).all(|(a, b)| a == b || *a < 0 || *b < 0);
-    ensure!(fits, "the shape {points} of the points must begin with the shape {parameters} of the parameters");
+    ensure!(fits, "the shape {points} of the points must begin with that of the parameters, {parameters}");
     Ok(())
 }
 
@@ -99,15 +99,15 @@ macro_rules! precise {
             }};
         }
         match $dtype {
-            DType::F32 => arm!(f32, Forty),
-            DType::F16 => arm!(f16, Forty),
+            DType::F32 => arm!(f32, Approximate40),
+            DType::F16 => arm!(f16, Approximate40),
             DType::F64 => arm!(f64, Full),
             d => Err($ctx.unsupported(d, DType::FLOATS)),
         }
     }};
 }
 
-/// Points from number `first` on, and their parameters, of which each set has a block of points.
+/// Points from index `first` on, and all parameters; each parameter set has a block of `block` points.
 #[derive(Clone, Copy)]
 struct Points<'a, T, const N: usize> {
     x: &'a [T],
@@ -116,8 +116,8 @@ struct Points<'a, T, const N: usize> {
     block: usize,
 }
 
-/// Runs `$body` for all points of a chunk, with their numbers in it, the points and their parameters. Not a function: the compiler
-/// would leave a large closure out of the loop that is compiled for wide vectors.
+/// Runs `$body` for all points of a chunk with the index in the chunk, the point and its parameters. A macro, because the compiler would
+/// not inline a large closure into the vectorised loop.
 macro_rules! each {
     ($points:expr, |$i:ident, $x:ident, $p:ident| $body:expr) => {{
         let points = $points;
@@ -166,7 +166,7 @@ fn forward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
     })
 }
 
-/// Densities, compiled for wide vectors.
+/// The density kernel, compiled for each instruction set.
 struct Densities<'a, D, M, T, const N: usize> {
     points: Points<'a, T, N>,
     is_log: bool,
@@ -221,7 +221,7 @@ fn backward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs
     })
 }
 
-/// Gradients by the points (`of` = 0), or by a parameter: the sums over its blocks.
+/// The gradients with respect to the points (`of` = 0), or to parameter `of` - 1: sums over its blocks.
 struct Slopes<'a, D, M, T, const N: usize> {
     points: Points<'a, T, N>,
     grad: &'a [T],
@@ -232,7 +232,7 @@ struct Slopes<'a, D, M, T, const N: usize> {
 }
 
 impl<D: Density<N>, M: Precision, T: Element, const N: usize> Slopes<'_, D, M, T, N> {
-    /// The slopes at some points as far as they go into the gradient, without the sum.
+    /// Writes the gradient terms of `points`, before the sum.
     #[inline(always)]
     fn fill(&self, points: Points<'_, T, N>, begin: usize, to: &mut [f64]) {
         let n = points.x.len();
@@ -247,8 +247,8 @@ impl<D: Density<N>, M: Precision, T: Element, const N: usize> Slopes<'_, D, M, T
     }
 }
 
-/// Slopes that are computed before they are summed.
-const SLOPES: usize = 256;
+/// Size of the buffer of gradient terms.
+const BUFFER_LEN: usize = 256;
 
 impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Slopes<'_, D, M, T, N> {
     type Output = ();
@@ -257,9 +257,9 @@ impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Slopes<
     fn run(mut self) {
         let block = if self.of == 0 { 1 } else { self.points.block };
         let out = std::mem::take(&mut self.out);
-        let (mut buffer, mut sum, mut left, mut set) = ([0.0; SLOPES], 0.0, block, 0);
-        for (k, x) in self.points.x.chunks(SLOPES).enumerate() {
-            let begin = k * SLOPES;
+        let (mut buffer, mut sum, mut left, mut set) = ([0.0; BUFFER_LEN], 0.0, block, 0);
+        for (k, x) in self.points.x.chunks(BUFFER_LEN).enumerate() {
+            let begin = k * BUFFER_LEN;
             self.fill(Points { x, first: self.points.first + begin, ..self.points }, begin, &mut buffer);
             if block == 1 {
                 out[begin..begin + x.len()].iter_mut().zip(&buffer).for_each(|(out, s)| *out = T::from_f64(*s));
@@ -362,13 +362,13 @@ lam: "The means, positive.";
 |x| x * M::log(lam) - lam - M::lgamma(x + 1.0),
 slopes 0.0, [x / lam - 1.0]);
 
-/// The logarithm of the probability of x failures before k successes of probability p.
+/// The log-probability of x failures before k successes of probability p.
 #[inline(always)]
 fn failures<M: Precision>(x: f64, k: f64, p: f64) -> f64 {
     M::lgamma(x + k) - M::lgamma(x + 1.0) - M::lgamma(k) + k * M::log(p) + x * M::log(1.0 - p)
 }
 
-/// Its derivatives by k and p; none flows to the whole number x.
+/// Its derivatives with respect to k and p; the integer x has none.
 #[inline(always)]
 fn failures_slopes<M: Precision>(x: f64, k: f64, p: f64) -> [f64; 2] {
     [M::digamma(x + k) - M::digamma(k) + M::log(p), k / p - x / (1.0 - p)]
@@ -380,7 +380,7 @@ k: "The numbers of successes, positive; they need not be integers.", p: "The pro
 |x| failures::<M>(x, k, p),
 slopes 0.0, failures_slopes::<M>(x, k, p));
 
-/// The derivatives by mu and alpha for k = 1 / alpha and p = 1 / (1 + mu alpha).
+/// The derivatives with respect to mu and alpha for k = 1 / alpha and p = 1 / (1 + mu alpha).
 #[inline(always)]
 fn dispersed_slopes<M: Precision>(x: f64, mu: f64, alpha: f64) -> [f64; 2] {
     let p = 1.0 / (1.0 + mu * alpha);
@@ -411,9 +411,9 @@ pub static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
     .params::<PdfParam>()
     .shape(|_, io| {
         let (Some(rank), Some(outer)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
-        ensure!(rank >= outer && outer > 0, "the points need as many axes as alpha or more, and alpha one or more");
+        ensure!(rank >= outer && outer > 0, "the points must have at least as many axes as alpha, and alpha at least one");
         begins_with(&io.ins[0], &io.ins[1], outer - 1, rank - 1)?;
-        take_over_sets(io, 1, outer - 1)?;
+        unify_outer_dims(io, 1, outer - 1)?;
         let (k, k_alpha) = (io.ins[0].dim(rank - 1), io.ins[1].dim(outer - 1));
         ensure!(k == k_alpha || k < 0 || k_alpha < 0, "the points have {k} components, alpha has {k_alpha}");
         let components = k.max(k_alpha);
@@ -447,7 +447,7 @@ fn components(alpha: &In<'_>) -> usize {
     alpha.shape().dims().last().map_or(1, |k| (*k).max(1) as usize)
 }
 
-/// The number of points for each set of parameters.
+/// The number of points per parameter set.
 fn blocks(points: &In<'_>, alpha: &In<'_>) -> usize {
     points.len().checked_div(alpha.len()).unwrap_or(0).max(1)
 }
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_whole_numbers_have_gradients_and_the_numbers_none() {
+    fn discrete_distributions_have_gradients_only_for_parameters() {
         let x = array(&[2.0, 0.0, 5.0], &[3]);
         let (p, q) = (array(&[0.4, 0.1, 0.25], &[3]), array(&[4.0, 5.5, 0.5], &[3]));
         let ones = array(&[1.0; 3], &[3]);

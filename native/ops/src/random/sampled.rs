@@ -1,5 +1,5 @@
-//! Random numbers from distributions whose parameters are arrays: each element of the parameters has a block of numbers of
-//! its own, whose shape follows that of the parameters.
+//! Random numbers from distributions with array parameters: each element of the parameters has its own block of samples, whose shape
+//! follows that of the parameters.
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
@@ -19,16 +19,16 @@ pub static OPS: &[&OpDef] =
     &[&UNIFORM, &NORMAL, &GAMMA, &EXPONENTIAL, &POISSON, &NEGATIVE_BINOMIAL, &GENERALIZED_NEGATIVE_BINOMIAL];
 
 params! {
-    /// Parameters of the operators whose distributions have arrays as parameters.
+    /// Parameters of the sampling operators with array parameters.
     pub struct SampleParam {
-        /// The shape of the block that is drawn for each element of the parameters; one number by default.
+        /// The shape of the block of samples for each element of the parameters; one number by default.
         shape: Shape = (Shape::new(&[]));
-        /// The element type of the result; `None` stands for float32.
+        /// The element type of the result; `None` is float32.
         dtype: SampleDType = (SampleDType(None));
     }
 }
 
-/// The parameters share one shape, and the result adds the dimensions of `shape` to it.
+/// The parameters share a shape; the result appends `shape` to it.
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let block = &p.get::<SampleParam>().shape;
     let mut shape = Shape::unknown();
@@ -50,7 +50,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The parameters share one type, which does not decide that of the result.
+/// The parameters share a type, which does not determine that of the result.
 fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     if let Some(dtype) = io.ins.iter().flatten().next().copied() {
         (0..io.ins.len()).try_for_each(|i| io.assign_in(i, dtype))?;
@@ -58,7 +58,7 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, p.get::<SampleParam>().dtype.0.or(io.outs[0]).unwrap_or(DType::F32))
 }
 
-/// A parameter of any numeric type in double precision.
+/// Converts a parameter of any numeric type to double precision.
 fn parameter(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<Vec<f64>> {
     dispatch!(x.dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
         Ok(x.slice::<T>()?.iter().map(|x| x.to_f64()).collect())
@@ -67,7 +67,7 @@ fn parameter(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<Vec<f64>> {
     ])))
 }
 
-/// Fills the result with `draw(parameters, source of randomness)`.
+/// Fills the result with `draw(parameters, random draws)`.
 fn sample<const N: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
@@ -75,7 +75,7 @@ fn sample<const N: usize>(
     draw: impl Fn([f64; N], &mut Draws) -> f64 + Sync,
 ) -> Result<()> {
     let columns = ins.iter().map(|x| parameter(ctx, x)).collect::<Result<Vec<_>>>()?;
-    // An empty result never asks for its block.
+    // An empty result has no blocks; 1 avoids a division by zero.
     let block = (out.len() / ins[0].len().max(1)).max(1);
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
@@ -87,12 +87,12 @@ fn sample<const N: usize>(
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }
 
-/// Noise that is made in bulk, many numbers side by side.
+/// Noise that is generated in bulk with SIMD.
 #[derive(Clone, Copy)]
 enum Noise {
     /// Uniform in [0, 1).
     Uniform,
-    /// Normal with mean 0 and deviation 1.
+    /// Normal with mean 0 and standard deviation 1.
     Normal,
     /// Exponential with mean 1.
     Exponential,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_blocks_and_parameters_without_meaning() {
+    fn empty_blocks_and_invalid_parameters() {
         let empty = Case::new(&NORMAL, &[("shape", "(0,)")]);
         assert!(
             empty.run1(&[vector(DType::F32, &[1.0]), vector(DType::F32, &[1.0])]).unwrap().shape().dims() == [1, 0]

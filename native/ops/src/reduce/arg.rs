@@ -1,4 +1,4 @@
-//! Positions of the largest and smallest elements.
+//! Indices of the largest and smallest elements.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::Result;
@@ -21,15 +21,15 @@ pub static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL];
 params! {
     /// Parameters of `argmax` and `argmin`.
     pub struct ArgParam {
-        /// The axis along which to look; negative ones count from the last. None looks at all elements in row-major order.
+        /// The axis to search; a negative one counts from the end. None searches the flattened array.
         axis: Option<i32> = None;
-        /// Whether the reduced axis stays, with length 1.
+        /// Whether the reduced axis is kept with length 1.
         keepdims: bool = false;
     }
 }
 
 pub static ARGMAX: OpDef = OpDef::new("argmax")
-    .doc("The first position of the largest element along an axis, in the type of the input. A NaN counts as the largest.")
+    .doc("The index of the first largest element along an axis, in the type of the input. NaN is the largest.")
     .inputs(&[arg("data", "The array.")])
     .params::<ArgParam>()
     .shape(arg_shape)
@@ -37,7 +37,7 @@ pub static ARGMAX: OpDef = OpDef::new("argmax")
     .grad(Grad::Zero);
 
 pub static ARGMIN: OpDef = OpDef::new("argmin")
-    .doc("The first position of the smallest element along an axis, in the type of the input. A NaN counts as the smallest.")
+    .doc("The index of the first smallest element along an axis, in the type of the input. NaN is the smallest.")
     .inputs(&[arg("data", "The array.")])
     .params::<ArgParam>()
     .shape(arg_shape)
@@ -45,7 +45,7 @@ pub static ARGMIN: OpDef = OpDef::new("argmin")
     .grad(Grad::Zero);
 
 pub static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
-    .doc("The first position of the largest element along axis 1, in the type of the input: the class of each row of scores.")
+    .doc("The index of the first largest element along axis 1, in the type of the input: the class of each row of scores.")
     .inputs(&[arg("data", "The array, of at least two axes.")])
     .shape(|_, io| {
         let Some(n) = io.ins[0].ndim() else { return Ok(()) };
@@ -78,7 +78,7 @@ fn along<const LARGEST: bool>(ctx: &OpCtx<'_>, x: &In<'_>, axis: Option<i32>, ou
     if out.is_empty() {
         return Ok(());
     }
-    ensure!(dims.1 > 0, "{}: there is no position in an empty axis of shape {}", ctx.op, x.shape());
+    ensure!(dims.1 > 0, "{}: cannot search an empty axis of shape {}", ctx.op, x.shape());
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
         match LARGEST {
@@ -97,7 +97,7 @@ mod tests {
     use crate::testing::{Case, array, vector};
 
     #[test]
-    fn positions_in_every_type() {
+    fn indices_are_found_for_every_type() {
         for dtype in DType::ALL.into_iter().filter(|d| *d != DType::Bool) {
             let x = vector(dtype, &[1.0, 3.0, 3.0, 7.0, 0.0, 7.0]).reshape(&[2, 3].into()).unwrap();
             let run = |def, attrs: &[(&str, &str)]| {

@@ -1,4 +1,4 @@
-//! Which axes a reduction runs over, what shape is left, and gradients that spread a reduced array again.
+//! Axes and result shapes of reductions, and gradients that broadcast a reduced array back.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
@@ -20,9 +20,9 @@ use crate::elemwise::formulas::Mul;
 params! {
     /// Parameters of the reductions.
     pub struct ReduceParam {
-        /// The axes to reduce; negative ones count from the last. None or () means all of them.
+        /// The axes to reduce; a negative one counts from the end. None or () reduces all.
         axis: ShapeOrNone = (ShapeOrNone(None));
-        /// Whether reduced axes stay, with length 1.
+        /// Whether reduced axes are kept with length 1.
         keepdims: bool = false;
         /// Whether `axis` names the axes that are not reduced.
         exclude: bool = false;
@@ -35,7 +35,7 @@ pub type Axes = SmallVec<[usize; 6]>;
 /// The axes to reduce out of `n`, in order.
 ///
 /// # Errors
-/// An axis that is not there or given twice.
+/// An axis that does not exist or is given twice.
 pub fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
     let given = axis.0.as_ref().map_or(&[][..], Shape::dims);
     if given.is_empty() {
@@ -47,8 +47,8 @@ pub fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
     Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
 }
 
-/// The shape without the axes, or with length 1 there. A result of one element has shape (1), but a scalar whose axes are kept stays
-/// one.
+/// The shape without the axes, or with `keepdims` with length 1 for them. A result of one element has shape (1), except for a scalar with
+/// `keepdims`.
 pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
     let mut dims = Dims::new();
     for (i, d) in shape.dims().iter().enumerate() {
@@ -73,12 +73,12 @@ pub fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-/// The lengths of a shape with 1 in place of the reduced axes.
+/// The dimensions of a shape, with 1 for the reduced axes.
 pub fn kept(shape: &Shape, axes: &[usize]) -> Axes {
     shape.to_usize().iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect()
 }
 
-/// `out = F(x, y)`, where `y` is reduced over the axes and `x` has the output's shape.
+/// `out = F(x, y)`, where `y` is reduced over the axes and broadcast, and `x` has the output's shape.
 pub fn spread<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
     lanes!(ctx, out.dtype(), F, |T, f| {
@@ -88,7 +88,7 @@ pub fn spread<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, y: &In<'_>, axes: &[usize]
     Ok(())
 }
 
-/// `out = F(y, scalar)` for a reduced `y`.
+/// `out = F(y, scalar)`, where `y` is reduced over the axes and broadcast.
 pub fn spread_scalar<F: Binary>(
     ctx: &OpCtx<'_>,
     y: &In<'_>,
@@ -104,7 +104,7 @@ pub fn spread_scalar<F: Binary>(
     Ok(())
 }
 
-/// `out *= y` for a reduced `y`.
+/// `out *= y`, where `y` is reduced over the axes and broadcast.
 pub fn times_spread(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
     lanes!(ctx, out.dtype(), Mul, |T, f| {
@@ -114,7 +114,7 @@ pub fn times_spread(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'
     Ok(())
 }
 
-/// The pieces of a reduction's composed gradient.
+/// The operands of a reduction's composed gradient.
 pub struct Spread<'a, 'g> {
     /// The graph.
     pub g: &'a mut Graph<'g>,
@@ -122,13 +122,13 @@ pub struct Spread<'a, 'g> {
     pub x: Entry,
     /// The output, with reduced axes of length 1.
     pub y: Entry,
-    /// Its gradient in the same shape.
+    /// The gradient of the output, with reduced axes of length 1.
     pub grad: Entry,
     attrs: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a, 'g> Spread<'a, 'g> {
-    /// Applies the reduction again, such that its axes stay, which gives the shape of the others.
+    /// Applies the reduction `op` with `keepdims` to get the shape for the gradient.
     pub fn new(g: &'a mut Graph<'g>, op: &str, n: &'a GradNode<'_>) -> Result<Spread<'a, 'g>> {
         let mut attrs: Vec<_> = n.attrs.iter().copied().filter(|(k, _)| *k != "keepdims").collect();
         attrs.push(("keepdims", "True"));
@@ -137,12 +137,12 @@ impl<'a, 'g> Spread<'a, 'g> {
         Ok(Spread { g, x: n.inputs[0], y, grad, attrs })
     }
 
-    /// A reduction over the same axes, which stay.
+    /// A reduction over the same axes with `keepdims`.
     pub fn again(&mut self, op: &str, x: Entry) -> Result<Entry> {
         self.g.0.apply1(op, &[x], &self.attrs)
     }
 
-    /// The gradient repeated to the input's shape.
+    /// The gradient, broadcast to the input's shape.
     pub fn grad(&mut self) -> Result<Entry> {
         self.g.op2("broadcast_like", self.grad, self.x)
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_are_mxnets() {
+    fn axes_are_resolved_as_in_mxnet() {
         let axes = |text: &str, exclude| {
             resolve(&<ShapeOrNone as ferromx_core::params::ParamValue>::parse(text).unwrap(), exclude, 3)
         };

@@ -1,4 +1,4 @@
-//! Histograms, and whether two arrays are alike.
+//! Histograms, and comparison of arrays within a tolerance.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::elemwise::family::NUMERIC;
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&HISTOGRAM, &ALLCLOSE];
 
-/// Two numbers, or none; the metadata has no name for this type.
+/// An optional pair of bounds; the metadata has no name for this type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ends(Option<(f64, f64)>);
 
@@ -33,7 +33,7 @@ impl ParamValue for Ends {
         }
         match Tuple::<f64>::parse(text)?.0[..] {
             [low, high] => Ok(Ends(Some((low, high)))),
-            _ => Err(format!("'{text}' is no pair (lowest, highest)")),
+            _ => Err(format!("'{text}' is not a pair (lowest, highest)")),
         }
     }
     fn print(&self) -> String {
@@ -44,15 +44,15 @@ impl ParamValue for Ends {
 params! {
     /// Parameters of `_histogram`.
     pub struct HistogramParam {
-        /// The number of equally long ranges between the ends of `range`; without it the edges of the ranges are an input.
+        /// The number of equal bins in `range`; without it the bin edges are an input.
         bin_cnt: Option<i32> = None;
-        /// The start of the first range and the end of the last, where bin_cnt is given.
+        /// The start of the first bin and the end of the last, if bin_cnt is given.
         range: Ends = (Ends(None));
     }
 }
 
 impl HistogramParam {
-    /// The number of ranges and their ends, where they are parameters.
+    /// The number of bins and the bounds, if they are parameters.
     fn ends(&self) -> Result<Option<(i32, f64, f64)>> {
         let Some(count) = self.bin_cnt else { return Ok(None) };
         ensure!(count > 0, "bin_cnt must be positive, not {count}");
@@ -69,13 +69,13 @@ impl HistogramParam {
 pub static HISTOGRAM: OpDef = OpDef::new("_histogram")
     .aliases(&["_npi_histogram"])
     .doc(
-        "Counts elements by ranges of their values. The first result has the counts, of type int64: count i is the number of elements \
-         from edge i to below edge i + 1, where the last range includes its end. The second result has the edges. The ranges are \
-         given by their increasing edges, or by their number bin_cnt and the range that they divide.",
+        "A histogram. The first result has the counts, of type int64: count i is the number of elements from edge i to below edge i + 1; \
+         the last bin includes its end. The second result has the bin edges. The bins are given by their increasing edges, or by their \
+         number bin_cnt and the range that they divide.",
     )
     .inputs(&[
-        arg("data", "The elements, in any shape."),
-        arg("bins", "The edges of the ranges, increasing, of the type of data; absent where bin_cnt is given."),
+        arg("data", "The elements, of any shape."),
+        arg("bins", "The bin edges, increasing, of the type of data; absent if bin_cnt is given."),
     ])
     .params::<HistogramParam>()
     .num_inputs_by(|p| if p.get::<HistogramParam>().bin_cnt.is_some() { 1 } else { 2 })
@@ -113,7 +113,7 @@ fn count(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
             Some((n, low, high)) => (0..=n).map(|i| if i == n { high } else { low + f64::from(i) * (high - low) / f64::from(n) }).collect(),
             None => ins[1].slice::<T>()?.iter().map(|e| e.to_f64()).collect(),
         };
-        ensure!(edges.windows(2).all(|e| e[0] <= e[1]), "the edges of the ranges must increase");
+        ensure!(edges.windows(2).all(|e| e[0] <= e[1]), "the bin edges must increase");
         if own_edges[0].wanted() {
             own_edges[0].slice_mut::<T>()?.iter_mut().zip(&edges).for_each(|(y, e)| *y = T::from_f64(*e));
         }
@@ -129,19 +129,19 @@ fn count(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 params! {
     /// Parameters of `_contrib_allclose`.
     pub struct AllCloseParam {
-        /// The difference that is allowed, relative to the magnitude of b.
+        /// The relative tolerance, a fraction of |b|.
         rtol: f32 = 1e-5;
-        /// The difference that is allowed everywhere.
+        /// The absolute tolerance.
         atol: f32 = 1e-8;
-        /// Whether a NaN is like another NaN.
+        /// Whether NaN equals NaN.
         equal_nan: bool = true;
     }
 }
 
 pub static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
     .doc(
-        "1 if |a - b| <= atol + rtol * |b| for all elements, else 0; a number of type uint8. An infinity is like itself only; a NaN is \
-         like a NaN where equal_nan is set.",
+        "1 if |a - b| <= atol + rtol * |b| for all elements, else 0, of type uint8. An infinity is close only to itself; NaN is close to \
+         NaN if equal_nan is set.",
     )
     .inputs(&[arg("a", "The first array."), arg("b", "The second array, of the same shape and type.")])
     .params::<AllCloseParam>()
@@ -166,13 +166,13 @@ const GRAIN: usize = 1 << 15;
 
 fn all_close<T: Element>(p: &AllCloseParam, a: &[T], b: &[T]) -> bool {
     let (rtol, atol) = (f64::from(p.rtol), f64::from(p.atol));
-    let alike = |(a, b): (&T, &T)| {
+    let close = |(a, b): (&T, &T)| {
         let (a, b) = (a.to_f64(), b.to_f64());
         a == b || a.is_nan() && b.is_nan() && p.equal_nan || (a - b).abs() <= atol + rtol * b.abs() && b.is_finite()
     };
     let all = AtomicBool::new(true);
     parallel_ranges(a.len(), GRAIN, |range| {
-        if all.load(Ordering::Relaxed) && !a[range.clone()].iter().zip(&b[range]).all(alike) {
+        if all.load(Ordering::Relaxed) && !a[range.clone()].iter().zip(&b[range]).all(close) {
             all.store(false, Ordering::Relaxed);
         }
     });
@@ -185,18 +185,18 @@ mod tests {
     use crate::testing::{Case, vector};
 
     #[test]
-    fn infinities_are_like_themselves_only() {
-        let like = |a: &[f64], b: &[f64]| {
+    fn infinities_are_close_only_to_themselves() {
+        let close = |a: &[f64], b: &[f64]| {
             let y = Case::new(&ALLCLOSE, &[]).run1(&[vector(DType::F32, a), vector(DType::F32, b)]).unwrap();
             y.to_vec::<u8>().unwrap() == [1]
         };
         let inf = f64::INFINITY;
-        assert!(like(&[1.0, inf, f64::NAN], &[1.000001, inf, f64::NAN]));
-        assert!(!like(&[inf], &[-inf]) && !like(&[1.0], &[inf]) && !like(&[inf], &[1.0]) && !like(&[1.0], &[1.1]));
+        assert!(close(&[1.0, inf, f64::NAN], &[1.000001, inf, f64::NAN]));
+        assert!(!close(&[inf], &[-inf]) && !close(&[1.0], &[inf]) && !close(&[inf], &[1.0]) && !close(&[1.0], &[1.1]));
     }
 
     #[test]
-    fn ranges_are_checked() {
+    fn invalid_ranges_are_errors() {
         let error =
             |attrs: &[(&str, &str)]| Case::new(&HISTOGRAM, attrs).shapes(&[Shape::new(&[3])]).unwrap_err().to_string();
         assert!(error(&[("bin_cnt", "3")]).contains("range"));

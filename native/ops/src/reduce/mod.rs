@@ -9,11 +9,11 @@ pub(crate) mod sums;
 
 use ferromx_core::op::OpDef;
 
-/// Sums, products, extremes.
+/// Sums, products, maxima and minima.
 pub static SUMS: &[&OpDef] = sums::OPS;
 /// Norms and moments.
 pub static NORMS: &[&OpDef] = &[&norm::NORM, &moments::MOMENTS];
-/// Positions of extremes.
+/// Indices of maxima and minima.
 pub static ARG: &[&OpDef] = arg::OPS;
-/// Histograms, and whether arrays are alike.
+/// Histograms, and comparison within a tolerance.
 pub static COUNTS: &[&OpDef] = counts::OPS;

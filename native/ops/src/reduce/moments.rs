@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::map::{Load, Store};
 use ferromx_kernels::movement::transpose;
 use ferromx_kernels::norm::{row_moments, row_moments_backward};
@@ -20,9 +20,9 @@ use crate::elemwise::family::NUMERIC;
 params! {
     /// Parameters of `moments`.
     pub struct MomentsParam {
-        /// The axes over which mean and variance are taken; negative ones count from the last.
+        /// The axes to reduce; a negative one counts from the end.
         axes: ShapeOrNone = (ShapeOrNone(None));
-        /// Whether these axes stay, with length 1.
+        /// Whether reduced axes are kept with length 1.
         keepdims: bool = false;
     }
 }
@@ -58,14 +58,14 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..2).try_for_each(|i| io.assign_out(i, &out))
 }
 
-/// The order of the axes that brings those that are reduced to the end, and the number of elements of a row of these.
+/// The permutation that moves the reduced axes to the end, and the number of elements of a reduced row.
 fn rows(axes: &Axes, shape: &[usize]) -> (Vec<usize>, usize) {
     let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
     (kept.chain(axes.iter().copied()).collect(), axes.iter().map(|axis| shape[*axis]).product())
 }
 
-/// Calls `f` with the elements in another order of the axes.
-fn with_order<T: Real, R>(x: &[T], shape: &[usize], order: &[usize], f: impl FnOnce(&[T]) -> R) -> R {
+/// Calls `f` with the elements transposed to the given order of axes.
+fn with_order<T: FloatElement, R>(x: &[T], shape: &[usize], order: &[usize], f: impl FnOnce(&[T]) -> R) -> R {
     if order.is_sorted() {
         return f(x);
     }
@@ -88,7 +88,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     }, other => Err(ctx.unsupported(other, NUMERIC))))
 }
 
-fn compute<T: Real>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
+fn compute<T: FloatElement>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
     let [mean, variance] = outs else { return Err(Error::Internal("moments has two outputs".into())) };
     let unwanted = |out: &Out<'_>| if out.wanted() { 0 } else { out.len() };
     with_scratch(unwanted(mean), |other_mean: &mut [T]| {
@@ -101,8 +101,8 @@ fn compute<T: Real>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
     })
 }
 
-/// Mean and variance of each row; those of no elements are not numbers.
-fn stats_of_rows<T: Real>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T]) {
+/// Mean and variance of each row; NaN for empty rows.
+fn stats_of_rows<T: FloatElement>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T]) {
     if len > 0 {
         return row_moments(len, x, mean, variance);
     }
@@ -110,8 +110,8 @@ fn stats_of_rows<T: Real>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T
     variance.fill(T::from_f32(f32::NAN));
 }
 
-/// The same for outputs of another type.
-fn compute_as<T: Real, U: Store<T>>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
+/// [`compute`] for outputs of another type.
+fn compute_as<T: FloatElement, U: Store<T>>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
     let count = outs[0].len();
     with_scratch(2 * count, |stats: &mut [T]| {
         let (mean, variance) = stats.split_at_mut(count);
@@ -143,7 +143,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         with_order(x, &shape, &order, |x| with_scratch(x.len(), |moved: &mut [T]| {
             row_moments_backward(len, x, mean, heads, moved);
             let (moved_shape, mut back): (Vec<_>, Vec<_>) = order.iter().map(|axis| (shape[*axis], 0)).unzip();
-            order.iter().enumerate().for_each(|(place, axis)| back[*axis] = place);
+            order.iter().enumerate().for_each(|(i, axis)| back[*axis] = i);
             transpose(moved, &moved_shape, &back, dx);
         }));
         Ok(())

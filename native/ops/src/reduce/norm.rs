@@ -12,7 +12,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_kernels::broadcast::broadcast;
 use ferromx_kernels::map::{self, Load, Src};
 use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{self, L1Norm, L2Norm, Number, Reducer};
+use ferromx_kernels::reduce::{self, L1Norm, L2Norm, NumericLane, Reducer};
 
 use super::axes::{Spread, kept, reduced, resolve};
 use crate::elemwise::family::{Binary, Graph, formula, lanes};
@@ -23,11 +23,11 @@ params! {
     pub struct NormParam {
         /// The order of the norm, 1 or 2.
         ord: i32 = 2;
-        /// The axes to reduce; negative ones count from the last. None or () means all of them.
+        /// The axes to reduce; a negative one counts from the end. None or () reduces all.
         axis: ShapeOrNone = (ShapeOrNone(None));
         /// The type of the result; None is the type of the input.
         out_dtype: Option<NormDType> = None;
-        /// Whether reduced axes stay, with length 1.
+        /// Whether reduced axes are kept with length 1.
         keepdims: bool = false;
     }
 }
@@ -35,7 +35,7 @@ params! {
 pub static NORM: OpDef = OpDef::new("norm")
     .aliases(&["_sparse_norm"])
     .doc(
-        "The norm of the vectors that lie along axes: the sum of absolute values for ord=1, the square root of the sum of squares \
+        "The norm of the vectors along the given axes: the sum of absolute values for ord=1, the square root of the sum of squares \
          for ord=2. A result of one element has shape (1).",
     )
     .inputs(&[arg("data", "The array.")])
@@ -56,16 +56,16 @@ pub static NORM: OpDef = OpDef::new("norm")
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), Some(COMPOSE)));
 
-/// In the lanes of its formula, a norm of either order.
+/// The derivative of a norm, with the reducer that computes the norm.
 trait Norm: Binary {
     type Reducer: Reducer<f32> + Reducer<f64>;
 }
 
 formula!(Binary
-    /// The derivative of the sum of absolute values by one element.
+    /// The derivative of the L1 norm with respect to an element.
     Sign = |x, _norm| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 });
 formula!(Binary
-    /// The derivative of the Euclidean norm by one element.
+    /// The derivative of the L2 norm with respect to an element.
     Share = |x, norm| x / norm);
 
 impl Norm for Sign {
@@ -93,23 +93,23 @@ fn forward_as<F: Norm>(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result
         let x = x.slice::<T>()?;
         match reduce_into::<F::Reducer, T, f32>(x, &shape, &axes, out)? {
             Range::Finite => Ok(()),
-            // Squares may have left the range of single precision.
-            Range::Exceeded => reduce_into::<F::Reducer, T, f64>(x, &shape, &axes, out).map(|_| ()),
+            // Squares may overflow single precision.
+            Range::Overflow => reduce_into::<F::Reducer, T, f64>(x, &shape, &axes, out).map(|_| ()),
         }
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
-/// Whether the lanes of a reduction were wide enough.
+/// Whether a reduction stayed within the range of its lanes.
 enum Range {
     Finite,
-    Exceeded,
+    Overflow,
 }
 
 /// Reduces in lanes of type `C`, then converts to the output's type.
 fn reduce_into<R, T, C>(x: &[T], shape: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<Range>
 where
     R: Reducer<C>,
-    C: Number,
+    C: NumericLane,
     T: Load<C>,
 {
     with_scratch(out.len(), |norms: &mut [C]| {
@@ -118,7 +118,7 @@ where
             for (y, norm) in out.slice_mut::<U>()?.iter_mut().zip(norms.iter()) {
                 *y = U::from_f64(norm.to_f64());
             }
-            Ok(if norms.iter().all(|n| n.to_f64().is_finite()) { Range::Finite } else { Range::Exceeded })
+            Ok(if norms.iter().all(|n| n.to_f64().is_finite()) { Range::Finite } else { Range::Overflow })
         }, d => Err(Error::Internal(format!("no norm of type {d}"))))
     })
 }
@@ -151,7 +151,7 @@ fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> R
     })
 }
 
-/// Writes an array in double precision.
+/// Converts an array to double precision.
 fn doubles(x: &In<'_>, out: &mut [f64]) -> Result<()> {
     dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         map::cast(x.slice::<U>()?, out);

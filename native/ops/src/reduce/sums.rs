@@ -1,4 +1,4 @@
-//! Sums, means, products and extremes over axes.
+//! Sums, means, products, maxima and minima over axes.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::broadcast::broadcast;
 use ferromx_kernels::map::{Arith, Load, Src, Store};
 use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, Number, Prod, Reducer, Sum, SumSquares};
+use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 use ferromx_kernels::zip::zip;
 
 use super::axes::{Axes, ReduceParam, Spread, kept, reduce_shape, resolve, spread, spread_scalar, times_spread};
@@ -22,8 +22,8 @@ use crate::elemwise::formulas::{Div, Equal, Mul};
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&SUM, &MEAN, &PROD, &NANSUM, &NANPROD, &MAX, &MIN, &SQUARE_SUM];
 
-/// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient, what that reads of the forward
-/// operator, and the same gradient made of operators. `sums_csr` before the name declares the form for csr matrices.
+/// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient, the forward operands that it reads, and the
+/// same gradient composed of operators. `sums_csr` before the name declares the form for csr matrices.
 macro_rules! reduce_op {
     (sums_csr $($operator:tt)+) => {
         reduce_op!(@def [.sparse(crate::sparse::reduce_rule, crate::sparse::reduce)] $($operator)+);
@@ -61,7 +61,7 @@ Mean, mean_backward, Deps::None, Deps::None, graph = |s| {
     s.g.op2("broadcast_like", share, s.x)
 });
 reduce_op!(PROD: "prod", "The product of the elements over axes. Integers wrap around.",
-Prod, prod_backward::<Plain>, Deps::All, Deps::None, graph = |s| {
+Prod, prod_backward::<AllFactors>, Deps::All, Deps::None, graph = |s| {
     let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
     let d = s.g.op2("broadcast_like", d, s.x)?;
     s.g.div(d, s.x)
@@ -112,7 +112,7 @@ pub static SQUARE_SUM: OpDef = {
 
 /// A reducer for every lane type.
 pub trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {
-    /// Whether there is a result for no elements.
+    /// Whether an empty reduction has a result.
     const OF_NOTHING: bool = true;
 }
 impl AnyLane for Sum {}
@@ -131,7 +131,7 @@ impl AnyLane for Min {
 fn shape_of<R: AnyLane>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     ensure!(
         R::OF_NOTHING || !io.ins[0].dims().contains(&0),
-        "an array of shape {} has no elements, so none is the largest or smallest",
+        "an array of shape {} has no elements, so it has no maximum or minimum",
         io.ins[0]
     );
     reduce_shape(p, io)
@@ -142,7 +142,7 @@ fn forward<R: AnyLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
     let shape = x.shape().to_usize();
     let axes = axes_of(ctx, x.shape())?;
     if x.dtype() == DType::Bool {
-        // Whether the result is 0, which a truncated mean would not tell.
+        // Compares the result with 0 before the mean is truncated.
         reduce::reduce::<R, bool, bool, f32>(x.slice()?, &shape, &axes, out.slice_mut()?);
         return Ok(());
     }
@@ -169,7 +169,7 @@ fn mean_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     let axes = axes_of(ctx, outs[0].shape())?;
     let shape = outs[0].shape().to_usize();
     let count: usize = axes.iter().map(|a| shape[*a]).product();
-    // The count may be too large for float16, its reciprocal is not.
+    // The count may overflow float16; its reciprocal does not.
     match outs[0].dtype().is_float() {
         true => spread_scalar::<Mul>(ctx, &ins[0], 1.0 / count.max(1) as f64, &axes, &mut outs[0]),
         false => spread_scalar::<Div>(ctx, &ins[0], count as f64, &axes, &mut outs[0]),
@@ -188,39 +188,39 @@ fn extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     times_spread(ctx, &ins[0], &axes, &mut outs[0])
 }
 
-/// Which elements a product leaves out.
+/// Selects the elements that are factors of a product.
 pub trait Factors: 'static {
-    /// Whether an element is a factor.
-    fn counts<C: Number>(x: C) -> bool;
+    /// True if an element is a factor.
+    fn is_factor<C: NumericLane>(x: C) -> bool;
 }
 
-/// None.
-pub struct Plain;
-/// Those that are NaN.
+/// All elements are factors.
+pub struct AllFactors;
+/// Elements that are NaN are skipped.
 struct SkipNan;
 
-impl Factors for Plain {
+impl Factors for AllFactors {
     #[inline(always)]
-    fn counts<C: Number>(_: C) -> bool {
+    fn is_factor<C: NumericLane>(_: C) -> bool {
         true
     }
 }
 
 impl Factors for SkipNan {
     #[inline(always)]
-    fn counts<C: Number>(x: C) -> bool {
+    fn is_factor<C: NumericLane>(x: C) -> bool {
         !x.not_a_number()
     }
 }
 
-/// The product of the factors that are not 0.
+/// The product of the nonzero factors.
 struct NonZero<F>(std::marker::PhantomData<F>);
 
-impl<F: Factors, C: Number> Reducer<C> for NonZero<F> {
+impl<F: Factors, C: NumericLane> Reducer<C> for NonZero<F> {
     const IDENTITY: C = C::ONE;
     #[inline(always)]
     fn map(x: C) -> C {
-        if x == C::ZERO || !F::counts(x) { C::ONE } else { x }
+        if x == C::ZERO || !F::is_factor(x) { C::ONE } else { x }
     }
     #[inline(always)]
     fn merge(a: C, b: C) -> C {
@@ -235,7 +235,7 @@ impl<F: Factors, C: Number> Reducer<C> for NonZero<F> {
 /// The number of zeros.
 struct Zeros;
 
-impl<C: Number> Reducer<C> for Zeros {
+impl<C: NumericLane> Reducer<C> for Zeros {
     const IDENTITY: C = C::ZERO;
     #[inline(always)]
     fn map(x: C) -> C {
@@ -251,14 +251,14 @@ impl<C: Number> Reducer<C> for Zeros {
     }
 }
 
-/// The derivative by each factor is the product of the others, also where factors are 0.
+/// The derivative with respect to each factor is the product of the others, even if factors are 0.
 fn prod_backward<F: Factors>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
     products_of_others::<F>(ctx, &ins[1], &axes, &mut outs[0])?;
     times_spread(ctx, &ins[0], &axes, &mut outs[0])
 }
 
-/// For each element, the product of the others that are reduced with it.
+/// For each element, the product of the other elements of its reduction.
 pub fn products_of_others<F: Factors>(ctx: &OpCtx<'_>, x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
@@ -268,8 +268,13 @@ pub fn products_of_others<F: Factors>(ctx: &OpCtx<'_>, x: &In<'_>, axes: &[usize
     }, other => Err(ctx.unsupported(other, NUMERIC)))
 }
 
-fn other_factors<F: Factors, T, C: Number>(x: &[T], shape: &[usize], small: &[usize], axes: &[usize], out: &mut [T])
-where
+fn other_factors<F: Factors, T, C: NumericLane>(
+    x: &[T],
+    shape: &[usize],
+    small: &[usize],
+    axes: &[usize],
+    out: &mut [T],
+) where
     T: Load<C> + Store<C>,
 {
     let groups = small.iter().product();
@@ -278,7 +283,7 @@ where
             reduce::reduce::<NonZero<F>, T, C, C>(x, shape, axes, product);
             reduce::reduce::<Zeros, T, C, C>(x, shape, axes, zeros);
             let any_zero = zeros.iter().any(|z| *z != C::ZERO);
-            // What a factor of 0 gets, and what the other factors divide.
+            // Without zeros, the product of the others is the whole product divided by the element.
             with_scratch(groups, |whole: &mut [C]| {
                 zip(Src::Slice(&*product), Src::Slice(&*zeros), whole, without_zeros::<C>);
                 broadcast((Src::Slice(x), shape), (Src::Slice(&*whole), small), (&mut *out, shape), quotient::<F, C>);
@@ -300,22 +305,22 @@ where
 }
 
 #[inline(always)]
-fn without_zeros<C: Number>(product: C, zeros: C) -> C {
+fn without_zeros<C: NumericLane>(product: C, zeros: C) -> C {
     if zeros == C::ZERO { product } else { C::ZERO }
 }
 
 #[inline(always)]
-fn with_one_zero<C: Number>(product: C, zeros: C) -> C {
+fn with_one_zero<C: NumericLane>(product: C, zeros: C) -> C {
     if zeros == C::ONE { product } else { C::ZERO }
 }
 
 #[inline(always)]
-fn quotient<F: Factors, C: Number>(x: C, whole: C) -> C {
-    if x == C::ZERO || !F::counts(x) { C::ZERO } else { whole.over(x) }
+fn quotient<F: Factors, C: NumericLane>(x: C, whole: C) -> C {
+    if x == C::ZERO || !F::is_factor(x) { C::ZERO } else { whole.over(x) }
 }
 
 #[inline(always)]
-fn at_zero<C: Number>(x: C, product: C) -> C {
+fn at_zero<C: NumericLane>(x: C, product: C) -> C {
     if x == C::ZERO { product } else { C::ZERO }
 }
 
@@ -344,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_mxnets() {
+    fn shapes_follow_mxnet() {
         let shape = |attrs: &[(&str, &str)]| Case::new(&SUM, attrs).shapes(&[[2, 3, 4].into()]).unwrap()[0].clone();
         let want: [&[i64]; 6] = [&[1], &[2, 4], &[3], &[2, 3, 1], &[3], &[2, 3, 4]];
         for (attrs, want) in AXES.iter().zip(want) {
@@ -384,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_go_to_all_extremes_and_past_zeros() {
+    fn ties_share_the_gradient_and_zero_factors_get_theirs() {
         let grad = |def, x: &[f64]| {
             let x = vector(DType::F64, x).reshape(&[2, 3].into()).unwrap();
             let g = Case::new(def, &[("axis", "1")]).backward(&[x], &[array(&[1f64, 2.0], &[2])]).unwrap();

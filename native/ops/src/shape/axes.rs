@@ -19,7 +19,7 @@ pub static OPS: &[&OpDef] = &[&TRANSPOSE, &SWAP_AXIS, &EXPAND_DIMS, &SQUEEZE, &R
 params! {
     /// Parameters of `transpose`.
     pub struct TransposeParam {
-        /// For each axis of the result, the axis of the input that becomes it; by default all axes in reverse order.
+        /// The input axis of each output axis; by default the axes are reversed.
         axes: Shape = (Shape::new(&[]));
     }
 }
@@ -37,14 +37,14 @@ pub static TRANSPOSE: OpDef = OpDef::new("transpose")
         let axes = &n.params.get::<TransposeParam>().axes;
         let mut inverse: Dims = axes.dims().into();
         for (i, axis) in axes.dims().iter().enumerate() {
-            if let Some(place) = usize::try_from(*axis).ok().and_then(|axis| inverse.get_mut(axis)) {
-                *place = i as i64;
+            if let Some(entry) = usize::try_from(*axis).ok().and_then(|axis| inverse.get_mut(axis)) {
+                *entry = i as i64;
             }
         }
         Ok(vec![Some(g.apply1("transpose", &n.ograds[..1], &[("axes", &Shape::from(inverse).to_string())])?)])
     }));
 
-/// The permutation of `rank` axes.
+/// The permutation as indices of `rank` axes.
 fn permutation(p: &TransposeParam, rank: usize) -> Result<Sizes> {
     if p.axes.dims().is_empty() {
         return Ok((0..rank).rev().collect());
@@ -54,7 +54,7 @@ fn permutation(p: &TransposeParam, rank: usize) -> Result<Sizes> {
     sorted.sort_unstable();
     ensure!(
         axes.len() == p.axes.dims().len() && sorted.iter().copied().eq(0..rank),
-        "axes={} is no permutation of the {rank} axes of the input: list each of 0 to {} once",
+        "axes={} is not a permutation of the {rank} axes of the input: list each of 0 to {} once",
         p.axes,
         rank.saturating_sub(1)
     );
@@ -79,7 +79,7 @@ fn transpose_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the input, seen as an array of shape `dims`, with its axes permuted.
+/// Transposes the input, taken as an array of shape `dims`.
 pub fn permute(input: &In<'_>, dims: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     by_size!(input.dtype(), |T| movement::transpose(source::<T>(input)?, dims, axes, target::<T>(out)?));
     Ok(())
@@ -97,8 +97,8 @@ params! {
 
 pub static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
     .aliases(&["_npi_swapaxes", "swapaxes"])
-    .doc("Exchanges the axes dim1 and dim2.")
-    .inputs(&[arg("data", "The array whose axes are exchanged.")])
+    .doc("Swaps the axes dim1 and dim2.")
+    .inputs(&[arg("data", "The array whose axes are swapped.")])
     .params::<SwapAxisParam>()
     .shape(|p, io| {
         if let Some(rank) = io.ins[0].ndim() {
@@ -131,7 +131,7 @@ fn swapped(p: &SwapAxisParam, rank: usize) -> Result<(usize, usize)> {
 params! {
     /// Parameters of `expand_dims`.
     pub struct ExpandDimParam {
-        /// Where the new axis stands in the result; -1 is the last place.
+        /// Index of the new axis in the result; -1 is the last axis.
         axis: i32 = required;
     }
 }
@@ -139,7 +139,7 @@ params! {
 pub static EXPAND_DIMS: OpDef = OpDef::new("expand_dims")
     .aliases(&["_npi_expand_dims"])
     .doc("Inserts an axis of length 1, without copying.")
-    .inputs(&[arg("data", "The array to give one more axis.")])
+    .inputs(&[arg("data", "The array to expand.")])
     .params::<ExpandDimParam>()
     .shape(|p, io| {
         let axis = i64::from(p.get::<ExpandDimParam>().axis);
@@ -167,7 +167,7 @@ params! {
 }
 
 pub static SQUEEZE: OpDef = OpDef::new("squeeze")
-    .doc("Removes axes of length 1, without copying. At least one axis is left.")
+    .doc("Removes axes of length 1, without copying. At least one axis is kept.")
     .inputs(&[arg("data", "The array to squeeze.")])
     .params::<SqueezeParam>()
     .shape(squeeze_shape)
@@ -177,31 +177,31 @@ pub static SQUEEZE: OpDef = OpDef::new("squeeze")
 fn squeeze_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let shape = io.ins[0].clone();
     let Some(rank) = shape.ndim() else { return Ok(()) };
-    let mut gone = vec![false; rank];
+    let mut removed = vec![false; rank];
     match &p.get::<SqueezeParam>().axis.0 {
         None if !shape.is_known() => return Ok(()),
-        None => gone = shape.dims().iter().map(|d| *d == 1).collect(),
+        None => removed = shape.dims().iter().map(|d| *d == 1).collect(),
         Some(axes) => {
             for axis in axes.dims() {
                 let i = Shape::axis(*axis, rank)?;
-                ensure!(!gone[i], "axis={axes} names axis {i} twice");
+                ensure!(!removed[i], "axis={axes} names axis {i} twice");
                 let n = shape.dim(i);
                 ensure!(n == 1 || n < 0, "axis {i} of length {n} cannot be removed from shape {shape}: it must be 1");
-                gone[i] = true;
+                removed[i] = true;
             }
         }
     }
-    let mut left: Dims = shape.dims().iter().zip(&gone).filter(|(_, gone)| !**gone).map(|(d, _)| *d).collect();
-    if left.is_empty() {
-        left.push(1);
+    let mut kept: Dims = shape.dims().iter().zip(&removed).filter(|(_, removed)| !**removed).map(|(d, _)| *d).collect();
+    if kept.is_empty() {
+        kept.push(1);
     }
-    io.assign_out(0, &Shape::from(left))
+    io.assign_out(0, &Shape::from(kept))
 }
 
 params! {
     /// Parameters of `reverse`.
     pub struct ReverseParam {
-        /// The axes along which the order is reversed, counted from 0.
+        /// The axes to reverse, counted from 0.
         axis: Shape = required;
     }
 }
@@ -210,7 +210,7 @@ const REVERSE_BACK: Compose = |g, n| Ok(vec![Some(g.apply1("reverse", &n.ograds[
 
 pub static REVERSE: OpDef = OpDef::new("reverse")
     .aliases(&["flip"])
-    .doc("Reverses the order of the elements along some axes.")
+    .doc("Reverses the order of the elements along the given axes.")
     .inputs(&[arg("data", "The array to reverse.")])
     .params::<ReverseParam>()
     .forward(reverse)

@@ -1,4 +1,4 @@
-//! Diagonals.
+//! The operator `diag`.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -18,11 +18,11 @@ pub static OPS: &[&OpDef] = &[&DIAG];
 params! {
     /// Parameters of `diag`.
     pub struct DiagParam {
-        /// Which diagonal: 0 the main one, positive numbers those above, negative ones those below.
+        /// Offset of the diagonal: 0 is the main diagonal, positive is above it, negative below.
         k: i32 = 0;
-        /// The axis of the rows; negative ones count from the last.
+        /// The axis of the rows; a negative one counts from the end.
         axis1: i32 = 0;
-        /// The axis of the columns; negative ones count from the last.
+        /// The axis of the columns; a negative one counts from the end.
         axis2: i32 = 1;
     }
 }
@@ -38,20 +38,20 @@ impl DiagParam {
 
 pub static DIAG: OpDef = OpDef::new("diag")
     .doc(
-        "A diagonal of a matrix, or for more axes of the matrices that axis1 and axis2 form: these axes go, and that of the diagonal \
-         comes last. Of a vector it makes the matrix that has the vector on its diagonal and zeros elsewhere.",
+        "Extracts a diagonal of a matrix, or of the matrices that axis1 and axis2 span: these axes are removed, and the diagonal becomes \
+         the last axis. From a vector it makes the matrix with that diagonal and zeros elsewhere.",
     )
     .inputs(&[arg("data", "The matrices, or a vector.")])
     .params::<DiagParam>()
     .shape(diag_shape)
     .forward(|ctx, ins, outs| match *ins[0].shape().dims() {
-        [_] => matrix(ctx, &ins[0], &mut outs[0]),
+        [_] => matrix_of_diagonal(ctx, &ins[0], &mut outs[0]),
         _ => extract(ctx, &ins[0], &mut outs[0]),
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| match *outs[0].shape().dims() {
             [_] => extract_from_square(ctx, &ins[0], &mut outs[0]),
-            _ => spread(ctx, &ins[0], &mut outs[0]),
+            _ => extract_backward(ctx, &ins[0], &mut outs[0]),
         }),
         None,
     ));
@@ -59,7 +59,7 @@ pub static DIAG: OpDef = OpDef::new("diag")
 fn diag_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<DiagParam>();
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-    ensure!(rank > 0, "diag takes a vector or matrices, not a number");
+    ensure!(rank > 0, "diag takes a vector or matrices, not a scalar");
     if rank == 1 {
         let n = io.ins[0].dim(0);
         let n = if n < 0 { -1 } else { n + i64::from(p.k).abs() };
@@ -70,7 +70,7 @@ fn diag_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let len = if dims[row] < 0 || dims[col] < 0 { -1 } else { diagonal_len(dims[row], dims[col], p.k.into()) };
     ensure!(
         len >= 0 || dims[row] < 0 || dims[col] < 0,
-        "there is no diagonal {} in matrices of {} rows and {} columns",
+        "k={} is outside of matrices with {} rows and {} columns",
         p.k,
         dims[row],
         dims[col]
@@ -80,8 +80,8 @@ fn diag_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(out))
 }
 
-/// A matrix of zeros but for the vector on its diagonal.
-fn matrix(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+/// Writes the matrix with the vector `x` on its diagonal and zeros elsewhere.
+fn matrix_of_diagonal(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let (k, shape) = (ctx.params::<DiagParam>().k as isize, out.shape().to_usize());
     out.bytes_mut()?.fill(0);
     by_size!(x.dtype(), |T| diagonal_assign(source::<T>(x)?, (target::<T>(out)?, &shape), (0, 1), k));
@@ -101,8 +101,8 @@ fn extract(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Zeros but for the diagonals.
-fn spread(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+/// The gradient of [`extract`]: `x` on the diagonals and zeros elsewhere.
+fn extract_backward(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let (p, shape) = (ctx.params::<DiagParam>(), out.shape().to_usize());
     let axes = p.axes(shape.len())?;
     out.bytes_mut()?.fill(0);

@@ -1,4 +1,4 @@
-//! Operators that join arrays along an axis, and cut them apart.
+//! Operators that concatenate arrays along an axis, and split them.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
@@ -17,7 +17,7 @@ use crate::rules::one_dtype;
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&CONCAT, &RNN_PARAM_CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2, &SPLIT_V2_BACKWARD];
 
-/// Joins inputs that are rows; `width` is the length of an input's rows.
+/// Concatenates the rows of the inputs; `width` is the row_len length of an input.
 pub fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
     by_size!(out.dtype(), |T| {
         let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<SmallVec<[_; 8]>>>()?;
@@ -26,71 +26,71 @@ pub fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>)
     Ok(())
 }
 
-/// Cuts rows of `total` elements apart into the outputs that are wanted; `width` is the length of an output's rows.
+/// Splits rows of `total` elements into the wanted outputs; `width` is the row_len length of an output.
 pub fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &mut [Out<'_>]) -> Result<()> {
     let rows = input.len().checked_div(total).unwrap_or(0);
-    let mut at = 0;
+    let mut offset = 0;
     for out in outs {
         let n = width(out);
         if out.wanted() && !out.is_empty() {
             by_size!(input.dtype(), |T| {
                 let to = (target::<T>(out)?, &[rows, n][..]);
-                movement::slice((source::<T>(input)?, &[rows, total]), &[0, at], &[1, 1], to);
+                movement::slice((source::<T>(input)?, &[rows, total]), &[0, offset], &[1, 1], to);
             });
         }
-        at += n;
+        offset += n;
     }
     Ok(())
 }
 
-/// The number of elements that belong to one index of the axes before `axis`.
-pub fn row(shape: &Shape, axis: usize) -> usize {
+/// The number of elements of a row_len: the product of the lengths from `axis` on.
+pub fn row_len(shape: &Shape, axis: usize) -> usize {
     shape.to_usize()[axis..].iter().product()
 }
 
-/// The place of an axis, counted from the end where the number is negative.
-fn place(axis: i32, rank: usize) -> Result<usize> {
+/// The index of an axis; a negative one counts from the end.
+fn axis_index(axis: i32, rank: usize) -> Result<usize> {
     Shape::axis(i64::from(axis), rank)
 }
 
 params! {
     /// Parameters of `Concat`.
     pub struct ConcatParam {
-        /// How many arrays are joined.
+        /// Number of arrays to concatenate.
         num_args: i32 = required, where 1..=i32::MAX;
-        /// The axis along which they are joined; a negative one counts from the end.
+        /// The axis to concatenate along; a negative one counts from the end.
         dim: i32 = 1;
     }
 }
 
 pub static CONCAT: OpDef = OpDef::new("Concat")
     .aliases(&["_sparse_concat", "concat"])
-    .doc("Joins arrays along an axis. All their other axes have equal lengths.")
-    .variadic("data", "The arrays to join.", "num_args")
+    .doc("Concatenates arrays along an axis. The lengths of all other axes must be equal.")
+    .variadic("data", "The arrays to concatenate.", "num_args")
     .params::<ConcatParam>()
     .sparse(crate::sparse::concat_rule, crate::sparse::concat)
     .shape(concat_shape)
     .forward(|ctx, ins, outs| {
-        let axis = place(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
-        join(ins, |x| row(x.shape(), axis), &mut outs[0])
+        let axis = axis_index(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
+        join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let axis = place(ctx.params::<ConcatParam>().dim, ins[0].shape().dims().len())?;
-            cut(&ins[0], row(ins[0].shape(), axis), |x| row(x.shape(), axis), outs)
+            let axis = axis_index(ctx.params::<ConcatParam>().dim, ins[0].shape().dims().len())?;
+            cut(&ins[0], row_len(ins[0].shape(), axis), |x| row_len(x.shape(), axis), outs)
         }),
         Some(CONCAT_BACK),
     ));
 
 pub static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
     .aliases(&["_npi_rnn_param_concat"])
-    .doc("Joins the parameters of a recurrent layer, as Concat does.")
-    .variadic("data", "The parameters to join.", "num_args")
+    .doc("Concatenates the parameters of a recurrent layer, as Concat does.")
+    .variadic("data", "The parameters to concatenate.", "num_args")
     .params::<ConcatParam>()
     .shape(|p, io| joined_shape(p, io, true))
     .forward(|ctx, ins, outs| {
-        let axis = place(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
-        join(ins, |x| row(x.shape(), axis), &mut outs[0])
+        let axis = axis_index(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
+        join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
     })
     .grad(Grad::Compose(CONCAT_BACK));
 
@@ -98,10 +98,11 @@ fn concat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     joined_shape(p, io, false)
 }
 
-/// With `even`, several missing lengths are taken to be equal, as those of the first layer's directions are.
+/// Infers the shapes of a concatenation. With `even`, several unknown lengths are taken to be equal, as for the directions of an RNN's
+/// first layer.
 fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, even: bool) -> Result<()> {
     let Some(rank) = io.ins.iter().chain(io.outs.iter()).find_map(Shape::ndim) else { return Ok(()) };
-    let axis = place(p.get::<ConcatParam>().dim, rank)?;
+    let axis = axis_index(p.get::<ConcatParam>().dim, rank)?;
     let without_axis = |s: &Shape| {
         let mut s = s.clone();
         if let Some(d) = s.dims_mut().and_then(|d| d.get_mut(axis)) {
@@ -111,9 +112,9 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, even: bool) -> Result<()> {
     };
     let mut common = Shape::of_rank(rank);
     for s in io.ins.iter().chain(io.outs.iter()) {
-        let (so_far, mine) = (common.clone(), without_axis(s));
+        let (so_far, given) = (common.clone(), without_axis(s));
         ensure!(
-            common.assign(&mine),
+            common.assign(&given),
             "Incompatible input shape: expected {so_far} (any length of axis {axis}), got {s}"
         );
     }
@@ -140,29 +141,29 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, even: bool) -> Result<()> {
     }
 }
 
-/// Cuts the gradient like the inputs: after an exchange of axes, the first rows belong to the first input, and what is left
-/// of the gradient has the length of the other inputs together.
+/// Splits the gradient like the inputs. With the joined axis swapped to the front, the first rows are the gradient of the first input,
+/// and the remaining rows, as many as the other inputs have together, are split in the same way.
 const CONCAT_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
     let dim = n.params.get::<ConcatParam>().dim.to_string();
     let swap = [("dim1", "0"), ("dim2", dim.as_str())];
     let first = [("axes", "(0,)")];
-    let turn = [("axis", "(0,)")];
-    let mut likes = Vec::new();
+    let flip = [("axis", "(0,)")];
+    let mut swapped_inputs = Vec::new();
     for x in n.inputs {
-        likes.push(g.apply1("SwapAxis", &[*x], &swap)?);
+        swapped_inputs.push(g.apply1("SwapAxis", &[*x], &swap)?);
     }
-    let mut left = g.apply1("SwapAxis", &n.ograds[..1], &swap)?;
+    let mut remaining = g.apply1("SwapAxis", &n.ograds[..1], &swap)?;
     let mut grads = Vec::new();
-    for (i, like) in likes.iter().enumerate() {
-        let part = g.apply1("slice_like", &[left, *like], &first)?;
+    for (i, like) in swapped_inputs.iter().enumerate() {
+        let part = g.apply1("slice_like", &[remaining, *like], &first)?;
         grads.push(Some(g.apply1("SwapAxis", &[part], &swap)?));
-        let others = &likes[i + 1..];
+        let others = &swapped_inputs[i + 1..];
         if !others.is_empty() {
             let attrs = [("num_args", &*others.len().to_string()), ("dim", "0")];
             let rest = g.apply1("Concat", others, &attrs)?;
-            let turned = g.apply1("reverse", &[left], &turn)?;
-            let tail = g.apply1("slice_like", &[turned, rest], &first)?;
-            left = g.apply1("reverse", &[tail], &turn)?;
+            let flipped = g.apply1("reverse", &[remaining], &flip)?;
+            let tail = g.apply1("slice_like", &[flipped, rest], &first)?;
+            remaining = g.apply1("reverse", &[tail], &flip)?;
         }
     }
     Ok(grads)
@@ -171,21 +172,21 @@ const CONCAT_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
 params! {
     /// Parameters of `stack`.
     pub struct StackParam {
-        /// Where the new axis stands in the result; a negative one counts from the end.
+        /// Index of the new axis in the result; a negative one counts from the end.
         axis: i32 = 0;
-        /// How many arrays are stacked.
+        /// Number of arrays to stack.
         num_args: i32 = required, where 1..=i32::MAX;
     }
 }
 
 pub static STACK: OpDef = OpDef::new("stack")
-    .doc("Joins arrays of one shape along a new axis.")
+    .doc("Stacks arrays of equal shapes along a new axis.")
     .variadic("data", "The arrays to stack.", "num_args")
     .params::<StackParam>()
     .shape(stack_shape)
     .forward(|ctx, ins, outs| {
-        let axis = place(ctx.params::<StackParam>().axis, outs[0].shape().dims().len())?;
-        join(ins, |x| row(x.shape(), axis), &mut outs[0])
+        let axis = axis_index(ctx.params::<StackParam>().axis, outs[0].shape().dims().len())?;
+        join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
     })
     .grad(Grad::Compose(|g, n| {
         let axis = n.params.get::<StackParam>().axis.to_string();
@@ -202,7 +203,7 @@ fn stack_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
     let Some(rank) = common.ndim() else { return Ok(()) };
     let mut dims: Dims = common.dims().into();
-    dims.insert(place(p.get::<StackParam>().axis, rank + 1)?, io.ins.len() as i64);
+    dims.insert(axis_index(p.get::<StackParam>().axis, rank + 1)?, io.ins.len() as i64);
     io.assign_out(0, &Shape::from(dims))
 }
 
@@ -211,7 +212,7 @@ params! {
     pub struct SliceChannelParam {
         /// The number of equal parts.
         num_outputs: i32 = required, where 1..=i32::MAX;
-        /// The axis that is cut; a negative one counts from the end.
+        /// The axis to split; a negative one counts from the end.
         axis: i32 = 1;
         /// Whether the axis is removed, which needs parts of length 1.
         squeeze_axis: bool = false;
@@ -220,15 +221,15 @@ params! {
 
 pub static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
     .aliases(&["split"])
-    .doc("Cuts an array into num_outputs equal parts along an axis.")
-    .inputs(&[arg("data", "The array to cut; num_outputs divides the length of its axis.")])
+    .doc("Splits an array into num_outputs equal parts along an axis.")
+    .inputs(&[arg("data", "The array to split; num_outputs must divide the length of the axis.")])
     .params::<SliceChannelParam>()
     .outputs(|p| p.get::<SliceChannelParam>().num_outputs as usize)
     .shape(slice_channel_shape)
     .dtype(one_dtype)
     .forward(|ctx, ins, outs| {
-        let axis = place(ctx.params::<SliceChannelParam>().axis, ins[0].shape().dims().len())?;
-        let total = row(ins[0].shape(), axis);
+        let axis = axis_index(ctx.params::<SliceChannelParam>().axis, ins[0].shape().dims().len())?;
+        let total = row_len(ins[0].shape(), axis);
         let width = total / outs.len();
         cut(&ins[0], total, |_| width, outs)
     })
@@ -237,7 +238,7 @@ pub static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
         Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
     }));
 
-/// The gradient of cutting apart.
+/// The gradient of splitting: the concatenation of the parts' gradients.
 fn rejoin(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) -> Result<Entry> {
     let (count, axis) = (n.ograds.len().to_string(), axis.to_string());
     match squeezed {
@@ -249,7 +250,7 @@ fn rejoin(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) ->
 fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SliceChannelParam>();
     let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
-    let axis = place(p.axis, rank)?;
+    let axis = axis_index(p.axis, rank)?;
     let mut part = Shape::unknown();
     for (i, s) in io.outs.iter().enumerate() {
         let so_far = part.clone();
@@ -280,21 +281,21 @@ fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 params! {
     /// Parameters of `_split_v2`.
     pub struct SplitParam {
-        /// The indices at which the parts begin, the first one 0; ignored if sections is given.
+        /// The start index of each part, the first one 0; ignored if sections is given.
         indices: Shape = required;
-        /// The axis that is cut; a negative one counts from the end.
+        /// The axis to split; a negative one counts from the end.
         axis: i32 = 1;
         /// Whether the axis is removed, which needs parts of length 1.
         squeeze_axis: bool = false;
-        /// If not 0, the number of parts; the first ones are longer by one where they cannot be equal.
+        /// If not 0, the number of parts; if they cannot be equal, the first ones are longer by one.
         sections: i32 = 0, where 0..=i32::MAX;
     }
 }
 
 pub static SPLIT_V2: OpDef = OpDef::new("_split_v2")
     .aliases(&["_npi_split"])
-    .doc("Cuts an array apart along an axis, at given indices or into a number of parts.")
-    .inputs(&[arg("data", "The array to cut.")])
+    .doc("Splits an array along an axis, at given indices or into a number of parts.")
+    .inputs(&[arg("data", "The array to split.")])
     .params::<SplitParam>()
     .outputs(|p| split_parts(p.get()))
     .shape(split_shape)
@@ -306,7 +307,7 @@ pub static SPLIT_V2: OpDef = OpDef::new("_split_v2")
     }));
 
 pub static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
-    .doc("The gradient of `_split_v2`: the gradients of the parts, joined along the axis.")
+    .doc("The gradient of `_split_v2`: the gradients of the parts, concatenated along the axis.")
     .inputs(&[])
     .listed(0)
     .params::<SplitParam>()
@@ -316,7 +317,7 @@ pub static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
     .shape(|p, io| {
         let p = p.get::<SplitParam>();
         let Some(rank) = io.ins.first().and_then(Shape::ndim) else { return Ok(()) };
-        let axis = place(p.axis, if p.squeeze_axis { rank + 1 } else { rank })?;
+        let axis = axis_index(p.axis, if p.squeeze_axis { rank + 1 } else { rank })?;
         if p.squeeze_axis {
             let mut dims: Dims = io.ins[0].dims().into();
             dims.insert(axis, io.ins.len() as i64);
@@ -327,12 +328,12 @@ pub static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
     .dtype(one_dtype)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<SplitParam>();
-        let axis = place(p.axis, outs[0].shape().dims().len())?;
-        let inner = if p.squeeze_axis { row(outs[0].shape(), axis) / ins.len() } else { 0 };
-        join(ins, |x| if p.squeeze_axis { inner } else { row(x.shape(), axis) }, &mut outs[0])
+        let axis = axis_index(p.axis, outs[0].shape().dims().len())?;
+        let inner = if p.squeeze_axis { row_len(outs[0].shape(), axis) / ins.len() } else { 0 };
+        join(ins, |x| if p.squeeze_axis { inner } else { row_len(x.shape(), axis) }, &mut outs[0])
     });
 
-/// The shape of parts that are joined along an axis.
+/// Infers the shape of the concatenation of parts along an axis.
 pub fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
     let mut whole = io.ins[0].clone();
     let (total, known) = io.ins.iter().fold((0, true), |(total, known), s| {
@@ -345,12 +346,12 @@ pub fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
     io.assign_out(0, &whole)
 }
 
-/// The rank of an array that is cut apart, from its own shape or that of a part.
+/// The rank of an array that is split, from its own shape or that of a part.
 pub fn rank_of_whole(io: &ShapeIo<'_>, squeezed: bool) -> Option<usize> {
     io.ins[0].ndim().or_else(|| io.outs.iter().find_map(Shape::ndim).map(|rank| rank + usize::from(squeezed)))
 }
 
-/// Infers the array from its parts: the axes that are not cut, and the length of the cut one where all parts have known lengths.
+/// Infers the array's shape from its parts: the length of the split axis is known if those of all parts are.
 pub fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result<()> {
     let mut whole = Shape::unknown();
     let mut total = Some(0);
@@ -361,7 +362,7 @@ pub fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Re
         };
         ensure!(
             axis < rank + usize::from(squeezed),
-            "output {i} of shape {part} is no part of an array cut along axis {axis}"
+            "output {i} of shape {part} cannot be a part of an array that is split along axis {axis}"
         );
         let mut dims: Dims = part.dims().into();
         if squeezed {
@@ -383,11 +384,12 @@ pub fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Re
     io.assign_in(0, &whole)
 }
 
+/// The number of parts.
 pub fn split_parts(p: &SplitParam) -> usize {
     if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }
 }
 
-/// The lengths of the parts of an axis of `n`. Indices within an axis of length 0 are not looked at.
+/// The length of each part of an axis of length `n`. If `n` is 0, indices are not checked.
 pub fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
     if p.sections > 0 {
         let parts = p.sections as usize;
@@ -409,9 +411,9 @@ pub fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
 
 pub fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SplitParam>();
-    ensure!(split_parts(p) > 0, "there are no parts: give indices or sections");
+    ensure!(split_parts(p) > 0, "neither indices nor sections were given, so there are no parts: give one of them");
     let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
-    let axis = place(p.axis, rank)?;
+    let axis = axis_index(p.axis, rank)?;
     whole_from_parts(io, axis, p.squeeze_axis)?;
     let Ok(n) = usize::try_from(io.ins[0].dim(axis)) else { return Ok(()) };
     for (i, length) in split_lengths(p, n)?.into_iter().enumerate() {
@@ -431,8 +433,8 @@ pub fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 fn split(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let axis = place(ctx.params::<SplitParam>().axis, ins[0].shape().dims().len())?;
-    let total = row(ins[0].shape(), axis);
+    let axis = axis_index(ctx.params::<SplitParam>().axis, ins[0].shape().dims().len())?;
+    let total = row_len(ins[0].shape(), axis);
     let rows = ins[0].len().checked_div(total).unwrap_or(0);
     cut(&ins[0], total, |out| out.len().checked_div(rows).unwrap_or(0), outs)
 }

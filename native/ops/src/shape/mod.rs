@@ -1,4 +1,4 @@
-//! Operators that change shapes and move elements.
+//! Operators that change the shape of an array or rearrange its elements.
 
 pub(crate) mod axes;
 mod diag;
@@ -14,19 +14,19 @@ pub(crate) use slice::SliceParam;
 
 use ferromx_core::op::OpDef;
 
-/// Views of an array under another shape.
+/// Reshaping, without copying.
 pub static RESHAPE: &[&OpDef] = reshape::OPS;
 /// Permutation, insertion, removal and reversal of axes.
 pub static AXES: &[&OpDef] = axes::OPS;
 /// Diagonals.
 pub static DIAG: &[&OpDef] = diag::OPS;
-/// Slices, and writing to them.
+/// Slicing, and assignment to slices.
 pub static SLICE: &[&OpDef] = slice::OPS;
-/// Joining arrays along an axis, and cutting them apart.
+/// Concatenation, stacking and splitting.
 pub static JOIN: &[&OpDef] = join::OPS;
-/// Copies side by side.
+/// Tiling and repetition.
 pub static REPEAT: &[&OpDef] = repeat::OPS;
-/// Padding, and blocks of pixels.
+/// Padding, and rearrangement between channels and blocks of pixels.
 pub static PAD: &[&OpDef] = pad::OPS;
 
 #[cfg(test)]

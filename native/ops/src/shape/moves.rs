@@ -1,4 +1,4 @@
-//! What operators share that move elements without looking at them.
+//! Helpers of operators that move elements without interpreting them.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
@@ -30,12 +30,12 @@ macro_rules! by_size {
 }
 pub(crate) use by_size;
 
-/// Elements to be moved: of the input, as those of a type of their size.
+/// The input's elements, as a type of the same size.
 pub fn source<'a, T: Element>(input: &In<'a>) -> Result<&'a [T]> {
     from_bytes(input.bytes()?)
 }
 
-/// Where elements are moved to.
+/// The output's elements, as a type of the same size.
 pub fn target<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
     out.slice_mut_as()
 }

@@ -1,4 +1,4 @@
-//! Operators that surround images, and exchange their channels for their pixels.
+//! Padding, and rearrangement between channels and blocks of pixels.
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::map::{Load, Store};
 use ferromx_kernels::movement::{self, Padding};
-use ferromx_kernels::reduce::Number;
+use ferromx_kernels::reduce::NumericLane;
 
 use super::axes::permute;
 
@@ -20,7 +20,7 @@ use super::axes::permute;
 pub static OPS: &[&OpDef] = &[&PAD, &DEPTH_TO_SPACE, &SPACE_TO_DEPTH];
 
 param_enum! {
-    /// What the elements around the array are.
+    /// The values of the padding.
     pub enum PadMode {
         Constant = "constant",
         Edge = "edge",
@@ -31,10 +31,9 @@ param_enum! {
 params! {
     /// Parameters of `Pad`.
     pub struct PadParam {
-        /// A constant, the nearest element of the array, or the array mirrored at its border elements.
+        /// Pad with a constant, with the edge elements, or with the array reflected at its edge elements.
         mode: PadMode = required;
-        /// How many elements stand before and after each axis, as (before, after) of the first axis, of the second, ...; 0 for
-        /// the first two axes.
+        /// The padding (before, after) of each axis in order; 0 for the first two axes.
         pad_width: Shape = required;
         /// The constant.
         constant_value: f64 = 0.0;
@@ -43,7 +42,7 @@ params! {
 
 pub static PAD: OpDef = OpDef::new("Pad")
     .aliases(&["pad"])
-    .doc("Surrounds the last axes of an array of 4 or 5 dimensions by more elements.")
+    .doc("Pads the spatial axes of an array of 4 or 5 dimensions.")
     .inputs(&[arg("data", "The array to pad, of shape (n, c, h, w) or (n, c, d, h, w) and a floating-point type.")])
     .params::<PadParam>()
     .shape(pad_shape)
@@ -73,7 +72,11 @@ fn pad_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     ensure!(rank == 4 || rank == 5, "Pad takes arrays of 4 or 5 dimensions, but data has shape {}", io.ins[0]);
     ensure!(pads.len() == 2 * rank, "pad_width={} needs {} numbers: two for each axis", p.pad_width, 2 * rank);
     ensure!(pads.iter().all(|w| *w >= 0), "pad_width={} has a negative number", p.pad_width);
-    ensure!(pads[..4] == [0; 4], "pad_width={} must begin with four zeros: the first two axes stay", p.pad_width);
+    ensure!(
+        pads[..4] == [0; 4],
+        "pad_width={} must begin with four zeros: the first two axes cannot be padded",
+        p.pad_width
+    );
     let mut dims: Dims = io.ins[0].dims().into();
     for (i, (d, w)) in dims.iter_mut().zip(pads.chunks_exact(2)).enumerate() {
         if *d < 0 {
@@ -81,11 +84,14 @@ fn pad_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         }
         ensure!(
             p.mode != PadMode::Reflect || (w[0] < *d && w[1] < *d) || w == [0, 0],
-            "axis {i} of length {d} cannot be reflected by {} and {} elements: there must be fewer than its length",
+            "axis {i} of length {d} cannot be padded by reflection with {} and {} elements: give less than its length",
             w[0],
             w[1]
         );
-        ensure!(p.mode != PadMode::Edge || *d > 0 || w == [0, 0], "axis {i} has no element to pad it with");
+        ensure!(
+            p.mode != PadMode::Edge || *d > 0 || w == [0, 0],
+            "axis {i} has length 0, so there is no edge element to pad with"
+        );
         *d += w[0] + w[1];
     }
     io.assign_out(0, &Shape::from(dims))
@@ -108,10 +114,10 @@ fn pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// Adds each element of the gradient to the element of `dst` that it is a copy of.
+/// Adds each element of the gradient to the element of `dst` that it was copied from.
 fn pad_back<T, C>(grad: &[T], dims: &[usize], p: &PadParam, dst: &mut [T])
 where
-    C: Number,
+    C: NumericLane,
     T: Load<C> + Store<C>,
 {
     let sources: Vec<Vec<Option<usize>>> = dims
@@ -120,9 +126,9 @@ where
         .map(|(&n, (before, after))| (0..before + n + after).map(|i| origin(p.mode, i, before, n)).collect())
         .collect();
     let mut sums = vec![C::ZERO; dst.len()];
-    let Some((line, outer)) = sources.split_last() else { return };
+    let Some((row, outer)) = sources.split_last() else { return };
     let width = dims[dims.len() - 1];
-    for (r, grad) in grad.chunks_exact(line.len().max(1)).enumerate() {
+    for (r, grad) in grad.chunks_exact(row.len().max(1)).enumerate() {
         let (mut rest, mut base, mut stride) = (r, Some(0), width);
         for (axis, n) in outer.iter().zip(dims).rev() {
             base = base.zip(axis[rest % axis.len()]).map(|(base, at)| base + at * stride);
@@ -130,7 +136,7 @@ where
             rest /= axis.len();
         }
         let Some(base) = base else { continue };
-        for (g, at) in grad.iter().zip(line) {
+        for (g, at) in grad.iter().zip(row) {
             if let Some(at) = at {
                 sums[base + at] = sums[base + at].plus(g.lane());
             }
@@ -139,7 +145,7 @@ where
     dst.iter_mut().zip(sums).for_each(|(d, s)| *d = T::element(s));
 }
 
-/// The element of an axis of length `n` that the padded axis repeats at `i`; none for a constant.
+/// The index, on the unpadded axis of length `n`, of the element at index `i` of the padded axis; `None` for constant padding.
 fn origin(mode: PadMode, i: usize, before: usize, n: usize) -> Option<usize> {
     let at = i as i64 - before as i64;
     let last = n as i64 - 1;
@@ -155,21 +161,21 @@ fn origin(mode: PadMode, i: usize, before: usize, n: usize) -> Option<usize> {
 params! {
     /// Parameters of `depth_to_space` and `space_to_depth`.
     pub struct DepthToSpaceParam {
-        /// The edge length of the blocks of pixels.
+        /// Height and width of the blocks of pixels.
         block_size: i32 = required, where 1..=i32::MAX;
     }
 }
 
 pub static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
     .doc(
-        "Turns channels into blocks of pixels: (n, b*b*c, h, w) becomes (n, c, b*h, b*w), where \
+        "Rearranges channels into blocks of pixels: (n, b*b*c, h, w) becomes (n, c, b*h, b*w), where \
          out[n, c, b*y + i, b*x + j] = data[n, (b*i + j)*C + c, y, x] with C output channels.",
     )
     .inputs(&[arg("data", "The array, of shape (n, channels, h, w).")])
     .params::<DepthToSpaceParam>()
     .shape(|p, io| {
         let b = i64::from(p.get::<DepthToSpaceParam>().block_size);
-        let Some(mut dims) = image(&io.ins[0])? else { return Ok(()) };
+        let Some(mut dims) = image_dims(&io.ins[0])? else { return Ok(()) };
         ensure!(dims[1] % (b * b) == 0, "block_size={b} squared does not divide the channels of {}", io.ins[0]);
         dims[1] /= b * b;
         dims[2] *= b;
@@ -183,12 +189,12 @@ pub static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("space_to_depth", &n.ograds[..1], n.attrs)?)])));
 
 pub static SPACE_TO_DEPTH: OpDef = OpDef::new("space_to_depth")
-    .doc("Turns blocks of pixels into channels: (n, c, b*h, b*w) becomes (n, b*b*c, h, w). The opposite of `depth_to_space`.")
+    .doc("Rearranges blocks of pixels into channels: (n, c, b*h, b*w) becomes (n, b*b*c, h, w). The inverse of `depth_to_space`.")
     .inputs(&[arg("data", "The array, of shape (n, channels, h, w).")])
     .params::<DepthToSpaceParam>()
     .shape(|p, io| {
         let b = i64::from(p.get::<DepthToSpaceParam>().block_size);
-        let Some(mut dims) = image(&io.ins[0])? else { return Ok(()) };
+        let Some(mut dims) = image_dims(&io.ins[0])? else { return Ok(()) };
         ensure!(
             dims[2] % b == 0 && dims[3] % b == 0,
             "block_size={b} does not divide the height and width of {}",
@@ -205,8 +211,8 @@ pub static SPACE_TO_DEPTH: OpDef = OpDef::new("space_to_depth")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("depth_to_space", &n.ograds[..1], n.attrs)?)])));
 
-/// The dimensions of images; `None` as long as some are unknown.
-fn image(shape: &Shape) -> Result<Option<Dims>> {
+/// The dimensions of a batch of images, or `None` if one is unknown.
+fn image_dims(shape: &Shape) -> Result<Option<Dims>> {
     let Some(rank) = shape.ndim() else { return Ok(None) };
     ensure!(rank == 4, "data must have 4 dimensions (n, channels, height, width), but has shape {shape}");
     Ok(shape.is_known().then(|| shape.dims().into()))

@@ -22,15 +22,15 @@ pub static OPS: &[&OpDef] = &[&TILE, &REPEAT];
 params! {
     /// Parameters of `tile`.
     pub struct TileParam {
-        /// How often the array is laid side by side along each axis, matched from the last one; missing numbers are 1, and so
-        /// are missing axes of the array.
+        /// The number of repetitions along each axis, aligned at the last axis; missing numbers are 1, and missing axes of the array
+        /// have length 1.
         reps: Shape = required;
     }
 }
 
 pub static TILE: OpDef = OpDef::new("tile")
     .aliases(&["_npi_tile"])
-    .doc("Lays copies of the array side by side along its axes.")
+    .doc("Repeats the whole array along its axes.")
     .inputs(&[arg("data", "The array to repeat.")])
     .params::<TileParam>()
     .shape(tile_shape)
@@ -53,7 +53,7 @@ pub static TILE: OpDef = OpDef::new("tile")
         None,
     ));
 
-/// Sums the input, seen as an array of a shape, over some of its axes.
+/// Sums the input, taken as an array of shape `shape`, over `axes`.
 fn sum(ctx: &OpCtx<'_>, input: &In<'_>, shape: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     dispatch!(input.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         reduce::reduce::<Sum, T, T, <T as Arith>::Lane>(input.slice()?, shape, axes, out.slice_mut()?);
@@ -78,7 +78,7 @@ fn tile_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 params! {
     /// Parameters of `repeat`.
     pub struct RepeatParam {
-        /// How often each element is repeated.
+        /// The number of repetitions of each element.
         repeats: i32 = required;
         /// The axis along which elements are repeated; by default the array is flattened first.
         axis: Option<i32> = None;
@@ -87,7 +87,7 @@ params! {
 
 pub static REPEAT: OpDef = OpDef::new("repeat")
     .aliases(&["_np_repeat"])
-    .doc("Repeats each element along an axis, so that copies are neighbours.")
+    .doc("Repeats each element along an axis; its copies are adjacent.")
     .inputs(&[arg("data", "The array whose elements are repeated.")])
     .params::<RepeatParam>()
     .shape(repeat_shape)

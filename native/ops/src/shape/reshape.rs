@@ -1,4 +1,4 @@
-//! Operators whose output is their input under another shape.
+//! Operators that reshape their input without copying.
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
@@ -20,11 +20,11 @@ params! {
         /// The target shape. A positive number is a dimension; 0 copies the input's dimension; -1 is inferred from the rest; -2
         /// copies all remaining dimensions; -3 takes the product of two; -4 splits one into the two numbers that follow.
         shape: Shape = (Shape::new(&[]));
-        /// Whether the special values are matched from the right instead of from the left.
+        /// Whether special values are resolved from right to left instead of left to right.
         reverse: bool = false;
         /// Deprecated form of `shape`, in which 0 is inferred.
         target_shape: Shape = (Shape::new(&[]));
-        /// Deprecated: whether `target_shape` leaves the first dimension as it is.
+        /// Deprecated: whether the first dimension is kept, whatever `target_shape` says.
         keep_highest: bool = false;
     }
 }
@@ -32,7 +32,7 @@ params! {
 pub static RESHAPE: OpDef = OpDef::new("Reshape")
     .aliases(&["reshape"])
     .doc(
-        "Gives the input another shape with as many elements; the elements keep their row-major order and are not copied.\n\n\
+        "Reshapes the input; the elements keep their row-major order and are not copied.\n\n\
          `Reshape(x, shape=(0, -1))` of x with shape (2, 3, 4) has shape (2, 12). See `shape` for the special values.",
     )
     .inputs(&[arg("data", "The array to reshape.")])
@@ -80,7 +80,7 @@ fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reverses a target so that the two factors that follow a -4 still follow it.
+/// Reverses the target shape, but keeps each -4 before the two dimensions that it splits into.
 fn unsplit_reversed(spec: &[i64]) -> Dims {
     let mut out = Dims::new();
     let mut i = 0;
@@ -99,7 +99,7 @@ fn unsplit_reversed(spec: &[i64]) -> Dims {
     out
 }
 
-/// Replaces the special values of `spec`; at most one -1 is left for the caller.
+/// Resolves the special values of `spec`; at most one -1 remains for the caller.
 fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
     let mut out = Dims::new();
     let mut src = 0;
@@ -136,8 +136,12 @@ fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
                 ensure!(i + 2 < spec.len(), "-4 in shape {} needs two numbers after it", Shape::new(spec));
                 let d = next(src)?;
                 let (mut a, mut b) = (spec[i + 1], spec[i + 2]);
-                ensure!(a != -1 || b != -1, "-4 in shape {} can infer only one of its two factors", Shape::new(spec));
-                ensure!(a != 0 && b != 0, "a factor after -4 in shape {} is 0", Shape::new(spec));
+                ensure!(
+                    a != -1 || b != -1,
+                    "-4 in shape {} can infer only one of its two dimensions",
+                    Shape::new(spec)
+                );
+                ensure!(a != 0 && b != 0, "a dimension after -4 in shape {} is 0", Shape::new(spec));
                 if d >= 0 {
                     if a == -1 {
                         a = d / b;
@@ -154,7 +158,7 @@ fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
                 out.push(d);
                 src += 1;
             }
-            d => ensure!(false, "{d} in shape {} has no meaning: use numbers from -4 up", Shape::new(spec)),
+            d => ensure!(false, "{d} in shape {} has no meaning: use numbers of at least -4", Shape::new(spec)),
         }
         i += 1;
     }
@@ -168,7 +172,7 @@ fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
 
 pub static FLATTEN: OpDef = OpDef::new("Flatten")
     .aliases(&["_npx_batch_flatten", "flatten"])
-    .doc("Turns an input of shape (d1, d2, ..., dk) into a matrix of shape (d1, d2*...*dk), without copying.")
+    .doc("Reshapes an input of shape (d1, d2, ..., dk) to a matrix of shape (d1, d2*...*dk), without copying.")
     .inputs(&[arg("data", "The array to flatten, of one or more dimensions.")])
     .shape(|_, io| {
         let Some(n) = io.ins[0].ndim() else { return Ok(()) };
@@ -190,11 +194,11 @@ pub static FLATTEN: OpDef = OpDef::new("Flatten")
 params! {
     /// Parameters of `reshape_like`.
     pub struct ReshapeLikeParam {
-        /// First dimension of `lhs` to replace; by default the first.
+        /// First dimension of `lhs` to replace; 0 by default.
         lhs_begin: Option<i32> = None;
         /// End (exclusive) of the dimensions of `lhs` to replace; by default the last.
         lhs_end: Option<i32> = None;
-        /// First dimension of `rhs` to take; by default the first.
+        /// First dimension of `rhs` to take; 0 by default.
         rhs_begin: Option<i32> = None;
         /// End (exclusive) of the dimensions of `rhs` to take; by default the last.
         rhs_end: Option<i32> = None;
@@ -204,14 +208,14 @@ params! {
 pub static RESHAPE_LIKE: OpDef = OpDef::new("reshape_like")
     .aliases(&["_npx_reshape_like"])
     .doc(
-        "Gives `lhs` the shape of `rhs`, or replaces the dimensions lhs_begin..lhs_end of `lhs` by the dimensions \
-         rhs_begin..rhs_end of `rhs`; the number of elements must stay the same. Only the shape of `rhs` matters.",
+        "Reshapes `lhs` to the shape of `rhs`, or replaces the dimensions lhs_begin..lhs_end of `lhs` by the dimensions \
+         rhs_begin..rhs_end of `rhs`; the number of elements must stay the same. Only the shape of `rhs` is used.",
     )
     .inputs(&[arg("lhs", "The array to reshape."), arg("rhs", "The array whose shape is taken.")])
     .params::<ReshapeLikeParam>()
     .shape(reshape_like_shape)
     .dtype(|_, io| {
-        // Any type of `rhs` will do.
+        // `rhs` may have any type.
         if let Some(d) = io.ins[0].or(io.outs[0]) {
             io.assign_in(0, d)?;
             io.assign_out(0, d)?;
@@ -246,7 +250,7 @@ fn reshape_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if io.ins[0].is_known() && out.is_known() {
         ensure!(
             io.ins[0].num_elements() == out.num_elements(),
-            "cannot reshape lhs {} like rhs {}: the result {out} has another number of elements",
+            "cannot reshape lhs {} like rhs {}: the result {out} has a different number of elements",
             io.ins[0],
             io.ins[1]
         );

@@ -1,4 +1,4 @@
-//! Operators that cut regions out of arrays, and write to them.
+//! Operators that slice arrays, and assign to slices.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -24,7 +24,7 @@ params! {
         begin: OptTuple = required;
         /// The end (exclusive) along each of these axes; None is the natural end.
         end: OptTuple = required;
-        /// The step along each of these axes, 1 by default; a negative one goes backwards.
+        /// The step along each of these axes, 1 by default; a negative step goes backwards.
         step: OptTuple = (OptTuple(Vec::new()));
     }
 }
@@ -38,12 +38,12 @@ params! {
         begin: OptTuple = required;
         /// The end (exclusive) along each of these axes; None is the natural end.
         end: OptTuple = required;
-        /// The step along each of these axes, 1 by default; a negative one goes backwards.
+        /// The step along each of these axes, 1 by default; a negative step goes backwards.
         step: OptTuple = (OptTuple(Vec::new()));
     }
 }
 
-/// A region of an array, one entry per axis.
+/// A strided region of an array, one entry per axis.
 #[derive(Debug, Default)]
 pub(crate) struct Region {
     begin: Sizes,
@@ -70,7 +70,7 @@ impl Region {
         Ok(region)
     }
 
-    /// The region of the same rank that begins at 0 but along one axis.
+    /// The region that covers all axes but one, of which it takes `count` elements from `begin`.
     fn along(dims: &[usize], axis: usize, begin: usize, count: usize) -> Region {
         let mut region = Region::default();
         for (i, n) in dims.iter().enumerate() {
@@ -99,8 +99,8 @@ impl Region {
         Ok(())
     }
 
-    /// The gradient of reading a region: the gradient within it, zeros around.
-    pub(crate) fn read_back(&self, ograd: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    /// The gradient of [`Region::read`]: `ograd` in the region, and zeros elsewhere.
+    pub(crate) fn read_backward(&self, ograd: &In<'_>, out: &mut Out<'_>) -> Result<()> {
         out.bytes_mut()?.fill(0);
         self.write(ograd, out)
     }
@@ -108,9 +108,9 @@ impl Region {
 
 fn check_slice(rank: usize, begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<()> {
     let (b, e, s) = (begin.0.len(), end.0.len(), step.0.len());
-    ensure!(b == e && (s == 0 || s == b), "begin has {b} entries, end {e}, step {s}: give as many of each");
+    ensure!(b == e && (s == 0 || s == b), "begin has {b} entries, end {e}, step {s}: give the same number of each");
     ensure!(b <= rank, "begin has {b} entries for an array of {rank} dimensions: give at most one for each");
-    ensure!(!step.0.contains(&Some(0)), "a step of 0 leads nowhere: use positive or negative steps");
+    ensure!(!step.0.contains(&Some(0)), "a step is 0: use positive or negative steps");
     Ok(())
 }
 
@@ -126,7 +126,7 @@ fn span(n: usize, begin: Option<i64>, end: Option<i64>, step: i64) -> (usize, is
     (begin.max(0) as usize, step as isize, count as usize)
 }
 
-/// The shape of the slice of an array that may be known in part.
+/// The shape of the slice of an array whose shape may be partially known.
 pub(crate) fn slice_shape(shape: &Shape, begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<Shape> {
     let Some(rank) = shape.ndim() else { return Ok(Shape::unknown()) };
     check_slice(rank, begin, end, step)?;
@@ -144,7 +144,7 @@ pub(crate) fn slice_region(p: &SliceParam, shape: &Shape) -> Result<Region> {
     Region::of_slice(&shape.to_usize(), &p.begin, &p.end, &p.step)
 }
 
-/// Zeros like the first input, with the gradient written over the region that `attrs` name.
+/// Zeros of the shape of `like`, with `ograd` assigned to the region that `attrs` name.
 fn assign_to_zeros(g: &mut dyn GradGraph, like: Entry, ograd: Entry, attrs: &[(&str, &str)]) -> Result<Entry> {
     let zeros = g.apply1("zeros_like", &[like], &[])?;
     g.apply1("_slice_assign", &[zeros, ograd], attrs)
@@ -153,8 +153,8 @@ fn assign_to_zeros(g: &mut dyn GradGraph, like: Entry, ograd: Entry, attrs: &[(&
 pub static SLICE: OpDef = OpDef::new("slice")
     .aliases(&["_npi_slice", "_npx_slice", "_sparse_slice", "crop"])
     .doc(
-        "The region `data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]`; axes without an entry are taken whole. Indices \
-         beyond the array are cut to it, as in Python.",
+        "The region `data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]`; axes without an entry are taken whole. Out-of-range \
+         bounds are clamped, as in Python.",
     )
     .inputs(&[arg("data", "The array to slice.")])
     .params::<SliceParam>()
@@ -168,7 +168,7 @@ pub static SLICE: OpDef = OpDef::new("slice")
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let region = slice_region(ctx.params(), outs[0].shape())?;
-            region.read_back(&ins[0], &mut outs[0])
+            region.read_backward(&ins[0], &mut outs[0])
         }),
         Some(|g, n| Ok(vec![Some(assign_to_zeros(g, n.inputs[0], n.ograds[0], n.attrs)?)])),
     ));
@@ -186,7 +186,7 @@ params! {
 }
 
 pub static SLICE_AXIS: OpDef = OpDef::new("slice_axis")
-    .doc("The part from begin to end (exclusive) along one axis, which must lie within the array and have elements.")
+    .doc("The slice from begin to end (exclusive) along one axis; it must be within the array and not empty.")
     .inputs(&[arg("data", "The array to slice.")])
     .params::<SliceAxisParam>()
     .shape(|p, io| {
@@ -203,7 +203,7 @@ pub static SLICE_AXIS: OpDef = OpDef::new("slice_axis")
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let region = axis_region(ctx.params(), outs[0].shape())?;
-            region.read_back(&ins[0], &mut outs[0])
+            region.read_backward(&ins[0], &mut outs[0])
         }),
         Some(SLICE_AXIS_BACK),
     ));
@@ -218,7 +218,7 @@ fn axis_span(p: &SliceAxisParam, n: usize) -> Result<(usize, usize)> {
     let (begin, end) = (resolve(p.begin), p.end.map_or(n, resolve));
     ensure!(
         0 <= begin && begin < end && end <= n,
-        "begin={} and end={} must name elements of axis {}, which has {n}",
+        "begin={} and end={} must name a range of axis {}, which has {n} elements",
         p.begin,
         p.end.print(),
         p.axis
@@ -233,7 +233,7 @@ fn axis_region(p: &SliceAxisParam, shape: &Shape) -> Result<Region> {
     Ok(Region::along(&dims, axis, begin, count))
 }
 
-/// Writes the gradient over a part of zeros along the axis, which an exchange of axes makes the first one.
+/// Assigns the gradient to a slice of zeros. `_slice_assign` counts axes from the first, so the axis is swapped to the front.
 const SLICE_AXIS_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
     let p = n.params.get::<SliceAxisParam>();
     let axis = p.axis.to_string();
@@ -248,17 +248,14 @@ const SLICE_AXIS_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
 params! {
     /// Parameters of `slice_like`.
     pub struct SliceLikeParam {
-        /// The axes to cut; a negative one counts from the end. By default all.
+        /// The axes to slice; a negative one counts from the end. By default all.
         axes: Shape = (Shape::new(&[]));
     }
 }
 
 pub static SLICE_LIKE: OpDef = OpDef::new("slice_like")
-    .doc("Cuts the array, from its start, to the lengths that `shape_like` has along some or all axes.")
-    .inputs(&[
-        arg("data", "The array to slice."),
-        arg("shape_like", "The array whose lengths are taken; its elements do not matter."),
-    ])
+    .doc("Slices the array from index 0 to the lengths of `shape_like`, along all or the given axes.")
+    .inputs(&[arg("data", "The array to slice."), arg("shape_like", "The array whose shape is used.")])
     .params::<SliceLikeParam>()
     .shape(slice_like_shape)
     .dtype(|p, io| {
@@ -272,7 +269,7 @@ pub static SLICE_LIKE: OpDef = OpDef::new("slice_like")
     .grad(Grad::Kernel(
         Backward::new(|_, ins, outs| {
             if outs[0].wanted() {
-                like_region(&ins[0].shape().to_usize()).read_back(&ins[0], &mut outs[0])?;
+                like_region(&ins[0].shape().to_usize()).read_backward(&ins[0], &mut outs[0])?;
             }
             if outs[1].wanted() {
                 outs[1].bytes_mut()?.fill(0);
@@ -304,7 +301,7 @@ fn slice_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if axes.is_empty() {
         ensure!(
             rank == like_rank,
-            "data {data} and shape_like {like} differ in their number of dimensions: name the axes to cut"
+            "data {data} and shape_like {like} differ in their number of dimensions: name the axes to slice"
         );
         (0..rank).try_for_each(|i| cut(i, like.dim(i)))?;
     }
@@ -318,11 +315,8 @@ fn slice_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 
 pub static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
     .aliases(&["_crop_assign", "_npi_slice_assign"])
-    .doc("A copy of lhs in which rhs replaces the region `lhs[begin[0]:end[0]:step[0], ...]`; see `slice`.")
-    .inputs(&[
-        arg("lhs", "The array of which a region is replaced."),
-        arg("rhs", "The new elements, in the region's shape."),
-    ])
+    .doc("A copy of lhs with rhs assigned to the region `lhs[begin[0]:end[0]:step[0], ...]`; see `slice`.")
+    .inputs(&[arg("lhs", "The array to assign to."), arg("rhs", "The new elements, of the region's shape.")])
     .params::<SliceParam>()
     .shape(|p, io| {
         let p = p.get::<SliceParam>();
@@ -343,8 +337,8 @@ pub static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
 
 pub static SLICE_ASSIGN_SCALAR: OpDef = OpDef::new("_slice_assign_scalar")
     .aliases(&["_crop_assign_scalar", "_npi_slice_assign_scalar"])
-    .doc("A copy of the input in which a number replaces the region `data[begin[0]:end[0]:step[0], ...]`; see `slice`.")
-    .inputs(&[arg("data", "The array of which a region is replaced.")])
+    .doc("A copy of the input with a scalar assigned to the region `data[begin[0]:end[0]:step[0], ...]`; see `slice`.")
+    .inputs(&[arg("data", "The array to assign to.")])
     .params::<SliceAssignScalarParam>()
     .shape(|p, io| {
         let p = p.get::<SliceAssignScalarParam>();
@@ -358,7 +352,7 @@ pub static SLICE_ASSIGN_SCALAR: OpDef = OpDef::new("_slice_assign_scalar")
         Ok(vec![Some(g.apply1("_slice_assign_scalar", &n.ograds[..1], &region)?)])
     }));
 
-/// The first input and the output have one shape.
+/// The first input and the output have equal shapes.
 fn same_lhs(io: &mut ShapeIo<'_>) -> Result<()> {
     let known = io.ins[0].clone();
     io.assign_out(0, &known)?;

@@ -50,7 +50,7 @@ fn is_view(def: &OpDef) -> bool {
 }
 
 #[test]
-fn gradients_are_those_of_finite_differences() {
+fn gradients_agree_with_finite_differences() {
     for (name, attrs, ins) in all_ops() {
         op(name, &attrs).check_gradient(&ins);
     }
@@ -60,7 +60,7 @@ fn gradients_are_those_of_finite_differences() {
 }
 
 #[test]
-fn every_type_is_moved_alike() {
+fn results_do_not_depend_on_the_element_type() {
     for (name, attrs, ins) in all_ops() {
         let case = op(name, &attrs);
         let small: Vec<_> = ins.iter().map(|x| cast(&cast(x, DType::I32), DType::I8)).collect();
@@ -77,7 +77,7 @@ fn every_type_is_moved_alike() {
 }
 
 #[test]
-fn slices_are_those_of_python() {
+fn slices_follow_python() {
     let run = |begin: &str, end: &str, step: &str| {
         let attrs = [("begin", begin), ("end", end), ("step", step)];
         op("slice", &attrs).run1(&[count(&[6])]).unwrap().to_vec_as::<f64>().unwrap()
@@ -90,7 +90,7 @@ fn slices_are_those_of_python() {
 }
 
 #[test]
-fn an_assigned_slice_replaces_its_region_only() {
+fn slice_assignment_changes_only_its_region() {
     let attrs = [("begin", "(0,1)"), ("end", "(2,3)"), ("scalar", "9")];
     let y = op("_slice_assign_scalar", &attrs).run1(&[count(&[2, 3])]).unwrap();
     assert_eq!(y.to_vec::<f64>().unwrap(), [1.0, 9.0, 9.0, 4.0, 9.0, 9.0]);
@@ -112,9 +112,9 @@ fn shapes_follow_in_both_directions() {
 }
 
 #[test]
-fn wrong_arguments_are_explained() {
+fn errors_explain_wrong_arguments() {
     let e = |name, attrs: &[(&str, &str)], ins: &[&[i64]]| shapes(name, attrs, ins).unwrap_err();
-    assert!(e("transpose", &[("axes", "(0,0)")], &[&[2, 3]]).contains("no permutation of the 2 axes"));
+    assert!(e("transpose", &[("axes", "(0,0)")], &[&[2, 3]]).contains("not a permutation of the 2 axes"));
     assert!(e("squeeze", &[("axis", "(1,)")], &[&[1, 3]]).contains("axis 1 of length 3 cannot be removed"));
     assert!(e("slice_axis", &[("axis", "0"), ("begin", "3"), ("end", "2")], &[&[4]]).contains("begin=3 and end=2"));
     assert!(

@@ -1,6 +1,6 @@
 //! Sorting: `sort`, `argsort`, `topk`.
 //!
-//! Equal elements keep their order; NaN counts as larger than every number.
+//! Sorting is stable; NaN is larger than every number.
 
 mod topk;
 
@@ -20,11 +20,11 @@ use crate::shape::moves::around;
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[&SORT, &ARGSORT, &topk::TOPK];
 
-/// The rows along an axis: how many elements stand before it, along it, after it.
-type Around = (usize, usize, usize);
+/// A shape around an axis: the number of elements before it, its length, the number after it.
+type AroundAxis = (usize, usize, usize);
 
-/// The rows of an array along an axis, or all its elements as one row.
-fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<Around> {
+/// The shape around an axis, or of the flattened array without an axis.
+fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<AroundAxis> {
     let dims = shape.to_usize();
     match axis {
         None => Ok((1, shape.num_elements(), 1)),
@@ -32,7 +32,7 @@ fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<Around> {
     }
 }
 
-/// The shape after sorting: as before, or a vector where all elements are sorted together.
+/// The shape of the sorted array: a vector without an axis.
 fn sorted_shape(shape: &Shape, axis: Option<i32>) -> Result<Shape> {
     match (axis, shape.ndim()) {
         (_, None) => Ok(Shape::unknown()),
@@ -45,10 +45,10 @@ fn order(ascending: bool) -> Order {
     if ascending { Order::Ascending } else { Order::Descending }
 }
 
-/// Calls `f` with the source and destination such that the rows of `n`, of which `k` are kept, lie in one piece.
+/// Calls `f` with source rows of `n` elements and destination rows of `k`, transposed so that each row is contiguous.
 fn with_rows<T: Item, U: Item>(
     src: &[T],
-    (outer, n, inner): Around,
+    (outer, n, inner): AroundAxis,
     (dst, k): (&mut [U], usize),
     f: impl Fn(&[T], &mut [U]),
 ) {
@@ -57,63 +57,68 @@ fn with_rows<T: Item, U: Item>(
     }
     let mut rows = memory::filled(T::default(), src.len());
     movement::transpose(src, &[outer, n, inner], &[0, 2, 1], &mut rows);
-    let mut found = memory::filled(U::default(), dst.len());
-    f(&rows, &mut found);
-    movement::transpose(&found, &[outer, inner, k], &[0, 2, 1], dst);
+    let mut results = memory::filled(U::default(), dst.len());
+    f(&rows, &mut results);
+    movement::transpose(&results, &[outer, inner, k], &[0, 2, 1], dst);
 }
 
-/// The elements of rows along an axis at `places`, of which there are `k` for each row.
-fn at_places<T: Item>(src: &[T], (outer, n, inner): Around, places: &[i32], k: usize, dst: &mut [T]) {
+/// Gathers `k` elements of each row along an axis by their indices.
+fn gather_along<T: Item>(src: &[T], (outer, n, inner): AroundAxis, indices: &[i32], k: usize, dst: &mut [T]) {
     for o in 0..outer {
         for j in 0..k {
             for i in 0..inner {
                 let to = (o * k + j) * inner + i;
-                dst[to] = src[(o * n + places[to] as usize) * inner + i];
+                dst[to] = src[(o * n + indices[to] as usize) * inner + i];
             }
         }
     }
 }
 
-/// The gradient of taking elements at `places`: zeros but there.
-fn to_places<T: Item>(grad: &[T], (outer, n, inner): Around, places: &[i32], k: usize, dst: &mut [T]) -> Result<()> {
+/// The gradient of [`gather_along`]: writes each element of `grad` to its index, and zeros elsewhere.
+fn scatter_along<T: Item>(
+    grad: &[T],
+    (outer, n, inner): AroundAxis,
+    indices: &[i32],
+    k: usize,
+    dst: &mut [T],
+) -> Result<()> {
     dst.fill(T::default());
     for o in 0..outer {
         for j in 0..k {
             for i in 0..inner {
                 let from = (o * k + j) * inner + i;
-                let place = usize::try_from(places[from])
-                    .ok()
-                    .filter(|p| *p < n)
-                    .ok_or_else(|| Error::value(format!("{} is no place in a row of {n} elements", places[from])))?;
-                dst[(o * n + place) * inner + i] = grad[from];
+                let index = usize::try_from(indices[from]).ok().filter(|p| *p < n).ok_or_else(|| {
+                    Error::value(format!("index {} is out of bounds for an axis of length {n}", indices[from]))
+                })?;
+                dst[(o * n + index) * inner + i] = grad[from];
             }
         }
     }
     Ok(())
 }
 
-/// The places of the `k` first elements of each row in sorted order.
-fn first_places<T: SortKey>(src: &[T], around: Around, k: usize, order: Order) -> Vec<i32> {
+/// The indices of the first `k` elements of each row in sorted order.
+fn sorted_indices<T: SortKey>(src: &[T], around: AroundAxis, k: usize, order: Order) -> Vec<i32> {
     let (outer, n, inner) = around;
-    let mut places = memory::filled(0i32, outer * k * inner);
-    with_rows(src, around, (&mut places, k), |src, dst| match k == n {
+    let mut indices = memory::filled(0i32, outer * k * inner);
+    with_rows(src, around, (&mut indices, k), |src, dst| match k == n {
         true => sort::argsort(src, n, order, dst),
         false => sort::topk(src, n, k, order, dst),
     });
-    places
+    indices
 }
 
-/// Writes places as the element type of the output.
-fn write_places(ctx: &OpCtx<'_>, places: &[i32], out: &mut Out<'_>) -> Result<()> {
+/// Writes indices, converted to the element type of the output.
+fn write_indices(ctx: &OpCtx<'_>, indices: &[i32], out: &mut Out<'_>) -> Result<()> {
     dispatch!(out.dtype(), I in [f32, f64, f16, bf16, u8, i32, i64] => {
-        for (o, p) in out.slice_mut::<I>()?.iter_mut().zip(places) {
+        for (o, p) in out.slice_mut::<I>()?.iter_mut().zip(indices) {
             *o = I::from_f64(f64::from(*p));
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, &[DType::F16, DType::F32, DType::F64, DType::I32, DType::I64, DType::U8])))
 }
 
-/// Runs `$body` with `$T` bound to the element type of what is sorted.
+/// Runs `$body` with `$T` bound to the element type of the data.
 macro_rules! sortable {
     ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
         dispatch!($dtype, $T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => $body,
@@ -125,7 +130,7 @@ use sortable;
 params! {
     /// Parameters of `sort`.
     pub struct SortParam {
-        /// The axis along which to sort; None sorts all elements together.
+        /// The axis along which to sort; None sorts the flattened array.
         axis: Option<i32> = (Some(-1));
         /// Whether the smallest element comes first.
         is_ascend: bool = true;
@@ -134,7 +139,7 @@ params! {
 
 static SORT: OpDef = OpDef::new("sort")
     .aliases(&["_npi_sort"])
-    .doc("Sorts the elements along an axis. A hidden second output holds their places before, for the gradient.")
+    .doc("Sorts the elements along an axis. A hidden second output holds their indices before sorting, for the gradient.")
     .inputs(&[arg("data", "The array to sort.")])
     .params::<SortParam>()
     .outputs(|_| 2)
@@ -156,7 +161,7 @@ static SORT: OpDef = OpDef::new("sort")
         Backward::new(|ctx, ins, outs| {
             let rows = rows_along(outs[0].shape(), ctx.params::<SortParam>().axis)?;
             sortable!(ctx, ins[0].dtype(), |T| {
-                to_places(ins[0].slice::<T>()?, rows, ins[1].slice()?, rows.1, outs[0].slice_mut()?)
+                scatter_along(ins[0].slice::<T>()?, rows, ins[1].slice()?, rows.1, outs[0].slice_mut()?)
             })
         })
         .outputs(Deps::Some(&[1])),
@@ -166,12 +171,12 @@ static SORT: OpDef = OpDef::new("sort")
 fn sort_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<SortParam>();
     let rows = rows_along(ins[0].shape(), p.axis)?;
-    let (out, places) = outs.split_at_mut(1);
-    let (out, places) = (&mut out[0], &mut places[0]);
+    let (out, indices) = outs.split_at_mut(1);
+    let (out, indices) = (&mut out[0], &mut indices[0]);
     sortable!(ctx, ins[0].dtype(), |T| {
         let src = ins[0].slice::<T>()?;
-        if places.wanted() {
-            places.slice_mut::<i32>()?.copy_from_slice(&first_places(src, rows, rows.1, order(p.is_ascend)));
+        if indices.wanted() {
+            indices.slice_mut::<i32>()?.copy_from_slice(&sorted_indices(src, rows, rows.1, order(p.is_ascend)));
         }
         if out.wanted() {
             let to = (out.slice_mut::<T>()?, rows.1);
@@ -184,7 +189,7 @@ fn sort_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result
 params! {
     /// Parameters of `argsort`.
     pub struct ArgSortParam {
-        /// The axis along which to sort; None sorts all elements together.
+        /// The axis along which to sort; None sorts the flattened array.
         axis: Option<i32> = (Some(-1));
         /// Whether the smallest element comes first.
         is_ascend: bool = true;
@@ -195,7 +200,7 @@ params! {
 
 static ARGSORT: OpDef = OpDef::new("argsort")
     .aliases(&["_npi_argsort"])
-    .doc("The places along an axis that the elements have, listed in sorted order.")
+    .doc("The indices that sort the elements along an axis.")
     .inputs(&[arg("data", "The array to sort.")])
     .params::<ArgSortParam>()
     .shape(|p, io| {
@@ -207,8 +212,8 @@ static ARGSORT: OpDef = OpDef::new("argsort")
         let p = ctx.params::<ArgSortParam>();
         let rows = rows_along(ins[0].shape(), p.axis)?;
         sortable!(ctx, ins[0].dtype(), |T| {
-            let places = first_places(ins[0].slice::<T>()?, rows, rows.1, order(p.is_ascend));
-            write_places(ctx, &places, &mut outs[0])
+            let indices = sorted_indices(ins[0].slice::<T>()?, rows, rows.1, order(p.is_ascend));
+            write_indices(ctx, &indices, &mut outs[0])
         })
     })
     .grad(Grad::Zero);

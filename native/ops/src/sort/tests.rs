@@ -12,12 +12,12 @@ fn sorts_along_any_axis() {
     assert_eq!(run(&SORT, &[("axis", "0")]).to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0, 5.0, 4.0]);
     let all = run(&SORT, &[("axis", "None"), ("is_ascend", "False")]);
     assert_eq!((all.shape().dims(), all.to_vec::<f32>().unwrap()), (&[6][..], vec![5.0, 4.0, 3.0, 2.0, 1.0, 0.0]));
-    let places = run(&ARGSORT, &[("axis", "0"), ("dtype", "int64")]);
-    assert_eq!(places.to_vec::<i64>().unwrap(), [1, 0, 0, 0, 1, 1]);
+    let indices = run(&ARGSORT, &[("axis", "0"), ("dtype", "int64")]);
+    assert_eq!(indices.to_vec::<i64>().unwrap(), [1, 0, 0, 0, 1, 1]);
 }
 
 #[test]
-fn topk_returns_what_is_asked_for() {
+fn topk_returns_the_requested_outputs() {
     let x = array(&[3f64, 1.0, 2.0, 0.0, 5.0, 4.0], &[2, 3]);
     let run = |attrs: &[(&str, &str)]| Case::new(&TOPK, attrs).run(std::slice::from_ref(&x)).unwrap();
     assert_eq!(run(&[("k", "2")])[0].to_vec::<f32>().unwrap(), [0.0, 2.0, 1.0, 2.0]);
@@ -38,7 +38,7 @@ fn every_number_type_is_sorted() {
 }
 
 #[test]
-fn gradients_go_to_where_the_elements_were() {
+fn gradients_return_to_the_original_indices() {
     let x = array(&[3f64, 1.0, 2.0, 0.0, 5.0, 4.0], &[2, 3]);
     for axis in ["-1", "0", "None"] {
         Case::new(&SORT, &[("axis", axis)]).check_gradient(std::slice::from_ref(&x));

@@ -1,4 +1,4 @@
-//! The first elements in sorted order.
+//! The operator `topk`.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -10,7 +10,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 
-use super::{Around, at_places, first_places, order, rows_along, sortable, to_places, write_places};
+use super::{AroundAxis, gather_along, order, rows_along, scatter_along, sortable, sorted_indices, write_indices};
 
 param_enum! {
     /// What `topk` returns.
@@ -25,28 +25,28 @@ param_enum! {
 params! {
     /// Parameters of `topk`.
     pub struct TopKParam {
-        /// The axis along which to select; None selects among all elements.
+        /// The axis along which to select; None selects from the flattened array.
         axis: Option<i32> = (Some(-1));
         /// How many elements; less than 1 means all.
         k: i32 = 1;
-        /// What is returned: the elements, their places along the axis, both, or an array like data with ones at their places.
+        /// What is returned: the elements, their indices along the axis, both, or a mask of data's shape with ones at their indices.
         ret_typ: TopKReturn = (TopKReturn::Indices);
         /// Whether the smallest elements are selected, instead of the largest.
         is_ascend: bool = false;
-        /// The type of the places.
+        /// The type of the indices.
         dtype: IndexDType = (IndexDType(DType::F32));
     }
 }
 
 impl TopKParam {
-    /// The number of elements to take from a row of `n`.
+    /// The number of elements to select from a row of `n`.
     fn count(&self, n: usize) -> Result<usize> {
         let k = usize::try_from(self.k).ok().filter(|k| *k > 0).unwrap_or(n);
         ensure!(k <= n, "k must be at most {n}, the number of elements to select from: {k} was given");
         Ok(k)
     }
 
-    /// Whether the first output holds elements and the second one their places.
+    /// True if the first output holds elements and the second one their indices.
     fn has_values(&self) -> bool {
         matches!(self.ret_typ, TopKReturn::Both | TopKReturn::Value)
     }
@@ -56,7 +56,7 @@ pub static TOPK: OpDef = OpDef::new("topk")
     .aliases(&["_npx_topk"])
     .doc(
         "The k largest (or smallest) elements along an axis, in sorted order; of equal ones the first. See ret_typ for what is \
-         returned. With ret_typ='value' a hidden second output holds the places, for the gradient.",
+         returned. With ret_typ='value' a hidden second output holds the indices, for the gradient.",
     )
     .inputs(&[arg("data", "The array to select from.")])
     .params::<TopKParam>()
@@ -109,24 +109,24 @@ fn topk(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let k = p.count(rows.1)?;
     sortable!(ctx, ins[0].dtype(), |T| {
         let src = ins[0].slice::<T>()?;
-        let places = first_places(src, rows, k, order(p.is_ascend));
+        let indices = sorted_indices(src, rows, k, order(p.is_ascend));
         match p.ret_typ {
-            TopKReturn::Indices => write_places(ctx, &places, &mut outs[0]),
+            TopKReturn::Indices => write_indices(ctx, &indices, &mut outs[0]),
             TopKReturn::Mask => {
-                let ones = memory::filled(<T as Element>::from_f64(1.0), places.len());
-                to_places(&ones, rows, &places, k, outs[0].slice_mut::<T>()?)
+                let ones = memory::filled(<T as Element>::from_f64(1.0), indices.len());
+                scatter_along(&ones, rows, &indices, k, outs[0].slice_mut::<T>()?)
             }
             TopKReturn::Both | TopKReturn::Value => {
                 if outs[0].wanted() {
-                    at_places(src, rows, &places, k, outs[0].slice_mut::<T>()?);
+                    gather_along(src, rows, &indices, k, outs[0].slice_mut::<T>()?);
                 }
-                if outs[1].wanted() { write_places(ctx, &places, &mut outs[1]) } else { Ok(()) }
+                if outs[1].wanted() { write_indices(ctx, &indices, &mut outs[1]) } else { Ok(()) }
             }
         }
     })
 }
 
-/// Inputs: the gradient of the elements, and the places where there are any.
+/// Inputs: the gradient of the elements, and their indices if the forward pass returned any.
 fn topk_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TopKParam>();
     let out = &mut outs[0];
@@ -134,13 +134,13 @@ fn topk_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         out.bytes_mut()?.fill(0);
         return Ok(());
     }
-    let rows: Around = rows_along(out.shape(), p.axis)?;
-    let places = places_of(ctx, &ins[1])?;
+    let rows: AroundAxis = rows_along(out.shape(), p.axis)?;
+    let indices = read_indices(ctx, &ins[1])?;
     let k = p.count(rows.1)?;
-    sortable!(ctx, ins[0].dtype(), |T| to_places(ins[0].slice::<T>()?, rows, &places, k, out.slice_mut()?))
+    sortable!(ctx, ins[0].dtype(), |T| scatter_along(ins[0].slice::<T>()?, rows, &indices, k, out.slice_mut()?))
 }
 
-fn places_of(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<Vec<i32>> {
+fn read_indices(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<Vec<i32>> {
     dispatch!(input.dtype(), I in [f32, f64, f16, bf16, u8, i32, i64] => {
         Ok(input.slice::<I>()?.iter().map(|i| Element::to_f64(*i) as i32).collect())
     }, d => Err(ctx.unsupported(d, &[DType::F16, DType::F32, DType::F64, DType::I32, DType::I64, DType::U8])))

@@ -11,10 +11,10 @@ use ferromx_kernels::sparse as kernels;
 
 use super::{csr_of, csr_parts, moved, new_array, new_csr, new_vector, row_len, with_rows};
 
-/// The elements as a dense array; that of a dense array is the same one.
+/// Converts an array to a dense one; a dense array is shared.
 ///
 /// # Errors
-/// Parts that do not fit together; no memory.
+/// Inconsistent parts; no memory.
 pub fn to_dense(array: &Array) -> Result<NDArray> {
     let a = match array {
         Array::Dense(a) => return Ok(a.clone()),
@@ -42,10 +42,10 @@ pub fn to_dense(array: &Array) -> Result<NDArray> {
     Ok(out)
 }
 
-/// The same elements in another storage type; an array that has it already is shared.
+/// Converts an array to a storage type; an array that already has it is shared.
 ///
 /// # Errors
-/// csr for other than two dimensions, row_sparse for a scalar; no memory.
+/// csr for a rank other than 2; row_sparse for a scalar; no memory.
 pub fn cast(array: &Array, storage_type: StorageType) -> Result<Array> {
     if array.storage_type() == storage_type {
         return Ok(array.clone());
@@ -78,14 +78,14 @@ fn to_sparse<T: Element>(dense: &NDArray, storage_type: StorageType) -> Result<S
     SparseArray::row_sparse(shape, values, new_vector(&indices, context)?)
 }
 
-/// Overwrites an array, whatever its storage, by elements that nobody else uses any more.
+/// Overwrites an array of any storage type with `value`, which it takes over.
 ///
 /// # Errors
-/// Another shape or element type.
+/// A different shape or element type.
 pub fn assign(target: &Array, value: Array) -> Result<()> {
     ensure!(
         target.shape() == value.shape() && target.dtype() == value.dtype(),
-        "the result is {} {}, but the array that was given for it is {} {}",
+        "the result is {} {}, but the output array is {} {}",
         value.shape(),
         value.dtype(),
         target.shape(),

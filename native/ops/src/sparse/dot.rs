@@ -17,21 +17,21 @@ use super::{csr_of, csr_parts, new_vector, with_rows};
 use crate::linalg::dot::{DotParam, Storage};
 use StorageType::{Csr, Default as Dense, RowSparse};
 
-/// Where `forward_stype` asks for no storage: csr by dense or row_sparse is dense, and row_sparse where csr is transposed; dense
-/// by csr is csr.
+/// The storage type of the product, unless `forward_stype` sets it: csr times dense or row_sparse is dense, or row_sparse if csr is
+/// transposed; dense times csr is csr.
 pub fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
-    let natural = match (ins[0], ins[1]) {
+    let default = match (ins[0], ins[1]) {
         (Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => RowSparse,
         (Csr, Dense | RowSparse) => Dense,
         (Dense, Csr) if p.transpose_a => return None,
         (Dense, Csr) => Csr,
         _ => return None,
     };
-    Some(p.forward_stype.map_or(natural, Storage::storage_type))
+    Some(p.forward_stype.map_or(default, Storage::storage_type))
 }
 
-/// The product.
+/// The sparse matrix product.
 pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
     let product = match (&call.ins[0], &call.ins[1]) {
@@ -52,7 +52,7 @@ pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![cast(&product, call.storage_type)?])
 }
 
-/// Runs `$body` with `$T` bound to a type that products can be taken of.
+/// Runs `$body` with `$T` bound to an element type with products.
 macro_rules! summed {
     ($call:expr, $dtype:expr, $T:ident => $body:expr) => {
         dispatch!($dtype, $T in [f32, f64, half::f16, i32, i64, u8, i8] => $body, d => {
@@ -64,7 +64,7 @@ macro_rules! summed {
 }
 pub(super) use summed;
 
-/// A csr matrix, maybe transposed, by a dense array; the result is dense, or has the rows that are not empty.
+/// A csr matrix, optionally transposed, times a dense array; the result is dense, or row_sparse with the nonempty rows.
 fn csr_dense(
     call: &SparseCall<'_>,
     lhs: &SparseArray,
@@ -73,11 +73,11 @@ fn csr_dense(
     shape: &Shape,
     row_sparse: bool,
 ) -> Result<Array> {
-    ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of one type, not {} and {}", lhs.dtype(), rhs.dtype());
+    ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
     summed!(call, lhs.dtype(), T => {
         if transposed {
-            let turned = turn::<T>(lhs)?;
-            multiply::<T>(&turned, rhs, shape, row_sparse)
+            let transposed = transpose::<T>(lhs)?;
+            multiply::<T>(&transposed, rhs, shape, row_sparse)
         } else {
             multiply::<T>(lhs, rhs, shape, row_sparse)
         }
@@ -85,12 +85,12 @@ fn csr_dense(
 }
 
 /// The transpose of a csr matrix.
-fn turn<T: Element + MulAdd>(a: &SparseArray) -> Result<SparseArray> {
+fn transpose<T: Element + MulAdd>(a: &SparseArray) -> Result<SparseArray> {
     let parts = a.parts()?;
     let columns = a.shape().dim(1);
-    let turned =
+    let transposed =
         call_once(&csr_parts(&parts)?, &[], |ins, _| Ok(kernels::transpose(csr_of::<T>(ins)?, columns as usize)))?;
-    super::new_csr(&Shape::new(&[columns, a.shape().dim(0)]), turned, a.context())
+    super::new_csr(&Shape::new(&[columns, a.shape().dim(0)]), transposed, a.context())
 }
 
 fn multiply<T: Element + MulAdd>(a: &SparseArray, rhs: &NDArray, shape: &Shape, row_sparse: bool) -> Result<Array> {
@@ -121,7 +121,7 @@ fn multiply<T: Element + MulAdd>(a: &SparseArray, rhs: &NDArray, shape: &Shape, 
 }
 
 fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<NDArray> {
-    ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of one type, not {} and {}", lhs.dtype(), rhs.dtype());
+    ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
     let parts = rhs.parts()?;
     let [indptr, indices, values] = csr_parts(&parts)?;
     let out = NDArray::zeros(&call.shapes[0], lhs.dtype(), lhs.context())?;
@@ -135,14 +135,14 @@ fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<
     Ok(out)
 }
 
-/// The gradient of the dense operand of csr by dense is a product of the same kind.
+/// The gradient of the dense operand of csr times dense is also a product of csr and dense.
 pub fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
     let dense = ins[0] == Dense && ins[1] == Csr && ins[2] != Csr && !p.transpose_b;
     dense.then_some(if p.transpose_a { Dense } else { RowSparse })
 }
 
-/// The gradient of csr by dense. With C = A B: dB = A^T dC; dA, which is dense, is only computed if it is wanted.
+/// The gradient of csr times dense. With C = A B: dB = A^T dC; dA, which is dense, is only computed if it is wanted.
 pub fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
     let (grad, lhs) = (call.ins[0].dense()?, call.ins[1].sparse()?);

@@ -1,5 +1,5 @@
-//! Parts of graphs for message passing. A graph is a csr matrix of type int64: row v holds the edges of vertex v, the columns are
-//! their other ends, the values their numbers.
+//! Subgraphs for message passing. A graph is a csr matrix of type int64: row v holds the edges of vertex v, with their target vertices as
+//! columns and their ids as values.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
@@ -23,56 +23,56 @@ use StorageType::{Csr, Default as Dense};
 pub static OPS: &[&OpDef] = &[&UNIFORM_SAMPLE, &NON_UNIFORM_SAMPLE, &SUBGRAPH, &ADJACENCY, &GRAPH_COMPACT];
 
 const GRAPH: ArgDef = arg("csr_matrix", "The graph.");
-const SEEDS: &str = "The vertices to begin with, of each part that is drawn: vectors of type int64.";
+const SEEDS: &str = "The seed vertices of each sampled subgraph: vectors of type int64.";
 
 params! {
-    /// Parameters of the operators that draw parts of graphs.
+    /// Parameters of the neighbour sampling operators.
     pub struct SampleParam {
-        /// The number of arrays that are given.
+        /// The number of input arrays.
         num_args: i32 = required;
-        /// How many edges are followed one after the other.
+        /// The number of hops from the seeds.
         num_hops: i64 = 1;
-        /// How many neighbours of a vertex are drawn, without repetition.
+        /// The number of neighbours that are sampled of each vertex, without replacement.
         num_neighbor: i64 = 2;
-        /// How many vertices a part has at most.
+        /// The most vertices of a subgraph.
         max_num_vertices: i64 = 100;
     }
 }
 
-/// Number of arrays before the seeds: the graph and maybe its weights.
+/// Number of inputs before the seeds: the graph and, if `weighted`, the weights.
 const fn leading(weighted: bool) -> usize {
     1 + weighted as usize
 }
 
-/// Number of parts that are drawn.
-fn parts(p: &Params, weighted: bool) -> usize {
+/// Number of subgraphs to sample.
+fn num_subgraphs(p: &Params, weighted: bool) -> usize {
     (p.get::<SampleParam>().num_args as usize).saturating_sub(leading(weighted))
 }
 
-/// Outputs by kind, each for all parts: vertices, graph, weights if there are any, layers.
+/// The outputs are, each for all subgraphs: vertices, graph, weights if `weighted`, layers.
 fn sample_shape(p: &Params, io: &mut ShapeIo<'_>, weighted: bool) -> Result<()> {
-    let (n, most) = (parts(p, weighted), p.get::<SampleParam>().max_num_vertices);
+    let (n, max) = (num_subgraphs(p, weighted), p.get::<SampleParam>().max_num_vertices);
     ensure!(n > 0, "no seeds were given: num_args counts the graph and the arrays of seeds");
-    ensure!(most > 0, "max_num_vertices must be positive: {most} was given");
+    ensure!(max > 0, "max_num_vertices must be positive: {max} was given");
     let columns = io.ins[0].clone();
     ensure!(columns.ndim().is_none_or(|n| n == 2), "a graph is a matrix, not an array of shape {columns}");
     if weighted && columns.ndim().is_some() {
         io.assign_in(1, &Shape::new(&[columns.dim(1)]))?;
     }
     for k in 0..n {
-        io.assign_out(k, &Shape::new(&[most + 1]))?;
+        io.assign_out(k, &Shape::new(&[max + 1]))?;
         if columns.ndim().is_some() {
-            io.assign_out(n + k, &Shape::new(&[most, columns.dim(1)]))?;
+            io.assign_out(n + k, &Shape::new(&[max, columns.dim(1)]))?;
         }
         for kind in 2..2 + leading(weighted) {
-            io.assign_out(kind * n + k, &Shape::new(&[most]))?;
+            io.assign_out(kind * n + k, &Shape::new(&[max]))?;
         }
     }
     Ok(())
 }
 
 fn sample_dtype(p: &Params, io: &mut DTypeIo<'_>, weighted: bool) -> Result<()> {
-    let n = parts(p, weighted);
+    let n = num_subgraphs(p, weighted);
     let weights = |i: usize, range: std::ops::Range<usize>| weighted && range.contains(&i);
     for i in 0..io.ins.len() {
         io.assign_in(i, if weights(i, 1..2) { DType::F32 } else { DType::I64 })?;
@@ -87,16 +87,16 @@ fn sample_rule(ins: &[StorageType]) -> Option<StorageType> {
     (ins.first() == Some(&Csr) && ins[1..].iter().all(|t| *t == Dense)).then_some(Csr)
 }
 
-/// The numbers of vertices in an array, each of them one of `n`.
+/// Reads vertex ids, each below `n`.
 fn vertices(array: &Array, n: i64) -> Result<Vec<i64>> {
     let all = array.dense()?.to_vec::<i64>()?;
     match all.iter().find(|v| !(0..n).contains(*v)) {
-        Some(v) => Err(Error::Value(format!("vertex {v} is not one of the graph's {n}"))),
+        Some(v) => Err(Error::Value(format!("vertex {v} is out of range: the graph has {n} vertices"))),
         None => Ok(all),
     }
 }
 
-/// Runs `f` on the parts of a graph.
+/// Runs `f` on the csr matrix of a graph.
 fn with_graph<R>(array: &Array, f: impl FnOnce(Matrix<'_, i64>) -> R) -> Result<R> {
     let parts = array.sparse()?.parts()?;
     let [indptr, indices, data] = csr_parts(&parts)?;
@@ -119,15 +119,15 @@ fn sample(call: &SparseCall<'_>, weighted: bool) -> Result<Vec<Array>> {
     };
     let seeds = call.ins[leading(weighted)..].iter().map(|s| vertices(s, rows)).collect::<Result<Vec<_>>>()?;
     if let Some(seeds) = seeds.iter().find(|s| s.len() > sampling.max_vertices) {
-        let (given, most) = (seeds.len(), p.max_num_vertices);
-        return Err(Error::Value(format!("{given} seeds are more than max_num_vertices = {most}: raise it")));
+        let (given, max) = (seeds.len(), p.max_num_vertices);
+        return Err(Error::Value(format!("{given} seeds were given, but max_num_vertices is {max}: increase it")));
     }
     let key = call.ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
     let samples: Vec<Sample> = with_graph(graph, |g| {
         seeds.iter().enumerate().map(|(k, s)| sampling.run(g, s, &mut random.draws(k as u64))).collect()
     })?;
-    let (n, most) = (samples.len(), sampling.max_vertices);
+    let (n, max) = (samples.len(), sampling.max_vertices);
     let padded = |items: &[i64], len: usize, rest: i64| {
         let mut all = items.to_vec();
         all.resize(len, rest);
@@ -136,40 +136,40 @@ fn sample(call: &SparseCall<'_>, weighted: bool) -> Result<Vec<Array>> {
     let mut out = Vec::with_capacity(call.shapes.len());
     for s in &samples {
         let mut all = s.vertices.clone();
-        all.resize(most, 0);
+        all.resize(max, 0);
         all.push(s.vertices.len() as i64);
-        out.push(padded(&all, most + 1, 0)?);
+        out.push(padded(&all, max + 1, 0)?);
     }
     for (s, shape) in samples.iter().zip(&call.shapes[n..]) {
         let mut indptr = s.indptr.clone();
-        indptr.resize(most + 1, s.columns.len() as i64);
+        indptr.resize(max + 1, s.columns.len() as i64);
         out.push(new_csr(shape, (indptr, s.columns.clone(), s.edges.clone()), context)?.into());
     }
     if let Some(weights) = &weights {
         for s in &samples {
             let mut own: Vec<f32> = s.vertices.iter().map(|v| weights[*v as usize]).collect();
-            own.resize(most, 0.0);
+            own.resize(max, 0.0);
             out.push(new_vector(&own, context)?.into());
         }
     }
     for s in &samples {
-        out.push(padded(&s.layers, most, 0)?);
+        out.push(padded(&s.layers, max, 0)?);
     }
     Ok(out)
 }
 
 pub static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_uniform_sample")
     .doc(
-        "Draws a part of a graph for each array of seeds: up to num_neighbor neighbours of every seed, all equally likely, up to as \
-         many of each of these, and so on for num_hops steps, until max_num_vertices vertices are found.\n\n\
+        "Samples a subgraph for each array of seeds: up to num_neighbor neighbours of every seed, all equally likely, then as many of \
+         each of these, and so on for num_hops hops, until max_num_vertices vertices are found.\n\n\
          Outputs, each for all arrays of seeds: the vertices, ascending, then zeros and at the end their number, of shape \
-         (max_num_vertices + 1,); a csr matrix of shape (max_num_vertices, vertices of the graph) whose row i has the drawn edges \
-         of the i-th of these vertices; the steps after which each was found, of shape (max_num_vertices,).",
+         (max_num_vertices + 1,); a csr matrix of shape (max_num_vertices, vertices of the graph) whose row i has the sampled edges \
+         of the i-th vertex; the hop at which each vertex was found, of shape (max_num_vertices,).",
     )
     .variadic("seed_arrays", SEEDS, "num_args")
     .leading(&[GRAPH])
     .params::<SampleParam>()
-    .outputs(|p| 3 * parts(p, false))
+    .outputs(|p| 3 * num_subgraphs(p, false))
     .shape(|p, io| sample_shape(p, io, false))
     .dtype(|p, io| sample_dtype(p, io, false))
     .forward(only_csr)
@@ -179,14 +179,13 @@ pub static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_uniform
 
 pub static NON_UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_non_uniform_sample")
     .doc(
-        "As _contrib_dgl_csr_neighbor_uniform_sample, but neighbours are drawn with probabilities in proportion to their weights. \
-         Before the steps there is a further kind of output: the weights of the vertices that were found, of shape \
-         (max_num_vertices,) and type float32.",
+        "As _contrib_dgl_csr_neighbor_uniform_sample, but neighbours are sampled with probabilities proportional to their weights. The \
+         outputs before the hops are the weights of the sampled vertices, of shape (max_num_vertices,) and type float32.",
     )
     .variadic("seed_arrays", SEEDS, "num_args")
-    .leading(&[GRAPH, arg("probability", "The weight of each vertex, not negative, of type float32.")])
+    .leading(&[GRAPH, arg("probability", "The nonnegative weight of each vertex, of type float32.")])
     .params::<SampleParam>()
-    .outputs(|p| 4 * parts(p, true))
+    .outputs(|p| 4 * num_subgraphs(p, true))
     .shape(|p, io| sample_shape(p, io, true))
     .dtype(|p, io| sample_dtype(p, io, true))
     .forward(only_csr)
@@ -197,15 +196,15 @@ pub static NON_UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_non
 params! {
     /// Parameters of `_contrib_dgl_subgraph`.
     pub struct SubgraphParam {
-        /// The number of arrays that are given.
+        /// The number of input arrays.
         num_args: i32 = required;
-        /// Whether to return the numbers of the edges in the graph too.
+        /// Whether to also return the ids of the edges in the original graph.
         return_mapping: bool = required;
     }
 }
 
-/// Square matrices for all parts, twice where the numbers of their edges are wanted.
-fn part_shapes(io: &mut ShapeIo<'_>, sizes: &[i64]) -> Result<()> {
+/// Square matrices for all subgraphs, twice if the original edge ids are returned.
+fn subgraph_shapes(io: &mut ShapeIo<'_>, sizes: &[i64]) -> Result<()> {
     (0..io.outs.len()).try_for_each(|k| {
         let size = sizes[k % sizes.len()];
         io.assign_out(k, &Shape::new(&[size, size]))
@@ -219,25 +218,25 @@ fn all_int64(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 
 type Edges = (Vec<i64>, Vec<i64>, Vec<i64>);
 
-/// Parts of graphs whose edges are numbered anew, followed by the same with the old numbers where these are wanted.
-fn numbered(call: &SparseCall<'_>, parts: Vec<Edges>, old: bool) -> Result<Vec<Array>> {
+/// Subgraphs with renumbered edges, followed, with `return_mapping`, by those with the original edge ids.
+fn renumbered(call: &SparseCall<'_>, parts: Vec<Edges>, return_mapping: bool) -> Result<Vec<Array>> {
     let context = call.ins[0].context();
-    let anew = |(indptr, columns, edges): &Edges| {
-        let numbers = (0..edges.len() as i64).collect();
-        (indptr.clone(), columns.clone(), numbers)
+    let renumber = |(indptr, columns, edges): &Edges| {
+        let ids = (0..edges.len() as i64).collect();
+        (indptr.clone(), columns.clone(), ids)
     };
-    let fresh: Vec<Edges> = parts.iter().map(anew).collect();
-    let all = fresh.into_iter().chain(parts.into_iter().filter(|_| old));
+    let fresh: Vec<Edges> = parts.iter().map(renumber).collect();
+    let all = fresh.into_iter().chain(parts.into_iter().filter(|_| return_mapping));
     all.zip(call.shapes).map(|(edges, shape)| Ok(new_csr(shape, edges, context)?.into())).collect()
 }
 
 pub static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
     .doc(
-        "The parts of a graph that belong to some vertices: for each array of n vertices a csr matrix of shape (n, n) with the edges \
-         among them, numbered from 0 in the order of rows and columns. With return_mapping, as many matrices follow that hold at \
-         the same places the numbers of the edges in the graph.",
+        "Induced subgraphs: for each array of n vertices a csr matrix of shape (n, n) with the edges among them, renumbered from 0 in \
+         row-major order. With return_mapping, matrices of the same sparsity pattern follow that hold the edge ids of the original \
+         graph.",
     )
-    .variadic("data", "The vertices of each part, ascending: vectors of type int64.", "num_args")
+    .variadic("data", "The vertices of each subgraph, ascending: vectors of type int64.", "num_args")
     .leading(&[arg("graph", "The graph.")])
     .params::<SubgraphParam>()
     .outputs(|p| {
@@ -247,7 +246,7 @@ pub static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
     .shape(|_, io| {
         let sizes: Vec<i64> = io.ins[1..].iter().map(|s| if s.ndim() == Some(1) { s.dim(0) } else { -1 }).collect();
         ensure!(!sizes.is_empty(), "no vertices were given: num_args counts the graph and the arrays of vertices");
-        part_shapes(io, &sizes)
+        subgraph_shapes(io, &sizes)
     })
     .dtype(all_int64)
     .forward(only_csr)
@@ -256,12 +255,12 @@ pub static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
         let rows = call.ins[0].shape().dim(0);
         let lists = call.ins[1..].iter().map(|v| vertices(v, rows)).collect::<Result<Vec<_>>>()?;
         for list in &lists {
-            ensure!(list.is_sorted_by(|a, b| a < b), "the vertices of a part must be given in ascending order, each once");
+            ensure!(list.is_sorted_by(|a, b| a < b), "the vertices of a subgraph must be given in ascending order, each once");
         }
         let parts = with_graph(&call.ins[0], |g| {
             lists.iter().map(|list| between(g, list.iter().map(|v| *v as usize), list)).collect()
         })?;
-        numbered(call, parts, call.ctx.params::<SubgraphParam>().return_mapping)
+        renumbered(call, parts, call.ctx.params::<SubgraphParam>().return_mapping)
     });
 
 pub static ADJACENCY: OpDef = OpDef::new("_contrib_dgl_adjacency")
@@ -285,25 +284,25 @@ pub static ADJACENCY: OpDef = OpDef::new("_contrib_dgl_adjacency")
 params! {
     /// Parameters of `_contrib_dgl_graph_compact`.
     pub struct CompactParam {
-        /// The number of arrays that are given.
+        /// The number of input arrays.
         num_args: i32 = required;
-        /// Whether to return the numbers of the edges in the graph too.
+        /// Whether to also return the ids of the edges in the original graph.
         return_mapping: bool = required;
-        /// The number of vertices of each part.
+        /// The number of vertices of each subgraph.
         graph_sizes: Tuple<i64> = required;
     }
 }
 
 pub static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact")
     .doc(
-        "Parts of a graph as _contrib_dgl_csr_neighbor_uniform_sample draws them, without empty rows and with vertices numbered from \
-         0: for each part of n vertices a csr matrix of shape (n, n) whose edges are numbered from 0. With return_mapping, as many \
-         matrices follow that hold at the same places the numbers of the edges in the graph.",
+        "Compacts the subgraphs of _contrib_dgl_csr_neighbor_uniform_sample: removes empty rows and renumbers the vertices from 0. For \
+         each subgraph of n vertices, returns a csr matrix of shape (n, n) whose edges are renumbered from 0. With return_mapping, \
+         matrices of the same sparsity pattern follow that hold the edge ids of the original graph.",
     )
     .variadic(
         "graph_data",
-        "The csr matrices of all parts, then the vertices of all parts, ascending: vectors of type int64 of which the first \
-         graph_sizes[i] elements count.",
+        "The csr matrices of all subgraphs, then the vertices of all subgraphs, ascending: vectors of type int64 of which the first \
+         graph_sizes[i] elements are used.",
         "num_args",
     )
     .params::<CompactParam>()
@@ -316,10 +315,10 @@ pub static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact")
         let n = io.ins.len();
         ensure!(
             n % 2 == 0 && n / 2 == sizes.len() && n > 0,
-            "{n} arrays and {} sizes were given: each part has a matrix, an array of vertices and a size",
+            "{n} arrays and {} sizes were given: each subgraph needs a matrix, an array of vertices and a size",
             sizes.len()
         );
-        part_shapes(io, sizes)
+        subgraph_shapes(io, sizes)
     })
     .dtype(all_int64)
     .forward(only_csr)
@@ -336,7 +335,7 @@ pub static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact")
             for ((graph, list), size) in graphs.iter().zip(lists).zip(&p.graph_sizes.0) {
                 parts.push(compact(graph, list.dense()?, *size)?);
             }
-            numbered(call, parts, p.return_mapping)
+            renumbered(call, parts, p.return_mapping)
         },
     );
 
@@ -346,11 +345,11 @@ fn compact(graph: &Array, list: &NDArray, size: i64) -> Result<Edges> {
         Error::Value(format!("{size} vertices cannot be taken from {} of a graph of {rows} rows", all.len()))
     })?;
     let list = &all[..n];
-    ensure!(list.is_sorted_by(|a, b| a < b), "the vertices of a part must be given in ascending order, each once");
+    ensure!(list.is_sorted_by(|a, b| a < b), "the vertices of a subgraph must be given in ascending order, each once");
     let (part, stored) = with_graph(graph, |g| (between(g, 0..n, list), g.indptr[n]))?;
     ensure!(
         part.1.len() as i64 == stored,
-        "{} of the part's {stored} edges lead to vertices that are not listed",
+        "{} of the subgraph's {stored} edges lead to vertices that are not listed",
         stored - part.1.len() as i64
     );
     Ok(part)

@@ -1,4 +1,4 @@
-//! Lazy steps of optimizers: only the rows for which the gradient stores something change, those of the states included.
+//! Lazy optimizer updates: only the rows that the gradient stores are updated, in the weight and in the states.
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -24,7 +24,7 @@ pub fn all_row_sparse(_: &Params, ins: &[StorageType], _: Option<StorageType>) -
     ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
 }
 
-/// [`lazy`] where the parameter `lazy_update` of `$P` is set.
+/// [`lazy`] if the parameter `lazy_update` of `$P` is set.
 macro_rules! lazy_rule {
     ($P:ty) => {
         |p, ins, out| if p.get::<$P>().lazy_update { $crate::sparse::lazy(p, ins, out) } else { None }
@@ -32,7 +32,7 @@ macro_rules! lazy_rule {
 }
 pub(crate) use lazy_rule;
 
-/// Runs the dense step on the rows that the gradient stores. A row_sparse weight or state that lacks such a row gets it.
+/// Runs the dense update on the rows that the gradient stores. Rows that a row_sparse weight or state lacks are added.
 pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let gradient = call.ins[1].sparse()?;
     let parts = gradient.parts()?;
@@ -51,8 +51,8 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     for (i, array) in call.ins.iter().enumerate() {
         operands.push(if i == 1 { parts.data.clone() } else { Rows::of(array, &rows)?.read()? });
     }
-    let mut made = (call.dense)(&operands)?;
-    let weight = made.pop().ok_or_else(|| Error::Internal("a step without a weight".into()))?;
+    let mut updated = (call.dense)(&operands)?;
+    let weight = updated.pop().ok_or_else(|| Error::Internal("an optimizer update returned no weight".into()))?;
     Rows::of(&target, &rows)?.write(&weight)?;
     for (array, rows_of_state) in call.ins[2..].iter().zip(&operands[2..]) {
         Rows::of(array, &rows)?.write(rows_of_state)?;
@@ -77,10 +77,10 @@ fn is_same(a: &Array, b: &Array) -> bool {
     }
 }
 
-/// Rows of an array: the dense array that holds them, and where in it they are.
+/// Rows of an array: the dense array that holds them, and their indices in it.
 struct Rows {
     data: NDArray,
-    at: Vec<i64>,
+    indices: Vec<i64>,
 }
 
 impl Rows {
@@ -92,7 +92,7 @@ impl Rows {
                     "the gradient has more rows than the array of shape {}",
                     a.shape()
                 );
-                return Ok(Rows { data: a.clone(), at: rows.to_vec() });
+                return Ok(Rows { data: a.clone(), indices: rows.to_vec() });
             }
             Array::Sparse(a) => a,
         };
@@ -101,23 +101,23 @@ impl Rows {
         if union.len() > stored.len() {
             a.take(SparseArray::row_sparse(a.shape(), rows_at(a, &union)?, new_vector(&union, a.context())?)?)?;
         }
-        Ok(Rows { data: a.parts()?.data, at: kernels::positions(rows, &union) })
+        Ok(Rows { data: a.parts()?.data, indices: kernels::positions(rows, &union) })
     }
 
     fn read(&self) -> Result<NDArray> {
         let (a, len) = (&self.data, row_len(self.data.shape()));
-        let out = NDArray::empty(&with_rows(a.shape(), self.at.len()), a.dtype(), a.context())?;
+        let out = NDArray::empty(&with_rows(a.shape(), self.indices.len()), a.dtype(), a.context())?;
         moved!(a.dtype(), T => read_slice(a, |from: &[T]| {
-            write_slice(&out, |to: &mut [T]| kernels::gather_rows(from, &self.at, len, to))
+            write_slice(&out, |to: &mut [T]| kernels::gather_rows(from, &self.indices, len, to))
         })?)?;
         Ok(out)
     }
 
     fn write(&self, rows: &NDArray) -> Result<()> {
         let len = row_len(self.data.shape());
-        // The new rows belong to this call alone, so that holding their lock cannot make another call wait.
+        // Only this call uses the new rows, so holding their lock cannot deadlock.
         moved!(rows.dtype(), T => read_slice(rows, |from: &[T]| {
-            write_slice(&self.data, |to: &mut [T]| kernels::scatter_rows(from, &self.at, len, to))
+            write_slice(&self.data, |to: &mut [T]| kernels::scatter_rows(from, &self.indices, len, to))
         })?)
     }
 }

@@ -1,4 +1,4 @@
-//! Operators that take csr matrices apart and put them together by rows.
+//! Slicing, concatenation and gathering of the rows of csr matrices.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
@@ -26,7 +26,7 @@ impl<T: Copy> Builder<T> {
         Builder { indptr: vec![0], indices: Vec::new(), values: Vec::new() }
     }
 
-    /// Adds the part of a row whose columns are in `begin..end`, moved to begin at 0.
+    /// Adds the columns `begin..end` of a row, shifted to start at 0.
     fn row(&mut self, m: Matrix<'_, T>, r: usize, (begin, end): (i64, i64)) {
         let (columns, values) = m.row(r);
         let (a, b) = (columns.partition_point(|c| *c < begin), columns.partition_point(|c| *c < end));
@@ -51,19 +51,19 @@ fn collect<T: Element>(
     })
 }
 
-/// The form without a sparse shortcut: through dense arrays.
+/// The dense fallback: converts the inputs to dense arrays and the result back.
 fn through_dense(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let dense = call.ins.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
     (call.dense)(&dense)?.into_iter().map(|a| cast(&a.into(), call.storage_type)).collect()
 }
 
-/// A csr matrix is sliced by steps of 1.
+/// A csr matrix can be sliced with steps of 1.
 pub fn slice_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let steps = &p.get::<SliceParam>().step.0;
     (ins[0] == Csr && steps.iter().all(|s| s.is_none_or(|s| s == 1))).then_some(Csr)
 }
 
-/// Rows and columns of a csr matrix.
+/// Slices rows and columns of a csr matrix.
 pub fn slice(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let p = call.ctx.params::<SliceParam>();
@@ -81,12 +81,12 @@ pub fn slice(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     })
 }
 
-/// csr matrices are put below each other.
+/// csr matrices can be concatenated along axis 0.
 pub fn concat_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (p.get::<ConcatParam>().dim == 0 && ins.iter().all(|s| *s == Csr)).then_some(Csr)
 }
 
-/// The rows of all matrices.
+/// Concatenates csr matrices along axis 0.
 pub fn concat(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let arrays = call.ins.iter().map(Array::sparse).collect::<Result<Vec<_>>>()?;
     let context = call.ctx.context;
@@ -100,12 +100,12 @@ pub fn concat(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     })
 }
 
-/// Rows of a csr matrix are taken by a dense vector.
+/// Rows of a csr matrix can be gathered by a dense vector of indices.
 pub fn take_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (p.get::<TakeParam>().axis == 0 && are(ins, &[Csr, Dense])).then_some(Csr)
 }
 
-/// The rows with the given numbers.
+/// Gathers the rows of the given indices.
 pub fn take(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (a, indices) = (call.ins[0].sparse()?, call.ins[1].dense()?);
     let mode = call.ctx.params::<TakeParam>().mode;
@@ -113,8 +113,8 @@ pub fn take(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     if indices.shape().dims().len() != 1 || n == 0 || mode == TakeMode::Raise {
         return through_dense(call);
     }
-    let place = |i: i64| if mode == TakeMode::Wrap { i.rem_euclid(n) } else { i.clamp(0, n - 1) };
-    let rows: Vec<usize> = indices.to_vec_as::<i64>()?.into_iter().map(|i| place(i) as usize).collect();
+    let bounded = |i: i64| if mode == TakeMode::Wrap { i.rem_euclid(n) } else { i.clamp(0, n - 1) };
+    let rows: Vec<usize> = indices.to_vec_as::<i64>()?.into_iter().map(|i| bounded(i) as usize).collect();
     let columns = (0, a.shape().dim(1));
     moved!(a.dtype(), T => {
         let mut builder = Builder::<T>::new();

@@ -1,7 +1,7 @@
-//! Operators on sparse arrays, and what the sparse forms of other operators are made of.
+//! Operators on sparse arrays, and the sparse forms of other operators.
 //!
-//! An operator declares its form with `.sparse(rule, function)`. Its arithmetic is that of its dense kernel, run on stored values
-//! that were brought to common places; only products and sums have kernels of their own.
+//! An operator declares its sparse form with `.sparse(rule, function)`. The arithmetic is that of the dense kernel, run on stored values
+//! that were aligned to common indices; only products and sums have sparse kernels.
 
 pub mod cast;
 mod dot;
@@ -34,10 +34,10 @@ pub use values::{
     product_rule, scatter_rule, zeros, zeros_rule,
 };
 
-/// The operators that give sparse arrays their storage.
+/// The operators on storage types and stored values.
 pub static OPS: &[&OpDef] = storage_ops::OPS;
 
-/// The operators that take graphs apart.
+/// The operators on graphs.
 pub static GRAPH: &[&OpDef] = graph::OPS;
 
 /// Runs `$body` with `$T` bound to the element type, for functions that only move elements.
@@ -87,19 +87,19 @@ pub(crate) fn new_csr<T: Element>(
     SparseArray::csr(shape, new_vector(&values, context)?, indptr, indices)
 }
 
-/// Elements of a row: of all indices along axis 0.
+/// The number of elements of a row: the product of all dimensions but the first.
 pub(crate) fn row_len(shape: &Shape) -> usize {
     shape.dims()[1..].iter().product::<i64>() as usize
 }
 
-/// The shape with another number of rows.
+/// The shape with `rows` rows.
 pub(crate) fn with_rows(shape: &Shape, rows: usize) -> Shape {
     let mut dims = shape.dims().to_vec();
     dims[0] = rows as i64;
     Shape::new(&dims)
 }
 
-/// Whether the storage types are these.
+/// True if the storage types are the expected ones.
 pub(crate) fn are(types: &[StorageType], expected: &[StorageType]) -> bool {
     types == expected
 }

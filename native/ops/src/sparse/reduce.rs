@@ -15,7 +15,7 @@ use crate::reduce::axes::{ReduceParam, resolve};
 use crate::reduce::norm::NormParam;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
-/// A csr matrix reduced along one axis, or along both.
+/// A csr matrix can be reduced along one axis or both.
 pub fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
     let one = resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| !axes.is_empty());
@@ -33,7 +33,7 @@ pub fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     }
     let parts = a.parts()?;
     let out = NDArray::zeros(&call.shapes[0], a.dtype(), a.context())?;
-    let factor = if call.ctx.op.ends_with("mean") { 1.0 / count as f64 } else { 1.0 };
+    let scale = if call.ctx.op.ends_with("mean") { 1.0 / count as f64 } else { 1.0 };
     call_once(&csr_parts(&parts)?, &[(&out, Req::Write)], |ins, outs| {
         dispatch!(a.dtype(), T in [f32, f64, half::f16] => {
             let (m, out) = (csr_of::<T>(ins)?, outs[0].slice_mut::<T>()?);
@@ -47,8 +47,8 @@ pub fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
                     out[0] = ferromx_core::dtype::Element::from_f64(total);
                 }
             }
-            if factor != 1.0 {
-                out.iter_mut().for_each(|x| *x = ferromx_core::dtype::Element::from_f64(ferromx_core::dtype::Element::to_f64(*x) * factor));
+            if scale != 1.0 {
+                out.iter_mut().for_each(|x| *x = ferromx_core::dtype::Element::from_f64(ferromx_core::dtype::Element::to_f64(*x) * scale));
             }
             Ok(())
         }, d => Err(call.ctx.unsupported(d, ferromx_core::dtype::DType::FLOATS)))
@@ -60,14 +60,14 @@ fn dense_form(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok((call.dense)(&[to_dense(&call.ins[0])?])?.into_iter().map(Array::Dense).collect())
 }
 
-/// Rows that are reduced, and kept as axes, give as many rows.
+/// A row_sparse array can be reduced along its last axes with `keepdims`: the stored rows stay the same.
 pub fn row_reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
     let rows = p.keepdims && resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| axes.as_slice() == [1]);
     (ins[0] == RowSparse && rows).then_some(RowSparse)
 }
 
-/// The dense form on the stored rows.
+/// Runs the dense form on the stored rows.
 pub fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let parts = a.parts()?;

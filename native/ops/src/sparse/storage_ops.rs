@@ -1,4 +1,4 @@
-//! The operators of sparse arrays: casting, retaining rows, counting and looking up stored values.
+//! Operators on storage types and stored values: casting, retaining rows, counting and looking up stored values.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element};
@@ -32,7 +32,7 @@ params! {
 pub static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     .aliases(&["_sparse_cast_storage"])
     .doc(
-        "The same elements in another storage type: default, row_sparse, or, for matrices, csr. Zeros are not stored. In a graph \
+        "Converts an array to another storage type: default, row_sparse, or, for matrices, csr. Zeros are not stored. In a graph \
          all arrays are dense, so that nothing changes.",
     )
     .inputs(&[arg("data", "The array, of any storage type.")])
@@ -55,10 +55,10 @@ pub static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     );
 
 pub static RETAIN: OpDef = OpDef::new("_sparse_retain")
-    .doc("The rows of data with the given numbers; all other rows are zero.")
+    .doc("Keeps the rows of the given indices; all other rows become zero.")
     .inputs(&[
         arg("data", "A row_sparse array."),
-        arg("indices", "A vector with the numbers of the rows to retain, of any element type."),
+        arg("indices", "The indices of the rows to retain: a vector of any element type."),
     ])
     .shape(|_, io| io.tie(0, 0))
     .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
@@ -134,7 +134,7 @@ pub static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
             None => 1,
             Some(0 | -2) => io.ins[0].dim(1),
             Some(1 | -1) => io.ins[0].dim(0),
-            Some(axis) => return Err(Error::Value(format!("axis {axis} is not one of a matrix: use 0, 1 or None"))),
+            Some(axis) => return Err(Error::Value(format!("axis {axis} is out of range for a matrix: use 0, 1 or None"))),
         };
         io.assign_out(0, &Shape::new(&[count]))
     })
@@ -143,7 +143,7 @@ pub static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
     .grad(Grad::Zero)
     .sparse(|_, ins, _| are(ins, &[Csr]).then_some(Dense), getnnz);
 
-/// The stored values of a dense array are not known.
+/// The kernel of operators without a dense form: an error.
 pub(super) fn only_csr(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
     Err(Error::Unsupported(format!(
         "{} works on csr matrices: convert with cast_storage(stype = 'csr') first, and call it on arrays",
@@ -168,11 +168,11 @@ fn getnnz(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 }
 
 pub static EDGE_ID: OpDef = OpDef::new("_contrib_edge_id")
-    .doc("The values that a csr matrix stores at (u[i], v[i]), -1 where it stores none: the numbers of edges of a graph.")
+    .doc("The values that a csr matrix stores at (u[i], v[i]), or -1 where it stores none: the edge ids of a graph.")
     .inputs(&[
         arg("data", "A csr matrix."),
-        arg("u", "A vector of rows."),
-        arg("v", "A vector of columns, as long as u."),
+        arg("u", "A vector of row indices."),
+        arg("v", "A vector of column indices, as long as u."),
     ])
     .shape(|_, io| {
         let v = io.ins[2].clone();

@@ -1,4 +1,4 @@
-//! Elementwise operators: their dense kernels on stored values.
+//! Elementwise operators on sparse arrays: the dense kernels run on stored values.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
@@ -11,12 +11,12 @@ use ferromx_kernels::sparse as kernels;
 use super::{are, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
 use StorageType::{Csr, Default as Dense, RowSparse};
 
-/// Functions that keep zeros give the storage type that they get.
+/// Functions with f(0) = 0 keep the storage type.
 pub fn keeps_zero(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] != Dense).then_some(ins[0])
 }
 
-/// A row_sparse array of which only the stored rows count; the second one has any storage.
+/// Only the stored rows of a row_sparse first input are used; the second input may have any storage type.
 pub fn scatter_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] == RowSparse).then_some(RowSparse)
 }
@@ -36,31 +36,31 @@ pub fn on_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![a.with_values(one((call.dense)(&[values])?)?)?.into()])
 }
 
-/// As [`on_values`], for operators whose second input only matters where the first one stores something.
+/// As [`on_values`], for operators that use the second input only at the stored elements of the first.
 pub fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let values = a.parts()?.data;
     if values.is_empty() {
         return Ok(vec![SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into()]);
     }
-    let other = at_places(a, &super::cast::to_dense(&call.ins[1])?)?;
+    let other = gather_stored(a, &super::cast::to_dense(&call.ins[1])?)?;
     Ok(vec![a.with_values(one((call.dense)(&[values, other])?)?)?.into()])
 }
 
-/// Operators that give zero for zeros: both sparse, in one storage type.
+/// Operators with f(0, 0) = 0, on sparse inputs of one storage type.
 pub fn merged_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] != Dense && ins.iter().all(|s| *s == ins[0])).then_some(ins[0])
 }
 
-/// As [`merged_rule`], of row_sparse arrays only.
+/// As [`merged_rule`], for row_sparse arrays only.
 pub fn merged_rows_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
 }
 
-/// Runs the dense form on the values at the places that one of the inputs stores, zeros where the others do not.
+/// Runs the dense form on the union of the inputs' stored elements, with zeros where an input stores none.
 pub fn merged(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let arrays = call.ins.iter().map(Array::sparse).collect::<Result<Vec<_>>>()?;
-    let Some(first) = arrays.first() else { return Err(Error::Internal("a merge of no arrays".into())) };
+    let Some(first) = arrays.first() else { return Err(Error::Internal("there are no sparse arrays to merge".into())) };
     let result = if first.storage_type() == Csr { merge_csr(call, &arrays)? } else { merge_rows(call, &arrays)? };
     Ok(vec![result.into()])
 }
@@ -78,14 +78,14 @@ fn merge_rows(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseAr
     SparseArray::row_sparse(shape, one((call.dense)(&values)?)?, new_vector(&rows, context)?)
 }
 
-/// The rows with these numbers, among which are all that the array stores.
+/// The rows of the given indices, which include all stored rows.
 pub fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
     let parts = a.parts()?;
     let out = NDArray::zeros(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
     call_once(&[&parts.indices, &parts.data], &[(&out, Req::Write)], |ins, outs| {
-        let at = kernels::positions(ins[0].slice::<i64>()?, rows);
+        let indices = kernels::positions(ins[0].slice::<i64>()?, rows);
         moved!(a.dtype(), T => {
-            kernels::scatter_rows(ins[1].slice::<T>()?, &at, row_len(a.shape()), outs[0].slice_mut()?);
+            kernels::scatter_rows(ins[1].slice::<T>()?, &indices, row_len(a.shape()), outs[0].slice_mut()?);
             Ok(())
         })
     })?;
@@ -94,7 +94,7 @@ pub fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
 
 fn merge_csr(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArray> {
     let [a, b] = arrays else {
-        return Err(Error::Internal(format!("a merge of {} csr arrays", arrays.len())));
+        return Err(Error::Internal(format!("cannot merge {} csr arrays: expected 2", arrays.len())));
     };
     let (pa, pb) = (a.parts()?, b.parts()?);
     let ([ai, aj, av], [bi, bj, bv]) = (csr_parts(&pa)?, csr_parts(&pb)?);
@@ -115,7 +115,7 @@ fn merge_csr(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArr
     SparseArray::csr(a.shape(), values, new_vector(&indptr, context)?, new_vector(&indices, context)?)
 }
 
-/// The product is zero where one of the inputs is, so that it has the storage of the sparse one.
+/// A product is zero where either input is, so it has the storage type of the sparse one.
 pub fn product_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     match (ins[0], ins[1]) {
         (Dense, s) | (s, Dense) if s != Dense => Some(s),
@@ -123,7 +123,7 @@ pub fn product_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> 
     }
 }
 
-/// Runs the dense form at the places of the sparse input, or of both.
+/// Runs the dense form at the stored elements of the sparse input, or on the union of both.
 pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (sparse, dense, swapped) = match (&call.ins[0], &call.ins[1]) {
         (Array::Sparse(a), Array::Dense(b)) => (a, b, false),
@@ -135,13 +135,13 @@ pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         let (shape, dtype) = (sparse.shape(), sparse.dtype());
         return Ok(vec![SparseArray::zeros(sparse.storage_type(), shape, dtype, sparse.context())?.into()]);
     }
-    let other = at_places(sparse, dense)?;
+    let other = gather_stored(sparse, dense)?;
     let operands = if swapped { [other, values] } else { [values, other] };
     Ok(vec![sparse.with_values(one((call.dense)(&operands)?)?)?.into()])
 }
 
-/// The elements, or rows, of a dense array at the places that a sparse one of its shape stores.
-fn at_places(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
+/// Gathers the elements, or rows, of a dense array that a sparse array of the same shape stores.
+fn gather_stored(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
     let parts = sparse.parts()?;
     let out = NDArray::empty(parts.data.shape(), dense.dtype(), dense.context())?;
     let (target, len) = ([(&out, Req::Write)], row_len(sparse.shape()));
@@ -169,7 +169,7 @@ pub fn broadcast_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -
     are(ins, &[Csr, Dense]).then_some(Csr)
 }
 
-/// Runs the dense form on the stored values and what the dense input is broadcast to at their places.
+/// Runs the dense form on the stored values and the broadcast dense input at their indices.
 pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (a, b) = (call.ins[0].sparse()?, call.ins[1].dense()?);
     let fits = b.shape().dims().len() <= 2 && call.shapes[0] == *a.shape();
@@ -202,15 +202,15 @@ pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![a.with_values(one((call.dense)(&[parts.data.clone(), other])?)?)?.into()])
 }
 
-/// Zeros have the storage of the input, or, where there is none, of the array that they are written to.
+/// Zeros have the storage type of the input or, without one, of the output array.
 pub fn zeros_rule(_: &Params, ins: &[StorageType], out: Option<StorageType>) -> Option<StorageType> {
     ins.first().copied().or(out).filter(|s| *s != Dense)
 }
 
-/// An array that stores nothing.
+/// An array without stored values.
 pub fn zeros(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let Some(like) = call.ins.first().or(call.outs.first()) else {
-        return Err(Error::Internal("zeros without an array that says their type".into()));
+        return Err(Error::Internal("zeros got neither an input nor an output array".into()));
     };
     let zeros = SparseArray::zeros(call.storage_type, &call.shapes[0], like.dtype(), like.context())?;
     Ok(vec![zeros.into()])

@@ -10,7 +10,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::correlation::{CorrelationShape, correlation, correlation_backward};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 
 use super::{TYPES, expect_images, image_size};
 
@@ -27,18 +27,18 @@ params! {
         stride2: u32 = 1, where 1..=u32::MAX;
         /// Zeros added around the images.
         pad_size: u32 = 0;
-        /// Whether pixels are multiplied; otherwise their absolute differences count.
+        /// Whether patches are compared by the product of their pixels; otherwise by the absolute difference.
         is_multiply: bool = true;
     }
 }
 
-/// Correlation of patches.
+/// Correlates patches of two images.
 pub static CORRELATION: OpDef = OpDef::new("Correlation")
     .doc(
         "Compares patches of two images at a range of displacements (Fischer et al., \"FlowNet\", 2015):\n\n\
          out[n, d, i, j] = mean over channels c and taps h, w of data1[n, c, y + h, x + w] * data2[n, c, y + dy + h, x + dx + w], \
-         where y = i * stride1 + max_displacement, likewise x, and displacement d = (dy, dx) runs over the multiples of stride2 \
-         up to max_displacement in both directions. With is_multiply=False the product is the absolute difference.\n\n\
+         where y = i * stride1 + max_displacement, x = j * stride1 + max_displacement, and displacement d = (dy, dx) runs \
+         over the multiples of stride2 up to max_displacement in both directions. With is_multiply=False the product is the absolute difference.\n\n\
          Shapes: data1 and data2 (batch, channel, height, width), output (batch, D * D, out_height, out_width) with \
          D = 2 * floor(max_displacement / stride2) + 1 and an output size of \
          ceil((size + 2 * pad_size - 2 * max_displacement - kernel_size + 1) / stride1).",
@@ -64,7 +64,7 @@ impl CorrelationParam {
         let [kernel, displacement, stride1, stride2, pad] = p.map(|v| v as usize);
         ensure!(
             kernel % 2 == 1,
-            "kernel_size should be an odd number, so that a patch has a middle, but it is {kernel}"
+            "kernel_size should be an odd number, so that a patch has a centre, but it is {kernel}"
         );
         ensure!(
             p.iter().all(|v| *v <= 1 << 16),
@@ -79,11 +79,11 @@ impl CorrelationParam {
             displacement,
             strides: [stride1, stride2],
             pad,
-            multiply: self.is_multiply,
+            is_multiply: self.is_multiply,
         };
         ensure!(
             !data.is_known() || s.output().iter().all(|d| *d > 0),
-            "Correlation cannot be done: patches of {kernel} and displacements of {displacement} do not fit into {data} with \
+            "Correlation has no output: patches of {kernel} and displacements of {displacement} do not fit into {data} with \
              padding {pad}"
         );
         Ok(s)
@@ -109,7 +109,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let s = ctx.params::<CorrelationParam>().shape(ins[1].shape())?;
     let [first, second] = outs else { return Err(Error::Internal("Correlation has two inputs".into())) };
     let grads = [
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_finite_differences() {
-        // No two pixels are equal, nor is one zero, where the absolute difference has no derivative.
+        // Neither equal pixels nor zeros, where the absolute difference has no derivative.
         let image = |k: i32| {
             let pixels: Vec<_> = (0..40).map(|i| f64::from(i * k % 17) / 3.0 + f64::from(k) / 50.0).collect();
             array(&pixels, &[1, 2, 4, 5])
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn patches_that_do_not_fit_are_errors() {
         let shapes = |attrs: &[(&str, &str)]| {
             Case::new(&CORRELATION, attrs).shapes(&[[2, 3, 10, 11].into(), [2, 3, 10, 11].into()])
         };

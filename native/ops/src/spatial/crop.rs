@@ -1,4 +1,4 @@
-//! `Crop`: a rectangle of images.
+//! `Crop`: cuts a rectangle out of images.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::Result;
@@ -17,28 +17,28 @@ use crate::rules::no_gradient;
 params! {
     /// Parameters of `Crop`.
     pub struct CropParam {
-        /// Number of inputs, 1 or 2; with two the size is that of the second one.
+        /// Number of inputs: 1 or 2; a second input gives the size.
         num_args: i32 = required, where 1..=2;
         /// First row and column of the rectangle.
         offset: Shape = (Shape::new(&[0, 0]));
-        /// Height and width of the rectangle, for one input.
+        /// Height and width of the rectangle, if there is one input.
         h_w: Shape = (Shape::new(&[0, 0]));
-        /// Whether the rectangle lies in the middle; `offset` is then not used.
+        /// Whether the rectangle is centred; `offset` is then ignored.
         center_crop: bool = false;
     }
 }
 
-/// A rectangle of images.
+/// Cuts a rectangle out of images.
 pub static CROP: OpDef = OpDef::new("Crop")
     .doc(
         "Cuts the rectangle of height and width h_w, or of the size of a second input, out of images: out[n, c, i, j] = \
-         data[n, c, i + offset_y, j + offset_x]. With center_crop the rectangle lies in the middle, half a pixel to the upper \
-         left where there is no middle. No gradient flows to the second input.",
+         data[n, c, i + offset_y, j + offset_x]. With center_crop the offset is (size - out_size) / 2, rounded down. The second \
+         input has no gradient.",
     )
     .variadic_arg(
         ArgDef {
             name: "data",
-            doc: "The images, of shape (batch, channel, height, width), and maybe an array of which only height and width count.",
+            doc: "The images, of shape (batch, channel, height, width), and optionally an array whose height and width are used.",
             type_string: "Symbol or Symbol[]",
         },
         "num_args",
@@ -49,7 +49,7 @@ pub static CROP: OpDef = OpDef::new("Crop")
     .grad(Grad::Kernel(Backward::new(backward), None));
 
 impl CropParam {
-    /// First row and column of a rectangle of a size.
+    /// First row and column of a rectangle of the given size.
     fn start(&self, image: [usize; 2], size: [usize; 2]) -> Result<[usize; 2]> {
         let start = match self.center_crop {
             true => [0, 1].map(|i| image[i].saturating_sub(size[i]) / 2),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn rectangles_outside_are_refused() {
+    fn rectangles_outside_the_image_are_errors() {
         let shapes = |attrs: &[(&str, &str)]| Case::new(&CROP, attrs).shapes(&[[1, 2, 3, 4].into()]);
         assert!(shapes(&[("num_args", "1"), ("h_w", "(4, 1)")]).is_err());
         assert!(shapes(&[("num_args", "1"), ("h_w", "(2, 2)"), ("offset", "(2, 0)")]).is_err());

@@ -1,4 +1,4 @@
-//! `GridGenerator`: places to sample an image at.
+//! `GridGenerator`: coordinates to sample an image at.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::Result;
@@ -14,28 +14,28 @@ use ferromx_kernels::sampler::{affine_grid, affine_grid_backward, warp_grid, war
 use super::{TYPES, image_size, pair};
 
 param_enum! {
-    /// What the data means.
+    /// How the sampling grid is made from the data.
     pub enum TransformType { Affine = "affine", Warp = "warp" }
 }
 
 params! {
     /// Parameters of `GridGenerator`.
     pub struct GridGeneratorParam {
-        /// `affine`: the data are affine transformations; `warp`: they are displacements in pixels.
+        /// `affine`: data holds affine transformations; `warp`: displacements in pixels.
         transform_type: TransformType = required;
         /// Height and width of the grid, for `affine`.
         target_shape: Shape = (Shape::new(&[0, 0]));
     }
 }
 
-/// Places to sample at.
+/// Makes a sampling grid.
 pub static GRID_GENERATOR: OpDef = OpDef::new("GridGenerator")
     .doc(
-        "Makes a grid for `BilinearSampler`, of shape (batch, 2, height, width): the x and the y coordinate of each place, which \
-         run from -1 to 1 over the image (Jaderberg et al., \"Spatial transformer networks\", 2015).\n\n\
-         `affine`: the data (batch, 6) are the rows of 2 x 3 matrices A, and the grid is A (x, y, 1) for the evenly spaced x and y \
-         of an image of size target_shape. `warp`: the data (batch, 2, height, width) are displacements d in pixels, and the grid \
-         is (x + d_x) * 2 / (width - 1) - 1 for pixel x, likewise for y. An axis of one pixel has coordinate 0.",
+        "Makes a grid for `BilinearSampler`, of shape (batch, 2, height, width): x and y coordinates, normalised to -1..1 over the image \
+         (Jaderberg et al., \"Spatial transformer networks\", 2015).\n\n\
+         `affine`: data (batch, 6) holds 2 x 3 matrices A, row by row, and the grid is A (x, y, 1) for evenly spaced x and y of an image \
+         of size target_shape. `warp`: data (batch, 2, height, width) holds displacements d in pixels, and the grid is \
+         (x + d_x) * 2 / (width - 1) - 1 for pixel x, and the same for y. An axis of one pixel has coordinate 0.",
     )
     .inputs(&[arg("data", "Affine matrices of shape (batch, 6), or displacements of shape (batch, 2, height, width).")])
     .params::<GridGeneratorParam>()
@@ -62,7 +62,10 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<GridGeneratorParam>();
     let size = image_size(outs[0].shape());
-    ensure!(ins[0].is_empty() || size.iter().all(|d| *d > 0), "a grid of size {size:?} has no places");
+    ensure!(
+        ins[0].is_empty() || size.iter().all(|d| *d > 0),
+        "a sampling grid of size {size:?} is empty: height and width must be at least 1"
+    );
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         match p.transform_type {
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pixel_lies_in_the_middle() {
+    fn a_grid_of_one_pixel_is_centred() {
         let theta = array(&[1.0, 0.0, 0.25, 0.0, 1.0, 0.0], &[1, 6]);
         let affine = [("transform_type", "affine"), ("target_shape", "(1, 1)")];
         let grid = Case::new(&GRID_GENERATOR, &affine).run1(&[theta]).unwrap();

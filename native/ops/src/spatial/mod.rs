@@ -1,4 +1,4 @@
-//! Operators on images: sampling, resizing, regions, correlation.
+//! Operators on images: sampling, resizing, cropping, region pooling, correlation.
 
 mod correlation;
 mod crop;
@@ -29,26 +29,26 @@ pub static OPS: &[&OpDef] = &[
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Checks that a shape, if its rank is known, is (batch, channel, height, width).
-fn expect_images(what: &str, shape: &Shape) -> Result<()> {
+/// Checks that a shape of known rank is 4D: (batch, channel, height, width).
+fn expect_images(name: &str, shape: &Shape) -> Result<()> {
     ensure!(
         shape.ndim().is_none_or(|n| n == 4),
-        "{what} should be 4D, (batch, channel, height, width), but it is {shape}"
+        "{name} should be 4D, (batch, channel, height, width), but it is {shape}"
     );
     Ok(())
 }
 
-/// Height and width of whole images.
+/// Height and width of images; 0 where unknown.
 fn image_size(shape: &Shape) -> [usize; 2] {
     [shape.dim(2).max(0) as usize, shape.dim(3).max(0) as usize]
 }
 
-/// A parameter of two numbers, (height, width), each at least `lowest`; MXNet does not look at more.
-fn pair(what: &str, tuple: &Shape, lowest: i64) -> Result<[usize; 2]> {
+/// A parameter (height, width), each at least `min`; like MXNet, ignores further numbers.
+fn pair(name: &str, tuple: &Shape, min: i64) -> Result<[usize; 2]> {
     match tuple.dims() {
-        [h, w, ..] if *h >= lowest && *w >= lowest => Ok([*h as usize, *w as usize]),
+        [h, w, ..] if *h >= min && *w >= min => Ok([*h as usize, *w as usize]),
         _ => Err(ferromx_core::error::Error::Value(format!(
-            "{what} {tuple} must be two numbers, (height, width), of {lowest} and above"
+            "{name} {tuple} must be two numbers, (height, width), of at least {min}"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! Images of another size: `_contrib_BilinearResize2D` and `_contrib_AdaptiveAvgPooling2D`.
+//! Image resizing: `_contrib_BilinearResize2D` and `_contrib_AdaptiveAvgPooling2D`.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -17,7 +17,7 @@ use super::{TYPES, expect_images, image_size};
 use crate::rules::no_gradient;
 
 param_enum! {
-    /// How the output's size follows.
+    /// How the size of the output is determined.
     pub enum ResizeMode {
         Like = "like", OddScale = "odd_scale", Size = "size", ToEvenDown = "to_even_down", ToEvenUp = "to_even_up",
         ToOddDown = "to_odd_down", ToOddUp = "to_odd_up"
@@ -29,30 +29,30 @@ params! {
     pub struct BilinearResizeParam {
         /// Height of the output, for mode `size` without scale_height.
         height: i32 = 1, where 1..=i32::MAX;
-        /// Width of the output, for mode `size` without scale_height.
+        /// Width of the output, for mode `size` without scale_width.
         width: i32 = 1, where 1..=i32::MAX;
-        /// Factor of the height, for the modes `size` and `odd_scale`; give scale_width too.
+        /// Scale of the height, for the modes `size` and `odd_scale`; give scale_width too.
         scale_height: Option<f32> = None;
-        /// Factor of the width, for the modes `size` and `odd_scale`; give scale_height too.
+        /// Scale of the width, for the modes `size` and `odd_scale`; give scale_height too.
         scale_width: Option<f32> = None;
-        /// `size`: height and width, or the scales if they are given; `odd_scale`: the scales, counted from the first pixel for
-        /// odd sizes; `like`: the size of the second input; `to_even_down` and its like: the next even or odd number.
+        /// `size`: height and width, or the scales if given; `odd_scale`: the scales, with odd sizes n resized to (n - 1) * scale + 1;
+        /// `like`: the size of the second input; `to_even_down`, `to_odd_up`, ...: the nearest even or odd size in that direction.
         mode: ResizeMode = (ResizeMode::Size);
-        /// Whether the corner pixels of input and output lie upon each other; otherwise their outer edges do.
+        /// Whether the centres of the corner pixels of input and output are aligned; otherwise their outer edges are.
         align_corners: bool = true;
     }
 }
 
-/// Bilinear interpolation.
+/// Bilinear resizing.
 pub static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D")
     .doc(
         "Resizes images of shape (batch, channel, height, width) by bilinear interpolation.\n\n\
-         Output pixel i lies at i * (size - 1) / (out_size - 1) of the input with align_corners, else at \
-         (i + 0.5) * size / out_size - 0.5, and at the first pixel where that is negative or out_size is 1.",
+         Output pixel i samples the input at coordinate i * (size - 1) / (out_size - 1) with align_corners, else at \
+         (i + 0.5) * size / out_size - 0.5, and at 0 if that is negative or out_size is 1.",
     )
     .inputs(&[
         arg("data", "The images, of shape (batch, channel, height, width)."),
-        arg("like", "With mode `like`, an array of four dimensions of which only height and width count."),
+        arg("like", "With mode `like`, a 4D array whose height and width are used."),
     ])
     .params::<BilinearResizeParam>()
     .num_inputs_by(|p| if p.get::<BilinearResizeParam>().mode == ResizeMode::Like { 2 } else { 1 })
@@ -71,7 +71,7 @@ fn resize(from: &Shape, to: &Shape) -> Result<Resize> {
     let shape = Resize { input: image_size(from), output: image_size(to) };
     ensure!(
         shape.input.iter().all(|d| *d > 0) || to.num_elements() == 0,
-        "images of shape {from} have no pixels to make {to} of"
+        "images of shape {from} have no pixels, so they cannot be resized to {to}"
     );
     Ok(shape)
 }
@@ -80,7 +80,7 @@ impl BilinearResizeParam {
     /// The output's size along an axis of `size` pixels.
     fn resized(&self, size: i64, exact: i32, scale: Option<f32>) -> Result<i64> {
         let scaled = |size: i64| match scale {
-            // In single precision: 10 pixels times 0.7 are 7.
+            // In single precision, as MXNet does, where 10 * 0.7 is 7.
             Some(scale) => Ok((size as f32 * scale) as i64),
             None => Err(Error::Value(format!("mode {:?} needs both scale_height and scale_width", self.mode))),
         };
@@ -98,7 +98,7 @@ impl BilinearResizeParam {
         };
         ensure!(
             (1..=i64::from(i32::MAX)).contains(&resized),
-            "{size} pixels would become {resized}: change scale or mode"
+            "an axis of {size} pixels would be resized to {resized}: change the scale or the mode"
         );
         Ok(resized)
     }
@@ -119,7 +119,7 @@ fn bilinear_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out.into())
 }
 
-/// Input: gradient of the output. Outputs: gradients of the images and of what they were made like.
+/// Input: gradient of the output. Outputs: gradients of the images and of `like`.
 fn bilinear_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if let Some(like) = outs.get_mut(1) {
         no_gradient(like)?;
@@ -143,11 +143,11 @@ params! {
     }
 }
 
-/// Averages over an even division.
+/// Adaptive average pooling.
 pub static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvgPooling2D")
     .doc(
-        "Averages images of shape (batch, channel, height, width) over an even division into output_size parts: output row i is \
-         the mean of the rows floor(i * height / out_height) to ceil((i + 1) * height / out_height) - 1, likewise for columns.",
+        "Averages images of shape (batch, channel, height, width) over output_size evenly divided windows: output row i is the mean of \
+         the rows floor(i * height / out_height) to ceil((i + 1) * height / out_height) - 1, and the same for columns.",
     )
     .inputs(&[arg("data", "The images, of shape (batch, channel, height, width).")])
     .params::<AdaptiveAvgPoolingParam>()
@@ -158,7 +158,7 @@ pub static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvgPooling
             [size] => [*size; 2],
             [height, width, ..] => [*height, *width],
         };
-        ensure!(size.iter().all(|d| *d > 0), "output_size {output_size} must be one or two numbers of 1 and above");
+        ensure!(size.iter().all(|d| *d > 0), "output_size {output_size} must be one or two numbers of at least 1");
         expect_images("data", &io.ins[0])?;
         io.assign_in(0, &Shape::new(&[io.outs[0].dim(0), io.outs[0].dim(1), -1, -1]))?;
         io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), size[0], size[1]]))

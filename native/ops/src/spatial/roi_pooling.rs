@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::roi_pool::{RoiPoolShape, roi_pool, roi_pool_backward};
 
@@ -21,21 +21,21 @@ params! {
     pub struct RoiPoolingParam {
         /// Height and width of the output for each region.
         pooled_size: Shape = required;
-        /// Pixels of the data for each unit of the regions' coordinates, from 0 to 1.
+        /// The scale from the regions' coordinates to pixels of the data, from 0 to 1.
         spatial_scale: f32 = required, where 0.0..=1.0;
     }
 }
 
-/// Pooling of regions.
+/// Pools regions of interest.
 pub static ROI_POOLING: OpDef = OpDef::new("ROIPooling")
     .aliases(&["_npx_roi_pooling"])
     .doc(
-        "Divides each region of an image into pooled_size bins and takes the largest element of each bin, 0 where a bin is empty \
+        "Divides each region of an image into pooled_size bins and takes the maximum of each bin, 0 if a bin is empty \
          (Girshick, \"Fast R-CNN\", 2015).\n\n\
-         A region is (image, x1, y1, x2, y2): the number of its image and its first and last corner, which are multiplied by \
-         spatial_scale, rounded, and included. Bins share pixels where the size is no multiple; parts outside the image are cut \
-         off. Shapes: data (batch, channel, height, width), rois (regions, 5), output (regions, channel) + pooled_size. No \
-         gradient flows to the regions.",
+         A region is (image, x1, y1, x2, y2): the index of its image, and two corners, which are multiplied by spatial_scale, rounded, \
+         and inclusive. Bins overlap if pooled_size does not divide the region; the region is cropped to the image. \
+         Shapes: data (batch, channel, height, width), rois (regions, 5), output (regions, channel) + pooled_size. The regions have no \
+         gradient.",
     )
     .inputs(&[
         arg("data", "The images, of shape (batch, channel, height, width)."),
@@ -85,25 +85,25 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let s = shape(ctx.params(), ins[0].shape())?;
     let (x, rois) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-    let [out, places] = outs else { return Err(Error::Internal("ROIPooling has two outputs".into())) };
+    let [out, indices] = outs else { return Err(Error::Internal("ROIPooling has two outputs".into())) };
     let y = out.slice_mut::<T>()?;
-    let pooled = match places.wanted() {
-        true => roi_pool(&s, x, rois, y, places.slice_mut::<i32>()?),
-        false => with_scratch(y.len(), |places: &mut [i32]| roi_pool(&s, x, rois, y, places)),
+    let pooled = match indices.wanted() {
+        true => roi_pool(&s, x, rois, y, indices.slice_mut::<i32>()?),
+        false => with_scratch(y.len(), |indices: &mut [i32]| roi_pool(&s, x, rois, y, indices)),
     };
     pooled.map_err(|bad| {
         Error::Value(format!(
-            "ROIPooling: region {bad} is of image {:?}, but there are {} images",
+            "ROIPooling: region {bad} has image index {:?}, but the batch has {} images",
             rois[5 * bad],
             s.batch
         ))
     })
 }
 
-/// Inputs: gradient of the output, regions, places of the maxima. Outputs: gradients of data and regions.
+/// Inputs: gradient of the output, regions, indices of the maxima. Outputs: gradients of data and regions.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     no_gradient(&mut outs[1])?;
     if !outs[0].wanted() {
@@ -111,8 +111,8 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     }
     let s = shape(ctx.params(), outs[0].shape())?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        let (dy, rois, places) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<i32>()?);
-        roi_pool_backward(&s, rois, places, dy, outs[0].slice_mut::<T>()?);
+        let (dy, rois, indices) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<i32>()?);
+        roi_pool_backward(&s, rois, indices, dy, outs[0].slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
@@ -133,8 +133,8 @@ mod tests {
         let grad = case.backward(&[image.clone(), rois], &[head]).unwrap()[0].to_vec::<f64>().unwrap();
         assert_eq!((grad[7], grad[9], grad[19], grad[21], grad[33], grad[35]), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0));
         assert_eq!(grad.iter().sum::<f64>(), 21.0);
-        for image_number in [-1.0, 1.0, f64::NAN] {
-            let rois = array(&[image_number, 0.0, 0.0, 3.0, 3.0], &[1, 5]);
+        for image_index in [-1.0, 1.0, f64::NAN] {
+            let rois = array(&[image_index, 0.0, 0.0, 3.0, 3.0], &[1, 5]);
             assert!(case.run1(&[image.clone(), rois]).is_err());
         }
     }

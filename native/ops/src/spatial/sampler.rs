@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, param_enum, params};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::sampler::{
     Sampling, affine_grid, affine_grid_backward, bilinear_sample, bilinear_sample_backward_data,
@@ -26,18 +26,18 @@ params! {
     }
 }
 
-/// Sampling at given places.
+/// Samples images at the coordinates of a grid.
 pub static BILINEAR_SAMPLER: OpDef = OpDef::new("BilinearSampler")
     .doc(
-        "Samples images at the places of a grid, interpolating between the four pixels around each (Jaderberg et al., \"Spatial \
-         transformer networks\", 2015): out[n, c, i, j] is data[n, c] at x = grid[n, 0, i, j], y = grid[n, 1, i, j], which run from \
-         -1 to 1 over the centres of the pixels. Pixels outside the image count as 0.\n\n\
+        "Samples images at the coordinates of a grid by bilinear interpolation (Jaderberg et al., \"Spatial transformer networks\", \
+         2015): out[n, c, i, j] is data[n, c] at x = grid[n, 0, i, j], y = grid[n, 1, i, j], where -1 and 1 are the centres of the \
+         corner pixels. Pixels outside the image are 0.\n\n\
          Shapes: data (batch, channel, height, width), grid (batch, 2, out_height, out_width), output (batch, channel, \
          out_height, out_width).",
     )
     .inputs(&[
         arg("data", "The images, of shape (batch, channel, height, width)."),
-        arg("grid", "The places, of shape (batch, 2, out_height, out_width)."),
+        arg("grid", "The coordinates, of shape (batch, 2, out_height, out_width)."),
     ])
     .params::<BilinearSamplerParam>()
     .shape(sampler_shape)
@@ -85,7 +85,7 @@ fn sampler_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
 }
 
 param_enum! {
-    /// The transformation of the places.
+    /// How the sampling grid is made.
     pub enum AffineOnly { Affine = "affine" }
 }
 
@@ -99,20 +99,20 @@ params! {
     pub struct SpatialTransformerParam {
         /// Height and width of the output.
         target_shape: Shape = (Shape::new(&[0, 0]));
-        /// The transformation of the places; `affine` is the one there is.
+        /// How the sampling grid is made; only `affine` exists.
         transform_type: AffineOnly = required;
-        /// The interpolation between pixels; `bilinear` is the one there is.
+        /// The interpolation between pixels; only `bilinear` exists.
         sampler_type: BilinearOnly = required;
         /// Accepted for compatibility: whether cuDNN is not used on a GPU.
         cudnn_off: Option<bool> = None;
     }
 }
 
-/// Sampling at places that an affine transformation gives.
+/// Transforms images by affine maps.
 pub static SPATIAL_TRANSFORMER: OpDef = OpDef::new("SpatialTransformer")
     .doc(
-        "Transforms images: samples each at the places that an affine transformation of the evenly spaced places of the output \
-         gives, as `GridGenerator` followed by `BilinearSampler` (Jaderberg et al., \"Spatial transformer networks\", 2015).\n\n\
+        "Transforms images by affine maps, as `GridGenerator` followed by `BilinearSampler` (Jaderberg et al., \"Spatial transformer \
+         networks\", 2015).\n\n\
          Shapes: data (batch, channel, height, width), loc (batch, 6) with the rows of a 2 x 3 matrix for each image, output \
          (batch, channel) + target_shape.",
     )
@@ -144,15 +144,15 @@ fn transformer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), height, width]))
 }
 
-/// Calls `f` with the grids of the transformations.
-fn with_grid<T: Real, R>(size: [usize; 2], loc: &[T], f: impl FnOnce(&mut [T]) -> R) -> R {
+/// Calls `f` with the sampling grids of the transformations.
+fn with_grid<T: FloatElement, R>(size: [usize; 2], loc: &[T], f: impl FnOnce(&mut [T]) -> R) -> R {
     with_scratch(loc.len() / 3 * size[0] * size[1], |grid: &mut [T]| {
         affine_grid(size, loc, grid);
         f(grid)
     })
 }
 
-fn transform_as<T: Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn transform_as<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = sampling(ins[0].shape(), outs[0].shape());
     with_grid(image_size(outs[0].shape()), ins[1].slice::<T>()?, |grid| {
         bilinear_sample(&shape, ins[0].slice::<T>()?, grid, outs[0].slice_mut::<T>()?);
@@ -161,7 +161,7 @@ fn transform_as<T: Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 }
 
 /// Inputs: gradient of the output, data, transformations. Outputs: gradients of data and transformations.
-fn transform_backward_as<T: Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn transform_backward_as<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = sampling(ins[1].shape(), ins[0].shape());
     let size = image_size(ins[0].shape());
     let (dy, x) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinates_that_are_no_numbers_or_far_away_do_no_harm() {
+    fn nan_and_huge_coordinates_are_safe() {
         let grid = array(&[f64::NAN, f64::INFINITY, 1e300, -1e300, 0.0, 0.0], &[1, 2, 1, 3]);
         let y = Case::new(&BILINEAR_SAMPLER, &[]).run1(&[image(), grid]).unwrap().to_vec::<f64>().unwrap();
         assert!(y[0].is_nan() && y[1].is_nan());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_do_not_fit_are_refused() {
+    fn mismatched_shapes_are_errors() {
         let case = || Case::new(&BILINEAR_SAMPLER, &[]);
         assert_eq!(case().shapes(&[[2, 3, 4, 5].into(), [2, 2, 6, 7].into()]).unwrap()[0], [2, 3, 6, 7].into());
         assert!(case().shapes(&[[2, 3, 4, 5].into(), [3, 2, 6, 7].into()]).is_err());

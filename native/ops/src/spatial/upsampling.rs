@@ -1,4 +1,4 @@
-//! `UpSampling`: images enlarged by whole factors.
+//! `UpSampling`: enlarges images by an integer scale.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -10,46 +10,46 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::conv::{ConvEpilogue, ConvShape, conv_backward_data, conv_backward_weights, conv_forward};
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::resize::{Resize, nearest_resize, nearest_resize_backward};
 
 use super::{TYPES, expect_images, image_size};
 
 param_enum! {
-    /// What lies between the pixels.
+    /// The interpolation of `UpSampling`.
     pub enum SampleType { Bilinear = "bilinear", Nearest = "nearest" }
 }
 
 param_enum! {
-    /// How several inputs become one output.
+    /// How several inputs are combined into one output.
     pub enum MultiInputMode { Concat = "concat", Sum = "sum" }
 }
 
 params! {
     /// Parameters of `UpSampling`.
     pub struct UpSamplingParam {
-        /// The factor by which height and width grow.
+        /// The scale of height and width.
         scale: i32 = required, where 1..=i32::MAX;
         /// Accepted for compatibility: the number of channels, which is that of the data.
         num_filter: i32 = 0;
-        /// `nearest` repeats pixels; `bilinear` is a transposed convolution of each channel with weights of its own.
+        /// `nearest` repeats pixels; `bilinear` is a depthwise transposed convolution with trainable weights.
         sample_type: SampleType = required;
-        /// Whether the channels of several inputs are joined or added, for `nearest`.
+        /// Whether the channels of several inputs are concatenated or added, for `nearest`.
         multi_input_mode: MultiInputMode = (MultiInputMode::Concat);
-        /// Number of inputs: the images, and for `bilinear` the weights besides.
+        /// Number of inputs: the images, and for `bilinear` also the weights.
         num_args: i32 = required, where 1..=i32::MAX;
-        /// Accepted for compatibility: the most megabytes of temporary memory on a GPU.
+        /// Accepted for compatibility: megabytes of temporary memory on a GPU.
         workspace: u64 = 512;
     }
 }
 
-/// Enlarging by whole factors.
+/// Enlarges images by an integer scale.
 pub static UP_SAMPLING: OpDef = OpDef::new("UpSampling")
     .doc(
-        "Enlarges images of shape (batch, channel, height, width) by a factor.\n\n\
+        "Enlarges images of shape (batch, channel, height, width) by an integer scale.\n\n\
          `nearest` repeats each pixel: out[n, c, y, x] = data[n, c, y / scale, x / scale]. Further inputs may have other sizes that \
-         divide the output's; the channels of all are joined, or added with multi_input_mode `sum`. `bilinear` is a \
-         `Deconvolution` of each channel by itself, with weights of shape (channel, 1, k, k), k = 2 * scale - scale % 2, stride \
+         divide the output's; the channels of all are concatenated, or added with multi_input_mode `sum`. `bilinear` is a depthwise \
+         `Deconvolution`, with weights of shape (channel, 1, k, k), k = 2 * scale - scale % 2, stride \
          `scale` and padding ceil((scale - 1) / 2); initialise them with `Bilinear` for interpolation.",
     )
     .variadic("data", "The images; for `bilinear` one array of images and the weights.", "num_args")
@@ -78,7 +78,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if p.sample_type == SampleType::Bilinear {
         ensure!(
             io.ins.len() == 2,
-            "UpSampling with sample_type bilinear takes data and weight, not {} inputs",
+            "UpSampling with sample_type bilinear takes 2 inputs, data and weight, but got {}",
             io.ins.len()
         );
         let taps = 2 * scale - scale % 2;
@@ -93,7 +93,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             let d = shape.dim(axis);
             ensure!(
                 d < 0 || size < 0 || (d > 0 && size % d == 0),
-                "UpSampling: the size {d} of the input {shape} does not divide {size}, that of the output"
+                "UpSampling: size {d} of axis {axis} of the input {shape} does not divide the output size {size}"
             );
         }
         channels = match (p.multi_input_mode, shape.dim(1)) {
@@ -112,7 +112,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &batch))
 }
 
-/// The convolution of each channel whose gradient `bilinear` is.
+/// The depthwise convolution of which `bilinear` is the transpose.
 fn depthwise(p: &UpSamplingParam, data: &Shape) -> ConvShape {
     let (dims, scale) = (data.to_usize(), p.scale as usize);
     let both = |d: usize, first: usize| [first, d, d];
@@ -129,8 +129,8 @@ fn depthwise(p: &UpSamplingParam, data: &Shape) -> ConvShape {
     }
 }
 
-/// The input as part of the output: how pixels are repeated, channels, and the first channel of the output.
-fn parts<'a>(
+/// For each input: how its pixels are repeated, its number of channels, and its first channel in the output.
+fn channel_ranges<'a>(
     p: &UpSamplingParam,
     shapes: impl Iterator<Item = &'a Shape> + 'a,
     out: &Shape,
@@ -138,9 +138,9 @@ fn parts<'a>(
     let (output, concat, mut first) = (image_size(out), p.multi_input_mode == MultiInputMode::Concat, 0);
     shapes.map(move |shape| {
         let channels = shape.dim(1) as usize;
-        let part = (Resize { input: image_size(shape), output }, channels, first);
+        let range = (Resize { input: image_size(shape), output }, channels, first);
         first += if concat { channels } else { 0 };
-        part
+        range
     })
 }
 
@@ -149,7 +149,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<T: Real>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn forward_as<T: FloatElement>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = outs[0].shape().clone();
     let y = outs[0].slice_mut::<T>()?;
     if p.sample_type == SampleType::Bilinear {
@@ -159,7 +159,7 @@ fn forward_as<T: Real>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>]
     }
     let (image, plane) = (out.product(1..) as usize, out.product(2..) as usize);
     let add = p.multi_input_mode == MultiInputMode::Sum;
-    for (i, (resize, channels, first)) in parts(p, ins.iter().map(In::shape), &out).enumerate() {
+    for (i, (resize, channels, first)) in channel_ranges(p, ins.iter().map(In::shape), &out).enumerate() {
         let x = ins[i].slice::<T>()?;
         if channels * plane == image {
             nearest_resize(&resize, add && i > 0, x, y);
@@ -179,7 +179,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<T: Real>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward_as<T: FloatElement>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let dy = ins[0].slice::<T>()?;
     if p.sample_type == SampleType::Bilinear {
         let [x, w] = &ins[1..] else { return Err(Error::Internal("UpSampling reads data and weight".into())) };
@@ -194,7 +194,7 @@ fn backward_as<T: Real>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>
     }
     let out = ins[0].shape();
     let (image, plane) = (out.product(1..) as usize, out.product(2..) as usize);
-    for (i, (resize, channels, first)) in parts(p, ins[1..].iter().map(In::shape), out).enumerate() {
+    for (i, (resize, channels, first)) in channel_ranges(p, ins[1..].iter().map(In::shape), out).enumerate() {
         if !outs[i].wanted() {
             continue;
         }
@@ -203,8 +203,8 @@ fn backward_as<T: Real>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>
             nearest_resize_backward(&resize, dy, dx);
             continue;
         }
-        let own = dx.len() / (out.dim(0) as usize).max(1);
-        for (dx, dy) in dx.chunks_exact_mut(own.max(1)).zip(dy.chunks_exact(image.max(1))) {
+        let image_len = dx.len() / (out.dim(0) as usize).max(1);
+        for (dx, dy) in dx.chunks_exact_mut(image_len.max(1)).zip(dy.chunks_exact(image.max(1))) {
             nearest_resize_backward(&resize, &dy[first * plane..(first + channels) * plane], dx);
         }
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_are_refused() {
+    fn sizes_that_do_not_divide_the_output_are_errors() {
         let attrs = [("sample_type", "nearest"), ("scale", "2"), ("num_args", "2")];
         let shapes = |a: [i64; 4], b: [i64; 4]| Case::new(&UP_SAMPLING, &attrs).shapes(&[a.into(), b.into()]);
         assert_eq!(shapes([1, 3, 4, 4], [1, 2, 2, 2]).unwrap()[0], [1, 5, 8, 8].into());

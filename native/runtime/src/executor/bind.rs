@@ -1,4 +1,4 @@
-//! Binding: from a symbol and arrays to an executor.
+//! Binds a symbol to arrays, which gives an executor.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, overlap};
 use parking_lot::Mutex;
 
+use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Target, changing};
-use super::place::Arenas;
-use super::plans::{Guarded, Plans};
+use super::plans::{PlanLock, Plans};
 use super::stepwise::Stepwise;
 use super::{Engine, Executor};
 use crate::graph::{Action, Graph, entry, op_call};
-use crate::passes::common;
+use crate::passes::common_subexpressions;
 use crate::passes::devices::{self, Devices};
 use crate::passes::gradient::{self, Trace};
 use crate::passes::infer::{self, Entries};
@@ -32,19 +32,19 @@ use crate::symbol_infer;
 pub struct Bound<A = NDArray> {
     /// Arguments.
     pub args: Vec<A>,
-    /// Where gradients go.
+    /// Gradient arrays.
     pub grads: Vec<Option<A>>,
-    /// What to do with them.
+    /// How to write each gradient.
     pub reqs: Vec<Req>,
     /// Auxiliary states.
     pub aux: Vec<A>,
 }
 
-/// Arrays of any storage that a symbol is bound to.
+/// Arrays of any storage type that a symbol is bound to.
 pub type BoundStored = Bound<Array>;
 
 impl BoundStored {
-    /// Whether an array is sparse.
+    /// Whether any array is sparse.
     pub fn has_sparse(&self) -> bool {
         let is_sparse = |a: &Array| a.storage_type() != StorageType::Default;
         self.args.iter().chain(&self.aux).chain(self.grads.iter().flatten()).any(is_sparse)
@@ -74,10 +74,10 @@ impl Bound {
     }
 }
 
-/// What checks ask of arrays of any storage.
+/// The properties of an array that binding checks.
 trait Bindable {
     fn context(&self) -> Context;
-    /// Shape and type in words.
+    /// Shape and type, for messages.
     fn describe(&self) -> String;
 }
 
@@ -105,7 +105,7 @@ impl Executor {
     /// Binds a symbol.
     ///
     /// # Errors
-    /// Arrays that are missing, contradict each other or the graph; a gradient through an operator that has none; no memory.
+    /// Arrays that are missing or inconsistent with each other or the graph; an operator without a gradient; out of memory.
     pub fn bind(
         symbol: &Symbol,
         devices: impl Into<Devices>,
@@ -115,7 +115,7 @@ impl Executor {
         bind(symbol, devices.into(), bound, shared, &[])
     }
 
-    /// Binds a symbol to arrays of any storage; see [`Executor::bind`].
+    /// Binds a symbol to arrays of any storage type; see [`Executor::bind`].
     ///
     /// # Errors
     /// Those of [`Executor::bind`].
@@ -138,7 +138,7 @@ impl Executor {
         Executor::bind(symbol, devices, bound.into_dense()?, shared)
     }
 
-    /// Binds a symbol without a plan. `storage` has the storage types of the outputs where one is sparse.
+    /// Binds a symbol without a plan. `storage` has the storage types of the outputs if any is sparse.
     fn bind_stepwise(
         symbol: &Symbol,
         devices: Devices,
@@ -147,7 +147,7 @@ impl Executor {
     ) -> Result<Executor> {
         check_gradients(symbol, &bound, |arg, g| arg.shape() == g.shape() && arg.dtype() == g.dtype())?;
         check_devices(&devices, &bound)?;
-        // Operators run where their first input lies, whatever their group: host devices share one memory.
+        // Operators run on the device of their first input, whatever their group: CPU devices share memory.
         let context = devices.default;
         let names = || symbol.list_arguments().into_iter().chain(symbol.list_auxiliary_states());
         let arrays = || bound.args.iter().chain(&bound.aux);
@@ -156,7 +156,7 @@ impl Executor {
         let shapes = symbol_infer::infer_shapes(symbol, &shapes)?.outputs;
         let dtypes = symbol_infer::infer_dtypes(symbol, &dtypes)?.outputs;
         let output = |k: usize| -> Result<Array> {
-            // An output whose shape is not known yet is empty.
+            // An output whose shape depends on values is empty until the first forward pass.
             let shape = if shapes[k].is_known() { shapes[k].clone() } else { Shape::new(&[0]) };
             let dtype = dtypes[k].unwrap_or(DType::F32);
             Ok(match storage.as_ref().map_or(StorageType::Default, |storage| storage[k]) {
@@ -181,35 +181,35 @@ impl Executor {
     }
 }
 
-/// A graph with gradients, and what is known by name in it.
+/// A graph with gradients, and its named entries.
 struct Network {
     graph: Graph,
     /// Nodes from here on compute gradients.
     forward_nodes: usize,
     ys: Vec<Entry>,
     variables: VariableEntries,
-    /// Variables through which gradients of the outputs come in, where any is read.
+    /// Variables for the head gradients; `None` where no gradient reads them.
     heads: Vec<Option<Entry>>,
     targets: Vec<Target>,
     trace: Trace,
-    /// The symbol without repeated expressions.
+    /// The symbol without common subexpressions.
     optimized: Symbol,
 }
 
-/// Variable of the environment that keeps repeated expressions if it is 0.
+/// Environment variable that disables common subexpression elimination if it is 0.
 const ELIMINATE: &str = "MXNET_ELIMINATE_COMMON_EXPR";
 
 impl Network {
-    /// The graph of a symbol with the gradients that are requested.
+    /// The graph of a symbol with the requested gradients.
     fn new(symbol: &Symbol, bound: &Bound) -> Result<Network> {
         let (mut graph, ys) = Graph::from_symbol(symbol);
         let variables = variable_entries(symbol, &graph);
         let arrays = variables.with_arrays(bound).map(|(e, array)| (e, array.clone())).collect();
-        // What is computed once is differentiated once.
+        // Eliminate before differentiating, so that the gradient has no common subexpressions either.
         let (kept, needed) = (ys.iter().copied().collect(), graph.needed_for(ys.iter().copied()));
         let changing = changing(&graph, &arrays);
         if std::env::var(ELIMINATE).as_deref() != Ok("0") {
-            common::remove_repeated(&mut graph, &needed, &kept, &changing);
+            common_subexpressions::eliminate(&mut graph, &needed, &kept, &changing);
         }
         let optimized =
             symbol.with_inputs(|i| graph.nodes[i].inputs.iter().map(|e| (e.node as usize, e.index)).collect());
@@ -220,7 +220,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Extends the graph by the gradients that are requested.
+    /// Extends the graph by the requested gradients.
     fn differentiate(&mut self, symbol: &Symbol, bound: &Bound) -> Result<()> {
         let wanted: Vec<usize> = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null).collect();
         if wanted.is_empty() {
@@ -233,7 +233,7 @@ impl Network {
             head_grads.push(head);
         }
         let xs: Vec<Entry> = wanted.iter().map(|i| self.variables.args[*i]).collect();
-        let request = gradient::Request { ys: &self.ys, head_grads: &head_grads, xs: &xs, again: false };
+        let request = gradient::Request { ys: &self.ys, head_grads: &head_grads, xs: &xs, create_graph: false };
         let entries = gradient::traced(&mut self.graph, &request, &mut self.trace)?;
         for ((i, variable), entry) in wanted.iter().zip(&xs).zip(entries) {
             let array = bound.grads[*i].clone().ok_or_else(|| {
@@ -247,7 +247,7 @@ impl Network {
             let (req, variable) = (bound.reqs[*i], *variable);
             self.targets.push(Target { entry, array, req, old: None, variable, is_like_argument });
         }
-        // Heads that no gradient reads need no array and no argument of `backward`.
+        // Head gradients that no gradient reads need no array, and `backward` does not ask for them.
         let used = self.graph.needed_for(self.targets.iter().filter_map(|t| t.entry));
         for (head, e) in self.heads.iter_mut().zip(&head_grads) {
             *head = head.filter(|_| used[e.node as usize]);
@@ -255,29 +255,29 @@ impl Network {
         Ok(())
     }
 
-    /// Gives every node its device, with copies where arrays pass from one to another.
-    fn place(&mut self, devices: &Devices, bound: &Bound) -> Result<()> {
+    /// Assigns a device to every node and inserts copies between devices.
+    fn assign_devices(&mut self, devices: &Devices, bound: &Bound) -> Result<()> {
         if devices.groups.is_empty() {
             self.graph.nodes.iter_mut().for_each(|node| node.context = devices.default);
             return Ok(());
         }
         let known = self.variables.with_arrays(bound).map(|(e, array)| (e, array.context())).collect();
-        let placed = devices::place(&self.graph, devices, &known, self.forward_nodes)?;
-        let moved = |e: &mut Entry| *e = placed.entry(*e);
+        let assigned = devices::assign(&self.graph, devices, &known, self.forward_nodes)?;
+        let remap = |e: &mut Entry| *e = assigned.entry(*e);
         let VariableEntries { args, aux } = &mut self.variables;
-        args.iter_mut().chain(aux).chain(&mut self.ys).chain(self.heads.iter_mut().flatten()).for_each(moved);
+        args.iter_mut().chain(aux).chain(&mut self.ys).chain(self.heads.iter_mut().flatten()).for_each(remap);
         for target in &mut self.targets {
-            moved(&mut target.variable);
-            target.entry.iter_mut().for_each(moved);
+            remap(&mut target.variable);
+            target.entry.iter_mut().for_each(remap);
         }
-        self.trace = self.trace.moved(|e| placed.entry(e));
-        self.forward_nodes = placed.forward_nodes;
-        self.graph = placed.graph;
+        self.trace = self.trace.remapped(|e| assigned.entry(e));
+        self.forward_nodes = assigned.forward_nodes;
+        self.graph = assigned.graph;
         Ok(())
     }
 }
 
-/// Binds a symbol. Outputs take the memory of those in `outputs` where it suffices.
+/// Binds a symbol. Outputs reuse the memory of `outputs` if it is large enough.
 fn bind(
     symbol: &Symbol,
     devices: Devices,
@@ -295,7 +295,7 @@ fn bind(
     check_gradients(symbol, &bound, |arg, g| arg.len() == g.len())?;
     check_devices(&devices, &bound)?;
     let mut network = Network::new(symbol, &bound)?;
-    network.place(&devices, &bound)?;
+    network.assign_devices(&devices, &bound)?;
     let mut external: HashMap<Entry, NDArray> =
         network.variables.with_arrays(&bound).map(|(e, array)| (e, array.clone())).collect();
     let Network { mut graph, forward_nodes, ys, heads, mut targets, trace, optimized, .. } = network;
@@ -336,12 +336,12 @@ fn bind(
         aux: bound.aux,
         outputs,
         head_grads: head_arrays,
-        engine: Engine::Planned(Box::new(Guarded::new(Plans::new(blueprint, &arenas)?))),
+        engine: Engine::Planned(Box::new(PlanLock::new(Plans::new(blueprint, &arenas)?))),
         monitor: Mutex::new(None),
     })
 }
 
-/// An array for an output: in the memory of another one if that suffices.
+/// An array for an output, in `memory` if that is large enough.
 fn output(shape: &Shape, dtype: DType, context: Context, memory: Option<&NDArray>) -> Result<NDArray> {
     let fits = |a: &&NDArray| a.dtype() == dtype && a.context() == context && a.len() >= shape.num_elements();
     match memory.filter(fits) {
@@ -350,9 +350,8 @@ fn output(shape: &Shape, dtype: DType, context: Context, memory: Option<&NDArray
     }
 }
 
-/// Where a gradient is to be added to an array and its kernel only writes, the addition becomes an operator, which can be part of a
-/// chain. Returns the variable that stands for the array's old content. Nothing changes if the array is not like the gradient, or
-/// that of another gradient too.
+/// Turns the accumulation of a gradient whose kernel only writes into an addition in the graph, which can join a chain. Returns the
+/// variable for the array's old content. Does nothing if shape, type or device of the array differ, or another gradient shares it.
 fn add_to_old(graph: &mut Graph, target: &mut Target, is_shared: bool) -> Result<Option<Entry>> {
     let Some(gradient) = target.entry.filter(|_| target.req == Req::Add && !is_shared) else { return Ok(None) };
     let context = graph.node(gradient).context;
@@ -371,7 +370,7 @@ fn add_to_old(graph: &mut Graph, target: &mut Target, is_shared: bool) -> Result
     Ok(target.old)
 }
 
-/// Whether there are operators whose output shapes depend on the content of their inputs, which have no place in a plan.
+/// Whether any operator has output shapes that depend on the values of its inputs, which a plan does not support.
 pub fn is_dynamic(symbol: &Symbol) -> bool {
     symbol.nodes().iter().any(|n| n.op.as_ref().is_some_and(OpCall::is_dynamic))
 }
@@ -401,13 +400,13 @@ fn check_counts<A>(symbol: &Symbol, bound: &Bound<A>) -> Result<()> {
     Ok(())
 }
 
-/// Checks the gradient arrays: `fits` is told an argument and its gradient array.
+/// Checks the gradient arrays: `fits` compares an argument with its gradient array.
 fn check_gradients<A: Bindable>(symbol: &Symbol, bound: &Bound<A>, fits: fn(&A, &A) -> bool) -> Result<()> {
     for ((name, arg), grad) in symbol.list_arguments().iter().zip(&bound.args).zip(&bound.grads) {
         if let Some(g) = grad {
             ensure!(
                 fits(arg, g),
-                "the gradient of argument {name} is {}, but the argument is {}: they do not fit together",
+                "the gradient of argument {name} is {}, but the argument is {}: bind an array of the argument's shape",
                 g.describe(),
                 arg.describe()
             );
@@ -416,7 +415,7 @@ fn check_gradients<A: Bindable>(symbol: &Symbol, bound: &Bound<A>, fits: fn(&A, 
     Ok(())
 }
 
-/// Without groups, everything lies on one device.
+/// Checks that all arrays are on one device if there are no groups.
 fn check_devices<A: Bindable>(devices: &Devices, bound: &Bound<A>) -> Result<()> {
     if !devices.groups.is_empty() {
         return Ok(());
@@ -449,7 +448,7 @@ impl VariableEntries {
     }
 }
 
-/// The entries of arguments and auxiliary states; the graph has the symbol's nodes in the same order.
+/// The entries of arguments and auxiliary states. The graph lists its variables in the order of the symbol.
 fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
     let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
     let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
@@ -460,7 +459,7 @@ fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
     VariableEntries { args, aux }
 }
 
-/// Infers all shapes and types, and checks what was given against what was inferred.
+/// Infers all shapes and types, and checks the given arrays against them.
 fn infer_all(
     graph: &Graph,
     external: &HashMap<Entry, NDArray>,

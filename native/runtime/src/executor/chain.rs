@@ -1,5 +1,5 @@
-//! The operands of a chain of elementwise operators: arrays where something outside the chain is read or written, working memory for
-//! what passes from member to member.
+//! The operands of a chain of elementwise operators: arrays for what the chain reads and writes, scratch memory for intermediate
+//! results.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -12,101 +12,101 @@ use super::plan::{Kernel, Work};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::Entries;
 
-/// Elements of a block. The working memory of a chain and its arrays' blocks, this one and the next, fit the first-level cache;
-/// smaller blocks cost more calls.
+/// Elements of a block. Small enough that the scratch slots and the current and next blocks of the arrays fit the L1 cache; smaller
+/// blocks only cost more calls.
 const BLOCK: usize = 1 << 10;
 
 /// A chain before its operands are checked.
 pub struct ChainDraft {
     nodes: Vec<usize>,
-    /// The arrays that it reads or writes.
+    /// The arrays that the chain reads or writes.
     pub arrays: Vec<NDArray>,
     calls: Vec<ChainCall>,
 }
 
-/// The pieces of working memory, while they are given out.
-struct Pieces<'a> {
+/// Allocates scratch slots to intermediate results.
+struct ScratchSlots<'a> {
     graph: &'a Graph,
     nodes: &'a [usize],
-    /// Entries in working memory, with the piece's number and the last member that reads it.
+    /// Entries in scratch memory: entry, slot, and the last member that reads it.
     live: Vec<(Entry, usize, usize)>,
     free: Vec<usize>,
     count: usize,
 }
 
-impl Pieces<'_> {
+impl ScratchSlots<'_> {
     fn find(&self, e: Entry) -> Option<usize> {
-        self.live.iter().find(|(other, ..)| *other == e).map(|(_, piece, _)| *piece)
+        self.live.iter().find(|(other, ..)| *other == e).map(|(_, slot, _)| *slot)
     }
 
-    /// A piece for an entry: a free one, or a new one. None is overwritten by the kernel that reads it: kernels in place copy what
-    /// they read first, which is slower as long as all lies in the cache.
-    fn give(&mut self, e: Entry, last: usize) -> usize {
-        let piece = self.free.pop().unwrap_or_else(|| {
+    /// A free or new slot for an entry. A kernel never gets the slot of its own input: in-place kernels first copy what they read,
+    /// which is slower while everything is in the cache.
+    fn acquire(&mut self, e: Entry, last: usize) -> usize {
+        let slot = self.free.pop().unwrap_or_else(|| {
             self.count += 1;
             self.count - 1
         });
-        self.live.push((e, piece, last));
-        piece
+        self.live.push((e, slot, last));
+        slot
     }
 
-    /// Frees the pieces that no member after `m` reads.
+    /// Frees the slots that no member after `m` reads.
     fn release(&mut self, m: usize) {
         let (dead, live) = self.live.drain(..).partition(|(_, _, last)| *last <= m);
         self.live = live;
-        self.free.extend(dead.iter().map(|(_, piece, _): &(Entry, usize, usize)| *piece));
+        self.free.extend(dead.iter().map(|(_, slot, _): &(Entry, usize, usize)| *slot));
     }
 
-    /// The last member that reads the entry.
+    /// The last member that reads an entry.
     fn last_reader(&self, e: Entry) -> Option<usize> {
         self.nodes.iter().rposition(|i| self.graph.nodes[*i].inputs.contains(&e))
     }
 }
 
 impl ChainDraft {
-    /// The chain of `nodes`, where everything that is read or written outside has its place in `places`.
+    /// The chain of `nodes`. `memory` has the arrays of all entries that are read or written outside of the chain.
     pub fn new(
         graph: &Graph,
         nodes: &[usize],
-        places: &Entries<Option<NDArray>>,
+        memory: &Entries<Option<NDArray>>,
         dtypes: &Entries<Option<DType>>,
     ) -> Result<ChainDraft> {
         let mut arrays: Vec<NDArray> = Vec::new();
-        let mut numbers: Vec<Entry> = Vec::new();
-        let mut array = |e: Entry, place: &NDArray| {
-            let number = numbers.iter().position(|other| *other == e).unwrap_or_else(|| {
-                numbers.push(e);
-                arrays.push(place.clone());
-                numbers.len() - 1
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut array = |e: Entry, operand: &NDArray| {
+            let index = entries.iter().position(|other| *other == e).unwrap_or_else(|| {
+                entries.push(e);
+                arrays.push(operand.clone());
+                entries.len() - 1
             });
-            Operand::Array(number)
+            Operand::Array(index)
         };
-        let mut pieces = Pieces { graph, nodes, live: Vec::new(), free: Vec::new(), count: 0 };
+        let mut slots = ScratchSlots { graph, nodes, live: Vec::new(), free: Vec::new(), count: 0 };
         let mut calls = Vec::new();
         for (m, i) in nodes.iter().enumerate() {
             let node = &graph.nodes[*i];
             let dtype = |e: Entry| dtypes[e].unwrap_or(DType::F32);
             let mut ins = Vec::new();
             for e in &node.inputs {
-                ins.push(match (&places[*e], pieces.find(*e)) {
-                    (Some(place), _) => array(*e, place),
-                    (None, Some(piece)) => Operand::Scratch(piece, dtype(*e)),
-                    (None, None) => return Err(Error::Internal(format!("an input of {} has no place", node.name))),
+                ins.push(match (&memory[*e], slots.find(*e)) {
+                    (Some(operand), _) => array(*e, operand),
+                    (None, Some(slot)) => Operand::Scratch(slot, dtype(*e)),
+                    (None, None) => return Err(Error::Internal(format!("an input of {} has no memory", node.name))),
                 });
             }
-            let outs = (0..node.num_outputs).map(|k| entry(*i, k)).map(|e| match (&places[e], pieces.last_reader(e)) {
-                (Some(place), _) => (array(e, place), Req::Write),
-                (None, Some(last)) => (Operand::Scratch(pieces.give(e, last), dtype(e)), Req::Write),
-                (None, None) => (Operand::Nobody(dtype(e)), Req::Null),
+            let outs = (0..node.num_outputs).map(|k| entry(*i, k)).map(|e| match (&memory[e], slots.last_reader(e)) {
+                (Some(operand), _) => (array(e, operand), Req::Write),
+                (None, Some(last)) => (Operand::Scratch(slots.acquire(e, last), dtype(e)), Req::Write),
+                (None, None) => (Operand::Unwanted(dtype(e)), Req::Null),
             });
             let outs = outs.collect();
             calls.push(ChainCall { ins, outs });
-            pieces.release(m);
+            slots.release(m);
         }
         Ok(ChainDraft { nodes: nodes.to_vec(), arrays, calls })
     }
 
-    /// The arrays that it writes.
+    /// The arrays that the chain writes.
     pub fn written(&self) -> impl Iterator<Item = &NDArray> {
         self.calls.iter().flat_map(|c| &c.outs).filter_map(|(o, _)| match o {
             Operand::Array(i) => self.arrays.get(*i),
@@ -114,7 +114,7 @@ impl ChainDraft {
         })
     }
 
-    /// Checks the operands.
+    /// Checks the operands and builds the step.
     pub fn seal(self, graph: &Graph, region: &Region) -> Result<Work> {
         let mut kernels = Vec::new();
         for i in &self.nodes {

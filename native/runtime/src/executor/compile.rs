@@ -1,4 +1,4 @@
-//! Compiling: from a graph with arrays to a flat plan.
+//! Compiles a graph with its arrays to a flat plan.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, Forward, HostFn, KernelFn};
+use ferromx_core::op::{Cache, ForeignFn, Forward, KernelFn};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Call, Region, Req, overlap};
 
+use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
-use super::place::{self, Arenas, Placement};
-use super::plan::{Host, Kernel, Plan, Report, Step, Work, copy_kernel, zero_kernel};
-use super::reports::{self, Seen};
+use super::plan::{ForeignCall, Kernel, Plan, Report, Step, Work, copy_kernel, zero_kernel};
+use super::reports::{self, Observation};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::chains::{self, Schedule};
 use crate::passes::gradient::Trace;
 use crate::passes::infer::Entries;
-use crate::passes::{common, epilogue};
+use crate::passes::{common_subexpressions, epilogue};
 use crate::symbol::OpCall;
 
 /// What a plan is for.
@@ -30,27 +30,27 @@ pub enum Purpose {
     Inference,
     /// Outputs, and the gradients if any are requested.
     Training,
-    /// The same, for training or not, with every operator run by itself so that a monitor sees it.
+    /// Outputs and gradients, with every operator run separately so that a monitor can report it.
     Monitoring,
 }
 
 /// A gradient to compute.
 pub struct Target {
-    /// The entry; `None` where the argument does not influence the outputs.
+    /// The gradient's entry; `None` if the argument does not influence the outputs.
     pub entry: Option<Entry>,
-    /// Where it goes.
+    /// The array that it is written to.
     pub array: NDArray,
     /// Write or add.
     pub req: Req,
-    /// The variable for the array's old content, where an operator adds to it.
+    /// The variable for the array's old content, if an operator in the graph adds to it.
     pub old: Option<Entry>,
     /// The argument.
     pub variable: Entry,
-    /// Whether the array has shape and type of the argument.
+    /// Whether the array has the shape and type of the argument.
     pub is_like_argument: bool,
 }
 
-/// A graph, all shapes and types, and the arrays: what plans are made from.
+/// A graph with its shapes, types and arrays, from which plans are compiled.
 pub struct Blueprint {
     /// The graph, gradients included.
     pub graph: Graph,
@@ -66,15 +66,15 @@ pub struct Blueprint {
     pub external: HashMap<Entry, NDArray>,
     /// The gradients.
     pub targets: Vec<Target>,
-    /// How they flow.
+    /// How gradients flow.
     pub trace: Trace,
 }
 
 impl Blueprint {
-    /// Makes a plan. `arenas` is memory for intermediate results, where it suffices.
+    /// Compiles a plan. `arenas` are reused for intermediate results if they are large enough.
     ///
     /// # Errors
-    /// Operators without a kernel for the device; no memory.
+    /// Operators without a kernel for the device; out of memory.
     pub fn compile(&self, purpose: Purpose, arenas: &Arenas) -> Result<Plan> {
         let targets = if purpose == Purpose::Inference { &[] } else { self.targets.as_slice() };
         let ends = || self.ys.iter().copied().chain(targets.iter().filter_map(|t| t.entry));
@@ -87,7 +87,8 @@ impl Blueprint {
         let needed = graph.needed_for(ends());
         let mut reports = None;
         let schedule = if purpose == Purpose::Monitoring {
-            let (schedule, seen) = reports::watch(graph, &needed, self.forward_nodes, &self.trace, targets);
+            let (schedule, seen) =
+                reports::monitored_schedule(graph, &needed, self.forward_nodes, &self.trace, targets);
             reports = Some(seen);
             schedule
         } else {
@@ -104,7 +105,7 @@ impl Blueprint {
         let (direct, requests) = compiler.direct_targets();
         let mut external = self.external.clone();
         external.extend(direct);
-        let placement = place::place(&place::Request {
+        let assignment = assign_memory::assign(&assign_memory::Request {
             graph,
             schedule: &schedule,
             shapes: &self.shapes,
@@ -112,14 +113,14 @@ impl Blueprint {
             external: &external,
             kept: &kept,
             arenas,
-            watched: reports.as_ref().map(|reports| {
-                let lasting = |seen: &Seen| Some((seen.entry?, seen.after.checked_sub(1)?));
-                let mut watched = HashMap::new();
+            last_reported: reports.as_ref().map(|reports| {
+                let lasting = |seen: &Observation| Some((seen.entry?, seen.after.checked_sub(1)?));
+                let mut last_reported = HashMap::new();
                 for (e, step) in reports.all().filter_map(lasting) {
-                    let last = watched.entry(e).or_insert(step);
+                    let last = last_reported.entry(e).or_insert(step);
                     *last = step.max(*last);
                 }
-                watched
+                last_reported
             }),
         })?;
         let mut drafts = Vec::new();
@@ -127,31 +128,31 @@ impl Blueprint {
         let mut drafts_before = vec![0];
         for step in &schedule.steps {
             match step.as_slice() {
-                [i] if placement.elided[*i] => {}
-                [i] => drafts.extend(compiler.draft(*i, &placement, &requests)?.map(Draft::One)),
-                chain => drafts.push(Draft::Chain(ChainDraft::new(graph, chain, &placement.arrays, &self.dtypes)?)),
+                [i] if assignment.elided[*i] => {}
+                [i] => drafts.extend(compiler.draft(*i, &assignment, &requests)?.map(Draft::Single)),
+                chain => drafts.push(Draft::Chain(ChainDraft::new(graph, chain, &assignment.arrays, &self.dtypes)?)),
             }
             if step.last().is_some_and(|i| *i < self.forward_nodes) {
                 forward_steps = drafts.len();
             }
             drafts_before.push(drafts.len());
         }
-        compiler.finish_targets(&external, &placement, &requests, &mut drafts)?;
+        compiler.finish_targets(&external, &assignment, &requests, &mut drafts)?;
         let reports = reports.unwrap_or_default();
         let reports = [&reports.forward, &reports.backward].map(|seen| {
-            seen.iter().map(|s| compiler.report(s, &drafts_before, &placement)).collect::<Result<Vec<_>>>()
+            seen.iter().map(|s| compiler.report(s, &drafts_before, &assignment)).collect::<Result<Vec<_>>>()
         });
         let [forward_reports, backward_reports] = reports;
         let (region, steps) = compiler.seal(drafts)?;
         let (forward_reports, backward_reports) = (forward_reports?, backward_reports?);
-        Ok(Plan { region, steps, forward_steps, arenas: placement.arenas, forward_reports, backward_reports })
+        Ok(Plan { region, steps, forward_steps, arenas: assignment.arenas, forward_reports, backward_reports })
     }
 
-    /// The passes that make the graph smaller.
+    /// Eliminates common subexpressions and fuses epilogues.
     fn rewrite(&self, graph: &mut Graph, kept: &HashSet<Entry>, inference: bool) {
         let changing = changing(&self.graph, &self.external);
         let needed = graph.needed_for(kept.iter().copied());
-        common::remove_repeated(graph, &needed, kept, &changing);
+        common_subexpressions::eliminate(graph, &needed, kept, &changing);
         let request = epilogue::Request {
             needed: &graph.needed_for(kept.iter().copied()),
             forward_nodes: self.forward_nodes,
@@ -165,7 +166,7 @@ impl Blueprint {
     }
 }
 
-/// Entries in memory that some operator changes; `external` has the arrays of variables.
+/// Entries whose memory an operator modifies; `external` has the arrays of variables.
 pub fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<Entry> {
     let changes = graph.nodes.iter().flat_map(|node| match &node.action {
         Action::Forward(op) => op.mutated().iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
@@ -178,20 +179,20 @@ pub fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<En
     changed.iter().copied().chain(aliases).collect()
 }
 
-/// The error for an operator around which no graph can be planned.
+/// The error for an operator with dynamic output shapes in a graph that needs a plan.
 pub fn no_plan(op: &'static str, node: &str) -> Error {
     let why = "the shape of its output depends on the content of its inputs, which no graph can be planned for: call it on arrays";
     Error::Unsupported(why.into()).in_operator(op, node)
 }
 
-/// What a call runs.
+/// What a call invokes.
 #[derive(Clone, Copy)]
 enum Run {
     Kernel(KernelFn),
-    Host(HostFn),
+    Foreign(ForeignFn),
 }
 
-/// One kernel call before its operands are checked.
+/// A call before its operands are checked.
 struct CallDraft {
     op: &'static str,
     node: usize,
@@ -204,7 +205,7 @@ struct CallDraft {
 
 /// A step before its operands are checked.
 enum Draft {
-    One(CallDraft),
+    Single(CallDraft),
     Chain(ChainDraft),
 }
 
@@ -217,8 +218,8 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// Gradients that their kernel can write straight into their array. Those to be added need a kernel that adds, and must not be
-    /// read by others.
+    /// Gradients that their kernel can write directly to their array. A gradient to be added needs a kernel that accumulates, and no
+    /// other readers.
     fn direct_targets(&self) -> (HashMap<Entry, NDArray>, HashMap<Entry, Req>) {
         let b = self.blueprint;
         let mut direct = HashMap::new();
@@ -250,7 +251,7 @@ impl Compiler<'_> {
         (direct, requests)
     }
 
-    fn draft(&self, i: usize, placement: &Placement, requests: &HashMap<Entry, Req>) -> Result<Option<CallDraft>> {
+    fn draft(&self, i: usize, assignment: &Assignment, requests: &HashMap<Entry, Req>) -> Result<Option<CallDraft>> {
         let node = &self.graph.nodes[i];
         let mut parameters = None;
         let cache = &node.cache;
@@ -263,29 +264,29 @@ impl Compiler<'_> {
             Action::Forward(op) => match op.def.forward_on(node.context.device_type)? {
                 Forward::Kernel(k) => (op, Run::Kernel(k), op.mutated(), cache),
                 Forward::View => (op, Run::Kernel(copy_kernel), &[], cache),
-                Forward::Host(f) => (op, Run::Host(f), &[], cache),
+                Forward::Foreign(f) => (op, Run::Foreign(f), &[], cache),
                 Forward::Dynamic(_) => return Err(no_plan(op.name, &node.name)),
             },
-            Action::Backward { of, op, backward } => match backward.host {
-                Some(f) => (op, Run::Host(f), &[], &self.graph.nodes[*of as usize].cache),
+            Action::Backward { of, op, backward } => match backward.foreign {
+                Some(f) => (op, Run::Foreign(f), &[], &self.graph.nodes[*of as usize].cache),
                 None => (op, Run::Kernel(backward.kernel), &[], cache),
             },
         };
         let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
-        let place_of = |e: &Entry| {
-            placement.arrays[*e]
+        let array_of = |e: &Entry| {
+            assignment.arrays[*e]
                 .clone()
-                .ok_or_else(|| Error::Internal(format!("an input of {} has no place", node.name)))
+                .ok_or_else(|| Error::Internal(format!("an input of {} has no memory", node.name)))
         };
         let read = if view { &node.inputs[..1] } else { &node.inputs[..] };
-        let ins: Vec<NDArray> = read.iter().map(place_of).collect::<Result<_>>()?;
+        let ins: Vec<NDArray> = read.iter().map(array_of).collect::<Result<_>>()?;
         let mut outs = Vec::new();
         for k in 0..node.num_outputs {
             let e = entry(i, k);
-            match &placement.arrays[e] {
+            match &assignment.arrays[e] {
                 Some(a) => outs.push((a.clone(), requests.get(&e).copied().unwrap_or(Req::Write))),
-                None if matches!(run, Run::Host(_)) => outs.push((self.foreign(e)?, Req::Null)),
-                None => outs.push((self.nobody(e, &placement.arenas)?, Req::Null)),
+                None if matches!(run, Run::Foreign(_)) => outs.push((self.zeros_for(e)?, Req::Null)),
+                None => outs.push((self.placeholder_for(e, &assignment.arenas)?, Req::Null)),
             }
         }
         outs.extend(mutates.iter().filter_map(|m| Some((ins.get(*m)?.clone(), Req::Write))));
@@ -293,36 +294,35 @@ impl Compiler<'_> {
         Ok(Some(CallDraft { op: op.name, node: i, run, params, cache: cache.clone(), ins, outs }))
     }
 
-    /// An array of the right shape and type for an output that nobody wants, without memory of its own where the arena is large
-    /// enough: it is never touched.
-    fn nobody(&self, e: Entry, arenas: &Arenas) -> Result<NDArray> {
+    /// A placeholder of the right shape and type for an unused output. It is never accessed, so it may be a view of the arena.
+    fn placeholder_for(&self, e: Entry, arenas: &Arenas) -> Result<NDArray> {
         let (shape, dtype) = (&self.blueprint.shapes[e], self.blueprint.dtypes[e].unwrap_or(DType::F32));
         let context = self.graph.node(e).context;
         let view = arenas.get(&context).and_then(|arena| NDArray::view(arena.clone(), 0, shape.clone(), dtype).ok());
         view.map_or_else(|| NDArray::empty(shape, dtype, context), Ok)
     }
 
-    /// An array for a monitor.
-    fn report(&self, seen: &Seen, drafts_before: &[usize], placement: &Placement) -> Result<Report> {
-        let array = match seen.entry.and_then(|e| placement.arrays[e].clone()) {
+    /// Resolves an observation to the array to report.
+    fn report(&self, seen: &Observation, drafts_before: &[usize], assignment: &Assignment) -> Result<Report> {
+        let array = match seen.entry.and_then(|e| assignment.arrays[e].clone()) {
             Some(array) => array,
-            None => self.foreign(seen.like)?,
+            None => self.zeros_for(seen.like)?,
         };
         let after = drafts_before.get(seen.after).copied().unwrap_or_default();
         Ok(Report { after, name: seen.name.clone(), array, is_input: seen.is_input })
     }
 
-    /// An array for an output that nobody wants, for code that may write it all the same.
-    fn foreign(&self, e: Entry) -> Result<NDArray> {
+    /// Zeros in the shape and type of an entry: for an unused output that foreign code may write, or a gradient that was not requested.
+    fn zeros_for(&self, e: Entry) -> Result<NDArray> {
         let dtype = self.blueprint.dtypes[e].unwrap_or(DType::F32);
         NDArray::zeros(&self.blueprint.shapes[e], dtype, self.graph.node(e).context)
     }
 
-    /// Adds the copies and additions for gradients that no kernel could write straight into their array.
+    /// Adds copies and additions for gradients that no kernel writes directly to their array.
     fn finish_targets(
         &self,
-        outside: &HashMap<Entry, NDArray>,
-        placement: &Placement,
+        external: &HashMap<Entry, NDArray>,
+        assignment: &Assignment,
         requests: &HashMap<Entry, Req>,
         drafts: &mut Vec<Draft>,
     ) -> Result<()> {
@@ -337,16 +337,16 @@ impl Compiler<'_> {
         for t in self.targets {
             let mut draft = |op, (kernel, params), ins: Vec<NDArray>, out: &NDArray, node: u32| {
                 let (run, cache, outs) = (Run::Kernel(kernel), Arc::default(), vec![(out.clone(), Req::Write)]);
-                drafts.push(Draft::One(CallDraft { op, node: node as usize, run, params, cache, ins, outs }));
+                drafts.push(Draft::Single(CallDraft { op, node: node as usize, run, params, cache, ins, outs }));
             };
             match t.entry {
                 Some(e)
                     if requests.contains_key(&e)
-                        && outside[&e].byte_range() == t.array.byte_range()
-                        && Arc::ptr_eq(outside[&e].chunk(), t.array.chunk()) => {}
+                        && external[&e].byte_range() == t.array.byte_range()
+                        && Arc::ptr_eq(external[&e].chunk(), t.array.chunk()) => {}
                 Some(e) => {
-                    let source = placement.arrays[e].clone().ok_or_else(|| {
-                        Error::Internal(format!("the gradient {} has no place", self.graph.node(e).name))
+                    let source = assignment.arrays[e].clone().ok_or_else(|| {
+                        Error::Internal(format!("the gradient {} has no memory", self.graph.node(e).name))
                     })?;
                     let mut source = source.reshape(t.array.shape())?;
                     if source.dtype() != t.array.dtype() {
@@ -370,13 +370,13 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Checks the operands of all steps and takes the chunks together under one region.
+    /// Checks the operands of all steps and collects their chunks in one region.
     fn seal(&self, drafts: Vec<Draft>) -> Result<(Region, Vec<Step>)> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for draft in &drafts {
             match draft {
-                Draft::One(CallDraft { run: Run::Host(_), .. }) => {}
-                Draft::One(d) => {
+                Draft::Single(CallDraft { run: Run::Foreign(_), .. }) => {}
+                Draft::Single(d) => {
                     reads.extend(&d.ins);
                     writes.extend(d.outs.iter().filter(|(_, r)| *r != Req::Null).map(|(a, _)| a));
                 }
@@ -390,7 +390,7 @@ impl Compiler<'_> {
         let steps = drafts
             .into_iter()
             .map(|draft| match draft {
-                Draft::One(d) => self.seal_call(d, &region),
+                Draft::Single(d) => self.seal_call(d, &region),
                 Draft::Chain(d) => Ok(Step { work: d.seal(self.graph, &region)? }),
             })
             .collect::<Result<_>>()?;
@@ -404,12 +404,23 @@ impl Compiler<'_> {
             Run::Kernel(kernel) => {
                 let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
                     .map_err(|e| e.in_operator(op, &node.name))?;
-                Work::One(Kernel { op, node: node_name, kernel, params, cache, context }, Box::new(call))
+                Work::Single(Kernel { op, node: node_name, kernel, params, cache, context }, Box::new(call))
             }
-            Run::Host(function) => {
+            Run::Foreign(function) => {
                 let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
                 let title = node.op().map_or(op, OpCall::title).to_string();
-                Work::Host(Host { op, title, node: node_name, function, params, cache, ins, outs, reqs, context })
+                Work::Foreign(ForeignCall {
+                    op,
+                    title,
+                    node: node_name,
+                    function,
+                    params,
+                    cache,
+                    ins,
+                    outs,
+                    reqs,
+                    context,
+                })
             }
         };
         Ok(Step { work })

@@ -1,9 +1,9 @@
 //! Executors: a graph bound to arrays, compiled once into a flat plan that runs without allocating.
 
+mod assign_memory;
 mod bind;
 mod chain;
 mod compile;
-mod place;
 mod plan;
 mod plans;
 mod reports;
@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 pub use bind::{Bound, BoundStored, is_dynamic};
 pub(crate) use compile::no_plan;
 pub(crate) use plan::copy_kernel;
-use plans::Guarded;
+use plans::PlanLock;
 pub use simple_bind::SimpleBind;
 use stepwise::Stepwise;
 
@@ -34,8 +34,8 @@ use crate::imperative::Tensor;
 pub use crate::passes::devices::Devices;
 use crate::symbol::Symbol;
 
-/// Called with the name and a copy of every output of every operator that ran, and of the gradients of its inputs; with inputs too if
-/// so asked.
+/// A callback that gets the name and a copy of every output of every operator that ran and of every gradient, and optionally of the
+/// operators' inputs.
 pub type Monitor = Arc<dyn Fn(&str, NDArray) + Send + Sync>;
 
 /// A symbol bound to its arguments, gradients and auxiliary states.
@@ -53,12 +53,12 @@ pub struct Executor {
     monitor: Mutex<Option<(Monitor, bool)>>,
 }
 
-/// How an executor runs.
+/// How an executor runs its graph.
 enum Engine {
-    /// By plans.
-    Planned(Box<Guarded>),
-    /// Operator by operator: there are sparse arrays, or shapes depend on contents. The executor's own lists of arrays are those of
-    /// dense arguments, and there are no output arrays.
+    /// Runs compiled plans.
+    Planned(Box<PlanLock>),
+    /// Runs operator by operator, because arrays are sparse or shapes depend on values. The executor lists dense arrays only and has no
+    /// output arrays.
     Stepwise(Box<Stepwise>),
 }
 
@@ -75,8 +75,8 @@ impl Executor {
         }
     }
 
-    /// Runs one step of the forward pass for inference, with every operator by itself, and returns how many steps are left. The
-    /// outputs are computed when all steps ran, from 0 on; without a plan the first step runs everything. A step that does not exist does nothing.
+    /// Runs one step, which is one operator, of the forward pass for inference and returns the number of remaining steps. The outputs
+    /// are valid once all steps ran in order from 0. Without a plan, step 0 runs everything. A step past the end does nothing.
     ///
     /// # Errors
     /// Those of the operator.
@@ -89,12 +89,11 @@ impl Executor {
         }
     }
 
-    /// Computes the gradients of the last training forward pass. Each output that is no loss needs its gradient in `head_grads`,
-    /// in the order of the outputs, of any type; losses ignore theirs, and so is what is left over. Where no gradient was requested
-    /// there is nothing to do.
+    /// Computes the gradients of the last training forward pass. `head_grads` has the gradients of the outputs, in their order and of any
+    /// type. Those of losses and surplus ones are ignored. Does nothing if no gradient was requested.
     ///
     /// # Errors
-    /// A missing or misshapen head gradient, those of the operators.
+    /// A head gradient that is missing or has the wrong shape; errors of the operators.
     pub fn backward(&self, head_grads: &[NDArray], is_train: bool) -> Result<()> {
         let plans = match &self.engine {
             Engine::Planned(plans) => plans,
@@ -128,10 +127,10 @@ impl Executor {
         plans.enter()?.backward(is_train, monitor.as_ref())
     }
 
-    /// [`Executor::backward`] with gradients of the outputs in any storage.
+    /// [`Executor::backward`] with head gradients of any storage type.
     ///
     /// # Errors
-    /// Those of [`Executor::backward`]; sparse arrays whose parts do not fit together.
+    /// Those of [`Executor::backward`]; inconsistent sparse arrays.
     pub fn backward_stored(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
         match &self.engine {
             Engine::Planned(_) => {
@@ -149,7 +148,7 @@ impl Executor {
         }
     }
 
-    /// The arguments in the storage that they are bound in; see [`Executor::args`].
+    /// The arguments in the storage type that they are bound in; see [`Executor::args`].
     pub fn stored_args(&self) -> Vec<Array> {
         match &self.engine {
             Engine::Planned(_) => self.args.iter().cloned().map(Array::Dense).collect(),
@@ -157,7 +156,7 @@ impl Executor {
         }
     }
 
-    /// The auxiliary states in their storage; see [`Executor::aux`].
+    /// The auxiliary states in their storage types; see [`Executor::aux`].
     pub fn stored_aux(&self) -> Vec<Array> {
         match &self.engine {
             Engine::Planned(_) => self.aux.iter().cloned().map(Array::Dense).collect(),
@@ -165,7 +164,7 @@ impl Executor {
         }
     }
 
-    /// The gradients in their storage; see [`Executor::grads`].
+    /// The gradients in their storage types; see [`Executor::grads`].
     pub fn stored_grads(&self) -> Vec<Option<Array>> {
         match &self.engine {
             Engine::Planned(_) => self.grads.iter().map(|g| g.clone().map(Array::Dense)).collect(),
@@ -173,8 +172,8 @@ impl Executor {
         }
     }
 
-    /// The output arrays of a plan. They are overwritten by the next forward pass and stay valid when the executor is gone. Without a
-    /// plan there are none: see [`Executor::output_tensors`].
+    /// The output arrays of a plan. The next forward pass overwrites them; they stay valid after the executor is dropped. Empty
+    /// without a plan: see [`Executor::output_tensors`].
     pub fn outputs(&self) -> &[NDArray] {
         &self.outputs
     }
@@ -194,31 +193,32 @@ impl Executor {
         &self.aux
     }
 
-    /// The symbol that is bound.
+    /// The bound symbol.
     pub fn symbol(&self) -> &Symbol {
         &self.symbol
     }
 
-    /// The symbol that is bound, without repeated expressions.
+    /// The bound symbol without its common subexpressions.
     pub fn optimized(&self) -> &Symbol {
         &self.optimized
     }
 
-    /// The device of what belongs to no group.
+    /// The device of nodes without a context group.
     pub fn context(&self) -> Context {
         self.devices.default
     }
 
-    /// Installs a monitor, or removes it. While there is one, operators run one by one.
+    /// Installs a monitor, or removes it. With a monitor, operators run one by one.
     pub fn set_monitor(&self, monitor: Option<Monitor>, inputs_too: bool) {
         *self.monitor.lock() = monitor.map(|m| (m, inputs_too));
     }
 
-    /// An executor of the same symbol for other input shapes. Arrays whose shape stays are shared, others are views of the old
-    /// memory where it suffices, and new where `allow_up_sizing` permits.
+    /// Binds the same symbol for other input shapes. Arrays that keep their shape are shared. The others are views of the old memory if
+    /// it is large enough; otherwise they are new, if `allow_up_sizing` permits.
     ///
     /// # Errors
-    /// A shape changes that was not given and `partial_shaping` is false; a larger array is needed and `allow_up_sizing` is false.
+    /// The shape of an array that is not in `shapes` changes and `partial_shaping` is false; an array grows and `allow_up_sizing` is
+    /// false.
     pub fn reshape(
         &self,
         partial_shaping: bool,
@@ -233,7 +233,7 @@ impl Executor {
         bind::reshape(self, partial_shaping, allow_up_sizing, shapes)
     }
 
-    /// A listing of the plan: operators in order of execution and memory.
+    /// A listing of the plan: the operators in order of execution, and the memory.
     pub fn debug_string(&self) -> String {
         let plans = match &self.engine {
             Engine::Planned(plans) => plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe()),

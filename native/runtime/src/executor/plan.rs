@@ -1,4 +1,4 @@
-//! The flat plan of a bound graph: kernels with checked operands, in order.
+//! The flat plan of a bound graph: kernels with checked operands in order of execution.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, HostFn, KernelFn, OpCtx};
+use ferromx_core::op::{Cache, ForeignFn, KernelFn, OpCtx};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{Call, Chain, In, Out, Region, RegionGuard, Req};
 use ferromx_kernels::par;
 use parking_lot::Mutex;
 
 use super::Monitor;
-use super::place::Arenas;
+use super::assign_memory::Arenas;
 use crate::imperative::unrecorded;
 use crate::{profiler, random};
 
-/// A kernel with what it is told at every call.
+/// A kernel with the arguments that are the same in every call.
 pub struct Kernel {
     /// Operator name.
     pub op: &'static str,
@@ -28,7 +28,7 @@ pub struct Kernel {
     pub kernel: KernelFn,
     /// Its parameters.
     pub params: Params,
-    /// What the node keeps between runs.
+    /// State that the node keeps between runs.
     pub cache: Arc<Cache>,
     /// The device.
     pub context: Context,
@@ -43,31 +43,31 @@ impl Kernel {
     }
 }
 
-/// A function that runs without the plan's locks, with its arrays.
-pub struct Host {
+/// A call of a foreign function, such as a user operator. It runs without the plan's locks, because it may use any array.
+pub struct ForeignCall {
     /// Operator name.
     pub op: &'static str,
-    /// The name under which users know it.
+    /// The name for users.
     pub title: String,
     /// Node name.
     pub node: String,
     /// The function.
-    pub function: HostFn,
+    pub function: ForeignFn,
     /// Its parameters.
     pub params: Params,
-    /// What the node keeps between runs, and between its forward and backward steps.
+    /// State that the node keeps between runs, and between its forward and backward step.
     pub cache: Arc<Cache>,
     /// Inputs.
     pub ins: Vec<NDArray>,
     /// Outputs.
     pub outs: Vec<NDArray>,
-    /// What to do with each output.
+    /// How to write each output.
     pub reqs: Vec<Req>,
     /// The device.
     pub context: Context,
 }
 
-impl Host {
+impl ForeignCall {
     fn run(&self, is_train: bool) -> Result<()> {
         let context = self.context;
         let random = random::device(context);
@@ -77,25 +77,25 @@ impl Host {
     }
 }
 
-/// What a step does.
+/// What a step runs.
 pub enum Work {
     /// Calls a kernel.
-    One(Kernel, Box<Call>),
-    /// Calls several, block by block.
+    Single(Kernel, Box<Call>),
+    /// Calls several kernels block by block.
     Chain(Vec<Kernel>, Chain),
-    /// Calls a function without the locks.
-    Host(Host),
+    /// Calls a foreign function.
+    Foreign(ForeignCall),
 }
 
 /// A step of the plan.
 pub struct Step {
-    /// What it does.
+    /// What it runs.
     pub work: Work,
 }
 
-/// An array that a monitor sees.
+/// An array that is reported to a monitor.
 pub struct Report {
-    /// How many steps have run before.
+    /// Number of steps that run before the report.
     pub after: usize,
     /// The name.
     pub name: String,
@@ -106,47 +106,47 @@ pub struct Report {
 }
 
 impl Step {
-    /// Operator and node of everything that the step calls.
+    /// Operator and node of every call in the step.
     fn calls(&self) -> Vec<String> {
         let call = |op: &str, node: &str| format!("{op} '{node}'");
         match &self.work {
-            Work::One(kernel, _) => vec![call(kernel.op, &kernel.node)],
+            Work::Single(kernel, _) => vec![call(kernel.op, &kernel.node)],
             Work::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
-            Work::Host(host) => vec![call(&host.title, &host.node)],
+            Work::Foreign(foreign) => vec![call(&foreign.title, &foreign.node)],
         }
     }
 
-    fn is_host(&self) -> bool {
-        matches!(self.work, Work::Host(_))
+    fn is_foreign(&self) -> bool {
+        matches!(self.work, Work::Foreign(_))
     }
 
-    /// The operators that run, for the profiler.
+    /// Names of the operators, for the profiler.
     fn title(&self) -> String {
         match &self.work {
-            Work::One(kernel, _) => kernel.op.into(),
+            Work::Single(kernel, _) => kernel.op.into(),
             Work::Chain(kernels, _) => kernels.iter().map(|k| k.op).collect::<Vec<_>>().join("+"),
-            Work::Host(host) => host.title.clone(),
+            Work::Foreign(call) => call.title.clone(),
         }
     }
 
     fn run(&self, guard: &mut RegionGuard<'_>, is_train: bool) -> Result<()> {
         let _measured = profiler::symbolic(|| self.title());
         match &self.work {
-            Work::One(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, ins, outs)),
+            Work::Single(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, ins, outs)),
             Work::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train),
-            Work::Host(_) => Err(Error::Internal("a function that runs without locks was called under them".into())),
+            Work::Foreign(_) => Err(Error::Internal("a foreign function was called under the plan's locks".into())),
         }
     }
 }
 
-/// Elements that each member of a chain computes for it to be worth another thread.
-const WORTH_A_THREAD: usize = 1 << 15;
+/// Elements to compute per thread before a chain uses another thread.
+const ELEMENTS_PER_THREAD: usize = 1 << 15;
 
 fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, is_train: bool) -> Result<()> {
     let blocks = chain.blocks(guard)?;
     let failure = Mutex::new(None);
     let threads =
-        (kernels.len() * chain.len()).div_ceil(WORTH_A_THREAD).min(blocks.stretches()).min(par::num_threads());
+        (kernels.len() * chain.len()).div_ceil(ELEMENTS_PER_THREAD).min(blocks.num_runs()).min(par::num_threads());
     par::parallel_for(threads, |_| {
         par::with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
             for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
@@ -163,26 +163,26 @@ fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, is_
     failure.into_inner().map_or(Ok(()), Err)
 }
 
-/// Which steps run.
+/// The steps that run.
 #[derive(Clone, Copy)]
 enum Pass {
     Forward,
     Backward,
 }
 
-/// All steps, with the locks they run under.
+/// The steps and the locks that they run under.
 pub struct Plan {
-    /// Every chunk that a step touches.
+    /// Every chunk that a kernel reads or writes.
     pub region: Region,
-    /// The steps, forward ones first.
+    /// The steps, forward steps first.
     pub steps: Vec<Step>,
-    /// How many of the steps are forward ones.
+    /// Number of forward steps.
     pub forward_steps: usize,
     /// Memory for intermediate results.
     pub arenas: Arenas,
-    /// What a monitor sees of the forward steps.
+    /// What a monitor gets from the forward steps.
     pub forward_reports: Vec<Report>,
-    /// What a monitor sees of the gradient steps.
+    /// What a monitor gets from the gradient steps.
     pub backward_reports: Vec<Report>,
 }
 
@@ -195,7 +195,7 @@ impl Plan {
         }
     }
 
-    /// Runs one forward step for inference and returns how many are left.
+    /// Runs one forward step for inference and returns the number of remaining steps.
     pub fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
         if step >= self.forward_steps {
             return Ok(0);
@@ -217,9 +217,9 @@ impl Plan {
     }
 
     fn run(&mut self, range: Range<usize>, is_train: bool) -> Result<()> {
-        // Steps that take the locks share them; each of the others is a part by itself.
-        for part in self.steps[range].chunk_by(|a, b| !a.is_host() && !b.is_host()) {
-            run_part(&mut self.region, part, is_train)?;
+        // Consecutive kernels share one lock; each foreign call is a group by itself.
+        for group in self.steps[range].chunk_by(|a, b| !a.is_foreign() && !b.is_foreign()) {
+            run_group(&mut self.region, group, is_train)?;
         }
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Plan {
         (monitor, inputs_too): &(Monitor, bool),
     ) -> Result<()> {
         let reports = match pass {
-            // What earlier steps have to report was seen when they ran.
+            // Earlier steps reported when they ran.
             Pass::Forward if range.start > 0 => {
                 &self.forward_reports[self.forward_reports.partition_point(|r| r.after <= range.start)..]
             }
@@ -240,19 +240,19 @@ impl Plan {
             Pass::Backward => &self.backward_reports,
         };
         let mut reports = reports.iter().filter(|r| *inputs_too || !r.is_input).peekable();
-        for at in range.start..=range.end {
-            // The locks are released before the monitor runs, because it may touch the same arrays.
-            while let Some(report) = reports.next_if(|r| r.after <= at) {
+        for i in range.start..=range.end {
+            // The locks are released before the monitor runs, because it may use the same arrays.
+            while let Some(report) = reports.next_if(|r| r.after <= i) {
                 monitor(&report.name, report.array.to_context(report.array.context())?);
             }
-            if at < range.end {
-                run_part(&mut self.region, &self.steps[at..=at], is_train)?;
+            if i < range.end {
+                run_group(&mut self.region, &self.steps[i..=i], is_train)?;
             }
         }
         Ok(())
     }
 
-    /// The steps and the memory in words. The last two lines are those of MXNet, whose Python front end reads the memory from them.
+    /// Describes steps and memory. The last two lines are MXNet's: its Python front end parses the memory from them.
     pub fn describe(&self) -> String {
         let mut s = String::new();
         let _ = writeln!(
@@ -273,17 +273,17 @@ impl Plan {
     }
 }
 
-/// Runs a step without the locks, or several under them.
-fn run_part(region: &mut Region, part: &[Step], is_train: bool) -> Result<()> {
-    if let [step @ Step { work: Work::Host(host), .. }] = part {
+/// Runs one foreign call without the locks, or several kernels under one lock.
+fn run_group(region: &mut Region, group: &[Step], is_train: bool) -> Result<()> {
+    if let [step @ Step { work: Work::Foreign(call), .. }] = group {
         let _measured = profiler::symbolic(|| step.title());
-        return host.run(is_train);
+        return call.run(is_train);
     }
     let mut guard = region.lock();
-    part.iter().try_for_each(|step| step.run(&mut guard, is_train))
+    group.iter().try_for_each(|step| step.run(&mut guard, is_train))
 }
 
-/// Copies the first input to the first output, under whatever shape.
+/// Copies the bytes of the first input to the first output; the shapes may differ.
 pub fn copy_kernel(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if ins[0].shared_with().is_none() && outs[0].wanted() {
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);

@@ -1,5 +1,4 @@
-//! The plans of an executor: one for each purpose, made when it is first needed. They compute the same; intermediate results lie in
-//! one arena.
+//! The plans of an executor: one for each purpose, compiled on first use. They compute the same results and share the arenas.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +7,11 @@ use ferromx_core::error::{Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Monitor;
+use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Purpose};
-use super::place::Arenas;
 use super::plan::Plan;
 
-/// The plans, and which of them ran the last forward pass.
+/// The plans, and the purpose of the last forward pass.
 pub struct Plans {
     blueprint: Blueprint,
     inference: Option<Plan>,
@@ -22,7 +21,7 @@ pub struct Plans {
 }
 
 impl Plans {
-    /// Makes the plan that is likely to be needed, so that errors show when a symbol is bound.
+    /// Compiles the plan that is most likely needed, so that errors are reported when the symbol is bound.
     pub fn new(blueprint: Blueprint, arenas: &Arenas) -> Result<Plans> {
         let purpose = if blueprint.targets.is_empty() { Purpose::Inference } else { Purpose::Training };
         let mut plans = Plans { blueprint, inference: None, training: None, monitoring: None, last: None };
@@ -43,7 +42,7 @@ impl Plans {
         [&self.training, &self.inference, &self.monitoring].into_iter().flatten()
     }
 
-    /// The largest arenas of the plans.
+    /// The largest arena of each device.
     pub fn arenas(&self) -> Arenas {
         let mut largest = Arenas::new();
         for (context, arena) in self.all().flat_map(|plan| &plan.arenas) {
@@ -55,6 +54,7 @@ impl Plans {
         largest
     }
 
+    /// The plan for a purpose, compiled if necessary.
     fn plan(&mut self, purpose: Purpose) -> Result<&mut Plan> {
         if self.slot(purpose).is_none() {
             let plan = self.blueprint.compile(purpose, &self.arenas())?;
@@ -79,14 +79,14 @@ impl Plans {
         Ok(())
     }
 
-    /// Runs one step for inference with every operator by itself and returns how many are left.
+    /// Runs one operator for inference and returns the number of remaining steps.
     pub fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
         self.last = None;
         self.plan(Purpose::Monitoring)?.partial_forward(step, monitor)
     }
 
-    /// Computes the gradients. The intermediate results that they need are those of the last forward pass; after one that was for
-    /// inference only, they are computed again.
+    /// Computes the gradients from the intermediate results of the last forward pass. A pass for inference does not keep them, so the
+    /// forward pass is run again.
     pub fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         let purpose = match self.last {
             Some(purpose @ (Purpose::Training | Purpose::Monitoring)) => purpose,
@@ -100,55 +100,55 @@ impl Plans {
         self.plan(purpose)?.backward(is_train, monitor)
     }
 
-    /// The steps and the memory of the first plan in words.
+    /// Describes steps and memory of the first plan.
     pub fn describe(&self) -> String {
         self.all().next().map_or_else(String::new, Plan::describe)
     }
 }
 
-/// Plans that one thread uses at a time. An operator that runs user code gives that code the chance to come back to its own executor,
-/// which is an error, not a deadlock.
-pub struct Guarded {
+/// A lock around the plans that detects reentry: a user operator may call its own executor, which must be an error, not a deadlock.
+pub struct PlanLock {
     plans: Mutex<Plans>,
-    user: AtomicU64,
+    /// Id of the thread that holds the lock, or 0.
+    owner: AtomicU64,
 }
 
-/// The plans while this thread uses them.
-pub struct InUse<'p> {
-    user: &'p AtomicU64,
+/// The plans while this thread holds the lock.
+pub struct PlanGuard<'p> {
+    owner: &'p AtomicU64,
     plans: MutexGuard<'p, Plans>,
 }
 
-impl Guarded {
-    /// Plans that nobody uses.
-    pub fn new(plans: Plans) -> Guarded {
-        Guarded { plans: Mutex::new(plans), user: AtomicU64::new(0) }
+impl PlanLock {
+    /// Wraps plans; the lock is free.
+    pub fn new(plans: Plans) -> PlanLock {
+        PlanLock { plans: Mutex::new(plans), owner: AtomicU64::new(0) }
     }
 
-    /// Waits until no other thread uses the plans.
+    /// Waits until no other thread holds the lock, and takes it.
     ///
     /// # Errors
-    /// This thread uses them already.
-    pub fn enter(&self) -> Result<InUse<'_>> {
-        let me = thread_number();
-        // Only this thread sets its own number, so the answer cannot be out of date.
-        if self.user.load(Ordering::Relaxed) == me {
+    /// This thread holds it already.
+    pub fn enter(&self) -> Result<PlanGuard<'_>> {
+        let me = thread_id();
+        // Only this thread stores its own id, so a relaxed load cannot miss it.
+        if self.owner.load(Ordering::Relaxed) == me {
             let text = "an operator of this executor used the executor while it was running: bind another one for it";
             return Err(Error::value(text));
         }
         let plans = self.plans.lock();
-        self.user.store(me, Ordering::Relaxed);
-        Ok(InUse { user: &self.user, plans })
+        self.owner.store(me, Ordering::Relaxed);
+        Ok(PlanGuard { owner: &self.owner, plans })
     }
 }
 
-impl Drop for InUse<'_> {
+impl Drop for PlanGuard<'_> {
     fn drop(&mut self) {
-        self.user.store(0, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
     }
 }
 
-impl Deref for InUse<'_> {
+impl Deref for PlanGuard<'_> {
     type Target = Plans;
 
     fn deref(&self) -> &Plans {
@@ -156,17 +156,17 @@ impl Deref for InUse<'_> {
     }
 }
 
-impl DerefMut for InUse<'_> {
+impl DerefMut for PlanGuard<'_> {
     fn deref_mut(&mut self) -> &mut Plans {
         &mut self.plans
     }
 }
 
-/// A number that no other thread has, from 1 on.
-fn thread_number() -> u64 {
+/// A unique, nonzero id of the calling thread.
+fn thread_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
-        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+        static ID: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
     }
-    NUMBER.with(|number| *number)
+    ID.with(|id| *id)
 }

@@ -1,5 +1,5 @@
-//! What a monitor sees, under MXNet's names and in its order. There every node has one gradient node, which makes the gradients of
-//! all its inputs; here a gradient may be composed of several operators, or be the gradient that came in.
+//! What a monitor gets, under MXNet's names and in MXNet's order. In MXNet every node has one gradient node, which computes the
+//! gradients of all inputs. Here a gradient may be composed of several operators, or be the head gradient itself.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,40 +11,40 @@ use crate::passes::chains::Schedule;
 use crate::passes::gradient::{Source, Trace};
 use crate::symbol::OpCall;
 
-/// An array that a monitor sees.
-pub struct Seen {
-    /// How many steps have run before.
+/// An array to report to a monitor.
+pub struct Observation {
+    /// Number of steps that run before the report.
     pub after: usize,
     /// MXNet's name.
     pub name: String,
-    /// The array; `None` for a gradient that nobody asked for.
+    /// The array; `None` for a gradient that was not requested, which is reported as zeros.
     pub entry: Option<Entry>,
-    /// The entry whose shape and type the array has.
+    /// The entry that has the shape and type of the array.
     pub like: Entry,
     /// Whether it is an input of the operator that ran.
     pub is_input: bool,
 }
 
-/// What a monitor sees of a plan.
+/// What a monitor gets from a plan.
 #[derive(Default)]
 pub struct Reports {
     /// During a forward pass.
-    pub forward: Vec<Seen>,
+    pub forward: Vec<Observation>,
     /// During a backward pass.
-    pub backward: Vec<Seen>,
+    pub backward: Vec<Observation>,
 }
 
 impl Reports {
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &Seen> {
+    pub fn all(&self) -> impl Iterator<Item = &Observation> {
         self.forward.iter().chain(&self.backward)
     }
 }
 
-/// Operators with one gradient node in MXNet that passes on what comes in and is not seen.
-const UNSEEN: [&str; 3] = ["elemwise_add", "_grad_add", "add_n"];
+/// Operators whose gradient node in MXNet is the identity and is not reported.
+const UNREPORTED: [&str; 3] = ["elemwise_add", "_grad_add", "add_n"];
 
-/// Operators of MXNet's first interface: their gradients are named after their inputs.
+/// Operators of MXNet's legacy interface: their gradients are named after their inputs.
 const NAMED_GRADIENTS: [&str; 20] = [
     "BilinearSampler",
     "Correlation",
@@ -71,28 +71,27 @@ const NAMED_GRADIENTS: [&str; 20] = [
 /// A node of MXNet's gradient graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Unit {
-    /// The gradient of an output that comes in.
+    /// The head gradient of an output, by index.
     Head(usize),
-    /// The sum of what flows into an entry from several readers.
+    /// The sum of the gradients of an entry with several readers.
     Sum(Entry),
     /// The gradients of the inputs of a forward node.
     Gradient(usize),
 }
 
-/// The steps of a plan that a monitor sees, one node each, and what it sees of them. Nodes of the gradient part stand in the order
-/// of MXNet's graph.
-pub fn watch(
+/// The schedule of a monitored plan, with one node per step, and what it reports. Gradient nodes are in the order of MXNet's graph.
+pub fn monitored_schedule(
     graph: &Graph,
     needed: &[bool],
     forward_nodes: usize,
     trace: &Trace,
     targets: &[Target],
 ) -> (Schedule, Reports) {
-    let seen = HashSet::new();
-    let mut watch = Watch { graph, needed, trace, steps: Vec::new(), reports: Reports::default(), seen };
+    let visited = HashSet::new();
+    let mut recorder = Recorder { graph, needed, trace, steps: Vec::new(), reports: Reports::default(), visited };
     for i in (0..forward_nodes).filter(|i| needed[*i]) {
-        watch.steps.push(vec![i]);
-        watch.forward(i);
+        recorder.steps.push(vec![i]);
+        recorder.forward(i);
     }
     let mut waiting: BTreeSet<usize> = (forward_nodes..graph.nodes.len()).filter(|i| needed[*i]).collect();
     let mut gradients: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -101,23 +100,23 @@ pub fn watch(
             gradients.entry(of as usize).or_default().push(*i);
         }
     }
-    for unit in watch.units(targets) {
+    for unit in recorder.units(targets) {
         let nodes = match unit {
             Unit::Head(_) => Vec::new(),
             Unit::Sum(e) => trace.sums.get(&e).map(|sum| sum.node as usize).into_iter().collect(),
             Unit::Gradient(of) => gradients.remove(&of).unwrap_or_default(),
         };
-        for i in behind(graph, &mut waiting, nodes) {
-            watch.steps.push(vec![i]);
+        for i in take_with_dependencies(graph, &mut waiting, nodes) {
+            recorder.steps.push(vec![i]);
         }
-        watch.backward(unit);
+        recorder.backward(unit);
     }
-    watch.steps.extend(waiting.into_iter().map(|i| vec![i]));
-    (Schedule { steps: watch.steps }, watch.reports)
+    recorder.steps.extend(waiting.into_iter().map(|i| vec![i]));
+    (Schedule { steps: recorder.steps }, recorder.reports)
 }
 
-/// The nodes and what they still wait for, in order; they wait no more.
-fn behind(graph: &Graph, waiting: &mut BTreeSet<usize>, mut nodes: Vec<usize>) -> BTreeSet<usize> {
+/// Takes the nodes and their dependencies that are still waiting, in topological order.
+fn take_with_dependencies(graph: &Graph, waiting: &mut BTreeSet<usize>, mut nodes: Vec<usize>) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     while let Some(i) = nodes.pop() {
         if waiting.remove(&i) {
@@ -128,26 +127,26 @@ fn behind(graph: &Graph, waiting: &mut BTreeSet<usize>, mut nodes: Vec<usize>) -
     found
 }
 
-struct Watch<'a> {
+struct Recorder<'a> {
     graph: &'a Graph,
     needed: &'a [bool],
     trace: &'a Trace,
     steps: Vec<Vec<usize>>,
     reports: Reports,
-    seen: HashSet<Unit>,
+    visited: HashSet<Unit>,
 }
 
-impl Watch<'_> {
-    fn see(&self, name: String, entry: Option<Entry>, like: Entry, is_input: bool) -> Seen {
-        Seen { after: self.steps.len(), name, entry, like, is_input }
+impl Recorder<'_> {
+    fn observe(&self, name: String, entry: Option<Entry>, like: Entry, is_input: bool) -> Observation {
+        Observation { after: self.steps.len(), name, entry, like, is_input }
     }
 
-    /// An input of a node: under the name of the variable that it is, and under its name among the inputs.
-    fn input(&self, node: &str, input: &str, e: Entry) -> Vec<Seen> {
+    /// Reports an input of a node under its name among the inputs, and a variable also under its own name.
+    fn input(&self, node: &str, input: &str, e: Entry) -> Vec<Observation> {
         let source = self.graph.node(e);
         let variable =
-            matches!(source.action, Action::Variable).then(|| self.see(source.name.clone(), Some(e), e, true));
-        variable.into_iter().chain([self.see(format!("{node}_{input}"), Some(e), e, true)]).collect()
+            matches!(source.action, Action::Variable).then(|| self.observe(source.name.clone(), Some(e), e, true));
+        variable.into_iter().chain([self.observe(format!("{node}_{input}"), Some(e), e, true)]).collect()
     }
 
     fn forward(&mut self, i: usize) {
@@ -156,19 +155,19 @@ impl Watch<'_> {
         let names = input_names(op, node.inputs.len());
         for (k, e) in node.inputs.iter().enumerate() {
             let name = names.get(k).cloned().unwrap_or_else(|| format!("input{k}"));
-            let seen = self.input(&node.name, &name, *e);
-            self.reports.forward.extend(seen);
+            let observation = self.input(&node.name, &name, *e);
+            self.reports.forward.extend(observation);
         }
         let names = op.def.output_names(&op.params);
         for k in 0..node.num_outputs {
             let name = names.get(k).cloned().unwrap_or_else(|| format!("output{k}"));
             let e = entry(i, k);
-            let seen = self.see(format!("{}_{name}", node.name), Some(e), e, false);
-            self.reports.forward.push(seen);
+            let observation = self.observe(format!("{}_{name}", node.name), Some(e), e, false);
+            self.reports.forward.push(observation);
         }
     }
 
-    /// All units that the targets need, depth first.
+    /// All units that the targets depend on, in depth-first order.
     fn units(&mut self, targets: &[Target]) -> Vec<Unit> {
         let mut order = Vec::new();
         for target in targets.iter().filter(|t| t.entry.is_some()) {
@@ -179,7 +178,7 @@ impl Watch<'_> {
         order
     }
 
-    /// Visits everything that the gradient of an entry is made of, without recursion: networks are deep.
+    /// Visits all units that the gradient of an entry depends on. Iterative, because deep networks would overflow the stack.
     fn visit_flow(&mut self, of: Entry, sources: &[Source], order: &mut Vec<Unit>) {
         enum Work {
             Flow(Entry),
@@ -209,7 +208,7 @@ impl Watch<'_> {
                         push(&mut stack, units_of(e, sources));
                     }
                 }
-                Work::Emit(unit) if self.seen.contains(&unit) => {}
+                Work::Emit(unit) if self.visited.contains(&unit) => {}
                 Work::Emit(Unit::Gradient(i)) if entered.insert(Unit::Gradient(i)) => {
                     stack.push(Work::Emit(Unit::Gradient(i)));
                     for e in self.trace.reads(i).into_iter().rev() {
@@ -217,7 +216,7 @@ impl Watch<'_> {
                     }
                 }
                 Work::Emit(unit) => {
-                    self.seen.insert(unit);
+                    self.visited.insert(unit);
                     order.push(unit);
                 }
             }
@@ -229,13 +228,13 @@ impl Watch<'_> {
             Unit::Head(k) => {
                 let head = self.trace.heads.get(k).copied().filter(|head| self.needed[head.node as usize]);
                 let Some(head) = head else { return };
-                let seen = self.see(format!("_head_grad_{k}_id_output"), Some(head), head, false);
-                self.reports.backward.push(seen);
+                let observation = self.observe(format!("_head_grad_{k}_id_output"), Some(head), head, false);
+                self.reports.backward.push(observation);
             }
             Unit::Sum(e) => {
                 let sum = self.trace.sums.get(&e).copied();
-                let seen = self.see("sum_grad_output".into(), sum, e, false);
-                self.reports.backward.push(seen);
+                let observation = self.observe("sum_grad_output".into(), sum, e, false);
+                self.reports.backward.push(observation);
             }
             Unit::Gradient(i) => self.gradient(i),
         }
@@ -244,7 +243,7 @@ impl Watch<'_> {
     fn gradient(&mut self, i: usize) {
         let (node, Some(gradients)) = (&self.graph.nodes[i], self.trace.gradients.get(&i)) else { return };
         let Action::Forward(op) = &node.action else { return };
-        if UNSEEN.contains(&op.def.name) {
+        if UNREPORTED.contains(&op.def.name) {
             return;
         }
         let name = format!("{}_backward", node.name);
@@ -252,25 +251,25 @@ impl Watch<'_> {
             self.trace.reads(i).into_iter().filter_map(|e| self.trace.flow(e)).filter(|e| self.needed[e.node as usize]);
         let inputs: Vec<Entry> = reads.chain(node.inputs.iter().copied()).collect();
         for (k, e) in inputs.into_iter().enumerate() {
-            let seen = self.input(&name, &format!("input{k}"), e);
-            self.reports.backward.extend(seen);
+            let observation = self.input(&name, &format!("input{k}"), e);
+            self.reports.backward.extend(observation);
         }
         let kept: Vec<usize> = (0..node.inputs.len()).filter(|k| !op.mutated().contains(k)).collect();
         let names = input_names(op, node.inputs.len());
-        for (at, k) in kept.iter().enumerate() {
+        for (i, k) in kept.iter().enumerate() {
             let output = match kept.len() {
                 _ if NAMED_GRADIENTS.contains(&op.def.name) => names.get(*k).cloned().unwrap_or_default(),
                 1 => "output".into(),
-                _ => format!("output{at}"),
+                _ => format!("output{i}"),
             };
             let gradient = gradients.get(*k).copied().flatten();
-            let seen = self.see(format!("{name}_{output}"), gradient, node.inputs[*k], false);
-            self.reports.backward.push(seen);
+            let observation = self.observe(format!("{name}_{output}"), gradient, node.inputs[*k], false);
+            self.reports.backward.push(observation);
         }
     }
 }
 
-/// Operators of one input that monitors show as `data`; that of the others is `input0`.
+/// Unary operators whose input monitors show as `data`; the others show `input0`.
 const NAMED_DATA: [&str; 15] = [
     "Dropout",
     "IdentityAttachKLSparseReg",

@@ -1,4 +1,4 @@
-//! Binding with arrays that are made for the purpose, or shared with another executor.
+//! Binding that allocates the arrays, or shares them with another executor.
 
 use std::collections::HashMap;
 
@@ -16,31 +16,31 @@ use crate::passes::storage::{Storage, infer_storage};
 use crate::symbol::Symbol;
 use crate::symbol_infer::{infer_dtypes, infer_shapes};
 
-/// What [`SimpleBind::bind`] is told besides symbol and device.
+/// The arguments of [`SimpleBind::bind`].
 #[derive(Default)]
 pub struct SimpleBind<'a> {
     /// Shapes of arguments by name; the others are inferred.
     pub shapes: Vec<(String, Shape)>,
     /// Element types of arguments by name; the others are inferred, or 32-bit floats.
     pub dtypes: Vec<(String, DType)>,
-    /// Storage types of arguments by name; the others are what their attribute `__storage_type__` says, or dense. Those of gradients
-    /// and outputs are inferred.
+    /// Storage types of arguments by name; the others have the type in their attribute `__storage_type__`, or are dense. The storage
+    /// types of gradients and outputs are inferred.
     pub storage_types: Vec<(String, StorageType)>,
     /// Gradient requests in the order of the arguments.
     pub reqs: Vec<Req>,
-    /// An executor to share memory with, and its auxiliary states.
+    /// An executor to share memory and auxiliary states with.
     pub shared: Option<&'a Executor>,
-    /// Arguments that are the same array, with the same gradient, as in `shared`.
+    /// Arguments that use the same array and gradient array as in `shared`.
     pub shared_args: Vec<String>,
-    /// Arrays by name for the other arguments, and for their gradients (`grad of NAME`). One that is too small or missing is replaced
-    /// by a new one.
+    /// Arrays for the other arguments, by name, and for their gradients, as `grad of NAME`. Missing or too small ones are replaced by
+    /// new arrays.
     pub buffer: Option<Vec<(String, NDArray)>>,
     /// The devices.
     pub devices: Devices,
 }
 
 impl SimpleBind<'_> {
-    /// Infers shapes and types, makes arrays of zeros where none are shared, and binds.
+    /// Infers shapes and types, allocates zeros where no array is shared, and binds.
     ///
     /// # Errors
     /// Shapes that stay unknown, by name; shared arrays of other shapes; those of [`Executor::bind`].
@@ -93,7 +93,7 @@ impl SimpleBind<'_> {
         Executor::bind_stored(symbol, self.devices.clone(), bound, self.shared)
     }
 
-    /// The argument `of` or its gradient, with memory of its own, or that of the buffer's array `name` if there is a buffer.
+    /// A new array for argument `of` or its gradient, in the memory of the buffer's array `name` if there is a buffer.
     fn array(&mut self, name: &str, of: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
         let is_shared = self.shared_args.iter().any(|n| n == of);
         let Some(buffer) = self.buffer.as_mut().filter(|_| !is_shared) else {
@@ -154,7 +154,7 @@ fn dense_zeros(name: &str, shape: &Shape, dtype: DType, context: Context) -> Res
     NDArray::zeros(shape, dtype, context)
 }
 
-/// A shared array, if it is what is needed.
+/// A shared array, checked to have the needed shape, type and storage.
 fn same(name: &str, array: &Array, shape: &Shape, dtype: DType, storage: StorageType) -> Result<Array> {
     ensure!(
         array.shape() == shape && array.dtype() == dtype && array.storage_type() == storage,

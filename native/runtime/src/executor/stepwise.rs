@@ -1,5 +1,5 @@
-//! Executors without a plan: operators run one after the other, on arrays of any storage and with outputs whose shapes depend on the
-//! content of their inputs. The tape serves their gradients.
+//! Executors without a plan: operators run one by one, on arrays of any storage type and with output shapes that depend on values.
+//! Gradients are computed by the tape.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::symbol::Symbol;
 
 /// A symbol bound to arrays, without a plan.
 pub struct Stepwise {
-    /// What it is bound to.
+    /// The bound arrays.
     pub bound: BoundStored,
     graph: CachedOp,
     /// The variables in the order of [`Symbol::list_inputs`]; those with a gradient request are marked.
     inputs: Vec<Arc<Tensor>>,
-    /// The outputs, which every forward pass fills anew.
+    /// The outputs, which every forward pass overwrites.
     outputs: Vec<Arc<Tensor>>,
-    /// Whether each output makes its own gradient.
+    /// Whether each output is a loss, which needs no head gradient.
     losses: Vec<bool>,
-    /// What the last forward pass has put on the tape.
+    /// The outputs of the last recorded forward pass, which hold its tape.
     recorded: Mutex<Option<Tensors>>,
 }
 
 impl Stepwise {
-    /// Binds a symbol. `outputs` are what the outputs hold before the first forward pass.
+    /// Binds a symbol. `outputs` are the output arrays before the first forward pass.
     ///
     /// # Errors
     /// A gradient request without an array.
@@ -58,7 +58,7 @@ impl Stepwise {
         Ok(Stepwise { bound, graph, inputs, outputs, losses, recorded: Mutex::default() })
     }
 
-    /// The outputs: tensors that a forward pass fills anew.
+    /// The outputs, which every forward pass overwrites.
     pub fn outputs(&self) -> &[Arc<Tensor>] {
         &self.outputs
     }
@@ -76,7 +76,7 @@ impl Stepwise {
         for (output, result) in self.outputs.iter().zip(&results) {
             let (old, new) = (output.stored()?, result.stored()?);
             let is_alike = old.shape() == new.shape() && old.dtype() == new.dtype();
-            // Whoever holds the array sees every pass, unless its shape changes.
+            // Overwrite the array in place, so that its holders see the result, unless its shape changes.
             if is_alike && old.storage_type() == new.storage_type() {
                 imperative::write(&old, &new)?;
             } else {
@@ -92,7 +92,7 @@ impl Stepwise {
             let hook: Hook = Arc::new(move |name, _, array| monitor(name, array));
             (hook, *inputs_too)
         });
-        // What the last pass recorded is not needed beside this one.
+        // Free the last recording before making a new one.
         *self.recorded.lock() = None;
         let results = imperative::in_mode(record, is_train, || self.graph.one_by_one(&self.inputs, &[], hook))?;
         *self.recorded.lock() = record.then(|| results.clone());
@@ -102,7 +102,7 @@ impl Stepwise {
     /// Computes the gradients; see [`super::Executor::backward`].
     ///
     /// # Errors
-    /// Too few gradients of outputs, those of the operators.
+    /// Missing head gradients; errors of the operators.
     pub fn backward(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
         if !self.wants_gradients() {
             return Ok(());
@@ -128,12 +128,12 @@ impl Stepwise {
         if !tensors.is_empty() {
             imperative::backward(&tensors, &grads, &[], Keep::Graph, is_train)?;
         }
-        // Arguments that have no influence have gradients of zero.
+        // Arguments that do not influence the outputs have zero gradients.
         self.inputs.iter().try_for_each(|tensor| tensor.zero_stale_gradient())
     }
 }
 
-/// The gradient of an output in the type of the output.
+/// Casts a head gradient to the type of its output.
 fn converted(gradient: &Array, dtype: DType) -> Result<Arc<Tensor>> {
     if gradient.dtype() == dtype {
         return Ok(Arc::new(Tensor::new(gradient.clone())));

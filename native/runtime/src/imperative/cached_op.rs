@@ -1,4 +1,4 @@
-//! Graphs that are called like operators.
+//! Cached operators: graphs that are called like operators.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::symbol::Symbol;
 /// Called with the name of an array, the name of its operator, and a copy of the array.
 pub type Hook = Arc<dyn Fn(&str, &str, NDArray) + Send + Sync>;
 
-/// Options that [`CachedOp::new`] takes, with whether they are numbers. Plans are made for every combination of shapes and hold their
-/// memory, whatever they say; what they ask for beyond that is done or has no meaning here.
+/// Flags of [`CachedOp::new`] with their types. They are checked, but have no effect: there always is a plan with static memory for each
+/// combination of shapes.
 const FLAGS: &[(&str, Kind)] = &[
     ("static_alloc", Kind::Bool),
     ("static_shape", Kind::Bool),
@@ -48,34 +48,34 @@ enum Kind {
     Any,
 }
 
-/// A graph that is called like an operator, by any number of threads. Calls that are not recorded run plans, one for each combination
-/// of shapes and types; recorded ones put the graph's operators on the tape.
+/// A graph that is called like an operator, from any number of threads. Unrecorded calls run a plan for their combination of shapes and
+/// types; recorded calls put the graph's operators on the tape.
 pub struct CachedOp {
     symbol: Symbol,
     graph: Graph,
     ys: Vec<Entry>,
-    /// The variables' entries, each with whether it is an auxiliary state.
+    /// The entries of the variables, each with whether it is an auxiliary state.
     variables: Vec<(Entry, bool)>,
-    /// Whether there is no plan: shapes depend on contents, or operators make sparse arrays of dense ones.
+    /// Whether the graph runs without a plan, because shapes depend on values or dense inputs give sparse arrays.
     is_stepwise: bool,
-    /// Plans that no call uses.
+    /// Plans that are not in use.
     idle: Mutex<Vec<Planned>>,
     hook: Mutex<Option<(Hook, bool)>>,
 }
 
-/// The most plans that wait for their next call; the oldest go first.
-const MOST_IDLE: usize = 64;
+/// Maximum number of idle plans; the oldest are dropped first.
+const MAX_IDLE: usize = 64;
 
 /// An executor and the arrays that it is bound to.
 struct Planned {
     executor: Executor,
     ins: Vec<NDArray>,
-    /// Inputs that differ from call to call and are copied into arrays of the plan's own.
-    own: Vec<bool>,
+    /// True for inputs that are copied to an array of the plan, because callers pass different arrays.
+    has_copy: Vec<bool>,
 }
 
 impl CachedOp {
-    /// Makes an operator of a graph. Its inputs are the variables in the order of [`Symbol::list_inputs`].
+    /// Creates an operator from a graph. Its inputs are the variables in the order of [`Symbol::list_inputs`].
     ///
     /// # Errors
     /// An unknown flag, or one that does not parse.
@@ -109,15 +109,15 @@ impl CachedOp {
         &self.symbol
     }
 
-    /// Installs a hook, or removes it. While there is one, operators run one by one; with `inputs_too` it sees their inputs as well.
+    /// Installs a hook, or removes it. With a hook, operators run one by one; with `inputs_too` it gets their inputs as well.
     pub fn set_hook(&self, hook: Option<Hook>, inputs_too: bool) {
         *self.hook.lock() = hook.map(|hook| (hook, inputs_too));
     }
 
-    /// Calls the graph. Results go to `outputs`, or to new tensors if that is empty; either way they are returned.
+    /// Calls the graph. Results are written to `outputs`, or to new tensors if that is empty, and returned.
     ///
     /// # Errors
-    /// Wrong numbers of arrays, arrays on several devices, shapes and types that do not fit, those of the operators.
+    /// Wrong number of arrays, arrays on several devices, incompatible shapes and types, errors of the operators.
     pub fn call(&self, inputs: &[Arc<Tensor>], outputs: &[Arc<Tensor>]) -> Result<Tensors> {
         ensure!(
             inputs.len() == self.variables.len(),
@@ -143,13 +143,13 @@ impl CachedOp {
         let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(NDArray::context).unwrap_or_default();
         let planned = self.take(&arrays, context)?;
-        let failure = failures::run_or_give_up(&arrays, || planned.executor.forward(is_training()))?;
+        let failure = failures::run_or_defer(&arrays, || planned.executor.forward(is_training()))?;
         let results = deliver(planned.executor.outputs(), outputs);
         if let (Some(failure), Ok(results)) = (failure, &results) {
             failures::mark(&results.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?, &failure);
         }
         let mut idle = self.idle.lock();
-        if idle.len() >= MOST_IDLE {
+        if idle.len() >= MAX_IDLE {
             idle.remove(0);
         }
         idle.push(planned);
@@ -170,31 +170,32 @@ impl CachedOp {
         Ok(())
     }
 
-    /// A plan for these inputs that no other call uses.
+    /// Takes an idle plan for these inputs, or compiles one.
     fn take(&self, ins: &[NDArray], context: Context) -> Result<Planned> {
-        let waiting = {
+        let idle_plan = {
             let mut idle = self.idle.lock();
-            let fitting =
-                |p: &Planned| p.executor.context() == context && p.ins.iter().zip(ins).all(|(a, b)| alike(a, b));
-            // The best is bound to the most of these very arrays.
-            let score = |p: &Planned| p.ins.iter().zip(ins).filter(|(a, b)| same(a, b)).count();
-            let best = (0..idle.len()).filter(|i| fitting(&idle[*i])).max_by_key(|i| score(&idle[*i]));
+            let is_fitting = |p: &Planned| {
+                p.executor.context() == context && p.ins.iter().zip(ins).all(|(a, b)| is_compatible(a, b))
+            };
+            // Prefer the plan that is bound to the most of these arrays.
+            let score = |p: &Planned| p.ins.iter().zip(ins).filter(|(a, b)| is_same_memory(a, b)).count();
+            let best = (0..idle.len()).filter(|i| is_fitting(&idle[*i])).max_by_key(|i| score(&idle[*i]));
             best.map(|i| idle.swap_remove(i))
         };
-        let mut own = vec![false; ins.len()];
-        if let Some(planned) = waiting {
-            let moved: Vec<bool> = planned.ins.iter().zip(ins).map(|(a, b)| !same(a, b)).collect();
-            if (0..ins.len()).all(|i| !moved[i] || planned.own[i]) {
-                for i in (0..ins.len()).filter(|i| moved[*i]) {
+        let mut has_copy = vec![false; ins.len()];
+        if let Some(planned) = idle_plan {
+            let differs: Vec<bool> = planned.ins.iter().zip(ins).map(|(a, b)| !is_same_memory(a, b)).collect();
+            if (0..ins.len()).all(|i| !differs[i] || planned.has_copy[i]) {
+                for i in (0..ins.len()).filter(|i| differs[*i]) {
                     planned.ins[i].copy_from(&ins[i])?;
                 }
                 return Ok(planned);
             }
-            // An input that changes its place is copied from now on; a state is where its owner looks for it.
-            own = (0..ins.len()).map(|i| (moved[i] || planned.own[i]) && !self.variables[i].1).collect();
+            // From now on, copy inputs that differ between calls. Auxiliary states are never copied: the plan updates the caller's array.
+            has_copy = (0..ins.len()).map(|i| (differs[i] || planned.has_copy[i]) && !self.variables[i].1).collect();
         }
-        let ins = (ins.iter().zip(&own))
-            .map(|(array, own)| if *own { array.to_context(context) } else { Ok(array.clone()) })
+        let ins = (ins.iter().zip(&has_copy))
+            .map(|(array, has_copy)| if *has_copy { array.to_context(context) } else { Ok(array.clone()) })
             .collect::<Result<Vec<_>>>()?;
         let mut bound = Bound { args: vec![], grads: vec![], reqs: vec![], aux: vec![] };
         for (array, (_, is_aux)) in ins.iter().zip(&self.variables) {
@@ -203,10 +204,10 @@ impl CachedOp {
         bound.grads = vec![None; bound.args.len()];
         bound.reqs = vec![Req::Null; bound.args.len()];
         let executor = Executor::bind(&self.symbol, context, bound, None)?;
-        Ok(Planned { executor, ins, own })
+        Ok(Planned { executor, ins, has_copy })
     }
 
-    /// Runs operator after operator, each recorded where the thread records. Arrays may be sparse, and shapes may depend on contents.
+    /// Runs the operators one by one and records them if the thread is recording. Arrays may be sparse, and shapes may depend on values.
     pub(crate) fn one_by_one(
         &self,
         inputs: &[Arc<Tensor>],
@@ -225,7 +226,7 @@ impl CachedOp {
                 node.inputs.iter().map(|e| known.get(e).cloned().ok_or_else(|| missing(e))).collect::<Result<_>>()?;
             let mut given = Vec::new();
             if ins.is_empty() {
-                // Shapes of what is made of nothing follow from where it is used.
+                // The shapes of operators without inputs may follow from their readers.
                 let (shapes, dtypes) = match &mut shapes {
                     Some(known) => known,
                     none => none.insert(self.infer(&arrays)?),
@@ -236,12 +237,12 @@ impl CachedOp {
                 }
             }
             if let Some((hook, true)) = &hook {
-                show(hook, node.inputs.iter().zip(&ins).map(|(e, t)| (self.name(*e), t)), op.name)?;
+                call_hook(hook, node.inputs.iter().zip(&ins).map(|(e, t)| (self.name(*e), t)), op.name)?;
             }
             let outs =
                 record(op, &node.attrs, Some(context), &ins, &given).map_err(|e| relocate(e, op.name, &node.name))?;
             if let Some((hook, _)) = &hook {
-                show(hook, outs.iter().enumerate().map(|(k, t)| (self.name(entry(i, k)), t)), op.name)?;
+                call_hook(hook, outs.iter().enumerate().map(|(k, t)| (self.name(entry(i, k)), t)), op.name)?;
             }
             for (k, tensor) in outs.into_iter().enumerate() {
                 known.insert(entry(i, k), tensor);
@@ -252,7 +253,7 @@ impl CachedOp {
             let result = known.get(y).cloned().ok_or_else(|| Error::Internal("an output is missing".into()))?;
             results.push(match outputs.get(k) {
                 Some(output) => {
-                    output.take_over(&result)?;
+                    output.assign(&result)?;
                     output.clone()
                 }
                 None => result,
@@ -284,7 +285,7 @@ impl CachedOp {
     }
 }
 
-/// Names the node of the graph instead of the operator.
+/// Replaces the operator's name in an error by the node's.
 fn relocate(error: Error, op: &str, node: &str) -> Error {
     match error {
         Error::InOperator { source, .. } => source.in_operator(op, node),
@@ -292,7 +293,8 @@ fn relocate(error: Error, op: &str, node: &str) -> Error {
     }
 }
 
-fn show<'t>(hook: &Hook, arrays: impl Iterator<Item = (String, &'t Arc<Tensor>)>, op: &str) -> Result<()> {
+/// Passes copies of arrays to a hook.
+fn call_hook<'t>(hook: &Hook, arrays: impl Iterator<Item = (String, &'t Arc<Tensor>)>, op: &str) -> Result<()> {
     for (name, tensor) in arrays {
         let array = to_dense(&tensor.stored()?)?;
         hook(&name, op, array.to_context(array.context())?);
@@ -300,17 +302,17 @@ fn show<'t>(hook: &Hook, arrays: impl Iterator<Item = (String, &'t Arc<Tensor>)>
     Ok(())
 }
 
-/// Whether a plan for one array is one for the other.
-fn alike(a: &NDArray, b: &NDArray) -> bool {
+/// Whether a plan for one array can run on the other.
+fn is_compatible(a: &NDArray, b: &NDArray) -> bool {
     a.shape() == b.shape() && a.dtype() == b.dtype() && a.context() == b.context()
 }
 
-/// Whether two arrays are the same elements in the same memory.
-fn same(a: &NDArray, b: &NDArray) -> bool {
-    alike(a, b) && Arc::ptr_eq(a.chunk(), b.chunk()) && a.byte_range() == b.byte_range()
+/// Whether two arrays are the same view of the same memory.
+fn is_same_memory(a: &NDArray, b: &NDArray) -> bool {
+    is_compatible(a, b) && Arc::ptr_eq(a.chunk(), b.chunk()) && a.byte_range() == b.byte_range()
 }
 
-/// Copies results, which the next call overwrites, to where they are wanted.
+/// Copies results, which the next call overwrites, to `outputs` or to new tensors.
 fn deliver(results: &[NDArray], outputs: &[Arc<Tensor>]) -> Result<Tensors> {
     let mut tensors = Tensors::new();
     for (k, result) in results.iter().enumerate() {

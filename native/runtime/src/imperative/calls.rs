@@ -1,4 +1,4 @@
-//! Parsed operator calls, kept so that a call site parses its parameters once.
+//! A cache of parsed operator calls, so that parameters are parsed once.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::Result;
-use ferromx_core::host;
 use ferromx_core::op::Forward;
 use ferromx_core::params::Attrs;
+use ferromx_core::user_op;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::tape::{Tensor, Tensors, record};
 use crate::graph::op_call;
 use crate::symbol::OpCall;
 
-/// An operator with parsed parameters and their text.
+/// An operator with its parameters, parsed and as text.
 pub struct PreparedCall {
     /// Operator and parameters.
     pub op: OpCall,
@@ -24,23 +24,23 @@ pub struct PreparedCall {
     pub attrs: Attrs,
 }
 
-/// Distinct calls kept per thread; beyond that the oldest generation is dropped at once.
+/// Maximum number of cached calls per thread; a full cache is cleared.
 const CAPACITY: usize = 4096;
 
-/// A call and what it is found by: operator, parameters as they were written, number of inputs.
-struct Known {
+/// A cached call and its key: operator, parameters as written, and number of inputs.
+struct CachedCall {
     op: &'static str,
     attrs: Vec<(String, String)>,
     inputs: usize,
     hash: u64,
-    /// The state of registered types that the call is valid for; 0 where it does not depend on them.
+    /// The generation of registered user operators that the call is valid for; 0 if it does not depend on them.
     generation: u64,
     call: Rc<PreparedCall>,
 }
 
 #[derive(Default)]
 struct Calls {
-    table: HashTable<Known>,
+    table: HashTable<CachedCall>,
     hasher: DefaultHashBuilder,
 }
 
@@ -48,8 +48,8 @@ thread_local! {
     static CALLS: RefCell<Calls> = RefCell::default();
 }
 
-/// The call of `op` (a name from the registry) with these attributes, from the cache if it was parsed before; looking it up
-/// allocates nothing. A variadic operator's number of inputs is filled in from `inputs` if the attributes leave it out.
+/// The call of `op` (a name from the registry) with these attributes, from the cache if it was parsed before. The lookup does not
+/// allocate. For a variadic operator, `inputs` is the number of inputs if the attributes omit it.
 ///
 /// # Errors
 /// Parameters that do not parse.
@@ -58,13 +58,13 @@ pub fn prepare<'a>(
     attrs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     inputs: usize,
 ) -> Result<Rc<PreparedCall>> {
-    let generation = host::generation();
-    let same = |known: &Known| {
+    let generation = user_op::generation();
+    let same = |cached: &CachedCall| {
         let mut given = attrs.clone();
-        std::ptr::eq(known.op, op)
-            && known.inputs == inputs
-            && (known.generation == 0 || known.generation == generation)
-            && known.attrs.iter().all(|(k, v)| given.next().is_some_and(|(key, value)| key == k && value == v))
+        std::ptr::eq(cached.op, op)
+            && cached.inputs == inputs
+            && (cached.generation == 0 || cached.generation == generation)
+            && cached.attrs.iter().all(|(k, v)| given.next().is_some_and(|(key, value)| key == k && value == v))
             && given.next().is_none()
     };
     let (hash, found) = CALLS.with_borrow(|calls| {
@@ -72,7 +72,7 @@ pub fn prepare<'a>(
         (op.as_ptr(), inputs).hash(&mut state);
         attrs.clone().for_each(|pair| pair.hash(&mut state));
         let hash = state.finish();
-        (hash, calls.table.find(hash, same).map(|known| known.call.clone()))
+        (hash, calls.table.find(hash, same).map(|cached| cached.call.clone()))
     });
     if let Some(call) = found {
         return Ok(call);
@@ -82,13 +82,13 @@ pub fn prepare<'a>(
     if !call.op.def.reusable(&call.op.params) {
         return Ok(call);
     }
-    let generation = if matches!(call.op.def.forward, Forward::Host(_)) { generation } else { 0 };
-    let known = Known { op, attrs: written, inputs, hash, generation, call: call.clone() };
+    let generation = if matches!(call.op.def.forward, Forward::Foreign(_)) { generation } else { 0 };
+    let cached = CachedCall { op, attrs: written, inputs, hash, generation, call: call.clone() };
     CALLS.with_borrow_mut(|calls| {
         if calls.table.len() >= CAPACITY {
             calls.table.clear();
         }
-        calls.table.insert_unique(hash, known, |known| known.hash);
+        calls.table.insert_unique(hash, cached, |cached| cached.hash);
     });
     Ok(call)
 }
@@ -102,8 +102,8 @@ fn parse(op: &'static str, written: &[(String, String)], inputs: usize) -> Resul
     Ok(PreparedCall { op: op_call(op, &attrs)?, attrs })
 }
 
-/// Runs an operator by name on tensors, recording it where the thread records. Outputs go to `outputs`, or to new tensors if that
-/// is empty; either way the visible ones are returned.
+/// Runs an operator by name on tensors, and records it if the thread is recording. Results are written to `outputs`, or to new tensors
+/// if that is empty. Returns the visible outputs.
 ///
 /// # Errors
 /// No such operator, parameters that do not parse, and those of [`record`].

@@ -1,6 +1,6 @@
-//! Errors that are reported where a result is read. MXNet runs kernels behind the caller's back: a call succeeds once shapes and types
-//! are inferred, and what the kernel complains about is reported by the first wait for an array that depends on it, or by the wait
-//! for everything. Programs rely on it. Kernels here run within the call, so a failure is kept with the arrays it left unwritten.
+//! Deferred errors. MXNet runs kernels asynchronously: a call succeeds once shapes and types are inferred, and an error of the kernel is
+//! reported by the first wait for an array that depends on it, or by `wait_all`. Programs rely on it. Here kernels run within the call, so
+//! an error is stored with the arrays that it left invalid.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,26 +15,26 @@ thread_local! {
     static DEFERRING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// An error that was not reported yet; all arrays that depend on the failed kernel share it.
+/// An error that was not reported yet, shared by all arrays that depend on the failed kernel; `None` once it was reported.
 pub type Failure = Arc<Mutex<Option<Error>>>;
 
 #[derive(Default)]
 struct Unreported {
-    /// The memory of arrays without a valid content.
+    /// The memory of arrays with invalid content.
     arrays: Vec<(Weak<Chunk>, Failure)>,
-    /// The first failure whose arrays are all gone: only the wait for everything reports it.
+    /// The first failure whose arrays were all dropped; only [`wait_all`] reports it.
     orphan: Option<Failure>,
 }
 
 static UNREPORTED: LazyLock<Mutex<Unreported>> = LazyLock::new(Mutex::default);
 /// Whether [`UNREPORTED`] may hold anything, so that calls without failures take no lock.
-static ANY: AtomicBool = AtomicBool::new(false);
+static HAS_UNREPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process reports errors of kernels at once, as MXNet's engine for debugging does.
-static AT_ONCE: LazyLock<bool> =
+/// Whether errors of kernels are reported at once, as MXNet's `NaiveEngine` does.
+static IS_NAIVE_ENGINE: LazyLock<bool> =
     LazyLock::new(|| std::env::var("MXNET_ENGINE_TYPE").is_ok_and(|engine| engine.trim() == "NaiveEngine"));
 
-/// Runs `f` with errors of kernels kept for whoever reads their results, unless `MXNET_ENGINE_TYPE` is `NaiveEngine`.
+/// Runs `f` with errors of kernels deferred until their results are read, unless `MXNET_ENGINE_TYPE` is `NaiveEngine`.
 pub fn deferring<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -42,32 +42,32 @@ pub fn deferring<R>(f: impl FnOnce() -> R) -> R {
             DEFERRING.set(self.0);
         }
     }
-    let _restore = Restore(DEFERRING.replace(!*AT_ONCE));
+    let _restore = Restore(DEFERRING.replace(!*IS_NAIVE_ENGINE));
     f()
 }
 
 impl Unreported {
-    /// Forgets what was reported, and arrays that are gone.
-    fn tidy(&mut self) {
+    /// Removes reported failures and dropped arrays.
+    fn prune(&mut self) {
         let Unreported { arrays, orphan } = self;
         arrays.retain(|(chunk, failure)| {
-            let pending = failure.lock().is_some();
-            let alive = chunk.strong_count() > 0;
-            if pending && !alive {
+            let is_pending = failure.lock().is_some();
+            let is_alive = chunk.strong_count() > 0;
+            if is_pending && !is_alive {
                 orphan.get_or_insert_with(|| failure.clone());
             }
-            pending && alive
+            is_pending && is_alive
         });
         if orphan.as_ref().is_some_and(|failure| failure.lock().is_none()) {
             *orphan = None;
         }
-        ANY.store(!arrays.is_empty() || orphan.is_some(), Ordering::Release);
+        HAS_UNREPORTED.store(!arrays.is_empty() || orphan.is_some(), Ordering::Release);
     }
 }
 
-/// The failure that one of the arrays depends on.
+/// The first failure that one of the arrays depends on.
 pub fn of<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Option<Failure> {
-    if !ANY.load(Ordering::Acquire) {
+    if !HAS_UNREPORTED.load(Ordering::Acquire) {
         return None;
     }
     let unreported = UNREPORTED.lock();
@@ -79,34 +79,34 @@ pub fn of<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Option<Failure> 
     arrays.into_iter().find_map(failure)
 }
 
-/// Says that the arrays depend on a failed kernel.
+/// Marks arrays as depending on a failed kernel.
 pub fn mark<'a>(arrays: impl IntoIterator<Item = &'a NDArray>, failure: &Failure) {
     let mut unreported = UNREPORTED.lock();
     unreported.arrays.extend(arrays.into_iter().map(|array| (Arc::downgrade(array.chunk()), failure.clone())));
-    unreported.tidy();
+    unreported.prune();
 }
 
-/// Reports a failure, for the first and last time.
+/// Returns the error of a failure, unless it was reported before.
 fn report(failure: &Failure) -> Result<()> {
     let error = failure.lock().take();
-    UNREPORTED.lock().tidy();
+    UNREPORTED.lock().prune();
     error.map_or(Ok(()), Err)
 }
 
-/// Reports the failure that an array depends on, if it was not reported before.
+/// Waits for an array: reports the failure that it depends on, unless it was reported before.
 ///
 /// # Errors
-/// That of the kernel.
+/// The error of the kernel.
 pub fn wait(array: &NDArray) -> Result<()> {
     of([array]).map_or(Ok(()), |failure| report(&failure))
 }
 
-/// Reports the first failure that was not reported before and forgets all others.
+/// Waits for all arrays: reports the first unreported failure and discards the others.
 ///
 /// # Errors
-/// That of the kernel.
+/// The error of the kernel.
 pub fn wait_all() -> Result<()> {
-    if !ANY.load(Ordering::Acquire) {
+    if !HAS_UNREPORTED.load(Ordering::Acquire) {
         return Ok(());
     }
     let mut unreported = std::mem::take(&mut *UNREPORTED.lock());
@@ -116,15 +116,15 @@ pub fn wait_all() -> Result<()> {
         let error = failure.lock().take();
         first.or(error)
     });
-    UNREPORTED.lock().tidy();
+    UNREPORTED.lock().prune();
     first.map_or(Ok(()), Err)
 }
 
-/// Runs a kernel that reads `ins`. If it fails, or one of the arrays depends on a failure, returns that where errors are deferred.
+/// Runs a kernel that reads `ins`. If it fails, or an input depends on a failure, and errors are deferred, returns the failure.
 ///
 /// # Errors
-/// That of the kernel, or of one that an array depends on, where errors are not deferred.
-pub fn run_or_give_up<'a>(
+/// The error of the kernel, or of one that an input depends on, if errors are not deferred.
+pub fn run_or_defer<'a>(
     ins: impl IntoIterator<Item = &'a NDArray>,
     kernel: impl FnOnce() -> Result<()>,
 ) -> Result<Option<Failure>> {
@@ -138,16 +138,16 @@ pub fn run_or_give_up<'a>(
     if DEFERRING.get() { Ok(Some(failure)) } else { report(&failure).map(|()| None) }
 }
 
-/// Runs a kernel that reads `ins` and writes `outs`, with which a failure is kept where errors are deferred.
+/// Runs a kernel that reads `ins` and writes `outs`. If errors are deferred, a failure is stored with `outs`.
 ///
 /// # Errors
-/// As for [`run_or_give_up`].
+/// As for [`run_or_defer`].
 pub fn run<'a>(
     ins: impl IntoIterator<Item = &'a NDArray>,
     outs: impl IntoIterator<Item = &'a NDArray> + Clone,
     kernel: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    if let Some(failure) = run_or_give_up(ins.into_iter().chain(outs.clone()), kernel)? {
+    if let Some(failure) = run_or_defer(ins.into_iter().chain(outs.clone()), kernel)? {
         mark(outs, &failure);
     }
     Ok(())

@@ -6,7 +6,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, Forward, HostFn, KernelFn, OpCtx};
+use ferromx_core::op::{Cache, ForeignFn, Forward, KernelFn, OpCtx};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Req, call_once, overlap};
@@ -15,18 +15,18 @@ use smallvec::SmallVec;
 use super::failures;
 use super::tape::unrecorded;
 use crate::executor::copy_kernel;
-use crate::passes::infer::made_of_nothing;
+use crate::passes::infer::shapes_without_inputs;
 use crate::random;
 use crate::symbol::OpCall;
 
-/// A list of arrays, short as a rule.
+/// A list of arrays, inline while it is short.
 pub type Arrays = SmallVec<[NDArray; 4]>;
 
-/// Runs an operator. `outputs` holds the arrays that the first outputs are written to; new ones are added to it for the others,
-/// hidden ones included. `context` places the outputs of operators without inputs.
+/// Runs an operator. The first outputs are written to the arrays in `outputs`; new arrays are appended for the others, including hidden
+/// ones. `context` is the device of operators without inputs.
 ///
 /// # Errors
-/// Wrong number of arrays, shapes and types that do not fit, those of the kernel; all with the operator's name.
+/// Wrong number of arrays, incompatible shapes and types, errors of the kernel; all with the operator's name.
 pub fn invoke(
     op: &OpCall,
     context: Option<Context>,
@@ -37,7 +37,7 @@ pub fn invoke(
     invoke_with(op, context, inputs, outputs, is_train, None)
 }
 
-/// [`invoke`] with a cache for what an operator keeps for its gradient.
+/// [`invoke`] with a cache for state that the operator keeps for its gradient.
 pub fn invoke_with(
     op: &OpCall,
     context: Option<Context>,
@@ -51,23 +51,23 @@ pub fn invoke_with(
     let random = random::device(context);
     let ctx = OpCtx { op: op.name, params: &op.params, is_train, random, cache, context };
     if let Forward::Dynamic(f) = op.def.forward {
-        // The shapes of the outputs depend on the content of the inputs.
+        // The output shapes depend on the values of the inputs.
         inputs.iter().try_for_each(failures::wait)?;
         let made = f(&OpCtx { cache: None, ..ctx }, inputs);
-        return made.and_then(|made| place_dynamic(made, outputs)).map_err(locate);
+        return made.and_then(|made| deliver_dynamic(made, outputs)).map_err(locate);
     }
     let outputs: &[NDArray] = outputs;
     let written = outputs.iter().chain(op.mutated().iter().filter_map(|i| inputs.get(*i)));
     failures::run(inputs, written, || execute(op, &ctx, inputs, outputs).map_err(locate))
 }
 
-/// Checks a call, adds the outputs that are missing as far as their shapes can be inferred, and returns the device.
+/// Checks a call, allocates missing outputs if their shapes can be inferred, and returns the device.
 fn prepare(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut Arrays) -> Result<Context> {
     let def = op.def;
     def.ready(&op.params)?;
     check_inputs(op, inputs.len())?;
     let context = match inputs.first() {
-        // Host devices share one memory, so that inputs on several of them need no copies here.
+        // CPU devices share memory, so inputs on several of them need no copies.
         Some(first) => first.context(),
         None => context.or_else(|| outs.first().map(NDArray::context)).unwrap_or_default(),
     };
@@ -79,14 +79,14 @@ fn prepare(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut
     Ok(context)
 }
 
-/// Runs an operator whose outputs are all there.
+/// Runs an operator whose outputs are all allocated.
 fn execute(op: &OpCall, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -> Result<()> {
     let def = op.def;
     let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(ctx.context.device_type)? {
         Forward::Kernel(kernel) => (kernel, op.mutated()),
         Forward::View => (copy_kernel, &[]),
         Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
-        Forward::Host(f) => return run_host(f, ctx, inputs, outs),
+        Forward::Foreign(f) => return run_foreign(f, ctx, inputs, outs),
     };
     let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
     run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, ctx.is_train, ctx.context)
@@ -104,8 +104,8 @@ pub fn check_inputs(op: &OpCall, given: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs a function that takes no locks. An input that overlaps an output is copied first.
-fn run_host(f: HostFn, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -> Result<()> {
+/// Runs a foreign function, which takes no locks. Inputs that overlap an output are copied first.
+fn run_foreign(f: ForeignFn, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -> Result<()> {
     outs.iter().try_for_each(NDArray::check_writable)?;
     let mut inputs: Arrays = inputs.iter().cloned().collect();
     for input in inputs.iter_mut().filter(|input| outs.iter().any(|out| overlap(input, out))) {
@@ -114,8 +114,8 @@ fn run_host(f: HostFn, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) ->
     unrecorded(ctx.is_train, || f(ctx, &inputs, outs, &vec![Req::Write; outs.len()]))
 }
 
-/// Puts outputs whose shapes were not known before into the arrays that were given for them.
-fn place_dynamic(made: Vec<NDArray>, outs: &mut Arrays) -> Result<()> {
+/// Delivers outputs with dynamic shapes: copies them to the given arrays, or appends them.
+fn deliver_dynamic(made: Vec<NDArray>, outs: &mut Arrays) -> Result<()> {
     for (k, array) in made.into_iter().enumerate() {
         let Some(target) = outs.get(k) else {
             outs.push(array);
@@ -135,15 +135,15 @@ fn place_dynamic(made: Vec<NDArray>, outs: &mut Arrays) -> Result<()> {
     Ok(())
 }
 
-/// Infers shapes and types, checks those of the given outputs against them, and adds the outputs that are missing.
+/// Infers shapes and types, checks the given outputs against them, and allocates the missing ones.
 fn infer(op: &OpCall, context: Context, inputs: &[NDArray], outs: &mut Arrays, n: usize) -> Result<()> {
     let mut in_shapes: SmallVec<[Shape; 6]> = SmallVec::new();
     in_shapes.extend(inputs.iter().map(|a| a.shape().clone()));
     let mut shapes: SmallVec<[Shape; 4]> = SmallVec::new();
     shapes.extend((0..n).map(|k| outs.get(k).map_or(Shape::unknown(), |a| a.shape().clone())));
     if inputs.is_empty() && !outs.is_empty() {
-        // A given array knows the dimensions that the parameters leave open.
-        made_of_nothing(op, &mut shapes)?;
+        // A given output completes the dimensions that the parameters leave unknown.
+        shapes_without_inputs(op, &mut shapes)?;
     } else {
         (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut in_shapes, outs: &mut shapes })?;
     }
@@ -159,7 +159,7 @@ fn infer(op: &OpCall, context: Context, inputs: &[NDArray], outs: &mut Arrays, n
     Ok(())
 }
 
-/// Runs a kernel on arrays. An input that overlaps an output is copied first, unless the kernel can work in place on the pair.
+/// Runs a kernel on arrays. An input that overlaps an output is copied first, unless the kernel supports that pair in place.
 pub fn run(
     name: &'static str,
     params: &Params,
@@ -171,7 +171,7 @@ pub fn run(
     is_train: bool,
     context: Context,
 ) -> Result<()> {
-    let clashes = |i: usize, input: &NDArray| {
+    let must_copy = |i: usize, input: &NDArray| {
         let output = outputs.iter().enumerate().any(|(k, out)| {
             let same = input.byte_range() == out.byte_range() && input.dtype() == out.dtype();
             overlap(input, out) && !(same && inplace.contains(&(i, k)))
@@ -180,7 +180,7 @@ pub fn run(
     };
     let mut copies: SmallVec<[(usize, NDArray); 1]> = SmallVec::new();
     for (i, input) in inputs.iter().enumerate() {
-        if !mutates.contains(&i) && clashes(i, input) {
+        if !mutates.contains(&i) && must_copy(i, input) {
             copies.push((i, input.to_context(context)?));
         }
     }

@@ -1,4 +1,4 @@
-//! Operators on arrays, one call at a time, recorded on a tape where gradients are wanted.
+//! Imperative execution: operators run on arrays call by call, and are recorded on a tape for gradients.
 
 mod cached_op;
 mod calls;

@@ -1,4 +1,4 @@
-//! Operators on arrays of any storage: by their sparse form where they have one, else through dense arrays.
+//! Operators on arrays of any storage type: by their sparse implementation if there is one, else through dense arrays.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -17,25 +17,25 @@ use super::invoke::{Arrays, check_inputs, invoke};
 use crate::random;
 use crate::symbol::OpCall;
 
-/// A list of arrays of any storage, short as a rule.
+/// A list of arrays of any storage type, inline while it is short.
 pub type Stored = SmallVec<[Array; 4]>;
 
-/// What an array to be made is like.
+/// Shape, type and device of an array to allocate.
 #[derive(Clone, Debug)]
-pub struct Like {
-    /// Its shape.
+pub struct ArraySpec {
+    /// The shape.
     pub shape: Shape,
-    /// Its element type.
+    /// The element type.
     pub dtype: DType,
-    /// Its device.
+    /// The device.
     pub context: Context,
 }
 
-/// Runs an operator on arrays of any storage and returns all outputs. The first of them are written to the arrays in `given`,
-/// whatever storage those have.
+/// Runs an operator on arrays of any storage type and returns all outputs. The first outputs are written to the arrays in `given`,
+/// converted to their storage types.
 ///
 /// # Errors
-/// Those of [`invoke`], and of the operator's sparse form.
+/// Those of [`invoke`] and of the operator's sparse implementation.
 pub fn invoke_stored(
     op: &OpCall,
     context: Option<Context>,
@@ -43,10 +43,10 @@ pub fn invoke_stored(
     given: &[Array],
     is_train: bool,
 ) -> Result<Stored> {
-    by_storage(op, context, inputs, given, is_train).map_err(|e| op.locate(e, op.name, inputs.len()))
+    dispatch_by_storage(op, context, inputs, given, is_train).map_err(|e| op.locate(e, op.name, inputs.len()))
 }
 
-fn by_storage(
+fn dispatch_by_storage(
     op: &OpCall,
     context: Option<Context>,
     inputs: &[Array],
@@ -85,10 +85,10 @@ fn by_storage(
         dense: &dense,
         storage_type,
     })?;
-    place(made, given)
+    deliver(made, given)
 }
 
-/// Shapes of the outputs; shapes and types of the inputs are checked.
+/// Infers the output shapes and checks the inputs.
 fn infer(op: &OpCall, inputs: &[Array]) -> Result<Vec<Shape>> {
     let n = op.def.num_outputs(&op.params);
     let mut ins: Vec<Shape> = inputs.iter().map(|a| a.shape().clone()).collect();
@@ -99,7 +99,7 @@ fn infer(op: &OpCall, inputs: &[Array]) -> Result<Vec<Shape>> {
     Ok(outs)
 }
 
-/// Makes all inputs dense, runs the dense form, and brings outputs and changed inputs into their own storage.
+/// Converts all inputs to dense, runs the dense implementation, and converts outputs and modified inputs back to their storage types.
 fn through_dense(op: &OpCall, context: Context, inputs: &[Array], given: &[Array], is_train: bool) -> Result<Stored> {
     let arrays = inputs.iter().map(to_dense).collect::<Result<Arrays>>()?;
     let dense_form = |array: &Array| match array {
@@ -113,11 +113,11 @@ fn through_dense(op: &OpCall, context: Context, inputs: &[Array], given: &[Array
             assign(state, changed.clone().into())?;
         }
     }
-    place(outputs.into_iter().map(Array::Dense), given)
+    deliver(outputs.into_iter().map(Array::Dense), given)
 }
 
-/// Puts what was made into the arrays that were given for it.
-fn place(made: impl IntoIterator<Item = Array>, given: &[Array]) -> Result<Stored> {
+/// Writes outputs to the arrays in `given`.
+fn deliver(made: impl IntoIterator<Item = Array>, given: &[Array]) -> Result<Stored> {
     made.into_iter()
         .enumerate()
         .map(|(k, array)| match given.get(k) {
@@ -141,7 +141,7 @@ fn is_same(a: &Array, b: &Array) -> bool {
     }
 }
 
-/// Overwrites an array by a copy of another of its shape and type, whatever their storage.
+/// Overwrites an array with another of equal shape and type and any storage type.
 ///
 /// # Errors
 /// Shapes or types differ.
@@ -152,7 +152,7 @@ pub fn write(target: &Array, value: &Array) -> Result<()> {
     }
 }
 
-/// Runs the gradient kernel of an operator. `outputs` tells what the gradients are like.
+/// Runs the gradient kernel of an operator. `outputs` specifies the gradients to allocate.
 ///
 /// # Errors
 /// Those of the kernel.
@@ -160,7 +160,7 @@ pub fn backward_stored(
     op: &OpCall,
     backward: &Backward,
     inputs: &[Array],
-    outputs: &[Like],
+    outputs: &[ArraySpec],
     wanted: &[bool],
     is_train: bool,
 ) -> Result<Stored> {

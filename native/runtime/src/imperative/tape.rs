@@ -1,4 +1,4 @@
-//! The tape: what recorded operators leave behind so that gradients can be computed.
+//! The tape: records operators so that gradients can be computed.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -9,12 +9,12 @@ use ferromx_core::context::Context;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
-use ferromx_core::host::HostInstance;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, Forward, HostFn, OpCtx};
+use ferromx_core::op::{Cache, ForeignFn, Forward, OpCtx};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
+use ferromx_core::user_op::UserOpInstance;
 use ferromx_ops::custom::FunctionParam;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
@@ -37,7 +37,7 @@ pub fn is_recording() -> bool {
     RECORDING.get()
 }
 
-/// Switches recording on this thread and returns what it was.
+/// Switches recording on this thread on or off and returns the previous state.
 pub fn set_recording(on: bool) -> bool {
     RECORDING.replace(on)
 }
@@ -47,12 +47,12 @@ pub fn is_training() -> bool {
     TRAINING.get()
 }
 
-/// Switches training mode on this thread and returns what it was.
+/// Switches training mode on this thread on or off and returns the previous state.
 pub fn set_training(on: bool) -> bool {
     TRAINING.replace(on)
 }
 
-/// Runs code of users or of another graph in the midst of an operator: it is not recorded, and it is in training if the operator is.
+/// Runs user code, or another graph, within an operator: without recording, and in training mode if the operator is.
 pub(crate) fn unrecorded<R>(is_train: bool, f: impl FnOnce() -> R) -> R {
     in_mode(false, is_train, f)
 }
@@ -70,12 +70,12 @@ pub(crate) fn in_mode<R>(record: bool, is_train: bool, f: impl FnOnce() -> R) ->
     f()
 }
 
-/// Where a variable's gradient goes.
+/// The gradient array of a variable and how to write it.
 #[derive(Clone)]
 pub struct GradientRequest {
     /// The array.
     pub array: Arc<Tensor>,
-    /// Write, add or nothing.
+    /// Write, add or null.
     pub req: Req,
 }
 
@@ -83,13 +83,13 @@ pub struct GradientRequest {
 struct TapeNode {
     op: OpCall,
     attrs: Attrs,
-    /// What the gradient needs; a pass backward that does not retain the graph frees it.
+    /// The arrays that the gradient needs. A backward pass that does not retain the graph frees them.
     kept: Mutex<Option<Kept>>,
-    /// What the operator keeps for its gradient, if it runs without locks.
+    /// State that a foreign operator keeps for its gradient.
     cache: Option<Arc<Cache>>,
 }
 
-/// The arrays around a recorded operator.
+/// Inputs and outputs of a recorded operator.
 #[derive(Clone)]
 struct Kept {
     inputs: Vec<(Option<TapeEntry>, Array)>,
@@ -105,7 +105,7 @@ impl TapeNode {
         self.kept.lock().is_none()
     }
 
-    /// Frees the arrays, and returns the entries that the inputs came from.
+    /// Frees the arrays and returns the tape entries of the inputs.
     fn free(&self) -> impl Iterator<Item = TapeEntry> + use<> {
         let kept = self.kept.lock().take();
         kept.into_iter().flat_map(|kept| kept.inputs).filter_map(|(tape, _)| tape)
@@ -113,7 +113,7 @@ impl TapeNode {
 }
 
 impl Drop for TapeNode {
-    /// Takes long chains apart without recursion, so that a long recording does not overflow the stack.
+    /// Drops inputs iteratively: recursion would overflow the stack on long recordings.
     fn drop(&mut self) {
         let mut pending: Vec<TapeEntry> = self.free().collect();
         while let Some(tape) = pending.pop() {
@@ -126,12 +126,12 @@ impl Drop for TapeNode {
     }
 }
 
-/// Where the content of a tensor came from.
+/// The origin of a tensor's value.
 #[derive(Clone)]
 enum TapeEntry {
-    /// A variable that gradients are asked for.
+    /// A variable with a gradient request.
     Variable(Arc<Leaf>),
-    /// Output of a recorded operator.
+    /// An output of a recorded operator, by index.
     Output(Arc<TapeNode>, u32),
 }
 
@@ -145,11 +145,11 @@ impl TapeEntry {
 struct Leaf {
     gradient: Mutex<GradientRequest>,
     value: Array,
-    /// Whether the gradient was computed since the flag was last cleared, for trainers that look for stale gradients.
-    fresh: AtomicBool,
+    /// Whether the gradient was computed since the flag was last cleared. Trainers detect stale gradients by it.
+    is_fresh: AtomicBool,
 }
 
-/// An array with its place on the tape; this is what array handles refer to.
+/// An array with its tape entry; array handles refer to tensors.
 #[derive(Default)]
 pub struct Tensor {
     data: RwLock<Option<Array>>,
@@ -177,29 +177,29 @@ impl Tensor {
     /// The array, dense or sparse.
     ///
     /// # Errors
-    /// The tensor was created without one and no operator has written it yet.
+    /// The tensor was created without an array and no operator has written it yet.
     pub fn stored(&self) -> Result<Array> {
         self.data.read().clone().ok_or_else(unwritten)
     }
 
-    /// How the array is stored; `None` if there is no array.
+    /// The storage type; `None` if there is no array.
     pub fn storage_type(&self) -> Option<StorageType> {
         self.data.read().as_ref().map(Array::storage_type)
     }
 
-    /// Whether there is an array.
+    /// Whether the tensor has no array.
     pub fn is_empty(&self) -> bool {
         self.data.read().is_none()
     }
 
-    /// Replaces the array; what was recorded about the old content is forgotten.
+    /// Replaces the array and clears the tape entry.
     pub fn set(&self, data: impl Into<Array>) {
         *self.data.write() = Some(data.into());
         *self.tape.lock() = None;
     }
 
-    /// Takes over content and place on the tape of another tensor; an array that is there already gets a copy.
-    pub(super) fn take_over(&self, other: &Tensor) -> Result<()> {
+    /// Assigns value and tape entry of another tensor. An existing array is overwritten in place.
+    pub(super) fn assign(&self, other: &Tensor) -> Result<()> {
         match self.stored() {
             Ok(array) => stored::write(&array, &other.stored()?)?,
             Err(_) => self.set(other.stored()?),
@@ -208,7 +208,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// A tensor on the same memory that is not on the tape.
+    /// A tensor that shares the memory, but is not on the tape.
     pub fn detach(&self) -> Result<Tensor> {
         self.stored().map(Tensor::new)
     }
@@ -226,15 +226,15 @@ impl Tensor {
         self.tape.lock().as_ref().is_some_and(|tape| !tape.is_freed())
     }
 
-    /// Whether `backward` has written the gradient of this variable since the flag was cleared; `false` for other tensors.
+    /// Whether `backward` has written the gradient of this variable since the flag was cleared; `false` if this is not a variable.
     pub fn fresh_gradient(&self) -> bool {
         match &*self.tape.lock() {
-            Some(TapeEntry::Variable(leaf)) => leaf.fresh.load(Ordering::Relaxed),
+            Some(TapeEntry::Variable(leaf)) => leaf.is_fresh.load(Ordering::Relaxed),
             _ => false,
         }
     }
 
-    /// Sets the gradient of a variable to zero if it is to be written and `backward` has not reached it since the flag was cleared.
+    /// Zeroes the gradient of a variable if its request is to write and `backward` has not written it since the flag was cleared.
     ///
     /// # Errors
     /// The gradient array is empty.
@@ -253,10 +253,10 @@ impl Tensor {
         stored::write(&array, &zeros)
     }
 
-    /// Sets the flag of [`Tensor::fresh_gradient`]. Tensors that are no variables have none.
+    /// Sets the flag of [`Tensor::fresh_gradient`]; does nothing if this is not a variable.
     pub fn set_fresh_gradient(&self, fresh: bool) {
         if let Some(TapeEntry::Variable(leaf)) = &*self.tape.lock() {
-            leaf.fresh.store(fresh, Ordering::Relaxed);
+            leaf.is_fresh.store(fresh, Ordering::Relaxed);
         }
     }
 }
@@ -265,13 +265,13 @@ fn unwritten() -> Error {
     Error::Value("the array is empty: no operator has written it yet".into())
 }
 
-/// A few tensors.
+/// A list of tensors, inline while it is short.
 pub type Tensors = SmallVec<[Arc<Tensor>; 4]>;
 
-/// Marks tensors as variables whose gradients are to be computed.
+/// Marks tensors as variables with gradients.
 ///
 /// # Errors
-/// A gradient whose shape is not its variable's.
+/// A gradient whose shape differs from its variable.
 pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) -> Result<()> {
     for (variable, gradient) in variables.iter().zip(gradients) {
         let (value, grad) = (variable.stored()?, gradient.array.stored()?);
@@ -281,13 +281,13 @@ pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) 
             grad.shape(),
             value.shape()
         );
-        let leaf = Leaf { gradient: Mutex::new(gradient.clone()), value, fresh: AtomicBool::new(false) };
+        let leaf = Leaf { gradient: Mutex::new(gradient.clone()), value, is_fresh: AtomicBool::new(false) };
         *variable.tape.lock() = Some(TapeEntry::Variable(Arc::new(leaf)));
     }
     Ok(())
 }
 
-/// Collects the operands if all are dense, and the operator does not make sparse arrays from dense ones.
+/// Collects the operands. Returns false if one is sparse, or the operator has sparse outputs for dense inputs.
 fn dense_operands(
     op: &OpCall,
     inputs: &[Arc<Tensor>],
@@ -315,7 +315,7 @@ fn dense_operands(
     Ok(true)
 }
 
-/// While recording, nothing is written to arrays that the tape needs.
+/// Checks that no output is on the tape while recording, since the tape needs the old value.
 ///
 /// # Errors
 /// An output is on the tape.
@@ -332,7 +332,7 @@ pub(super) fn check_outputs(outputs: &[Arc<Tensor>]) -> Result<()> {
 /// Runs an operator on tensors and records it if this thread records and an input is on the tape. Returns the visible outputs.
 ///
 /// # Errors
-/// Those of [`invoke`](super::invoke()); writing over a recorded tensor while recording.
+/// Those of [`invoke`](super::invoke()); an output that is a recorded tensor while recording.
 pub fn record(
     op: &OpCall,
     attrs: &Attrs,
@@ -343,7 +343,7 @@ pub fn record(
     let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
     check_outputs(outputs).map_err(|e| e.in_operator(op.name, op.name))?;
     let _measured = profiler::imperative(op.title());
-    let cache = matches!(op.def.forward, Forward::Host(_)).then(Arc::<Cache>::default);
+    let cache = matches!(op.def.forward, Forward::Foreign(_)).then(Arc::<Cache>::default);
     let visible = op.def.num_visible(&op.params);
     let (mut arrays, mut results) = (Arrays::new(), Arrays::new());
     let (arrays, mut results): (Stored, Stored) = if dense_operands(op, inputs, outputs, &mut arrays, &mut results)? {
@@ -371,7 +371,7 @@ pub fn record(
     Ok(tensors)
 }
 
-/// The results of an operator as tensors: the given ones first, of which those without an array get theirs here.
+/// The results of an operator as tensors: the given tensors, which get their array if they are empty, then new ones.
 fn tensors(results: impl Iterator<Item = Array>, given: &[Arc<Tensor>]) -> Tensors {
     let tensor = |(k, array): (usize, Array)| match given.get(k) {
         Some(tensor) => {
@@ -385,11 +385,15 @@ fn tensors(results: impl Iterator<Item = Array>, given: &[Arc<Tensor>]) -> Tenso
     results.enumerate().map(tensor).collect()
 }
 
-/// Puts a function that was computed already on the tape, if an input is on it: `function` has its gradient.
+/// Records a foreign function that was already computed, if an input is on the tape. `function` computes its gradient.
 ///
 /// # Errors
 /// An input or output without an array.
-pub fn record_function(function: Box<dyn HostInstance>, inputs: &[Arc<Tensor>], outputs: &[Arc<Tensor>]) -> Result<()> {
+pub fn record_function(
+    function: Box<dyn UserOpInstance>,
+    inputs: &[Arc<Tensor>],
+    outputs: &[Arc<Tensor>],
+) -> Result<()> {
     let (name, def) = ferromx_ops::registry::find("_CustomFunction")?;
     let params = Params::new(FunctionParam::new(function, inputs.len(), outputs.len()));
     let arrays = outputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
@@ -406,7 +410,7 @@ pub fn record_function(function: Box<dyn HostInstance>, inputs: &[Arc<Tensor>], 
     Ok(())
 }
 
-/// The recorded part of the tape as a graph, with the values of its entries.
+/// The recorded operators as a graph, with the values of its entries.
 #[derive(Default)]
 struct Recorded {
     graph: Graph,
@@ -432,7 +436,7 @@ impl Recorded {
         e
     }
 
-    /// The entry of a tape entry, all of whose inputs are there already.
+    /// The graph entry of a tape entry, if its operator was added already.
     fn known(&mut self, tape: &TapeEntry) -> Option<Entry> {
         match tape {
             TapeEntry::Variable(leaf) => Some(self.leaf(leaf)),
@@ -440,7 +444,7 @@ impl Recorded {
         }
     }
 
-    /// Adds the operator that made `head`, after those that it depends on.
+    /// Adds the operator that computed `head` after its dependencies.
     fn add(&mut self, head: &TapeEntry) -> Result<Entry> {
         let mut stack = vec![head.clone()];
         while let Some(top) = stack.last() {
@@ -515,21 +519,19 @@ pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
     Ok(Symbol::of_entry(NodeEntry { node: nodes[head.node as usize].clone(), index: head.index }))
 }
 
-/// What a pass backward leaves on the tape.
+/// What a backward pass leaves on the tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing: the arrays that the recorded operators hold are freed, and a second pass is an error.
     Nothing,
     /// The recorded operators.
     Graph,
-    /// The recorded operators and those that compute the gradients, which can be differentiated again.
+    /// The recorded operators and the operators of the gradients, for higher-order gradients.
     Gradients,
 }
 
-/// Computes the gradients of `heads` and puts them into the gradient arrays of the marked variables, or returns those of
-/// `variables` if any are given.
-///
-/// `head_grads` are ones where they are `None`.
+/// Computes the gradients of `heads`. They are written to the gradient arrays of all marked variables, or returned for `variables` if
+/// any are given. A head gradient of `None` means ones.
 ///
 /// # Errors
 /// A head that was not recorded; a variable that does not influence the heads; operators without gradients.
@@ -574,7 +576,7 @@ pub fn backward(
     let xs: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
     ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
     let Recorded { mut graph, values, leaves, nodes } = recorded;
-    let request = Request { ys: &ys, head_grads: &head_entries, xs: &xs, again: create_graph };
+    let request = Request { ys: &ys, head_grads: &head_entries, xs: &xs, create_graph };
     let entries = gradient(&mut graph, &request)?;
     let mut tensors = Evaluator::new(&graph, values, leaves, create_graph);
     tensors.run(entries.iter().flatten().copied(), is_train)?;
@@ -607,7 +609,7 @@ fn target_of(recorded: &Recorded, variable: &Arc<Tensor>) -> Result<(Entry, Arc<
     }
 }
 
-/// Puts a gradient where its variable asked for it.
+/// Writes or adds a gradient to the gradient array of its variable.
 fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
     let gradient = leaf.gradient.lock();
     let (target, value) = (gradient.array.stored()?, value.stored()?);
@@ -615,7 +617,7 @@ fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
         && let Some(failure) = failures::of([to, from])
         && gradient.req != Req::Null
     {
-        leaf.fresh.store(true, Ordering::Relaxed);
+        leaf.is_fresh.store(true, Ordering::Relaxed);
         failures::mark([to], &failure);
         return Ok(());
     }
@@ -630,14 +632,18 @@ fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
             stored::invoke_stored(&add, None, &[target.clone(), value], &[target], false)?;
         }
     }
-    leaf.fresh.store(true, Ordering::Relaxed);
+    leaf.is_fresh.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// Runs a gradient kernel. If it fails where errors are deferred, its gradients are arrays that depend on the failure.
-fn or_deferred(inputs: &[Array], gradients: &[stored::Like], f: impl FnOnce() -> Result<Stored>) -> Result<Stored> {
+/// Runs a gradient kernel. If it fails and errors are deferred, the gradients are zeros that depend on the failure.
+fn run_deferring_errors(
+    inputs: &[Array],
+    gradients: &[stored::ArraySpec],
+    f: impl FnOnce() -> Result<Stored>,
+) -> Result<Stored> {
     let mut made = Stored::new();
-    let ran = failures::run_or_give_up(inputs.iter().filter_map(|a| a.dense().ok()), || {
+    let ran = failures::run_or_defer(inputs.iter().filter_map(|a| a.dense().ok()), || {
         made = f()?;
         Ok(())
     })?;
@@ -654,11 +660,11 @@ fn ones_like(array: &Array) -> Result<Array> {
     out.pop().ok_or_else(|| Error::Internal("ones_like has no output".into()))
 }
 
-/// Runs the gradient part of a graph node by node; recorded again where second-order gradients are wanted.
+/// Runs the gradient nodes of a graph one by one, recording them for higher-order gradients.
 struct Evaluator<'g> {
     graph: &'g Graph,
     tensors: HashMap<Entry, Arc<Tensor>>,
-    /// Entries that something reads.
+    /// Entries with readers.
     wanted: HashSet<Entry>,
     record: bool,
 }
@@ -696,24 +702,24 @@ impl<'g> Evaluator<'g> {
 
     fn run_needed(&mut self, needed: &[bool], is_train: bool) -> Result<()> {
         for (i, node) in self.graph.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
-            // With a record, forward operators run again so that they are on the new tape as well.
-            let done = self.tensors.contains_key(&entry(i, 0));
-            let forward_again = self.record && matches!(node.action, Action::Forward(_)) && done;
-            if matches!(node.action, Action::Variable) || (done && !forward_again) {
+            // While recording, forward operators are replayed so that they are on the new tape, too.
+            let is_computed = self.tensors.contains_key(&entry(i, 0));
+            let is_replayed = self.record && matches!(node.action, Action::Forward(_)) && is_computed;
+            if matches!(node.action, Action::Variable) || (is_computed && !is_replayed) {
                 continue;
             }
             let inputs: Vec<Arc<Tensor>> = node.inputs.iter().map(|e| self.take(*e)).collect::<Result<_>>()?;
             let outputs = match &node.action {
-                // Only plans fuse products.
+                // Only plans contain fused nodes.
                 Action::Variable | Action::Fused { .. } => continue,
-                Action::Forward(op) if forward_again => self.replay(i, op, &node.attrs, &inputs)?,
+                Action::Forward(op) if is_replayed => self.replay(i, op, &node.attrs, &inputs)?,
                 Action::Forward(op) => record(op, &node.attrs, None, &inputs, &[])?,
                 Action::Backward { of, op, backward } => {
-                    let gradients = self.shapes_of_gradients(*of, op)?;
+                    let gradients = self.gradient_specs(*of, op)?;
                     let stored = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
-                    let made = or_deferred(&stored, &gradients, || {
-                        let made = match backward.host {
-                            Some(f) => self.run_host(f, *of, op, &inputs, &gradients, is_train),
+                    let made = run_deferring_errors(&stored, &gradients, || {
+                        let made = match backward.foreign {
+                            Some(f) => self.run_foreign(f, *of, op, &inputs, &gradients, is_train),
                             None => {
                                 let wanted: SmallVec<[bool; 4]> =
                                     (0..gradients.len()).map(|k| self.wanted.contains(&entry(i, k))).collect();
@@ -735,25 +741,25 @@ impl<'g> Evaluator<'g> {
         self.check_gradients()
     }
 
-    /// Compares the gradients that user code composed, as far as they are computed, with their inputs.
+    /// Checks shapes and types of gradients that user code composed, as far as they are computed.
     fn check_gradients(&self) -> Result<()> {
         let array = |e: Entry| self.tensors.get(&e)?.stored().ok();
         self.graph.check_gradients("the shape", |e| array(e).map(|a| a.shape().clone()))?;
         self.graph.check_gradients("the type", |e| array(e).map(|a| a.dtype()))
     }
 
-    /// Runs the gradient of an operator that runs without locks.
-    fn run_host(
+    /// Runs the gradient of a foreign operator.
+    fn run_foreign(
         &self,
-        f: HostFn,
+        f: ForeignFn,
         of: u32,
         op: &OpCall,
         inputs: &[Arc<Tensor>],
-        gradients: &[stored::Like],
+        gradients: &[stored::ArraySpec],
         is_train: bool,
     ) -> Result<Stored> {
         let ins = inputs.iter().map(|t| t.array()).collect::<Result<Arrays>>()?;
-        let empty = |like: &stored::Like| NDArray::empty(&like.shape, like.dtype, like.context);
+        let empty = |spec: &stored::ArraySpec| NDArray::empty(&spec.shape, spec.dtype, spec.context);
         let outs = gradients.iter().map(empty).collect::<Result<Arrays>>()?;
         let context = outs.first().or(ins.first()).map(NDArray::context).unwrap_or_default();
         let cache = Some(&*self.graph.nodes[of as usize].cache);
@@ -762,7 +768,7 @@ impl<'g> Evaluator<'g> {
         Ok(outs.into_iter().map(Array::Dense).collect())
     }
 
-    /// Puts an operator whose outputs are known on the new tape, without computing it a second time.
+    /// Records an operator on the new tape with its known outputs, without computing it again.
     fn replay(&self, i: usize, op: &OpCall, attrs: &Attrs, inputs: &[Arc<Tensor>]) -> Result<Tensors> {
         let n = op.def.num_outputs(&op.params);
         let outputs = (0..n).map(|k| self.take(entry(i, k))?.stored()).collect::<Result<Stored>>()?;
@@ -785,14 +791,14 @@ impl<'g> Evaluator<'g> {
             .collect())
     }
 
-    /// Shape, type and device of the gradients of the inputs of a forward node.
-    fn shapes_of_gradients(&self, of: u32, op: &OpCall) -> Result<Vec<stored::Like>> {
+    /// Shape, type and device of the input gradients of a forward node.
+    fn gradient_specs(&self, of: u32, op: &OpCall) -> Result<Vec<stored::ArraySpec>> {
         let inputs = self.graph.nodes[of as usize].inputs.iter().enumerate();
         inputs
             .filter(|(k, _)| !op.mutated().contains(k))
             .map(|(_, e)| {
                 let a = self.take(*e)?.stored()?;
-                Ok(stored::Like { shape: a.shape().clone(), dtype: a.dtype(), context: a.context() })
+                Ok(stored::ArraySpec { shape: a.shape().clone(), dtype: a.dtype(), context: a.context() })
             })
             .collect()
     }

@@ -1,4 +1,4 @@
-//! Views of tensors. While recording, a view of a recorded tensor is an operator like any other, so that gradients flow through it.
+//! Views of tensors. While recording, a view of a recorded tensor is recorded as an operator, so that gradients flow through it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::calls::call;
 use super::tape::{Tensor, is_recording};
 use crate::arrays;
 
-fn recorded(op: &'static str, attrs: &[(&str, &str)], source: &Arc<Tensor>) -> Result<Arc<Tensor>> {
+fn call_recorded(op: &'static str, attrs: &[(&str, &str)], source: &Arc<Tensor>) -> Result<Arc<Tensor>> {
     let mut outputs = call(op, attrs.iter().copied(), std::slice::from_ref(source), &[])?;
     Ok(outputs.swap_remove(0))
 }
@@ -21,20 +21,20 @@ fn is_recorded(source: &Tensor) -> bool {
 /// Rows `begin..end`.
 ///
 /// # Errors
-/// Positions outside the first axis.
+/// Indices outside the first axis.
 pub fn slice(source: &Arc<Tensor>, begin: i64, end: i64) -> Result<Arc<Tensor>> {
     let view = arrays::slice(&source.array()?, begin, end)?;
     if !is_recorded(source) {
         return Ok(Arc::new(Tensor::new(view)));
     }
     let (begin, end) = (begin.to_string(), end.to_string());
-    recorded("slice_axis", &[("axis", "0"), ("begin", &begin), ("end", &end)], source)
+    call_recorded("slice_axis", &[("axis", "0"), ("begin", &begin), ("end", &end)], source)
 }
 
 /// Row `index`, without the first axis.
 ///
 /// # Errors
-/// A position outside the first axis.
+/// An index outside the first axis.
 pub fn at(source: &Arc<Tensor>, index: i64) -> Result<Arc<Tensor>> {
     let view = arrays::at(&source.array()?, index)?;
     if !is_recorded(source) {
@@ -42,7 +42,7 @@ pub fn at(source: &Arc<Tensor>, index: i64) -> Result<Arc<Tensor>> {
     }
     let row = slice(source, index, index + 1)?;
     match view.shape().dims() {
-        [] => recorded("_np_reshape", &[("newshape", "()")], &row),
+        [] => call_recorded("_np_reshape", &[("newshape", "()")], &row),
         dims => reshape(&row, dims, false),
     }
 }
@@ -56,5 +56,5 @@ pub fn reshape(source: &Arc<Tensor>, dims: &[i64], reverse: bool) -> Result<Arc<
         return Ok(Arc::new(Tensor::new(arrays::reshape(&source.array()?, dims, reverse)?)));
     }
     let (shape, reverse) = (Shape::new(dims).to_string(), reverse.to_string());
-    recorded("Reshape", &[("shape", &shape), ("reverse", &reverse)], source)
+    call_recorded("Reshape", &[("shape", &shape), ("reverse", &reverse)], source)
 }

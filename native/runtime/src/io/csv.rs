@@ -12,34 +12,33 @@ use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::shape::{Dims, Shape};
 
 use super::mnist::IterContext;
-use super::{DataIter, InMemory, Rest};
+use super::{DataIter, InMemory, LastBatch};
 
 params! {
     /// Parameters of `CSVIter`.
     pub struct CsvParam {
-        /// File with the examples, one a line.
+        /// File with the examples, one per line.
         data_csv: String = required;
         /// Shape of one example.
         data_shape: Shape = required;
-        /// File with the labels, one a line; NULL gives labels of 0.
+        /// File with the labels, one per line; NULL makes all labels 0.
         label_csv: String = (String::from("NULL"));
         /// Shape of one label.
         label_shape: Shape = (Shape::new(&[1]));
-        /// Examples in a batch.
+        /// Number of examples in a batch.
         batch_size: u32 = required, where 1..=u32::MAX;
-        /// Examples from the start fill up the last batch. Whether the next pass then begins behind them; otherwise it begins at the
-        /// start.
+        /// Examples from the start fill up the last batch. If true, the next epoch skips them; otherwise it begins at the start.
         round_batch: bool = true;
-        /// Accepted for compatibility: the data is in memory, so nothing is read ahead.
+        /// Accepted for compatibility: the data is in memory, so nothing is prefetched.
         prefetch_buffer: u64 = 4;
-        /// Accepted for compatibility: batches are in host memory.
+        /// Accepted for compatibility: batches are in CPU memory.
         ctx: IterContext = (IterContext::Gpu);
         /// Type of data and labels; `float32` if None.
         dtype: Option<NumDType> = None;
     }
 }
 
-/// Reads both files and makes the iterator.
+/// Reads both files and creates the iterator.
 pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let p = CsvParam::parse(attrs)?;
     let dtype = p.dtype.map_or(DType::F32, |d| d.0);
@@ -51,20 +50,21 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     };
     let labels = label.shape().dim(0);
     ensure!(labels == n as i64, "{} has {n} examples, but {} has {labels} labels", p.data_csv, p.label_csv);
-    // A label of shape (1,) is a number a row, as in MXNet.
+    // As in MXNet, labels of shape (1,) make a batch of shape (batch_size,).
     let label = if p.label_shape.dims() == [1] { label.reshape(&Shape::new(&[labels]))? } else { label };
     Ok(Box::new(InMemory {
         data,
         label,
         order: (0..n).collect(),
         batch_size: p.batch_size as usize,
-        rest: if p.round_batch { Rest::Continued } else { Rest::Padded },
+        last_batch: if p.round_batch { LastBatch::RollOver } else { LastBatch::Pad },
         overflow: 0,
         next: 0,
         current: None,
     }))
 }
 
+/// The shape (n, *example).
 fn batched(n: i64, example: &Shape) -> Shape {
     let mut dims = Dims::from_slice(&[n]);
     dims.extend_from_slice(example.dims());
@@ -81,10 +81,9 @@ fn read(path: &str, example: &Shape, dtype: DType) -> Result<NDArray> {
         memory::reserve(&mut values, line.len().div_ceil(2) + 1);
         for field in line.split(',') {
             values.push(
-                field
-                    .trim()
-                    .parse()
-                    .map_err(|_| Error::Format(format!("{path}, line {}: '{}' is no number", i + 1, field.trim())))?,
+                field.trim().parse().map_err(|_| {
+                    Error::Format(format!("{path}, line {}: '{}' is not a number", i + 1, field.trim()))
+                })?,
             );
         }
         let found = values.len() - before;
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_other_iterators_are_left_out() {
+    fn parameters_of_other_iterators_are_ignored() {
         let path = std::env::temp_dir().join(format!("ferromx-csv-other-{}", std::process::id()));
         fs::write(&path, "1,2\n3,4\n").unwrap();
         let path = path.to_string_lossy().into_owned();
@@ -136,7 +135,7 @@ mod tests {
     #[test]
     fn bad_lines_are_named() {
         assert!(iter("1,2\n3\n").err().unwrap().to_string().contains("line 2: 1 values"));
-        assert!(iter("1,2\n3,x4\n").err().unwrap().to_string().contains("line 2: 'x4' is no number"));
+        assert!(iter("1,2\n3,x4\n").err().unwrap().to_string().contains("line 2: 'x4' is not a number"));
         assert!(iter("\n").err().unwrap().to_string().contains("no examples"));
     }
 }

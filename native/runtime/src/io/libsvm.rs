@@ -19,47 +19,51 @@ use super::{Batch, DataIter, no_batch};
 params! {
     /// Parameters of `LibSVMIter`.
     pub struct LibSvmParam {
-        /// File with the examples, one a line: a label, then `column:value` with columns from 0 in rising order. All files of a
-        /// directory are read.
+        /// File with the examples, one per line: a label, then `column:value` pairs with ascending columns counted from 0. Of a
+        /// directory, all files are read.
         data_libsvm: String = required;
-        /// Number of columns, as a shape of one dimension.
+        /// Shape of one example: the number of columns.
         data_shape: Shape = required;
-        /// File with the labels, in the same format, of which the first number of a line is skipped; NULL takes the labels of the examples.
+        /// File with the labels in the same format, where the first number of each line is skipped; NULL takes the labels from
+        /// `data_libsvm`.
         label_libsvm: String = (String::from("NULL"));
-        /// Number of columns of the labels, as a shape of one dimension.
+        /// Shape of one label: the number of columns.
         label_shape: Shape = (Shape::new(&[1]));
-        /// Into how many parts the data is divided for distributed training.
+        /// Number of parts into which the data is divided for distributed training.
         num_parts: i32 = 1, where 1..=i32::MAX;
-        /// Which of the parts to read.
+        /// Index of the part to read.
         part_index: i32 = 0, where 0..=i32::MAX;
-        /// Examples in a batch.
+        /// Number of examples in a batch.
         batch_size: u32 = required, where 1..=u32::MAX;
-        /// Whether the last batch is filled up with examples from the start, as it always is: False is refused.
+        /// Must be True: examples from the start always fill up the last batch.
         round_batch: bool = true;
-        /// Accepted for compatibility: the data is in memory, so nothing is read ahead.
+        /// Accepted for compatibility: the data is in memory, so nothing is prefetched.
         prefetch_buffer: u64 = 4;
-        /// Accepted for compatibility: batches are in host memory.
+        /// Accepted for compatibility: batches are in CPU memory.
         ctx: IterContext = (IterContext::Gpu);
         /// Type of data and labels; `float32` if None.
         dtype: Option<NumDType> = None;
     }
 }
 
-/// Rows of a sparse matrix.
+/// A sparse matrix in CSR layout, with the number that each line begins with.
 #[derive(Default)]
 struct Rows {
     /// The first number of each line.
     heads: Vec<f64>,
-    /// Where each row begins in the two lists below, and the end of the last one.
-    starts: Vec<usize>,
+    /// Row offsets into `columns` and `values`, as in CSR.
+    indptr: Vec<usize>,
     columns: Vec<i64>,
     values: Vec<f64>,
 }
 
-/// Reads the files and makes the iterator.
+/// Reads the files and creates the iterator.
 pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let p = LibSvmParam::parse(attrs)?;
-    ensure!(p.round_batch, "round_batch=False is not possible: the last batch is always filled up");
+    ensure!(
+        p.round_batch,
+        "round_batch=False is not supported: the last batch is always filled up; leave the parameter out"
+    );
     ensure!(p.part_index < p.num_parts, "part_index {} is not below num_parts {}", p.part_index, p.num_parts);
     let columns = |shape: &Shape, name: &str| match shape.dims() {
         [n] if *n > 0 => Ok(*n),
@@ -102,7 +106,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
 
 impl Rows {
     fn read(path: &str, width: i64) -> Result<Rows> {
-        let mut rows = Rows { starts: vec![0], ..Rows::default() };
+        let mut rows = Rows { indptr: vec![0], ..Rows::default() };
         for file in super::files(path)? {
             let text = fs::read_to_string(&file).map_err(|e| Error::io(&file, &e))?;
             for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
@@ -114,16 +118,16 @@ impl Rows {
     }
 
     fn line(&mut self, line: &str, width: i64) -> Result<(), String> {
-        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is no number"));
+        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
         let mut fields = line.split_whitespace();
         self.heads.push(number(fields.next().unwrap_or_default())?);
         let mut last = -1;
         for field in fields {
             let (column, value) =
                 field.split_once(':').ok_or_else(|| format!("'{field}' is not of the form column:value"))?;
-            let column = column.parse::<i64>().map_err(|_| format!("'{column}' is no column"))?;
+            let column = column.parse::<i64>().map_err(|_| format!("'{column}' is not a column index"))?;
             if column <= last {
-                return Err(format!("column {column} follows column {last}: columns must rise"));
+                return Err(format!("column {column} follows column {last}: columns must ascend"));
             }
             if column >= width {
                 return Err(format!("column {column} is beyond the {width} columns that the shape allows"));
@@ -132,15 +136,15 @@ impl Rows {
             self.columns.push(column);
             self.values.push(number(value)?);
         }
-        self.starts.push(self.columns.len());
+        self.indptr.push(self.columns.len());
         Ok(())
     }
 
-    /// Some rows as a matrix.
+    /// Gathers the rows `index` as a CSR matrix of `width` columns.
     fn matrix(&self, index: &[usize], width: i64, dtype: DType) -> Result<SparseArray> {
         let (mut indptr, mut columns, mut values) = (vec![0i64], Vec::new(), Vec::new());
         for i in index {
-            let range = self.starts[*i]..self.starts[i + 1];
+            let range = self.indptr[*i]..self.indptr[i + 1];
             columns.extend_from_slice(&self.columns[range.clone()]);
             values.extend_from_slice(&self.values[range]);
             indptr.push(columns.len() as i64);
@@ -148,14 +152,14 @@ impl Rows {
         let (rows, stored) = (index.len() as i64, columns.len() as i64);
         SparseArray::csr(
             &Shape::new(&[rows, width]),
-            numbers(&values, dtype)?,
+            to_array(&values, dtype)?,
             NDArray::from_slice(&indptr, &[rows + 1])?,
             NDArray::from_slice(&columns, &[stored])?,
         )
     }
 }
 
-fn numbers(values: &[f64], dtype: DType) -> Result<NDArray> {
+fn to_array(values: &[f64], dtype: DType) -> Result<NDArray> {
     if values.is_empty() {
         return NDArray::zeros(&Shape::new(&[0]), dtype, Context::default());
     }
@@ -167,14 +171,16 @@ fn numbers(values: &[f64], dtype: DType) -> Result<NDArray> {
 
 struct LibSvm {
     data: Rows,
-    /// Labels of their own file; else the first numbers of the examples.
+    /// Labels from `label_libsvm`; if `None`, the heads of `data` are the labels.
     labels: Option<Rows>,
+    /// Number of columns of data and labels.
     columns: (i64, i64),
     dtype: DType,
     batch_size: usize,
+    /// First and end row of the part to read.
     rows: (usize, usize),
     next: usize,
-    /// How many rows of this pass the last batch of the pass before took.
+    /// Number of rows from the start that filled up the last batch of this epoch. The next epoch begins after them.
     overflow: usize,
     current: Option<Batch>,
 }
@@ -202,7 +208,7 @@ impl DataIter for LibSvm {
             Some(labels) => Array::from(labels.matrix(&index, self.columns.1, self.dtype)?),
             None => {
                 let heads: Vec<f64> = index.iter().map(|i| self.data.heads[*i]).collect();
-                Array::from(numbers(&heads, self.dtype)?)
+                Array::from(to_array(&heads, self.dtype)?)
             }
         };
         let index = index.into_iter().map(|i| i as u64).collect();
@@ -228,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_sparse_and_run_over_the_end() {
+    fn batches_are_sparse_and_wrap_around() {
         let mut it = iter("ok", "1.0 0:0.5 2:1.2\n-2.0\n\n-3.0 0:0.6 1:2.4 2:1.2\n4 2:-1.2\n", &[]).unwrap();
         assert!(it.next().unwrap());
         let b = it.batch().unwrap();
@@ -251,7 +257,7 @@ mod tests {
         let error = |name: &str, text: &str| iter(name, text, &[]).err().unwrap().to_string();
         assert!(error("a", "1 0:1\n2 x\n").contains("line 2: 'x' is not of the form column:value"));
         assert!(error("b", "1 3:1\n").contains("column 3 is beyond the 3 columns"));
-        assert!(error("c", "1 1:1 0:2\n").contains("columns must rise"));
+        assert!(error("c", "1 1:1 0:2\n").contains("columns must ascend"));
         assert!(error("d", "\n").contains("no examples"));
         let e = iter("e", "1 0:1\n", &[("round_batch", "False")]).err().unwrap().to_string();
         assert!(e.contains("round_batch=False"), "{e}");

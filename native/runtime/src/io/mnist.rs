@@ -9,10 +9,10 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::{param_enum, params};
 
-use super::{DataIter, InMemory, Rest};
+use super::{DataIter, InMemory, LastBatch};
 
 param_enum! {
-    /// Where batches are put.
+    /// The memory of batches.
     pub enum IterContext { Cpu = "cpu", Gpu = "gpu" }
 }
 
@@ -23,30 +23,30 @@ params! {
         image: String = (String::from("./train-images-idx3-ubyte"));
         /// File with the labels, in IDX format.
         label: String = (String::from("./train-labels-idx1-ubyte"));
-        /// Examples in a batch.
+        /// Number of examples in a batch.
         batch_size: i32 = 128, where 1..=i32::MAX;
-        /// Whether the examples are shuffled, once, when the iterator is made.
+        /// Whether to shuffle the examples, once, when the iterator is created.
         shuffle: bool = true;
-        /// Whether an image is a vector instead of (1, rows, columns).
+        /// Whether an image is a vector instead of an array of shape (1, rows, columns).
         flat: bool = false;
         /// Seed of the shuffle.
         seed: i32 = 0;
-        /// Whether to say nothing about the data in the log.
+        /// Whether to keep the size of the data set out of the log.
         silent: bool = false;
-        /// Into how many parts the data is divided for distributed training.
+        /// Number of parts into which the data is divided for distributed training.
         num_parts: i32 = 1, where 1..=i32::MAX;
-        /// Which of the parts to read.
+        /// Index of the part to read.
         part_index: i32 = 0, where 0..=i32::MAX;
-        /// Accepted for compatibility: the data is in memory, so nothing is read ahead.
+        /// Accepted for compatibility: the data is in memory, so nothing is prefetched.
         prefetch_buffer: u64 = 4;
-        /// Accepted for compatibility: batches are in host memory.
+        /// Accepted for compatibility: batches are in CPU memory.
         ctx: IterContext = (IterContext::Gpu);
         /// Type of the data; `float32` if None.
         dtype: Option<NumDType> = None;
     }
 }
 
-/// Reads both files and makes the iterator.
+/// Reads both files and creates the iterator.
 pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let p = MnistParam::parse(attrs)?;
     let (images, pixels) = read_idx(&p.image, 3)?;
@@ -75,14 +75,14 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         label: NDArray::from_slice(&label, &[n as i64])?,
         order,
         batch_size: p.batch_size as usize,
-        rest: Rest::Dropped,
+        last_batch: LastBatch::Discard,
         overflow: 0,
         next: 0,
         current: None,
     }))
 }
 
-/// Fisher and Yates' shuffle with a multiplicative generator (Lehmer; Steele and Vigna, 2021).
+/// Fisher-Yates shuffle with a multiplicative congruential generator (Lehmer; Steele and Vigna, 2021).
 fn shuffle(items: &mut [u64], seed: u64) {
     let mut state = (u128::from(seed) << 1 | 1).wrapping_mul(0xDA94_2042_E4DD_58B5_9E37_79B9_7F4A_7C15);
     let mut random = |n: usize| {
@@ -94,7 +94,7 @@ fn shuffle(items: &mut [u64], seed: u64) {
     }
 }
 
-/// Dimensions and bytes of an IDX file of unsigned bytes with `ndim` dimensions.
+/// Dimensions and data of an IDX file of unsigned bytes with `ndim` dimensions.
 fn read_idx(path: &str, ndim: usize) -> Result<(Vec<usize>, Vec<u8>)> {
     let bytes = fs::read(path).map_err(|e| Error::io(path, &e))?;
     let bad = |what: String| Error::Format(format!("{path} is no IDX file of {ndim} dimensions: {what}"));

@@ -17,24 +17,24 @@ use ferromx_core::sparse::Array;
 /// A batch of examples.
 #[derive(Clone)]
 pub struct Batch {
-    /// The examples, one a row.
+    /// The examples, one per row.
     pub data: Array,
-    /// Their labels, one a row.
+    /// The labels, one per row.
     pub label: Array,
-    /// Positions of the examples in the file.
+    /// Indices of the examples in the file.
     pub index: Vec<u64>,
-    /// How many examples at the end repeat earlier ones to fill the batch.
+    /// Number of examples at the end that only fill up the batch.
     pub pad: usize,
 }
 
 /// A source of batches.
 pub trait DataIter: Send {
-    /// Goes back before the first batch.
+    /// Rewinds to before the first batch.
     ///
     /// # Errors
-    /// The file can no longer be read.
+    /// The file cannot be read any more.
     fn before_first(&mut self) -> Result<()>;
-    /// Goes to the next batch; `false` at the end.
+    /// Advances to the next batch; `false` at the end.
     ///
     /// # Errors
     /// The file is damaged.
@@ -42,7 +42,7 @@ pub trait DataIter: Send {
     /// The current batch.
     ///
     /// # Errors
-    /// There is none before the first call of `next`.
+    /// `next` was not called yet, or returned `false`.
     fn batch(&self) -> Result<&Batch>;
 }
 
@@ -62,8 +62,8 @@ impl IterDef {
         (self.fields)()
     }
 
-    /// Makes an iterator. Parameters that it does not have are left out with a warning, since MXNet takes any, and programs give
-    /// iterators those of others.
+    /// Creates an iterator. Unknown parameters are ignored with a warning, as in MXNet: programs pass the parameters of one iterator
+    /// to another.
     ///
     /// # Errors
     /// Parameters that do not parse, files that are missing or damaged.
@@ -78,7 +78,7 @@ impl IterDef {
     }
 }
 
-/// The iterators there are.
+/// All data iterators.
 pub static ITERATORS: &[IterDef] = &[
     IterDef {
         name: "MNISTIter",
@@ -88,33 +88,33 @@ pub static ITERATORS: &[IterDef] = &[
     },
     IterDef {
         name: "CSVIter",
-        doc: "Reads examples and labels from files of comma-separated values, one example a line.",
+        doc: "Reads examples and labels from files of comma-separated values, one example per line.",
         fields: csv::CsvParam::fields,
         create: csv::create,
     },
     IterDef {
         name: "LibSVMIter",
-        doc: "Reads sparse examples from files in the format of LIBSVM, with columns counted from 0. Batches are of storage type \
-              csr; so are labels that have a file of their own.",
+        doc: "Reads sparse examples from files in the format of LIBSVM, with columns counted from 0. Batches have storage type \
+              csr, and so have labels that come from a separate file.",
         fields: libsvm::LibSvmParam::fields,
         create: libsvm::create,
     },
     IterDef {
         name: "ImageRecordIter",
-        doc: "Reads labelled pictures (JPEG, PNG, BMP) from RecordIO files, changes them at random where that is asked for, and \
-              yields numbers of shape (batch_size, channels, height, width), made ahead by threads.",
+        doc: "Reads labelled images (JPEG, PNG, BMP) from RecordIO files, augments them, and yields batches of shape \
+              (batch_size, channels, height, width), which threads prepare ahead of time.",
         fields: image::image_fields,
         create: image::create,
     },
     IterDef {
         name: "ImageRecordIter_v1",
-        doc: "The former name of ImageRecordIter, for numbers of type float32.",
+        doc: "The former name of ImageRecordIter, for batches of type float32.",
         fields: image::image_fields,
         create: image::create_v1,
     },
     IterDef {
         name: "ImageRecordUInt8Iter",
-        doc: "As ImageRecordIter, but yields the samples of the pictures as they are, of type uint8.",
+        doc: "Like ImageRecordIter, but yields unnormalized samples of type uint8.",
         fields: image::bytes_fields,
         create: image::create_u8,
     },
@@ -126,24 +126,24 @@ pub static ITERATORS: &[IterDef] = &[
     },
     IterDef {
         name: "ImageRecordInt8Iter",
-        doc: "As ImageRecordIter, but yields the samples of the pictures, 127 for those above, of type int8.",
+        doc: "Like ImageRecordIter, but yields unnormalized samples of type int8; values above 127 become 127.",
         fields: image::bytes_fields,
         create: image::create_i8,
     },
     IterDef {
         name: "ImageDetRecordIter",
-        doc: "Reads pictures with objects from RecordIO files. A label is the number of channels, height and width of the picture \
-              within the batch, the number of labels that follow, and those of the record: length of the header, numbers of an \
-              object, the rest of the header, and for each object class, left, top, right, bottom as parts of the picture.",
+        doc: "Reads images with bounding boxes from RecordIO files. A label holds channels, height and width of the image within \
+              the batch, the number of values that follow, and the label of the record: header length, object width, the rest of \
+              the header, and for each object its class, left, top, right and bottom as fractions of the image size.",
         fields: image::detection_fields,
         create: image::create_detection,
     },
 ];
 
-/// The iterator of this name.
+/// Looks up an iterator by name.
 ///
 /// # Errors
-/// There is none.
+/// No iterator has this name.
 pub fn find(name: &str) -> Result<&'static IterDef> {
     ITERATORS.iter().find(|d| d.name == name).ok_or_else(|| {
         let names: Vec<_> = ITERATORS.iter().map(|d| d.name).collect();
@@ -151,7 +151,7 @@ pub fn find(name: &str) -> Result<&'static IterDef> {
     })
 }
 
-/// The files that a path names: a file, or those of a directory in the order of their names.
+/// The file at `path`, or the files of the directory at `path` sorted by name.
 fn files(path: &str) -> Result<Vec<String>> {
     let error = |e: &std::io::Error| Error::io(path, e);
     if !std::fs::metadata(path).map_err(|e| error(&e))?.is_dir() {
@@ -173,7 +173,7 @@ fn no_batch() -> Error {
     Error::Value("there is no current batch: call next() and check that it is true".into())
 }
 
-/// The array in another element type.
+/// Casts an array to `dtype`.
 fn convert(array: NDArray, dtype: DType) -> Result<NDArray> {
     if array.dtype() == dtype {
         return Ok(array);
@@ -185,31 +185,32 @@ fn convert(array: NDArray, dtype: DType) -> Result<NDArray> {
     }, other => Err(Error::Unsupported(format!("data of type {other} cannot be read"))))
 }
 
-/// Examples in memory, served in batches: what both file formats come to.
+/// An iterator over examples that are all in memory.
 struct InMemory {
     data: NDArray,
     label: NDArray,
     order: Vec<u64>,
     batch_size: usize,
-    rest: Rest,
-    /// Examples from the start that filled up the last batch of this pass.
+    last_batch: LastBatch,
+    /// Examples from the start that filled up the last batch of this epoch. The next epoch begins after them.
     overflow: usize,
     next: usize,
     current: Option<Batch>,
 }
 
-/// What becomes of examples that do not fill a batch.
+/// What to do when the last batch is incomplete.
 #[derive(Clone, Copy, PartialEq)]
-enum Rest {
-    /// They are left out.
-    Dropped,
-    /// Examples from the start fill the batch up.
-    Padded,
-    /// So they do, and the next pass begins behind them.
-    Continued,
+enum LastBatch {
+    /// Leave it out.
+    Discard,
+    /// Fill it up with examples from the start.
+    Pad,
+    /// Fill it up with examples from the start, which the next epoch then skips.
+    RollOver,
 }
 
 impl InMemory {
+    /// Gathers the rows `index` of `source`.
     fn rows(&self, source: &NDArray, index: &[u64]) -> Result<NDArray> {
         let mut shape = source.shape().clone();
         if let Some(d) = shape.dims_mut() {
@@ -232,12 +233,12 @@ impl DataIter for InMemory {
 
     fn next(&mut self) -> Result<bool> {
         let left = self.order.len().saturating_sub(self.next);
-        if left == 0 || (left < self.batch_size && self.rest == Rest::Dropped) {
+        if left == 0 || (left < self.batch_size && self.last_batch == LastBatch::Discard) {
             self.current = None;
             return Ok(false);
         }
         let pad = self.batch_size.saturating_sub(left);
-        if self.rest == Rest::Continued {
+        if self.last_batch == LastBatch::RollOver {
             self.overflow = pad % self.order.len();
         }
         let index: Vec<u64> =
@@ -258,36 +259,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_batches_are_padded_or_dropped() {
-        let make = |rest| InMemory {
+    fn incomplete_last_batch_is_padded_rolled_over_or_discarded() {
+        let make = |last_batch| InMemory {
             data: NDArray::from_slice(&[0f32, 1., 2., 3., 4.], &[5, 1]).unwrap(),
             label: NDArray::from_slice(&[0f32, 1., 2., 3., 4.], &[5]).unwrap(),
             order: (0..5).collect(),
             batch_size: 2,
-            rest,
+            last_batch,
             overflow: 0,
             next: 0,
             current: None,
         };
-        let pass = |it: &mut InMemory| {
+        let epoch = |it: &mut InMemory| {
             it.before_first().unwrap();
-            let mut seen = Vec::new();
+            let mut batches = Vec::new();
             while it.next().unwrap() {
                 let b = it.batch().unwrap();
-                seen.push((b.data.dense().unwrap().to_vec::<f32>().unwrap(), b.pad));
+                batches.push((b.data.dense().unwrap().to_vec::<f32>().unwrap(), b.pad));
             }
-            seen
+            batches
         };
         let padded = [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)];
-        let mut it = make(Rest::Continued);
+        let mut it = make(LastBatch::RollOver);
         assert!(it.batch().is_err());
-        assert_eq!(pass(&mut it), padded);
-        assert_eq!(pass(&mut it), [(vec![1., 2.], 0), (vec![3., 4.], 0)]);
-        assert_eq!(pass(&mut it), padded);
-        let mut it = make(Rest::Padded);
-        assert_eq!(pass(&mut it), padded);
-        assert_eq!(pass(&mut it), padded);
-        let mut it = make(Rest::Dropped);
+        assert_eq!(epoch(&mut it), padded);
+        assert_eq!(epoch(&mut it), [(vec![1., 2.], 0), (vec![3., 4.], 0)]);
+        assert_eq!(epoch(&mut it), padded);
+        let mut it = make(LastBatch::Pad);
+        assert_eq!(epoch(&mut it), padded);
+        assert_eq!(epoch(&mut it), padded);
+        let mut it = make(LastBatch::Discard);
         assert_eq!((it.next(), it.next(), it.next()), (Ok(true), Ok(true), Ok(false)));
         it.before_first().unwrap();
         assert_eq!(it.next(), Ok(true));

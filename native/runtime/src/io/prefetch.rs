@@ -1,4 +1,4 @@
-//! Batches made ahead by a thread of their own.
+//! Prefetching: a background thread produces batches ahead of their use.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
@@ -7,56 +7,56 @@ use ferromx_core::error::{Error, Result};
 
 use super::{Batch, DataIter, no_batch};
 
-/// What makes batches, one pass after the other.
+/// Produces the batches of one epoch after the other.
 pub(super) trait Producer: Send + 'static {
-    /// Starts the next pass; `resume` examples of it were in the last batch that was taken of the pass before.
+    /// Starts the next epoch. Its first `resume` examples were in the last batch taken from the previous epoch.
     ///
     /// # Errors
-    /// The source can no longer be read.
+    /// The source cannot be read any more.
     fn start(&mut self, resume: usize) -> Result<()>;
-    /// The next batch; `None` at the end of the pass.
+    /// The next batch; `None` at the end of the epoch.
     ///
     /// # Errors
     /// The source is damaged.
     fn produce(&mut self) -> Result<Option<Batch>>;
 }
 
-/// A thread that fills a buffer with the batches of one pass. It ends with the pass, with the first error, or when nobody takes
-/// its batches any more, and hands the producer back.
+/// A thread that fills a channel with the batches of one epoch. It ends with the epoch, with the first error, or when the receiver is
+/// dropped, and returns the producer.
 struct Worker<P> {
     batches: Receiver<Result<Batch>>,
     thread: JoinHandle<P>,
 }
 
-/// An iterator whose batches are made ahead.
+/// An iterator with prefetching.
 pub(super) struct Prefetch<P: Producer> {
-    /// The producer between two passes; `None` while a worker has it.
+    /// The producer between two epochs; `None` while a worker has it.
     idle: Option<P>,
     worker: Option<Worker<P>>,
     buffer: usize,
     current: Option<Batch>,
-    /// How many examples at the end of the batch that was taken last belong to the next pass.
+    /// Number of examples at the end of the last batch taken that belong to the next epoch.
     pad: usize,
-    /// The pass is over; it begins anew with `before_first`.
-    ended: bool,
+    /// True once the epoch is over, until `before_first`.
+    has_ended: bool,
 }
 
 impl<P: Producer> Prefetch<P> {
-    /// At most `buffer` batches wait for being taken.
+    /// Keeps at most `buffer` finished batches.
     pub fn new(producer: P, buffer: usize) -> Prefetch<P> {
-        Prefetch { idle: Some(producer), worker: None, buffer, current: None, pad: 0, ended: false }
+        Prefetch { idle: Some(producer), worker: None, buffer, current: None, pad: 0, has_ended: false }
     }
 
-    /// Ends the worker, if there is one, and takes the producer back.
+    /// Stops the worker, if there is one, and takes the producer back.
     fn stop(&mut self) -> Result<()> {
         if let Some(Worker { batches, thread }) = self.worker.take() {
-            // A worker that waits for room in the buffer sees that nobody will make any.
+            // A worker that is blocked in `send` fails once the receiver is gone.
             drop(batches);
             self.idle = thread.join().ok();
         }
         match self.idle {
             Some(_) => Ok(()),
-            None => Err(Error::Internal("the thread that reads ahead has ended by a panic".into())),
+            None => Err(Error::Internal("the prefetching thread panicked".into())),
         }
     }
 
@@ -78,8 +78,7 @@ impl<P: Producer> Prefetch<P> {
             producer
         };
         let thread = std::thread::Builder::new().name("ferromx-reader".into()).spawn(run);
-        let thread =
-            thread.map_err(|e| Error::Unsupported(format!("no thread that reads ahead can be started: {e}")))?;
+        let thread = thread.map_err(|e| Error::Unsupported(format!("cannot start the prefetching thread: {e}")))?;
         self.worker = Some(Worker { batches, thread });
         Ok(())
     }
@@ -88,13 +87,13 @@ impl<P: Producer> Prefetch<P> {
 impl<P: Producer> DataIter for Prefetch<P> {
     fn before_first(&mut self) -> Result<()> {
         self.current = None;
-        self.ended = false;
+        self.has_ended = false;
         self.stop()
     }
 
     fn next(&mut self) -> Result<bool> {
         self.current = None;
-        if self.ended {
+        if self.has_ended {
             return Ok(false);
         }
         if self.worker.is_none() {
@@ -102,7 +101,7 @@ impl<P: Producer> DataIter for Prefetch<P> {
         }
         let batch = self.worker.as_ref().and_then(|w| w.batches.recv().ok());
         if batch.as_ref().is_none_or(Result::is_err) {
-            self.ended = true;
+            self.has_ended = true;
             self.stop()?;
         }
         self.current = batch.transpose()?;
@@ -117,8 +116,8 @@ impl<P: Producer> DataIter for Prefetch<P> {
 
 impl<P: Producer> Drop for Prefetch<P> {
     fn drop(&mut self) {
-        // The producer is dropped with the iterator; how its thread ended no longer matters to anybody.
-        let _ended = self.stop();
+        // The iterator goes away: an error of the worker has no receiver.
+        let _ignored = self.stop();
     }
 }
 
@@ -147,24 +146,24 @@ mod tests {
         }
     }
 
-    fn pass(it: &mut impl DataIter) -> Vec<usize> {
+    fn epoch(it: &mut impl DataIter) -> Vec<usize> {
         std::iter::from_fn(|| it.next().unwrap().then(|| it.batch().unwrap().pad)).collect()
     }
 
     #[test]
-    fn passes_repeat_whenever_they_are_broken_off() {
+    fn epochs_restart_after_they_were_interrupted() {
         let mut it = Prefetch::new(Counter { next: 0, fails_at: 0 }, 2);
         assert!(it.batch().is_err());
-        assert_eq!(pass(&mut it), [1, 2, 3, 4, 5]);
+        assert_eq!(epoch(&mut it), [1, 2, 3, 4, 5]);
         assert!(!it.next().unwrap());
         it.before_first().unwrap();
         assert!(it.next().unwrap() && it.next().unwrap());
         it.before_first().unwrap();
-        assert_eq!(pass(&mut it), [1, 2, 3, 4, 5]);
+        assert_eq!(epoch(&mut it), [1, 2, 3, 4, 5]);
     }
 
     #[test]
-    fn errors_arrive_in_their_place() {
+    fn errors_arrive_in_order() {
         let mut it = Prefetch::new(Counter { next: 0, fails_at: 3 }, 4);
         assert!(it.next().unwrap() && it.next().unwrap());
         assert!(it.next().unwrap_err().to_string().contains("damaged"));

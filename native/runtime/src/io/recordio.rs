@@ -1,8 +1,8 @@
-//! RecordIO: files of records of any bytes, the container of packed data sets.
+//! RecordIO: a container of binary records, the format of packed data sets.
 //!
-//! A record is written as parts, each a magic number, a number with kind (3 bits) and length (29 bits), and the bytes, filled up
-//! to a multiple of four with zeros. Where the magic number stands in the data at a multiple of four bytes, the data is cut and
-//! the number left out, so that a reader can find the start of a record anywhere in a file.
+//! A record is a sequence of parts: the magic number, a word with kind (3 bits) and length (29 bits), and the payload, padded with
+//! zeros to a multiple of four bytes. Where the payload contains the magic number at a multiple of four bytes, it is split there and
+//! the number left out. So a reader can find the start of a record from any offset.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -10,12 +10,12 @@ use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 
-/// What every part begins with.
+/// The magic number that every part begins with.
 const MAGIC: [u8; 4] = 0xCED7_230A_u32.to_le_bytes();
-/// Records are shorter than this, in bytes.
+/// Records are shorter than this many bytes.
 const MAX_LENGTH: usize = 1 << 29;
 
-/// How a part belongs to its record.
+/// Which part of its record a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Whole = 0,
@@ -32,10 +32,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a new file, or an existing one empty.
+    /// Creates a file, or truncates an existing one.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn create(path: &str) -> Result<Writer> {
         let file = File::create(path).map_err(|e| Error::io(path, &e))?;
         Ok(Writer { file: BufWriter::new(file), path: path.into(), position: 0 })
@@ -44,7 +44,7 @@ impl Writer {
     /// Appends a record.
     ///
     /// # Errors
-    /// A record of 2^29 bytes and more; the system's.
+    /// A record of 2^29 bytes or more; I/O errors.
     pub fn write(&mut self, record: &[u8]) -> Result<()> {
         ensure!(
             record.len() < MAX_LENGTH,
@@ -66,22 +66,22 @@ impl Writer {
     fn part(&mut self, kind: Kind, bytes: &[u8]) -> Result<()> {
         let head = (kind as u32) << 29 | bytes.len() as u32;
         let padding = &[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()];
-        for piece in [&MAGIC, &head.to_le_bytes(), bytes, padding] {
-            self.file.write_all(piece).map_err(|e| Error::io(&self.path, &e))?;
-            self.position += piece.len() as u64;
+        for field in [&MAGIC, &head.to_le_bytes(), bytes, padding] {
+            self.file.write_all(field).map_err(|e| Error::io(&self.path, &e))?;
+            self.position += field.len() as u64;
         }
         Ok(())
     }
 
-    /// The position of the next record, in bytes from the start of the file.
+    /// Byte offset of the next record.
     pub fn tell(&self) -> u64 {
         self.position
     }
 
-    /// Hands everything that was written to the system.
+    /// Flushes the buffer to the operating system.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn flush(&mut self) -> Result<()> {
         self.file.flush().map_err(|e| Error::io(&self.path, &e))
     }
@@ -98,7 +98,7 @@ impl Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn open(path: &str) -> Result<Reader> {
         let file = File::open(path).map_err(|e| Error::io(path, &e))?;
         Ok(Reader { file: BufReader::with_capacity(1 << 16, file), path: path.into(), position: 0 })
@@ -107,7 +107,7 @@ impl Reader {
     /// The next record; `None` at the end of the file.
     ///
     /// # Errors
-    /// A damaged file; the system's.
+    /// A damaged file; I/O errors.
     pub fn read(&mut self) -> Result<Option<Vec<u8>>> {
         let Some((kind, length)) = self.head()? else { return Ok(None) };
         let mut record = Vec::new();
@@ -125,43 +125,43 @@ impl Reader {
         Ok(Some(record))
     }
 
-    /// Goes over the next record and returns where it began; `None` at the end of the file.
+    /// Skips the next record and returns its byte offset; `None` at the end of the file.
     ///
     /// # Errors
     /// As for [`Reader::read`].
     pub fn skip(&mut self) -> Result<Option<u64>> {
         let start = self.position;
         let Some((mut kind, mut length)) = self.head()? else { return Ok(None) };
-        let whole = kind == Kind::Whole;
+        let is_whole = kind == Kind::Whole;
         loop {
             let padded = length.next_multiple_of(4);
             self.file.seek_relative(padded as i64).map_err(|e| Error::io(&self.path, &e))?;
             self.position += padded as u64;
-            if whole || kind == Kind::Last {
+            if is_whole || kind == Kind::Last {
                 return Ok(Some(start));
             }
             (kind, length) = self.next_part()?;
         }
     }
 
-    /// A part that continues a record.
+    /// Reads the head of a part that continues a record.
     fn next_part(&mut self) -> Result<(Kind, usize)> {
         let at = self.position;
         match self.head()? {
             Some((kind @ (Kind::Middle | Kind::Last), length)) => Ok((kind, length)),
             Some(_) => Err(self.damaged(at, "a new record begins before the last one ends")),
-            None => Err(self.damaged(at, "it ends in the midst of a record")),
+            None => Err(self.damaged(at, "it ends in the middle of a record")),
         }
     }
 
-    /// Kind and length of the part at the present position.
+    /// Reads kind and length of the part at the current position; `None` at the end of the file.
     fn head(&mut self) -> Result<Option<(Kind, usize)>> {
         let at = self.position;
         let mut head = [0; 8];
         match self.fill(&mut head)? {
             0 => return Ok(None),
             8 => {}
-            _ => return Err(self.damaged(at, "it ends in the midst of a record's header")),
+            _ => return Err(self.damaged(at, "it ends in the middle of a record's header")),
         }
         if head[..4] != MAGIC {
             return Err(self.damaged(at, "no record begins there"));
@@ -177,7 +177,7 @@ impl Reader {
         Ok(Some((kind, number as usize & (MAX_LENGTH - 1))))
     }
 
-    /// Appends the bytes of a part to a record. What is not there is not reserved either.
+    /// Appends the payload of a part to a record. Memory grows with the bytes that are read, not with the announced length.
     fn body(&mut self, length: usize, record: &mut Vec<u8>) -> Result<()> {
         let (at, before) = (self.position, record.len());
         let padded = length.next_multiple_of(4) as u64;
@@ -190,6 +190,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Reads until `buffer` is full or the file ends; returns the number of bytes read.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -205,18 +206,18 @@ impl Reader {
     }
 
     fn damaged(&self, at: u64, what: &str) -> Error {
-        Error::Format(format!("{} is no RecordIO file or is damaged: at byte {at}, {what}", self.path))
+        Error::Format(format!("{} is not a RecordIO file or is damaged: at byte {at}, {what}", self.path))
     }
 
-    /// The position of the next record, in bytes from the start of the file.
+    /// Byte offset of the next record.
     pub fn tell(&self) -> u64 {
         self.position
     }
 
-    /// Goes to the record that begins at a position.
+    /// Seeks to the record at a byte offset.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn seek(&mut self, position: u64) -> Result<()> {
         self.file.seek(SeekFrom::Start(position)).map_err(|e| Error::io(&self.path, &e))?;
         self.position = position;
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back() {
+    fn records_survive_a_round_trip() {
         let path = path("round");
         let mut writer = Writer::create(&path).unwrap();
         let mut starts = Vec::new();
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_that_of_the_format() {
+    fn the_file_layout_matches_the_format() {
         let path = path("layout");
         let mut writer = Writer::create(&path).unwrap();
         writer.write(&[b"1234", &MAGIC[..], b"5"].concat()).unwrap();

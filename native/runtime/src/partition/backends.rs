@@ -1,4 +1,4 @@
-//! Backends by the names under which programs ask for them.
+//! Partitioning backends by name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::{by_name, onednn};
 use crate::symbol::Symbol;
 
-/// Backends that group operators of names that a program sets.
+/// Backends that group the operators whose names a program sets.
 const BY_NAME: [&str; 2] = ["default", "default_v2"];
 const ONEDNN: [&str; 2] = ["MKLDNN", "MKLDNN_QUANTIZE"];
 
@@ -24,7 +24,7 @@ fn check(backend: &str) -> Result<()> {
     )))
 }
 
-/// The graph as a backend partitions it; a name that is no backend leaves it as it is.
+/// Partitions a graph for a backend; with an unknown backend the graph is unchanged.
 ///
 /// # Errors
 /// Those of [`partition`].
@@ -38,7 +38,7 @@ pub fn optimize(symbol: &Symbol, backend: &str) -> Result<Symbol> {
     }
 }
 
-/// Sets which operators a backend groups.
+/// Sets the operators that a backend groups.
 ///
 /// # Errors
 /// No such backend.
@@ -48,7 +48,7 @@ pub fn set_op_names(backend: &str, ops: HashSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Forgets which operators a backend groups.
+/// Removes the operators that a backend groups.
 ///
 /// # Errors
 /// No such backend.
@@ -58,7 +58,7 @@ pub fn remove_op_names(backend: &str) -> Result<()> {
     Ok(())
 }
 
-/// The graph with groups of operators of these names as nodes; the backend keeps the names.
+/// Sets the operators that a backend groups and partitions a graph.
 ///
 /// # Errors
 /// No such backend.
@@ -67,10 +67,10 @@ pub fn build(symbol: &Symbol, backend: &str, ops: HashSet<String>) -> Result<Sym
     partition(symbol, backend)
 }
 
-/// The graph as a backend partitions it.
+/// Partitions a graph for a backend.
 ///
 /// # Errors
-/// No such backend; operators' names were not set; parameters that a node for a group does not take.
+/// No such backend; operator names that were not set; parameters that the node of a group does not accept.
 pub fn partition(symbol: &Symbol, backend: &str) -> Result<Symbol> {
     check(backend)?;
     match backend {

@@ -1,21 +1,21 @@
-//! Groups of connected operators whose names are given; each becomes a `_CachedOp`.
+//! Groups connected operators with given names; each group becomes a `_CachedOp`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
 
-use super::{Draft, Part};
+use super::{Draft, Replacement};
 use crate::symbol::Symbol;
 
-/// The graph with every largest group of operators of these names as a `_CachedOp`.
+/// Replaces every maximal group of connected operators with these names by a `_CachedOp`.
 pub fn partition(symbol: &Symbol, ops: &HashSet<String>) -> Result<Symbol> {
     let mut draft = Draft::new(symbol);
     let groups = groups(&draft, |node| ops.contains(draft.op(node)));
     for (id, group) in groups.iter().enumerate() {
         draft.replace(group, |graph| {
             let (name, op, attrs) = (format!("_CachedOp{id}"), "_CachedOp", Attrs::new());
-            Ok(Some(Part { name, op, attrs, graph, has_one_output: false, rotation: 0 }))
+            Ok(Some(Replacement { name, op, attrs, graph, has_one_output: false, rotation: 0 }))
         })?;
     }
     Ok(draft.finish())
@@ -24,11 +24,11 @@ pub fn partition(symbol: &Symbol, ops: &HashSet<String>) -> Result<Symbol> {
 struct Search<'d> {
     draft: &'d Draft,
     readers: Vec<Vec<Option<usize>>>,
-    /// Nodes that belong to a group.
+    /// Nodes that already belong to a group.
     taken: HashSet<usize>,
 }
 
-/// Groups of connected nodes that `wanted` selects, in topological order; no path leads out of a group and back into it.
+/// Groups of connected nodes that `wanted` selects, in topological order. No path leaves a group and returns to it.
 fn groups(draft: &Draft, wanted: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
     let mut search = Search { draft, readers: draft.readers(), taken: HashSet::new() };
     let mut groups = Vec::new();
@@ -51,7 +51,7 @@ fn groups(draft: &Draft, wanted: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
 }
 
 impl Search<'_> {
-    /// What is connected with a node through selected nodes, in topological order.
+    /// The selected nodes that are connected to `start` through selected nodes, in topological order.
     fn connected(&self, start: usize, wanted: &dyn Fn(usize) -> bool) -> Vec<usize> {
         let mut group: HashSet<usize> = [start].into_iter().collect();
         let mut queue: VecDeque<usize> = [start].into_iter().collect();
@@ -68,10 +68,11 @@ impl Search<'_> {
         group
     }
 
-    /// If a path leads out of the group and back, the last member that such a path touches first.
+    /// A member on a path that leaves the group and returns to it, if there is one: the last of the members where such a path leaves or
+    /// returns.
     fn member_on_cycle(&self, group: &[usize]) -> Option<usize> {
         let inside: HashSet<usize> = group.iter().copied().collect();
-        // By outside node: the last member that reads it, and the last that it reads.
+        // By outside node: the last member that reads it, and the last member that it reads.
         let mut outside: HashMap<usize, (Option<usize>, Option<usize>)> = HashMap::new();
         for member in group {
             for port in self.draft.nodes[*member].inputs.iter().filter(|p| !inside.contains(&p.node)) {
@@ -100,7 +101,7 @@ impl Search<'_> {
         None
     }
 
-    /// What depends on a node by paths that do not touch the group.
+    /// The nodes that depend on `from` through paths outside of the group.
     fn reachable(&self, from: usize, inside: &HashSet<usize>) -> HashSet<usize> {
         let mut reached = HashSet::new();
         let mut stack = vec![from];
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_become_nodes_with_a_graph() {
+    fn groups_become_nodes_with_a_subgraph() {
         let x = Symbol::variable("x", Attrs::new());
         let e = op("exp", "e", &[x]);
         let c = op("cos", "c", std::slice::from_ref(&e));
@@ -146,7 +147,7 @@ mod tests {
         let all = partition(&y, &names(&["exp", "cos", "elemwise_add"])).unwrap();
         assert_eq!(structure(&all), [r#"_CachedOp0(x.0) ["x0", "e_output", "c_output", "y_output"]"#]);
         assert_eq!(all.list_outputs(), ["_CachedOp0_y_output"]);
-        // A path through `c` would lead out of the group and back into it.
+        // A path through `c` would leave the group and return to it.
         let split = partition(&y, &names(&["exp", "elemwise_add"])).unwrap();
         assert_eq!(
             structure(&split),
@@ -157,7 +158,7 @@ mod tests {
             ]
         );
         assert_eq!(structure(&partition(&y, &names(&[])).unwrap()), structure(&y));
-        let back = Symbol::from_json(&split.to_json()).unwrap();
-        assert_eq!(structure(&back), structure(&split));
+        let loaded = Symbol::from_json(&split.to_json()).unwrap();
+        assert_eq!(structure(&loaded), structure(&split));
     }
 }

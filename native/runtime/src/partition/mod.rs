@@ -1,7 +1,7 @@
-//! Partitioning: groups of nodes become single nodes that hold them as a graph.
+//! Partitioning: replaces groups of nodes by single nodes with a subgraph.
 //!
-//! A `Draft` is a graph whose edges can be moved. `by_name` groups operators of given names, `onednn` what MXNet's backend for oneDNN
-//! computes at once, and `backends` has the names under which programs ask for this.
+//! A `Draft` is a graph with editable edges. `by_name` groups operators with given names, `onednn` groups the operators that MXNet's
+//! oneDNN backend fuses, and `backends` selects a backend by name.
 
 mod backends;
 mod by_name;
@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 
 pub use backends::{build, optimize, partition, remove_op_names, set_op_names};
 
-use crate::symbol::{Node, NodeEntry, Symbol, part_call, topological};
+use crate::symbol::{Node, NodeEntry, Symbol, subgraph_call, topological};
 
 /// An output of a node of a [`Draft`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ struct Port {
     index: u32,
 }
 
-/// Where an output is read: input `position` of a node, or an output of the graph.
+/// A reader of a port: an input of a node, or an output of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Slot {
     Input { node: usize, position: usize },
@@ -39,27 +39,28 @@ struct DraftNode {
     inputs: Vec<Port>,
 }
 
-/// A graph whose edges can be moved.
+/// A graph with editable edges.
 struct Draft {
     nodes: Vec<DraftNode>,
     outputs: Vec<Port>,
-    /// The order in which a depth-first walk from the outputs leaves each edge.
+    /// The order in which a depth-first search from the outputs finishes each edge. MXNet orders inputs and outputs of subgraphs by it.
     order: HashMap<Slot, usize>,
 }
 
-/// What a group becomes.
-struct Part {
+/// The node that replaces a group.
+struct Replacement {
     name: String,
     op: &'static str,
     attrs: Attrs,
     graph: Symbol,
-    /// Whether all that reads the group reads the only output of its node.
+    /// Whether the node has only one output, which all readers of the group read.
     has_one_output: bool,
-    /// By how many positions the inputs of the node are rotated to the left.
+    /// Number of positions by which to rotate the inputs of the node to the left.
     rotation: usize,
 }
 
-fn with(node: &Node, inputs: Vec<NodeEntry>) -> Arc<Node> {
+/// A copy of a node with other inputs.
+fn copy_with_inputs(node: &Node, inputs: Vec<NodeEntry>) -> Arc<Node> {
     let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
     Arc::new(Node { name, op, inputs, graphs, attrs: RwLock::new(node.attrs.read().clone()) })
 }
@@ -76,12 +77,13 @@ impl Draft {
         draft
     }
 
+    /// Fills in `order`.
     fn number_edges(&mut self) {
-        let mut seen = HashSet::new();
+        let mut visited = HashSet::new();
         for (k, output) in self.outputs.iter().enumerate() {
             let mut stack = Vec::new();
             let mut enter =
-                |stack: &mut Vec<_>, order: &mut HashMap<_, _>, to: Port, slot: Slot| match seen.insert(to.node) {
+                |stack: &mut Vec<_>, order: &mut HashMap<_, _>, to: Port, slot: Slot| match visited.insert(to.node) {
                     true => stack.push((to.node, 0, slot)),
                     false => {
                         order.insert(slot, order.len());
@@ -89,14 +91,14 @@ impl Draft {
                 };
             enter(&mut stack, &mut self.order, *output, Slot::Output(k));
             while let Some((node, position, slot)) = stack.last_mut() {
-                let (node, here) = (*node, *position);
-                let Some(input) = self.nodes[node].inputs.get(here) else {
+                let (node, index) = (*node, *position);
+                let Some(input) = self.nodes[node].inputs.get(index) else {
                     self.order.insert(*slot, self.order.len());
                     stack.pop();
                     continue;
                 };
                 *position += 1;
-                enter(&mut stack, &mut self.order, *input, Slot::Input { node, position: here });
+                enter(&mut stack, &mut self.order, *input, Slot::Input { node, position: index });
             }
         }
     }
@@ -111,7 +113,7 @@ impl Draft {
         self.nodes[node].node.attrs.read().get(key).cloned()
     }
 
-    /// For each node those that read it, each once; nodes that the graph's outputs read have `None` among them.
+    /// The distinct readers of each node; `None` stands for the outputs of the graph.
     fn readers(&self) -> Vec<Vec<Option<usize>>> {
         let mut readers: Vec<Vec<Option<usize>>> = self.nodes.iter().map(|_| Vec::new()).collect();
         let edges = self.nodes.iter().enumerate().flat_map(|(i, n)| n.inputs.iter().map(move |p| (p.node, Some(i))));
@@ -123,22 +125,22 @@ impl Draft {
         readers
     }
 
-    fn at(&self, slot: Slot) -> Port {
+    fn port(&self, slot: Slot) -> Port {
         match slot {
             Slot::Input { node, position } => self.nodes[node].inputs[position],
             Slot::Output(k) => self.outputs[k],
         }
     }
 
-    fn put(&mut self, slot: Slot, port: Port) {
+    fn set_port(&mut self, slot: Slot, port: Port) {
         match slot {
             Slot::Input { node, position } => self.nodes[node].inputs[position] = port,
             Slot::Output(k) => self.outputs[k] = port,
         }
     }
 
-    /// The edges into a group and out of it, each in the order of the walk.
-    fn border(&self, group: &[usize]) -> (Vec<Slot>, Vec<Slot>) {
+    /// The edges into and out of a group, each in the order of the search.
+    fn boundary(&self, group: &[usize]) -> (Vec<Slot>, Vec<Slot>) {
         let inside: HashSet<usize> = group.iter().copied().collect();
         let (mut into, mut out) = (Vec::new(), Vec::new());
         for (node, draft) in self.nodes.iter().enumerate() {
@@ -146,7 +148,7 @@ impl Draft {
                 let slot = Slot::Input { node, position };
                 match (inside.contains(&port.node), inside.contains(&node)) {
                     (false, true) => into.push(slot),
-                    // What the walk does not reach is a node that a part has replaced.
+                    // The search does not reach nodes that were already replaced.
                     (true, false) if self.order.contains_key(&slot) => out.push(slot),
                     _ => {}
                 }
@@ -159,12 +161,12 @@ impl Draft {
         (into, out)
     }
 
-    /// A group as a graph of its own. Each edge into it is a variable, named after what it reads and how often that was read before.
+    /// A group as a separate graph. Each edge into it becomes a variable, named after its source with a running number.
     fn graph_of(&self, group: &[usize], into: &[Slot], out: &[Slot]) -> Symbol {
         let mut counts: HashMap<String, usize> = HashMap::new();
         let mut variables: HashMap<Slot, Arc<Node>> = HashMap::new();
         for slot in into {
-            let port = self.at(*slot);
+            let port = self.port(*slot);
             let name = self.nodes[port.node].node.output_name(port.index as usize);
             let count = counts.entry(name.clone()).or_insert(0);
             variables.insert(*slot, Node::variable(&format!("{name}{count}"), Attrs::new()));
@@ -177,26 +179,26 @@ impl Draft {
                 None => NodeEntry { node: copies[&port.node].clone(), index: port.index },
             };
             let inputs = self.nodes[*node].inputs.iter().enumerate().map(input).collect();
-            copies.insert(*node, with(&self.nodes[*node].node, inputs));
+            copies.insert(*node, copy_with_inputs(&self.nodes[*node].node, inputs));
         }
         let output = |slot: &Slot| {
-            let port = self.at(*slot);
+            let port = self.port(*slot);
             Symbol::of_entry(NodeEntry { node: copies[&port.node].clone(), index: port.index })
         };
         Symbol::group(&out.iter().map(output).collect::<Vec<_>>())
     }
 
-    /// Puts a node in the place of a group, whose members are in topological order; `make` says which, and may refuse.
-    fn replace(&mut self, group: &[usize], make: impl FnOnce(Symbol) -> Result<Option<Part>>) -> Result<()> {
-        let (into, out) = self.border(group);
-        let Some(part) = make(self.graph_of(group, &into, &out))? else { return Ok(()) };
+    /// Replaces a group, whose members are in topological order, by the node that `make` returns; keeps it if that is `None`.
+    fn replace(&mut self, group: &[usize], make: impl FnOnce(Symbol) -> Result<Option<Replacement>>) -> Result<()> {
+        let (into, out) = self.boundary(group);
+        let Some(replacement) = make(self.graph_of(group, &into, &out))? else { return Ok(()) };
         let mut into = into;
-        into.rotate_left(part.rotation);
-        let op = part_call(part.op, &part.attrs)?;
-        let (attrs, graphs) = (RwLock::new(part.attrs), vec![part.graph]);
-        let node = Arc::new(Node { name: part.name, op: Some(op), inputs: Vec::new(), graphs, attrs });
+        into.rotate_left(replacement.rotation);
+        let op = subgraph_call(replacement.op, &replacement.attrs)?;
+        let (attrs, graphs) = (RwLock::new(replacement.attrs), vec![replacement.graph]);
+        let node = Arc::new(Node { name: replacement.name, op: Some(op), inputs: Vec::new(), graphs, attrs });
         let new = self.nodes.len();
-        let inputs = into.iter().map(|slot| self.at(*slot)).collect();
+        let inputs = into.iter().map(|slot| self.port(*slot)).collect();
         for (position, slot) in into.iter().enumerate() {
             if let Some(order) = self.order.remove(slot) {
                 self.order.insert(Slot::Input { node: new, position }, order);
@@ -204,12 +206,12 @@ impl Draft {
         }
         self.nodes.push(DraftNode { node, inputs });
         for (i, slot) in out.iter().enumerate() {
-            self.put(*slot, Port { node: new, index: if part.has_one_output { 0 } else { i as u32 } });
+            self.set_port(*slot, Port { node: new, index: if replacement.has_one_output { 0 } else { i as u32 } });
         }
         Ok(())
     }
 
-    /// The graph as it is now.
+    /// Builds the edited graph.
     fn finish(self) -> Symbol {
         let mut made: HashMap<usize, Arc<Node>> = HashMap::new();
         for output in &self.outputs {
@@ -227,7 +229,7 @@ impl Draft {
                         stack.pop();
                         if !made.contains_key(&node) {
                             let entry = |p: &Port| NodeEntry { node: made[&p.node].clone(), index: p.index };
-                            let copy = with(&draft.node, draft.inputs.iter().map(entry).collect());
+                            let copy = copy_with_inputs(&draft.node, draft.inputs.iter().map(entry).collect());
                             made.insert(node, copy);
                         }
                     }
@@ -239,12 +241,12 @@ impl Draft {
     }
 }
 
-/// The graph of a part with the first output alone.
+/// A graph reduced to its first output.
 fn first_output(graph: &Symbol) -> Symbol {
     Symbol::group(&graph.entries().iter().take(1).map(|e| Symbol::of_entry(e.clone())).collect::<Vec<_>>())
 }
 
-/// The operators of a graph, inputs before their users.
+/// The operators of a graph in topological order.
 fn operators(graph: &Symbol) -> Vec<Arc<Node>> {
     topological(graph.entries()).into_iter().filter(|n| !n.is_variable()).collect()
 }

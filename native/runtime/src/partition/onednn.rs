@@ -1,12 +1,12 @@
-//! What MXNet's backend for oneDNN computes at once: a convolution or a fully connected layer with what follows it, and in graphs of
-//! 8-bit integers the conversion behind it. The nodes are those of MXNet; here they stand for their graphs, which plans fuse.
+//! Partitions a graph like MXNet's oneDNN backend, which fuses a convolution or fully connected layer with its epilogue and, in
+//! quantized graphs, with the following requantization. Here such nodes expand to their subgraphs, which plans fuse.
 
 use std::collections::HashSet;
 
 use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
 
-use super::{Draft, Part, Port, Slot, first_output, operators, with};
+use super::{Draft, Port, Replacement, Slot, copy_with_inputs, first_output, operators};
 use crate::graph::op_call;
 use crate::symbol::{NodeEntry, Symbol};
 
@@ -15,7 +15,7 @@ const DENSE: &str = "_sg_mkldnn_fully_connected";
 const REQUANTIZE: &str = "_contrib_requantize";
 const DEQUANTIZE: &str = "_contrib_dequantize";
 
-/// How far a convolution and its followers were matched.
+/// The state of matching a convolution and its epilogue.
 #[derive(PartialEq, Eq)]
 enum Matched {
     Convolution,
@@ -24,8 +24,8 @@ enum Matched {
     Done,
 }
 
-/// The graph with nodes for what is computed at once. A graph that will be quantized takes only what 8-bit integers have, and one that is
-/// quantized loses conversions whose range is known.
+/// Partitions a graph. With `is_for_integers`, only operators with an 8-bit version are fused, and in a quantized graph requantizations
+/// with a calibrated range are folded into their layer.
 pub fn partition(symbol: &Symbol, is_for_integers: bool) -> Result<Symbol> {
     let symbol = layers(symbol, &convolution_groups, &convolution, is_for_integers)?;
     let symbol = layers(&symbol, &dense_groups, &dense, is_for_integers)?;
@@ -33,7 +33,7 @@ pub fn partition(symbol: &Symbol, is_for_integers: bool) -> Result<Symbol> {
 }
 
 type Groups = dyn Fn(&Draft, bool) -> Vec<Vec<usize>>;
-type Make = dyn Fn(Symbol, usize) -> Part;
+type Make = dyn Fn(Symbol, usize) -> Replacement;
 
 fn layers(symbol: &Symbol, groups: &Groups, make: &Make, is_for_integers: bool) -> Result<Symbol> {
     let mut draft = Draft::new(symbol);
@@ -43,7 +43,7 @@ fn layers(symbol: &Symbol, groups: &Groups, make: &Make, is_for_integers: bool) 
     Ok(draft.finish())
 }
 
-/// The only node that reads a node, if there is one.
+/// The reader of a node if it has exactly one.
 fn only_reader(readers: &[Vec<Option<usize>>], node: usize) -> Option<usize> {
     match readers[node].as_slice() {
         [Some(reader)] => Some(*reader),
@@ -51,7 +51,7 @@ fn only_reader(readers: &[Vec<Option<usize>>], node: usize) -> Option<usize> {
     }
 }
 
-/// Whether a node is a function of its first input that may follow a layer.
+/// Whether `node` is an activation that reads `of` and can be fused into a layer.
 fn is_activation(draft: &Draft, node: usize, of: usize, is_for_integers: bool) -> bool {
     let is = |key: &str, values: &[&str]| draft.attr(node, key).is_some_and(|v| values.contains(&v.as_str()));
     let zero = || draft.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
@@ -69,11 +69,11 @@ fn convolution_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
     let readers = draft.readers();
     let mut taken: HashSet<usize> = HashSet::new();
     let mut groups = Vec::new();
-    let has_plane = |node: usize| {
+    let is_2d_or_3d = |node: usize| {
         let kernel = draft.attr(node, "kernel").unwrap_or_default();
         matches!(kernel.split(',').filter(|k| k.chars().any(|c| c.is_ascii_digit())).count(), 2 | 3)
     };
-    for start in (0..draft.nodes.len()).filter(|n| draft.op(*n) == "Convolution" && has_plane(*n)) {
+    for start in (0..draft.nodes.len()).filter(|n| draft.op(*n) == "Convolution" && is_2d_or_3d(*n)) {
         let mut group = vec![start];
         let mut state = Matched::Convolution;
         let mut last = start;
@@ -107,7 +107,7 @@ fn dense_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
     starts.map(|n| [n].into_iter().chain(only_reader(&readers, n).filter(|r| follows(*r, n))).collect()).collect()
 }
 
-fn convolution(graph: Symbol, id: usize) -> Part {
+fn convolution(graph: Symbol, id: usize) -> Replacement {
     let mut graph = first_output(&graph);
     let (mut name, mut attrs) = (String::from("sg_mkldnn_"), Attrs::new());
     let mut rotation = 0;
@@ -121,16 +121,16 @@ fn convolution(graph: Symbol, id: usize) -> Part {
         };
         name += word;
         if key == Some("with_sum") && node.inputs[0].node.is_variable() {
-            // What is added is the last input.
+            // The summand becomes the last input.
             rotation = 1;
             graph = with_swapped_sum(&graph);
         }
         attrs.extend(key.map(|key| (key.to_string(), "true".to_string())));
     }
-    Part { name: format!("{name}{id}"), op: CONV, attrs, graph, has_one_output: true, rotation }
+    Replacement { name: format!("{name}{id}"), op: CONV, attrs, graph, has_one_output: true, rotation }
 }
 
-/// The graph with the terms of its sum the other way round.
+/// Swaps the operands of the sum in a graph.
 fn with_swapped_sum(graph: &Symbol) -> Symbol {
     let mut copies: Vec<(NodeEntry, NodeEntry)> = Vec::new();
     let find = |copies: &[(NodeEntry, NodeEntry)], e: &NodeEntry| {
@@ -142,30 +142,29 @@ fn with_swapped_sum(graph: &Symbol) -> Symbol {
         if node.op.as_ref().is_some_and(|op| op.def.name == "elemwise_add") {
             inputs.reverse();
         }
-        let new = NodeEntry { node: with(&node, inputs), index: 0 };
+        let new = NodeEntry { node: copy_with_inputs(&node, inputs), index: 0 };
         copies.push((NodeEntry { node, index: 0 }, new));
     }
     Symbol::group(&graph.entries().iter().map(|e| Symbol::of_entry(find(&copies, e))).collect::<Vec<_>>())
 }
 
-fn dense(graph: Symbol, id: usize) -> Part {
+fn dense(graph: Symbol, id: usize) -> Replacement {
     let graph = first_output(&graph);
     let (mut name, mut attrs) = (String::from("sg_mkldnn_fully_connected_"), Attrs::new());
     if operators(&graph).len() > 1 {
         name += "eltwise_";
         attrs.insert("with_eltwise".into(), "True".into());
     }
-    Part { name: format!("{name}{id}"), op: DENSE, attrs, graph, has_one_output: true, rotation: 0 }
+    Replacement { name: format!("{name}{id}"), op: DENSE, attrs, graph, has_one_output: true, rotation: 0 }
 }
 
-/// Conversions of a result to 8 bits by a known range, which the node before them takes over; and back to numbers, where the node can
-/// give numbers itself.
+/// Folds requantization by a calibrated range, and dequantization where possible, into the layer before it.
 fn fold_conversions(symbol: &Symbol) -> Result<Symbol> {
     let mut draft = Draft::new(symbol);
     let readers = draft.readers();
     for node in 0..draft.nodes.len() {
         let is_quantized = draft.attr(node, "quantized").is_some_and(|v| matches!(v.as_str(), "true" | "True" | "1"));
-        let gives_numbers = match draft.op(node) {
+        let supports_float_output = match draft.op(node) {
             CONV if is_quantized => false,
             DENSE if is_quantized => true,
             "_contrib_quantized_elemwise_add" => false,
@@ -175,7 +174,8 @@ fn fold_conversions(symbol: &Symbol) -> Result<Symbol> {
         let Some(requantize) = only_reader(&readers, node).filter(|n| draft.op(*n) == REQUANTIZE) else { continue };
         let range = (draft.attr(requantize, "min_calib_range"), draft.attr(requantize, "max_calib_range"));
         let (Some(min), Some(max)) = range else { continue };
-        let dequantize = only_reader(&readers, requantize).filter(|n| draft.op(*n) == DEQUANTIZE && gives_numbers);
+        let dequantize =
+            only_reader(&readers, requantize).filter(|n| draft.op(*n) == DEQUANTIZE && supports_float_output);
         let added = match dequantize {
             Some(_) => vec![("enable_float_output", "True".to_string())],
             None => vec![("min_calib_range", min), ("max_calib_range", max)],
@@ -198,16 +198,16 @@ fn set_attrs(draft: &mut Draft, node: usize, added: &[(&str, String)]) -> Result
     Ok(())
 }
 
-/// Makes what reads a node read another.
+/// Redirects all readers of `from` to `to`.
 fn redirect(draft: &mut Draft, from: usize, to: usize) {
     let mut slots: Vec<Slot> = (0..draft.outputs.len()).map(Slot::Output).collect();
     for (node, item) in draft.nodes.iter().enumerate() {
         slots.extend((0..item.inputs.len()).map(|position| Slot::Input { node, position }));
     }
     for slot in slots {
-        let port = draft.at(slot);
+        let port = draft.port(slot);
         if port.node == from {
-            draft.put(slot, Port { node: to, index: port.index });
+            draft.set_port(slot, Port { node: to, index: port.index });
         }
     }
 }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_take_what_follows_them() {
+    fn layers_are_fused_with_their_epilogue() {
         let x = var("x");
         let sum = |l: Symbol, r: Symbol| Symbol::op("elemwise_add", "s", &[l, r], &[]).unwrap();
         let fused = |s: Symbol, integers: bool| names(&partition(&s, integers).unwrap());
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(node.graphs[0].list_inputs(), ["x1", "c_weight0", "x0"]);
         let two = sum(conv("c", x.clone()), conv("d", x.clone()));
         assert_eq!(fused(two, true), ["sg_mkldnn_conv_1", "sg_mkldnn_conv_add_0"]);
-        // An output of the graph stays one.
+        // An entry that is an output of the graph is not fused away.
         let c = conv("c", x.clone());
         let head = Symbol::group(&[c.clone(), act(c, "relu")]);
         assert_eq!(fused(head, true), ["sg_mkldnn_conv_0", "a"]);

@@ -1,9 +1,8 @@
 //! Finds chains: elementwise operators on arrays of one shape that run together, block by block.
 //!
-//! A chain runs where its last member stood. That is correct because nobody outside the chain reads what its members make before
-//! then: the chain is closed, and takes no more members, as soon as another operator reads one of its entries. Neither do members
-//! read memory that an operator changes, so that it does not matter that they run later. The values are the same, bit for bit,
-//! since elementwise kernels do not depend on where a block begins.
+//! A chain runs at the position of its last member, so the other members run later than in the graph. This is correct for two reasons.
+//! As soon as an operator outside of the chain reads one of its entries, the chain is closed and takes no more members. And members read
+//! no memory that an operator modifies. Results are the same bit for bit, since elementwise kernels do not depend on block boundaries.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,11 +15,11 @@ use crate::graph::{Action, Graph, GraphNode, entry};
 
 /// The order in which nodes run.
 pub struct Schedule {
-    /// The nodes of each step: one, or a chain of elementwise ones in order.
+    /// The nodes of each step: one node, or the members of a chain in topological order.
     pub steps: Vec<Vec<usize>>,
 }
 
-/// What the search for chains is told.
+/// The input of the search for chains.
 pub struct Request<'a> {
     /// The graph.
     pub graph: &'a Graph,
@@ -32,32 +31,32 @@ pub struct Request<'a> {
     pub shapes: &'a Entries<Shape>,
     /// Types of all entries.
     pub dtypes: &'a Entries<Option<DType>>,
-    /// Entries in memory that some operator changes.
+    /// Entries whose memory an operator modifies.
     pub changing: &'a HashSet<Entry>,
 }
 
 impl Schedule {
-    /// Every node for itself.
+    /// Every node is a step of its own.
     pub fn unfused(needed: &[bool]) -> Schedule {
         Schedule { steps: (0..needed.len()).filter(|i| needed[*i]).map(|i| vec![i]).collect() }
     }
 
-    /// Elementwise nodes in chains.
+    /// Elementwise nodes are joined in chains.
     pub fn fused(request: &Request<'_>) -> Schedule {
         let mut search = Search { request, chains: Vec::new(), chain_of: HashMap::new(), readers: HashMap::new() };
-        let mut chain_at: HashMap<usize, usize> = HashMap::new();
+        let mut chain_ending_at: HashMap<usize, usize> = HashMap::new();
         let needed = |nodes: std::ops::Range<usize>| nodes.filter(|i| request.needed[*i]);
         needed(0..request.forward_nodes).for_each(|i| search.visit(i));
-        search.chains.iter_mut().for_each(|c| c.open = false);
+        search.chains.iter_mut().for_each(|c| c.is_open = false);
         needed(request.forward_nodes..request.graph.nodes.len()).for_each(|i| search.visit(i));
-        for (number, chain) in search.chains.iter().enumerate() {
+        for (id, chain) in search.chains.iter().enumerate() {
             if let Some(last) = chain.nodes.last() {
-                chain_at.insert(*last, number);
+                chain_ending_at.insert(*last, id);
             }
         }
         let mut steps = Vec::new();
         for i in (0..request.graph.nodes.len()).filter(|i| request.needed[*i]) {
-            match (search.chain_of.get(&i), chain_at.get(&i)) {
+            match (search.chain_of.get(&i), chain_ending_at.get(&i)) {
                 (None, _) => steps.push(vec![i]),
                 (Some(_), Some(chain)) => steps.push(std::mem::take(&mut search.chains[*chain].nodes)),
                 (Some(_), None) => {}
@@ -67,12 +66,12 @@ impl Schedule {
     }
 }
 
-/// Members of a chain at most, which bounds its working memory.
-const LONGEST: usize = 64;
+/// Maximum number of members of a chain, which bounds its scratch memory.
+const MAX_LEN: usize = 64;
 
 struct Chain {
     nodes: Vec<usize>,
-    open: bool,
+    is_open: bool,
 }
 
 struct Search<'a> {
@@ -80,11 +79,12 @@ struct Search<'a> {
     chains: Vec<Chain>,
     /// The chain of each member.
     chain_of: HashMap<usize, usize>,
-    /// The chain that last read an entry from outside, as another one that reads it saves a pass over memory by joining.
+    /// The chain that last read each entry from outside. Another reader joins it to save a pass over memory.
     readers: HashMap<Entry, usize>,
 }
 
 impl Search<'_> {
+    /// Adds node `i` to a chain if it is elementwise, and closes chains that it reads from outside.
     fn visit(&mut self, i: usize) {
         let node = &self.request.graph.nodes[i];
         let elementwise = self.is_elementwise(i, node);
@@ -97,7 +97,7 @@ impl Search<'_> {
                 joined = self.join(joined, chain, i);
             }
             let chain = joined.unwrap_or_else(|| {
-                self.chains.push(Chain { nodes: Vec::new(), open: true });
+                self.chains.push(Chain { nodes: Vec::new(), is_open: true });
                 self.chains.len() - 1
             });
             self.chains[chain].nodes.push(i);
@@ -105,9 +105,9 @@ impl Search<'_> {
             joined = Some(chain);
         }
         for e in &node.inputs {
-            let made_by = self.chain_of.get(&(e.node as usize)).copied();
-            match (made_by, joined) {
-                (Some(maker), _) if made_by != joined => self.chains[maker].open = false,
+            let producer = self.chain_of.get(&(e.node as usize)).copied();
+            match (producer, joined) {
+                (Some(maker), _) if producer != joined => self.chains[maker].is_open = false,
                 (None, Some(chain)) => {
                     self.readers.insert(*e, chain);
                 }
@@ -116,23 +116,23 @@ impl Search<'_> {
         }
     }
 
-    /// The chain that node `i` belongs to when it joins `chain` too, having joined `joined`, if it may: then both become one.
+    /// Lets node `i` join `chain` if possible. If it already joined another chain, both are merged. Returns the chain of node `i`.
     fn join(&mut self, joined: Option<usize>, chain: usize, i: usize) -> Option<usize> {
         let fits = |c: &Chain| {
             let shape = |node: usize| &self.request.shapes[entry(node, 0)];
-            c.open && c.nodes.first().is_some_and(|first| shape(*first) == shape(i))
+            c.is_open && c.nodes.first().is_some_and(|first| shape(*first) == shape(i))
         };
         if joined == Some(chain) || !fits(&self.chains[chain]) {
             return joined;
         }
         let Some(other) = joined else {
-            return Some(chain).filter(|c| self.chains[*c].nodes.len() < LONGEST);
+            return Some(chain).filter(|c| self.chains[*c].nodes.len() < MAX_LEN);
         };
-        if self.chains[other].nodes.len() + self.chains[chain].nodes.len() >= LONGEST {
+        if self.chains[other].nodes.len() + self.chains[chain].nodes.len() >= MAX_LEN {
             return joined;
         }
         let moved = std::mem::take(&mut self.chains[chain].nodes);
-        self.chains[chain].open = false;
+        self.chains[chain].is_open = false;
         moved.iter().for_each(|node| _ = self.chain_of.insert(*node, other));
         self.readers.values_mut().filter(|c| **c == chain).for_each(|c| *c = other);
         let target = &mut self.chains[other].nodes;
@@ -141,7 +141,7 @@ impl Search<'_> {
         joined
     }
 
-    /// Whether the node may run block by block.
+    /// Whether a node may run block by block.
     fn is_elementwise(&self, i: usize, node: &GraphNode) -> bool {
         let r = self.request;
         let declared = match &node.action {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_that_meet_are_one_chain() {
+    fn merging_branches_form_one_chain() {
         let mut net = Net(Graph::default());
         let (a, b) = (net.0.variable("a", Attrs::new()), net.0.variable("b", Attrs::new()));
         let x = net.add("sin", &[a], &[]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_of_one_array_share_the_pass() {
+    fn readers_of_one_array_join_one_chain() {
         let mut net = Net(Graph::default());
         let a = net.0.variable("a", Attrs::new());
         let (x, y) = (net.add("sin", &[a], &[]), net.add("cos", &[a], &[]));

@@ -1,4 +1,4 @@
-//! Devices: which one each node of a graph runs on, and copies where an array passes from one to another.
+//! Assigns a device to each node of a graph and inserts copies between devices.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,19 +9,19 @@ use ferromx_core::params::Attrs;
 
 use crate::graph::{Action, CheckedGradient, Graph, GraphNode, entry, op_call};
 
-/// Attribute that names the group of a node, as graphs and as users write it.
+/// The attribute with the context group of a node, as graphs and as users write it.
 const GROUP_ATTRS: [&str; 2] = ["__ctx_group__", "ctx_group"];
 
 fn group_of(attrs: &Attrs) -> Option<&String> {
     GROUP_ATTRS.iter().find_map(|key| attrs.get(*key))
 }
 
-/// The devices of a graph: one for all nodes, or one for each group.
+/// The devices of a graph: one for all nodes, or one for each context group.
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
-    /// The device of what belongs to no group.
+    /// The device of nodes without a group.
     pub default: Context,
-    /// Devices by the name of the group, which the attribute `ctx_group` of a node gives.
+    /// Devices by group name, which is the attribute `ctx_group` of a node.
     pub groups: BTreeMap<String, Context>,
 }
 
@@ -32,7 +32,7 @@ impl From<Context> for Devices {
 }
 
 impl Devices {
-    /// The device on which the array of a variable with these attributes is made.
+    /// The device on which to allocate a variable with these attributes.
     pub fn of_variable(&self, attrs: &Attrs) -> Context {
         let group = group_of(attrs).and_then(|group| self.groups.get(group));
         group.copied().unwrap_or(self.default)
@@ -41,7 +41,7 @@ impl Devices {
     /// The device of a node's group.
     ///
     /// # Errors
-    /// The group has none.
+    /// The group has no device.
     fn of_group(&self, node: &GraphNode) -> Result<Option<Context>> {
         let Some(group) = group_of(&node.attrs) else { return Ok(None) };
         let found = self.groups.get(group).ok_or_else(|| {
@@ -52,47 +52,47 @@ impl Devices {
     }
 }
 
-/// A graph with copies in it.
-pub struct Placed {
+/// A graph with a device for each node, and copies between devices.
+pub struct DeviceGraph {
     /// The graph.
     pub graph: Graph,
     /// The new index of each old node.
-    moved: Vec<u32>,
+    new_index: Vec<u32>,
     /// The new index of the first node that computes gradients.
     pub forward_nodes: usize,
 }
 
-impl Placed {
-    /// The entry that an entry of the old graph has become.
+impl DeviceGraph {
+    /// Maps an entry of the old graph.
     pub fn entry(&self, e: Entry) -> Entry {
-        Entry { node: self.moved[e.node as usize], index: e.index }
+        Entry { node: self.new_index[e.node as usize], index: e.index }
     }
 }
 
-/// Gives each node its device and copies what it reads from others; nodes from `forward_nodes` on compute gradients. Variables are
-/// where their arrays are, which `known` says of those that have one. A node runs on the device of its group; a gradient where the
-/// node runs that it belongs to; any other node on the device of its first input that has one, or else on that of its reader.
+/// Assigns a device to each node and copies its inputs from other devices; nodes from `forward_nodes` on compute gradients. `known` has
+/// the devices of variables that have an array. A gradient node runs on the device of its forward node. Any other node runs on the
+/// device of its group, else of its first input that has a device, else of its reader.
 ///
 /// # Errors
-/// A group without device; an operator that changes an array of another device.
-pub fn place(
+/// A group without a device; an operator that modifies an array of another device.
+pub fn assign(
     graph: &Graph,
     devices: &Devices,
     known: &HashMap<Entry, Context>,
     forward_nodes: usize,
-) -> Result<Placed> {
+) -> Result<DeviceGraph> {
     let contexts = contexts(graph, devices, known)?;
-    let mut placed = Placed { graph: Graph::default(), moved: Vec::new(), forward_nodes: 0 };
+    let mut assigned = DeviceGraph { graph: Graph::default(), new_index: Vec::new(), forward_nodes: 0 };
     let mut copies: HashMap<(Entry, Context), Entry> = HashMap::new();
     for (i, node) in graph.nodes.iter().enumerate() {
         if i == forward_nodes {
-            placed.forward_nodes = placed.graph.nodes.len();
+            assigned.forward_nodes = assigned.graph.nodes.len();
         }
         let context = contexts[i];
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for (k, e) in node.inputs.iter().enumerate() {
             if contexts[e.node as usize] == context {
-                inputs.push(placed.entry(*e));
+                inputs.push(assigned.entry(*e));
                 continue;
             }
             if node.op().is_some_and(|op| matches!(node.action, Action::Forward(_)) && op.mutated().contains(&k)) {
@@ -108,32 +108,32 @@ pub fn place(
                 None => {
                     let name = format!("{}_{}_copy", graph.node(*e).name, e.index);
                     let action = Action::Forward(op_call("_CrossDeviceCopy", &Attrs::new())?);
-                    let source = placed.entry(*e);
-                    let copy = placed.graph.push(&name, action, vec![source], Attrs::new());
-                    let made = &mut placed.graph.nodes[copy.node as usize];
+                    let source = assigned.entry(*e);
+                    let copy = assigned.graph.push(&name, action, vec![source], Attrs::new());
+                    let made = &mut assigned.graph.nodes[copy.node as usize];
                     made.context = context;
-                    made.gradient_of = node.gradient_of.map(|of| placed.moved[of as usize]);
+                    made.gradient_of = node.gradient_of.map(|of| assigned.new_index[of as usize]);
                     copies.insert((*e, context), copy);
                     copy
                 }
             };
             inputs.push(copy);
         }
-        placed.moved.push(placed.graph.nodes.len() as u32);
+        assigned.new_index.push(assigned.graph.nodes.len() as u32);
         let mut moved = GraphNode { inputs, context, ..node.clone() };
-        moved.gradient_of = node.gradient_of.map(|of| placed.moved[of as usize]);
+        moved.gradient_of = node.gradient_of.map(|of| assigned.new_index[of as usize]);
         if let Action::Backward { of, .. } = &mut moved.action {
-            *of = placed.moved[*of as usize];
+            *of = assigned.new_index[*of as usize];
         }
-        placed.graph.nodes.push(moved);
+        assigned.graph.nodes.push(moved);
     }
     if forward_nodes >= graph.nodes.len() {
-        placed.forward_nodes = placed.graph.nodes.len();
+        assigned.forward_nodes = assigned.graph.nodes.len();
     }
-    placed.graph.checked_gradients = (graph.checked_gradients.iter())
-        .map(|c| CheckedGradient { of: placed.moved[c.of] as usize, gradient: placed.entry(c.gradient), ..*c })
+    assigned.graph.checked_gradients = (graph.checked_gradients.iter())
+        .map(|c| CheckedGradient { of: assigned.new_index[c.of] as usize, gradient: assigned.entry(c.gradient), ..*c })
         .collect();
-    Ok(placed)
+    Ok(assigned)
 }
 
 /// The device of each node.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_stand_at_the_borders_once() {
+    fn each_array_is_copied_once_per_device() {
         let mut graph = Graph::default();
         let (x, y) = (graph.variable("x", Attrs::new()), graph.variable("y", Attrs::new()));
         let a = add(&mut graph, "a", &[x, y], "first");
@@ -178,9 +178,9 @@ mod tests {
         let known = HashMap::from([(x, Context::cpu(1)), (y, Context::cpu(0))]);
         let groups = BTreeMap::from([("first".into(), Context::cpu(1)), ("second".into(), Context::cpu(2))]);
         let devices = Devices { default: Context::cpu(0), groups };
-        let placed = place(&graph, &devices, &known, 5).unwrap();
+        let assigned = assign(&graph, &devices, &known, 5).unwrap();
         let nodes: Vec<(&str, i32)> =
-            placed.graph.nodes.iter().map(|n| (n.name.as_str(), n.context.device_id)).collect();
+            assigned.graph.nodes.iter().map(|n| (n.name.as_str(), n.context.device_id)).collect();
         let expected = [
             ("x", 1),
             ("y", 0),
@@ -193,11 +193,11 @@ mod tests {
             ("d", 2),
         ];
         assert_eq!(nodes, expected);
-        assert_eq!(placed.forward_nodes, 8);
-        assert_eq!(placed.graph.node(placed.entry(d)).inputs, [placed.entry(b), entry(4, 0)]);
-        assert_eq!(placed.graph.node(placed.entry(c)).inputs, [placed.entry(a), entry(6, 0)]);
+        assert_eq!(assigned.forward_nodes, 8);
+        assert_eq!(assigned.graph.node(assigned.entry(d)).inputs, [assigned.entry(b), entry(4, 0)]);
+        assert_eq!(assigned.graph.node(assigned.entry(c)).inputs, [assigned.entry(a), entry(6, 0)]);
         let missing = Devices { groups: BTreeMap::new(), ..devices };
-        let error = place(&graph, &missing, &known, 5).err().unwrap().to_string();
+        let error = assign(&graph, &missing, &known, 5).err().unwrap().to_string();
         assert!(error.contains("The device assignment not found for group first"), "{error}");
     }
 }

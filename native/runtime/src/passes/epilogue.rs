@@ -1,9 +1,9 @@
-//! Appends to products what follows them: normalisation of channels (in inference), addition of an array, a rectifier.
+//! Epilogue fusion: fuses batch normalization (in inference), addition of an array and activation into the convolution or matrix
+//! product before them.
 //!
-//! The last operator of such a sequence becomes a node that does all of it; the others are dead then, since nobody else may read
-//! what is between them. The fused node reads the same entries at the place of the last one. Nothing is derived from the parameters
-//! beforehand, so that arrays may change between runs: factor and summand of each channel are computed in the run. Values agree
-//! with those of the single operators up to rounding, and exactly where no normalisation takes part.
+//! The last operator of such a sequence becomes a fused node. The others are dead, since the intermediate entries have no other readers.
+//! Scale and shift of each channel are computed in every run, so that arrays may change between runs. Results equal those of the
+//! separate operators up to rounding, and exactly without normalization.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,10 +17,10 @@ use super::infer::Entries;
 use crate::graph::{Action, Graph, entry};
 use crate::symbol::OpCall;
 
-/// Operators that add arrays; those that broadcast do nothing else where the shapes are equal.
+/// Operators that add two arrays of equal shape.
 const ADDITIONS: [&str; 3] = ["elemwise_add", "broadcast_add", "_npi_add"];
 
-/// What the pass is told.
+/// The input of the pass.
 pub struct Request<'a> {
     /// Which nodes run.
     pub needed: &'a [bool],
@@ -30,15 +30,15 @@ pub struct Request<'a> {
     pub shapes: &'a Entries<Shape>,
     /// Types of all entries.
     pub dtypes: &'a Entries<Option<DType>>,
-    /// Entries that something outside the graph reads.
+    /// Entries that are read from outside the graph.
     pub kept: &'a HashSet<Entry>,
-    /// Entries in memory that some operator changes.
+    /// Entries whose memory an operator modifies.
     pub changing: &'a HashSet<Entry>,
     /// Whether the plan never runs in training.
     pub inference: bool,
 }
 
-/// Fuses products with what follows them.
+/// Fuses products with their epilogues.
 pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
     let mut readers: HashMap<Entry, Vec<usize>> = HashMap::new();
     for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| request.needed[*i]) {
@@ -53,32 +53,32 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
             continue;
         }
         let channels = channels(&op.params, request.shapes[product].dims().len());
-        let mut tail = Tail::new(op.clone(), product, graph.nodes[i].inputs.clone());
-        while tail.append(graph, request, &readers, channels) {}
-        if tail.end != product {
-            let node = &mut graph.nodes[tail.end.node as usize];
-            node.inputs = tail.inputs;
-            node.action = Action::Fused { op: tail.op, kernel, params: Params::new(tail.fused) };
+        let mut sequence = Sequence::new(op.clone(), product, graph.nodes[i].inputs.clone());
+        while sequence.append(graph, request, &readers, channels) {}
+        if sequence.end != product {
+            let node = &mut graph.nodes[sequence.end.node as usize];
+            node.inputs = sequence.inputs;
+            node.action = Action::Fused { op: sequence.op, kernel, params: Params::new(sequence.fused) };
         }
     }
 }
 
-/// A product and what follows it.
-struct Tail {
+/// A product and the epilogue found so far.
+struct Sequence {
     op: OpCall,
     fused: Fused,
-    /// What comes out at the end.
+    /// The output of the last operator.
     end: Entry,
     inputs: Vec<Entry>,
 }
 
-impl Tail {
-    fn new(op: OpCall, end: Entry, inputs: Vec<Entry>) -> Tail {
+impl Sequence {
+    fn new(op: OpCall, end: Entry, inputs: Vec<Entry>) -> Sequence {
         let fused = Fused { product: op.params.clone(), normalisation: None, residual: false, function: None };
-        Tail { op, fused, end, inputs }
+        Sequence { op, fused, end, inputs }
     }
 
-    /// Appends the operator that reads the end, if it may be.
+    /// Appends the only reader of `end` if it can be fused; returns whether it was.
     fn append(
         &mut self,
         graph: &Graph,

@@ -1,4 +1,4 @@
-//! The gradient pass: reverse-mode differentiation as a transformation of the graph. It serves executors and the tape.
+//! The gradient pass: reverse-mode differentiation as a graph transformation. Executors and the tape use it.
 
 use std::collections::HashMap;
 
@@ -14,42 +14,42 @@ use crate::symbol::OpCall;
 pub struct Request<'a> {
     /// The outputs.
     pub ys: &'a [Entry],
-    /// The gradient that flows into each of them.
+    /// The head gradient of each output.
     pub head_grads: &'a [Entry],
-    /// What the gradient is asked for.
+    /// The entries to differentiate with respect to.
     pub xs: &'a [Entry],
-    /// Whether the result will be differentiated again, so that composed gradients are preferred to kernels.
-    pub again: bool,
+    /// Whether the result will be differentiated again; composed gradients are then preferred to kernels.
+    pub create_graph: bool,
 }
 
-/// Where a gradient comes from.
+/// A contribution to the gradient of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The gradient of an output, by its position.
+    /// The head gradient of an output, by index.
     Head(usize),
-    /// A node that reads the entry.
+    /// The gradient of a node that reads the entry.
     Node(usize),
 }
 
 /// How gradients flow through the nodes of a graph.
 #[derive(Clone, Default)]
 pub struct Trace {
-    /// The gradients of the outputs that come in.
+    /// The head gradients.
     pub heads: Vec<Entry>,
-    /// What flows into each entry.
+    /// The contributions to the gradient of each entry.
     pub sources: HashMap<Entry, Vec<Source>>,
     /// The gradient of each entry.
     pub flows: HashMap<Entry, Entry>,
-    /// The gradients of each entry into which several flow.
+    /// The gradient of each entry with several contributions.
     pub sums: HashMap<Entry, Entry>,
     /// The gradients of each node's inputs.
     pub gradients: HashMap<usize, Vec<Option<Entry>>>,
-    /// The outputs of each node whose gradients its own gradient reads.
+    /// For each node the outputs whose gradients the node's gradient reads.
     reads: HashMap<usize, Vec<Entry>>,
 }
 
 impl Trace {
-    /// The outputs of a node whose gradients its own gradient reads.
+    /// The outputs of a node whose gradients the node's gradient reads.
     pub fn reads(&self, node: usize) -> Vec<Entry> {
         self.reads.get(&node).cloned().unwrap_or_default()
     }
@@ -59,8 +59,8 @@ impl Trace {
         self.flows.get(&e).copied()
     }
 
-    /// The trace in a graph with other indices.
-    pub fn moved(&self, to: impl Fn(Entry) -> Entry) -> Trace {
+    /// The trace after the entries of the graph were renumbered by `to`.
+    pub fn remapped(&self, to: impl Fn(Entry) -> Entry) -> Trace {
         let node = |i: usize| to(entry(i, 0)).node as usize;
         let source = |s: &Source| match s {
             Source::Head(k) => Source::Head(*k),
@@ -83,12 +83,12 @@ impl Trace {
 /// Extends the graph by the gradients of `ys` with respect to `xs`; `None` where an x does not influence any y.
 ///
 /// # Errors
-/// An operator on the way that is not differentiable, by operator and node name.
+/// An operator between `xs` and `ys` that is not differentiable, by operator and node name.
 pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<Entry>>> {
     with_trace(graph, request, None)
 }
 
-/// [`gradient`], with a record of how gradients flow.
+/// [`gradient`] that also records how gradients flow.
 ///
 /// # Errors
 /// Those of [`gradient`].
@@ -150,7 +150,7 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
         let first = graph.nodes.len();
         let read: Vec<Entry> = (0..ograds.len()).filter(|k| ograds[*k].is_some()).map(|k| entry(i, k)).collect();
         let igrads =
-            node_gradient(graph, i, &op, ograds, request.again).map_err(|e| e.in_operator(op.title(), &name))?;
+            node_gradient(graph, i, &op, ograds, request.create_graph).map_err(|e| e.in_operator(op.title(), &name))?;
         graph.nodes[first..].iter_mut().for_each(|node| node.gradient_of = Some(i as u32));
         let igrads: Vec<Option<Entry>> =
             inputs.iter().zip(igrads).map(|(e, g)| g.filter(|_| on_path[e.node as usize])).collect();
@@ -172,7 +172,7 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
     Ok(request.xs.iter().map(|x| result.get(x).copied().flatten()).collect())
 }
 
-/// Whether the operator makes its own gradient and reads none from above.
+/// Whether the operator is a loss: its gradient reads no head gradient.
 pub fn is_loss(op: &OpCall) -> bool {
     matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if matches!(b.ograds_for(&op.params), Deps::None))
 }
@@ -189,7 +189,7 @@ fn influenced_by(graph: &Graph, xs: &[Entry]) -> Vec<bool> {
     on_path
 }
 
-/// The sum of the gradients that flow into an entry from its users.
+/// Adds the sum of the contributions to an entry's gradient.
 fn add_up(graph: &mut Graph, node: usize, mut contributions: Vec<Entry>) -> Result<Option<Entry>> {
     if contributions.len() <= 1 {
         return Ok(contributions.pop());
@@ -200,20 +200,20 @@ fn add_up(graph: &mut Graph, node: usize, mut contributions: Vec<Entry>) -> Resu
     builder.apply1("add_n", &contributions, &[]).map(Some)
 }
 
-/// Adds the gradient of one node; one item per input.
+/// Adds the gradient of one node; returns one item per input.
 fn node_gradient(
     graph: &mut Graph,
     i: usize,
     op: &OpCall,
     ograds: Vec<Option<Entry>>,
-    again: bool,
+    create_graph: bool,
 ) -> Result<Vec<Option<Entry>>> {
     let n = graph.nodes[i].inputs.len();
     match op.def.gradient(&op.params) {
         Grad::None | Grad::By(_) => Err(Error::NotDifferentiable(op.title().into())),
         Grad::Zero => Ok(vec![None; n]),
         Grad::Compose(compose) => composed(graph, i, op, &ograds, compose),
-        Grad::Kernel(_, Some(compose)) if again => composed(graph, i, op, &ograds, compose),
+        Grad::Kernel(_, Some(compose)) if create_graph => composed(graph, i, op, &ograds, compose),
         Grad::Kernel(backward, _) => {
             let node = &graph.nodes[i];
             let (inputs, visible, outputs) = (node.inputs.clone(), node.num_visible(), node.num_outputs);
@@ -240,6 +240,7 @@ fn node_gradient(
     }
 }
 
+/// The gradient, or zeros in the shape of `of`.
 fn or_zeros(graph: &mut Graph, of: Entry, gradient: Option<Entry>) -> Result<Entry> {
     use ferromx_core::grad::GradGraph;
     match gradient {
@@ -251,6 +252,7 @@ fn or_zeros(graph: &mut Graph, of: Entry, gradient: Option<Entry>) -> Result<Ent
     }
 }
 
+/// Adds a gradient that is composed of operators.
 fn composed(
     graph: &mut Graph,
     i: usize,
@@ -266,7 +268,7 @@ fn composed(
     let grad_node =
         GradNode { params: &op.params, attrs: &attrs, inputs: &node.inputs, outputs: &outputs, ograds: &ograds };
     let gradients = compose(&mut Builder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)?;
-    if matches!(op.def.forward, Forward::Host(_)) {
+    if matches!(op.def.forward, Forward::Foreign(_)) {
         let pairs = gradients.iter().enumerate().filter_map(|(k, g)| Some((k, (*g)?)));
         graph.checked_gradients.extend(pairs.map(|(input, gradient)| CheckedGradient { of: i, input, gradient }));
     }

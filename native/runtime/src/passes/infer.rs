@@ -1,4 +1,4 @@
-//! Shape and type inference over a whole graph, in both directions, until nothing changes.
+//! Shape and type inference over a whole graph, forwards and backwards to a fixed point.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -28,7 +28,7 @@ impl<T: Clone> Entries<T> {
         Entries { values: vec![value; start[start.len() - 1]], start }
     }
 
-    /// The number of the entry.
+    /// The index of the entry among all values.
     pub fn id(&self, e: ferromx_core::grad::Entry) -> usize {
         self.start[e.node as usize] + e.index as usize
     }
@@ -38,7 +38,7 @@ impl<T: Clone> Entries<T> {
         self.values.len()
     }
 
-    /// Whether there are none.
+    /// Whether the graph has no entries.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -63,11 +63,11 @@ impl<T: Clone> std::ops::IndexMut<ferromx_core::grad::Entry> for Entries<T> {
     }
 }
 
-/// Attribute in which a variable carries its shape.
+/// The attribute with the shape of a variable.
 const SHAPE_ATTR: &str = "__shape__";
-/// The same in numpy semantics, whatever those of the thread are: for shapes without dimensions, or with dimensions of 0.
+/// The attribute with the shape of a variable in NumPy semantics, whatever the thread's semantics: for scalars and dimensions of 0.
 const NUMPY_SHAPE_ATTR: &str = "__np_shape__";
-/// Attribute in which a variable carries its type code.
+/// The attribute with the dtype code of a variable.
 pub(crate) const DTYPE_ATTR: &str = "__dtype__";
 
 fn node_error(node: &GraphNode, e: Error) -> Error {
@@ -80,7 +80,7 @@ fn node_error(node: &GraphNode, e: Error) -> Error {
 /// Sweeps forwards and backwards until `visit` changes nothing more.
 fn fixpoint(graph: &Graph, mut visit: impl FnMut(usize) -> Result<bool>) -> Result<()> {
     let n = graph.nodes.len();
-    // Each sweep but the last fixes at least one dimension, so this bound is never reached by a terminating rule set.
+    // Every sweep but the last adds information, so networks need few; the bound guards against rules that never settle.
     for _ in 0..64 {
         let mut changed = false;
         for i in 0..n {
@@ -100,9 +100,9 @@ fn fixpoint(graph: &Graph, mut visit: impl FnMut(usize) -> Result<bool>) -> Resu
     Ok(())
 }
 
-/// Shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 among its parameters is unknown: the
-/// first states of a recurrent network do not say how many sequences there will be.
-pub fn made_of_nothing(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
+/// Shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 in its parameters is unknown: the initial
+/// states of a recurrent network leave the batch size open.
+pub fn shapes_without_inputs(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
     let mut made: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
     (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut made })?;
     if !semantics::is_numpy_shape() {
@@ -112,7 +112,7 @@ pub fn made_of_nothing(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
     made.iter().enumerate().try_for_each(|(k, shape)| io.assign_out(k, shape))
 }
 
-/// The shape that a variable carries.
+/// The shape in the attributes of a variable.
 fn shape_of_variable(node: &GraphNode) -> Result<Shape> {
     let parse = |text: &String| text.parse::<Shape>().map_err(|e: String| node_error(node, Error::Value(e)));
     if let Some(text) = node.attrs.get(NUMPY_SHAPE_ATTR) {
@@ -123,10 +123,10 @@ fn shape_of_variable(node: &GraphNode) -> Result<Shape> {
     Ok(if semantics::is_numpy_shape() { shape } else { Shape::from_legacy(shape.dims()) })
 }
 
-/// Completes the shapes that `known` holds; what cannot be inferred stays partly unknown.
+/// Completes the shapes in `known`; those that cannot be inferred stay partly unknown.
 ///
 /// # Errors
-/// Shapes that contradict each other; the message names operator, node and argument.
+/// Inconsistent shapes; the message names operator, node and argument.
 pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>> {
     for (i, node) in graph.nodes.iter().enumerate() {
         let slot = &mut known[crate::graph::entry(i, 0)];
@@ -139,9 +139,11 @@ pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>
         let mut ins: SmallVec<[Shape; 6]> = node.inputs.iter().map(|e| known[*e].clone()).collect();
         let mut outs: SmallVec<[Shape; 4]> = known.of_node(i).into();
         match &node.action {
-            // Products are fused when all is inferred.
+            // Fusion runs after inference.
             Action::Variable | Action::Fused { .. } => return Ok(false),
-            Action::Forward(op) if ins.is_empty() => made_of_nothing(op, &mut outs).map_err(|e| node_error(node, e))?,
+            Action::Forward(op) if ins.is_empty() => {
+                shapes_without_inputs(op, &mut outs).map_err(|e| node_error(node, e))?
+            }
             Action::Forward(op) => (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| node_error(node, e))?,
             Action::Backward { of, op, .. } => {
@@ -163,7 +165,7 @@ pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>
     Ok(known)
 }
 
-/// Completes the element types that `known` holds; see [`shapes`].
+/// Completes the element types in `known`; see [`shapes`].
 pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entries<Option<DType>>> {
     for (i, node) in graph.nodes.iter().enumerate() {
         if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(DTYPE_ATTR)) {
@@ -176,7 +178,7 @@ pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entrie
         let mut ins: SmallVec<[Option<DType>; 6]> = node.inputs.iter().map(|e| known[*e]).collect();
         let mut outs: SmallVec<[Option<DType>; 4]> = known.of_node(i).into();
         match &node.action {
-            // Products are fused when all is inferred.
+            // Fusion runs after inference.
             Action::Variable | Action::Fused { .. } => return Ok(false),
             Action::Forward(op) => (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| node_error(node, e))?,

@@ -1,8 +1,8 @@
-//! Memory planning: which entries of a graph lie where, such that entries that are never alive together share memory.
+//! Memory planning: assigns offsets in an arena so that blocks with disjoint lifetimes may share memory.
 
 use ferromx_core::storage::ALIGN;
 
-/// A piece of memory that one or more entries use, one after the other.
+/// A block of memory that one or more entries use one after the other.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Size in bytes.
@@ -13,22 +13,23 @@ pub struct Block {
     pub last: usize,
 }
 
-/// Gives each block an offset in one arena such that blocks whose lives overlap do not; returns the offsets and the arena's size.
+/// Assigns each block an offset in the arena so that blocks with overlapping lifetimes do not overlap; returns the offsets and the
+/// size of the arena.
 ///
-/// Large blocks are placed first, each at the lowest offset that is free for its whole life, which comes close to the lower bound
-/// for the graphs of neural networks (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
+/// Blocks are assigned by decreasing size, each at the lowest offset that is free for its whole lifetime. This comes close to the
+/// lower bound for the graphs of neural networks (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
 pub fn assign_offsets(blocks: &[Block]) -> (Vec<usize>, usize) {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|i| (std::cmp::Reverse(blocks[*i].bytes), blocks[*i].first));
     let mut offsets = vec![0; blocks.len()];
-    // Placed blocks by offset.
-    let mut placed: Vec<usize> = Vec::new();
+    // Assigned blocks, by offset.
+    let mut assigned: Vec<usize> = Vec::new();
     let mut total = 0;
     for i in order {
         let b = &blocks[i];
         let size = b.bytes.next_multiple_of(ALIGN);
         let mut offset = 0;
-        for &p in &placed {
+        for &p in &assigned {
             let q = &blocks[p];
             if q.first > b.last || b.first > q.last {
                 continue;
@@ -40,8 +41,8 @@ pub fn assign_offsets(blocks: &[Block]) -> (Vec<usize>, usize) {
         }
         offsets[i] = offset;
         total = total.max(offset + size);
-        let at = placed.partition_point(|p| offsets[*p] <= offset);
-        placed.insert(at, i);
+        let index = assigned.partition_point(|p| offsets[*p] <= offset);
+        assigned.insert(index, i);
     }
     (offsets, total)
 }

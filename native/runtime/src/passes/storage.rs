@@ -1,4 +1,4 @@
-//! Storage types over a whole graph: what is sparse where operators have forms for the storage of their inputs.
+//! Storage type inference over a whole graph.
 
 use std::collections::HashMap;
 
@@ -14,31 +14,30 @@ use super::infer::Entries;
 use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::symbol::{Node, Symbol};
 
-/// Attribute in which a variable carries the code of its storage type.
+/// The attribute with the storage type code of a variable.
 const STORAGE_ATTR: &str = "__storage_type__";
 
-/// The storage types of everything that a symbol is bound to, each in its listing order.
+/// The storage types of the arrays of a symbol, each list in listing order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Storage {
     /// Arguments.
     pub args: Vec<StorageType>,
-    /// Gradients of the arguments; `Default` where none is wanted.
+    /// Gradients of the arguments; `Default` where none is requested.
     pub grads: Vec<StorageType>,
     /// Auxiliary states.
     pub aux: Vec<StorageType>,
     /// Outputs.
     pub outputs: Vec<StorageType>,
-    /// Whether the symbol itself, without its gradient, has anything sparse.
+    /// Whether any array of the forward graph is sparse.
     pub has_sparse: bool,
 }
 
-/// Infers storage types from those of some variables, by name, in the direction of the computation: what no attribute and nobody
-/// else says of a variable is dense, and so is the result of an operator without a form for its inputs. A gradient flows into an
-/// output in the storage of that output. `wanted` says of each argument whether it gets a gradient. `None` stands for a symbol that
-/// has nothing to do with sparse arrays.
+/// Infers storage types forwards from those of the variables in `given`, by name. Other variables have the type in their attribute, or
+/// are dense. The output of an operator without a sparse implementation for its inputs is dense. A head gradient has the storage type
+/// of its output. `wanted` tells for each argument whether its gradient is requested. Returns `None` if everything is dense.
 ///
 /// # Errors
-/// A name that no variable has, an attribute that is no storage type; those of [`gradient`].
+/// A name that no variable has, an attribute that is not a storage type; those of [`gradient`].
 pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &[bool]) -> Result<Option<Storage>> {
     let all_dense = given.iter().all(|(_, t)| *t == StorageType::Default);
     if all_dense && !symbol.nodes().iter().any(|node| may_be_sparse(node)) {
@@ -52,7 +51,7 @@ pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &
         .collect();
     let mut known = HashMap::new();
     for (e, _) in &variables {
-        if let Some(storage) = carried(graph.node(*e))? {
+        if let Some(storage) = storage_attr(graph.node(*e))? {
             known.insert(*e, storage);
         }
     }
@@ -78,7 +77,7 @@ pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &
     let mut grads = if xs.is_empty() {
         Vec::new()
     } else {
-        gradient(&mut graph, &Request { ys: &ys, head_grads: &head_grads, xs: &xs, again: false })?
+        gradient(&mut graph, &Request { ys: &ys, head_grads: &head_grads, xs: &xs, create_graph: false })?
     }
     .into_iter();
     let types = sweep(&graph, &known, &like);
@@ -93,7 +92,7 @@ pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &
     }))
 }
 
-/// Whether a node may make something sparse of dense arrays, or is a sparse variable.
+/// Whether a node may have sparse outputs for dense inputs, or is a sparse variable.
 fn may_be_sparse(node: &Node) -> bool {
     match &node.op {
         None => node.attrs.read().contains_key(STORAGE_ATTR),
@@ -104,15 +103,18 @@ fn may_be_sparse(node: &Node) -> bool {
     }
 }
 
-/// The storage type that a variable carries in its attributes.
-fn carried(node: &GraphNode) -> Result<Option<StorageType>> {
+/// The storage type in the attributes of a variable.
+fn storage_attr(node: &GraphNode) -> Result<Option<StorageType>> {
     let Some(text) = node.attrs.get(STORAGE_ATTR) else { return Ok(None) };
     let code = text.trim().parse::<i32>();
-    let code = code.map_err(|_| Error::Value(format!("{STORAGE_ATTR} of {} is no number: '{text}'", node.name)))?;
-    // -1 stands for a type that is not known.
+    let code = code.map_err(|_| {
+        Error::Value(format!("{STORAGE_ATTR} of {} is '{text}': a storage type code was expected", node.name))
+    })?;
+    // -1 means unknown.
     if code == -1 { Ok(None) } else { StorageType::from_code(code).map(Some) }
 }
 
+/// Infers the storage types of all entries. `like` maps head gradients to their outputs.
 fn sweep(graph: &Graph, known: &HashMap<Entry, StorageType>, like: &HashMap<Entry, Entry>) -> Entries<StorageType> {
     let mut types = Entries::new(graph, StorageType::Default);
     for (i, node) in graph.nodes.iter().enumerate() {
@@ -130,7 +132,7 @@ fn sweep(graph: &Graph, known: &HashMap<Entry, StorageType>, like: &HashMap<Entr
                 (rule(form, &op.params), op.def.num_visible(&op.params))
             }
             Action::Backward { op, backward, .. } => {
-                // The product of a gradient and the slope at the same places is zero where the gradient is.
+                // The gradient of an elementwise operator is a product, which is zero wherever the head gradient is.
                 let same = ins.first().copied().filter(|t| op.def.pointwise && ins.iter().all(|other| other == t));
                 (rule(backward.sparse, &op.params).or(same), node.num_outputs)
             }

@@ -1,6 +1,6 @@
-//! The profiler: what operators, calls of the C API and spans that users mark take, as a trace for Chrome's viewer and as a table.
+//! The profiler: measures operators, calls of the C API and spans that users mark, and writes a trace for Chrome's viewer and a table.
 //!
-//! While it does not run, each place that would be measured reads one atomic number.
+//! While it is stopped, its only cost is one atomic load per measured call.
 
 mod report;
 
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 pub use report::{Layout, SortBy};
 
 param_enum! {
-    /// Whose work is measured.
+    /// The process to profile.
     pub enum Process { Worker = "worker", Server = "server" }
 }
 
@@ -29,34 +29,34 @@ params! {
     struct Config {
         /// The file that traces are written to.
         filename: String = (String::from("profile.json"));
-        /// Whether everything is measured.
+        /// Whether to measure everything.
         profile_all: bool = false;
-        /// Whether the operators of bound graphs are measured.
+        /// Whether to measure the operators of bound graphs.
         profile_symbolic: bool = true;
-        /// Whether operators that are called one by one are measured.
+        /// Whether to measure imperative operators.
         profile_imperative: bool = true;
-        /// Whether the memory in use is noted after every operator.
+        /// Whether to record the memory in use after every operator.
         profile_memory: bool = false;
-        /// Whether calls of the C API are measured.
+        /// Whether to measure calls of the C API.
         profile_api: bool = false;
-        /// Whether the file is written again and again while the profiler runs.
+        /// Whether to write the file periodically while the profiler runs.
         continuous_dump: bool = false;
         /// Seconds between two writes.
         dump_period: f32 = 1.0, where 0.0..=f32::MAX;
-        /// Whether the table is kept.
+        /// Whether to keep aggregate statistics.
         aggregate_stats: bool = false;
-        /// Whose work is measured: there are workers alone.
+        /// The process to profile; only `worker` is supported.
         profile_process: Process = (Process::Worker);
     }
 }
 
-/// What is measured now, by bits; none while the profiler is stopped or pauses.
-static WANTED: AtomicU8 = AtomicU8::new(0);
+/// Bit mask of what is measured now; 0 while the profiler is stopped or paused.
+static ENABLED: AtomicU8 = AtomicU8::new(0);
 const SYMBOLIC: u8 = 1;
 const IMPERATIVE: u8 = 2;
 const MEMORY: u8 = 4;
 const API: u8 = 8;
-/// What users mark themselves.
+/// Spans, counters and instants that users mark.
 const MARKED: u8 = 16;
 
 /// The category of operators.
@@ -66,10 +66,10 @@ const C_API: &str = "MXNET_C_API";
 /// The category of memory.
 const DEVICE_STORAGE: &str = "Device Storage";
 
-/// How the viewer shows the two ends of a span.
+/// How the viewer shows a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Spans of one thread, one inside of another.
+    /// Spans of one thread that nest.
     Nested,
     /// Spans that may overlap.
     Overlapping,
@@ -77,34 +77,34 @@ pub enum Kind {
     Frame,
 }
 
-/// One line of a trace.
+/// One event of a trace.
 enum Event {
-    /// Something that took a while.
+    /// A duration.
     Span { category: String, name: String, kind: Kind, start: u64, end: u64, thread: u64 },
-    /// A number at a time.
+    /// The value of a counter at a time.
     Counter { category: String, name: String, at: u64, value: i64, thread: u64 },
-    /// A moment.
+    /// A point in time.
     Instant { category: String, name: String, at: u64, scope: char, thread: u64 },
 }
 
-/// What is known of everything of one name: times in microseconds, or bytes.
+/// Aggregate statistics of one name: times in microseconds, or bytes.
 #[derive(Clone, Copy)]
 struct Stat {
     count: u64,
-    /// The last number of a counter.
+    /// The last value.
     last: u64,
     is_counter: bool,
     total: u64,
-    least: u64,
-    most: u64,
+    min: u64,
+    max: u64,
 }
 
 #[derive(Default)]
 struct State {
     config: Option<Config>,
-    running: bool,
-    paused: bool,
-    /// Whether it ran since the last trace that was finished.
+    is_running: bool,
+    is_paused: bool,
+    /// Whether the profiler ran since the last finished trace.
     has_run: bool,
     events: Vec<Event>,
     /// By category and name.
@@ -115,8 +115,8 @@ struct State {
 
 static STATE: Mutex<State> = Mutex::new(State {
     config: None,
-    running: false,
-    paused: false,
+    is_running: false,
+    is_paused: false,
     has_run: false,
     events: Vec::new(),
     times: BTreeMap::new(),
@@ -124,7 +124,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     last_dump: None,
 });
 
-/// Microseconds since 1970, never going back.
+/// Microseconds since 1970 by a monotonic clock.
 fn now() -> u64 {
     static START: OnceLock<(Instant, u64)> = OnceLock::new();
     let (start, at) = START.get_or_init(|| {
@@ -134,20 +134,20 @@ fn now() -> u64 {
     at + start.elapsed().as_micros() as u64
 }
 
-/// A number for the calling thread.
+/// A unique id of the calling thread.
 fn thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
-        static NUMBER: Cell<u64> = const { Cell::new(0) };
+        static ID: Cell<u64> = const { Cell::new(0) };
     }
-    if NUMBER.get() == 0 {
-        NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    if ID.get() == 0 {
+        ID.set(NEXT.fetch_add(1, Ordering::Relaxed));
     }
-    NUMBER.get()
+    ID.get()
 }
 
-fn wanted(what: u8) -> bool {
-    WANTED.load(Ordering::Relaxed) & what != 0
+fn is_enabled(bits: u8) -> bool {
+    ENABLED.load(Ordering::Relaxed) & bits != 0
 }
 
 impl State {
@@ -158,9 +158,9 @@ impl State {
         self.config.as_mut().ok_or_else(|| Error::Internal("the profiler has no parameters".into()))
     }
 
-    /// Publishes what is to be measured.
+    /// Updates [`ENABLED`] from state and configuration.
     fn publish(&mut self) -> Result<()> {
-        let running = self.running && !self.paused;
+        let is_active = self.is_running && !self.is_paused;
         let c = self.config()?;
         let bit = |on: bool, bit: u8| if on || c.profile_all { bit } else { 0 };
         let bits = bit(c.profile_symbolic, SYMBOLIC)
@@ -168,7 +168,7 @@ impl State {
             | bit(c.profile_memory, MEMORY)
             | bit(c.profile_api, API)
             | MARKED;
-        WANTED.store(if running { bits } else { 0 }, Ordering::Relaxed);
+        ENABLED.store(if is_active { bits } else { 0 }, Ordering::Relaxed);
         Ok(())
     }
 
@@ -190,12 +190,12 @@ impl State {
                 && self.last_dump.is_none_or(|last| last.elapsed() >= Duration::from_secs_f32(c.dump_period))
         };
         if self.config.as_ref().is_some_and(due) {
-            // There is nobody to tell that a file cannot be written; the next dump that is asked for will.
-            let _written = self.write();
+            // No caller expects an error here; an explicit dump reports it.
+            let _ignored = self.write();
         }
     }
 
-    fn note_memory(&mut self) {
+    fn record_memory(&mut self) {
         let (bytes, _) = memory_in_use();
         let name = "Memory: cpu/0";
         if self.config.as_ref().is_some_and(|c| c.aggregate_stats) {
@@ -214,7 +214,7 @@ impl State {
 }
 
 fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64, is_counter: bool) {
-    let new = Stat { count: 0, last: 0, is_counter, total: 0, least: u64::MAX, most: 0 };
+    let new = Stat { count: 0, last: 0, is_counter, total: 0, min: u64::MAX, max: 0 };
     let stat = match stats.get_mut(name) {
         Some(stat) => stat,
         None => stats.entry(name.to_string()).or_insert(new),
@@ -222,14 +222,14 @@ fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64, is_count
     stat.count += 1;
     stat.last = value;
     stat.total = stat.total.saturating_add(value);
-    stat.least = stat.least.min(value);
-    stat.most = stat.most.max(value);
+    stat.min = stat.min.min(value);
+    stat.max = stat.max.max(value);
 }
 
-/// Sets the parameters: `filename`, `profile_all`, `profile_symbolic` and so on. As in MXNet, those that are left out get their defaults.
+/// Sets the parameters: `filename`, `profile_all`, `profile_symbolic` and so on. As in MXNet, omitted ones get their defaults.
 ///
 /// # Errors
-/// An unknown parameter, or one that does not parse; servers, of which there are none.
+/// An unknown parameter, or one that does not parse; `profile_process=server`.
 pub fn configure(attrs: &Attrs) -> Result<()> {
     let given = Config::parse(attrs)?;
     ensure!(
@@ -247,25 +247,25 @@ pub fn configure(attrs: &Attrs) -> Result<()> {
 /// None that a caller could cause.
 pub fn run(on: bool) -> Result<()> {
     let mut state = STATE.lock();
-    state.running = on;
+    state.is_running = on;
     state.has_run |= on;
     state.publish()
 }
 
-/// Holds the profiler while it runs, or lets it go on.
+/// Pauses or resumes the profiler.
 ///
 /// # Errors
 /// None that a caller could cause.
 pub fn pause(on: bool) -> Result<()> {
     let mut state = STATE.lock();
-    state.paused = on;
+    state.is_paused = on;
     state.publish()
 }
 
-/// Writes the trace of everything since the last trace that was finished. A finished one is forgotten.
+/// Writes the trace of all events since the last finished trace. With `finished`, the events are then discarded.
 ///
 /// # Errors
-/// The profiler did not run since the last trace that was finished; the file cannot be written.
+/// The profiler did not run since the last finished trace; the file cannot be written.
 pub fn dump(finished: bool) -> Result<()> {
     let mut state = STATE.lock();
     ensure!(
@@ -280,7 +280,7 @@ pub fn dump(finished: bool) -> Result<()> {
     Ok(())
 }
 
-/// The table of times and memory, empty unless `aggregate_stats` was set; `reset` empties it.
+/// The statistics of times and memory, empty unless `aggregate_stats` is set; `reset` clears them.
 pub fn statistics(layout: Layout, sort_by: SortBy, ascending: bool, reset: bool) -> String {
     let mut state = STATE.lock();
     let aggregate = state.config.as_ref().is_some_and(|c| c.aggregate_stats);
@@ -296,7 +296,7 @@ pub fn statistics(layout: Layout, sort_by: SortBy, ascending: bool, reset: bool)
     text
 }
 
-/// Measures until it is dropped.
+/// Measures a span until it is dropped.
 pub struct Scope {
     category: &'static str,
     name: String,
@@ -310,53 +310,53 @@ impl Drop for Scope {
         let event = Event::Span { category, name, kind, start: self.start, end: now(), thread: thread() };
         let mut state = STATE.lock();
         state.add(event);
-        if self.category == OPERATOR && wanted(MEMORY) {
-            state.note_memory();
+        if self.category == OPERATOR && is_enabled(MEMORY) {
+            state.record_memory();
         }
     }
 }
 
-fn scope(what: u8, category: &'static str, name: impl FnOnce() -> String) -> Option<Scope> {
-    wanted(what).then(|| Scope { category, name: name(), start: now() })
+fn scope(bits: u8, category: &'static str, name: impl FnOnce() -> String) -> Option<Scope> {
+    is_enabled(bits).then(|| Scope { category, name: name(), start: now() })
 }
 
-/// Measures a step of a bound graph, if that is wanted.
+/// Measures a step of a bound graph, if enabled.
 pub(crate) fn symbolic(name: impl FnOnce() -> String) -> Option<Scope> {
     scope(SYMBOLIC, OPERATOR, name)
 }
 
-/// Measures an operator that is called by itself, if that is wanted.
+/// Measures an imperative operator, if enabled.
 pub(crate) fn imperative(name: &str) -> Option<Scope> {
     scope(IMPERATIVE, OPERATOR, || name.to_string())
 }
 
-/// Measures a call of the C API, if that is wanted.
+/// Measures a call of the C API, if enabled.
 pub fn api(name: impl FnOnce() -> String) -> Option<Scope> {
     scope(API, C_API, name)
 }
 
-/// What users mark in their own programs.
+/// A profiling object that user programs create.
 pub enum Mark {
-    /// A name that others are grouped under.
+    /// A name to group other objects under.
     Domain(String),
-    /// A span that begins and ends.
+    /// A span.
     Duration {
-        /// Domain, or kind.
+        /// Domain or kind.
         category: String,
-        /// What is measured.
+        /// Name of the span.
         name: String,
-        /// How it is shown.
+        /// How to show it.
         kind: Kind,
-        /// When it began.
+        /// Start time, if it is running.
         start: Mutex<Option<u64>>,
     },
-    /// A number that changes.
+    /// A counter.
     Counter {
         /// Domain.
         category: String,
-        /// What is counted.
+        /// Name of the counter.
         name: String,
-        /// The number now.
+        /// Current value.
         value: AtomicI64,
     },
 }
@@ -365,7 +365,7 @@ impl Mark {
     /// The name of a domain.
     ///
     /// # Errors
-    /// It is no domain.
+    /// The object is not a domain.
     pub fn domain(&self) -> Result<&str> {
         match self {
             Mark::Domain(name) => Ok(name),
@@ -373,45 +373,45 @@ impl Mark {
         }
     }
 
-    /// A span of a category, which is a domain or a kind.
+    /// Creates a span in a category, which is a domain or a kind.
     pub fn duration(category: &str, name: &str, kind: Kind) -> Mark {
         Mark::Duration { category: category.into(), name: name.into(), kind, start: Mutex::new(None) }
     }
 
-    /// A counter in a domain, at 0.
+    /// Creates a counter of value 0 in a domain.
     pub fn counter(category: &str, name: &str) -> Mark {
         Mark::Counter { category: category.into(), name: name.into(), value: AtomicI64::new(0) }
     }
 
-    /// Begins a span.
+    /// Starts a span.
     ///
     /// # Errors
-    /// It is no span.
+    /// The object is not a span.
     pub fn start(&self) -> Result<()> {
-        let Mark::Duration { start, .. } = self else { return Err(no_duration()) };
+        let Mark::Duration { start, .. } = self else { return Err(not_a_span()) };
         *start.lock() = Some(now());
         Ok(())
     }
 
-    /// Ends a span; one that has not begun is empty.
+    /// Ends a span; a span that was not started has length 0.
     ///
     /// # Errors
-    /// It is no span.
+    /// The object is not a span.
     pub fn stop(&self) -> Result<()> {
-        let Mark::Duration { category, name, kind, start } = self else { return Err(no_duration()) };
+        let Mark::Duration { category, name, kind, start } = self else { return Err(not_a_span()) };
         let end = now();
         let start = start.lock().take().unwrap_or(end);
-        if wanted(MARKED) {
+        if is_enabled(MARKED) {
             let (category, name) = (category.clone(), name.clone());
             STATE.lock().add(Event::Span { category, name, kind: *kind, start, end, thread: thread() });
         }
         Ok(())
     }
 
-    /// Changes a counter: sets it, or adds to it.
+    /// Sets a counter, or adds to it.
     ///
     /// # Errors
-    /// It is no counter.
+    /// The object is not a counter.
     pub fn count(&self, number: i64, add: bool) -> Result<()> {
         let Mark::Counter { category, name, value } = self else {
             return Err(Error::value("a counter was expected: make one by MXProfileCreateCounter"));
@@ -423,7 +423,7 @@ impl Mark {
                 number
             }
         };
-        if wanted(MARKED) {
+        if is_enabled(MARKED) {
             let (category, name) = (category.clone(), name.clone());
             STATE.lock().add(Event::Counter { category, name, at: now(), value, thread: thread() });
         }
@@ -431,11 +431,11 @@ impl Mark {
     }
 }
 
-fn no_duration() -> Error {
+fn not_a_span() -> Error {
     Error::value("a task, frame or event was expected: make one by MXProfileCreateTask, -Frame or -Event")
 }
 
-/// Marks a moment. The scope is `global`, `process`, `thread`, `task` or `marker`.
+/// Records an instant. The scope is `global`, `process`, `thread`, `task` or `marker`.
 ///
 /// # Errors
 /// Another scope.
@@ -444,7 +444,7 @@ pub fn mark(domain: &str, name: &str, scope: &str) -> Result<()> {
         "global" => 'g',
         "process" => 'p',
         "thread" => 't',
-        // The viewer knows no narrower scopes than threads.
+        // Thread is the narrowest scope of the viewer.
         "task" | "marker" => 't',
         other => {
             return Err(Error::Value(format!(
@@ -452,7 +452,7 @@ pub fn mark(domain: &str, name: &str, scope: &str) -> Result<()> {
             )));
         }
     };
-    if wanted(MARKED) {
+    if is_enabled(MARKED) {
         let category = format!("{domain},instant_marker");
         STATE.lock().add(Event::Instant { category, name: name.into(), at: now(), scope, thread: thread() });
     }

@@ -1,4 +1,4 @@
-//! Traces and tables.
+//! Formats traces and statistics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use super::{DEVICE_STORAGE, Event, Kind, Stat};
 
-/// How statistics are written.
+/// The format of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// As a table.
+    /// A table.
     Table,
-    /// As JSON.
+    /// JSON.
     Json,
 }
 
 impl Layout {
-    /// The layout of a code of the C API.
+    /// The layout with this C API code.
     ///
     /// # Errors
     /// An unknown code.
@@ -31,23 +31,23 @@ impl Layout {
     }
 }
 
-/// What statistics are sorted by.
+/// The sort key of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortBy {
     /// The sum.
     Total,
     /// The mean.
     Average,
-    /// The least.
+    /// The minimum.
     Minimum,
-    /// The most.
+    /// The maximum.
     Maximum,
-    /// How often it happened.
+    /// The number of events.
     Count,
 }
 
 impl SortBy {
-    /// The order of a code of the C API.
+    /// The sort key with this C API code.
     ///
     /// # Errors
     /// An unknown code.
@@ -68,7 +68,7 @@ impl SortBy {
 }
 
 impl Stat {
-    /// The sum of times, or the last number of a counter.
+    /// The sum of times, or the last value of a counter.
     fn total(&self) -> u64 {
         if self.is_counter { self.last } else { self.total }
     }
@@ -83,16 +83,16 @@ fn sorted(stats: &BTreeMap<String, Stat>, by: SortBy, ascending: bool) -> Vec<(&
     let key = |s: &Stat| match by {
         SortBy::Total => s.total() as f64,
         SortBy::Average => s.average(),
-        SortBy::Minimum => s.least as f64,
-        SortBy::Maximum => s.most as f64,
+        SortBy::Minimum => s.min as f64,
+        SortBy::Maximum => s.max as f64,
         SortBy::Count => s.count as f64,
     };
     all.sort_by(|(_, a), (_, b)| if ascending { key(a).total_cmp(&key(b)) } else { key(b).total_cmp(&key(a)) });
     all
 }
 
-/// Thousandths of microseconds or bytes, as milliseconds or kilobytes.
-fn thousands(x: f64) -> f64 {
+/// Converts microseconds to milliseconds, or bytes to kilobytes.
+fn to_thousands(x: f64) -> f64 {
     x / 1000.0
 }
 
@@ -107,13 +107,13 @@ pub(super) fn statistics(
     match layout {
         Layout::Table => table(times, memory, by, ascending),
         Layout::Json => {
-            let number = |x: f64| (thousands(x) * 1e4).round() / 1e4;
+            let number = |x: f64| (to_thousands(x) * 1e4).round() / 1e4;
             let mut categories = serde_json::Map::new();
             for (category, stats) in times {
                 let entry = |(name, s): (&str, Stat)| {
-                    let (total, least, most) = (s.total() as f64, s.least as f64, s.most as f64);
+                    let (total, min, max) = (s.total() as f64, s.min as f64, s.max as f64);
                     let numbers = json!({
-                        "Count": s.count, "Total": number(total), "Min": number(least), "Max": number(most), "Avg": number(s.average())
+                        "Count": s.count, "Total": number(total), "Min": number(min), "Max": number(max), "Avg": number(s.average())
                     });
                     (name.to_string(), numbers)
                 };
@@ -121,9 +121,9 @@ pub(super) fn statistics(
                 categories.insert(category.clone(), stats.into());
             }
             let entry = |(name, s): (&str, Stat)| {
-                let (least, most) = (s.least as f64, s.most as f64);
+                let (min, max) = (s.min as f64, s.max as f64);
                 let numbers =
-                    json!({"Count": s.count, "Min": number(least), "Max": number(most), "Avg": number(s.average())});
+                    json!({"Count": s.count, "Min": number(min), "Max": number(max), "Avg": number(s.average())});
                 (name.to_string(), numbers)
             };
             let devices: serde_json::Map<_, _> = sorted(memory, by, ascending).into_iter().map(entry).collect();
@@ -159,20 +159,20 @@ fn table(
         for (name, count, numbers) in rows {
             let _ = write!(text, "{name:width$}{count:>16}");
             numbers.iter().for_each(|x| {
-                let _ = write!(text, "{:>17.4}", thousands(*x));
+                let _ = write!(text, "{:>17.4}", to_thousands(*x));
             });
             text.push('\n');
         }
         text.push('\n');
     };
     if !memory.is_empty() {
-        let row = |(name, s): (_, Stat)| (name, s.count, vec![s.least as f64, s.most as f64, s.average()]);
+        let row = |(name, s): (_, Stat)| (name, s.count, vec![s.min as f64, s.max as f64, s.average()]);
         let rows = sorted(memory, by, ascending).into_iter().map(row).collect();
         section(DEVICE_STORAGE, &["Min Use  (kB)", "Max Use  (kB)", "Avg Use  (kB)"], rows);
     }
     for (category, stats) in times {
         let row =
-            |(name, s): (_, Stat)| (name, s.count, vec![s.total() as f64, s.least as f64, s.most as f64, s.average()]);
+            |(name, s): (_, Stat)| (name, s.count, vec![s.total() as f64, s.min as f64, s.max as f64, s.average()]);
         let rows = sorted(stats, by, ascending).into_iter().map(row).collect();
         section(category, &["Time (ms)", "Min Time (ms)", "Max Time (ms)", "Avg Time (ms)"], rows);
     }

@@ -4,7 +4,7 @@ fn attrs(pairs: &[(&str, &str)]) -> Attrs {
     pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
 }
 
-/// One test, since the profiler is one for the process.
+/// A single test, since the profiler is global.
 #[test]
 fn a_run_is_traced_and_summed_up() {
     let path = std::env::temp_dir().join(format!("ferromx-profile-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Taking conversions for mixed precision out of a graph, which files for other programs do without.
+//! Removes the casts of automatic mixed precision from a graph, for export to files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use parking_lot::RwLock;
 
 use super::{Node, NodeEntry, Symbol};
 
-/// What a conversion passes on; `None` for other nodes.
-fn converted(e: &NodeEntry) -> Option<&NodeEntry> {
+/// The input that a cast converts; `None` for other nodes.
+fn cast_input(e: &NodeEntry) -> Option<&NodeEntry> {
     match e.node.op.as_ref()?.def.name {
         "amp_cast" => e.node.inputs.first(),
         "amp_multicast" => e.node.inputs.get(e.index as usize),
@@ -17,12 +17,12 @@ fn converted(e: &NodeEntry) -> Option<&NodeEntry> {
 }
 
 impl Symbol {
-    /// The graph without `amp_cast` and `amp_multicast`: operators that read their outputs read their inputs. As in MXNet, a conversion
-    /// that is an output of the graph stays.
+    /// The graph without `amp_cast` and `amp_multicast`: readers of a cast read its input. As in MXNet, a cast that is an output of the
+    /// graph stays.
     pub fn without_amp_casts(&self) -> Symbol {
         let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
         let entry = |copies: &HashMap<*const Node, Arc<Node>>, mut e: NodeEntry, is_output: bool| {
-            while let Some(source) = converted(&e).filter(|_| !is_output) {
+            while let Some(source) = cast_input(&e).filter(|_| !is_output) {
                 e = source.clone();
             }
             match copies.get(&Arc::as_ptr(&e.node)) {
@@ -32,8 +32,8 @@ impl Symbol {
         };
         for node in self.nodes() {
             let inputs: Vec<_> = node.inputs.iter().map(|e| entry(&copies, e.clone(), false)).collect();
-            let same = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
-            if !same {
+            let is_same = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
+            if !is_same {
                 let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
                 let attrs = RwLock::new(node.attrs.read().clone());
                 copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversions_disappear() {
+    fn casts_are_removed() {
         let json = r#"{"nodes": [
             {"op": "null", "name": "a", "inputs": []},
             {"op": "null", "name": "b", "inputs": []},

@@ -1,4 +1,4 @@
-//! Graphs with attributes, as nnvm's functions have them, and the passes between graphs and files.
+//! Graphs with attributes for NNVM's C functions, and the passes that convert graphs to and from JSON.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::Symbol;
 
-/// The types of attributes that have a JSON form.
+/// The attribute types with a JSON representation.
 const TYPES: [&str; 6] = ["int", "list_int", "list_shape", "list_str", "size_t", "str"];
 
-/// The passes there are.
+/// The available passes.
 const PASSES: [&str; 2] = ["LoadJSON", "SaveJSON"];
 
 /// The attribute that holds a graph as JSON.
@@ -20,20 +20,20 @@ const JSON: &str = "json";
 /// An attribute of a graph.
 #[derive(Clone)]
 enum Attribute {
-    /// A value of one of [`TYPES`].
+    /// A type of [`TYPES`] and a value of that type.
     Plain(&'static str, Value),
     /// Outputs of nodes.
     Entries,
 }
 
-/// A symbol with attributes. Attributes change in place; passes make new graphs.
+/// A symbol with attributes. Attributes are set in place; passes create new graphs.
 pub struct AnnotatedGraph {
     symbol: Symbol,
     attributes: RwLock<BTreeMap<String, Attribute>>,
 }
 
-/// Whether a value is of a type.
-fn is_of(kind: &str, value: &Value) -> bool {
+/// Whether a value has the type.
+fn has_type(kind: &str, value: &Value) -> bool {
     let all = |test: fn(&Value) -> bool| value.as_array().is_some_and(|list| list.iter().all(test));
     match kind {
         "int" => value.is_i64(),
@@ -41,13 +41,13 @@ fn is_of(kind: &str, value: &Value) -> bool {
         "str" => value.is_string(),
         "list_int" => all(Value::is_i64),
         "list_str" => all(Value::is_string),
-        "list_shape" => all(|shape| is_of("list_int", shape)),
+        "list_shape" => all(|shape| has_type("list_int", shape)),
         _ => false,
     }
 }
 
-/// `["TYPE", VALUE]` with the white space of MXNet: elements that are strings or lists stand on lines of their own.
-fn written(kind: &str, value: &Value) -> String {
+/// `["TYPE", VALUE]` with MXNet's white space: elements that are strings or lists are on separate lines.
+fn to_json(kind: &str, value: &Value) -> String {
     let flat = |list: &[Value]| format!("[{}]", list.iter().map(Value::to_string).collect::<Vec<_>>().join(", "));
     let value = match (kind, value) {
         ("list_str" | "list_shape", Value::Array(list)) if !list.is_empty() => {
@@ -75,7 +75,7 @@ impl AnnotatedGraph {
     /// Sets an attribute from `["TYPE", VALUE]`.
     ///
     /// # Errors
-    /// Text of another form, a type that has none, a value of another type.
+    /// Malformed text, an unknown type, a value of another type.
     pub fn set_json(&self, key: &str, text: &str) -> Result<()> {
         let form = || {
             Error::Value(format!(
@@ -90,8 +90,8 @@ impl AnnotatedGraph {
                 TYPES.join(", ")
             ))
         })?;
-        if !is_of(known, value) {
-            return Err(Error::Value(format!("attribute '{key}' is {value}, which is no value of type {kind}")));
+        if !has_type(known, value) {
+            return Err(Error::Value(format!("attribute '{key}' is {value}, which is not a value of type {kind}")));
         }
         self.attributes.write().insert(key.into(), Attribute::Plain(known, value.clone()));
         Ok(())
@@ -100,13 +100,13 @@ impl AnnotatedGraph {
     /// An attribute as JSON; `None` if there is none of this name.
     ///
     /// # Errors
-    /// The attribute is a list of outputs, which has no JSON form.
+    /// The attribute is a list of outputs, which has no JSON representation.
     pub fn json(&self, key: &str) -> Result<Option<String>> {
         match self.attributes.read().get(key) {
             None => Ok(None),
-            Some(Attribute::Plain(kind, value)) => Ok(Some(written(kind, value))),
+            Some(Attribute::Plain(kind, value)) => Ok(Some(to_json(kind, value))),
             Some(Attribute::Entries) => {
-                Err(Error::Value(format!("attribute '{key}' is a list of outputs: it has no JSON form")))
+                Err(Error::Value(format!("attribute '{key}' is a list of outputs, which has no JSON representation")))
             }
         }
     }
@@ -116,10 +116,10 @@ impl AnnotatedGraph {
         self.attributes.write().insert(key.into(), Attribute::Entries);
     }
 
-    /// The graph after passes, one after the other.
+    /// Applies passes one after the other.
     ///
     /// # Errors
-    /// A pass that does not exist, `LoadJSON` without the attribute `json` or with text that is no graph.
+    /// An unknown pass; `LoadJSON` without the attribute `json` or with invalid JSON.
     pub fn apply(&self, passes: &[String]) -> Result<AnnotatedGraph> {
         let mut symbol = self.symbol.clone();
         let mut attributes = self.attributes.read().clone();
@@ -155,23 +155,23 @@ mod tests {
     #[test]
     fn attributes_keep_type_and_value() {
         let graph = AnnotatedGraph::new(Symbol::variable("x", Default::default()));
-        for (given, back) in [
+        for (given, expected) in [
             (r#"["str","a"]"#, "[\"str\", \"a\"]"),
             (r#"["list_int",[1,2]]"#, "[\"list_int\", [1, 2]]"),
             (r#"["list_str",["x","y"]]"#, "[\"list_str\", [\n    \"x\", \n    \"y\"]]"),
             (r#"["list_shape",[[1,2]]]"#, "[\"list_shape\", [\n    [1, 2]]]"),
         ] {
             graph.set_json("k", given).unwrap();
-            assert_eq!(graph.json("k").unwrap().unwrap(), back);
+            assert_eq!(graph.json("k").unwrap().unwrap(), expected);
         }
         assert!(graph.set_json("k", r#"["float",1.5]"#).unwrap_err().to_string().contains("Typename float"));
-        assert!(graph.set_json("k", r#"["int","a"]"#).unwrap_err().to_string().contains("no value of type int"));
+        assert!(graph.set_json("k", r#"["int","a"]"#).unwrap_err().to_string().contains("not a value of type int"));
         assert!(graph.set_json("k", "hello").unwrap_err().to_string().contains("Expect '['"));
         assert_eq!(graph.json("none").unwrap(), None);
     }
 
     #[test]
-    fn passes_go_between_graphs_and_text() {
+    fn passes_convert_graphs_to_and_from_json() {
         let symbol = Symbol::op("Flatten", "f", &[Symbol::variable("x", Default::default())], &[]).unwrap();
         let names = |passes: &[&str]| passes.iter().map(|p| p.to_string()).collect::<Vec<_>>();
         let graph = AnnotatedGraph::new(symbol.clone());

@@ -1,4 +1,4 @@
-//! Composition: an operator gets its inputs and name; a graph gets others in place of its variables.
+//! Composition: applies operators to inputs, and substitutes variables of a graph.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::host::Subgraph;
 use ferromx_core::op::{Inputs, OpDef, check_count};
 use ferromx_core::params::{Attrs, Params};
+use ferromx_core::subgraph::Subgraph;
 use ferromx_ops::registry;
 use parking_lot::RwLock;
 
-use super::rewritten::{expand, part_call};
+use super::subgraph_ops::{expand, subgraph_call};
 use super::{Node, NodeEntry, OpCall, Symbol};
 use crate::subgraph::Inner;
 
-/// Attributes that users give without underscores and that graphs carry with them.
+/// Attributes that users write without underscores and graphs store with underscores.
 pub(super) const HIDDEN_KEYS: &[&str] =
     &["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope"];
 
-/// An operator with parameters that waits for its inputs.
+/// An operator with parameters, but without inputs.
 #[derive(Clone)]
 pub struct AtomicSymbol {
     op: &'static str,
@@ -29,7 +29,7 @@ pub struct AtomicSymbol {
 }
 
 impl Symbol {
-    /// The operator of a symbol of one node, without its inputs.
+    /// The operator of a symbol with a single node, without its inputs.
     ///
     /// # Errors
     /// A group or a variable.
@@ -63,7 +63,7 @@ impl AtomicSymbol {
         Ok(AtomicSymbol { op: name, attrs, extra: Attrs::new() })
     }
 
-    /// Name of the operator as it was asked for.
+    /// Name of the operator as given: its name or an alias.
     pub fn op(&self) -> &'static str {
         self.op
     }
@@ -73,17 +73,16 @@ impl AtomicSymbol {
         &self.attrs
     }
 
-    /// Adds an attribute that the node will carry; it is no parameter of the operator.
+    /// Adds an attribute to the node, which is not a parameter of the operator.
     pub fn set_attr(&mut self, key: &str, value: &str) {
         let key = if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.to_string() };
         self.extra.insert(key, value.into());
     }
 
-    /// Makes the node. Inputs are all positional or all by name; missing ones become variables named `node_input`.
+    /// Creates the node. Inputs are all positional or all by name; missing ones become variables named `node_input`.
     ///
     /// # Errors
-    /// Too many inputs, a name that the operator does not have or that occurs twice, an input of several outputs, named inputs
-    /// for a variadic operator.
+    /// Too many inputs, an unknown or repeated input name, an input with several outputs, named inputs for a variadic operator.
     pub fn compose(&self, name: &str, args: &[Symbol], keys: Option<&[String]>) -> Result<Symbol> {
         let (_, def) = registry::find(self.op)?;
         let name = if name.is_empty() { automatic_name(self.op) } else { name.to_string() };
@@ -91,16 +90,16 @@ impl AtomicSymbol {
         let mut attrs = self.attrs.clone();
         let (graphs, args) = args.split_at(def.graph_args.len().min(args.len()));
         let inputs: Vec<NodeEntry> =
-            args.iter().enumerate().map(|(i, a)| single(a, i)).collect::<Result<_>>().map_err(context)?;
-        let variadic = matches!(def.inputs, Inputs::Variadic { .. });
+            args.iter().enumerate().map(|(i, a)| single_output(a, i)).collect::<Result<_>>().map_err(context)?;
+        let is_variadic = matches!(def.inputs, Inputs::Variadic { .. });
         if def.expands {
             expand(def, &name, &attrs, &inputs, graphs).map_err(context)?;
-            let op = part_call(self.op, &attrs).map_err(context)?;
+            let op = subgraph_call(self.op, &attrs).map_err(context)?;
             attrs.extend(self.extra.clone());
             let node = Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: RwLock::new(attrs) };
             return Ok(all_outputs(Arc::new(node)));
         }
-        if variadic && keys.is_some() && !inputs.is_empty() {
+        if is_variadic && keys.is_some() && !inputs.is_empty() {
             let text = format!("{} takes any number of inputs: give them by position, not by name", self.op);
             return Err(context(Error::Value(text)));
         }
@@ -113,8 +112,8 @@ impl AtomicSymbol {
         let params = attach(def, def.parse(&attrs).map_err(context)?, graphs).map_err(context)?;
         attrs.extend(self.extra.clone());
         let names = def.input_names(&params, def.num_inputs(&params).unwrap_or(count));
-        let placed = place(inputs, keys, &names).map_err(context)?;
-        let inputs = placed
+        let matched = match_inputs(inputs, keys, &names).map_err(context)?;
+        let inputs = matched
             .into_iter()
             .enumerate()
             .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(def, &name, i, &names[i], &attrs)))
@@ -125,15 +124,15 @@ impl AtomicSymbol {
     }
 }
 
-/// The symbol of all visible outputs of a node.
+/// A symbol with all visible outputs of a node.
 fn all_outputs(node: Arc<Node>) -> Symbol {
     Symbol { outputs: (0..node.num_visible() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect() }
 }
 
-/// The parameters of an operator together with its graphs.
+/// Attaches subgraphs to the parameters of an operator.
 ///
 /// # Errors
-/// Graphs that do not fit the operator.
+/// Subgraphs that the operator does not accept.
 pub fn attach(def: &OpDef, params: Params, graphs: &[Symbol]) -> Result<Params> {
     if graphs.is_empty() && def.graph_args.is_empty() {
         return Ok(params);
@@ -147,7 +146,7 @@ fn automatic_name(op: &str) -> String {
     format!("{}{}", op.to_lowercase(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A variable for input `i` that was left out. It has the attributes of the operator, as in MXNet, and its initializer.
+/// A variable for the omitted input `i`. As in MXNet, it has the attributes of the operator, and the input's initializer.
 pub(super) fn automatic_variable(def: &OpDef, node: &str, i: usize, arg: &str, attrs: &Attrs) -> NodeEntry {
     let mut attrs = attrs.clone();
     if let Some((_, init)) = def.input_init.iter().find(|(input, _)| *input == i) {
@@ -156,36 +155,37 @@ pub(super) fn automatic_variable(def: &OpDef, node: &str, i: usize, arg: &str, a
     NodeEntry { node: Node::variable(&format!("{node}_{arg}"), attrs), index: 0 }
 }
 
-fn single(symbol: &Symbol, position: usize) -> Result<NodeEntry> {
+/// The only output of a symbol that is input `index` of an operator.
+fn single_output(symbol: &Symbol, index: usize) -> Result<NodeEntry> {
     match symbol.outputs.as_slice() {
         [entry] => Ok(entry.clone()),
         many => Err(Error::Value(format!(
-            "input {position} is a symbol of {} outputs; an input is one output: choose it by get(index)",
+            "input {index} is a symbol of {} outputs; an input is one output: choose it by get(index)",
             many.len()
         ))),
     }
 }
 
-/// Puts inputs at their places.
-fn place(inputs: Vec<NodeEntry>, keys: Option<&[String]>, names: &[String]) -> Result<Vec<Option<NodeEntry>>> {
+/// Matches inputs, positional or by name, with the operator's inputs.
+fn match_inputs(inputs: Vec<NodeEntry>, keys: Option<&[String]>, names: &[String]) -> Result<Vec<Option<NodeEntry>>> {
     let list = names.join(", ");
-    let mut placed: Vec<Option<NodeEntry>> = vec![None; names.len()];
+    let mut matched: Vec<Option<NodeEntry>> = vec![None; names.len()];
     match keys {
         None => {
             ensure!(inputs.len() <= names.len(), "Input:[{list}] was expected, but {} inputs were given", inputs.len());
-            placed.iter_mut().zip(inputs).for_each(|(p, input)| *p = Some(input));
+            matched.iter_mut().zip(inputs).for_each(|(p, input)| *p = Some(input));
         }
         Some(keys) => {
             for (key, input) in keys.iter().zip(inputs) {
                 let Some(i) = names.iter().position(|n| n == key) else {
                     return Err(Error::Value(format!("there is no input '{key}'; the inputs are {list}")));
                 };
-                ensure!(placed[i].is_none(), "input '{key}' was given twice");
-                placed[i] = Some(input);
+                ensure!(matched[i].is_none(), "input '{key}' was given twice");
+                matched[i] = Some(input);
             }
         }
     }
-    Ok(placed)
+    Ok(matched)
 }
 
 impl Symbol {
@@ -198,13 +198,14 @@ impl Symbol {
     /// Replaces variables of this graph by other symbols, by name or in the order of [`Symbol::list_inputs`].
     ///
     /// # Errors
-    /// A name that no variable has, too many symbols, a symbol of several outputs.
+    /// A name that no variable has, too many symbols, a symbol with several outputs.
     pub fn substitute(&self, args: &[Symbol], keys: Option<&[String]>) -> Result<Symbol> {
         let names = self.list_inputs();
-        let inputs: Vec<NodeEntry> = args.iter().enumerate().map(|(i, a)| single(a, i)).collect::<Result<_>>()?;
-        let placed = place(inputs, keys, &names)?;
+        let inputs: Vec<NodeEntry> =
+            args.iter().enumerate().map(|(i, a)| single_output(a, i)).collect::<Result<_>>()?;
+        let matched = match_inputs(inputs, keys, &names)?;
         let replacement: HashMap<String, NodeEntry> =
-            names.into_iter().zip(placed).filter_map(|(n, p)| Some((n, p?))).collect();
+            names.into_iter().zip(matched).filter_map(|(n, p)| Some((n, p?))).collect();
         Ok(self.rebuild(|node| replacement.get(&node.name).cloned()))
     }
 
@@ -213,7 +214,7 @@ impl Symbol {
         self.rebuild(|_| None)
     }
 
-    /// The same graph with another name for the node of the outputs.
+    /// The same graph with another name for its output node.
     ///
     /// # Errors
     /// The symbol is a group.
@@ -232,7 +233,7 @@ impl Symbol {
         Ok(Symbol { outputs: self.outputs.iter().map(|e| NodeEntry { node: node.clone(), index: e.index }).collect() })
     }
 
-    /// Copies the graph; `replace` may give something else for a variable.
+    /// Copies the graph; `replace` may substitute variables.
     fn rebuild(&self, replace: impl Fn(&Node) -> Option<NodeEntry>) -> Symbol {
         let mut copies: HashMap<*const Node, NodeEntry> = HashMap::new();
         let copied = |copies: &HashMap<*const Node, NodeEntry>, e: &NodeEntry| {

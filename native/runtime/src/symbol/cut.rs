@@ -1,4 +1,4 @@
-//! Cutting the graph of a loop's body out of the graph around it.
+//! Cuts the graph of a loop body out of the graph around it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 
 use super::{Node, NodeEntry, Symbol};
 
-/// Attribute that names the graph to which a node belongs.
+/// The attribute with the name of the subgraph that a node belongs to.
 const GRAPH_ATTR: &str = "__subgraph_name__";
 
 fn graph_of(node: &Node) -> Option<String> {
@@ -16,9 +16,9 @@ fn graph_of(node: &Node) -> Option<String> {
 }
 
 impl Symbol {
-    /// Cuts this graph off from operators that do not belong to it: nodes belong to it if their attribute `__subgraph_name__` is that of
-    /// the first output. Outputs of other operators become variables of the name that listings give them. Returns the graph and what
-    /// its new variables stand for, in the order in which they are met; without the attribute nothing is cut.
+    /// Cuts out the subgraph of the first output: the nodes with the same attribute `__subgraph_name__`. Outputs of other operators that
+    /// it reads become variables with their listed names. Returns the subgraph and the outputs that the new variables stand for, in order
+    /// of first use. Without the attribute, nothing is cut.
     pub fn cut(&self) -> (Symbol, Vec<Symbol>) {
         let Some(name) = self.outputs.first().and_then(|e| graph_of(&e.node)) else {
             return (self.clone(), Vec::new());
@@ -40,12 +40,12 @@ impl Symbol {
 struct Cuts {
     inside: HashSet<*const Node>,
     copies: HashMap<*const Node, Arc<Node>>,
-    /// Entries that were cut, each with its variable.
+    /// Entries outside of the subgraph, each with its variable.
     variables: Vec<(NodeEntry, Arc<Node>)>,
 }
 
 impl Cuts {
-    /// Copies a node of the graph whose inputs were copied before.
+    /// Copies a node of the subgraph, after its inputs.
     fn copy(&mut self, node: &Arc<Node>) {
         if node.is_variable() {
             self.copies.insert(Arc::as_ptr(node), node.clone());
@@ -57,7 +57,7 @@ impl Cuts {
         self.copies.insert(Arc::as_ptr(node), Arc::new(Node { name, op, inputs, graphs, attrs }));
     }
 
-    /// What stands for an entry in the graph: the entry of the copy, or a variable for what was cut.
+    /// Maps an entry to the subgraph: to the copy of its node, or to a variable if it is outside.
     fn entry(&mut self, e: &NodeEntry) -> NodeEntry {
         if let Some(copy) = self.copies.get(&Arc::as_ptr(&e.node)) {
             return NodeEntry { node: copy.clone(), index: e.index };

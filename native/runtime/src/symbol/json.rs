@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::{Inputs, Stored};
+use ferromx_core::op::{Inputs, StoredNode};
 use ferromx_core::params::Attrs;
 use ferromx_core::{file_format, memory};
 use ferromx_ops::registry;
@@ -13,17 +13,17 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::compose::attach;
-use super::rewritten::{expand, part_call, stands_for_graph};
+use super::subgraph_ops::{expand, is_subgraph_op, subgraph_call};
 use super::{Node, NodeEntry, OpCall, Symbol, legacy_json};
 use crate::{MXNET_VERSION, semantics};
 
-/// Graphs inside of graphs; a file that nests them deeper is none of ours.
+/// Maximum nesting depth of subgraphs.
 const MAX_DEPTH: usize = 32;
 
-/// Outputs that a node of a file may have at most.
-const MOST_OUTPUTS: u64 = 1 << 16;
+/// Maximum number of outputs of a node.
+const MAX_OUTPUTS: u64 = 1 << 16;
 
-/// Memory that parsed JSON takes per character of its text at most: numbers of one digit in arrays take most.
+/// Upper bound of the memory that parsed JSON takes per character of text. The worst case are one-digit numbers in arrays.
 const JSON_BYTES_PER_CHARACTER: usize = 40;
 
 fn quote(text: &str) -> String {
@@ -31,13 +31,13 @@ fn quote(text: &str) -> String {
 }
 
 impl Symbol {
-    /// The graph as JSON in the format of MXNet 1.9.1, with a mark if numpy semantics hold.
+    /// The graph as JSON in the format of MXNet 1.9.1, with `is_np_shape` if NumPy semantics are on.
     pub fn to_json(&self) -> String {
         let mark = if semantics::is_numpy_shape() { "\"is_np_shape\": [\"int\", 1], " } else { "" };
         self.json_of_graph(&format!(", \n  \"attrs\": {{{mark}\"mxnet_version\": [\"int\", {MXNET_VERSION}]}}"))
     }
 
-    /// The JSON with something at its end; the graphs inside of operators do not carry a version.
+    /// The JSON with `end` appended to its fields: subgraphs have no version.
     fn json_of_graph(&self, end: &str) -> String {
         let nodes = self.nodes();
         let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
@@ -80,18 +80,18 @@ impl Symbol {
         s
     }
 
-    /// Writes the JSON to a file, whole or not at all.
+    /// Writes the JSON to a file atomically.
     ///
     /// # Errors
-    /// The system refuses.
+    /// I/O errors.
     pub fn save(&self, path: &str) -> Result<()> {
-        file_format::write_whole(path, |file| file.write_all(self.to_json().as_bytes()))
+        file_format::write_atomically(path, |file| file.write_all(self.to_json().as_bytes()))
     }
 
     /// Reads a JSON file.
     ///
     /// # Errors
-    /// No such file, or those of [`Symbol::from_json`].
+    /// I/O errors, or those of [`Symbol::from_json`].
     pub fn load(path: &str) -> Result<Symbol> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, &e))?;
         Symbol::from_json(&text).map_err(|e| match e {
@@ -103,8 +103,8 @@ impl Symbol {
     /// Reads a graph written by any version of MXNet or by [`Symbol::to_json`].
     ///
     /// # Errors
-    /// Text that is no JSON or no graph, an unknown operator, parameters that do not parse, an input that is no earlier node. The
-    /// message names the node.
+    /// Text that is not JSON or not a graph, an unknown operator, parameters that do not parse, an input that is not an earlier node.
+    /// The message names the node.
     pub fn from_json(text: &str) -> Result<Symbol> {
         memory::ensure_available(text.len().saturating_mul(JSON_BYTES_PER_CHARACTER))?;
         let root: Value = serde_json::from_str(text).map_err(|e| {
@@ -114,7 +114,7 @@ impl Symbol {
         Symbol::from_value(&root, version, 0)
     }
 
-    /// Reads a graph that lies `depth` operators deep.
+    /// Reads a graph that is nested `depth` levels deep.
     fn from_value(root: &Value, version: i64, depth: usize) -> Result<Symbol> {
         if depth > MAX_DEPTH {
             return Err(bad(format!("graphs inside of operators are nested more than {MAX_DEPTH} deep")));
@@ -144,11 +144,11 @@ fn bad(what: impl std::fmt::Display) -> Error {
     Error::Format(format!("the symbol file is no graph: {what}"))
 }
 
-/// `[node, output, version]`; old files leave out the version.
+/// Reads `[node, output, version]`; old files omit the version.
 fn read_entry(value: &Value, nodes: &[Symbol]) -> Result<NodeEntry> {
     let number = |i: usize| value.get(i).and_then(Value::as_u64).map(|x| x as usize);
     let (Some(id), Some(index)) = (number(0), number(1)) else {
-        return Err(bad(format!("{value} is no reference to a node; [node, output, version] was expected")));
+        return Err(bad(format!("{value} is not a reference to a node; [node, output, version] was expected")));
     };
     let node = nodes.get(id).ok_or_else(|| bad(format!("node {id} is referred to before it is defined")))?;
     node.outputs.get(index).cloned().ok_or_else(|| {
@@ -158,12 +158,12 @@ fn read_entry(value: &Value, nodes: &[Symbol]) -> Result<NodeEntry> {
 }
 
 /// All outputs of a node, hidden ones included.
-fn whole(node: Node) -> Symbol {
+fn all_outputs(node: Node) -> Symbol {
     let node = Arc::new(node);
     Symbol { outputs: (0..node.num_outputs() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect() }
 }
 
-/// The number of outputs of each node, as `node_row_ptr` tells it, else the largest index that anything refers to plus one.
+/// Number of outputs of each node: from `node_row_ptr`, else one more than the largest index that is referred to.
 fn outputs_of_nodes(root: &Value, num_nodes: usize) -> Vec<usize> {
     let mut counts = vec![1u64; num_nodes];
     let inputs = root["nodes"].as_array().into_iter().flatten().filter_map(|node| node["inputs"].as_array()).flatten();
@@ -171,13 +171,13 @@ fn outputs_of_nodes(root: &Value, num_nodes: usize) -> Vec<usize> {
         if let (Some(node), Some(index)) = (entry[0].as_u64(), entry[1].as_u64())
             && let Some(count) = counts.get_mut(node as usize)
         {
-            *count = (*count).max(index.min(MOST_OUTPUTS - 1) + 1);
+            *count = (*count).max(index.min(MAX_OUTPUTS - 1) + 1);
         }
     }
     let row_ptr = root["node_row_ptr"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (count, row) in counts.iter_mut().zip(row_ptr.windows(2)) {
         if let (Some(begin), Some(end)) = (row[0].as_u64(), row[1].as_u64())
-            && end.checked_sub(begin).is_some_and(|n| (1..=MOST_OUTPUTS).contains(&n))
+            && end.checked_sub(begin).is_some_and(|n| (1..=MAX_OUTPUTS).contains(&n))
         {
             *count = end - begin;
         }
@@ -206,18 +206,18 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usi
     let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let graphs = graphs.iter().map(|g| Symbol::from_value(g, version, depth + 1)).collect::<Result<Vec<_>>>()?;
     let (op, def) = registry::find(op)?;
-    if stands_for_graph(def) {
+    if is_subgraph_op(def) {
         expand(def, name, &attrs, &inputs, &graphs)?;
-        let call = part_call(op, &attrs)?;
-        return Ok(whole(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }));
+        let call = subgraph_call(op, &attrs)?;
+        return Ok(all_outputs(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }));
     }
     if let Inputs::Variadic { count, .. } = def.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
     }
     legacy_json::move_attrs_of_arguments(def, &mut attrs, &inputs);
-    // Auxiliary states are the last inputs, and the third number of a reference says how often its target was changed.
+    // Auxiliary states are the last inputs. They are recognized by the version in their reference, which counts modifications.
     let states = list.iter().rev().take_while(|e| e[2].as_u64().is_some_and(|changes| changes > 0)).count();
-    let stored = Stored { inputs: inputs.len(), states: (inputs.len() - states..inputs.len()).collect(), outputs };
+    let stored = StoredNode { inputs: inputs.len(), states: (inputs.len() - states..inputs.len()).collect(), outputs };
     let params = attach(def, def.parse_in_file(&attrs, &stored)?, &graphs)?;
     let expected = def.num_inputs(&params).unwrap_or(inputs.len());
     let call = OpCall { name: op, def, params };
@@ -225,7 +225,7 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usi
     if inputs.len() != expected {
         return Err(bad(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(whole(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }))
+    Ok(all_outputs(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }))
 }
 
 #[cfg(test)]
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn graphs_survive_the_round_trip() {
+    fn graphs_survive_a_round_trip() {
         let x = Symbol::variable("x", [("__shape__".to_string(), "(2, 3)".to_string())].into_iter().collect());
         let s = Symbol::op("Reshape", "r", &[x], &[("shape", "(3, 2)")]).unwrap();
         let text = s.to_json();
@@ -243,9 +243,9 @@ mod tests {
         assert_eq!(back.internals().list_outputs(), ["x", "r_output"]);
     }
 
-    /// What MXNet writes of a convolution with an activation when its backend for oneDNN has rewritten it.
+    /// A convolution with an activation as MXNet writes it after partitioning for oneDNN.
     #[test]
-    fn parts_that_a_backend_rewrote_are_kept() {
+    fn subgraph_nodes_of_a_backend_are_kept() {
         let variable = |name: &str| format!(r#"{{"op": "null", "name": "{name}", "inputs": []}}"#);
         let part = format!(
             r#"{{"nodes": [{}, {}, {{"op": "Convolution", "name": "c", "attrs": {{"kernel": "(1, 1)", "num_filter": "2",

@@ -1,7 +1,7 @@
-//! What graphs written by older versions of MXNet need before they mean the same today.
+//! Upgrades graphs written by older versions of MXNet.
 //!
-//! Before 0.9 parameters stood in `param` and user attributes in `attr`, without underscores around `lr_mult` and the like, and
-//! auxiliary states were no inputs. Before 0.9.4 argmax and argmin wrote -1 for "no axis".
+//! Before 0.9, parameters were in `param` and user attributes in `attr`, keys such as `lr_mult` had no underscores, and auxiliary states
+//! were not inputs. Before 0.9.4, argmax and argmin wrote -1 for "no axis".
 
 use ferromx_core::op::{Inputs, OpDef};
 use ferromx_core::params::Attrs;
@@ -9,10 +9,10 @@ use ferromx_core::params::Attrs;
 use super::compose::{HIDDEN_KEYS, automatic_variable};
 use super::{NodeEntry, OpCall};
 
-/// Version of files that do not say theirs.
+/// The version of files without a version.
 pub(super) const UNVERSIONED: i64 = 800;
 
-/// Renames attributes to what they are called today.
+/// Renames attributes to their current names.
 pub(super) fn upgrade_attrs(op: &str, attrs: &mut Attrs, version: i64) {
     for key in HIDDEN_KEYS {
         if let Some(value) = attrs.shift_remove(*key) {
@@ -24,8 +24,7 @@ pub(super) fn upgrade_attrs(op: &str, attrs: &mut Attrs, version: i64) {
     }
 }
 
-/// Moves attributes such as `weight_lr_mult` from an operator to the variable that is its input `weight`, where they are
-/// `__lr_mult__` today.
+/// Moves attributes such as `weight_lr_mult` of an operator to its input variable `weight`, as `__lr_mult__`.
 pub(super) fn move_attrs_of_arguments(def: &OpDef, attrs: &mut Attrs, inputs: &[NodeEntry]) {
     let Inputs::Fixed(args) = def.inputs else { return };
     for (arg, input) in args.iter().zip(inputs).filter(|(_, input)| input.node.is_variable()) {
@@ -37,7 +36,7 @@ pub(super) fn move_attrs_of_arguments(def: &OpDef, attrs: &mut Attrs, inputs: &[
     }
 }
 
-/// Adds the auxiliary states that files before 0.9 leave out.
+/// Adds the auxiliary states that files before 0.9 omit.
 pub(super) fn add_missing_states(
     node: &str,
     op: &OpCall,

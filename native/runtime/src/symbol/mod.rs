@@ -9,7 +9,7 @@ mod legacy_json;
 mod node;
 mod precision;
 mod quantize;
-mod rewritten;
+mod subgraph_ops;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub use compose::{AtomicSymbol, attach};
 pub use node::{Node, NodeEntry, OpCall, topological};
 pub use precision::{Conditional, Precision};
 pub use quantize::{Mode, Quantization};
-pub(crate) use rewritten::part_call;
+pub(crate) use subgraph_ops::subgraph_call;
 
 /// A symbol: one or more outputs of a graph. Cloning shares the graph.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct Symbol {
     pub(crate) outputs: Vec<NodeEntry>,
 }
 
-/// The attributes of a node as listings show them: those that graphs carry appear with and without underscores.
+/// The attributes of a node as listings show them: hidden keys appear both with and without underscores.
 fn listed_attrs(node: &Node) -> Vec<(String, String)> {
     let plain = |k: &str| {
         k.strip_prefix("__")?.strip_suffix("__").filter(|k| compose::HIDDEN_KEYS.contains(k)).map(str::to_string)
@@ -47,7 +47,7 @@ impl Symbol {
         Symbol { outputs: vec![NodeEntry { node: Node::variable(name, attrs), index: 0 }] }
     }
 
-    /// The symbol of a variable that is in a graph.
+    /// The symbol of an existing variable node.
     pub fn of_variable(node: Arc<Node>) -> Symbol {
         Symbol { outputs: vec![NodeEntry { node, index: 0 }] }
     }
@@ -57,8 +57,7 @@ impl Symbol {
         Symbol { outputs: vec![entry] }
     }
 
-    /// The symbol with other inputs for its nodes, which `inputs` gives by the position of the node among all; nodes that nobody
-    /// reads then are gone.
+    /// The symbol with other node inputs: `inputs` maps the index of a node to its new inputs. Nodes without readers are dropped.
     pub(crate) fn with_inputs(&self, inputs: impl Fn(usize) -> Vec<(usize, u32)>) -> Symbol {
         let nodes = self.nodes();
         let mut made: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
@@ -85,12 +84,12 @@ impl Symbol {
         Symbol { outputs: self.outputs.iter().map(entry).collect() }
     }
 
-    /// Several symbols as one, with all their outputs in order.
+    /// Groups symbols to one with all their outputs in order.
     pub fn group(symbols: &[Symbol]) -> Symbol {
         Symbol { outputs: symbols.iter().flat_map(|s| s.outputs.iter().cloned()).collect() }
     }
 
-    /// The entries that the symbol stands for.
+    /// The entries of the outputs.
     pub fn entries(&self) -> &[NodeEntry] {
         &self.outputs
     }
@@ -113,30 +112,30 @@ impl Symbol {
         }
     }
 
-    /// The name of the node if the symbol is of one node.
+    /// The name of the node if all outputs belong to one node.
     pub fn name(&self) -> Option<&str> {
         let first = self.outputs.first()?;
         self.outputs.iter().all(|e| Arc::ptr_eq(&e.node, &first.node)).then_some(first.node.name.as_str())
     }
 
-    /// All nodes, inputs before their users.
+    /// All nodes in topological order.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         topological(&self.outputs)
     }
 
-    /// Every visible output of every node, as one symbol.
+    /// A symbol with every visible output of every node.
     pub fn internals(&self) -> Symbol {
         let entry = |node: &Arc<Node>, i| NodeEntry { node: node.clone(), index: i as u32 };
         Symbol { outputs: self.nodes().iter().flat_map(|n| (0..n.num_visible()).map(move |i| entry(n, i))).collect() }
     }
 
-    /// The inputs of the nodes of the outputs, as one symbol; `None` for variables.
+    /// A symbol with the inputs of the output nodes; `None` if they have none.
     pub fn children(&self) -> Option<Symbol> {
-        let mut seen = HashSet::new();
+        let mut visited = HashSet::new();
         let outputs: Vec<_> = self
             .outputs
             .iter()
-            .filter(|e| seen.insert(Arc::as_ptr(&e.node)))
+            .filter(|e| visited.insert(Arc::as_ptr(&e.node)))
             .flat_map(|e| e.node.inputs.iter().cloned())
             .collect();
         (!outputs.is_empty()).then_some(Symbol { outputs })
@@ -147,7 +146,7 @@ impl Symbol {
         self.outputs.iter().map(|e| e.node.output_name(e.index as usize)).collect()
     }
 
-    /// Variables in topological order: arguments and auxiliary states, each with whether it is an auxiliary state.
+    /// Variables in topological order, each with whether it is an auxiliary state.
     pub fn variables(&self) -> Vec<(Arc<Node>, bool)> {
         let nodes = self.nodes();
         let mut aux: HashSet<*const Node> = HashSet::new();
@@ -164,13 +163,13 @@ impl Symbol {
         nodes.into_iter().filter(|n| n.is_variable()).map(|n| (n.clone(), is_aux(&n))).collect()
     }
 
-    /// Whether all operators can run.
+    /// Checks that all operators can run.
     ///
     /// # Errors
-    /// A user-defined operator that is not there, with its node, and how to supply it.
+    /// A user operator that is not registered, with its node and how to register it.
     pub fn check_ready(&self) -> Result<()> {
         for node in self.nodes() {
-            if let (Some(op), None) = (&node.op, node.part()) {
+            if let (Some(op), None) = (&node.op, node.subgraph()) {
                 op.def.ready(&op.params).map_err(|e| e.in_operator(op.title(), &node.name))?;
             }
         }
@@ -199,12 +198,12 @@ impl Symbol {
         }
     }
 
-    /// An attribute of the symbol's node; `ctx_group` and the like are found with and without underscores.
+    /// An attribute of the symbol's node; hidden keys such as `ctx_group` are found with and without underscores.
     pub fn attr(&self, key: &str) -> Option<String> {
         let node = self.single_node().ok()?;
         match key {
             "name" => return Some(node.name.clone()),
-            // Which outputs of the node these are: front ends name the variables of loops after it.
+            // The output indices: front ends name loop variables after them.
             "_value_index" => {
                 return Some(self.outputs.iter().map(|e| e.index.to_string()).collect::<Vec<_>>().join(", "));
             }
@@ -223,7 +222,7 @@ impl Symbol {
         Ok(())
     }
 
-    /// The attributes of the symbol's own node.
+    /// The attributes of the symbol's node.
     pub fn list_attr_shallow(&self) -> Vec<(String, String)> {
         self.outputs.first().map(|e| listed_attrs(&e.node)).unwrap_or_default()
     }

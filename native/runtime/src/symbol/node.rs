@@ -1,4 +1,4 @@
-//! Nodes of a symbolic graph. Nodes are shared and never change, except for their attributes.
+//! Nodes of a symbolic graph. Nodes are shared and immutable, except for their attributes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,36 +10,36 @@ use ferromx_core::params::{Attrs, Params};
 use parking_lot::RwLock;
 
 use super::Symbol;
-use super::rewritten::{part_outputs, stands_for_graph};
+use super::subgraph_ops::{is_subgraph_op, subgraph_outputs};
 
 /// An operator with its parameters.
 #[derive(Clone)]
 pub struct OpCall {
-    /// The name by which it was called: the operator's or an alias.
+    /// The name used in the call: the operator's name or an alias.
     pub name: &'static str,
-    /// Definition.
+    /// The definition.
     pub def: &'static OpDef,
-    /// Parsed parameters.
+    /// The parsed parameters.
     pub params: Params,
 }
 
 impl OpCall {
-    /// Positions of the inputs that the operator changes.
+    /// Indices of the inputs that the operator modifies.
     pub fn mutated(&self) -> &[usize] {
         self.def.mutated(&self.params)
     }
 
-    /// Whether the shapes of its outputs depend on the content of its inputs.
+    /// Whether the output shapes depend on the values of the inputs.
     pub fn is_dynamic(&self) -> bool {
         matches!(self.def.forward, Forward::Dynamic(_))
     }
 
-    /// The name for users: that of a user-defined operator, or [`OpCall::name`].
+    /// The name for users: the name of a user operator, or [`OpCall::name`].
     pub fn title(&self) -> &str {
         self.def.title(&self.params).unwrap_or(self.name)
     }
 
-    /// Adds operator, node and the argument's name to an error of inference or of a kernel; the call has `inputs` inputs.
+    /// Adds operator, node and argument name to an error of inference or of a kernel. The call has `inputs` inputs.
     pub fn locate(&self, error: Error, node: &str, inputs: usize) -> Error {
         error.name_argument(&self.def.input_names(&self.params, inputs)).in_operator(self.title(), node)
     }
@@ -47,15 +47,15 @@ impl OpCall {
 
 /// A variable or an operator in a graph.
 pub struct Node {
-    /// Name, unique by custom only.
+    /// Name; unique by convention only.
     pub name: String,
     /// The operator; `None` for a variable.
     pub op: Option<OpCall>,
     /// Inputs, auxiliary states last.
     pub inputs: Vec<NodeEntry>,
-    /// The graphs that are arguments of the operator, such as the body of a loop.
+    /// Subgraphs of the operator, such as the body of a loop.
     pub graphs: Vec<Symbol>,
-    /// Attributes as text: the operator's parameters, and what users attach (`__shape__`, `ctx_group`, ...).
+    /// Attributes as text: the operator's parameters and those that users attach (`__shape__`, `ctx_group`, ...).
     pub attrs: RwLock<Attrs>,
 }
 
@@ -64,7 +64,7 @@ pub struct Node {
 pub struct NodeEntry {
     /// The node.
     pub node: Arc<Node>,
-    /// Which of its outputs.
+    /// Index of the output.
     pub index: u32,
 }
 
@@ -85,16 +85,16 @@ impl Node {
         self.op.is_none()
     }
 
-    /// The graph that the node stands for, if it stands for one.
-    pub fn part(&self) -> Option<&Symbol> {
-        self.op.as_ref().filter(|op| stands_for_graph(op.def)).and_then(|_| self.graphs.first())
+    /// The subgraph that the node computes, if its operator is a subgraph operator.
+    pub fn subgraph(&self) -> Option<&Symbol> {
+        self.op.as_ref().filter(|op| is_subgraph_op(op.def)).and_then(|_| self.graphs.first())
     }
 
-    /// Positions of the inputs that the node changes.
+    /// Indices of the inputs that the node modifies.
     pub fn mutated(&self) -> Cow<'_, [usize]> {
-        match (self.part(), &self.op) {
-            (Some(part), _) => {
-                let variables = part.variables().into_iter().enumerate();
+        match (self.subgraph(), &self.op) {
+            (Some(subgraph), _) => {
+                let variables = subgraph.variables().into_iter().enumerate();
                 variables.filter(|(_, (_, is_aux))| *is_aux).map(|(i, _)| i).collect()
             }
             (None, Some(op)) => Cow::Borrowed(op.mutated()),
@@ -104,15 +104,15 @@ impl Node {
 
     /// Number of outputs, hidden ones included.
     pub fn num_outputs(&self) -> usize {
-        if let Some(names) = part_outputs(self) {
+        if let Some(names) = subgraph_outputs(self) {
             return names.len();
         }
         self.op.as_ref().map_or(1, |op| op.def.num_outputs(&op.params))
     }
 
-    /// Number of outputs that users see.
+    /// Number of outputs without hidden ones.
     pub fn num_visible(&self) -> usize {
-        if let Some(names) = part_outputs(self) {
+        if let Some(names) = subgraph_outputs(self) {
             return names.len();
         }
         self.op.as_ref().map_or(1, |op| op.def.num_visible(&op.params))
@@ -120,7 +120,7 @@ impl Node {
 
     /// Name of output `index` as listings show it: the variable's own, or `node_output`.
     pub fn output_name(&self, index: usize) -> String {
-        if let Some(output) = part_outputs(self).as_ref().and_then(|names| names.get(index)) {
+        if let Some(output) = subgraph_outputs(self).as_ref().and_then(|names| names.get(index)) {
             return format!("{}_{output}", self.name);
         }
         match &self.op {
@@ -133,14 +133,13 @@ impl Node {
     }
 }
 
-/// All nodes that the entries depend on, inputs before their users: depth first, in the order of the inputs. This order is what
-/// argument lists follow.
+/// All nodes that the entries depend on, in depth-first topological order. Argument lists have this order.
 pub fn topological<'a>(outputs: impl IntoIterator<Item = &'a NodeEntry>) -> Vec<Arc<Node>> {
     let mut order = Vec::new();
-    let mut seen: HashSet<*const Node> = HashSet::new();
+    let mut visited: HashSet<*const Node> = HashSet::new();
     let mut stack: Vec<(&Arc<Node>, usize)> = Vec::new();
     for out in outputs {
-        if !seen.insert(Arc::as_ptr(&out.node)) {
+        if !visited.insert(Arc::as_ptr(&out.node)) {
             continue;
         }
         stack.push((&out.node, 0));
@@ -148,7 +147,7 @@ pub fn topological<'a>(outputs: impl IntoIterator<Item = &'a NodeEntry>) -> Vec<
             match node.inputs.get(*next) {
                 Some(input) => {
                     *next += 1;
-                    if seen.insert(Arc::as_ptr(&input.node)) {
+                    if visited.insert(Arc::as_ptr(&input.node)) {
                         stack.push((&input.node, 0));
                     }
                 }
@@ -163,7 +162,7 @@ pub fn topological<'a>(outputs: impl IntoIterator<Item = &'a NodeEntry>) -> Vec<
 }
 
 impl Drop for Node {
-    /// Takes long chains apart without recursion, so that a deep graph does not overflow the stack.
+    /// Drops inputs iteratively: recursion would overflow the stack on deep graphs.
     fn drop(&mut self) {
         let mut pending: Vec<NodeEntry> = std::mem::take(&mut self.inputs);
         while let Some(entry) = pending.pop() {

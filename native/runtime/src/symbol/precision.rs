@@ -1,4 +1,4 @@
-//! Mixed precision: conversions are inserted so that some operators run with 16-bit numbers and others with 32-bit ones.
+//! Automatic mixed precision: inserts casts so that some operators run in a 16-bit type and others in float32.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::graph::{Graph, entry, op_call};
 use crate::passes::infer::{self, DTYPE_ATTR, Entries};
 use crate::symbol_infer::infer_dtypes;
 
-/// An operator that needs 32-bit numbers where a parameter has one of some values.
+/// An operator that runs in float32 if a parameter has one of the given values.
 pub struct Conditional {
     /// The operator.
     pub op: String,
@@ -27,27 +27,27 @@ pub struct Conditional {
 
 /// Which operators compute in which precision.
 pub struct Precision {
-    /// The narrow type: float16 or bfloat16.
+    /// The 16-bit type: float16 or bfloat16.
     pub target: DType,
-    /// Operators that run in the narrow type.
+    /// Operators that run in the 16-bit type.
     pub target_ops: HashSet<String>,
-    /// Operators that run in 32 bits.
+    /// Operators that run in float32.
     pub fp32_ops: HashSet<String>,
-    /// Operators whose inputs all get the widest type among them.
+    /// Operators whose inputs are all cast to the widest type among them.
     pub widest_ops: HashSet<String>,
-    /// Operators that run in 32 bits where a parameter says so.
+    /// Operators that run in float32 for some values of a parameter.
     pub conditional: Vec<Conditional>,
-    /// Nodes that stay as they are, by name.
+    /// Names of nodes to keep in float32.
     pub excluded: HashSet<String>,
-    /// Variables that hold trained parameters; their types become attributes.
+    /// Variables that hold trained parameters; they get their types as attributes.
     pub model_params: HashSet<String>,
     /// Types of the other variables.
     pub data: Vec<(String, DType)>,
-    /// Whether parameters that are read in the narrow type get it themselves, instead of a conversion behind them.
+    /// Whether parameters that are read in the 16-bit type are stored in it, instead of being cast in the graph.
     pub cast_params: bool,
 }
 
-/// Operators whose outputs MXNet gives names. Conversions behind them are called after the name, others after the output's index.
+/// Operators with named outputs in MXNet. A cast of such an output is named after the output's name, other casts after its index.
 const NAMED_OUTPUT: [&str; 47] = [
     "Activation",
     "BatchNorm",
@@ -98,31 +98,32 @@ const NAMED_OUTPUT: [&str; 47] = [
     "softmin",
 ];
 
-/// What an output of the given graph has become.
+/// An output of the original graph in the new graph.
 struct Mapped {
     entry: NodeEntry,
-    /// Its type now; `None` where it is not known before parameters have theirs.
+    /// The type in the new graph; `None` if it depends on types of parameters that are not known yet.
     dtype: Option<DType>,
-    /// The type in the given graph.
+    /// The type in the original graph.
     original: Option<DType>,
+    /// The casts of this output.
     casts: Vec<(DType, NodeEntry)>,
 }
 
 struct Pass<'p> {
     rules: &'p Precision,
     mapped: HashMap<(*const Node, u32), Mapped>,
-    /// Types of outputs of the new graph, where they are known.
+    /// Known types of outputs of the new graph.
     types: HashMap<(*const Node, u32), DType>,
-    /// Parameters that get the narrow type themselves.
+    /// Parameters that are stored in the 16-bit type.
     narrowed: HashSet<String>,
 }
 
 impl Symbol {
-    /// The graph with conversions, so that every operator computes in the precision that the rules give it. As in MXNet, the outputs
-    /// have 32 bits, and parameters get their type as the attribute `__dtype__`.
+    /// Inserts casts so that every operator runs in the precision of its rule. As in MXNet, outputs are float32, and parameters get their
+    /// type as the attribute `__dtype__`.
     ///
     /// # Errors
-    /// A type that is neither float16 nor bfloat16; types that contradict each other before or after the conversions.
+    /// A type other than float16 and bfloat16; inconsistent types in the original or the new graph.
     pub fn reduced_precision(&self, rules: &Precision) -> Result<Symbol> {
         ensure!(
             matches!(rules.target, DType::F16 | DType::BF16),
@@ -141,18 +142,18 @@ impl Symbol {
         let outputs = self.outputs.iter().map(|e| pass.output(e)).collect::<Result<_>>()?;
         let result = Symbol { outputs };
         pass.annotate(&nodes)?;
-        infer_dtypes(&result, &given(&result, rules))?;
+        infer_dtypes(&result, &data_types(&result, rules))?;
         Ok(result)
     }
 }
 
-/// The given types of variables that a graph has.
-fn given(symbol: &Symbol, rules: &Precision) -> Vec<(String, DType)> {
+/// The types of `rules.data` for the variables of the graph.
+fn data_types(symbol: &Symbol, rules: &Precision) -> Vec<(String, DType)> {
     let names = symbol.list_inputs();
     rules.data.iter().filter(|(name, _)| names.contains(name)).cloned().collect()
 }
 
-/// The types of everything before the pass.
+/// The types of all entries before the pass.
 fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<DType>>> {
     let (graph, _) = Graph::from_symbol(symbol);
     let mut known = Entries::new(&graph, None);
@@ -162,7 +163,7 @@ fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<
     infer::dtypes(&graph, known)
 }
 
-/// What stands between the name of a node and that of a conversion behind it.
+/// The output's part of a cast's name, between the node's name and `_amp_cast`.
 fn suffix(e: &NodeEntry) -> String {
     let Some(op) = &e.node.op else { return String::new() };
     let name = op.def.output_names(&op.params).into_iter().nth(e.index as usize);
@@ -172,7 +173,7 @@ fn suffix(e: &NodeEntry) -> String {
     }
 }
 
-/// A node that an operator with parameters makes of inputs.
+/// Creates a node of an operator with one attribute.
 fn make(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
     let attrs: Attrs = [(attr.0.to_string(), attr.1)].into_iter().collect();
     let call = op_call(op, &attrs)?;
@@ -187,12 +188,12 @@ impl Pass<'_> {
             .ok_or_else(|| Error::Internal(format!("'{}' was not visited before its user", e.node.name)))
     }
 
-    /// An output as it is.
+    /// An output without a cast.
     fn raw(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
         Ok(self.find(e)?.entry.clone())
     }
 
-    /// An output as a type; whole numbers stay what they are.
+    /// An output cast to a type; integers are not cast.
     fn cast(&mut self, e: &NodeEntry, dtype: DType) -> Result<NodeEntry> {
         let mapped = self.find(e)?;
         if mapped.dtype == Some(dtype) || mapped.dtype.is_some_and(|d| !d.is_float()) {
@@ -209,12 +210,12 @@ impl Pass<'_> {
         Ok(cast)
     }
 
-    /// An output for an operator that needs 32 bits. Variables have them.
+    /// An output for an operator that runs in float32. Variables need no cast.
     fn wide(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
         if e.node.is_variable() { self.raw(e) } else { self.cast(e, DType::F32) }
     }
 
-    /// An output for an operator that needs the narrow type.
+    /// An output for an operator that runs in the 16-bit type.
     fn narrow(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
         let (is_param, is_float) = (self.rules.model_params.contains(&e.node.name), self.find(e)?.original);
         if e.node.is_variable() && self.rules.cast_params && is_param && is_float.is_none_or(DType::is_float) {
@@ -224,24 +225,24 @@ impl Pass<'_> {
         self.cast(e, self.rules.target)
     }
 
-    fn needs_32_bits(&self, node: &Node, op: &str) -> bool {
+    fn needs_fp32(&self, node: &Node, op: &str) -> bool {
         let attrs = node.attrs.read();
         let applies = |c: &&Conditional| c.op == op && attrs.get(&c.param).is_some_and(|v| c.values.contains(v));
         self.rules.fp32_ops.contains(op) || self.rules.conditional.iter().any(|c| applies(&c))
     }
 
-    /// The inputs of a node whose inputs get the widest type among them, and whether the types are known.
+    /// The inputs of a node, cast to the widest type among them, and whether that type is known.
     fn widest(&mut self, node: &Node) -> Result<(Vec<NodeEntry>, bool)> {
         let mut all_known = true;
-        let mut any_wide = false;
+        let mut has_fp32 = false;
         for e in &node.inputs {
             let mapped = self.find(e)?;
             let is_known = matches!(mapped.dtype, Some(DType::F32 | DType::F16 | DType::BF16));
             all_known &= is_known;
-            any_wide |= mapped.dtype == Some(DType::F32) || mapped.casts.iter().any(|(to, _)| *to == DType::F32);
+            has_fp32 |= mapped.dtype == Some(DType::F32) || mapped.casts.iter().any(|(to, _)| *to == DType::F32);
         }
         if all_known {
-            let inputs = node.inputs.iter().map(|e| if any_wide { self.cast(e, DType::F32) } else { self.raw(e) });
+            let inputs = node.inputs.iter().map(|e| if has_fp32 { self.cast(e, DType::F32) } else { self.raw(e) });
             return Ok((inputs.collect::<Result<_>>()?, true));
         }
         let first = &node.inputs[0];
@@ -252,12 +253,12 @@ impl Pass<'_> {
         Ok((outputs.collect(), false))
     }
 
-    /// Copies a node, with conversions before it, and notes the types of its outputs.
+    /// Copies a node with casts of its inputs, and records the types of its outputs.
     fn node(&mut self, node: &Arc<Node>, original: &[Option<DType>]) -> Result<()> {
         let float = |dtype: &Option<DType>| dtype.is_none_or(DType::is_float);
         let (inputs, types) = match &node.op {
             None => (Vec::new(), vec![None]),
-            Some(op) if self.rules.excluded.contains(&node.name) || self.needs_32_bits(node, op.def.name) => {
+            Some(op) if self.rules.excluded.contains(&node.name) || self.needs_fp32(node, op.def.name) => {
                 let inputs = node.inputs.iter().map(|e| self.wide(e)).collect::<Result<_>>()?;
                 (inputs, original.iter().map(|d| d.or(Some(DType::F32))).collect())
             }
@@ -291,7 +292,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// The types of a node's outputs as they follow from those of its inputs; unknown unless all are known.
+    /// The output types of a node, inferred from its inputs; unknown unless all are known.
     fn inferred(&self, node: &Node, inputs: &[NodeEntry], outputs: usize) -> Result<Vec<Option<DType>>> {
         let unknown = vec![None; outputs];
         let (Some(op), false) = (&node.op, inputs.is_empty()) else { return Ok(unknown) };
@@ -303,12 +304,12 @@ impl Pass<'_> {
         Ok(if all_known { outs } else { unknown })
     }
 
-    /// An output of the graph, which has 32 bits unless it is of whole numbers.
+    /// An output of the graph, cast to float32 unless it is an integer.
     fn output(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
         self.cast(e, DType::F32)
     }
 
-    /// Gives parameters their types as attributes; -1 stands for a type that is not known.
+    /// Sets the types of parameters as attributes; -1 means unknown.
     fn annotate(&mut self, nodes: &[Arc<Node>]) -> Result<()> {
         let rules = self.rules;
         for node in nodes.iter().filter(|n| n.is_variable() && rules.model_params.contains(&n.name)) {
@@ -353,14 +354,14 @@ mod tests {
         Symbol::op("FullyConnected", "fc", &[var("d"), var("w")], &attrs).unwrap()
     }
 
-    /// Names of the nodes with those of their inputs.
+    /// Names of the nodes and of their inputs.
     fn structure(symbol: &Symbol) -> Vec<String> {
         let of = |n: &Arc<Node>| n.inputs.iter().map(|e| e.node.name.clone()).collect::<Vec<_>>().join(" ");
         symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| format!("{}({})", n.name, of(n))).collect()
     }
 
     #[test]
-    fn conversions_stand_where_mxnet_puts_them() {
+    fn casts_are_where_mxnet_inserts_them() {
         let fc = layer();
         let softmax = Symbol::op("softmax", "sm", std::slice::from_ref(&fc), &[]).unwrap();
         let relu = Symbol::op("relu", "re", std::slice::from_ref(&fc), &[]).unwrap();

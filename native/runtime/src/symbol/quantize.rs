@@ -1,4 +1,4 @@
-//! Quantization: operators that have an 8-bit form get it, with conversions between them and the others.
+//! Quantization: replaces operators by their 8-bit versions and inserts conversions at the boundaries.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use parking_lot::RwLock;
 use super::{Node, NodeEntry, Symbol};
 use crate::graph::op_call;
 
-/// Which of the operators that have an 8-bit form get it.
+/// Which operators to quantize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// All.
+    /// All that have an 8-bit version.
     Full,
-    /// Layers with weights, and what lies between two of them.
+    /// Layers with weights, and operators between two of them.
     Smart,
 }
 
@@ -31,39 +31,39 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// What to quantize, and how.
+/// The rules of a quantization.
 pub struct Quantization {
-    /// Nodes that stay as they are, by name.
+    /// Names of nodes not to quantize.
     pub excluded_nodes: HashSet<String>,
-    /// Operators that stay as they are.
+    /// Operators not to quantize.
     pub excluded_ops: HashSet<String>,
-    /// Parameters that are quantized before the graph runs: variables stand for them.
+    /// Parameters that are quantized offline; the graph gets variables for the results.
     pub offline_params: HashSet<String>,
-    /// The type of data: `int8`, `uint8` or `auto`.
+    /// The quantized type: `int8`, `uint8` or `auto`.
     pub dtype: String,
-    /// Which operators.
+    /// Which operators to quantize.
     pub mode: Mode,
-    /// Whether every output of a fused fully connected layer has a range of its own, for which its weights stay numbers.
+    /// Whether fused fully connected layers have a range per output channel; their weights then stay floating-point.
     pub is_channel_wise: bool,
 }
 
-/// An operator's 8-bit form.
+/// The 8-bit version of an operator.
 struct Form {
     op: &'static str,
     quantized: &'static str,
-    /// Whether it is worth quantizing what lies around it.
+    /// Whether this is a layer with weights, around which [`Mode::Smart`] quantizes.
     is_layer: bool,
-    /// Whether its result has 32 bits, which are then made 8.
+    /// Whether its output is 32-bit, which needs requantization.
     has_wide_result: bool,
-    /// Inputs of a node that stay as they are, by position.
+    /// Whether input `i` of a node stays floating-point.
     keeps: fn(&Node, usize) -> bool,
-    /// Whether the form has these parameters.
+    /// Whether the 8-bit version supports these parameters.
     supports: fn(&Attrs) -> bool,
-    /// Whether the range of its result is calibrated.
+    /// Whether the range of its output is calibrated.
     is_calibrated: bool,
-    /// Whether it reads integers that have a scale and a shift instead of a range, and gives numbers.
+    /// Whether it reads integers with scale and shift instead of a range, and has floating-point outputs.
     is_asymmetric: bool,
-    /// Parameters that the form has besides those of the operator.
+    /// Additional parameters of the 8-bit version.
     added: &'static [(&'static str, &'static str)],
 }
 
@@ -81,13 +81,14 @@ const fn form(op: &'static str, quantized: &'static str) -> Form {
     }
 }
 
+/// Whether the attribute `key` has one of the values.
 fn is(attrs: &Attrs, key: &str, values: &[&str]) -> bool {
     attrs.get(key).is_some_and(|v| values.contains(&v.as_str()))
 }
 
 const TRUE: &[&str] = &["true", "True", "1"];
 
-/// The operators with an 8-bit form.
+/// The operators with an 8-bit version.
 static FORMS: [Form; 13] = [
     Form {
         is_layer: true,
@@ -132,25 +133,25 @@ const DEQUANTIZE: &str = "_contrib_dequantize";
 const PREFIX: &str = "quantized_";
 
 impl Quantization {
-    /// The form that a node gets, if any.
+    /// The 8-bit version of a node, if it is to be quantized.
     fn form_of(&self, node: &Node) -> Option<&'static Form> {
         let op = node.op.as_ref()?.def.name;
         let is_listed = |name: &String| self.excluded_nodes.contains(name);
         let is_inside =
-            node.part().is_some_and(|part| part.nodes().iter().any(|n| !n.is_variable() && is_listed(&n.name)));
+            node.subgraph().is_some_and(|graph| graph.nodes().iter().any(|n| !n.is_variable() && is_listed(&n.name)));
         let is_excluded = is_listed(&node.name) || is_inside || self.excluded_ops.contains(op);
         let form = FORMS.iter().find(|f| f.op == op)?;
         (!is_excluded && (form.supports)(&node.attrs.read())).then_some(form)
     }
 
-    /// The nodes that are quantized, with their forms.
+    /// The nodes to quantize, with their 8-bit versions.
     fn selected(&self, nodes: &[Arc<Node>]) -> HashMap<*const Node, &'static Form> {
         let mut forms: HashMap<*const Node, &'static Form> =
             nodes.iter().filter_map(|n| Some((Arc::as_ptr(n), self.form_of(n)?))).collect();
         if self.mode == Mode::Full {
             return forms;
         }
-        // Only forms count on the way: what is quantized needs layers both before and behind it.
+        // A node other than a layer is quantized if paths of quantizable nodes connect it to layers both before and after it.
         let is_layer = |n: &Arc<Node>| forms.get(&Arc::as_ptr(n)).is_some_and(|f| f.is_layer);
         let is_form = |n: &Arc<Node>| forms.contains_key(&Arc::as_ptr(n));
         let (mut feeds, mut follows) = (HashSet::new(), HashSet::new());
@@ -171,7 +172,7 @@ impl Quantization {
     }
 }
 
-/// A node of an operator, named and with parameters.
+/// Creates a node.
 fn make(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
     let call = op_call(op, &attrs)?;
     Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: RwLock::new(attrs) }))
@@ -194,13 +195,13 @@ fn key(e: &NodeEntry) -> Key {
 struct Pass<'q> {
     rules: &'q Quantization,
     forms: HashMap<*const Node, &'static Form>,
-    /// What nodes have become.
+    /// The new nodes by their originals.
     copies: HashMap<*const Node, Arc<Node>>,
-    /// Conversions to 8 bits by what they read and whether they have a shift.
+    /// Quantization nodes by the entry they read and whether they are asymmetric.
     quantized: HashMap<(Key, bool), Arc<Node>>,
-    /// Conversions back.
+    /// Dequantization nodes by the entry they read.
     dequantized: HashMap<Key, Arc<Node>>,
-    /// The given nodes by what they have become.
+    /// The original nodes by the new nodes.
     sources: HashMap<*const Node, Arc<Node>>,
 }
 
@@ -210,22 +211,22 @@ impl Pass<'_> {
         copy.ok_or_else(|| Error::Internal(format!("'{}' was not visited before its user", node.name)))
     }
 
-    /// Whether the new node gives 8-bit integers with their range.
-    fn gives_integers(&self, node: &Arc<Node>) -> bool {
+    /// Whether the new node has quantized outputs with a range.
+    fn has_quantized_outputs(&self, node: &Arc<Node>) -> bool {
         self.forms.get(&Arc::as_ptr(node)).is_some_and(|form| !form.is_asymmetric)
     }
 
-    /// The 8-bit form of an output: integers with smallest and largest value, or with scale and shift.
+    /// An output as 8-bit integers with minimum and maximum, or with scale and shift.
     fn as_integers(&mut self, e: &NodeEntry, is_asymmetric: bool) -> Result<[NodeEntry; 3]> {
         let copy = self.copy_of(&e.node)?;
-        if self.gives_integers(&e.node) && !is_asymmetric {
+        if self.has_quantized_outputs(&e.node) && !is_asymmetric {
             let range = e.node.num_visible() + 2 * e.index as usize;
             return Ok([output(&copy, e.index as usize), output(&copy, range), output(&copy, range + 1)]);
         }
         let key = (key(e), is_asymmetric);
         if !self.quantized.contains_key(&key) {
             let name = format!("{}_quantize", e.node.output_name(e.index as usize));
-            let inputs = vec![self.as_numbers(e)?];
+            let inputs = vec![self.as_floats(e)?];
             let node = match is_asymmetric {
                 true => make(QUANTIZE_ASYMMETRIC, name, inputs, Attrs::new())?,
                 false => make(QUANTIZE, name, inputs, out_type(&self.rules.dtype))?,
@@ -236,9 +237,9 @@ impl Pass<'_> {
         Ok([output(node, 0), output(node, 1), output(node, 2)])
     }
 
-    /// An output as numbers.
-    fn as_numbers(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
-        if !self.gives_integers(&e.node) {
+    /// An output as floating-point.
+    fn as_floats(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+        if !self.has_quantized_outputs(&e.node) {
             return Ok(NodeEntry { node: self.copy_of(&e.node)?, index: e.index });
         }
         if !self.dequantized.contains_key(&key(e)) {
@@ -254,7 +255,7 @@ impl Pass<'_> {
         for (i, e) in node.inputs.iter().enumerate() {
             let is_weight = self.rules.is_channel_wise && form.op == "_sg_mkldnn_fully_connected" && i > 0;
             if is_weight || (form.keeps)(node, i) {
-                inputs.push(self.as_numbers(e)?);
+                inputs.push(self.as_floats(e)?);
             } else {
                 let [data, min, max] = self.as_integers(e, form.is_asymmetric)?;
                 inputs.push(data);
@@ -279,7 +280,7 @@ impl Pass<'_> {
     }
 
     fn copy(&mut self, node: &Arc<Node>) -> Result<Arc<Node>> {
-        let inputs = node.inputs.iter().map(|e| self.as_numbers(e)).collect::<Result<_>>()?;
+        let inputs = node.inputs.iter().map(|e| self.as_floats(e)).collect::<Result<_>>()?;
         let attrs = RwLock::new(node.attrs.read().clone());
         let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
         Ok(Arc::new(Node { name, op, inputs, graphs, attrs }))
@@ -287,10 +288,10 @@ impl Pass<'_> {
 }
 
 impl Symbol {
-    /// The graph with 8-bit forms of its operators, and the outputs of the given graph whose ranges calibration needs.
+    /// Quantizes the graph. Also returns the outputs of the original graph whose ranges are to be calibrated.
     ///
     /// # Errors
-    /// Parameters that the 8-bit form of an operator does not take.
+    /// Parameters that the 8-bit version of an operator does not accept.
     pub fn quantized(&self, rules: &Quantization) -> Result<(Symbol, Vec<String>)> {
         let nodes = self.nodes();
         let mut pass = Pass {
@@ -309,13 +310,13 @@ impl Symbol {
             pass.sources.entry(Arc::as_ptr(&new)).or_insert_with(|| node.clone());
             pass.copies.insert(Arc::as_ptr(node), new);
         }
-        let outputs = self.outputs.iter().map(|e| pass.as_numbers(e)).collect::<Result<_>>()?;
+        let outputs = self.outputs.iter().map(|e| pass.as_floats(e)).collect::<Result<_>>()?;
         let online = Symbol { outputs };
         let calibrated = pass.calibrated(&online);
         Ok((online.with_offline(&rules.offline_params), calibrated))
     }
 
-    /// The graph with variables for the conversions of some parameters: `NAME_quantize`, `NAME_quantize_min`, `NAME_quantize_max`.
+    /// Replaces the quantization of `params` by variables `NAME_quantize`, `NAME_quantize_min` and `NAME_quantize_max`.
     fn with_offline(&self, params: &HashSet<String>) -> Symbol {
         const SUFFIXES: [&str; 3] = ["", "_min", "_max"];
         let is_offline = |e: &NodeEntry| {
@@ -332,7 +333,7 @@ impl Symbol {
         })
     }
 
-    /// A copy in which inputs are replaced where `replace` gives something else.
+    /// A copy of the graph whose inputs `replace` may substitute.
     fn replacing_inputs(&self, mut replace: impl FnMut(&NodeEntry) -> Option<NodeEntry>) -> Symbol {
         let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
         let copied = |copies: &HashMap<*const Node, Arc<Node>>, e: &NodeEntry| {
@@ -348,10 +349,10 @@ impl Symbol {
         Symbol { outputs: self.outputs.iter().map(|e| copied(&copies, e)).collect() }
     }
 
-    /// A quantized graph with the ranges of a table, which has them by the names that [`Symbol::quantized`] gave.
+    /// Sets calibrated ranges in a quantized graph. `table` has them by the names that [`Symbol::quantized`] returned.
     ///
     /// # Errors
-    /// Ranges that an operator does not take.
+    /// Ranges that an operator does not accept.
     pub fn calibrated(&self, table: &HashMap<String, (f32, f32)>) -> Result<Symbol> {
         let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
         for node in self.nodes() {
@@ -374,7 +375,7 @@ impl Symbol {
     }
 }
 
-/// The output whose range a node of a quantized graph has as parameters: its own or that of its first input.
+/// The output whose calibrated range is a parameter of the node: its own, or that of its first input.
 fn observed(node: &Arc<Node>) -> Option<NodeEntry> {
     match node.op.as_ref()?.def.name {
         QUANTIZE | QUANTIZE_ASYMMETRIC | REQUANTIZE => node.inputs.first().cloned(),
@@ -383,7 +384,7 @@ fn observed(node: &Arc<Node>) -> Option<NodeEntry> {
 }
 
 impl Pass<'_> {
-    /// The outputs of the given graph that nodes of the new one have the ranges of.
+    /// The outputs of the original graph whose calibrated ranges the new graph uses.
     fn calibrated(&self, graph: &Symbol) -> Vec<String> {
         let name = |e: NodeEntry| {
             let source = self.sources.get(&Arc::as_ptr(&e.node)).unwrap_or(&e.node);
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_and_conversions_take_the_place_of_operators() {
+    fn operators_are_replaced_and_conversions_inserted() {
         let (full, calibrated) = network().quantized(&rules(Mode::Full, &[], &["c_weight", "fc_weight"])).unwrap();
         let middle = [
             "x_quantize",
@@ -459,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_give_ranges() {
+    fn calibration_sets_ranges() {
         let (graph, _) = network().quantized(&rules(Mode::Full, &[], &["c_weight", "fc_weight"])).unwrap();
         let table = [("x".to_string(), (-1.0, 2.0)), ("c_output".to_string(), (-3.5, 1e-7))].into_iter().collect();
         let calibrated = graph.calibrated(&table).unwrap();

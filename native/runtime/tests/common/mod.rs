@@ -1,4 +1,4 @@
-//! Networks to bind, and arrays with reproducible content.
+//! Test networks, and arrays with reproducible values.
 #![allow(dead_code, unreachable_pub)] // Each test uses a part.
 
 use ferromx_core::ndarray::NDArray;
@@ -7,7 +7,7 @@ use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Executor, SimpleBind};
 use ferromx_runtime::symbol::Symbol;
 
-/// A small generator of reproducible numbers (the constants are Knuth's).
+/// A linear congruential generator with Knuth's constants.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -16,7 +16,7 @@ impl Numbers {
         (self.0 >> 33) as usize % n
     }
 
-    /// Between 0.1 and 1.1, where all elementwise functions are smooth.
+    /// A number from 0.1 to 1.1, where all elementwise functions are smooth.
     pub fn floats(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.below(1000) as f32 / 1000.0 + 0.1).collect()
     }
@@ -34,7 +34,7 @@ pub fn op(op: &str, name: &str, inputs: &[Symbol], attrs: &[(&str, &str)]) -> Sy
     Symbol::op(op, name, inputs, attrs).unwrap()
 }
 
-/// Binds with new arrays, filled with numbers that `seed` decides, gradients too.
+/// Binds to new arrays, including gradients, filled with random numbers of a seed.
 pub fn bind(symbol: &Symbol, shapes: &[(&str, &[i64])], reqs: Vec<Req>, seed: u64) -> Executor {
     let shapes = shapes.iter().map(|(n, s)| (n.to_string(), Shape::new(s))).collect();
     let executor = SimpleBind { shapes, reqs, ..Default::default() }.bind(symbol).unwrap();
@@ -42,7 +42,7 @@ pub fn bind(symbol: &Symbol, shapes: &[(&str, &[i64])], reqs: Vec<Req>, seed: u6
     executor
 }
 
-/// Fills all arrays of an executor anew.
+/// Refills all arrays of an executor.
 pub fn fill(executor: &Executor, seed: u64) {
     let mut numbers = Numbers(seed);
     executor.args().iter().chain(executor.aux()).for_each(|a| numbers.fill(a));
@@ -57,7 +57,7 @@ pub fn gradients(executor: &Executor) -> Vec<Vec<f32>> {
     executor.grads().iter().map(|g| g.as_ref().map_or(vec![], |g| g.to_vec::<f32>().unwrap())).collect()
 }
 
-/// LeNet on images of 8x8 points.
+/// LeNet on images of 8x8 pixels.
 pub fn lenet(activation: &str) -> Symbol {
     let mut x = variable("data");
     for (n, filters) in [("1", "20"), ("2", "50")] {

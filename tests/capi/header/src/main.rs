@@ -1,51 +1,51 @@
-//! Writes `native/capi/include/mxnet/c_api.h` and `docs/c-api.md`, which lists its functions; with `--check` it only compares them with
-//! what it would write.
+//! Generates `native/capi/include/mxnet/c_api.h` and `docs/c-api.md`, which lists its functions. With `--check`, only checks that both are up
+//! to date.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
-fn face() -> PathBuf {
+fn capi_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../native/capi")
 }
 
 fn header_path() -> PathBuf {
-    face().join("include/mxnet/c_api.h")
+    capi_dir().join("include/mxnet/c_api.h")
 }
 
-/// The header for the functions in `src/c`.
+/// Generates the header for the functions in `src/c`.
 fn generate() -> Result<String, Box<dyn Error>> {
-    let config = cbindgen::Config::from_file(face().join("cbindgen.toml"))?;
-    // The modules below are found from here.
-    let bindings = cbindgen::Builder::new().with_config(config).with_src(face().join("src/c/mod.rs")).generate()?;
+    let config = cbindgen::Config::from_file(capi_dir().join("cbindgen.toml"))?;
+    // cbindgen follows the module declarations.
+    let bindings = cbindgen::Builder::new().with_config(config).with_src(capi_dir().join("src/c/mod.rs")).generate()?;
     let mut text = Vec::new();
     bindings.write(&mut text);
     Ok(String::from_utf8(text)?)
 }
 
 fn list_path() -> PathBuf {
-    face().join("../../docs/c-api.md")
+    capi_dir().join("../../docs/c-api.md")
 }
 
-/// What stands above the list of functions.
-const ABOVE: &str = "\
+/// The text above the list of functions.
+const INTRODUCTION: &str = "\
 # The C API
 
 `libmxnet` exports these functions of MXNet 1.9.1's `c_api.h`, `c_predict_api.h` and nnvm's `c_api.h`, with their names and signatures.
 Programs compile against `native/capi/include/mxnet/c_api.h`. This page is written by `cargo run -p capi-header`.
 
-Every function returns 0, or -1 and leaves a message for `MXGetLastError`. Every function that MXNet 1.9.1 exports is here. Those whose
-purpose needs what this library does not have are errors that say so: CUDA code compiled at run time (`MXRtc*`), code linked to MXNet's
-own C++ types (`MXLoadLib`, `MXTVMBridge`), stores across processes (`MXInitPSEnv`), control dependencies (`NNAddControlDeps`).
+Every function returns 0, or -1 with a message for `MXGetLastError`. Every function that MXNet 1.9.1 exports is declared. Those that this
+library cannot support always return an error: CUDA code compiled at run time (`MXRtc*`), code linked to MXNet's own C++ types
+(`MXLoadLib`, `MXTVMBridge`), distributed stores (`MXInitPSEnv`), and control dependencies (`NNAddControlDeps`).
 
 ";
 
-/// Functions of the header with the first sentence of their descriptions.
+/// The functions of the header, with the first sentence of their descriptions.
 fn functions(header: &str) -> Vec<(String, String)> {
     let mut comment = String::new();
     let mut found = Vec::new();
-    // Long declarations have their result's type and name on a line of their own.
+    // Long declarations have a line break after MXNET_DLL.
     let header = header.replace("MXNET_DLL\n", "MXNET_DLL ");
     for line in header.lines() {
         if let Some(text) = line.strip_prefix("//") {
@@ -64,10 +64,11 @@ fn functions(header: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The page that lists the functions.
+/// Generates the page that lists the functions.
 fn list(header: &str) -> String {
     let functions = functions(header);
-    let mut page = format!("{ABOVE}## {} functions\n\n| Function | What it does |\n|---|---|\n", functions.len());
+    let mut page =
+        format!("{INTRODUCTION}## {} functions\n\n| Function | What it does |\n|---|---|\n", functions.len());
     functions.iter().for_each(|(name, sentence)| page += &format!("| `{name}` | {sentence} |\n"));
     page
 }
@@ -78,7 +79,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         if fs::read_to_string(header_path())? == text && fs::read_to_string(list_path())? == list(&text) {
             return Ok(ExitCode::SUCCESS);
         }
-        eprintln!("include/mxnet/c_api.h or docs/c-api.md is not what src/c says: run `cargo run -p capi-header`");
+        eprintln!("include/mxnet/c_api.h or docs/c-api.md is out of date: run `cargo run -p capi-header`");
         return Ok(ExitCode::FAILURE);
     }
     fs::write(list_path(), list(&text))?;

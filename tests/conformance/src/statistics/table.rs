@@ -43,7 +43,7 @@ fn flag(positive: f64) -> f64 {
     f64::from(positive > 0.0)
 }
 
-/// The standard deviation of red under PCA lighting noise: eigenvectors times eigenvalues.
+/// The variance of red under PCA lighting noise with standard deviation 0.1: squares of eigenvalues times eigenvectors.
 const RED_SPREAD: f64 = {
     let (a, b, c) = (55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009);
     0.01 * (a * a + b * b + c * c)

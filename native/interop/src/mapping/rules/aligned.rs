@@ -12,29 +12,24 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "beside",
         "(tensor, other) -> tensor",
-        "A tensor with as many axes as the other one, if that has more: of length 1, at its end.",
+        "Appends axes of length 1, up to the rank of the other tensor.",
         |s, a| {
             let other = rank(s, a, 1)?;
             of_rank(s, a, other)
         },
     ),
-    Rule::new(
-        "of_rank",
-        "(tensor, n) -> tensor",
-        "A tensor with n axes, if it has fewer: of length 1, at its end.",
-        |s, a| {
-            let n = int(a, 1)?;
-            of_rank(s, a, n)
-        },
-    ),
-    Rule::new("largest", "(list) -> int", "The largest of integers.", |_, a| {
+    Rule::new("of_rank", "(tensor, n) -> tensor", "Appends axes of length 1, up to rank n.", |s, a| {
+        let n = int(a, 1)?;
+        of_rank(s, a, n)
+    }),
+    Rule::new("largest", "(list) -> int", "The maximum of integers.", |_, a| {
         let found = ints(a, 0)?.into_iter().max();
         found.map(Value::Int).ok_or_else(|| Error::value("there are no numbers"))
     }),
     Rule::new(
         "per_channel",
         "(tensor, n) -> tensor",
-        "A tensor of shape (1, n), or with a single element, as a vector of n; nothing stays nothing.",
+        "A tensor of shape (1, n), or with a single element, as a vector of length n; none for none.",
         |s, a| {
             if a[0] == Value::None {
                 return Ok(Value::None);
@@ -48,13 +43,13 @@ pub(super) static RULES: &[Rule] = &[
             }
         },
     ),
-    Rule::new("border_mode", "(border) -> text", "How Pad calls what lies beyond an image.", |_, a| {
+    Rule::new("border_mode", "(border) -> text", "The mode of Pad for a border of NNEF.", |_, a| {
         Ok(border_mode(text(a, 0)?)?.into())
     }),
     Rule::new(
         "in_images",
         "(size, stride, dilation, padding) -> bool",
-        "Whether windows, given for all axes, are those of images: of length 1 along batch and channels.",
+        "True if windows, given for all axes, have length 1 along batch and channels.",
         |_, a| {
             let ones = |i: usize| Ok::<_, Error>(list(a, i)?.iter().take(2).all(|v| *v == Value::Int(1)));
             let unpadded = list(a, 3)?.iter().take(2).all(|v| v.ints().is_some_and(|p| p == [0, 0]));
@@ -64,10 +59,10 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "window_means",
         "(tensor, size, stride, dilation, padding, border) -> tensor",
-        "The mean of each window of images. What lies beyond an image counts, unless the border is 'ignore'.",
+        "The mean of each window of images. Padding counts unless the border is 'ignore'.",
         window_means,
     ),
-    Rule::new("shares", "(size, ratios) -> list", "The parts of a size that stand in these ratios.", |_, a| {
+    Rule::new("shares", "(size, ratios) -> list", "Splits a size in these ratios.", |_, a| {
         let (size, ratios) = (int(a, 0)?, ints(a, 1)?);
         let sum = ratios.iter().try_fold(0i64, |sum, r| sum.checked_add(*r).filter(|_| *r >= 0));
         match sum.filter(|sum| *sum > 0 && size % sum == 0) {

@@ -13,7 +13,7 @@ use crate::ir::{Graph, Node, Value, ValueInfo};
 pub(super) static RULES: &[Rule] = &[Rule::new(
     "scanned_batches",
     "(lengths?, values, body, inputs, directions) -> tensors",
-    "Scan of version 8 of ONNX: first axes are batches, second ones sequences. `inputs` is the number of scanned inputs.",
+    "ONNX's Scan of version 8: axis 0 is the batch, axis 1 the sequence. `inputs` is the number of scanned inputs.",
     scanned_batches,
 )];
 
@@ -133,7 +133,7 @@ fn each(prefix: &str, body: &Arc<Graph>, states: usize, directions: Vec<i64>, le
     each
 }
 
-/// A body that counts its rounds, and from round `length` on keeps the states and gives zeros.
+/// A body that counts its rounds, and from round `length` on keeps the states and outputs zeros.
 fn until(prefix: &str, body: &Graph, states: usize, length: &str) -> Graph {
     let name = |what: &str, i: usize| format!("{prefix}/{what}{i}");
     let (round, next, one, goes_on, nothing) =

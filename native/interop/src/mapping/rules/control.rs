@@ -13,25 +13,30 @@ use crate::import::Scope;
 use crate::ir::{Graph, Value};
 
 pub(super) static RULES: &[Rule] = &[
-    Rule::new("branch", "(condition, then, otherwise) -> tensors", "The outputs of one of two graphs.", |s, a| {
-        let (then, otherwise) = (graph(a, 1)?, graph(a, 2)?);
-        let chosen = match truth(s, &a[0]) {
-            Ok(condition) => {
-                if condition {
-                    then
-                } else {
-                    otherwise
+    Rule::new(
+        "branch",
+        "(condition, then, otherwise) -> tensors",
+        "ONNX's If: the outputs of one of two graphs.",
+        |s, a| {
+            let (then, otherwise) = (graph(a, 1)?, graph(a, 2)?);
+            let chosen = match truth(s, &a[0]) {
+                Ok(condition) => {
+                    if condition {
+                        then
+                    } else {
+                        otherwise
+                    }
                 }
-            }
-            Err(Error::NeedsValue(_)) => return loops::branch(s, &a[0], [&then, &otherwise]),
-            Err(e) => return Err(e),
-        };
-        Ok(Value::List(s.importer.graph(&chosen, HashMap::new())?))
-    }),
+                Err(Error::NeedsValue(_)) => return loops::branch(s, &a[0], [&then, &otherwise]),
+                Err(e) => return Err(e),
+            };
+            Ok(Value::List(s.importer.graph(&chosen, HashMap::new())?))
+        },
+    ),
     Rule::new(
         "looped",
         "(trips, condition, values, body) -> tensors",
-        "Loop of ONNX: the last values, then what each round of the body added, joined along a new first axis.",
+        "ONNX's Loop: the final values, then the scan outputs of all rounds, stacked along a new first axis.",
         looped,
     ),
     Rule::new(

@@ -15,13 +15,13 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "dims_written",
         "(expressions, tensors) -> tensor",
-        "For export: integers that are calculated from dimensions of tensors, as a vector.",
+        "For export: integers computed from dimensions of tensors, as a vector.",
         |s, a| vector(s, text(a, 0)?, list(a, 1)?, &|_| None),
     ),
     Rule::new(
         "begins_written",
         "(begin, step, tensors) -> tensor",
-        "For export: where slices begin, as a vector; the natural start where nothing is said.",
+        "For export: the begins of slices, as a vector; absent ones get the default.",
         |s, a| {
             let steps = steps(text(a, 0)?, text(a, 1)?)?;
             vector(s, text(a, 0)?, list(a, 2)?, &|k| Some(if steps[k] > 0 { 0 } else { i64::MAX }))
@@ -30,7 +30,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "ends_written",
         "(end, step, tensors) -> tensor",
-        "For export: where slices end, as a vector; the natural end where nothing is said.",
+        "For export: the ends of slices, as a vector; absent ones get the default.",
         |s, a| {
             let steps = steps(text(a, 0)?, text(a, 1)?)?;
             vector(s, text(a, 0)?, list(a, 2)?, &|k| Some(if steps[k] > 0 { i64::MAX } else { i64::MIN + 1 }))
@@ -51,7 +51,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "range_written",
         "(expressions, tensors) -> tensor",
-        "For export: Range of start, limit and step that are calculated from dimensions.",
+        "For export: Range with start, limit and step computed from dimensions.",
         |s, a| {
             let numbers = each(s, text(a, 0)?, list(a, 1)?)?;
             let axes = s.operator_constant("axes", &[0])?;

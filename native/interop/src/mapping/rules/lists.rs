@@ -6,21 +6,19 @@ use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
-    Rule::new("present", "(value) -> bool", "Whether an input or attribute is there.", |_, a| {
+    Rule::new("present", "(value) -> bool", "True if an input or attribute is present.", |_, a| {
         Ok(Value::Bool(a[0] != Value::None || matches!(a[0], Value::Graph(_))))
     }),
-    Rule::new("absent", "(value) -> bool", "Whether an input or attribute is not there.", |_, a| {
+    Rule::new("absent", "(value) -> bool", "True if an input or attribute is absent.", |_, a| {
         Ok(Value::Bool(a[0] == Value::None))
     }),
-    Rule::new("default_to", "(value, otherwise) -> value", "The value, or another one where it is absent.", |_, a| {
+    Rule::new("default_to", "(value, otherwise) -> value", "The value, or a default if it is absent.", |_, a| {
         Ok(if a[0] == Value::None { a[1].clone() } else { a[0].clone() })
     })
     .reversed(|made, _| Some(made.clone())),
-    Rule::new("flag", "(int) -> bool", "A truth value that is written as 0 or 1.", |_, a| {
-        Ok(Value::Bool(int(a, 0)? != 0))
-    })
-    .reversed(|made, _| made.int().map(Value::Int)),
-    Rule::new("negated_flag", "(int) -> bool", "The opposite of a truth value that is written as 0 or 1.", |_, a| {
+    Rule::new("flag", "(int) -> bool", "A Boolean encoded as 0 or 1.", |_, a| Ok(Value::Bool(int(a, 0)? != 0)))
+        .reversed(|made, _| made.int().map(Value::Int)),
+    Rule::new("negated_flag", "(int) -> bool", "The negation of a Boolean encoded as 0 or 1.", |_, a| {
         Ok(Value::Bool(int(a, 0)? == 0))
     })
     .reversed(|made, _| made.int().map(|i| Value::Int(i64::from(i == 0)))),
@@ -32,7 +30,7 @@ pub(super) static RULES: &[Rule] = &[
             values.iter().position(|v| v == made).and_then(|i| keys.get(i)).cloned()
         }),
     Rule::new("length", "(list) -> int", "The number of elements.", |_, a| Ok(Value::Int(list(a, 0)?.len() as i64))),
-    Rule::new("fill", "(value, n) -> list", "A list of n times the value.", |_, a| {
+    Rule::new("fill", "(value, n) -> list", "A list with n copies of the value.", |_, a| {
         let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 64);
         let n = n.ok_or_else(|| Error::value("lists have 0 to 64 elements"))?;
         Ok(Value::List(vec![a[0].clone(); n]))
@@ -48,7 +46,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "element",
         "(list, n) -> value",
-        "One element, counted from 0, or from the end by negative numbers.",
+        "One element, by its index from 0; negative indices count from the end.",
         |_, a| {
             let items = list(a, 0)?;
             let n = int(a, 1)?;
@@ -57,10 +55,10 @@ pub(super) static RULES: &[Rule] = &[
             found.ok_or_else(|| Error::value(format!("there is no element {n} in a list of {}", items.len())))
         },
     ),
-    Rule::new("all_equal", "(list, value) -> bool", "Whether all elements are equal to a value.", |_, a| {
+    Rule::new("all_equal", "(list, value) -> bool", "True if all elements equal a value.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.iter().all(|v| *v == a[1])))
     }),
-    Rule::new("contains", "(list, value) -> bool", "Whether an element is equal to a value.", |_, a| {
+    Rule::new("contains", "(list, value) -> bool", "True if an element equals a value.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.contains(&a[1])))
     }),
     Rule::new("replaced", "(list, old, new) -> list", "Replaces one value of a list by another.", |_, a| {
@@ -70,7 +68,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("counting", "(n) -> list", "The integers from 0 to n - 1.", |_, a| {
         Ok((0..int(a, 0)?.clamp(0, 64)).collect::<Vec<_>>().into())
     }),
-    Rule::new("backwards", "(list) -> list", "The elements in the opposite order.", |_, a| {
+    Rule::new("backwards", "(list) -> list", "The elements in reverse order.", |_, a| {
         Ok(Value::List(list(a, 0)?.iter().rev().cloned().collect()))
     })
     .reversed(|made, _| {
@@ -124,7 +122,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "split_points",
         "(size, sizes, parts) -> list",
-        "Where the parts of an axis begin: parts of the given sizes, or so many equal ones, of which the last may be smaller.",
+        "The begins of sections of an axis: of given sizes, or a number of equal sections, of which the last may be smaller.",
         |_, a| {
             // Given sizes do not need the length of the axis. If that is not known, the last section takes the rest.
             let is_open = a[1] != Value::None && a[0].int().is_some_and(is_unknown);
@@ -147,14 +145,14 @@ pub(super) static RULES: &[Rule] = &[
             Ok(begins.collect::<Vec<_>>().into())
         },
     ),
-    Rule::new("element_type", "(code) -> text", "The name of an element type that is given by ONNX's code.", |_, a| {
+    Rule::new("element_type", "(code) -> text", "The name of the element type with this ONNX code.", |_, a| {
         Ok(crate::onnx::element_type(int(a, 0)?).ours()?.name().into())
     })
     .reversed(|made, _| match made {
         Value::Text(name) => Some(Value::Int(crate::onnx::code_of(name.parse().ok()?).into())),
         _ => None,
     }),
-    Rule::new("type_code", "(text) -> int", "ONNX's code of an element type of ours.", |_, a| {
+    Rule::new("type_code", "(text) -> int", "The ONNX code of one of our element types.", |_, a| {
         let dtype: ferromx_core::dtype::DType = text(a, 0)?.parse().map_err(Error::Value)?;
         Ok(Value::Int(crate::onnx::code_of(dtype).into()))
     }),
@@ -181,19 +179,19 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "slice_begin",
         "(begin, step) -> list",
-        "Where slices begin, with numbers where nothing is said.",
+        "The begins of slices, with defaults for absent ones.",
         |_, a| {
             let steps = slice_steps(&a[1], list(a, 0)?.len())?;
             let first = |(x, step): (&Value, &i64)| x.int().unwrap_or(if *step > 0 { 0 } else { i64::MAX });
             Ok(list(a, 0)?.iter().zip(&steps).map(first).collect::<Vec<_>>().into())
         },
     ),
-    Rule::new("slice_end", "(end, step) -> list", "Where slices end, with numbers where nothing is said.", |_, a| {
+    Rule::new("slice_end", "(end, step) -> list", "The ends of slices, with defaults for absent ones.", |_, a| {
         let steps = slice_steps(&a[1], list(a, 0)?.len())?;
         let last = |(x, step): (&Value, &i64)| x.int().unwrap_or(if *step > 0 { i64::MAX } else { i64::MIN });
         Ok(list(a, 0)?.iter().zip(&steps).map(last).collect::<Vec<_>>().into())
     }),
-    Rule::new("slice_step", "(step, n) -> list", "The steps of n slices, with 1 where nothing is said.", |_, a| {
+    Rule::new("slice_step", "(step, n) -> list", "The steps of n slices; 1 if absent.", |_, a| {
         Ok(slice_steps(&a[0], int(a, 1)?.clamp(0, 64) as usize)?.into())
     }),
     Rule::new(
@@ -211,7 +209,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "split_sizes",
         "(begins, sections, size) -> list",
-        "The sizes of parts from where they begin, or of so many equal ones.",
+        "The sizes of sections, from their begins or for a number of equal sections.",
         |_, a| {
             let (sections, size) = (int(a, 1)?, int(a, 2)?);
             if sections > 0 {
@@ -226,13 +224,13 @@ pub(super) static RULES: &[Rule] = &[
         let (x, y) = (ints(a, 0)?, ints(a, 1)?);
         Ok(x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<_>>().into())
     }),
-    Rule::new("any_negative", "(list) -> bool", "Whether a number is below 0.", |_, a| {
+    Rule::new("any_negative", "(list) -> bool", "True if a number is negative.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.iter().any(|v| v.number().is_some_and(|x| x < 0.0))))
     }),
     Rule::new(
         "less_at_end",
         "(pads, list) -> list",
-        "Padding of which the second half is smaller by the numbers of a list.",
+        "Subtracts the numbers of a list from the padding at the ends.",
         |_, a| {
             let (mut pads, less) = (ints(a, 0)?, ints(a, 1)?);
             let half = pads.len() / 2;

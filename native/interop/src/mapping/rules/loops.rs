@@ -13,11 +13,11 @@ use crate::ir::{Graph, Value};
 fn tensor(value: &Value) -> Result<usize> {
     match value {
         Value::Handle(h) => Ok(*h),
-        other => Err(Error::value(format!("a {} stands where a tensor belongs", other.kind()))),
+        other => Err(Error::value(format!("a {} was given where a tensor was expected", other.kind()))),
     }
 }
 
-/// Adds an operator of one output to the graph that is being made.
+/// Adds an operator with one output to the graph.
 fn apply(s: &mut Scope<'_, '_>, op: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Value> {
     let name = s.name.clone();
     Ok(Value::Handle(s.importer.builder.apply(op, &name, inputs, params)?[0]))
@@ -31,7 +31,7 @@ fn handles(made: Vec<usize>) -> Value {
     Value::List(made.into_iter().map(Value::Handle).collect())
 }
 
-/// A variable for an input of a body that is like a tensor outside.
+/// A variable for an input of a body, with the shape and type of an outer tensor.
 fn like(s: &mut Scope<'_, '_>, value: &Value, what: &str) -> Result<usize> {
     let given = tensor(value)?;
     let info = s.importer.builder.info(given);
@@ -40,14 +40,14 @@ fn like(s: &mut Scope<'_, '_>, value: &Value, what: &str) -> Result<usize> {
     Ok(s.importer.body_input(&name, shape, dtype, given))
 }
 
-/// Makes the outputs of a body depend on inputs that it leaves out: each stays what it is, by a choice that always takes it. `of` gives for
-/// each input the output that has its shape.
+/// Makes the outputs of a body depend on unused inputs without changing their values, by a `where` that always selects the output. `of`
+/// gives the output with the shape of each input.
 fn keep(s: &mut Scope<'_, '_>, values: &mut [Value], inputs: &[usize], of: impl Fn(usize) -> usize) -> Result<()> {
     let name = s.name.clone();
     for (i, input) in inputs.iter().enumerate() {
         let (out, input) = (of(i), Value::Handle(*input));
         let made = values[out].clone();
-        // Not everybody can choose between truth values.
+        // Other runtimes lack Where for Booleans.
         values[out] = if s.importer.builder.info(tensor(&made)?).dtype == Some(DType::Bool) {
             let never = s.importer.scalar(&format!("{name}/never"), false)?;
             let nothing = apply(s, "_npi_bitwise_and", &[input, never], &[])?;
@@ -60,12 +60,12 @@ fn keep(s: &mut Scope<'_, '_>, values: &mut [Value], inputs: &[usize], of: impl 
     Ok(())
 }
 
-/// Which of the tensors a body leaves unused.
+/// True if a body does not use some of the tensors.
 fn unused(body: &Body, inputs: &[usize]) -> bool {
     inputs.iter().any(|i| !body.inputs().contains(i))
 }
 
-/// A body that uses all of these inputs: made once as it is, and if it does not use them, again with them.
+/// A body that uses all of these inputs. If the plain body does not, it is created again with [`keep`].
 fn using(
     s: &mut Scope<'_, '_>,
     inputs: &[usize],
@@ -83,7 +83,7 @@ fn using(
     if unused(&made.0, inputs) { s.body(|s| whole(s, true)) } else { Ok(made) }
 }
 
-/// `If` with a condition that is not known: `_cond`.
+/// `If` with an unknown condition: `_cond`.
 pub(super) fn branch(s: &mut Scope<'_, '_>, condition: &Value, graphs: [&Graph; 2]) -> Result<Value> {
     let mut bodies = Vec::new();
     let mut shapes = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn branch(s: &mut Scope<'_, '_>, condition: &Value, graphs: [&Graph; 
     Ok(handles(s.with_bodies("_cond", &[&test, &bodies[0], &bodies[1]], &operands.values(), &params)?))
 }
 
-/// `Loop` whose number of rounds is not known: `_while_loop`. `most` is the most rounds, if that is a constant.
+/// `Loop` with an unknown number of rounds: `_while_loop`. `most` is the constant maximum of rounds, if there is one.
 pub(super) fn looped(
     s: &mut Scope<'_, '_>,
     trips: &Value,
@@ -144,7 +144,7 @@ pub(super) fn looped(
             let mut made = super::control::round(s, body, given)?;
             let mut last = made.split_off(1 + carried.len());
             let next = apply(s, "_plus_scalar", &[Value::Handle(variables[0])], &[("scalar", Value::Int(1))])?;
-            // A condition that was not given is not looked at.
+            // An absent condition is always true.
             let on = if conditional { made[0].clone() } else { Value::Handle(variables[1]) };
             last.extend([next, on]);
             last.extend(made.drain(1..));
@@ -184,7 +184,7 @@ fn while_loop(
     [test, round]: [&Body; 2],
     most: Option<i64>,
 ) -> Result<Value> {
-    // The variables come first; each has a index of its own, even if two begin as one tensor.
+    // The variables come first; each has its own index, even if two start as the same tensor.
     let mut inputs = first.to_vec();
     let mut operands = Operands::default();
     let mut index = |t: &usize| match variables.iter().position(|v| v == t) {
@@ -209,17 +209,17 @@ fn while_loop(
     Ok(handles(last[2..].iter().chain(collected).copied().collect()))
 }
 
-/// What a scan goes through.
+/// The operands of a scan.
 pub(super) struct Scanned<'a> {
-    /// The first states.
+    /// The initial states.
     pub states: &'a [Value],
-    /// The scanned tensors, each with the scanned axis and whether it is gone through from its end.
+    /// The scanned tensors, each with the scanned axis and true for reverse.
     pub sequences: Vec<(Value, i64, bool)>,
-    /// For each collected output the new axis, and whether it is collected from its end.
+    /// For each stacked output the new axis, and true for reverse.
     pub outputs: Vec<(i64, bool)>,
 }
 
-/// `Scan` of a length that is not known, or too great to be unrolled: `_foreach`.
+/// `Scan` of an unknown length, or too long to be unrolled: `_foreach`.
 pub(super) fn scanned(s: &mut Scope<'_, '_>, scan: &Scanned<'_>, body: &Graph) -> Result<Value> {
     let mut data = Vec::new();
     let mut rows = Vec::new();
@@ -235,7 +235,7 @@ pub(super) fn scanned(s: &mut Scope<'_, '_>, scan: &Scanned<'_>, body: &Graph) -
         let given = tensor(&value)?;
         let info = s.importer.builder.info(given);
         let (rest, dtype) = (info.shape.dims().get(1..).unwrap_or(&[]).to_vec(), info.dtype);
-        // The rows of a vector have one element here.
+        // A row of a vector has the shape (1,).
         let shape = Shape::new(if rest.is_empty() { &[1] } else { &rest });
         let name = format!("{}/row{i}", s.name);
         rows.push((s.importer.body_input(&name, shape, dtype, given), rest.is_empty()));
@@ -290,7 +290,7 @@ pub(super) fn scanned(s: &mut Scope<'_, '_>, scan: &Scanned<'_>, body: &Graph) -
     Ok(Value::List(values))
 }
 
-/// What a scan collected, as ONNX wants it. `scalar` says that each step gives a single number, which is a vector here.
+/// The stacked output of a scan in ONNX's layout. `scalar` means that each step gives a scalar, which has the shape (1,) here.
 fn collected(s: &mut Scope<'_, '_>, made: usize, scalar: bool, axis: i64, reverse: bool) -> Result<Value> {
     let mut value = Value::Handle(made);
     if scalar {

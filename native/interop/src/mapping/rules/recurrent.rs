@@ -13,7 +13,7 @@ pub(super) static RULES: &[Rule] = &[
          input and of the state, then for each direction their biases.",
         recurrent_params,
     ),
-    Rule::new("in_turn", "(list, pattern) -> bool", "Whether a list is absent or repeats a pattern.", |_, a| {
+    Rule::new("in_turn", "(list, pattern) -> bool", "True if a list is absent or repeats a pattern.", |_, a| {
         let pattern = list(a, 1)?;
         Ok(Value::Bool(match &a[0] {
             Value::None => true,
@@ -71,7 +71,7 @@ fn recurrent_params(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     s.operator("Concat", vec![Value::List(parts)], vec![("dim", Value::Int(0))], false)
 }
 
-/// How the gates of a layer are written: the framework's operator, our gates in its order, attributes.
+/// The framework's operator for a mode, the order of its gates, and its attributes.
 fn written_layer(mode: &str) -> Result<(&'static str, &'static [i64], Vec<(&'static str, Value)>)> {
     Ok(match mode {
         "lstm" => ("LSTM", &[0, 3, 1, 2], vec![]),
@@ -90,7 +90,7 @@ struct Parts<'s, 'a, 't> {
 }
 
 impl Parts<'_, '_, '_> {
-    /// The next numbers as a tensor of shape (1, gates * hidden, width), with the gates in the framework's order.
+    /// The next weights as a tensor of shape (1, gates * hidden, width), with the gates in the framework's order.
     fn next(&mut self, order: &[i64], hidden: i64, width: i64) -> Result<Value> {
         let gates = order.len() as i64;
         let end = self.at + gates * hidden * width;

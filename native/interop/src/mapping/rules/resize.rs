@@ -84,7 +84,7 @@ fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
             _ => weighted(s, value, *axis, known, &how)?,
         };
         if how.is_cropping() {
-            let within = |x: usize| (0.0..=(known.from - 1) as f64).contains(&how.resizing.position(x, known));
+            let within = |x: usize| (0.0..=(known.from - 1) as f64).contains(&how.resizing.coordinate(x, known));
             let mask: Vec<bool> = (0..known.to).map(within).collect();
             let mut mask_dims = vec![1; dims.len()];
             mask_dims[*axis] = known.to as i64;

@@ -17,7 +17,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "window",
         "(coefficients, size, periodic, dtype) -> tensor",
-        "A window that is a sum of cosines: coefficient k stands before cos(2 pi k n / N), with N the size, or one less if not periodic.",
+        "A cosine-sum window: the sum of coefficient k times cos(2 pi k n / N), with N the size, or one less if not periodic.",
         |s, a| {
             let coefficients = numbers(&a[0])?;
             let size = int(a, 1)?;
@@ -33,7 +33,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "mel_weights",
         "(bands, dft_length, sample_rate, low, high, dtype) -> tensor",
-        "The matrix that sums the bins of a spectrum to bands which are evenly spaced in mel.",
+        "The matrix that sums the bins of a spectrum to bands that are evenly spaced on the mel scale.",
         mel_weights,
     ),
     Rule::new(
@@ -251,7 +251,7 @@ fn fourier(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         }
         (true, false) if parts == 2 => t.inverse(&x)?,
         (true, true) if parts == 2 => {
-            // The other half is the conjugate of this one, so every bin without a conjugate of its own counts twice.
+            // The other half holds the conjugates of these bins, so all but the first and the Nyquist bin count twice.
             let weight = |k: i64| if k == 0 || 2 * k == n { 1.0 } else { 2.0 };
             let weights = (0..half).map(weight).collect();
             let weights = constant(t.scope, &[half, 1], weights, "float64")?;

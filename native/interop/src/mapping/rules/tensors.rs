@@ -17,7 +17,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "known",
         "(tensor) -> bool",
-        "Whether the elements of a tensor are known when the graph is made; what is absent is.",
+        "True if the elements of a tensor are known at import, or if it is absent.",
         |s, a| {
             let known = match &a[0] {
                 Value::Handle(h) => s.importer.builder.info(*h).value.is_some(),
@@ -27,57 +27,56 @@ pub(super) static RULES: &[Rule] = &[
             Ok(Value::Bool(known))
         },
     ),
-    Rule::new("rank_known", "(tensor) -> bool", "Whether the number of dimensions is known.", |s, a| {
+    Rule::new("rank_known", "(tensor) -> bool", "True if the rank is known.", |s, a| {
         let known = s.importer.builder.info(handle(a, 0)?).shape.ndim_is_known();
         s.wanted_value |= !known;
         Ok(Value::Bool(known))
     }),
-    Rule::new("shape_known", "(tensor) -> bool", "Whether all dimensions are known.", |s, a| {
+    Rule::new("shape_known", "(tensor) -> bool", "True if all dimensions are known.", |s, a| {
         let known = s.importer.builder.info(handle(a, 0)?).shape.is_known();
         s.wanted_value |= !known;
         Ok(Value::Bool(known))
     }),
-    Rule::new("rank", "(tensor) -> int", "The number of dimensions.", |s, a| {
-        Ok(Value::Int(rank(s, handle(a, 0)?)? as i64))
-    }),
-    Rule::new("shape", "(tensor) -> list", "The dimensions, of which some may not be known.", |s, a| {
+    Rule::new("rank", "(tensor) -> int", "The rank.", |s, a| Ok(Value::Int(rank(s, handle(a, 0)?)? as i64))),
+    Rule::new("shape", "(tensor) -> list", "The dimensions, which may include unknown ones.", |s, a| {
         Ok(dims(s, handle(a, 0)?)?.into())
     }),
-    Rule::new("size", "(tensor, axis) -> int", "One dimension, which may not be known.", |s, a| {
+    Rule::new("size", "(tensor, axis) -> int", "One dimension, which may be unknown.", |s, a| {
         let dims = dims(s, handle(a, 0)?)?;
         Ok(Value::Int(dims[Shape::axis(int(a, 1)?, dims.len())?]))
     }),
     Rule::new("dtype", "(tensor) -> text", "The name of the element type.", |s, a| {
         Ok(dtype(s, handle(a, 0)?)?.name().into())
     }),
-    Rule::new("lowest", "(tensor) -> float", "The least finite number of the element type.", |s, a| {
+    Rule::new("lowest", "(tensor) -> float", "The smallest finite number of the element type.", |s, a| {
         Ok(Value::Float(match dtype(s, handle(a, 0)?)? {
             DType::F16 => -65504.0,
             DType::F64 => f64::MIN,
             _ => f64::from(f32::MIN),
         }))
     }),
-    Rule::new("is_float", "(tensor) -> bool", "Whether the elements are floating-point numbers.", |s, a| {
+    Rule::new("is_float", "(tensor) -> bool", "True if the elements are floating-point numbers.", |s, a| {
         Ok(Value::Bool(dtype(s, handle(a, 0)?)?.is_float()))
     }),
     Rule::new(
         "number",
         "(tensor) -> number",
-        "The element of a tensor with one element, which must be known, or follow from dimensions.",
+        "The element of a one-element tensor, which must be known or computed from dimensions.",
         |s, a| {
             let Value::Handle(h) = a[0] else { return Ok(a[0].clone()) };
             match known_elements(s, h)?.as_slice() {
                 [one] => Ok(one.clone()),
-                many => {
-                    Err(Error::value(format!("a tensor of {} elements stands where one number belongs", many.len())))
-                }
+                many => Err(Error::value(format!(
+                    "a tensor of {} elements was given where one number was expected",
+                    many.len()
+                ))),
             }
         },
     ),
     Rule::new(
         "numbers",
         "(tensor) -> list",
-        "The elements of a tensor, which must be known, or follow from dimensions; lists are left as they are.",
+        "The elements of a tensor, which must be known or computed from dimensions; lists are returned unchanged.",
         |s, a| match &a[0] {
             Value::Handle(h) => Ok(Value::List(known_elements(s, *h)?)),
             other => Ok(other.clone()),
@@ -122,7 +121,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "filled",
         "(shape, value, dtype) -> tensor",
-        "A tensor of this shape with the value of a constant of one element everywhere.",
+        "A tensor of this shape, filled with the value of a one-element constant.",
         |s, a| {
             let value = match &a[1] {
                 Value::Tensor(t) => elements(&t.to_array()?)?.first().cloned().unwrap_or_default(),
@@ -172,7 +171,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "partly_known",
         "(tensor) -> bool",
-        "Whether some elements of a tensor of whole numbers are known, or are dimensions of inputs.",
+        "True if some elements of an integer tensor are known or symbolic.",
         |s, a| {
             let Value::Handle(h) = a[0] else { return Ok(Value::Bool(true)) };
             let info = s.importer.builder.info(h);
@@ -181,19 +180,19 @@ pub(super) static RULES: &[Rule] = &[
             Ok(Value::Bool(known))
         },
     ),
-    Rule::new("output_count", "() -> int", "How many outputs the node has.", |s, _| {
+    Rule::new("output_count", "() -> int", "The number of outputs of the node.", |s, _| {
         Ok(Value::Int(s.node.outputs.len() as i64))
     }),
     Rule::new(
         "reduced",
         "(op, tensor, axes, keepdims, noop) -> tensor",
-        "A reduction over axes; without axes over all, or over none if noop is not 0.",
+        "A reduction over axes; without axes over all of them, or over none if noop is not 0.",
         reduced,
     ),
     Rule::new(
         "expanded",
         "(tensor, axes) -> tensor",
-        "A tensor with new axes of length 1 at these places of the result.",
+        "Inserts axes of length 1 at these positions of the result.",
         |s, a| {
             let h = handle(a, 0)?;
             let mut axes = ints(a, 1)?;
@@ -214,11 +213,11 @@ pub(super) static RULES: &[Rule] = &[
             })
         },
     ),
-    Rule::new("trailing_axes", "(tensor, n) -> tensor", "A tensor with n more axes of length 1 at its end.", |s, a| {
+    Rule::new("trailing_axes", "(tensor, n) -> tensor", "Appends n axes of length 1.", |s, a| {
         (0..int(a, 1)?.clamp(0, 32))
             .try_fold(a[0].clone(), |t, _| s.operator("expand_dims", vec![t], vec![("axis", Value::Int(-1))], false))
     }),
-    Rule::new("moved", "(tensor, from, to) -> tensor", "A tensor with one of its axes at another place.", |s, a| {
+    Rule::new("moved", "(tensor, from, to) -> tensor", "Moves one axis to another position.", |s, a| {
         let params =
             vec![("source", Value::List(vec![a[1].clone()])), ("destination", Value::List(vec![a[2].clone()]))];
         s.operator("_np_moveaxis", vec![a[0].clone()], params, true)
@@ -226,13 +225,13 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "sliced",
         "(tensor, starts, ends, axes, steps) -> tensor",
-        "Slice of ONNX: numbers beyond an axis mean its end, negative ones count from it.",
+        "ONNX's Slice: numbers beyond an axis mean its end, negative ones count from the end.",
         sliced,
     ),
     Rule::new(
         "range_of",
         "(start, limit, delta, dtype) -> tensor",
-        "The numbers from start on in steps, up to the limit, which is not reached.",
+        "The numbers from start to limit, exclusive, in steps of delta.",
         |s, a| {
             let dtype: DType = text(a, 3)?.parse().map_err(Error::Value)?;
             let name = s.name.clone();
@@ -256,7 +255,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "broadcast_shape",
         "(tensor, shape) -> list",
-        "The shape that a tensor has when it is expanded to another one.",
+        "The broadcast shape of a tensor and another shape.",
         |s, a| {
             let (own, target) = (dims(s, handle(a, 0)?)?, open_ints(a, 1)?);
             let n = target.len().max(own.len());

@@ -23,25 +23,20 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "transposed_pads",
         "(auto_pad, pads, kernel, strides, dilations, output_shape, output_padding, data) -> list",
-        "The padding of a transposed convolution: that which is given, or that which makes the output as large as is wanted.",
+        "The padding of a transposed convolution: the given one, or the one that gives the requested output shape.",
         transposed_pads,
     ),
     Rule::new(
         "cropped",
         "(tensor, pads) -> tensor",
-        "Images without so many pixels at the beginning and end of each axis.",
+        "Crops this number of pixels at the beginning and end of each axis.",
         cropped,
     ),
-    Rule::new(
-        "symmetric",
-        "(pads) -> bool",
-        "Whether the padding at the end of each axis is that at its beginning.",
-        |_, a| {
-            let pads = ints(a, 0)?;
-            let (begin, end) = halves(&pads)?;
-            Ok(Value::Bool(begin == end))
-        },
-    ),
+    Rule::new("symmetric", "(pads) -> bool", "True if the padding is equal at both ends of each axis.", |_, a| {
+        let pads = ints(a, 0)?;
+        let (begin, end) = halves(&pads)?;
+        Ok(Value::Bool(begin == end))
+    }),
     Rule::new("both_sides", "(pads) -> list", "Symmetric padding, once for each axis.", |_, a| {
         let pads = ints(a, 0)?;
         let (begin, end) = halves(&pads)?;
@@ -57,7 +52,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "pad_pairs",
         "(pads, before) -> list",
-        "Padding as one pair for each axis, after so many axes without any.",
+        "Padding as one pair for each axis, after `before` axes without padding.",
         |_, a| {
             let pads = ints(a, 0)?;
             let (begin, end) = halves(&pads)?;
@@ -103,7 +98,7 @@ fn pads_to_the_end(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     Ok(pads.into())
 }
 
-/// Padding and output padding of a transposed convolution: from what is given, or so that the output has a wanted shape.
+/// Padding and output padding of a transposed convolution: as given, or for the requested output shape.
 fn transposed_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (kernel, strides, dilations) = (ints(args, 2)?, ints(args, 3)?, ints(args, 4)?);
     let n = kernel.len();
@@ -131,14 +126,14 @@ fn transposed_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     }
     let size = |k: usize| shape.dim(k + 2);
     let wanted = if args[5] == Value::None { (0..n).map(|k| size(k) * strides[k]).collect() } else { ints(args, 5)? };
-    // Shapes may be given whole or without batch and channels.
+    // Shapes may be given with or without batch and channels.
     let wanted = &wanted[wanted.len().saturating_sub(n)..];
     let (mut begin, mut end) = (vec![0; n], vec![0; n]);
     for k in 0..n.min(wanted.len()) {
         let made = strides[k] * (size(k) - 1) + extra[k] + (kernel[k] - 1) * dilations[k] + 1;
         let total = made.saturating_sub(wanted[k]);
         (begin[k], end[k]) = match same {
-            // A wanted output that is larger than what is made is extended at its end.
+            // A requested output larger than the computed one is extended at its end.
             _ if total < 0 => (0, total),
             Some(true) => (total / 2, total - total / 2),
             _ => (total - total / 2, total / 2),
@@ -148,7 +143,7 @@ fn transposed_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     Ok(begin.into())
 }
 
-/// Cuts (or, where a number is negative, extends by zeros) what a transposed convolution without padding made.
+/// Crops the output of a transposed convolution without padding; negative numbers extend it by zeros.
 fn cropped(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let pads = ints(args, 1)?;
     let (begin, end) = halves(&pads)?;

@@ -27,7 +27,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "channels",
         "(tensor, n, axis, squeeze) -> tensors",
-        "For export: n equal parts of an axis, which is left out if they have length 1 and squeeze is set.",
+        "For export: n equal sections of an axis, which is removed if they have length 1 and squeeze is set.",
         |s, a| {
             let (n, axis) = (int(a, 1)?, int(a, 2)?);
             let size = s.importer.builder.info(handle(a, 0)?).shape.clone();
@@ -49,12 +49,17 @@ pub(super) static RULES: &[Rule] = &[
             Ok(Value::List(each.collect::<Result<_>>()?))
         },
     ),
-    Rule::new("channels_of", "(tensor, n) -> tensors", "For export: n parts of length 1 of the last axis.", |s, a| {
-        let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 64);
-        let n = n.ok_or_else(|| Error::value("an axis has up to 64 parts"))?;
-        let sizes = s.operator_constant("sizes", &vec![1; n])?;
-        Ok(Value::List(framework_node(s, "Split", vec![a[0].clone(), sizes], vec![("axis", Value::Int(-1))], n)?))
-    }),
+    Rule::new(
+        "channels_of",
+        "(tensor, n) -> tensors",
+        "For export: n sections of length 1 of the last axis.",
+        |s, a| {
+            let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 64);
+            let n = n.ok_or_else(|| Error::value("an axis has up to 64 parts"))?;
+            let sizes = s.operator_constant("sizes", &vec![1; n])?;
+            Ok(Value::List(framework_node(s, "Split", vec![a[0].clone(), sizes], vec![("axis", Value::Int(-1))], n)?))
+        },
+    ),
     Rule::new(
         "computed",
         "(op, tensors, parameters) -> tensor",
@@ -80,9 +85,9 @@ pub(super) static RULES: &[Rule] = &[
         },
     ),
     Rule::new(
-        "repeated_places",
+        "repeated_indices",
         "(size, repeats) -> list",
-        "The numbers below size, each as often as is said.",
+        "The numbers below size, each repeated a given number of times.",
         |_, a| {
             let (size, repeats) = (int(a, 0)?, int(a, 1)?);
             let count = size.checked_mul(repeats).filter(|n| (0..1 << 24).contains(n));
@@ -90,18 +95,23 @@ pub(super) static RULES: &[Rule] = &[
             Ok((0..size).flat_map(|i| std::iter::repeat_n(i, repeats as usize)).collect::<Vec<_>>().into())
         },
     ),
-    Rule::new("fill_long", "(value, n) -> list", "A list of n times the value, which may be long.", |_, a| {
-        let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 1 << 24);
-        let n = n.ok_or_else(|| Error::value("the length is not known, or too large"))?;
-        Ok(Value::List(vec![a[0].clone(); n]))
-    }),
-    Rule::new("in_pairs", "(list) -> list", "Neighbours as pairs.", |_, a| {
+    Rule::new(
+        "fill_long",
+        "(value, n) -> list",
+        "A list with n copies of the value, without the limit of `fill`.",
+        |_, a| {
+            let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 1 << 24);
+            let n = n.ok_or_else(|| Error::value("the length is not known, or too large"))?;
+            Ok(Value::List(vec![a[0].clone(); n]))
+        },
+    ),
+    Rule::new("in_pairs", "(list) -> list", "Groups neighbours in pairs.", |_, a| {
         Ok(Value::List(list(a, 0)?.chunks(2).map(|pair| Value::List(pair.to_vec())).collect()))
     }),
     Rule::new(
         "axes_sizes",
         "(rank, axes, sizes) -> list",
-        "A list of 1 for each of so many axes, with other sizes at some of them.",
+        "A list of ones, one per axis, with other sizes for some axes.",
         |_, a| {
             let mut all = vec![1; int(a, 0)?.clamp(0, 64) as usize];
             for (axis, size) in ints(a, 1)?.into_iter().zip(ints(a, 2)?) {
@@ -118,8 +128,8 @@ pub(super) static RULES: &[Rule] = &[
     }),
     Rule::new(
         "interpolation_matrix",
-        "(places, weights, n) -> tensor",
-        "The matrix of n rows with the weights of each column at its places.",
+        "(taps, weights, n) -> tensor",
+        "The matrix of n rows with the weights of each column at its tap indices.",
         interpolation_matrix,
     ),
     Rule::new(

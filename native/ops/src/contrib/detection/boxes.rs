@@ -12,17 +12,17 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::detection::{self, Decoding};
 use ferromx_kernels::sort::Order;
 
-use super::{Format, expect_last};
+use super::{Format, check_last_axis};
 
 params! {
     /// Parameters of `box_iou`.
     pub struct BoxIouParam {
-        /// What a box is: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
+        /// The format of the boxes: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
         format: Format = (Format::Corner);
     }
 }
 
-/// Overlaps of boxes.
+/// Intersection over union.
 pub static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
     .doc(
         "The overlap of every box of lhs with every box of rhs: the area of the intersection divided by that of the union.\n\n\
@@ -35,7 +35,7 @@ pub static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
         for (name, shape) in ["lhs", "rhs"].into_iter().zip(&*io.ins) {
             let Some(rank) = shape.ndim() else { return Ok(()) };
             ensure!(rank >= 2, "{name} must have dim >= 2, boxes along the last axis, but it has {rank}");
-            expect_last(name, shape, 4, "a box")?;
+            check_last_axis(name, shape, 4, "a box")?;
             dims.extend_from_slice(&shape.dims()[..rank - 1]);
         }
         io.assign_out(0, &Shape::from(dims))
@@ -49,22 +49,22 @@ pub static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
     })
     .grad(Grad::Zero);
 
-/// Boxes relative to anchors.
+/// Encoding of boxes relative to anchors.
 pub static BOX_ENCODE: OpDef = OpDef::new("_contrib_box_encode")
     .doc(
-        "The training targets of boxes (corners) relative to anchors: ((x - ax) / aw - means[0]) / stds[0], the same for y, and \
-         (log(w / aw) - means[2]) / stds[2], the same for h, where (x, y, w, h) is the box that an anchor is matched to. Anchors \
-         that are not positive get zeros.\n\n\
-         Shapes: samples and matches (batch, n), anchors (batch, n, 4), refs (batch, m, 4), means and stds (4,); outputs: \
-         targets and masks, both (batch, n, 4). No gradient flows back.",
+        "The training targets of boxes (corners) relative to anchors: ((x - ax) / aw - means[0]) / stds[0], the same for y, and (log(w \
+         / aw) - means[2]) / stds[2], the same for h, where (x, y, w, h) is the box that an anchor is matched to. Targets of anchors \
+         that are not positive are 0.\n\n\
+         Shapes: samples and matches (batch, n), anchors (batch, n, 4), refs (batch, m, 4), means and stds (4,); outputs: targets and \
+         masks, both (batch, n, 4). No gradient flows back.",
     )
     .inputs(&[
-        arg("samples", "Which anchors are positive: 1, not 0 or -1; of shape (batch, n)."),
-        arg("matches", "The number of the box that each anchor is matched to, of shape (batch, n)."),
+        arg("samples", "1 for positive anchors, 0 or -1 for others; of shape (batch, n)."),
+        arg("matches", "The index of the box that each anchor is matched to, of shape (batch, n)."),
         arg("anchors", "The anchors as corners, of shape (batch, n, 4)."),
         arg("refs", "The boxes as corners, of shape (batch, m, 4)."),
-        arg("means", "What is subtracted from the codes, of shape (4,)."),
-        arg("stds", "What the codes are divided by, of shape (4,)."),
+        arg("means", "The means to subtract from the codes, of shape (4,)."),
+        arg("stds", "The standard deviations by which to divide the codes, of shape (4,)."),
     ])
     .outputs(|_| 2)
     .shape(encode_shape)
@@ -78,7 +78,7 @@ fn encode_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(4, &Shape::new(&[4]))?;
     io.assign_in(5, &Shape::new(&[4]))?;
     for (i, name) in [(2, "anchors"), (3, "refs")] {
-        expect_last(name, &io.ins[i], 4, "a box")?;
+        check_last_axis(name, &io.ins[i], 4, "a box")?;
     }
     let (samples, anchors) = (io.ins[0].clone(), io.ins[2].clone());
     ensure!(samples.ndim().is_none_or(|n| n == 2), "samples has shape {samples}, expected (batch, n)");
@@ -92,12 +92,12 @@ fn encode_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(1, &out)
 }
 
-fn box_encode<T: ferromx_kernels::float::Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn box_encode<T: ferromx_kernels::float::FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let examples = ins[0].shape().dim(0) as usize;
     let [targets, masks] = outs else { return Ok(()) };
     let (mut unwanted_targets, mut unwanted_masks) = (Vec::new(), Vec::new());
-    let targets = room(targets, &mut unwanted_targets)?;
-    let masks = room(masks, &mut unwanted_masks)?;
+    let targets = output_or_scratch(targets, &mut unwanted_targets)?;
+    let masks = output_or_scratch(masks, &mut unwanted_masks)?;
     detection::box_encode(
         (ins[0].slice::<T>()?, ins[1].slice()?),
         (ins[2].slice()?, ins[3].slice()?),
@@ -108,8 +108,8 @@ fn box_encode<T: ferromx_kernels::float::Real>(ins: &[In<'_>], outs: &mut [Out<'
     Ok(())
 }
 
-/// The elements of an output, or of memory of its size if nobody wants it.
-pub(super) fn room<'a, T: ferromx_core::dtype::Element>(
+/// The elements of an output, or scratch memory of its size if the output is not wanted.
+pub(super) fn output_or_scratch<'a, T: ferromx_core::dtype::Element>(
     out: &'a mut Out<'_>,
     unwanted: &'a mut Vec<T>,
 ) -> Result<&'a mut [T]> {
@@ -123,22 +123,22 @@ pub(super) fn room<'a, T: ferromx_core::dtype::Element>(
 params! {
     /// Parameters of `box_decode`.
     pub struct BoxDecodeParam {
-        /// What the first code (x) is multiplied by.
+        /// The scale of the first code (x).
         std0: f32 = 1.0;
-        /// What the second code (y) is multiplied by.
+        /// The scale of the second code (y).
         std1: f32 = 1.0;
-        /// What the third code (width) is multiplied by.
+        /// The scale of the third code (width).
         std2: f32 = 1.0;
-        /// What the fourth code (height) is multiplied by.
+        /// The scale of the fourth code (height).
         std3: f32 = 1.0;
-        /// The largest logarithm of a ratio of sizes; no limit if it is not positive.
+        /// Upper bound of the logarithm of a size ratio; no bound if it is not positive.
         clip: f32 = (-1.0);
-        /// What an anchor is: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
+        /// The format of the anchors: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
         format: Format = (Format::Center);
     }
 }
 
-/// Boxes from codes.
+/// Decoding of boxes.
 pub static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
     .doc(
         "Boxes from codes relative to anchors, the inverse of box_encode: the centre is (code[0] * std0 * aw + ax, code[1] * std1 \
@@ -153,7 +153,7 @@ pub static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
     .shape(|_, io| {
         let data = io.ins[0].clone();
         ensure!(data.ndim().is_none_or(|n| n == 3), "data has shape {data}, expected (batch, n, 4)");
-        expect_last("data", &data, 4, "a box")?;
+        check_last_axis("data", &data, 4, "a box")?;
         io.assign_in(1, &Shape::new(&[1, data.dim(1), 4]))?;
         let n = data.dim(1).max(io.ins[1].dim(1));
         io.assign_in(0, &Shape::new(&[-1, n, 4]))?;
@@ -172,22 +172,22 @@ pub static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
 params! {
     /// Parameters of `bipartite_matching`.
     pub struct BipartiteMatchingParam {
-        /// Whether small scores are the good ones.
+        /// Whether lower scores are better.
         is_ascend: bool = false;
-        /// Scores that are not better than this are not matched.
+        /// Only scores better than this are matched.
         threshold: f32 = required;
-        /// How many pairs are matched at most; -1 for no limit.
+        /// Maximum number of matched pairs; -1 for no limit.
         topk: i32 = (-1);
     }
 }
 
-/// Greedy matching.
+/// Greedy bipartite matching.
 pub static BIPARTITE_MATCHING: OpDef = OpDef::new("_contrib_bipartite_matching")
     .doc(
-        "Matches the rows and columns of matrices of scores, best score first, each row and each column once. Of equal scores the \
-         first one wins.\n\n\
-         Shapes: data (..., n, m); outputs: for each row its column (..., n), for each column its row (..., m), -1 for those that \
-         are left over. No gradient flows back.",
+        "Matches the rows and columns of matrices of scores, best score first, each row and each column once. Of equal scores the first \
+         one wins.\n\n\
+         Shapes: data (..., n, m); outputs: for each row its column (..., n), for each column its row (..., m), -1 if unmatched. No \
+         gradient flows back.",
     )
     .inputs(&[arg("data", "The scores, of shape (..., n, m).")])
     .params::<BipartiteMatchingParam>()
@@ -214,7 +214,7 @@ fn bipartite_matching(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     let [rows, cols] = outs else { return Ok(()) };
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
         let (mut unwanted_rows, mut unwanted_cols) = (Vec::new(), Vec::new());
-        let found = (room::<T>(rows, &mut unwanted_rows)?, room::<T>(cols, &mut unwanted_cols)?);
+        let found = (output_or_scratch::<T>(rows, &mut unwanted_rows)?, output_or_scratch::<T>(cols, &mut unwanted_cols)?);
         detection::bipartite_matching(ins[0].slice()?, matrix, order, p.threshold, topk, found);
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))

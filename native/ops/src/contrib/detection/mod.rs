@@ -1,4 +1,4 @@
-//! Object detection: boxes and their overlaps, anchors, proposals, pooling of regions.
+//! Object detection: boxes, anchors, proposals, non-maximum suppression, RoI pooling.
 
 mod boxes;
 mod multibox;
@@ -37,7 +37,7 @@ pub static OPS: &[&OpDef] = &[
 ];
 
 param_enum! {
-    /// What the four numbers of a box mean.
+    /// The meaning of the four numbers of a box.
     pub enum Format { Center = "center", Corner = "corner" }
 }
 
@@ -50,17 +50,17 @@ impl Format {
     }
 }
 
-/// Everything is of single precision.
-fn single(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+/// All inputs and outputs are float32.
+fn all_float32(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_all(DType::F32)
 }
 
-/// Checks that the last axis has a length, where it is known.
-fn expect_last(what: &str, shape: &Shape, len: i64, meaning: &str) -> Result<()> {
+/// Checks the length of the last axis, if it is known.
+fn check_last_axis(what: &str, shape: &Shape, len: i64, meaning: &str) -> Result<()> {
     let last = shape.dims().last().copied().unwrap_or(-1);
     ferromx_core::ensure!(
         last < 0 || last == len,
-        "the last axis of {what} has to hold {len} numbers ({meaning}), but it has {last}"
+        "the last axis of {what} must have length {len} ({meaning}), but it has {last}"
     );
     Ok(())
 }

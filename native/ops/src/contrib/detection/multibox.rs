@@ -10,21 +10,21 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::detection::{Anchors, Detection, NegativeMining, Targets, detections, multibox_targets, priors};
 
-use super::boxes::room;
-use super::single;
+use super::all_float32;
+use super::boxes::output_or_scratch;
 
 params! {
     /// Parameters of `MultiBoxPrior`.
     pub struct PriorParam {
-        /// Sizes of anchors, in units of the picture's size.
+        /// Sizes of anchors, relative to the image.
         sizes: Tuple<f32> = (Tuple(vec![1.0]));
-        /// Ratios of the width and the height of anchors.
+        /// Ratios of width to height of anchors.
         ratios: Tuple<f32> = (Tuple(vec![1.0]));
-        /// Whether anchors are cut off at the picture's edge.
+        /// Whether anchors are clipped to the image.
         clip: bool = false;
-        /// Distances (down, across) from one cell to the next, in units of the picture's size; -1 spreads the cells evenly.
+        /// Distance (y, x) between neighbouring cells, relative to the image; -1 spaces the cells evenly.
         steps: Tuple<f32> = (Tuple(vec![-1.0, -1.0]));
-        /// Where in a cell (down, across) the anchors have their centre, in units of the cell.
+        /// Centre (y, x) of the anchors within a cell, relative to the cell.
         offsets: Tuple<f32> = (Tuple(vec![0.5, 0.5]));
     }
 }
@@ -33,30 +33,30 @@ impl PriorParam {
     fn anchors(&self, height: usize, width: usize) -> Result<Anchors> {
         ensure!(!self.sizes.0.is_empty(), "sizes is empty: give at least one");
         ensure!(!self.ratios.0.is_empty(), "ratios is empty: give at least one");
-        let [down, across] = self.steps.0[..] else {
+        let [step_y, step_x] = self.steps.0[..] else {
             return Err(ferromx_core::error::Error::value("Step ndim must be 2: (step_y, step_x)"));
         };
-        ensure!(down * across >= 0.0, "steps ({down}, {across}): give both or none");
+        ensure!(step_y * step_x >= 0.0, "steps is ({step_y}, {step_x}): give both as positive numbers, or both as -1");
         let [y, x] = self.offsets.0[..] else {
-            return Err(ferromx_core::error::Error::value("offsets has to hold two numbers: (offset_y, offset_x)"));
+            return Err(ferromx_core::error::Error::value("offsets must have two elements: (offset_y, offset_x)"));
         };
-        ensure!([y, x].iter().all(|o| (0.0..=1.0).contains(o)), "offsets ({y}, {x}) has to lie between 0 and 1");
-        let steps = (down > 0.0 && across > 0.0).then_some((down, across));
+        ensure!([y, x].iter().all(|o| (0.0..=1.0).contains(o)), "offsets is ({y}, {x}): both must be in [0, 1]");
+        let steps = (step_y > 0.0 && step_x > 0.0).then_some((step_y, step_x));
         let (sizes, ratios) = (self.sizes.0.clone(), self.ratios.0.clone());
         Ok(Anchors { map: (height, width), sizes, ratios, steps, offsets: (y, x), clip: self.clip })
     }
 }
 
-/// Anchors.
+/// Anchors (prior boxes).
 pub static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior")
     .aliases(&["_npx_multibox_prior"])
     .doc(
-        "Anchors (prior boxes) around the cells of a map (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016), as corners in \
-         units of the picture's size: for each cell all sizes with the first ratio, then the first size with the other ratios. An \
-         anchor of size s and ratio r has width s * sqrt(r) * height / width of the map, and height s / sqrt(r).\n\n\
+        "Anchors (prior boxes) around the cells of a feature map (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016), as corners \
+         relative to the image: for each cell all sizes with the first ratio, then the first size with the other ratios. An anchor of \
+         size s and ratio r has width s * sqrt(r) * height / width of the map, and height s / sqrt(r).\n\n\
          Shapes: data (batch, channel, height, width), output (1, height * width * (sizes + ratios - 1), 4). No gradient flows back.",
     )
-    .inputs(&[arg("data", "The map; only its shape counts.")])
+    .inputs(&[arg("data", "The feature map; only its shape is used.")])
     .params::<PriorParam>()
     .shape(|p, io| {
         let data = &io.ins[0];
@@ -66,7 +66,7 @@ pub static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior")
         let cells = data.product(2..4);
         io.assign_out(0, &Shape::new(&[1, if cells < 0 { -1 } else { cells * per_cell }, 4]))
     })
-    .dtype(single)
+    .dtype(all_float32)
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
         priors(&ctx.params::<PriorParam>().anchors(dims[2], dims[3])?, outs[0].slice_mut()?);
@@ -74,29 +74,29 @@ pub static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior")
     })
     .grad(Grad::Zero);
 
-/// Four factors of codes.
+/// The four variances, which scale the codes.
 fn variances(v: &Tuple<f32>) -> Result<[f32; 4]> {
     let given = v.0.len();
     <[f32; 4]>::try_from(&v.0[..]).map_err(|_| {
-        ferromx_core::error::Error::Value(format!("variances has to hold four numbers, but it has {given}"))
+        ferromx_core::error::Error::Value(format!("variances must have four elements, but it has {given}"))
     })
 }
 
 params! {
     /// Parameters of `MultiBoxTarget`.
     pub struct TargetParam {
-        /// An anchor also belongs to the object that it overlaps most, if by more than this.
+        /// An anchor is also matched to the object that it overlaps most if the overlap exceeds this.
         overlap_threshold: f32 = 0.5;
-        /// The class of anchors that are not trained on.
+        /// The class of ignored anchors.
         ignore_label: f32 = (-1.0);
-        /// How many anchors without an object are trained on as background for each one with an object, hard ones first; -1 for
-        /// all.
+        /// Number of hard negatives (background anchors) per positive anchor; -1 for
+        /// all negatives.
         negative_mining_ratio: f32 = (-1.0);
-        /// Only anchors whose overlap with every object is smaller are trained on as background.
+        /// Only anchors whose overlap with every object is smaller are negatives.
         negative_mining_thresh: f32 = 0.5;
-        /// How many anchors are trained on as background at least.
+        /// Minimum number of negatives.
         minimum_negative_samples: i32 = 0;
-        /// What the codes are divided by.
+        /// The scales by which codes are divided.
         variances: Tuple<f32> = (Tuple(vec![0.1, 0.1, 0.2, 0.2]));
     }
 }
@@ -105,12 +105,12 @@ params! {
 pub static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget")
     .aliases(&["_npx_multibox_target"])
     .doc(
-        "Training targets of anchors (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016). Each object gets the anchor that it \
-         overlaps most; other anchors belong to the object that they overlap most, if by more than overlap_threshold. The codes \
-         of an anchor are ((x - ax) / aw, (y - ay) / ah, log(w / aw), log(h / ah)) / variances.\n\n\
-         Shapes: anchor (1, n, 4), label (batch, objects, 5 or more) with rows (class, left, top, right, bottom) and -1 behind the \
-         last object, cls_pred (batch, classes, n); outputs: codes and their mask, both (batch, 4 * n), and the class of each \
-         anchor (batch, n), 0 being the background. Examples without an object are ignored. No gradient flows back.",
+        "Training targets of anchors (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016). Each object is matched to the anchor \
+         that it overlaps most; any other anchor to the object that it overlaps most, if the overlap exceeds overlap_threshold. The \
+         codes of an anchor are ((x - ax) / aw, (y - ay) / ah, log(w / aw), log(h / ah)) / variances.\n\n\
+         Shapes: anchor (1, n, 4), label (batch, objects, 5 or more) with rows (class, left, top, right, bottom) and -1 after the last \
+         object, cls_pred (batch, classes, n); outputs: codes and their mask, both (batch, 4 * n), and the class of each anchor (batch, \
+         n), 0 being the background. Examples without an object are ignored. No gradient flows back.",
     )
     .inputs(&[
         arg("anchor", "The anchors as corners, of shape (1, n, 4)."),
@@ -121,7 +121,7 @@ pub static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget")
     .outputs(|_| 3)
     .output_names_by(|_| ["loc_target", "loc_mask", "cls_target"].map(String::from).to_vec())
     .shape(target_shape)
-    .dtype(single)
+    .dtype(all_float32)
     .forward(target)
     .grad(Grad::Zero);
 
@@ -163,7 +163,7 @@ fn target(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let [codes, masks, classes] = outs else { return Ok(()) };
     let mut unwanted = [Vec::new(), Vec::new(), Vec::new()];
     let [a, b, c] = &mut unwanted;
-    let results = (room(codes, a)?, room(masks, b)?, room(classes, c)?);
+    let results = (output_or_scratch(codes, a)?, output_or_scratch(masks, b)?, output_or_scratch(classes, c)?);
     multibox_targets(ins[0].slice()?, ins[1].slice()?, ins[2].slice()?, label[0], &how, results);
     Ok(())
 }
@@ -171,32 +171,32 @@ fn target(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 params! {
     /// Parameters of `MultiBoxDetection`.
     pub struct DetectionParam {
-        /// Whether boxes are cut off at the picture's edge.
+        /// Whether boxes are clipped to the image.
         clip: bool = true;
-        /// Boxes with a smaller probability are left out.
+        /// Boxes with a smaller probability are dropped.
         threshold: f32 = 0.01;
-        /// The class of the background.
+        /// The background class.
         background_id: i32 = 0, where 0..=i32::MAX;
         /// A box is suppressed where its overlap with a better one reaches this. Outside (0, 1] nothing is suppressed or sorted.
         nms_threshold: f32 = 0.5;
         /// Whether a box also suppresses boxes of other classes.
         force_suppress: bool = false;
-        /// What the codes are multiplied by.
+        /// The scales by which codes are multiplied.
         variances: Tuple<f32> = (Tuple(vec![0.1, 0.1, 0.2, 0.2]));
-        /// How many of the best boxes count; -1 for all.
+        /// Number of best boxes to keep before suppression; -1 for all.
         nms_topk: i32 = (-1);
     }
 }
 
-/// Boxes found.
+/// Detected boxes.
 pub static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection")
     .aliases(&["_npx_multibox_detection"])
     .doc(
-        "The boxes that a single shot detector has found (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016): the codes of \
-         every anchor are decoded, and of overlapping boxes the most probable one stays.\n\n\
+        "The boxes that a single shot detector detects (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016): the codes of every \
+         anchor are decoded, and of overlapping boxes the most probable one is kept.\n\n\
          Shapes: cls_prob (batch, classes, n), loc_pred (batch, 4 * n), anchor (1, n, 4); output (batch, n, 6) with rows (class, \
-         probability, left, top, right, bottom), most probable first. Classes are counted without the background; the class \
-         of a box that is suppressed, and everything of a row without a box, is -1. No gradient flows back.",
+         probability, left, top, right, bottom), most probable first. Classes are numbered without the background; the class of a \
+         suppressed box, and all numbers of a row without a box, are -1. No gradient flows back.",
     )
     .inputs(&[
         arg("cls_prob", "The probabilities of classes, the background among them; of shape (batch, classes, n)."),
@@ -215,7 +215,7 @@ pub static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection")
         io.assign_in(2, &Shape::new(&[1, n, 4]))?;
         io.assign_out(0, &Shape::new(&[batch, n, 6]))
     })
-    .dtype(single)
+    .dtype(all_float32)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<DetectionParam>();
         let how = Detection {
@@ -223,7 +223,7 @@ pub static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection")
             clip: p.clip,
             threshold: p.threshold,
             overlap: (p.nms_threshold > 0.0 && p.nms_threshold <= 1.0).then_some(p.nms_threshold),
-            force: p.force_suppress,
+            force_suppress: p.force_suppress,
             variances: variances(&p.variances)?,
             topk: usize::try_from(p.nms_topk).ok().filter(|k| *k > 0),
         };

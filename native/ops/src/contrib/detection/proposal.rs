@@ -10,41 +10,37 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::detection::{Proposals, proposals};
 
-use super::boxes::room;
-use super::single;
+use super::all_float32;
+use super::boxes::output_or_scratch;
 
 params! {
     /// Parameters of `Proposal` and `MultiProposal`.
     pub struct ProposalParam {
-        /// How many of the best boxes enter the suppression; not positive for all.
+        /// Number of best boxes to keep before suppression; 0 or less for all.
         rpn_pre_nms_top_n: i32 = 6000;
-        /// How many regions each picture gets.
+        /// Number of regions for each image.
         rpn_post_nms_top_n: i32 = 300;
         /// A box is suppressed where its overlap with a better one is larger.
         threshold: f32 = 0.7;
-        /// The smallest width and height, in pixels of the picture before it was scaled.
+        /// The smallest width and height, in pixels of the original (unscaled) image.
         rpn_min_size: i32 = 16;
         /// Sizes of anchors, in units of feature_stride.
         scales: Tuple<f32> = (Tuple(vec![4.0, 8.0, 16.0, 32.0]));
-        /// Ratios of the height and the width of anchors.
+        /// Ratios of height to width of anchors.
         ratios: Tuple<f32> = (Tuple(vec![0.5, 1.0, 2.0]));
-        /// Pixels of the picture from one cell of the map to the next.
+        /// Image pixels per cell of the feature map.
         feature_stride: i32 = 16;
-        /// Whether the scores are an output too.
+        /// Whether the scores are a second output.
         output_score: bool = false;
-        /// Whether bbox_pred holds differences of corners, as networks trained with an overlap loss give them.
+        /// Whether bbox_pred holds offsets of corners, as networks trained with an IoU loss predict.
         iou_loss: bool = false;
     }
 }
 
 impl ProposalParam {
-    fn how(&self, height: usize, width: usize) -> Result<Proposals> {
-        ensure!(self.feature_stride > 0, "feature_stride is {}: it has to be positive", self.feature_stride);
-        ensure!(
-            self.rpn_post_nms_top_n > 0,
-            "rpn_post_nms_top_n is {}: it has to be positive",
-            self.rpn_post_nms_top_n
-        );
+    fn proposals(&self, height: usize, width: usize) -> Result<Proposals> {
+        ensure!(self.feature_stride > 0, "feature_stride is {}: it must be positive", self.feature_stride);
+        ensure!(self.rpn_post_nms_top_n > 0, "rpn_post_nms_top_n is {}: it must be positive", self.rpn_post_nms_top_n);
         Ok(Proposals {
             map: (height, width),
             stride: self.feature_stride as f32,
@@ -54,7 +50,7 @@ impl ProposalParam {
             after: self.rpn_post_nms_top_n as usize,
             overlap: self.threshold,
             min_size: self.rpn_min_size as f32,
-            corners: self.iou_loss,
+            use_corner_codes: self.iou_loss,
         })
     }
 }
@@ -65,44 +61,44 @@ const INPUTS: &[ArgDef] = &[
         "The probabilities of background (first half of the channels) and objects, (batch, 2 * anchors, height, width).",
     ),
     arg("bbox_pred", "The codes of boxes relative to anchors, of shape (batch, 4 * anchors, height, width)."),
-    arg("im_info", "Height, width and scale of each picture, of shape (batch, 3)."),
+    arg("im_info", "Height, width and scale of each image, of shape (batch, 3)."),
 ];
 
 macro_rules! proposal {
-    ($(#[$meta:meta])* $NAME:ident: $op:literal, $pictures:literal, $multiple:literal) => {
+    ($(#[$meta:meta])* $NAME:ident: $op:literal, $images:literal, $multiple:literal) => {
         $(#[$meta])*
         pub static $NAME: OpDef = OpDef::new($op)
             .doc(concat!(
-                "Proposes regions of pictures that may show objects (Ren et al., \"Faster R-CNN\", 2015): the codes of every anchor \
-                 are decoded and cut off at the picture's edge, and of overlapping boxes the most probable one stays. Where fewer \
-                 boxes than rpn_post_nms_top_n are left, they come again from the first on.\n\n\
+                "Proposes regions of images that may show objects (Ren et al., \"Faster R-CNN\", 2015): the codes of every anchor are \
+                 decoded and clipped to the image, and of overlapping boxes the most probable one is kept. If fewer boxes than \
+                 rpn_post_nms_top_n are left, they are repeated from the first on.\n\n\
                  Shapes, with a = scales * ratios: cls_prob (batch, 2 * a, height, width), bbox_pred (batch, 4 * a, height, width), \
-                 im_info (batch, 3), output (batch * rpn_post_nms_top_n, 5) with rows (picture, left, top, right, bottom), and with \
-                 output_score=True scores (batch * rpn_post_nms_top_n, 1). ", $pictures, " No gradient flows back."))
+                 im_info (batch, 3), output (batch * rpn_post_nms_top_n, 5) with rows (image, left, top, right, bottom), and with \
+                 output_score=True scores (batch * rpn_post_nms_top_n, 1). ", $images, " No gradient flows back."))
             .inputs(INPUTS)
             .params::<ProposalParam>()
             .outputs(|_| 2)
             .visible(|p| if p.get::<ProposalParam>().output_score { 2 } else { 1 })
             .output_names_by(|_| ["output", "score"].map(String::from).to_vec())
             .shape(|p, io| infer_shape(p, io, $multiple))
-            .dtype(single)
+            .dtype(all_float32)
             .forward(forward)
             .grad(Grad::Zero);
     };
 }
 
 proposal!(
-    /// Regions of one picture.
-    PROPOSAL: "_contrib_Proposal", "The batch is one picture.", false
+    /// Regions of one image.
+    PROPOSAL: "_contrib_Proposal", "The batch is one image.", false
 );
 proposal!(
-    /// Regions of several pictures.
-    MULTI_PROPOSAL: "_contrib_MultiProposal", "The batch may hold several pictures.", true
+    /// Regions of several images.
+    MULTI_PROPOSAL: "_contrib_MultiProposal", "The batch may hold several images.", true
 );
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
     let p = p.get::<ProposalParam>();
-    let per_cell = p.how(1, 1)?.per_cell() as i64;
+    let per_cell = p.proposals(1, 1)?.per_cell() as i64;
     let scores = io.ins[0].clone();
     if !scores.ndim_is_known() {
         return Ok(());
@@ -114,7 +110,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
         "cls_prob has {} channels, expected two for each of the {per_cell} pairs of scale and ratio",
         scores.dim(1)
     );
-    ensure!(multiple || batch <= 1, "Proposal takes one picture, but the batch has {batch}: use MultiProposal");
+    ensure!(multiple || batch <= 1, "Proposal takes one image, but the batch has {batch}: use MultiProposal");
     io.assign_in(1, &Shape::new(&[batch, 4 * per_cell, height, width]))?;
     io.assign_in(2, &Shape::new(&[batch, 3]))?;
     let rows = if batch < 0 { -1 } else { batch * i64::from(p.rpn_post_nms_top_n) };
@@ -125,21 +121,21 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let dims = ins[0].shape().to_usize();
     let (height, width) = (dims[2], dims[3]);
-    let how = ctx.params::<ProposalParam>().how(height, width)?;
+    let how = ctx.params::<ProposalParam>().proposals(height, width)?;
     let info = ins[2].slice::<f32>()?;
-    for picture in info.chunks_exact(3) {
+    for image in info.chunks_exact(3) {
         let cells = |pixels: f32| (pixels / how.stride) as usize;
         ensure!(
-            cells(picture[0]) <= height && cells(picture[1]) <= width,
-            "a picture of {} x {} pixels has more cells of {} than the map of {height} x {width}",
-            picture[0],
-            picture[1],
+            cells(image[0]) <= height && cells(image[1]) <= width,
+            "an image of {} x {} pixels has more cells of {} pixels than the feature map of {height} x {width}",
+            image[0],
+            image[1],
             how.stride
         );
     }
     let [regions, scores] = outs else { return Ok(()) };
     let (mut unwanted, mut no_scores) = (Vec::new(), Vec::new());
-    let results = (room(regions, &mut unwanted)?, room(scores, &mut no_scores)?);
+    let results = (output_or_scratch(regions, &mut unwanted)?, output_or_scratch(scores, &mut no_scores)?);
     proposals(ins[0].slice()?, ins[1].slice()?, info, &how, results);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Pooling of regions: `ROIAlign`, `RROIAlign`, `PSROIPooling`, `DeformablePSROIPooling`.
+//! RoI pooling: `ROIAlign`, `RROIAlign`, `PSROIPooling`, `DeformablePSROIPooling`.
 
 use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::Result;
@@ -13,20 +13,20 @@ use ferromx_kernels::detection::{
     AlignShape, BinGroups, DeformableBins, Maps, PositionSensitive, Regions, RoiAlign, RotatedAlign, max_of_regions,
     offsets_backward, pool_regions, pool_regions_backward,
 };
-use ferromx_kernels::float::Real;
+use ferromx_kernels::float::FloatElement;
 
 params! {
     /// Parameters of `ROIAlign`.
     pub struct RoiAlignParam {
-        /// Bins of a region: (height, width).
+        /// Number of bins of a region: (height, width).
         pooled_size: Shape = required;
-        /// Pixels of the data for one unit of the regions' coordinates, such as 1/16.
+        /// Scale from the regions' coordinates to those of the data, such as 1/16.
         spatial_scale: f32 = required, where 0.0..=1.0;
-        /// Points of a bin in each direction; -1 for about one for each pixel.
+        /// Sampling points per bin and axis; -1 means `ceil(roi_size / pooled_size)`.
         sample_ratio: i32 = (-1);
-        /// Whether every bin has channels of its own, as in R-FCN.
+        /// Whether each bin pools its own channels, as in R-FCN.
         position_sensitive: bool = false;
-        /// Whether a pixel's coordinates are those of its centre (without an offset of half a pixel).
+        /// Whether regions are shifted by -0.5 pixels, which aligns them with pixel centres.
         aligned: bool = false;
     }
 }
@@ -34,23 +34,23 @@ params! {
 params! {
     /// Parameters of `RROIAlign`.
     pub struct RotatedAlignParam {
-        /// Bins of a region: (height, width).
+        /// Number of bins of a region: (height, width).
         pooled_size: Shape = required;
-        /// Pixels of the data for one unit of the regions' coordinates, such as 1/16.
+        /// Scale from the regions' coordinates to those of the data, such as 1/16.
         spatial_scale: f32 = required, where 0.0..=1.0;
-        /// Points of a bin in each direction; -1 for about one for each pixel.
+        /// Sampling points per bin and axis; -1 means `ceil(roi_size / pooled_size)`.
         sampling_ratio: i32 = (-1);
     }
 }
 
-/// Bins from the parameters.
+/// The bins that the parameters describe.
 fn align_shape(pooled: &Shape, scale: f32, points: i32) -> Result<AlignShape> {
     let [height, width] = *pooled.dims() else {
         return Err(ferromx_core::error::Error::Value(format!(
-            "pooled_size {pooled} has to hold two numbers: (height, width)"
+            "pooled_size {pooled} must have two elements: (height, width)"
         )));
     };
-    ensure!(height > 0 && width > 0, "pooled_size {pooled} has to be positive");
+    ensure!(height > 0 && width > 0, "pooled_size {pooled} must be positive");
     let points = usize::try_from(points).ok().filter(|n| *n > 0);
     Ok(AlignShape { bins: (height as usize, width as usize), scale: f64::from(scale), points })
 }
@@ -60,24 +60,28 @@ fn maps(data: &Shape) -> Maps {
     Maps { images: d[0], channels: d[1], height: d[2], width: d[3] }
 }
 
-/// Checks data and regions; returns the number of channels and of regions, -1 where unknown.
+/// Checks the shapes of data and regions; returns the number of channels and of regions, -1 if unknown.
 fn check_inputs(io: &mut ShapeIo<'_>, numbers: i64) -> Result<(i64, i64)> {
     let (data, rois) = (io.ins[0].clone(), io.ins[1].clone());
     ensure!(data.ndim().is_none_or(|n| n == 4), "data has shape {data}, expected (batch, channel, height, width)");
     ensure!(rois.ndim().is_none_or(|n| n == 2), "rois has shape {rois}, expected (regions, {numbers})");
-    super::expect_last("rois", &rois, numbers, "a region")?;
+    super::check_last_axis("rois", &rois, numbers, "a region")?;
     io.assign_in(1, &Shape::new(&[-1, numbers]))?;
     Ok((data.dim(1), rois.dim(0)))
 }
 
-/// Refuses regions of pictures that are not there. A negative number leaves a region out.
-fn check_pictures<T: Real>(rois: &[T], numbers: usize, maps: &Maps) -> Result<()> {
+/// Checks the image index of every region. Regions with a negative index are skipped.
+fn check_image_indices<T: FloatElement>(rois: &[T], numbers: usize, maps: &Maps) -> Result<()> {
     for (i, roi) in rois.chunks_exact(numbers).enumerate() {
-        let picture = roi[0].to_f64();
-        ensure!(picture < maps.images as f64, "region {i} is one of picture {picture}, but there are {}", maps.images);
+        let image = roi[0].to_f64();
+        ensure!(
+            image < maps.images as f64,
+            "region {i} belongs to image {image}, but there are {} images",
+            maps.images
+        );
     }
     let empty = maps.height == 0 || maps.width == 0;
-    ensure!(!empty || rois.is_empty(), "the pictures have no pixels");
+    ensure!(!empty || rois.is_empty(), "the images have no pixels");
     Ok(())
 }
 
@@ -88,14 +92,14 @@ macro_rules! by_float {
     };
 }
 
-/// Computes the bins.
-fn pool<T: Real>(ins: &[In<'_>], outs: &mut [Out<'_>], regions: &impl Regions<T::Acc>) -> Result<()> {
+/// Pools the regions.
+fn pool<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>], regions: &impl Regions<T::Acc>) -> Result<()> {
     pool_regions(ins[0].slice::<T>()?, &maps(ins[0].shape()), regions, outs[0].slice_mut()?);
     Ok(())
 }
 
 /// The gradient of the data, from that of the output; zeros for the regions.
-fn pool_back<T: Real>(dy: &[T], outs: &mut [Out<'_>], regions: &impl Regions<T::Acc>) -> Result<()> {
+fn pool_backward<T: FloatElement>(dy: &[T], outs: &mut [Out<'_>], regions: &impl Regions<T::Acc>) -> Result<()> {
     let maps = maps(outs[0].shape());
     if outs[0].wanted() {
         pool_regions_backward(dy, &maps, regions, outs[0].slice_mut()?);
@@ -106,18 +110,18 @@ fn pool_back<T: Real>(dy: &[T], outs: &mut [Out<'_>], regions: &impl Regions<T::
     Ok(())
 }
 
-const ROIS: ArgDef = arg("rois", "The regions, of shape (regions, 5) with rows (picture, left, top, right, bottom).");
+const ROIS: ArgDef = arg("rois", "The regions, of shape (regions, 5) with rows (image, left, top, right, bottom).");
 
-/// Pooling of regions by interpolation.
+/// RoI pooling by bilinear interpolation.
 pub static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign")
     .doc(
-        "Pools regions of pictures (He et al., \"Mask R-CNN\", 2017): each bin of a region is the average of points on a regular \
+        "Pools regions of images (He et al., \"Mask R-CNN\", 2017): each bin of a region is the average of points on a regular \
          grid, interpolated between pixels.\n\n\
          Shapes: data (batch, channel, height, width), rois (regions, 5), output (regions, channel, pooled height, pooled width); \
-         with position_sensitive the output has channel / (pooled height * pooled width) channels. A region of a negative picture \
+         with position_sensitive the output has channel / (pooled height * pooled width) channels. A region with a negative image index \
          gives zeros. No gradient flows to the regions.",
     )
-    .inputs(&[arg("data", "The pictures, of shape (batch, channel, height, width)."), ROIS])
+    .inputs(&[arg("data", "The images, of shape (batch, channel, height, width)."), ROIS])
     .params::<RoiAlignParam>()
     .shape(align_shapes)
     .forward(|ctx, ins, outs| {
@@ -127,27 +131,27 @@ pub static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign")
         Backward::new(|ctx, ins, outs| {
             by_float!(ctx, ins[0].dtype(), |T| {
                 let regions = roi_align::<T>(ctx, &ins[1], outs[0].shape())?;
-                pool_back(ins[0].slice::<T>()?, outs, &regions)
+                pool_backward(ins[0].slice::<T>()?, outs, &regions)
             })
         })
         .inputs(Deps::Some(&[1])),
         None,
     ));
 
-/// Pooling of regions by the largest contribution of a pixel.
+/// RoI pooling by the largest interpolation term.
 pub static MAX_ROI_ALIGN: OpDef = OpDef::new("_onnx_MaxRoiAlign")
     .doc(
-        "Pools regions of pictures as `_contrib_ROIAlign` does, but each bin is the largest contribution to one of its points: of the \
-         four pixels around the point, each times its weight.\n\n\
+        "Pools regions of images as `_contrib_ROIAlign` does, but each bin is the largest interpolation term of its points, that is, \
+         the largest of the four neighbouring pixels times their weights.\n\n\
          Shapes: data (batch, channel, height, width), rois (regions, 5), output (regions, channel, pooled height, pooled width). Not \
          differentiable. Source: RoiAlign of ONNX with mode max.",
     )
-    .inputs(&[arg("data", "The pictures, of shape (batch, channel, height, width)."), ROIS])
+    .inputs(&[arg("data", "The images, of shape (batch, channel, height, width)."), ROIS])
     .params::<RoiAlignParam>()
     .shape(align_shapes)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<RoiAlignParam>();
-        ensure!(!p.position_sensitive, "position_sensitive regions have no maximum: use _contrib_ROIAlign");
+        ensure!(!p.position_sensitive, "position_sensitive=True is not supported: use _contrib_ROIAlign");
         by_float!(ctx, ins[0].dtype(), |T| {
             let regions = roi_align::<T>(ctx, &ins[1], ins[0].shape())?;
             max_of_regions(ins[0].slice::<T>()?, &maps(ins[0].shape()), &regions, outs[0].slice_mut::<T>()?);
@@ -155,43 +159,47 @@ pub static MAX_ROI_ALIGN: OpDef = OpDef::new("_onnx_MaxRoiAlign")
         })
     });
 
-/// Shapes around a pooling of regions with rows of five numbers.
+/// Shape rule of pooling with regions of five numbers.
 fn align_shapes(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<RoiAlignParam>();
     let bins = align_shape(&p.pooled_size, p.spatial_scale, p.sample_ratio)?.bins;
     let (mut channels, regions) = check_inputs(io, 5)?;
     let (height, width) = (bins.0 as i64, bins.1 as i64);
     if p.position_sensitive && channels >= 0 {
-        ensure!(channels % (height * width) == 0, "{channels} channels are no multiple of the {} bins", height * width);
+        ensure!(
+            channels % (height * width) == 0,
+            "{channels} channels are not a multiple of the {} bins",
+            height * width
+        );
         channels /= height * width;
     }
     io.assign_out(0, &Shape::new(&[regions, channels, height, width]))
 }
 
-fn roi_align<'a, T: Real>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) -> Result<RoiAlign<'a, T>> {
+fn roi_align<'a, T: FloatElement>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) -> Result<RoiAlign<'a, T>> {
     let p = ctx.params::<RoiAlignParam>();
     let (rois, maps) = (rois.slice::<T>()?, maps(data));
-    check_pictures(rois, 5, &maps)?;
+    check_image_indices(rois, 5, &maps)?;
     let upside_down = |roi: &[T]| roi[3] < roi[1] || roi[4] < roi[2];
     ensure!(
         !p.aligned || !rois.chunks_exact(5).any(upside_down),
-        "a region has a negative width or height: regions are (picture, left, top, right, bottom)"
+        "a region has a negative width or height: its row must be (image, left, top, right, bottom)"
     );
     let shape = align_shape(&p.pooled_size, p.spatial_scale, p.sample_ratio)?;
     Ok(RoiAlign { rois, maps, shape, position_sensitive: p.position_sensitive, aligned: p.aligned })
 }
 
-/// Pooling of turned regions.
+/// Pooling of rotated regions.
 pub static RROI_ALIGN: OpDef = OpDef::new("_contrib_RROIAlign")
     .doc(
-        "Pools regions that are turned (Ma et al., \"Arbitrary-Oriented Scene Text Detection via Rotation Proposals\", 2018): each \
+        "Pools rotated regions (Ma et al., \"Arbitrary-Oriented Scene Text Detection via Rotation Proposals\", 2018): each \
          bin of a region is the average of points on a regular grid, interpolated between pixels.\n\n\
          Shapes: data (batch, channel, height, width), rois (regions, 6), output (regions, channel, pooled height, pooled width). \
          Not differentiable.",
     )
     .inputs(&[
-        arg("data", "The pictures, of shape (batch, channel, height, width)."),
-        arg("rois", "The regions, of shape (regions, 6) with rows (picture, x, y, width, height, degrees) around their centre."),
+        arg("data", "The images, of shape (batch, channel, height, width)."),
+        arg("rois", "The regions, of shape (regions, 6) with rows (image, x, y, width, height, degrees), where (x, y) is the centre."),
     ])
     .params::<RotatedAlignParam>()
     .shape(|p, io| {
@@ -204,7 +212,7 @@ pub static RROI_ALIGN: OpDef = OpDef::new("_contrib_RROIAlign")
         let p = ctx.params::<RotatedAlignParam>();
         by_float!(ctx, ins[0].dtype(), |T| {
             let (rois, maps) = (ins[1].slice::<T>()?, maps(ins[0].shape()));
-            check_pictures(rois, 6, &maps)?;
+            check_image_indices(rois, 6, &maps)?;
             let shape = align_shape(&p.pooled_size, p.spatial_scale, p.sampling_ratio)?;
             pool::<T>(ins, outs, &RotatedAlign { rois, maps, shape })
         })
@@ -213,13 +221,13 @@ pub static RROI_ALIGN: OpDef = OpDef::new("_contrib_RROIAlign")
 params! {
     /// Parameters of `PSROIPooling`.
     pub struct PsRoiParam {
-        /// Pixels of the data for one unit of the regions' coordinates, such as 1/16.
+        /// Scale from the regions' coordinates to those of the data, such as 1/16.
         spatial_scale: f32 = required, where 0.0..=1.0;
         /// Channels of the output.
         output_dim: i32 = required, where 1..=i32::MAX;
-        /// Bins of a region in each direction.
+        /// Number of bins of a region along each axis.
         pooled_size: i32 = required, where 1..=4096;
-        /// Groups of channels in each direction; 0 for as many as bins.
+        /// Number of channel groups along each axis; 0 for as many as bins.
         group_size: i32 = 0, where 0..=4096;
     }
 }
@@ -230,7 +238,7 @@ fn layout(pooled: i32, group: i32, scale: f32) -> BinGroups {
     BinGroups { bins: pooled as usize, groups: groups as usize, scale: f64::from(scale) }
 }
 
-/// The output's shape, and a check of the number of channels.
+/// Checks the number of channels and assigns the output's shape.
 fn ps_shape(io: &mut ShapeIo<'_>, layout: &BinGroups, output_dim: i32) -> Result<()> {
     let (channels, regions) = check_inputs(io, 5)?;
     let needed = i64::from(output_dim) * (layout.groups * layout.groups) as i64;
@@ -247,14 +255,14 @@ const fn symbol(name: &'static str, doc: &'static str) -> ArgDef {
 }
 
 const PS_DATA: ArgDef =
-    symbol("data", "The pictures, of shape (batch, output_dim * group_size * group_size, height, width).");
+    symbol("data", "The images, of shape (batch, output_dim * group_size * group_size, height, width).");
 const PS_ROIS: ArgDef = symbol("rois", ROIS.doc);
 
 /// Position-sensitive pooling.
 pub static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling")
     .doc(
         "Position-sensitive pooling of regions (Dai et al., \"R-FCN\", 2016): each bin of a region is the average of the pixels that \
-         it touches, in channels of its own.\n\n\
+         it touches, taken from the bin's own channels.\n\n\
          Shapes: data (batch, output_dim * group_size^2, height, width), rois (regions, 5), output (regions, output_dim, \
          pooled_size, pooled_size). No gradient flows to the regions.",
     )
@@ -271,17 +279,17 @@ pub static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling")
         Backward::new(|ctx, ins, outs| {
             by_float!(ctx, ins[0].dtype(), |T| {
                 let regions = ps_regions::<T>(ctx, &ins[1], outs[0].shape())?;
-                pool_back(ins[0].slice::<T>()?, outs, &regions)
+                pool_backward(ins[0].slice::<T>()?, outs, &regions)
             })
         })
         .inputs(Deps::Some(&[1])),
         None,
     ));
 
-fn ps_regions<'a, T: Real>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) -> Result<PositionSensitive<'a, T>> {
+fn ps_regions<'a, T: FloatElement>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) -> Result<PositionSensitive<'a, T>> {
     let p = ctx.params::<PsRoiParam>();
     let (rois, maps) = (rois.slice::<T>()?, maps(data));
-    check_pictures(rois, 5, &maps)?;
+    check_image_indices(rois, 5, &maps)?;
     let layout = layout(p.pooled_size, p.group_size, p.spatial_scale);
     Ok(PositionSensitive { rois, maps, layout, channels: p.output_dim as usize })
 }
@@ -289,19 +297,19 @@ fn ps_regions<'a, T: Real>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) -> Resu
 params! {
     /// Parameters of `DeformablePSROIPooling`.
     pub struct DeformablePsRoiParam {
-        /// Pixels of the data for one unit of the regions' coordinates, such as 1/16.
+        /// Scale from the regions' coordinates to those of the data, such as 1/16.
         spatial_scale: f32 = required, where 0.0..=1.0;
         /// Channels of the output.
         output_dim: i32 = required, where 1..=i32::MAX;
-        /// Groups of channels in each direction.
+        /// Number of channel groups along each axis.
         group_size: i32 = required, where 1..=4096;
-        /// Bins of a region in each direction.
+        /// Number of bins of a region along each axis.
         pooled_size: i32 = required, where 1..=4096;
-        /// Parts of a region in each direction that have offsets of their own; 0 for as many as bins.
+        /// Number of parts of a region along each axis, each with its own offset; 0 for as many as bins.
         part_size: i32 = 0, where 0..=4096;
-        /// Points of a bin in each direction.
+        /// Sampling points per bin and axis.
         sample_per_part: i32 = 1, where 1..=4096;
-        /// What offsets are multiplied by.
+        /// The scale of the offsets.
         trans_std: f32 = 0.0;
         /// Whether there are no offsets.
         no_trans: bool = false;
@@ -314,15 +322,15 @@ impl DeformablePsRoiParam {
     }
 }
 
-/// Position-sensitive pooling with bins that move.
+/// Position-sensitive pooling with learned offsets.
 pub static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_DeformablePSROIPooling")
     .doc(
-        "Position-sensitive pooling of regions whose bins are moved (Dai et al., \"Deformable Convolutional Networks\", 2017): each \
-         bin is the average of points, interpolated between pixels in channels of its own, moved by offset * trans_std * size of \
-         the region.\n\n\
+        "Position-sensitive pooling of regions whose bins are shifted by offsets (Dai et al., \"Deformable Convolutional Networks\", \
+         2017): each bin is the average of points, interpolated between pixels of the bin's own channels and shifted by offset * \
+         trans_std * size of the region.\n\n\
          Shapes: data (batch, output_dim * group_size^2, height, width), rois (regions, 5), trans (regions, 2 * classes, part_size, \
-         part_size) with x before y and output_dim a multiple of classes; output (regions, output_dim, pooled_size, pooled_size). \
-         No gradient flows to the regions.",
+         part_size) with x before y and output_dim a multiple of classes; output (regions, output_dim, pooled_size, pooled_size). No \
+         gradient flows to the regions.",
     )
     .inputs(&[PS_DATA, PS_ROIS, symbol("trans", "The offsets, of shape (regions, 2 * classes, part_size, part_size).")])
     .params::<DeformablePsRoiParam>()
@@ -341,18 +349,18 @@ fn deformable_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         let numbers = trans.dim(1);
         ensure!(
             numbers < 0 || numbers > 0 && numbers % 2 == 0 && i64::from(p.output_dim) % (numbers / 2) == 0,
-            "trans has {numbers} channels, expected two for each class, and output_dim {} a multiple of the classes",
+            "trans has {numbers} channels, expected two for each class, and output_dim {} a multiple of the number of classes",
             p.output_dim
         );
     }
     ps_shape(io, &layout(p.pooled_size, p.group_size, p.spatial_scale), p.output_dim)
 }
 
-/// The regions; `ins` are the regions and maybe the offsets.
-fn deformable<'a, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'a>], data: &Shape) -> Result<DeformableBins<'a, T>> {
+/// The bins; `ins` holds the regions and, unless `no_trans`, the offsets.
+fn deformable<'a, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'a>], data: &Shape) -> Result<DeformableBins<'a, T>> {
     let p = ctx.params::<DeformablePsRoiParam>();
     let (rois, maps) = (ins[0].slice::<T>()?, maps(data));
-    check_pictures(rois, 5, &maps)?;
+    check_image_indices(rois, 5, &maps)?;
     Ok(DeformableBins {
         rois,
         offsets: ins.get(1).map(In::slice::<T>).transpose()?,
@@ -362,7 +370,7 @@ fn deformable<'a, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'a>], data: &Shape) -> Res
         classes: ins.get(1).map_or(1, |t| t.shape().dim(1) as usize / 2),
         parts: p.parts(),
         points: p.sample_per_part as usize,
-        factor: f64::from(p.trans_std),
+        offset_scale: f64::from(p.trans_std),
     })
 }
 
@@ -374,6 +382,6 @@ fn deformable_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
         if let Some(offsets) = outs.get_mut(2).filter(|o| o.wanted()) {
             offsets_backward(dy, ins[1].slice()?, &regions, offsets.slice_mut()?);
         }
-        pool_back(dy, outs, &regions)
+        pool_backward(dy, outs, &regions)
     })
 }

@@ -10,30 +10,30 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::detection::{Suppression, suppress, suppress_backward};
 
 use super::Format;
-use super::boxes::room;
+use super::boxes::output_or_scratch;
 
 params! {
     /// Parameters of `box_nms`.
     pub struct BoxNmsParam {
         /// A box is suppressed where its overlap (intersection over union) with a better one is larger.
         overlap_thresh: f32 = 0.5;
-        /// Boxes whose score is not larger are left out.
+        /// Only boxes with a larger score are kept.
         valid_thresh: f32 = 0.0;
-        /// How many of the best boxes count; -1 for all.
+        /// Number of best boxes to keep before suppression; -1 for all.
         topk: i32 = (-1);
-        /// Where the four coordinates start in a row.
+        /// The index of the first of the four coordinates in a row.
         coord_start: i32 = 2;
-        /// Where the score is in a row.
+        /// The index of the score in a row.
         score_index: i32 = 1;
-        /// Where the class is in a row; -1 if there are no classes.
+        /// The index of the class in a row; -1 if there are no classes.
         id_index: i32 = (-1);
-        /// The class of boxes that are left out, if there are classes.
+        /// The class whose boxes are dropped, if there are classes.
         background_id: i32 = (-1);
         /// Whether a box also suppresses boxes of other classes.
         force_suppress: bool = false;
-        /// What the boxes of the input are: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
+        /// The format of the input boxes: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
         in_format: Format = (Format::Corner);
-        /// What the boxes of the output are.
+        /// The format of the output boxes.
         out_format: Format = (Format::Corner);
     }
 }
@@ -66,7 +66,7 @@ impl BoxNmsParam {
         Ok(())
     }
 
-    fn how(&self, width: usize) -> Suppression {
+    fn suppression(&self, width: usize) -> Suppression {
         let class = usize::try_from(self.id_index).ok();
         Suppression {
             width,
@@ -74,7 +74,7 @@ impl BoxNmsParam {
             score: self.score_index as usize,
             class,
             background: class.map(|_| self.background_id as f32),
-            force: self.force_suppress,
+            force_suppress: self.force_suppress,
             valid_above: self.valid_thresh,
             overlap_above: self.overlap_thresh,
             topk: usize::try_from(self.topk).ok(),
@@ -88,10 +88,10 @@ impl BoxNmsParam {
 pub static BOX_NMS: OpDef = OpDef::new("_contrib_box_nms")
     .aliases(&["_contrib_box_non_maximum_suppression"])
     .doc(
-        "Non-maximum suppression: of boxes that overlap, the one with the best score stays. The result has the boxes that stay, \
-         best first, and rows of -1 behind them.\n\n\
-         Shapes: data and output (..., boxes, numbers of a box). The gradient of a row goes to the row that it came from. With \
-         topk=0 the data comes back as it is.",
+        "Non-maximum suppression: of boxes that overlap, the one with the best score is kept. The result holds the kept boxes, \
+         best first, followed by rows of -1.\n\n\
+         Shapes: data and output (..., boxes, numbers of a box). The gradient of a row goes to its source row. With \
+         topk=0 the data is returned unchanged.",
     )
     .inputs(&[arg("data", "Boxes with scores, of shape (..., boxes, numbers of a box).")])
     .params::<BoxNmsParam>()
@@ -124,21 +124,21 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     let (count, width) = (dims[dims.len() - 2], dims[dims.len() - 1]);
     let [out, record] = outs else { return Ok(()) };
     let mut unwanted = Vec::new();
-    let record = room::<i64>(record, &mut unwanted)?;
+    let record = output_or_scratch::<i64>(record, &mut unwanted)?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
         let mut unwanted = Vec::new();
-        let (data, out) = (ins[0].slice::<T>()?, room::<T>(out, &mut unwanted)?);
+        let (data, out) = (ins[0].slice::<T>()?, output_or_scratch::<T>(out, &mut unwanted)?);
         if p.topk == 0 {
             out.copy_from_slice(data);
             record.iter_mut().zip(0..).for_each(|(r, i)| *r = i);
         } else {
-            suppress(data, count, &p.how(width), out, record);
+            suppress(data, count, &p.suppression(width), out, record);
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }
 
-/// Inputs: gradient of the output, where its rows came from. Output: gradient of the data.
+/// Inputs: gradient of the output, source index of each of its rows. Output: gradient of the data.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let width = outs[0].shape().dims().last().map_or(1, |w| *w as usize);
     if !outs[0].wanted() {

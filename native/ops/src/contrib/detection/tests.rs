@@ -4,7 +4,7 @@ use super::{boxes, multibox, proposal, regions, suppression};
 use crate::testing::{Case, array};
 
 #[test]
-fn wrong_calls_name_what_is_wrong() {
+fn errors_name_the_invalid_parameter() {
     let nms = |attrs: &[(&str, &str)]| {
         Case::new(&suppression::BOX_NMS, attrs).shapes(&[Shape::new(&[4, 6])]).unwrap_err().to_string()
     };
@@ -20,7 +20,7 @@ fn wrong_calls_name_what_is_wrong() {
 }
 
 #[test]
-fn shapes_of_inputs_follow_from_one_of_them() {
+fn input_shapes_are_inferred_from_one_another() {
     let attrs = [("scales", "(1, 2)"), ("ratios", "(1,)"), ("rpn_post_nms_top_n", "7")];
     let (ins, outs) = Case::new(&proposal::MULTI_PROPOSAL, &attrs)
         .shapes_both(&[Shape::new(&[2, 4, 3, 5]), Shape::unknown(), Shape::unknown()], &[])
@@ -54,10 +54,10 @@ fn gradients() {
 }
 
 #[test]
-fn regions_of_other_pictures_are_refused() {
+fn regions_of_missing_images_are_refused() {
     let attrs = [("pooled_size", "(2, 2)"), ("spatial_scale", "1")];
     let e = Case::new(&regions::ROI_ALIGN, &attrs)
         .run1(&[array(&[0f32; 9], &[1, 1, 3, 3]), array(&[1f32, 0.0, 0.0, 2.0, 2.0], &[1, 5])])
         .unwrap_err();
-    assert!(e.to_string().contains("region 0 is one of picture 1"), "{e}");
+    assert!(e.to_string().contains("region 0 belongs to image 1"), "{e}");
 }

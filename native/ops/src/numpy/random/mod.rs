@@ -1,4 +1,4 @@
-//! Random numbers whose distributions have numbers or arrays as parameters.
+//! Random sampling from continuous distributions whose parameters are numbers or arrays.
 //!
 //! A parameter that is `None` is given as an array, and the arrays are broadcast. The result is a function of the parameters and of
 //! noise that does not depend on them; the noise is a hidden output, from which the derivatives by the parameters follow.
@@ -17,7 +17,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{Lane, Store};
-use ferromx_kernels::math::{self, Real};
+use ferromx_kernels::math::{self, MathFloat};
 use ferromx_kernels::movement;
 use ferromx_kernels::par::parallel_rows2;
 use ferromx_kernels::reduce::reduce_to_shape;
@@ -25,7 +25,7 @@ use ferromx_kernels::rng::Philox;
 use ferromx_kernels::simd::multiversion::{self, Kernel};
 
 use self::params::{
-    Distribution, ExponentParam, GammaParam, LocScaleParam, NormalParam, PowerParam, ScaleParam, UniformParam,
+    DistributionParams, ExponentParam, GammaParam, LocScaleParam, NormalParam, PowerParam, ScaleParam, UniformParam,
 };
 use super::elements;
 use crate::broadcast::binary::broadcast_two;
@@ -52,17 +52,17 @@ const TWO: &[ArgDef] = &[
     arg("input2", "The second parameter, if neither is given as a number."),
 ];
 
-/// Number of arrays.
-fn arrays<P: Distribution>(p: &Params) -> usize {
+/// Number of array inputs.
+fn arrays<P: DistributionParams>(p: &Params) -> usize {
     p.get::<P>().given().iter().filter(|g| g.is_none()).count()
 }
 
-/// The result has the size that is asked for, else that of the arrays; with `in_front` the former before the latter.
-fn sample_shape<P: Distribution>(p: &Params, io: &mut ShapeIo<'_>, in_front: bool) -> Result<()> {
+/// Shape rule: the size if given, otherwise the broadcast shape of the arrays; with `in_front` the size followed by that shape.
+fn sample_shape<P: DistributionParams>(p: &Params, io: &mut ShapeIo<'_>, in_front: bool) -> Result<()> {
     let mut common = Shape::new(&[]);
     for s in io.ins.iter() {
         if !s.ndim_is_known() {
-            // The result has the given size whatever the parameters are, unless they add axes.
+            // A given size determines the result, unless the axes of the parameters are appended.
             return match &p.get::<P>().size().0 {
                 Some(size) if !in_front => (0..io.outs.len()).try_for_each(|k| io.assign_out(k, size)),
                 _ => Ok(()),
@@ -74,7 +74,7 @@ fn sample_shape<P: Distribution>(p: &Params, io: &mut ShapeIo<'_>, in_front: boo
         Some(size) if in_front => Shape::new(&[size.dims(), common.dims()].concat()),
         Some(size) => {
             let whole = broadcast_two(&common, size)?;
-            ensure!(whole == *size, "parameters of shape {common} do not fit size={size}");
+            ensure!(whole == *size, "parameters of shape {common} cannot be broadcast to size={size}");
             whole
         }
         None => common,
@@ -82,18 +82,18 @@ fn sample_shape<P: Distribution>(p: &Params, io: &mut ShapeIo<'_>, in_front: boo
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, &out))
 }
 
-fn sample_dtype<P: Distribution>(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+fn sample_dtype<P: DistributionParams>(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, p.get::<P>().dtype()))
 }
 
-/// A parameter in the shape of the result.
+/// A parameter broadcast to the shape of the result.
 enum Operand<C> {
     Number(C),
     Array(Vec<C>),
 }
 
-impl<C: Real> Operand<C> {
-    /// The values for elements from number `first` on.
+impl<C: MathFloat> Operand<C> {
+    /// Writes the values of the elements from index `first` on.
     #[inline(always)]
     fn write(&self, first: usize, to: &mut [C]) {
         match self {
@@ -103,11 +103,11 @@ impl<C: Real> Operand<C> {
     }
 }
 
-/// The parameters; a distribution of one has 0 for a second.
+/// The two parameters; the second is 0 for distributions of one.
 ///
 /// # Errors
-/// One that the law does not allow.
-fn parameters<P: Distribution, L: Law, C: Real>(
+/// A parameter outside the valid range.
+fn parameters<P: DistributionParams, L: Law, C: MathFloat>(
     ctx: &OpCtx<'_>,
     arrays: &[In<'_>],
     shape: &[usize],
@@ -132,38 +132,38 @@ fn parameters<P: Distribution, L: Law, C: Real>(
             *x = *number;
         }
         let valid = small.iter().all(|x| L::valid(k, x.to_f64()));
-        ensure!(valid, "{} is expected; there is a parameter outside of this range", L::RULE);
+        ensure!(valid, "expected {}, but a parameter is outside this range", L::RULE);
     }
     Ok(all)
 }
 
-/// What the values of a distribution are made from.
+/// The basic distribution that samples are transformed from.
 #[derive(Clone, Copy, PartialEq)]
 enum Source {
-    /// Uniform numbers in [0, 1).
+    /// Uniform on [0, 1).
     Uniform,
-    /// Normal numbers with mean 0 and deviation 1.
+    /// Standard normal.
     Normal,
-    /// Exponential numbers with mean 1.
+    /// Exponential with mean 1.
     Exponential,
-    /// Gamma numbers of scale 1 whose shape is the first parameter.
+    /// Gamma with scale 1 and the first parameter as its shape.
     Gamma,
 }
 
-/// A distribution: which parameters are valid, its noise, its value, and the derivatives by its parameters.
+/// A distribution: valid parameters, noise, value, and derivatives by the parameters.
 trait Law: 'static {
-    /// What the parameters must fulfil.
+    /// The condition on the parameters, as text for errors.
     const RULE: &'static str;
-    /// What the noise is made from.
+    /// The basic distribution of the noise.
     const SOURCE: Source;
-    /// Whether parameter `k` does.
+    /// Whether parameter `k` is valid.
     fn valid(k: usize, x: f64) -> bool;
-    /// The noise.
-    fn noise<R: Real>(x: R) -> R;
-    /// The value.
-    fn value<R: Real>(p: [R; 2], z: R) -> R;
-    /// The derivatives of the value.
-    fn slopes(_p: [f64; 2], _z: f64) -> [f64; 2] {
+    /// The noise for a basic random number.
+    fn noise<R: MathFloat>(x: R) -> R;
+    /// The value for parameters and noise.
+    fn value<R: MathFloat>(p: [R; 2], z: R) -> R;
+    /// The derivatives of the value by the parameters.
+    fn derivatives(_p: [f64; 2], _z: f64) -> [f64; 2] {
         [0.0; 2]
     }
 }
@@ -171,7 +171,7 @@ trait Law: 'static {
 /// Elements that are computed together.
 const CHUNK: usize = 1 << 10;
 
-/// Values and noise of a chunk, compiled for wide vectors.
+/// Computes values and noise of a chunk in a multiversioned kernel.
 struct Values<'a, L, C> {
     p: [&'a [C]; 2],
     noise: &'a mut [C],
@@ -179,7 +179,7 @@ struct Values<'a, L, C> {
     law: PhantomData<L>,
 }
 
-impl<L: Law, C: Real> Kernel for Values<'_, L, C> {
+impl<L: Law, C: MathFloat> Kernel for Values<'_, L, C> {
     type Output = ();
 
     #[inline(always)]
@@ -193,7 +193,7 @@ impl<L: Law, C: Real> Kernel for Values<'_, L, C> {
 }
 
 /// Draws the noise of a whole array.
-fn draw<L: Law, C: Real + Store<f32> + Store<f64>>(random: &Philox, p: &[Operand<C>; 2], noise: &mut [C]) {
+fn draw<L: Law, C: MathFloat + Store<f32> + Store<f64>>(random: &Philox, p: &[Operand<C>; 2], noise: &mut [C]) {
     match L::SOURCE {
         Source::Uniform => random.fill_uniform(0.0, 1.0, noise),
         Source::Normal => random.fill_normal(0.0, 1.0, noise),
@@ -205,7 +205,7 @@ fn draw<L: Law, C: Real + Store<f32> + Store<f64>>(random: &Philox, p: &[Operand
     }
 }
 
-fn sample_in<P: Distribution, L: Law, C: Real + Store<f32> + Store<f64>>(
+fn sample_in<P: DistributionParams, L: Law, C: MathFloat + Store<f32> + Store<f64>>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
@@ -231,7 +231,7 @@ fn sample_in<P: Distribution, L: Law, C: Real + Store<f32> + Store<f64>>(
     Ok(())
 }
 
-fn sample<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn sample<P: DistributionParams, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     match outs[0].dtype() {
         DType::F64 => sample_in::<P, L, f64>(ctx, ins, outs),
         DType::F32 | DType::F16 => sample_in::<P, L, f32>(ctx, ins, outs),
@@ -239,7 +239,7 @@ fn sample<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [
     }
 }
 
-fn backward<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn backward<P: DistributionParams, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = ins[0].shape().to_usize();
     let n = outs.len();
     let p = parameters::<P, L, f64>(ctx, &ins[1..1 + n], &shape)?;
@@ -253,9 +253,9 @@ fn backward<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut
         Operand::Number(x) => *x,
         Operand::Array(all) => all[i],
     };
-    let places = ctx.params::<P>().given().into_iter().enumerate().filter(|(_, given)| given.is_none());
-    for ((k, _), out) in places.zip(outs).filter(|(_, out)| out.wanted()) {
-        let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::slopes([at(0, i), at(1, i)], z[i])[k]).collect();
+    let array_parameters = ctx.params::<P>().given().into_iter().enumerate().filter(|(_, given)| given.is_none());
+    for ((k, _), out) in array_parameters.zip(outs).filter(|(_, out)| out.wanted()) {
+        let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::derivatives([at(0, i), at(1, i)], z[i])[k]).collect();
         let mut sums = vec![0.0; out.len()];
         reduce_to_shape::<f64, f64>(&all, &shape, &out.shape().to_usize(), &mut sums);
         f64::store_any(&sums, super::elements_mut(out)?);
@@ -263,11 +263,11 @@ fn backward<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut
     Ok(())
 }
 
-/// Defines the law of a distribution, with derivatives where there are any.
+/// Defines the law of a distribution, optionally with derivatives.
 macro_rules! law {
     ($(#[$doc:meta])* $name:ident: $rule:literal, valid |$k:pat_param, $x:pat_param| $valid:expr,
      noise $source:ident |$u:ident| $noise:expr,
-     value |$r:pat_param, $z:pat_param| $value:expr $(, slopes |$s:pat_param, $y:pat_param| $slopes:expr)?) => {
+     value |$r:pat_param, $z:pat_param| $value:expr $(, derivatives |$s:pat_param, $y:pat_param| $derivatives:expr)?) => {
         $(#[$doc])*
         struct $name;
         impl Law for $name {
@@ -275,17 +275,17 @@ macro_rules! law {
             const SOURCE: Source = Source::$source;
             fn valid($k: usize, $x: f64) -> bool { $valid }
             #[inline(always)]
-            fn noise<R: Real>($u: R) -> R { $noise }
+            fn noise<R: MathFloat>($u: R) -> R { $noise }
             #[inline(always)]
-            fn value<R: Real>($r: [R; 2], $z: R) -> R { $value }
-            $(fn slopes($s: [f64; 2], $y: f64) -> [f64; 2] { $slopes })?
+            fn value<R: MathFloat>($r: [R; 2], $z: R) -> R { $value }
+            $(fn derivatives($s: [f64; 2], $y: f64) -> [f64; 2] { $derivatives })?
         }
     };
 }
 
-/// A number whose logarithm exists: random numbers are multiples of 2^-24, or 2^-53, and a zero stands for what is less.
+/// Replaces 0 by a positive number, so that the logarithm exists: random numbers are multiples of 2^-24 or 2^-53.
 #[inline(always)]
-fn positive<R: Real>(x: R) -> R {
+fn positive<R: MathFloat>(x: R) -> R {
     let least = R::of(if R::DTYPE == DType::F64 { f64::EPSILON / 4.0 } else { f64::from(f32::EPSILON) / 4.0 });
     if x < least { least } else { x }
 }
@@ -296,15 +296,15 @@ law!(
 law!(
     /// `loc + scale z`.
     Normal: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Normal |z| z, value |[m, s], z| m + s * z,
-    slopes |_, z| [1.0, z]);
+    derivatives |_, z| [1.0, z]);
 law!(
     /// `loc - scale ln e`.
     Gumbel: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Exponential |e| -math::log(positive(e)),
-    value |[m, s], z| m + s * z, slopes |_, z| [1.0, z]);
+    value |[m, s], z| m + s * z, derivatives |_, z| [1.0, z]);
 law!(
     /// `loc + scale ln(u / (1 - u))`.
     Logistic: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Uniform |u| math::log(positive(u) / (R::ONE - u)),
-    value |[m, s], z| m + s * z, slopes |_, z| [1.0, z]);
+    value |[m, s], z| m + s * z, derivatives |_, z| [1.0, z]);
 law!(
     /// Marsaglia and Tsang's method.
     Gamma: "shape > 0 and scale >= 0", valid |k, x| if k == 0 { x > 0.0 } else { x >= 0.0 }, noise Gamma |z| z,
@@ -312,19 +312,19 @@ law!(
 law!(
     /// `scale e`.
     Exponential: "scale >= 0", valid |_, x| x >= 0.0, noise Exponential |e| e, value |[s, _], e| s * e,
-    slopes |_, e| [e, 0.0]);
+    derivatives |_, e| [e, 0.0]);
 law!(
     /// `scale sqrt(2 e)`.
     Rayleigh: "scale >= 0", valid |_, x| x >= 0.0, noise Exponential |e| (e + e).sqrt(), value |[s, _], z| s * z,
-    slopes |_, z| [z, 0.0]);
+    derivatives |_, z| [z, 0.0]);
 law!(
     /// `exp(e / a) - 1`.
     Pareto: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| e, value |[a, _], e| math::expm1(e / a),
-    slopes |[a, _], e| [-e / (a * a) * (e / a).exp(), 0.0]);
+    derivatives |[a, _], e| [-e / (a * a) * (e / a).exp(), 0.0]);
 law!(
     /// `e^(1 / a)`.
     Weibull: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| positive(e), value |[a, _], e| math::pow(e, R::ONE / a),
-    slopes |[a, _], e| [-e.ln() / (a * a) * e.powf(1.0 / a), 0.0]);
+    derivatives |[a, _], e| [-e.ln() / (a * a) * e.powf(1.0 / a), 0.0]);
 law!(
     /// `(1 - exp(-e))^(1 / a)`.
     Power: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| e,
@@ -359,11 +359,11 @@ macro_rules! random_op {
 
 random_op!(UNIFORM: "_npi_uniform" (TWO), UniformParam, Uniform, false, zero, "uniformly distributed from low to high.");
 random_op!(UNIFORM_N: "_npi_uniform_n" (TWO), UniformParam, Uniform, true, zero,
-    "uniformly distributed from low to high, in an array of shape size for each element of the parameters, in front of their axes.");
+    "uniformly distributed from low to high: an array of shape (size..., shape of the parameters...).");
 random_op!(NORMAL: "_npi_normal" (TWO), NormalParam, Normal, false, hidden,
     "normally distributed with mean loc and standard deviation scale.");
 random_op!(NORMAL_N: "_npi_normal_n" (TWO), NormalParam, Normal, true, hidden,
-    "normally distributed with mean loc and standard deviation scale, in an array of shape size for each element of the parameters, in front of their axes.");
+    "normally distributed with mean loc and standard deviation scale: an array of shape (size..., shape of the parameters...).");
 random_op!(GUMBEL: "_npi_gumbel" (TWO), LocScaleParam, Gumbel, false, hidden, "of the Gumbel distribution, loc - scale ln(-ln u).");
 random_op!(LOGISTIC: "_npi_logistic" (TWO), LocScaleParam, Logistic, false, hidden,
     "of the logistic distribution, loc + scale ln(u / (1 - u)).");

@@ -4,11 +4,11 @@ use ferromx_core::dtype::DType;
 use ferromx_core::params;
 use ferromx_core::params::{FloatDType, OpParams, ShapeOrNone};
 
-/// What the operators read from their parameters.
-pub trait Distribution: OpParams {
-    /// The parameters of the distribution; `None` stands for an array.
+/// The parameters of a distribution operator.
+pub trait DistributionParams: OpParams {
+    /// The distribution's parameters; `None` means that it is given as an array.
     fn given(&self) -> Vec<Option<f64>>;
-    /// The shape that was asked for.
+    /// The requested shape.
     fn size(&self) -> &ShapeOrNone;
     /// The type of the result.
     fn dtype(&self) -> DType {
@@ -23,7 +23,7 @@ params! {
         low: Option<f32> = required;
         /// The upper bound.
         high: Option<f32> = required;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        /// The shape of the result, to which arrays are broadcast; by default their common shape.
         size: ShapeOrNone = (ShapeOrNone(None));
         /// The device, such as `cpu(0)`.
         ctx: String = ("cpu".to_string());
@@ -32,7 +32,7 @@ params! {
     }
 }
 
-impl Distribution for UniformParam {
+impl DistributionParams for UniformParam {
     fn given(&self) -> Vec<Option<f64>> {
         [self.low, self.high].map(|p| p.map(f64::from)).to_vec()
     }
@@ -51,7 +51,7 @@ params! {
         loc: Option<f32> = required;
         /// The standard deviation, not negative.
         scale: Option<f32> = required;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        /// The shape of the result, to which arrays are broadcast; by default their common shape.
         size: ShapeOrNone = (ShapeOrNone(None));
         /// The device, such as `cpu(0)`.
         ctx: String = ("cpu".to_string());
@@ -60,7 +60,7 @@ params! {
     }
 }
 
-impl Distribution for NormalParam {
+impl DistributionParams for NormalParam {
     fn given(&self) -> Vec<Option<f64>> {
         [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
     }
@@ -79,14 +79,14 @@ params! {
         loc: Option<f32> = required;
         /// The scale, not negative.
         scale: Option<f32> = required;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        /// The shape of the result, to which arrays are broadcast; by default their common shape.
         size: ShapeOrNone = (ShapeOrNone(None));
         /// The device, such as `cpu(0)`.
         ctx: String = ("cpu".to_string());
     }
 }
 
-impl Distribution for LocScaleParam {
+impl DistributionParams for LocScaleParam {
     fn given(&self) -> Vec<Option<f64>> {
         [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
     }
@@ -102,7 +102,7 @@ params! {
         shape: Option<f32> = required;
         /// Its scale.
         scale: Option<f32> = required;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        /// The shape of the result, to which arrays are broadcast; by default their common shape.
         size: ShapeOrNone = (ShapeOrNone(None));
         /// The device, such as `cpu(0)`.
         ctx: String = ("cpu".to_string());
@@ -111,7 +111,7 @@ params! {
     }
 }
 
-impl Distribution for GammaParam {
+impl DistributionParams for GammaParam {
     fn given(&self) -> Vec<Option<f64>> {
         [self.shape, self.scale].map(|p| p.map(f64::from)).to_vec()
     }
@@ -128,14 +128,14 @@ params! {
     pub struct ScaleParam {
         /// The scale, not negative.
         scale: Option<f32> = (Some(1.0));
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        /// The shape of the result, to which arrays are broadcast; by default their common shape.
         size: ShapeOrNone = (ShapeOrNone(None));
         /// The device, such as `cpu(0)`.
         ctx: String = ("cpu".to_string());
     }
 }
 
-impl Distribution for ScaleParam {
+impl DistributionParams for ScaleParam {
     fn given(&self) -> Vec<Option<f64>> {
         [self.scale].map(|p| p.map(f64::from)).to_vec()
     }
@@ -149,14 +149,14 @@ params! {
     pub struct ExponentParam {
         /// The exponent, positive.
         a: Option<f32> = None;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        /// The shape of the result, to which arrays are broadcast; by default their common shape.
         size: ShapeOrNone = (ShapeOrNone(None));
         /// The device, such as `cpu(0)`.
         ctx: String = ("cpu".to_string());
     }
 }
 
-impl Distribution for ExponentParam {
+impl DistributionParams for ExponentParam {
     fn given(&self) -> Vec<Option<f64>> {
         [self.a].map(|p| p.map(f64::from)).to_vec()
     }
@@ -170,12 +170,12 @@ params! {
     pub struct PowerParam {
         /// The exponent, positive.
         a: Option<f32> = None;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        /// The shape of the result, to which arrays are broadcast; by default their common shape.
         size: ShapeOrNone = (ShapeOrNone(None));
     }
 }
 
-impl Distribution for PowerParam {
+impl DistributionParams for PowerParam {
     fn given(&self) -> Vec<Option<f64>> {
         [self.a].map(|p| p.map(f64::from)).to_vec()
     }

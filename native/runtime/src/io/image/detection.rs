@@ -1,5 +1,5 @@
-//! What is done with pictures with objects: colours change, pictures are mirrored, put into larger ones, and cut (Liu et al., "SSD:
-//! Single Shot MultiBox Detector", 2016).
+//! Augmentation for object detection: colour jitter, mirroring, random padding and random crops that move the bounding boxes along
+//! (Liu et al., "SSD: Single Shot MultiBox Detector", 2016).
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
@@ -7,37 +7,37 @@ use ferromx_core::params::Tuple;
 use ferromx_kernels::image::Change;
 use ferromx_kernels::rng::Draws;
 
+use super::augment::{Image, random_between, random_index};
 use super::params::{CropEmitMode, DetectionAugmentParam, DetectionColorParam, DetectionCropParam, ResizeMode};
-use super::picture::{Picture, below, between};
 use super::warp::shift_hls;
 
-/// The objects of a picture: rows of class, left, top, right and bottom of the box as parts of the picture, and whatever else.
+/// The objects of an image: rows of class, left, top, right, bottom as fractions of the image size, and any further values.
 pub(super) struct Objects {
     pub rows: Vec<f32>,
-    /// Numbers of a row.
+    /// Length of a row.
     pub width: usize,
 }
 
-/// A rectangle as parts of a picture.
+/// A bounding box in fractions of the image size.
 #[derive(Clone, Copy)]
-struct Box {
+struct BBox {
     left: f32,
     top: f32,
     right: f32,
     bottom: f32,
 }
 
-impl Box {
-    fn of(row: &[f32]) -> Box {
-        Box { left: row[1], top: row[2], right: row[3], bottom: row[4] }
+impl BBox {
+    fn from_row(row: &[f32]) -> BBox {
+        BBox { left: row[1], top: row[2], right: row[3], bottom: row[4] }
     }
 
     fn area(self) -> f32 {
         (self.right - self.left).max(0.0) * (self.bottom - self.top).max(0.0)
     }
 
-    fn common(self, other: Box) -> Box {
-        Box {
+    fn intersection(self, other: BBox) -> BBox {
+        BBox {
             left: self.left.max(other.left),
             top: self.top.max(other.top),
             right: self.right.min(other.right),
@@ -45,22 +45,22 @@ impl Box {
         }
     }
 
-    fn holds(self, x: f32, y: f32) -> bool {
+    fn contains_point(self, x: f32, y: f32) -> bool {
         (self.left..self.right).contains(&x) && (self.top..self.bottom).contains(&y)
     }
 }
 
 impl Objects {
-    /// Moves all boxes.
-    fn map(&mut self, f: impl Fn(Box) -> Box) {
+    /// Applies `f` to all boxes.
+    fn map_boxes(&mut self, f: impl Fn(BBox) -> BBox) {
         for row in self.rows.chunks_exact_mut(self.width) {
-            let moved = f(Box::of(row));
+            let moved = f(BBox::from_row(row));
             (row[1], row[2], row[3], row[4]) = (moved.left, moved.top, moved.right, moved.bottom);
         }
     }
 }
 
-/// Bounds of a number.
+/// An inclusive range.
 #[derive(Clone, Copy)]
 struct Bounds {
     low: f32,
@@ -68,61 +68,63 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Whether a share is bound at all.
-    fn matter(self) -> bool {
+    /// Whether the range excludes any fraction.
+    fn is_limiting(self) -> bool {
         self.low > 0.0 || self.high < 1.0
     }
 
-    fn hold(self, x: f32) -> bool {
+    fn contains(self, x: f32) -> bool {
         (self.low..=self.high).contains(&x)
     }
 }
 
-/// How parts are chosen.
+/// Samples crops at random.
 struct Sampler {
     scale: Bounds,
     ratio: Bounds,
-    /// Of what a part and an object cover together, of the part, of the object: the share that both cover.
-    shares: [Bounds; 3],
-    trials: usize,
+    /// Bounds of the intersection of crop and object as a fraction of their union, of the crop and of the object.
+    coverages: [Bounds; 3],
+    num_trials: usize,
 }
 
 impl Sampler {
-    /// A part of a picture whose width is `aspect` times its height.
-    fn choose(&self, aspect: f32, draws: &mut Draws) -> Box {
-        let scale = between(draws, self.scale.low, self.scale.high).max(1e-6);
-        // Beyond these ratios the part would be wider or higher than the picture.
+    /// Samples a crop of an image whose width is `aspect` times its height.
+    fn sample(&self, aspect: f32, draws: &mut Draws) -> BBox {
+        let scale = random_between(draws, self.scale.low, self.scale.high).max(1e-6);
+        // Beyond these ratios the crop would be wider or higher than the image.
         let square = scale * scale;
         let (low, high) = ((self.ratio.low / aspect).max(square), (self.ratio.high / aspect).min(1.0 / square));
-        let stretch = between(draws, low, high.max(low)).sqrt();
+        let stretch = random_between(draws, low, high.max(low)).sqrt();
         let (width, height) = ((scale * stretch).min(1.0), (scale / stretch).min(1.0));
-        let (left, top) = (between(draws, 0.0, 1.0 - width), between(draws, 0.0, 1.0 - height));
-        Box { left, top, right: left + width, bottom: top + height }
+        let (left, top) = (random_between(draws, 0.0, 1.0 - width), random_between(draws, 0.0, 1.0 - height));
+        BBox { left, top, right: left + width, bottom: top + height }
     }
 
-    /// Whether the part has an object as it has to have one.
-    fn accepts(&self, part: Box, objects: &Objects) -> bool {
-        if !self.shares.iter().any(|bounds| bounds.matter()) {
+    /// Whether some object satisfies all coverage bounds.
+    fn accepts(&self, crop_box: BBox, objects: &Objects) -> bool {
+        if !self.coverages.iter().any(|bounds| bounds.is_limiting()) {
             return true;
         }
         objects.rows.chunks_exact(objects.width).any(|row| {
-            let object = Box::of(row);
-            let common = part.common(object).area();
-            let wholes = [part.area() + object.area() - common, part.area(), object.area()];
-            self.shares.iter().zip(wholes).all(|(bounds, whole)| !bounds.matter() || bounds.hold(common / whole))
+            let object = BBox::from_row(row);
+            let intersection = crop_box.intersection(object).area();
+            let areas = [crop_box.area() + object.area() - intersection, crop_box.area(), object.area()];
+            self.coverages
+                .iter()
+                .zip(areas)
+                .all(|(bounds, area)| !bounds.is_limiting() || bounds.contains(intersection / area))
         })
     }
 }
 
-/// The augmentations of pictures with objects.
+/// Augments images and their objects.
 pub(super) struct DetectionAugmenter {
     param: DetectionAugmentParam,
     color: DetectionColorParam,
-    /// Probability of a part, and how parts are chosen.
     crop_probability: f32,
     samplers: Vec<Sampler>,
-    /// What share of an object a part has to cover; without one it has to hold the object's middle.
-    least_share: Option<f32>,
+    /// Fraction of an object that a crop must cover to keep it; if `None`, the crop must contain the object's center.
+    min_coverage: Option<f32>,
     /// Height and width of the result.
     size: (usize, usize),
 }
@@ -131,7 +133,7 @@ impl DetectionAugmenter {
     /// Checks parameters that depend on each other. The result has the height and width `size`.
     ///
     /// # Errors
-    /// Lists that have neither one number nor one for each sampler; bounds that are impossible.
+    /// Lists with neither one value nor one per sampler; invalid bounds.
     pub fn new(
         param: DetectionAugmentParam,
         color: DetectionColorParam,
@@ -140,12 +142,12 @@ impl DetectionAugmenter {
     ) -> Result<DetectionAugmenter> {
         let n = crop.num_crop_sampler.max(0) as usize;
         let trials: Vec<f32> = crop.max_crop_trials.dims().iter().map(|t| *t as f32).collect();
-        let trials = of_samplers("max_crop_trials", &trials, n)?;
-        let bounds = |name: &str, low: &Tuple<f32>, high: &Tuple<f32>, most: f32| -> Result<Vec<Bounds>> {
-            let (low, high) = (of_samplers(name, &low.0, n)?, of_samplers(name, &high.0, n)?);
+        let trials = per_sampler("max_crop_trials", &trials, n)?;
+        let bounds = |name: &str, low: &Tuple<f32>, high: &Tuple<f32>, max: f32| -> Result<Vec<Bounds>> {
+            let (low, high) = (per_sampler(name, &low.0, n)?, per_sampler(name, &high.0, n)?);
             let all: Vec<_> = low.into_iter().zip(high).map(|(low, high)| Bounds { low, high }).collect();
             for Bounds { low, high } in &all {
-                ensure!(0.0 <= *low && low <= high && *high <= most, "{name} from {low} to {high} are impossible");
+                ensure!(0.0 <= *low && low <= high && *high <= max, "{name} from {low} to {high} are impossible");
             }
             Ok(all)
         };
@@ -160,143 +162,139 @@ impl DetectionAugmenter {
         let sampler = |i: usize| Sampler {
             scale: scales[i],
             ratio: ratios[i],
-            shares: [overlaps[i], samples[i], objects[i]],
-            trials: trials[i] as usize,
+            coverages: [overlaps[i], samples[i], objects[i]],
+            num_trials: trials[i] as usize,
         };
-        let least_share = match c.crop_emit_mode {
+        let min_coverage = match c.crop_emit_mode {
             CropEmitMode::Center => None,
             CropEmitMode::Overlap => Some(c.emit_overlap_thresh),
         };
         let samplers = (0..n).map(sampler).collect();
-        Ok(DetectionAugmenter { param, color, crop_probability: c.rand_crop_prob, samplers, least_share, size })
+        Ok(DetectionAugmenter { param, color, crop_probability: c.rand_crop_prob, samplers, min_coverage, size })
     }
 
-    /// Does with a picture and its objects what the parameters say. Returns the picture and its height and width within the result.
-    pub fn apply(
-        &self,
-        picture: Picture,
-        objects: &mut Objects,
-        draws: &mut Draws,
-    ) -> Result<(Picture, (usize, usize))> {
+    /// Augments an image and its objects. Returns the image and the height and width that it takes up within the result.
+    pub fn apply(&self, image: Image, objects: &mut Objects, draws: &mut Draws) -> Result<(Image, (usize, usize))> {
         let p = &self.param;
-        let mut picture = picture.with_shorter_side(p.resize, p.inter_method, draws)?;
-        self.recolor(&mut picture, draws);
+        let mut image = image.resized_shorter_side(p.resize, p.inter_method, draws)?;
+        self.recolor(&mut image, draws);
         if happens(p.rand_mirror_prob, draws) {
-            picture.mirror();
-            objects.map(|b| Box { left: 1.0 - b.right, right: 1.0 - b.left, ..b });
+            image.mirror();
+            objects.map_boxes(|b| BBox { left: 1.0 - b.right, right: 1.0 - b.left, ..b });
         }
         if p.max_pad_scale > 1.0 && happens(p.rand_pad_prob, draws) {
-            picture = self.padded(&picture, objects, draws);
+            image = self.random_pad(&image, objects, draws);
         }
         if happens(self.crop_probability, draws)
-            && let Some(part) = self.part(picture.width as f32 / picture.height as f32, objects, draws)
+            && let Some(crop_box) = self.sample_crop(image.width as f32 / image.height as f32, objects, draws)
         {
-            picture = cut(&picture, part);
+            image = crop(&image, crop_box);
         }
         let (height, columns) = self.size;
-        let scale = (height as f32 / picture.height as f32).min(columns as f32 / picture.width as f32);
+        let scale = (height as f32 / image.height as f32).min(columns as f32 / image.width as f32);
         let scale = match p.resize_mode {
             ResizeMode::Force => {
-                return Ok((picture.scaled(height, columns, p.inter_method, draws)?, self.size));
+                return Ok((image.resized(height, columns, p.inter_method, draws)?, self.size));
             }
             ResizeMode::Fit => scale,
             ResizeMode::Shrink => scale.min(1.0),
         };
-        let side = |n: usize, most: usize| ((n as f32 * scale) as usize).clamp(1, most);
-        let size = (side(picture.height, height), side(picture.width, columns));
-        let picture = picture.scaled(size.0, size.1, p.inter_method, draws)?;
-        Ok((picture.within((0, 0), self.size, p.fill_value), size))
+        let side = |n: usize, max: usize| ((n as f32 * scale) as usize).clamp(1, max);
+        let size = (side(image.height, height), side(image.width, columns));
+        let image = image.resized(size.0, size.1, p.inter_method, draws)?;
+        Ok((image.padded((0, 0), self.size, p.fill_value), size))
     }
 
-    /// Changes hue, lightness, saturation and contrast, each with its probability.
-    fn recolor(&self, picture: &mut Picture, draws: &mut Draws) {
+    /// Jitters hue, lightness, saturation and contrast, each with its own probability.
+    fn recolor(&self, image: &mut Image, draws: &mut Draws) {
         let c = &self.color;
-        let mut amount = |probability: f32, most: f32| match happens(probability, draws) {
-            true => between(draws, -most, most),
+        let mut amount = |probability: f32, max: f32| match happens(probability, draws) {
+            true => random_between(draws, -max, max),
             false => 0.0,
         };
         let hue = amount(c.random_hue_prob, c.max_random_hue as f32).trunc();
         let saturation = amount(c.random_saturation_prob, c.max_random_saturation as f32).trunc();
         let lightness = amount(c.random_illumination_prob, c.max_random_illumination as f32).trunc();
         let contrast = amount(c.random_contrast_prob, c.max_random_contrast);
-        if picture.channels == 3 && (hue, saturation, lightness) != (0.0, 0.0, 0.0) {
-            shift_hls(picture, [hue, lightness, saturation]);
+        if image.channels == 3 && (hue, saturation, lightness) != (0.0, 0.0, 0.0) {
+            shift_hls(image, [hue, lightness, saturation]);
         }
         if contrast != 0.0 {
-            picture.change(Change::Brightness(1.0 + contrast));
+            image.adjust(Change::Brightness(1.0 + contrast));
         }
     }
 
-    /// The picture in a random place of a larger one, with its boxes.
-    fn padded(&self, picture: &Picture, objects: &mut Objects, draws: &mut Draws) -> Picture {
-        let scale = between(draws, 1.0, self.param.max_pad_scale);
+    /// Pads the image to a larger one at a random offset and adjusts the boxes.
+    fn random_pad(&self, image: &Image, objects: &mut Objects, draws: &mut Draws) -> Image {
+        let scale = random_between(draws, 1.0, self.param.max_pad_scale);
         let larger = |n: usize| ((n as f32 * scale) as usize).max(n);
-        let (height, columns) = (larger(picture.height), larger(picture.width));
-        let at = (below(draws, height - picture.height + 1), below(draws, columns - picture.width + 1));
-        let x = |v: f32| (v * picture.width as f32 + at.1 as f32) / columns as f32;
-        let y = |v: f32| (v * picture.height as f32 + at.0 as f32) / height as f32;
-        objects.map(|b| Box { left: x(b.left), top: y(b.top), right: x(b.right), bottom: y(b.bottom) });
-        picture.within(at, (height, columns), self.param.fill_value)
+        let (height, columns) = (larger(image.height), larger(image.width));
+        let at = (random_index(draws, height - image.height + 1), random_index(draws, columns - image.width + 1));
+        let x = |v: f32| (v * image.width as f32 + at.1 as f32) / columns as f32;
+        let y = |v: f32| (v * image.height as f32 + at.0 as f32) / height as f32;
+        objects.map_boxes(|b| BBox { left: x(b.left), top: y(b.top), right: x(b.right), bottom: y(b.bottom) });
+        image.padded(at, (height, columns), self.param.fill_value)
     }
 
-    /// A part that a sampler chose, with the objects that are in it, as parts of it. Without one the objects stay as they are.
-    fn part(&self, aspect: f32, objects: &mut Objects, draws: &mut Draws) -> Option<Box> {
+    /// Samples a crop and moves the objects into its coordinates. The objects stay unchanged if no sampler finds a crop.
+    fn sample_crop(&self, aspect: f32, objects: &mut Objects, draws: &mut Draws) -> Option<BBox> {
         let mut samplers: Vec<&Sampler> = self.samplers.iter().collect();
         while !samplers.is_empty() {
-            let sampler = samplers.swap_remove(below(draws, samplers.len()));
-            for _ in 0..sampler.trials {
-                let part = sampler.choose(aspect, draws);
-                if !sampler.accepts(part, objects) {
+            let sampler = samplers.swap_remove(random_index(draws, samplers.len()));
+            for _ in 0..sampler.num_trials {
+                let crop_box = sampler.sample(aspect, draws);
+                if !sampler.accepts(crop_box, objects) {
                     continue;
                 }
-                let inside = self.inside(part, objects);
+                let inside = self.objects_inside(crop_box, objects);
                 if !inside.is_empty() {
                     objects.rows = inside;
-                    return Some(part);
+                    return Some(crop_box);
                 }
             }
         }
         None
     }
 
-    /// The objects that a part keeps, as parts of it.
-    fn inside(&self, part: Box, objects: &Objects) -> Vec<f32> {
+    /// The objects that a crop keeps, in its coordinates.
+    fn objects_inside(&self, crop_box: BBox, objects: &Objects) -> Vec<f32> {
         let kept = objects.rows.chunks_exact(objects.width).filter(|row| {
-            let object = Box::of(row);
-            match self.least_share {
-                None => part.holds((object.left + object.right) / 2.0, (object.top + object.bottom) / 2.0),
-                Some(share) => part.common(object).area() > share * object.area(),
+            let object = BBox::from_row(row);
+            match self.min_coverage {
+                None => crop_box.contains_point((object.left + object.right) / 2.0, (object.top + object.bottom) / 2.0),
+                Some(min) => crop_box.intersection(object).area() > min * object.area(),
             }
         });
         let mut inside = Objects { rows: kept.flatten().copied().collect(), width: objects.width };
-        let x = |v: f32| ((v - part.left) / (part.right - part.left)).clamp(0.0, 1.0);
-        let y = |v: f32| ((v - part.top) / (part.bottom - part.top)).clamp(0.0, 1.0);
-        inside.map(|b| Box { left: x(b.left), top: y(b.top), right: x(b.right), bottom: y(b.bottom) });
+        let x = |v: f32| ((v - crop_box.left) / (crop_box.right - crop_box.left)).clamp(0.0, 1.0);
+        let y = |v: f32| ((v - crop_box.top) / (crop_box.bottom - crop_box.top)).clamp(0.0, 1.0);
+        inside.map_boxes(|b| BBox { left: x(b.left), top: y(b.top), right: x(b.right), bottom: y(b.bottom) });
         inside.rows
     }
 }
 
+/// Returns true with the given probability.
 fn happens(probability: f32, draws: &mut Draws) -> bool {
     probability > 0.0 && draws.uniform() < f64::from(probability)
 }
 
-/// A number for each sampler, of as many or of one.
-fn of_samplers(name: &str, given: &[f32], samplers: usize) -> Result<Vec<f32>> {
+/// Broadcasts a list of one value, or of one per sampler, to all samplers.
+fn per_sampler(name: &str, given: &[f32], samplers: usize) -> Result<Vec<f32>> {
     let n = given.len();
     ensure!(
         n == 1 || n == samplers,
-        "{name} has {n} numbers, but num_crop_sampler is {samplers}: give one, or one for each sampler"
+        "{name} has {n} numbers, but num_crop_sampler is {samplers}: give one number, or one for each sampler"
     );
     Ok((0..samplers).map(|i| given[i.min(n - 1)]).collect())
 }
 
-/// The pixels of a part, at least one.
-fn cut(picture: &Picture, part: Box) -> Picture {
-    let place = |from: f32, to: f32, n: usize| {
+/// Cuts a crop of at least one pixel out of an image.
+fn crop(image: &Image, crop_box: BBox) -> Image {
+    let pixels = |from: f32, to: f32, n: usize| {
         let start = ((from * n as f32) as usize).min(n - 1);
         (start, (((to - from) * n as f32) as usize).clamp(1, n - start))
     };
-    let (left, width) = place(part.left, part.right, picture.width);
-    let (top, height) = place(part.top, part.bottom, picture.height);
-    picture.part((top, left), (height, width))
+    let (left, width) = pixels(crop_box.left, crop_box.right, image.width);
+    let (top, height) = pixels(crop_box.top, crop_box.bottom, image.height);
+    image.crop((top, left), (height, width))
 }

@@ -1,9 +1,9 @@
-//! The iterators over RecordIO files of pictures: `ImageRecordIter` and its kin, `ImageDetRecordIter`.
+//! Iterators over RecordIO files of images: `ImageRecordIter`, its variants, and `ImageDetRecordIter`.
 
+mod augment;
 mod detection;
 mod normal;
 mod params;
-mod picture;
 mod records;
 mod warp;
 
@@ -22,6 +22,7 @@ use ferromx_kernels::rng::{Draws, Philox};
 
 use super::prefetch::{Prefetch, Producer};
 use super::{Batch, DataIter};
+use augment::{Augmenter, Image};
 use detection::{DetectionAugmenter, Objects};
 use normal::Normalizer;
 use params::{
@@ -29,19 +30,18 @@ use params::{
     SourceParam, StdParam, group, refuse,
 };
 pub(super) use params::{bytes_fields, detection_fields, image_fields};
-use picture::{Augmenter, Picture};
 use records::{Record, Records, Source};
 
-/// What the labels of a picture with objects are preceded by: channels, height and width of the picture, number of labels.
+/// Length of the header that precedes detection labels: channels, height and width of the image, end of the labels.
 const DETECTION_HEADER: usize = 4;
 
-/// How records become rows of a batch.
+/// What the records are for: each task has its labels and its augmentation.
 enum Task {
     Label { augmenter: Augmenter, label_width: usize },
     Objects { augmenter: DetectionAugmenter, label_width: usize, fill: f32 },
 }
 
-/// Makes the rows of batches.
+/// Decodes, augments and normalizes records.
 struct Maker {
     task: Task,
     normalizer: Normalizer,
@@ -56,37 +56,37 @@ impl Maker {
         }
     }
 
-    /// Writes the row of a record.
+    /// Writes the data and the label of a record.
     fn make<T: Element>(&self, record: &Record, draws: &mut Draws, data: &mut [T], label: &mut [f32]) -> Result<()> {
-        let picture = Picture::decode(record.picture(), self.channels)?;
-        let picture = match &self.task {
+        let image = Image::decode(record.image(), self.channels)?;
+        let image = match &self.task {
             Task::Label { augmenter, .. } => {
                 check_labels(record, label.len())?;
                 label.copy_from_slice(&record.labels);
-                augmenter.apply(picture, draws)?
+                augmenter.apply(image, draws)?
             }
             Task::Objects { augmenter, fill, .. } => {
-                let (places, width) = objects(record)?;
-                let mut objects = Objects { rows: record.labels[places.clone()].to_vec(), width };
-                let (picture, (height, columns)) = augmenter.apply(picture, &mut objects, draws)?;
+                let (range, width) = objects(record)?;
+                let mut objects = Objects { rows: record.labels[range.clone()].to_vec(), width };
+                let (image, (height, columns)) = augmenter.apply(image, &mut objects, draws)?;
                 let (header, rest) = label.split_at_mut(DETECTION_HEADER);
-                let end = places.start + objects.rows.len();
-                rest[..places.start].copy_from_slice(&record.labels[..places.start]);
-                rest[places.start..end].copy_from_slice(&objects.rows);
+                let end = range.start + objects.rows.len();
+                rest[..range.start].copy_from_slice(&record.labels[..range.start]);
+                rest[range.start..end].copy_from_slice(&objects.rows);
                 rest[end..].fill(*fill);
                 let numbers = [self.channels, height, columns, end];
                 header.iter_mut().zip(numbers).for_each(|(h, n)| *h = n as f32);
-                self.normalizer.write(&picture, draws, data);
-                clear_around(data, (picture.height, picture.width), (height, columns));
+                self.normalizer.write(&image, draws, data);
+                clear_around(data, (image.height, image.width), (height, columns));
                 return Ok(());
             }
         };
-        self.normalizer.write(&picture, draws, data);
+        self.normalizer.write(&image, draws, data);
         Ok(())
     }
 }
 
-/// Sets what lies below and right of a picture within planes of another size to 0.
+/// Zeroes the pixels of each (height, width) plane outside of its top left (rows, columns).
 fn clear_around<T: Element>(data: &mut [T], (height, width): (usize, usize), (rows, columns): (usize, usize)) {
     for plane in data.chunks_exact_mut(height * width) {
         plane[..rows * width].chunks_exact_mut(width).for_each(|row| row[columns..].fill(T::from_f32(0.0)));
@@ -97,20 +97,20 @@ fn clear_around<T: Element>(data: &mut [T], (height, width): (usize, usize), (ro
 fn check_labels(record: &Record, expected: usize) -> Result<()> {
     ensure!(
         record.labels.len() == expected,
-        "picture {} has {} labels, but label_width is {expected}",
+        "image {} has {} labels, but label_width is {expected}",
         record.id,
         record.labels.len()
     );
     Ok(())
 }
 
-/// Where the objects stand in the labels of a record, and how many numbers each has.
+/// Range of the objects among the labels of a record, and the length of one object.
 fn objects(record: &Record) -> Result<(std::ops::Range<usize>, usize)> {
     let labels = &record.labels;
     let bad = || {
         Error::Format(format!(
-            "the labels of picture {} are no objects: length of the header (at least 2), numbers of an object (at least 5), the \
-             rest of the header, the objects",
+            "the labels of image {} are not objects: expected the header length (at least 2), the object width (at least 5), the \
+             rest of the header, and the objects",
             record.id
         ))
     };
@@ -123,26 +123,26 @@ fn objects(record: &Record) -> Result<(std::ops::Range<usize>, usize)> {
     Ok((header..labels.len(), width))
 }
 
-/// Reads records and makes batches of them.
+/// Reads records and makes batches from them.
 struct Loader {
     records: Records,
     maker: Maker,
     dtype: DType,
-    /// Height and width of pictures.
+    /// Height and width of images.
     size: (usize, usize),
     batch_size: usize,
-    round: bool,
-    threads: usize,
+    round_batch: bool,
+    num_threads: usize,
     shuffle: Option<u64>,
     /// Seed of the augmentations.
     seed: u64,
-    /// Passes that were begun.
-    passes: u64,
+    /// Number of epochs that were started.
+    num_epochs: u64,
     order: Vec<usize>,
     next: usize,
 }
 
-/// The parameters that both kinds of iterators have.
+/// The parameters that classification and detection share.
 struct Common<'p> {
     source: Source<'p>,
     shape: &'p Shape,
@@ -154,9 +154,9 @@ struct Common<'p> {
 
 impl Producer for Loader {
     fn start(&mut self, resume: usize) -> Result<()> {
-        self.order = self.records.order(self.shuffle, self.passes);
-        self.passes += 1;
-        self.next = if self.round { resume % self.order.len() } else { 0 };
+        self.order = self.records.order(self.shuffle, self.num_epochs);
+        self.num_epochs += 1;
+        self.next = if self.round_batch { resume % self.order.len() } else { 0 };
         Ok(())
     }
 
@@ -169,26 +169,26 @@ impl Producer for Loader {
         let mut rows = self.order[self.next..end.min(n)].to_vec();
         let pad = end.saturating_sub(n);
         if pad > 0 {
-            // A batch is filled up with what the next pass begins with.
-            let after = self.records.order(self.shuffle, self.passes);
-            rows.extend(after.iter().cycle().take(pad));
+            // The first records of the next epoch fill up the batch.
+            let next_order = self.records.order(self.shuffle, self.num_epochs);
+            rows.extend(next_order.iter().cycle().take(pad));
         }
         self.next = end;
         let records = rows.iter().map(|i| self.records.read(*i)).collect::<Result<Vec<_>>>()?;
         let (data, label) = dispatch!(self.dtype, T in [f32, u8, i8] => self.fill::<T>(&rows, &records)?,
-            other => return Err(Error::Internal(format!("pictures of type {other}"))));
+            other => return Err(Error::Internal(format!("images of type {other}"))));
         Ok(Some(Batch { data: data.into(), label: label.into(), index: records.iter().map(|r| r.id).collect(), pad }))
     }
 }
 
 impl Loader {
-    /// Decodes records on some threads. Each draws random numbers of its own, so that their order does not matter.
+    /// Decodes records on several threads. Each record has its own random stream, so results do not depend on the scheduling.
     fn fill<T: Element>(&self, rows: &[usize], records: &[Record]) -> Result<(NDArray, NDArray)> {
         let (n, channels, width) = (rows.len(), self.maker.channels, self.maker.label_width());
         let dims = [n, channels, self.size.0, self.size.1];
         let data = NDArray::empty(&Shape::from_usize(&dims), T::DTYPE, Context::default())?;
         let mut labels = vec![0f32; n * width];
-        let random = Philox::new(self.seed, self.passes);
+        let random = Philox::new(self.seed, self.num_epochs);
         let failed = Mutex::new(None::<(usize, Error)>);
         write_slice::<T, _>(&data, |out| {
             let row = out.len() / n;
@@ -206,16 +206,16 @@ impl Loader {
                 }
             };
             std::thread::scope(|scope| {
-                for _ in 1..self.threads.min(n) {
+                for _ in 1..self.num_threads.min(n) {
                     scope.spawn(run);
                 }
                 run();
             });
         })?;
         if let Some((k, e)) = failed.into_inner().unwrap_or(None) {
-            return Err(self.records.at(rows[k], e));
+            return Err(self.records.locate_error(rows[k], e));
         }
-        // One label a picture is a number, not a list of one.
+        // As in MXNet, single labels make a batch of shape (batch_size,).
         let shape = if matches!(self.maker.task, Task::Label { label_width: 1, .. }) {
             vec![n as i64]
         } else {
@@ -225,7 +225,7 @@ impl Loader {
     }
 }
 
-/// Channels, height and width.
+/// Checks `data_shape` and returns (channels, height, width).
 fn dims_of(shape: &Shape) -> Result<[usize; 3]> {
     match *shape.to_usize() {
         [c @ (1 | 3 | 4), h @ 1..=65536, w @ 1..=65536] => Ok([c, h, w]),
@@ -235,7 +235,7 @@ fn dims_of(shape: &Shape) -> Result<[usize; 3]> {
     }
 }
 
-/// Opens the files; `task` makes the task from the records.
+/// Opens the files and creates the iterator; `task` creates the task from the records.
 fn open(
     common: Common<'_>,
     batch: &BatchParam,
@@ -249,25 +249,25 @@ fn open(
     if common.verbose {
         log::info!("{}: {} records, batches of {}", common.source.records, records.len(), batch.batch_size);
     }
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let num_cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let loader = Loader {
         records,
         maker: Maker { task, normalizer, channels },
         dtype,
         size: (height, width),
         batch_size: batch.batch_size as usize,
-        round: batch.round_batch,
-        threads: (common.threads as usize).min(processors),
+        round_batch: batch.round_batch,
+        num_threads: (common.threads as usize).min(num_cpus),
         shuffle: common.shuffle,
         seed: common.seed,
-        passes: 0,
+        num_epochs: 0,
         order: Vec::new(),
         next: 0,
     };
     Ok(Box::new(Prefetch::new(loader, batch.prefetch_buffer as usize)))
 }
 
-/// A seed of two numbers.
+/// Combines two seeds.
 fn seed_of(seed: i32, second: i32) -> u64 {
     u64::from(seed as u32) | u64::from(second as u32) << 32
 }
@@ -277,15 +277,15 @@ fn check_sequence(given: &str, only: &str) -> Result<()> {
     Ok(())
 }
 
-/// The element type that was asked for, of those that the iterator makes.
+/// The requested element type, which must be one of `possible`; the first is the default.
 fn dtype_of(batch: &BatchParam, possible: &[DType]) -> Result<DType> {
     let dtype = batch.dtype.map_or(possible[0], |d| d.0);
     let names: Vec<_> = possible.iter().map(|d| d.name()).collect();
-    ensure!(possible.contains(&dtype), "dtype is {dtype}, but this iterator makes {}", names.join(", "));
+    ensure!(possible.contains(&dtype), "dtype is {dtype}, but this iterator yields {}", names.join(", "));
     Ok(dtype)
 }
 
-/// `ImageRecordIter`, which makes numbers or bytes.
+/// `ImageRecordIter`.
 pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     params::check_image(attrs)?;
     labelled(attrs, &[DType::F32, DType::U8, DType::I8])
@@ -314,7 +314,7 @@ fn labelled(attrs: &Attrs, possible: &[DType]) -> Result<Box<dyn DataIter>> {
     check_sequence(&p.aug_seq, "aug_default")?;
     let dtype = dtype_of(&batch, possible)?;
     if dtype != DType::F32 {
-        // Bytes are those of the picture.
+        // Integer batches are not normalized.
         refuse::<MeanParam>(attrs)?;
         refuse::<StdParam>(attrs)?;
         refuse::<JitterParam>(attrs)?;
@@ -350,7 +350,7 @@ pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     check_sequence(&p.aug_seq, "det_aug_default")?;
     let dtype = dtype_of(&batch, &[DType::F32])?;
     let dims = dims_of(&p.data_shape)?;
-    let std = group::<DetectionStdParam>(attrs)?.plain();
+    let std = group::<DetectionStdParam>(attrs)?.to_std();
     let (jitter, mirror) = (group(&Attrs::new())?, group(&Attrs::new())?);
     let normalizer = Normalizer::new(&group::<MeanParam>(attrs)?, &std, jitter, mirror, dims)?;
     let augmenter = DetectionAugmenter::new(group(attrs)?, group(attrs)?, &group(attrs)?, (dims[1], dims[2]))?;
@@ -369,17 +369,17 @@ pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         seed: seed_of(p.seed, 1),
     };
     open(common, &batch, dtype, normalizer, |records| {
-        let mut most = 0;
+        let mut max_labels = 0;
         for i in 0..records.len() {
             let record = records.read(i)?;
             if let Ok(expected) = usize::try_from(p.label_width) {
-                check_labels(&record, expected).map_err(|e| records.at(i, e))?;
+                check_labels(&record, expected).map_err(|e| records.locate_error(i, e))?;
             }
-            objects(&record).map_err(|e| records.at(i, e))?;
-            most = most.max(record.labels.len());
+            objects(&record).map_err(|e| records.locate_error(i, e))?;
+            max_labels = max_labels.max(record.labels.len());
         }
-        let label_width = if p.label_pad_width > 0 { p.label_pad_width as usize } else { most };
-        ensure!(label_width >= most, "label_pad_width is {label_width}, but a picture has {most} labels");
+        let label_width = if p.label_pad_width > 0 { p.label_pad_width as usize } else { max_labels };
+        ensure!(label_width >= max_labels, "label_pad_width is {label_width}, but an image has {max_labels} labels");
         Ok(Task::Objects { augmenter, label_width, fill: p.label_pad_value })
     })
 }

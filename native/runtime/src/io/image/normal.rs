@@ -1,4 +1,4 @@
-//! Samples become the numbers of a batch.
+//! Normalizes samples into a batch.
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
@@ -7,15 +7,16 @@ use ferromx_core::file_format;
 use ferromx_kernels::image::saturate;
 use ferromx_kernels::rng::Draws;
 
+use super::augment::{Image, random_between};
 use super::params::{DetectionStdParam, JitterParam, MeanParam, MirrorParam, StdParam};
-use super::picture::{Picture, between};
 
-/// How samples become numbers.
+/// Normalizes samples: ((x - mean) * contrast + illumination) * scale / std.
 pub(super) struct Normalizer {
-    /// One mean for each sample of the result, (channels, height, width); else there is one for each channel.
+    /// Mean of each sample, (channels, height, width); overrides `mean`.
     pub mean_image: Option<Vec<f32>>,
+    /// Mean of each channel.
     pub mean: [f32; 4],
-    /// Divisors of the channels.
+    /// Standard deviation of each channel.
     pub std: [f32; 4],
     pub scale: f32,
     pub jitter: JitterParam,
@@ -23,8 +24,8 @@ pub(super) struct Normalizer {
 }
 
 impl DetectionStdParam {
-    /// The same divisors, where 0 is no longer special.
-    pub(super) fn plain(&self) -> StdParam {
+    /// The divisors, with 1 for each 0.
+    pub(super) fn to_std(&self) -> StdParam {
         let or_one = |x: f32| if x == 0.0 { 1.0 } else { x };
         StdParam {
             std_r: or_one(self.std_r),
@@ -37,7 +38,7 @@ impl DetectionStdParam {
 }
 
 impl Normalizer {
-    /// Checks the parameters and reads the mean picture, of (channels, height, width) = `dims`.
+    /// Checks the parameters and reads the mean image of shape `dims`, (channels, height, width).
     pub fn new(
         mean: &MeanParam,
         std: &StdParam,
@@ -57,7 +58,7 @@ impl Normalizer {
                     array.filter(|a| a.shape().to_usize()[..] == dims).map(|a| a.to_vec_as::<f32>()).transpose()?;
                 ensure!(
                     values.is_some(),
-                    "mean_img {path} does not begin with an array of shape {dims:?}, that of a picture"
+                    "mean_img {path} does not begin with an array of shape {dims:?}, the shape of one image"
                 );
                 values
             }
@@ -66,36 +67,36 @@ impl Normalizer {
         Ok(Normalizer { mean_image, mean, std: divisors, scale: std.scale, jitter, mirror })
     }
 
-    /// Writes a picture as (channels, height, width). Bytes stay as they are, up to the largest that the type has.
-    pub fn write<T: Element>(&self, picture: &Picture, draws: &mut Draws, out: &mut [T]) {
+    /// Writes an image as (channels, height, width). Integer types get the unnormalized samples, saturated.
+    pub fn write<T: Element>(&self, image: &Image, draws: &mut Draws, out: &mut [T]) {
         let mirror = self.mirror.mirror ^ (self.mirror.rand_mirror && draws.uniform() < 0.5);
-        let contrast = 1.0 + between(draws, -1.0, 1.0) * self.jitter.max_random_contrast;
-        let illumination = between(draws, -1.0, 1.0) * self.jitter.max_random_illumination;
-        let plane = picture.height * picture.width;
+        let contrast = 1.0 + random_between(draws, -1.0, 1.0) * self.jitter.max_random_contrast;
+        let illumination = random_between(draws, -1.0, 1.0) * self.jitter.max_random_illumination;
+        let plane = image.height * image.width;
         for (c, out) in out.chunks_exact_mut(plane).enumerate() {
-            let factor = self.scale / self.std[c];
+            let scale = self.scale / self.std[c];
             let number = |x: u8, mean: f32| match T::DTYPE {
-                DType::F32 => T::from_f32(((f32::from(x) - mean) * contrast + illumination) * factor),
+                DType::F32 => T::from_f32(((f32::from(x) - mean) * contrast + illumination) * scale),
                 _ => saturate(f32::from(x)),
             };
             match &self.mean_image {
                 Some(means) => {
                     let means = &means[c * plane..(c + 1) * plane];
-                    each(picture, c, mirror, out, |x, at| number(x, means[at]));
+                    map_channel(image, c, mirror, out, |x, offset| number(x, means[offset]));
                 }
                 None => {
                     let table: [T; 256] = std::array::from_fn(|x| number(x as u8, self.mean[c]));
-                    each(picture, c, mirror, out, |x, _| table[usize::from(x)]);
+                    map_channel(image, c, mirror, out, |x, _| table[usize::from(x)]);
                 }
             }
         }
     }
 }
 
-/// Fills one channel from the samples and their places in the picture that is not mirrored.
-fn each<T>(picture: &Picture, c: usize, mirror: bool, out: &mut [T], f: impl Fn(u8, usize) -> T) {
-    let (width, n) = (picture.width, picture.channels);
-    let rows = picture.samples.chunks_exact(width * n).zip(out.chunks_exact_mut(width));
+/// Fills channel `c` with `f(sample, offset)`, where `offset` is the sample's offset in the plane before mirroring.
+fn map_channel<T>(image: &Image, c: usize, mirror: bool, out: &mut [T], f: impl Fn(u8, usize) -> T) {
+    let (width, n) = (image.width, image.channels);
+    let rows = image.samples.chunks_exact(width * n).zip(out.chunks_exact_mut(width));
     for (y, (row, out)) in rows.enumerate() {
         let samples = row[c..].iter().step_by(n).enumerate().map(|(x, s)| f(*s, y * width + x));
         match mirror {

@@ -3,7 +3,7 @@ use std::fs;
 use super::*;
 use crate::io::recordio::Writer;
 
-/// A BMP picture of red, green and blue samples; rows come from the bottom up and end at multiples of four bytes.
+/// A BMP image with RGB samples `color(y, x)`; BMP stores rows from the bottom up, padded to multiples of four bytes.
 fn bmp(height: usize, width: usize, color: impl Fn(usize, usize) -> [u8; 3]) -> Vec<u8> {
     let row = (3 * width).next_multiple_of(4);
     let mut bytes = b"BM".to_vec();
@@ -20,7 +20,7 @@ fn bmp(height: usize, width: usize, color: impl Fn(usize, usize) -> [u8; 3]) -> 
     bytes
 }
 
-fn record(id: u64, labels: &[f32], picture: &[u8]) -> Vec<u8> {
+fn record(id: u64, labels: &[f32], image: &[u8]) -> Vec<u8> {
     let (count, label) = if labels.len() == 1 { (0, labels[0]) } else { (labels.len() as u32, 0.0) };
     let mut bytes = [count.to_le_bytes(), label.to_le_bytes()].concat();
     bytes.extend(id.to_le_bytes());
@@ -28,7 +28,7 @@ fn record(id: u64, labels: &[f32], picture: &[u8]) -> Vec<u8> {
     if count > 0 {
         labels.iter().for_each(|l| bytes.extend(l.to_le_bytes()));
     }
-    [bytes, picture.to_vec()].concat()
+    [bytes, image.to_vec()].concat()
 }
 
 fn write(name: &str, records: &[Vec<u8>]) -> String {
@@ -40,10 +40,10 @@ fn write(name: &str, records: &[Vec<u8>]) -> String {
     path
 }
 
-/// Pictures of 4 x 6 pixels; red is 10 * row + column, green 100 + red, blue the number of the picture.
-fn pictures(name: &str, n: u64) -> String {
-    let picture = |i: u64| bmp(4, 6, |y, x| [(10 * y + x) as u8, (100 + 10 * y + x) as u8, i as u8]);
-    write(name, &(0..n).map(|i| record(i, &[i as f32], &picture(i))).collect::<Vec<_>>())
+/// Images of 4 x 6 pixels; red is 10 * row + column, green 100 + red, blue the index of the image.
+fn images(name: &str, n: u64) -> String {
+    let image = |i: u64| bmp(4, 6, |y, x| [(10 * y + x) as u8, (100 + 10 * y + x) as u8, i as u8]);
+    write(name, &(0..n).map(|i| record(i, &[i as f32], &image(i))).collect::<Vec<_>>())
 }
 
 type Create = fn(&Attrs) -> Result<Box<dyn DataIter>>;
@@ -69,8 +69,8 @@ fn data(it: &mut dyn DataIter) -> Vec<f32> {
 }
 
 #[test]
-fn the_middle_is_cut_out_in_planes() {
-    let path = pictures("middle", 3);
+fn the_center_crop_is_stored_by_channel() {
+    let path = images("middle", 3);
     let first = data(&mut *make(create, &path, &[]).unwrap());
     assert_eq!(first.len(), 2 * 18);
     assert_eq!(first[..6], [11., 12., 13., 21., 22., 23.]);
@@ -88,7 +88,7 @@ fn the_middle_is_cut_out_in_planes() {
 
 #[test]
 fn the_last_batch_is_filled_from_the_next_pass() {
-    let path = pictures("round", 5);
+    let path = images("round", 5);
     let mut it = make(create, &path, &[]).unwrap();
     assert_eq!(labels(&mut *it), [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)]);
     it.before_first().unwrap();
@@ -97,7 +97,7 @@ fn the_last_batch_is_filled_from_the_next_pass() {
     assert_eq!(labels(&mut *it).last(), Some(&(vec![4., 0.], 1)));
     it.before_first().unwrap();
     assert_eq!(labels(&mut *it)[0].0, [0., 1.]);
-    // What was read ahead does not matter to a pass that is broken off.
+    // An interrupted epoch leaves no prefetched batch.
     assert!(!it.next().unwrap());
     it.before_first().unwrap();
     assert!(it.next().unwrap());
@@ -106,8 +106,8 @@ fn the_last_batch_is_filled_from_the_next_pass() {
 }
 
 #[test]
-fn seeds_fix_order_and_changes() {
-    let path = pictures("seeds", 8);
+fn seeds_determine_order_and_augmentation() {
+    let path = images("seeds", 8);
     let random = [
         ("shuffle", "1"),
         ("rand_crop", "1"),
@@ -127,64 +127,64 @@ fn seeds_fix_order_and_changes() {
     assert_ne!(first.0, run(&[("seed", "4")]).0);
     assert_ne!(first.0, run(&[("seed", "3"), ("seed_aug", "4")]).0);
     assert_eq!(first.1, run(&[("seed", "3"), ("seed_aug", "4")]).1);
-    let mut seen: Vec<f32> = first.1.iter().flat_map(|(l, _)| l.clone()).collect();
-    seen.sort_by(f32::total_cmp);
-    assert_eq!(seen, [0., 1., 2., 3., 4., 5., 6., 7.]);
+    let mut sorted: Vec<f32> = first.1.iter().flat_map(|(l, _)| l.clone()).collect();
+    sorted.sort_by(f32::total_cmp);
+    assert_eq!(sorted, [0., 1., 2., 3., 4., 5., 6., 7.]);
 }
 
 #[test]
 fn parts_are_disjoint_and_complete() {
-    let path = pictures("parts", 7);
+    let path = images("parts", 7);
     let index = format!("{path}.idx");
     let mut reader = crate::io::recordio::Reader::open(&path).unwrap();
     let lines: Vec<_> =
         std::iter::from_fn(|| reader.skip().unwrap()).enumerate().map(|(i, at)| format!("{i}\t{at}\n")).collect();
     fs::write(&index, lines.concat()).unwrap();
     for more in [&[][..], &[("path_imgidx", index.as_str())][..]] {
-        let mut seen = Vec::new();
+        let mut found = Vec::new();
         for part in ["0", "1", "2"] {
             let part = [&[("num_parts", "3"), ("part_index", part), ("batch_size", "1")][..], more].concat();
-            seen.extend(labels(&mut *make(create, &path, &part).unwrap()).into_iter().map(|(l, _)| l[0]));
+            found.extend(labels(&mut *make(create, &path, &part).unwrap()).into_iter().map(|(l, _)| l[0]));
         }
-        assert_eq!(seen, [0., 1., 2., 3., 4., 5., 6.]);
+        assert_eq!(found, [0., 1., 2., 3., 4., 5., 6.]);
     }
     assert!(make(create, &path, &[("num_parts", "2"), ("part_index", "2")]).is_err());
 }
 
 #[test]
 fn labels_come_from_records_or_a_list() {
-    let picture = bmp(2, 3, |_, _| [1, 2, 3]);
-    let path = write("labels", &[record(7, &[1., 2.], &picture), record(9, &[3., 4.], &picture)]);
+    let image = bmp(2, 3, |_, _| [1, 2, 3]);
+    let path = write("labels", &[record(7, &[1., 2.], &image), record(9, &[3., 4.], &image)]);
     let mut it = make(create, &path, &[("label_width", "2")]).unwrap();
     assert_eq!(labels(&mut *it), [(vec![1., 2., 3., 4.], 0)]);
     let e = make(create, &path, &[]).unwrap().next().unwrap_err().to_string();
-    assert!(e.contains("record at byte 0: picture 7 has 2 labels, but label_width is 1"), "{e}");
+    assert!(e.contains("record at byte 0: image 7 has 2 labels, but label_width is 1"), "{e}");
     let list = format!("{path}.lst");
     fs::write(&list, "9\t5\tb.png\n7\t6\ta.png\n").unwrap();
     assert_eq!(labels(&mut *make(create, &path, &[("path_imglist", &list)]).unwrap()), [(vec![6., 5.], 0)]);
     fs::write(&list, "9\t5\tb.png\n").unwrap();
     let e = make(create, &path, &[("path_imglist", &list)]).unwrap().next().unwrap_err().to_string();
-    assert!(e.contains("no labels for picture 7"), "{e}");
+    assert!(e.contains("no labels for image 7"), "{e}");
 }
 
 #[test]
 fn mistakes_are_named() {
-    let path = pictures("mistakes", 2);
+    let path = images("mistakes", 2);
     let error = |more: &[(&str, &str)]| make(create, &path, more).err().unwrap().to_string();
     assert!(error(&[("rotate", "900")]).contains("rotate"));
     assert!(error(&[("min_random_scale", "2")]).contains("min_random_scale <= max_random_scale"));
     assert!(error(&[("nonsense", "1")]).contains("Cannot find argument 'nonsense'"));
     assert!(error(&[("aug_seq", "mine")]).contains("aug_default"));
     assert!(error(&[("data_shape", "(2, 2, 2)")]).contains("1, 3 or 4 channels"));
-    assert!(error(&[("dtype", "float64")]).contains("makes float32, uint8, int8"));
+    assert!(error(&[("dtype", "float64")]).contains("yields float32, uint8, int8"));
     assert!(error(&[("dtype", "uint8"), ("mean_r", "2")]).contains("mean_r=2"));
     assert!(error(&[("min_crop_size", "4")]).contains("do not go together"));
     assert!(make(create, &path, &[("rotate", "-1"), ("random_h", "0")]).is_ok());
-    let bad = write("bad", &[record(3, &[1.], b"\xff\xd8 no picture"), vec![1, 2, 3]]);
+    let bad = write("bad", &[record(3, &[1.], b"\xff\xd8 no image"), vec![1, 2, 3]]);
     let e = make(create, &bad, &[]).unwrap().next().unwrap_err().to_string();
     assert!(e.contains("too short for its header"), "{e}");
     let e = make(create, &bad, &[("batch_size", "1")]).unwrap().next().unwrap_err().to_string();
-    assert!(e.contains("record at byte 0: the JPEG picture is damaged"), "{e}");
+    assert!(e.contains("record at byte 0: the JPEG image is damaged"), "{e}");
     let bytes = fs::read(&path).unwrap();
     let cut = format!("{path}.cut");
     fs::write(&cut, &bytes[..bytes.len() - 8]).unwrap();
@@ -192,8 +192,8 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn squares_and_random_parts_have_the_size_that_is_asked_for() {
-    let path = pictures("sizes", 2);
+fn square_and_random_crops_have_the_requested_size() {
+    let path = images("sizes", 2);
     let size = |more: &[(&str, &str)]| data(&mut *make(create, &path, more).unwrap()).len();
     assert_eq!(size(&[("max_crop_size", "3"), ("min_crop_size", "2"), ("rand_crop", "1")]), 36);
     let part = [("random_resized_crop", "1"), ("min_random_area", "0.3"), ("max_aspect_ratio", "0.25")];
@@ -207,9 +207,9 @@ fn squares_and_random_parts_have_the_size_that_is_asked_for() {
 }
 
 #[test]
-fn pictures_are_turned_scaled_and_recolored() {
-    let picture = bmp(5, 5, |y, x| [if (y, x) == (1, 2) { 200 } else { 40 }, 40, 40]);
-    let path = write("turned", &[record(1, &[1.], &picture)]);
+fn images_are_rotated_scaled_and_recolored() {
+    let image = bmp(5, 5, |y, x| [if (y, x) == (1, 2) { 200 } else { 40 }, 40, 40]);
+    let path = write("rotated", &[record(1, &[1.], &image)]);
     let red = |more: &[(&str, &str)]| {
         let shape = [("data_shape", "(3, 5, 5)"), ("batch_size", "1"), ("fill_value", "40")];
         data(&mut *make(create, &path, &[&shape[..], more].concat()).unwrap())[..25].to_vec()
@@ -224,11 +224,11 @@ fn pictures_are_turned_scaled_and_recolored() {
 }
 
 #[test]
-fn objects_move_with_their_picture() {
-    let picture = bmp(4, 8, |_, x| [x as u8; 3]);
+fn objects_move_with_their_image() {
+    let image = bmp(4, 8, |_, x| [x as u8; 3]);
     let object = [2., 5., 1., 0.25, 0.5, 0.5, 1.];
     let two = [&object[..], &[3., 0., 0., 1., 1.]].concat();
-    let path = write("objects", &[record(1, &object, &picture), record(2, &two, &picture)]);
+    let path = write("objects", &[record(1, &object, &image), record(2, &two, &image)]);
     let mut it = make(create_detection, &path, &[("data_shape", "(3, 4, 8)")]).unwrap();
     assert!(it.next().unwrap());
     let label: Vec<f32> = it.batch().unwrap().label.dense().unwrap().to_vec().unwrap();
@@ -246,18 +246,18 @@ fn objects_move_with_their_picture() {
     let batch = it.batch().unwrap();
     assert_eq!(batch.label.dense().unwrap().to_vec::<f32>().unwrap()[..4], [3., 3., 6., 7.]);
     assert_eq!(batch.data.dense().unwrap().to_vec::<f32>().unwrap()[18..24], [0.; 6]);
-    let e = make(create_detection, &pictures("no-objects", 1), &[]).err().unwrap().to_string();
-    assert!(e.contains("are no objects"), "{e}");
+    let e = make(create_detection, &images("no-objects", 1), &[]).err().unwrap().to_string();
+    assert!(e.contains("are not objects"), "{e}");
 }
 
-/// A gray picture with two objects, whose boxes share a corner, as so many records.
+/// `n` records of one image with two objects whose boxes overlap.
 fn two_objects(name: &str, n: u64) -> String {
-    let picture = bmp(20, 30, |_, _| [150, 100, 60]);
+    let image = bmp(20, 30, |_, _| [150, 100, 60]);
     let objects = [2., 5., 0., 0.2, 0.3, 0.6, 0.8, 1., 0.5, 0.1, 0.9, 0.5];
-    write(name, &(0..n).map(|i| record(i, &objects, &picture)).collect::<Vec<_>>())
+    write(name, &(0..n).map(|i| record(i, &objects, &image)).collect::<Vec<_>>())
 }
 
-/// The labels of a pass and the colours of the pixels in the middle.
+/// The labels of an epoch and the colours of the center pixels.
 fn detections(path: &str, more: &[(&str, &str)]) -> (Vec<Vec<f32>>, Vec<[f32; 3]>) {
     let shape = [("data_shape", "(3, 20, 30)"), ("batch_size", "100"), ("seed", "3")];
     let mut it = make(create_detection, path, &[&shape[..], more].concat()).unwrap();
@@ -273,25 +273,25 @@ fn detections(path: &str, more: &[(&str, &str)]) -> (Vec<Vec<f32>>, Vec<[f32; 3]
     (labels, colors)
 }
 
-/// What is looked at in many random parts: objects left, parts cut out, first objects left, their widths and heights.
-fn figures(labels: &[Vec<f32>]) -> [f32; 5] {
+/// Means over many random crops: objects kept, images cropped, first objects kept, their width and their height.
+fn statistics(labels: &[Vec<f32>]) -> [f32; 5] {
     let n = labels.len() as f32;
     let objects = |l: &Vec<f32>| (l[3] as usize - 2) / 5;
     let first: Vec<&[f32]> = labels.iter().filter(|l| l[6] == 0.0).map(|l| &l[6..11]).collect();
     let mean = |f: &dyn Fn(&[f32]) -> f32| first.iter().map(|o| f(o)).sum::<f32>() / first.len() as f32;
-    let cut = labels.iter().filter(|l| (l[7] - 0.2).abs() + (l[10] - 0.8).abs() > 1e-4).count() as f32;
+    let cropped = labels.iter().filter(|l| (l[7] - 0.2).abs() + (l[10] - 0.8).abs() > 1e-4).count() as f32;
     [
         labels.iter().map(objects).sum::<usize>() as f32 / n,
-        cut / n,
+        cropped / n,
         first.len() as f32 / n,
         mean(&|o| o[3] - o[1]),
         mean(&|o| o[4] - o[2]),
     ]
 }
 
-// The expected figures are those of MXNet 1.9.1 over 2000 pictures; each is within four standard errors, of both sides.
+// Expected values: means over 2000 images in MXNet 1.9.1. The tolerances are four standard errors of the difference.
 #[test]
-fn random_parts_keep_the_objects_that_mxnet_keeps() {
+fn random_crops_keep_the_objects_that_mxnet_keeps() {
     let path = two_objects("parts", 2000);
     let sizes =
         [("min_crop_scales", "(0.3,)"), ("min_crop_aspect_ratios", "(0.5,)"), ("max_crop_aspect_ratios", "(2,)")];
@@ -307,9 +307,9 @@ fn random_parts_keep_the_objects_that_mxnet_keeps() {
             }
             assert!(objects.len() >= 1 && label[4 + label[3] as usize..].iter().all(|x| *x == -1.0));
         }
-        for (k, (given, expected)) in figures(&labels).iter().zip(expected).enumerate() {
+        for (k, (given, expected)) in statistics(&labels).iter().zip(expected).enumerate() {
             let tolerance = [0.065, 0.052, 0.04, 0.03, 0.03][k];
-            assert!((given - expected).abs() <= tolerance, "{more:?}: figure {k} is {given}, in MXNet {expected}");
+            assert!((given - expected).abs() <= tolerance, "{more:?}: statistic {k} is {given}, in MXNet {expected}");
         }
     };
     check(&[("rand_crop_prob", "0.8")], [1.704, 0.788, 0.918, 0.5327, 0.6165]);
@@ -343,7 +343,7 @@ fn random_parts_keep_the_objects_that_mxnet_keeps() {
 }
 
 #[test]
-fn colors_of_pictures_with_objects_change_with_their_probability() {
+fn colors_of_detection_images_change_with_their_probability() {
     let path = two_objects("colors", 1000);
     let check = |more: &[(&str, &str)], range: [[f32; 2]; 3]| {
         let (labels, colors) = detections(&path, more);

@@ -1,13 +1,13 @@
-//! Pictures turned, sheared and scaled at random, and colours changed as hue, lightness and saturation.
+//! Random rotation, shear and scale of images, and random hue, lightness and saturation.
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_kernels::rng::Draws;
 
+use super::augment::{Image, random_between, random_index};
 use super::params::WarpParam;
-use super::picture::{Picture, below, between};
 
-/// The largest side of a picture that is scaled at random.
+/// The largest side of a warped image, in pixels.
 const MAX_SIDE: f32 = 65536.0;
 
 impl WarpParam {
@@ -28,48 +28,48 @@ impl WarpParam {
         Ok(())
     }
 
-    /// Turns, shears and scales a picture about its middle. `ratios` bound that of width to height by which its proportions change.
-    pub fn warp(&self, picture: Picture, ratios: (f32, f32), (fill, method): (i32, i32), draws: &mut Draws) -> Picture {
-        let still = self.max_rotate_angle == 0 && self.rotate <= 0 && self.max_shear_ratio == 0.0;
-        let unscaled = self.max_random_scale == 1.0 && self.min_random_scale == 1.0;
-        let unbound = self.max_img_size == 1e10 && self.min_img_size == 0.0;
-        if still && unscaled && unbound && ratios == (1.0, 1.0) {
-            return picture;
+    /// Rotates, shears and scales an image about its center. `ratios` are the bounds of a random change of its aspect ratio.
+    pub fn warp(&self, image: Image, ratios: (f32, f32), (fill, method): (i32, i32), draws: &mut Draws) -> Image {
+        let is_still = self.max_rotate_angle == 0 && self.rotate <= 0 && self.max_shear_ratio == 0.0;
+        let is_unscaled = self.max_random_scale == 1.0 && self.min_random_scale == 1.0;
+        let is_unbounded = self.max_img_size == 1e10 && self.min_img_size == 0.0;
+        if is_still && is_unscaled && is_unbounded && ratios == (1.0, 1.0) {
+            return image;
         }
-        let shear = between(draws, -self.max_shear_ratio, self.max_shear_ratio);
-        let most = self.max_rotate_angle as usize;
+        let shear = random_between(draws, -self.max_shear_ratio, self.max_shear_ratio);
+        let max_angle = self.max_rotate_angle as usize;
         let angle = match self.rotate {
             given if given > 0 => given,
-            _ => below(draws, 2 * most + 1) as i32 - self.max_rotate_angle,
+            _ => random_index(draws, 2 * max_angle + 1) as i32 - self.max_rotate_angle,
         };
         let (b, a) = (angle as f32).to_radians().sin_cos();
-        let scale = between(draws, self.min_random_scale, self.max_random_scale);
-        let ratio = between(draws, ratios.0, ratios.1);
+        let scale = random_between(draws, self.min_random_scale, self.max_random_scale);
+        let ratio = random_between(draws, ratios.0, ratios.1);
         let tall = 2.0 * scale / (1.0 + ratio);
         let wide = ratio * tall;
         let side =
             |n: usize| (n as f32 * scale).min(self.max_img_size).max(self.min_img_size).clamp(1.0, MAX_SIDE) as usize;
-        let size = (side(picture.height), side(picture.width));
+        let size = (side(image.height), side(image.width));
         let matrix = [[tall * a - shear * b * wide, tall * b + shear * a * wide], [-b * wide, a * wide]];
-        transform(&picture, matrix, size, fill as u8, method == 0)
+        transform(&image, matrix, size, fill as u8, method == 0)
     }
 
-    /// Changes hue, lightness and saturation by random amounts.
-    pub fn recolor(&self, picture: &mut Picture, draws: &mut Draws) {
-        if picture.channels != 3 || (self.random_h, self.random_s, self.random_l) == (0, 0, 0) {
+    /// Shifts hue, lightness and saturation by random amounts.
+    pub fn recolor(&self, image: &mut Image, draws: &mut Draws) {
+        if image.channels != 3 || (self.random_h, self.random_s, self.random_l) == (0, 0, 0) {
             return;
         }
-        let mut amount = |most: i32| between(draws, -(most as f32), most as f32).trunc();
+        let mut amount = |max: i32| random_between(draws, -(max as f32), max as f32).trunc();
         let (h, s, l) = (amount(self.random_h), amount(self.random_s), amount(self.random_l));
-        shift_hls(picture, [h, l, s]);
+        shift_hls(image, [h, l, s]);
     }
 }
 
-/// Adds numbers to hue (of 180 for the whole circle), lightness and saturation (of 255) of a picture of three channels.
-pub(super) fn shift_hls(picture: &mut Picture, shift: [f32; 3]) {
-    for pixel in picture.samples.as_chunks_mut::<3>().0 {
+/// Shifts hue (0 to 180), lightness and saturation (0 to 255) of an image of three channels.
+pub(super) fn shift_hls(image: &mut Image, shift: [f32; 3]) {
+    for pixel in image.samples.as_chunks_mut::<3>().0 {
         let hls = to_hls(*pixel);
-        *pixel = of_hls([
+        *pixel = from_hls([
             (hls[0] + shift[0]).clamp(0.0, 180.0),
             (hls[1] + shift[1]).clamp(0.0, 255.0),
             (hls[2] + shift[2]).clamp(0.0, 255.0),
@@ -77,23 +77,17 @@ pub(super) fn shift_hls(picture: &mut Picture, shift: [f32; 3]) {
     }
 }
 
-/// The picture of another size where a pixel (x, y), seen from the middle, is that of the inverse of `matrix` times (x, y) in the old
-/// one, interpolated between its four neighbours or the nearest pixel. What comes from outside has the colour `fill`.
-fn transform(
-    picture: &Picture,
-    matrix: [[f32; 2]; 2],
-    (height, width): (usize, usize),
-    fill: u8,
-    nearest: bool,
-) -> Picture {
+/// An affine transformation: the pixel at (x, y) relative to the center of the result is sampled at `inverse(matrix) * (x, y)` relative
+/// to the center of `image`, bilinearly or from the nearest pixel. Pixels outside of `image` have the value `fill`.
+fn transform(image: &Image, matrix: [[f32; 2]; 2], (height, width): (usize, usize), fill: u8, nearest: bool) -> Image {
     let [[m00, m01], [m10, m11]] = matrix;
     let determinant = m00 * m11 - m01 * m10;
     let shift =
-        |row: [f32; 2], new: usize| (new as f32 - row[0] * picture.width as f32 - row[1] * picture.height as f32) / 2.0;
+        |row: [f32; 2], new: usize| (new as f32 - row[0] * image.width as f32 - row[1] * image.height as f32) / 2.0;
     let (left, top) = (shift(matrix[0], width), shift(matrix[1], height));
-    let n = picture.channels;
+    let n = image.channels;
     let sample = |x: i64, y: i64, c: usize| match (usize::try_from(x), usize::try_from(y)) {
-        (Ok(x), Ok(y)) if x < picture.width && y < picture.height => picture.samples[(y * picture.width + x) * n + c],
+        (Ok(x), Ok(y)) if x < image.width && y < image.height => image.samples[(y * image.width + x) * n + c],
         _ => fill,
     };
     let mut samples = Vec::with_capacity(height * width * n);
@@ -117,19 +111,19 @@ fn transform(
             }));
         }
     }
-    Picture { height, width, samples, channels: n }
+    Image { height, width, samples, channels: n }
 }
 
-/// Hue (up to 180), lightness and saturation (up to 255) of red, green and blue.
+/// Converts RGB to hue (0 to 180), lightness and saturation (0 to 255).
 fn to_hls(pixel: [u8; 3]) -> [f32; 3] {
     let [r, g, b] = pixel.map(|x| f32::from(x) / 255.0);
-    let (most, least) = (r.max(g).max(b), r.min(g).min(b));
-    let (range, sum) = (most - least, most + least);
+    let (max, min) = (r.max(g).max(b), r.min(g).min(b));
+    let (range, sum) = (max - min, max + min);
     if range == 0.0 {
         return [0.0, 127.5 * sum, 0.0];
     }
     let saturation = range / if sum < 1.0 { sum } else { 2.0 - sum };
-    let sixth = match most {
+    let sixth = match max {
         m if m == r => (g - b) / range,
         m if m == g => 2.0 + (b - r) / range,
         _ => 4.0 + (r - g) / range,
@@ -138,14 +132,14 @@ fn to_hls(pixel: [u8; 3]) -> [f32; 3] {
 }
 
 /// The inverse of [`to_hls`].
-fn of_hls([hue, lightness, saturation]: [f32; 3]) -> [u8; 3] {
+fn from_hls([hue, lightness, saturation]: [f32; 3]) -> [u8; 3] {
     let (l, s) = (lightness / 255.0, saturation / 255.0);
-    let most = if l <= 0.5 { l * (1.0 + s) } else { l + s - l * s };
-    let least = 2.0 * l - most;
-    let channel = |turn: f32| {
-        // How far the hue is from the middle of the channel's third of the circle, in sixths.
-        let sixth = (hue / 30.0 + turn).rem_euclid(6.0);
-        let part = if sixth < 1.0 {
+    let max = if l <= 0.5 { l * (1.0 + s) } else { l + s - l * s };
+    let min = 2.0 * l - max;
+    let channel = |offset: f32| {
+        // The hue in sixths of the circle, shifted so that the channel peaks from 1 to 3.
+        let sixth = (hue / 30.0 + offset).rem_euclid(6.0);
+        let weight = if sixth < 1.0 {
             sixth
         } else if sixth < 3.0 {
             1.0
@@ -154,7 +148,7 @@ fn of_hls([hue, lightness, saturation]: [f32; 3]) -> [u8; 3] {
         } else {
             0.0
         };
-        ((least + (most - least) * part) * 255.0).round().clamp(0.0, 255.0) as u8
+        ((min + (max - min) * weight) * 255.0).round().clamp(0.0, 255.0) as u8
     };
     [channel(2.0), channel(0.0), channel(4.0)]
 }
@@ -163,26 +157,26 @@ fn of_hls([hue, lightness, saturation]: [f32; 3]) -> [u8; 3] {
 mod tests {
     use super::*;
 
-    fn gray(height: usize, width: usize, samples: &[u8]) -> Picture {
-        Picture { height, width, channels: 1, samples: samples.to_vec() }
+    fn gray(height: usize, width: usize, samples: &[u8]) -> Image {
+        Image { height, width, channels: 1, samples: samples.to_vec() }
     }
 
     #[test]
-    fn transforms_keep_the_middle() {
-        let picture = gray(2, 3, &[1, 2, 3, 4, 5, 6]);
-        let same = transform(&picture, [[1.0, 0.0], [0.0, 1.0]], (2, 3), 0, false);
-        assert_eq!(same.samples, picture.samples);
-        let wider = transform(&picture, [[1.0, 0.0], [0.0, 1.0]], (2, 5), 9, true);
+    fn transforms_keep_the_center() {
+        let image = gray(2, 3, &[1, 2, 3, 4, 5, 6]);
+        let same = transform(&image, [[1.0, 0.0], [0.0, 1.0]], (2, 3), 0, false);
+        assert_eq!(same.samples, image.samples);
+        let wider = transform(&image, [[1.0, 0.0], [0.0, 1.0]], (2, 5), 9, true);
         assert_eq!(wider.samples, [9, 1, 2, 3, 9, 9, 4, 5, 6, 9]);
         let twice = transform(&gray(1, 2, &[10, 20]), [[2.0, 0.0], [0.0, 1.0]], (1, 4), 0, false);
         assert_eq!(twice.samples, [10, 15, 20, 10]);
     }
 
     #[test]
-    fn colors_survive_the_way_to_hls_and_back() {
+    fn colors_survive_a_round_trip_through_hls() {
         for pixel in [[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [12, 200, 255], [90, 91, 17], [128, 5, 130]]
         {
-            assert_eq!(of_hls(to_hls(pixel)), pixel);
+            assert_eq!(from_hls(to_hls(pixel)), pixel);
         }
         assert_eq!(to_hls([0, 255, 0]), [60.0, 127.5, 255.0]);
     }

@@ -10,7 +10,7 @@ import org.apache.mxnet.DType.DType
   */
 final case class ModelInput(name: String, elementType: String, dims: Option[IndexedSeq[String]])
 
-/** A place in a model that cannot be mapped.
+/** A problem of a model that cannot be mapped.
   *
   * @param place the node or input
   * @param message what is wrong there, and what to do about it

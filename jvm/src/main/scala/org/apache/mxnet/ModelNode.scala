@@ -59,7 +59,7 @@ final class ModelNode private[mxnet] (
     .flatten
     .getOrElse(fail(s"it has no input $index; it has ${inputs.count(_.isDefined)}"))
 
-  /** Whether there is an input at a place, since optional ones may be absent. */
+  /** True if the input with this index is present; optional ones may be absent. */
   def hasInput(index: Int): Boolean = inputs.lift(index).exists(_.isDefined)
 
   /** All inputs that are there, as symbols. */

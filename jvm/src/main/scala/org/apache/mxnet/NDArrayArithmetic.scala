@@ -100,7 +100,7 @@ trait NDArrayFunctions {
     NDArray.scalar(NDArrayOps.lesserEqualScalar, lhs, rhs)
 }
 
-/** The engine's operators behind the arithmetic of arrays, looked up once. `scalarX` has the scalar on the left. */
+/** The operators that the arithmetic of arrays calls, looked up once. `scalarX` has the scalar on the left. */
 private[mxnet] object NDArrayOps {
   lazy val add: NativeOp = NativeOp("_plus")
   lazy val addScalar: NativeOp = NativeOp("_plus_scalar")

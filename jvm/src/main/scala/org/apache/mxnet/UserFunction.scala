@@ -19,7 +19,7 @@ final class UserFunction private[mxnet] (
 
   override def doDiff(gradients: Array[Symbol]): Array[Symbol] = gradient(args, gradients(0))
 
-  /** The place of the functions in the program, and how to make the operator of a node. */
+  /** The source location of the functions, and how to create the operator of a node. */
   private[mxnet] val definition: OperatorDefinition = new UserFunction.Definition(opName, code, () => copy())
 
   private def copy(): UserFunction = new UserFunction(opName, arity, forward, gradient, code)

@@ -11,7 +11,7 @@ private[mxnet] trait OperatorDefinition {
   /** Whose operators these are, for messages. */
   def described: String
 
-  /** Whether this is the same code as another definition, so that the one may take the other's place. */
+  /** True if another definition has the same code, so that it may replace this one. */
   def isSameAs(other: OperatorDefinition): Boolean
 
   /** The operator of a node with these attributes. */
@@ -79,7 +79,7 @@ private[mxnet] object UserOperators {
     _LIB.hostRegister(name)
   }
 
-  /** Registers a definition in place of whatever has the name. */
+  /** Registers a definition, replacing any other with its name. */
   def replace(name: String, definition: OperatorDefinition): Unit = {
     definitions.put(name, definition)
     _LIB.hostRegister(name)

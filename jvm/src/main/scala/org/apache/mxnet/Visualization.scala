@@ -47,7 +47,7 @@ object Visualization {
       * without Graphviz.
       *
       * @param engine the layout program: `dot`, `neato`, `circo` and so on
-      * @param format form of the picture, such as `pdf`, `png` or `svg`
+      * @param format file format of the plot, such as `pdf`, `png` or `svg`
       * @param fileName name of the file with the graph
       * @param path its directory
       */
@@ -127,7 +127,7 @@ object Visualization {
   private val DefaultNodeAttrs =
     Map("shape" -> "box", "fixedsize" -> "true", "width" -> "1.3", "height" -> "0.8034", "style" -> "filled")
 
-  /** A network as an SVG picture, laid out here without Graphviz.
+  /** A network as an SVG diagram, laid out without Graphviz.
     *
     * @param symbol the network
     * @param title what is written above it
@@ -152,7 +152,7 @@ object Visualization {
       hideWeights: Boolean = true
   ): Unit = write(Paths.get(fileName), toSvg(symbol, title, shape, hideWeights))
 
-  /** Curves as an SVG picture.
+  /** Curves as an SVG plot.
     *
     * @param title what is written above them
     * @param xLabel what the horizontal axis means

@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import scala.language.implicitConversions
 
-/** What the generated code needs of the library, without an engine: symbols and results that remember their call. */
+/** Test doubles of the library for generated code: symbols and results that record their call. */
 final case class Call(
     operator: String,
     name: String,

@@ -2,12 +2,14 @@ package org.apache.mxnet.optimizer
 
 import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, ResourceScope}
 
-/** Stochastic gradient descent with Nesterov momentum: with g the clipped gradient plus `wd * weight`, `mom = momentum
-  * * mom + g` and
-  * `weight -= lr * (g + momentum * mom)`.
+/** Stochastic gradient descent with Nesterov momentum. With `g = clip(rescaleGrad * grad) + wd * weight`:
+  * {{{
+  * mom = momentum * mom + g
+  * weight = weight - lr * (g + momentum * mom)
+  * }}}
   *
   * @param learningRate step size
-  * @param momentum share of the last step that is kept; 0 keeps no state
+  * @param momentum decay of the previous momentum; 0 keeps no state
   * @param wd weight decay
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
   * @param lrScheduler schedule of the learning rate; its base rate becomes `learningRate`

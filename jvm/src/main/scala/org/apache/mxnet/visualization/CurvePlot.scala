@@ -10,7 +10,7 @@ private[mxnet] object CurvePlot {
   private val Bottom = 56.0
   private val Colors = IndexedSeq("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf")
 
-  /** The picture.
+  /** The plot.
     *
     * @param series name and points (x, y) of each curve; points that are not finite are left out
     */

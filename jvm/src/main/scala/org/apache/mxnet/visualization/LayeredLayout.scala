@@ -5,7 +5,7 @@ import scala.collection.mutable
 /** Places the nodes of an acyclic graph in layers from top to bottom, so that every edge points down (Sugiyama, Tagawa
   * and Toda, 1981).
   *
-  * An edge that spans several layers is led through an empty place in each of them. The order within a layer follows
+  * An edge that spans several layers passes through a dummy vertex in each of them. The order within a layer follows
   * the mean position of
   * the neighbours, which avoids most crossings; positions are then moved towards the neighbours as far as the boxes
   * allow.
@@ -20,7 +20,7 @@ private[visualization] final class LayeredLayout(
     gap: Double
 ) {
 
-  /** A box or, with `node` -1, a place through which an edge is led. */
+  /** A box or, with `node` -1, a dummy vertex of an edge. */
   private final class Slot(val node: Int, val layer: Int, val width: Double) {
     var x: Double = 0
     val above = mutable.ArrayBuffer.empty[Slot]

@@ -22,7 +22,7 @@ private[mxnet] object NetworkPlot {
     case _                                                                                               => "#fccde5"
   }
 
-  /** The picture.
+  /** The plot.
     *
     * @param hideWeights whether variables that hold parameters are left out
     */

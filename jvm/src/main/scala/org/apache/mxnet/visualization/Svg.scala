@@ -40,7 +40,7 @@ private[visualization] object Svg {
         content
       )}</text>"""
 
-  /** A whole picture. */
+  /** A complete SVG document. */
   def document(width: Double, height: Double, title: String, body: Seq[String]): String = {
     val head =
       s"""<svg xmlns="http://www.w3.org/2000/svg" width="${number(width)}" height="${number(height)}" """ +

@@ -2,8 +2,8 @@ package org.apache.mxnet.codegen
 
 import scala.reflect.macros.blackbox
 
-/** Implementations of the implicit conversions from `String` to `OneOf`: a literal (or a constant) is checked where it
-  * stands, anything else when the program runs.
+/** Implementations of the implicit conversions from `String` to `OneOf`: a literal (or a constant) is checked at
+  * compile time, anything else at run time.
   */
 final class LiteralMacros(val c: blackbox.Context) {
   import c.universe._

@@ -67,7 +67,7 @@ final class ApiMacros(val c: whitebox.Context) {
     """
   )
 
-  // Typesafe functions: each argument goes into a call, which then is made.
+  // Typesafe functions: they collect their arguments in a call and run it.
 
   private def symbolApi(signature: Signature): Tree = {
     val call = TermName(c.freshName("call"))
@@ -129,7 +129,7 @@ final class ApiMacros(val c: whitebox.Context) {
     case _ => fill(call, parameter)
   }
 
-  /** The call of the operator that fits `T`. */
+  /** The call of the operator for `T`. */
   private def chosen(signature: Signature): Tree = {
     val sampler = signature.sampler.get
     val isScalar =

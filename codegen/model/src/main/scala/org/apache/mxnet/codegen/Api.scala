@@ -1,6 +1,6 @@
 package org.apache.mxnet.codegen
 
-/** A set of generated functions: which there are, and the class that documents them.
+/** A set of generated functions, and the class that documents them.
   *
   * @param packageName
   *   the package of the base class
@@ -41,7 +41,7 @@ object Api {
   /** Operators for users. A leading underscore marks the internal ones. */
   def public(operators: Seq[Operator]): Seq[Operator] = operators.filterNot(_.name.startsWith("_"))
 
-  /** `Custom` is written by hand where it is typesafe: its settings are the ones of the user's own operator. */
+  /** The typesafe `Custom` is written by hand, because its parameters are those of the user's operator. */
   private def typed(operators: Seq[Operator]): Seq[Operator] = operators.filterNot(_.name == "Custom")
 
   /** The functions of the untyped sets, as (function name, operator). With `isContrib` an operator `_contrib_X` comes
@@ -66,7 +66,7 @@ object Api {
   def ndarrays(operators: Seq[Operator], isContrib: Boolean): Seq[Signature] =
     typedOperators(operators, isContrib).map { case (name, operator) => Signature.ndarray(name, operator) }
 
-  /** The functions of the Java API. Of names that differ by case alone, the one in lower case stays. */
+  /** The functions of the Java API. Of names that differ only by case, the lower-case one is generated. */
   def javas(operators: Seq[Operator]): Seq[JavaSignature] = {
     val names = typed(public(operators)).map(_.name).toSet
     typed(public(operators))

@@ -1,6 +1,6 @@
 package org.apache.mxnet.codegen
 
-/** What an operator argument takes, read from its type string `<C++ type>, <required|optional>, default=<value>`. */
+/** The type of an operator argument, parsed from its type string `<C++ type>, <required|optional>, default=<value>`. */
 sealed trait ArgumentType
 
 object ArgumentType {
@@ -14,10 +14,10 @@ object ArgumentType {
   /** A value of a plain Scala type. */
   final case class Plain(scala: ScalaType) extends ArgumentType
 
-  /** One of a few texts. */
+  /** An enumeration of strings. */
   final case class Enumeration(values: Seq[String]) extends ArgumentType
 
-  /** What the metadata does not describe; no public function has such an argument. */
+  /** A type that the metadata does not describe; no public function has such an argument. */
   case object Opaque extends ArgumentType
 
   private val plain: Map[String, ArgumentType] = Map(
@@ -41,7 +41,7 @@ object ArgumentType {
 
   private val TupleOf = "tupleof<(.*)>".r
 
-  /** The type that `cpp` names; all whitespace is out of it already.
+  /** The type with the C++ name `cpp`, which has no whitespace.
     *
     * @param typeText
     *   the whole type string, for the message
@@ -64,14 +64,14 @@ object ArgumentType {
     new IllegalArgumentException(s"Invalid type for args: $cpp, $typeText")
 }
 
-/** A type string taken apart: the type, whether it may be left out, and the default as the operator writes it. */
+/** A parsed type string: the type, whether the argument is optional, and the default as written by the operator. */
 final case class ParsedType(argumentType: ArgumentType, optional: Boolean, default: Option[String])
 
 object ParsedType {
   private val Values = """(?s)\s*\{(.*?)\}(.*)""".r
   private val Default = """(?s).*?default\s*=\s*(.*)""".r
 
-  /** Takes a type string apart by the rules C19 to C22: three fields and more must be `optional` with a `default=`, one
+  /** Parses a type string by the rules C19 to C22: three fields and more must be `optional` with a `default=`, one
     * or two are required, except that a single tensor always may be left out (the graph then makes a variable).
     *
     * @throws java.lang.IllegalArgumentException

@@ -14,7 +14,7 @@ object BaseClasses {
     case _                       => throw new IllegalArgumentException("Usage: BaseClasses METADATA FOLDER")
   }
 
-  /** Writes every base class below `folder`; a file whose text stays the same keeps its time stamp. */
+  /** Writes every base class below `folder`; a file with unchanged text keeps its time stamp. */
   def write(operators: Seq[Operator], folder: Path): Seq[Path] =
     sources(operators).map { case (api, text) =>
       val file = folder.resolve(api.packageName.replace('.', '/')).resolve(api.className + ".scala")
@@ -92,7 +92,7 @@ object BaseClasses {
   /** The declaration of a typesafe function. */
   private[codegen] def typed(signature: Signature): String = {
     val parameters = signature.parameters.map { parameter =>
-      // A default of type Opt[T] must say so: T would be taken for Nothing, which is no T of an invariant type.
+      // Opt is invariant, so the default must be an explicit Opt[T], not the inferred Opt[Nothing].
       val inferred = if (parameter.role == Role.Distribution) "[T]" else ""
       val default = if (parameter.optional) s" = org.apache.mxnet.Opt.absent$inferred" else ""
       s"${parameter.name}: ${parameter.scala.text}$default"
@@ -143,7 +143,7 @@ object BaseClasses {
     if (text.isEmpty) s"Operator `${operator.name}`." else text
   }
 
-  /** A ScalaDoc comment of the paragraphs and tags; nothing in them can end it or be taken for a tag or variable. */
+  /** A ScalaDoc comment of the paragraphs and tags, escaped so that nothing ends it or starts a tag or variable. */
   private def doc(parts: Seq[String]): String = {
     val lines = parts.flatMap(_.linesIterator.toSeq match { case Seq() => Seq(""); case several => several })
     val safe = lines.map(line => escape(line).stripTrailing)

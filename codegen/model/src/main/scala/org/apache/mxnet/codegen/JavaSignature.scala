@@ -8,13 +8,13 @@ package org.apache.mxnet.codegen
 final case class JavaSignature(operator: Operator, parameters: Seq[Parameter]) {
   def name: String = operator.name
 
-  /** Whether the function takes one object with all arguments: it has several optional ones. */
+  /** True if the function takes one object with all arguments, because it has several optional ones. */
   def hasParamObject: Boolean = parameters.count(_.optional) >= 2
 
   /** The class of that object. */
   def paramClass: ScalaType = ClassType(s"${JavaSignature.javaapi}.${name}Param")
 
-  /** What the function takes, as (name, type). */
+  /** The parameters as (name, type). */
   def declared: Seq[(String, ScalaType)] =
     if (hasParamObject) Seq("po" -> paramClass)
     else parameters.map(parameter => parameter.name -> parameter.scala) :+ ("out" -> JavaSignature.ndarray)
@@ -25,7 +25,7 @@ object JavaSignature {
 
   val ndarray: ScalaType = ClassType(s"$javaapi.NDArray")
 
-  /** What every function returns. */
+  /** The result type of every function. */
   val result: ScalaType = ScalaType.array(ndarray)
 
   def apply(operator: Operator): JavaSignature =

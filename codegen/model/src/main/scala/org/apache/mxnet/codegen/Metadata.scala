@@ -16,7 +16,7 @@ final case class Argument(name: String, typeText: String, description: String)
 /** One operator as the native library describes it (C07).
   *
   * @param aliasOf
-  *   the operator that this is another name of
+  *   the operator that this name is an alias of
   * @param countArgument
   *   the argument that holds the number of inputs, for an operator that takes any number of them
   */
@@ -29,7 +29,7 @@ final case class Operator(
     returnType: String = ""
 )
 
-/** Reads what `dump_ops` writes: one JSON object a line. */
+/** Reads the output of `dump_ops`: one JSON object per line. */
 object Metadata {
 
   /** All operators of a metadata file, in its order.

@@ -54,7 +54,7 @@ object RandomSignature {
     operator.arguments.exists(argument => ParsedType(argument.typeText).argumentType == ArgumentType.Tensor)
 
   /** Inputs have the type `T`; so have the numbers of an operator that has no inputs, since its array form has inputs
-    * in their place.
+    * instead of them.
     */
   private def parameter(operator: Operator, argument: Argument, tensor: ScalaType, hasTensors: Boolean): Parameter = {
     val plain = Signature.parameter(operator, argument, tensor)

@@ -1,6 +1,6 @@
 package org.apache.mxnet.codegen
 
-/** What a parameter of a generated function does in the call it makes. */
+/** The role of a parameter of a generated function. */
 sealed trait Role
 
 object Role {
@@ -11,13 +11,13 @@ object Role {
   /** A setting of the operator. */
   case object Setting extends Role
 
-  /** The setting that holds the number of inputs; counted where it is left out. */
+  /** The setting that holds the number of inputs; counted if it is absent. */
   case object InputCount extends Role
 
   /** A parameter of a random function: a number for one distribution, an input for one distribution per element. */
   case object Distribution extends Role
 
-  /** Not the operator's own: `name`, `attr`, `out`. */
+  /** Not a parameter of the operator: `name`, `attr`, `out`. */
   case object Call extends Role
 }
 
@@ -28,7 +28,7 @@ object Role {
   * @param argument
   *   the operator's name for it
   * @param optional
-  *   whether it defaults to `Opt.absent`; its type then is an `Opt`
+  *   true if it defaults to `Opt.absent`; its type is then an `Opt`
   */
 final case class Parameter(
     name: String,
@@ -56,7 +56,7 @@ final case class Signature(
   def variadic: Boolean = Signature.variadic(operator)
 }
 
-/** The operators behind a random function of type parameter `T`.
+/** The operators that a random function with type parameter `T` calls.
   *
   * @param scalar
   *   draws from one distribution
@@ -98,13 +98,13 @@ object Signature {
     Signature(name, operator, parameters :+ out, ScalaType.NDArrayFuncReturn)
   }
 
-  /** What every symbol function ends with. */
+  /** The last parameters of every symbol function. */
   val named: Seq[Parameter] = Seq(
     call("name", ScalaType.Text, "name of the symbol; one is made up where it is left out"),
     call("attr", ScalaType.Attributes, "attributes of the symbol")
   )
 
-  /** What every array function ends with. */
+  /** The last parameters of every array function. */
   val out: Parameter = call("out", ScalaType.NDArray, "array that receives the result")
 
   /** The parameter for one argument, of an operator over `tensor`. */

@@ -135,7 +135,7 @@ class SignatureSuite extends munit.FunSuite {
     case (Applied("org.apache.mxnet.literal.OneOf", _), "String") => true
     case (ScalaType.Attributes, "Map[String,String]")             => true
     case (ScalaType.Float, "Float")                               => true
-    // The one type parameter stood for numbers too in the `_like` functions, where numbers could not be passed.
+    // In the `_like` functions the type parameter also stood for numbers, although numbers could not be passed.
     case (ScalaType.Float | ScalaType.Int, "T")  => true
     case (Applied("scala.Array", element), text) => text == s"Array[${simple(element)}]"
     case (other, text)                           => simple(other) == text

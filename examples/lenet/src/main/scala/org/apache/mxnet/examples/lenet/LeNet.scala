@@ -4,10 +4,10 @@ import org.apache.mxnet._
 import org.apache.mxnet.module.{FitParams, Module}
 import org.apache.mxnet.optimizer.SGD
 
-/** A convolutional network after LeNet-5 (LeCun and others, 1998) for pictures of digits. */
+/** A convolutional network after LeNet-5 (LeCun and others, 1998) for images of digits. */
 object LeNet {
 
-  /** Height and width of a picture. */
+  /** Height and width of an image. */
   val PictureSize = 8
 
   private val BatchSize = 32
@@ -46,11 +46,11 @@ object LeNet {
   def inputShapes: Map[String, Shape] =
     Map("data" -> Shape(BatchSize, 1, PictureSize, PictureSize), "softmax_label" -> Shape(BatchSize))
 
-  /** Batches of the pictures to train with, in a random order. */
+  /** Batches of the training images, in random order. */
   def trainingData(folder: String, seed: Int): DataIter =
     IO.MNISTIter(files(folder, "train") ++ Map("batch_size" -> s"$BatchSize", "shuffle" -> "1", "seed" -> s"$seed"))
 
-  /** Batches of the pictures to test with: 9 batches of 33 are all 297 of them. */
+  /** Batches of the test images: 9 batches of 33 are all 297 of them. */
   def testData(folder: String): DataIter =
     IO.MNISTIter(files(folder, "t10k") ++ Map("batch_size" -> "33", "shuffle" -> "0"))
 
@@ -61,11 +61,11 @@ object LeNet {
     "silent" -> "1"
   )
 
-  /** Trains a network and says after each epoch how it goes.
+  /** Trains a network and reports the progress after each epoch.
     *
-    * @param folder where the digits are
-    * @param seed seed of the first weights and of the order of the pictures
-    * @return the trained module and what happened
+    * @param folder folder of the digits
+    * @param seed seed of the initial weights and of the order of the images
+    * @return the trained module and its training history
     */
   def train(folder: String, epochs: Int, seed: Int): (Module, Seq[Callback.EpochRecord]) = {
     Random.seed(seed)
@@ -79,9 +79,9 @@ object LeNet {
     (module, progress.history)
   }
 
-  /** Share of the test pictures that a module recognises. */
+  /** Accuracy of a module on the test images. */
   def accuracy(module: Module, folder: String): Float = module.score(testData(folder), new Accuracy()).get._2.head
 
-  /** Probability of each digit for each test picture. */
+  /** Probability of each digit for each test image. */
   def probabilities(module: Module, folder: String): NDArray = module.predict(testData(folder)).head
 }

@@ -2,16 +2,16 @@ package org.apache.mxnet.examples.operators
 
 import org.apache.mxnet._
 
-/** The weights of the bilateral filter: how much the neighbour at a distance, with a difference of values, counts. */
+/** The weights of the bilateral filter, by the distance and the difference in value of a neighbour. */
 private[operators] trait BilateralWeights {
 
-  /** How many neighbours on each side count. */
+  /** Number of neighbours on each side. */
   def radius: Int
 
-  /** The distance over which neighbours lose influence. */
+  /** Standard deviation of the distance weight. */
   def sigmaSpace: Float
 
-  /** The difference of values over which neighbours lose influence. */
+  /** Standard deviation of the value weight. */
   def sigmaRange: Float
 
   protected def weight(distance: Int, difference: Double): Double =
@@ -21,7 +21,7 @@ private[operators] trait BilateralWeights {
 
   protected def rowLength(context: OpContext): Int = context.inputShapes(0).toVector.last
 
-  /** Calls `f` with the numbers of an element and each of its neighbours, for every row of length `length`. */
+  /** Calls `f` with the indices of an element and each of its neighbours, for every row of length `length`. */
   protected def neighbours(count: Int, length: Int)(f: (Int, Int) => Unit): Unit = {
     var i = 0
     while (i < count) {
@@ -86,7 +86,7 @@ class BilateralFilterGradient(val radius: Int, val sigmaSpace: Float, val sigmaR
     val dx = new Array[Double](x.length)
     neighbours(x.length, rowLength(context)) { (i, j) =>
       val w = weight(i - j, x(i) - x(j))
-      // By the neighbour's value, and by the change of its weight with either value.
+      // Product rule: through the neighbour's value, and through its weight, which depends on both values.
       val share = dy(i) / norms(i)
       val moved = share * w * (x(j) - y(i)) * (x(i) - x(j)) / (sigmaRange * sigmaRange)
       dx(j) += share * w + moved

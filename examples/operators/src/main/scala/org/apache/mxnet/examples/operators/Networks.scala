@@ -4,7 +4,7 @@ import org.apache.mxnet._
 import org.apache.mxnet.module.{FitParams, Module}
 import org.apache.mxnet.optimizer.SGD
 
-/** Networks for pictures of digits, each with one of the operators in it. */
+/** Networks for images of digits, each with one of the user-defined operators. */
 object Networks {
   private val BatchSize = 32
 
@@ -39,7 +39,7 @@ object Networks {
     scored(activations)
   }
 
-  /** A filter that smooths along the units of a hidden layer, so that neighbours learn the like. */
+  /** A filter that smooths along the units of a hidden layer, so that neighbours learn similar features. */
   def filtered: Symbol = {
     val smooth = new BilateralFilter(radius = 2, sigmaSpace = 1f, sigmaRange = 0.5f)
     scored(relu(smooth.named("smooth", dense(pixels, 64, "first"))))
@@ -53,11 +53,11 @@ object Networks {
     "filtered" -> (() => filtered)
   )
 
-  /** Batches of the pictures to train with, in an order of their own. */
+  /** Batches of the training images, shuffled. */
   private def trainingData(folder: String): DataIter =
     IO.MNISTIter(files(folder, "train") ++ Map("batch_size" -> s"$BatchSize", "shuffle" -> "1", "seed" -> "7"))
 
-  /** Batches of the pictures to test with: 9 batches of 33 are all 297 of them. */
+  /** Batches of the test images: 9 batches of 33 are all 297 of them. */
   def testData(folder: String): DataIter =
     IO.MNISTIter(files(folder, "t10k") ++ Map("batch_size" -> "33", "shuffle" -> "0"))
 
@@ -80,7 +80,7 @@ object Networks {
     module
   }
 
-  /** A network that was saved, ready to predict. */
+  /** A saved network, bound for prediction. */
   def load(prefix: String, epochs: Int, folder: String): Module = {
     val module = Module.loadCheckpoint(prefix, epochs)
     val test = testData(folder)
@@ -88,9 +88,9 @@ object Networks {
     module
   }
 
-  /** Share of the test pictures that a module recognises. */
+  /** Accuracy of a module on the test images. */
   def accuracy(module: Module, folder: String): Float = module.score(testData(folder), new Accuracy()).get._2.head
 
-  /** Probability of each digit for each test picture. */
+  /** Probability of each digit for each test image. */
   def probabilities(module: Module, folder: String): NDArray = module.predict(testData(folder)).head
 }

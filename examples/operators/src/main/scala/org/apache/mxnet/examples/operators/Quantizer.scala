@@ -20,7 +20,7 @@ class Quantizer(val bits: Int) extends UserDefinedCustomOp {
     steps = ((1 << (bits - 1)) - 1).toDouble
   }
 
-  /** An input that nobody gives the shape of, a weight, is as large as the output. */
+  /** An input without a given shape, such as a weight, has the shape of the output. */
   override def inferInputShapes(inputs: Array[Shape], outputs: Array[Shape]): Array[Shape] = outputs
 
   override def exec(context: OpContext): Unit =

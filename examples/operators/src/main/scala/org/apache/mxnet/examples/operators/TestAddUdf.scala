@@ -3,11 +3,11 @@ package org.apache.mxnet.examples.operators
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet._
 
-/** The sum of two arrays: every method of a user-defined operator, written out. Most have defaults that would do. */
+/** The sum of two arrays, with every method of a user-defined operator. Most defaults would do. */
 @UserDefinedOp
 class TestAddUdf(symbols: Array[Symbol]) extends UserDefinedCustomOp(symbols) {
 
-  /** What a graph is loaded with. */
+  /** The constructor that loading a graph uses. */
   def this() = this(Array.empty[Symbol])
 
   def this(left: Symbol, right: Symbol) = this(Array(left, right))

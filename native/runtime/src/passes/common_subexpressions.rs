@@ -1,8 +1,8 @@
-//! Removes common subexpressions: of several nodes that compute the same from the same, all but the first.
+//! Common subexpression elimination.
 //!
-//! Two nodes are the same if they have one operator, equal parameters and the same inputs. Operators that draw random numbers or
-//! change memory are never removed, nor are those that read memory which an operator changes, nor those whose results are kept, since
-//! each output has an array of its own. What is removed stays in the graph as a node that nobody needs.
+//! Two nodes are equal if they have the same operator, parameters, inputs and device; readers of the second are redirected to the first.
+//! Operators that draw random numbers, modify memory or read modified memory are not eliminated. Neither are outputs, since each
+//! output has its own array. An eliminated node stays in the graph without readers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +12,10 @@ use ferromx_core::params::Attrs;
 
 use crate::graph::{Action, Graph, GraphNode};
 
-/// Lets readers of repeated nodes read the first of them. `kept` are the entries that something outside the graph reads, `changing`
-/// those in memory that some operator changes.
-pub fn remove_repeated(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>, changing: &HashSet<Entry>) {
-    // By operator and inputs, the nodes with different parameters.
+/// Redirects readers of repeated nodes to their first occurrence. `kept` are the entries that are read from outside the graph, `changing`
+/// those whose memory an operator modifies.
+pub fn eliminate(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>, changing: &HashSet<Entry>) {
+    // Nodes with distinct parameters, by operator and inputs.
     let mut first: HashMap<(usize, Vec<Entry>), Vec<usize>> = HashMap::new();
     let mut same_as: HashMap<usize, usize> = HashMap::new();
     for i in (0..graph.nodes.len()).filter(|i| needed[*i]) {
@@ -39,7 +39,7 @@ pub fn remove_repeated(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>
     }
 }
 
-/// Whether the node's results depend on nothing but its inputs and parameters, and it has no other effect.
+/// Whether the outputs depend only on inputs and parameters, without side effects.
 fn is_pure(node: &GraphNode) -> bool {
     match &node.action {
         Action::Forward(op) => {
@@ -50,8 +50,7 @@ fn is_pure(node: &GraphNode) -> bool {
     }
 }
 
-/// Whether two nodes of one operator have equal parameters. Attributes that belong to the graph (`__shape__`, `__ctx_group__`) do not
-/// count.
+/// Whether two nodes of one operator have equal parameters. Attributes of the graph (`__shape__`, `__ctx_group__`) are ignored.
 fn equal_parameters(a: &Attrs, b: &Attrs) -> bool {
     let parameters = |attrs: &Attrs| {
         let mut list: Vec<(String, String)> =
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_nodes_become_one_and_others_stay() {
+    fn equal_nodes_are_merged_and_others_stay() {
         let mut g = Graph::default();
         let x = g.variable("x", Attrs::new());
         let twice = |g: &mut Graph, op: &str, attrs: &[(&str, &str)]| {
@@ -87,7 +86,7 @@ mod tests {
         let above = [add(&mut g, "exp", &[sines], &[]), add(&mut g, "exp", &[sines], &[])];
         let ends = [sines, scaled, third, dropped, above[0], above[1]];
         let needed = g.needed_for(ends);
-        remove_repeated(&mut g, &needed, &ends.into_iter().collect(), &HashSet::new());
+        eliminate(&mut g, &needed, &ends.into_iter().collect(), &HashSet::new());
         assert_eq!(g.node(sines).inputs, [sine, sine]);
         assert_eq!(g.node(scaled).inputs, [half, half]);
         assert_eq!(g.node(dropped).inputs, [one, two]);
@@ -97,7 +96,7 @@ mod tests {
         let again = add(&mut h, "sin", &[x], &[]);
         let user = add(&mut h, "exp", &[again], &[]);
         let needed = h.needed_for([user, sines]);
-        remove_repeated(&mut h, &needed, &[user].into_iter().collect(), &[x].into_iter().collect());
+        eliminate(&mut h, &needed, &[user].into_iter().collect(), &[x].into_iter().collect());
         assert_eq!(h.node(user).inputs, [again]);
     }
 }

@@ -1,4 +1,4 @@
-//! `MaxPool` with gaps and places.
+//! `MaxPool` with dilation, which also returns the indices of the maxima.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -9,33 +9,32 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::pool::maximum::{MAX_AXES, Windows, window_maxima, window_maxima_backward};
-use ferromx_kernels::reduce::Number;
+use ferromx_kernels::reduce::NumericLane;
 
 params! {
     /// Parameters of `_onnx_MaxPool`.
     pub struct MaxPoolParam {
-        /// Size of a window, a number for each spatial axis.
+        /// Size of a window, one number for per_axis spatial axis.
         kernel_shape: Shape = required;
-        /// Distance of neighbouring windows; 1 by default.
+        /// Stride of the windows along per_axis axis; 1 by default.
         strides: Shape = (Shape::new(&[]));
-        /// Padding at the beginning of each axis, then at the end of each; none by default.
+        /// Padding at the start of per_axis axis, then at the end of per_axis; 0 by default.
         pads: Shape = (Shape::new(&[]));
-        /// Distance of neighbouring elements of a window; 1 by default.
+        /// Dilation of the window along per_axis axis; 1 by default.
         dilations: Shape = (Shape::new(&[]));
-        /// Whether a window that sticks out at the end counts, if it begins inside.
+        /// Whether the output size is rounded up, so that the last window may extend past the end.
         ceil_mode: bool = false;
-        /// Whether places are counted with the first spatial axis as the fastest.
+        /// Whether indices are column-major: the first spatial axis varies fastest.
         column_major: bool = false;
     }
 }
 
-/// Maxima with their places.
+/// Max pooling with indices.
 pub static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
     .doc(
-        "The maximum of each window and where it stands: the number of the element in the whole of data. Windows may have gaps. Padding \
-         counts as nothing.\n\n\
+        "The maximum of per_axis window, and its index into the flattened data. Padding is never the maximum.\n\n\
          Shapes: data (batch, channel, d1, ..., dk) with k of 1 to 3, both outputs (batch, channel, o1, ..., ok) with \
-         o = (d + pads - dilation * (kernel - 1) - 1) / stride + 1, rounded down, or up with ceil_mode. Places are int64 and have no \
+         o = (d + pads - dilation * (kernel - 1) - 1) / stride + 1, rounded down, or up with ceil_mode. Indices are int64 and have no \
          gradient. Source: MaxPool of ONNX.",
     )
     .inputs(&[arg("data", "The planes, of shape (batch, channel, d1, ..., dk).")])
@@ -64,8 +63,8 @@ pub static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
     })
     .grad(Grad::Kernel(Backward::new(pool_backward).ograds(Deps::Some(&[0])).inputs(Deps::All), None));
 
-/// Nothing is below it.
-fn least(dtype: DType) -> f64 {
+/// The smallest value of the type, from which the maximum starts.
+fn lowest_value(dtype: DType) -> f64 {
     match dtype {
         DType::I8 => f64::from(i8::MIN),
         DType::I32 => f64::from(i32::MIN),
@@ -77,25 +76,25 @@ fn least(dtype: DType) -> f64 {
 
 fn maxima<T: Element>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let windows = windows(ctx, ins[0].shape(), outs[0].shape())?;
-    let lowest = T::from_f64(least(T::DTYPE));
+    let lowest = T::from_f64(lowest_value(T::DTYPE));
     let (first, second) = outs.split_at_mut(1);
-    // An output that nobody reads is computed all the same.
-    let spare = |out: &Out<'_>| if out.wanted() { 0 } else { out.len() };
-    let (mut values, mut numbers) = (vec![lowest; spare(&first[0])], vec![0i64; spare(&second[0])]);
+    // The kernel writes both outputs; an unwanted one goes to scratch memory.
+    let scratch_len = |out: &Out<'_>| if out.wanted() { 0 } else { out.len() };
+    let (mut values, mut scratch_indices) = (vec![lowest; scratch_len(&first[0])], vec![0i64; scratch_len(&second[0])]);
     let out = if first[0].wanted() { first[0].slice_mut::<T>()? } else { &mut values };
-    let places = if second[0].wanted() { second[0].slice_mut::<i64>()? } else { &mut numbers };
-    window_maxima(ins[0].slice::<T>()?, &windows, lowest, ctx.params::<MaxPoolParam>().column_major, out, places);
+    let indices = if second[0].wanted() { second[0].slice_mut::<i64>()? } else { &mut scratch_indices };
+    window_maxima(ins[0].slice::<T>()?, &windows, lowest, ctx.params::<MaxPoolParam>().column_major, out, indices);
     Ok(())
 }
 
-/// A list with a number for each of `n` axes, or the same one for all where it is empty.
-fn each(what: &str, list: &Shape, n: usize, otherwise: i64, lowest: i64) -> Result<Vec<i64>> {
+/// The `n` numbers of the parameter `name`, per_axis at least `min`, or `default` for all if the list is empty.
+fn per_axis(name: &str, list: &Shape, n: usize, default: i64, min: i64) -> Result<Vec<i64>> {
     let dims = list.dims();
     ensure!(
-        (dims.is_empty() || dims.len() == n) && dims.iter().all(|d| *d >= lowest),
-        "{what} is {list}, expected {n} numbers of {lowest} and above"
+        (dims.is_empty() || dims.len() == n) && dims.iter().all(|d| *d >= min),
+        "{name} is {list}, expected {n} numbers of at least {min}"
     );
-    Ok(if dims.is_empty() { vec![otherwise; n] } else { dims.to_vec() })
+    Ok(if dims.is_empty() { vec![default; n] } else { dims.to_vec() })
 }
 
 fn pooled(p: &MaxPoolParam, data: &Shape) -> Result<Shape> {
@@ -106,24 +105,25 @@ fn pooled(p: &MaxPoolParam, data: &Shape) -> Result<Shape> {
     );
     let n = rank - 2;
     ensure!(p.kernel_shape.dims().len() == n, "kernel_shape is {}, expected {n} numbers", p.kernel_shape);
-    let kernel = each("kernel_shape", &p.kernel_shape, n, 1, 1)?;
-    let (strides, dilations) = (each("strides", &p.strides, n, 1, 1)?, each("dilations", &p.dilations, n, 1, 1)?);
-    let pads = each("pads", &p.pads, 2 * n, 0, 0)?;
+    let kernel = per_axis("kernel_shape", &p.kernel_shape, n, 1, 1)?;
+    let (strides, dilations) =
+        (per_axis("strides", &p.strides, n, 1, 1)?, per_axis("dilations", &p.dilations, n, 1, 1)?);
+    let pads = per_axis("pads", &p.pads, 2 * n, 0, 0)?;
     let mut dims: Dims = data.dims().into();
     for k in 0..n {
         let size = data.dim(k + 2);
         if size < 0 {
             continue;
         }
-        let room = size + pads[k] + pads[n + k] - (dilations[k] * (kernel[k] - 1) + 1);
+        let slack = size + pads[k] + pads[n + k] - (dilations[k] * (kernel[k] - 1) + 1);
         ensure!(
-            room >= 0,
-            "a window of {} with gaps of {} does not fit an axis of {size} with its padding",
+            slack >= 0,
+            "a window of size {} with dilation {} does not fit a padded axis of length {size}",
             kernel[k],
             dilations[k]
         );
-        let mut windows = room / strides[k] + 1;
-        if p.ceil_mode && room % strides[k] != 0 && windows * strides[k] < size + pads[k] {
+        let mut windows = slack / strides[k] + 1;
+        if p.ceil_mode && slack % strides[k] != 0 && windows * strides[k] < size + pads[k] {
             windows += 1;
         }
         dims[k + 2] = windows;
@@ -134,8 +134,8 @@ fn pooled(p: &MaxPoolParam, data: &Shape) -> Result<Shape> {
 fn windows(ctx: &OpCtx<'_>, data: &Shape, out: &Shape) -> Result<Windows> {
     let p = ctx.params::<MaxPoolParam>();
     let n = data.dims().len() - 2;
-    let list = |what: &str, list: &Shape| -> Result<Vec<usize>> {
-        Ok(each(what, list, n, 1, 1)?.into_iter().map(|d| d as usize).collect())
+    let list = |name: &str, list: &Shape| -> Result<Vec<usize>> {
+        Ok(per_axis(name, list, n, 1, 1)?.into_iter().map(|d| d as usize).collect())
     };
     Ok(Windows {
         input: data.to_usize()[2..].to_vec(),
@@ -143,7 +143,7 @@ fn windows(ctx: &OpCtx<'_>, data: &Shape, out: &Shape) -> Result<Windows> {
         kernel: list("kernel_shape", &p.kernel_shape)?,
         stride: list("strides", &p.strides)?,
         dilation: list("dilations", &p.dilations)?,
-        pad: each("pads", &p.pads, 2 * n, 0, 0)?[..n].iter().map(|d| *d as usize).collect(),
+        pad: per_axis("pads", &p.pads, 2 * n, 0, 0)?[..n].iter().map(|d| *d as usize).collect(),
     })
 }
 
@@ -169,7 +169,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn windows_with_gaps_name_their_maxima() {
+    fn dilated_windows_return_their_maxima_and_indices() {
         let x = array(&(0..16).map(|i| i * 7 % 16).collect::<Vec<i32>>(), &[1, 1, 4, 4]);
         // 0 7 14 5 / 12 3 10 1 / 8 15 6 13 / 4 11 2 9
         let case = |extra: &[(&str, &str)]| {
@@ -180,8 +180,8 @@ mod tests {
         let outs = case(&[]).run(std::slice::from_ref(&x)).unwrap();
         assert_eq!(outs[0].to_vec::<i32>().unwrap(), [14, 15, 12, 11]);
         assert_eq!(outs[1].to_vec::<i64>().unwrap(), [2, 9, 4, 13]);
-        let turned = case(&[("column_major", "True")]).run(std::slice::from_ref(&x)).unwrap();
-        assert_eq!(turned[1].to_vec::<i64>().unwrap(), [8, 6, 1, 7]);
+        let column_major = case(&[("column_major", "True")]).run(std::slice::from_ref(&x)).unwrap();
+        assert_eq!(column_major[1].to_vec::<i64>().unwrap(), [8, 6, 1, 7]);
         let shape = |extra: &[(&str, &str)]| case(extra).shapes(&[[1, 1, 6, 6].into()]).unwrap()[0].clone();
         assert_eq!(shape(&[("strides", "(2, 2)")]), [1, 1, 2, 2].into());
         assert_eq!(shape(&[("strides", "(2, 2)"), ("ceil_mode", "True")]), [1, 1, 3, 3].into());

@@ -15,18 +15,18 @@ params! {
     pub struct CumProdParam {
         /// The axis along which to multiply; a negative one counts from the end.
         axis: i32 = required;
-        /// Whether an element's own factor is left out.
+        /// Whether element i of the result excludes element i of the input.
         exclusive: bool = false;
-        /// Whether the products run from the end.
+        /// Whether products accumulate from the end.
         reverse: bool = false;
     }
 }
 
-/// Running products.
+/// Cumulative products.
 pub static CUM_PROD: OpDef = OpDef::new("_onnx_CumProd")
     .doc(
-        "The running products along an axis: element i is the product of the elements up to and with i, or without i where exclusive. \
-         Not differentiable. Source: CumProd of ONNX.",
+        "The cumulative product along an axis: element i is the product of the elements up to and including i, or excluding i if \
+         `exclusive`. Not differentiable. Source: CumProd of ONNX.",
     )
     .params::<CumProdParam>()
     .forward(|ctx, ins, outs| {
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn products_run_along_an_axis() {
+    fn products_accumulate_along_an_axis() {
         assert_eq!(run(&[("axis", "1")]).unwrap(), [1.0, 2.0, 6.0, 4.0, 20.0, 120.0]);
         assert_eq!(run(&[("axis", "0"), ("reverse", "True")]).unwrap(), [4.0, 10.0, 18.0, 4.0, 5.0, 6.0]);
         assert_eq!(run(&[("axis", "-1"), ("exclusive", "True")]).unwrap(), [1.0, 1.0, 2.0, 1.0, 4.0, 20.0]);

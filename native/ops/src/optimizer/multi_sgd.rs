@@ -7,7 +7,7 @@ use ferromx_core::params::Tuple;
 use ferromx_core::storage::{In, Out};
 
 use super::family::{self, Rule};
-use super::several::{self, Layout, MAX_WEIGHTS, Several, several};
+use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor};
 use super::sgd::{Sgd, SgdMom, SgdMomParam, SgdParam};
 
 /// The operators of this file.
@@ -22,9 +22,9 @@ pub static OPS: &[&OpDef] = &[
     &PRELOADED_MULTI_MP_SGD_MOM_UPDATE,
 ];
 
-/// Where the learning rates and weight decays come from.
-trait Rates: Several {
-    /// Those of the parameters, or of the last two inputs.
+/// The source of the learning rates and weight decays.
+trait Rates: MultiTensor {
+    /// The learning rates and weight decays, from the parameters or the last two inputs.
     fn rates<'a>(&'a self, ins: &[In<'a>]) -> Result<(&'a [f32], &'a [f32])>;
 }
 
@@ -34,17 +34,17 @@ trait Single<P> {
     fn single(&self, lr: f32, wd: f32) -> P;
 }
 
-/// Declares parameters: lists of rates or none, their own and those that all have.
-macro_rules! several_params {
+/// Declares the parameters of an operator: lists of rates, its own, then those that all operators share.
+macro_rules! multi_params {
     ($(#[$meta:meta])* $name:ident { $($rates:tt)* } { $($own:tt)* }) => {
         params! {
             $(#[$meta])*
             pub struct $name {
                 $($rates)*
                 $($own)*
-                /// The gradients are multiplied by this first.
+                /// The gradients are multiplied by this before clipping.
                 rescale_grad: f32 = 1.0;
-                /// The elements of the rescaled gradients are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+                /// The rescaled gradients are clipped to [-clip_gradient, clip_gradient]; a negative number disables clipping.
                 clip_gradient: f32 = (-1.0);
                 /// The number of weights.
                 num_weights: i32 = 1, where 1..=MAX_WEIGHTS as i32;
@@ -55,17 +55,17 @@ macro_rules! several_params {
 
 macro_rules! listed_params {
     ($(#[$meta:meta])* $name:ident { $($own:tt)* }) => {
-        several_params! {
+        multi_params! {
             $(#[$meta])*
             $name {
                 /// The learning rate of each weight.
                 lrs: Tuple<f32> = required;
-                /// The weight decay of each weight: this multiple of the weight is added to its gradient.
+                /// The weight decay of each weight: wd * weight is added to its gradient.
                 wds: Tuple<f32> = required;
             } { $($own)* }
         }
 
-        impl Several for $name {
+        impl MultiTensor for $name {
             fn count(&self) -> usize {
                 self.num_weights as usize
             }
@@ -85,9 +85,9 @@ macro_rules! listed_params {
 
 macro_rules! preloaded_params {
     ($(#[$meta:meta])* $name:ident { $($own:tt)* }) => {
-        several_params! { $(#[$meta])* $name {} { $($own)* } }
+        multi_params! { $(#[$meta])* $name {} { $($own)* } }
 
-        impl Several for $name {
+        impl MultiTensor for $name {
             fn count(&self) -> usize {
                 self.num_weights as usize
             }
@@ -113,7 +113,7 @@ listed_params! {
 listed_params! {
     /// Parameters of `multi_sgd_mom_update` and `multi_mp_sgd_mom_update`.
     MultiSgdMomParam {
-        /// The part of the last step that is taken again.
+        /// The momentum: the fraction of the last step that is added to the next.
         momentum: f32 = 0.0;
     }
 }
@@ -126,7 +126,7 @@ preloaded_params! {
 preloaded_params! {
     /// Parameters of `preloaded_multi_sgd_mom_update` and `preloaded_multi_mp_sgd_mom_update`.
     PreloadedMomParam {
-        /// The part of the last step that is taken again.
+        /// The momentum: the fraction of the last step that is added to the next.
         momentum: f32 = 0.0;
     }
 }
@@ -148,14 +148,14 @@ single! {
     PreloadedMomParam => SgdMomParam { momentum };
 }
 
-/// The numbers of every weight's step.
-fn numbers<'a, R: Rule<K, S>, P: Rates + Single<R::Params>, const K: usize, const S: usize>(
+/// The number of weights, and the scalars of each weight's step.
+fn scalars<'a, R: Rule<K, S>, P: Rates + Single<R::Params>, const K: usize, const S: usize>(
     ctx: &'a OpCtx<'_>,
     ins: &[In<'a>],
 ) -> Result<(usize, impl Fn(usize) -> [f64; K] + 'a)> {
     let p = ctx.params::<P>();
     let (lrs, wds) = p.rates(ins)?;
-    Ok((p.count(), move |i| R::numbers(&p.single(lrs[i], wds[i]))))
+    Ok((p.count(), move |i| R::scalars(&p.single(lrs[i], wds[i]))))
 }
 
 fn full<R: Rule<K, S>, P: Rates + Single<R::Params>, const K: usize, const S: usize>(
@@ -163,8 +163,8 @@ fn full<R: Rule<K, S>, P: Rates + Single<R::Params>, const K: usize, const S: us
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
 ) -> Result<()> {
-    let (count, numbers) = numbers::<R, P, K, S>(ctx, ins)?;
-    family::steps::<R, K, S>(ctx, ins, outs, count, numbers)
+    let (count, scalars) = scalars::<R, P, K, S>(ctx, ins)?;
+    family::steps::<R, K, S>(ctx, ins, outs, count, scalars)
 }
 
 fn mixed<R: Rule<K, S>, P: Rates + Single<R::Params>, const K: usize, const S: usize>(
@@ -172,47 +172,48 @@ fn mixed<R: Rule<K, S>, P: Rates + Single<R::Params>, const K: usize, const S: u
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
 ) -> Result<()> {
-    let (count, numbers) = numbers::<R, P, K, S>(ctx, ins)?;
-    family::mixed_steps::<R, K, S>(ctx, ins, outs, count, numbers)
+    let (count, scalars) = scalars::<R, P, K, S>(ctx, ins)?;
+    family::mixed_steps::<R, K, S>(ctx, ins, outs, count, scalars)
 }
 
-several!(MULTI_SGD_UPDATE: "multi_sgd_update",
+multi_tensor!(MULTI_SGD_UPDATE: "multi_sgd_update",
     "sgd_update for several weights: weight - lr * (clip(rescale_grad * grad) + wd * weight) for each.",
     MultiSgdParam, each ["weight", "grad"], shared [], mixed false, shape shape,
     forward full::<Sgd, MultiSgdParam, 4, 1>);
 
-several!(MULTI_SGD_MOM_UPDATE: "multi_sgd_mom_update",
+multi_tensor!(MULTI_SGD_MOM_UPDATE: "multi_sgd_mom_update",
     "sgd_mom_update for several weights: mom = momentum * mom - lr * (clip(rescale_grad * grad) + wd * weight), then weight + mom \
      for each.",
     MultiSgdMomParam, each ["weight", "grad", "mom"], shared [], mixed false, shape shape,
     forward full::<SgdMom, MultiSgdMomParam, 5, 2>);
 
-several!(MULTI_MP_SGD_UPDATE: "multi_mp_sgd_update",
-    "mp_sgd_update for several weights in half precision, each with a copy in single precision that is changed and rounded.",
+multi_tensor!(MULTI_MP_SGD_UPDATE: "multi_mp_sgd_update",
+    "mp_sgd_update for several weights in half precision, each with a copy in single precision that is updated and rounded to the output.",
     MultiSgdParam, each ["weight", "grad", "weight32"], shared [], mixed true, shape shape,
     forward mixed::<Sgd, MultiSgdParam, 4, 1>);
 
-several!(MULTI_MP_SGD_MOM_UPDATE: "multi_mp_sgd_mom_update",
-    "mp_sgd_mom_update for several weights in half precision, each with a copy in single precision that is changed and rounded.",
+multi_tensor!(MULTI_MP_SGD_MOM_UPDATE: "multi_mp_sgd_mom_update",
+    "mp_sgd_mom_update for several weights in half precision, each with a copy in single precision that is updated and rounded \
+     to the output.",
     MultiSgdMomParam, each ["weight", "grad", "mom", "weight32"], shared [], mixed true, shape shape,
     forward mixed::<SgdMom, MultiSgdMomParam, 5, 2>);
 
-several!(PRELOADED_MULTI_SGD_UPDATE: "preloaded_multi_sgd_update",
+multi_tensor!(PRELOADED_MULTI_SGD_UPDATE: "preloaded_multi_sgd_update",
     "multi_sgd_update with the learning rates and weight decays in arrays of one element for each weight.",
     PreloadedParam, each ["weight", "grad"], shared ["lrs", "wds"], mixed false, shape shape_of_rates,
     forward full::<Sgd, PreloadedParam, 4, 1>);
 
-several!(PRELOADED_MULTI_SGD_MOM_UPDATE: "preloaded_multi_sgd_mom_update",
+multi_tensor!(PRELOADED_MULTI_SGD_MOM_UPDATE: "preloaded_multi_sgd_mom_update",
     "multi_sgd_mom_update with the learning rates and weight decays in arrays of one element for each weight.",
     PreloadedMomParam, each ["weight", "grad", "mom"], shared ["lrs", "wds"], mixed false, shape shape_of_rates,
     forward full::<SgdMom, PreloadedMomParam, 5, 2>);
 
-several!(PRELOADED_MULTI_MP_SGD_UPDATE: "preloaded_multi_mp_sgd_update",
+multi_tensor!(PRELOADED_MULTI_MP_SGD_UPDATE: "preloaded_multi_mp_sgd_update",
     "multi_mp_sgd_update with the learning rates and weight decays in arrays of one element for each weight.",
     PreloadedParam, each ["weight", "grad", "weight32"], shared ["lrs", "wds"], mixed true, shape shape_of_rates,
     forward mixed::<Sgd, PreloadedParam, 4, 1>);
 
-several!(PRELOADED_MULTI_MP_SGD_MOM_UPDATE: "preloaded_multi_mp_sgd_mom_update",
+multi_tensor!(PRELOADED_MULTI_MP_SGD_MOM_UPDATE: "preloaded_multi_mp_sgd_mom_update",
     "multi_mp_sgd_mom_update with the learning rates and weight decays in arrays of one element for each weight.",
     PreloadedMomParam, each ["weight", "grad", "mom", "weight32"], shared ["lrs", "wds"], mixed true, shape shape_of_rates,
     forward mixed::<SgdMom, PreloadedMomParam, 5, 2>);

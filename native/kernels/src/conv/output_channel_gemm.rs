@@ -1,44 +1,44 @@
-//! The implicit matrix product with its sides exchanged: windows of (pixels, depth) times weights of (depth, channels).
+//! The implicit matrix product with output channels in the vector lanes: windows of (pixels, depth) times weights of (depth,
+//! channels).
 //!
-//! Vectors then hold output channels, of which networks have multiples of 32, and no lane is lost where images are small: 49
-//! pixels are four tiles of 13 rows at most, but two panels of 32 columns of which a quarter is empty. Weights are read once
-//! from one end to the other, and fetched into the cache ahead of their use. Sums are collected pixel by pixel and turned into
-//! planes when they are complete.
+//! Networks have multiples of 32 output channels, so no lane is idle where images are small: 49 pixels are at most four tiles of
+//! 13 rows, but two panels of 32 columns, of which a quarter is empty. Weights are read once, in order, and prefetched. Sums are
+//! computed pixel by pixel and transposed into planes when they are complete.
 
 use super::ConvShape;
 use super::implicit::{Implicit, Moment, SharedFinish, even_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
-use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
+use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
-/// The most bytes that a column of weights takes in one block of the inner dimension.
+/// Maximum bytes of one column of weights in a block of the depth.
 const BLOCK_BYTES: usize = 1024;
-/// The most pixels that are computed together, unless a row of windows has more.
+/// Maximum number of pixels computed together, unless a row of windows has more.
 const PIXELS: usize = 224;
-/// The most bytes of sums, which stay in the second-level cache.
+/// Maximum bytes of sums, which must stay in the second-level cache.
 const SUMS_BYTES: usize = 256 << 10;
 
-/// Panels of weights whose product takes as long as packing the windows.
+/// Cost of packing the windows, in panels of weights multiplied.
 const PACKING: f64 = 0.125;
 
-/// Whether a convolution has fewer empty lanes this way.
-pub(super) fn pays<T: Accum>(shape: &ConvShape) -> bool {
+/// True if fewer lanes are idle with output channels in the lanes than with pixels.
+pub(super) fn is_profitable<T: Accum>(shape: &ConvShape) -> bool {
     let (pixels, channels, lanes) = (shape.output_plane(), shape.group_out(), T::microkernel().lanes());
-    let (usual, exchanged) = (channels * pixels.div_ceil(lanes), pixels * channels.div_ceil(lanes));
-    // Where they have the same number, it depends on who has to pack more.
-    let small = pixels <= PIXELS && shape.taps() > 1 && exchanged <= usual;
-    small || 8 * exchanged < 7 * usual
+    let (by_pixels, by_channels) = (channels * pixels.div_ceil(lanes), pixels * channels.div_ceil(lanes));
+    // On a tie, the operand that takes longer to pack decides.
+    let small = pixels <= PIXELS && shape.taps() > 1 && by_channels <= by_pixels;
+    small || 8 * by_channels < 7 * by_pixels
 }
 
-/// The blocks that the inner dimension is cut into.
+/// Splits the depth into blocks.
 fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
     even_blocks::<T>(depth, BLOCK_BYTES)
 }
 
-/// Packs weights of (channels, depth) into panels of `nr` channels, block by block of the inner dimension.
+/// Packs weights of (channels, depth) into panels of `nr` channels, one depth block after the other.
 pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: MatRef<'_, T>, out: &mut [T]) {
     let channels = weights.rows();
     for block in depth_blocks::<T>(weights.cols()) {
@@ -47,22 +47,22 @@ pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: M
     }
 }
 
-/// The windows of some rows of pixels of an image.
+/// Layout of the windows of some rows of pixels.
 struct Windows<'a> {
     layout: Layout<'a>,
-    table: StepTable,
+    table: OffsetTable,
 }
 
 impl<T: Accum> Implicit<'_, T> {
-    /// [`Self::run`] for weights packed by [`pack_weights`] of this file.
-    pub fn run_across(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
+    /// Like [`Self::run`], for weights packed by this module's [`pack_weights`].
+    pub fn run_output_channels(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
         let (pixels, threads, mut out) = (out.cols(), num_threads(), out);
         let [planes, height, width] = self.geometry.grid;
         let image_rows = self.groups * self.rows;
         if batch == 0 || pixels == 0 || image_rows == 0 {
             return;
         }
-        // Even parts, so that none is small.
+        // Chunks of equal size, so that none is tiny.
         let even = |all: usize, most: usize| all.div_ceil(all.div_ceil(most.max(1)));
         let stripe = if self.geometry.is_pointwise() {
             let tiles = even(pixels.div_ceil(self.kernel.mr()), PIXELS / self.kernel.mr());
@@ -75,7 +75,7 @@ impl<T: Accum> Implicit<'_, T> {
         let windows = (!self.geometry.is_pointwise()).then(|| {
             let rows = if planes > 1 { height } else { stripe / width };
             let layout = Layout::of_rows(self.geometry, rows);
-            let table = StepTable::new(self.places(&layout));
+            let table = OffsetTable::new(self.depth_offsets(&layout));
             Windows { layout, table }
         });
         let channels = (SUMS_BYTES / size_of::<T>() / stripe.min(pixels)).max(self.kernel.nr());
@@ -91,18 +91,18 @@ impl<T: Accum> Implicit<'_, T> {
         let channels = even(self.rows, channels.min(part)).next_multiple_of(self.kernel.nr());
         if channels >= self.rows {
             return parallel_blocks(out, self.rows, stripe, |row, pixel, mut block| {
-                self.across(&windows, row, pixel, &mut block, finish);
+                self.channel_block(&windows, row, pixel, &mut block, finish);
             });
         }
         for first in (0..batch * image_rows).step_by(self.rows) {
             parallel_blocks(out.block(first, 0, self.rows, pixels), channels, stripe, |row, pixel, mut block| {
-                self.across(&windows, first + row, pixel, &mut block, finish);
+                self.channel_block(&windows, first + row, pixel, &mut block, finish);
             });
         }
     }
 
-    /// Some channels of a group, from row `row` of the result on, for the pixels from `pixel` on.
-    fn across(
+    /// Computes the output channels from `row` on, all of one group, for the pixels from `pixel` on.
+    fn channel_block(
         &self,
         windows: &Option<Windows<'_>>,
         row: usize,
@@ -114,15 +114,15 @@ impl<T: Accum> Implicit<'_, T> {
         let (nr, plane, group) = (kernel.nr(), self.geometry.plane(), row / self.rows);
         let source = &self.source[group * self.channels * plane..(group + 1) * self.channels * plane];
         let weights = &self.weights[group % self.groups * kernel.packed_b_len(self.rows, depth)..];
-        // Even tiles of pixels, and the distance between steps of their panels.
+        // Tiles of equal size; `stride` is the distance between depth indices in their panels.
         let tile = pixels.div_ceil(pixels.div_ceil(kernel.mr()));
-        let step = if windows.is_some() { tile.next_multiple_of(kernel.lanes()) } else { tile };
+        let stride = if windows.is_some() { tile.next_multiple_of(kernel.lanes()) } else { tile };
         let tiles = pixels.div_ceil(tile);
         let longest = depth_blocks::<T>(depth).map(|block| block.len()).max().unwrap_or(0);
         let once = longest == depth && depth > 0;
         let lens = [
             windows.as_ref().map_or(0, |windows| self.channels * windows.layout.len()),
-            tiles * step * longest,
+            tiles * stride * longest,
             pixels * if once { nr } else { channels.next_multiple_of(nr) },
         ];
         with_scratch(lens.iter().sum(), |buffer: &mut [T]| {
@@ -137,13 +137,13 @@ impl<T: Accum> Implicit<'_, T> {
                 sums.fill(T::zero());
             }
             for block in depth_blocks::<T>(depth) {
-                let panel = step * block.len();
+                let panel = stride * block.len();
                 match windows {
                     None => {
                         let part = MatRef::new(&source[block.start * plane + pixel..], pixels, block.len(), 1, plane);
                         kernel.pack_lanes(part, tile, panels);
                     }
-                    Some(windows) => self.pack_windows(windows, image, &block, (pixels, tile, step), panels),
+                    Some(windows) => self.pack_windows(windows, image, &block, (pixels, tile, stride), panels),
                 }
                 let weights = &weights[kernel.packed_b_len(self.rows, block.start)..];
                 for first in (0..channels).step_by(nr) {
@@ -154,46 +154,59 @@ impl<T: Accum> Implicit<'_, T> {
                         finish(Moment::Before, row + first, pixel, &mut out.block(first, 0, lanes, pixels));
                     }
                     for i in 0..tiles {
-                        // The next panel of weights is fetched meanwhile.
+                        // Prefetch the next panel of weights.
                         let ahead = start + nr * block.len() + i * kernel.lanes() * block.len();
                         let ahead = weights.get(ahead..).filter(|_| i < nr / kernel.lanes()).unwrap_or_default();
-                        let a = Panel { data: &panels[i * panel..], step, ahead: &[] };
-                        let b = Panel { data: &weights[start..], step: nr, ahead };
+                        let a = Panel { data: &panels[i * panel..], stride, ahead: &[] };
+                        let b = Panel { data: &weights[start..], stride: nr, ahead };
                         let c = products.block(i * tile, 0, tile.min(pixels - i * tile), lanes);
                         kernel.tile(block.len(), T::one(), a, b, c, block.start > 0);
                     }
                     if once {
-                        self.turn(row + first, pixel, sums, out.block(first, 0, lanes, pixels), finish);
+                        self.write_transposed(row + first, pixel, sums, out.block(first, 0, lanes, pixels), finish);
                     }
                 }
             }
             for first in (0..channels).step_by(nr).filter(|_| !once) {
                 let lanes = nr.min(channels - first);
-                self.turn(row + first, pixel, &sums[first * pixels..], out.block(first, 0, lanes, pixels), finish);
+                self.write_transposed(
+                    row + first,
+                    pixel,
+                    &sums[first * pixels..],
+                    out.block(first, 0, lanes, pixels),
+                    finish,
+                );
             }
         });
     }
 
-    /// Writes complete sums of (pixels, channels) where they belong.
-    fn turn(&self, row: usize, pixel: usize, sums: &[T], mut out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
+    /// Transposes complete sums of (pixels, channels) into the output.
+    fn write_transposed(
+        &self,
+        row: usize,
+        pixel: usize,
+        sums: &[T],
+        mut out: MatMut<'_, T>,
+        finish: SharedFinish<'_, T>,
+    ) {
         self.kernel.transpose(MatRef::new(sums, out.cols(), out.rows(), self.kernel.nr(), 1), &mut out);
         finish(Moment::Complete, row, pixel, &mut out);
     }
 
-    /// Packs a block of the inner dimension of the windows of some pixels into panels of `tile` pixels.
+    /// Packs a depth block of the windows into panels of `tile` pixels.
     fn pack_windows(
         &self,
         windows: &Windows<'_>,
         image: &[T],
         block: &Range<usize>,
-        (pixels, tile, step): (usize, usize, usize),
+        (pixels, tile, stride): (usize, usize, usize),
         panels: &mut [T],
     ) {
         let rows = pixels / self.geometry.grid[0] / self.geometry.grid[2];
-        for (i, panel) in panels.chunks_exact_mut(step * block.len()).enumerate().take(pixels.div_ceil(tile)) {
-            let mut runs = Runs::new(step);
+        for (i, panel) in panels.chunks_exact_mut(stride * block.len()).enumerate().take(pixels.div_ceil(tile)) {
+            let mut runs = Runs::new(stride);
             windows.layout.add_runs(rows, i * tile..pixels.min((i + 1) * tile), 0, 0, &mut runs);
-            T::pack_runs(&runs, Steps { data: image, table: &windows.table, first: block.start }, panel);
+            T::pack_runs(&runs, IndexedPanel { data: image, table: &windows.table, first: block.start }, panel);
         }
     }
 }

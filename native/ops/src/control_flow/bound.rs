@@ -1,34 +1,34 @@
-//! What loops and branches share: bound graphs that are kept as long as the arrays stay, and the sums of gradients.
+//! Shared by loops and branches: graphs bound to arrays and cached between calls, and accumulation of gradients.
 
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::Result;
-use ferromx_core::host::{BoundGraph, Subgraph};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::Cache;
 use ferromx_core::storage::Req;
+use ferromx_core::subgraph::{BoundGraph, Subgraph};
 use parking_lot::Mutex;
 
-/// Whether two arrays are the same elements in the same memory.
-pub fn same(a: &NDArray, b: &NDArray) -> bool {
+/// Whether two arrays are the same view of the same memory.
+pub fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
     Arc::ptr_eq(a.chunk(), b.chunk())
         && a.byte_range() == b.byte_range()
         && a.shape() == b.shape()
         && a.dtype() == b.dtype()
 }
 
-/// A graph bound to inputs, with the arrays of its gradients.
+/// A graph bound to input arrays and gradient arrays.
 pub struct Bound {
     graph: Box<dyn BoundGraph>,
     ins: Vec<NDArray>,
-    /// Gradients of the inputs, where the graph was bound for them.
+    /// For each input, its gradient if the graph was bound with gradients.
     pub grads: Vec<Option<NDArray>>,
 }
 
 impl Bound {
-    /// Plans a graph. With `train` there is a gradient for every input of a floating-point type that is no state; those of `shared`
-    /// inputs are added to the arrays given for them.
+    /// Binds a graph. With `train`, every floating-point input that is not a state has a gradient; an input in `shared` accumulates
+    /// its gradient into the given array.
     pub fn new(
         graph: &dyn Subgraph,
         context: Context,
@@ -37,24 +37,24 @@ impl Bound {
         shared: &[Option<NDArray>],
     ) -> Result<Bound> {
         let mut grads = Vec::with_capacity(ins.len());
-        let mut places = Vec::with_capacity(ins.len());
+        let mut targets = Vec::with_capacity(ins.len());
         for (i, input) in ins.iter().enumerate() {
             let wanted = train && input.dtype().is_float() && !graph.states().contains(&i);
-            let place = match shared.get(i).cloned().flatten() {
+            let target = match shared.get(i).cloned().flatten() {
                 _ if !wanted => None,
                 Some(sum) => Some((sum, Req::Add)),
                 None => Some((NDArray::zeros(input.shape(), input.dtype(), context)?, Req::Write)),
             };
-            grads.push(place.as_ref().map(|(array, _)| array.clone()));
-            places.push(place);
+            grads.push(target.as_ref().map(|(array, _)| array.clone()));
+            targets.push(target);
         }
-        let graph = graph.bind(context, &ins, &places)?;
+        let graph = graph.bind(context, &ins, &targets)?;
         Ok(Bound { graph, ins, grads })
     }
 
-    /// Whether this is bound to these inputs, and for gradients if those are needed.
-    pub fn fits(&self, ins: &[NDArray], train: bool) -> bool {
-        let all_same = self.ins.len() == ins.len() && self.ins.iter().zip(ins).all(|(a, b)| same(a, b));
+    /// Whether the graph is bound to these inputs, with gradients if `train`.
+    pub fn is_bound_to(&self, ins: &[NDArray], train: bool) -> bool {
+        let all_same = self.ins.len() == ins.len() && self.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b));
         all_same && (!train || self.grads.iter().any(Option::is_some) || ins.iter().all(|a| !a.dtype().is_float()))
     }
 
@@ -74,16 +74,16 @@ impl Bound {
     }
 }
 
-/// What a node keeps: bound graphs of every step, and whatever else a kind of operator needs.
-pub type Kept<T> = Arc<Mutex<T>>;
+/// State that a node keeps between calls, such as bound graphs.
+pub type NodeState<T> = Arc<Mutex<T>>;
 
-/// What the node keeps, or something new for a call that will not be repeated.
-pub fn kept<T: Default + Send + 'static>(cache: Option<&Cache>) -> Kept<T> {
-    cache.map_or_else(Arc::default, |cache| cache.with(|kept: &mut Kept<T>| kept.clone()))
+/// The node's state; a new one for a call without a cache.
+pub fn node_state<T: Default + Send + 'static>(cache: Option<&Cache>) -> NodeState<T> {
+    cache.map_or_else(Arc::default, |cache| cache.with(|state: &mut NodeState<T>| state.clone()))
 }
 
-/// Copies an array to where it is wanted.
-pub fn deliver(from: &NDArray, to: &NDArray, req: Req) -> Result<()> {
+/// Writes an array to an output as `req` says.
+pub fn write_output(from: &NDArray, to: &NDArray, req: Req) -> Result<()> {
     match req {
         Req::Null => Ok(()),
         Req::Write | Req::Inplace => to.copy_from(from),
@@ -91,7 +91,7 @@ pub fn deliver(from: &NDArray, to: &NDArray, req: Req) -> Result<()> {
     }
 }
 
-/// Adds the elements of an array to another.
+/// Adds the elements of `from` to `to`.
 fn add(from: &NDArray, to: &NDArray) -> Result<()> {
     use ferromx_core::dtype::{Element, bf16, f16};
     use ferromx_core::storage::write_slice;
@@ -100,7 +100,7 @@ fn add(from: &NDArray, to: &NDArray) -> Result<()> {
         write_slice::<T, _>(to, |to| {
             to.iter_mut().zip(&from).for_each(|(to, from)| *to = T::from_f64(to.to_f64() + from.to_f64()));
         })
-    }, d => Err(ferromx_core::error::Error::Internal(format!("gradients of type {d} were to be added"))))
+    }, d => Err(ferromx_core::error::Error::Internal(format!("no addition of gradients of type {d}"))))
 }
 
 /// Zeros of the shape and type of an array.
@@ -109,24 +109,24 @@ pub fn zeros_like(array: &NDArray) -> Result<NDArray> {
 }
 
 /// Fills an array with zeros.
-pub fn clear(array: &NDArray) {
+pub fn fill_zeros(array: &NDArray) {
     ferromx_core::storage::write_bytes(array, |bytes| bytes.fill(0));
 }
 
-/// Delivers a gradient, which is zero where there is none.
-pub fn finish(gradient: Option<&NDArray>, to: &NDArray, req: Req) -> Result<()> {
+/// Writes an output or gradient as `req` says; `None` counts as zeros.
+pub fn write_or_zero(gradient: Option<&NDArray>, to: &NDArray, req: Req) -> Result<()> {
     match (gradient, req) {
-        (Some(gradient), req) => deliver(gradient, to, req),
+        (Some(gradient), req) => write_output(gradient, to, req),
         (None, Req::Write | Req::Inplace) => {
-            clear(to);
+            fill_zeros(to);
             Ok(())
         }
         (None, Req::Null | Req::Add) => Ok(()),
     }
 }
 
-/// The truth of a condition: an array of one element that is not zero.
-pub fn truth(condition: &NDArray) -> Result<bool> {
+/// Whether the condition, an array of one element, is not zero.
+pub fn is_true(condition: &NDArray) -> Result<bool> {
     let values = condition.to_vec_as::<f64>()?;
     ferromx_core::ensure!(
         values.len() == 1,
@@ -136,7 +136,7 @@ pub fn truth(condition: &NDArray) -> Result<bool> {
     Ok(values[0] != 0.0)
 }
 
-/// The arrays at some positions.
-pub fn pick(arrays: &[NDArray], positions: &[usize]) -> Vec<NDArray> {
-    positions.iter().map(|i| arrays[*i].clone()).collect()
+/// The arrays at the given indices.
+pub fn pick(arrays: &[NDArray], indices: &[usize]) -> Vec<NDArray> {
+    indices.iter().map(|i| arrays[*i].clone()).collect()
 }

@@ -1,5 +1,5 @@
-//! Integers that are calculated from the dimensions of an operator's inputs: `#0.1*8` is eight times the second dimension of the first
-//! input. Sums, differences, products, `div` (rounded down), `min` and `max` nest.
+//! Integer expressions over the dimensions of an operator's inputs: `#0.1*8` is eight times the second dimension of the first input.
+//! Sums, differences, products, `div` (floor division), `min` and `max` nest.
 
 use std::borrow::Cow;
 
@@ -7,52 +7,52 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::params::ParamValue;
 use ferromx_core::shape::Shape;
 
-/// How deep expressions nest.
+/// The deepest nesting of expressions that is parsed.
 const MAX_DEPTH: usize = 64;
-/// Integers in a list.
-const MAX_COUNT: usize = 4096;
+/// The most expressions in a list.
+const MAX_LEN: usize = 4096;
 
-/// An expression.
+/// An integer expression over the dimensions of the inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Extent {
+enum DimExpr {
     Number(i64),
     /// A dimension: input and axis.
     Dim(usize, usize),
-    Combined(Function, Box<(Extent, Extent)>),
+    Binary(DimOp, Box<(DimExpr, DimExpr)>),
 }
 
-/// How two integers are combined.
+/// A binary operation of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
+pub enum DimOp {
     /// The sum.
-    Plus,
+    Add,
     /// The difference.
-    Minus,
+    Sub,
     /// The product.
-    Times,
-    /// The quotient, rounded down.
-    Over,
-    /// The smaller one.
-    Least,
-    /// The larger one.
-    Most,
+    Mul,
+    /// The quotient, rounded towards negative infinity.
+    FloorDiv,
+    /// The smaller operand.
+    Min,
+    /// The larger operand.
+    Max,
 }
 
-/// What expressions are made of.
+/// A leaf of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaf {
-    /// A number.
+pub enum DimLeaf {
+    /// A constant.
     Number(i64),
     /// A dimension: input and axis.
     Dim(usize, usize),
 }
 
-impl Extent {
-    /// The value; `None` if a dimension is not known.
+impl DimExpr {
+    /// The value, or `None` if a dimension is unknown.
     fn value(&self, shapes: &[&Shape]) -> Result<Option<i64>> {
         match self {
-            Extent::Number(n) => Ok(Some(*n)),
-            Extent::Dim(input, axis) => {
+            DimExpr::Number(n) => Ok(Some(*n)),
+            DimExpr::Dim(input, axis) => {
                 let missing =
                     || Error::Value(format!("#{input}.{axis} is no dimension of the {} inputs", shapes.len()));
                 let shape = shapes.get(*input).ok_or_else(missing)?;
@@ -62,34 +62,36 @@ impl Extent {
                     Some(_) => Ok(Some(shape.dim(*axis)).filter(|d| *d >= 0)),
                 }
             }
-            Extent::Combined(function, pair) => {
+            DimExpr::Binary(op, pair) => {
                 let (Some(a), Some(b)) = (pair.0.value(shapes)?, pair.1.value(shapes)?) else { return Ok(None) };
-                let made = match function {
-                    Function::Plus => a.checked_add(b),
-                    Function::Minus => a.checked_sub(b),
-                    Function::Times => a.checked_mul(b),
-                    Function::Over => a.checked_div_euclid(b),
-                    Function::Least => Some(a.min(b)),
-                    Function::Most => Some(a.max(b)),
+                let result = match op {
+                    DimOp::Add => a.checked_add(b),
+                    DimOp::Sub => a.checked_sub(b),
+                    DimOp::Mul => a.checked_mul(b),
+                    DimOp::FloorDiv => a.checked_div_euclid(b),
+                    DimOp::Min => Some(a.min(b)),
+                    DimOp::Max => Some(a.max(b)),
                 };
-                made.map(Some).ok_or_else(|| Error::Value(format!("{a} and {b} cannot be combined by {function:?}")))
+                result
+                    .map(Some)
+                    .ok_or_else(|| Error::Value(format!("{op:?} of {a} and {b} is undefined or does not fit 64 bits")))
             }
         }
     }
 }
 
-impl Extent {
+impl DimExpr {
     fn build<T, E>(
         &self,
-        leaf: &mut dyn FnMut(Leaf) -> std::result::Result<T, E>,
-        combine: &mut dyn FnMut(Function, T, T) -> std::result::Result<T, E>,
+        leaf: &mut dyn FnMut(DimLeaf) -> std::result::Result<T, E>,
+        combine: &mut dyn FnMut(DimOp, T, T) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         match self {
-            Extent::Number(n) => leaf(Leaf::Number(*n)),
-            Extent::Dim(input, axis) => leaf(Leaf::Dim(*input, *axis)),
-            Extent::Combined(function, pair) => {
+            DimExpr::Number(n) => leaf(DimLeaf::Number(*n)),
+            DimExpr::Dim(input, axis) => leaf(DimLeaf::Dim(*input, *axis)),
+            DimExpr::Binary(op, pair) => {
                 let (a, b) = (pair.0.build(leaf, combine)?, pair.1.build(leaf, combine)?);
-                combine(*function, a, b)
+                combine(*op, a, b)
             }
         }
     }
@@ -97,50 +99,55 @@ impl Extent {
 
 /// A list of expressions. An entry may be `None` where the operator has a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extents {
+pub struct DimExprs {
     text: String,
-    items: Vec<Option<Extent>>,
+    items: Vec<Option<DimExpr>>,
 }
 
-impl Extents {
-    /// No expressions.
-    pub fn none() -> Extents {
-        Extents { text: "()".into(), items: Vec::new() }
+impl DimExprs {
+    /// An empty list.
+    pub fn empty() -> DimExprs {
+        DimExprs { text: "()".into(), items: Vec::new() }
     }
 
-    /// How many there are.
-    pub fn num_items(&self) -> usize {
+    /// The number of entries, `None` included.
+    pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Builds something of each expression from its leaves up; nothing of `None`.
+    /// True if the list has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Folds each expression from its leaves up; `None` entries stay `None`.
     ///
     /// # Errors
-    /// Those of the functions.
+    /// Those of `leaf` and `combine`.
     pub fn build<T, E>(
         &self,
-        leaf: &mut dyn FnMut(Leaf) -> std::result::Result<T, E>,
-        combine: &mut dyn FnMut(Function, T, T) -> std::result::Result<T, E>,
+        leaf: &mut dyn FnMut(DimLeaf) -> std::result::Result<T, E>,
+        combine: &mut dyn FnMut(DimOp, T, T) -> std::result::Result<T, E>,
     ) -> std::result::Result<Vec<Option<T>>, E> {
         self.items.iter().map(|item| item.as_ref().map(|e| e.build(leaf, combine)).transpose()).collect()
     }
 
-    /// The values; -1 for what is not known. The list must have no `None`.
+    /// The values, with -1 for those that depend on an unknown dimension. No entry may be `None`.
     ///
     /// # Errors
-    /// A dimension that no input has; numbers beyond 64 bits; `None`.
+    /// A dimension that no input has, an overflow of 64 bits, or an entry that is `None`.
     pub fn dims(&self, shapes: &[&Shape]) -> Result<Vec<i64>> {
-        let given = |item: &Option<Extent>| {
+        let dim = |item: &Option<DimExpr>| {
             let item = item.as_ref().ok_or_else(|| Error::Value(format!("an entry of {} is None", self.text)))?;
             Ok(item.value(shapes)?.unwrap_or(-1))
         };
-        self.items.iter().map(given).collect()
+        self.items.iter().map(dim).collect()
     }
 
-    /// The values, with nothing for `None`; nothing at all if a value is not known.
+    /// The values of all entries; `None` as a whole if one depends on an unknown dimension.
     ///
     /// # Errors
-    /// A dimension that no input has; numbers beyond 64 bits.
+    /// A dimension that no input has, or an overflow of 64 bits.
     pub fn values(&self, shapes: &[&Shape]) -> Result<Option<Vec<Option<i64>>>> {
         let mut values = Vec::with_capacity(self.items.len());
         for item in &self.items {
@@ -156,7 +163,7 @@ impl Extents {
     }
 }
 
-impl ParamValue for Extents {
+impl ParamValue for DimExprs {
     fn type_name() -> Cow<'static, str> {
         "string".into()
     }
@@ -167,17 +174,17 @@ impl ParamValue for Extents {
         let inner = inner.ok_or_else(|| format!("'{text}' is no list of integers such as (#0.0, 8)"))?;
         let mut parser = Parser { rest: inner.trim_start(), depth: 0 };
         let mut items = Vec::new();
-        while !parser.rest.is_empty() && items.len() < MAX_COUNT {
-            items.push(match parser.takes("None") {
+        while !parser.rest.is_empty() && items.len() < MAX_LEN {
+            items.push(match parser.accept("None") {
                 true => None,
                 false => Some(parser.sum().map_err(|why| format!("'{text}': {why} at '{}'", parser.rest))?),
             });
-            if !parser.takes(",") {
+            if !parser.accept(",") {
                 break;
             }
         }
         match parser.rest {
-            "" => Ok(Extents { text: trimmed.into(), items }),
+            "" => Ok(DimExprs { text: trimmed.into(), items }),
             rest => Err(format!("'{text}': expected a comma at '{rest}'")),
         }
     }
@@ -192,13 +199,13 @@ impl ParamValue for Extents {
 }
 
 struct Parser<'t> {
-    /// What is left, without blanks at its beginning.
+    /// The unparsed text, without leading blanks.
     rest: &'t str,
     depth: usize,
 }
 
 impl Parser<'_> {
-    fn takes(&mut self, token: &str) -> bool {
+    fn accept(&mut self, token: &str) -> bool {
         match self.rest.strip_prefix(token) {
             Some(rest) => {
                 self.rest = rest.trim_start();
@@ -209,7 +216,7 @@ impl Parser<'_> {
     }
 
     fn expect(&mut self, token: &str) -> std::result::Result<(), String> {
-        if self.takes(token) { Ok(()) } else { Err(format!("expected '{token}'")) }
+        if self.accept(token) { Ok(()) } else { Err(format!("expected '{token}'")) }
     }
 
     fn number(&mut self) -> Option<u64> {
@@ -219,69 +226,69 @@ impl Parser<'_> {
         Some(number)
     }
 
-    fn sum(&mut self) -> std::result::Result<Extent, String> {
+    fn sum(&mut self) -> std::result::Result<DimExpr, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!("expressions nest deeper than {MAX_DEPTH}"));
         }
-        let mut left = match self.takes("-") {
-            true => combined(Function::Minus, Extent::Number(0), self.product()?),
+        let mut left = match self.accept("-") {
+            true => binary(DimOp::Sub, DimExpr::Number(0), self.product()?),
             false => self.product()?,
         };
         for _ in 0..MAX_DEPTH {
-            let function = match () {
-                () if self.takes("+") => Function::Plus,
-                () if self.takes("-") => Function::Minus,
+            let op = match () {
+                () if self.accept("+") => DimOp::Add,
+                () if self.accept("-") => DimOp::Sub,
                 () => break,
             };
-            left = combined(function, left, self.product()?);
+            left = binary(op, left, self.product()?);
         }
         self.depth -= 1;
         Ok(left)
     }
 
-    fn product(&mut self) -> std::result::Result<Extent, String> {
-        let mut left = self.factor()?;
+    fn product(&mut self) -> std::result::Result<DimExpr, String> {
+        let mut left = self.atom()?;
         for _ in 0..MAX_DEPTH {
-            if !self.takes("*") {
+            if !self.accept("*") {
                 break;
             }
-            left = combined(Function::Times, left, self.factor()?);
+            left = binary(DimOp::Mul, left, self.atom()?);
         }
         Ok(left)
     }
 
-    fn factor(&mut self) -> std::result::Result<Extent, String> {
-        if self.takes("#") {
-            let input = self.number().ok_or("expected the number of an input")?;
+    fn atom(&mut self) -> std::result::Result<DimExpr, String> {
+        if self.accept("#") {
+            let input = self.number().ok_or("expected the index of an input")?;
             self.expect(".")?;
-            let axis = self.number().ok_or("expected the number of an axis")?;
+            let axis = self.number().ok_or("expected the index of an axis")?;
             return match (usize::try_from(input), usize::try_from(axis)) {
-                (Ok(input), Ok(axis)) => Ok(Extent::Dim(input, axis)),
+                (Ok(input), Ok(axis)) => Ok(DimExpr::Dim(input, axis)),
                 _ => Err("an index is too large".into()),
             };
         }
-        for (name, function) in [("div(", Function::Over), ("min(", Function::Least), ("max(", Function::Most)] {
-            if self.takes(name) {
+        for (name, op) in [("div(", DimOp::FloorDiv), ("min(", DimOp::Min), ("max(", DimOp::Max)] {
+            if self.accept(name) {
                 let a = self.sum()?;
                 self.expect(",")?;
                 let b = self.sum()?;
                 self.expect(")")?;
-                return Ok(combined(function, a, b));
+                return Ok(binary(op, a, b));
             }
         }
-        if self.takes("(") {
+        if self.accept("(") {
             let inner = self.sum()?;
             self.expect(")")?;
             return Ok(inner);
         }
         let number = self.number().and_then(|n| i64::try_from(n).ok());
-        number.map(Extent::Number).ok_or_else(|| "expected a number or a dimension".into())
+        number.map(DimExpr::Number).ok_or_else(|| "expected a number or a dimension".into())
     }
 }
 
-fn combined(function: Function, a: Extent, b: Extent) -> Extent {
-    Extent::Combined(function, Box::new((a, b)))
+fn binary(op: DimOp, a: DimExpr, b: DimExpr) -> DimExpr {
+    DimExpr::Binary(op, Box::new((a, b)))
 }
 
 #[cfg(test)]
@@ -289,25 +296,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_of_dimensions_are_calculated() {
+    fn expressions_are_evaluated_with_the_dimensions_of_the_inputs() {
         let (a, b) = (Shape::new(&[2, 5]), Shape::new(&[7, -1]));
-        let dims = |text: &str| Extents::parse(text).unwrap().dims(&[&a, &b]);
+        let dims = |text: &str| DimExprs::parse(text).unwrap().dims(&[&a, &b]);
         assert_eq!(dims("(#0.0*#0.1, 8, -1)").unwrap(), [10, 8, -1]);
         assert_eq!(dims("(div(#1.0+1-#0.0,2)*3, max(#0.0, min(4,#0.1)))").unwrap(), [9, 4]);
         assert_eq!(dims("(#1.1+1,)").unwrap(), [-1]);
         assert_eq!(dims("()").unwrap(), [0i64; 0]);
         assert!(dims("(#2.0)").is_err() && dims("(#0.2)").is_err() && dims("(div(#0.0,0))").is_err());
         assert!(dims("(9223372036854775807*#0.0)").is_err());
-        let values = |text: &str| Extents::parse(text).unwrap().values(&[&a, &b]).unwrap();
+        let values = |text: &str| DimExprs::parse(text).unwrap().values(&[&a, &b]).unwrap();
         assert_eq!(values("(None, #0.1 - 1)"), Some(vec![None, Some(4)]));
         assert_eq!(values("(#1.1)"), None);
     }
 
     #[test]
-    fn other_texts_are_errors() {
+    fn malformed_expressions_are_errors() {
         for text in ["8", "(#0)", "(#0.)", "(1 2)", "(div(1))", "(1+)", "(a)", &"(".repeat(100_000)] {
-            assert!(Extents::parse(text).is_err(), "{text}");
+            assert!(DimExprs::parse(text).is_err(), "{text}");
         }
-        assert!(Extents::parse(&format!("({}1{})", "(".repeat(100_000), ")".repeat(100_000))).is_err());
+        assert!(DimExprs::parse(&format!("({}1{})", "(".repeat(100_000), ")".repeat(100_000))).is_err());
     }
 }

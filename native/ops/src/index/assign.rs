@@ -1,4 +1,4 @@
-//! Operators that make or use lists of places: coordinates of all elements, rows and single elements that are replaced.
+//! Coordinates of all elements, and assignment of rows and elements at indices.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -18,7 +18,7 @@ use crate::shape::moves::{by_size, source, target};
 params! {
     /// Parameters of `_contrib_index_array`.
     pub struct IndexArrayParam {
-        /// The axes whose coordinates are given, negative ones count from the last; all axes by default.
+        /// The axes whose coordinates are returned; negative ones count from the last; all axes by default.
         axes: ShapeOrNone = (ShapeOrNone(None));
     }
 }
@@ -36,7 +36,7 @@ pub static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array")
         "The coordinates of all elements: for data of shape (d1, ..., dn) an array of shape (d1, ..., dn, m), of type int64, whose last \
          axis has the coordinates along the m axes.",
     )
-    .inputs(&[arg("data", "An array, of which only the shape matters.")])
+    .inputs(&[arg("data", "An array of which only the shape is used.")])
     .params::<IndexArrayParam>()
     .shape(|p, io| {
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
@@ -55,12 +55,12 @@ pub static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array")
 
 pub static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
     .doc(
-        "A copy of an array in which rows are replaced: row index_vector[i] by row i of new_tensor. Where an index occurs several \
-         times, the last row stays. Indices outside the array are an error.",
+        "A copy of an array in which rows are replaced: row index_vector[i] by row i of new_tensor. If an index occurs several \
+         times, the last row wins. Indices out of range are an error.",
     )
     .inputs(&[
-        arg("old_tensor", "The array, of one axis or more."),
-        arg("index_vector", "The numbers of the rows to replace, of shape (m,)."),
+        arg("old_tensor", "The array, with at least one axis."),
+        arg("index_vector", "The indices of the rows to replace, of shape (m,)."),
         arg("new_tensor", "The new rows, of shape (m, ...)."),
     ])
     .shape(|_, io| {
@@ -68,7 +68,7 @@ pub static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
         let old = io.ins[0].clone();
         let (Some(rank), Some(_)) = (old.ndim(), io.ins[1].ndim()) else { return Ok(()) };
         ensure!(io.ins[1].ndim() == Some(1), "index_vector must be a vector, but has shape {}", io.ins[1]);
-        ensure!(rank > 0, "old_tensor must have one axis or more");
+        ensure!(rank > 0, "old_tensor must have at least one axis");
         let new: Dims = std::iter::once(io.ins[1].dim(0)).chain(old.dims()[1..].iter().copied()).collect();
         io.assign_in(2, &Shape::from(new))
     })
@@ -96,13 +96,13 @@ pub static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
 
 pub static BACKWARD_INDEX_COPY: OpDef = OpDef::new("_contrib_backward_index_copy")
     .doc(
-        "The gradients of `_contrib_index_copy`: that of the old array is 0 in the rows that were replaced, that of the new rows is \
-         theirs, the indices have none.",
+        "The gradients of `_contrib_index_copy`: the old array's is 0 in the replaced rows, the new rows get those rows of the output's \
+         gradient, the indices have none.",
     )
     .inputs(&[
         arg("grad", "The gradient of the output."),
         arg("old_tensor", "The array."),
-        arg("index_vector", "The numbers of the rows that were replaced."),
+        arg("index_vector", "The indices of the replaced rows."),
         arg("new_tensor", "The new rows."),
     ])
     .listed(0)
@@ -126,7 +126,7 @@ fn rows_of(shape: &Shape) -> usize {
     shape.dim(0).max(0) as usize
 }
 
-/// The old array gets the gradient but for the rows that were replaced; the new rows get theirs.
+/// Splits the gradient: replaced rows go to the new rows, all others to the old array.
 fn index_copy_gradients(ctx: &OpCtx<'_>, grad: &In<'_>, index: &In<'_>, outs: &mut [Out<'_>]) -> Result<()> {
     let n = rows_of(grad.shape());
     let rows = row_numbers(ctx, index, n, Bounds::Raise)?;
@@ -146,28 +146,28 @@ fn index_copy_gradients(ctx: &OpCtx<'_>, grad: &In<'_>, index: &In<'_>, outs: &m
     Ok(())
 }
 
-/// An array argument that only functions on arrays take.
+/// An argument that is an array and cannot be a symbol.
 const fn array(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "NDArray" }
 }
 
-/// The place in each row that an index array means; `None` where it lies outside the row.
-fn places(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<Option<usize>>> {
+/// The index into each row; `None` if it is out of range.
+fn row_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<Option<usize>>> {
     index_type!(ctx, indices.dtype(), |I| {
-        let place = |i: &I| usize::try_from(i.to_f64() as i64).ok().filter(|i| *i < len);
-        Ok(indices.slice::<I>()?.iter().map(place).collect())
+        let checked = |i: &I| usize::try_from(i.to_f64() as i64).ok().filter(|i| *i < len);
+        Ok(indices.slice::<I>()?.iter().map(checked).collect())
     })
 }
 
 pub static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
     .doc(
-        "A copy of a matrix in which one element of each row is replaced: lhs[i, rhs[i]] by mhs[i]. Rows whose index lies outside of \
-         them stay as they are.",
+        "A copy of a matrix in which one element of each row is replaced: lhs[i, rhs[i]] by mhs[i]. Rows whose index is out of \
+         range are copied unchanged.",
     )
     .inputs(&[
         array("lhs", "The matrix, of shape (n, m)."),
         array("mhs", "The new elements, of shape (n,)."),
-        array("rhs", "Their places in the rows, of shape (n,)."),
+        array("rhs", "Their indices into the rows, of shape (n,)."),
     ])
     .shape(|_, io| {
         let lhs = io.ins[0].clone();
@@ -187,13 +187,13 @@ pub static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
     })
     .forward(|ctx, ins, outs| {
         let m = ins[0].shape().dim(1).max(0) as usize;
-        let places = places(ctx, &ins[2], m)?;
+        let indices = row_indices(ctx, &ins[2], m)?;
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         by_size!(ins[0].dtype(), |T| {
             let out = target::<T>(&mut outs[0])?;
-            for (i, (value, place)) in source::<T>(&ins[1])?.iter().zip(&places).enumerate() {
-                if let Some(place) = place {
-                    out[i * m + place] = *value;
+            for (i, (value, index)) in source::<T>(&ins[1])?.iter().zip(&indices).enumerate() {
+                if let Some(index) = index {
+                    out[i * m + index] = *value;
                 }
             }
         });
@@ -202,11 +202,11 @@ pub static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
 
 pub static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
     .doc(
-        "One-hot rows: element lhs[i] of row i is 1, the others are 0; all where lhs[i] lies outside the row. The operator one_hot has \
-         more to choose from.",
+        "One-hot rows: element lhs[i] of row i is 1, the others are 0; rows whose index is out of range are all 0. See one_hot for more \
+         options.",
     )
     .inputs(&[
-        array("lhs", "The places of the ones, of shape (n,)."),
+        array("lhs", "The indices of the ones, of shape (n,)."),
         array("rhs", "An array whose shape (n, m) and type the result has."),
     ])
     .shape(|_, io| {
@@ -223,13 +223,13 @@ pub static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
     })
     .forward(|ctx, ins, outs| {
         let m = outs[0].shape().dim(1).max(0) as usize;
-        let places = places(ctx, &ins[0], m)?;
+        let indices = row_indices(ctx, &ins[0], m)?;
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
             let out = outs[0].slice_mut::<T>()?;
             out.fill(T::default());
-            for (i, place) in places.iter().enumerate() {
-                if let Some(place) = place {
-                    out[i * m + place] = T::from_f64(1.0);
+            for (i, index) in indices.iter().enumerate() {
+                if let Some(index) = index {
+                    out[i * m + index] = T::from_f64(1.0);
                 }
             }
             Ok(())

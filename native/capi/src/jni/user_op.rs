@@ -1,7 +1,7 @@
-//! Operators that are written in Scala or Java. `HostBridge`, `HostOperator` and `HostInstance` of `LibInfo.scala` are what is called.
+//! User operators written in Scala or Java. Calls `HostBridge`, `HostOperator` and `HostInstance` of `LibInfo.scala`.
 //!
-//! Upcalls run on the thread that called the engine, in a frame of local references of their own, by method ids that are looked up
-//! once. What they throw becomes an error that carries the exception, so that the native method at the bottom can throw it as a cause.
+//! Upcalls run on the thread that called the engine, in their own frame of local references, with cached method ids. An exception becomes
+//! an error that carries it, so that the native method can throw it as the cause.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,11 +10,13 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Cause, Error};
 use ferromx_core::grad::{Entry, GradGraph, GradNode};
-use ferromx_core::host::{self, HostCall, HostFactory, HostGradient, HostInstance, HostOperator, Inferred};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
+use ferromx_core::user_op::{
+    self, InferredArgs, UserOpBackward, UserOpFactory, UserOpForward, UserOpInstance, UserOperator,
+};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::semantics;
 use jni::ids::JMethodID;
@@ -33,13 +35,13 @@ use super::{JniError, Result, ints, longs, native, new_ints, new_longs, new_stri
 use crate::handle::{self, insert_tensor, tensor};
 
 pub(super) type Object = Global<JObject<'static>>;
-/// An exception of the JVM, as an error carries it.
+/// An exception of the JVM that an error carries.
 pub(super) type Thrown = Global<JThrowable<'static>>;
 
-/// Local references that an upcall needs as a rule.
+/// Capacity of an upcall's frame of local references.
 const FRAME: usize = 16;
 
-/// The library's `HostBridge`, and the methods that are called.
+/// The library's `HostBridge`, and the method ids of upcalls.
 struct Bridge {
     object: Object,
     make: JMethodID,
@@ -58,9 +60,9 @@ struct Bridge {
 static BRIDGE: OnceLock<Bridge> = OnceLock::new();
 
 fn bridge() -> Result<&'static Bridge> {
-    BRIDGE
-        .get()
-        .ok_or_else(|| Error::Internal("operators of the JVM are used before the library was loaded".into()).into())
+    BRIDGE.get().ok_or_else(|| {
+        Error::Internal("user operators of the JVM are used before the library was loaded".into()).into()
+    })
 }
 
 impl Bridge {
@@ -93,12 +95,12 @@ impl Bridge {
     }
 }
 
-/// Runs `f` in the JVM. A thread that the JVM does not know is known to it in the meantime.
+/// Runs `f` with the JVM's environment. Attaches the thread to the JVM in the meantime if necessary.
 pub(super) fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_core::error::Result<R> {
     let config = || AttachConfig::new().scoped(true).exceptions_policy(AttachmentExceptionPolicy::Ignore);
     let run = |env: &mut Env<'_>| {
         if env.exception_check() {
-            return Err(Error::value("an exception of another callback is on its way to the caller").into());
+            return Err(Error::value("an exception of another callback is pending").into());
         }
         f(env).map_err(|error| caught(env, error))
     };
@@ -148,7 +150,7 @@ fn call_object<'l>(
     if returned.is_null() { Err(null("the result of an operator's method")) } else { Ok(returned) }
 }
 
-/// As [`call_object`], for a method that returns a number, a truth or nothing.
+/// Like [`call_object`], for a method that returns a primitive or void.
 fn call_primitive<'l>(
     env: &mut Env<'l>,
     object: &Object,
@@ -160,11 +162,11 @@ fn call_primitive<'l>(
     Ok(unsafe { env.call_method_unchecked(object, method, JavaType::Primitive(returns), &raw(arguments)) }?)
 }
 
-/// Makes operators of one type by the bridge.
+/// Creates operators of one type through the bridge.
 struct Factory(String);
 
-impl HostFactory for Factory {
-    fn make(&self, attrs: &Attrs) -> ferromx_core::error::Result<Arc<dyn HostOperator>> {
+impl UserOpFactory for Factory {
+    fn make(&self, attrs: &Attrs) -> ferromx_core::error::Result<Arc<dyn UserOperator>> {
         in_jvm(|env| {
             let bridge = bridge()?;
             let op_type = env.new_string(&self.0)?;
@@ -180,8 +182,8 @@ impl HostFactory for Factory {
                 strings(env, &names, "names")
             };
             let (inputs, outputs, states) = (names(0)?, names(1)?, names(2)?);
-            let (shapes, types) = (Known::default(), Known::default());
-            let operator: Arc<dyn HostOperator> =
+            let (shapes, types) = (LastAnswer::default(), LastAnswer::default());
+            let operator: Arc<dyn UserOperator> =
                 Arc::new(Operator { object, inputs, outputs, states, flags, shapes, types });
             Ok(operator)
         })
@@ -202,25 +204,25 @@ struct Operator {
     outputs: Vec<String>,
     states: Vec<String>,
     flags: i32,
-    shapes: Known<(bool, Vec<Shape>, Vec<Shape>), Inferred<Shape>>,
-    types: Known<(Vec<Option<DType>>, Vec<Option<DType>>), Inferred<Option<DType>>>,
+    shapes: LastAnswer<(bool, Vec<Shape>, Vec<Shape>), InferredArgs<Shape>>,
+    types: LastAnswer<(Vec<Option<DType>>, Vec<Option<DType>>), InferredArgs<Option<DType>>>,
 }
 
-/// The last answer to a question about shapes or types, which depends on nothing else: a graph asks the same one many times.
-struct Known<Q, A>(Mutex<Option<(Q, A)>>);
+/// A cache of the last result of shape or type inference, because graphs infer the same inputs many times.
+struct LastAnswer<Q, A>(Mutex<Option<(Q, A)>>);
 
-impl<Q, A> Default for Known<Q, A> {
+impl<Q, A> Default for LastAnswer<Q, A> {
     fn default() -> Self {
-        Known(Mutex::new(None))
+        LastAnswer(Mutex::new(None))
     }
 }
 
-impl<Q: PartialEq, A: Clone> Known<Q, A> {
+impl<Q: PartialEq, A: Clone> LastAnswer<Q, A> {
     fn or(&self, question: Q, ask: impl FnOnce() -> ferromx_core::error::Result<A>) -> ferromx_core::error::Result<A> {
         if let Some((_, answer)) = self.0.lock().as_ref().filter(|(known, _)| *known == question) {
             return Ok(answer.clone());
         }
-        // The lock is free while user code runs.
+        // Release the lock while user code runs.
         let answer = ask()?;
         *self.0.lock() = Some((question, answer.clone()));
         Ok(answer)
@@ -228,8 +230,8 @@ impl<Q: PartialEq, A: Clone> Known<Q, A> {
 }
 
 impl Operator {
-    /// Cuts an answer about all arrays into those of inputs, outputs and states.
-    fn cut<T>(&self, mut all: Vec<T>, what: &str) -> Result<Inferred<T>> {
+    /// Splits a list about all arrays into inputs, outputs and states.
+    fn split<T>(&self, mut all: Vec<T>, what: &str) -> Result<InferredArgs<T>> {
         let (ins, outs, states) = (self.inputs.len(), self.outputs.len(), self.states.len());
         if all.len() != ins + outs + states {
             let text =
@@ -238,12 +240,12 @@ impl Operator {
         }
         let states = all.split_off(ins + outs);
         let outs = all.split_off(ins);
-        Ok(Inferred { ins: all, outs, states })
+        Ok(InferredArgs { ins: all, outs, states })
     }
 }
 
 impl Operator {
-    fn ask_shapes(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_core::error::Result<Inferred<Shape>> {
+    fn ask_shapes(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_core::error::Result<InferredArgs<Shape>> {
         in_jvm(|env| {
             let (ins, outs) = (new_shapes(env, ins)?, new_shapes(env, outs)?);
             let inferred = call_object(env, &self.object, bridge()?.infer_shapes, &[(&ins).into(), (&outs).into()])?;
@@ -257,7 +259,7 @@ impl Operator {
                 });
                 env.delete_local_ref(dims);
             }
-            self.cut(shapes, "shapes")
+            self.split(shapes, "shapes")
         })
     }
 
@@ -265,19 +267,19 @@ impl Operator {
         &self,
         ins: &[Option<DType>],
         outs: &[Option<DType>],
-    ) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
+    ) -> ferromx_core::error::Result<InferredArgs<Option<DType>>> {
         in_jvm(|env| {
             let codes = |types: &[Option<DType>]| types.iter().map(|d| d.map_or(-1, DType::code)).collect::<Vec<_>>();
             let (ins, outs) = (new_ints(env, &codes(ins))?, new_ints(env, &codes(outs))?);
             let inferred = call_object(env, &self.object, bridge()?.infer_types, &[(&ins).into(), (&outs).into()])?;
             let inferred = env.cast_local::<JIntArray<'_>>(inferred)?;
             let codes = ints(env, &inferred, "types")?;
-            self.cut(codes.into_iter().map(DType::from_code).collect(), "types")
+            self.split(codes.into_iter().map(DType::from_code).collect(), "types")
         })
     }
 }
 
-impl HostOperator for Operator {
+impl UserOperator for Operator {
     fn inputs(&self) -> Vec<String> {
         self.inputs.clone()
     }
@@ -290,7 +292,7 @@ impl HostOperator for Operator {
         self.states.clone()
     }
 
-    fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_core::error::Result<Inferred<Shape>> {
+    fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_core::error::Result<InferredArgs<Shape>> {
         self.shapes.or((semantics::is_numpy_shape(), ins.to_vec(), outs.to_vec()), || self.ask_shapes(ins, outs))
     }
 
@@ -298,7 +300,7 @@ impl HostOperator for Operator {
         &self,
         ins: &[Option<DType>],
         outs: &[Option<DType>],
-    ) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
+    ) -> ferromx_core::error::Result<InferredArgs<Option<DType>>> {
         self.types.or((ins.to_vec(), outs.to_vec()), || self.ask_types(ins, outs))
     }
 
@@ -338,55 +340,55 @@ impl HostOperator for Operator {
         context: Context,
         shapes: &[Shape],
         dtypes: &[DType],
-    ) -> ferromx_core::error::Result<Box<dyn HostInstance>> {
+    ) -> ferromx_core::error::Result<Box<dyn UserOpInstance>> {
         in_jvm(|env| {
             let context = env.new_string(context.to_string())?;
             let shapes = new_shapes(env, shapes)?;
             let types = new_ints(env, &dtypes.iter().map(|d| d.code()).collect::<Vec<_>>())?;
             let arguments = [(&context).into(), (&shapes).into(), (&types).into()];
             let made = call_object(env, &self.object, bridge()?.create, &arguments)?;
-            let instance: Box<dyn HostInstance> = Box::new(Instance {
+            let instance: Box<dyn UserOpInstance> = Box::new(Instance {
                 object: env.new_global_ref(&made)?,
-                forward: Shared::default(),
-                backward: Shared::default(),
+                forward: ArrayHandles::default(),
+                backward: ArrayHandles::default(),
             });
             Ok(instance)
         })
     }
 }
 
-/// Arrays that the JVM has handles of. A plan passes the same ones at every run, so that nothing needs to be made anew.
+/// Arrays with their handles for the JVM. A plan passes the same arrays in every run, so the handles are reused.
 #[derive(Default)]
-struct Shared {
+struct ArrayHandles {
     arrays: Vec<NDArray>,
     reqs: Vec<Req>,
     handles: Vec<jlong>,
 }
 
-/// Whether two arrays are the same elements in the same memory.
-fn same(a: &NDArray, b: &NDArray) -> bool {
+/// Whether two arrays are the same view of the same memory.
+fn is_same_memory(a: &NDArray, b: &NDArray) -> bool {
     Arc::ptr_eq(a.chunk(), b.chunk())
         && a.byte_range() == b.byte_range()
         && a.shape() == b.shape()
         && a.dtype() == b.dtype()
 }
 
-impl Shared {
-    /// Makes handles of arrays, unless they are the same as before; returns whether it did. Each list comes with whether its arrays may
-    /// be written.
+impl ArrayHandles {
+    /// Creates handles of the arrays unless they are unchanged; returns whether it did. The flag of each list tells whether its arrays are
+    /// writable.
     fn update(&mut self, lists: &[(&[NDArray], bool)], reqs: &[Req]) -> bool {
         let arrays = || lists.iter().flat_map(|(list, _)| *list);
-        let unchanged = self.reqs == reqs
+        let is_unchanged = self.reqs == reqs
             && self.arrays.len() == arrays().count()
-            && self.arrays.iter().zip(arrays()).all(|(a, b)| same(a, b));
-        if unchanged && !self.arrays.is_empty() {
+            && self.arrays.iter().zip(arrays()).all(|(a, b)| is_same_memory(a, b));
+        if is_unchanged && !self.arrays.is_empty() {
             return false;
         }
         self.free();
         self.reqs = reqs.to_vec();
-        for (list, writable) in lists {
+        for (list, is_writable) in lists {
             for array in *list {
-                let lent = if *writable { array.clone() } else { array.read_only() };
+                let lent = if *is_writable { array.clone() } else { array.read_only() };
                 self.handles.push(insert_tensor(Tensor::new(lent)) as jlong);
                 self.arrays.push(array.clone());
             }
@@ -397,13 +399,13 @@ impl Shared {
     fn free(&mut self) {
         self.arrays.clear();
         for handle in self.handles.drain(..) {
-            // Only this list frees the handle: to the JVM it is lent.
-            let _ = handle::free(handle as u64, "NDArray");
+            // The JVM only borrows the handle, so freeing it cannot fail.
+            let _ignored = handle::free(handle as u64, "NDArray");
         }
     }
 }
 
-impl Drop for Shared {
+impl Drop for ArrayHandles {
     fn drop(&mut self) {
         self.free();
     }
@@ -412,15 +414,15 @@ impl Drop for Shared {
 /// A `HostInstance`.
 struct Instance {
     object: Object,
-    forward: Shared,
-    backward: Shared,
+    forward: ArrayHandles,
+    backward: ArrayHandles,
 }
 
-/// Runs an instance's method, with the handles where they are new.
+/// Calls a method of an instance; handles are passed only if they are new.
 fn run(
     object: &Object,
     method: JMethodID,
-    shared: &Shared,
+    arrays: &ArrayHandles,
     is_new: bool,
     is_train: bool,
 ) -> ferromx_core::error::Result<()> {
@@ -428,8 +430,8 @@ fn run(
         let (handles, reqs) = match is_new {
             false => (JLongArray::null(), JIntArray::null()),
             true => {
-                let codes: Vec<i32> = shared.reqs.iter().map(|req| *req as i32).collect();
-                (new_longs(env, &shared.handles)?, new_ints(env, &codes)?)
+                let codes: Vec<i32> = arrays.reqs.iter().map(|req| *req as i32).collect();
+                (new_longs(env, &arrays.handles)?, new_ints(env, &codes)?)
             }
         };
         let arguments = [JValue::Bool(is_train), (&handles).into(), (&reqs).into()];
@@ -437,14 +439,14 @@ fn run(
     })
 }
 
-impl HostInstance for Instance {
-    fn forward(&mut self, call: &HostCall<'_>) -> ferromx_core::error::Result<()> {
+impl UserOpInstance for Instance {
+    fn forward(&mut self, call: &UserOpForward<'_>) -> ferromx_core::error::Result<()> {
         let method = bridge().map_err(engine)?.forward;
         let is_new = self.forward.update(&[(call.ins, false), (call.outs, true), (call.states, true)], call.reqs);
         run(&self.object, method, &self.forward, is_new, call.is_train)
     }
 
-    fn backward(&mut self, call: &HostGradient<'_>) -> ferromx_core::error::Result<()> {
+    fn backward(&mut self, call: &UserOpBackward<'_>) -> ferromx_core::error::Result<()> {
         let method = bridge().map_err(engine)?.backward;
         let lists =
             [(call.ograds, false), (call.ins, false), (call.outs, false), (call.igrads, true), (call.states, true)];
@@ -453,6 +455,7 @@ impl HostInstance for Instance {
     }
 }
 
+/// Converts an error to an engine error.
 fn engine(error: JniError) -> Error {
     match error {
         JniError::Engine(error) => error,
@@ -463,22 +466,22 @@ fn engine(error: JniError) -> Error {
 native! {
     fn Java_org_apache_mxnet_LibInfo_hostInstall(env, object: JObject<'l>) {
         let made = Bridge::new(env, &object)?;
-        // A second installation is the same bridge again.
+        // A second installation passes the same bridge.
         let _ = BRIDGE.set(made);
-        host::set_resolver(Arc::new(|op_type: &str| {
+        user_op::set_resolver(Arc::new(|op_type: &str| {
             let found = in_jvm(|env| {
                 let bridge = bridge()?;
                 let name = env.new_string(op_type)?;
                 Ok(call_primitive(env, &bridge.object, bridge.resolve, Primitive::Boolean, &[(&name).into()])?.z()?)
             })?;
-            Ok(found.then(|| -> Arc<dyn HostFactory> { Arc::new(Factory(op_type.into())) }))
+            Ok(found.then(|| -> Arc<dyn UserOpFactory> { Arc::new(Factory(op_type.into())) }))
         }));
         Ok(())
     }
 
     fn Java_org_apache_mxnet_LibInfo_hostRegister(env, name: JString<'l>) -> jboolean {
         let name = string(env, &name, "the operator's name")?;
-        Ok(host::register(&name.clone(), Arc::new(Factory(name))))
+        Ok(user_op::register(&name.clone(), Arc::new(Factory(name))))
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayShare(_env, handle: jlong) -> jlong {

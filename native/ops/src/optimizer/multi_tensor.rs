@@ -1,4 +1,4 @@
-//! What the operators on several weights share: the layout of their inputs, their names, shapes and types.
+//! Layout, names, shapes and types of the inputs of multi-tensor optimizers, which update several weights in one call.
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
@@ -9,52 +9,51 @@ use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
 
-/// The most weights that one call takes; models with more of them take several calls.
+/// The most weights of one call; a model with more takes several calls.
 pub const MAX_WEIGHTS: usize = 256;
 
-/// The parameters of an operator on several weights.
-pub trait Several: OpParams {
+/// The parameters of a multi-tensor optimizer.
+pub trait MultiTensor: OpParams {
     /// The number of weights.
     fn count(&self) -> usize;
-    /// The lists that have a number for each weight, with their names.
+    /// Name and length of each list parameter, which must have one number for each weight.
     fn lists(&self) -> Vec<(&'static str, usize)>;
 }
 
-/// How the inputs lie: for each weight one after the other the arrays of `each`, and behind the last weight those of `shared`.
+/// The order of the inputs: the arrays of `each` for every weight in order, then those of `shared`.
 pub struct Layout {
-    /// The weight, its gradient, its states and maybe the weight in single precision.
+    /// The weight, its gradient, its states and, for mixed precision, its copy in single precision.
     pub each: &'static [&'static str],
-    /// What all weights share.
+    /// The inputs that all weights share.
     pub shared: &'static [&'static str],
     /// Whether the states are in single precision.
     pub mixed: bool,
 }
 
-/// The places of the states, which are all inputs of a weight but the first two of `stride`, for as many weights as fit into
-/// the list.
-pub const fn states<const N: usize>(stride: usize) -> [usize; N] {
-    let mut places = [0; N];
+/// The input indices of the states of `N / (stride - 2)` weights: of each weight's `stride` inputs, all but the first two.
+pub const fn state_indices<const N: usize>(stride: usize) -> [usize; N] {
+    let mut indices = [0; N];
     let mut k = 0;
     while k < N {
-        places[k] = k / (stride - 2) * stride + 2 + k % (stride - 2);
+        indices[k] = k / (stride - 2) * stride + 2 + k % (stride - 2);
         k += 1;
     }
-    places
+    indices
 }
 
-/// All places of a list of arrays.
-pub const fn places<const N: usize>() -> [usize; N] {
-    let mut places = [0; N];
+/// The indices 0 to `N - 1`.
+pub const fn all_indices<const N: usize>() -> [usize; N] {
+    let mut indices = [0; N];
     let mut k = 0;
     while k < N {
-        places[k] = k;
+        indices[k] = k;
         k += 1;
     }
-    places
+    indices
 }
 
-/// The outputs that may lie in the memory of their weights.
-pub const fn in_place(stride: usize) -> [(usize, usize); MAX_WEIGHTS] {
+/// (input, output) of each weight, which may share memory.
+pub const fn inplace_pairs(stride: usize) -> [(usize, usize); MAX_WEIGHTS] {
     let mut pairs = [(0, 0); MAX_WEIGHTS];
     let mut k = 0;
     while k < MAX_WEIGHTS {
@@ -66,18 +65,18 @@ pub const fn in_place(stride: usize) -> [(usize, usize); MAX_WEIGHTS] {
 
 impl Layout {
     /// The number of inputs.
-    pub fn inputs<P: Several>(&self, p: &Params) -> usize {
+    pub fn num_inputs<P: MultiTensor>(&self, p: &Params) -> usize {
         self.each.len() * p.get::<P>().count() + self.shared.len()
     }
 
-    /// `weight_0`, `grad_0`, ..., `weight_1`, ..., and the names of what is shared.
-    pub fn names<P: Several>(&self, p: &Params) -> Vec<String> {
+    /// `weight_0`, `grad_0`, ..., `weight_1`, ..., then the names of the shared inputs.
+    pub fn names<P: MultiTensor>(&self, p: &Params) -> Vec<String> {
         let each = (0..p.get::<P>().count()).flat_map(|i| self.each.iter().map(move |name| format!("{name}_{i}")));
         each.chain(self.shared.iter().map(|name| name.to_string())).collect()
     }
 
-    /// All that belongs to a weight has its shape.
-    pub fn shape<P: Several>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    /// The gradient, the states and the output of a weight have its shape.
+    pub fn shape<P: MultiTensor>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         let (stride, p) = (self.each.len(), p.get::<P>());
         for (list, len) in p.lists() {
             ensure!(len == p.count(), "{list} has {len} numbers for {} weights: give one for each", p.count());
@@ -94,8 +93,8 @@ impl Layout {
         Ok(())
     }
 
-    /// The learning rates and weight decays that follow the weights have an element for each of them.
-    pub fn shape_of_rates<P: Several>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    /// [`Layout::shape`] for shared inputs that are learning rates and weight decays, with one element for each weight.
+    pub fn shape_of_rates<P: MultiTensor>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         let count = p.get::<P>().count();
         let first = self.each.len() * count;
         for i in first..first + self.shared.len() {
@@ -113,9 +112,9 @@ impl Layout {
         self.shape::<P>(p, io)
     }
 
-    /// All weights share a type; the states do too, or are in single precision. What is shared is in single precision, but the
-    /// factor of gradients in full precision may have any type.
-    pub fn dtype<P: Several>(&self, p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    /// All weights share a type; their states have it too, or are in single precision if `mixed`. The shared inputs are in single
+    /// precision, except that `rescale_grad` may have any type unless `mixed`.
+    pub fn dtype<P: MultiTensor>(&self, p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
         let stride = self.each.len();
         let weights = stride * p.get::<P>().count();
         for (i, name) in (weights..).zip(self.shared) {
@@ -123,11 +122,11 @@ impl Layout {
                 io.assign_in(i, DType::F32)?;
             }
         }
-        let own = |i: usize| i < weights && (!self.mixed || i % stride < 2);
-        let known = (0..weights).filter(|i| own(*i)).find_map(|i| io.ins[i]);
+        let has_weight_type = |i: usize| i < weights && (!self.mixed || i % stride < 2);
+        let known = (0..weights).filter(|i| has_weight_type(*i)).find_map(|i| io.ins[i]);
         for i in 0..weights {
             match known {
-                _ if !own(i) => io.assign_in(i, DType::F32)?,
+                _ if !has_weight_type(i) => io.assign_in(i, DType::F32)?,
                 Some(d) => io.assign_in(i, d)?,
                 None => {}
             }
@@ -139,17 +138,17 @@ impl Layout {
     }
 }
 
-/// The factor of the gradients where it is an array of one element, of any floating-point type.
-pub fn factor(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<f64> {
+/// The value of the input `rescale_grad`: an array of one element, of any floating-point type.
+pub fn rescale_grad(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<f64> {
     ferromx_core::dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
         let x = x.slice::<T>()?;
-        ensure!(x.len() == 1, "rescale_grad is one number, not {} elements", x.len());
+        ensure!(x.len() == 1, "rescale_grad has {} elements, expected 1", x.len());
         Ok(x[0].to_f64())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// Defines an operator on several weights. `forward` is its kernel, `each` and `shared` are those of [`Layout`].
-macro_rules! several {
+/// Defines a multi-tensor optimizer. `forward` is its kernel; `each` and `shared` are those of [`Layout`].
+macro_rules! multi_tensor {
     ($(#[$meta:meta])* $name:ident: $op:literal, $doc:expr, $P:ty,
      each [$($each:literal),*], shared [$($shared:literal),*], mixed $mixed:literal, shape $shape:ident, forward $forward:expr) => {
         $(#[$meta])*
@@ -162,21 +161,21 @@ macro_rules! several {
                 .inputs(&[ArgDef {
                     name: "data",
                     doc: concat!(
-                        "For each weight, one weight after the other:" $(, " ", $each)*,
+                        "For each weight in order:" $(, " ", $each)*,
                         $("; then ", $shared,)* "."
                     ),
                     type_string: "NDArray-or-Symbol[]",
                 }])
                 .params::<$P>()
-                .num_inputs_by(|p| LAYOUT.inputs::<$P>(p))
+                .num_inputs_by(|p| LAYOUT.num_inputs::<$P>(p))
                 .input_names_by(|p| LAYOUT.names::<$P>(p))
                 .outputs(|p| p.get::<$P>().count())
                 .shape(|p, io| LAYOUT.$shape::<$P>(p, io))
                 .dtype(|p, io| LAYOUT.dtype::<$P>(p, io))
                 .forward($forward)
-                .mutates(&const { several::states::<{ MAX_WEIGHTS * (STRIDE - 2) }>(STRIDE) })
-                .inplace(&const { several::in_place(STRIDE) })
+                .mutates(&const { multi_tensor::state_indices::<{ MAX_WEIGHTS * (STRIDE - 2) }>(STRIDE) })
+                .inplace(&const { multi_tensor::inplace_pairs(STRIDE) })
         };
     };
 }
-pub(crate) use several;
+pub(crate) use multi_tensor;

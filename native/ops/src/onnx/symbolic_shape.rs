@@ -1,5 +1,5 @@
-//! Operators whose parameters are calculated from dimensions of their inputs, so that a graph fits inputs of any size. What follows their
-//! first input are tensors of which only the shapes matter.
+//! Operators whose parameters are expressions over the dimensions of their inputs, so that one graph serves inputs of any size. Of all
+//! inputs but the first, only the shapes are used.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -12,39 +12,39 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
 
-use super::extents::Extents;
+use super::dim_expr::DimExprs;
 use crate::broadcast::binary::sum_to;
-use crate::init::{Steps, equal_steps, fill};
+use crate::init::{RangeRounding, fill, fill_range};
 use crate::rules::{complete_from_size, no_gradient};
 use crate::shape::moves::{by_size, source, target};
 use crate::shape::slice::{SliceParam, slice_region, slice_shape};
 
 params! {
     /// Parameters of `_onnx_Reshape` and `_onnx_Expand`.
-    pub struct OpenShapeParam {
-        /// The dimensions: integers, or expressions of dimensions of the inputs, such as `#0.1*8` of the second one of the first input.
-        shape: Extents = required;
+    pub struct SymbolicShapeParam {
+        /// The dimensions: integers, or expressions over the inputs' dimensions, such as `#0.1*8` for eight times axis 1 of input 0.
+        shape: DimExprs = required;
     }
 }
 
-/// A reshape.
+/// Reshapes to a symbolic shape.
 pub static RESHAPE: OpDef = OpDef::new("_onnx_Reshape")
     .doc(
-        "Gives the first input a shape that is calculated from dimensions of the inputs; the elements are not copied. Of the inputs behind \
-         the first one only the shapes matter. Source: Reshape of ONNX.",
+        "Reshapes the first input to a shape that is calculated from the inputs' dimensions, without copying. Of all other inputs only the \
+         shapes are used. Source: Reshape of ONNX.",
     )
-    .variadic("data", "The array, and those whose dimensions are used.", "num_args")
-    .params::<OpenShapeParam>()
+    .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
+    .params::<SymbolicShapeParam>()
     .shape(|p, io| {
         has_data(io.ins.len())?;
-        let mut out = Shape::new(&p.get::<OpenShapeParam>().shape.dims(&shapes(io.ins))?);
+        let mut out = Shape::new(&p.get::<SymbolicShapeParam>().shape.dims(&shapes(io.ins))?);
         if io.ins[0].is_known() {
             io.ins[0].checked_elements()?;
         }
         complete_from_size(&mut out, &io.ins[0]);
         ensure!(
             !io.ins[0].is_known() || !out.is_known() || io.ins[0].num_elements() == out.num_elements(),
-            "cannot reshape {} to {out}, which has another number of elements",
+            "cannot reshape {} to {out}: the numbers of elements differ",
             io.ins[0]
         );
         io.assign_out(0, &out)
@@ -57,14 +57,14 @@ pub static RESHAPE: OpDef = OpDef::new("_onnx_Reshape")
         Ok(grads)
     }));
 
-/// A broadcast.
+/// Broadcasts to a symbolic shape.
 pub static EXPAND: OpDef = OpDef::new("_onnx_Expand")
     .doc(
-        "Broadcasts the first input to a shape that is calculated from dimensions of the inputs. Of the inputs behind the first one only \
-         the shapes matter. Source: Expand of ONNX.",
+        "Broadcasts the first input to a shape that is calculated from the inputs' dimensions. Of all other inputs only the shapes are \
+         used. Source: Expand of ONNX.",
     )
-    .variadic("data", "The array, and those whose dimensions are used.", "num_args")
-    .params::<OpenShapeParam>()
+    .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
+    .params::<SymbolicShapeParam>()
     .shape(expand_shape)
     .dtype(first_dtype)
     .forward(|_, ins, outs| {
@@ -85,12 +85,12 @@ pub static EXPAND: OpDef = OpDef::new("_onnx_Expand")
 
 fn expand_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     has_data(io.ins.len())?;
-    let to = p.get::<OpenShapeParam>().shape.dims(&shapes(io.ins))?;
+    let to = p.get::<SymbolicShapeParam>().shape.dims(&shapes(io.ins))?;
     let from = &io.ins[0];
     let Some(rank) = from.ndim() else { return Ok(()) };
     let fits = rank <= to.len() && {
-        let behind = &to[to.len() - rank..];
-        from.dims().iter().zip(behind).all(|(have, want)| *have < 0 || *want < 0 || *have == 1 || have == want)
+        let trailing = &to[to.len() - rank..];
+        from.dims().iter().zip(trailing).all(|(have, want)| *have < 0 || *want < 0 || *have == 1 || have == want)
     };
     ensure!(fits, "shape {from} is not broadcastable to {}", Shape::new(&to));
     io.assign_out(0, &Shape::new(&to))
@@ -98,18 +98,18 @@ fn expand_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 
 params! {
     /// Parameters of `_onnx_Slice`.
-    pub struct OpenSliceParam {
-        /// The first index along each axis: an integer, an expression of dimensions of the inputs, or None for the natural start.
-        begin: Extents = required;
+    pub struct SymbolicSliceParam {
+        /// The first index along each axis: an integer, an expression over the inputs' dimensions, or None for the natural start.
+        begin: DimExprs = required;
         /// The end (exclusive) along each axis; None is the natural end.
-        end: Extents = required;
+        end: DimExprs = required;
         /// The step along each axis; None is 1.
-        step: Extents = (Extents::none());
+        step: DimExprs = (DimExprs::empty());
     }
 }
 
-impl OpenSliceParam {
-    /// The parameters of `slice` for inputs of these shapes; nothing as long as one of them is not known.
+impl SymbolicSliceParam {
+    /// The parameters of `slice` for inputs of these shapes, or `None` if they depend on an unknown dimension.
     fn resolved(&self, shapes: &[&Shape]) -> Result<Option<SliceParam>> {
         let values = (self.begin.values(shapes)?, self.end.values(shapes)?, self.step.values(shapes)?);
         let (Some(begin), Some(end), Some(step)) = values else { return Ok(None) };
@@ -117,17 +117,17 @@ impl OpenSliceParam {
     }
 }
 
-/// A slice.
+/// Slices with symbolic bounds.
 pub static SLICE: OpDef = OpDef::new("_onnx_Slice")
     .doc(
-        "The region of the first input whose ends are calculated from dimensions of the inputs. Of the inputs behind the first one only the \
-         shapes matter. Source: Slice of ONNX.",
+        "Slices the first input, with bounds that are calculated from the inputs' dimensions. Of all other inputs only the shapes are \
+         used. Source: Slice of ONNX.",
     )
-    .variadic("data", "The array, and those whose dimensions are used.", "num_args")
-    .params::<OpenSliceParam>()
+    .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
+    .params::<SymbolicSliceParam>()
     .shape(|p, io| {
         has_data(io.ins.len())?;
-        match p.get::<OpenSliceParam>().resolved(&shapes(io.ins))? {
+        match p.get::<SymbolicSliceParam>().resolved(&shapes(io.ins))? {
             Some(p) => io.assign_out(0, &slice_shape(&io.ins[0], &p.begin, &p.end, &p.step)?),
             None => io.ins[0].ndim().map_or(Ok(()), |rank| io.assign_out(0, &Shape::of_rank(rank))),
         }
@@ -140,9 +140,9 @@ pub static SLICE: OpDef = OpDef::new("_onnx_Slice")
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             others_have_no_gradient(outs)?;
-            // The gradient of the output stands before the inputs.
+            // `ins[0]` is the gradient of the output.
             let p = resolved_slice(ctx, &ins[1..])?;
-            if outs[0].wanted() { slice_region(&p, outs[0].shape())?.read_back(&ins[0], &mut outs[0]) } else { Ok(()) }
+            if outs[0].wanted() { slice_region(&p, outs[0].shape())?.read_backward(&ins[0], &mut outs[0]) } else { Ok(()) }
         })
         .inputs(Deps::All),
         None,
@@ -150,15 +150,15 @@ pub static SLICE: OpDef = OpDef::new("_onnx_Slice")
 
 fn resolved_slice(ctx: &OpCtx<'_>, ins: &[In<'_>]) -> Result<SliceParam> {
     let shapes: Vec<&Shape> = ins.iter().map(In::shape).collect();
-    let resolved = ctx.params::<OpenSliceParam>().resolved(&shapes)?;
+    let resolved = ctx.params::<SymbolicSliceParam>().resolved(&shapes)?;
     resolved.ok_or_else(|| ferromx_core::error::Error::Internal("a slice of an unknown shape".into()))
 }
 
 params! {
     /// Parameters of `_onnx_Full`.
-    pub struct OpenFullParam {
-        /// The dimensions: integers, or expressions of dimensions of the inputs, such as `#0.1*8` of the second one of the first input.
-        shape: Extents = required;
+    pub struct SymbolicFullParam {
+        /// The dimensions: integers, or expressions over the inputs' dimensions, such as `#0.1*8` for eight times axis 1 of input 0.
+        shape: DimExprs = required;
         /// The element type.
         dtype: AnyDType = (AnyDType(DType::F32));
         /// The value of every element.
@@ -166,55 +166,55 @@ params! {
     }
 }
 
-/// One value.
+/// Fills a symbolic shape with one value.
 pub static FULL: OpDef = OpDef::new("_onnx_Full")
     .doc(
-        "One value everywhere, in a shape that is calculated from dimensions of the inputs, of which only the shapes matter. Source: \
-         ConstantOfShape of ONNX.",
+        "An array of one repeated value, of a shape that is calculated from the inputs' dimensions. Only the shapes of the inputs are \
+         used. Source: ConstantOfShape of ONNX.",
     )
     .variadic("data", "The arrays whose dimensions are used.", "num_args")
-    .params::<OpenFullParam>()
-    .shape(|p, io| io.assign_out(0, &Shape::new(&p.get::<OpenFullParam>().shape.dims(&shapes(io.ins))?)))
-    .dtype(|p, io| io.assign_out(0, p.get::<OpenFullParam>().dtype.0))
-    .forward(|ctx, _, outs| fill(&mut outs[0], ctx.params::<OpenFullParam>().value))
+    .params::<SymbolicFullParam>()
+    .shape(|p, io| io.assign_out(0, &Shape::new(&p.get::<SymbolicFullParam>().shape.dims(&shapes(io.ins))?)))
+    .dtype(|p, io| io.assign_out(0, p.get::<SymbolicFullParam>().dtype.0))
+    .forward(|ctx, _, outs| fill(&mut outs[0], ctx.params::<SymbolicFullParam>().value))
     .grad(Grad::Zero);
 
 params! {
     /// Parameters of `_onnx_Range`.
-    pub struct OpenRangeParam {
-        /// Start, limit (exclusive) and step: integers, or expressions of dimensions of the inputs.
-        range: Extents = required;
+    pub struct SymbolicRangeParam {
+        /// Start, limit (exclusive) and step: integers, or expressions over the inputs' dimensions.
+        range: DimExprs = required;
         /// The element type.
         dtype: AnyDType = (AnyDType(DType::I64));
     }
 }
 
-/// Equally spaced integers.
+/// A range with symbolic bounds.
 pub static RANGE: OpDef = OpDef::new("_onnx_Range")
     .doc(
-        "Equally spaced integers whose start, limit and step are calculated from dimensions of the inputs, of which only the shapes matter. \
-         Source: Range of ONNX.",
+        "Evenly spaced integers whose start, limit and step are calculated from the inputs' dimensions. Only the shapes of the inputs are \
+         used. Source: Range of ONNX.",
     )
     .variadic("data", "The arrays whose dimensions are used.", "num_args")
-    .params::<OpenRangeParam>()
-    .shape(|p, io| match range(p.get::<OpenRangeParam>(), &shapes(io.ins))? {
+    .params::<SymbolicRangeParam>()
+    .shape(|p, io| match range(p.get::<SymbolicRangeParam>(), &shapes(io.ins))? {
         Some((_, _, count)) => io.assign_out(0, &Shape::new(&[count])),
         None => io.assign_out(0, &Shape::of_rank(1)),
     })
-    .dtype(|p, io| io.assign_out(0, p.get::<OpenRangeParam>().dtype.0))
+    .dtype(|p, io| io.assign_out(0, p.get::<SymbolicRangeParam>().dtype.0))
     .forward(|ctx, ins, outs| {
         let shapes: Vec<&Shape> = ins.iter().map(In::shape).collect();
         let (start, step, _) = range(ctx.params(), &shapes)?.unwrap_or((0, 1, 0));
-        equal_steps(&mut outs[0], start as f64, step as f64, 1, Steps::Converted)
+        fill_range(&mut outs[0], start as f64, step as f64, 1, RangeRounding::Converted)
     })
     .grad(Grad::Zero);
 
-/// Start, step and number of the integers of a range.
-fn range(p: &OpenRangeParam, shapes: &[&Shape]) -> Result<Option<(i64, i64, i64)>> {
+/// Start, step and number of elements of a range, or `None` if they depend on an unknown dimension.
+fn range(p: &SymbolicRangeParam, shapes: &[&Shape]) -> Result<Option<(i64, i64, i64)>> {
     let Some(values) = p.range.values(shapes)? else { return Ok(None) };
     let [Some(start), Some(limit), Some(step)] = values[..] else {
         return Err(ferromx_core::error::Error::Value(format!(
-            "a range has a start, a limit and a step; {} numbers were given",
+            "a range has three numbers (start, limit, step), but {} were given",
             values.len()
         )));
     };
@@ -223,13 +223,19 @@ fn range(p: &OpenRangeParam, shapes: &[&Shape]) -> Result<Option<(i64, i64, i64)
     let step_wide = i128::from(step);
     let count = if (distance > 0) == (step > 0) { (distance + step_wide - step_wide.signum()) / step_wide } else { 0 };
     let count = i64::try_from(count).ok().filter(|n| *n < 1 << 36);
-    let too_long =
-        || ferromx_core::error::Error::Value(format!("no array is as long as a range from {start} to {limit}"));
+    let too_long = || {
+        ferromx_core::error::Error::Value(format!(
+            "a range from {start} to {limit} by {step} exceeds the largest array"
+        ))
+    };
     Ok(Some((start, step, count.ok_or_else(too_long)?)))
 }
 
 pub(super) fn has_data(num_inputs: usize) -> Result<()> {
-    ensure!(num_inputs > 0, "there is no data: give an array, and those whose dimensions are used");
+    ensure!(
+        num_inputs > 0,
+        "no inputs were given: expected the data, then the arrays whose dimensions the expressions use"
+    );
     Ok(())
 }
 
@@ -237,7 +243,7 @@ pub(super) fn shapes(ins: &[Shape]) -> Vec<&Shape> {
     ins.iter().collect()
 }
 
-/// The output has the type of the first input; those of the others do not matter.
+/// The output has the type of the first input; the types of the others are free.
 pub(super) fn first_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     has_data(io.ins.len())?;
     if let Some(dtype) = io.ins[0].or(io.outs[0]) {
@@ -257,7 +263,7 @@ mod tests {
     use crate::testing::{Case, array, numbers};
 
     #[test]
-    fn parameters_follow_dimensions() {
+    fn parameters_are_calculated_from_the_dimensions_of_the_inputs() {
         let (x, like) = (numbers(&[2, 6]), numbers(&[3, 1]));
         let reshaped =
             Case::new(&RESHAPE, &[("shape", "(#0.0, #1.0, div(#0.1,#1.0))")]).run1(&[x.clone(), like.clone()]).unwrap();
@@ -280,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_go_to_the_first_input() {
+    fn only_the_first_input_has_a_gradient() {
         let (x, like) = (numbers(&[2, 6]), numbers(&[3, 1]));
         Case::new(&SLICE, &[("begin", "(None, #1.0-1)"), ("end", "(None, -#1.1)")])
             .check_gradient(&[x.clone(), like.clone()]);

@@ -12,22 +12,22 @@ use ferromx_kernels::par;
 params! {
     /// Parameters of `_onnx_NonMaxSuppression`.
     pub struct NonMaxSuppressionParam {
-        /// Whether boxes are given as (x, y, width, height) with the centre; else as (y1, x1, y2, x2), any two opposite corners.
+        /// Whether boxes are (x_center, y_center, width, height); otherwise (y1, x1, y2, x2), any two opposite corners.
         center_point_box: bool = false;
-        /// How many boxes of a class are kept at most.
+        /// The most boxes that are kept for each class.
         max_output_boxes_per_class: i64 = 0;
-        /// Boxes that overlap a better one by more are left out; the overlap is intersection over union, from 0 to 1.
+        /// Boxes whose intersection over union with a better box exceeds this are suppressed.
         iou_threshold: f32 = 0.0, where 0.0..=1.0;
-        /// Boxes with a score that is not larger are left out.
+        /// Boxes with a score of at most this are dropped.
         score_threshold: Option<f32> = None;
     }
 }
 
-/// The boxes that no better one covers.
+/// Non-maximum suppression.
 pub static NON_MAX_SUPPRESSION: OpDef = OpDef::new("_onnx_NonMaxSuppression")
     .doc(
-        "The boxes that remain of each image and class when those are left out that overlap a better one: rows (image, class, box), the \
-         best box of a class first. It runs on arrays only, as the number of boxes depends on the data.\n\n\
+        "Selects boxes of each image and class that do not overlap a better one: rows (image, class, box), the best box of a class first. \
+         Imperative only, as the number of boxes depends on the data.\n\n\
          Shapes: boxes (images, n, 4), scores (images, classes, n), both float32; output (m, 3) of int64. Source: NonMaxSuppression of \
          ONNX.",
     )
@@ -54,10 +54,10 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let edges = box_edges(&ins[0].to_vec::<f32>()?, p.center_point_box);
     let scores = ins[1].to_vec::<f32>()?;
     let limit = usize::try_from(p.max_output_boxes_per_class).unwrap_or(0);
-    let how = Selection { overlap: p.iou_threshold, score: p.score_threshold, limit };
+    let selection = Selection { overlap: p.iou_threshold, score: p.score_threshold, limit };
     let mut kept: Vec<Vec<usize>> = vec![Vec::new(); s.dim(0) as usize * classes];
     par::parallel_rows(&mut kept, 1, 1, |i, kept| {
-        kept[0] = select_boxes(&edges[i / classes * n..][..n], &scores[i * n..(i + 1) * n], &how);
+        kept[0] = select_boxes(&edges[i / classes * n..][..n], &scores[i * n..(i + 1) * n], &selection);
     });
     let row = |i: usize, at: &usize| [(i / classes) as i64, (i % classes) as i64, *at as i64];
     let rows: Vec<i64> =
@@ -71,7 +71,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn boxes_that_overlap_a_better_one_are_left_out() {
+    fn boxes_that_overlap_a_better_one_are_suppressed() {
         let boxes = array(&[0f32, 0.0, 1.0, 1.0, 1.0, 1.1, 0.0, 0.1, 0.0, 2.0, 1.0, 3.0], &[1, 3, 4]);
         let scores = array(&[0.5f32, 0.9, 0.2, 0.1, 0.1, 0.1], &[1, 2, 3]);
         let attrs = [("max_output_boxes_per_class", "9"), ("iou_threshold", "0.5"), ("score_threshold", "0.15")];
