@@ -15,34 +15,29 @@ import subprocess
 import sys
 
 import numpy as np
-import onnx
 import onnxruntime
-from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FERROMX = os.environ.get("FERROMX", str(ROOT / "target/debug/ferromx"))
-NODES = pathlib.Path(onnx.__file__).parent / "backend/test/data/node"
 
 
-def tensors(folder, kind):
-    """The inputs or outputs of a case; None where one is no tensor."""
+def arrays(values):
+    """The inputs or outputs of a case as NumPy writes them; None where one is no tensor or has an element type that NumPy has not."""
     found = []
-    for path in sorted(folder.glob(f"{kind}_*.pb"), key=lambda p: int(p.stem.split("_")[1])):
-        tensor = onnx.TensorProto()
-        try:
-            tensor.ParseFromString(path.read_bytes())
-            array = numpy_helper.to_array(tensor)
-        except Exception:
+    for value in values:
+        if isinstance(value, (list, dict)) or value is None:
             return None
-        if array.dtype == object or array.dtype.kind not in "biufV" or tensor.data_type == onnx.TensorProto.STRING:
+        array = widened(np.asarray(value))
+        if array.dtype.kind not in "biuf" or array.dtype.name not in np.sctypeDict:
             return None
-        found.append(widened(array))
+        found.append(array)
     return found
 
 
 def widened(array):
     """bfloat16 as float32, which NumPy can write."""
-    return array.astype(np.float32) if array.dtype.name in ("bfloat16",) else array
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def agree(found, expected):
@@ -74,24 +69,18 @@ def runtime(model, inputs):
 def make(out, pattern):
     cases = {}
     shutil.rmtree(out, ignore_errors=True)
-    for folder in sorted(NODES.iterdir()):
-        data = folder / "test_data_set_0"
-        if not fnmatch.fnmatch(folder.name, pattern) or not data.is_dir():
+    for test in load_model_tests(kind="node"):
+        if not fnmatch.fnmatch(test.name, pattern):
             continue
-        inputs, outputs = tensors(data, "input"), tensors(data, "output")
+        inputs, outputs = (arrays(values) for values in test.data_sets[0])
         if inputs is None or outputs is None:
             continue
-        case = out / folder.name
+        case = out / test.name
         case.mkdir(parents=True)
-        shutil.copy(folder / "model.onnx", case)
-        try:
-            for i, array in enumerate(inputs):
-                np.save(case / f"input_{i}.npy", array)
-        except Exception as e:
-            shutil.rmtree(case)
-            print(f"{folder.name}: {e}")
-            continue
-        cases[folder.name] = (case, inputs, outputs)
+        (case / "model.onnx").write_bytes(test.model.SerializeToString())
+        for i, array in enumerate(inputs):
+            np.save(case / f"input_{i}.npy", array)
+        cases[test.name] = (case, inputs, outputs)
     return cases
 
 

@@ -135,13 +135,7 @@ pub struct Export<'a> {
 }
 
 /// Exports a checkpoint as a model.
-pub fn export(
-    prefix: &str,
-    epoch: u32,
-    file: &Path,
-    options: &Export<'_>,
-    progress: Progress,
-) -> Result<()> {
+pub fn export(prefix: &str, epoch: u32, file: &Path, options: &Export<'_>, progress: Progress) -> Result<()> {
     progress.step(&format!("reading {prefix}"));
     let symbol = Symbol::load(&format!("{prefix}-symbol.json"))?;
     let path = format!("{prefix}-{epoch:04}.params");

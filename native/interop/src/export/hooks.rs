@@ -36,7 +36,8 @@ fn shown(node: &Node) -> Node {
         Value::List(items) if items.iter().any(|v| matches!(v, Value::List(_))) => Value::Text(value.to_string()),
         other => other.clone(),
     };
-    let attributes = node.attributes.iter().filter(|(key, v)| **v != Value::None && !(is_user_operator && *key == "op_type"));
+    let attributes =
+        node.attributes.iter().filter(|(key, v)| **v != Value::None && !(is_user_operator && *key == "op_type"));
     Node {
         op: own_name.map_or_else(|| node.op.clone(), Value::to_string),
         attributes: attributes.map(|(key, v)| (key.clone(), attribute(v))).collect(),
@@ -92,7 +93,8 @@ fn composed(importer: &mut Importer<'_>, source: &Source, i: usize, made: &Made,
             (Some((_, array)), _) => importer.builder.constant(&name, array.clone()),
             (None, Some(handle)) => *handle,
             (None, None) => {
-                let text = format!("its hook uses a variable '{name}', which is neither an input of the node nor a constant");
+                let text =
+                    format!("its hook uses a variable '{name}', which is neither an input of the node nor a constant");
                 return Err(Error::value(text));
             }
         });
@@ -128,15 +130,20 @@ fn foreign(importer: &mut Importer<'_>, source: &Source, i: usize, made: Prepare
     let Some(sink) = importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
     let described = importer.schema.written_version(&node.domain);
     let version = node.version.take().unwrap_or(if node.domain.is_empty() { opset } else { described });
-    let known = if node.domain.is_empty() { opset } else { *sink.hooks.opsets.entry(node.domain.clone()).or_insert(version) };
+    let known =
+        if node.domain.is_empty() { opset } else { *sink.hooks.opsets.entry(node.domain.clone()).or_insert(version) };
     if version != known {
-        let text = format!("its hook writes it in version {version} of the operator set '{}', others in {known}", node.domain);
+        let text =
+            format!("its hook writes it in version {version} of the operator set '{}', others in {known}", node.domain);
         return Err(Error::value(text));
     }
     match importer.schema.find(&node.domain, &node.op, version) {
         Some(descriptor) => check_node(&node, descriptor)?,
         None if node.domain.is_empty() => {
-            return Err(Error::value(format!("its hook writes {}, which version {version} of ONNX does not have", node.op)));
+            return Err(Error::value(format!(
+                "its hook writes {}, which version {version} of ONNX does not have",
+                node.op
+            )));
         }
         None => {}
     }
@@ -155,4 +162,3 @@ pub fn domains(nodes: &[Node], found: &mut HashSet<String>) {
         }
     }
 }
-

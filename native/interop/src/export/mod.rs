@@ -22,8 +22,8 @@ use crate::error::{Error, Position, Problem, Result};
 use crate::framework::Framework;
 use crate::import::{Builder, Hooks, Importer, Names, NumpyShapes, Scope};
 use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
-use crate::mapping::ast::{Call, Direction, Expr, Process};
 use crate::mapping::Mappings;
+use crate::mapping::ast::{Call, Direction, Expr, Process};
 use crate::mxnet;
 use hooks::ExportHooks;
 use match_pattern::PatternMatch;
@@ -248,6 +248,8 @@ fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec
                 inner.into_iter().for_each(|n| covered[n] = true);
                 chunks.push(importer.sink.as_mut().map(|s| std::mem::take(&mut s.nodes)).unwrap_or_default());
             }
+            // The program's own error keeps its cause.
+            Err(e) if e.is_foreign() => return Err(e),
             Err(e) => problems.extend(e.at(source.graph.nodes[i].label())),
         }
     }
@@ -312,6 +314,8 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
              compose it of other operators by a hook"
         )));
     }
+    let mut said = HashSet::new();
+    reasons.retain(|reason| said.insert(reason.clone()));
     Err(Error::unsupported(match reasons.is_empty() {
         true => format!("there is no process that writes {op} in version {opset} of the operator set"),
         false => format!("no process that writes {op} fits: {}", reasons.join("; ")),
@@ -377,7 +381,12 @@ pub fn framework_node(
 /// Adds one operator of the framework on tensors, without attributes, and gives the tensor of its first output.
 pub fn framework_operator(scope: &mut Scope<'_, '_>, op: &str, inputs: &[Value]) -> Result<Value> {
     let args = inputs.iter().cloned().map(Expr::Literal).collect();
-    framework_call(scope, &Call { name: op.into(), args, named: Vec::new(), position: Position::default() }, &Names::new(), None)
+    framework_call(
+        scope,
+        &Call { name: op.into(), args, named: Vec::new(), position: Position::default() },
+        &Names::new(),
+        None,
+    )
 }
 
 /// Adds one operator of the framework with those in its inputs, and gives the tensor of its first output.

@@ -10,12 +10,13 @@ use super::{ImportOptions, Imported, NumpyShapes, import};
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, Model};
 
-/// Lengths that open dimensions are tried with, in turn; each row begins again with its first length. Some models want lengths that can be
-/// divided, others short ones, others equal ones.
-const LENGTHS: [&[i64]; 7] = [&[4, 6, 10, 12], &[1], &[2], &[64, 96, 160, 224], &[224], &[640], &[1024]];
+/// Lengths that dynamic dimensions get first, in turn. Some models need lengths that can be divided, others short ones.
+const DIFFERENT: [&[i64]; 2] = [&[4, 6, 10, 12], &[64, 96, 160, 224]];
+/// Lengths that all dynamic dimensions get afterwards: these, and 1 to 64.
+const EQUAL: [i64; 14] = [224, 640, 1024, 128, 160, 192, 256, 384, 480, 512, 768, 16_000, 48_000, 480_000];
 
-/// Maps a model as [`import`] does, and makes sure that the graph can be bound: with the shapes of its inputs, or where dimensions are open
-/// with some lengths for them.
+/// Maps a model as [`import`] does, and makes sure that the graph can be bound: for the shapes of its inputs, or where dimensions are dynamic
+/// for some lengths.
 ///
 /// # Errors
 /// Everything in the model that cannot be mapped, with the names of the nodes; what keeps the graph from being bound.
@@ -27,16 +28,18 @@ pub fn check(model: &Model, options: &ImportOptions) -> Result<Imported> {
     }
 }
 
-/// What keeps a graph from being bound, whatever lengths its open dimensions have.
+/// What keeps a graph from being bound, whatever lengths its dynamic dimensions have.
 fn unbound(imported: &Imported, options: &ImportOptions) -> Option<Problem> {
     let _numpy = NumpyShapes::set();
     let mut first: Option<(String, Error)> = None;
-    for lengths in LENGTHS {
-        let (given, is_open) = shapes(imported, options, lengths)?;
+    let different = DIFFERENT.iter().map(|lengths| lengths.to_vec());
+    let equal = (1..=64).chain(EQUAL).map(|length| vec![length]);
+    for lengths in different.chain(equal) {
+        let (given, is_dynamic_shape) = shapes(imported, options, &lengths)?;
         let Err(e) = bound(imported, &given) else { return None };
         let inputs: Vec<_> = given.iter().map(|(name, shape)| format!("{name}={shape}")).collect();
         first.get_or_insert((inputs.join(", "), e));
-        if !is_open {
+        if !is_dynamic_shape {
             break;
         }
     }
@@ -46,10 +49,10 @@ fn unbound(imported: &Imported, options: &ImportOptions) -> Option<Problem> {
     Some(Problem { location: "the graph".into(), message, needs_value: false })
 }
 
-/// The shapes of the inputs with lengths for open dimensions, and whether there are any; nothing if even their number is not known.
+/// The shapes of the inputs with lengths for dynamic dimensions, and whether there are any; nothing if even their number is not known.
 fn shapes(imported: &Imported, options: &ImportOptions, lengths: &[i64]) -> Option<(Vec<(String, Shape)>, bool)> {
     let mut chosen: HashMap<String, i64> = HashMap::new();
-    let mut is_open = false;
+    let mut is_dynamic_shape = false;
     let mut given = Vec::new();
     for input in &imported.inputs {
         let fixed = options.shapes.get(&input.name);
@@ -60,7 +63,7 @@ fn shapes(imported: &Imported, options: &ImportOptions, lengths: &[i64]) -> Opti
                 (_, Some(length)) => length,
                 (Dim::Known(n), None) => i64::try_from(*n).ok()?,
                 (other, None) => {
-                    is_open = true;
+                    is_dynamic_shape = true;
                     let name = match other {
                         Dim::Named(name) => name.clone(),
                         _ => format!("{}.{k}", input.name),
@@ -72,7 +75,7 @@ fn shapes(imported: &Imported, options: &ImportOptions, lengths: &[i64]) -> Opti
         }
         given.push((input.name.clone(), Shape::new(&dims)));
     }
-    Some((given, is_open))
+    Some((given, is_dynamic_shape))
 }
 
 /// Infers shapes and types as binding does.
@@ -97,6 +100,8 @@ fn bound(imported: &Imported, inputs: &[(String, Shape)]) -> Result<()> {
         names.iter().zip(&shapes.args).filter(|(_, shape)| !shape.is_known()).map(|(name, _)| name.as_str()).collect();
     match unknown.is_empty() {
         true => Ok(()),
-        false => Err(Error::value(format!("the shapes of {} do not follow from those of the inputs", unknown.join(", ")))),
+        false => {
+            Err(Error::value(format!("the shapes of {} do not follow from those of the inputs", unknown.join(", "))))
+        }
     }
 }

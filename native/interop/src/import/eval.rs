@@ -314,7 +314,11 @@ impl<'a, 't> Scope<'a, 't> {
             let is_absent = param.is_optional && value == Value::None;
             if !is_absent && !param.kind.takes(&value) {
                 let (kind, name) = (value.kind(), &param.name);
-                return Err(Error::value(format!("argument {} ({name}) is a {kind}, not a {}", i + 1, param.kind.name())));
+                return Err(Error::value(format!(
+                    "argument {} ({name}) is a {kind}, not a {}",
+                    i + 1,
+                    param.kind.name()
+                )));
             }
             names.insert(&param.name, value);
         }

@@ -239,7 +239,8 @@ impl<'t> Importer<'t> {
         if !self.builder.is_executing() {
             self.mapped += 1;
             if self.mapped > MAX_MAPPED {
-                let text = format!("its loops and branches make more than {MAX_MAPPED} nodes, each trip of a loop counted");
+                let text =
+                    format!("its loops and branches make more than {MAX_MAPPED} nodes, each trip of a loop counted");
                 self.report_model(Error::unsupported(text));
                 return;
             }

@@ -78,7 +78,8 @@ impl Parser<'_> {
             let param = self.c.name("an argument")?;
             let is_optional = self.c.takes("?");
             let kind = if self.c.takes(":") { self.kind()? } else { Kind::Any };
-            let error = |message: String| crate::error::Error::Mapping { file: self.file.into(), position: at, message };
+            let error =
+                |message: String| crate::error::Error::Mapping { file: self.file.into(), position: at, message };
             if params.iter().any(|p| p.name == param) {
                 return Err(error(format!("the argument '{param}' is there twice")));
             }
@@ -360,7 +361,9 @@ mod tests {
         assert!(error(&format!("A() -> {}1", "[".repeat(500))).contains("deeper"));
         assert!(error("rule f(a, a) = a").starts_with("f.map:1:11: the argument 'a' is there twice"));
         assert!(error("rule f(a?, b) = a").starts_with("f.map:1:12: 'b' stands after an argument"));
-        assert!(error("rule f(a: float) = a").starts_with("f.map:1:11: 'float' is no kind of value; there are any, int"));
+        assert!(
+            error("rule f(a: float) = a").starts_with("f.map:1:11: 'float' is no kind of value; there are any, int")
+        );
     }
 
     #[test]
@@ -369,7 +372,10 @@ mod tests {
                     twice: Squash(X) -> relu(X)\nrule pairs(list, n?: int) -> list =\n  [list, n]\noperator(X) -> relu(X)\n";
         let made = mapping("t", text).unwrap();
         let squash = &made.operators[0];
-        assert_eq!((squash.domain.as_str(), squash.descriptor.name.as_str(), squash.descriptor.since), ("org.example", "Squash", 2));
+        assert_eq!(
+            (squash.domain.as_str(), squash.descriptor.name.as_str(), squash.descriptor.since),
+            ("org.example", "Squash", 2)
+        );
         assert_eq!((squash.descriptor.inputs.len(), squash.descriptor.attributes.len()), (2, 2));
         let pairs = &made.rules[0];
         assert_eq!((pairs.name.as_str(), pairs.signature().as_str()), ("pairs", "(list, n?: int) -> list"));

@@ -38,7 +38,8 @@ impl Schema {
         let mut schema = Schema { base: Some(base), newest: HashMap::new(), operators: HashMap::new() };
         for added in declarations {
             let (domain, op) = (&added.domain, &added.descriptor);
-            let error = |message: String| Error::Mapping { file: added.file.clone(), position: added.position, message };
+            let error =
+                |message: String| Error::Mapping { file: added.file.clone(), position: added.position, message };
             if !base.versions(domain, &op.name).is_empty() {
                 return Err(error(format!("the framework has an operator {}: it needs no description", op.name)));
             }
@@ -69,7 +70,8 @@ impl Schema {
 
     /// Whether some domain has an operator of this name.
     pub fn has(&self, op: &str) -> bool {
-        self.operators.values().any(|operators| operators.contains_key(op)) || self.base.is_some_and(|base| base.has(op))
+        self.operators.values().any(|operators| operators.contains_key(op))
+            || self.base.is_some_and(|base| base.has(op))
     }
 
     /// The newest version of a domain's operator set, if that is known.
@@ -93,7 +95,8 @@ impl Schema {
 
     /// All operators of a domain, by name.
     pub fn operators(&self, domain: &str) -> Vec<&str> {
-        let mut names: Vec<_> = self.operators.get(domain).into_iter().flat_map(HashMap::keys).map(String::as_str).collect();
+        let mut names: Vec<_> =
+            self.operators.get(domain).into_iter().flat_map(HashMap::keys).map(String::as_str).collect();
         names.sort_unstable();
         names
     }

@@ -251,7 +251,8 @@ impl Check<'_> {
         p.lets.iter().for_each(|(_, e)| collect(e, &mut used));
         match inputs.iter().find(|name| !used.contains(*name)) {
             Some(name) => {
-                Err(self.error(p.position, format!("'{name}' has no place on our side, so <-> cannot be read to the left")))
+                Err(self
+                    .error(p.position, format!("'{name}' has no place on our side, so <-> cannot be read to the left")))
             }
             None if !matches!(p.right, Expr::Call(_) | Expr::Pick(..) | Expr::Outputs(_)) => {
                 Err(self.error(p.position, "our side is no operator, so <-> cannot be read to the left".into()))
@@ -307,8 +308,10 @@ impl Check<'_> {
         let versions = self.versions(call)?;
         for (key, _) in &call.named {
             if versions.iter().any(|op| op.attribute(key).is_none()) {
-                return Err(self
-                    .error(call.position, format!("{} has no attribute {key} in some version of this range", call.name)));
+                return Err(self.error(
+                    call.position,
+                    format!("{} has no attribute {key} in some version of this range", call.name),
+                ));
             }
         }
         Ok(())
@@ -372,9 +375,11 @@ impl Check<'_> {
             let checked = match e {
                 Expr::Name(name, arity) => {
                     if !names.contains(name.as_str()) {
-                        Err(self.error(self.process.position, format!("'{name}' is neither input nor attribute nor let")))
+                        Err(self
+                            .error(self.process.position, format!("'{name}' is neither input nor attribute nor let")))
                     } else if *arity != Arity::One {
-                        Err(self.error(self.process.position, format!("the mark after '{name}' belongs to the pattern")))
+                        Err(self
+                            .error(self.process.position, format!("the mark after '{name}' belongs to the pattern")))
                     } else {
                         Ok(())
                     }

@@ -51,7 +51,9 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             (a.name.clone(), value)
         });
         // A user-defined operator has attributes of its own.
-        let own = written.iter().filter(|(key, _)| op.def.name == USER_OPERATOR && *key != "op_type" && !key.starts_with("__"));
+        let own = written
+            .iter()
+            .filter(|(key, _)| op.def.name == USER_OPERATOR && *key != "op_type" && !key.starts_with("__"));
         let attributes = attributes.chain(own.map(|(key, text)| (key.clone(), Value::Text(text.clone()))));
         graph.nodes.push(Node {
             name: node.name.clone(),

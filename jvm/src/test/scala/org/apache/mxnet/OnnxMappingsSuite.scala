@@ -22,8 +22,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     TestScale(X) -> _npi_multiply(X, factor)
     Squash(X, bias) -> _npi_add(raised(X, power), bias)
     domain ""
-    Clip(X) [6..] -> clip(X, a_min: min, a_max: max)
-      unused consumed_inputs
+    Clip(X) [6..10] -> _npi_minimum(_npi_maximum(X, min), max)
     """
 
   private def clipped(x: Float): Float = math.max(-4f, math.min(4f, x * 2.5f))
@@ -67,7 +66,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     val added = mappings.processes.filter(_.isAdded)
     assertEquals(added.map(_.name), IndexedSeq("TestScale", "Squash", "Clip"))
     assertEquals((added.head.domain, added.head.file, added.head.line), ("org.example", "own.map", 7))
-    assertEquals(added(2).text, "Clip(X) [6..] -> clip(X, a_min: min, a_max: max)\n  unused consumed_inputs")
+    assertEquals(added(2).text, "Clip(X) [6..10] -> _npi_minimum(_npi_maximum(X, min), max)")
     val rule = mappings.rules.filter(_.isAdded).head
     assertEquals((rule.name, rule.inputs, rule.output), ("raised", IndexedSeq("x: tensor", "n: int"), "tensor"))
     withFile(".map") { file =>
@@ -94,6 +93,16 @@ class OnnxMappingsSuite extends munit.FunSuite {
     val model = Onnx.importModel(path, options)
     assertEquals(run(model), input.toSeq.map(x => math.max(0f, x * 5f)))
     assert(!model.symbol.toJson.contains("\"scale\""), "the inner operator is part of the sequence")
+  }
+
+  test("C43 C46 the example of the documentation is loaded and maps the operator that it is about") {
+    val page = Files.readString(Path.of("docs/onnx.md"))
+    val text = page.split("withText\\(\"\"\"").apply(1).split("\"\"\"").head
+    val mappings = Onnx.mappings.withText(text)
+    assertEquals(mappings.processes.filter(_.isAdded).map(_.name), IndexedSeq("twice", "Squash"))
+    assertEquals(mappings.rules.filter(_.isAdded).map(_.name), IndexedSeq("raised"))
+    val left = Onnx.check(path, ImportOptions().withMappings(mappings)).map(_.place)
+    assert(left.exists(_.contains("TestScale")) && !left.exists(_.contains("Squash")), left.toString)
   }
 
   test("what is wrong in mappings is said with line and column when they are loaded") {
