@@ -90,7 +90,7 @@ impl Schema {
 
     /// The domain of an operator that a mapping file names: that of the file if it has the operator, else the framework's own.
     pub fn domain_of<'d>(&self, domain: &'d str, op: &str) -> &'d str {
-        if self.versions(domain, op).is_empty() { "" } else { domain }
+        if domain.is_empty() || self.versions(domain, op).is_empty() { "" } else { domain }
     }
 
     /// All operators of a domain, by name.
