@@ -106,19 +106,6 @@ pub(super) static RULES: &[Rule] = &[
                 x = s.operator("_npi_add", vec![x, zero], vec![], false)?;
             }
             let ends = vec![("a_min", Value::Float(low)), ("a_max", Value::Float(low + 255.0))];
-
-            /// Dequantizes a tensor, given with its scale and zero point.
-            fn real_of(s: &mut Scope<'_, '_>, a: &[Value]) -> Result<Value> {
-                let float = |s: &mut Scope<'_, '_>, x: &Value| {
-                    s.operator("Cast", vec![x.clone()], vec![("dtype", "float32".into())], false)
-                };
-                let mut x = float(s, &a[0])?;
-                if let Some(zero) = a.get(2).filter(|z| **z != Value::None) {
-                    let zero = float(s, zero)?;
-                    x = s.operator("_npi_subtract", vec![x, zero], vec![], false)?;
-                }
-                s.operator("_npi_multiply", vec![x, a[1].clone()], vec![], false)
-            }
             let cut = s.operator("clip", vec![x], ends, false)?;
             s.operator("Cast", vec![cut], vec![("dtype", dtype.as_str().into())], true)
         },
@@ -140,6 +127,19 @@ pub(super) static RULES: &[Rule] = &[
         padded,
     ),
 ];
+
+/// Dequantizes a tensor, given with its scale and zero point.
+fn real_of(s: &mut Scope<'_, '_>, a: &[Value]) -> Result<Value> {
+    let float = |s: &mut Scope<'_, '_>, x: &Value| {
+        s.operator("Cast", vec![x.clone()], vec![("dtype", "float32".into())], false)
+    };
+    let mut x = float(s, &a[0])?;
+    if let Some(zero) = a.get(2).filter(|z| **z != Value::None) {
+        let zero = float(s, zero)?;
+        x = s.operator("_npi_subtract", vec![x, zero], vec![], false)?;
+    }
+    s.operator("_npi_multiply", vec![x, a[1].clone()], vec![], false)
+}
 
 /// [`attention_mask`] with a length that is not known: compares positions when the model runs.
 fn attention_mask_dynamic(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {

@@ -425,7 +425,11 @@ private[mxnet] final class LibInfo {
   /** The mapping processes of a framework with those in texts, which are checked. Each has ten fields: name, domain, operator, first and
     * last version (empty: none), arrow, `1` where it was added, file, line, text.
     */
-  @native def mappingProcesses(framework: String, mappingNames: Array[String], mappingTexts: Array[String]): Array[String]
+  @native def mappingProcesses(
+      framework: String,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
+  ): Array[String]
 
   /** The mapping rules of a framework with those in texts, which are checked. Each has five fields: name, signature, description, `1` where
     * it has an inverse, `1` where it was added.

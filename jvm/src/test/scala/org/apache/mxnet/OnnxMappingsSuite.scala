@@ -85,11 +85,21 @@ class OnnxMappingsSuite extends munit.FunSuite {
     """
     // The clip between the two is left out, so that they follow each other.
     val options =
-      ImportOptions().withMappings(Onnx.mappings.withText(sequence)).onNode(
-        "squash",
-        ImportHook.prepare(node => node.withInputs("scaled", "bias"))
-      ).onNode("clip", ImportHook.prepare(_.withOperator("Identity").withoutAttribute("min").withoutAttribute("max")
-        .withInputs("bias")))
+      ImportOptions()
+        .withMappings(Onnx.mappings.withText(sequence))
+        .onNode(
+          "squash",
+          ImportHook.prepare(node => node.withInputs("scaled", "bias"))
+        )
+        .onNode(
+          "clip",
+          ImportHook.prepare(
+            _.withOperator("Identity")
+              .withoutAttribute("min")
+              .withoutAttribute("max")
+              .withInputs("bias")
+          )
+        )
     val model = Onnx.importModel(path, options)
     assertEquals(run(model), input.toSeq.map(x => math.max(0f, x * 5f)))
     assert(!model.symbol.toJson.contains("\"scale\""), "the inner operator is part of the sequence")
@@ -115,7 +125,9 @@ class OnnxMappingsSuite extends munit.FunSuite {
     assert(wrong("rule one(x) = y").contains("'y' is no argument of the rule one"))
     assert(wrong("operator Relu(X) -> (Y)").contains("my.map:1:10: the framework has an operator Relu"))
     assert(wrong("domain \"a\"\nSwirl(X) -> relu(X)").contains("my.map:2:1: the framework has no operator Swirl"))
-    assert(wrong("rule f(x) = x\nRelu(X) -> relu(f(X, X))").contains("my.map:2:17: 2 arguments for the rule f(x) -> any"))
+    assert(
+      wrong("rule f(x) = x\nRelu(X) -> relu(f(X, X))").contains("my.map:2:17: 2 arguments for the rule f(x) -> any")
+    )
     assert(message(Onnx.mappings.withFile("nowhere.map")).contains("nowhere.map"))
     val nnef = ImportOptions().withMappings(Nnef.mappings)
     assert(message(Onnx.importModel(path, nnef)).contains("for NNEF"))
@@ -140,17 +152,26 @@ class OnnxMappingsSuite extends munit.FunSuite {
       assertEquals(run(Onnx.importModel(file.toString, again)), relu)
       // Other programs see the property as an attribute.
       val seen = ImportHook.replace { node =>
-        assertEquals((node.domain, node.operator, node.attributes), ("org.example", "TestScale", Map[String, Any]("factor" -> 2.5)))
+        assertEquals(
+          (node.domain, node.operator, node.attributes),
+          ("org.example", "TestScale", Map[String, Any]("factor" -> 2.5))
+        )
         node.input(0) * node.number("factor").toFloat
       }
-      assertEquals(run(Onnx.importModel(file.toString, ImportOptions().onOperator("org.example.TestScale", seen))), relu)
+      assertEquals(
+        run(Onnx.importModel(file.toString, ImportOptions().onOperator("org.example.TestScale", seen))),
+        relu
+      )
     }
   }
 
   test("C41 a hook writes a user-defined operator by others, or one node as an operator of ONNX") {
     withFile(".onnx") { file =>
       val composed = ExportHook.compose { node =>
-        assertEquals((node.operator, node.tensor(0).shape), ("test_scale", Some(IndexedSeq(2, 3)): Option[IndexedSeq[Int]]))
+        assertEquals(
+          (node.operator, node.tensor(0).shape),
+          ("test_scale", Some(IndexedSeq(2, 3)): Option[IndexedSeq[Int]])
+        )
         val by = node.constant(NDArray.array(Array(node.number("factor").toFloat), Shape(1)))
         Symbol.api.broadcast_mul(lhs = node.input(0), rhs = by)
       }
@@ -166,12 +187,16 @@ class OnnxMappingsSuite extends munit.FunSuite {
 
   test("C41 processes of a program export, to domains of its own too") {
     withFile(".onnx") { file =>
-      val text = "domain \"org.example\"\noperator Tanhed@2(X) -> (Y) gain: float = 1.0\nTanhed(X) [1..] <-> _mul_scalar(X, scalar: gain)"
+      val text =
+        "domain \"org.example\"\noperator Tanhed@2(X) -> (Y) gain: float = 1.0\nTanhed(X) [1..] <-> _mul_scalar(X, scalar: gain)"
       val mappings = Onnx.mappings.withText(text)
       val net = Symbol.Variable("x") * 3f
       Onnx.exportModel(net, Map.empty, file.toString, ExportOptions(inputs = inputs).withMappings(mappings))
       assert(Onnx.check(file.toString).exists(_.place.contains("org.example.Tanhed")))
-      assertEquals(run(Onnx.importModel(file.toString, ImportOptions().withMappings(mappings))), input.toSeq.map(_ * 3f))
+      assertEquals(
+        run(Onnx.importModel(file.toString, ImportOptions().withMappings(mappings))),
+        input.toSeq.map(_ * 3f)
+      )
     }
   }
 
@@ -184,11 +209,18 @@ class OnnxMappingsSuite extends munit.FunSuite {
       assert(!plain.contains("top"), plain)
       assert(failed(ExportOptions().onNode("nowhere", ExportHook.compose(_.input(0)))).nonEmpty)
       val scale = ExportOptions()
-      assert(failed(scale.onOperator("test_scale", ExportHook.compose(_ => Symbol.Variable("z")))).contains("variable 'z'"))
+      assert(
+        failed(scale.onOperator("test_scale", ExportHook.compose(_ => Symbol.Variable("z")))).contains("variable 'z'")
+      )
       assert(failed(scale.onOperator("test_scale", ExportHook.write(_.withOperator("Nothing")))).contains("Nothing"))
       val failure = new IllegalStateException("not today")
       val error = intercept[MXNetError](
-        Onnx.exportModel(network, Map.empty, file.toString, scale.onOperator("test_scale", ExportHook.compose(_ => throw failure)))
+        Onnx.exportModel(
+          network,
+          Map.empty,
+          file.toString,
+          scale.onOperator("test_scale", ExportHook.compose(_ => throw failure))
+        )
       )
       assertEquals(error.getCause, failure: Throwable)
       assert(error.getMessage.contains("test_scale"), error.getMessage)
