@@ -93,8 +93,8 @@ const MEND: &str = "map it by a hook, or make the model without it";
 /// Deepest nesting of subgraphs.
 const MAX_DEPTH: usize = 24;
 
-/// Most nodes that an import maps, each trip of an unrolled loop counted.
-const MAX_MAPPED: usize = 1 << 20;
+/// Most nodes of branches and loops that an import maps, each trip of an unrolled loop counted.
+const MAX_MAPPED: usize = 1 << 18;
 
 impl<'t> Importer<'t> {
     pub(crate) fn new(
@@ -236,7 +236,8 @@ impl<'t> Importer<'t> {
         if self.is_trying() && self.has_tried_enough() {
             return;
         }
-        if !self.builder.is_executing() {
+        // The nodes of the model itself are as many as its file has.
+        if !self.builder.is_executing() && self.scopes.len() > 2 {
             self.mapped += 1;
             if self.mapped > MAX_MAPPED {
                 let text =

@@ -140,7 +140,12 @@ impl<'a> Cursor<'a> {
 
     /// An error at the next token.
     pub fn error(&self, message: impl Into<String>) -> Error {
-        Error::Mapping { file: self.file.into(), position: self.position(), message: message.into() }
+        self.error_at(self.position(), message)
+    }
+
+    /// An error at a position.
+    pub fn error_at(&self, position: Position, message: impl Into<String>) -> Error {
+        Error::Mapping { file: self.file.into(), position, message: message.into() }
     }
 
     /// Takes the next token if it is this punctuation.

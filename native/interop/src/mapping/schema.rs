@@ -161,6 +161,7 @@ fn arguments(c: &mut Cursor<'_>) -> Result<Vec<ArgDescriptor>> {
 fn attribute(c: &mut Cursor<'_>) -> Result<AttributeDescriptor> {
     let name = c.name("an attribute")?;
     c.expect(":")?;
+    let position = c.position();
     let kind = match c.name("the kind of an attribute")?.as_str() {
         "int" => AttributeKind::Int,
         "ints" => AttributeKind::Ints,
@@ -175,7 +176,7 @@ fn attribute(c: &mut Cursor<'_>) -> Result<AttributeDescriptor> {
         "sparse_tensor" | "type" => AttributeKind::Other,
         other => {
             let known = "int, ints, float, floats, string, strings, tensor, graph, bool, pairs";
-            return Err(c.error(format!("'{other}' before this is no kind of attribute; there are {known}")));
+            return Err(c.error_at(position, format!("'{other}' is no kind of attribute; there are {known}")));
         }
     };
     let optional = c.takes("?");
