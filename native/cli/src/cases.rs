@@ -115,7 +115,7 @@ fn export_case(case: &Path, model: &Model, imported: &Imported, inputs: &[(Strin
         dtypes: inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),
         outputs: imported.outputs.clone(),
         inputs: model.graph.inputs.clone(),
-        opset: None,
+        ..ExportOptions::default()
     };
     let model = export::export(&imported.symbol, &params, &options)?;
     onnx::save(&model, &case.join("exported.onnx"))

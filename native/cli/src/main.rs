@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use cases::Options;
 use clap::{Parser, Subcommand};
 use ferromx_interop::framework::Framework;
-use models::Source;
+use models::{Export, Source};
 use progress::Progress;
 
 /// Help text on exit codes.
@@ -60,6 +60,9 @@ enum Onnx {
         /// Reads tensors from other files in the model's directory.
         #[arg(long)]
         external_data: bool,
+        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        #[arg(long, value_name = "FILE")]
+        mappings: Vec<PathBuf>,
     },
     /// Writes a model as PREFIX-symbol.json and PREFIX-0000.params.
     Import {
@@ -73,6 +76,9 @@ enum Onnx {
         /// Reads tensors from other files in the model's directory.
         #[arg(long)]
         external_data: bool,
+        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        #[arg(long, value_name = "FILE")]
+        mappings: Vec<PathBuf>,
     },
     /// Writes PREFIX-symbol.json with PREFIX-EPOCH.params as a model.
     Export {
@@ -88,12 +94,18 @@ enum Onnx {
         /// The shape of an input: NAME=2,3,224,224; may be repeated. -1 is a dynamic dimension.
         #[arg(long, value_name = "NAME=DIMS")]
         shape: Vec<String>,
+        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        #[arg(long, value_name = "FILE")]
+        mappings: Vec<PathBuf>,
     },
     /// Lists the mapping processes and rules.
     Rules {
         /// Only processes for one direction.
         #[arg(long)]
         one_way: bool,
+        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        #[arg(long, value_name = "FILE")]
+        mappings: Vec<PathBuf>,
     },
     /// Runs model.onnx in every folder of DIR on input_0.npy, input_1.npy, ... and writes output_0.npy, ... or error.txt.
     Run {
@@ -114,6 +126,9 @@ enum Nnef {
     Check {
         /// The folder of the model, or its file graph.nnef.
         model: PathBuf,
+        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        #[arg(long, value_name = "FILE")]
+        mappings: Vec<PathBuf>,
     },
     /// Writes a model as PREFIX-symbol.json and PREFIX-0000.params.
     Import {
@@ -121,38 +136,44 @@ enum Nnef {
         model: PathBuf,
         /// Prefix of the written files.
         prefix: String,
+        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        #[arg(long, value_name = "FILE")]
+        mappings: Vec<PathBuf>,
     },
     /// Lists the mapping processes and rules.
     Rules {
         /// Only processes for one direction.
         #[arg(long)]
         one_way: bool,
+        /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
+        #[arg(long, value_name = "FILE")]
+        mappings: Vec<PathBuf>,
     },
 }
 
 fn onnx(command: Onnx, progress: Progress) -> ferromx_interop::Result<()> {
-    let framework = Framework::Onnx;
+    let source = |file, external_data, mappings| Source { framework: Framework::Onnx, file, external_data, mappings };
     match command {
-        Onnx::Check { file, shape, external_data } => {
-            models::check(Source { framework, file: &file, external_data }, &shape, progress)
+        Onnx::Check { file, shape, external_data, mappings } => {
+            models::check(source(&file, external_data, &mappings), &shape, progress)
         }
-        Onnx::Import { file, prefix, shape, external_data } => {
-            models::import(Source { framework, file: &file, external_data }, &prefix, &shape, progress)
+        Onnx::Import { file, prefix, shape, external_data, mappings } => {
+            models::import(source(&file, external_data, &mappings), &prefix, &shape, progress)
         }
-        Onnx::Rules { one_way } => models::rules(framework, one_way),
+        Onnx::Rules { one_way, mappings } => models::rules(Framework::Onnx, one_way, &mappings),
         Onnx::Run { dir, export, open } => cases::run(&dir, &Options { export, dynamic: open }, progress),
-        Onnx::Export { prefix, epoch, file, opset, shape } => {
-            models::export(&prefix, epoch, &file, opset, &shape, progress)
+        Onnx::Export { prefix, epoch, file, opset, shape, mappings } => {
+            models::export(&prefix, epoch, &file, &Export { opset, shape: &shape, mappings: &mappings }, progress)
         }
     }
 }
 
 fn nnef(command: Nnef, progress: Progress) -> ferromx_interop::Result<()> {
-    let source = |file| Source { framework: Framework::Nnef, file, external_data: true };
+    let source = |file, mappings| Source { framework: Framework::Nnef, file, external_data: true, mappings };
     match command {
-        Nnef::Check { model } => models::check(source(&model), &[], progress),
-        Nnef::Import { model, prefix } => models::import(source(&model), &prefix, &[], progress),
-        Nnef::Rules { one_way } => models::rules(Framework::Nnef, one_way),
+        Nnef::Check { model, mappings } => models::check(source(&model, &mappings), &[], progress),
+        Nnef::Import { model, prefix, mappings } => models::import(source(&model, &mappings), &prefix, &[], progress),
+        Nnef::Rules { one_way, mappings } => models::rules(Framework::Nnef, one_way, &mappings),
     }
 }
 

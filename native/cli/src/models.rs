@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ferromx_core::file_format;
 use ferromx_core::ndarray::NDArray;
@@ -12,6 +13,7 @@ use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::framework::Framework;
 use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::ir::Model;
+use ferromx_interop::mapping::Mappings;
 use ferromx_interop::mapping::ast::Direction;
 use ferromx_interop::{Error, Result, mapping, nnef, onnx};
 use ferromx_ops::sparse::cast::to_dense;
@@ -37,6 +39,8 @@ pub struct Source<'a> {
     pub file: &'a Path,
     /// Allow tensors in other files of the directory; NNEF always has them there.
     pub external_data: bool,
+    /// Mapping files besides the built-in ones.
+    pub mappings: &'a [PathBuf],
 }
 
 impl Source<'_> {
@@ -48,18 +52,20 @@ impl Source<'_> {
         }
     }
 
-    fn import(&self, options: &ImportOptions, progress: &Progress) -> Result<(Model, Imported)> {
+    /// The model, and how it is imported with these shapes of inputs.
+    fn prepare(&self, shape: &[String], progress: &Progress) -> Result<(Model, ImportOptions)> {
+        let mappings = mappings(self.framework, self.mappings)?;
+        let options = ImportOptions { shapes: shapes(shape)?, mappings, ..ImportOptions::default() };
         let model = self.load(progress)?;
         progress.step(&format!("mapping {} nodes", model.graph.nodes.len()));
-        let imported = import::import(&model, options)?;
-        Ok((model, imported))
+        Ok((model, options))
     }
 }
 
 /// Maps a model and reports its problems.
 pub fn check(source: Source<'_>, shape: &[String], progress: Progress) -> Result<()> {
-    let options = ImportOptions { shapes: shapes(shape)?, ..ImportOptions::default() };
-    let (model, imported) = source.import(&options, &progress)?;
+    let (model, options) = source.prepare(shape, &progress)?;
+    let imported = import::check(&model, &options)?;
     drop(progress);
     let file = source.file;
     say!("{}: all {} nodes can be mapped", file.display(), model.graph.nodes.len());
@@ -77,6 +83,17 @@ fn describe(imported: &Imported) -> Result<()> {
     Ok(())
 }
 
+/// The framework's mappings with those of files; nothing if there are no files.
+fn mappings(framework: Framework, files: &[PathBuf]) -> Result<Option<Arc<Mappings>>> {
+    let read = |file: &PathBuf| {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file).map_err(|e| ferromx_core::error::Error::io(&name, &e))?;
+        Ok((name, text))
+    };
+    let files = files.iter().map(read).collect::<Result<Vec<_>>>()?;
+    if files.is_empty() { Ok(None) } else { Ok(Some(Arc::new(Mappings::read(framework, &files)?))) }
+}
+
 fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
     let parse = |text: &String| {
         let (name, dims) = text.rsplit_once('=')?;
@@ -90,8 +107,8 @@ fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
 
 /// Imports a model and writes it as a checkpoint.
 pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Progress) -> Result<()> {
-    let options = ImportOptions { shapes: shapes(shape)?, ..ImportOptions::default() };
-    let (_, imported) = source.import(&options, &progress)?;
+    let (model, options) = source.prepare(shape, &progress)?;
+    let imported = import::import(&model, &options)?;
     let symbol = format!("{prefix}-symbol.json");
     let params = format!("{prefix}-0000.params");
     progress.step(&format!("writing {params}"));
@@ -107,15 +124,18 @@ pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Prog
     describe(&imported)
 }
 
+/// Options of an export.
+pub struct Export<'a> {
+    /// The version of the operator set.
+    pub opset: Option<i64>,
+    /// Shapes of inputs.
+    pub shape: &'a [String],
+    /// Mapping files besides the built-in ones.
+    pub mappings: &'a [PathBuf],
+}
+
 /// Exports a checkpoint as a model.
-pub fn export(
-    prefix: &str,
-    epoch: u32,
-    file: &Path,
-    opset: Option<i64>,
-    shape: &[String],
-    progress: Progress,
-) -> Result<()> {
+pub fn export(prefix: &str, epoch: u32, file: &Path, options: &Export<'_>, progress: Progress) -> Result<()> {
     progress.step(&format!("reading {prefix}"));
     let symbol = Symbol::load(&format!("{prefix}-symbol.json"))?;
     let path = format!("{prefix}-{epoch:04}.params");
@@ -127,8 +147,9 @@ pub fn export(
             params.insert(name.to_string(), to_dense(array)?);
         }
     }
-    let shapes = shapes(shape)?.into_iter().map(|(name, dims)| (name, Shape::new(&dims))).collect();
-    let options = ExportOptions { shapes, opset, ..ExportOptions::default() };
+    let shapes = shapes(options.shape)?.into_iter().map(|(name, dims)| (name, Shape::new(&dims))).collect();
+    let mappings = mappings(Framework::Onnx, options.mappings)?;
+    let options = ExportOptions { shapes, opset: options.opset, mappings, ..ExportOptions::default() };
     progress.step(&format!("mapping {} nodes", symbol.nodes().len()));
     let model = export::export(&symbol, &params, &options)?;
     progress.step(&format!("writing {}", file.display()));
@@ -139,23 +160,26 @@ pub fn export(
 }
 
 /// Lists a framework's mapping processes and the rules that they call.
-pub fn rules(framework: Framework, one_way: bool) -> Result<()> {
-    for p in framework.table()?.processes() {
-        let arrow = match p.direction {
-            Direction::Both if one_way => continue,
-            Direction::Both => "<->",
-            Direction::Import => "->",
-            Direction::Export => "<-",
-        };
+pub fn rules(framework: Framework, one_way: bool, files: &[PathBuf]) -> Result<()> {
+    let added = mappings(framework, files)?;
+    let table = match &added {
+        Some(added) => &added.table,
+        None => framework.table()?,
+    };
+    for p in table.processes().filter(|p| !one_way || p.direction != Direction::Both) {
+        let arrow = p.direction.arrow();
         let domain = if p.domain.is_empty() { String::new() } else { format!("{}.", p.domain) };
         let until = if p.until == i64::MAX { String::new() } else { p.until.to_string() };
-        say!("{domain}{:<28} {:>2}..{until:<3} {arrow:<4} {}:{}", p.name, p.since, p.file, p.line);
+        say!("{domain}{:<28} {:>2}..{until:<3} {arrow:<4} {}:{}", p.name, p.since, p.file, p.position.line);
     }
     if !one_way {
         say!("\nRules:");
         for rule in mapping::rules::all() {
             let reverse = if rule.reverse.is_some() { " (both directions)" } else { "" };
             say!("  {}{}{reverse}\n      {}", rule.name, rule.signature, rule.doc);
+        }
+        for rule in table.definitions() {
+            say!("  {}{}\n      {}:{}", rule.name, rule.signature(), rule.file, rule.position.line);
         }
     }
     Ok(())

@@ -22,6 +22,21 @@ impl fmt::Display for Problem {
     }
 }
 
+/// A position in a text, from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
 /// An error of reading, mapping or writing a model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
@@ -38,12 +53,12 @@ pub enum Error {
     #[error("{0}")]
     NeedsValue(String),
     /// A syntax error in a mapping file, a descriptor file or an NNEF graph.
-    #[error("{file}:{line}: {message}")]
+    #[error("{file}:{position}: {message}")]
     Mapping {
         /// The file.
         file: String,
-        /// The line, from 1.
-        line: usize,
+        /// Where in the file.
+        position: Position,
         /// What is wrong.
         message: String,
     },

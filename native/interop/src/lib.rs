@@ -22,4 +22,4 @@ pub mod nnef;
 pub mod onnx;
 pub mod run;
 
-pub use error::{Error, Problem, Result};
+pub use error::{Error, Position, Problem, Result};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use ferromx_interop::Error;
 use ferromx_interop::import::{self, ImportOptions};
 use ferromx_interop::onnx::proto::{
     AttributeProto, AttributeType, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
@@ -165,4 +166,124 @@ fn functions_that_call_themselves_are_refused() {
     let imported =
         import::import(&read, &ImportOptions { shapes: HashMap::new(), ..ImportOptions::default() }).unwrap();
     assert_eq!(imported.symbol.nodes().iter().filter(|n| !n.is_variable()).count(), 1);
+}
+
+fn attribute(name: &str, kind: AttributeType) -> AttributeProto {
+    AttributeProto { name: name.into(), r#type: kind.into(), ..AttributeProto::default() }
+}
+
+/// A graph attribute with one output and no inputs.
+fn branch(name: &str, nodes: Vec<NodeProto>, output: &str) -> AttributeProto {
+    let graph = GraphProto { node: nodes, output: vec![value(output)], name: name.into(), ..GraphProto::default() };
+    AttributeProto { g: Some(graph), ..attribute(name, AttributeType::Graph) }
+}
+
+/// `If` inside of `If`, with `leaf` in the innermost branches.
+fn nested(depth: usize, leaf: &str, output: &str) -> NodeProto {
+    let names = ["t", "e"].map(|side| format!("{output}{side}"));
+    let inner = match depth {
+        0 => node(leaf, &["x"], &[&names[0]]),
+        _ => nested(depth - 1, leaf, &names[0]),
+    };
+    let other = node("Neg", &["x"], &[&names[1]]);
+    let mut made = NodeProto { name: output.into(), ..node("If", &["c"], &[output]) };
+    made.attribute = vec![branch("then_branch", vec![inner], &names[0]), branch("else_branch", vec![other], &names[1])];
+    made
+}
+
+fn with_condition(nodes: Vec<NodeProto>) -> ModelProto {
+    let mut model = model(nodes, vec![]);
+    let tensor = TensorType { elem_type: 9, shape: Some(TensorShapeProto::default()) };
+    let condition =
+        ValueInfoProto { name: "c".into(), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) };
+    model.graph.as_mut().unwrap().input.push(condition);
+    model
+}
+
+fn read(model: &ModelProto) -> ferromx_interop::Result<ferromx_interop::ir::Model> {
+    onnx::read(Bytes::from(model.encode_to_vec()), &External::refused())
+}
+
+/// Where every level doubled the time, these would take days.
+#[test]
+fn nested_branches_take_time_by_their_number() {
+    let deep = read(&with_condition(vec![nested(20, "Relu", "y")])).unwrap();
+    let imported = import::check(&deep, &ImportOptions::default()).unwrap();
+    let mut arguments = imported.symbol.list_arguments();
+    arguments.sort();
+    assert_eq!(arguments, ["c", "x"]);
+    let wrong = read(&with_condition(vec![nested(20, "NoSuchOp", "y")])).unwrap();
+    let Err(Error::Model(problems)) = import::check(&wrong, &ImportOptions::default()) else { panic!("no problems") };
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].message.contains("NoSuchOp"), "{problems:?}");
+}
+
+#[test]
+fn folded_constants_have_a_budget() {
+    let mut nodes: Vec<NodeProto> = (0..26)
+        .map(|i| {
+            let (from, to) = (format!("k{i}"), format!("k{}", i + 1));
+            let axis = AttributeProto { i: Some(0), ..attribute("axis", AttributeType::Int) };
+            NodeProto { attribute: vec![axis], ..node("Concat", &[&from, &from], &[&to]) }
+        })
+        .collect();
+    nodes.push(node("Add", &["x", "k26"], &["y"]));
+    let raw = Some(Bytes::from(vec![0u8; 64]));
+    let seed = TensorProto { name: "k0".into(), data_type: 1, dims: vec![16], raw_data: raw, ..TensorProto::default() };
+    let model = read(&model(nodes, vec![seed])).unwrap();
+    let imported = import::import(&model, &ImportOptions::default()).unwrap();
+    let bytes: usize = imported.args.values().map(|a| a.len() * a.dtype().size()).sum();
+    assert!((1 << 20..=1 << 28).contains(&bytes), "{bytes} bytes");
+    // What is not folded stays in the graph.
+    assert!(imported.symbol.nodes().iter().filter(|n| !n.is_variable()).count() > 2);
+}
+
+#[test]
+fn functions_and_loops_have_a_budget() {
+    let own = |op: &str, from: &str, to: &str| NodeProto { domain: "own".into(), ..node(op, &[from], &[to]) };
+    let mut many = model(vec![own("F29", "x", "y")], vec![]);
+    for i in 0..30 {
+        let inner = match i {
+            0 => vec![node("Relu", &["a"], &["b"])],
+            _ => vec![own(&format!("F{}", i - 1), "a", "m"), own(&format!("F{}", i - 1), "m", "b")],
+        };
+        many.functions.push(FunctionProto {
+            name: format!("F{i}"),
+            domain: "own".into(),
+            input: vec!["a".into()],
+            output: vec!["b".into()],
+            node: inner,
+            ..FunctionProto::default()
+        });
+    }
+    assert_says(many, &["call each other so often"]);
+
+    // Loops in loops whose trips are known are unrolled, up to a number of nodes.
+    let number = |name: &str, n: i64| TensorProto {
+        name: name.into(),
+        data_type: 7,
+        raw_data: Some(Bytes::copy_from_slice(&n.to_le_bytes())),
+        ..TensorProto::default()
+    };
+    let input = |name: &str, elem_type| {
+        let tensor = TensorType { elem_type, shape: Some(TensorShapeProto::default()) };
+        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) }
+    };
+    let mut inner = node("Neg", &["v0"], &["w0"]);
+    for depth in 1..5 {
+        let (v, w) = (format!("v{}", depth - 1), format!("w{}", depth - 1));
+        let (i, c) = (format!("i{depth}"), format!("c{depth}"));
+        let body = GraphProto {
+            node: vec![inner, node("Identity", &[&c], &[&format!("{c}o")])],
+            input: vec![input(&i, 7), input(&c, 9), input(&v, 1)],
+            output: vec![input(&format!("{c}o"), 9), input(&w, 1)],
+            ..GraphProto::default()
+        };
+        let (from, to) = (format!("v{depth}"), format!("w{depth}"));
+        inner = NodeProto { name: format!("loop{depth}"), ..node("Loop", &["n", "", &from], &[&to]) };
+        inner.attribute.push(AttributeProto { g: Some(body), ..attribute("body", AttributeType::Graph) });
+    }
+    inner.input[2] = "x".into();
+    inner.output[0] = "y".into();
+    assert_says(model(vec![inner], vec![number("n", 200)]), &["make more than"]);
 }

@@ -1,4 +1,5 @@
-//! Import hooks written in Scala or Java. Calls `ImportBridge` and exchanges `RawNode` and `RawMade` of `ImportBridge.scala`.
+//! Hooks of imports and exports written in Scala or Java. Calls `ImportBridge` or `ExportBridge` and exchanges `RawNode` and `RawMade` of
+//! `ImportBridge.scala`.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use super::user_op::{Object, in_jvm};
 use super::{JniError, Result, longs, new_ints, new_longs, new_strings, string, strings};
 use crate::handle::{self, insert_symbol, insert_tensor, tensor};
 
-/// An `ImportBridge`.
+/// An `ImportBridge` or an `ExportBridge`.
 pub(super) struct JvmHooks(Object);
 
 impl JvmHooks {

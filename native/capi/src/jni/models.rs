@@ -1,6 +1,7 @@
 //! Models of other frameworks: import, checks, and export to ONNX.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ferromx_core::dtype::DType;
@@ -11,6 +12,8 @@ use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::framework::Framework;
 use ferromx_interop::import::{self, ImportOptions, NumpyShapes};
 use ferromx_interop::ir::{Dim, Model, ValueInfo};
+use ferromx_interop::mapping::ast::Process;
+use ferromx_interop::mapping::{Mappings, rules};
 use ferromx_interop::nnef;
 use ferromx_interop::onnx::{self, External};
 use ferromx_runtime::imperative::Tensor;
@@ -47,6 +50,25 @@ fn named_shapes<'l>(
     Ok(names.into_iter().zip(shapes).collect())
 }
 
+/// Names and texts of mapping files, as a program gives them.
+struct Added<'l> {
+    names: JObjectArray<'l, JString<'l>>,
+    texts: JObjectArray<'l, JString<'l>>,
+}
+
+impl<'l> Added<'l> {
+    /// The framework's mappings with those that are added; nothing if none are.
+    fn read(&self, env: &mut Env<'l>, framework: Framework) -> Result<Option<Arc<Mappings>>> {
+        let (names, texts) = (strings(env, &self.names, "mappingNames")?, strings(env, &self.texts, "mappingTexts")?);
+        same_length(names.len(), texts.len(), "mappingNames", "mappingTexts")?;
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let files: Vec<(String, String)> = names.into_iter().zip(texts).collect();
+        Ok(Some(Arc::new(Mappings::read(framework, &files)?)))
+    }
+}
+
 /// Shapes of inputs, and hooks unless `hooks` is null.
 fn options<'l>(
     env: &mut Env<'l>,
@@ -61,30 +83,34 @@ fn options<'l>(
     Ok(ImportOptions { shapes, hooks, ..ImportOptions::default() })
 }
 
+/// The framework of a name.
+fn framework_of<'l>(env: &mut Env<'l>, name: &JString<'l>) -> Result<Framework> {
+    let name = string(env, name, "framework")?;
+    Framework::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| {
+        let known = Framework::ALL.map(Framework::name).join(", ");
+        Error::value(format!("there is no framework '{name}' to import from; there are {known}")).into()
+    })
+}
+
 /// Loads a model file of a framework; NNEF always has external tensor files.
-fn load(framework: &str, file: &str, external_data: bool) -> Result<Model> {
+fn load(framework: Framework, file: &str, external_data: bool) -> Result<Model> {
     let file = Path::new(file);
-    match Framework::ALL.into_iter().find(|f| f.name() == framework) {
-        Some(Framework::Onnx) => Ok(onnx::load(file, external_data)?),
-        Some(Framework::Nnef) => Ok(nnef::load(file)?),
-        None => {
-            let known = Framework::ALL.map(Framework::name).join(", ");
-            Err(Error::value(format!("there is no framework '{framework}' to import from; there are {known}")).into())
-        }
+    match framework {
+        Framework::Onnx => Ok(onnx::load(file, external_data)?),
+        Framework::Nnef => Ok(nnef::load(file)?),
     }
 }
 
 /// Loads a model from a file, or an ONNX model from bytes if the file is null.
 fn model<'l>(
     env: &mut Env<'l>,
-    framework: &JString<'l>,
+    framework: Framework,
     file: &JString<'l>,
     bytes: &JByteArray<'l>,
     external_data: bool,
 ) -> Result<Model> {
-    let framework = string(env, framework, "framework")?;
     if !file.is_null() {
-        return load(&framework, &string(env, file, "path")?, external_data);
+        return load(framework, &string(env, file, "path")?, external_data);
     }
     if bytes.is_null() {
         return Err(null("bytes"));
@@ -112,10 +138,13 @@ fn dtype(code: i32) -> Result<DType> {
 native! {
     fn Java_org_apache_mxnet_LibInfo_modelImport(
         env, framework: JString<'l>, file: JString<'l>, bytes: JByteArray<'l>, external_data: jboolean,
-        names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>) -> JObject<'l>
+        names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>,
+        mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>) -> JObject<'l>
     {
-        let options = options(env, &names, &ndims, &dims, &hooks)?;
-        let model = model(env, &framework, &file, &bytes, external_data)?;
+        let framework = framework_of(env, &framework)?;
+        let mut options = options(env, &names, &ndims, &dims, &hooks)?;
+        options.mappings = Added { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
+        let model = model(env, framework, &file, &bytes, external_data)?;
         let imported = import::import(&model, &options)?;
         let kinds = imported.args.iter().map(|a| ("arg", a)).chain(imported.aux.iter().map(|a| ("aux", a)));
         let (names, handles): (Vec<_>, Vec<_>) = kinds
@@ -136,11 +165,14 @@ native! {
 
     fn Java_org_apache_mxnet_LibInfo_modelCheck(
         env, framework: JString<'l>, file: JString<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>,
-        ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>) -> JObjectArray<'l, JString<'l>>
+        ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>, mapping_names: JObjectArray<'l, JString<'l>>,
+        mapping_texts: JObjectArray<'l, JString<'l>>) -> JObjectArray<'l, JString<'l>>
     {
-        let options = options(env, &names, &ndims, &dims, &hooks)?;
-        let model = load(&string(env, &framework, "framework")?, &string(env, &file, "path")?, external_data)?;
-        match import::import(&model, &options) {
+        let framework = framework_of(env, &framework)?;
+        let mut options = options(env, &names, &ndims, &dims, &hooks)?;
+        options.mappings = Added { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
+        let model = load(framework, &string(env, &file, "path")?, external_data)?;
+        match import::check(&model, &options) {
             Ok(_) => new_strings::<&str>(env, &[]),
             Err(ferromx_interop::Error::Model(problems)) => {
                 let flat: Vec<String> = problems.into_iter().flat_map(|p| [p.location, p.message]).collect();
@@ -150,9 +182,47 @@ native! {
         }
     }
 
+    fn Java_org_apache_mxnet_LibInfo_mappingProcesses(
+        env, framework: JString<'l>, mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>)
+        -> JObjectArray<'l, JString<'l>>
+    {
+        let framework = framework_of(env, &framework)?;
+        let added = Added { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
+        let table = match &added {
+            Some(added) => &added.table,
+            None => framework.table()?,
+        };
+        let fields = |p: &Process| {
+            let until = if p.until == i64::MAX { String::new() } else { p.until.to_string() };
+            let is_added = if table.is_added(p) { "1" } else { "" }.to_string();
+            let (line, arrow) = (p.position.line.to_string(), p.direction.arrow().to_string());
+            let (name, domain, op) = (p.name.clone(), p.domain.clone(), p.left.name.clone());
+            [name, domain, op, p.since.to_string(), until, arrow, is_added, p.file.clone(), line, p.text.clone()]
+        };
+        new_strings(env, &table.processes().flat_map(fields).collect::<Vec<_>>())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_mappingRules(
+        env, framework: JString<'l>, mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>)
+        -> JObjectArray<'l, JString<'l>>
+    {
+        let framework = framework_of(env, &framework)?;
+        let added = Added { names: mapping_names, texts: mapping_texts }.read(env, framework)?;
+        let mut flat: Vec<String> = Vec::new();
+        for rule in rules::all() {
+            let is_reversible = if rule.reverse.is_some() { "1" } else { "" };
+            flat.extend([rule.name, rule.signature, rule.doc, is_reversible, ""].map(String::from));
+        }
+        for rule in added.iter().flat_map(|added| added.table.definitions()) {
+            flat.extend([rule.name.clone(), rule.signature(), rule.text.clone(), String::new(), "1".into()]);
+        }
+        new_strings(env, &flat)
+    }
+
     fn Java_org_apache_mxnet_LibInfo_onnxExport(
         env, file: JString<'l>, graph: jlong, names: JObjectArray<'l, JString<'l>>, handles: JLongArray<'l>,
-        inputs: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, types: JIntArray<'l>, opset: jint)
+        inputs: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, types: JIntArray<'l>, opset: jint,
+        hooks: JObject<'l>, mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>)
     {
         let file = string(env, &file, "path")?;
         let arrays = longs(env, &handles, "handles")?.into_iter().map(|h| tensor(h as u64)?.array());
@@ -164,7 +234,9 @@ native! {
         same_length(types.len(), shapes.len(), "types", "inputs")?;
         let dtypes = shapes.iter().map(|(name, _)| name.clone()).zip(types).collect();
         let opset = (opset > 0).then_some(i64::from(opset));
-        let options = ExportOptions { shapes, dtypes, opset, ..ExportOptions::default() };
+        let hooks = JvmHooks::of(env, &hooks)?;
+        let mappings = Added { names: mapping_names, texts: mapping_texts }.read(env, Framework::Onnx)?;
+        let options = ExportOptions { shapes, dtypes, opset, hooks, mappings, ..ExportOptions::default() };
         let model = export::export(&symbol(graph as u64)?, &names.into_iter().zip(arrays).collect(), &options)?;
         Ok(onnx::save(&model, Path::new(&file))?)
     }

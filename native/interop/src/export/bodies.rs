@@ -42,6 +42,28 @@ pub fn write(
     Ok(vec![i])
 }
 
+/// Writes a graph over the tensors of its variables in place of a node.
+pub fn write_composed(
+    importer: &mut Importer<'_>,
+    source: &Source,
+    i: usize,
+    graph: &Symbol,
+    variables: &[usize],
+    opset: i64,
+) -> Result<()> {
+    let node = &source.graph.nodes[i];
+    let mut writer = Writer { importer, source, node, opset };
+    let mut made = writer.splice(graph, variables, "hook")?;
+    for (output, (name, _)) in node.outputs.iter().zip(made.outputs) {
+        let copy = writer.unique("output");
+        made.nodes.push(Node { name: copy, ..Writer::operator("Identity", vec![name], output) });
+    }
+    if let Some(sink) = writer.importer.sink.as_mut() {
+        sink.nodes.extend(made.nodes);
+    }
+    Ok(())
+}
+
 struct Writer<'a, 't> {
     importer: &'a mut Importer<'t>,
     source: &'a Source,

@@ -8,8 +8,8 @@ use ferromx_ops::registry;
 use super::Source;
 use crate::import::Names;
 use crate::ir::{AttributeDescriptor, Node, Value};
+use crate::mapping::Table;
 use crate::mapping::ast::{Call, Expr, Process};
-use crate::mapping::rules;
 use crate::mxnet;
 
 /// Parameters that affect speed or memory but not results.
@@ -30,6 +30,8 @@ const NO_MEANING: [&str; 10] = [
 pub struct PatternMatch<'a, 'p> {
     /// Our graph.
     pub source: &'a Source,
+    /// The table that the process belongs to.
+    pub table: &'p Table,
     /// The process.
     pub process: &'p Process,
     /// The names bound so far.
@@ -143,13 +145,13 @@ impl<'p> PatternMatch<'_, 'p> {
                     Ok(())
                 }
             },
-            Expr::Call(call) => match rules::find(&call.name) {
+            Expr::Call(call) => match self.table.rule(&call.name) {
                 Some(rule) => {
                     let known: Vec<Option<Value>> = call.args.iter().map(|a| self.known(a)).collect();
-                    match (rule.reverse, call.args.first()) {
+                    match (rule.reverse(), call.args.first()) {
                         (Some(reverse), Some(first)) => {
                             let given =
-                                reverse(value, &known).ok_or_else(|| format!("{} cannot give {value}", rule.name))?;
+                                reverse(value, &known).ok_or_else(|| format!("{} cannot give {value}", call.name))?;
                             self.expr(first, &given)
                         }
                         // A value that the other inputs determine needs no match.

@@ -5,9 +5,10 @@
 
 mod bodies;
 mod dynamic_shapes;
+mod hooks;
 mod match_pattern;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::dtype::DType;
@@ -17,13 +18,14 @@ use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
 use ferromx_runtime::symbol_infer::infer_dtypes;
 use indexmap::IndexMap;
 
-use crate::error::{Error, Problem, Result};
+use crate::error::{Error, Position, Problem, Result};
 use crate::framework::Framework;
-use crate::import::{Builder, Importer, Names, NumpyShapes, Scope};
+use crate::import::{Builder, Hooks, Importer, Names, NumpyShapes, Scope};
 use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
+use crate::mapping::Mappings;
 use crate::mapping::ast::{Call, Direction, Expr, Process};
-use crate::mapping::rules;
 use crate::mxnet;
+use hooks::ExportHooks;
 use match_pattern::PatternMatch;
 
 /// Default version of the operator set.
@@ -108,6 +110,7 @@ pub struct Sink {
     /// Names by handle, of tensors of our graph and of new ones.
     names: HashMap<usize, String>,
     used: std::collections::HashSet<String>,
+    hooks: ExportHooks,
 }
 
 impl Sink {
@@ -136,6 +139,10 @@ pub struct ExportOptions {
     pub inputs: Vec<ValueInfo>,
     /// Version of the operator set.
     pub opset: Option<i64>,
+    /// What the program writes in place of the table: `before` gives operators of ours, `prepare` a node of any operator set.
+    pub hooks: Option<Arc<dyn Hooks>>,
+    /// Operators, rules and processes that the program adds to the table.
+    pub mappings: Option<Arc<Mappings>>,
 }
 
 /// Writes a symbol with its parameters as a model.
@@ -154,10 +161,14 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
             OPSETS.end()
         )));
     }
-    let opsets: IndexMap<String, i64> = [(String::new(), opset)].into_iter().collect();
-    let mut importer = Importer::new(Framework::Onnx, opsets.clone(), false)?;
+    let mut opsets: IndexMap<String, i64> = [(String::new(), opset)].into_iter().collect();
+    for domain in options.mappings.iter().flat_map(|added| added.domains()) {
+        opsets.insert(domain.into(), added_version(options, domain));
+    }
+    let mut importer = Importer::new(Framework::Onnx, options.mappings.as_deref(), opsets.clone(), false)?;
     let source = look_at(symbol, params, options, &mut importer.builder)?;
     let mut sink = Sink::default();
+    sink.hooks.hooks.clone_from(&options.hooks);
     for (name, handle) in &source.handles {
         sink.names.insert(*handle, name.clone());
         sink.used.insert(name.clone());
@@ -167,7 +178,16 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     chunks.reverse();
     let mut graph = Graph { nodes: chunks.into_iter().flatten().collect(), ..Graph::default() };
     finish(&mut graph, &mut importer, &source, params, options)?;
+    opsets.extend(importer.sink.iter().flat_map(|sink| sink.hooks.opsets.clone()));
+    let mut used = HashSet::new();
+    hooks::domains(&graph.nodes, &mut used);
+    opsets.retain(|domain, _| domain.is_empty() || used.contains(domain));
     Ok(Model { framework: Framework::Onnx, graph, opsets, ..Model::default() })
+}
+
+/// The version in which operators of a domain that a program describes are written.
+fn added_version(options: &ExportOptions, domain: &str) -> i64 {
+    options.mappings.as_ref().map_or(1, |added| added.schema.written_version(domain))
 }
 
 /// Reads the graph and infers the shapes and types of all its values.
@@ -228,6 +248,8 @@ fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec
                 inner.into_iter().for_each(|n| covered[n] = true);
                 chunks.push(importer.sink.as_mut().map(|s| std::mem::take(&mut s.nodes)).unwrap_or_default());
             }
+            // The program's own error keeps its cause.
+            Err(e) if e.is_foreign() => return Err(e),
             Err(e) => problems.extend(e.at(source.graph.nodes[i].label())),
         }
     }
@@ -239,15 +261,20 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
     if let Some(op) = source.inner.get(&source.graph.nodes[i].name) {
         return bodies::write(importer, source, i, op, opset);
     }
+    if hooks::write(importer, source, i, opset)? {
+        return Ok(vec![i]);
+    }
     let mut reasons: Vec<String> = Vec::new();
-    for process in Framework::Onnx.table()?.processes() {
-        if process.direction == Direction::Import || !(process.since..=process.until).contains(&opset) {
+    let table = importer.table;
+    for process in table.processes() {
+        if process.direction == Direction::Import || (!process.domain.is_empty() && !table.is_added(process)) {
             continue;
         }
-        if !process.domain.is_empty() {
+        let version = importer.version(importer.schema.domain_of(&process.domain, &process.left.name));
+        if !(process.since..=process.until).contains(&version) {
             continue;
         }
-        let mut matching = PatternMatch { source, process, names: Names::new(), covered: Vec::new() };
+        let mut matching = PatternMatch { source, table, process, names: Names::new(), covered: Vec::new() };
         if let Err(why) = matching.node(i) {
             if matching.covered.len() == 1 || (matching.covered.len() > 1 && reasons.is_empty()) {
                 reasons.push(why);
@@ -279,7 +306,16 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
             None => Ok(covered),
         };
     }
-    let op = &source.graph.nodes[i].op;
+    let node = &source.graph.nodes[i];
+    let op = &node.op;
+    if let Some(own) = node.attributes.get("op_type").filter(|_| op == mxnet::USER_OPERATOR) {
+        return Err(Error::unsupported(format!(
+            "'{own}' is a user-defined operator, which ONNX does not have: let the export write it as a node of a domain of its own, or \
+             compose it of other operators by a hook"
+        )));
+    }
+    let mut said = HashSet::new();
+    reasons.retain(|reason| said.insert(reason.clone()));
     Err(Error::unsupported(match reasons.is_empty() {
         true => format!("there is no process that writes {op} in version {opset} of the operator set"),
         false => format!("no process that writes {op} fits: {}", reasons.join("; ")),
@@ -288,7 +324,7 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
 
 /// Creates the framework's side of a process.
 fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: &Node) -> Result<()> {
-    if rules::find(&process.left.name).is_none() {
+    if scope.importer.table.rule(&process.left.name).is_none() {
         framework_call(scope, &process.left, names, Some(&ours.outputs))?;
         return Ok(());
     }
@@ -306,7 +342,7 @@ fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: 
             scope.name = sink.unique(&format!("{}/output", ours.name));
         }
         let args = vec![Expr::Literal(value)];
-        let copy = Call { name: "Identity".into(), args, named: Vec::new(), line: process.left.line };
+        let copy = Call { name: "Identity".into(), args, named: Vec::new(), position: process.left.position };
         framework_call(scope, &copy, &Names::new(), Some(std::slice::from_ref(output)))?;
     }
     Ok(())
@@ -325,7 +361,7 @@ pub fn framework_node(
 ) -> Result<Vec<Value>> {
     let named = attributes.into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
     let args = inputs.into_iter().map(Expr::Literal).collect();
-    let call = Call { name: op.into(), args, named, line: 0 };
+    let call = Call { name: op.into(), args, named, position: Position::default() };
     let Some(sink) = scope.importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
     let names: Vec<String> = (0..outputs).map(|_| sink.unique(&format!("{}/{op}", scope.name))).collect();
     let made = names.iter().map(|name| {
@@ -345,7 +381,12 @@ pub fn framework_node(
 /// Adds one operator of the framework on tensors, without attributes, and gives the tensor of its first output.
 pub fn framework_operator(scope: &mut Scope<'_, '_>, op: &str, inputs: &[Value]) -> Result<Value> {
     let args = inputs.iter().cloned().map(Expr::Literal).collect();
-    framework_call(scope, &Call { name: op.into(), args, named: Vec::new(), line: 0 }, &Names::new(), None)
+    framework_call(
+        scope,
+        &Call { name: op.into(), args, named: Vec::new(), position: Position::default() },
+        &Names::new(),
+        None,
+    )
 }
 
 /// Adds one operator of the framework with those in its inputs, and gives the tensor of its first output.
@@ -367,7 +408,7 @@ pub fn framework_call(
         inputs.pop();
     }
     let inputs = inputs.iter().map(|v| scope.importer.written_name(v)).collect::<Result<Vec<_>>>()?;
-    let probe = Node { op: call.name.clone(), ..Node::default() };
+    let probe = Node { op: call.name.clone(), domain: scope.domain_of(&call.name), ..Node::default() };
     let descriptor = scope.importer.descriptor(&probe)?;
     let mut attributes = IndexMap::new();
     for a in &descriptor.attributes {
@@ -407,7 +448,7 @@ pub fn framework_call(
     let keep = if wanted { outputs.len() } else { descriptor.outputs.len().min(outputs.len()) };
     sink.nodes.push(Node {
         name,
-        domain: String::new(),
+        domain: probe.domain,
         op: call.name.clone(),
         inputs,
         outputs: outputs.into_iter().take(keep).collect(),

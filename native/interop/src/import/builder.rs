@@ -27,6 +27,12 @@ use crate::mxnet;
 const MAX_GROWN: usize = 1 << 24;
 /// Most elements of a tensor: more than any array has, and few enough that shape arithmetic cannot overflow.
 const MAX_ELEMENTS: i64 = 1 << 36;
+/// Bytes of constants up to which every fold counts as small.
+const SMALL_FOLD: usize = 1 << 12;
+/// Bytes that all constants made by folding may take in a graph, besides a multiple of the model's own.
+const MAX_FOLDED: usize = 1 << 28;
+/// Bytes of folded constants for each byte of the model's own.
+const FOLDED_PER_BYTE: usize = 4;
 /// Most elements of an integer tensor whose symbolic elements are propagated.
 const MAX_FOLLOWED: usize = 1 << 10;
 
@@ -59,6 +65,8 @@ pub struct Builder {
     names: HashMap<String, usize>,
     /// True if a model is executed by folding, so that random operators are computed, too.
     executing: bool,
+    /// Bytes that folding may still make.
+    fold_budget: usize,
     dimensions: Dimensions,
     /// The subgraphs that are being built, the innermost one last: name and first tensor.
     inner: Vec<(String, usize)>,
@@ -149,6 +157,7 @@ impl Builder {
             tensors: Vec::new(),
             names: HashMap::new(),
             executing,
+            fold_budget: MAX_FOLDED,
             dimensions: Dimensions::default(),
             inner: Vec::new(),
             states: HashSet::new(),
@@ -275,6 +284,8 @@ impl Builder {
 
     /// A parameter of the model: a constant that stays a variable because it may be trained.
     pub fn parameter(&mut self, name: &str, value: NDArray) -> usize {
+        let bytes = value.len() * value.dtype().size();
+        self.fold_budget = self.fold_budget.saturating_add(bytes.saturating_mul(FOLDED_PER_BYTE));
         let handle = self.constant(name, value);
         self.tensors[handle].is_parameter = true;
         handle
@@ -590,12 +601,18 @@ impl Builder {
             (call.def.infer_shape)(&call.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| call.locate(e, name, values.len()))?;
             let made = outs.iter().filter_map(|s| s.checked_elements().ok()).max().unwrap_or(0);
-            if made > MAX_GROWN.max(given.saturating_mul(2)) {
+            let size = values.iter().map(|v| v.dtype().size()).max().unwrap_or(size_of::<f64>());
+            let bytes = made.saturating_mul(size);
+            if made > MAX_GROWN.max(given.saturating_mul(2)) || (bytes > SMALL_FOLD && bytes > self.fold_budget) {
                 return Ok(None);
             }
         }
         let mut outs = Arrays::new();
         imperative::invoke(call, Some(Context::default()), &values, &mut outs, false)?;
+        let made: usize = outs.iter().map(|a| a.len() * a.dtype().size()).sum();
+        if !self.executing && made > SMALL_FOLD {
+            self.fold_budget = self.fold_budget.saturating_sub(made);
+        }
         let visible = call.def.num_visible(&call.params);
         let named = |k: usize| if visible == 1 { name.to_string() } else { format!("{name}_{k}") };
         Ok(Some(outs.into_iter().take(visible).enumerate().map(|(k, a)| self.constant(&named(k), a)).collect()))

@@ -5,6 +5,7 @@
 //! that depends on the placeholders is not.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -37,6 +38,17 @@ pub(super) struct Diagnosis {
     trials: usize,
     /// True during an attempt.
     trying: bool,
+    /// The graphs that were mapped outside of attempts, by address: the model keeps them in place.
+    visited: HashSet<usize>,
+}
+
+impl Diagnosis {
+    /// Notes that a graph is mapped, so that its problems are reported.
+    pub fn visit(&mut self, graph: &Graph) {
+        if !self.trying {
+            self.visited.insert(std::ptr::from_ref(graph) as usize);
+        }
+    }
 }
 
 /// A guess for a placeholder; its known type and dimensions are kept.
@@ -60,6 +72,15 @@ impl Importer<'_> {
         let outer = |inner: String| if around.is_empty() { inner } else { format!("{around} / {inner}") };
         for problem in problems.into_iter().map(|p| Problem { location: outer(p.location), ..p }) {
             if self.diagnosis.trying || self.diagnosis.reported.insert(problem.to_string()) {
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    /// Reports a problem of the whole model.
+    pub(super) fn report_model(&mut self, e: Error) {
+        for problem in e.at("model") {
+            if self.diagnosis.reported.insert(problem.to_string()) {
                 self.problems.push(problem);
             }
         }
@@ -112,6 +133,9 @@ impl Importer<'_> {
         self.diagnosis.within.push(node.label());
         for value in node.attributes.values() {
             let Value::Graph(graph) = value else { continue };
+            if self.diagnosis.visited.contains(&(Arc::as_ptr(graph) as usize)) {
+                continue;
+            }
             let inputs = graph.inputs.iter().map(|i| (i.name.clone(), self.placeholder(&i.name, Some(i)))).collect();
             if let Err(e) = self.graph(graph, inputs) {
                 self.report(e.at(format!("graph '{}'", graph.name)));

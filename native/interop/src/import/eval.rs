@@ -8,8 +8,8 @@ use super::dimensions::is_unknown;
 use super::order::Wiring;
 use crate::error::{Error, Result};
 use crate::ir::{Arity, Graph, Node, Value};
-use crate::mapping::ast::{Call, Expr, Operator, Process};
-use crate::mapping::rules;
+use crate::mapping::ast::{Call, Definition, Expr, Operator, Process};
+use crate::mapping::rules::Named;
 
 /// The values of a process's names.
 pub type Names<'p> = HashMap<&'p str, Value>;
@@ -80,7 +80,7 @@ fn match_call<'p>(
     pattern: &'p Call,
     root: bool,
 ) -> Result<Result<(), String>> {
-    if node.op != pattern.name || node.domain != matching.domain {
+    if node.op != pattern.name || node.domain != importer.schema.domain_of(matching.domain, &pattern.name) {
         return Ok(Err(format!("{} is no {}", node.label(), pattern.name)));
     }
     let variadic = matches!(pattern.args.last(), Some(Expr::Name(_, Arity::Many)));
@@ -284,13 +284,18 @@ impl<'a, 't> Scope<'a, 't> {
     }
 
     fn call(&mut self, call: &Call, names: &Names<'_>, outermost: bool) -> Result<Value> {
-        if self.importer.sink.is_some() && rules::find(&call.name).is_none() {
+        let rule = self.importer.table.rule(&call.name);
+        if self.importer.sink.is_some() && rule.is_none() {
             return crate::export::framework_call(self, call, names, None);
         }
         let args = self.each(&call.args, names, false)?;
-        if let Some(rule) = rules::find(&call.name) {
-            return (rule.forward)(self, &args).map_err(|e| match e {
-                Error::Value(text) => Error::Value(format!("rule {}{}: {text}", rule.name, rule.signature)),
+        if let Some(rule) = rule {
+            let made = match rule {
+                Named::BuiltIn(rule) => (rule.forward)(self, &args),
+                Named::Defined(rule) => self.defined_rule(rule, args, outermost),
+            };
+            return made.map_err(|e| match e {
+                Error::Value(text) => Error::Value(format!("rule {}: {text}", rule.label())),
                 other => other,
             });
         }
@@ -299,6 +304,34 @@ impl<'a, 't> Scope<'a, 't> {
             params.push((key.as_str(), self.eval(e, names, false)?));
         }
         self.operator(&call.name, args, params, outermost)
+    }
+
+    /// The result of a rule that a mapping file defines.
+    fn defined_rule(&mut self, rule: &Definition, args: Vec<Value>, outermost: bool) -> Result<Value> {
+        let mut names = Names::new();
+        let given = args.into_iter().chain(std::iter::repeat(Value::None));
+        for (i, (param, value)) in rule.params.iter().zip(given).enumerate() {
+            let is_absent = param.is_optional && value == Value::None;
+            if !is_absent && !param.kind.takes(&value) {
+                let (kind, name) = (value.kind(), &param.name);
+                return Err(Error::value(format!(
+                    "argument {} ({name}) is a {kind}, not a {}",
+                    i + 1,
+                    param.kind.name()
+                )));
+            }
+            names.insert(&param.name, value);
+        }
+        let made = self.eval(&rule.body, &names, outermost)?;
+        match rule.result.takes(&made) {
+            true => Ok(made),
+            false => Err(Error::value(format!("its result is a {}, not a {}", made.kind(), rule.result.name()))),
+        }
+    }
+
+    /// The domain of an operator of the framework that the process names.
+    pub fn domain_of(&self, op: &str) -> String {
+        self.importer.schema.domain_of(&self.process.domain, op).to_string()
     }
 
     /// Adds an operator of ours. A single output is not wrapped in a list.

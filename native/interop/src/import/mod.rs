@@ -6,6 +6,7 @@
 
 mod bodies;
 mod builder;
+mod check;
 mod diagnose;
 mod dimensions;
 mod eval;
@@ -24,11 +25,13 @@ use indexmap::IndexMap;
 
 pub use bodies::{Body, Operands};
 pub use builder::{Builder, TensorInfo};
+pub use check::check;
 use diagnose::Diagnosis;
 pub use dimensions::{Dims, is_unknown};
 use eval::Surroundings;
 pub use eval::{Names, Scope};
 use hooks::Hooked;
+pub(crate) use hooks::located;
 pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
 pub(crate) use order::free_names;
 
@@ -36,7 +39,7 @@ use crate::error::{Error, Problem, Result};
 use crate::export::Sink;
 use crate::framework::Framework;
 use crate::ir::{Dim, Graph, Model, Node, OpDescriptor, Value, ValueInfo};
-use crate::mapping::{Schema, Table};
+use crate::mapping::{Mappings, Schema, Table};
 
 /// Import options.
 #[derive(Clone, Default)]
@@ -47,6 +50,8 @@ pub struct ImportOptions {
     pub values: HashMap<String, NDArray>,
     /// The program's hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
+    /// Operators, rules and processes that the program adds to the table.
+    pub mappings: Option<Arc<Mappings>>,
 }
 
 /// A model as a graph of ours.
@@ -68,14 +73,16 @@ pub struct Importer<'t> {
     /// The graph that is built.
     pub builder: Builder,
     framework: Framework,
-    table: &'t Table,
-    schema: &'t Schema,
+    pub(crate) table: &'t Table,
+    pub(crate) schema: &'t Schema,
     opsets: IndexMap<String, i64>,
     /// Values by name, one map per nested graph, the innermost last.
     scopes: Vec<HashMap<String, Value>>,
     problems: Vec<Problem>,
     diagnosis: Diagnosis,
     hooked: Hooked,
+    /// Number of nodes mapped so far; those of an unrolled loop count for each trip.
+    mapped: usize,
     /// The framework's operators written by an export.
     pub(crate) sink: Option<Sink>,
 }
@@ -86,9 +93,20 @@ const MEND: &str = "map it by a hook, or make the model without it";
 /// Deepest nesting of subgraphs.
 const MAX_DEPTH: usize = 24;
 
+/// Most nodes of branches and loops that an import maps, each trip of an unrolled loop counted.
+const MAX_MAPPED: usize = 1 << 18;
+
 impl<'t> Importer<'t> {
-    pub(crate) fn new(framework: Framework, opsets: IndexMap<String, i64>, executing: bool) -> Result<Importer<'t>> {
-        let (table, schema) = (framework.table()?, framework.schema()?);
+    pub(crate) fn new(
+        framework: Framework,
+        mappings: Option<&'t Mappings>,
+        opsets: IndexMap<String, i64>,
+        executing: bool,
+    ) -> Result<Importer<'t>> {
+        let (table, schema) = match mappings {
+            Some(added) => (&added.table, &added.schema),
+            None => (framework.table()?, framework.schema()?),
+        };
         for (domain, version) in &opsets {
             if let Some(newest) = schema.newest(domain)
                 && *version > newest
@@ -110,6 +128,7 @@ impl<'t> Importer<'t> {
             problems: Vec::new(),
             diagnosis: Diagnosis::default(),
             hooked: Hooked::default(),
+            mapped: 0,
             sink: None,
         })
     }
@@ -176,6 +195,7 @@ impl<'t> Importer<'t> {
         if self.scopes.len() > MAX_DEPTH {
             return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
         }
+        self.diagnosis.visit(graph);
         let rewritten = hooks::prepared(self, graph).map_err(|e| self.fail(e))?;
         let graph = rewritten.as_ref().unwrap_or(graph);
         let outside = |name: &str| self.scopes.iter().any(|s| s.contains_key(name));
@@ -215,6 +235,16 @@ impl<'t> Importer<'t> {
         }
         if self.is_trying() && self.has_tried_enough() {
             return;
+        }
+        // The nodes of the model itself are as many as its file has.
+        if !self.builder.is_executing() && self.scopes.len() > 2 {
+            self.mapped += 1;
+            if self.mapped > MAX_MAPPED {
+                let text =
+                    format!("its loops and branches make more than {MAX_MAPPED} nodes, each trip of a loop counted");
+                self.report_model(Error::unsupported(text));
+                return;
+            }
         }
         self.diagnosis.within.push(node.label());
         let made = self.with_hooks(node, |importer| importer.map(around, node));
@@ -329,7 +359,7 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
 }
 
 /// Checks a node against the descriptor of its operator; the error lists all problems.
-fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
+pub(crate) fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
     use crate::ir::Arity;
     let mut wrong = Vec::new();
     let variadic = descriptor.inputs.last().is_some_and(|a| a.arity == Arity::Many);
@@ -474,9 +504,9 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
     values.into_iter().map(|v| value(v).ok_or_else(|| Error::format("an output has no value"))).collect()
 }
 
-fn run<'t>(model: &Model, options: &ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
+fn run<'t>(model: &Model, options: &'t ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
     let numpy = NumpyShapes::set();
-    let mut importer = Importer::new(model.framework, model.opsets.clone(), executing)?;
+    let mut importer = Importer::new(model.framework, options.mappings.as_deref(), model.opsets.clone(), executing)?;
     importer.hooked = Hooked::new(options.hooks.clone());
     importer.problems.clone_from(&model.problems);
     let inputs = bring_in(&mut importer, model, options)?;

@@ -1,6 +1,6 @@
 //! The lexer of mapping files, operator descriptors and NNEF graphs.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
 
 /// A token.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,23 +25,29 @@ const SIGNS: [&str; 30] = [
     "-", "/", "%", "<", ">", ".", "|", "&", ";",
 ];
 
-/// The tokens of a file with their lines, [`Word::End`] included.
+/// The tokens of a file with their positions, [`Token::End`] included.
 ///
 /// # Errors
 /// A character that begins no token, an unterminated string.
-pub fn words(file: &str, text: &str) -> Result<Vec<(Token, usize)>> {
+pub fn words(file: &str, text: &str) -> Result<Vec<(Token, Position)>> {
     let mut out = Vec::new();
+    let mut end = Position { line: 1, column: 1 };
     for (number, line) in text.lines().enumerate() {
-        let line_number = number + 1;
-        let error = |message: String| Error::Mapping { file: file.into(), line: line_number, message };
+        let at = |rest: &str| {
+            let before = &line[..line.len() - rest.len()];
+            Position { line: number + 1, column: before.chars().count() + 1 }
+        };
         let mut rest = line.trim_start();
         while !rest.is_empty() && !rest.starts_with('#') {
+            let position = at(rest);
+            let error = |message: String| Error::Mapping { file: file.into(), position, message };
             let (token, length) = word(rest).map_err(error)?;
-            out.push((token, line_number));
+            out.push((token, position));
             rest = rest[length..].trim_start();
         }
+        end = at(rest);
     }
-    out.push((Token::End, text.lines().count().max(1)));
+    out.push((Token::End, end));
     Ok(out)
 }
 
@@ -92,7 +98,7 @@ fn number(text: &str) -> Result<(Token, usize), String> {
 /// A cursor over the tokens of a file.
 pub struct Cursor<'a> {
     file: &'a str,
-    words: Vec<(Token, usize)>,
+    words: Vec<(Token, Position)>,
     at: usize,
 }
 
@@ -115,9 +121,14 @@ impl<'a> Cursor<'a> {
         &self.words[(self.at + ahead).min(self.words.len() - 1)].0
     }
 
-    /// The line of the next token.
-    pub fn line(&self) -> usize {
+    /// The position of the next token.
+    pub fn position(&self) -> Position {
         self.words[self.at].1
+    }
+
+    /// The line of the token before the next one.
+    pub fn last_line(&self) -> usize {
+        self.words[self.at.saturating_sub(1)].1.line
     }
 
     /// Takes the next token.
@@ -129,7 +140,12 @@ impl<'a> Cursor<'a> {
 
     /// An error at the next token.
     pub fn error(&self, message: impl Into<String>) -> Error {
-        Error::Mapping { file: self.file.into(), line: self.line(), message: message.into() }
+        self.error_at(self.position(), message)
+    }
+
+    /// An error at a position.
+    pub fn error_at(&self, position: Position, message: impl Into<String>) -> Error {
+        Error::Mapping { file: self.file.into(), position, message: message.into() }
     }
 
     /// Takes the next token if it is this punctuation.

@@ -9,4 +9,4 @@ mod schema;
 mod table;
 
 pub use schema::Schema;
-pub use table::Table;
+pub use table::{Mappings, Table};

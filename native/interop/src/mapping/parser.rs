@@ -1,28 +1,39 @@
 //! The parser of mapping files. `docs/onnx-mappings.md` describes the language.
 
-use super::ast::{Call, Direction, Expr, Operator, Process};
+use super::ast::{Call, Declaration, Definition, Direction, Expr, Kind, Mapping, Operator, Param, Process};
 use super::lexer::{Cursor, Token};
+use super::schema;
 use crate::error::Result;
 use crate::ir::{Arity, Value};
 
 /// Deepest nesting of expressions.
 const MAX_DEPTH: usize = 100;
 
-/// The processes of a file.
+/// The operators, rules and processes of a file.
 ///
 /// # Errors
-/// A syntax error, with its line.
-pub fn processes(file: &str, text: &str) -> Result<Vec<Process>> {
-    let mut p = Parser { c: Cursor::new(file, text)?, file, domain: String::new(), depth: 0 };
-    let mut out = Vec::new();
+/// A syntax error, with line and column.
+pub fn mapping(file: &str, text: &str) -> Result<Mapping> {
+    let lines = text.lines().collect();
+    let mut p = Parser { c: Cursor::new(file, text)?, file, lines, domain: String::new(), depth: 0 };
+    let mut out = Mapping::default();
     while *p.c.peek() != Token::End {
-        if p.c.takes_name("domain") {
-            match p.c.take() {
-                Token::Text(domain) => p.domain = domain,
-                _ => return Err(p.c.error("the domain is written as a text: domain \"com.microsoft\"")),
+        let keyword = match (p.c.peek(), p.c.peek_at(1)) {
+            (Token::Name(name), Token::Name(_) | Token::Text(_)) => name.clone(),
+            _ => String::new(),
+        };
+        match keyword.as_str() {
+            "domain" => {
+                p.c.take();
+                match p.c.peek().clone() {
+                    Token::Text(domain) => p.domain = domain,
+                    _ => return Err(p.c.error("the domain is written as a text: domain \"com.microsoft\"")),
+                }
+                p.c.take();
             }
-        } else {
-            out.push(p.process()?);
+            "operator" => out.operators.push(p.declaration()?),
+            "rule" => out.rules.push(p.definition()?),
+            _ => out.processes.push(p.process()?),
         }
     }
     Ok(out)
@@ -31,14 +42,76 @@ pub fn processes(file: &str, text: &str) -> Result<Vec<Process>> {
 struct Parser<'a> {
     c: Cursor<'a>,
     file: &'a str,
+    lines: Vec<&'a str>,
     domain: String,
     depth: usize,
 }
 
 impl Parser<'_> {
+    /// The lines from a position to the word before the next one, without the blanks that all of them begin with.
+    fn text_from(&self, first: usize) -> String {
+        let lines = self.lines.get(first - 1..self.c.last_line()).unwrap_or(&[]);
+        let indent = |line: &&str| line.len() - line.trim_start().len();
+        let common = lines.iter().filter(|l| !l.trim().is_empty()).map(indent).min().unwrap_or(0);
+        let line = |line: &&str| line.get(common..).unwrap_or("").trim_end().to_string();
+        lines.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// `operator Name(X, B?) -> (Y) gain: float = 1.0`
+    fn declaration(&mut self) -> Result<Declaration> {
+        self.c.take();
+        let position = self.c.position();
+        let descriptor = schema::descriptor(&mut self.c)?;
+        Ok(Declaration { domain: self.domain.clone(), descriptor, file: self.file.into(), position })
+    }
+
+    /// `rule name(list, n?: int) -> list = expression`
+    fn definition(&mut self) -> Result<Definition> {
+        let first = self.c.position().line;
+        self.c.take();
+        let position = self.c.position();
+        let name = self.c.name("the name of the rule")?;
+        self.c.expect("(")?;
+        let mut params: Vec<Param> = Vec::new();
+        while !self.c.takes(")") {
+            let at = self.c.position();
+            let param = self.c.name("an argument")?;
+            let is_optional = self.c.takes("?");
+            let kind = if self.c.takes(":") { self.kind()? } else { Kind::Any };
+            let error =
+                |message: String| crate::error::Error::Mapping { file: self.file.into(), position: at, message };
+            if params.iter().any(|p| p.name == param) {
+                return Err(error(format!("the argument '{param}' is there twice")));
+            }
+            if !is_optional && params.last().is_some_and(|p| p.is_optional) {
+                return Err(error(format!("'{param}' stands after an argument that may be left out")));
+            }
+            params.push(Param { name: param, kind, is_optional });
+            if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
+                return Err(self.c.unexpected("',' or ')'"));
+            }
+        }
+        let result = if self.c.takes("->") { self.kind()? } else { Kind::Any };
+        self.c.expect("=")?;
+        let body = self.expression()?;
+        let text = self.text_from(first);
+        Ok(Definition { name, params, result, body, file: self.file.into(), position, text })
+    }
+
+    /// The kind of a value.
+    fn kind(&mut self) -> Result<Kind> {
+        let position = self.c.position();
+        let name = self.c.name("the kind of a value")?;
+        Kind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind).ok_or_else(|| {
+            let known = Kind::ALL.map(|(name, _)| name).join(", ");
+            let message = format!("'{name}' is no kind of value; there are {known}");
+            crate::error::Error::Mapping { file: self.file.into(), position, message }
+        })
+    }
+
     /// `label: Pattern [11..17] -> result let a = b if condition unused attribute`
     fn process(&mut self) -> Result<Process> {
-        let line = self.c.line();
+        let position = self.c.position();
         let label = match (self.c.peek().clone(), self.c.peek_at(1)) {
             (Token::Name(label), Token::Sign(":")) => {
                 self.c.take();
@@ -49,12 +122,13 @@ impl Parser<'_> {
         };
         let left = self.call()?;
         let (since, until) = if self.c.takes("[") { self.range()? } else { (1, i64::MAX) };
-        let direction = match self.c.take() {
+        let direction = match self.c.peek() {
             Token::Sign("<->") => Direction::Both,
             Token::Sign("->") => Direction::Import,
             Token::Sign("<-") => Direction::Export,
-            _ => return Err(self.c.error("one of <->, -> and <- was expected before this")),
+            _ => return Err(self.c.unexpected("one of '<->', '->' and '<-'")),
         };
+        self.c.take();
         let right = self.expression()?;
         let mut process = Process {
             name: label.unwrap_or_else(|| left.name.clone()),
@@ -68,9 +142,11 @@ impl Parser<'_> {
             conditions: Vec::new(),
             unused: Vec::new(),
             file: self.file.into(),
-            line,
+            position,
+            text: String::new(),
         };
         self.clauses(&mut process)?;
+        process.text = self.text_from(position.line);
         Ok(process)
     }
 
@@ -111,7 +187,7 @@ impl Parser<'_> {
     }
 
     fn call(&mut self) -> Result<Call> {
-        let line = self.c.line();
+        let position = self.c.position();
         let name = self.c.name("an operator")?;
         self.c.expect("(")?;
         let (mut args, mut named) = (Vec::new(), Vec::new());
@@ -129,7 +205,7 @@ impl Parser<'_> {
                 return Err(self.c.unexpected("',' or ')'"));
             }
         }
-        Ok(Call { name, args, named, line })
+        Ok(Call { name, args, named, position })
     }
 
     fn expression(&mut self) -> Result<Expr> {
@@ -266,20 +342,46 @@ mod tests {
     fn processes_are_read() {
         let text = "# a comment\nConv(X, W, B?) [1..10] <-> Convolution(X, W, B, kernel: kernel_shape)\n  \
                     let a = [1, -2.5]\n  if group == 1 and not a else \"why\"\n  unused auto_pad, pads\nRelu(X) -> relu(X)\n";
-        let all = processes("t", text).unwrap();
+        let all = mapping("t", text).unwrap().processes;
         assert_eq!(all.len(), 2);
         let conv = &all[0];
-        assert_eq!((conv.since, conv.until, conv.line, conv.direction), (1, 10, 2, Direction::Both));
+        assert_eq!((conv.since, conv.until, conv.position.line, conv.direction), (1, 10, 2, Direction::Both));
         assert_eq!((conv.lets.len(), conv.conditions[0].1.as_str(), conv.unused.len()), (1, "why", 2));
         assert!(matches!(&conv.left.args[2], Expr::Name(n, Arity::Optional) if n == "B"));
     }
 
     #[test]
-    fn errors_name_the_line() {
-        let e = processes("f.map", "Relu(X)\n  relu(X)").unwrap_err().to_string();
-        assert!(e.starts_with("f.map:2: one of <->, -> and <-"), "{e}");
-        let e = processes("f.map", "Relu(X) -> relu(X").unwrap_err().to_string();
-        assert!(e.contains("',' or ')' was expected, but the end of the file was found"), "{e}");
-        assert!(processes("f", &format!("A() -> {}1", "[".repeat(500))).unwrap_err().to_string().contains("deeper"));
+    fn errors_name_line_and_column() {
+        let error = |text: &str| mapping("f.map", text).unwrap_err().to_string();
+        let e = error("Relu(X)\n  relu(X)");
+        assert!(e.starts_with("f.map:2:3: one of '<->', '->' and '<-' was expected, but 'relu' was found"), "{e}");
+        let e = error("Relu(X) -> relu(X");
+        assert!(e.starts_with("f.map:1:18: ',' or ')' was expected, but the end of the file was found"), "{e}");
+        assert!(error("\n ü(X)").starts_with("f.map:2:2: no word begins with 'ü'"));
+        assert!(error(&format!("A() -> {}1", "[".repeat(500))).contains("deeper"));
+        assert!(error("rule f(a, a) = a").starts_with("f.map:1:11: the argument 'a' is there twice"));
+        assert!(error("rule f(a?, b) = a").starts_with("f.map:1:12: 'b' stands after an argument"));
+        assert!(
+            error("rule f(a: float) = a").starts_with("f.map:1:11: 'float' is no kind of value; there are any, int")
+        );
+    }
+
+    #[test]
+    fn rules_and_operators_are_read() {
+        let text = "domain \"org.example\"\noperator Squash@2(X, B?) -> (Y) gain: float = 1.5, mode: string?\n\
+                    twice: Squash(X) -> relu(X)\nrule pairs(list, n?: int) -> list =\n  [list, n]\noperator(X) -> relu(X)\n";
+        let made = mapping("t", text).unwrap();
+        let squash = &made.operators[0];
+        assert_eq!(
+            (squash.domain.as_str(), squash.descriptor.name.as_str(), squash.descriptor.since),
+            ("org.example", "Squash", 2)
+        );
+        assert_eq!((squash.descriptor.inputs.len(), squash.descriptor.attributes.len()), (2, 2));
+        let pairs = &made.rules[0];
+        assert_eq!((pairs.name.as_str(), pairs.signature().as_str()), ("pairs", "(list, n?: int) -> list"));
+        assert_eq!(pairs.text, "rule pairs(list, n?: int) -> list =\n  [list, n]");
+        assert!(pairs.takes(1) && pairs.takes(2) && !pairs.takes(3));
+        let names: Vec<_> = made.processes.iter().map(|p| (p.name.as_str(), p.left.name.as_str())).collect();
+        assert_eq!(names, [("twice", "Squash"), ("operator", "operator")]);
     }
 }

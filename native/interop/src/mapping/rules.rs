@@ -26,6 +26,7 @@ use ferromx_core::shape::Shape;
 use crate::error::{Error, Result};
 use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
+use crate::mapping::ast::Definition;
 
 /// The implementation of a rule.
 pub type Forward = fn(&mut Scope<'_, '_>, &[Value]) -> Result<Value>;
@@ -65,7 +66,42 @@ impl Rule {
     }
 }
 
-/// All rules.
+/// A rule that processes may name.
+#[derive(Clone, Copy)]
+pub enum Named<'t> {
+    /// One of [`all`].
+    BuiltIn(&'static Rule),
+    /// One that a mapping file defines.
+    Defined(&'t Definition),
+}
+
+impl Named<'_> {
+    /// Name, arguments and result, for messages.
+    pub fn label(&self) -> String {
+        match self {
+            Named::BuiltIn(rule) => format!("{}{}", rule.name, rule.signature),
+            Named::Defined(rule) => format!("{}{}", rule.name, rule.signature()),
+        }
+    }
+
+    /// Whether the rule takes so many arguments.
+    pub fn takes(&self, n: usize) -> bool {
+        match self {
+            Named::BuiltIn(rule) => rule.takes(n),
+            Named::Defined(rule) => rule.takes(n),
+        }
+    }
+
+    /// The inverse in the first argument, if the rule has one.
+    pub fn reverse(&self) -> Option<Reverse> {
+        match self {
+            Named::BuiltIn(rule) => rule.reverse,
+            Named::Defined(_) => None,
+        }
+    }
+}
+
+/// All rules that are built in.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [
         aligned::RULES,
@@ -87,7 +123,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
     .flatten()
 }
 
-/// The rule of a name.
+/// The built-in rule of a name.
 pub fn find(name: &str) -> Option<&'static Rule> {
     static BY_NAME: OnceLock<HashMap<&'static str, &'static Rule>> = OnceLock::new();
     BY_NAME.get_or_init(|| all().map(|r| (r.name, r)).collect()).get(name).copied()

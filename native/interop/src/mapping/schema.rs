@@ -2,16 +2,19 @@
 
 use std::collections::HashMap;
 
+use super::ast::Declaration;
 use super::lexer::{Cursor, Token};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::{ArgDescriptor, Arity, AttributeDescriptor, AttributeKind, OpDescriptor, Value};
 
 /// The descriptors of a framework.
 pub struct Schema {
+    /// What is described besides.
+    base: Option<&'static Schema>,
     /// The newest version of the operator set that is described, by domain.
     newest: HashMap<&'static str, i64>,
     /// By domain and operator, versions ascending.
-    operators: HashMap<(&'static str, String), Vec<OpDescriptor>>,
+    operators: HashMap<String, HashMap<String, Vec<OpDescriptor>>>,
 }
 
 impl Schema {
@@ -20,9 +23,32 @@ impl Schema {
     /// # Errors
     /// A syntax error, with its file and line.
     pub fn read(files: &[(&'static str, (&'static str, &'static str))]) -> Result<Schema> {
-        let mut schema = Schema { newest: HashMap::new(), operators: HashMap::new() };
+        let mut schema = Schema { base: None, newest: HashMap::new(), operators: HashMap::new() };
         for (domain, (file, text)) in files {
             read(&mut schema, domain, file, text)?;
+        }
+        Ok(schema)
+    }
+
+    /// The descriptors of a framework with those of a program.
+    ///
+    /// # Errors
+    /// An operator that the framework has, one that is there twice.
+    pub fn extended(base: &'static Schema, declarations: &[Declaration]) -> Result<Schema> {
+        let mut schema = Schema { base: Some(base), newest: HashMap::new(), operators: HashMap::new() };
+        for added in declarations {
+            let (domain, op) = (&added.domain, &added.descriptor);
+            let error =
+                |message: String| Error::Mapping { file: added.file.clone(), position: added.position, message };
+            if !base.versions(domain, &op.name).is_empty() {
+                return Err(error(format!("the framework has an operator {}: it needs no description", op.name)));
+            }
+            let versions = schema.operators.entry(domain.clone()).or_default().entry(op.name.clone()).or_default();
+            if versions.last().is_some_and(|earlier| earlier.since >= op.since) {
+                let text = format!("{} is described already for version {} or a later one", op.name, op.since);
+                return Err(error(text));
+            }
+            versions.push(op.clone());
         }
         Ok(schema)
     }
@@ -34,19 +60,43 @@ impl Schema {
 
     /// All versions of an operator, ascending; none if there is no such operator.
     pub fn versions(&self, domain: &str, op: &str) -> &[OpDescriptor] {
-        // The map's key cannot be borrowed for less than 'static. There are two domains, so a scan is cheap.
-        let domain = self.newest.keys().find(|d| **d == domain);
-        domain.and_then(|d| self.operators.get(&(*d, op.to_string()))).map_or(&[], Vec::as_slice)
+        let own = self.operators.get(domain).and_then(|operators| operators.get(op));
+        match (own, self.base) {
+            (Some(versions), _) => versions,
+            (None, Some(base)) => base.versions(domain, op),
+            (None, None) => &[],
+        }
     }
 
-    /// The newest version of a domain's operator set.
+    /// Whether some domain has an operator of this name.
+    pub fn has(&self, op: &str) -> bool {
+        self.operators.values().any(|operators| operators.contains_key(op))
+            || self.base.is_some_and(|base| base.has(op))
+    }
+
+    /// The newest version of a domain's operator set, if that is known.
     pub fn newest(&self, domain: &str) -> Option<i64> {
-        self.newest.get(domain).copied()
+        self.newest.get(domain).copied().or_else(|| self.base?.newest(domain))
+    }
+
+    /// The version in which operators of a domain are written where nothing else decides: that of the newest description.
+    pub fn written_version(&self, domain: &str) -> i64 {
+        let described = |schema: &Schema| {
+            let operators = schema.operators.get(domain)?;
+            operators.values().flatten().map(|op| op.since).max()
+        };
+        described(self).or_else(|| described(self.base?)).unwrap_or(1)
+    }
+
+    /// The domain of an operator that a mapping file names: that of the file if it has the operator, else the framework's own.
+    pub fn domain_of<'d>(&self, domain: &'d str, op: &str) -> &'d str {
+        if domain.is_empty() || self.versions(domain, op).is_empty() { "" } else { domain }
     }
 
     /// All operators of a domain, by name.
     pub fn operators(&self, domain: &str) -> Vec<&str> {
-        let mut names: Vec<_> = self.operators.keys().filter(|(d, _)| *d == domain).map(|(_, n)| n.as_str()).collect();
+        let mut names: Vec<_> =
+            self.operators.get(domain).into_iter().flat_map(HashMap::keys).map(String::as_str).collect();
         names.sort_unstable();
         names
     }
@@ -60,7 +110,7 @@ fn read(schema: &mut Schema, domain: &'static str, file: &'static str, text: &st
     schema.newest.insert(domain, c.int("the newest version of the operator set")?);
     while *c.peek() != Token::End {
         let op = descriptor(&mut c)?;
-        let versions = schema.operators.entry((domain, op.name.clone())).or_default();
+        let versions = schema.operators.entry(domain.to_string()).or_default().entry(op.name.clone()).or_default();
         if versions.last().is_some_and(|earlier| earlier.since >= op.since) {
             return Err(c.error(format!("the versions of {} are not in ascending order", op.name)));
         }
@@ -69,16 +119,19 @@ fn read(schema: &mut Schema, domain: &'static str, file: &'static str, text: &st
     Ok(())
 }
 
-fn descriptor(c: &mut Cursor<'_>) -> Result<OpDescriptor> {
+/// An operator with inputs, outputs and attributes; without a version it is the first one.
+///
+/// # Errors
+/// Something else stands here.
+pub(super) fn descriptor(c: &mut Cursor<'_>) -> Result<OpDescriptor> {
     let name = c.name("an operator")?;
-    c.expect("@")?;
-    let since = c.int("a version")?;
+    let since = if c.takes("@") { c.int("a version")? } else { 1 };
     let inputs = arguments(c)?;
     c.expect("->")?;
     let outputs = arguments(c)?;
     let mut attributes = Vec::new();
-    // The next operator begins with a name and an @, an attribute with a name and a colon.
-    while matches!(c.peek_at(1), Token::Sign(":")) {
+    // An attribute begins with a name and a colon. So does a process with a label, but that goes on with an operator and its inputs.
+    while matches!(c.peek_at(1), Token::Sign(":")) && !matches!(c.peek_at(3), Token::Sign("(")) {
         attributes.push(attribute(c)?);
         c.takes(",");
     }
@@ -98,7 +151,9 @@ fn arguments(c: &mut Cursor<'_>) -> Result<Vec<ArgDescriptor>> {
             Arity::One
         };
         args.push(ArgDescriptor { name, arity });
-        c.takes(",");
+        if !c.takes(",") && !matches!(c.peek(), Token::Sign(")")) {
+            return Err(c.unexpected("',' or ')'"));
+        }
     }
     Ok(args)
 }
@@ -106,6 +161,7 @@ fn arguments(c: &mut Cursor<'_>) -> Result<Vec<ArgDescriptor>> {
 fn attribute(c: &mut Cursor<'_>) -> Result<AttributeDescriptor> {
     let name = c.name("an attribute")?;
     c.expect(":")?;
+    let position = c.position();
     let kind = match c.name("the kind of an attribute")?.as_str() {
         "int" => AttributeKind::Int,
         "ints" => AttributeKind::Ints,
@@ -117,7 +173,11 @@ fn attribute(c: &mut Cursor<'_>) -> Result<AttributeDescriptor> {
         "graph" => AttributeKind::Graph,
         "bool" => AttributeKind::Bool,
         "pairs" => AttributeKind::Pairs,
-        _ => AttributeKind::Other,
+        "sparse_tensor" | "type" => AttributeKind::Other,
+        other => {
+            let known = "int, ints, float, floats, string, strings, tensor, graph, bool, pairs";
+            return Err(c.error_at(position, format!("'{other}' is no kind of attribute; there are {known}")));
+        }
     };
     let optional = c.takes("?");
     let default = if c.takes("=") { literal(c)? } else { Value::None };

@@ -5,13 +5,18 @@ use std::collections::{HashMap, HashSet};
 use ferromx_core::op::Inputs;
 use ferromx_ops::registry;
 
-use super::ast::{Call, Direction, Expr, Process};
+use super::ast::{Call, Definition, Direction, Expr, Mapping, Process};
 use super::{Schema, parser, rules};
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
+use crate::framework::Framework;
 use crate::ir::{Arity, OpDescriptor};
 
 /// The processes of a framework.
 pub struct Table {
+    /// Processes that are tried after these.
+    base: Option<&'static Table>,
+    /// Rules that are defined in files; each may use those before it.
+    rules: Vec<Definition>,
     processes: Vec<Process>,
     /// Processes for import by domain and operator, in the order of the files.
     import: HashMap<(String, String), Vec<usize>>,
@@ -23,51 +28,190 @@ impl Table {
     /// # Errors
     /// All mistakes, with files and lines.
     pub fn read(files: &[(&str, &str)], schema: &Schema) -> Result<Table> {
-        let mut processes = Vec::new();
+        let mut all = Mapping::default();
         for (file, text) in files {
-            processes.extend(parser::processes(file, text)?);
+            let read = parser::mapping(file, text)?;
+            all.rules.extend(read.rules);
+            all.processes.extend(read.processes);
         }
-        let mut import: HashMap<_, Vec<usize>> = HashMap::new();
-        let wrong: Vec<Error> = processes.iter().filter_map(|process| Check { process, schema }.run().err()).collect();
+        Table::checked(None, all, schema)
+    }
+
+    /// The table of what files say, before that of `base`.
+    fn checked(base: Option<&'static Table>, read: Mapping, schema: &Schema) -> Result<Table> {
+        let mut table = Table { base, rules: Vec::new(), processes: Vec::new(), import: HashMap::new() };
+        let mut wrong: Vec<Error> = Vec::new();
+        for rule in read.rules {
+            wrong.extend(check_rule(&table, schema, &rule).err());
+            table.rules.push(rule);
+        }
+        let check = |process| Check { process, schema, table: &table }.run().err();
+        wrong.extend(read.processes.iter().filter_map(check));
         match wrong.as_slice() {
             [] => {}
             [one] => return Err(one.clone()),
             many => return Err(Error::Format(many.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))),
         }
-        for (i, process) in processes.iter().enumerate() {
+        for (i, process) in read.processes.iter().enumerate() {
             if process.direction != Direction::Export {
-                import.entry((process.domain.clone(), process.left.name.clone())).or_default().push(i);
+                let domain = schema.domain_of(&process.domain, &process.left.name).to_string();
+                table.import.entry((domain, process.left.name.clone())).or_default().push(i);
             }
         }
-        Ok(Table { processes, import })
+        table.processes = read.processes;
+        Ok(table)
     }
 
-    /// All processes, in the order of the files.
-    pub fn processes(&self) -> &[Process] {
-        &self.processes
+    /// All processes, in the order in which they are tried.
+    pub fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.processes.iter().chain(self.base.iter().flat_map(|base| &base.processes))
+    }
+
+    /// Whether a process was added by a program.
+    pub fn is_added(&self, process: &Process) -> bool {
+        self.base.is_some() && self.processes.iter().any(|own| std::ptr::eq(own, process))
+    }
+
+    /// The rules that are defined in files.
+    pub fn definitions(&self) -> &[Definition] {
+        &self.rules
+    }
+
+    /// The rule of a name.
+    pub fn rule<'t>(&'t self, name: &str) -> Option<rules::Named<'t>> {
+        match rules::find(name) {
+            Some(rule) => Some(rules::Named::BuiltIn(rule)),
+            None => {
+                let own = self.rules.iter().find(|rule| rule.name == name).map(rules::Named::Defined);
+                own.or_else(|| self.base?.rule(name))
+            }
+        }
     }
 
     /// The processes that import an operator in a version of its operator set, in the order in which they are tried.
     pub fn for_import<'t>(&'t self, domain: &str, op: &str, version: i64) -> impl Iterator<Item = &'t Process> {
-        let found = self.import.get(&(domain.to_string(), op.to_string())).map_or(&[][..], Vec::as_slice);
-        found.iter().map(|i| &self.processes[*i]).filter(move |p| (p.since..=p.until).contains(&version))
+        let key = (domain.to_string(), op.to_string());
+        let of = move |table: &'t Table| {
+            let found = table.import.get(&key).map_or(&[][..], Vec::as_slice);
+            found.iter().map(|i| &table.processes[*i])
+        };
+        let all = of(self).chain(self.base.into_iter().flat_map(of.clone()));
+        all.filter(move |p| (p.since..=p.until).contains(&version))
     }
 
     /// The processes that work in one direction only.
     pub fn one_way(&self) -> impl Iterator<Item = &Process> {
-        self.processes.iter().filter(|p| p.direction != Direction::Both)
+        self.processes().filter(|p| p.direction != Direction::Both)
     }
+}
+
+/// A framework's operators and processes, with those that a program adds. Processes of the program come first.
+pub struct Mappings {
+    /// Operators.
+    pub schema: Schema,
+    /// Processes.
+    pub table: Table,
+}
+
+impl Mappings {
+    /// Reads and checks mapping files, given by name and content.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with file, line and column.
+    pub fn read(framework: Framework, files: &[(String, String)]) -> Result<Mappings> {
+        let mut all = Mapping::default();
+        for (file, text) in files {
+            let read = parser::mapping(file, text)?;
+            all.operators.extend(read.operators);
+            all.rules.extend(read.rules);
+            all.processes.extend(read.processes);
+        }
+        let schema = Schema::extended(framework.schema()?, &all.operators)?;
+        let table = Table::checked(Some(framework.table()?), all, &schema)?;
+        Ok(Mappings { schema, table })
+    }
+
+    /// The domains of the processes that are added, without that of the framework.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.table.processes.iter().map(|p| p.domain.as_str()).filter(|domain| !domain.is_empty())
+    }
+}
+
+/// Checks a rule that a file defines; `table` has those before it.
+fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
+    let error = |position: Position, message: String| Error::Mapping { file: rule.file.clone(), position, message };
+    if table.rule(&rule.name).is_some() {
+        return Err(error(rule.position, format!("there is a rule {} already: give this one another name", rule.name)));
+    }
+    if registry::find(&rule.name).is_ok() {
+        return Err(error(rule.position, format!("'{}' is the name of an operator: give the rule another", rule.name)));
+    }
+    let mut found = Ok(());
+    rule.body.visit(&mut |e| {
+        let checked = match e {
+            Expr::Name(name, Arity::One) if rule.params.iter().any(|p| p.name == *name) => Ok(()),
+            Expr::Name(name, _) => {
+                let known: Vec<_> = rule.params.iter().map(|p| p.name.as_str()).collect();
+                let text = format!("'{name}' is no argument of the rule {}; it has {}", rule.name, known.join(", "));
+                Err(error(rule.position, text))
+            }
+            // What a rule makes may be operators of either side.
+            Expr::Call(call) if table.rule(&call.name).is_none() && !schema.has(&call.name) => {
+                check_call(table, call).map_err(|text| error(call.position, text))
+            }
+            Expr::Call(call) if table.rule(&call.name).is_some() => {
+                check_call(table, call).map_err(|text| error(call.position, text))
+            }
+            _ => Ok(()),
+        };
+        if found.is_ok() {
+            found = checked;
+        }
+    });
+    found
+}
+
+/// Checks the name, the arguments and the parameters of a rule or an operator of ours.
+fn check_call(table: &Table, call: &Call) -> Result<(), String> {
+    if let Some(rule) = table.rule(&call.name) {
+        if !call.named.is_empty() {
+            return Err(format!("the rule {} takes its arguments by position", rule.label()));
+        }
+        if !rule.takes(call.args.len()) {
+            return Err(format!("{} arguments for the rule {}", call.args.len(), rule.label()));
+        }
+        return Ok(());
+    }
+    let Ok((_, def)) = registry::find(&call.name) else {
+        return Err(format!("'{}' is neither a rule nor an operator", call.name));
+    };
+    let fields = def.fields();
+    let inputs: &[_] = match def.inputs {
+        Inputs::Fixed(args) => args,
+        Inputs::Variadic { .. } => &[],
+    };
+    if matches!(def.inputs, Inputs::Fixed(_)) && call.args.len() > inputs.len() {
+        return Err(format!("{} has only {} inputs", call.name, inputs.len()));
+    }
+    for (key, _) in &call.named {
+        if !fields.iter().any(|f| f.name == key) && !inputs.iter().any(|a| a.name == key) {
+            let known: Vec<_> = fields.iter().map(|f| f.name).collect();
+            return Err(format!("{} has no parameter '{key}'; it has {}", call.name, known.join(", ")));
+        }
+    }
+    Ok(())
 }
 
 /// The check of one process.
 struct Check<'a> {
     process: &'a Process,
     schema: &'a Schema,
+    table: &'a Table,
 }
 
 impl Check<'_> {
-    fn error(&self, line: usize, message: String) -> Error {
-        Error::Mapping { file: self.process.file.clone(), line, message }
+    fn error(&self, position: Position, message: String) -> Error {
+        Error::Mapping { file: self.process.file.clone(), position, message }
     }
 
     fn run(&self) -> Result<()> {
@@ -107,10 +251,11 @@ impl Check<'_> {
         p.lets.iter().for_each(|(_, e)| collect(e, &mut used));
         match inputs.iter().find(|name| !used.contains(*name)) {
             Some(name) => {
-                Err(self.error(p.line, format!("'{name}' has no place on our side, so <-> cannot be read to the left")))
+                Err(self
+                    .error(p.position, format!("'{name}' has no place on our side, so <-> cannot be read to the left")))
             }
             None if !matches!(p.right, Expr::Call(_) | Expr::Pick(..) | Expr::Outputs(_)) => {
-                Err(self.error(p.line, "our side is no operator, so <-> cannot be read to the left".into()))
+                Err(self.error(p.position, "our side is no operator, so <-> cannot be read to the left".into()))
             }
             None => Ok(()),
         }
@@ -129,7 +274,7 @@ impl Check<'_> {
         let mut check = |e: &Expr| {
             let checked = match e {
                 Expr::Name(name, _) if !names.contains(name.as_str()) => {
-                    Err(self.error(p.line, format!("'{name}' is not on our side, so it has no value")))
+                    Err(self.error(p.position, format!("'{name}' is not on our side, so it has no value")))
                 }
                 Expr::Call(call) => self.framework_side(call),
                 _ => Ok(()),
@@ -151,20 +296,22 @@ impl Check<'_> {
     }
 
     fn framework_side(&self, call: &Call) -> Result<()> {
-        if let Some(rule) = rules::find(&call.name) {
+        if let Some(rule) = self.table.rule(&call.name) {
             return match rule.takes(call.args.len()) {
                 true => Ok(()),
-                false => Err(self.error(
-                    call.line,
-                    format!("{} arguments for the rule {}{}", call.args.len(), rule.name, rule.signature),
-                )),
+                false => {
+                    let text = format!("{} arguments for the rule {}", call.args.len(), rule.label());
+                    Err(self.error(call.position, text))
+                }
             };
         }
         let versions = self.versions(call)?;
         for (key, _) in &call.named {
             if versions.iter().any(|op| op.attribute(key).is_none()) {
-                return Err(self
-                    .error(call.line, format!("{} has no attribute {key} in some version of this range", call.name)));
+                return Err(self.error(
+                    call.position,
+                    format!("{} has no attribute {key} in some version of this range", call.name),
+                ));
             }
         }
         Ok(())
@@ -173,15 +320,20 @@ impl Check<'_> {
     /// The forms that an operator of the pattern has in the versions of the process.
     fn versions(&self, call: &Call) -> Result<Vec<&OpDescriptor>> {
         let p = self.process;
-        let all = self.schema.versions(&p.domain, &call.name);
+        let domain = self.schema.domain_of(&p.domain, &call.name);
+        let all = self.schema.versions(domain, &call.name);
+        // The versions of a process are those of the operator set that it is written for.
+        if domain != p.domain && !all.is_empty() {
+            return Ok(all.last().into_iter().collect());
+        }
         let next = |i: usize| all.get(i + 1).map_or(i64::MAX, |d| d.since);
         let found: Vec<_> =
             (0..all.len()).filter(|i| all[*i].since <= p.until && next(*i) > p.since).map(|i| &all[i]).collect();
         match found.is_empty() {
             true if all.is_empty() => {
-                Err(self.error(call.line, format!("the framework has no operator {}", call.name)))
+                Err(self.error(call.position, format!("the framework has no operator {}", call.name)))
             }
-            true => Err(self.error(call.line, format!("no version of {} is in this range", call.name))),
+            true => Err(self.error(call.position, format!("no version of {} is in this range", call.name))),
             false => Ok(found),
         }
     }
@@ -195,12 +347,12 @@ impl Check<'_> {
             let optional = |e: &Expr| matches!(e, Expr::Name(_, Arity::Optional));
             if call.args.iter().skip(op.inputs.len()).any(|e| !optional(e)) && !variadic {
                 let text = format!("{} of version {} has only {} inputs", op.name, op.since, op.inputs.len());
-                return Err(self.error(call.line, text));
+                return Err(self.error(call.position, text));
             }
             for (key, _) in &call.named {
                 if op.attribute(key).is_none() {
                     let text = format!("{} of version {} has no attribute {key}", op.name, op.since);
-                    return Err(self.error(call.line, text));
+                    return Err(self.error(call.position, text));
                 }
             }
         }
@@ -210,7 +362,7 @@ impl Check<'_> {
                 Expr::Call(inner) => self.pattern(inner, names)?,
                 Expr::Literal(_) => {}
                 Expr::List(items) if items.iter().all(|e| matches!(e, Expr::Literal(_))) => {}
-                _ => return Err(self.error(call.line, "a pattern is made of names, operators and values".into())),
+                _ => return Err(self.error(call.position, "a pattern is made of names, operators and values".into())),
             }
         }
         Ok(())
@@ -223,9 +375,11 @@ impl Check<'_> {
             let checked = match e {
                 Expr::Name(name, arity) => {
                     if !names.contains(name.as_str()) {
-                        Err(self.error(self.process.line, format!("'{name}' is neither input nor attribute nor let")))
+                        Err(self
+                            .error(self.process.position, format!("'{name}' is neither input nor attribute nor let")))
                     } else if *arity != Arity::One {
-                        Err(self.error(self.process.line, format!("the mark after '{name}' belongs to the pattern")))
+                        Err(self
+                            .error(self.process.position, format!("the mark after '{name}' belongs to the pattern")))
                     } else {
                         Ok(())
                     }
@@ -241,34 +395,7 @@ impl Check<'_> {
     }
 
     fn call(&self, call: &Call) -> Result<()> {
-        let error = |message: String| Err(self.error(call.line, message));
-        if let Some(rule) = rules::find(&call.name) {
-            if !call.named.is_empty() {
-                return error(format!("the rule {} takes its arguments by position: {}", rule.name, rule.signature));
-            }
-            if !rule.takes(call.args.len()) {
-                return error(format!("{} arguments for the rule {}{}", call.args.len(), rule.name, rule.signature));
-            }
-            return Ok(());
-        }
-        let Ok((_, def)) = registry::find(&call.name) else {
-            return error(format!("'{}' is neither a rule nor an operator", call.name));
-        };
-        let fields = def.fields();
-        let inputs: &[_] = match def.inputs {
-            Inputs::Fixed(args) => args,
-            Inputs::Variadic { .. } => &[],
-        };
-        if matches!(def.inputs, Inputs::Fixed(_)) && call.args.len() > inputs.len() {
-            return error(format!("{} has only {} inputs", call.name, inputs.len()));
-        }
-        for (key, _) in &call.named {
-            if !fields.iter().any(|f| f.name == key) && !inputs.iter().any(|a| a.name == key) {
-                let known: Vec<_> = fields.iter().map(|f| f.name).collect();
-                return error(format!("{} has no parameter '{key}'; it has {}", call.name, known.join(", ")));
-            }
-        }
-        Ok(())
+        check_call(self.table, call).map_err(|text| self.error(call.position, text))
     }
 
     /// Every attribute of the operator must be used or listed as `unused`.
@@ -281,13 +408,13 @@ impl Check<'_> {
                         "the attribute {} of {} (version {}) has no part in this process: use it, or list it as unused",
                         a.name, op.name, op.since
                     );
-                    return Err(self.error(p.line, text));
+                    return Err(self.error(p.position, text));
                 }
             }
         }
         let known = |name: &String| versions.iter().any(|d| d.attribute(name).is_some());
         match p.unused.iter().find(|name| !known(name)) {
-            Some(name) => Err(self.error(p.line, format!("there is no attribute {name} that could be unused"))),
+            Some(name) => Err(self.error(p.position, format!("there is no attribute {name} that could be unused"))),
             None => Ok(()),
         }
     }
@@ -332,7 +459,7 @@ mod tests {
         let schema = Framework::Onnx.schema().unwrap();
         let read = |text: &str| Table::read(&[("t.map", text)], schema);
         let error = |text: &str| read(text).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error("Relo(X) -> relu(X)").contains("t.map:1: the framework has no operator Relo"));
+        assert!(error("Relo(X) -> relu(X)").contains("t.map:1:1: the framework has no operator Relo"));
         assert!(error("Relu(X)\n [6..] -> relo(X)").contains("'relo' is neither a rule nor an operator"));
         assert!(error("Relu(X) [6..] -> relu(Y)").contains("'Y' is neither input nor attribute nor let"));
         assert!(error("Elu(X) [6..] -> LeakyReLU(X, act_type: \"elu\")").contains("the attribute alpha of Elu"));

@@ -25,6 +25,9 @@ pub fn dim_name_key(axis: usize) -> String {
 /// The attribute of a variable with its index among the inputs of the imported model.
 pub const INPUT_INDEX: &str = "__input_index__";
 
+/// The operator whose nodes are user-defined operators; `op_type` is their name.
+pub const USER_OPERATOR: &str = "Custom";
+
 /// A symbol in framework-neutral form, without subgraphs. All variables are inputs; the caller adds the values of parameters.
 ///
 /// # Errors
@@ -47,6 +50,11 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             let value = written.get(&a.name).map_or_else(|| a.default.clone(), |text| typed(text, a.kind));
             (a.name.clone(), value)
         });
+        // A user-defined operator has attributes of its own.
+        let own = written
+            .iter()
+            .filter(|(key, _)| op.def.name == USER_OPERATOR && *key != "op_type" && !key.starts_with("__"));
+        let attributes = attributes.chain(own.map(|(key, text)| (key.clone(), Value::Text(text.clone()))));
         graph.nodes.push(Node {
             name: node.name.clone(),
             domain: String::new(),

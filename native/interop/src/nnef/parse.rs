@@ -1,6 +1,6 @@
 //! The parser of NNEF graphs.
 
-use crate::error::Result;
+use crate::error::{Position, Result};
 use crate::ir::Value;
 use crate::mapping::lexer::{Cursor, Token};
 
@@ -29,8 +29,8 @@ pub struct Statement {
     pub element: Option<String>,
     /// The arguments, with their names if given.
     pub arguments: Vec<(Option<String>, Argument)>,
-    /// Line.
-    pub line: usize,
+    /// Position in the file.
+    pub position: Position,
 }
 
 /// The syntax tree of a graph.
@@ -106,7 +106,7 @@ impl Parser<'_> {
     }
 
     fn statement(&mut self) -> Result<Statement> {
-        let line = self.c.line();
+        let position = self.c.position();
         let results = if self.c.takes("(") {
             self.names(")")?
         } else if self.c.takes("[") {
@@ -147,7 +147,7 @@ impl Parser<'_> {
             }
         }
         self.c.expect(";")?;
-        Ok(Statement { results, op, element, arguments, line })
+        Ok(Statement { results, op, element, arguments, position })
     }
 
     fn argument(&mut self, depth: usize) -> Result<Argument> {

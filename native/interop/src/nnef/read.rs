@@ -29,7 +29,7 @@ pub fn graph(file: &str, text: &str, variable: &dyn Fn(&str) -> Result<Tensor>) 
     reader.names.extend(written.statements.iter().flat_map(|s| s.results.iter().cloned()));
     for statement in &written.statements {
         reader.statement(statement).map_err(|e| {
-            let line = Error::Mapping { file: file.into(), line: statement.line, message: e.to_string() };
+            let line = Error::Mapping { file: file.into(), position: statement.position, message: e.to_string() };
             if matches!(e, Error::Mapping { .. }) { e } else { line }
         })?;
     }

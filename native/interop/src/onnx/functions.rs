@@ -2,18 +2,23 @@
 
 use std::collections::HashMap;
 
+use prost::Message;
+
 use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 use crate::error::{Error, Result};
 
 /// Deepest nesting of calls; more is treated as recursion.
 const MAX_DEPTH: usize = 32;
-/// Most nodes of a graph after inlining.
-const MAX_NODES: usize = 2_000_000;
+/// Bytes that inlined nodes may take in the file format, besides a multiple of what the model takes.
+const MAX_BYTES: usize = 1 << 25;
+/// Bytes of inlined nodes for each byte of the model.
+const BYTES_PER_BYTE: usize = 8;
 
 struct Inliner<'f> {
     functions: HashMap<(&'f str, &'f str, &'f str), &'f FunctionProto>,
     calls: usize,
-    nodes: usize,
+    /// Bytes that inlined nodes may still take.
+    budget: usize,
 }
 
 /// Inlines every call of a function.
@@ -31,7 +36,9 @@ pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphPro
             return Err(Error::format(format!("the function {}.{} is defined twice", f.domain, f.name)));
         }
     }
-    Inliner { functions: by_name, calls: 0, nodes: 0 }.graph(graph, 0)
+    let bytes = functions.iter().map(FunctionProto::encoded_len).sum::<usize>() + graph.encoded_len();
+    let budget = bytes.saturating_mul(BYTES_PER_BYTE).saturating_add(MAX_BYTES);
+    Inliner { functions: by_name, calls: 0, budget }.graph(graph, 0)
 }
 
 /// The substitution of a function's names and attributes.
@@ -98,10 +105,11 @@ impl Inliner<'_> {
         }
         let key = (node.domain.as_str(), node.op_type.as_str(), node.overload.as_str());
         let Some(function) = self.functions.get(&key).copied() else {
-            self.nodes += 1;
-            if self.nodes > MAX_NODES {
-                return Err(Error::format(format!("the functions of the model make more than {MAX_NODES} nodes")));
-            }
+            let bytes = if depth == 0 { 0 } else { node.encoded_len() };
+            self.budget = self.budget.checked_sub(bytes).ok_or_else(|| {
+                let text = "the functions of the model call each other so often that it would become too large";
+                Error::format(format!("{text}: more than {MAX_BYTES} bytes and {BYTES_PER_BYTE} times its own size"))
+            })?;
             out.push(node);
             return Ok(());
         };

@@ -65,17 +65,23 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "real_of",
         "(tensor, scale, zero_point?) -> tensor",
-        "Dequantizes 8-bit integers with one scale and one zero point for the tensor.",
+        "Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each of its last axis.",
+        |s, a| real_of(s, a),
+    ),
+    Rule::new(
+        "real_triples",
+        "(tensors) -> tensors",
+        "Dequantizes 8-bit integers that stand in a list with the scale and the zero point of each.",
         |s, a| {
-            let float = |s: &mut Scope<'_, '_>, x: &Value| {
-                s.operator("Cast", vec![x.clone()], vec![("dtype", "float32".into())], false)
-            };
-            let mut x = float(s, &a[0])?;
-            if let Some(zero) = a.get(2).filter(|z| **z != Value::None) {
-                let zero = float(s, zero)?;
-                x = s.operator("_npi_subtract", vec![x, zero], vec![], false)?;
+            let all = list(a, 0)?;
+            if all.len() % 3 != 0 {
+                return Err(Error::value(format!(
+                    "{} inputs are no triples of tensor, scale and zero point",
+                    all.len()
+                )));
             }
-            s.operator("_npi_multiply", vec![x, a[1].clone()], vec![], false)
+            let real = |triple: &[Value]| real_of(s, triple);
+            Ok(Value::List(all.chunks_exact(3).map(real).collect::<Result<_>>()?))
         },
     ),
     Rule::new(
@@ -121,6 +127,19 @@ pub(super) static RULES: &[Rule] = &[
         padded,
     ),
 ];
+
+/// Dequantizes a tensor, given with its scale and zero point.
+fn real_of(s: &mut Scope<'_, '_>, a: &[Value]) -> Result<Value> {
+    let float = |s: &mut Scope<'_, '_>, x: &Value| {
+        s.operator("Cast", vec![x.clone()], vec![("dtype", "float32".into())], false)
+    };
+    let mut x = float(s, &a[0])?;
+    if let Some(zero) = a.get(2).filter(|z| **z != Value::None) {
+        let zero = float(s, zero)?;
+        x = s.operator("_npi_subtract", vec![x, zero], vec![], false)?;
+    }
+    s.operator("_npi_multiply", vec![x, a[1].clone()], vec![], false)
+}
 
 /// [`attention_mask`] with a length that is not known: compares positions when the model runs.
 fn attention_mask_dynamic(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {

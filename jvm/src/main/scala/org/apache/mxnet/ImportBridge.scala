@@ -73,17 +73,14 @@ private[mxnet] final class ImportBridge(options: ImportOptions) {
 
   def concerns(domain: String, operator: String, name: String): Boolean = {
     met += name
-    byNode.contains(name) || byOperator.contains(ImportNode.qualified(domain, operator))
+    byNode.contains(name) || byOperator.contains(ModelNode.qualified(domain, operator))
   }
 
   /** The hooks of a node, those by its name first. */
-  private def hooks(node: ImportNode): Seq[ImportHook] =
-    byNode.getOrElse(node.name, Nil) ++ byOperator.getOrElse(ImportNode.qualified(node.domain, node.operator), Nil)
+  private def hooks(node: ModelNode): Seq[ImportHook] =
+    byNode.getOrElse(node.name, Nil) ++ byOperator.getOrElse(ModelNode.qualified(node.domain, node.operator), Nil)
 
-  /** Names and attributes of symbols must not depend on the scopes that the program is in. */
-  private def isolated[T](body: => T): T = new NameManager().withScope(AttrScope().withScope(body))
-
-  def prepare(raw: RawNode): RawNode = isolated {
+  def prepare(raw: RawNode): RawNode = ImportBridge.isolated {
     val node = ImportBridge.node(raw)
     val prepared = hooks(node).reverse.foldLeft(node) { (node, hook) =>
       val made = hook.prepare(node)
@@ -93,14 +90,14 @@ private[mxnet] final class ImportBridge(options: ImportOptions) {
     if (prepared eq node) null else ImportBridge.raw(prepared, raw)
   }
 
-  def before(raw: RawNode): RawMade = isolated {
+  def before(raw: RawNode): RawMade = ImportBridge.isolated {
     val node = ImportBridge.node(raw)
     val made = hooks(node).iterator.map(hook => hook -> hook.before(node)).find(_._2 != null)
     made.map { case (hook, symbols) => ImportBridge.made(node, symbols, s"${hook.getClass.getName}.before") }.orNull
   }
 
   /** The hooks by operator come first here, so that those by name have the last word. */
-  def after(raw: RawNode): RawMade = isolated {
+  def after(raw: RawNode): RawMade = ImportBridge.isolated {
     val node = ImportBridge.node(raw)
     val outputs = ImportBridge.tensors(raw).drop(raw.inputNames.length).flatten.map(_.symbol).toArray
     val made = hooks(node).reverse.foldLeft(outputs) { (symbols, hook) =>
@@ -112,11 +109,14 @@ private[mxnet] final class ImportBridge(options: ImportOptions) {
 
 private[mxnet] object ImportBridge {
 
-  def tensors(raw: RawNode): IndexedSeq[Option[ImportTensor]] = {
+  /** Names and attributes of symbols must not depend on the scopes that the program is in. */
+  def isolated[T](body: => T): T = new NameManager().withScope(AttrScope().withScope(body))
+
+  def tensors(raw: RawNode): IndexedSeq[Option[ModelTensor]] = {
     val names = raw.inputNames ++ raw.outputNames
     raw.symbols.indices.map { i =>
       Option.when(raw.symbols(i) != 0) {
-        new ImportTensor(
+        new ModelTensor(
           names(i),
           new Symbol(raw.symbols(i)),
           Option(raw.shapes(i)).map(_.map(_.toInt).toIndexedSeq),
@@ -127,12 +127,12 @@ private[mxnet] object ImportBridge {
     }
   }
 
-  def node(raw: RawNode): ImportNode = {
+  def node(raw: RawNode): ModelNode = {
     val (domain, operator, name) = (raw.texts(0), raw.texts(1), raw.texts(2))
     val attributes = raw.keys.indices
       .filter(raw.kinds.charAt(_) != 'g')
       .map(i => raw.keys(i) -> attribute(raw.values(i), raw.kinds.charAt(i)))
-    new ImportNode(
+    new ModelNode(
       name,
       operator,
       domain,
@@ -157,7 +157,7 @@ private[mxnet] object ImportBridge {
   }
 
   /** A node that was rewritten; graphs among the attributes are those of the original. */
-  def raw(node: ImportNode, original: RawNode): RawNode = {
+  def raw(node: ModelNode, original: RawNode): RawNode = {
     val graphs =
       original.keys.indices.filter(original.kinds.charAt(_) == 'g').map(i => (original.keys(i), 'g', null: AnyRef))
     val attributes = node.attributes.toIndexedSeq.map { case (name, value) =>
@@ -193,12 +193,12 @@ private[mxnet] object ImportBridge {
     case other                => throw new MXNetError(s"$other is no value of an attribute")
   }
 
-  def checked(node: ImportNode, symbols: Array[Symbol], whose: String): Array[Symbol] = {
+  def checked(node: ModelNode, symbols: Array[Symbol], whose: String): Array[Symbol] = {
     if (symbols == null || symbols.contains(null)) node.fail(s"$whose returned null: return a symbol for each output")
     symbols
   }
 
-  def made(node: ImportNode, symbols: Array[Symbol], whose: String): RawMade = {
+  def made(node: ModelNode, symbols: Array[Symbol], whose: String): RawMade = {
     val handles = checked(node, symbols, whose).map(_.native(handle => _LIB.symbolCreateGroup(Array(handle))))
     new RawMade(handles, node.addedConstants)
   }

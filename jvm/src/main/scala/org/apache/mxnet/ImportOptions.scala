@@ -13,13 +13,15 @@ import scala.annotation.varargs
   * @param nodeHooks hooks by the names of nodes
   * @param operatorHooks hooks by operators: `Gelu`, or with the domain `org.example.Swirl`
   * @param annotatedHooks whether the classes of the class path that are marked by [[ImportHookRule]] take part
+  * @param mappings the rules and processes that nodes are mapped by, where they are not only the built-in ones
   */
 final case class ImportOptions(
     shapes: Map[String, Shape] = Map.empty,
     externalData: Boolean = false,
     nodeHooks: IndexedSeq[(String, ImportHook)] = IndexedSeq.empty,
     operatorHooks: IndexedSeq[(String, ImportHook)] = IndexedSeq.empty,
-    annotatedHooks: Boolean = true
+    annotatedHooks: Boolean = true,
+    mappings: Option[Mappings] = None
 ) {
 
   /** Without anything, for Java. */
@@ -33,6 +35,9 @@ final case class ImportOptions(
 
   /** Leaves out what [[ImportHookRule]] marks. */
   def withoutAnnotatedHooks(): ImportOptions = copy(annotatedHooks = false)
+
+  /** Maps nodes by these rules and processes, those that were added to the built-in ones first. */
+  def withMappings(mappings: Mappings): ImportOptions = copy(mappings = Some(mappings))
 
   /** Adds a hook for a node. The model must have it. */
   def onNode(name: String, hook: ImportHook): ImportOptions = copy(nodeHooks = nodeHooks :+ (name -> hook))

@@ -391,7 +391,8 @@ private[mxnet] final class LibInfo {
 
   /** Imports the model of a file, or of bytes where `fileName` is null. `framework` is `ONNX` or `NNEF`. `names`, `ndims`,
     * `dims` fix shapes of inputs, as in [[symbolInferShape]]; -1 stays open. `hooks` may be null; its methods are called on
-    * this thread.
+    * this thread. The mapping texts are
+    * tried before the built-in processes; their names stand in messages.
     */
   @native def modelImport(
       framework: String,
@@ -401,7 +402,9 @@ private[mxnet] final class LibInfo {
       names: Array[String],
       ndims: Array[Int],
       dims: Array[Long],
-      hooks: ImportBridge
+      hooks: ImportBridge,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
   ): ImportedParts
 
   /** What cannot be mapped in the model of a file, flat: place, message, place, message, … Arguments are those of
@@ -414,11 +417,28 @@ private[mxnet] final class LibInfo {
       names: Array[String],
       ndims: Array[Int],
       dims: Array[Long],
-      hooks: ImportBridge
+      hooks: ImportBridge,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
   ): Array[String]
 
+  /** The mapping processes of a framework with those in texts, which are checked. Each has ten fields: name, domain, operator, first and
+    * last version (empty: none), arrow, `1` where it was added, file, line, text.
+    */
+  @native def mappingProcesses(
+      framework: String,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
+  ): Array[String]
+
+  /** The mapping rules of a framework with those in texts, which are checked. Each has five fields: name, signature, description, `1` where
+    * it has an inverse, `1` where it was added.
+    */
+  @native def mappingRules(framework: String, mappingNames: Array[String], mappingTexts: Array[String]): Array[String]
+
   /** Writes a symbol as a model of ONNX with the arrays `handles` of its arguments and auxiliary states `names`. `inputs`, `ndims`, `dims`
-    * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the newest.
+    * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the default one. `hooks` and the texts of mappings
+    * are those of [[modelImport]].
     */
   @native def onnxExport(
       fileName: String,
@@ -429,7 +449,10 @@ private[mxnet] final class LibInfo {
       ndims: Array[Int],
       dims: Array[Long],
       dtypes: Array[Int],
-      opset: Int
+      opset: Int,
+      hooks: ExportBridge,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
   ): Unit
 
   // Executor.

@@ -5,6 +5,9 @@ import org.apache.mxnet.Base._LIB
 /** A framework whose models are imported: what [[Onnx]] and [[Nnef]] have in common. */
 abstract class ModelFormat private[mxnet] (framework: String) {
 
+  /** The built-in mapping rules and processes, which may be listed and extended. */
+  val mappings: Mappings = new Mappings(framework, IndexedSeq.empty)
+
   /** Reads a model.
     *
     * @throws MXNetError if there is no model, or something in it cannot be mapped: the message lists everything, with the
@@ -21,7 +24,8 @@ abstract class ModelFormat private[mxnet] (framework: String) {
   /** Everything in a model that an import with these options could not map. */
   def check(path: String, options: ImportOptions): IndexedSeq[ModelProblem] = {
     val (names, ndims, dims) = fixed(options)
-    withHooks(options)(_LIB.modelCheck(framework, path, options.externalData, names, ndims, dims, _))
+    val (files, texts) = added(options.mappings)
+    withHooks(options)(_LIB.modelCheck(framework, path, options.externalData, names, ndims, dims, _, files, texts))
       .grouped(2)
       .map(problem => ModelProblem(place = problem(0), message = problem(1)))
       .toIndexedSeq
@@ -29,8 +33,10 @@ abstract class ModelFormat private[mxnet] (framework: String) {
 
   private[mxnet] def read(path: String, bytes: Array[Byte], options: ImportOptions): ImportedModel = {
     val (names, ndims, dims) = fixed(options)
-    val imported =
-      withHooks(options)(_LIB.modelImport(framework, path, bytes, options.externalData, names, ndims, dims, _))
+    val (files, texts) = added(options.mappings)
+    val imported = withHooks(options)(
+      _LIB.modelImport(framework, path, bytes, options.externalData, names, ndims, dims, _, files, texts)
+    )
     val arrays = imported.names.zip(imported.handles.map(NDArray.fromHandle(_)))
     def of(kind: String) = arrays.collect { case (name, array) if name.startsWith(kind) => name.drop(4) -> array }.toMap
     val inputs = imported.inputs.grouped(3).map { input =>
@@ -50,6 +56,14 @@ abstract class ModelFormat private[mxnet] (framework: String) {
     val (names, shapes) = options.shapes.toArray.unzip
     val (ndims, dims) = flat(shapes)
     (names, ndims, dims)
+  }
+
+  /** The names and texts of what was added to the built-in rules and processes. */
+  private[mxnet] def added(mappings: Option[Mappings]): (Array[String], Array[String]) = {
+    mappings.filter(_.framework != framework).foreach { other =>
+      throw new MXNetError(s"these mappings are for ${other.framework}: begin with those of $framework")
+    }
+    mappings.fold(IndexedSeq.empty[(String, String)])(_.sources).toArray.unzip
   }
 
   /** Runs `body` with the hooks of the options, or null if there are none. */

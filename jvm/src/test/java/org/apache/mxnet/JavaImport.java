@@ -7,7 +7,7 @@ public final class JavaImport {
   /** Doubles what comes in. */
   private static final class Twice extends ImportHook {
     @Override
-    public Symbol[] before(ImportNode node) {
+    public Symbol[] before(ModelNode node) {
       return new Symbol[] {node.input(0).$times((float) node.number("power"))};
     }
   }
@@ -15,7 +15,7 @@ public final class JavaImport {
   /** The limits of an old Clip as attributes are what version 6 has. */
   private static final class OldClip extends ImportHook {
     @Override
-    public ImportNode prepare(ImportNode node) {
+    public ModelNode prepare(ModelNode node) {
       return node.withOpset(6);
     }
   }

@@ -6,7 +6,7 @@ import org.apache.mxnet.udf.Scale
 /** Found on the class path, for an operator that no other test uses. */
 @ImportHookRule(opNames = Array("org.example.Found"))
 class FoundHook extends ImportHook {
-  override def before(node: ImportNode): Array[Symbol] = Array(node.input(0) * 3f)
+  override def before(node: ModelNode): Array[Symbol] = Array(node.input(0) * 3f)
 }
 
 /** A user-defined operator that models may use. */
@@ -75,12 +75,12 @@ class OnnxHooksSuite extends munit.FunSuite {
     "hooks by the name of the node come before those by operator, those before the process, and `after` sees the outputs"
   ) {
     var seen = Seq.empty[String]
-    def noting(what: String, made: ImportNode => Array[Symbol]): ImportHook = new ImportHook {
-      override def before(node: ImportNode): Array[Symbol] = {
+    def noting(what: String, made: ModelNode => Array[Symbol]): ImportHook = new ImportHook {
+      override def before(node: ModelNode): Array[Symbol] = {
         seen :+= s"$what before"
         made(node)
       }
-      override def after(node: ImportNode, outputs: Array[Symbol]): Array[Symbol] = {
+      override def after(node: ModelNode, outputs: Array[Symbol]): Array[Symbol] = {
         seen :+= s"$what after"
         Array(outputs(0) + (if (what == "name") 1f else 10f))
       }
@@ -138,7 +138,7 @@ class OnnxHooksSuite extends munit.FunSuite {
     assert(message(ImportHook.replace(_ => null)).contains("returned null"))
     assert(message(ImportHook.replace(node => node.input(5))).contains("it has no input 5"))
     assert(message(ImportHook.replace(node => Symbol.Variable(node.text("power")))).contains("'power' is 2, not text"))
-    val none = new ImportHook { override def before(node: ImportNode): Array[Symbol] = Array.empty }
+    val none = new ImportHook { override def before(node: ModelNode): Array[Symbol] = Array.empty }
     assert(message(none).contains("makes 0 outputs"))
     val missing = intercept[MXNetError](Onnx.importModel(path, options.onNode("nowhere", ImportHook.skip)))
     assert(missing.getMessage.contains("no node 'nowhere'"), missing.getMessage)

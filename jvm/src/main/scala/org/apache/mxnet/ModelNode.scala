@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import org.apache.mxnet.DType.DType
 
-/** A tensor at a node of a model that is imported.
+/** A tensor at a node of a model that is imported, or of a network that is exported.
   *
   * @param name its name in the model
   * @param symbol stands for it in what a hook makes
@@ -10,7 +10,7 @@ import org.apache.mxnet.DType.DType
   * @param dtype the type of its elements, [[DType.Unknown]] if it is not known
   * @param value its elements if it is a constant, such as a weight; read-only
   */
-final class ImportTensor private[mxnet] (
+final class ModelTensor private[mxnet] (
     val name: String,
     val symbol: Symbol,
     val shape: Option[IndexedSeq[Int]],
@@ -18,23 +18,23 @@ final class ImportTensor private[mxnet] (
     val value: Option[NDArray]
 )
 
-/** A node of a model that is imported.
+/** A node of a model that is imported, or of a network that is exported.
   *
   * @param name its name, which may be empty
-  * @param operator its operator
-  * @param domain the domain of the operator; empty for ONNX itself
+  * @param operator its operator; of a network's node that is a user-defined operator, the name of that
+  * @param domain the domain of the operator; empty for ONNX itself, and for our operators
   * @param opset the version of the operator set that the node is written in
   * @param inputs its inputs, `None` where an optional one is absent
   * @param outputs the names of its outputs
   * @param attributes its attributes by name: `Long`, `Double`, `String`, `IndexedSeq` of these, or [[NDArray]]; what has
   *                   graphs inside is not shown
   */
-final class ImportNode private[mxnet] (
+final class ModelNode private[mxnet] (
     val name: String,
     val operator: String,
     val domain: String,
     val opset: Int,
-    val inputs: IndexedSeq[Option[ImportTensor]],
+    val inputs: IndexedSeq[Option[ModelTensor]],
     val outputs: IndexedSeq[String],
     val attributes: Map[String, Any],
     private[mxnet] val inputNames: IndexedSeq[String],
@@ -45,7 +45,7 @@ final class ImportNode private[mxnet] (
   /** What to call the node in messages: `Gelu 'gelu_1'`. */
   def label: String = {
     val shown = if (name.nonEmpty) name else outputs.find(_.nonEmpty).getOrElse("")
-    s"${ImportNode.qualified(domain, operator)} '$shown'"
+    s"${ModelNode.qualified(domain, operator)} '$shown'"
   }
 
   private[mxnet] def fail(message: String): Nothing = throw new MXNetError(s"$label: $message")
@@ -54,7 +54,7 @@ final class ImportNode private[mxnet] (
   def input(index: Int): Symbol = tensor(index).symbol
 
   /** An input. */
-  def tensor(index: Int): ImportTensor = inputs
+  def tensor(index: Int): ModelTensor = inputs
     .lift(index)
     .flatten
     .getOrElse(fail(s"it has no input $index; it has ${inputs.count(_.isDefined)}"))
@@ -120,42 +120,63 @@ final class ImportNode private[mxnet] (
       attributes: Map[String, Any] = attributes,
       inputNames: IndexedSeq[String] = inputNames,
       constants: Map[String, NDArray] = constants
-  ): ImportNode =
-    new ImportNode(name, operator, domain, opset, inputs, outputs, attributes, inputNames, constants)
+  ): ModelNode =
+    new ModelNode(name, operator, domain, opset, inputs, outputs, attributes, inputNames, constants)
 
   /** The node with another operator of ONNX. */
-  def withOperator(operator: String): ImportNode = withOperator("", operator)
+  def withOperator(operator: String): ModelNode = withOperator("", operator)
 
   /** The node with another operator of a domain, in the version of that domain's operator set which the model uses. */
-  def withOperator(domain: String, operator: String): ImportNode =
-    copy(operator = operator, domain = domain, opset = if (domain == this.domain) opset else ImportNode.OpsetOfModel)
+  def withOperator(domain: String, operator: String): ModelNode =
+    copy(operator = operator, domain = domain, opset = if (domain == this.domain) opset else ModelNode.OpsetOfModel)
 
   /** The node as one of another version of the operator set. */
-  def withOpset(opset: Int): ImportNode = copy(opset = opset)
+  def withOpset(opset: Int): ModelNode = copy(opset = opset)
 
   /** The node with an attribute: an integer, a number, text, a list of these (a Scala collection or an array), or an
     * [[NDArray]].
     */
-  def withAttribute(name: String, value: Any): ImportNode = {
-    val plain = ImportNode.plain(value).getOrElse(fail(s"'$name' cannot be $value: it is no value of an attribute"))
+  def withAttribute(name: String, value: Any): ModelNode = {
+    val plain = ModelNode.plain(value).getOrElse(fail(s"'$name' cannot be $value: it is no value of an attribute"))
     copy(attributes = attributes + (name -> plain))
   }
 
+  /** The node of a user-defined operator with its properties as attributes. */
+  private[mxnet] def withProperties(properties: Map[String, Any]): ModelNode = {
+    val plain = properties.toSeq.flatMap {
+      case (_, null | None)    => None
+      case (name, Some(value)) => Some(name -> value)
+      case other               => Some(other)
+    }
+    plain.foldLeft(copy(attributes = attributes -- ModelNode.ownKeys)) { case (node, (name, value)) =>
+      val text = ModelNode.plain(value).getOrElse {
+        fail(
+          s"its property '$name' is a ${value.getClass.getSimpleName}, which no attribute of ONNX holds: mark the field " +
+            "@transient, or write the node by a hook of your own"
+        )
+      }
+      node.copy(attributes = node.attributes + (name -> text))
+    }
+  }
+
   /** The node without an attribute. */
-  def withoutAttribute(name: String): ImportNode = copy(attributes = attributes - name)
+  def withoutAttribute(name: String): ModelNode = copy(attributes = attributes - name)
 
   /** The node with inputs of these names: values of the model, or "" where one is absent. */
-  def withInputs(names: String*): ImportNode = copy(inputNames = names.toIndexedSeq)
+  def withInputs(names: String*): ModelNode = copy(inputNames = names.toIndexedSeq)
 
   /** The node with a constant as one of its inputs; inputs before it that it does not have are absent. */
-  def withInput(index: Int, value: NDArray): ImportNode = {
+  def withInput(index: Int, value: NDArray): ModelNode = {
     if (index < 0) fail(s"there is no input $index")
     val name = s"${outputs.find(_.nonEmpty).getOrElse(this.name)}/input$index"
     copy(inputNames = inputNames.padTo(index + 1, "").updated(index, name), constants = constants + (name -> value))
   }
 }
 
-private[mxnet] object ImportNode {
+private[mxnet] object ModelNode {
+
+  /** Attributes that say how a user-defined operator is made again. */
+  val ownKeys: Set[String] = Set("properties", UdfOperator.InputsKey, UdfOperator.OutputsKey)
 
   /** The version that the model uses of an operator set. */
   val OpsetOfModel = 0
@@ -170,6 +191,9 @@ private[mxnet] object ImportNode {
     case value: Float                                           => Some(value.toDouble)
     case value: Boolean                                         => Some(if (value) 1L else 0L)
     case value: Shape                                           => Some(value.toVector.map(_.toLong))
+    case value: DType.Value                                     => Some(value.toString)
+    case value: Short                                           => Some(value.toLong)
+    case value: Byte                                            => Some(value.toLong)
     case items: Array[_]                                        => plain(items.toIndexedSeq)
     case items: Iterable[_]                                     =>
       val all = items.toIndexedSeq.flatMap(plain)

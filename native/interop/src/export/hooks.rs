@@ -1,0 +1,164 @@
+//! Hooks of an export: what a program writes in place of the table. A node of ours becomes a node of any domain, or other operators of
+//! ours, which are then mapped.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ferromx_core::params::Attrs;
+use ferromx_runtime::symbol::Symbol;
+use indexmap::IndexMap;
+
+use super::{Source, bodies};
+use crate::error::{Error, Result};
+use crate::import::{HookNode, HookTensor, Hooks, Importer, Made, Prepared, check_node, located};
+use crate::ir::{Node, Value};
+use crate::mxnet::USER_OPERATOR;
+
+/// Hooks that make nodes for which the same hook makes nodes again.
+const MAX_DEPTH: usize = 24;
+
+/// The hooks of an export, and what they wrote.
+#[derive(Default)]
+pub struct ExportHooks {
+    /// The program's hooks: `before` gives operators of ours, `prepare` a node of the framework.
+    pub hooks: Option<Arc<dyn Hooks>>,
+    /// The versions of operator sets that nodes were written in.
+    pub opsets: IndexMap<String, i64>,
+    depth: usize,
+}
+
+/// A node of ours as hooks see it: a user-defined operator has its own name, and attributes are those that have a value.
+fn shown(node: &Node) -> Node {
+    let is_user_operator = node.op == USER_OPERATOR;
+    let own_name = node.attributes.get("op_type").filter(|_| is_user_operator);
+    let attribute = |value: &Value| match value {
+        Value::Bool(b) => Value::Int(i64::from(*b)),
+        Value::List(items) if items.iter().any(|v| matches!(v, Value::List(_))) => Value::Text(value.to_string()),
+        other => other.clone(),
+    };
+    let attributes =
+        node.attributes.iter().filter(|(key, v)| **v != Value::None && !(is_user_operator && *key == "op_type"));
+    Node {
+        op: own_name.map_or_else(|| node.op.clone(), Value::to_string),
+        attributes: attributes.map(|(key, v)| (key.clone(), attribute(v))).collect(),
+        ..node.clone()
+    }
+}
+
+/// Asks the hooks about a node of ours. True if they wrote it.
+///
+/// # Errors
+/// Those of the hooks; what they made cannot be written.
+pub fn write(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> Result<bool> {
+    let hooks = importer.sink.as_ref().and_then(|sink| sink.hooks.hooks.clone());
+    let Some(hooks) = hooks else { return Ok(false) };
+    let node = shown(&source.graph.nodes[i]);
+    if !hooks.concerns(&node).map_err(|e| located(e, &node))? {
+        return Ok(false);
+    }
+    let inputs = node.inputs.iter().map(|name| Some(tensor(importer, name, *source.handles.get(name)?))).collect();
+    let seen = HookNode { node: &node, version: opset, inputs };
+    if let Some(made) = hooks.before(&seen).map_err(|e| located(e, &node))? {
+        composed(importer, source, i, &made, opset)?;
+        return Ok(true);
+    }
+    let Some(made) = hooks.prepare(&seen).map_err(|e| located(e, &node))? else { return Ok(false) };
+    foreign(importer, source, i, made, opset)?;
+    Ok(true)
+}
+
+fn tensor(importer: &Importer<'_>, name: &str, handle: usize) -> HookTensor {
+    let info = importer.builder.info(handle);
+    HookTensor {
+        name: name.into(),
+        symbol: Symbol::variable(name, Attrs::new()),
+        shape: info.shape.clone(),
+        dtype: info.dtype,
+        value: info.value.clone(),
+    }
+}
+
+/// Writes operators of ours in place of a node.
+fn composed(importer: &mut Importer<'_>, source: &Source, i: usize, made: &Made, opset: i64) -> Result<()> {
+    let node = &source.graph.nodes[i];
+    let graph = Symbol::group(&made.outputs);
+    if graph.num_outputs() < node.outputs.len() {
+        let (given, wanted) = (graph.num_outputs(), node.outputs.len());
+        return Err(Error::value(format!("its hook makes {given} outputs, but it has {wanted}")));
+    }
+    let mut variables = Vec::new();
+    for name in graph.list_inputs() {
+        let constant = made.constants.iter().find(|(known, _)| *known == name);
+        variables.push(match (constant, source.handles.get(&name).filter(|_| node.inputs.contains(&name))) {
+            (Some((_, array)), _) => importer.builder.constant(&name, array.clone()),
+            (None, Some(handle)) => *handle,
+            (None, None) => {
+                let text =
+                    format!("its hook uses a variable '{name}', which is neither an input of the node nor a constant");
+                return Err(Error::value(text));
+            }
+        });
+    }
+    let Some(sink) = importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
+    if sink.hooks.depth >= MAX_DEPTH {
+        return Err(Error::value("its hook makes an operator that the hook is asked about again, and so on"));
+    }
+    sink.hooks.depth += 1;
+    let written = bodies::write_composed(importer, source, i, &graph, &variables, opset);
+    if let Some(sink) = importer.sink.as_mut() {
+        sink.hooks.depth -= 1;
+    }
+    written
+}
+
+/// Writes a node of any operator set in place of a node of ours.
+fn foreign(importer: &mut Importer<'_>, source: &Source, i: usize, made: Prepared, opset: i64) -> Result<()> {
+    let ours = &source.graph.nodes[i];
+    let mut node = made.node;
+    let mut added = IndexMap::new();
+    for (name, array) in made.constants {
+        let handle = importer.builder.constant(&name, array);
+        added.insert(name, handle);
+    }
+    for name in node.inputs.iter_mut().filter(|name| !name.is_empty()) {
+        let Some(handle) = added.get(name).or_else(|| source.handles.get(name)) else {
+            return Err(Error::value(format!("its hook gives it an input '{name}', which the network does not have")));
+        };
+        *name = importer.written_name(&Value::Handle(*handle))?;
+    }
+    node.outputs.clone_from(&ours.outputs);
+    let Some(sink) = importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
+    let described = importer.schema.written_version(&node.domain);
+    let version = node.version.take().unwrap_or(if node.domain.is_empty() { opset } else { described });
+    let known =
+        if node.domain.is_empty() { opset } else { *sink.hooks.opsets.entry(node.domain.clone()).or_insert(version) };
+    if version != known {
+        let text =
+            format!("its hook writes it in version {version} of the operator set '{}', others in {known}", node.domain);
+        return Err(Error::value(text));
+    }
+    match importer.schema.find(&node.domain, &node.op, version) {
+        Some(descriptor) => check_node(&node, descriptor)?,
+        None if node.domain.is_empty() => {
+            return Err(Error::value(format!(
+                "its hook writes {}, which version {version} of ONNX does not have",
+                node.op
+            )));
+        }
+        None => {}
+    }
+    importer.sink.as_mut().into_iter().for_each(|sink| sink.nodes.push(node.clone()));
+    Ok(())
+}
+
+/// The domains of nodes and of graphs inside of them.
+pub fn domains(nodes: &[Node], found: &mut HashSet<String>) {
+    for node in nodes {
+        found.insert(node.domain.clone());
+        for value in node.attributes.values() {
+            if let Value::Graph(graph) = value {
+                domains(&graph.nodes, found);
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The check of a model: whether it can be mapped, and whether what it is mapped to can be bound.
+
+use std::collections::HashMap;
+
+use ferromx_core::shape::Shape;
+use ferromx_runtime::executor::is_dynamic;
+use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
+
+use super::{ImportOptions, Imported, NumpyShapes, import};
+use crate::error::{Error, Problem, Result};
+use crate::ir::{Dim, Model};
+
+/// Lengths that dynamic dimensions get first, in turn. Some models need lengths that can be divided, others short ones.
+const DIFFERENT: [&[i64]; 2] = [&[4, 6, 10, 12], &[64, 96, 160, 224]];
+/// Lengths that all dynamic dimensions get afterwards: these, and 1 to 64.
+const EQUAL: [i64; 14] = [224, 640, 1024, 128, 160, 192, 256, 384, 480, 512, 768, 16_000, 48_000, 480_000];
+
+/// Maps a model as [`import`] does, and makes sure that the graph can be bound: for the shapes of its inputs, or where dimensions are dynamic
+/// for some lengths.
+///
+/// # Errors
+/// Everything in the model that cannot be mapped, with the names of the nodes; what keeps the graph from being bound.
+pub fn check(model: &Model, options: &ImportOptions) -> Result<Imported> {
+    let imported = import(model, options)?;
+    match unbound(&imported, options) {
+        Some(problem) => Err(Error::Model(vec![problem])),
+        None => Ok(imported),
+    }
+}
+
+/// What keeps a graph from being bound, whatever lengths its dynamic dimensions have.
+fn unbound(imported: &Imported, options: &ImportOptions) -> Option<Problem> {
+    let _numpy = NumpyShapes::set();
+    let mut first: Option<(String, Error)> = None;
+    let different = DIFFERENT.iter().map(|lengths| lengths.to_vec());
+    let equal = (1..=64).chain(EQUAL).map(|length| vec![length]);
+    for lengths in different.chain(equal) {
+        let (given, is_dynamic_shape) = shapes(imported, options, &lengths)?;
+        let Err(e) = bound(imported, &given) else { return None };
+        let inputs: Vec<_> = given.iter().map(|(name, shape)| format!("{name}={shape}")).collect();
+        first.get_or_insert((inputs.join(", "), e));
+        if !is_dynamic_shape {
+            break;
+        }
+    }
+    let (inputs, e) = first?;
+    let with = if inputs.is_empty() { String::new() } else { format!(" with {inputs}") };
+    let message = format!("it is mapped, but what it is mapped to cannot be bound{with}: {e}");
+    Some(Problem { location: "the graph".into(), message, needs_value: false })
+}
+
+/// The shapes of the inputs with lengths for dynamic dimensions, and whether there are any; nothing if even their number is not known.
+fn shapes(imported: &Imported, options: &ImportOptions, lengths: &[i64]) -> Option<(Vec<(String, Shape)>, bool)> {
+    let mut chosen: HashMap<String, i64> = HashMap::new();
+    let mut is_dynamic_shape = false;
+    let mut given = Vec::new();
+    for input in &imported.inputs {
+        let fixed = options.shapes.get(&input.name);
+        let mut dims = Vec::new();
+        for (k, dim) in input.dims.as_ref()?.iter().enumerate() {
+            let fixed = fixed.and_then(|dims| dims.get(k)).copied().filter(|d| *d >= 0);
+            dims.push(match (dim, fixed) {
+                (_, Some(length)) => length,
+                (Dim::Known(n), None) => i64::try_from(*n).ok()?,
+                (other, None) => {
+                    is_dynamic_shape = true;
+                    let name = match other {
+                        Dim::Named(name) => name.clone(),
+                        _ => format!("{}.{k}", input.name),
+                    };
+                    let next = lengths[chosen.len() % lengths.len()];
+                    *chosen.entry(name).or_insert(next)
+                }
+            });
+        }
+        given.push((input.name.clone(), Shape::new(&dims)));
+    }
+    Some((given, is_dynamic_shape))
+}
+
+/// Infers shapes and types as binding does.
+fn bound(imported: &Imported, inputs: &[(String, Shape)]) -> Result<()> {
+    let arrays = || imported.args.iter().chain(&imported.aux);
+    let mut given: Vec<_> = arrays().map(|(name, array)| (name.clone(), array.shape().clone())).collect();
+    given.extend(inputs.iter().cloned());
+    let shapes = infer_shapes(&imported.symbol, &given)?;
+    let mut types: Vec<_> = arrays().map(|(name, array)| (name.clone(), array.dtype())).collect();
+    for input in &imported.inputs {
+        if let Some(element) = &input.element {
+            types.push((input.name.clone(), element.ours()?));
+        }
+    }
+    infer_dtypes(&imported.symbol, &types)?;
+    // Where shapes depend on data they are found while the graph runs.
+    if is_dynamic(&imported.symbol) {
+        return Ok(());
+    }
+    let names = imported.symbol.list_arguments();
+    let unknown: Vec<&str> =
+        names.iter().zip(&shapes.args).filter(|(_, shape)| !shape.is_known()).map(|(name, _)| name.as_str()).collect();
+    match unknown.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(Error::value(format!("the shapes of {} do not follow from those of the inputs", unknown.join(", "))))
+        }
+    }
+}
