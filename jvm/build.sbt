@@ -16,15 +16,14 @@ lazy val macros = ProjectRef(file("../codegen"), "macros")
 
 lazy val mxnet = project
   .in(file("."))
+  .aggregate(scala3)
   .dependsOn(macros % "provided", literals % "provided")
   .settings(
     name := "mxnet",
     scalacOptions ++= Seq("-release", "11", "-deprecation", "-feature", "-unchecked", "-Xlint", "-Werror"),
     scalacOptions += "-Ymacro-annotations",
-    libraryDependencies ++= Seq(
+    libraryDependencies ++= runtimeDependencies ++ Seq(
       "org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided,
-      "org.slf4j" % "slf4j-api" % "2.0.17",
-      "io.github.classgraph" % "classgraph" % "4.8.181",
       "org.scalameta" %% "munit" % "1.2.0" % Test
     ),
     opsMetadata := fromEnvironment("FERROMX_OPS", releaseFolder.value / "ops.jsonl"),
@@ -33,6 +32,42 @@ lazy val mxnet = project
     packaged,
     tested
   )
+
+// The project below, by name, since it aggregates the one that uses it.
+lazy val library = LocalProject("mxnet")
+
+/** The same library for Scala 3: the classes that Scala 2.13 compiled, except the package `literal`, whose macros each
+  * compiler has of its own (ADR 0012).
+  */
+lazy val scala3 = project
+  .in(file("scala3"))
+  .settings(
+    name := "mxnet",
+    scalaVersion := "3.3.7",
+    scalacOptions ++= Seq("-release", "11", "-deprecation", "-feature", "-unchecked", "-Werror"),
+    libraryDependencies += "org.scala-lang" % "scala-library" % (library / scalaVersion).value,
+    libraryDependencies ++= runtimeDependencies,
+    Compile / unmanagedSourceDirectories :=
+      Seq("scala-3", "scala/org/apache/mxnet/literal").map((library / Compile / sourceDirectory).value / _),
+    Compile / unmanagedClasspath ++= (library / Compile / exportedProducts).value ++ (literals / Compile / exportedProducts).value,
+    Compile / packageBin / mappings ++=
+      (library / Compile / packageBin / mappings).value.filterNot { case (_, path) => onlyScala2(path) },
+    Compile / packageBin / packageOptions := (library / Compile / packageBin / packageOptions).value,
+    Compile / packageSrc / mappings ++=
+      (library / Compile / packageSrc / mappings).value.filterNot { case (_, path) => onlyScala2(path) },
+    Compile / packageDoc / mappings := (library / Compile / packageDoc / mappings).value,
+    Compile / doc / sources := Nil
+  )
+
+/** Whether a file of the jar or of its sources is one that Scala 3 has of its own. */
+def onlyScala2(path: String): Boolean =
+  path.startsWith("org/apache/mxnet/literal/") || path.startsWith("org/apache/mxnet/codegen/LiteralMacros")
+
+/** What programs that use the library need at run time. */
+lazy val runtimeDependencies = Seq(
+  "org.slf4j" % "slf4j-api" % "2.0.17",
+  "io.github.classgraph" % "classgraph" % "4.8.181"
+)
 
 lazy val rootFolder = Def.setting((ThisBuild / baseDirectory).value.getParentFile)
 
