@@ -55,6 +55,6 @@ lazy val librarySources = Def.setting {
   val files = Seq("Opt", "TupleOf", "OperatorCall", "NDArrayOrScalar", "SymbolOrScalar") ++
     Seq("SymbolAPI", "NDArrayAPI", "SymbolRandomAPI", "NDArrayRandomAPI") ++
     Seq("contrib/Symbol", "contrib/NDArray", "literal/OneOf")
-  files.map(name => sources / "scala" / inPackage / s"$name.scala") :+
-    sources / "scala-2" / inPackage / "literal" / "LiteralConversions.scala"
+  files.map(name => sources / "scala" / inPackage / s"$name.scala") ++
+    Seq("literal/LiteralConversions", "EngineDefault").map(name => sources / "scala-2" / inPackage / s"$name.scala")
 }

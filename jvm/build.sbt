@@ -30,6 +30,7 @@ lazy val mxnet = project
     nativeLibrary := fromEnvironment("FERROMX_LIBRARY", releaseFolder.value / NativeLibraryResource.fileName),
     generated,
     packaged,
+    guarded,
     tested
   )
 
@@ -56,7 +57,9 @@ lazy val scala3 = project
     Compile / packageSrc / mappings ++=
       (library / Compile / packageSrc / mappings).value.filterNot { case (_, path) => onlyScala2(path) },
     Compile / packageDoc / mappings := (library / Compile / packageDoc / mappings).value,
-    Compile / doc / sources := Nil
+    Compile / doc / sources := Nil,
+    mimaPreviousArtifacts := Set.empty,
+    mimaFailOnNoPrevious := false
   )
 
 /** Whether a file of the jar or of its sources is one that Scala 3 has of its own. */
@@ -103,7 +106,7 @@ lazy val generated = Seq(
 lazy val packaged = Seq(
   Compile / resourceGenerators += Def.task {
     val library = nativeLibrary.value
-    if (library.isFile) Seq(NativeLibraryResource.copied(library, (Compile / resourceManaged).value)) else Nil
+    if (library.isFile) NativeLibraryResource.copied(library, (Compile / resourceManaged).value) else Nil
   }.taskValue,
   Compile / packageBin := {
     if (!nativeLibrary.value.isFile)
@@ -111,7 +114,15 @@ lazy val packaged = Seq(
     (Compile / packageBin).value
   },
   Compile / packageBin / mappings ++= (literals / Compile / packageBin / mappings).value,
-  Compile / packageBin / mappings += rootFolder.value / "LICENSE" -> "META-INF/LICENSE",
+  Compile / packageBin / mappings ++= Seq("LICENSE", "NOTICE").map(name =>
+    rootFolder.value / name -> s"META-INF/$name"
+  ),
+  Compile / packageBin / mappings ++= CrateLicences.mappings(rootFolder.value, target.value / "licences"),
+  Compile / packageBin / mappings ++= ReachabilityMetadata.mappings(
+    nativeLibrary.value,
+    (Compile / fullClasspath).value.files,
+    target.value / "reachability"
+  ),
   // So that a program can be started with --enable-native-access=io.github.ferromx.mxnet
   Compile / packageBin / packageOptions +=
     Package.ManifestAttributes("Automatic-Module-Name" -> "io.github.ferromx.mxnet"),
@@ -119,6 +130,26 @@ lazy val packaged = Seq(
   Compile / packageSrc / mappings ~= (_.filterNot { case (_, path) => path.startsWith("native/") }),
   pomPostProcess := onlyRuntimeDependencies
 )
+
+val writeInterface = taskKey[File]("Makes the present interface the one that later versions must keep")
+
+/** Programs that were compiled against the stored interface still run: `mimaReportBinaryIssues`. */
+lazy val guarded = Seq(
+  mimaPreviousClassfiles := Map(projectID.value -> storedInterface.value),
+  mimaBinaryIssueFilters ++= {
+    import com.typesafe.tools.mima.core._
+    // Only the library extends the generated classes, so that a new operator breaks no program.
+    Seq("org.apache.mxnet.*APIBase.*", "org.apache.mxnet.*NDArrayBase.*", "org.apache.mxnet.*SymbolBase.*")
+      .map(ProblemFilters.exclude[ReversedMissingMethodProblem](_)) :+
+      ProblemFilters.exclude[Problem]("org.apache.mxnet.codegen.*")
+  },
+  writeInterface := {
+    PublicInterface.write((Compile / packageBin).value, storedInterface.value)
+    storedInterface.value
+  }
+)
+
+lazy val storedInterface = Def.setting(baseDirectory.value / "interface" / "mxnet_2.13-0.1.0.jar")
 
 /** The pom without the projects that only the compilation needs. */
 lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {

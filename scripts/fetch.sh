@@ -45,5 +45,9 @@ fetch_for_check() {
   fetch_once scala3 "the Scala 3 compiler, from Maven Central" "$sbt_remedy" "scripts/sbt tests/consumer/scala3/build.sbt" \
     in_folder tests/consumer/scala3 'set libraryDependencies := libraryDependencies.value.filterNot(_.name == "mxnet")' \
     update scalaCompilerBridgeBinaryJar
+  if command -v mvn >/dev/null; then
+    fetch_once maven "the plugins of a Maven user's project, from Maven Central" "$maven_remedy" tests/consumer/maven/pom.xml \
+      mvn --quiet --batch-mode -f tests/consumer/maven/pom.xml dependency:resolve-plugins
+  fi
   fetch_once djl "DJL's MXNet engine, from Maven Central" "$sbt_remedy" "scripts/sbt tests/clients/djl/build.sbt" in_folder tests/clients/djl update
 }

@@ -14,9 +14,9 @@ private[mxnet] object LiteralMacros {
     import quotes.reflect.*
 
     def constant(term: Term): Option[String] = term match {
-      case Inlined(_, Nil, inner)         => constant(inner)
-      case Typed(inner, _)                => constant(inner)
-      case Literal(StringConstant(value)) => Some(value)
+      case Inlined(_, Nil, inner)                                                              => constant(inner)
+      case Typed(inner, _)                                                                     => constant(inner)
+      case Literal(StringConstant(value))                                                      => Some(value)
       case Apply(TypeApply(Select(companion, "apply"), _), List(inner)) if isOption(companion) => constant(inner)
       case Apply(TypeApply(Select(New(some), _), _), List(inner)) if isOption(some)            => constant(inner)
       case other => constantOf(other.tpe.widenTermRefByName)
@@ -24,7 +24,9 @@ private[mxnet] object LiteralMacros {
 
     def isOption(tree: Tree): Boolean = {
       val companion = tree.symbol.companionModule
-      Seq(tree.symbol, companion).exists(Seq(Symbol.requiredModule("scala.Some"), Symbol.requiredModule("scala.Option")).contains)
+      Seq(tree.symbol, companion).exists(
+        Seq(Symbol.requiredModule("scala.Some"), Symbol.requiredModule("scala.Option")).contains
+      )
     }
 
     def constantOf(kind: TypeRepr): Option[String] = kind.dealias match {
@@ -33,10 +35,15 @@ private[mxnet] object LiteralMacros {
     }
 
     val allowed = constantOf(TypeRepr.of[V]).getOrElse {
-      report.errorAndAbort(s"OneOf needs a literal type such as OneOf[\"a|b\"], not OneOf[${TypeRepr.of[V].show}]", text)
+      report.errorAndAbort(
+        s"OneOf needs a literal type such as OneOf[\"a|b\"], not OneOf[${TypeRepr.of[V].show}]",
+        text
+      )
     }
     val known = allowed.split('|').toSeq
-    constant(text.asTerm).filterNot(known.contains).foreach(wrong => report.errorAndAbort(OneOfMessage(wrong, known), text))
+    constant(text.asTerm)
+      .filterNot(known.contains)
+      .foreach(wrong => report.errorAndAbort(OneOfMessage(wrong, known), text))
     '{ () }
   }
 }
