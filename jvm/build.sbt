@@ -30,6 +30,7 @@ lazy val mxnet = project
     nativeLibrary := fromEnvironment("FERROMX_LIBRARY", releaseFolder.value / NativeLibraryResource.fileName),
     generated,
     packaged,
+    publishedAgain,
     guarded,
     tested
   )
@@ -53,11 +54,11 @@ lazy val scala3 = project
     Compile / unmanagedClasspath ++= (library / Compile / exportedProducts).value ++ (literals / Compile / exportedProducts).value,
     Compile / packageBin / mappings ++=
       (library / Compile / packageBin / mappings).value.filterNot { case (_, path) => onlyScala2(path) },
-    Compile / packageBin / packageOptions := (library / Compile / packageBin / packageOptions).value,
     Compile / packageSrc / mappings ++=
       (library / Compile / packageSrc / mappings).value.filterNot { case (_, path) => onlyScala2(path) },
     Compile / packageDoc / mappings := (library / Compile / packageDoc / mappings).value,
     Compile / doc / sources := Nil,
+    publishedAgain,
     mimaPreviousArtifacts := Set.empty,
     mimaFailOnNoPrevious := false
   )
@@ -123,9 +124,10 @@ lazy val packaged = Seq(
     (Compile / fullClasspath).value.files,
     target.value / "reachability"
   ),
-  // So that a program can be started with --enable-native-access=io.github.ferromx.mxnet
-  Compile / packageBin / packageOptions +=
-    Package.ManifestAttributes("Automatic-Module-Name" -> "io.github.ferromx.mxnet"),
+  Compile / packageBin / mappings += {
+    val classes = (Compile / products).value.flatMap(folder => (folder ** "*.class").get.flatMap(IO.relativize(folder, _)))
+    ModuleDescriptor.mapping(classes, version.value, target.value / "module-info.class")
+  },
   Compile / packageSrc / mappings ++= (literals / Compile / packageSrc / mappings).value,
   Compile / packageSrc / mappings ~= (_.filterNot { case (_, path) => path.startsWith("native/") }),
   pomPostProcess := onlyRuntimeDependencies
@@ -150,6 +152,9 @@ lazy val guarded = Seq(
 )
 
 lazy val storedInterface = Def.setting(baseDirectory.value / "interface" / "mxnet_2.13-0.1.0.jar")
+
+/** Local repositories take a version again that they have already. */
+lazy val publishedAgain = publishM2Configuration := publishM2Configuration.value.withOverwrite(true)
 
 /** The pom without the projects that only the compilation needs. */
 lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {

@@ -9,6 +9,7 @@ import sjsonnew.support.scalajson.unsafe.Parser
 object CrateLicences {
 
   private val Host = "host: (.*)".r
+  private val NameAndVersion = "([^ ]+) v([^ ]+).*".r
 
   private final case class Crate(name: String, version: String, licence: String, source: String, folder: File)
 
@@ -45,27 +46,17 @@ object CrateLicences {
   /** The crates of others that are linked into the library on this platform, by name. */
   private def crates(root: File): Seq[Crate] = {
     val host = output(root, "rustc", "-vV").split("\n").collectFirst { case Host(triple) => triple }
-    val arguments = Seq("--format-version", "1", "--locked", "--offline") ++ host.toSeq.flatMap(Seq("--filter-platform", _))
-    val metadata = Parser.parseUnsafe(output(root, "cargo" +: "metadata" +: arguments: _*))
-    val packages = items(metadata, "packages").map(json => text(json, "id") -> json).toMap
-    val nodes = items(field(metadata, "resolve"), "nodes").map(json => text(json, "id") -> json).toMap
-    def isLinked(id: String) =
-      !items(packages(id), "targets").exists(target => items(target, "kind").contains(JString("proc-macro")))
-    def needed(id: String): Seq[String] = items(nodes(id), "deps").collect {
-      case dependency if items(dependency, "dep_kinds").exists(field(_, "kind") == JNull) => text(dependency, "pkg")
-    }.filter(isLinked)
-    def reached(todo: List[String], seen: Set[String]): Set[String] = todo match {
-      case Nil                              => seen
-      case id :: rest if seen.contains(id)  => reached(rest, seen)
-      case id :: rest                       => reached(needed(id).toList ++ rest, seen + id)
-    }
-    val start = packages.collectFirst { case (id, json) if text(json, "name") == "libmxnet" => id }.get
-    reached(List(start), Set.empty).toSeq
-      .map(packages)
-      .filter(field(_, "source") != JNull)
+    val locked = Seq("--locked", "--offline")
+    val linked = Seq("tree", "-p", "libmxnet", "--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}")
+    val named = output(root, "cargo" +: (linked ++ locked ++ host.toSeq.flatMap(Seq("--target", _))): _*)
+    val names = named.split("\n").collect { case NameAndVersion(name, version) => (name, version) }.toSet
+    val metadata = Parser.parseUnsafe(output(root, "cargo" +: "metadata" +: "--format-version" +: "1" +: locked: _*))
+    items(metadata, "packages")
+      .filter(json => field(json, "source") != JNull && names.contains((text(json, "name"), text(json, "version"))))
       .map { json =>
         val source = field(json, "repository") match { case JString(url) => url; case _ => "https://crates.io" }
-        Crate(text(json, "name"), text(json, "version"), text(json, "license"), source, file(text(json, "manifest_path")).getParentFile)
+        val folder = file(text(json, "manifest_path")).getParentFile
+        Crate(text(json, "name"), text(json, "version"), text(json, "license"), source, folder)
       }
       .sortBy(crate => (crate.name, crate.version))
   }

@@ -29,7 +29,7 @@ object PublicInterface {
     }
   }
 
-  private def isOffered(name: String): Boolean = name.endsWith(".class") && !name.contains("$anon") && !name.contains("/internal/")
+  private def isOffered(name: String): Boolean = name.startsWith("org/") && name.endsWith(".class") && !name.contains("$anon") && !name.contains("/internal/")
 
   private def withoutCode(bytes: Array[Byte]): Array[Byte] = {
     val writer = new ClassWriter(0)

@@ -31,7 +31,7 @@ static void bind(SymbolHandle symbol) {
   NDArrayHandle *buffer = NULL, *updated = NULL, *in_args = NULL, *grads = NULL, *aux = NULL;
   uint32_t num_in = 0, num_aux = 0;
   ExecutorHandle executor;
-  MUST(MXExecutorSimpleBindEx(symbol, 1, 0, 0, NULL, NULL, NULL, 1, NULL, &request, 2, names, sizes, ends, 0, NULL, NULL, 0, NULL, NULL, 0,
+  MUST(MXExecutorSimpleBindEx(symbol, 1, 0, 0, NULL, NULL, NULL, 0, NULL, &request, 2, names, sizes, ends, 0, NULL, NULL, 0, NULL, NULL, 0,
                               NULL, &buffer_len, buffer_names, buffer, &updated_names, &updated, &num_in, &in_args, &grads, &num_aux,
                               &aux, NULL, &executor));
   for (uint32_t i = 0; i < num_in; i++) {

@@ -61,9 +61,10 @@ for scala in 2.13 3; do
   check "mxnet_$scala: library and licences" holds "$out/jar" META-INF/LICENSE META-INF/NOTICE META-INF/THIRD-PARTY.txt native/linux-x86_64/libmxnet.so
   check "mxnet_$scala: the crates that cargo links are listed" crates_listed "$unpacked/META-INF/THIRD-PARTY.txt"
   check "mxnet_$scala: the licence of each crate" has_licence_of_each "$unpacked/META-INF/THIRD-PARTY.txt" "$out/jar"
-  check "mxnet_$scala: module name" grep -q "^Automatic-Module-Name: $module" "$unpacked/META-INF/MANIFEST.MF"
+  jar --describe-module --file "$jar" | sed -n 's/^\(open \)*\([a-z.]*\)@.*/\2/p' >"$out/name"
+  check "mxnet_$scala: module name" grep -qx "$module" "$out/name"
   check "mxnet_$scala: native image" holds "$out/jar" $metadata/jni-config.json $metadata/resource-config.json $metadata/reflect-config.json
-  check "mxnet_$scala: no tests or build files" holds_no "$out/jar" '(Suite|\.sbt|\.so\.)'
+  check "mxnet_$scala: no tests or build files" holds_no "$out/jar" '(Suite|\.sbt$)'
   check "mxnet_$scala: sources" holds "$out/sources" org/apache/mxnet/NDArray.scala org/apache/mxnet/SymbolAPIBase.scala org/apache/mxnet/literal/LiteralConversions.scala
   check "mxnet_$scala: only sources" holds_no "$out/sources" '(^native/|\.(so|class|tasty|json)$)'
   # The classes that the native library looks up by a name of its own.
