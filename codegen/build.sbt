@@ -50,10 +50,11 @@ lazy val releasedOperators = Def.setting {
 
 /** The part of the library that the generated code is made of. */
 lazy val librarySources = Def.setting {
-  val folder =
-    (ThisBuild / baseDirectory).value.getParentFile / "jvm" / "src" / "main" / "scala" / "org" / "apache" / "mxnet"
+  val sources = (ThisBuild / baseDirectory).value.getParentFile / "jvm" / "src" / "main"
+  val inPackage = "org/apache/mxnet"
   val files = Seq("Opt", "TupleOf", "OperatorCall", "NDArrayOrScalar", "SymbolOrScalar") ++
     Seq("SymbolAPI", "NDArrayAPI", "SymbolRandomAPI", "NDArrayRandomAPI") ++
-    Seq("contrib/Symbol", "contrib/NDArray", "literal/OneOf", "literal/package")
-  files.map(name => folder / s"$name.scala")
+    Seq("contrib/Symbol", "contrib/NDArray", "literal/OneOf")
+  files.map(name => sources / "scala" / inPackage / s"$name.scala") ++
+    Seq("literal/LiteralConversions", "EngineDefault").map(name => sources / "scala-2" / inPackage / s"$name.scala")
 }

@@ -16,23 +16,62 @@ lazy val macros = ProjectRef(file("../codegen"), "macros")
 
 lazy val mxnet = project
   .in(file("."))
+  .aggregate(scala3)
   .dependsOn(macros % "provided", literals % "provided")
   .settings(
     name := "mxnet",
     scalacOptions ++= Seq("-release", "11", "-deprecation", "-feature", "-unchecked", "-Xlint", "-Werror"),
     scalacOptions += "-Ymacro-annotations",
-    libraryDependencies ++= Seq(
+    libraryDependencies ++= runtimeDependencies ++ Seq(
       "org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided,
-      "org.slf4j" % "slf4j-api" % "2.0.17",
-      "io.github.classgraph" % "classgraph" % "4.8.181",
       "org.scalameta" %% "munit" % "1.2.0" % Test
     ),
     opsMetadata := fromEnvironment("FERROMX_OPS", releaseFolder.value / "ops.jsonl"),
     nativeLibrary := fromEnvironment("FERROMX_LIBRARY", releaseFolder.value / NativeLibraryResource.fileName),
     generated,
     packaged,
+    publishedAgain,
+    guarded,
     tested
   )
+
+// The project below, by name, since it aggregates the one that uses it.
+lazy val library = LocalProject("mxnet")
+
+/** The same library for Scala 3: the classes that Scala 2.13 compiled, except the package `literal`, whose macros each
+  * compiler has of its own (ADR 0012).
+  */
+lazy val scala3 = project
+  .in(file("scala3"))
+  .settings(
+    name := "mxnet",
+    scalaVersion := "3.3.7",
+    scalacOptions ++= Seq("-release", "11", "-deprecation", "-feature", "-unchecked", "-Werror"),
+    libraryDependencies += "org.scala-lang" % "scala-library" % (library / scalaVersion).value,
+    libraryDependencies ++= runtimeDependencies,
+    Compile / unmanagedSourceDirectories :=
+      Seq("scala-3", "scala/org/apache/mxnet/literal").map((library / Compile / sourceDirectory).value / _),
+    Compile / unmanagedClasspath ++= (library / Compile / exportedProducts).value ++ (literals / Compile / exportedProducts).value,
+    Compile / packageBin / mappings ++=
+      (library / Compile / packageBin / mappings).value.filterNot { case (_, path) => onlyScala2(path) },
+    Compile / packageSrc / mappings ++=
+      (library / Compile / packageSrc / mappings).value.filterNot { case (_, path) => onlyScala2(path) },
+    Compile / packageDoc / mappings := (library / Compile / packageDoc / mappings).value,
+    Compile / doc / sources := Nil,
+    publishedAgain,
+    mimaPreviousArtifacts := Set.empty,
+    mimaFailOnNoPrevious := false
+  )
+
+/** Whether a file of the jar or of its sources is one that Scala 3 has of its own. */
+def onlyScala2(path: String): Boolean =
+  path.startsWith("org/apache/mxnet/literal/") || path.startsWith("org/apache/mxnet/codegen/LiteralMacros")
+
+/** What programs that use the library need at run time. */
+lazy val runtimeDependencies = Seq(
+  "org.slf4j" % "slf4j-api" % "2.0.17",
+  "io.github.classgraph" % "classgraph" % "4.8.181"
+)
 
 lazy val rootFolder = Def.setting((ThisBuild / baseDirectory).value.getParentFile)
 
@@ -68,7 +107,7 @@ lazy val generated = Seq(
 lazy val packaged = Seq(
   Compile / resourceGenerators += Def.task {
     val library = nativeLibrary.value
-    if (library.isFile) Seq(NativeLibraryResource.copied(library, (Compile / resourceManaged).value)) else Nil
+    if (library.isFile) NativeLibraryResource.copied(library, (Compile / resourceManaged).value) else Nil
   }.taskValue,
   Compile / packageBin := {
     if (!nativeLibrary.value.isFile)
@@ -76,14 +115,46 @@ lazy val packaged = Seq(
     (Compile / packageBin).value
   },
   Compile / packageBin / mappings ++= (literals / Compile / packageBin / mappings).value,
-  Compile / packageBin / mappings += rootFolder.value / "LICENSE" -> "META-INF/LICENSE",
-  // So that a program can be started with --enable-native-access=io.github.ferromx.mxnet
-  Compile / packageBin / packageOptions +=
-    Package.ManifestAttributes("Automatic-Module-Name" -> "io.github.ferromx.mxnet"),
+  Compile / packageBin / mappings ++= Seq("LICENSE", "NOTICE").map(name =>
+    rootFolder.value / name -> s"META-INF/$name"
+  ),
+  Compile / packageBin / mappings ++= CrateLicences.mappings(rootFolder.value, target.value / "licences"),
+  Compile / packageBin / mappings ++= ReachabilityMetadata.mappings(
+    nativeLibrary.value,
+    (Compile / fullClasspath).value.files,
+    target.value / "reachability"
+  ),
+  Compile / packageBin / mappings += {
+    val classes = (Compile / products).value.flatMap(folder => (folder ** "*.class").get.flatMap(IO.relativize(folder, _)))
+    ModuleDescriptor.mapping(classes, version.value, target.value / "module-info.class")
+  },
   Compile / packageSrc / mappings ++= (literals / Compile / packageSrc / mappings).value,
   Compile / packageSrc / mappings ~= (_.filterNot { case (_, path) => path.startsWith("native/") }),
   pomPostProcess := onlyRuntimeDependencies
 )
+
+val writeInterface = taskKey[File]("Makes the present interface the one that later versions must keep")
+
+/** Programs that were compiled against the stored interface still run: `mimaReportBinaryIssues`. */
+lazy val guarded = Seq(
+  mimaPreviousClassfiles := Map(projectID.value -> storedInterface.value),
+  mimaBinaryIssueFilters ++= {
+    import com.typesafe.tools.mima.core._
+    // Only the library extends the generated classes, so that a new operator breaks no program.
+    Seq("org.apache.mxnet.*APIBase.*", "org.apache.mxnet.*NDArrayBase.*", "org.apache.mxnet.*SymbolBase.*")
+      .map(ProblemFilters.exclude[ReversedMissingMethodProblem](_)) :+
+      ProblemFilters.exclude[Problem]("org.apache.mxnet.codegen.*")
+  },
+  writeInterface := {
+    PublicInterface.write((Compile / packageBin).value, storedInterface.value)
+    storedInterface.value
+  }
+)
+
+lazy val storedInterface = Def.setting(baseDirectory.value / "interface" / "mxnet_2.13-0.1.0.jar")
+
+/** Local repositories take a version again that they have already. */
+lazy val publishedAgain = publishM2Configuration := publishM2Configuration.value.withOverwrite(true)
 
 /** The pom without the projects that only the compilation needs. */
 lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {

@@ -79,21 +79,21 @@ build_native() {
   logged native cargo build --release -p libmxnet
   target/release/dump_ops target/release/libmxnet.so target/release/ops.jsonl
 }
-# The jar that `publishLocal` wrote, by its own words.
-published_jar() {
-  sed -nE 's/.*published .* to (.*\/jars\/.*\.jar)$/\1/p' "$logs/scala.log" | tail -1
+# The jars that sbt published, by its own words, in the local repositories of Ivy and of Maven.
+published_jars() {
+  sed -nE 's/.*published .* to (file:)?(.*[0-9]\.jar)$/\2/p' "$logs/scala.log"
 }
 
-# The Scala library as a jar with the native library inside, in the local repository. All clones publish to the same place, so that
-# the jar there must be this one's too.
+# The Scala libraries as jars with the native library inside, in the local repositories. All clones publish to the same repositories, so
+# that the jars there must be this one's too.
 publish_library() {
   local made=build/published now
   # shellcheck disable=SC2086 # a list of paths
-  now=$(fingerprint $library codegen jvm scripts/sbt)
-  if [[ ! -f $made || $(<"$made") != "$now $(cksum "$(published_jar)" 2>/dev/null)" ]]; then
+  now=$(fingerprint $library codegen jvm scripts/sbt LICENSE NOTICE Cargo.lock)
+  if [[ ! -f $made || $(<"$made") != "$now $(published_jars | xargs cksum 2>/dev/null)" ]]; then
     say "Building the Scala library (a few minutes the first time)"
-    logged scala in_folder jvm publishLocal
-    echo "$now $(cksum "$(published_jar)")" >"$made"
+    logged scala in_folder jvm publishLocal publishM2
+    echo "$now $(published_jars | xargs cksum)" >"$made"
   fi
 }
 

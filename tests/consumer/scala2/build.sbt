@@ -2,5 +2,6 @@ scalaVersion := "2.13.17"
 scalacOptions ++= Seq("-deprecation", "-feature", "-Xlint", "-Werror")
 libraryDependencies += "io.github.ferromx" %% "mxnet" % "0.1.0"
 
-Compile / unmanagedSourceDirectories += baseDirectory.value.getParentFile / "src"
+Compile / unmanagedSourceDirectories ++= Seq(baseDirectory.value.getParentFile / "src", baseDirectory.value / "src")
+Compile / run / mainClass := Some("Main")
 run / fork := true

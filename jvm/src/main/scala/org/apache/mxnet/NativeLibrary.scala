@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import java.io.{IOException, InputStream}
+import java.nio.charset.StandardCharsets
 import java.nio.file.attribute.PosixFilePermissions
 import java.nio.file.{AtomicMoveNotSupportedException, Files, LinkOption, Path, Paths, StandardCopyOption}
 import java.security.{DigestInputStream, MessageDigest}
@@ -134,7 +135,7 @@ private[mxnet] object NativeLibrary {
     val places = cacheDirectories(property)
     val found = places.iterator
       .map { directory =>
-        try Some(extract(() => resource(resourceName).get, directory, name))
+        try Some(extract(() => resource(resourceName).get, storedDigest(resource, resourceName), directory, name))
         catch {
           case e: IOException =>
             tried += s"resource $resourceName, extracted to $directory: ${describe(e)}"
@@ -156,19 +157,27 @@ private[mxnet] object NativeLibrary {
     }
   }
 
+  /** The checksum that the jar holds beside the library, so that a library that was extracted before is found without
+    * unpacking it again.
+    */
+  private def storedDigest(resource: String => Option[InputStream], name: String): Option[String] =
+    resource(s"$name.sha256")
+      .map(Using.resource(_)(in => new String(in.readAllBytes(), StandardCharsets.US_ASCII).trim))
+      .filter(_.matches("[0-9a-f]{64}"))
+
   /** Copies a library into `directory` under a name that holds its checksum, unless that file is there already with
     * the right content. Other processes may do the same at the same time: a file appears whole or not at all.
     */
-  def extract(open: () => InputStream, directory: Path, name: String): Path = {
+  def extract(open: () => InputStream, stored: Option[String], directory: Path, name: String): Path = {
     createPrivateDirectory(directory)
-    val digest = Using.resource(open())(sha256)
+    val digest = stored.getOrElse(Using.resource(open())(sha256))
     val dot = name.lastIndexOf('.')
     val file = directory.resolve(s"${name.take(dot)}-$digest${name.drop(dot)}")
     if (!isIntact(file, digest)) {
       val partial = Files.createTempFile(directory, "extract-", ".tmp")
       try {
         Using.resource(open())(Files.copy(_, partial, StandardCopyOption.REPLACE_EXISTING))
-        if (!isIntact(partial, digest)) throw new IOException(s"the copy of $name does not have the checksum $digest")
+        if (!isIntact(partial, digest)) throw new IOException(s"$name of the jar does not have the checksum $digest")
         if (isPosix(directory)) Files.setPosixFilePermissions(partial, PosixFilePermissions.fromString("rwx------"))
         try Files.move(partial, file, StandardCopyOption.ATOMIC_MOVE)
         catch {

@@ -66,6 +66,27 @@ class NativeLibrarySuite extends munit.FunSuite {
     assertEquals(Files.list(first.getParent).iterator.asScala.size, 1)
   }
 
+  folder.test("a checksum beside the resource saves unpacking it again, and must be its own") { directory =>
+    val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
+    val file = NativeLibrary.locate(settings, resource)
+    val digest = file.getFileName.toString.stripPrefix("libmxnet-").stripSuffix(".so")
+    def withDigest(digest: String, library: => InputStream)(name: String): Option[InputStream] =
+      if (name.endsWith(".sha256")) Some(new ByteArrayInputStream(digest.getBytes("UTF-8"))) else Some(library)
+    var isRead = false
+    val watched = new ByteArrayInputStream(content) {
+      override def read(bytes: Array[Byte], from: Int, length: Int): Int = {
+        isRead = true
+        super.read(bytes, from, length)
+      }
+    }
+    assertEquals(NativeLibrary.locate(settings, withDigest(digest, watched)), file)
+    assert(!isRead)
+    val error = intercept[MXNetError] {
+      NativeLibrary.locate(settings, withDigest(digest.reverse, new ByteArrayInputStream(content)))
+    }
+    assert(error.getMessage.contains(s"libmxnet.so of the jar does not have the checksum ${digest.reverse}"))
+  }
+
   folder.test("an extracted file that was tampered with is replaced") { directory =>
     val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
     val file = NativeLibrary.locate(settings, resource)

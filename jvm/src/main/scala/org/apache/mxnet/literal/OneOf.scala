@@ -8,9 +8,9 @@ import org.apache.mxnet.codegen.OneOfMessage
 /** A text that is one of the values which an operator argument takes. The values stand in the type, separated by bars:
   * `act_type: OneOf["relu|sigmoid|tanh"]`.
   *
-  * Any text converts to it without an import. Scala 2 rejects a literal that is not among the values where it is
-  * compiled; every other text is checked when the call runs, and fails with an `IllegalArgumentException` that lists
-  * the values.
+  * Any text converts to it without an import. The compiler, Scala 2 and Scala 3 alike, rejects a literal that is not
+  * among the values; every other text is checked when the call runs, and fails with an `IllegalArgumentException` that
+  * lists the values.
   */
 final class OneOf[V <: String with Singleton] private (val value: String) {
 
@@ -25,7 +25,7 @@ final class OneOf[V <: String with Singleton] private (val value: String) {
   override def hashCode: Int = value.hashCode
 }
 
-object OneOf {
+object OneOf extends LiteralConversions {
 
   /** `text` as one of the values `V`.
     *
@@ -49,7 +49,10 @@ object OneOf {
       case Some(present) => Opt.value(checked[V](present))
       case _             => Opt.absent
     }
+}
 
+/** Applies to texts that are no `String`, which [[LiteralConversions]] converts. */
+private[mxnet] trait TextConversions {
   implicit def fromText[V <: String with Singleton](text: CharSequence)(implicit values: ValueOf[V]): OneOf[V] =
-    checked[V](text)
+    OneOf.checked[V](text)
 }

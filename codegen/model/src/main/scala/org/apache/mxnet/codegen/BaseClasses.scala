@@ -35,20 +35,26 @@ object BaseClasses {
       Api.NDArrayFunctions -> functions(isContrib = false, ndarrayFunction),
       Api.ContribSymbolFunctions -> functions(isContrib = true, symbolFunction),
       Api.ContribNDArrayFunctions -> functions(isContrib = true, ndarrayFunction),
-      Api.SymbolApi -> Api.symbols(operators, isContrib = false).map(typed),
-      Api.NDArrayApi -> Api.ndarrays(operators, isContrib = false).map(typed),
-      Api.ContribSymbolApi -> Api.symbols(operators, isContrib = true).map(typed),
-      Api.ContribNDArrayApi -> Api.ndarrays(operators, isContrib = true).map(typed),
-      Api.SymbolRandom -> RandomSignature.symbols(operators).map(typed),
-      Api.NDArrayRandom -> RandomSignature.ndarrays(operators).map(typed),
       Api.JavaNDArrayFunctions -> Api.javas(operators).map(javaFunction)
-    ).map { case (api, functions) => api -> classText(api, functions) } :+
+    ).map { case (api, functions) => api -> classText(api, functions) } ++ Seq(
+      Api.SymbolApi -> Api.symbols(operators, isContrib = false),
+      Api.NDArrayApi -> Api.ndarrays(operators, isContrib = false),
+      Api.ContribSymbolApi -> Api.symbols(operators, isContrib = true),
+      Api.ContribNDArrayApi -> Api.ndarrays(operators, isContrib = true),
+      Api.SymbolRandom -> RandomSignature.symbols(operators),
+      Api.NDArrayRandom -> RandomSignature.ndarrays(operators)
+    ).map { case (api, signatures) => api -> typedText(api, signatures) } :+
       (Api.JavaParams -> paramsText(Api.javas(operators).filter(_.hasParamObject)))
   }
 
-  private def classText(api: Api, functions: Seq[String]): String =
-    s"""package ${api.packageName}
-       |
+  private def typedText(api: Api, signatures: Seq[Signature]): String = {
+    val hasDefaults = signatures.exists(_.parameters.exists(_.default.isDefined))
+    classText(api, signatures.map(typed), if (hasDefaults) "\nimport org.apache.mxnet.EngineDefault._\n" else "")
+  }
+
+  private def classText(api: Api, functions: Seq[String], imports: String = ""): String =
+    s"""package ${api.packageName.replace("mxnet.", "mxnet\npackage ")}
+       |$imports
        |/** ${api.summary} */
        |abstract class ${api.className} private[mxnet] {
        |${functions.mkString("\n")}}
@@ -92,9 +98,7 @@ object BaseClasses {
   /** The declaration of a typesafe function. */
   private[codegen] def typed(signature: Signature): String = {
     val parameters = signature.parameters.map { parameter =>
-      // Opt is invariant, so the default must be an explicit Opt[T], not the inferred Opt[Nothing].
-      val inferred = if (parameter.role == Role.Distribution) "[T]" else ""
-      val default = if (parameter.optional) s" = org.apache.mxnet.Opt.absent$inferred" else ""
+      val default = if (parameter.optional) s" = ${defaultValue(parameter)}" else ""
       s"${parameter.name}: ${parameter.scala.text}$default"
     }
     val typeParameter =
@@ -105,6 +109,15 @@ object BaseClasses {
     val overview = signature.sampler.fold(summary(signature.operator))(samplerSummary(signature.name, _))
     doc(overview +: notes) +
       s"  def ${signature.name}$typeParameter(${parameters.mkString(", ")}): ${signature.result.text}\n"
+  }
+
+  /** A default of type `Opt[T]` must say so: `T` would be taken for `Nothing`, which is no `T` of an invariant type. */
+  private def defaultValue(parameter: Parameter): String = {
+    val isGeneric = parameter.role == Role.Distribution
+    parameter.default match {
+      case Some(value) => if (isGeneric) s"default[T]($value)" else value
+      case None        => s"org.apache.mxnet.Opt.absent${if (isGeneric) "[T]" else ""}"
+    }
   }
 
   private def samplerSummary(name: String, sampler: Sampler): String = {

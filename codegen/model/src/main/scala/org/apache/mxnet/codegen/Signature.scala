@@ -29,6 +29,8 @@ object Role {
   *   the operator's name for it
   * @param optional
   *   true if it defaults to `Opt.absent`; its type is then an `Opt`
+  * @param default
+  *   the engine's value if the argument is omitted, as Scala source
   */
 final case class Parameter(
     name: String,
@@ -36,7 +38,8 @@ final case class Parameter(
     scala: ScalaType,
     optional: Boolean,
     role: Role,
-    description: String
+    description: String,
+    default: Option[String] = None
 )
 
 /** A generated function with one parameter list.
@@ -128,7 +131,8 @@ object Signature {
       if (optional) ScalaType.opt(scala) else scala,
       optional,
       role,
-      describe(argument, parsed)
+      describe(argument, parsed),
+      parsed.default.filter(_ => optional && !counts).flatMap(DefaultText(scala, _))
     )
   }
 

@@ -20,6 +20,8 @@ class BaseClassesSuite extends munit.FunSuite {
       source(Api.NDArrayApi),
       """package org.apache.mxnet
         |
+        |import org.apache.mxnet.EngineDefault._
+        |
         |/** The typesafe operators over arrays: `NDArray.api`. */
         |abstract class NDArrayAPIBase private[mxnet] {
         |
@@ -29,7 +31,7 @@ class BaseClassesSuite extends munit.FunSuite {
         |   * @param mode How; one of a, b; default a
         |   * @param out array that receives the result
         |   */
-        |  def relu(data: org.apache.mxnet.NDArray, mode: org.apache.mxnet.Opt[org.apache.mxnet.literal.OneOf["a|b"]] = org.apache.mxnet.Opt.absent, out: org.apache.mxnet.Opt[org.apache.mxnet.NDArray] = org.apache.mxnet.Opt.absent): org.apache.mxnet.NDArrayFuncReturn
+        |  def relu(data: org.apache.mxnet.NDArray, mode: org.apache.mxnet.Opt[org.apache.mxnet.literal.OneOf["a|b"]] = "a", out: org.apache.mxnet.Opt[org.apache.mxnet.NDArray] = org.apache.mxnet.Opt.absent): org.apache.mxnet.NDArrayFuncReturn
         |}
         |""".stripMargin
     )

@@ -1,16 +1,17 @@
-package org.apache.mxnet
+package org.apache.mxnet.literal
 
 import scala.language.experimental.macros
 import scala.language.implicitConversions
 
+import org.apache.mxnet.Opt
 import org.apache.mxnet.codegen.LiteralMacros
 
-/** Texts that are checked while a program is compiled. Nothing here needs an import: Scala 2 finds these conversions
-  * through the package of `OneOf`. Scala 3 does not look here, and uses the ones of the companion object.
+/** Conversions of strings that the compiler checks where they are literals. The artifact for Scala 3 has another
+  * trait of this name.
   */
-package object literal {
+private[mxnet] trait LiteralConversions extends TextConversions {
 
-  /** A text as one of the values `V`; a literal is checked by the compiler. */
+  /** A text as one of the values `V`. */
   implicit def oneOf[V <: String with Singleton](text: String): OneOf[V] = macro LiteralMacros.oneOf[V]
 
   /** The same for an argument that may be left out. */

@@ -1,0 +1,14 @@
+package org.apache.mxnet.codegen
+
+import scala.reflect.macros.blackbox
+
+/** Implementation of the conversion that default arguments of the generated classes go through. */
+final class DefaultMacros(val c: blackbox.Context) {
+  import c.universe._
+
+  /** An absent argument: the engine has the value itself, and saved networks hold only what was given. */
+  def absent[A: WeakTypeTag, T: WeakTypeTag](value: Tree): Tree = default[T](value)
+
+  def default[T: WeakTypeTag](value: Tree): Tree =
+    q"_root_.org.apache.mxnet.Opt.absent[${weakTypeOf[T]}]"
+}

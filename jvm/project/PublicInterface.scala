@@ -1,0 +1,54 @@
+import java.util.jar.{JarEntry, JarOutputStream}
+import java.util.zip.ZipFile
+
+import scala.collection.JavaConverters._
+
+import org.objectweb.asm.{AnnotationVisitor, ClassReader, ClassVisitor, ClassWriter, FieldVisitor, MethodVisitor, Opcodes}
+import sbt._
+
+/** The classes of a jar without their code: what MiMa compares later versions with while no release is in a repository. */
+object PublicInterface {
+  private val Version = Opcodes.ASM9
+
+  /** Writes the declarations of what `jar` offers to programs. The same classes give the same bytes. */
+  def write(jar: File, target: File): Unit = {
+    IO.createDirectory(target.getParentFile)
+    val zip = new ZipFile(jar)
+    val out = new JarOutputStream(new java.io.FileOutputStream(target))
+    out.setLevel(9)
+    try
+      zip.entries.asScala.toSeq.filter(entry => isOffered(entry.getName)).sortBy(_.getName).foreach { entry =>
+        val made = new JarEntry(entry.getName)
+        made.setTime(0)
+        out.putNextEntry(made)
+        out.write(withoutCode(IO.readBytes(zip.getInputStream(entry))))
+      }
+    finally {
+      out.close()
+      zip.close()
+    }
+  }
+
+  private def isOffered(name: String): Boolean = name.startsWith("org/") && name.endsWith(".class") && !name.contains("$anon") && !name.contains("/internal/")
+
+  private def withoutCode(bytes: Array[Byte]): Array[Byte] = {
+    val writer = new ClassWriter(0)
+    new ClassReader(bytes).accept(new Declarations(writer), ClassReader.SKIP_CODE | ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES)
+    writer.toByteArray
+  }
+
+  /** Leaves out what is private or made by the compiler. Scala's signature stays: it says what is private to the package. */
+  private final class Declarations(next: ClassVisitor) extends ClassVisitor(Version, next) {
+    private def isHidden(access: Int): Boolean =
+      (access & Opcodes.ACC_PRIVATE) != 0 || (access & Opcodes.ACC_SYNTHETIC) != 0 && (access & Opcodes.ACC_BRIDGE) == 0
+
+    override def visitMethod(access: Int, name: String, kind: String, signature: String, thrown: Array[String]): MethodVisitor =
+      if (isHidden(access)) null else super.visitMethod(access, name, kind, signature, thrown)
+
+    override def visitField(access: Int, name: String, kind: String, signature: String, value: AnyRef): FieldVisitor =
+      if (isHidden(access)) null else super.visitField(access, name, kind, signature, value)
+
+    override def visitAnnotation(kind: String, isVisible: Boolean): AnnotationVisitor =
+      if (kind.startsWith("Lscala/reflect/Scala")) super.visitAnnotation(kind, isVisible) else null
+  }
+}

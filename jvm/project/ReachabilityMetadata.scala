@@ -1,0 +1,71 @@
+import java.lang.reflect.Modifier
+import java.net.URLClassLoader
+import java.nio.charset.StandardCharsets.ISO_8859_1
+import java.nio.file.Files
+
+import sbt._
+import sjsonnew.support.scalajson.unsafe.Parser
+
+/** What GraalVM's native-image must keep for the native library: the classes and members that it looks up, and the
+  * library as a resource. Made from the library and from the native methods themselves, so that it cannot be out of date.
+  */
+object ReachabilityMetadata {
+  private val folder = "META-INF/native-image/io.github.ferromx/mxnet"
+
+  /** Names of classes as JNI writes them, which the library holds as constants. */
+  private val ClassName = "(?:org/apache/mxnet|java/lang)/[A-Za-z]+".r
+
+  /** @param library the native library
+    * @param classpath the compiled classes and what they need
+    * @param target where the files are written
+    */
+  def mappings(library: File, classpath: Seq[File], target: File): Seq[(File, String)] = {
+    val loader = new URLClassLoader(classpath.map(_.toURI.toURL).toArray, ClassLoader.getPlatformClassLoader)
+    val config =
+      try jniConfig(loader, namedBy(library))
+      finally loader.close()
+    val resources = """{ "resources": { "includes": [{ "pattern": "native/.*" }] }, "bundles": [] }"""
+    Seq("jni-config.json" -> config, "resource-config.json" -> resources, "reflect-config.json" -> userOperators).map {
+      case (name, content) =>
+        val file = target / name
+        Parser.parseUnsafe(content)
+        IO.write(file, content + "\n")
+        file -> s"$folder/$name"
+    }
+  }
+
+  /** Classes that user programs name by annotations must be registered by them; the annotations themselves are known. */
+  private val userOperators =
+    """[{ "name": "org.apache.mxnet.UserDefinedOp" }, { "name": "org.apache.mxnet.ImportHookRule" }]"""
+
+  private def namedBy(library: File): Set[String] =
+    ClassName
+      .findAllIn(new String(Files.readAllBytes(library.toPath), ISO_8859_1))
+      .map(_.replace('/', '.'))
+      .toSet
+
+  /** The classes that the library names, and those of the package in the signatures of the native methods, which it calls
+    * back.
+    */
+  private def jniConfig(loader: ClassLoader, named: Set[String]): String = {
+    val info = loader.loadClass("org.apache.mxnet.LibInfo")
+    val natives = info.getDeclaredMethods.filter(method => Modifier.isNative(method.getModifiers))
+    val passed = natives.flatMap(method => method.getReturnType +: method.getParameterTypes).map(elements)
+    val known = named.toSeq.flatMap(load(loader, _))
+    val classes = (known ++ passed.toSeq.filter(_.getName.startsWith("org.apache.mxnet.")) :+ info).distinct.sortBy(_.getName)
+    if (!classes.exists(_.getName == "org.apache.mxnet.MXNetError"))
+      sys.error("The native library names no class of the package, not even its error: is it stripped of its JNI functions?")
+    classes
+      .map { cls =>
+        s"""  { "name": "${cls.getName}", "allDeclaredConstructors": true, "allDeclaredMethods": true, "allDeclaredFields": true }"""
+      }
+      .mkString("[\n", ",\n", "\n]")
+  }
+
+  /** `None` for a constant of the library that is no class, such as a part of a longer name. */
+  private def load(loader: ClassLoader, name: String): Option[Class[_]] =
+    try Some(loader.loadClass(name))
+    catch { case _: ClassNotFoundException => None }
+
+  private def elements(cls: Class[_]): Class[_] = if (cls.isArray) elements(cls.getComponentType) else cls
+}

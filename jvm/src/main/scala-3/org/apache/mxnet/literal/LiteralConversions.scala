@@ -1,0 +1,33 @@
+package org.apache.mxnet.literal
+
+import scala.language.implicitConversions
+
+import org.apache.mxnet.Opt
+
+/** Conversions of strings that the compiler checks where they are literals; the artifact for Scala 2 has another
+  * trait of this name.
+  */
+private[mxnet] trait LiteralConversions extends TextConversions {
+
+  /** A text as one of the values `V`. */
+  implicit inline def oneOf[V <: String & Singleton](inline text: String)(implicit values: ValueOf[V]): OneOf[V] = {
+    LiteralMacros.check[V](text)
+    OneOf.checked[V](text)
+  }
+
+  /** The same for an argument that may be left out. */
+  implicit inline def optOneOf[V <: String & Singleton](
+      inline text: String
+  )(implicit values: ValueOf[V]): Opt[OneOf[V]] = {
+    LiteralMacros.check[V](text)
+    Opt.value(OneOf.checked[V](text))
+  }
+
+  /** The same for `Some("literal")` and other options. */
+  implicit inline def optionOneOf[V <: String & Singleton](
+      inline text: Option[String]
+  )(implicit values: ValueOf[V]): Opt[OneOf[V]] = {
+    LiteralMacros.check[V](text)
+    OneOf.checkedOption[V](text)
+  }
+}

@@ -1,0 +1,56 @@
+package ferromx.bench
+
+import java.util.concurrent.TimeUnit
+
+import org.apache.mxnet._
+import org.openjdk.jmh.annotations._
+
+/** What it costs to cross from the JVM into the engine: calls that do next to nothing, and copies. */
+@State(Scope.Thread)
+@BenchmarkMode(Array(Mode.AverageTime))
+@OutputTimeUnit(TimeUnit.MICROSECONDS)
+@Warmup(iterations = 5, time = 1)
+@Measurement(iterations = 10, time = 1)
+@Fork(2)
+class Crossing {
+  private val one = NDArray.ones(1)
+  private val other = NDArray.ones(1)
+  private val x = Symbol.Variable("x")
+  private val million = NDArray.ones(1000000)
+  private val values = Array.fill(1000000)(1f)
+  private val copied = new Array[Float](1000000)
+  private val network = Networks.leNet
+  private val shapes = Map("data" -> Shape(32, 1, 28, 28), "softmax_label" -> Shape(32))
+
+  @Benchmark def addOneElement(): Unit = (one + other).dispose()
+
+  @Benchmark def addScalar(): Unit = (one + 1f).dispose()
+
+  @Benchmark def addInPlace(): NDArray = one += other
+
+  @Benchmark def apiRelu(): Unit = NDArray.api.relu(data = one).dispose()
+
+  @Benchmark def apiActivation(): Unit = NDArray.api.Activation(data = one, act_type = "relu").dispose()
+
+  @Benchmark def createSymbol(): Unit = Symbol.api.relu(data = x).dispose()
+
+  @Benchmark def createLayer(): Unit = Symbol.api.FullyConnected(data = x, num_hidden = 8, no_bias = true).dispose()
+
+  /** The garbage collector takes these: what a program pays that disposes of nothing. */
+  @Benchmark def addWithoutDisposing(): NDArray = one + other
+
+  @Benchmark def toArrayOfMillion(): Array[Float] = million.toArray
+
+  @Benchmark def setOfMillion(): NDArray = million.set(values)
+
+  /** What memory allows: a new array and a copy into it, and a copy alone. */
+  @Benchmark def cloneOfMillion(): Array[Float] = values.clone()
+
+  @Benchmark def copyOfMillion(): Array[Float] = {
+    System.arraycopy(values, 0, copied, 0, values.length)
+    copied
+  }
+
+  /** Beside `capi_bind.c`, which binds the same network. */
+  @Benchmark def simpleBind(): Unit = network.simpleBind(Context.cpu(), "write", shapes).dispose()
+}

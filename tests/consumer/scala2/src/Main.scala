@@ -1,0 +1,7 @@
+/** The programs that both versions of Scala share. */
+object Main {
+  def main(arguments: Array[String]): Unit = {
+    CallStyles.run()
+    FirstProgram.main(arguments)
+  }
+}
