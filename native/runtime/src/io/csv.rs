@@ -12,7 +12,7 @@ use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::shape::{Dims, Shape};
 
 use super::mnist::IterContext;
-use super::{DataIter, InMemory, Rest};
+use super::{DataIter, InMemory, Pass, Rest};
 
 params! {
     /// Parameters of `CSVIter`.
@@ -61,6 +61,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         rest: if p.round_batch { Rest::Continued } else { Rest::Padded },
         overflow: 0,
         next: 0,
+        pass: Pass::default(),
         current: None,
     }))
 }

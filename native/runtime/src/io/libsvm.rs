@@ -14,7 +14,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray};
 
 use super::mnist::IterContext;
-use super::{Batch, DataIter, no_batch};
+use super::{Batch, DataIter, Pass, first_example, no_batch};
 
 params! {
     /// Parameters of `LibSVMIter`.
@@ -96,6 +96,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         rows: (first, end),
         next: first,
         overflow: 0,
+        pass: Pass::default(),
         current: None,
     }))
 }
@@ -176,12 +177,15 @@ struct LibSvm {
     next: usize,
     /// How many rows of this pass the last batch of the pass before took.
     overflow: usize,
+    pass: Pass,
     current: Option<Batch>,
 }
 
 impl DataIter for LibSvm {
     fn before_first(&mut self) -> Result<()> {
-        self.next = self.rows.0 + std::mem::take(&mut self.overflow);
+        let first = std::mem::take(&mut self.overflow);
+        self.pass = Pass { number: self.pass.number + 1, first: first as u64 };
+        self.next = self.rows.0 + first;
         self.current = None;
         Ok(())
     }
@@ -212,6 +216,19 @@ impl DataIter for LibSvm {
 
     fn batch(&self) -> Result<&Batch> {
         self.current.as_ref().ok_or_else(no_batch)
+    }
+
+    fn pass(&self) -> Pass {
+        self.pass
+    }
+
+    fn restart(&mut self, pass: Pass) -> Result<()> {
+        let (first, end) = self.rows;
+        self.next = first + first_example(pass, end - first)?;
+        self.pass = pass;
+        self.overflow = 0;
+        self.current = None;
+        Ok(())
     }
 }
 

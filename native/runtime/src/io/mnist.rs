@@ -9,7 +9,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::{param_enum, params};
 
-use super::{DataIter, InMemory, Rest};
+use super::{DataIter, InMemory, Pass, Rest};
 
 param_enum! {
     /// Where batches are put.
@@ -78,6 +78,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         rest: Rest::Dropped,
         overflow: 0,
         next: 0,
+        pass: Pass::default(),
         current: None,
     }))
 }

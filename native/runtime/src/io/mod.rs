@@ -27,6 +27,15 @@ pub struct Batch {
     pub pad: usize,
 }
 
+/// Where a pass begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pass {
+    /// Number of the pass, from 0, which the order and the augmentations depend on where they are random.
+    pub number: u64,
+    /// Index of its first example: the last batch of the pass before may have taken some.
+    pub first: u64,
+}
+
 /// A source of batches.
 pub trait DataIter: Send {
     /// Goes back before the first batch.
@@ -44,6 +53,24 @@ pub trait DataIter: Send {
     /// # Errors
     /// There is none before the first call of `next`.
     fn batch(&self) -> Result<&Batch>;
+    /// Where the current pass began.
+    fn pass(&self) -> Pass;
+    /// Goes back before the first batch of a pass that [`DataIter::pass`] gave, of this iterator or of one like it.
+    ///
+    /// # Errors
+    /// The data have no such example.
+    fn restart(&mut self, pass: Pass) -> Result<()>;
+}
+
+/// The index of the first example of a pass, checked.
+fn first_example(pass: Pass, examples: usize) -> Result<usize> {
+    match usize::try_from(pass.first) {
+        Ok(first) if first <= examples => Ok(first),
+        _ => Err(Error::Value(format!(
+            "the pass begins at example {} but there are {examples}: it was saved with other data",
+            pass.first
+        ))),
+    }
 }
 
 /// A kind of iterator.
@@ -195,6 +222,7 @@ struct InMemory {
     /// Examples from the start that filled up the last batch of this pass.
     overflow: usize,
     next: usize,
+    pass: Pass,
     current: Option<Batch>,
 }
 
@@ -226,6 +254,7 @@ impl InMemory {
 impl DataIter for InMemory {
     fn before_first(&mut self) -> Result<()> {
         self.next = std::mem::take(&mut self.overflow);
+        self.pass = Pass { number: self.pass.number + 1, first: self.next as u64 };
         self.current = None;
         Ok(())
     }
@@ -251,6 +280,18 @@ impl DataIter for InMemory {
     fn batch(&self) -> Result<&Batch> {
         self.current.as_ref().ok_or_else(no_batch)
     }
+
+    fn pass(&self) -> Pass {
+        self.pass
+    }
+
+    fn restart(&mut self, pass: Pass) -> Result<()> {
+        self.next = first_example(pass, self.order.len())?;
+        self.pass = pass;
+        self.overflow = 0;
+        self.current = None;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -267,6 +308,7 @@ mod tests {
             rest,
             overflow: 0,
             next: 0,
+            pass: Pass::default(),
             current: None,
         };
         let pass = |it: &mut InMemory| {
@@ -284,6 +326,14 @@ mod tests {
         assert_eq!(pass(&mut it), padded);
         assert_eq!(pass(&mut it), [(vec![1., 2.], 0), (vec![3., 4.], 0)]);
         assert_eq!(pass(&mut it), padded);
+        it.before_first().unwrap();
+        let begun = it.pass();
+        assert_eq!(begun, Pass { number: 4, first: 1 });
+        let mut other = make(Rest::Continued);
+        other.restart(begun).unwrap();
+        assert!(other.next().unwrap() && it.next().unwrap());
+        assert_eq!(other.batch().unwrap().index, it.batch().unwrap().index);
+        assert!(other.restart(Pass { number: 0, first: 6 }).is_err());
         let mut it = make(Rest::Padded);
         assert_eq!(pass(&mut it), padded);
         assert_eq!(pass(&mut it), padded);

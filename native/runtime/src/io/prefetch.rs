@@ -5,15 +5,15 @@ use std::thread::JoinHandle;
 
 use ferromx_core::error::{Error, Result};
 
-use super::{Batch, DataIter, no_batch};
+use super::{Batch, DataIter, Pass, no_batch};
 
 /// What makes batches, one pass after the other.
 pub(super) trait Producer: Send + 'static {
-    /// Starts the next pass; `resume` examples of it were in the last batch that was taken of the pass before.
+    /// Starts a pass; examples before its first were in the last batch that was taken of the pass before.
     ///
     /// # Errors
     /// The source can no longer be read.
-    fn start(&mut self, resume: usize) -> Result<()>;
+    fn start(&mut self, pass: Pass) -> Result<()>;
     /// The next batch; `None` at the end of the pass.
     ///
     /// # Errors
@@ -35,8 +35,10 @@ pub(super) struct Prefetch<P: Producer> {
     worker: Option<Worker<P>>,
     buffer: usize,
     current: Option<Batch>,
-    /// How many examples at the end of the batch that was taken last belong to the next pass.
-    pad: usize,
+    /// The pass that was begun last.
+    pass: Pass,
+    /// The pass after it; the examples at the end of the batch that was taken last belong to it.
+    following: Pass,
     /// The pass is over; it begins anew with `before_first`.
     ended: bool,
 }
@@ -44,7 +46,15 @@ pub(super) struct Prefetch<P: Producer> {
 impl<P: Producer> Prefetch<P> {
     /// At most `buffer` batches wait for being taken.
     pub fn new(producer: P, buffer: usize) -> Prefetch<P> {
-        Prefetch { idle: Some(producer), worker: None, buffer, current: None, pad: 0, ended: false }
+        Prefetch {
+            idle: Some(producer),
+            worker: None,
+            buffer,
+            current: None,
+            pass: Pass::default(),
+            following: Pass::default(),
+            ended: false,
+        }
     }
 
     /// Ends the worker, if there is one, and takes the producer back.
@@ -63,7 +73,9 @@ impl<P: Producer> Prefetch<P> {
     fn start(&mut self) -> Result<()> {
         self.stop()?;
         let Some(mut producer) = self.idle.take() else { return Ok(()) };
-        if let Err(e) = producer.start(std::mem::take(&mut self.pad)) {
+        self.pass = self.following;
+        self.following = Pass { number: self.pass.number + 1, first: 0 };
+        if let Err(e) = producer.start(self.pass) {
             self.idle = Some(producer);
             return Err(e);
         }
@@ -106,12 +118,24 @@ impl<P: Producer> DataIter for Prefetch<P> {
             self.stop()?;
         }
         self.current = batch.transpose()?;
-        self.pad = self.current.as_ref().map_or(self.pad, |b| b.pad);
+        if let Some(batch) = &self.current {
+            self.following.first = batch.pad as u64;
+        }
         Ok(self.current.is_some())
     }
 
     fn batch(&self) -> Result<&Batch> {
         self.current.as_ref().ok_or_else(no_batch)
+    }
+
+    fn pass(&self) -> Pass {
+        if self.worker.is_some() || self.ended { self.pass } else { self.following }
+    }
+
+    fn restart(&mut self, pass: Pass) -> Result<()> {
+        self.before_first()?;
+        self.following = pass;
+        Ok(())
     }
 }
 
@@ -133,7 +157,7 @@ mod tests {
     }
 
     impl Producer for Counter {
-        fn start(&mut self, _resume: usize) -> Result<()> {
+        fn start(&mut self, _pass: Pass) -> Result<()> {
             self.next = 0;
             Ok(())
         }

@@ -21,7 +21,7 @@ use ferromx_core::storage::write_slice;
 use ferromx_kernels::rng::{Draws, Philox};
 
 use super::prefetch::{Prefetch, Producer};
-use super::{Batch, DataIter};
+use super::{Batch, DataIter, Pass};
 use detection::{DetectionAugmenter, Objects};
 use normal::Normalizer;
 use params::{
@@ -136,7 +136,7 @@ struct Loader {
     shuffle: Option<u64>,
     /// Seed of the augmentations.
     seed: u64,
-    /// Passes that were begun.
+    /// Number of the next pass.
     passes: u64,
     order: Vec<usize>,
     next: usize,
@@ -153,10 +153,10 @@ struct Common<'p> {
 }
 
 impl Producer for Loader {
-    fn start(&mut self, resume: usize) -> Result<()> {
-        self.order = self.records.order(self.shuffle, self.passes);
-        self.passes += 1;
-        self.next = if self.round { resume % self.order.len() } else { 0 };
+    fn start(&mut self, pass: Pass) -> Result<()> {
+        self.order = self.records.order(self.shuffle, pass.number);
+        self.passes = pass.number.wrapping_add(1);
+        self.next = if self.round { pass.first as usize % self.order.len() } else { 0 };
         Ok(())
     }
 

@@ -8,7 +8,7 @@ import scala.annotation.varargs
 import scala.collection.immutable.ListMap
 import scala.language.implicitConversions
 
-import org.slf4j.LoggerFactory
+import org.apache.mxnet.util.Logging
 
 /** Creates the data iterators that the native library has. */
 object IO {
@@ -78,7 +78,7 @@ object IO {
     options
   }
 
-  private val logger = LoggerFactory.getLogger("org.apache.mxnet.IO")
+  private val logger = Logging.of("org.apache.mxnet.IO")
 
   private lazy val iterNames: Set[String] = _LIB.dataIterList().toSet
 

@@ -135,7 +135,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     updater = None
   }
 
-  private def cachedStates: MXKVStoreCachedStates = updater match {
+  private[mxnet] def cachedStates: MXKVStoreCachedStates = updater match {
     case Some(states: MXKVStoreCachedStates) => states
     case _                                   =>
       throw new IllegalArgumentException(

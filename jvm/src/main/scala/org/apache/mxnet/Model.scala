@@ -1,7 +1,9 @@
 package org.apache.mxnet
 
-import java.io.IOException
+import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.nio.file.{Files, Paths}
+
+import org.apache.mxnet.util.Blocks
 
 /** Called with the parameters after each epoch of training. */
 trait EpochEndCallback {
@@ -73,6 +75,32 @@ object Model {
     requireFile(symbolFile(prefix))
     val (args, aux) = loadParams(paramsFile(prefix, epoch))
     (Symbol.load(symbolFile(prefix)), args, aux)
+  }
+
+  /** Parameters and auxiliary states by name. */
+  private[mxnet] final case class Params(args: Map[String, NDArray], aux: Map[String, NDArray]) {
+    def write(out: DataOutputStream): Unit = Seq(args, aux).foreach { arrays =>
+      Blocks.writeAll(out, arrays.toSeq.sortBy(_._1)) { case (name, array) =>
+        Blocks.writeText(out, name)
+        Blocks.write(out, array.serialize())
+      }
+    }
+
+    def dispose(): Unit = (args.values ++ aux.values).foreach(_.dispose())
+  }
+
+  private[mxnet] object Params {
+    def read(in: DataInputStream): Params = Params(readArrays(in), readArrays(in))
+
+    /** The arrays belong to the caller, whatever scope is open. */
+    def copyOf(params: (Map[String, NDArray], Map[String, NDArray])): Params = ResourceScope.outside {
+      def copies(arrays: Map[String, NDArray]) = arrays.map { case (name, array) => name -> array.copy() }
+      Params(copies(params._1), copies(params._2))
+    }
+
+    private def readArrays(in: DataInputStream): Map[String, NDArray] = ResourceScope.outside {
+      Blocks.readAll(in)(Blocks.readText(in) -> NDArray.deserialize(Blocks.read(in))).toMap
+    }
   }
 
   private[mxnet] def symbolFile(prefix: String): String = s"$prefix-symbol.json"

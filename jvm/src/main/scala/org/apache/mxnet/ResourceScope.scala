@@ -5,7 +5,8 @@ import java.util.{Collections, IdentityHashMap}
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import org.slf4j.{Logger, LoggerFactory}
+import org.apache.mxnet.util.Logging
+import org.slf4j.Logger
 
 /** Frees, when it is closed, the native resources that its thread created in the meantime.
   *
@@ -56,7 +57,7 @@ class ResourceScope extends AutoCloseable {
 }
 
 object ResourceScope {
-  private[mxnet] val logger: Logger = LoggerFactory.getLogger(classOf[ResourceScope])
+  private[mxnet] val logger: Logger = Logging.of(classOf[ResourceScope])
 
   private val scopes: ThreadLocal[List[ResourceScope]] = ThreadLocal.withInitial(() => Nil)
 

@@ -423,6 +423,13 @@ class Module(
     else cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
   }
 
+  override private[module] def saveOptimizerState(): Array[Byte] = trainedStates.serializeState()
+
+  override private[module] def restoreOptimizerState(bytes: Array[Byte]): Unit = trainedStates.deserializeState(bytes)
+
+  private def trainedStates: MXKVStoreCachedStates =
+    kvstore.filter(_ => updateOnKVStore).fold(cachedStates)(_.cachedStates)
+
   private def cachedStates: MXKVStoreCachedStates = updater match {
     case Some(states: MXKVStoreCachedStates) => states
     case _ => throw new IllegalStateException("the updater of this module keeps no states")
