@@ -6,7 +6,7 @@ import java.nio.charset.StandardCharsets
 import org.apache.mxnet.Base.CPtrAddress
 import org.apache.mxnet.module._
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.util.Logging
+import org.apache.mxnet.util.{Given, Logging}
 import org.slf4j.Logger
 
 import scala.annotation.varargs
@@ -41,6 +41,8 @@ class FeedForward private (
     allowExtraParams: Boolean,
     val beginEpoch: Int
 ) extends NativeResource {
+  Given("FeedForward", "ctx" -> ctx)
+  Seq("argParams" -> argParams, "auxParams" -> auxParams).filter(_._2 != null).foreach(Given("FeedForward", _))
   require(ctx.nonEmpty, "FeedForward needs at least one context; Context.cpu() is the default")
   require(batchSize > 0, s"batchSize is $batchSize; it must be at least 1")
 
@@ -493,6 +495,7 @@ object FeedForward {
   }
 
   private def read(bytes: Array[Byte]): Model.SerializedModel = {
+    Given("FeedForward.deserialize", "bytes" -> bytes)
     val in = new DataInputStream(new ByteArrayInputStream(bytes))
     def block(): Array[Byte] = {
       val length = in.readInt()

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Callback.EpochRecord
-import org.apache.mxnet.util.AtomicFile
+import org.apache.mxnet.util.{AtomicFile, Given}
 import org.apache.mxnet.visualization.CurvePlot
 
 /** Draws the metrics over the epochs as an SVG image, written after each epoch: a plot for each metric, with a curve for
@@ -27,8 +27,10 @@ object LearningCurve {
     *
     * @throws IllegalArgumentException if no metric has a finite value
     */
-  def toSvg(records: Seq[EpochRecord], title: String = "Learning curve"): String =
+  def toSvg(records: Seq[EpochRecord], title: String = "Learning curve"): String = {
+    Given("LearningCurve.toSvg", "records" -> records, "title" -> title)
     CurvePlot.stacked(title, "epoch", plotsOf(records))
+  }
 
   private def plotsOf(records: Seq[EpochRecord]): Seq[(String, CurvePlot.Curves)] = {
     val names = records.flatMap(record => (record.train ++ record.validation).map(_._1)).distinct

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Callback.EpochRecord
-import org.apache.mxnet.util.AtomicFile
+import org.apache.mxnet.util.{AtomicFile, Given}
 
 /** Keeps the metrics of every epoch, and writes them to a file of comma-separated values after each.
   *
@@ -34,6 +34,7 @@ object MetricHistory {
     * @param timing whether there are also the columns `samples_per_second` and `seconds`
     */
   def toCsv(records: Seq[EpochRecord], timing: Boolean = false): String = {
+    Given("MetricHistory.toCsv", "records" -> records)
     val rows = records.map(cells(_, timing))
     val names = rows.flatMap(_.map(_._1)).distinct
     val header = "epoch" +: names.map(quoted)

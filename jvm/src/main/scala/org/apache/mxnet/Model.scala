@@ -3,7 +3,7 @@ package org.apache.mxnet
 import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.nio.file.{Files, Paths}
 
-import org.apache.mxnet.util.Blocks
+import org.apache.mxnet.util.{Blocks, Given}
 
 /** Called with the parameters after each epoch of training. */
 trait EpochEndCallback {
@@ -63,6 +63,13 @@ object Model {
       argParams: Map[String, NDArray],
       auxParams: Map[String, NDArray]
   ): Unit = {
+    Given(
+      "Model.saveCheckpoint",
+      "prefix" -> prefix,
+      "symbol" -> symbol,
+      "argParams" -> argParams,
+      "auxParams" -> auxParams
+    )
     symbol.save(symbolFile(prefix))
     NDArray.save(paramsFile(prefix, epoch), withKinds(argParams, auxParams))
   }
@@ -72,6 +79,7 @@ object Model {
     * @throws IOException if a file is missing or holds something else
     */
   def loadCheckpoint(prefix: String, epoch: Int): (Symbol, Map[String, NDArray], Map[String, NDArray]) = {
+    Given("Model.loadCheckpoint", "prefix" -> prefix)
     requireFile(symbolFile(prefix))
     val (args, aux) = loadParams(paramsFile(prefix, epoch))
     (Symbol.load(symbolFile(prefix)), args, aux)
@@ -112,6 +120,7 @@ object Model {
     args.map { case (name, array) => s"arg:$name" -> array } ++ aux.map { case (name, array) => s"aux:$name" -> array }
 
   private[mxnet] def loadParams(fname: String): (Map[String, NDArray], Map[String, NDArray]) = {
+    Given("Model.loadParams", "fname" -> fname)
     requireFile(fname)
     val (names, arrays) = NDArray.load(fname)
     val (args, others) = names.zip(arrays).partition(_._1.startsWith("arg:"))

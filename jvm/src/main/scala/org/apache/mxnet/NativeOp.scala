@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import java.util.concurrent.ConcurrentHashMap
 
 /** An operator of the engine: its handle and, when asked for, its metadata.
@@ -36,6 +37,7 @@ private[mxnet] object NativeOp {
 
   /** The operator of this name; an unknown one is an [[MXNetError]]. */
   def apply(name: String): NativeOp = {
+    Given("NativeOp", "name" -> name)
     val known = cache.get(name)
     if (known != null) known else cache.computeIfAbsent(name, n => new NativeOp(n, Base._LIB.opHandle(n)))
   }

@@ -56,7 +56,8 @@ class ProgressBar(
     out.flush()
   }
 
-  override def onTrainEnd(training: Training): Unit = training.stopReason.foreach(reason => out.println(s"stopped: $reason"))
+  override def onTrainEnd(training: Training): Unit =
+    training.stopReason.foreach(reason => out.println(s"stopped: $reason"))
 
   /** Draws a line over the one before. */
   private def draw(line: String): Unit = {

@@ -2,7 +2,7 @@ package org.apache.mxnet.io
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet._
-import org.apache.mxnet.util.Blocks
+import org.apache.mxnet.util.{Blocks, Given}
 
 import scala.collection.immutable.ListMap
 
@@ -254,8 +254,10 @@ object NDArrayIter {
     private var dataBatchSize: Int = 1
     private var lastBatchHandle: String = "pad"
 
-    private def describe(name: String, array: NDArray): DataDesc =
+    private def describe(name: String, array: NDArray): DataDesc = {
+      Given("NDArrayIter.Builder", name -> array)
       DataDesc(name, array.shape, array.dtype, Layout.UNDEFINED)
+    }
 
     /** Adds an input. */
     def addData(name: String, data: NDArray): Builder = addDataWithDesc(describe(name, data), data)

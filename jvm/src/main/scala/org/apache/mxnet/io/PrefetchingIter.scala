@@ -3,7 +3,7 @@ package org.apache.mxnet.io
 import java.util.concurrent.Semaphore
 
 import org.apache.mxnet._
-import org.apache.mxnet.util.Blocks
+import org.apache.mxnet.util.{Blocks, Given}
 
 import scala.collection.immutable.ListMap
 import scala.util.control.NonFatal
@@ -21,6 +21,7 @@ class PrefetchingIter(
     labelNames: IndexedSeq[Map[String, String]] = null
 ) extends DataIter
     with ResumableIter {
+  Given("PrefetchingIter", "iters" -> iters)
   require(iters.nonEmpty, "PrefetchingIter needs at least one iterator")
 
   private val dataDescs = rename(iters.map(_.provideDataDesc), dataNames, "dataNames")
@@ -54,6 +55,7 @@ class PrefetchingIter(
   ): IndexedSeq[DataDesc] =
     if (names == null) descs.flatten
     else {
+      Given("PrefetchingIter", what -> names)
       require(names.length == descs.length, s"$what has ${names.length} maps but there are ${descs.length} iterators")
       descs.zip(names).flatMap { case (own, renamed) =>
         own.map { desc =>

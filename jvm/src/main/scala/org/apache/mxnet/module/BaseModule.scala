@@ -4,7 +4,7 @@ import java.io.IOException
 
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.util.Logging
+import org.apache.mxnet.util.{Given, Logging}
 
 import scala.annotation.varargs
 import scala.collection.mutable
@@ -90,6 +90,8 @@ abstract class BaseModule {
   ): EvalMetric = {
     require(evalData != null, "evalData is null")
     require(evalMetric != null, "evalMetric is null")
+    val batchEnd = Option(batchEndCallback).flatten.filter(_ != null)
+    val scoreEnd = Option(scoreEndCallback).flatten.filter(_ != null)
     requireReady()
     if (reset) evalData.reset()
     evalMetric.reset()
@@ -100,11 +102,11 @@ abstract class BaseModule {
         forward(batch, Some(false))
         updateUnpadded(evalMetric, batch)
       }
-      batchEndCallback.foreach(_.invoke(epoch, nBatch, evalMetric))
+      batchEnd.foreach(_.invoke(epoch, nBatch, evalMetric))
       batch.dispose()
       nBatch += 1
     }
-    scoreEndCallback.foreach(_.invoke(epoch, nBatch, evalMetric))
+    scoreEnd.foreach(_.invoke(epoch, nBatch, evalMetric))
     evalMetric
   }
 
@@ -130,6 +132,7 @@ abstract class BaseModule {
       numBatch: Int = -1,
       reset: Boolean = true
   ): IndexedSeq[IndexedSeq[NDArray]] = {
+    Given("Module.predictEveryBatch", "evalData" -> evalData)
     requireReady()
     if (reset) evalData.reset()
     val outputs = mutable.ArrayBuffer.empty[IndexedSeq[NDArray]]
@@ -143,6 +146,7 @@ abstract class BaseModule {
 
   /** The outputs for one batch, without padding; the arrays are copies that the caller disposes of. */
   def predict(batch: DataBatch): IndexedSeq[NDArray] = synchronized {
+    Given("Module.predict", "batch" -> batch)
     requireReady()
     forward(batch, Some(false))
     getOutputsMerged().map { output =>
@@ -209,6 +213,7 @@ abstract class BaseModule {
 
   /** Writes parameters (`arg:name`) and auxiliary states (`aux:name`) to a file in MXNet's format. */
   def saveParams(fname: String): Unit = {
+    Given("Module.saveParams", "fname" -> fname)
     val (args, aux) = getParams
     NDArray.save(fname, Model.withKinds(args, aux))
   }
@@ -265,7 +270,7 @@ abstract class BaseModule {
       resume: Boolean
   ): Unit = {
     require(trainData != null, "trainData is null")
-    require(evalData != null, "evalData is null; give None for no validation data")
+    require(evalData != null && !evalData.contains(null), "evalData is null; give None for no validation data")
     require(fitParams != null, "fitParams is null")
     require(numEpoch > 0, s"numEpoch is $numEpoch; it must be at least 1")
     bind(
@@ -369,8 +374,10 @@ abstract class BaseModule {
   ): Unit
 
   /** Allocates a module that has no labels. */
-  @varargs def bind(forTraining: Boolean, inputsNeedGrad: Boolean, forceRebind: Boolean, dataShape: DataDesc*): Unit =
+  @varargs def bind(forTraining: Boolean, inputsNeedGrad: Boolean, forceRebind: Boolean, dataShape: DataDesc*): Unit = {
+    Given("Module.bind", "dataShape" -> dataShape)
     bind(dataShape.toIndexedSeq, None, forTraining, inputsNeedGrad, forceRebind, None)
+  }
 
   /** Sets how parameters are changed.
     *

@@ -1,5 +1,6 @@
 package org.apache.mxnet.module
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
 import org.slf4j.Logger
@@ -134,6 +135,7 @@ class FitParams extends Cloneable {
 
   /** Adds what follows training, in the order in which it is called. */
   @varargs def addCallback(callbacks: TrainingCallback*): FitParams = {
+    Given("FitParams.addCallback", "callbacks" -> callbacks)
     require(!callbacks.contains(null), "a callback is null")
     this.callbacks ++= callbacks
     this

@@ -18,9 +18,11 @@ private[mxnet] object Blocks {
   }
 
   /** Reads bytes; what ends too early is an error that names it. */
-  def parse[A](bytes: Array[Byte], what: String)(read: DataInputStream => A): A =
+  def parse[A](bytes: Array[Byte], what: String)(read: DataInputStream => A): A = {
+    Given("Blocks", "bytes" -> bytes)
     try read(new DataInputStream(new ByteArrayInputStream(bytes)))
     catch { case _: EOFException => throw new MXNetError(s"$what ends too early, after ${bytes.length} bytes") }
+  }
 
   def write(out: DataOutputStream, content: Array[Byte]): Unit = {
     out.writeInt(content.length)

@@ -20,7 +20,14 @@ class ResumeSuite extends munit.FunSuite {
     val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
     val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
     val command =
-      Seq(java, library, "-cp", System.getProperty("java.class.path"), classOf[ResumeProgram].getName, directory.toString)
+      Seq(
+        java,
+        library,
+        "-cp",
+        System.getProperty("java.class.path"),
+        classOf[ResumeProgram].getName,
+        directory.toString
+      )
     new ProcessBuilder(command ++ more: _*).redirectErrorStream(true).start()
   }
 
@@ -42,7 +49,9 @@ class ResumeSuite extends munit.FunSuite {
     val files = directory.toFile.listFiles().filterNot(_.getName == "training.checkpoint").filter(_.isFile)
     val saved = TrainingCheckpoint.read(directory.resolve("training.checkpoint").toString)
     files.map(file => file.getName -> Files.readAllBytes(file.toPath).toSeq).toMap ++ Map(
-      "params" -> (saved.params.args ++ saved.params.aux).toSeq.sortBy(_._1).map { case (n, a) => n -> a.toArray.toSeq },
+      "params" -> (saved.params.args ++ saved.params.aux).toSeq.sortBy(_._1).map { case (n, a) =>
+        n -> a.toArray.toSeq
+      },
       "optimizer" -> (saved.optimizer.states.toSeq ++ saved.optimizer.updateCounts.toSeq.sorted),
       "counters" -> (saved.optimizer.counters +: saved.optimizer.schedules),
       "random" -> saved.random.toSeq,
@@ -69,9 +78,12 @@ class ResumeSuite extends munit.FunSuite {
   private val inProcess = new ResumeProgram
 
   /** Trains in one go, and with a stop after each epoch in which everything is made anew. */
-  private def sameBits(directory: Path, clue: String = "")(train: (Int, FitParams, Boolean) => Map[String, NDArray]): Unit = {
+  private def sameBits(directory: Path, clue: String = "")(
+      train: (Int, FitParams, Boolean) => Map[String, NDArray]
+  ): Unit = {
     def content(params: Map[String, NDArray]) = params.map { case (name, array) => name -> array.toArray.toSeq }
-    def params(file: String) = new FitParams().setInitializer(new Xavier()).setCheckpoint(directory.resolve(file).toString)
+    def params(file: String) =
+      new FitParams().setInitializer(new Xavier()).setCheckpoint(directory.resolve(file).toString)
     val expected = content(train(4, params("whole"), false))
     val parts = (1 to 4).map(numEpoch => content(train(numEpoch, params("parts"), true)))
     assertEquals(parts.last, expected, clue)
@@ -215,7 +227,11 @@ class ResumeSuite extends munit.FunSuite {
 
   folder.test("what cannot be resumed is an error that says why") { directory =>
     val file = directory.resolve("training").toString
-    def fit(params: FitParams = new FitParams, optimizer: Optimizer = new SGD(), data: DataIter = inProcess.data()): Unit =
+    def fit(
+        params: FitParams = new FitParams,
+        optimizer: Optimizer = new SGD(),
+        data: DataIter = inProcess.data()
+    ): Unit =
       new Module(inProcess.network).fit(data, None, 1, params.setOptimizer(optimizer), resume = true)
     def saved = new FitParams().setCheckpoint(file)
     assert(intercept[IllegalArgumentException](fit()).getMessage.contains("setCheckpoint"))
@@ -223,7 +239,8 @@ class ResumeSuite extends munit.FunSuite {
     val whole = Files.readAllBytes(Paths.get(file))
     def message(body: => Unit): String = intercept[MXNetError](body).getMessage
     assert(message(fit(saved, new Adam())).contains("org.apache.mxnet.optimizer.SGD"))
-    val fewer = new NDArrayIter(IndexedSeq(NDArray.zeros(8, 3)), IndexedSeq(NDArray.zeros(8)), 8, labelName = "softmax_label")
+    val fewer =
+      new NDArrayIter(IndexedSeq(NDArray.zeros(8, 3)), IndexedSeq(NDArray.zeros(8)), 8, labelName = "softmax_label")
     assert(message(fit(saved, data = fewer)).contains("same data"))
     (0 until whole.length by 97).foreach { length =>
       Files.write(Paths.get(file), whole.take(length))

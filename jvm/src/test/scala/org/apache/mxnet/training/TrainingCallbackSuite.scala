@@ -11,7 +11,6 @@ import org.apache.mxnet.module.{FitParams, Module}
 import org.apache.mxnet.optimizer.SGD
 import org.w3c.dom.Document
 
-
 /** What follows training, without a resumption. */
 class TrainingCallbackSuite extends munit.FunSuite {
   private val folder = FunFixture[Path](_ => Files.createTempDirectory("callbacks"), _ => ())
@@ -105,7 +104,9 @@ class TrainingCallbackSuite extends munit.FunSuite {
     val missing = intercept[MXNetError](epochs(new SquaredError(1f, 2f, 3f, 4f), new EarlyStopping("loss")))
     assert(missing.getMessage.contains("validation-mse, train-accuracy"), missing.getMessage)
     assert(intercept[IllegalArgumentException](new EarlyStopping(patience = 0)).getMessage.contains("patience is 0"))
-    assert(intercept[IllegalArgumentException](new EarlyStopping(mode = "best")).getMessage.contains("auto, max or min"))
+    assert(
+      intercept[IllegalArgumentException](new EarlyStopping(mode = "best")).getMessage.contains("auto, max or min")
+    )
   }
 
   folder.test("the k best epochs are in files, and no others") { directory =>
