@@ -1,7 +1,15 @@
 package org.apache.mxnet
 
 import java.io.{OutputStream, PrintStream}
-import java.lang.reflect.{GenericArrayType, InvocationTargetException, Method, Modifier, ParameterizedType, Type => JavaType, WildcardType}
+import java.lang.reflect.{
+  GenericArrayType,
+  InvocationTargetException,
+  Method,
+  Modifier,
+  ParameterizedType,
+  Type => JavaType,
+  WildcardType
+}
 import java.nio.file.Files
 
 import org.apache.mxnet.io._
@@ -140,58 +148,58 @@ class PublicEntrySweepSuite extends munit.FunSuite {
     case Type.Plain(t) if t == classOf[Double]  => Seq(1.0, Double.NaN, -1.0)
     case Type.Plain(t) if t == classOf[Boolean] => Seq(true, false)
     // A by-name parameter cannot be null; numbers in collections are objects to Java.
-    case Type.Of(t, _) if t == classOf[Function0[_]]            => Seq(() => NDArray.ones(1))
+    case Type.Of(t, _) if t == classOf[Function0[_]]                                  => Seq(() => NDArray.ones(1))
     case Type.Of(t, Type.Plain(o)) if t == classOf[Option[_]] && o == classOf[Object] => Seq(None, null)
-    case Type.Array(Type.Of(_, _))              => Seq(null)
-    case t                                      => right(t) +: null +: wrong(t)
+    case Type.Array(Type.Of(_, _))                                                    => Seq(null)
+    case t                                                                            => right(t) +: null +: wrong(t)
   }
 
   private def right(tpe: Type): Any = tpe match {
-    case Type.Of(t, item) if t == classOf[Option[_]]            => Option(right(item))
+    case Type.Of(t, item) if t == classOf[Option[_]]                => Option(right(item))
     case Type.Of(t, item) if t.isAssignableFrom(classOf[Vector[_]]) => Option(right(item)).toVector
-    case Type.Of(t, item) if t == classOf[List[_]]              => List(right(item))
-    case Type.Of(t, item) if t == classOf[Set[_]]               => Set(right(item))
-    case Type.Of(t, item) if t == classOf[Map[_, _]]            => Map("data" -> right(item))
-    case Type.Of(t, item) if t == classOf[ListMap[_, _]]        => ListMap("data" -> right(item))
-    case Type.Plain(t)                                          => instance(t)
-    case _                                                      => null
+    case Type.Of(t, item) if t == classOf[List[_]]                  => List(right(item))
+    case Type.Of(t, item) if t == classOf[Set[_]]                   => Set(right(item))
+    case Type.Of(t, item) if t == classOf[Map[_, _]]                => Map("data" -> right(item))
+    case Type.Of(t, item) if t == classOf[ListMap[_, _]]            => ListMap("data" -> right(item))
+    case Type.Plain(t)                                              => instance(t)
+    case _                                                          => null
   }
 
   private def instance(tpe: Class[_]): Any = tpe match {
-    case t if t == classOf[String]          => s"$folder/file"
-    case t if t == classOf[NDArray]         => NDArray.ones(2, 3)
-    case t if t == classOf[SparseNDArray]   => sparse
-    case t if t == classOf[Symbol]          => Symbol.Variable("data")
-    case t if t == classOf[Executor]        => network.simpleBind(Context.cpu(), "write", Map("data" -> Shape(2, 3)))
-    case t if t == classOf[Shape]           => Shape(2, 3)
-    case t if t == classOf[DataDesc]        => DataDesc("data", Shape(2, 3))
-    case t if t == classOf[Context]         => Context.cpu()
-    case t if t == classOf[KVStore]         => KVStore.create()
-    case t if t == classOf[EvalMetric]      => new Accuracy
-    case t if t == classOf[Optimizer]       => new SGD
-    case t if t == classOf[LRScheduler]     => new FactorScheduler(2, 0.5f)
-    case t if t == classOf[Initializer]     => new Uniform
-    case t if t == classOf[DataIter]        => data
-    case t if t == classOf[DataBatch]       => data.next()
-    case t if t == classOf[FitParams]       => new FitParams
-    case t if t == classOf[BaseModule]      => bound
-    case t if t == classOf[Module]          => bound
-    case t if t == classOf[Monitor]         => new Monitor(1)
-    case t if t == classOf[ResourceScope]   => null
-    case t if t == classOf[NativeResource]  => NDArray.ones(2)
-    case t if t == classOf[DType.DType]     => DType.Float32
-    case t if t == classOf[Array[NDArray]]  => Array(NDArray.ones(2, 3))
-    case t if t == classOf[Array[Symbol]]   => Array(Symbol.Variable("data"))
-    case t if t == classOf[Array[Context]]  => Array(Context.cpu())
-    case t if t == classOf[Array[String]]   => Array("data")
-    case t if t == classOf[Array[Float]]    => Array.fill(6)(1f)
-    case t if t == classOf[Array[Double]]   => Array.fill(6)(1.0)
-    case t if t == classOf[Array[Int]]      => Array(2, 3)
-    case t if t == classOf[Array[Long]]     => Array(2L, 3L)
-    case t if t == classOf[Array[Byte]]     => NDArray.ones(2).serialize()
-    case t if t == classOf[Array[Shape]]    => Array(Shape(2, 3))
-        case t if t == classOf[PrintStream]     => new PrintStream(OutputStream.nullOutputStream())
-    case _                                  => null
+    case t if t == classOf[String]         => s"$folder/file"
+    case t if t == classOf[NDArray]        => NDArray.ones(2, 3)
+    case t if t == classOf[SparseNDArray]  => sparse
+    case t if t == classOf[Symbol]         => Symbol.Variable("data")
+    case t if t == classOf[Executor]       => network.simpleBind(Context.cpu(), "write", Map("data" -> Shape(2, 3)))
+    case t if t == classOf[Shape]          => Shape(2, 3)
+    case t if t == classOf[DataDesc]       => DataDesc("data", Shape(2, 3))
+    case t if t == classOf[Context]        => Context.cpu()
+    case t if t == classOf[KVStore]        => KVStore.create()
+    case t if t == classOf[EvalMetric]     => new Accuracy
+    case t if t == classOf[Optimizer]      => new SGD
+    case t if t == classOf[LRScheduler]    => new FactorScheduler(2, 0.5f)
+    case t if t == classOf[Initializer]    => new Uniform
+    case t if t == classOf[DataIter]       => data
+    case t if t == classOf[DataBatch]      => data.next()
+    case t if t == classOf[FitParams]      => new FitParams
+    case t if t == classOf[BaseModule]     => bound
+    case t if t == classOf[Module]         => bound
+    case t if t == classOf[Monitor]        => new Monitor(1)
+    case t if t == classOf[ResourceScope]  => null
+    case t if t == classOf[NativeResource] => NDArray.ones(2)
+    case t if t == classOf[DType.DType]    => DType.Float32
+    case t if t == classOf[Array[NDArray]] => Array(NDArray.ones(2, 3))
+    case t if t == classOf[Array[Symbol]]  => Array(Symbol.Variable("data"))
+    case t if t == classOf[Array[Context]] => Array(Context.cpu())
+    case t if t == classOf[Array[String]]  => Array("data")
+    case t if t == classOf[Array[Float]]   => Array.fill(6)(1f)
+    case t if t == classOf[Array[Double]]  => Array.fill(6)(1.0)
+    case t if t == classOf[Array[Int]]     => Array(2, 3)
+    case t if t == classOf[Array[Long]]    => Array(2L, 3L)
+    case t if t == classOf[Array[Byte]]    => NDArray.ones(2).serialize()
+    case t if t == classOf[Array[Shape]]   => Array(Shape(2, 3))
+    case t if t == classOf[PrintStream]    => new PrintStream(OutputStream.nullOutputStream())
+    case _                                 => null
   }
 
   private def wrong(tpe: Type): Seq[Any] = tpe match {
@@ -257,7 +265,8 @@ class PublicEntrySweepSuite extends munit.FunSuite {
     val tpe = mirror.classSymbol(instance.getClass).toType
     tpe.members
       .filter(m => m.isMethod && m.isPublic && !m.isConstructor && m.owner.fullName.startsWith("org.apache.mxnet"))
-      .map(_.name.encodedName.toString).toSet
+      .map(_.name.encodedName.toString)
+      .toSet
   }
 
   private def methodsOf(instance: AnyRef): Seq[Method] = {
@@ -272,7 +281,9 @@ class PublicEntrySweepSuite extends munit.FunSuite {
   targets.foreach { case (name, make) =>
     test(s"methods of $name") {
       val failures = methodsOf(make()).sortBy(_.toString).flatMap { method =>
-        sweep(s"$name.${method.getName}", method.getGenericParameterTypes)(arguments => method.invoke(make(), arguments: _*))
+        sweep(s"$name.${method.getName}", method.getGenericParameterTypes)(arguments =>
+          method.invoke(make(), arguments: _*)
+        )
       }
       assert(failures.isEmpty, s"${failures.length}:\n" + failures.mkString("\n"))
     }
@@ -324,11 +335,11 @@ private object Type {
   final case class Array(item: Type) extends Type
 
   def of(tpe: JavaType): Type = tpe match {
-    case cls: Class[_]                   => Plain(cls)
+    case cls: Class[_]                    => Plain(cls)
     case parameterized: ParameterizedType =>
       Of(parameterized.getRawType.asInstanceOf[Class[_]], of(parameterized.getActualTypeArguments.last))
     case array: GenericArrayType => Array(of(array.getGenericComponentType))
-    case wildcard: WildcardType => of(wildcard.getUpperBounds.head)
-    case _                      => Plain(classOf[Object])
+    case wildcard: WildcardType  => of(wildcard.getUpperBounds.head)
+    case _                       => Plain(classOf[Object])
   }
 }

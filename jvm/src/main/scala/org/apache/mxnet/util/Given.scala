@@ -14,13 +14,13 @@ private[mxnet] object Given {
     */
   def apply(owner: String, arguments: (String, Any)*): Unit = arguments.foreach { case (name, value) =>
     value match {
-      case null                                      => fail(owner, name)
-      case items: Array[AnyRef]                      => checkItems(owner, name, items.iterator)
-      case items: Map[_, _]                          => checkValues(owner, name, items)
+      case null                 => fail(owner, name)
+      case items: Array[AnyRef] => checkItems(owner, name, items.iterator)
+      case items: Map[_, _]     => checkValues(owner, name, items)
       // Variable arguments that are null reach Scala as a sequence around null.
       case items: ArraySeq[_] if items.unsafeArray == null => fail(owner, name)
       case items: Seq[_] if items.knownSize >= 0           => checkItems(owner, name, items.iterator)
-      case _                                         =>
+      case _                                               =>
     }
   }
 
