@@ -17,7 +17,7 @@ use jni::{Env, JValue, jni_sig, jni_str};
 use super::gradient_graph::take_symbols;
 use super::host::{Object, in_jvm};
 use super::symbol::new_shapes;
-use super::{JniError, Result, longs, new_ints, new_longs, new_strings, string, strings};
+use super::{JniError, Result, longs, new_ints, new_longs, new_object, new_strings, string, strings};
 use crate::handle::{self, insert_symbol, insert_tensor, tensor};
 
 /// An `ImportBridge`.
@@ -127,7 +127,7 @@ fn raw_node<'l>(
         (&shapes).into(),
         (&dtypes).into(),
     ];
-    Ok(env.new_object(jni_str!("org/apache/mxnet/RawNode"), signature, &arguments)?)
+    new_object(env, jni_str!("org/apache/mxnet/RawNode"), signature, &arguments)
 }
 
 /// An attribute as it crosses: its kind, and an array of its elements. Graphs stay here.

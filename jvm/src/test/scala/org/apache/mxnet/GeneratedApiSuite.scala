@@ -29,7 +29,8 @@ class GeneratedApiSuite extends munit.FunSuite {
       }
       .groupMap(_._1)(_._2)
 
-  private def typeOf(module: String): u.Type = mirror.staticModule(s"org.apache.mxnet.$module").moduleClass.asType.toType
+  private def typeOf(module: String): u.Type =
+    mirror.staticModule(s"org.apache.mxnet.$module").moduleClass.asType.toType
 
   private val owners: Map[String, String] = Map(
     "NDArray (legacy)" -> "NDArray",
@@ -47,7 +48,9 @@ class GeneratedApiSuite extends munit.FunSuite {
     owner.member(u.TermName(name).encodedName).alternatives.filter(_.isMethod).map(_.asMethod)
 
   private def parametersOf(method: u.MethodSymbol): Seq[(String, Boolean)] =
-    method.paramLists.flatten.filterNot(_.isImplicit).map(p => (p.name.decodedName.toString, p.asTerm.isParamWithDefault))
+    method.paramLists.flatten
+      .filterNot(_.isImplicit)
+      .map(p => (p.name.decodedName.toString, p.asTerm.isParamWithDefault))
 
   /** Whether a call that gave the released parameters still compiles. */
   private def takes(method: u.MethodSymbol, wanted: Released): Boolean = {
@@ -62,7 +65,9 @@ class GeneratedApiSuite extends munit.FunSuite {
   test("every object is compared, and none is empty") {
     assertEquals(released.keySet, owners.keySet)
     // The untyped functions of arrays have two forms each.
-    val forms = released.map { case (owner, functions) => functions.length * (if (owner.contains("NDArray (")) 2 else 1) }
+    val forms = released.map { case (owner, functions) =>
+      functions.length * (if (owner.contains("NDArray (")) 2 else 1)
+    }
     assertEquals(forms.sum, 2674)
   }
 
