@@ -23,8 +23,12 @@ impl RandomSource for DeviceRandom {
 
 impl DeviceRandom {
     fn reset(&self, seed: u64) {
+        self.set(seed, 0);
+    }
+
+    fn set(&self, seed: u64, next: u64) {
         self.seed.store(seed, Ordering::Relaxed);
-        self.next.store(0, Ordering::Relaxed);
+        self.next.store(next, Ordering::Relaxed);
     }
 }
 
@@ -74,6 +78,33 @@ pub fn seed(seed: u64) {
     }
 }
 
+/// What decides all random numbers to come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// The seed of devices that have drawn no number yet.
+    pub global_seed: u64,
+    /// Seed and next stream of each device that has, in the order of the devices.
+    pub devices: Vec<(Context, u64, u64)>,
+}
+
+/// The state of all devices.
+pub fn state() -> State {
+    let all = states().read();
+    let mut devices: Vec<_> = (all.by_context.iter())
+        .map(|(context, d)| (*context, d.seed.load(Ordering::Relaxed), d.next.load(Ordering::Relaxed)))
+        .collect();
+    devices.sort_unstable();
+    State { global_seed: all.global_seed, devices }
+}
+
+/// Goes back to a state; a device that it does not name begins anew.
+pub fn restore(state: &State) {
+    seed(state.global_seed);
+    for (context, seed, next) in &state.devices {
+        device(*context).set(*seed, *next);
+    }
+}
+
 /// Seeds one device.
 pub fn seed_context(seed: u64, context: Context) {
     device(context).reset(seed);
@@ -91,5 +122,17 @@ mod tests {
         assert_ne!(first[0], first[1]);
         seed_context(5, context);
         assert_eq!(first, [device(context).next_key(), device(context).next_key()]);
+    }
+
+    #[test]
+    fn a_restored_state_repeats_streams() {
+        let context = Context::cpu(78);
+        seed_context(5, context);
+        device(context).next_key();
+        let before = state().devices.into_iter().find(|(c, ..)| *c == context);
+        assert_eq!(before, Some((context, 5, 1)));
+        let second = device(context).next_key();
+        device(context).set(5, 1);
+        assert_eq!(device(context).next_key(), second);
     }
 }

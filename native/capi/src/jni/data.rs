@@ -61,6 +61,15 @@ native! {
         new_longs(env, &index)
     }
 
+    fn Java_org_apache_mxnet_LibInfo_dataIterEpoch(env, handle: jlong) -> JLongArray<'l> {
+        let epoch = data_iter(handle as u64)?.lock().epoch();
+        new_longs(env, &[epoch.number as jlong, epoch.first as jlong])
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_dataIterRestart(_env, handle: jlong, number: jlong, first: jlong) {
+        Ok(data_iter(handle as u64)?.lock().restart(io::Epoch { number: number as u64, first: first as u64 })?)
+    }
+
     fn Java_org_apache_mxnet_LibInfo_dataIterPad(_env, handle: jlong) -> jint {
         Ok(data_iter(handle as u64)?.lock().batch()?.pad as jint)
     }

@@ -15,7 +15,7 @@ use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, jni_sig, jni_str};
 
 use super::symbol::unpack_shapes;
-use super::{Result, call_back, ints, longs, native, new_longs, same_length, strings};
+use super::{Result, call_back, ints, longs, native, new_longs, new_object, same_length, strings};
 use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tensor};
 
 fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
@@ -133,7 +133,7 @@ native! {
         let (args, grads, aux) = (new_longs(env, &args)?, new_longs(env, &grads)?, new_longs(env, &aux)?);
         let class = jni_str!("org/apache/mxnet/ReshapedExecutor");
         let arguments = [handle.into(), (&args).into(), (&grads).into(), (&aux).into()];
-        Ok(env.new_object(class, jni_sig!("(J[J[J[J)V"), &arguments)?)
+        new_object(env, class, jni_sig!("(J[J[J[J)V"), &arguments)
     }
 
     fn Java_org_apache_mxnet_LibInfo_executorPrint(env, handle: jlong) -> JString<'l> {

@@ -17,7 +17,7 @@ use jni::{Env, JValue, jni_sig, jni_str};
 use super::gradient_graph::take_symbols;
 use super::symbol::new_shapes;
 use super::user_op::{Object, in_jvm};
-use super::{JniError, Result, longs, new_ints, new_longs, new_strings, string, strings};
+use super::{JniError, Result, longs, new_ints, new_longs, new_object, new_strings, string, strings};
 use crate::handle::{self, insert_symbol, insert_tensor, tensor};
 
 /// An `ImportBridge` or an `ExportBridge`.
@@ -127,7 +127,7 @@ fn raw_node<'l>(
         (&shapes).into(),
         (&dtypes).into(),
     ];
-    Ok(env.new_object(jni_str!("org/apache/mxnet/RawNode"), signature, &arguments)?)
+    new_object(env, jni_str!("org/apache/mxnet/RawNode"), signature, &arguments)
 }
 
 /// Converts an attribute for the JVM: its kind, and an array of its elements. Graphs are not passed.

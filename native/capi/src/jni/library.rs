@@ -1,14 +1,20 @@
 //! Global functions and operator metadata.
 
+use ferromx_core::context::Context;
+use ferromx_core::error::Error;
 use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
-use jni::objects::{JBooleanArray, JObjectArray, JString};
+use jni::objects::{JBooleanArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 
-use super::{native, new_strings, string};
+use super::{JniError, longs, native, new_longs, new_strings, string};
 use crate::handle;
 
+fn wrong_random_state(len: usize) -> JniError {
+    Error::Value(format!("a random state has one number and four for each device, not {len}")).into()
+}
+
 /// Version of the contract in `LibInfo.scala` that these functions implement.
-const ABI_VERSION: jint = 5;
+const ABI_VERSION: jint = 6;
 
 native! {
     fn Java_org_apache_mxnet_LibInfo_abiVersion(_env) -> jint {
@@ -50,6 +56,28 @@ native! {
 
     fn Java_org_apache_mxnet_LibInfo_randomSeed(_env, seed: jint) {
         random::seed(seed as u64);
+        Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_randomState(env) -> JLongArray<'l> {
+        let state = random::state();
+        let mut flat = vec![state.global_seed as jlong];
+        for (context, seed, next) in state.devices {
+            flat.extend([context.device_type as jlong, context.device_id.into(), seed as jlong, next as jlong]);
+        }
+        new_longs(env, &flat)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_randomRestore(env, state: JLongArray<'l>) {
+        let flat = longs(env, &state, "the random state")?;
+        let [global_seed, devices @ ..] = &flat[..] else { return Err(wrong_random_state(flat.len())) };
+        let (devices, []) = devices.as_chunks::<4>() else { return Err(wrong_random_state(flat.len())) };
+        let devices = devices.iter().map(|&[kind, id, seed, next]| {
+            let (kind, id) = (i32::try_from(kind).unwrap_or(-1), i32::try_from(id).unwrap_or(-1));
+            Ok((Context::from_codes(kind, id)?, seed as u64, next as u64))
+        });
+        let devices = devices.collect::<Result<Vec<_>, Error>>()?;
+        random::restore(&random::State { global_seed: *global_seed as u64, devices });
         Ok(())
     }
 

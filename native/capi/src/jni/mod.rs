@@ -23,7 +23,9 @@ use std::any::Any;
 use ferromx_core::error::Error;
 use ferromx_core::params::Attrs;
 use jni::errors::ErrorPolicy;
-use jni::objects::{JIntArray, JLongArray, JObjectArray, JString, JThrowable};
+use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString, JThrowable, JValue};
+use jni::refs::IntoAuto;
+use jni::signature::MethodSignature;
 use jni::strings::{JNIStr, JNIString};
 use jni::sys::jlong;
 use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
@@ -51,7 +53,7 @@ pub(crate) struct ThrowMxNetError;
 fn throw(env: &mut Env<'_>, message: &str) {
     if !env.exception_check() {
         // Throwing always returns the error JavaException.
-        let _ = env.throw_new(ERROR, JNIString::new(message));
+        let _ = env.find_class(ERROR).and_then(|class| env.throw_new(&class, JNIString::new(message)));
     }
 }
 
@@ -59,7 +61,7 @@ fn throw(env: &mut Env<'_>, message: &str) {
 fn throw_with_cause(env: &mut Env<'_>, message: &str, cause: &user_op::Thrown) -> Result<()> {
     let text = env.new_string(message)?;
     let signature = jni_sig!("(Ljava/lang/String;Ljava/lang/Throwable;)V");
-    let error = env.new_object(ERROR, signature, &[(&text).into(), (&**cause).into()])?;
+    let error = new_object(env, ERROR, signature, &[(&text).into(), (&**cause).into()])?;
     let error = env.cast_local::<JThrowable<'_>>(error)?;
     Ok(env.throw(error)?)
 }
@@ -125,6 +127,18 @@ fn call_back(call: impl FnOnce(&mut Env<'_>) -> Result<()>) -> Result<()> {
 
 fn null(what: &str) -> JniError {
     JniError::Engine(Error::Value(format!("{what} is null: a value was expected")))
+}
+
+/// An object of a class of the library. `FindClass` takes the class loader of the native method that runs; what the crate does with
+/// names asks the loader of the thread first, which may be that of another application in the same process.
+fn new_object<'l>(
+    env: &mut Env<'l>,
+    class: &JNIStr,
+    constructor: MethodSignature<'_, '_>,
+    arguments: &[JValue<'_>],
+) -> Result<JObject<'l>> {
+    let class = env.find_class(class)?.auto();
+    Ok(env.new_object(&class, constructor, arguments)?)
 }
 
 /// A Java string.

@@ -24,7 +24,9 @@ use jni::{jni_sig, jni_str};
 
 use super::import_hooks::JvmHooks;
 use super::symbol::unpack_shapes;
-use super::{JniError, Result, ints, longs, native, new_longs, new_strings, null, same_length, string, strings};
+use super::{
+    JniError, Result, ints, longs, native, new_longs, new_object, new_strings, null, same_length, string, strings,
+};
 use crate::handle::{insert_symbol, insert_tensor, symbol, tensor};
 
 impl From<ferromx_interop::Error> for JniError {
@@ -156,11 +158,12 @@ native! {
         let inputs = new_strings(env, &inputs)?;
         let outputs = new_strings(env, &imported.outputs)?;
         let symbol = insert_symbol(imported.symbol) as jlong;
-        Ok(env.new_object(
+        new_object(
+            env,
             jni_str!("org/apache/mxnet/ImportedParts"),
             jni_sig!("(J[Ljava/lang/String;[J[Ljava/lang/String;[Ljava/lang/String;)V"),
             &[symbol.into(), (&names).into(), (&handles).into(), (&inputs).into(), (&outputs).into()],
-        )?)
+        )
     }
 
     fn Java_org_apache_mxnet_LibInfo_modelCheck(

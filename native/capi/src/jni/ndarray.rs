@@ -17,7 +17,7 @@ use jni::objects::{
 use jni::sys::{jboolean, jbyte, jdouble, jint, jlong};
 use jni::{jni_sig, jni_str};
 
-use super::{JniError, Result, ints, longs, native, new_longs, new_strings, same_length, string, strings};
+use super::{JniError, Result, ints, longs, native, new_longs, new_object, new_strings, same_length, string, strings};
 use crate::handle::{self, insert_tensor, tensor};
 use crate::sparse;
 
@@ -284,7 +284,7 @@ native! {
         let handles: Vec<jlong> = tensors.map(|t| insert_tensor(t) as jlong).collect();
         let (handles, names) = (new_longs(env, &handles)?, new_strings(env, &loaded.names)?);
         let class = jni_str!("org/apache/mxnet/LoadedNDArrays");
-        Ok(env.new_object(class, jni_sig!("([J[Ljava/lang/String;)V"), &[(&handles).into(), (&names).into()])?)
+        new_object(env, class, jni_sig!("([J[Ljava/lang/String;)V"), &[(&handles).into(), (&names).into()])
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarraySaveRawBytes(env, handle: jlong) -> JByteArray<'l> {

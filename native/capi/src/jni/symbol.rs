@@ -11,7 +11,7 @@ use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::{jint, jlong};
 use jni::{jni_sig, jni_str};
 
-use super::{Result, attrs, ints, longs, native, new_ints, new_longs, new_strings, pairs, string, strings};
+use super::{Result, attrs, ints, longs, native, new_ints, new_longs, new_object, new_strings, pairs, string, strings};
 use crate::handle::{self, SymbolState, insert_symbol, symbol};
 
 fn symbols(handles: &[jlong]) -> Result<Vec<Symbol>> {
@@ -177,7 +177,7 @@ native! {
             (new_shapes(env, &inferred.args)?, new_shapes(env, &inferred.outputs)?, new_shapes(env, &inferred.aux)?);
         let class = jni_str!("org/apache/mxnet/InferredShapes");
         let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
-        Ok(env.new_object(class, jni_sig!("(Z[[J[[J[[J)V"), &arguments)?)
+        new_object(env, class, jni_sig!("(Z[[J[[J[[J)V"), &arguments)
     }
 
     fn Java_org_apache_mxnet_LibInfo_symbolInferType(
@@ -201,7 +201,7 @@ native! {
         let aux = new_ints(env, &codes(&inferred.aux))?;
         let class = jni_str!("org/apache/mxnet/InferredTypes");
         let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
-        Ok(env.new_object(class, jni_sig!("(Z[I[I[I)V"), &arguments)?)
+        new_object(env, class, jni_sig!("(Z[I[I[I)V"), &arguments)
     }
 
     fn Java_org_apache_mxnet_LibInfo_symbolCheckReady(_env, handle: jlong) {

@@ -70,27 +70,30 @@ impl Bridge {
         const BRIDGE: &JNIStr = jni_str!("org/apache/mxnet/HostBridge");
         const OPERATOR: &JNIStr = jni_str!("org/apache/mxnet/HostOperator");
         const INSTANCE: &JNIStr = jni_str!("org/apache/mxnet/HostInstance");
+        // By `FindClass`, as `new_object` has it: the methods must be those of the bridge's own class loader.
+        let (bridge, operator) = (env.find_class(BRIDGE)?, env.find_class(OPERATOR)?);
+        let instance = env.find_class(INSTANCE)?;
         let make =
             jni_sig!("(Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/String;)Lorg/apache/mxnet/HostOperator;");
         let create = jni_sig!("(Ljava/lang/String;[[J[I)Lorg/apache/mxnet/HostInstance;");
         let run = jni_sig!("(Z[J[I)V");
         Ok(Bridge {
             object: env.new_global_ref(object)?,
-            make: env.get_method_id(BRIDGE, jni_str!("make"), make)?,
-            resolve: env.get_method_id(BRIDGE, jni_str!("resolve"), jni_sig!("(Ljava/lang/String;)Z"))?,
+            make: env.get_method_id(&bridge, jni_str!("make"), make)?,
+            resolve: env.get_method_id(&bridge, jni_str!("resolve"), jni_sig!("(Ljava/lang/String;)Z"))?,
             describe: env.get_method_id(
-                BRIDGE,
+                &bridge,
                 jni_str!("describe"),
                 jni_sig!("(Ljava/lang/Throwable;)Ljava/lang/String;"),
             )?,
-            names: env.get_method_id(OPERATOR, jni_str!("names"), jni_sig!("(I)[Ljava/lang/String;"))?,
-            flags: env.get_method_id(OPERATOR, jni_str!("flags"), jni_sig!("()I"))?,
-            infer_shapes: env.get_method_id(OPERATOR, jni_str!("inferShapes"), jni_sig!("([[J[[J)[[J"))?,
-            infer_types: env.get_method_id(OPERATOR, jni_str!("inferTypes"), jni_sig!("([I[I)[I"))?,
-            gradient: env.get_method_id(OPERATOR, jni_str!("gradient"), jni_sig!("([J[J[J)[J"))?,
-            create: env.get_method_id(OPERATOR, jni_str!("create"), create)?,
-            forward: env.get_method_id(INSTANCE, jni_str!("forward"), &run)?,
-            backward: env.get_method_id(INSTANCE, jni_str!("backward"), &run)?,
+            names: env.get_method_id(&operator, jni_str!("names"), jni_sig!("(I)[Ljava/lang/String;"))?,
+            flags: env.get_method_id(&operator, jni_str!("flags"), jni_sig!("()I"))?,
+            infer_shapes: env.get_method_id(&operator, jni_str!("inferShapes"), jni_sig!("([[J[[J)[[J"))?,
+            infer_types: env.get_method_id(&operator, jni_str!("inferTypes"), jni_sig!("([I[I)[I"))?,
+            gradient: env.get_method_id(&operator, jni_str!("gradient"), jni_sig!("([J[J[J)[J"))?,
+            create: env.get_method_id(&operator, jni_str!("create"), create)?,
+            forward: env.get_method_id(&instance, jni_str!("forward"), &run)?,
+            backward: env.get_method_id(&instance, jni_str!("backward"), &run)?,
         })
     }
 }

@@ -12,7 +12,7 @@ use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::shape::{Dims, Shape};
 
 use super::mnist::IterContext;
-use super::{DataIter, InMemory, LastBatch};
+use super::{DataIter, Epoch, InMemory, LastBatch};
 
 params! {
     /// Parameters of `CSVIter`.
@@ -60,6 +60,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         last_batch: if p.round_batch { LastBatch::RollOver } else { LastBatch::Pad },
         overflow: 0,
         next: 0,
+        epoch: Epoch::default(),
         current: None,
     }))
 }

@@ -14,7 +14,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray};
 
 use super::mnist::IterContext;
-use super::{Batch, DataIter, no_batch};
+use super::{Batch, DataIter, Epoch, first_example, no_batch};
 
 params! {
     /// Parameters of `LibSVMIter`.
@@ -100,6 +100,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         rows: (first, end),
         next: first,
         overflow: 0,
+        epoch: Epoch::default(),
         current: None,
     }))
 }
@@ -182,12 +183,15 @@ struct LibSvm {
     next: usize,
     /// Number of rows from the start that filled up the last batch of this epoch. The next epoch begins after them.
     overflow: usize,
+    epoch: Epoch,
     current: Option<Batch>,
 }
 
 impl DataIter for LibSvm {
     fn before_first(&mut self) -> Result<()> {
-        self.next = self.rows.0 + std::mem::take(&mut self.overflow);
+        let first = std::mem::take(&mut self.overflow);
+        self.epoch = Epoch { number: self.epoch.number + 1, first: first as u64 };
+        self.next = self.rows.0 + first;
         self.current = None;
         Ok(())
     }
@@ -218,6 +222,19 @@ impl DataIter for LibSvm {
 
     fn batch(&self) -> Result<&Batch> {
         self.current.as_ref().ok_or_else(no_batch)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn restart(&mut self, epoch: Epoch) -> Result<()> {
+        let (first, end) = self.rows;
+        self.next = first + first_example(epoch, end - first)?;
+        self.epoch = epoch;
+        self.overflow = 0;
+        self.current = None;
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::{param_enum, params};
 
-use super::{DataIter, InMemory, LastBatch};
+use super::{DataIter, Epoch, InMemory, LastBatch};
 
 param_enum! {
     /// The memory of batches.
@@ -78,6 +78,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         last_batch: LastBatch::Discard,
         overflow: 0,
         next: 0,
+        epoch: Epoch::default(),
         current: None,
     }))
 }

@@ -27,6 +27,15 @@ pub struct Batch {
     pub pad: usize,
 }
 
+/// Where an epoch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Epoch {
+    /// Number of the epoch, from 0, which the order and the augmentations depend on where they are random.
+    pub number: u64,
+    /// Index of its first example: the last batch of the epoch before may have taken some.
+    pub first: u64,
+}
+
 /// A source of batches.
 pub trait DataIter: Send {
     /// Rewinds to before the first batch.
@@ -44,6 +53,24 @@ pub trait DataIter: Send {
     /// # Errors
     /// `next` was not called yet, or returned `false`.
     fn batch(&self) -> Result<&Batch>;
+    /// Where the current epoch began.
+    fn epoch(&self) -> Epoch;
+    /// Goes back before the first batch of an epoch that [`DataIter::epoch`] gave, of this iterator or of one like it.
+    ///
+    /// # Errors
+    /// The data have no such example.
+    fn restart(&mut self, epoch: Epoch) -> Result<()>;
+}
+
+/// The index of the first example of an epoch, checked.
+fn first_example(epoch: Epoch, examples: usize) -> Result<usize> {
+    match usize::try_from(epoch.first) {
+        Ok(first) if first <= examples => Ok(first),
+        _ => Err(Error::Value(format!(
+            "the epoch begins at example {} but there are {examples}: it was saved with other data",
+            epoch.first
+        ))),
+    }
 }
 
 /// A kind of iterator.
@@ -195,6 +222,7 @@ struct InMemory {
     /// Examples from the start that filled up the last batch of this epoch. The next epoch begins after them.
     overflow: usize,
     next: usize,
+    epoch: Epoch,
     current: Option<Batch>,
 }
 
@@ -227,6 +255,7 @@ impl InMemory {
 impl DataIter for InMemory {
     fn before_first(&mut self) -> Result<()> {
         self.next = std::mem::take(&mut self.overflow);
+        self.epoch = Epoch { number: self.epoch.number + 1, first: self.next as u64 };
         self.current = None;
         Ok(())
     }
@@ -252,6 +281,18 @@ impl DataIter for InMemory {
     fn batch(&self) -> Result<&Batch> {
         self.current.as_ref().ok_or_else(no_batch)
     }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn restart(&mut self, epoch: Epoch) -> Result<()> {
+        self.next = first_example(epoch, self.order.len())?;
+        self.epoch = epoch;
+        self.overflow = 0;
+        self.current = None;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -268,6 +309,7 @@ mod tests {
             last_batch,
             overflow: 0,
             next: 0,
+            epoch: Epoch::default(),
             current: None,
         };
         let epoch = |it: &mut InMemory| {
@@ -285,6 +327,14 @@ mod tests {
         assert_eq!(epoch(&mut it), padded);
         assert_eq!(epoch(&mut it), [(vec![1., 2.], 0), (vec![3., 4.], 0)]);
         assert_eq!(epoch(&mut it), padded);
+        it.before_first().unwrap();
+        let begun = it.epoch();
+        assert_eq!(begun, Epoch { number: 4, first: 1 });
+        let mut other = make(LastBatch::RollOver);
+        other.restart(begun).unwrap();
+        assert!(other.next().unwrap() && it.next().unwrap());
+        assert_eq!(other.batch().unwrap().index, it.batch().unwrap().index);
+        assert!(other.restart(Epoch { number: 0, first: 6 }).is_err());
         let mut it = make(LastBatch::Pad);
         assert_eq!(epoch(&mut it), padded);
         assert_eq!(epoch(&mut it), padded);

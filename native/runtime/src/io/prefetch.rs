@@ -5,15 +5,15 @@ use std::thread::JoinHandle;
 
 use ferromx_core::error::{Error, Result};
 
-use super::{Batch, DataIter, no_batch};
+use super::{Batch, DataIter, Epoch, no_batch};
 
 /// Produces the batches of one epoch after the other.
 pub(super) trait Producer: Send + 'static {
-    /// Starts the next epoch. Its first `resume` examples were in the last batch taken from the previous epoch.
+    /// Starts an epoch. Examples before its first were in the last batch taken from the previous epoch.
     ///
     /// # Errors
     /// The source cannot be read any more.
-    fn start(&mut self, resume: usize) -> Result<()>;
+    fn start(&mut self, epoch: Epoch) -> Result<()>;
     /// The next batch; `None` at the end of the epoch.
     ///
     /// # Errors
@@ -35,8 +35,10 @@ pub(super) struct Prefetch<P: Producer> {
     worker: Option<Worker<P>>,
     buffer: usize,
     current: Option<Batch>,
-    /// Number of examples at the end of the last batch taken that belong to the next epoch.
-    pad: usize,
+    /// The epoch begun last.
+    epoch: Epoch,
+    /// The epoch after it. Examples at the end of the last batch taken belong to it.
+    following: Epoch,
     /// True once the epoch is over, until `before_first`.
     has_ended: bool,
 }
@@ -44,7 +46,15 @@ pub(super) struct Prefetch<P: Producer> {
 impl<P: Producer> Prefetch<P> {
     /// Keeps at most `buffer` finished batches.
     pub fn new(producer: P, buffer: usize) -> Prefetch<P> {
-        Prefetch { idle: Some(producer), worker: None, buffer, current: None, pad: 0, has_ended: false }
+        Prefetch {
+            idle: Some(producer),
+            worker: None,
+            buffer,
+            current: None,
+            epoch: Epoch::default(),
+            following: Epoch::default(),
+            has_ended: false,
+        }
     }
 
     /// Stops the worker, if there is one, and takes the producer back.
@@ -63,7 +73,9 @@ impl<P: Producer> Prefetch<P> {
     fn start(&mut self) -> Result<()> {
         self.stop()?;
         let Some(mut producer) = self.idle.take() else { return Ok(()) };
-        if let Err(e) = producer.start(std::mem::take(&mut self.pad)) {
+        self.epoch = self.following;
+        self.following = Epoch { number: self.epoch.number + 1, first: 0 };
+        if let Err(e) = producer.start(self.epoch) {
             self.idle = Some(producer);
             return Err(e);
         }
@@ -105,12 +117,24 @@ impl<P: Producer> DataIter for Prefetch<P> {
             self.stop()?;
         }
         self.current = batch.transpose()?;
-        self.pad = self.current.as_ref().map_or(self.pad, |b| b.pad);
+        if let Some(batch) = &self.current {
+            self.following.first = batch.pad as u64;
+        }
         Ok(self.current.is_some())
     }
 
     fn batch(&self) -> Result<&Batch> {
         self.current.as_ref().ok_or_else(no_batch)
+    }
+
+    fn epoch(&self) -> Epoch {
+        if self.worker.is_some() || self.has_ended { self.epoch } else { self.following }
+    }
+
+    fn restart(&mut self, epoch: Epoch) -> Result<()> {
+        self.before_first()?;
+        self.following = epoch;
+        Ok(())
     }
 }
 
@@ -132,7 +156,7 @@ mod tests {
     }
 
     impl Producer for Counter {
-        fn start(&mut self, _resume: usize) -> Result<()> {
+        fn start(&mut self, _: Epoch) -> Result<()> {
             self.next = 0;
             Ok(())
         }

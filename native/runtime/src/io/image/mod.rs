@@ -21,7 +21,7 @@ use ferromx_core::storage::write_slice;
 use ferromx_kernels::rng::{Draws, Philox};
 
 use super::prefetch::{Prefetch, Producer};
-use super::{Batch, DataIter};
+use super::{Batch, DataIter, Epoch};
 use augment::{Augmenter, Image};
 use detection::{DetectionAugmenter, Objects};
 use normal::Normalizer;
@@ -136,8 +136,8 @@ struct Loader {
     shuffle: Option<u64>,
     /// Seed of the augmentations.
     seed: u64,
-    /// Number of epochs that were started.
-    num_epochs: u64,
+    /// Number of the next epoch.
+    next_epoch: u64,
     order: Vec<usize>,
     next: usize,
 }
@@ -153,10 +153,10 @@ struct Common<'p> {
 }
 
 impl Producer for Loader {
-    fn start(&mut self, resume: usize) -> Result<()> {
-        self.order = self.records.order(self.shuffle, self.num_epochs);
-        self.num_epochs += 1;
-        self.next = if self.round_batch { resume % self.order.len() } else { 0 };
+    fn start(&mut self, epoch: Epoch) -> Result<()> {
+        self.order = self.records.order(self.shuffle, epoch.number);
+        self.next_epoch = epoch.number.wrapping_add(1);
+        self.next = if self.round_batch { epoch.first as usize % self.order.len() } else { 0 };
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Producer for Loader {
         let pad = end.saturating_sub(n);
         if pad > 0 {
             // The first records of the next epoch fill up the batch.
-            let next_order = self.records.order(self.shuffle, self.num_epochs);
+            let next_order = self.records.order(self.shuffle, self.next_epoch);
             rows.extend(next_order.iter().cycle().take(pad));
         }
         self.next = end;
@@ -188,7 +188,7 @@ impl Loader {
         let dims = [n, channels, self.size.0, self.size.1];
         let data = NDArray::empty(&Shape::from_usize(&dims), T::DTYPE, Context::default())?;
         let mut labels = vec![0f32; n * width];
-        let random = Philox::new(self.seed, self.num_epochs);
+        let random = Philox::new(self.seed, self.next_epoch);
         let failed = Mutex::new(None::<(usize, Error)>);
         write_slice::<T, _>(&data, |out| {
             let row = out.len() / n;
@@ -260,7 +260,7 @@ fn open(
         num_threads: (common.threads as usize).min(num_cpus),
         shuffle: common.shuffle,
         seed: common.seed,
-        num_epochs: 0,
+        next_epoch: 0,
         order: Vec::new(),
         next: 0,
     };

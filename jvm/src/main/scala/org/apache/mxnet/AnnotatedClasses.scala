@@ -4,11 +4,11 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import _root_.io.github.classgraph.ClassGraph
-import org.slf4j.LoggerFactory
+import org.apache.mxnet.util.Logging
 
 /** Classes of the class path that are marked for the library, found by one scan. */
 private[mxnet] object AnnotatedClasses {
-  private val log = LoggerFactory.getLogger("org.apache.mxnet.AnnotatedClasses")
+  private val log = Logging.of("org.apache.mxnet.AnnotatedClasses")
   private val marks = Seq(classOf[UserDefinedOp], classOf[ImportHookRule])
 
   private lazy val found: Map[String, Seq[Class[_]]] = {

@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.NativeResource.keepAlive
 
@@ -48,11 +49,14 @@ object Autograd {
     *
     * @param gradReq what [[backward]] does with the gradient: `write`, `add` or `null`
     */
-  def attachGradient(array: NDArray, gradReq: String = "write"): Unit =
+  def attachGradient(array: NDArray, gradReq: String = "write"): Unit = {
+    Given("Autograd.attachGradient", "array" -> array, "gradReq" -> gradReq)
     markVariables(Seq(array), Seq(NDArray.zeros(array.shape, array.context, array.dtype)), gradReq)
+  }
 
   /** Makes arrays variables whose gradients go to the given arrays. */
   def markVariables(variables: Seq[NDArray], gradients: Seq[NDArray], gradReq: String = "write"): Unit = {
+    Given("Autograd.markVariables", "variables" -> variables, "gradients" -> gradients, "gradReq" -> gradReq)
     if (variables.length != gradients.length)
       throw new MXNetError(s"Autograd: ${variables.length} variables were given, and ${gradients.length} gradients")
     val request = SymbolBind.gradReqCodes.getOrElse(
@@ -67,6 +71,7 @@ object Autograd {
 
   /** The gradient of a variable; it is an error if the array is none. */
   def gradient(variable: NDArray): NDArray = {
+    Given("Autograd.gradient", "variable" -> variable)
     val handle = _LIB.ndarrayGrad(variable.liveHandle)
     keepAlive(variable)
     if (handle == 0L)
@@ -75,7 +80,10 @@ object Autograd {
   }
 
   /** Computes the gradients of the variables that `head` was computed from. */
-  def backward(head: NDArray): Unit = backward(Seq(head))
+  def backward(head: NDArray): Unit = {
+    Given("Autograd.backward", "head" -> head)
+    backward(Seq(head))
+  }
 
   /** Computes the gradients of the variables that `heads` were computed from.
     *
@@ -89,6 +97,7 @@ object Autograd {
       retainGraph: Boolean = false,
       trainMode: Boolean = true
   ): Unit = {
+    Given("Autograd.backward", "heads" -> heads, "headGradients" -> headGradients)
     val gradients = if (headGradients.isEmpty) null else headGradients.map(_.liveHandle).toArray
     _LIB.autogradBackward(heads.map(_.liveHandle).toArray, gradients, retainGraph, trainMode)
     keepAlive(heads)
@@ -108,6 +117,7 @@ object Autograd {
       createGraph: Boolean = false,
       trainMode: Boolean = true
   ): Seq[NDArray] = {
+    Given("Autograd.gradients", "heads" -> heads, "variables" -> variables, "headGradients" -> headGradients)
     val flows = if (headGradients.isEmpty) null else headGradients.map(_.liveHandle).toArray
     val (from, to) = (heads.map(_.liveHandle).toArray, variables.map(_.liveHandle).toArray)
     val made = _LIB.autogradGradients(from, flows, to, createGraph, trainMode)

@@ -126,22 +126,33 @@ object Callback {
       batches = 0
     }
 
-    private def line(record: EpochRecord): String = {
-      val left = records.map(_.seconds).sum / records.length * (numEpoch - record.epoch - 1)
-      val width = numEpoch.toString.length
-      val number = (record.epoch + 1).toString.reverse.padTo(width, ' ').reverse
+    private def line(record: EpochRecord): String =
+      Progress.line(record, numEpoch, records.map(_.seconds).sum / records.length)
+  }
+
+  private[mxnet] object Progress {
+
+    /** An epoch in a line.
+      *
+      * @param secondsPerEpoch mean time of an epoch, for the estimate of the time left
+      */
+    def line(record: EpochRecord, numEpoch: Int, secondsPerEpoch: Double): String = {
       val train = record.train.map { case (name, value) => f"$name $value%.4f" }
       val tested = record.validation.map { case (name, value) => f"validation $name $value%.4f" }
       val pace = Seq(
         f"${record.samplesPerSecond}%,.0f samples/s",
         f"${record.seconds}%.2f s",
-        s"${Progress.duration(left)} left"
+        s"${duration(secondsPerEpoch * (numEpoch - record.epoch - 1))} left"
       )
-      (s"epoch $number/$numEpoch" +: (train ++ tested ++ pace)).mkString("  ")
+      (head(record.epoch, numEpoch) +: (train ++ tested ++ pace)).mkString("  ")
     }
-  }
 
-  private object Progress {
+    /** The number of an epoch, from 1, and of all. */
+    def head(epoch: Int, numEpoch: Int): String = {
+      val width = numEpoch.toString.length
+      s"epoch ${(epoch + 1).toString.reverse.padTo(width, ' ').reverse}/$numEpoch"
+    }
+
     def valuesOf(metric: EvalMetric): Seq[(String, Float)] = {
       val (names, values) = metric.get
       names.toSeq.zip(values)

@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import scala.collection.mutable.ArrayBuffer
 
 /** A measure of how well predictions fit labels, accumulated over batches.
@@ -31,12 +32,14 @@ abstract class EvalMetric(protected val name: String) {
   /** Names and values; a value is NaN before the first update. */
   def get: (Array[String], Array[Float]) = (Array(name), Array((sumMetric / numInst).toFloat))
 
-  private[mxnet] def requireSameNumber(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
+  private[mxnet] def requireSameNumber(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit = {
+    Given(s"metric $name", "labels" -> labels, "preds" -> preds)
     require(
       labels.length == preds.length,
       s"metric $name: ${labels.length} label arrays but ${preds.length} prediction arrays; " +
         "give one label array for each output"
     )
+  }
 
   /** Calls `f` with the values of each pair of label and prediction, checked for number and for NaN labels. */
   private[mxnet] def foreachPair(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray])(

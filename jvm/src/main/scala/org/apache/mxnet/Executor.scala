@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, ExecutorHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 
@@ -114,6 +115,7 @@ class Executor private[mxnet] (
       allowUpSizing: Boolean = false,
       kwargs: Map[String, Shape]
   ): Executor = {
+    Given("Executor.reshape", "kwargs" -> kwargs)
     val (groupNames, groupTypes, groupIds) = Executor.groupArrays(group2ctx)
     val (names, shapes) = kwargs.toArray.unzip
     val reshaped = native(
@@ -149,6 +151,7 @@ class Executor private[mxnet] (
     * @param kwargs arrays to copy into arguments first, by name
     */
   def forward(isTrain: Boolean, kwargs: (String, NDArray)*): Unit = {
+    Given("Executor.forward", "kwargs" -> kwargs)
     kwargs.foreach { case (name, array) =>
       val target = argDict.getOrElse(name, throw unknown("forward", "argument", name, argDict))
       checkShape("forward", name, array, target)
@@ -165,13 +168,17 @@ class Executor private[mxnet] (
     * @param outGrads the gradients of the outputs; null or empty if all outputs are losses
     */
   def backward(outGrads: Array[NDArray]): Unit = {
+    if (outGrads != null) Given("Executor.backward", "outGrads" -> outGrads)
     val heads = if (outGrads == null || outGrads.isEmpty) null else outGrads.map(_.liveHandle)
     native(_LIB.executorBackward(_, heads))
     keepAlive(outGrads)
   }
 
   /** As `backward` for a symbol with one output. */
-  def backward(outGrad: NDArray): Unit = backward(Array(outGrad))
+  def backward(outGrad: NDArray): Unit = {
+    Given("Executor.backward", "outGrad" -> outGrad)
+    backward(Array(outGrad))
+  }
 
   /** Computes the gradients where all outputs are losses. */
   def backward(): Unit = backward(Array.empty[NDArray])
@@ -209,6 +216,7 @@ class Executor private[mxnet] (
       auxParams: Map[String, NDArray],
       allowExtraParams: Boolean = false
   ): Unit = {
+    Given("Executor.copyParamsFrom", "argParams" -> argParams)
     copyInto("argument", argParams, argDict, allowExtraParams)
     if (auxParams != null) copyInto("auxiliary state", auxParams, auxDict, allowExtraParams)
   }

@@ -3,7 +3,8 @@ package org.apache.mxnet
 import scala.collection.mutable
 
 import org.apache.mxnet.module.DataParallelExecutorGroup
-import org.slf4j.{Logger, LoggerFactory}
+import org.apache.mxnet.util.Logging
+import org.slf4j.Logger
 
 /** What [[DataParallelExecutorManager]] is made of. */
 private[mxnet] object ExecutorManager {
@@ -126,5 +127,5 @@ private[mxnet] class DataParallelExecutorManager(
 }
 
 private[mxnet] object DataParallelExecutorManager {
-  val logger: Logger = LoggerFactory.getLogger(classOf[DataParallelExecutorManager])
+  val logger: Logger = Logging.of(classOf[DataParallelExecutorManager])
 }

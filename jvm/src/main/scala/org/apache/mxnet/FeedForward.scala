@@ -4,11 +4,12 @@ import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, Da
 import java.nio.charset.StandardCharsets
 
 import org.apache.mxnet.Base.CPtrAddress
-import org.apache.mxnet.module.{BaseModule, BucketingModule, FitParams, Module}
+import org.apache.mxnet.module._
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.util.Logging
+import org.apache.mxnet.util.{Given, Logging}
 import org.slf4j.Logger
 
+import scala.annotation.varargs
 import scala.collection.mutable
 
 /** A network with everything that is needed to train it; the older and simpler relative of `Module`.
@@ -40,6 +41,8 @@ class FeedForward private (
     allowExtraParams: Boolean,
     val beginEpoch: Int
 ) extends NativeResource {
+  Given("FeedForward", "ctx" -> ctx)
+  Seq("argParams" -> argParams, "auxParams" -> auxParams).filter(_._2 != null).foreach(Given("FeedForward", _))
   require(ctx.nonEmpty, "FeedForward needs at least one context; Context.cpu() is the default")
   require(batchSize > 0, s"batchSize is $batchSize; it must be at least 1")
 
@@ -110,6 +113,11 @@ class FeedForward private (
   private var currentAux = auxParams
   private var argumentsChecked = false
   private var monitor: Option[Monitor] = None
+
+  // What a builder sets for the released forms of `fit`, which have no parameters for it.
+  private var callbacks = IndexedSeq.empty[TrainingCallback]
+  private var checkpoint: Option[String] = None
+  private var resumes = false
 
   /** The executor of the last prediction. */
   var predExec: Executor = null
@@ -212,12 +220,10 @@ class FeedForward private (
   ): Unit = train(
     trainData,
     evalData,
-    evalMetric,
     args => Model.createKVStore(kvStoreType, ctx.length, args),
-    epochEndCallback,
-    batchEndCallback,
-    logger,
-    workLoadList
+    fitParamsOf(evalMetric, epochEndCallback, batchEndCallback, logger),
+    workLoadList,
+    resumes
   )
 
   def fit(
@@ -249,12 +255,10 @@ class FeedForward private (
   ): Unit = train(
     trainData,
     evalData,
-    evalMetric,
     _ => Model.createKVStore(kv),
-    epochEndCallback,
-    batchEndCallback,
-    logger,
-    workLoadList
+    fitParamsOf(evalMetric, epochEndCallback, batchEndCallback, logger),
+    workLoadList,
+    resumes
   )
 
   def fit(
@@ -272,17 +276,53 @@ class FeedForward private (
   def fit(trainData: DataIter, evalData: DataIter, kvStore: KVStore): Unit =
     fit(trainData, evalData, new Accuracy(), kvStore)
 
+  /** Trains the parameters as `Module.fit` does.
+    *
+    * @param trainData the training data
+    * @param evalData data on which the network is measured after each epoch; null for none
+    * @param fitParams metrics, callbacks, type of the KVStore, monitor and checkpoint; optimizer, initializer, parameters to
+    *   start from and the first epoch are those of the model
+    */
+  def fit(trainData: DataIter, evalData: DataIter, fitParams: FitParams): Unit = {
+    require(fitParams != null, "fitParams is null")
+    fit(trainData, evalData, fitParams, fitParams.resume)
+  }
+
+  /** Trains the parameters, from the start or from where another process stopped; see the `fit` of `Module`.
+    *
+    * @param resume whether training goes on after the last epoch in the checkpoint; if there is no such file it starts anew
+    */
+  def fit(trainData: DataIter, evalData: DataIter, fitParams: FitParams, resume: Boolean): Unit = {
+    require(fitParams != null, "fitParams is null")
+    val params = fitParams.copy()
+    train(trainData, evalData, args => Model.createKVStore(params.kvstore, ctx.length, args), params, null, resume)
+  }
+
+  private def fitParamsOf(
+      evalMetric: EvalMetric,
+      epochEndCallback: EpochEndCallback,
+      batchEndCallback: BatchEndCallback,
+      logger: Logger
+  ): FitParams = {
+    val params = new FitParams()
+      .setEvalMetric(evalMetric)
+      .setEpochEndCallback(epochEndCallback)
+      .setBatchEndCallback(batchEndCallback)
+      .addCallback(callbacks: _*)
+      .setCheckpoint(checkpoint.orNull)
+      .setResume(resumes)
+    params.logger = logger
+    params
+  }
+
   private def train(
       trainData: DataIter,
       evalData: DataIter,
-      evalMetric: EvalMetric,
       store: Map[String, NDArray] => (Option[KVStore], Boolean),
-      epochEndCallback: EpochEndCallback,
-      batchEndCallback: BatchEndCallback,
-      logger: Logger,
-      workLoadList: Seq[Float]
+      params: FitParams,
+      workLoadList: Seq[Float],
+      resume: Boolean
   ): Unit = {
-    require(evalMetric != null, "evalMetric is null")
     require(
       numEpoch > beginEpoch,
       s"numEpoch is $numEpoch and beginEpoch $beginEpoch, so there is no epoch to train; set numEpoch"
@@ -291,18 +331,16 @@ class FeedForward private (
       symbol = symGen.generate(trainData.defaultBucketKey)
       checkArguments()
     }
+    params.setOptimizer(optimizer).setBeginEpoch(beginEpoch)
+    monitor.foreach(params.setMonitor)
     val module = newModule(trainData, Option(workLoadList).map(_.toIndexedSeq))
     module.bind(trainData.provideDataDesc, Option(trainData.provideLabelDesc), forTraining = true)
-    monitor.foreach(module.installMonitor)
+    params.monitor.foreach(module.installMonitor)
     module.initParams(initializer, currentArgs, currentAux, allowMissing = true, allowExtra = allowExtraParams)
+    val saved = TrainingCheckpoint.toResume(params, resume)
+    saved.foreach(_.restoreParams(module))
     module.installOptimizer(store(module.getParams._1), optimizer, resetOptimizer = true)
-    val params = new FitParams()
-      .setEvalMetric(evalMetric)
-      .setBeginEpoch(beginEpoch)
-      .setEpochEndCallback(epochEndCallback)
-      .setBatchEndCallback(batchEndCallback)
-    monitor.foreach(params.setMonitor)
-    module.trainEpochs(trainData, Option(evalData), numEpoch, epochSize, params, logger)
+    new TrainingLoop(module, trainData, Option(evalData), numEpoch, epochSize, params).run(saved)
     val (args, aux) = module.getParams
     currentArgs = args
     currentAux = aux
@@ -457,6 +495,7 @@ object FeedForward {
   }
 
   private def read(bytes: Array[Byte]): Model.SerializedModel = {
+    Given("FeedForward.deserialize", "bytes" -> bytes)
     val in = new DataInputStream(new ByteArrayInputStream(bytes))
     def block(): Array[Byte] = {
       val length = in.readInt()
@@ -501,6 +540,9 @@ object FeedForward {
     private var batchEndCallback: BatchEndCallback = null
     private var fitLogger: Logger = FeedForward.logger
     private var workLoadList: Seq[Float] = null
+    private var callbacks = IndexedSeq.empty[TrainingCallback]
+    private var checkpoint: Option[String] = None
+    private var resumes = false
 
     private def set(change: => Unit): Builder = {
       change
@@ -564,6 +606,15 @@ object FeedForward {
     /** Sets the devices' shares of a batch. */
     def setWorkLoadList(workLoadList: Seq[Float]): Builder = set(this.workLoadList = workLoadList)
 
+    /** Adds what follows training. */
+    @varargs def addCallback(callbacks: TrainingCallback*): Builder = set(this.callbacks ++= callbacks)
+
+    /** Sets the file that training is saved to after each epoch; null for none. */
+    def setCheckpoint(file: String): Builder = set(this.checkpoint = Option(file))
+
+    /** Sets whether training goes on after the last epoch in the checkpoint, if there is one. */
+    def setResume(resume: Boolean): Builder = set(this.resumes = resume)
+
     /** The model, trained if training data are set. */
     def build(): FeedForward = {
       val model = setup()
@@ -597,19 +648,25 @@ object FeedForward {
     }
 
     /** The model, not trained. */
-    def setup(): FeedForward = new FeedForward(
-      modelDef,
-      symGen,
-      ctx,
-      numEpoch,
-      epochSize,
-      optimizer,
-      initializer,
-      batchSize,
-      argParams,
-      auxParams,
-      allowExtraParams,
-      beginEpoch
-    )
+    def setup(): FeedForward = {
+      val model = new FeedForward(
+        modelDef,
+        symGen,
+        ctx,
+        numEpoch,
+        epochSize,
+        optimizer,
+        initializer,
+        batchSize,
+        argParams,
+        auxParams,
+        allowExtraParams,
+        beginEpoch
+      )
+      model.callbacks = callbacks
+      model.checkpoint = checkpoint
+      model.resumes = resumes
+      model
+    }
   }
 }

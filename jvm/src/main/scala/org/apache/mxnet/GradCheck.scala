@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import scala.util.Random.javaRandomToRandom
 
 /** Compares the gradient of an operator with finite differences, in double precision.
@@ -56,6 +57,7 @@ object GradCheck {
       atol: Double = 1e-6,
       only: Set[Int] = null
   ): Report = {
+    Given("GradCheck", "op" -> op, "inputs" -> inputs)
     val names = inputs.indices.map(i => s"input$i")
     val symbol = op(names.map(name => Symbol.Variable(name)): _*)
     val (bound, isDouble) = bind(symbol, names.zip(inputs).toMap)

@@ -8,7 +8,7 @@ import scala.annotation.varargs
 import scala.collection.immutable.ListMap
 import scala.language.implicitConversions
 
-import org.slf4j.LoggerFactory
+import org.apache.mxnet.util.{Given, Logging}
 
 /** Creates the data iterators that the native library has. */
 object IO {
@@ -78,7 +78,7 @@ object IO {
     options
   }
 
-  private val logger = LoggerFactory.getLogger("org.apache.mxnet.IO")
+  private val logger = Logging.of("org.apache.mxnet.IO")
 
   private lazy val iterNames: Set[String] = _LIB.dataIterList().toSet
 
@@ -103,6 +103,7 @@ object IO {
   ): IndexedSeq[(DataDesc, NDArray)] = {
     require(data != null, s"$defaultName is null; give IndexedSeq.empty if there are no such arrays")
     require(data.nonEmpty || allowEmpty, s"$defaultName is empty; give at least one array")
+    Given("the data iterator", defaultName -> data)
     data.indices.map { i =>
       val name = if (data.length == 1) defaultName else s"${defaultName}_$i"
       (DataDesc(name, data(i).shape, data(i).dtype, defaultLayout), data(i))
@@ -185,18 +186,21 @@ object DataBatch {
 
     /** Sets the inputs. */
     @varargs def setData(data: NDArray*): Builder = {
+      Given("DataBatch.Builder", "data" -> data)
       this.data = data.toIndexedSeq
       this
     }
 
     /** Sets the labels. */
     @varargs def setLabel(label: NDArray*): Builder = {
+      Given("DataBatch.Builder", "label" -> label)
       this.label = label.toIndexedSeq
       this
     }
 
     /** Sets where the instances come from. */
     @varargs def setIndex(index: Long*): Builder = {
+      Given("DataBatch.Builder", "index" -> index)
       this.index = index.toIndexedSeq
       this
     }
@@ -293,6 +297,7 @@ abstract class DataPack() extends Iterable[DataBatch] {
   * @param layout one letter for each axis, with `N` for the batch, or [[Layout.UNDEFINED]]
   */
 case class DataDesc(name: String, shape: Shape, dtype: DType = Base.MX_REAL_TYPE, layout: String = Layout.UNDEFINED) {
+  Given("DataDesc", "shape" -> shape, "layout" -> layout)
   require(
     layout == Layout.UNDEFINED || shape.length == layout.length,
     s"$name: shape $shape has ${shape.length} dimensions but layout $layout has ${layout.length} letters"
@@ -310,13 +315,14 @@ object DataDesc {
     * @return position of the letter N; 0 if no layout is given
     * @throws IllegalArgumentException if the layout has no N
     */
-  def getBatchAxis(layout: Option[String]): Int = layout.filter(_ != Layout.UNDEFINED) match {
-    case None          => 0
-    case Some(letters) =>
-      val axis = letters.indexOf('N'.toInt)
-      require(axis >= 0, s"layout $letters has no batch axis: one of its letters must be N")
-      axis
-  }
+  def getBatchAxis(layout: Option[String]): Int =
+    Option(layout).flatten.filter(letters => letters != null && letters != Layout.UNDEFINED) match {
+      case None          => 0
+      case Some(letters) =>
+        val axis = letters.indexOf('N'.toInt)
+        require(axis >= 0, s"layout $letters has no batch axis: one of its letters must be N")
+        axis
+    }
 
   /** Descriptions with the default type and no layout. */
   implicit def ListMap2Descs(shapes: ListMap[String, Shape]): IndexedSeq[DataDesc] = fromShapes(shapes)

@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import java.awt.image.BufferedImage
 import java.awt.{AlphaComposite, BasicStroke, Color, Font, Graphics2D}
 import java.io.InputStream
@@ -29,7 +30,10 @@ object Image {
       flag: Int = 1,
       to_rgb: Boolean = true,
       out: Option[NDArray] = None
-  ): NDArray = imDecode(inputStream.readAllBytes(), flag, to_rgb, out)
+  ): NDArray = {
+    Given("Image.imDecode", "inputStream" -> inputStream)
+    imDecode(inputStream.readAllBytes(), flag, to_rgb, out)
+  }
 
   /** Reads a JPEG, PNG or BMP file; see [[imDecode]]. */
   def imRead(
@@ -76,14 +80,17 @@ object Image {
   }
 
   /** The part of an image that is `w` wide and `h` high and has the upper left corner (`x0`, `y0`), as a copy. */
-  def fixedCrop(src: NDArray, x0: Int, y0: Int, w: Int, h: Int): NDArray =
+  def fixedCrop(src: NDArray, x0: Int, y0: Int, w: Int, h: Int): NDArray = {
+    Given("Image.fixedCrop", "src" -> src)
     invoke("slice", Seq(src), None, "begin" -> Seq(y0, x0, 0), "end" -> Seq(y0 + h, x0 + w, src.shape(2)))
+  }
 
   /** An image of the JDK.
     *
     * @param src an array (height, width, 3) of red, green and blue, or (height, width, 1) of grey, from 0 to 255
     */
   def toImage(src: NDArray): BufferedImage = {
+    Given("Image.toImage", "src" -> src)
     val shape = src.shape
     if (shape.length != 3 || (shape(2) != 1 && shape(2) != 3))
       throw new MXNetError(s"Image.toImage: it needs the shape (height, width, 3) or (height, width, 1), not $shape")
@@ -115,6 +122,15 @@ object Image {
       fontSizeMult: Option[Float] = None,
       transparency: Option[Float] = None
   ): Unit = {
+    Given(
+      "Image.drawBoundingBox",
+      "src" -> src,
+      "coordinate" -> coordinate,
+      "names" -> names,
+      "stroke" -> stroke,
+      "fontSizeMult" -> fontSizeMult,
+      "transparency" -> transparency
+    )
     names.foreach { texts =>
       if (texts.length != coordinate.length)
         throw new MXNetError(
@@ -163,6 +179,7 @@ object Image {
   }
 
   private def invoke(op: String, inputs: Seq[NDArray], out: Option[NDArray], params: (String, Any)*): NDArray = {
+    Given(s"Image ($op)", "inputs" -> inputs, "out" -> out, "params" -> params)
     val arguments = params.filter(_._2 != None) ++ out.map("out" -> _)
     NDArray.genericNDArrayFunctionInvoke(op, inputs, arguments.toMap).head
   }

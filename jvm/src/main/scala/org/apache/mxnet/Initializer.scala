@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import scala.util.matching.Regex
 
 /** Fills a parameter with its starting values, by the rule that its name asks for.
@@ -18,7 +19,8 @@ abstract class Initializer {
     * @param arr the array to fill
     * @throws IllegalArgumentException if no rule covers the name
     */
-  def apply(name: String, arr: NDArray): Unit =
+  def apply(name: String, arr: NDArray): Unit = {
+    Given("Initializer", "name" -> name, "arr" -> arr)
     if (name.startsWith("upsampling")) initBilinear(name, arr)
     else if (name.endsWith("bias")) initBias(name, arr)
     else if (name.endsWith("gamma")) initGamma(name, arr)
@@ -26,6 +28,7 @@ abstract class Initializer {
     else if (name.endsWith("weight")) initWeight(name, arr)
     else if (Initializer.ZeroSuffixes.exists(suffix => name.endsWith(suffix))) initZero(name, arr)
     else initDefault(name, arr)
+  }
 
   /** Fills a deconvolution kernel of shape (in, out, height, width) so that it interpolates bilinearly. */
   protected def initBilinear(name: String, arr: NDArray): Unit = {
@@ -81,6 +84,7 @@ private object Initializer {
   * @param initializers one initializer for each pattern
   */
 class Mixed(protected val patterns: List[String], protected val initializers: List[Initializer]) extends Initializer {
+  Given("Mixed", "patterns" -> patterns, "initializers" -> initializers)
   require(
     patterns.length == initializers.length,
     s"${patterns.length} patterns but ${initializers.length} initializers: give one initializer for each pattern"
@@ -143,6 +147,7 @@ class Xavier(
   )
 
   override def initWeight(name: String, arr: NDArray): Unit = {
+    Given(s"initializer of $name", "arr" -> arr)
     val shape = arr.shape
     require(shape.length > 0, s"parameter $name is a scalar: Xavier needs at least one dimension")
     val fanOut = shape(0)

@@ -4,6 +4,7 @@ import java.nio.file.{Files, Paths}
 
 import scala.collection.mutable
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, KVStoreHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 
@@ -35,6 +36,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Sets the first value of each key, which is copied. A key must not have one yet. */
   def init(keys: Array[String], values: Array[NDArray]): Unit = {
+    Given("KVStore.init", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)
     native(_LIB.kvstoreInit(_, keys, values.map(_.liveHandle)))
     keepAlive(values)
@@ -46,6 +48,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Pushes values; those that share a key are added up. The priority changes nothing. */
   def push(keys: Array[String], values: Array[NDArray], priority: Int): Unit = {
+    Given("KVStore.push", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)
     native(_LIB.kvstorePush(_, keys, values.map(_.liveHandle)))
     keepAlive(values)
@@ -58,14 +61,17 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   def push(key: String, value: NDArray, priority: Int = 0): Unit = push(Array(key), Array(value), priority)
 
   /** Pushes the sum of several values. */
-  def push(key: String, values: Array[NDArray], priority: Int): Unit =
+  def push(key: String, values: Array[NDArray], priority: Int): Unit = {
+    Given("KVStore.push", "key" -> key, "values" -> values)
     push(Array.fill(values.length)(key), values, priority)
+  }
 
   /** Pushes the sum of several values. */
   def push(key: String, values: Array[NDArray]): Unit = push(key, values, 0)
 
   /** Copies stored values to `outs`, one for each key. The priority changes nothing. */
   def pull(keys: Array[String], outs: Array[NDArray], priority: Int): Unit = {
+    Given("KVStore.pull", "keys" -> keys, "outs" -> outs)
     requirePairs(keys, outs)
     native(_LIB.kvstorePull(_, keys, outs.map(_.liveHandle)))
     keepAlive(outs)
@@ -78,7 +84,10 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   def pull(key: String, out: NDArray, priority: Int = 0): Unit = pull(Array(key), Array(out), priority)
 
   /** Copies a stored value to several arrays. */
-  def pull(key: String, outs: Array[NDArray], priority: Int): Unit = pull(Array.fill(outs.length)(key), outs, priority)
+  def pull(key: String, outs: Array[NDArray], priority: Int): Unit = {
+    Given("KVStore.pull", "key" -> key, "outs" -> outs)
+    pull(Array.fill(outs.length)(key), outs, priority)
+  }
 
   /** Copies a stored value to several arrays. */
   def pull(key: String, outs: Array[NDArray]): Unit = pull(key, outs, 0)
@@ -121,12 +130,16 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 
   /** Writes the states of the optimizer to a file. */
   def saveOptimizerStates(fname: String): Unit = {
+    Given("KVStore.saveOptimizerStates", "fname" -> fname)
     Files.write(Paths.get(fname), cachedStates.serializeState())
     ()
   }
 
   /** Reads the states of the optimizer from a file that [[saveOptimizerStates]] wrote. */
-  def loadOptimizerStates(fname: String): Unit = cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
+  def loadOptimizerStates(fname: String): Unit = {
+    Given("KVStore.loadOptimizerStates", "fname" -> fname)
+    cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
+  }
 
   /** Frees the stored values and the updater; the store must not be used afterwards. */
   override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
@@ -135,7 +148,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     updater = None
   }
 
-  private def cachedStates: MXKVStoreCachedStates = updater match {
+  private[mxnet] def cachedStates: MXKVStoreCachedStates = updater match {
     case Some(states: MXKVStoreCachedStates) => states
     case _                                   =>
       throw new IllegalArgumentException(

@@ -89,6 +89,14 @@ private[mxnet] final class LibInfo {
   /** Seeds the random number generators of all devices. */
   @native def randomSeed(seed: Int): Unit
 
+  /** What decides all random numbers to come: the seed of devices that have drawn none, then `devType`, `devId`, seed and
+    * number of the next draw of each device that has.
+    */
+  @native def randomState(): Array[Long]
+
+  /** Goes back to what [[randomState]] gave. */
+  @native def randomRestore(state: Array[Long]): Unit
+
   // Operators.
 
   /** The names of all registered operators, aliases included, as `MXListAllOpNames` gives them. */
@@ -546,6 +554,12 @@ private[mxnet] final class LibInfo {
 
   /** The number of examples at the end of the current batch that are padding. */
   @native def dataIterPad(handle: Long): Int
+
+  /** Where the current pass began: its number, and the index of its first example. */
+  @native def dataIterEpoch(handle: Long): Array[Long]
+
+  /** Goes back before the first batch of an epoch that [[dataIterEpoch]] gave. */
+  @native def dataIterRestart(handle: Long, number: Long, first: Long): Unit
   // Files of records.
 
   /** Makes a file of records, or an existing one empty. */
@@ -633,7 +647,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
-  val AbiVersion: Int = 5
+  val AbiVersion: Int = 6
 }
 
 /** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles

@@ -1,7 +1,9 @@
 package org.apache.mxnet
 
-import java.io.IOException
+import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.nio.file.{Files, Paths}
+
+import org.apache.mxnet.util.{Blocks, Given}
 
 /** Called with the parameters after each epoch of training. */
 trait EpochEndCallback {
@@ -61,6 +63,13 @@ object Model {
       argParams: Map[String, NDArray],
       auxParams: Map[String, NDArray]
   ): Unit = {
+    Given(
+      "Model.saveCheckpoint",
+      "prefix" -> prefix,
+      "symbol" -> symbol,
+      "argParams" -> argParams,
+      "auxParams" -> auxParams
+    )
     symbol.save(symbolFile(prefix))
     NDArray.save(paramsFile(prefix, epoch), withKinds(argParams, auxParams))
   }
@@ -70,9 +79,36 @@ object Model {
     * @throws IOException if a file is missing or holds something else
     */
   def loadCheckpoint(prefix: String, epoch: Int): (Symbol, Map[String, NDArray], Map[String, NDArray]) = {
+    Given("Model.loadCheckpoint", "prefix" -> prefix)
     requireFile(symbolFile(prefix))
     val (args, aux) = loadParams(paramsFile(prefix, epoch))
     (Symbol.load(symbolFile(prefix)), args, aux)
+  }
+
+  /** Parameters and auxiliary states by name. */
+  private[mxnet] final case class Params(args: Map[String, NDArray], aux: Map[String, NDArray]) {
+    def write(out: DataOutputStream): Unit = Seq(args, aux).foreach { arrays =>
+      Blocks.writeAll(out, arrays.toSeq.sortBy(_._1)) { case (name, array) =>
+        Blocks.writeText(out, name)
+        Blocks.write(out, array.serialize())
+      }
+    }
+
+    def dispose(): Unit = (args.values ++ aux.values).foreach(_.dispose())
+  }
+
+  private[mxnet] object Params {
+    def read(in: DataInputStream): Params = Params(readArrays(in), readArrays(in))
+
+    /** The arrays belong to the caller, whatever scope is open. */
+    def copyOf(params: (Map[String, NDArray], Map[String, NDArray])): Params = ResourceScope.outside {
+      def copies(arrays: Map[String, NDArray]) = arrays.map { case (name, array) => name -> array.copy() }
+      Params(copies(params._1), copies(params._2))
+    }
+
+    private def readArrays(in: DataInputStream): Map[String, NDArray] = ResourceScope.outside {
+      Blocks.readAll(in)(Blocks.readText(in) -> NDArray.deserialize(Blocks.read(in))).toMap
+    }
   }
 
   private[mxnet] def symbolFile(prefix: String): String = s"$prefix-symbol.json"
@@ -84,6 +120,7 @@ object Model {
     args.map { case (name, array) => s"arg:$name" -> array } ++ aux.map { case (name, array) => s"aux:$name" -> array }
 
   private[mxnet] def loadParams(fname: String): (Map[String, NDArray], Map[String, NDArray]) = {
+    Given("Model.loadParams", "fname" -> fname)
     requireFile(fname)
     val (names, arrays) = NDArray.load(fname)
     val (args, others) = names.zip(arrays).partition(_._1.startsWith("arg:"))

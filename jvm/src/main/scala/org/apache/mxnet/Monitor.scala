@@ -2,6 +2,7 @@ package org.apache.mxnet
 
 import scala.collection.mutable
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.NDArrayHandle
 
 /** Watches what executors compute, every so many batches: between [[tic]] and [[toc]] it applies a statistic to every
@@ -30,6 +31,7 @@ class Monitor(protected val interval: Int, protected var statFunc: NDArray => ND
 
   /** Watches an executor. */
   def install(exe: Executor): Unit = {
+    Given("Monitor.install", "exe" -> exe)
     exe.setMonitorCallback(statHelper)
     executors += exe
   }

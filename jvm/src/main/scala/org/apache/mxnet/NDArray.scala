@@ -4,6 +4,7 @@ import scala.collection.mutable.ArrayBuffer
 import scala.language.implicitConversions
 import scala.ref.WeakReference
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, NDArrayHandle}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.MX_PRIMITIVES.MX_PRIMITIVE_TYPE
@@ -21,13 +22,17 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   val random: NDArrayRandomAPI.type = NDArrayRandomAPI
 
   /** A function's result where one array is expected: its first output. */
-  implicit def getFirstResult(ret: NDArrayFuncReturn): NDArray = ret.head
+  implicit def getFirstResult(ret: NDArrayFuncReturn): NDArray = {
+    if (ret == null) Given("NDArray", "the result of a function" -> ret)
+    ret.head
+  }
 
   /** Waits until all operations are done. */
   def waitall(): Unit = _LIB.ndarrayWaitAll()
 
   /** Writes the one-hot form of `indices`, one row each, into `out`; returns `out`. */
   def onehotEncode(indices: NDArray, out: NDArray): NDArray = {
+    Given("NDArray.onehotEncode", "indices" -> indices, "out" -> out)
     val depth = out.shape(out.shape.length - 1)
     invoke(NDArrayOps.oneHot, Array(indices), Array(out), Seq("depth" -> depth, "dtype" -> out.dtype)).head
   }
@@ -44,6 +49,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
       args: Seq[Any],
       kwargs: Map[String, Any] = null
   ): NDArrayFuncReturn = {
+    if (args == null) Given(s"NDArray.$funcName", "args" -> args)
     val op = NativeOp(funcName)
     val inputs = ArrayBuffer.empty[NDArray]
     val positional = ArrayBuffer.empty[Any]
@@ -173,11 +179,13 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   }
 
   private[mxnet] def scalar(op: NativeOp, array: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
+    if (value == null) Given(op.name, "the operand" -> value)
     val out = _LIB.imperativeInvokeScalar(op.handle, requireOperand(op, array).liveHandle, value.toDouble, 0L)
     result(out, Array(array.origin), array.isSparse)
   }
 
   private[mxnet] def scalarInto(op: NativeOp, target: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
+    if (value == null) Given(op.name, "the operand" -> value)
     target.requireWritable(op)
     _LIB.imperativeInvokeScalar(op.handle, target.liveHandle, value.toDouble, target.liveHandle)
     keepAlive(target)
@@ -260,6 +268,7 @@ class NDArray private[mxnet] (
 
   /** Disposes the arrays that this one was computed from, except those given; returns this array. */
   def disposeDepsExcept(arrs: NDArray*): NDArray = {
+    Given("NDArray.disposeDepsExcept", "arrs" -> arrs)
     NDArrayOrigin.liveArrays(inputs).foreach(array => if (!arrs.exists(_ eq array)) array.dispose())
     inputs = arrs.filter(kept => !kept.isDisposed && (kept ne this)).map(_.origin).toArray
     ownOrigin = null
@@ -285,7 +294,10 @@ class NDArray private[mxnet] (
   def slice(start: Int, stop: Int): NDArray = view(native(_LIB.ndarraySlice(_, start.toLong, stop.toLong)))
 
   /** Rows of the first axis, as a view. */
-  def slice(range: (Int, Int)): NDArray = slice(range._1, range._2)
+  def slice(range: (Int, Int)): NDArray = {
+    Given("NDArray.slice", "range" -> range)
+    slice(range._1, range._2)
+  }
 
   /** Row `i` of the first axis, which stays, as a view. */
   def slice(i: Int): NDArray = slice(i, i + 1)
@@ -316,22 +328,32 @@ class NDArray private[mxnet] (
   lazy val sparseFormat: SparseFormat = SparseFormat(native(_LIB.ndarrayStorageType))
 
   /** A copy with elements of another type; this array itself if it has that type. */
-  def asType(dtype: DType): NDArray =
+  def asType(dtype: DType): NDArray = {
+    Given("NDArray.asType", "dtype" -> dtype)
     if (dtype == this.dtype) this
     else NDArray.invoke(NDArrayOps.cast, Array(this), null, Seq("dtype" -> dtype)).head
+  }
 
   /** A view of another shape. The codes 0 (as before), -1 (the rest), -2, -3 and -4 of the operator `Reshape` hold. */
-  def reshape(dims: Array[Int]): NDArray = reshape(dims.map(_.toLong))
+  def reshape(dims: Array[Int]): NDArray = {
+    Given("NDArray.reshape", "dims" -> dims)
+    reshape(dims.map(_.toLong))
+  }
 
   /** A view of another shape.
     *
     * @param reverse whether codes in `dims` are resolved from the right
     */
-  def reshape(dims: Array[Long], reverse: Option[Boolean] = None): NDArray =
+  def reshape(dims: Array[Long], reverse: Option[Boolean] = None): NDArray = {
+    Given("NDArray.reshape", "dims" -> dims, "reverse" -> reverse)
     view(native(_LIB.ndarrayReshape(_, dims, reverse.getOrElse(false))))
+  }
 
   /** A view of another shape. */
-  def reshape(dims: Shape): NDArray = reshape(dims.toLongs)
+  def reshape(dims: Shape): NDArray = {
+    Given("NDArray.reshape", "dims" -> dims)
+    reshape(dims.toLongs)
+  }
 
   /** Waits until this array can be read. */
   def waitToRead(): Unit = native(_LIB.ndarrayWaitToRead)
@@ -350,10 +372,14 @@ class NDArray private[mxnet] (
   }
 
   /** Copies the elements of another array. */
-  def set(other: NDArray): NDArray = other.copyTo(this)
+  def set(other: NDArray): NDArray = {
+    Given("NDArray.set", "other" -> other)
+    other.copyTo(this)
+  }
 
   /** Sets all elements, in row-major order. */
   def set(other: Array[Float]): NDArray = {
+    Given("NDArray.set", "other" -> other)
     checkSource(other.length)
     native(_LIB.ndarraySetFloats(_, 0L, other, 0, other.length))
     this
@@ -361,6 +387,7 @@ class NDArray private[mxnet] (
 
   /** Sets all elements, in row-major order. */
   def set(other: Array[Double]): NDArray = {
+    Given("NDArray.set", "other" -> other)
     checkSource(other.length)
     native(_LIB.ndarraySetDoubles(_, 0L, other, 0, other.length))
     this
@@ -438,6 +465,7 @@ class NDArray private[mxnet] (
 
   /** A copy in a sparse format, by default row_sparse. */
   def toSparse(sfOption: Option[SparseFormat] = None): SparseNDArray = {
+    Given("NDArray.toSparse", "sfOption" -> sfOption)
     val format = sfOption.getOrElse(SparseFormat.ROW_SPARSE)
     if (format == SparseFormat.DEFAULT)
       throw new MXNetError("NDArray.toSparse: 'default' is not a sparse format; use row_sparse or csr")

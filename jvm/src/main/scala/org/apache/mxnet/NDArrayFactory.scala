@@ -2,6 +2,7 @@ package org.apache.mxnet
 
 import scala.collection.mutable.ArrayBuffer
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
@@ -13,6 +14,7 @@ trait NDArrayFactory {
 
   /** An array whose elements are undefined until they are written. */
   def empty(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray = {
+    Given("NDArray.empty", "shape" -> shape, "dtype" -> dtype)
     val device = orDefault(ctx)
     new NDArray(
       _LIB.ndarrayCreate(shape.toLongs, device.deviceTypeid, device.deviceId, delayAlloc = false, dtype.id)
@@ -112,6 +114,7 @@ trait NDArrayFactory {
       ctx: Context = null,
       dType: DType = Base.MX_REAL_TYPE
   ): NDArray = {
+    Given("NDArray.arange", "stop" -> stop)
     val params = Seq("start" -> start, "step" -> step, "repeat" -> repeat, "ctx" -> orDefault(ctx), "dtype" -> dType)
     NDArray.invoke(NDArrayOps.arange, Array.empty, null, params ++ stop.map("stop" -> _)).head
   }
@@ -121,13 +124,17 @@ trait NDArrayFactory {
     * @param alwaysCopy if false, a single array is returned as it is
     */
   def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = {
+    Given("NDArray.concatenate", "arrays" -> arrays)
     if (arrays.isEmpty) throw new MXNetError("NDArray.concatenate: there is no array to join")
     if (arrays.length == 1 && !alwaysCopy) arrays.head
     else
       NDArray.invoke(NDArrayOps.concat, arrays.toArray, null, Seq("num_args" -> arrays.length, "dim" -> axis)).head
   }
 
-  def concatenate(arrays: NDArray*): NDArray = concatenate(arrays.toSeq, 0)
+  def concatenate(arrays: NDArray*): NDArray = {
+    Given("NDArray.concatenate", "arrays" -> arrays)
+    concatenate(arrays.toSeq, 0)
+  }
 
   /** Reads a `.params` file.
     *
@@ -151,6 +158,7 @@ trait NDArrayFactory {
 
   /** Writes a `.params` file with names. */
   def save(fname: String, data: Map[String, NDArray]): Unit = {
+    Given("NDArray.save", "fname" -> fname, "data" -> data)
     val (names, arrays) = data.toArray.unzip
     _LIB.ndarraySave(fname, arrays.map(_.liveHandle), names)
     keepAlive(arrays)
@@ -158,6 +166,7 @@ trait NDArrayFactory {
 
   /** Writes a `.params` file without names. */
   def save(fname: String, data: Iterable[NDArray]): Unit = {
+    Given("NDArray.save", "fname" -> fname, "data" -> data)
     val arrays = data.toArray
     _LIB.ndarraySave(fname, arrays.map(_.liveHandle), null)
     keepAlive(arrays)

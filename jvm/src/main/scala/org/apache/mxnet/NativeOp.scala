@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import java.util.concurrent.ConcurrentHashMap
 
 /** An operator of the engine: its handle and, when asked for, its metadata.
@@ -18,6 +19,12 @@ private[mxnet] final class NativeOp private (val name: String, val handle: Base.
   lazy val arguments: IndexedSeq[(String, String)] =
     info.toIndexedSeq.drop(4).grouped(3).map(argument => (argument(0), argument(1))).toVector
 
+  /** Whether an argument takes None and has another value as its default. */
+  def hasOtherNone(argument: String): Boolean = arguments.exists { case (name, kind) =>
+    name == argument && NativeOp.OrNone.findFirstIn(kind).isDefined && !kind.contains("default=None") &&
+    !kind.contains("default='None'")
+  }
+
   /** The names of the arguments that are arrays or symbols. */
   lazy val inputNames: IndexedSeq[String] = arguments.collect { case (arg, kind) if NativeOp.isInput(kind) => arg }
 
@@ -30,9 +37,12 @@ private[mxnet] object NativeOp {
 
   /** The operator of this name; an unknown one is an [[MXNetError]]. */
   def apply(name: String): NativeOp = {
+    Given("NativeOp", "name" -> name)
     val known = cache.get(name)
     if (known != null) known else cache.computeIfAbsent(name, n => new NativeOp(n, Base._LIB.opHandle(n)))
   }
+
+  private val OrNone = "^([A-Za-z]+ or None,|\\{None,)".r
 
   private val inputTypes = Set("NDArray", "Symbol", "NDArray-or-Symbol", "Symbol or Symbol[]")
 

@@ -27,6 +27,7 @@ private[mxnet] class OperatorCall(val operator: String) {
   /** Adds an argument if it was given. */
   def optional(name: String, value: Opt[_]): Unit =
     if (value != null && value.nonEmpty) arguments = arguments.updated(name, plain(value.get))
+    else if (Opt.isNone(value) && NativeOp(operator).hasOtherNone(name)) arguments = arguments.updated(name, "None")
 
   /** Adds an argument that must be given. */
   def required(name: String, value: Any): Unit = {

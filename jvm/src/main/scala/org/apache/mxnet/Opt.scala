@@ -21,16 +21,22 @@ final class Opt[T] private (val toOption: Option[T]) {
 
 object Opt extends WideningConversions {
   private val nothing = new Opt[Nothing](None)
+  private val none = new Opt[Nothing](None)
 
   /** No value: the operator takes its default. */
   def absent[T]: Opt[T] = nothing.asInstanceOf[Opt[T]]
 
+  /** An explicit `None`: a value of its own where the operator's argument has one, such as the axis of `topk`. */
+  private[mxnet] def isNone(value: Opt[_]): Boolean = value eq none
+
   /** `value` itself; a `null` counts as absent. */
   implicit def value[T](value: T): Opt[T] = if (value == null) absent else new Opt(Some(value))
 
-  /** An option as it is; a `null` counts as absent. */
+  /** An option as it is; a `null` counts as absent. `None` is absent too, unless the operator's argument has a value None
+    * that is not its default.
+    */
   implicit def option[T](option: Option[T]): Opt[T] =
-    if (option == null || option.isEmpty) absent else value(option.get)
+    if (option == null) absent else if (option.isEmpty) none.asInstanceOf[Opt[T]] else value(option.get)
 
   /** `Map()` has no key type of its own. */
   implicit def emptyMap[K, V](empty: Map[Nothing, Nothing]): Opt[Map[K, V]] = value(Map.empty[K, V])

@@ -2,6 +2,7 @@ package org.apache.mxnet
 
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.CPtrAddress
 
 import scala.collection.mutable
@@ -65,21 +66,30 @@ abstract class Optimizer {
 
   /** Sets factors of the learning rate by index. */
   @deprecated("Use setLrMult instead.", "0.10.0")
-  def setLrScale(lrScale: Map[Int, Float]): Unit = setLrMult(lrScale.map { case (index, factor) =>
-    Left(index) -> factor
-  })
+  def setLrScale(lrScale: Map[Int, Float]): Unit = {
+    Given("Optimizer.setLrScale", "lrScale" -> lrScale)
+    setLrMult(lrScale.map { case (index, factor) =>
+      Left(index) -> factor
+    })
+  }
 
   /** Sets factors of the learning rate, on top of those already set.
     *
     * @param argsLrMult factor by index (Left) or name (Right) of a parameter; an index goes before a name
     */
-  def setLrMult(argsLrMult: Map[Either[Int, String], Float]): Unit = lrMult ++= argsLrMult
+  def setLrMult(argsLrMult: Map[Either[Int, String], Float]): Unit = {
+    Given("Optimizer.setLrMult", "argsLrMult" -> argsLrMult)
+    lrMult ++= argsLrMult
+  }
 
   /** Sets factors of the weight decay, on top of those already set.
     *
     * @param argsWdMult factor by index (Left) or name (Right) of a parameter; an index goes before a name
     */
-  def setWdMult(argsWdMult: Map[Either[Int, String], Float]): Unit = wdMult ++= argsWdMult
+  def setWdMult(argsWdMult: Map[Either[Int, String], Float]): Unit = {
+    Given("Optimizer.setWdMult", "argsWdMult" -> argsWdMult)
+    wdMult ++= argsWdMult
+  }
 
   /** Lets only parameters whose name ends with `weight` decay.
     *
@@ -87,6 +97,7 @@ abstract class Optimizer {
     */
   def setArgNames(argNames: Seq[String]): Unit =
     if (argNames != null) {
+      Given("Optimizer.setArgNames", "argNames" -> argNames)
       specialized = true
       val parameters = argNames.filterNot(name => name.endsWith("data") || name.endsWith("label"))
       weightSet ++= parameters.indices.filter(i => parameters(i).endsWith("weight"))
@@ -113,6 +124,7 @@ abstract class Optimizer {
   def setIdx2Name(paramIdx2Name: Map[Int, String]): Unit = {
     idx2name = paramIdx2Name
     if (idx2name != null) {
+      Given("Optimizer.setIdx2Name", "paramIdx2Name" -> idx2name)
       idx2name.values.filterNot(name => name.endsWith("_weight") || name.endsWith("_gamma")).foreach { name =>
         wdMult.getOrElseUpdate(Right(name), 0f)
       }
@@ -162,7 +174,10 @@ abstract class Optimizer {
 object Optimizer {
 
   /** A function on (index, gradient, weight) that keeps the optimizer's state of every index that it meets. */
-  def getUpdater(optimizer: Optimizer): MXKVStoreUpdater = new OptimizerUpdater(optimizer)
+  def getUpdater(optimizer: Optimizer): MXKVStoreUpdater = {
+    Given("Optimizer.getUpdater", "optimizer" -> optimizer)
+    new OptimizerUpdater(optimizer)
+  }
 }
 
 /** Changes a stored value when another is pushed to it. */

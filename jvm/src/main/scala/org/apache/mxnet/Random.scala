@@ -33,6 +33,15 @@ object Random {
   /** Sets the seed: the same seed and the same operations give the same numbers. */
   def seed(seedState: Int): Unit = Base._LIB.randomSeed(seedState)
 
+  /** What decides all numbers to come, on all devices; [[setState]] goes back to it. */
+  def getState(): Array[Long] = Base._LIB.randomState()
+
+  /** Goes back to a state that [[getState]] gave: the same operations give the same numbers again.
+    *
+    * @throws MXNetError if these numbers are no such state
+    */
+  def setState(state: Array[Long]): Unit = Base._LIB.randomRestore(state)
+
   private def draw(op: NativeOp, params: Seq[(String, Any)], shape: Shape, ctx: Context, out: NDArray): NDArray = {
     if (out == null && shape == null) throw new MXNetError(s"Random: ${op.name} needs a shape, or an array to fill")
     if (out != null) {

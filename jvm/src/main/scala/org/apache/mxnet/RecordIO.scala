@@ -9,6 +9,7 @@ import java.nio.{ByteBuffer, ByteOrder}
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base._LIB
 
 /** Reads or writes a RecordIO file: records of any bytes, one after the other.
@@ -182,6 +183,7 @@ class MXIndexedRecordIO(
 ) extends MXRecordIO(uri, flag) {
   private val positions = mutable.LinkedHashMap.empty[Any, Long]
 
+  Given("MXIndexedRecordIO", "idxPath" -> idxPath)
   readIndex()
 
   private def readIndex(): Unit = if (!isWriter && Files.exists(Paths.get(idxPath))) {

@@ -5,7 +5,8 @@ import java.util.{Collections, IdentityHashMap}
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import org.slf4j.{Logger, LoggerFactory}
+import org.apache.mxnet.util.{Given, Logging}
+import org.slf4j.Logger
 
 /** Frees, when it is closed, the native resources that its thread created in the meantime.
   *
@@ -31,6 +32,7 @@ class ResourceScope extends AutoCloseable {
 
   /** Puts a resource into this scope, out of the one it was in. */
   def add(resource: NativeResource): Unit = {
+    Given("ResourceScope.add", "resource" -> resource)
     val before = resource.scope
     if (before != null && (before ne this)) before.remove(resource)
     synchronized(resources.add(resource))
@@ -42,6 +44,7 @@ class ResourceScope extends AutoCloseable {
 
   /** Takes a resource out: it will not be freed with this scope. */
   def remove(resource: NativeResource): Unit = {
+    Given("ResourceScope.remove", "resource" -> resource)
     synchronized(resources.remove(resource))
     if (resource.scope eq this) resource.scope = null
   }
@@ -56,7 +59,7 @@ class ResourceScope extends AutoCloseable {
 }
 
 object ResourceScope {
-  private[mxnet] val logger: Logger = LoggerFactory.getLogger(classOf[ResourceScope])
+  private[mxnet] val logger: Logger = Logging.of(classOf[ResourceScope])
 
   private val scopes: ThreadLocal[List[ResourceScope]] = ThreadLocal.withInitial(() => Nil)
 

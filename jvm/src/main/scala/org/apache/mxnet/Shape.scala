@@ -2,6 +2,8 @@ package org.apache.mxnet
 
 import java.util.Arrays
 
+import org.apache.mxnet.util.Given
+
 /** The dimensions of an array, outermost first.
   *
   * A dimension of 0 stands for one that is not known yet (-1 under [[NumpyScope numpy semantics]]).
@@ -9,6 +11,8 @@ import java.util.Arrays
   * @param dims the dimensions
   */
 class Shape(dims: Iterable[Int]) {
+  Given("Shape", "dims" -> dims)
+
   private val values: Array[Int] = dims.toArray
 
   def this(dims: Int*) = this(dims: Iterable[Int])
@@ -49,7 +53,10 @@ class Shape(dims: Iterable[Int]) {
   def head: Int = apply(0)
 
   /** The dimensions of this shape and then those of `other`. */
-  def ++(other: Shape): Shape = Shape.wrap(values ++ other.values)
+  def ++(other: Shape): Shape = {
+    Given("Shape.++", "other" -> other)
+    Shape.wrap(values ++ other.values)
+  }
 
   def toArray: Array[Int] = values.clone()
 

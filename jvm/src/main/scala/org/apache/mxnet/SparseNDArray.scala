@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, NDArrayHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 
@@ -19,6 +20,7 @@ object SparseNDArray {
       shape: Shape,
       ctx: Context
   ): SparseNDArray = {
+    Given("SparseNDArray.csrMatrix", "data" -> data, "indices" -> indices, "indptr" -> indptr, "shape" -> shape)
     val counts = Array(indptr.length.toLong, indices.length.toLong)
     val matrix = create(SparseFormat.CSR, shape, ctx, DType.Float32, counts)
     matrix.setPart(NDArray.array(data, Shape(data.length), ctx), values)
@@ -31,11 +33,14 @@ object SparseNDArray {
     *
     * @param data those rows, as nested Java arrays of `Float` or `Double`
     */
-  def rowSparseArray(data: Array[_], indices: Array[Float], shape: Shape, ctx: Context): SparseNDArray =
+  def rowSparseArray(data: Array[_], indices: Array[Float], shape: Shape, ctx: Context): SparseNDArray = {
+    Given("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
     rowSparseArray(NDArray.toNDArray(data, ctx), indexArray(indices, ctx), shape, ctx)
+  }
 
   /** An array of which only the rows `indices` are not zero; `data` has these rows. */
   def rowSparseArray(data: NDArray, indices: NDArray, shape: Shape, ctx: Context): SparseNDArray = {
+    Given("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
     val array = create(SparseFormat.ROW_SPARSE, shape, ctx, data.dtype, Array(indices.size.toLong))
     array.setPart(data, values)
     array.setPart(indices.asType(DType.Int64), 0)
@@ -44,6 +49,7 @@ object SparseNDArray {
 
   /** The given rows of a row-sparse array; the others become zero. */
   def retain(sparseNDArray: SparseNDArray, indices: Array[Float]): SparseNDArray = {
+    Given("SparseNDArray.retain", "sparseNDArray" -> sparseNDArray, "indices" -> indices)
     if (sparseNDArray.sparseFormat != SparseFormat.ROW_SPARSE)
       throw new MXNetError(s"SparseNDArray.retain: it needs row_sparse, the format is ${sparseNDArray.sparseFormat}")
     val rows = indexArray(indices, sparseNDArray.context)

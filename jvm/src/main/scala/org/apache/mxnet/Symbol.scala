@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, SymbolHandle}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
@@ -54,6 +55,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
 
   /** One symbol with the outputs of all the given ones. */
   def Group(symbols: Symbol*): Symbol = {
+    Given("Symbol.Group", "symbols" -> symbols)
     val inputs = symbols.toArray
     val group = new Symbol(_LIB.symbolCreateGroup(inputs.map(_.handle)))
     keepAlive(inputs)
@@ -120,6 +122,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
       symbols: Seq[Symbol],
       kwargs: Map[String, Any]
   ): Symbol = {
+    if (symbols == null) Given(operator, "symbols" -> symbols)
     val (named, params) = separate(kwargs)
     if (symbols.nonEmpty && named.nonEmpty)
       throw new MXNetError(
@@ -290,6 +293,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     * @param symbols what to put in place of the variables of these names
     */
   def apply(name: String, symbols: Map[String, Symbol]): Symbol = {
+    Given("Symbol.apply", "symbols" -> symbols)
     val composed = clone()
     val (keys, inputs) = symbols.toArray.unzip
     composed.native(_LIB.symbolCompose(_, name, keys, inputs.map(_.handle)))
@@ -301,12 +305,14 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     *
     * @return its outputs
     */
-  def doUdf(op: UserDefinedCustomOp): Array[Symbol] =
+  def doUdf(op: UserDefinedCustomOp): Array[Symbol] = {
+    Given("Symbol.doUdf", "op" -> op)
     if (op.args.nonEmpty) Symbol.doUdf(op)
     else {
       UserOperators.compose(op, null, Array.tabulate(listOutputs().length)(get))
       op.outputs
     }
+  }
 
   /** An error if an operator of the graph is not there, which says how to supply it. */
   private[mxnet] def checkReady(): Unit = native(_LIB.symbolCheckReady)

@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.DType.DType
 
 /** Element-wise functions of two symbols, or of a symbol and a number, and symbols of constants. */
@@ -98,6 +99,7 @@ trait SymbolFunctions {
       name: String,
       dType: DType
   ): Symbol = {
+    Given("Symbol.arange", "stop" -> stop)
     val params = Map[String, Any](
       "start" -> start,
       "step" -> step,

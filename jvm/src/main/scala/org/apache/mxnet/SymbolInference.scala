@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 
@@ -12,10 +13,11 @@ trait SymbolInference { self: Symbol =>
     * @return types of arguments, outputs and auxiliary states; three times null if not all are determined
     */
   def inferType(args: DType*): (Seq[DType], Seq[DType], Seq[DType]) =
-    completeTypes(nativeTypes(null, args.map(idOf).toArray))
+    completeTypes(nativeTypes(null, Option(args).getOrElse(Nil).map(idOf).toArray))
 
   /** Infers types; `kwargs` has those of some arguments by name. */
   def inferType(kwargs: Map[String, DType]): (Seq[DType], Seq[DType], Seq[DType]) = {
+    Given("Symbol.inferType", "kwargs" -> kwargs)
     val (keys, types) = kwargs.toArray.unzip
     completeTypes(nativeTypes(keys, types.map(idOf)))
   }
@@ -40,8 +42,10 @@ trait SymbolInference { self: Symbol =>
   }
 
   /** Infers shapes from descriptions of inputs. */
-  def inferShape(args: IndexedSeq[DataDesc]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) =
+  def inferShape(args: IndexedSeq[DataDesc]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    Given("Symbol.inferShape", "args" -> args)
     inferShape(args.map(desc => desc.name -> desc.shape).toMap)
+  }
 
   /** Infers shapes.
     *
@@ -53,6 +57,7 @@ trait SymbolInference { self: Symbol =>
 
   /** Infers shapes; `kwargs` has those of some arguments by name. */
   def inferShape(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    Given("Symbol.inferShape", "kwargs" -> kwargs)
     val (keys, shapes) = kwargs.toSeq.unzip
     completeShapes(nativeShapes(keys.toArray, shapes))
   }
@@ -68,6 +73,7 @@ trait SymbolInference { self: Symbol =>
       indPtr: Array[Int],
       values: Array[Int]
   ): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    Given("Symbol.inferShape", "indPtr" -> indPtr, "values" -> values)
     val inside = indPtr.forall(position => position >= 0 && position <= values.length)
     if (!inside || indPtr.zip(indPtr.drop(1)).exists { case (start, end) => start > end })
       throw new MXNetError(
@@ -80,11 +86,13 @@ trait SymbolInference { self: Symbol =>
 
   /** As `inferShape`, with what is not determined left unknown: dimensions of 0, or no dimension at all. */
   def inferShapePartial(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    Given("Symbol.inferShape", "kwargs" -> kwargs)
     val (keys, shapes) = kwargs.toSeq.unzip
     shapesOf(nativeShapes(keys.toArray, shapes))
   }
 
   private def nativeShapes(keys: Array[String], shapes: Seq[Shape]): InferredShapes = {
+    if (shapes == null) Given("Symbol.inferShape", "args" -> shapes)
     val ndims = shapes.map(shape => if (shape == null) -1 else shape.length).toArray
     val dims = shapes.filter(_ != null).flatMap(_.toVector).map(_.toLong).toArray
     native(_LIB.symbolInferShape(_, keys, ndims, dims))

@@ -1,13 +1,16 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.DType.DType
 
 /** Binding of a symbol to arrays that are made for it. */
 trait SymbolSimpleBind { self: Symbol =>
 
   /** Binds to new arrays of zeros whose shapes and types are inferred from descriptions of the inputs. */
-  def simpleBind(ctx: Context, gradReq: String, descs: IndexedSeq[DataDesc]): Executor =
+  def simpleBind(ctx: Context, gradReq: String, descs: IndexedSeq[DataDesc]): Executor = {
+    Given("Symbol.simpleBind", "descs" -> descs)
     simpleBind(ctx, gradReq, descs.map(d => d.name -> d.shape).toMap, descs.map(d => d.name -> d.dtype).toMap)
+  }
 
   /** Binds to new arrays of zeros.
     *
@@ -24,6 +27,7 @@ trait SymbolSimpleBind { self: Symbol =>
       shapeDict: Map[String, Shape],
       typeDict: Map[String, DType] = null
   ): Executor = {
+    Given("Symbol.simpleBind", "ctx" -> ctx, "gradReq" -> gradReq, "shapeDict" -> shapeDict)
     val names = listArguments()
     val (argShapes, auxShapes) = shapesOrExplain(shapeDict)
     val (argTypes, auxTypes) = typesFor(names, shapeDict.keySet, Option(typeDict).getOrElse(Map.empty))
@@ -61,6 +65,14 @@ trait SymbolSimpleBind { self: Symbol =>
       gradReqType: Map[String, String],
       auxMap: Map[String, NDArray]
   ): Executor = {
+    Given(
+      "Symbol.simpleBind",
+      "ctx" -> ctx,
+      "argsMap" -> argsMap,
+      "argGradStore" -> argGradStore,
+      "gradReqType" -> gradReqType,
+      "auxMap" -> auxMap
+    )
     val names = listArguments()
     val auxNames = listAuxiliaryStates()
     SymbolBind.checkNames("argsMap", argsMap.keys, names)

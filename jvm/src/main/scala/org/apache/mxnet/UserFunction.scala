@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.util.Given
+
 /** An operator that is made of two functions, by [[Symbol.udf]] or [[Symbol.udf2]]: what it computes, on arrays, and its
   * gradient, on symbols. A graph knows it by its name only, so that a program which loads the graph makes it first.
   */
@@ -50,6 +52,7 @@ trait SymbolUserOperators {
     * @return its outputs
     */
   def doUdf(op: UserDefinedCustomOp, name: String = null): Array[Symbol] = {
+    Given("Symbol.doUdf", "op" -> op)
     UserOperators.compose(op, name, op.args)
     op.outputs
   }
@@ -68,8 +71,10 @@ trait SymbolUserOperators {
     * @param forward the output, from the input
     * @param gradient the gradient of the input, from the input and the gradient of the output
     */
-  def udf(name: String)(forward: NDArray => NDArray)(gradient: (Symbol, Symbol) => Symbol): UserFunction =
+  def udf(name: String)(forward: NDArray => NDArray)(gradient: (Symbol, Symbol) => Symbol): UserFunction = {
+    Given("Symbol.udf", "name" -> name, "forward" -> forward, "gradient" -> gradient)
     defined(name, 1, forward.getClass)(arrays => forward(arrays(0)))((args, flow) => Array(gradient(args(0), flow)))
+  }
 
   /** An operator with two inputs, and one output of the first input's shape; see [[udf]].
     *
@@ -77,11 +82,13 @@ trait SymbolUserOperators {
     */
   def udf2(name: String)(forward: (NDArray, NDArray) => NDArray)(
       gradient: (Symbol, Symbol, Symbol) => (Symbol, Symbol)
-  ): UserFunction =
+  ): UserFunction = {
+    Given("Symbol.udf2", "name" -> name, "forward" -> forward, "gradient" -> gradient)
     defined(name, 2, forward.getClass)(arrays => forward(arrays(0), arrays(1))) { (args, flow) =>
       val (first, second) = gradient(args(0), args(1), flow)
       Array(first, second)
     }
+  }
 
   private def defined(name: String, arity: Int, code: Class[_])(forward: Array[NDArray] => NDArray)(
       gradient: (Array[Symbol], Symbol) => Array[Symbol]

@@ -3,7 +3,7 @@ package org.apache.mxnet
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.mxnet.Base._LIB
-import org.slf4j.LoggerFactory
+import org.apache.mxnet.util.Logging
 
 /** How the operators of one name are made. */
 private[mxnet] trait OperatorDefinition {
@@ -20,7 +20,7 @@ private[mxnet] trait OperatorDefinition {
 
 /** The operators that programs define, by name. */
 private[mxnet] object UserOperators {
-  private val log = LoggerFactory.getLogger("org.apache.mxnet.UserOperators")
+  private val log = Logging.of("org.apache.mxnet.UserOperators")
   private val definitions = new ConcurrentHashMap[String, OperatorDefinition]
   private lazy val builtIn: Set[String] = _LIB.listAllOpNames().toSet
   private val custom = "Custom"

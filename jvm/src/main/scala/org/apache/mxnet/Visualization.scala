@@ -4,6 +4,7 @@ import java.io.{IOException, PrintStream}
 import java.nio.charset.StandardCharsets
 import java.nio.file.{Files, Path, Paths}
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet.visualization.{CurvePlot, GraphNode, NetworkGraph, NetworkPlot, SummaryTable}
 
 import scala.collection.mutable
@@ -90,7 +91,10 @@ object Visualization {
   }
 
   /** The numbers in a shape's text, such as `(3, 3)`. */
-  def str2Tuple(str: String): List[String] = GraphNode.numbersIn(str)
+  def str2Tuple(str: String): List[String] = {
+    Given("Visualization.str2Tuple", "str" -> str)
+    GraphNode.numbersIn(str)
+  }
 
   /** A network as a graph for Graphviz.
     *
@@ -108,6 +112,7 @@ object Visualization {
       nodeAttrs: Map[String, String] = Map.empty,
       hideWeights: Boolean = true
   ): Dot = {
+    Given("Visualization.plotNetwork", "symbol" -> symbol, "title" -> title, "nodeAttrs" -> nodeAttrs)
     val graph = NetworkGraph(symbol, shape)
     val dot = new Dot(title)
     val shown = graph.nodes.indices.filterNot(i => hideWeights && graph.nodes(i).isParameter)
@@ -140,8 +145,10 @@ object Visualization {
       title: String = "plot",
       shape: Map[String, Shape] = null,
       hideWeights: Boolean = true
-  ): String =
+  ): String = {
+    Given("Visualization.toSvg", "symbol" -> symbol, "title" -> title)
     NetworkPlot.svg(NetworkGraph(symbol, shape), title, hideWeights)
+  }
 
   /** Writes [[toSvg]] to a file. */
   def saveSvg(
@@ -150,7 +157,10 @@ object Visualization {
       title: String = "plot",
       shape: Map[String, Shape] = null,
       hideWeights: Boolean = true
-  ): Unit = write(Paths.get(fileName), toSvg(symbol, title, shape, hideWeights))
+  ): Unit = {
+    Given("Visualization.saveSvg", "symbol" -> symbol, "fileName" -> fileName, "title" -> title)
+    write(Paths.get(fileName), toSvg(symbol, title, shape, hideWeights))
+  }
 
   /** Curves as an SVG plot.
     *
@@ -159,8 +169,10 @@ object Visualization {
     * @param yLabel what the vertical axis means
     * @param series name and points (x, y) of each curve
     */
-  def curvesSvg(title: String, xLabel: String, yLabel: String, series: Seq[(String, Seq[(Double, Double)])]): String =
+  def curvesSvg(title: String, xLabel: String, yLabel: String, series: Seq[(String, Seq[(Double, Double)])]): String = {
+    Given("Visualization.curvesSvg", "title" -> title, "xLabel" -> xLabel, "yLabel" -> yLabel, "series" -> series)
     CurvePlot.svg(title, xLabel, yLabel, series)
+  }
 
   /** Writes the learning curve of a training run to a file: each metric of training and validation over the epochs.
     *
@@ -171,6 +183,7 @@ object Visualization {
       fileName: String,
       title: String = "learning curve"
   ): Unit = {
+    Given("Visualization.saveLearningCurve", "history" -> history, "fileName" -> fileName, "title" -> title)
     def curves(
         kind: String,
         metrics: Callback.EpochRecord => Seq[(String, Float)]
@@ -190,12 +203,15 @@ object Visualization {
     * @param shape shapes of its inputs
     */
   def summary(symbol: Symbol, shape: Map[String, Shape]): String = {
+    Given("Visualization.summary", "symbol" -> symbol)
     require(shape != null && shape.nonEmpty, "the summary needs the shapes of the inputs")
     val inputs = symbol.listArguments().filterNot(Model.looksLikeParameter).toSet ++ shape.keys
     SummaryTable.text(NetworkGraph(symbol, shape), inputs)
   }
 
   /** Prints [[summary]]. */
-  def printSummary(symbol: Symbol, shape: Map[String, Shape], out: PrintStream = System.out): Unit =
+  def printSummary(symbol: Symbol, shape: Map[String, Shape], out: PrintStream = System.out): Unit = {
+    Given("Visualization.printSummary", "symbol" -> symbol, "out" -> out)
     out.print(summary(symbol, shape))
+  }
 }

@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.slf4j.LoggerFactory
+import org.apache.mxnet.util.Logging
 
 /** Warns, once for each class, when an object was collected without being disposed. With the system property
   * `mxnet.traceLeakedObjects` set to `true` the warning says where the object was created.
@@ -17,7 +17,7 @@ private[mxnet] trait WarnIfNotDisposed {
 }
 
 private[mxnet] object WarnIfNotDisposed {
-  private val logger = LoggerFactory.getLogger(classOf[WarnIfNotDisposed])
+  private val logger = Logging.of(classOf[WarnIfNotDisposed])
   private val warned = java.util.concurrent.ConcurrentHashMap.newKeySet[Class[_]]()
 
   private[mxnet] val traceProperty = "mxnet.traceLeakedObjects"

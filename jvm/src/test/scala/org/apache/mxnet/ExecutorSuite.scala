@@ -195,6 +195,24 @@ class ExecutorSuite extends munit.FunSuite {
     assertEquals(reports.head.map(_._2), Seq("product_output", "x", "y"))
   }
 
+  test("Monitor reports every output that MXNet 1.9.1 reports, under its names") {
+    val hidden = Symbol.api.FullyConnected(Symbol.Variable("data"), num_hidden = 6, name = "fc")
+    val normalized = Symbol.api.BatchNorm(hidden, name = "bn")
+    val dropped = Symbol.api.Dropout(Symbol.api.Activation(normalized, act_type = "relu", name = "act"), name = "drop")
+    val halves = Symbol.api.SliceChannel(dropped, num_outputs = 2, name = "sc")
+    val layer = Symbol.api.LayerNorm(halves.get(0), name = "ln")
+    val top = Symbol.api.topk(halves.get(1), k = 2, ret_typ = "both", name = "tk")
+    val net = Symbol.Group(Symbol.api.SoftmaxOutput(layer, name = "softmax"), top.get(0))
+    val executor = net.simpleBind(cpu, "write", Map("data" -> Shape(2, 3)))
+    val monitor = new Monitor(1)
+    monitor.install(executor)
+    monitor.tic()
+    executor.forward(isTrain = true)
+    val outputs = Seq("fc_output", "bn_output", "bn_mean", "bn_var", "act_output", "drop_output", "drop_mask") ++
+      Seq("sc_output0", "sc_output1", "ln_output", "ln_mean", "ln_std", "softmax_output", "tk_output0", "tk_output1")
+    assertEquals(monitor.toc().map(_._2).toSeq, outputs ++ net.listArguments())
+  }
+
   test("parts of a graph are put on the devices of their groups, which must be there") {
     val first = AttrScope(Map("ctx_group" -> "one")).withScope(Symbol.api.elemwise_add(x, x, name = "first"))
     val second = AttrScope(Map("ctx_group" -> "two")).withScope(first * 3)

@@ -193,6 +193,26 @@ class NDArraySuite extends munit.FunSuite {
     assert(symbol.getMessage.contains("input 1 of 2 of 'joined' is null"), symbol.getMessage)
   }
 
+  test("an axis of None, where that means all elements, is not the default axis") {
+    val x = NDArray.array(Array(3f, 1f, 4f, 1f, 5f, 9f), Shape(2, 3))
+    assertEquals(values(NDArray.api.sort(x, axis = None)), Seq(1f, 1f, 3f, 4f, 5f, 9f))
+    assertEquals(values(NDArray.api.sort(x)), Seq(1f, 3f, 4f, 1f, 5f, 9f))
+    assertEquals(values(NDArray.api.argsort(x, axis = None)), Seq(1f, 3f, 0f, 2f, 4f, 5f))
+    assertEquals(values(NDArray.api.topk(x, axis = None, k = 2, ret_typ = "value")), Seq(9f, 5f))
+    assertEquals(values(NDArray.api.topk(x, axis = null, k = 1, ret_typ = "value")), Seq(4f, 9f))
+    val axis: Option[Int] = Some(0)
+    assertEquals(values(NDArray.api.sort(x, axis = axis)), Seq(1f, 1f, 4f, 3f, 5f, 9f))
+    val symbols = Seq[Symbol => Symbol](
+      Symbol.api.sort(_, axis = None),
+      Symbol.api.argsort(_, axis = None),
+      Symbol.api.topk(_, axis = None, k = 2, ret_typ = "value")
+    )
+    val shapes = symbols.map(_(Symbol.Variable("x")).inferShape(Map("x" -> Shape(2, 3)))._2.head)
+    assertEquals(shapes, Seq(Shape(6), Shape(6), Shape(2)))
+    // None is left out where it is the default, and where the argument has no value None.
+    assertEquals(values(NDArray.api.sum(x, axis = None)), Seq(23f))
+  }
+
   test("generated functions: positional, named, out, several outputs") {
     val x = vector(-1, 2)
     assertEquals(values(NDArray.relu(x)), Seq(0f, 2f))

@@ -4,6 +4,9 @@ import java.io.{ByteArrayInputStream, InputStream}
 import java.nio.file.attribute.PosixFilePermissions
 import java.nio.file.{Files, Path}
 
+import org.apache.mxnet.io.NDArrayIter
+import org.apache.mxnet.module.Module
+
 import scala.jdk.CollectionConverters._
 
 /** Where the native library is looked for, and how it is extracted; no library is loaded here. */
@@ -133,9 +136,46 @@ class NativeLibrarySuite extends munit.FunSuite {
     assertEquals(sums, Seq.fill(2)(Float.box(5f)))
     assertEquals(ClassLoaderProgram.sum(3), 3f)
   }
+
+  test("an application that is deployed again and again trains each time, and the one before may go") {
+    val urls =
+      System.getProperty("java.class.path").split(java.io.File.pathSeparator).map(new java.io.File(_).toURI.toURL)
+    val losses = Seq.fill(3) {
+      val loader = new java.net.URLClassLoader(urls, ClassLoader.getPlatformClassLoader)
+      val program = loader.loadClass("org.apache.mxnet.ClassLoaderProgram")
+      val found = program.getMethod("train", classOf[Int]).invoke(null, Int.box(20)).asInstanceOf[Array[Float]]
+      loader.close()
+      System.gc()
+      found.toSeq
+    }
+    assertEquals(losses.distinct.length, 1)
+    assert(losses.head(1) < losses.head(0), losses.head.toString)
+  }
 }
 
 /** What runs in another class loader. */
 object ClassLoaderProgram {
+
+  /** Loss before and after some training, with a prediction from another thread in between. */
+  def train(epochs: Int): Array[Float] = {
+    Random.seed(1)
+    val data = new NDArrayIter(
+      IndexedSeq(NDArray.array(Array.tabulate(32)(i => (i % 7).toFloat), Shape(16, 2))),
+      IndexedSeq(NDArray.array(Array.tabulate(16)(i => (i * 2 % 7 % 2).toFloat), Shape(16))),
+      4,
+      labelName = "softmax_label"
+    )
+    val fc = Symbol.api.FullyConnected(Symbol.Variable("data"), num_hidden = 2, name = "fc")
+    val module = new Module(Symbol.api.SoftmaxOutput(fc, name = "softmax"))
+    def loss(): Float = module.score(data, new CrossEntropy).get._2.head
+    module.fit(data, None, 1)
+    val first = loss()
+    val other = new Thread(() => { module.predict(data): Unit })
+    other.start()
+    other.join()
+    module.fit(data, None, epochs)
+    Array(first, loss())
+  }
+
   def sum(count: Int): Float = NDArray.sum(NDArray.ones(count)).toScalar
 }

@@ -1,10 +1,10 @@
 package org.apache.mxnet.infer
 
-import java.nio.file.{Files, Path, Paths}
-
-import scala.jdk.CollectionConverters._
+import java.io.ObjectStreamException
+import java.nio.file.{Path, Paths}
 
 import org.apache.mxnet._
+import org.apache.mxnet.infer.internal._
 
 /** Names the classes of instances. */
 trait ClassifierBase {
@@ -28,20 +28,29 @@ class Classifier(
     protected val inputDescriptors: IndexedSeq[DataDesc],
     protected val contexts: Array[Context] = Array(Context.cpu()),
     protected val epoch: Option[Int] = Some(0)
-) extends ClassifierBase {
-  private[infer] val predictor: PredictBase = new Predictor(modelPathPrefix, inputDescriptors, contexts, epoch)
+) extends ClassifierBase
+    with SerializableModel {
+  private val network = new Predictor(modelPathPrefix, inputDescriptors, contexts, epoch)
+  private[infer] val predictor: PredictBase = network
 
   private[infer] val synsetFilePath: Path =
     Option(Paths.get(modelPathPrefix).toAbsolutePath.getParent).fold(Paths.get("synset.txt"))(_.resolve("synset.txt"))
 
   /** The names of the classes. */
-  private[infer] val synset: IndexedSeq[String] = {
-    require(
-      Files.isRegularFile(synsetFilePath),
-      s"there is no file $synsetFilePath; put the names of the classes there, one on each line"
-    )
-    Files.readAllLines(synsetFilePath).asScala.filter(_.nonEmpty).toIndexedSeq
-  }
+  private[infer] val synset: IndexedSeq[String] = ModelContent.synset(synsetFilePath)
+
+  @throws(classOf[ObjectStreamException])
+  protected def writeReplace(): AnyRef = serialized(this, isSerializedByPath)
+
+  /** What stands for this classifier, or for what it is a part of, in a stream. */
+  private[infer] def serialized(owner: AnyRef, byPath: Boolean): AnyRef = SerializedPredictor.of(
+    owner,
+    modelPathPrefix,
+    inputDescriptors,
+    if (contexts == null) Array.empty[Context] else contexts,
+    epoch,
+    Option.unless(byPath)(network.content(synset))
+  )
 
   /** The classes of one instance.
     *

@@ -1,8 +1,10 @@
 package org.apache.mxnet.infer
 
 import java.awt.image.BufferedImage
+import java.io.ObjectStreamException
 
 import org.apache.mxnet._
+import org.apache.mxnet.infer.internal.SerializableModel
 
 /** Finds objects in images, by a trained network such as SSD whose output has, for each image, rows of class, probability
   * and box. See [[Classifier]] for the files and parameters; any number of threads may share a detector.
@@ -12,11 +14,14 @@ class ObjectDetector(
     inputDescriptors: IndexedSeq[DataDesc],
     contexts: Array[Context] = Array(Context.cpu()),
     epoch: Option[Int] = Some(0)
-) {
+) extends SerializableModel {
   private[infer] val imgClassifier: ImageClassifier =
     new ImageClassifier(modelPathPrefix, inputDescriptors, contexts, epoch)
 
   private[infer] val synset: IndexedSeq[String] = imgClassifier.synset
+
+  @throws(classOf[ObjectStreamException])
+  protected def writeReplace(): AnyRef = imgClassifier.serialized(this, isSerializedByPath)
 
   /** The objects in an image.
     *

@@ -1,9 +1,10 @@
 package org.apache.mxnet.infer
 
+import java.io.ObjectStreamException
 import java.util.concurrent.atomic.AtomicInteger
 
 import org.apache.mxnet._
-import org.apache.mxnet.infer.internal.SharedNetwork
+import org.apache.mxnet.infer.internal._
 
 /** Runs a trained network on instances. */
 private[infer] trait PredictBase {
@@ -23,6 +24,9 @@ private[infer] trait PredictBase {
   * Any number of threads may share a predictor. They share the parameters and do not wait for each other, and each gets
   * what it would get alone, to the bit.
   *
+  * A predictor can be serialized, for example by Spark: with the network, or by the path of its files as
+  * `serializeByPath(true)` says.
+  *
   * @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
   * @param inputDescriptors the inputs, with the batch size to expect
   * @param contexts the devices, which take turns; `cpu(0)` if there are none
@@ -33,14 +37,31 @@ class Predictor(
     protected val inputDescriptors: IndexedSeq[DataDesc],
     protected val contexts: Array[Context] = Array(Context.cpu()),
     protected val epoch: Option[Int] = Some(0)
-) extends PredictBase {
+) extends PredictBase
+    with SerializableModel {
   require(inputDescriptors.nonEmpty, "there are no input descriptors; describe each input of the network")
 
   private val networks: IndexedSeq[SharedNetwork] = ResourceScope.outside {
-    val (symbol, args, aux) = Model.loadCheckpoint(modelPathPrefix, epoch.getOrElse(0))
-    val devices = if (contexts == null || contexts.isEmpty) Array(Context.cpu()) else contexts
-    devices.toIndexedSeq.map(device => new SharedNetwork(symbol, args, aux, inputDescriptors, device))
+    val (symbol, params) = ModelContent.network(modelPathPrefix, epoch.getOrElse(0))
+    devices.toIndexedSeq.map(device => new SharedNetwork(symbol, params.args, params.aux, inputDescriptors, device))
   }
+
+  private[infer] def content(synset: IndexedSeq[String]): ModelContent =
+    ModelContent(networks.head.symbol, networks.head.params, synset)
+
+  private def devices: Array[Context] =
+    if (contexts == null || contexts.isEmpty) Array(Context.cpu()) else contexts
+
+  @throws(classOf[ObjectStreamException])
+  protected def writeReplace(): AnyRef = SerializedPredictor.of(
+    this,
+    modelPathPrefix,
+    inputDescriptors,
+    devices,
+    epoch,
+    Option.unless(isSerializedByPath)(content(IndexedSeq.empty))
+  )
+
   private val calls = new AtomicInteger
 
   private def network: SharedNetwork =

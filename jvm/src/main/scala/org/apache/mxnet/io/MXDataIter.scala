@@ -2,6 +2,7 @@ package org.apache.mxnet.io
 
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, DataIterHandle, MXUint}
 import org.apache.mxnet._
+import org.apache.mxnet.util.Blocks
 
 import scala.collection.immutable.ListMap
 
@@ -16,6 +17,7 @@ private[mxnet] class MXDataIter(
     dataName: String = "data",
     labelName: String = "label"
 ) extends DataIter
+    with ResumableIter
     with NativeResource {
 
   override def nativeAddress: CPtrAddress = handle
@@ -25,6 +27,9 @@ private[mxnet] class MXDataIter(
 
   /** The batch that [[hasNext]] read ahead. */
   private var nextBatch: DataBatch = null
+
+  /** Batches of this pass that were given. */
+  private var numGiven = 0
 
   private val (dataDescs, labelDescs) =
     if (hasNext) {
@@ -39,7 +44,20 @@ private[mxnet] class MXDataIter(
   override def reset(): Unit = {
     if (nextBatch != null) nextBatch.dispose()
     nextBatch = null
+    numGiven = 0
     _LIB.dataIterBeforeFirst(handle)
+  }
+
+  override def saveState(): Array[Byte] = Blocks.bytesOf { out =>
+    _LIB.dataIterEpoch(handle).foreach(out.writeLong)
+    out.writeInt(numGiven)
+  }
+
+  override def restoreState(state: Array[Byte]): Unit = Blocks.parse(state, "the state of a data iterator") { in =>
+    reset()
+    _LIB.dataIterRestart(handle, in.readLong(), in.readLong())
+    val count = in.readInt()
+    while (numGiven < count) next().dispose()
   }
 
   override def hasNext: Boolean = {
@@ -54,6 +72,7 @@ private[mxnet] class MXDataIter(
     if (!hasNext) throw new NoSuchElementException("all batches have been given; call reset() for another pass")
     val batch = nextBatch
     nextBatch = null
+    numGiven += 1
     batch
   }
 

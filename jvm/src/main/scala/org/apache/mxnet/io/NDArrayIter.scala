@@ -2,6 +2,7 @@ package org.apache.mxnet.io
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet._
+import org.apache.mxnet.util.{Blocks, Given}
 
 import scala.collection.immutable.ListMap
 
@@ -26,7 +27,8 @@ class NDArrayIter(
     dataBatchSize: Int,
     shuffle: Boolean,
     lastBatchHandle: String
-) extends DataIter {
+) extends DataIter
+    with ResumableIter {
 
   /** Names the inputs `dataName` and the labels `labelName`, with `_0`, `_1` and so on appended if there are several.
     */
@@ -84,7 +86,11 @@ class NDArrayIter(
     val keys = Random.uniform(0f, 1f, Shape(numData))
     val weights = keys.toArray
     keys.dispose()
-    order = Array.range(0, numData).sortBy(weights(_))
+    reorder(Array.range(0, numData).sortBy(weights(_)))
+  }
+
+  private def reorder(newOrder: Array[Int]): Unit = {
+    order = newOrder
     val indices = NDArray.empty(Shape(numData), initData.head._2.context, DType.Int32)
     _LIB.ndarraySetInts(indices.liveHandle, 0L, order, 0, numData)
     val old = if (shuffledData.head eq initData.head._2) IndexedSeq.empty else shuffledData ++ shuffledLabel
@@ -106,6 +112,30 @@ class NDArrayIter(
     } else 0
     hardReset()
     cursor += rolledOver
+  }
+
+  override def saveState(): Array[Byte] = Blocks.bytesOf { out =>
+    out.writeInt(numData)
+    out.writeInt(cursor)
+    Blocks.writeAll(out, Option(order).fold(Seq.empty[Int])(_.toSeq))(out.writeInt)
+  }
+
+  override def restoreState(state: Array[Byte]): Unit = Blocks.parse(state, "the state of an NDArrayIter") { in =>
+    val savedSize = in.readInt()
+    val savedCursor = in.readInt()
+    val savedOrder = Blocks.readAll(in)(in.readInt()).toArray
+    val isShuffled = savedOrder.nonEmpty
+    if (savedSize != numData || isShuffled != shuffle)
+      throw new MXNetError(
+        s"the state is that of an NDArrayIter over $savedSize instances, ${if (isShuffled) "" else "not "}shuffled; this one " +
+          s"has $numData, ${if (shuffle) "" else "not "}shuffled: resume with the same data"
+      )
+    if (isShuffled) {
+      if (!savedOrder.sorted.sameElements(0 until numData))
+        throw new MXNetError("the state of the NDArrayIter is damaged: its order has not every instance once")
+      reorder(savedOrder)
+    }
+    cursor = savedCursor
   }
 
   override def hasNext: Boolean = cursor + dataBatchSize < numData
@@ -224,8 +254,10 @@ object NDArrayIter {
     private var dataBatchSize: Int = 1
     private var lastBatchHandle: String = "pad"
 
-    private def describe(name: String, array: NDArray): DataDesc =
+    private def describe(name: String, array: NDArray): DataDesc = {
+      Given("NDArrayIter.Builder", name -> array)
       DataDesc(name, array.shape, array.dtype, Layout.UNDEFINED)
+    }
 
     /** Adds an input. */
     def addData(name: String, data: NDArray): Builder = addDataWithDesc(describe(name, data), data)

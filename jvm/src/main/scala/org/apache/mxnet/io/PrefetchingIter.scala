@@ -3,6 +3,7 @@ package org.apache.mxnet.io
 import java.util.concurrent.Semaphore
 
 import org.apache.mxnet._
+import org.apache.mxnet.util.{Blocks, Given}
 
 import scala.collection.immutable.ListMap
 import scala.util.control.NonFatal
@@ -18,7 +19,9 @@ class PrefetchingIter(
     iters: IndexedSeq[DataIter],
     dataNames: IndexedSeq[Map[String, String]] = null,
     labelNames: IndexedSeq[Map[String, String]] = null
-) extends DataIter {
+) extends DataIter
+    with ResumableIter {
+  Given("PrefetchingIter", "iters" -> iters)
   require(iters.nonEmpty, "PrefetchingIter needs at least one iterator")
 
   private val dataDescs = rename(iters.map(_.provideDataDesc), dataNames, "dataNames")
@@ -31,6 +34,11 @@ class PrefetchingIter(
   @volatile private var running = true
   private val slots = Array.fill[PrefetchingIter.Read](iters.length)(PrefetchingIter.End)
   private var fetched = false
+
+  // The threads read ahead, so the position is where the pass began and how many batches of it were given.
+  private val sources = iters.map(new TrackedIter(_))
+  private var passStart = sources.map(_.saveState())
+  private var numGiven = 0
   private var current: DataBatch = null
 
   private val threads = iters.indices.map { i =>
@@ -47,6 +55,7 @@ class PrefetchingIter(
   ): IndexedSeq[DataDesc] =
     if (names == null) descs.flatten
     else {
+      Given("PrefetchingIter", what -> names)
       require(names.length == descs.length, s"$what has ${names.length} maps but there are ${descs.length} iterators")
       descs.zip(names).flatMap { case (own, renamed) =>
         own.map { desc =>
@@ -62,7 +71,7 @@ class PrefetchingIter(
       taken(i).acquire()
       if (running) {
         slots(i) =
-          try if (iters(i).hasNext) PrefetchingIter.Batch(iters(i).next()) else PrefetchingIter.End
+          try if (sources(i).hasNext) PrefetchingIter.Batch(sources(i).next()) else PrefetchingIter.End
           catch { case NonFatal(error) => PrefetchingIter.Failure(error) }
       }
       ready(i).release()
@@ -94,18 +103,40 @@ class PrefetchingIter(
       labelDescs
     )
     fetched = false
+    numGiven += 1
     taken.foreach(_.release())
     current
   }
 
-  override def reset(): Unit = {
+  override def reset(): Unit = startPass(sources.foreach(_.reset()))
+
+  override def saveState(): Array[Byte] = Blocks.bytesOf { out =>
+    out.writeInt(numGiven)
+    Blocks.writeAll(out, passStart)(Blocks.write(out, _))
+  }
+
+  override def restoreState(state: Array[Byte]): Unit = Blocks.parse(state, "the state of a PrefetchingIter") { in =>
+    val count = in.readInt()
+    val states = Blocks.readAll(in)(Blocks.read(in))
+    if (states.length != sources.length)
+      throw new MXNetError(
+        s"the state is that of ${states.length} iterators read ahead, but there are ${sources.length}"
+      )
+    startPass(sources.lazyZip(states).foreach(_.restoreState(_)))
+    while (numGiven < count) next().dispose()
+  }
+
+  /** Begins a pass where `goToStart` leads the iterators, while no thread reads. */
+  private def startPass(goToStart: => Unit): Unit = {
     if (!fetched) ready.foreach(_.acquire())
     slots.foreach {
       case PrefetchingIter.Batch(batch) => batch.dispose()
       case _                            => ()
     }
     fetched = false
-    iters.foreach(_.reset())
+    numGiven = 0
+    goToStart
+    passStart = sources.map(_.saveState())
     taken.foreach(_.release())
   }
 

@@ -1,6 +1,7 @@
 package org.apache.mxnet.io
 
 import org.apache.mxnet._
+import org.apache.mxnet.util.Blocks
 
 import scala.collection.immutable.ListMap
 
@@ -10,16 +11,27 @@ import scala.collection.immutable.ListMap
   * @param reSize number of batches in a pass
   * @param resetInternal whether [[reset]] starts `dataIter` again; otherwise a pass goes on where the last one stopped
   */
-class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true) extends DataIter {
+class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true) extends DataIter with ResumableIter {
   require(reSize >= 0, s"reSize is $reSize; it must not be negative")
 
+  private val source = new TrackedIter(dataIter)
   private var batches = 0
   private var current: DataBatch = null
 
   override def reset(): Unit = {
     batches = 0
     current = null
-    if (resetInternal) dataIter.reset()
+    if (resetInternal) source.reset()
+  }
+
+  override def saveState(): Array[Byte] = Blocks.bytesOf { out =>
+    out.writeInt(batches)
+    Blocks.write(out, source.saveState())
+  }
+
+  override def restoreState(state: Array[Byte]): Unit = Blocks.parse(state, "the state of a ResizeIter") { in =>
+    batches = in.readInt()
+    source.restoreState(Blocks.read(in))
   }
 
   override def hasNext: Boolean = batches < reSize
@@ -28,12 +40,12 @@ class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true)
   override def next(): DataBatch = {
     if (!hasNext)
       throw new NoSuchElementException(s"all $reSize batches have been given; call reset() for another pass")
-    if (!dataIter.hasNext) {
-      dataIter.reset()
-      if (!dataIter.hasNext)
+    if (!source.hasNext) {
+      source.reset()
+      if (!source.hasNext)
         throw new NoSuchElementException("the iterator that ResizeIter resizes gives no batch at all")
     }
-    current = dataIter.next()
+    current = source.next()
     batches += 1
     current
   }

@@ -4,8 +4,7 @@ import java.io.IOException
 
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.util.Logging
-import org.slf4j.Logger
+import org.apache.mxnet.util.{Given, Logging}
 
 import scala.annotation.varargs
 import scala.collection.mutable
@@ -91,6 +90,8 @@ abstract class BaseModule {
   ): EvalMetric = {
     require(evalData != null, "evalData is null")
     require(evalMetric != null, "evalMetric is null")
+    val batchEnd = Option(batchEndCallback).flatten.filter(_ != null)
+    val scoreEnd = Option(scoreEndCallback).flatten.filter(_ != null)
     requireReady()
     if (reset) evalData.reset()
     evalMetric.reset()
@@ -101,11 +102,11 @@ abstract class BaseModule {
         forward(batch, Some(false))
         updateUnpadded(evalMetric, batch)
       }
-      batchEndCallback.foreach(_.invoke(epoch, nBatch, evalMetric))
+      batchEnd.foreach(_.invoke(epoch, nBatch, evalMetric))
       batch.dispose()
       nBatch += 1
     }
-    scoreEndCallback.foreach(_.invoke(epoch, nBatch, evalMetric))
+    scoreEnd.foreach(_.invoke(epoch, nBatch, evalMetric))
     evalMetric
   }
 
@@ -131,6 +132,7 @@ abstract class BaseModule {
       numBatch: Int = -1,
       reset: Boolean = true
   ): IndexedSeq[IndexedSeq[NDArray]] = {
+    Given("Module.predictEveryBatch", "evalData" -> evalData)
     requireReady()
     if (reset) evalData.reset()
     val outputs = mutable.ArrayBuffer.empty[IndexedSeq[NDArray]]
@@ -144,6 +146,7 @@ abstract class BaseModule {
 
   /** The outputs for one batch, without padding; the arrays are copies that the caller disposes of. */
   def predict(batch: DataBatch): IndexedSeq[NDArray] = synchronized {
+    Given("Module.predict", "batch" -> batch)
     requireReady()
     forward(batch, Some(false))
     getOutputsMerged().map { output =>
@@ -210,6 +213,7 @@ abstract class BaseModule {
 
   /** Writes parameters (`arg:name`) and auxiliary states (`aux:name`) to a file in MXNet's format. */
   def saveParams(fname: String): Unit = {
+    Given("Module.saveParams", "fname" -> fname)
     val (args, aux) = getParams
     NDArray.save(fname, Model.withKinds(args, aux))
   }
@@ -239,6 +243,35 @@ abstract class BaseModule {
       fitParams: FitParams = new FitParams
   ): Unit = {
     require(fitParams != null, "fitParams is null")
+    fit(trainData, evalData, numEpoch, fitParams, fitParams.resume)
+  }
+
+  /** Trains the parameters, from the start or from where another process stopped.
+    *
+    * Training that is resumed gives the same bits as training that nobody interrupted: the checkpoint holds the parameters,
+    * the states of the optimizer and of its schedule, those of the random numbers and of the data, and the metrics of all
+    * epochs. The program says everything as at the first start; it is started again with the same line.
+    *
+    * {{{
+    * module.fit(train, Some(test), 30, new FitParams().setCheckpoint("training.checkpoint"), resume = true)
+    * }}}
+    *
+    * @param trainData the training data
+    * @param evalData data on which the network is measured after each epoch
+    * @param numEpoch number of the last epoch
+    * @param fitParams everything else; it names the file with `setCheckpoint`
+    * @param resume whether training goes on after the last epoch in the checkpoint; if there is no such file it starts anew
+    */
+  def fit(
+      trainData: DataIter,
+      evalData: Option[DataIter],
+      numEpoch: Int,
+      fitParams: FitParams,
+      resume: Boolean
+  ): Unit = {
+    require(trainData != null, "trainData is null")
+    require(evalData != null && !evalData.contains(null), "evalData is null; give None for no validation data")
+    require(fitParams != null, "fitParams is null")
     require(numEpoch > 0, s"numEpoch is $numEpoch; it must be at least 1")
     bind(
       trainData.provideDataDesc,
@@ -254,75 +287,21 @@ abstract class BaseModule {
       fitParams.allowMissing,
       fitParams.forceInit
     )
-    initOptimizer(fitParams.kvstore, fitParams.optimizer)
-    trainEpochs(trainData, evalData, numEpoch, epochSize = -1, fitParams)
+    val saved = TrainingCheckpoint.toResume(fitParams, resume)
+    saved.foreach(_.restoreParams(this))
+    initOptimizer(fitParams.kvstore, fitParams.optimizer, forceInit = saved.isDefined)
+    new TrainingLoop(this, trainData, evalData, numEpoch, epochSize = -1, fitParams).run(saved)
   }
 
-  /** Runs the epochs of a module that is ready for training.
-    *
-    * @param epochSize number of batches in an epoch, whatever `trainData` holds; one pass over them if -1
-    */
-  private[mxnet] def trainEpochs(
-      trainData: DataIter,
-      evalData: Option[DataIter],
-      numEpoch: Int,
-      epochSize: Int,
-      params: FitParams,
-      logger: Logger = BaseModule.logger
-  ): Unit = {
-    val validationMetric = params.validationMetric.getOrElse(params.evalMetric)
-    for (epoch <- params.beginEpoch until numEpoch) {
-      val start = System.nanoTime()
-      params.evalMetric.reset()
-      trainEpoch(trainData, epoch, epochSize, params)
-      logMetric(logger, epoch, "Train", params.evalMetric)
-      logger.info("Epoch[{}] Time cost={}", epoch, (System.nanoTime() - start) / 1000000)
+  /** States of the optimizer for all parameters. */
+  private[module] def saveOptimizerState(): Array[Byte] = throw new UnsupportedOperationException(
+    s"${getClass.getName} cannot give the states of its optimizer, so that its training cannot be saved"
+  )
 
-      // Devices that each saw their own data have slightly different auxiliary states: all go on with the mean.
-      val (args, aux) = getParams
-      setParams(args, aux)
-      params.epochEndCallback.foreach(_.invoke(epoch, symbol, args, aux))
-
-      evalData.foreach { data =>
-        score(
-          data,
-          validationMetric,
-          batchEndCallback = params.evalBatchEndCallback,
-          scoreEndCallback = params.evalEndCallback,
-          epoch = epoch
-        )
-        logMetric(logger, epoch, "Validation", validationMetric)
-      }
-      if (epochSize < 0) trainData.reset()
-    }
-  }
-
-  private def trainEpoch(trainData: DataIter, epoch: Int, epochSize: Int, params: FitParams): Unit = {
-    var nBatch = 0
-    while (if (epochSize < 0) trainData.hasNext else nBatch < epochSize) {
-      if (!trainData.hasNext) {
-        trainData.reset()
-        require(trainData.hasNext, "the training data give no batch at all")
-      }
-      val batch = trainData.next()
-      params.monitor.foreach(_.tic())
-      synchronized {
-        forwardBackward(batch)
-        update()
-        updateMetric(params.evalMetric, batch.label)
-      }
-      params.monitor.foreach(_.tocPrint())
-      params.batchEndCallback.foreach(_.invoke(epoch, nBatch, params.evalMetric))
-      batch.dispose()
-      nBatch += 1
-    }
-  }
-
-  private def logMetric(logger: Logger, epoch: Int, what: String, metric: EvalMetric): Unit =
-    if (logger.isInfoEnabled) {
-      val (names, values) = metric.get
-      names.lazyZip(values).foreach((name, value) => logger.info(s"Epoch[$epoch] $what-$name=$value"))
-    }
+  /** Takes what [[saveOptimizerState]] gave. */
+  private[module] def restoreOptimizerState(bytes: Array[Byte]): Unit = throw new UnsupportedOperationException(
+    s"${getClass.getName} cannot take states of its optimizer, so that its training cannot resume"
+  )
 
   /** Sets how parameters are changed, with a store that exists.
     *
@@ -395,8 +374,10 @@ abstract class BaseModule {
   ): Unit
 
   /** Allocates a module that has no labels. */
-  @varargs def bind(forTraining: Boolean, inputsNeedGrad: Boolean, forceRebind: Boolean, dataShape: DataDesc*): Unit =
+  @varargs def bind(forTraining: Boolean, inputsNeedGrad: Boolean, forceRebind: Boolean, dataShape: DataDesc*): Unit = {
+    Given("Module.bind", "dataShape" -> dataShape)
     bind(dataShape.toIndexedSeq, None, forTraining, inputsNeedGrad, forceRebind, None)
+  }
 
   /** Sets how parameters are changed.
     *

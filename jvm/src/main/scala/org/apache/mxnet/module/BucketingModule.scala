@@ -157,6 +157,11 @@ class BucketingModule(
     optimizerInitialized = true
   }
 
+  override private[module] def saveOptimizerState(): Array[Byte] = defaultModule.saveOptimizerState()
+
+  override private[module] def restoreOptimizerState(bytes: Array[Byte]): Unit =
+    defaultModule.restoreOptimizerState(bytes)
+
   /** Binds the bucket of a batch if it is new, without making it the current one. */
   def prepare(dataBatch: DataBatch): Unit = {
     requireReady()

@@ -1,26 +1,36 @@
 package org.apache.mxnet.module
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
+import org.slf4j.Logger
+
+import scala.annotation.varargs
 
 /** What [[BaseModule.fit]] can be told beyond data and number of epochs. Each setter returns the object itself. */
-class FitParams {
-  private[module] var evalMetric: EvalMetric = new Accuracy()
-  private[module] var epochEndCallback: Option[EpochEndCallback] = None
-  private[module] var batchEndCallback: Option[BatchEndCallback] = None
-  private[module] var kvstore: String = "local"
-  private[module] var optimizer: Optimizer = new SGD()
-  private[module] var evalEndCallback: Option[BatchEndCallback] = None
-  private[module] var evalBatchEndCallback: Option[BatchEndCallback] = None
-  private[module] var initializer: Initializer = new Uniform(0.01f)
-  private[module] var argParams: Map[String, NDArray] = null
-  private[module] var auxParams: Map[String, NDArray] = null
-  private[module] var allowMissing: Boolean = false
-  private[module] var forceRebind: Boolean = false
-  private[module] var forceInit: Boolean = false
-  private[module] var beginEpoch: Int = 0
-  private[module] var validationMetric: Option[EvalMetric] = None
-  private[module] var monitor: Option[Monitor] = None
+class FitParams extends Cloneable {
+  private[mxnet] var evalMetric: EvalMetric = new Accuracy()
+  private[mxnet] var epochEndCallback: Option[EpochEndCallback] = None
+  private[mxnet] var batchEndCallback: Option[BatchEndCallback] = None
+  private[mxnet] var kvstore: String = "local"
+  private[mxnet] var optimizer: Optimizer = new SGD()
+  private[mxnet] var evalEndCallback: Option[BatchEndCallback] = None
+  private[mxnet] var evalBatchEndCallback: Option[BatchEndCallback] = None
+  private[mxnet] var initializer: Initializer = new Uniform(0.01f)
+  private[mxnet] var argParams: Map[String, NDArray] = null
+  private[mxnet] var auxParams: Map[String, NDArray] = null
+  private[mxnet] var allowMissing: Boolean = false
+  private[mxnet] var forceRebind: Boolean = false
+  private[mxnet] var forceInit: Boolean = false
+  private[mxnet] var beginEpoch: Int = 0
+  private[mxnet] var validationMetric: Option[EvalMetric] = None
+  private[mxnet] var monitor: Option[Monitor] = None
+  private[mxnet] var callbacks: IndexedSeq[TrainingCallback] = IndexedSeq.empty
+  private[mxnet] var checkpoint: Option[String] = None
+  private[mxnet] var resume: Boolean = false
+  private[mxnet] var logger: Logger = BaseModule.logger
+
+  private[mxnet] def copy(): FitParams = clone().asInstanceOf[FitParams]
 
   /** Sets the metric of the training data; accuracy by default. */
   def setEvalMetric(evalMetric: EvalMetric): FitParams = {
@@ -120,6 +130,28 @@ class FitParams {
   /** Sets a monitor of the executors. */
   def setMonitor(monitor: Monitor): FitParams = {
     this.monitor = Option(monitor)
+    this
+  }
+
+  /** Adds what follows training, in the order in which it is called. */
+  @varargs def addCallback(callbacks: TrainingCallback*): FitParams = {
+    Given("FitParams.addCallback", "callbacks" -> callbacks)
+    require(!callbacks.contains(null), "a callback is null")
+    this.callbacks ++= callbacks
+    this
+  }
+
+  /** Sets the file that training is saved to after each epoch; null for none, as by default. The file is replaced as a
+    * whole, so that it can be read whenever the process ends.
+    */
+  def setCheckpoint(file: String): FitParams = {
+    this.checkpoint = Option(file)
+    this
+  }
+
+  /** Sets whether training goes on after the last epoch in the checkpoint, if there is one; false by default. */
+  def setResume(resume: Boolean): FitParams = {
+    this.resume = resume
     this
   }
 }

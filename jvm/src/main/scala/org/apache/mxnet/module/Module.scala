@@ -2,6 +2,7 @@ package org.apache.mxnet.module
 
 import java.nio.file.{Files, Paths}
 
+import org.apache.mxnet.util.Given
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
 
@@ -31,6 +32,7 @@ class Module(
     fixedParamNames: Option[Set[String]] = None
 ) extends BaseModule {
   require(symbolVar != null, "the network is null")
+  Given("Module", "dataNames" -> dataNames, "contexts" -> contexts)
   require(contexts.nonEmpty, "a module needs at least one context; Context.cpu() is the default")
   symbol = symbolVar
   BaseModule.checkInputNames(symbolVar, dataNames, "dataNames")
@@ -162,6 +164,7 @@ class Module(
       BaseModule.logger.warn("the parameters have values and forceInit is false: setParams changes nothing")
     } else {
       require(binded, "the module is not bound; call bind before setParams")
+      Seq("argParams" -> argParams, "auxParams" -> auxParams).filter(_._2 != null).foreach(Given("Module.setParams", _))
       group.setParams(argParams, auxParams, allowExtra)
       paramsDirty = true
       paramsInitialized = true
@@ -224,6 +227,7 @@ class Module(
   }
 
   private def requireNames(shapes: IndexedSeq[DataDesc]): Unit = {
+    Given("Module.bind", "dataShapes" -> shapes)
     val names = shapes.map(_.name)
     require(
       names.sorted == dataNames.sorted,
@@ -234,8 +238,9 @@ class Module(
 
   /** The labels that the network takes; None if it takes none or none are given. */
   private def ownLabels(shapes: Option[IndexedSeq[DataDesc]]): Option[IndexedSeq[DataDesc]] =
-    shapes.filter(descs => descs != null && descs.nonEmpty && labels.exists(symbol.listArguments().contains)).map {
-      descs =>
+    Option(shapes).flatten
+      .filter(descs => descs != null && descs.nonEmpty && labels.exists(symbol.listArguments().contains))
+      .map { descs =>
         val names = descs.map(_.name)
         require(
           names.sorted == labels.sorted,
@@ -243,7 +248,7 @@ class Module(
             "name them alike in the iterator (labelName, label_name) or in labelNames"
         )
         descs
-    }
+      }
 
   /** Binds for other shapes of the inputs, keeping parameters and optimizer.
     *
@@ -306,6 +311,7 @@ class Module(
 
   /** Uses the optimizer of another module, with its states. */
   def borrowOptimizer(sharedModule: Module): Unit = {
+    Given("Module.borrowOptimizer", "sharedModule" -> sharedModule)
     require(
       sharedModule.optimizerInitialized,
       "the module whose optimizer is borrowed has none; call its initOptimizer first"
@@ -322,6 +328,7 @@ class Module(
     * @param isTrain whether it runs in training mode; as bound if None
     */
   override def forward(dataBatch: DataBatch, isTrain: Option[Boolean] = None): Unit = {
+    Given("Module.forward", "dataBatch" -> dataBatch, "isTrain" -> isTrain)
     requireReady()
     if (!group.fits(dataBatch)) {
       reshape(
@@ -336,6 +343,7 @@ class Module(
   }
 
   override def backward(outGrads: Array[NDArray] = Array.empty): Unit = {
+    Given("Module.backward", "outGrads" -> outGrads)
     requireReady()
     group.backward(outGrads)
   }
@@ -397,17 +405,20 @@ class Module(
   }
 
   override def updateMetric(evalMetric: EvalMetric, labels: IndexedSeq[NDArray]): Unit = {
+    Given("Module.updateMetric", "evalMetric" -> evalMetric, "labels" -> labels)
     requireReady()
     group.updateMetric(evalMetric, labels)
   }
 
   override def installMonitor(monitor: Monitor): Unit = {
+    Given("Module.installMonitor", "monitor" -> monitor)
     requireBound()
     group.installMonitor(monitor)
   }
 
   /** Writes the states of the optimizer, such as momentum, to a file. */
   def saveOptimizerStates(fname: String): Unit = {
+    Given("Module.saveOptimizerStates", "fname" -> fname)
     require(optimizerInitialized, "the module has no optimizer whose states could be saved; call initOptimizer first")
     if (updateOnKVStore) kvstore.foreach(_.saveOptimizerStates(fname))
     else {
@@ -418,10 +429,18 @@ class Module(
 
   /** Reads the states of the optimizer from a file that [[saveOptimizerStates]] wrote. */
   def loadOptimizerStates(fname: String): Unit = {
+    Given("Module.loadOptimizerStates", "fname" -> fname)
     require(optimizerInitialized, "the module has no optimizer to take the states; call initOptimizer first")
     if (updateOnKVStore) kvstore.foreach(_.loadOptimizerStates(fname))
     else cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
   }
+
+  override private[module] def saveOptimizerState(): Array[Byte] = trainedStates.serializeState()
+
+  override private[module] def restoreOptimizerState(bytes: Array[Byte]): Unit = trainedStates.deserializeState(bytes)
+
+  private def trainedStates: MXKVStoreCachedStates =
+    kvstore.filter(_ => updateOnKVStore).fold(cachedStates)(_.cachedStates)
 
   private def cachedStates: MXKVStoreCachedStates = updater match {
     case Some(states: MXKVStoreCachedStates) => states
@@ -434,6 +453,7 @@ class Module(
     * @param saveOptStates whether the states of the optimizer are written to `prefix-NNNN.states`
     */
   def saveCheckpoint(prefix: String, epoch: Int, saveOptStates: Boolean = false): Unit = {
+    Given("Module.saveCheckpoint", "prefix" -> prefix)
     symbol.save(Model.symbolFile(prefix))
     saveParams(Model.paramsFile(prefix, epoch))
     if (saveOptStates) saveOptimizerStates(Module.statesFile(prefix, epoch))

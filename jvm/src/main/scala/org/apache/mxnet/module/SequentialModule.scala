@@ -2,6 +2,7 @@ package org.apache.mxnet.module
 
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
+import org.apache.mxnet.util.Blocks
 
 import scala.collection.mutable
 
@@ -208,6 +209,14 @@ class SequentialModule extends BaseModule {
     if (resetOptimizer) optimizer.setIdx2Name(names)
     optimizerInitialized = true
   }
+
+  override private[module] def saveOptimizerState(): Array[Byte] =
+    Blocks.bytesOf(out => modules.foreach(module => Blocks.write(out, module.saveOptimizerState())))
+
+  override private[module] def restoreOptimizerState(bytes: Array[Byte]): Unit =
+    Blocks.parse(bytes, "the states of the optimizer") { in =>
+      modules.foreach(_.restoreOptimizerState(Blocks.read(in)))
+    }
 
   override def forward(dataBatch: DataBatch, isTrain: Option[Boolean] = None): Unit = {
     requireReady()

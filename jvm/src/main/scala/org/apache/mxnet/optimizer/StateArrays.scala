@@ -1,6 +1,6 @@
 package org.apache.mxnet.optimizer
 
-import org.apache.mxnet.util.SerializerUtils
+import org.apache.mxnet.util.{Given, SerializerUtils}
 import org.apache.mxnet.{MXNetError, NDArray, Optimizer}
 
 /** What optimizers do alike with a state that is nothing, one array or a tuple of arrays. */
@@ -35,7 +35,10 @@ private[mxnet] trait StateArrays { this: Optimizer =>
     )
 
   /** Zeros like a weight. */
-  protected def zerosLike(weight: NDArray): NDArray = NDArray.zeros(weight.shape, weight.context, weight.dtype)
+  protected def zerosLike(weight: NDArray): NDArray = {
+    Given(s"${getClass.getSimpleName}.createState", "weight" -> weight)
+    NDArray.zeros(weight.shape, weight.context, weight.dtype)
+  }
 }
 
 private[optimizer] object Gradients {

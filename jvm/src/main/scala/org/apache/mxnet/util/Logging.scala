@@ -14,5 +14,8 @@ private[mxnet] object Logging {
   }
 
   /** The logger of a class. */
-  def of(owner: Class[_]): Logger = if (hasProvider) LoggerFactory.getLogger(owner) else NOPLogger.NOP_LOGGER
+  def of(owner: Class[_]): Logger = of(owner.getName)
+
+  /** The logger of a name. */
+  def of(name: String): Logger = if (hasProvider) LoggerFactory.getLogger(name) else NOPLogger.NOP_LOGGER
 }

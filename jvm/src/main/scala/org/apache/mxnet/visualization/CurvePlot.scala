@@ -2,6 +2,10 @@ package org.apache.mxnet.visualization
 
 /** Draws curves over a common axis, such as accuracies over epochs. */
 private[mxnet] object CurvePlot {
+
+  /** Name and points (x, y) of each curve. */
+  type Curves = Seq[(String, Seq[(Double, Double)])]
+
   private val Width = 640.0
   private val Height = 400.0
   private val Left = 66.0
@@ -14,7 +18,28 @@ private[mxnet] object CurvePlot {
     *
     * @param series name and points (x, y) of each curve; points that are not finite are left out
     */
-  def svg(title: String, xLabel: String, yLabel: String, series: Seq[(String, Seq[(Double, Double)])]): String = {
+  def svg(title: String, xLabel: String, yLabel: String, series: Curves): String =
+    Svg.document(Width, Height, title, body(title, xLabel, yLabel, series))
+
+  /** Plots one above the other, each with its name on the y axis.
+    *
+    * @param plots name and curves of each; those without a finite point are left out
+    */
+  def stacked(title: String, xLabel: String, plots: Seq[(String, Curves)]): String = {
+    val drawn = plots.filter { case (_, series) => isDrawable(series) }
+    require(drawn.nonEmpty, "there is nothing to plot: no curve has a finite point")
+    val elements = drawn.zipWithIndex.flatMap { case ((name, series), i) =>
+      val plot = body(if (i == 0) title else "", xLabel, name, series)
+      s"""<g transform="translate(0 ${Svg.number(i * Height)})">""" +: plot :+ "</g>"
+    }
+    Svg.document(Width, drawn.length * Height, title, elements)
+  }
+
+  /** Whether a plot of these curves has a point. */
+  def isDrawable(series: Curves): Boolean =
+    series.exists(_._2.exists { case (x, y) => x.isFinite && y.isFinite })
+
+  private def body(title: String, xLabel: String, yLabel: String, series: Curves): Seq[String] = {
     val curves = series.map { case (name, points) => name -> points.filter { case (x, y) => x.isFinite && y.isFinite } }
     val points = curves.flatMap(_._2)
     require(points.nonEmpty, "there is nothing to plot: no curve has a finite point")
@@ -52,7 +77,7 @@ private[mxnet] object CurvePlot {
     val lines = curves.zipWithIndex.flatMap { case ((_, own), i) =>
       curve(own.map { case (x, y) => (px(x), py(y)) }, color(i))
     }
-    Svg.document(Width, Height, title, grid ++ axes ++ lines ++ legend(curves.map(_._1)))
+    grid ++ axes ++ lines ++ legend(curves.map(_._1))
   }
 
   private def color(index: Int): String = Colors(index % Colors.length)

@@ -2,7 +2,8 @@ package org.apache.mxnet.infer
 
 import java.awt.Color
 import java.awt.image.BufferedImage
-import java.nio.file.{Files, Path}
+import java.io._
+import java.nio.file.{Files, Path, Paths}
 import java.util.concurrent.{Callable, Executors}
 import javax.imageio.ImageIO
 
@@ -189,6 +190,44 @@ class InferSuite extends munit.FunSuite {
     val best = inJava.imageObjectDetect(image(Color.RED), 1).get(0).get(0)
     assertEquals((best.getClassName, best.getProbability), ("blue", 0.9f))
     assertEquals(Seq(best.getXMin, best.getYMin, best.getXMax, best.getYMax), Seq(0.5f, 0.5f, 0.7f, 0.8f))
+  }
+
+  private def copyOf[T](value: T): T = {
+    val bytes = new ByteArrayOutputStream()
+    new ObjectOutputStream(bytes).writeObject(value)
+    new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray)).readObject().asInstanceOf[T]
+  }
+
+  test("predictors are serialized by content, or by path") {
+    val away = Files.createTempDirectory("infer-away")
+    def moved(prefix: String): String = {
+      val name = Paths.get(prefix).getFileName.toString
+      Seq("-symbol.json", "-0000.params").foreach(end => Files.copy(Paths.get(prefix + end), away.resolve(name + end)))
+      away.resolve(name).toString
+    }
+    val plain = IndexedSeq(DataDesc("data", Shape(2, 6), layout = Layout.NT))
+    val images = IndexedSeq(DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW))
+    val predictor = new Predictor(moved(mlp), plain)
+    Files.write(away.resolve("synset.txt"), Seq("red", "green", "blue").asJava)
+    val classifier = new ImageClassifier(moved(colours), images)
+    val found = new ObjectDetector(moved(detector), images)
+    val inJava = new org.apache.mxnet.infer.javaapi.Predictor(predictor)
+    val input = IndexedSeq(rows(2, 3))
+    def answers(p: Predictor, c: ImageClassifier, d: ObjectDetector): Seq[Any] = Seq(
+      p.predict(input).map(_.toSeq),
+      c.classifyImage(image(Color.RED)),
+      d.imageObjectDetect(image(Color.RED)).map(_.map { case (name, box) => (name, box.toSeq) })
+    )
+    val expected = answers(predictor, classifier, found)
+    val byPath = new Predictor(mlp, plain).serializeByPath(true)
+    assertEquals(copyOf(byPath).predict(input).map(_.toSeq), predictor.predict(input).map(_.toSeq))
+    val lost = new Predictor(away.resolve("mlp").toString, plain).serializeByPath(true)
+    Files.list(away).iterator.asScala.toSeq.foreach(file => Files.delete(file))
+    assertEquals(answers(copyOf(predictor), copyOf(classifier), copyOf(found)), expected)
+    assertEquals(copyOf(inJava).predict(input.toArray).map(_.toSeq).toSeq, predictor.predict(input).map(_.toSeq))
+    intercept[java.io.IOException](copyOf(lost))
+    class Own extends Predictor(mlp, plain)
+    assert(intercept[NotSerializableException](copyOf(new Own)).getMessage.contains("Own"))
   }
 
   test("the Java example serves requests from several threads") {

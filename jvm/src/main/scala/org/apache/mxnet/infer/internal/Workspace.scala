@@ -18,7 +18,7 @@ private[infer] final class Workspace(val executor: Executor, val inputs: Indexed
   * @param descs the inputs; the batch may have another size
   */
 private[infer] final class SharedNetwork(
-    symbol: Symbol,
+    val symbol: Symbol,
     argParams: Map[String, NDArray],
     auxParams: Map[String, NDArray],
     descs: IndexedSeq[DataDesc],
@@ -66,6 +66,12 @@ private[infer] final class SharedNetwork(
     )
     array.asInContext(context).asType(dtype)
   }
+
+  /** The parameters and auxiliary states of the network. */
+  def params: Model.Params = Model.Params(
+    argNames.zip(sharedArgs).filter(_._2 != null).toMap,
+    symbol.listAuxiliaryStates().zip(sharedAux).toMap
+  )
 
   private val free = new ConcurrentHashMap[Int, Pool]
   private val clock = new AtomicInteger

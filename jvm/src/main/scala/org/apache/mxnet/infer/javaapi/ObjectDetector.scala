@@ -13,7 +13,7 @@ import org.apache.mxnet.javaapi.{Context, DataDesc, NDArray, Shape}
 /** Finds objects in images, for programs in Java; see [[org.apache.mxnet.infer.ObjectDetector]]. Any number of threads
   * may share it.
   */
-class ObjectDetector private[mxnet] (val objDetector: CoreDetector) {
+class ObjectDetector private[mxnet] (val objDetector: CoreDetector) extends Serializable {
 
   /** @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
     * @param inputDescriptors the input, with the batch size to expect

@@ -8,9 +8,9 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet.javaapi.{Context, DataDesc, NDArray}
 
 /** Runs a trained network, for programs in Java; see [[org.apache.mxnet.infer.Predictor]]. Any number of threads may
-  * share it.
+  * share it, and it can be serialized: `predictor().serializeByPath(true)` keeps the network itself out of the stream.
   */
-class Predictor private[mxnet] (val predictor: org.apache.mxnet.infer.Predictor) {
+class Predictor private[mxnet] (val predictor: org.apache.mxnet.infer.Predictor) extends Serializable {
 
   /** @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
     * @param inputDescriptors the inputs, with the batch size to expect

@@ -1,0 +1,152 @@
+package org.apache.mxnet.infer.internal
+
+import java.io.{NotSerializableException, ObjectStreamException}
+import java.nio.charset.StandardCharsets
+import java.nio.file.{Files, Path}
+
+import scala.jdk.CollectionConverters._
+import scala.util.DynamicVariable
+
+import org.apache.mxnet._
+import org.apache.mxnet.infer._
+import org.apache.mxnet.util.Blocks
+
+/** A trained network with the names of its classes, wherever it comes from.
+  *
+  * @param synset the file with the names of the classes, line by line; empty if it is not known
+  */
+private[infer] final case class ModelContent(symbol: Symbol, params: Model.Params, synset: IndexedSeq[String]) {
+
+  def toBytes: Array[Byte] = Blocks.bytesOf { out =>
+    Blocks.writeText(out, symbol.toJson)
+    params.write(out)
+    Blocks.writeAll(out, synset)(Blocks.writeText(out, _))
+  }
+}
+
+private[infer] object ModelContent {
+
+  /** What predictors that are made by this thread take instead of files. */
+  private val replaced = new DynamicVariable[Option[ModelContent]](None)
+
+  /** Runs `body` so that predictors that it makes take this content. */
+  def using[A](content: ModelContent)(body: => A): A = replaced.withValue(Some(content))(body)
+
+  /** The network of the files with this prefix. */
+  def network(prefix: String, epoch: Int): (Symbol, Model.Params) = replaced.value match {
+    case Some(content) => (content.symbol, content.params)
+    case None          =>
+      val (symbol, args, aux) = Model.loadCheckpoint(prefix, epoch)
+      (symbol, Model.Params(args, aux))
+  }
+
+  /** The names of the classes in a file. */
+  def synset(file: Path): IndexedSeq[String] = replaced.value match {
+    case Some(content) => content.synset
+    case None          =>
+      require(
+        Files.isRegularFile(file),
+        s"there is no file $file; put the names of the classes there, one on each line"
+      )
+      Files.readAllLines(file, StandardCharsets.UTF_8).asScala.filter(_.nonEmpty).toIndexedSeq
+  }
+
+  def fromBytes(bytes: Array[Byte]): ModelContent = Blocks.parse(bytes, "the serialized model") { in =>
+    ModelContent(
+      Symbol.loadJson(Blocks.readText(in)),
+      Model.Params.read(in),
+      Blocks.readAll(in)(Blocks.readText(in))
+    )
+  }
+}
+
+/** What stands for a predictor in a stream: how it was made and, unless the files are to be read again, their content.
+  *
+  * @param kind simple name of the class
+  * @param epoch the epoch; -1 if none was given
+  * @param content the network; null to read the files
+  */
+private[infer] final class SerializedPredictor(
+    kind: String,
+    prefix: String,
+    inputNames: Array[String],
+    inputShapes: Array[Array[Int]],
+    inputTypes: Array[Int],
+    inputLayouts: Array[String],
+    contexts: Array[String],
+    contextIds: Array[Int],
+    epoch: Int,
+    content: Array[Byte]
+) extends Serializable {
+
+  @throws(classOf[ObjectStreamException])
+  private def readResolve(): AnyRef =
+    if (content == null) make() else ModelContent.using(ModelContent.fromBytes(content))(make())
+
+  private def make(): AnyRef = {
+    val inputs = inputNames.indices.map { i =>
+      DataDesc(inputNames(i), Shape(inputShapes(i).toIndexedSeq), DType.fromId(inputTypes(i)), inputLayouts(i))
+    }
+    val devices = contexts.zip(contextIds).map { case (name, id) => new Context(name, id) }
+    val number = Option.when(epoch >= 0)(epoch)
+    kind match {
+      case "Predictor"       => new Predictor(prefix, inputs, devices, number)
+      case "Classifier"      => new Classifier(prefix, inputs, devices, number)
+      case "ImageClassifier" => new ImageClassifier(prefix, inputs, devices, number)
+      case "ObjectDetector"  => new ObjectDetector(prefix, inputs, devices, number)
+      case other             => throw new MXNetError(s"a serialized predictor is of the unknown class $other")
+    }
+  }
+}
+
+private[infer] object SerializedPredictor {
+  private val Kinds: Set[Class[_]] =
+    Set(classOf[Predictor], classOf[Classifier], classOf[ImageClassifier], classOf[ObjectDetector])
+
+  /** What stands for a predictor.
+    *
+    * @param content the network, if it is to be in the stream
+    */
+  def of(
+      owner: AnyRef,
+      prefix: String,
+      inputs: IndexedSeq[DataDesc],
+      contexts: Array[Context],
+      epoch: Option[Int],
+      content: Option[ModelContent]
+  ): SerializedPredictor = {
+    if (!Kinds.contains(owner.getClass))
+      throw new NotSerializableException(
+        s"${owner.getClass.getName} is a class of its own; serialize the predictor that it wraps instead of extending it"
+      )
+    new SerializedPredictor(
+      owner.getClass.getSimpleName,
+      prefix,
+      inputs.map(_.name).toArray,
+      inputs.map(_.shape.toArray).toArray,
+      inputs.map(_.dtype.id).toArray,
+      inputs.map(_.layout).toArray,
+      contexts.map(_.deviceType),
+      contexts.map(_.deviceId),
+      epoch.getOrElse(-1),
+      content.map(_.toBytes).orNull
+    )
+  }
+}
+
+/** How a predictor is serialized. */
+private[infer] trait SerializableModel extends Serializable {
+  @volatile private var byPath = false
+
+  /** Sets what a stream holds: the network itself, as by default, or only the path of its files, which then must be there
+    * where the stream is read.
+    *
+    * @return this object
+    */
+  def serializeByPath(byPath: Boolean): this.type = {
+    this.byPath = byPath
+    this
+  }
+
+  private[infer] def isSerializedByPath: Boolean = byPath
+}
