@@ -70,15 +70,14 @@ fingerprint() {
   } | cksum
 }
 
-# What made the library that users get.
-readonly library="target/release/libmxnet.so target/release/ops.jsonl"
+# The library that users get.
+readonly library=target/release/libmxnet.so
 
-# The optimised library and the metadata of its operators.
 build_native() {
   say "Building the native library"
   logged native cargo build --release -p libmxnet
-  target/release/dump_ops target/release/libmxnet.so target/release/ops.jsonl
 }
+
 # The jar that `publishLocal` wrote, by its own words.
 published_jar() {
   sed -nE 's/.*published .* to (.*\/jars\/.*\.jar)$/\1/p' "$logs/scala.log" | tail -1
