@@ -18,7 +18,7 @@ use super::identity::convert;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(crate) static OPS: &[&OpDef] = &[
     &PLUS,
     &MINUS,
     &SCATTER_PLUS,
@@ -66,7 +66,7 @@ fn sparse_if_scalar(
 }
 
 /// The argument of the operators of an array and a number.
-pub const DATA: &[ArgDef] = &[arg("data", "The array.")];
+pub(crate) const DATA: &[ArgDef] = &[arg("data", "The array.")];
 
 scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) PLUS: "_plus_scalar" ["_PlusScalar"], "data + scalar.", Add(x, s), PASS_BACK);
 scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) MINUS: "_minus_scalar" ["_MinusScalar"], "data - scalar.", Sub(x, s), PASS_BACK);
@@ -134,7 +134,7 @@ scalar!(XOR: "_logical_xor_scalar" ["_LogicalXorScalar"], "1 where exactly one o
     Xor(x, s), Grad::Zero);
 
 /// Type rule: the array's type, except that booleans become integers and a fractional scalar promotes integers to float64.
-pub fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub(crate) fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let is_int = p.get::<ScalarParam>().is_int;
     match io.ins[0] {
         Some(d) if d.is_float() => io.assign_out(0, d),
@@ -149,7 +149,7 @@ pub fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// `F(x, scalar)`.
-pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     if x.dtype() == out.dtype() {
         return with_scalar::<F>(ctx, x, s, out);
@@ -162,7 +162,7 @@ pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
 }
 
 /// `F(scalar, x)`.
-pub fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     let same = x.dtype() == out.dtype();
     if !same {
@@ -187,13 +187,13 @@ fn require_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
 }
 
 /// `g * F(x, scalar)`.
-pub fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     require_gradient(&ins[0], &ins[1])?;
     with_scalar2::<Chain2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
 }
 
 /// `g * F(scalar, x)`.
-pub fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     require_gradient(&ins[0], &ins[1])?;
     let (s, out) = (ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     lanes!(ctx, out.dtype(), Chain2<F>, |T, f| {

@@ -26,7 +26,7 @@ use crate::elemwise::family::{Binary, formula, lanes};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &ADD,
     &SUBTRACT,
     &MULTIPLY,
@@ -110,7 +110,7 @@ fn promoted_to_float(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// `out = F(lhs, rhs)` with broadcasting, in the type of the output.
-pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(super) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (a, b, out) = (&ins[0], &ins[1], &mut outs[0]);
     let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
     let (a, b) = ((elements(a)?, &a_shape[..]), (elements(b)?, &b_shape[..]));
@@ -258,7 +258,7 @@ int_op!(BITWISE_OR: "_npi_bitwise_or", "The bits that are set in lhs or rhs, wit
 int_op!(BITWISE_XOR: "_npi_bitwise_xor", "The bits that are set in exactly one of lhs and rhs, with broadcasting.", BitXor);
 
 /// A formula of two integers, for up to 32 bits (also bool, as 0 and 1) and for 64 bits.
-pub trait IntBinary: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
+pub(super) trait IntBinary: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
     /// The only value.
     const NEW: Self;
 }
@@ -318,7 +318,7 @@ fn int_forward<F: IntBinary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_
 }
 
 /// `out = F(a, b)` for integers and bool.
-pub fn int_into<F: IntBinary>(
+pub(super) fn int_into<F: IntBinary>(
     ctx: &OpCtx<'_>,
     a: (Elements<'_>, &[usize]),
     b: (Elements<'_>, &[usize]),

@@ -18,7 +18,7 @@ use crate::elemwise::formulas::*;
 use crate::elemwise::scalar::{DATA, ScalarParam};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &EQUAL,
     &NOT_EQUAL,
     &GREATER,

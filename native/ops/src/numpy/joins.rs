@@ -14,7 +14,7 @@ use super::views::with_axes;
 use crate::shape::join::{self, ConcatParam, SplitParam, cut, join, row_len};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &join::STACK.renamed("_npi_stack"),
     &CONCATENATE,
     &VSTACK,
@@ -157,7 +157,7 @@ ConcatenateParam, |p, s| {
 });
 
 /// Parameters of `_npi_concatenate`: MXNet's metadata lists `dim`, but the operator reads `axis`.
-pub struct ConcatenateParam {
+pub(super) struct ConcatenateParam {
     /// Number of arrays to join.
     pub num_args: i32,
     /// The axis along which they are joined.
@@ -215,7 +215,7 @@ macro_rules! splitting {
 
 splitting!(HSPLIT: "_npi_hsplit", "Splits an array along axis 1 (a vector along axis 0), at indices or into a number of parts.",
     |rank| axis_of(rank, 1, usize::from(rank > 1)));
-pub static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
+pub(super) static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
     .doc("The gradient of `_npi_hsplit`: the gradients of the parts, joined along the axis.")
     .inputs(&[])
     .listed(0)

@@ -21,7 +21,7 @@ use crate::elemwise::scalar::{
 };
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &plain::PLUS.renamed("_npi_add_scalar"),
     &plain::MINUS.renamed("_npi_subtract_scalar"),
     &plain::RMINUS.renamed("_npi_rsubtract_scalar"),

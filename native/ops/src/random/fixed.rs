@@ -12,7 +12,7 @@ use ferromx_kernels::map::Store;
 use ferromx_kernels::rng::Philox;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &UNIFORM,
     &UNIFORM_LIKE,
     &NORMAL,
@@ -211,7 +211,7 @@ fill |p, random, out| {
 
 /// `'None'` or an integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IntDType(pub Option<DType>);
+pub(super) struct IntDType(pub Option<DType>);
 
 impl IntDType {
     const NAMES: [&'static str; 3] = ["None", "int32", "int64"];
@@ -255,7 +255,7 @@ params! {
 }
 
 /// Uniform integers.
-pub static RANDINT: OpDef = OpDef::new("_random_randint")
+pub(super) static RANDINT: OpDef = OpDef::new("_random_randint")
     .aliases(&["_npi_random_randint", "random_randint"])
     .doc("Random integers that are uniformly distributed over low, ..., high - 1.")
     .inputs(&[])

@@ -15,7 +15,7 @@ use ferromx_kernels::par::parallel_rows;
 use ferromx_kernels::rng::{Draws, Philox};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] =
+pub(super) static OPS: &[&OpDef] =
     &[&UNIFORM, &NORMAL, &GAMMA, &EXPONENTIAL, &POISSON, &NEGATIVE_BINOMIAL, &GENERALIZED_NEGATIVE_BINOMIAL];
 
 params! {

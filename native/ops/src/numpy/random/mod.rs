@@ -31,7 +31,7 @@ use super::elements;
 use crate::broadcast::binary::broadcast_two;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &UNIFORM,
     &UNIFORM_N,
     &NORMAL,
