@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 100;
 ///
 /// # Errors
 /// A syntax error, with its line.
-pub fn processes(file: &str, text: &str) -> Result<Vec<Process>> {
+pub(super) fn processes(file: &str, text: &str) -> Result<Vec<Process>> {
     let mut p = Parser { c: Cursor::new(file, text)?, file, domain: String::new(), depth: 0 };
     let mut out = Vec::new();
     while *p.c.peek() != Token::End {

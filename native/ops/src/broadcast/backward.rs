@@ -99,7 +99,7 @@ fn sum_both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Resu
 macro_rules! gradients {
     ($($(#[$doc:meta])* $name:ident = |$g:ident, $dy:ident, $a:ident, $b:ident, $y:ident| ($lhs:expr, $rhs:expr);)*) => {$(
         $(#[$doc])*
-        pub const $name: Compose = |graph, n| {
+        pub(crate) const $name: Compose = |graph, n| {
             let mut graph = Graph(graph);
             let ($g, $dy, $a, $b, $y) = (&mut graph, n.ograds[0], n.inputs[0], n.inputs[1], n.outputs[0]);
             let _ = ($a, $b, $y);

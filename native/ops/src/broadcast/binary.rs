@@ -63,7 +63,7 @@ macro_rules! broadcast_op {
         broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(LHS_RHS)
@@ -105,7 +105,8 @@ broadcast_op!(keeps_csr DIV: "broadcast_div" ["_sparse_broadcast_div"],
 broadcast_op!(MOD: "broadcast_mod",
     "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
     Mod, grad(grad_from_both::<ModA>, grad_from_both::<ModB>), graph MOD);
-broadcast_op!(POWER: "broadcast_power", "lhs to the power rhs with broadcasting.", Power, grad(grad_from_both::<PowerA>, grad_from_both::<PowerB>), graph POWER);
+broadcast_op!(POWER: "broadcast_power",
+    "lhs to the power rhs with broadcasting.", Power, grad(grad_from_both::<PowerA>, grad_from_both::<PowerB>), graph POWER);
 broadcast_op!(HYPOT: "broadcast_hypot", "The hypotenuse sqrt(lhs^2 + rhs^2) with broadcasting.",
     Hypot, grad(grad_from_both::<HypotA>, grad_from_both::<HypotB>), graph HYPOT);
 broadcast_op!(MAXIMUM: "broadcast_maximum" ["_npi_maximum"],

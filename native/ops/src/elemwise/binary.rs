@@ -40,12 +40,14 @@ pub(super) static OPS: &[&OpDef] = &[
 pub(super) const LHS_RHS: &[ArgDef] =
     &[arg("lhs", "The first array."), arg("rhs", "The second array, of the same shape and type.")];
 
-binary!(sparse(merged_rule, merged) ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"], "The sum, element by element: lhs + rhs.",
+binary!(sparse(merged_rule, merged) ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
+    "The sum, element by element: lhs + rhs.",
     Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
 binary!(sparse(merged_rule, merged) SUB: "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],
     "The difference, element by element: lhs - rhs.",
     Sub, graph = |g, n| (n.ograds[0], g.op("negative", n.ograds[0])?));
-binary!(sparse(product_rule, product) MUL: "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"], "The product, element by element: lhs * rhs.",
+binary!(sparse(product_rule, product) MUL: "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"],
+    "The product, element by element: lhs * rhs.",
     Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
 binary!(DIV: "elemwise_div" ["_Div", "_div", "_sparse_elemwise_div"],
 "The quotient, element by element: lhs / rhs. Integers are truncated, and give 0 where they are divided by 0.",

@@ -73,7 +73,7 @@ pub(crate) trait Ternary {
 macro_rules! formula {
     ($kind:ident $(#[$doc:meta])* $name:ident = |$($x:ident),+| $f:expr $(, int |$($i:ident),+| $int:expr)?) => {
         $(#[$doc])*
-        pub struct $name;
+        pub(crate) struct $name;
         impl $crate::elemwise::family::$kind for $name {
             $(
                 const INT: bool = true;
@@ -389,7 +389,7 @@ macro_rules! unary {
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
      f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(epilogue = $epilogue:expr,)? df $($grad:tt)+) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             formula!(Unary F = |$x| $f $(, int |$i| $int)?);
             OpDef::new($op)
                 $(.aliases(&[$($alias),+]))?
@@ -448,7 +448,7 @@ macro_rules! binary {
         binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run)] $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(LHS_RHS)
@@ -494,7 +494,7 @@ macro_rules! scalar {
     };
     (@def [$($sparse:tt)*]
      $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(DATA)

@@ -68,14 +68,17 @@ fn sparse_if_scalar(
 /// The argument of the operators of an array and a number.
 pub(crate) const DATA: &[ArgDef] = &[arg("data", "The array.")];
 
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) PLUS: "_plus_scalar" ["_PlusScalar"], "data + scalar.", Add(x, s), PASS_BACK);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) MINUS: "_minus_scalar" ["_MinusScalar"], "data - scalar.", Sub(x, s), PASS_BACK);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) PLUS: "_plus_scalar" ["_PlusScalar"],
+    "data + scalar.", Add(x, s), PASS_BACK);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) MINUS: "_minus_scalar" ["_MinusScalar"],
+    "data - scalar.", Sub(x, s), PASS_BACK);
 scalar!(sparse(crate::sparse::keeps_zero) SCATTER_PLUS: "_scatter_plus_scalar",
     "data + scalar; for a sparse array only the stored elements.", Add(x, s), PASS_BACK);
 scalar!(sparse(crate::sparse::keeps_zero) SCATTER_MINUS: "_scatter_minus_scalar",
     "data - scalar; for a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
 scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op("negative", n.ograds[0]));
-scalar!(sparse(crate::sparse::keeps_zero) MUL: "_mul_scalar" ["_MulScalar"], "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
+scalar!(sparse(crate::sparse::keeps_zero) MUL: "_mul_scalar" ["_MulScalar"],
+    "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
 scalar!(sparse(crate::sparse::keeps_zero) DIV: "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
     Div(x, s), graph = |g, n, s| g.with("_div_scalar", n.ograds[0], s));
 scalar!(RDIV: "_rdiv_scalar" ["_RDivScalar"], "scalar / data; integers are truncated.",
@@ -119,14 +122,20 @@ Hypot(x, s), df = HypotA, graph = |g, n, _s| {
     let d = g.div(n.inputs[0], n.outputs[0])?;
     g.mul(n.ograds[0], d)
 });
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s != 0.0)) EQUAL: "_equal_scalar" ["_EqualScalar"], "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) NOT_EQUAL: "_not_equal_scalar" ["_NotEqualScalar"], "1 where data differs from the scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s != 0.0)) EQUAL: "_equal_scalar" ["_EqualScalar"],
+    "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) NOT_EQUAL: "_not_equal_scalar" ["_NotEqualScalar"],
+    "1 where data differs from the scalar, else 0.",
     NotEqual(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s >= 0.0)) GREATER: "_greater_scalar" ["_GreaterScalar"], "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s > 0.0)) GREATER_EQUAL: "_greater_equal_scalar" ["_GreaterEqualScalar"], "1 where data >= scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s >= 0.0)) GREATER: "_greater_scalar" ["_GreaterScalar"],
+    "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s > 0.0)) GREATER_EQUAL: "_greater_equal_scalar" ["_GreaterEqualScalar"],
+    "1 where data >= scalar, else 0.",
     GreaterEqual(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s <= 0.0)) LESSER: "_lesser_scalar" ["_LesserScalar"], "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s < 0.0)) LESSER_EQUAL: "_lesser_equal_scalar" ["_LesserEqualScalar"], "1 where data <= scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s <= 0.0)) LESSER: "_lesser_scalar" ["_LesserScalar"],
+    "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s < 0.0)) LESSER_EQUAL: "_lesser_equal_scalar" ["_LesserEqualScalar"],
+    "1 where data <= scalar, else 0.",
     LesserEqual(x, s), Grad::Zero);
 scalar!(AND: "_logical_and_scalar" ["_LogicalAndScalar"], "1 where data and scalar are not 0, else 0.", And(x, s), Grad::Zero);
 scalar!(OR: "_logical_or_scalar" ["_LogicalOrScalar"], "1 where data or scalar is not 0, else 0.", Or(x, s), Grad::Zero);

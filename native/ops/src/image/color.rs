@@ -63,7 +63,7 @@ params! {
 macro_rules! random_change {
     ($NAME:ident: $op:literal, $alias:literal, $change:path, $doc:literal) => {
         #[doc = $doc]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!($doc, "\n\nThe factor is uniformly distributed over [min_factor, max_factor). Integers cut off the \
                  fraction and stay within their range. Shapes: data and output (height, width, 1 or 3 channels). The gradient is \

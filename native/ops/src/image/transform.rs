@@ -227,7 +227,7 @@ fn flip(input: &In<'_>, axis: Option<usize>, out: &mut Out<'_>) -> Result<()> {
 macro_rules! flips {
     ($NAME:ident: $op:literal, $alias:literal, $RANDOM:ident: $random:literal, $random_alias:literal, $what:literal, $axis:literal) => {
         #[doc = concat!("Exchanges ", $what, " of an image.")]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 "Exchanges ",
@@ -241,7 +241,7 @@ macro_rules! flips {
             .grad(Grad::Kernel(Backward::new(|_, ins, outs| flip(&ins[0], Some($axis), &mut outs[0])), None));
 
         #[doc = concat!("Exchanges ", $what, " of an image with a probability of one half.")]
-        pub static $RANDOM: OpDef = OpDef::new($random)
+        pub(crate) static $RANDOM: OpDef = OpDef::new($random)
             .aliases(&[$random_alias])
             .doc(concat!(
                 "Exchanges ",

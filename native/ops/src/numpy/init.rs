@@ -235,7 +235,7 @@ params! {
 /// Defines a window function: a sum of cosines of an angle from 0 to 2 pi.
 macro_rules! window {
     ($name:ident: $op:literal, $doc:literal, |$angle:ident| $f:expr) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!($doc, ", for n from 0 to M - 1. A window of one point is 1."))
             .inputs(&[])
             .params::<WindowParam>()

@@ -56,7 +56,7 @@ enum IndexKind {
 /// Defines one of the operators.
 macro_rules! insert {
     ($name:ident: $op:literal, $inputs:expr, $kind:expr, $doc:literal) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!(
                 "Inserts entries along an axis ",
                 $doc,

@@ -104,7 +104,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinVie
 /// Defines an operator that joins arrays; the closure is its [`JoinView`].
 macro_rules! joining {
     ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             const VIEW: JoinView = |$p, $s| $view;
             OpDef::new($op)
                 .doc($doc)
@@ -186,7 +186,7 @@ impl OpParams for ConcatenateParam {
 /// Defines an operator that splits an array along a fixed axis.
 macro_rules! splitting {
     ($name:ident: $op:literal, $doc:literal, |$rank:ident| $axis:expr) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!($doc, " The argument `axis` is ignored."))
             .inputs(&[arg("data", "The array to split.")])
             .params::<SplitParam>()

@@ -252,7 +252,7 @@ impl TensordotIntParam {
 /// Defines a contraction over axes that the parameters name.
 macro_rules! tensordot {
     ($name:ident: $op:literal, $doc:literal, $P:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(A_B)
             .params::<$P>()

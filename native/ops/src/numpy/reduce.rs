@@ -301,7 +301,7 @@ where
 /// Defines the maximum or minimum.
 macro_rules! extreme {
     ($name:ident: $op:literal [$alias:literal], $doc:literal, $R:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!($doc, " Each element that equals it gets the whole gradient."))
             .inputs(A)

@@ -65,7 +65,7 @@ params! {
 /// Defines a selection between an array and a number.
 macro_rules! where_with_scalar {
     ($name:ident: $op:literal, $array:literal, $doc:literal, |$x:ident, $s:ident| ($left:expr, $right:expr), $F:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(&[
                 arg("condition", "The condition, of any type."),

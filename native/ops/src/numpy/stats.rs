@@ -51,7 +51,7 @@ impl OverAxes for MomentParam {
 /// Defines the variance or the standard deviation.
 macro_rules! moment {
     ($name:ident: $op:literal, $doc:literal, $ROOT:literal) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(A)
             .params::<MomentParam>()

@@ -73,7 +73,7 @@ pub(super) static OPS: &[&OpDef] = &[
 /// Defines a predicate: an operator on all types whose result is bool.
 macro_rules! predicate {
     ($name:ident: $op:literal, $doc:literal, float |$x:ident| $float:expr, int |$i:ident| $int:expr) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
     formula!(Unary F = |$x| if $float { 1.0 } else { 0.0 }, int |$i| if $int { 1 } else { 0 });
             OpDef::new($op)
                 .doc($doc)

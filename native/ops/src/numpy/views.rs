@@ -210,7 +210,7 @@ params! {
 /// Defines the operator that gives arrays at least `$n` axes.
 macro_rules! atleast {
     ($name:ident: $op:literal, $n:literal, $doc:literal) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .variadic("arys", "The arrays.", "num_args")
             .params::<AtleastParam>()

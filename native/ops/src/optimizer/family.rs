@@ -242,7 +242,7 @@ macro_rules! step {
      |$weight:ident, $grad:ident| $formula:expr $(, sparse = $sparse:expr)?) => {
         family::rule!($Rule, $P, states [$($state),*], scalars |$p| [$($number = $value),*], |$weight, $grad| $formula);
 
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(&[arg("weight", "The weight."), arg("grad", "Its gradient."), $(arg(stringify!($state), $state_doc)),*])
@@ -265,7 +265,7 @@ pub(crate) use step;
 macro_rules! mixed_step {
     ($name:ident: $Rule:ident<$K:literal, $S:literal>, $op:literal, $of:literal, $P:ty,
      states [$($state:ident = $state_doc:literal),*]) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!(
                 $of,
                 " for a weight in half precision: updates the copy in single precision and rounds it to the output."

@@ -152,7 +152,7 @@ macro_rules! multi_tensor {
     ($(#[$meta:meta])* $name:ident: $op:literal, $doc:expr, $P:ty,
      each [$($each:literal),*], shared [$($shared:literal),*], mixed $mixed:literal, shape $shape:ident, forward $forward:expr) => {
         $(#[$meta])*
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             const LAYOUT: Layout =
                 Layout { each: &[$($each),*], shared: &[$($shared),*], mixed: $mixed };
             const STRIDE: usize = LAYOUT.each.len();

@@ -75,7 +75,7 @@ macro_rules! distribution {
         distribution!(@impl $LikeParam, check |$p| $check, fill |$q, $random, $out| $fill);
 
         #[doc = $doc]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$($alias),+])
             .doc($doc)
             .inputs(&[])
@@ -87,7 +87,7 @@ macro_rules! distribution {
             .random();
 
         #[doc = concat!("`", $op, "` in the shape and type of an array.")]
-        pub static $LIKE: OpDef = OpDef::new($like)
+        pub(crate) static $LIKE: OpDef = OpDef::new($like)
             .doc(concat!($doc, " The result has the shape and the element type of the input."))
             .inputs(&[arg("data", "The array whose shape and element type are used.")])
             .params::<$LikeParam>()

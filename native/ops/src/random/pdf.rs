@@ -306,7 +306,7 @@ macro_rules! density {
         }
 
         #[doc = $doc]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 $doc,

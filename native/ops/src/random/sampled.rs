@@ -148,7 +148,7 @@ macro_rules! distribution {
     ($NAME:ident: $op:literal [$alias:literal], $doc:literal,
      $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?; forward $forward:expr) => {
         #[doc = $doc]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 $doc,

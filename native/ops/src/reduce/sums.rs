@@ -28,9 +28,10 @@ macro_rules! reduce_op {
     (sums_csr $($operator:tt)+) => {
         reduce_op!(@def [.sparse(crate::sparse::reduce_rule, crate::sparse::reduce)] $($operator)+);
     };
-    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr, $inputs:expr, $outputs:expr,
+    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr,
+     $inputs:expr, $outputs:expr,
      graph = |$s:ident| $graph:expr) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             const COMPOSE: Compose = |graph, n| {
                 let mut graph = Graph(graph);
                 let mut spread = Spread::new(&mut graph, $op, n)?;

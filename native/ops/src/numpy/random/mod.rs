@@ -342,7 +342,7 @@ macro_rules! random_op {
         random_op!(@def $name, $op, $I, $P, $L, $in_front, $doc, |def| def.grad(Grad::Zero));
     };
     (@def $name:ident, $op:literal, $I:ident, $P:ident, $L:ident, $in_front:literal, $doc:literal, |$def:ident| $more:expr) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             let $def = OpDef::new($op)
                 .doc(concat!("Random numbers: ", $doc, " Parameters that are None are given as arrays, which are broadcast."))
                 .inputs($I)
