@@ -6,7 +6,7 @@ ThisBuild / scalafmtConfig := (ThisBuild / baseDirectory).value.getParentFile / 
 ThisBuild / licenses := Seq(License.Apache2)
 ThisBuild / description := "Train and serve deep-learning models from Scala: the MXNet Scala API on an engine in Rust"
 
-val opsMetadata = settingKey[File]("The operators, as dump_ops writes them; from FERROMX_OPS if that is set")
+val opsMetadata = settingKey[File]("The operator metadata that scripts/metadata writes; from FERROMX_OPS if that is set")
 val nativeLibrary =
   settingKey[File]("The library to test with and to put into the jar; from FERROMX_LIBRARY if that is set")
 
@@ -26,7 +26,7 @@ lazy val mxnet = project
       "org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided,
       "org.scalameta" %% "munit" % "1.2.0" % Test
     ),
-    opsMetadata := fromEnvironment("FERROMX_OPS", releaseFolder.value / "ops.jsonl"),
+    opsMetadata := fromEnvironment("FERROMX_OPS", rootFolder.value / "codegen" / "ops.jsonl"),
     nativeLibrary := fromEnvironment("FERROMX_LIBRARY", releaseFolder.value / NativeLibraryResource.fileName),
     generated,
     packaged,

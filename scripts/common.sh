@@ -70,15 +70,14 @@ fingerprint() {
   } | cksum
 }
 
-# What made the library that users get.
-readonly library="target/release/libmxnet.so target/release/ops.jsonl"
+# The library that users get.
+readonly library=target/release/libmxnet.so
 
-# The optimised library and the metadata of its operators.
 build_native() {
   say "Building the native library"
   logged native cargo build --release -p libmxnet
-  target/release/dump_ops target/release/libmxnet.so target/release/ops.jsonl
 }
+
 # The jars that sbt published, by its own words, in the local repositories of Ivy and of Maven.
 published_jars() {
   sed -nE 's/.*published .* to (file:)?(.*[0-9]\.jar)$/\2/p' "$logs/scala.log"

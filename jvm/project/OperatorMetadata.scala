@@ -4,13 +4,12 @@ import sbt.util.Logger
 /** The file of operator metadata, from which functions and their documentation are generated. */
 object OperatorMetadata {
 
-  /** `file`, if it is there; the message says how to make it. */
+  /** `file`, if it exists. */
   def existing(file: File): File = {
     if (!file.isFile)
       sys.error(
-        s"No operator metadata at $file. Write it with the native library's dump_ops " +
-          "(cargo build --release -p libmxnet && target/release/dump_ops target/release/ops.jsonl), " +
-          "or name another file with the environment variable FERROMX_OPS."
+        s"No operator metadata at $file. Take codegen/ops.jsonl, which is the default, by unsetting the environment " +
+          "variable FERROMX_OPS, or let it name an existing file. scripts/metadata writes codegen/ops.jsonl."
       )
     file
   }

@@ -4,7 +4,8 @@
 
 Each contestant is a process of its own. In every round each of them runs the workload for a moment, in turn, so that whatever
 else the machine does strikes all alike. With one thread the times are those of the processor, with more those of the clock;
-of a contestant's variants the fastest counts. The ratio is `best peer's median / ours`: above 1, FerroMX is faster.
+of a contestant's variants the fastest counts. The ratio is `best peer's median / ours`: above 1, FerroMX is faster. With --write the
+measurements go to results/workloads.tsv and the table of docs/performance.md.
 
 The peers' Python interpreters are named by the environment variables BENCH_MXNET_PYTHON, BENCH_TORCH_PYTHON and
 BENCH_ONNXRUNTIME_PYTHON (which needs the package onnx too). A peer that is not named, or does not start, is left out.
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 
+import results
 from workloads import WORKLOADS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -88,19 +90,19 @@ def measure(field, workload, rounds, seconds, clock):
     return {name: (statistics.median(values), min(values)) for name, values in best.items()}
 
 
-def row(workload, results):
+def row(workload, measured):
     def cell(name):
-        if name not in results:
+        if name not in measured:
             return "-"
-        median, least = results[name]
+        median, least = measured[name]
         return f"{median:.3g} ({least:.3g})"
 
-    peers = [results[name] for name, _ in PEERS if name in results]
+    peers = [measured[name] for name, _ in PEERS if name in measured]
 
     def ratio(name, which):
-        if not peers or name not in results:
+        if not peers or name not in measured:
             return "-"
-        return f"{min(peer[which] for peer in peers) / results[name][which]:.2f}"
+        return f"{min(peer[which] for peer in peers) / measured[name][which]:.2f}"
 
     names = ("FerroMX", "FerroMX exact", *(name for name, _ in PEERS))
     ratios = (ratio("FerroMX", 0), ratio("FerroMX", 1), ratio("FerroMX exact", 0))
@@ -114,12 +116,15 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=0.15, help="least length of a turn (default 0.15)")
     parser.add_argument("--filter", default="", help="only workloads whose name contains this")
     parser.add_argument("--quick", action="store_true", help="three rounds of 0.03 seconds: to see that all of it runs")
+    parser.add_argument("--write", action="store_true", help="write results/workloads.tsv and docs/performance.md")
     parser.add_argument(
         "--library",
         default=os.path.join(HERE, "..", "..", "target", "release", "libmxnet.so"),
         help="the library of FerroMX (default target/release/libmxnet.so)",
     )
     options = parser.parse_args()
+    if options.write and (options.quick or options.filter):
+        parser.error("--write needs all workloads at full length: leave out --quick and --filter")
     if options.quick:
         options.rounds, options.seconds = 3, 0.03
     options.library = os.path.abspath(options.library)
@@ -131,6 +136,7 @@ def arguments():
 def main():
     options = arguments()
     chosen = [w for w in WORKLOADS if options.filter in w.name]
+    rows = []
     for threads in map(int, options.threads.split(",")):
         clock = "cpu" if threads == 1 else "wall"
         load = os.getloadavg()[0]
@@ -141,9 +147,15 @@ def main():
         field = list(contestants(options.library, threads))
         for workload in chosen:
             entered = [c for c in field if takes_part(c, workload)]
-            print("| " + row(workload, measure(entered, workload, options.rounds, options.seconds, clock)), flush=True)
+            measured = measure(entered, workload, options.rounds, options.seconds, clock)
+            print("| " + row(workload, measured), flush=True)
+            for name, (median, least) in measured.items():
+                rows.append([threads, workload.name, f"{workload.goal:g}", name, f"{median:.3g}", f"{least:.3g}"])
         for contestant in field:
             contestant.stop()
+    if options.write:
+        results.write(results.WORKLOADS, results.WORKLOAD_COLUMNS, rows)
+        results.main()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ has a gradient. With one thread the times are those of the processor, with more 
 made larger (operator_calls.py). Of the turns the least counts. A ratio is MXNet's time by ours: above 1, FerroMX is faster.
 
 What was measured is kept in a file, so that a run can be cut into slices: each goes on where the last one stopped, and --again
-measures once more what is there already. With --write the table of all that the file holds goes to docs/performance.md.
+measures once more what is there already. With --write all that the file holds goes to results/operators.tsv and docs/performance.md.
 """
 
 import argparse
@@ -19,15 +19,13 @@ import subprocess
 import sys
 import time
 
+import results
 from bench import THREAD_VARIABLES
 from operator_calls import candidates, operators, recorded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-PAGE = os.path.join(ROOT, "docs", "performance.md")
-BEGIN, END = "<!-- operators: begin -->", "<!-- operators: end -->"
 SIZES = {"small": 1 << 12, "large": 1 << 20}
-STEPS = ("forward", "both")
 # So short a turn is a single call.
 ONE_CALL = 1e-9
 # A call that takes longer is made smaller, in milliseconds.
@@ -125,9 +123,9 @@ def least(ours, theirs, call, rounds, seconds):
     for _ in range(rounds):
         for side, worker in enumerate((ours, theirs)):
             for step, time in worker.run(call, seconds).items():
-                if step in STEPS:
+                if step in results.STEPS:
                     best[side, step] = min(time, best.get((side, step), time))
-    return {step: (best[0, step], best[1, step]) for step in STEPS if (0, step) in best and (1, step) in best}
+    return {step: (best[0, step], best[1, step]) for step in results.STEPS if (0, step) in best and (1, step) in best}
 
 
 def describe(call):
@@ -141,7 +139,7 @@ def row(name, result):
     cells = [f"`{name}`"]
     for size in SIZES:
         times = result[size]["times"]
-        for step in STEPS:
+        for step in results.STEPS:
             if step in times:
                 own, other = times[step]
                 cells.append(f"{own:.3g} / {other:.3g} = {other / own:.2f}")
@@ -154,30 +152,6 @@ def worst(result, size="large"):
     return min((other / own for own, other in result[size]["times"].values()), default=float("inf"))
 
 
-def table(results):
-    lines = ["| Operator | small, forward | small, with backward | large, forward | large, with backward | the large call |",
-             "|---|---|---|---|---|---|"]
-    return lines + [row(name, r) for name, r in sorted(results.items(), key=lambda item: worst(item[1]))]
-
-
-def write_page(results, left_out, threads):
-    slow = [name for name, r in results.items() if worst(r) < 0.5]
-    ratios = sorted(worst(r) for r in results.values())
-    text = [
-        BEGIN,
-        f"{len(results)} operators with {threads} thread{'s' * (threads > 1)}, milliseconds of the {'clock' if threads > 1 else 'processor'}: "
-        f"FerroMX / MXNet = ratio; sorted by the worse ratio at the large size. Median "
-        f"of these: {ratios[len(ratios) // 2]:.2f}; {len(slow)} below 0.5. Without a common call: "
-        f"{', '.join(f'`{n}`' for n in sorted(left_out)) or 'none'}.",
-        "", *table(results), END,
-    ]
-    with open(PAGE) as f:
-        page = f.read()
-    before, rest = page.split(BEGIN)
-    with open(PAGE, "w") as f:
-        f.write(before + "\n".join(text) + rest.split(END)[1])
-
-
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--filter", default="", help="only operators whose name matches this regular expression")
@@ -188,7 +162,7 @@ def arguments():
     parser.add_argument("--again", action="store_true", help="also operators that were measured before")
     parser.add_argument("--state", default=os.path.join(ROOT, "target", "operators.json"),
                         help="the file that keeps what was measured (default target/operators.json)")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="write results/operators.tsv and docs/performance.md")
     parser.add_argument("--verbose", action="store_true", help="say why operators are left out")
     parser.add_argument("--library", default=os.path.join(HERE, "..", "..", "target", "release", "libmxnet.so"))
     options = parser.parse_args()
@@ -227,16 +201,17 @@ def main():
         measured.put(name, result, error)
         if result:
             print(row(name, result), flush=True)
-    results = {name: r for name, r in measured.results.items() if name in wanted}
-    print(f"\n{len(results)} operators measured, {len(todo)} to do; slower than half of MXNet's speed at the large size:")
-    for name, result in sorted(results.items(), key=lambda item: worst(item[1])):
+    found = {name: r for name, r in measured.results.items() if name in wanted}
+    print(f"\n{len(found)} operators measured, {len(todo)} to do; slower than half of MXNet's speed at the large size:")
+    for name, result in sorted(found.items(), key=lambda item: worst(item[1])):
         if worst(result) < 0.5:
             print(row(name, result))
     if options.verbose:
         for name, error in sorted(measured.left_out.items()):
             print(f"{name}: {error}")
     if options.write:
-        write_page(measured.results, measured.left_out, options.threads)
+        results.write_operators(measured.results, measured.left_out)
+        results.main()
 
 
 if __name__ == "__main__":

@@ -113,6 +113,14 @@ def special(dtype="float32"):
     return np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, np.inf, -np.inf, np.nan, 1e-4], dtype)
 
 
+def layer(op, inputs, attrs=None, **more):
+    """A case in training mode with gradients of all inputs, where they are of a floating type."""
+    floating = inputs[0].dtype.name in FLOATS
+    more.setdefault("train", floating)
+    more.setdefault("grad", "all" if floating else None)
+    return OpCase(op, inputs, attrs or {}, **more)
+
+
 def attr(value):
     """An attribute as MXNet's front ends print it."""
     if isinstance(value, np.dtype):

@@ -1,4 +1,5 @@
 //! The program as users call it: what it writes, where, and its exit codes.
+#![allow(clippy::unwrap_used)] // A test stops where something is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -579,6 +579,7 @@ impl Params {
     /// # Panics
     /// If the operator declares a different type: a mistake in its definition, which any test of it finds.
     #[track_caller]
+    #[expect(clippy::panic, reason = "a mistake in an operator's definition")]
     pub fn get<P: Any>(&self) -> &P {
         match self.downcast() {
             Some(p) => p,

@@ -37,8 +37,8 @@ pub fn params(bytes: &[u8]) {
     let _ = ferromx_core::file_format::from_bytes(bytes, "a file of parameters");
 }
 
-/// Reads the text of a graph of NNEF and imports it; its variables hold a few numbers, of any shape that they have. It may fail, and must not
-/// panic.
+/// Reads the text of a graph of NNEF and imports it; its variables hold a few numbers, of any shape that they have. It may fail, and must
+/// not panic.
 pub fn nnef(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let variable = |label: &str| {

@@ -1,7 +1,7 @@
 //! The framework-neutral form of a model: graphs, nodes, tensors, attributes, element types, operator descriptors.
 //!
-//! A front end ([`crate::onnx`], [`crate::nnef`], [`crate::mxnet`]) turns files into this form and back; mapping processes turn a graph of one
-//! framework into one of another without knowing the files.
+//! A front end ([`crate::onnx`], [`crate::nnef`], [`crate::mxnet`]) turns files into this form and back; mapping processes turn a graph of
+//! one framework into one of another without knowing the files.
 
 use std::fmt;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ const SMALL: u64 = 1 << 16;
 ///
 /// # Errors
 /// The file cannot be opened or mapped.
-pub fn open(path: &Path) -> Result<Bytes> {
+pub(crate) fn open(path: &Path) -> Result<Bytes> {
     let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(path.display(), &e));
     let file = File::open(path).map_err(io)?;
     if file.metadata().map_err(io)?.len() < SMALL {

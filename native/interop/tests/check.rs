@@ -1,4 +1,5 @@
 //! One check of a model reports all its problems, also after nodes that cannot be mapped, and no others.
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
 
 mod common;
 
@@ -172,7 +173,8 @@ fn faults_in_branches_are_found() {
         ("If 'n_b' / Other 'n_o'", "no operator Other"),
         (
             "If 'n_w'",
-            "it has an attribute 'attribute', which If does not have; it has else_branch, then_branch; its attribute else_branch is missing",
+            "it has an attribute 'attribute', which If does not have; it has else_branch, then_branch; its attribute \
+             else_branch is missing",
         ),
         ("If 'n_w' / StringConcat 'n_v'", "no process"),
         ("Cast 'n_y'", "uint16"),

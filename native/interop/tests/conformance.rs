@@ -1,5 +1,6 @@
 //! Models of one or a few operators against values of the ONNX reference implementation, which `tests/onnx/generate.py` recorded; and
 //! the same models written by the exporter and read again.
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! The fuzz targets' corpus and mutations of it, without a fuzzer: the same ones at every run, or for FERROMX_FUZZ_SECONDS as many as
 //! that time allows, from other seeds. What a fuzzer finds becomes a file of the corpus.
+#![allow(clippy::unwrap_used)] // A test stops where something is missing.
 
 #[path = "../fuzz/targets.rs"]
 mod targets;

@@ -1,4 +1,5 @@
 //! Malformed files, invalid models, and models that ask for too much memory: each gives an error that says what is wrong and where.
+#![allow(clippy::unwrap_used)] // A test stops where something is missing.
 
 use std::collections::HashMap;
 

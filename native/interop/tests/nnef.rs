@@ -1,5 +1,6 @@
 //! Models of NNEF against values that the interpreter of nnef-tools computed, which `tests/nnef/generate.py` recorded: the second framework
 //! that goes through the same import process.
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
 
 mod common;
 

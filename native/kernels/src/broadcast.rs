@@ -2,6 +2,7 @@
 
 use crate::map::drive::{Feed, Src};
 use crate::map::{Elements, Lane, LaneFn, Load, Store};
+use crate::movement::missing_axes;
 use crate::zip::{zip, zip_feeds};
 use smallvec::{SmallVec, smallvec};
 
@@ -46,8 +47,7 @@ fn plan(a: &[usize], b: &[usize], out: &[usize]) -> (Axes, Axes) {
 
 /// The stride of each axis of `out` in a contiguous array of `shape`, which may have fewer axes.
 fn strides(shape: &[usize], out: &[usize]) -> SmallVec<[usize; 6]> {
-    let missing = out.len().checked_sub(shape.len());
-    let missing = missing.unwrap_or_else(|| panic!("shape {shape:?} has more axes than {out:?}"));
+    let missing = missing_axes(shape, out);
     let mut strides: SmallVec<[usize; 6]> = smallvec![0; out.len()];
     let mut step = 1;
     for (i, &n) in shape.iter().enumerate().rev() {

@@ -52,7 +52,7 @@ impl<A: Accum> Corner<A> {
     }
 
     /// The pixels around column `x` and row `y`, which may be fractional.
-    pub fn at_pixel(x: A, y: A, [height, width]: [usize; 2]) -> Corner<A> {
+    pub(crate) fn at_pixel(x: A, y: A, [height, width]: [usize; 2]) -> Corner<A> {
         let (left, top) = (x.floor(), y.floor());
         // Points far outside are equivalent to points just outside.
         let index = |v: A, size: usize| v.wide().clamp(-2.0, size as f64 + 1.0) as isize;
@@ -66,12 +66,12 @@ impl<A: Accum> Corner<A> {
         }
     }
 
-    pub fn offsets(width: usize) -> [isize; 4] {
+    pub(crate) fn offsets(width: usize) -> [isize; 4] {
         [0, 1, width as isize, width as isize + 1]
     }
 
     /// The values of the four pixels.
-    pub fn pixels<T: FloatElement<Acc = A>>(&self, image: &[T], width: usize) -> [A; 4] {
+    pub(crate) fn pixels<T: FloatElement<Acc = A>>(&self, image: &[T], width: usize) -> [A; 4] {
         let mut pixels = [A::zero(); 4];
         for ((pixel, inside), offset) in pixels.iter_mut().zip(self.inside).zip(Self::offsets(width)) {
             if inside {
@@ -82,13 +82,13 @@ impl<A: Accum> Corner<A> {
     }
 
     /// The weights of the four pixels.
-    pub fn weights(&self) -> [A; 4] {
+    pub(crate) fn weights(&self) -> [A; 4] {
         let ([x, y], one) = (self.fraction, A::one());
         [(one - y) * (one - x), (one - y) * x, y * (one - x), y * x]
     }
 
     /// The derivatives of the interpolated value with respect to x and y.
-    pub fn slopes(&self, [a, b, c, d]: [A; 4]) -> [A; 2] {
+    pub(crate) fn slopes(&self, [a, b, c, d]: [A; 4]) -> [A; 2] {
         let ([x, y], one) = (self.fraction, A::one());
         [(b - a) * (one - y) + (d - c) * y, (c - a) * (one - x) + (d - b) * x]
     }

@@ -1,7 +1,7 @@
 //! Inputs and comparisons for tests.
 
 /// Reproducible values, roughly uniform in -1..1.
-pub fn random(len: usize, seed: u64) -> Vec<f64> {
+pub(crate) fn random(len: usize, seed: u64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -14,7 +14,7 @@ pub fn random(len: usize, seed: u64) -> Vec<f64> {
 
 /// Asserts that each pair differs by at most `tolerance * (1 + |expected|)`; infinities and NaN must agree.
 #[track_caller]
-pub fn close(got: &[f64], expected: &[f64], tolerance: f64, what: &str) {
+pub(crate) fn close(got: &[f64], expected: &[f64], tolerance: f64, what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
         let same = got == expected || (got.is_nan() && expected.is_nan());

@@ -19,23 +19,23 @@ use ferromx_core::storage::{Req, call_once};
 use crate::registry;
 
 /// An array of distinct unordered numbers between -1 and 1.4.
-pub fn numbers(dims: &[i64]) -> NDArray {
+pub(crate) fn numbers(dims: &[i64]) -> NDArray {
     let n = dims.iter().product::<i64>();
     array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
 }
 
 /// An array of shape `dims` with the given elements.
-pub fn array<T: Element>(items: &[T], dims: &[i64]) -> NDArray {
+pub(crate) fn array<T: Element>(items: &[T], dims: &[i64]) -> NDArray {
     NDArray::from_slice(items, dims).unwrap()
 }
 
 /// A vector of an element type, converted from double precision.
-pub fn vector(dtype: DType, items: &[f64]) -> NDArray {
+pub(crate) fn vector(dtype: DType, items: &[f64]) -> NDArray {
     cast(&array(items, &[items.len() as i64]), dtype)
 }
 
 /// The array converted to another dtype.
-pub fn cast(x: &NDArray, dtype: DType) -> NDArray {
+pub(crate) fn cast(x: &NDArray, dtype: DType) -> NDArray {
     ferromx_core::dispatch!(dtype, T in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
         array::<T>(&x.to_vec_as().unwrap(), x.shape().dims())
     }, other => panic!("no elements of type {other}"))
@@ -50,7 +50,7 @@ impl RandomSource for Counter {
 }
 
 /// A call of an operator with its parameters as text.
-pub struct Case {
+pub(crate) struct Case {
     def: &'static OpDef,
     attrs: Vec<(String, String)>,
     params: Params,
@@ -59,30 +59,30 @@ pub struct Case {
 
 impl Case {
     /// Creates a call; panics if the parameters do not parse.
-    pub fn new(def: &'static OpDef, attrs: &[(&str, &str)]) -> Case {
+    pub(crate) fn new(def: &'static OpDef, attrs: &[(&str, &str)]) -> Case {
         Case::parse(def, attrs).unwrap()
     }
 
     /// Creates a call, or returns the error of its parameters.
-    pub fn parse(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Case> {
+    pub(crate) fn parse(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Case> {
         let attrs: Vec<_> = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let params = def.parse(&attrs.iter().cloned().collect::<Attrs>())?;
         Ok(Case { def, attrs, params, train: false })
     }
 
     /// The call in training mode.
-    pub fn train(mut self) -> Case {
+    pub(crate) fn train(mut self) -> Case {
         self.train = true;
         self
     }
 
     /// Infers output shapes from input shapes, which may be unknown.
-    pub fn shapes(&self, ins: &[Shape]) -> Result<Vec<Shape>> {
+    pub(crate) fn shapes(&self, ins: &[Shape]) -> Result<Vec<Shape>> {
         self.shapes_both(ins, &[]).map(|(_, outs)| outs)
     }
 
     /// Infers the shapes of inputs and outputs from the given ones.
-    pub fn shapes_both(&self, ins: &[Shape], outs: &[Shape]) -> Result<(Vec<Shape>, Vec<Shape>)> {
+    pub(crate) fn shapes_both(&self, ins: &[Shape], outs: &[Shape]) -> Result<(Vec<Shape>, Vec<Shape>)> {
         let (mut ins, mut outs) = (ins.to_vec(), outs.to_vec());
         outs.resize(self.def.num_outputs(&self.params), Shape::unknown());
         (self.def.infer_shape)(&self.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
@@ -90,7 +90,7 @@ impl Case {
     }
 
     /// Infers output dtypes from input dtypes.
-    pub fn dtypes(&self, ins: &[Option<DType>]) -> Result<Vec<Option<DType>>> {
+    pub(crate) fn dtypes(&self, ins: &[Option<DType>]) -> Result<Vec<Option<DType>>> {
         let mut ins = ins.to_vec();
         let mut outs = vec![None; self.def.num_outputs(&self.params)];
         (self.def.infer_dtype)(&self.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })?;
@@ -98,7 +98,7 @@ impl Case {
     }
 
     /// Runs the operator and returns all outputs, hidden ones included. Mutable inputs are modified.
-    pub fn run(&self, ins: &[NDArray]) -> Result<Vec<NDArray>> {
+    pub(crate) fn run(&self, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         let shapes = self.shapes(&ins.iter().map(|a| a.shape().clone()).collect::<Vec<_>>())?;
         let dtypes = self.dtypes(&ins.iter().map(|a| Some(a.dtype())).collect::<Vec<_>>())?;
         let kernel = match self.def.forward {
@@ -126,12 +126,12 @@ impl Case {
     }
 
     /// Runs the operator and returns the first output.
-    pub fn run1(&self, ins: &[NDArray]) -> Result<NDArray> {
+    pub(crate) fn run1(&self, ins: &[NDArray]) -> Result<NDArray> {
         Ok(self.run(ins)?.swap_remove(0))
     }
 
     /// The gradients of the immutable inputs for given gradients of the visible outputs; zeros if there is no gradient.
-    pub fn backward(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
+    pub(crate) fn backward(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
         let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>())?;
         match self.def.gradient(&self.params) {
             Grad::None | Grad::By(_) => Err(Error::NotDifferentiable(self.def.name.into())),
@@ -142,7 +142,7 @@ impl Case {
     }
 
     /// The gradients by the composed form; those of [`Case::backward`] if there is none.
-    pub fn backward_composed(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
+    pub(crate) fn backward_composed(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
         let (Grad::Compose(compose) | Grad::Kernel(_, Some(compose))) = self.def.gradient(&self.params) else {
             return self.backward(ins, ograds);
         };
@@ -159,7 +159,7 @@ impl Case {
 
     /// Compares the gradients of all inputs of type f64 with finite differences of `sum(w * output)` for a fixed random `w`, and
     /// the composed form with the kernel.
-    pub fn check_gradient(&self, ins: &[NDArray]) {
+    pub(crate) fn check_gradient(&self, ins: &[NDArray]) {
         let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>()).unwrap();
         let visible = self.def.num_visible(&self.params);
         let weights: Vec<NDArray> = outs[..visible].iter().enumerate().map(|(k, o)| weights_like(o, k)).collect();
@@ -316,7 +316,7 @@ impl GradGraph for Eager {
 
 /// Asserts that numbers agree to a relative tolerance (absolute below 1). NaN equals NaN.
 #[track_caller]
-pub fn close(got: &[f64], want: &[f64], tolerance: f64) {
+pub(crate) fn close(got: &[f64], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len());
     for (i, (g, w)) in got.iter().zip(want).enumerate() {
         let same = g == w || g.is_nan() && w.is_nan() || (g - w).abs() <= tolerance * w.abs().max(1.0);

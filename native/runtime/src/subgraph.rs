@@ -32,7 +32,7 @@ struct Found<T> {
 type Kept<T> = Mutex<VecDeque<Found<T>>>;
 
 /// A symbol as the subgraph of an operator. Its inputs are all variables in the order of [`Symbol::list_inputs`].
-pub struct Inner {
+pub(crate) struct Inner {
     symbol: Symbol,
     /// For each variable, whether it is an auxiliary state.
     is_aux: Vec<bool>,
@@ -43,7 +43,7 @@ pub struct Inner {
 
 impl Inner {
     /// Wraps a symbol.
-    pub fn new(symbol: &Symbol) -> Inner {
+    pub(crate) fn new(symbol: &Symbol) -> Inner {
         let is_aux: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
         let states = (0..is_aux.len()).filter(|i| is_aux[*i]).collect();
         Inner { symbol: symbol.clone(), is_aux, states, shapes: Kept::default(), dtypes: Kept::default() }

@@ -1,4 +1,5 @@
 //! Fused and unfused plans give the same results. With a monitor, a plan runs unfused, which is the reference here.
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Second-order gradients: the gradient of a sum of squared gradients, compared with finite differences of that sum.
+#![allow(clippy::unwrap_used)] // A test stops where something is missing.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Conformance: compares an implementation's answers with those of MXNet 1.9.1 (`tests/oracle`).
 //!
-//! [`golden`] reads the cases, a [`Runner`] runs one, [`check`] compares, [`suite`] does this for a whole family and counts. [`engine::Engine`] is the runner that calls the Rust facade; runners through the C API or the JVM implement
-//! the same trait.
+//! [`golden`] reads the cases, a [`Runner`] runs one, [`check`] compares, [`suite`] does this for a whole family and counts.
+//! [`engine::Engine`] is the runner that calls the Rust facade; runners through the C API or the JVM implement the same trait.
 
 pub mod check;
 pub mod coverage;

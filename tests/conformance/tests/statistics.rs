@@ -1,4 +1,5 @@
 //! Every random operator draws from its documented distribution, and the same samples with any number of threads.
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops where something is missing.
 
 use ferromx_conformance::statistics::DRAWS;
 use ferromx_kernels::par::{num_threads, set_num_threads};

@@ -2,15 +2,7 @@
 
 import numpy as np
 
-from cases import ALL, FLOATS, InferCase, OpCase, data
-
-
-def layer(op, inputs, attrs=None, **more):
-    """A case in training mode with gradients of all inputs, where they are of a floating type."""
-    floating = inputs[0].dtype.name in FLOATS
-    more.setdefault("train", floating)
-    more.setdefault("grad", "all" if floating else None)
-    return OpCase(op, inputs, attrs or {}, **more)
+from cases import ALL, FLOATS, InferCase, OpCase, data, layer
 
 
 def cases():

@@ -24,7 +24,7 @@ struct Spliced {
 }
 
 /// Writes a control flow operator and returns the nodes that it covers.
-pub fn write(
+pub(super) fn write(
     importer: &mut Importer<'_>,
     source: &Source,
     i: usize,
@@ -375,13 +375,13 @@ impl Writer<'_, '_> {
 }
 
 /// The constants that nodes and their subgraphs use.
-pub fn used_names(nodes: &[Node]) -> std::collections::HashSet<String> {
+pub(super) fn used_names(nodes: &[Node]) -> std::collections::HashSet<String> {
     let inner = |n: &Node| crate::import::free_names(n).into_iter().map(str::to_string).collect::<Vec<_>>();
     nodes.iter().flat_map(|n| n.inputs.iter().cloned().chain(inner(n))).collect()
 }
 
 /// Renames a value in nodes and their subgraphs.
-pub fn rename_everywhere(nodes: &mut [Node], rename: &impl Fn(&mut String)) {
+pub(super) fn rename_everywhere(nodes: &mut [Node], rename: &impl Fn(&mut String)) {
     for node in nodes {
         node.inputs.iter_mut().chain(&mut node.outputs).for_each(rename);
         for value in node.attributes.values_mut() {

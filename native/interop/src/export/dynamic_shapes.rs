@@ -21,7 +21,7 @@ const SAMPLES: [[[i64; 8]; 2]; 3] = [
 ///
 /// # Errors
 /// Those of inference.
-pub fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<Shape>> {
+pub(super) fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<Shape>> {
     let plain = infer_shapes(symbol, &given).map(|made| made.outputs);
     if plain.as_ref().is_ok_and(|shapes| shapes.iter().all(Shape::is_known)) {
         return Ok(plain?);

@@ -27,7 +27,7 @@ const NO_MEANING: [&str; 10] = [
 ];
 
 /// A process that is being matched.
-pub struct PatternMatch<'a, 'p> {
+pub(super) struct PatternMatch<'a, 'p> {
     /// Our graph.
     pub source: &'a Source,
     /// The table that the process belongs to.
@@ -47,7 +47,7 @@ fn main_name(name: &str) -> &str {
 
 impl<'p> PatternMatch<'_, 'p> {
     /// Matches the right side with a node. The error text says why it does not match.
-    pub fn node(&mut self, node: usize) -> Result<(), String> {
+    pub(super) fn node(&mut self, node: usize) -> Result<(), String> {
         let process = self.process;
         match &process.right {
             Expr::Call(call) => self.call(call, node, true),

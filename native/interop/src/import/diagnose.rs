@@ -164,7 +164,7 @@ impl Importer<'_> {
 
     /// Marks the outputs of a node that reads placeholders, even if it reads only their shapes.
     pub(super) fn propagate_placeholders(&mut self, node: &Node, outputs: &[Value]) {
-        if self.diagnosis.any && !self.from_placeholders(node).is_empty() {
+        if self.diagnosis.any && !self.inputs_from_placeholders(node).is_empty() {
             for output in outputs {
                 if let Value::Handle(h) = output {
                     self.builder.mark_from_placeholder(*h);
@@ -174,7 +174,7 @@ impl Importer<'_> {
     }
 
     /// The inputs of a node and its subgraphs that depend on placeholders.
-    pub(super) fn from_placeholders(&self, node: &Node) -> Vec<(String, usize)> {
+    pub(super) fn inputs_from_placeholders(&self, node: &Node) -> Vec<(String, usize)> {
         let mut names: Vec<&str> = node.inputs.iter().map(String::as_str).chain(free_names(node)).collect();
         names.sort_unstable();
         names.dedup();
@@ -190,7 +190,7 @@ impl Importer<'_> {
         if matches!(&e, Error::Model(problems) if problems.is_empty()) {
             return None;
         }
-        let from_placeholders = self.from_placeholders(node);
+        let from_placeholders = self.inputs_from_placeholders(node);
         if from_placeholders.is_empty() || self.diagnosis.trying || self.known_operator(node).is_err() {
             return Some(e);
         }

@@ -13,7 +13,7 @@ pub type Dims = SmallVec<[i64; 6]>;
 const NAMES: i64 = i64::MIN / 2;
 
 /// An unknown dimension without a name.
-pub const UNNAMED: i64 = i64::MIN;
+pub(super) const UNNAMED: i64 = i64::MIN;
 
 /// Most terms of a polynomial, and most factors of a term. Larger expressions are unknown.
 const MAX_SIZE: usize = 24;
@@ -27,13 +27,13 @@ pub fn is_unknown(dim: i64) -> bool {
 }
 
 /// The name with an index, from 1.
-pub fn unknown(number: i64) -> i64 {
+pub(super) fn unknown(number: i64) -> i64 {
     i64::MIN + number
 }
 
 /// Non-polynomial functions of two integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Function {
+pub(super) enum Function {
     /// The quotient, rounded down.
     Over,
     /// The smaller one.
@@ -68,7 +68,7 @@ enum Meaning {
 
 /// The names of symbolic dimensions and their meanings.
 #[derive(Default)]
-pub struct Dimensions {
+pub(super) struct Dimensions {
     /// Meaning and nesting depth by name.
     meanings: Vec<(Meaning, usize)>,
     names: HashMap<Meaning, i64>,
@@ -76,7 +76,7 @@ pub struct Dimensions {
 
 impl Dimensions {
     /// A new name for an unknown dimension.
-    pub fn fresh(&mut self) -> i64 {
+    pub(super) fn fresh(&mut self) -> i64 {
         self.meanings.push((Meaning::Atom, 0));
         unknown(self.meanings.len() as i64)
     }
@@ -143,17 +143,17 @@ impl Dimensions {
     }
 
     /// The sum of two dimensions.
-    pub fn plus(&mut self, a: i64, b: i64) -> Option<i64> {
+    pub(super) fn plus(&mut self, a: i64, b: i64) -> Option<i64> {
         self.sum(a, b, 1)
     }
 
     /// The difference of two dimensions.
-    pub fn minus(&mut self, a: i64, b: i64) -> Option<i64> {
+    pub(super) fn minus(&mut self, a: i64, b: i64) -> Option<i64> {
         self.sum(a, b, -1)
     }
 
     /// The product of two dimensions.
-    pub fn times(&mut self, a: i64, b: i64) -> Option<i64> {
+    pub(super) fn times(&mut self, a: i64, b: i64) -> Option<i64> {
         let (x, y) = (self.polynomial(a), self.polynomial(b));
         if x.len() * y.len() > MAX_SIZE * MAX_SIZE {
             return None;
@@ -166,12 +166,12 @@ impl Dimensions {
     }
 
     /// The product of dimensions.
-    pub fn product(&mut self, dims: &[i64]) -> Option<i64> {
+    pub(super) fn product(&mut self, dims: &[i64]) -> Option<i64> {
         dims.iter().try_fold(1, |product, d| self.times(product, *d))
     }
 
     /// The quotient of two dimensions, if the division is exact for all lengths.
-    pub fn exact_quotient(&mut self, a: i64, b: i64) -> Option<i64> {
+    pub(super) fn exact_quotient(&mut self, a: i64, b: i64) -> Option<i64> {
         let (mut rest, by) = (self.polynomial(a), self.polynomial(b));
         let (first, n) = leading(&by)?;
         let mut quotient = Polynomial::new();
@@ -187,7 +187,7 @@ impl Dimensions {
     }
 
     /// The quotient of two dimensions, rounded down.
-    pub fn over(&mut self, a: i64, b: i64) -> Option<i64> {
+    pub(super) fn over(&mut self, a: i64, b: i64) -> Option<i64> {
         if b == 0 {
             return None;
         }
@@ -212,14 +212,14 @@ impl Dimensions {
     }
 
     /// The remainder of a floor division.
-    pub fn remainder(&mut self, a: i64, b: i64) -> Option<i64> {
+    pub(super) fn remainder(&mut self, a: i64, b: i64) -> Option<i64> {
         let quotient = self.over(a, b)?;
         let whole = self.times(quotient, b)?;
         self.minus(a, whole)
     }
 
     /// The smaller or the larger of two dimensions.
-    pub fn extreme(&mut self, which: Function, a: i64, b: i64) -> Option<i64> {
+    pub(super) fn extreme(&mut self, which: Function, a: i64, b: i64) -> Option<i64> {
         let larger = if self.is_at_least(a, b) {
             Some((a, b))
         } else if self.is_at_least(b, a) {
@@ -252,13 +252,13 @@ impl Dimensions {
     }
 
     /// True if `a >= b` for all lengths.
-    pub fn is_at_least(&self, a: i64, b: i64) -> bool {
+    pub(super) fn is_at_least(&self, a: i64, b: i64) -> bool {
         let mut terms = self.polynomial(a);
         add(&mut terms, &self.polynomial(b), &[], -1).is_some() && all_natural(self, &terms)
     }
 
     /// True if `a > b` for all lengths.
-    pub fn is_above(&self, a: i64, b: i64) -> bool {
+    pub(super) fn is_above(&self, a: i64, b: i64) -> bool {
         let mut terms = self.polynomial(a);
         add(&mut terms, &self.polynomial(b), &[], -1).is_some()
             && terms.get(&Vec::new()).is_some_and(|n| *n > 0)
@@ -266,7 +266,7 @@ impl Dimensions {
     }
 
     /// The tensor dimensions that a dimension is computed from.
-    pub fn atoms(&self, dim: i64, atoms: &mut Vec<i64>) {
+    pub(super) fn atoms(&self, dim: i64, atoms: &mut Vec<i64>) {
         match self.meaning(dim) {
             _ if !is_unknown(dim) => {}
             Meaning::Atom => {
@@ -280,7 +280,7 @@ impl Dimensions {
     }
 
     /// The value of a dimension for given values of its atoms.
-    pub fn sample(&self, dim: i64, atoms: &HashMap<i64, i64>) -> Option<i64> {
+    pub(super) fn sample(&self, dim: i64, atoms: &HashMap<i64, i64>) -> Option<i64> {
         match self.meaning(dim) {
             _ if !is_unknown(dim) => Some(dim),
             Meaning::Atom => atoms.get(&dim).copied(),
@@ -293,7 +293,7 @@ impl Dimensions {
     }
 
     /// The text of a dimension as an operator parameter; `atom` writes the dimensions of inputs.
-    pub fn write(&self, dim: i64, atom: &mut dyn FnMut(i64) -> Option<String>) -> Option<String> {
+    pub(super) fn write(&self, dim: i64, atom: &mut dyn FnMut(i64) -> Option<String>) -> Option<String> {
         match self.meaning(dim) {
             _ if !is_unknown(dim) => Some(dim.to_string()),
             Meaning::Atom => atom(dim),

@@ -31,7 +31,7 @@ pub struct Scope<'a, 't> {
 }
 
 /// A graph with its wiring.
-pub struct Surroundings<'a, 'g> {
+pub(super) struct Surroundings<'a, 'g> {
     /// The graph.
     pub graph: &'g Graph,
     /// Its wiring.
@@ -48,7 +48,7 @@ struct Match<'m, 'g, 'p> {
 }
 
 /// Matches the pattern of a process with a node and returns the values of its names. The error text says why it does not match.
-pub fn matches<'p>(
+pub(super) fn matches<'p>(
     importer: &mut Importer<'_>,
     around: &Surroundings<'_, '_>,
     node: &Node,
@@ -69,7 +69,7 @@ pub fn matches<'p>(
 }
 
 /// True if the pattern of a process has several operators.
-pub fn is_nested(process: &Process) -> bool {
+pub(super) fn is_nested(process: &Process) -> bool {
     process.left.args.iter().any(|e| matches!(e, Expr::Call(_)))
 }
 

@@ -96,12 +96,12 @@ pub(super) struct Hooked {
 }
 
 impl Hooked {
-    pub fn new(hooks: Option<Arc<dyn Hooks>>) -> Hooked {
+    pub(super) fn new(hooks: Option<Arc<dyn Hooks>>) -> Hooked {
         Hooked { hooks, ..Hooked::default() }
     }
 
     /// True if a hook produced the value of this name.
-    pub fn made(&self, name: &str) -> bool {
+    pub(super) fn made(&self, name: &str) -> bool {
         self.values.contains(name)
     }
 
@@ -193,7 +193,7 @@ impl Importer<'_> {
     ) -> Result<Vec<Value>> {
         let Some(hooks) = self.hooked.of(node)? else { return table(self) };
         // Hooks are not called for placeholders of nodes that could not be mapped.
-        if !self.from_placeholders(node).is_empty() {
+        if !self.inputs_from_placeholders(node).is_empty() {
             return Err(Error::Model(Vec::new()));
         }
         let mut known: HashMap<String, Value> = HashMap::new();

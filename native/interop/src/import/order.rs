@@ -7,7 +7,7 @@ use crate::ir::{Graph, Node, Value};
 
 /// The producers and uses of a graph's values.
 #[derive(Default)]
-pub struct Wiring<'g> {
+pub(super) struct Wiring<'g> {
     /// The producer of each value.
     pub producer: HashMap<&'g str, usize>,
     /// Number of uses of each value, as an input or an output of the graph.
@@ -23,7 +23,7 @@ fn problem(location: String, message: String) -> Problem {
 }
 
 /// The outer names that the subgraphs of a node refer to.
-pub fn free_names(node: &Node) -> HashSet<&str> {
+pub(crate) fn free_names(node: &Node) -> HashSet<&str> {
     let mut free = HashSet::new();
     for value in node.attributes.values() {
         if let Value::Graph(graph) = value {
@@ -42,7 +42,7 @@ fn free_names_of(graph: &Graph) -> HashSet<&str> {
 }
 
 /// The wiring of a graph and its problems. `outside` accepts the names that the outer graphs define.
-pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wiring<'g>, Vec<Problem>) {
+pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wiring<'g>, Vec<Problem>) {
     let mut unmade: Vec<&str> = Vec::new();
     let mut problems = Vec::new();
     let mut producer: HashMap<&str, usize> = HashMap::new();

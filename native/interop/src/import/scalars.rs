@@ -17,7 +17,7 @@ const WITH_NUMBER: [(&str, &str, &str); 9] = [
 ];
 
 /// The scalar variant of a binary operator, if one input is a constant that broadcasts to the other.
-pub fn with_number(builder: &Builder, op: &str, inputs: &[Value]) -> Option<(&'static str, usize, f64)> {
+pub(super) fn with_number(builder: &Builder, op: &str, inputs: &[Value]) -> Option<(&'static str, usize, f64)> {
     let (_, second, first) = WITH_NUMBER.iter().find(|(name, ..)| *name == op)?;
     let [Value::Handle(a), Value::Handle(b)] = inputs else { return None };
     let number = |constant: usize, other: usize| {

@@ -14,12 +14,12 @@ use super::dimensions::{Dimensions, Dims, Function, UNNAMED, is_unknown};
 use crate::error::Result;
 
 /// True if an element is symbolic.
-pub fn has_unknown(array: &NDArray) -> bool {
+pub(super) fn has_unknown(array: &NDArray) -> bool {
     array.to_vec::<i64>().is_ok_and(|items| items.iter().any(|x| is_unknown(*x)))
 }
 
 /// The elements converted to another type.
-pub fn converted(array: &NDArray, dtype: DType) -> Result<NDArray> {
+pub(super) fn converted(array: &NDArray, dtype: DType) -> Result<NDArray> {
     if array.dtype() == dtype {
         return Ok(array.clone());
     }
@@ -134,7 +134,7 @@ fn each(values: &[NDArray], mut f: impl FnMut(&[i64]) -> Option<i64>) -> Result<
 ///
 /// # Errors
 /// Those of the operator.
-pub fn follow(
+pub(super) fn follow(
     dimensions: &mut Dimensions,
     call: &OpCall,
     values: Vec<NDArray>,
@@ -234,9 +234,9 @@ struct Probe<'a> {
     tried: Vec<(HashMap<i64, i64>, Vec<Shape>)>,
 }
 
-/// The dimensions of outputs as expressions of those of the inputs. The shape rule runs with sample lengths; an output length that equals an
-/// input's sample in all sets is that dimension. `shapes` is the result of the rule without samples, if it has one.
-pub fn probe(
+/// The dimensions of outputs as expressions of those of the inputs. The shape rule runs with sample lengths; an output length that equals
+/// an input's sample in all sets is that dimension. `shapes` is the result of the rule without samples, if it has one.
+pub(super) fn probe(
     dimensions: &mut Dimensions,
     op: &str,
     ins: &[Dims],

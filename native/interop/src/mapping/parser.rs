@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 100;
 ///
 /// # Errors
 /// A syntax error, with line and column.
-pub fn mapping(file: &str, text: &str) -> Result<Mapping> {
+pub(super) fn mapping(file: &str, text: &str) -> Result<Mapping> {
     let lines = text.lines().collect();
     let mut p = Parser { c: Cursor::new(file, text)?, file, lines, domain: String::new(), depth: 0 };
     let mut out = Mapping::default();

@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 8;
 
 /// An argument of an operator.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Argument {
+pub(super) enum Argument {
     /// A number, string or Boolean.
     Value(Value),
     /// The name of a tensor.
@@ -20,7 +20,7 @@ pub enum Argument {
 
 /// `results = op<element>(arguments);`
 #[derive(Clone, Debug)]
-pub struct Statement {
+pub(super) struct Statement {
     /// Names of the results.
     pub results: Vec<String>,
     /// The operator.
@@ -35,7 +35,7 @@ pub struct Statement {
 
 /// The syntax tree of a graph.
 #[derive(Clone, Debug, Default)]
-pub struct Text {
+pub(super) struct Text {
     /// Name.
     pub name: String,
     /// Names of the inputs.
@@ -50,7 +50,7 @@ pub struct Text {
 ///
 /// # Errors
 /// A text that is not a graph of version 1.0, with the line.
-pub fn graph(file: &str, text: &str) -> Result<Text> {
+pub(super) fn graph(file: &str, text: &str) -> Result<Text> {
     let mut p = Parser { c: Cursor::new(file, text)? };
     if !p.c.takes_name("version") {
         return Err(p.c.unexpected("'version'"));

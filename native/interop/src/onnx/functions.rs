@@ -25,7 +25,7 @@ struct Inliner<'f> {
 ///
 /// # Errors
 /// Recursive functions, functions defined twice, a graph that becomes too large.
-pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphProto> {
+pub(super) fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphProto> {
     if functions.is_empty() {
         return Ok(graph);
     }

@@ -46,7 +46,7 @@ pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
 }
 
 /// The canonical name of a domain: `ai.onnx` is the empty name.
-pub fn domain_name(domain: &str) -> String {
+pub(super) fn domain_name(domain: &str) -> String {
     if domain == "ai.onnx" { String::new() } else { domain.to_string() }
 }
 

@@ -60,7 +60,7 @@ struct Scan {
 ///
 /// # Errors
 /// A truncated file, one that is not a protocol buffer, or one that exceeds the limits.
-pub fn check(bytes: &[u8]) -> Result<()> {
+pub(super) fn check(bytes: &[u8]) -> Result<()> {
     Scan { messages: 0, numbers: 0 }.message(bytes, Kind::Model, 0)
 }
 

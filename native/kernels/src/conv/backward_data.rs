@@ -207,7 +207,7 @@ fn pack_block<T: WindowElement>(
 
 impl Phase {
     /// Scatters the gradients of the row that starts at grid pixel `pixel` into a plane of the input.
-    pub fn scatter_row<T: Copy>(&self, shape: &ConvShape, pixel: usize, row: &[T], plane: &mut [T]) {
+    pub(super) fn scatter_row<T: Copy>(&self, shape: &ConvShape, pixel: usize, row: &[T], plane: &mut [T]) {
         let [_, height, width] = self.geometry.grid;
         let index = pixel / width;
         let d = self.first[0] + index / height * shape.stride[0];

@@ -17,17 +17,17 @@ pub(super) struct Geometry {
 
 impl Geometry {
     /// Number of outputs.
-    pub fn pixels(&self) -> usize {
+    pub(super) fn pixels(&self) -> usize {
         self.grid.iter().product()
     }
 
     /// Elements in a source plane.
-    pub fn plane(&self) -> usize {
+    pub(super) fn plane(&self) -> usize {
         self.source.iter().product()
     }
 
     /// True if each output reads exactly the source element at its own coordinates.
-    pub fn is_pointwise(&self) -> bool {
+    pub(super) fn is_pointwise(&self) -> bool {
         **self.taps == [[0; 3]] && self.grid == self.source && self.step == [1; 3]
     }
 }

@@ -130,7 +130,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
 
     /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. Calls `finish` for every block of the
     /// result.
-    pub fn run(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
+    pub(super) fn run(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
         let (pixels, threads) = (out.cols(), num_threads());
         let image_rows = self.groups * self.rows;
         if batch == 0 || pixels == 0 || image_rows == 0 {
@@ -188,7 +188,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
     }
 
     /// Splits the images into stripes of at most `most` rows of pixels and `images` images; `None` for pointwise convolutions.
-    pub fn stripes(&self, most: usize, images: usize) -> Option<Stripes<'a>> {
+    pub(super) fn stripes(&self, most: usize, images: usize) -> Option<Stripes<'a>> {
         if self.geometry.is_pointwise() {
             return None;
         }
@@ -241,7 +241,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
     }
 
     /// Computes all groups of the images from `image` on that `out` has rows for, from pixel `pixel` on.
-    pub fn images(
+    pub(super) fn images(
         &self,
         stripes: &Option<Stripes<'_>>,
         image: usize,

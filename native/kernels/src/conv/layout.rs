@@ -30,12 +30,12 @@ pub(super) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     /// The layout for all outputs of a plane.
-    pub fn new(geometry: &'a Geometry) -> Self {
+    pub(super) fn new(geometry: &'a Geometry) -> Self {
         Self::of_rows(geometry, geometry.grid[1])
     }
 
     /// The layout for `rows` rows of outputs in each plane of the grid.
-    pub fn of_rows(geometry: &'a Geometry, rows: usize) -> Self {
+    pub(super) fn of_rows(geometry: &'a Geometry, rows: usize) -> Self {
         let (step, grid) = (geometry.step, [geometry.grid[0], rows, geometry.grid[2]]);
         let least = |d: usize| geometry.taps.iter().map(|tap| tap[d]).min().unwrap_or(0);
         let most = |d: usize| geometry.taps.iter().map(|tap| tap[d]).max().unwrap_or(0);
@@ -63,27 +63,27 @@ impl<'a> Layout<'a> {
     }
 
     /// The geometry that is laid out.
-    pub fn geometry(&self) -> &'a Geometry {
+    pub(super) fn geometry(&self) -> &'a Geometry {
         self.geometry
     }
 
     /// Offset of the element that each tap of the first output reads.
-    pub fn taps(&self) -> &[usize] {
+    pub(super) fn taps(&self) -> &[usize] {
         &self.taps
     }
 
     /// Distance between rows.
-    pub fn pitch(&self) -> usize {
+    pub(super) fn pitch(&self) -> usize {
         self.phase[2]
     }
 
     /// Elements of working memory for a plane, including those read past the last outputs.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Outputs to compute for `rows` rows in all planes of the grid, including those between rows.
-    pub fn outputs(&self, rows: usize) -> usize {
+    pub(super) fn outputs(&self, rows: usize) -> usize {
         let [depth, width] = [self.geometry.grid[0], self.geometry.grid[2]];
         if depth * rows * width == 0 { 0 } else { ((depth - 1) * self.phase[1] + rows - 1) * self.phase[2] + width }
     }
@@ -100,7 +100,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The source coordinates along dimension `d` that are laid out for outputs from `first` on.
-    pub fn range(&self, d: usize, first: usize) -> Range<usize> {
+    pub(super) fn range(&self, d: usize, first: usize) -> Range<usize> {
         let start = (first * self.geometry.step[d]) as isize + self.origin[d];
         let end = start + (self.phase[d] * self.geometry.step[d]) as isize;
         start.max(0) as usize..end.clamp(0, self.geometry.source[d] as isize) as usize
@@ -108,7 +108,7 @@ impl<'a> Layout<'a> {
 
     /// Copies what the outputs from grid row `first` on need from some planes to `to`, where planes are `len` elements apart. All
     /// other elements of `to` must be zero.
-    pub fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
+    pub(super) fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
         let ([depth, height, width], [_, tall, step]) = (self.geometry.source, self.geometry.step);
         let (shift, range) = ((first * tall) as isize, self.range(1, first));
         for (d, start) in self.range(0, 0).flat_map(|d| range.clone().take(tall).map(move |start| (d, start))) {
@@ -137,7 +137,7 @@ impl<'a> Layout<'a> {
 
     /// Calls `f(output, computed)` for `rows` rows in each plane of the grid: the range of a row in the output and among the
     /// computed values.
-    pub fn each_row(&self, rows: usize, mut f: impl FnMut(Range<usize>, Range<usize>)) {
+    pub(super) fn each_row(&self, rows: usize, mut f: impl FnMut(Range<usize>, Range<usize>)) {
         let (mut output, width) = (0, self.geometry.grid[2]);
         for d in 0..self.geometry.grid[0] {
             let plane = d * self.phase[1] * self.phase[2];
@@ -150,7 +150,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Copies `rows` rows in each plane of the grid from the computed values to the output.
-    pub fn collect<T: Accum>(&self, rows: usize, computed: &[T], outputs: &mut [T]) {
+    pub(super) fn collect<T: Accum>(&self, rows: usize, computed: &[T], outputs: &mut [T]) {
         let [planes, _, width] = self.geometry.grid;
         for d in 0..planes {
             let from = &computed[d * self.phase[1] * self.phase[2]..];
@@ -159,7 +159,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The reverse of [`Self::collect`].
-    pub fn spread<T: Accum>(&self, rows: usize, outputs: &[T], computed: &mut [T]) {
+    pub(super) fn spread<T: Accum>(&self, rows: usize, outputs: &[T], computed: &mut [T]) {
         let [planes, _, width] = self.geometry.grid;
         for d in 0..planes {
             let to = &mut computed[d * self.phase[1] * self.phase[2]..];
@@ -169,7 +169,7 @@ impl<'a> Layout<'a> {
 
     /// Adds the runs of the outputs in `range`, counted over `rows` rows in each plane, for a panel: the first of them is lane
     /// `lane`, and their elements start at `start`.
-    pub fn add_runs(&self, rows: usize, range: Range<usize>, mut lane: usize, start: usize, runs: &mut Runs) {
+    pub(super) fn add_runs(&self, rows: usize, range: Range<usize>, mut lane: usize, start: usize, runs: &mut Runs) {
         let width = self.geometry.grid[2];
         let (mut row, mut column, mut left) = (range.start / width, range.start % width, range.len());
         while left > 0 {

@@ -55,7 +55,7 @@ struct Windows<'a> {
 
 impl<T: Accum> Implicit<'_, T> {
     /// Like [`Self::run`], for weights packed by this module's [`pack_weights`].
-    pub fn run_output_channels(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
+    pub(super) fn run_output_channels(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
         let (pixels, threads, mut out) = (out.cols(), num_threads(), out);
         let [planes, height, width] = self.geometry.grid;
         let image_rows = self.groups * self.rows;

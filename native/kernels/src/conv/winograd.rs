@@ -408,7 +408,7 @@ impl<T: Accum> Winograd<'_, T> {
                     let ahead = self.weights.get(next..).filter(|_| col == 0 && start == 0).unwrap_or_default();
                     let (a, b) = (
                         Panel { data: weights, stride: mr, ahead: &[] },
-                        Panel { data: &inputs[col..], stride: stride, ahead },
+                        Panel { data: &inputs[col..], stride, ahead },
                     );
                     let tile = out.block(row - rows.start, col, mr.min(rows.end - row), nr.min(cols - col));
                     self.kernel.tile(depth, T::one(), a, b, tile, start > 0);

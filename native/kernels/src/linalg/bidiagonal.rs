@@ -137,7 +137,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
     ///
     /// # Errors
     /// The index of a singular value that does not converge, as with NaN and infinities.
-    pub fn diagonalize(&mut self) -> Result<(), usize> {
+    pub(super) fn diagonalize(&mut self) -> Result<(), usize> {
         let mut end = self.d.len() - 1;
         if let Some(bad) = (0..=end).find(|i| !(self.d[*i].is_finite() && self.e.get(*i).is_none_or(|e| e.is_finite())))
         {

@@ -48,7 +48,7 @@ pub(super) struct Reflections<'a, T> {
 impl<T: Scalar> Reflections<'_, T> {
     /// Multiplies `rows` rows, `n` elements apart, from the right by H_first H_first+1 ... of `count` reflections, or by the
     /// transpose of this product. `x` starts at the column where the first reflection does.
-    pub fn apply(&self, (first, count): (usize, usize), transposed: bool, x: &mut [T], rows: usize) {
+    pub(super) fn apply(&self, (first, count): (usize, usize), transposed: bool, x: &mut [T], rows: usize) {
         let width = self.n - self.offset - first;
         let (zero, one) = (T::zero(), T::one());
         with_scratch(count * (width + 2 * count + 2 * rows), |work: &mut [T]| {
@@ -74,7 +74,7 @@ impl<T: Scalar> Reflections<'_, T> {
     }
 
     /// Writes the first rows of H_last ... H_1 H_0, as many as `out` holds.
-    pub fn product(&self, count: usize, out: &mut [T]) {
+    pub(super) fn product(&self, count: usize, out: &mut [T]) {
         let (n, rows) = (self.n, out.len() / self.n.max(1));
         out.fill(T::zero());
         (0..rows).for_each(|i| out[i * n + i] = T::one());

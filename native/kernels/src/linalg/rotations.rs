@@ -22,12 +22,12 @@ pub(super) struct Rotations<'a, T: 'static> {
 
 impl<'a, T: Scalar> Rotations<'a, T> {
     /// Wraps rows of `n` elements.
-    pub fn new(rows: &'a mut [T], n: usize) -> Self {
+    pub(super) fn new(rows: &'a mut [T], n: usize) -> Self {
         Rotations { rows, n, pending: List::default() }
     }
 
     /// Takes rows x = `i` and y = `i` + 1 to c x + s y and c y - s x.
-    pub fn rotate(&mut self, i: usize, c: T, s: T) {
+    pub(super) fn rotate(&mut self, i: usize, c: T, s: T) {
         self.pending.push((i, c, s));
         if self.pending.len() >= COLLECTED * self.rows.len() / self.n.max(1) {
             self.apply();
@@ -35,7 +35,7 @@ impl<'a, T: Scalar> Rotations<'a, T> {
     }
 
     /// Applies the collected rotations.
-    pub fn apply(&mut self) {
+    pub(super) fn apply(&mut self) {
         let (n, pending) = (self.n, &self.pending[..]);
         if pending.is_empty() {
             return;

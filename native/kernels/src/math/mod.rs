@@ -289,5 +289,11 @@ macro_rules! real {
         }
     )*};
 }
-real!(f32, single: exp_ exp exp_nonpositive_ exp_nonpositive expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
-real!(f64, double: exp_ exp exp_nonpositive_ exp_nonpositive expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
+real!(f32, single: exp_ exp exp_nonpositive_ exp_nonpositive expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p
+    sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_
+    acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt
+    rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
+real!(f64, double: exp_ exp exp_nonpositive_ exp_nonpositive expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p
+    sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_
+    acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt
+    rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);

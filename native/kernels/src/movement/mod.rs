@@ -75,3 +75,12 @@ fn offset_of(axes: &[Axis], mut index: usize) -> isize {
 fn check_shape(len: usize, shape: &[usize]) {
     assert_eq!(len, shape.iter().product(), "{len} elements do not have shape {shape:?}");
 }
+
+/// The number of leading axes of `out` that `shape` lacks when it is broadcast.
+///
+/// # Panics
+/// If `shape` has more axes than `out`.
+pub(crate) fn missing_axes(shape: &[usize], out: &[usize]) -> usize {
+    assert!(shape.len() <= out.len(), "shape {shape:?} has more axes than {out:?}");
+    out.len() - shape.len()
+}

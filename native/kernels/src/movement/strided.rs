@@ -1,6 +1,6 @@
 //! Copies between contiguous arrays and strided views.
 
-use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, offset_of};
+use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, missing_axes, offset_of};
 use crate::par;
 use smallvec::SmallVec;
 
@@ -146,8 +146,7 @@ pub fn slice_fill<T: Item>(
 pub fn broadcast_to<T: Item>(src: &[T], shape: &[usize], (dst, out_shape): (&mut [T], &[usize])) {
     check_shape(src.len(), shape);
     check_shape(dst.len(), out_shape);
-    let missing = out_shape.len().checked_sub(shape.len());
-    let missing = missing.unwrap_or_else(|| panic!("shape {shape:?} has more axes than {out_shape:?}"));
+    let missing = missing_axes(shape, out_shape);
     let strides = contiguous(shape);
     let axes = merge_axes(out_shape.iter().enumerate().map(|(i, &n)| {
         let (len, stride) = if i < missing { (1, 0) } else { (shape[i - missing], strides[i - missing]) };

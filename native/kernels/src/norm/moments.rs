@@ -19,7 +19,7 @@ pub(super) struct Moments {
 impl Moments {
     /// The moments of the union of two sets of values.
     #[inline(always)]
-    pub fn join(self, other: Moments) -> Moments {
+    pub(super) fn join(self, other: Moments) -> Moments {
         let count = self.count + other.count;
         if count == 0.0 {
             return self;
@@ -33,16 +33,16 @@ impl Moments {
         }
     }
 
-    pub fn new(count: usize, mean: f64, squares: f64) -> Moments {
+    pub(super) fn new(count: usize, mean: f64, squares: f64) -> Moments {
         Moments { count: count as f64, mean, squares }
     }
 
     /// The biased variance; zero without values.
-    pub fn variance(self) -> f64 {
+    pub(super) fn variance(self) -> f64 {
         self.squares / self.count.max(1.0)
     }
 
-    pub fn of<T: FloatElement>(values: &[T]) -> Moments {
+    pub(super) fn of<T: FloatElement>(values: &[T]) -> Moments {
         values.chunks(BLOCK).map(block_moments).fold(Moments::default(), Moments::join)
     }
 }

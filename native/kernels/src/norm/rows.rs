@@ -172,7 +172,8 @@ pub fn row_norm_backward<T: FloatElement>(
                     let inverse = deviation[row].recip();
                     let gamma = match affine {
                         Affine::PerElement(gamma, _) => {
-                            weigh_elements(gamma, (mean[row], inverse), x, y_grad, h, normal, gamma_grad, beta_grad);
+                            let sums = (&mut *gamma_grad, &mut *beta_grad);
+                            weigh_elements(gamma, (mean[row], inverse), (x, y_grad), h, normal, sums);
                             T::Acc::one()
                         }
                         Affine::PerRow(gamma, _) => {
@@ -209,20 +210,19 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
-    /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of the parameters.
+    /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of the parameters. `row` has the
+    /// elements and the gradient of the output.
     fn weigh_elements<T: FloatElement>(
         gamma: &[T::Acc],
         stats: (T::Acc, T::Acc),
-        x: &[T],
-        y_grad: &[T],
+        row: (&[T], &[T]),
         h: &mut [T::Acc],
         normal: &mut [T::Acc],
-        gamma_grad: &mut [T::Acc],
-        beta_grad: &mut [T::Acc],
+        parameter_grads: (&mut [T::Acc], &mut [T::Acc]),
     ) {
         let len = gamma.len();
-        let (x, y_grad, h, normal) = (&x[..len], &y_grad[..len], &mut h[..len], &mut normal[..len]);
-        let (gamma_grad, beta_grad) = (&mut gamma_grad[..len], &mut beta_grad[..len]);
+        let (x, y_grad, h, normal) = (&row.0[..len], &row.1[..len], &mut h[..len], &mut normal[..len]);
+        let (gamma_grad, beta_grad) = (&mut parameter_grads.0[..len], &mut parameter_grads.1[..len]);
         for i in 0..len {
             let grad = T::Acc::of(y_grad[i]);
             normal[i] = (T::Acc::of(x[i]) - stats.0) * stats.1;

@@ -97,7 +97,15 @@ fn planes<T: FloatElement, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[
 
 crate::simd::per_isa! {
     /// Folds the windows of one row of outputs.
-    fn fold_row_per_isa<T: FloatElement, F: Fold>(axes: &[Axis; 3], offsets: &[(Range<usize>, usize)], inner: usize, image: &[T], row_index: [usize; 2], columns: &mut [T::Acc], sums: &mut [T::Acc]) {
+    fn fold_row_per_isa<T: FloatElement, F: Fold>(
+        axes: &[Axis; 3],
+        offsets: &[(Range<usize>, usize)],
+        inner: usize,
+        image: &[T],
+        row_index: [usize; 2],
+        columns: &mut [T::Acc],
+        sums: &mut [T::Acc],
+    ) {
         fold_row::<T, F>(axes, offsets, inner, image, row_index, columns, sums)
     }
 }

@@ -12,6 +12,7 @@ pub use arg::{argmax, argmin};
 pub use reducer::{L1Norm, L2Norm, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 
 use crate::map::{Load, Src, Store};
+use crate::movement::missing_axes;
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 use crate::simd::multiversion::{self, Kernel};
 use crate::zip::zip;
@@ -302,8 +303,7 @@ where
     C: NumericLane,
     T: Load<C> + Store<C>,
 {
-    let missing = shape.len().checked_sub(target.len());
-    let missing = missing.unwrap_or_else(|| panic!("shape {target:?} has more axes than {shape:?}"));
+    let missing = missing_axes(target, shape);
     let axes: SmallVec<[usize; 6]> = (0..shape.len())
         .filter(|&i| {
             let n = if i < missing { 1 } else { target[i - missing] };

@@ -122,7 +122,8 @@ pub trait Reducer<C: NumericLane>: 'static {
 }
 
 macro_rules! reducers {
-    ($($(#[$doc:meta])* $name:ident: $identity:ident, |$x:ident| $map:expr, |$a:ident, $b:ident| $merge:expr, |$r:ident, $n:ident| $finish:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $identity:ident, |$x:ident| $map:expr, |$a:ident, $b:ident| $merge:expr,
+     |$r:ident, $n:ident| $finish:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $name;

@@ -1,65 +1,87 @@
 //! Which vector instruction set to use.
 
+use super::Isa;
 use std::sync::OnceLock;
 
-/// A set of vector instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isa {
-    /// What the compiler may assume on every processor of the target.
-    Portable,
-    /// AVX2 with fused multiply-add: 32-byte vectors.
-    Avx2,
-    /// AVX-512F: 64-byte vectors.
-    Avx512,
+/// Declares the instruction sets of [`Isa`], each with its name for `FERROMX_ISA`, architecture, the condition that the processor has it,
+/// and the module with its microkernels `F32` and `F64`.
+macro_rules! instruction_sets {
+    ($($(#[$doc:meta])* $isa:ident = $name:literal on $arch:tt if $available:expr, in $module:ident;)*) => {
+        /// A set of vector instructions.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Isa {
+            /// What the compiler may assume on every processor of the target.
+            Portable,
+            $($(#[$doc])* $isa,)*
+        }
+
+        impl Isa {
+            /// Every instruction set with its name, from the least to the most capable.
+            const ALL: &[(Isa, &str)] = &[(Isa::Portable, "portable"), $((Isa::$isa, $name)),*];
+
+            /// True if the processor has the instructions.
+            fn is_available(self) -> bool {
+                match self {
+                    Isa::Portable => true,
+                    $(
+                        #[cfg(target_arch = $arch)]
+                        Isa::$isa => $available,
+                        #[cfg(not(target_arch = $arch))]
+                        Isa::$isa => false,
+                    )*
+                }
+            }
+        }
+
+        $crate::simd::isa::instruction_sets!(microkernel microkernel_f32: f32, F32; $($isa $arch $module)*);
+        $crate::simd::isa::instruction_sets!(microkernel microkernel_f64: f64, F64; $($isa $arch $module)*);
+    };
+    (microkernel $function:ident: $t:ty, $kernel:ident; $($isa:ident $arch:tt $module:ident)*) => {
+        /// The microkernel of an instruction set.
+        fn $function(isa: Isa) -> &'static microkernel::MicroKernel<$t> {
+            match isa {
+                $(
+                    #[cfg(target_arch = $arch)]
+                    Isa::$isa => &$module::$kernel,
+                )*
+                _ => &portable::$kernel,
+            }
+        }
+    };
 }
+pub(super) use instruction_sets;
 
 impl Isa {
-    /// The instruction set in use: the best that the processor has, or the one named by the environment variable `FERROMX_ISA`
-    /// (`avx512`, `avx2` or `portable`) if the processor has it. Determined once.
+    /// The instruction set in use: the best that the processor has, or the one named by the environment variable `FERROMX_ISA` if the
+    /// processor has it. Determined once.
     pub fn current() -> Isa {
         static CURRENT: OnceLock<Isa> = OnceLock::new();
-        *CURRENT.get_or_init(|| Isa::choose(std::env::var("FERROMX_ISA").ok().as_deref(), Isa::best()))
+        *CURRENT.get_or_init(|| Isa::choose(std::env::var("FERROMX_ISA").ok().as_deref(), Isa::available()))
     }
 
-    /// The instruction set called `name`, else `best`; warns if `name` is unknown or unavailable.
-    fn choose(name: Option<&str>, best: Isa) -> Isa {
+    /// Every instruction set that the processor has, the best one last.
+    pub fn available() -> impl Iterator<Item = Isa> + Clone {
+        Isa::ALL.iter().map(|(isa, _)| *isa).filter(|isa| isa.is_available())
+    }
+
+    /// The instruction set called `name`, else the best; warns if `name` is unknown or unavailable.
+    fn choose(name: Option<&str>, available: impl Iterator<Item = Isa> + Clone) -> Isa {
+        let best = available.clone().last().unwrap_or(Isa::Portable);
         let Some(name) = name else { return best };
         match Isa::parse(name) {
-            Some(isa) if isa <= best => return isa,
+            Some(isa) if available.clone().any(|a| a == isa) => return isa,
             Some(isa) => log::warn!("FERROMX_ISA={name}: this processor has no {isa:?} instructions, using {best:?}"),
-            None => log::warn!("FERROMX_ISA={name}: expected avx512, avx2 or portable; using {best:?}"),
+            None => {
+                let names: Vec<_> = Isa::ALL.iter().map(|(_, name)| *name).collect();
+                log::warn!("FERROMX_ISA={name}: expected one of {}; using {best:?}", names.join(", "));
+            }
         }
         best
     }
 
-    /// Every instruction set that the processor has, the best one last.
-    pub fn available() -> impl Iterator<Item = Isa> {
-        let best = Isa::best();
-        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(move |&isa| isa <= best)
-    }
-
     fn parse(name: &str) -> Option<Isa> {
-        match name.trim().to_ascii_lowercase().as_str() {
-            "portable" => Some(Isa::Portable),
-            "avx2" => Some(Isa::Avx2),
-            "avx512" => Some(Isa::Avx512),
-            _ => None,
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn best() -> Isa {
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        match (avx2, is_x86_feature_detected!("avx512f")) {
-            (true, true) => Isa::Avx512,
-            (true, false) => Isa::Avx2,
-            _ => Isa::Portable,
-        }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn best() -> Isa {
-        Isa::Portable
+        let name = name.trim().to_ascii_lowercase();
+        Isa::ALL.iter().find(|(_, known)| *known == name).map(|(isa, _)| *isa)
     }
 }
 
@@ -73,10 +95,11 @@ mod tests {
         assert_eq!(Isa::parse(" AVX2 "), Some(Isa::Avx2));
         assert_eq!(Isa::parse("portable"), Some(Isa::Portable));
         assert_eq!(Isa::parse("sse9"), None);
-        assert_eq!(Isa::choose(None, Isa::Avx2), Isa::Avx2);
-        assert_eq!(Isa::choose(Some("portable"), Isa::Avx2), Isa::Portable);
-        assert_eq!(Isa::choose(Some("avx512"), Isa::Avx2), Isa::Avx2);
-        assert_eq!(Isa::choose(Some("sse9"), Isa::Avx2), Isa::Avx2);
+        let choose = |name| Isa::choose(name, [Isa::Portable, Isa::Avx2].into_iter());
+        assert_eq!(choose(None), Isa::Avx2);
+        assert_eq!(choose(Some("portable")), Isa::Portable);
+        assert_eq!(choose(Some("avx512")), Isa::Avx2);
+        assert_eq!(choose(Some("sse9")), Isa::Avx2);
         assert!(Isa::available().any(|isa| isa == Isa::current()));
     }
 }

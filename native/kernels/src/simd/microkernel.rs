@@ -4,12 +4,9 @@
 //! index, the elements of up to `mr` rows side by side) and a panel of B (for each depth index, the elements of up to `nr`
 //! columns side by side). See Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 
-use super::{Isa, portable};
+use super::{Isa, microkernel_f32, microkernel_f64};
 use crate::par::{List, MatMut, MatRef, Pod};
 use std::sync::OnceLock;
-
-#[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512};
 
 /// A panel of A or B: the elements at depth index `p` start at `data[p * stride]`.
 ///
@@ -39,7 +36,10 @@ impl OffsetTable {
     /// # Panics
     /// When an offset exceeds 32 bits.
     pub fn new(offsets: impl IntoIterator<Item = usize>) -> OffsetTable {
-        let narrow = |offset| u32::try_from(offset).unwrap_or_else(|_| panic!("offset {offset} exceeds 32 bits"));
+        let narrow = |offset: usize| {
+            assert!(u32::try_from(offset).is_ok(), "offset {offset} exceeds 32 bits");
+            offset as u32
+        };
         let offsets: List<u32> = offsets.into_iter().map(narrow).collect();
         let reach = offsets.iter().max().map_or(0, |reach| *reach as usize);
         OffsetTable { offsets, reach }
@@ -172,17 +172,11 @@ pub trait GemmElement: Pod + num_traits::Float {
 }
 
 macro_rules! element {
-    ($t:ty, $portable:ident, $avx2:ident, $avx512:ident) => {
+    ($t:ty, $kernel_of:ident) => {
         impl GemmElement for $t {
             fn microkernel_for(isa: Isa) -> &'static MicroKernel<$t> {
                 // Callers may ask for an instruction set that the processor lacks.
-                match isa.min(Isa::available().last().unwrap_or(Isa::Portable)) {
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => &avx512::$avx512,
-                    #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => &avx2::$avx2,
-                    _ => &portable::$portable,
-                }
+                $kernel_of(Isa::available().filter(|available| *available <= isa).last().unwrap_or(Isa::Portable))
             }
 
             fn microkernel() -> &'static MicroKernel<$t> {
@@ -192,8 +186,8 @@ macro_rules! element {
         }
     };
 }
-element!(f32, F32, F32, F32);
-element!(f64, F64, F64, F64);
+element!(f32, microkernel_f32);
+element!(f64, microkernel_f64);
 
 impl<T: GemmElement> MicroKernel<T> {
     /// The instruction set.

@@ -27,5 +27,11 @@ pub(crate) fn prefetch<T>(ahead: &[T]) {
     let _ = ahead;
 }
 
-pub use isa::Isa;
 pub(crate) use multiversion::per_isa;
+
+isa::instruction_sets! {
+    /// AVX2 with fused multiply-add: 32-byte vectors.
+    Avx2 = "avx2" on "x86_64" if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"), in avx2;
+    /// AVX-512F: 64-byte vectors.
+    Avx512 = "avx512" on "x86_64" if Isa::Avx2.is_available() && is_x86_feature_detected!("avx512f"), in avx512;
+}

@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 /// The body should consist of loops over slices that the compiler can vectorise; functions that it calls must be inlined. Each
 /// call evaluates [`level`], so it should do at least some hundred operations.
 macro_rules! per_isa {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident: $bound:path),+ $(,)?>)? ($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident: $bound:path),+ $(,)?>)?
+     ($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {
         $(#[$meta])*
         #[allow(unsafe_code)]
         $vis fn $name $(<$($g: $bound),+>)? ($($arg: $t),*) $(-> $r)? {

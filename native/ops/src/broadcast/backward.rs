@@ -14,7 +14,7 @@ use crate::elemwise::formulas::Add;
 use crate::reduce::axes::{Axes, reduced, resolve};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&BACKWARD];
+pub(crate) static OPS: &[&OpDef] = &[&BACKWARD];
 
 params! {
     /// Parameters of `_broadcast_backward`.
@@ -30,7 +30,7 @@ params! {
     }
 }
 
-pub static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
+pub(crate) static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
     .doc("The gradient of an array that was broadcast: the sum of the gradient over the broadcast axes.")
     .inputs(&[
         arg("grad", "The gradient of the result."),
@@ -86,7 +86,7 @@ fn sum_in_lanes<T, C>(
 }
 
 /// The sum of `x` to the shape of `like`.
-pub fn sum_like(g: &mut Graph<'_>, x: Entry, like: Entry) -> Result<Entry> {
+pub(crate) fn sum_like(g: &mut Graph<'_>, x: Entry, like: Entry) -> Result<Entry> {
     g.0.apply1("_broadcast_backward", &[x, like], &[("like", "True")])
 }
 
@@ -99,7 +99,7 @@ fn sum_both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Resu
 macro_rules! gradients {
     ($($(#[$doc:meta])* $name:ident = |$g:ident, $dy:ident, $a:ident, $b:ident, $y:ident| ($lhs:expr, $rhs:expr);)*) => {$(
         $(#[$doc])*
-        pub const $name: Compose = |graph, n| {
+        pub(crate) const $name: Compose = |graph, n| {
             let mut graph = Graph(graph);
             let ($g, $dy, $a, $b, $y) = (&mut graph, n.ograds[0], n.inputs[0], n.inputs[1], n.outputs[0]);
             let _ = ($a, $b, $y);
@@ -168,7 +168,7 @@ gradients! {
 }
 
 /// Of broadcast axes.
-pub const REPEAT: Compose = |graph, n| {
+pub(crate) const REPEAT: Compose = |graph, n| {
     let mut g = Graph(graph);
     let first = sum_like(&mut g, n.ograds[0], n.inputs[0])?;
     Ok(std::iter::once(Some(first)).chain(n.inputs[1..].iter().map(|_| None)).collect())

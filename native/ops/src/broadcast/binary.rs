@@ -19,7 +19,7 @@ use crate::elemwise::family::{Binary, Chain2, Truncated, formula, lanes, ternary
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(crate) static OPS: &[&OpDef] = &[
     &ADD,
     &SUB,
     &MUL,
@@ -41,7 +41,7 @@ pub static OPS: &[&OpDef] = &[
 ];
 
 /// The operands.
-pub const LHS_RHS: &[ArgDef] = &[
+pub(crate) const LHS_RHS: &[ArgDef] = &[
     arg("lhs", "The first array."),
     arg(
         "rhs",
@@ -63,7 +63,7 @@ macro_rules! broadcast_op {
         broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(LHS_RHS)
@@ -105,7 +105,8 @@ broadcast_op!(keeps_csr DIV: "broadcast_div" ["_sparse_broadcast_div"],
 broadcast_op!(MOD: "broadcast_mod",
     "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
     Mod, grad(grad_from_both::<ModA>, grad_from_both::<ModB>), graph MOD);
-broadcast_op!(POWER: "broadcast_power", "lhs to the power rhs with broadcasting.", Power, grad(grad_from_both::<PowerA>, grad_from_both::<PowerB>), graph POWER);
+broadcast_op!(POWER: "broadcast_power",
+    "lhs to the power rhs with broadcasting.", Power, grad(grad_from_both::<PowerA>, grad_from_both::<PowerB>), graph POWER);
 broadcast_op!(HYPOT: "broadcast_hypot", "The hypotenuse sqrt(lhs^2 + rhs^2) with broadcasting.",
     Hypot, grad(grad_from_both::<HypotA>, grad_from_both::<HypotB>), graph HYPOT);
 broadcast_op!(MAXIMUM: "broadcast_maximum" ["_npi_maximum"],
@@ -125,7 +126,7 @@ broadcast_op!(OR: "broadcast_logical_or", "1 where lhs or rhs is not 0 with broa
 broadcast_op!(XOR: "broadcast_logical_xor", "1 where exactly one of lhs and rhs is not 0 with broadcasting, else 0.", Xor, zero);
 
 /// Shape rule of broadcasting: axes are aligned at the last one; lengths are equal or one of them is 1.
-pub fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+pub(crate) fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if !io.ins[0].ndim_is_known() || !io.ins[1].ndim_is_known() {
         return Ok(());
     }
@@ -137,7 +138,7 @@ pub fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 ///
 /// # Errors
 /// Two lengths that differ, neither of which is 1.
-pub fn broadcast_two(a: &Shape, b: &Shape) -> Result<Shape> {
+pub(crate) fn broadcast_two(a: &Shape, b: &Shape) -> Result<Shape> {
     let (l, r) = (a.dims().len(), b.dims().len());
     let n = l.max(r);
     let axis = |s: &Shape, rank: usize, i: usize| if i + rank < n { 1 } else { s.dim(i + rank - n) };
@@ -171,13 +172,13 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
 }
 
 /// The gradient is the output's, summed over broadcast axes.
-pub fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), out)
 }
 
 /// Sums the array over the axes along which the output has length 1, or which it lacks.
-pub fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
     lanes!(ctx, out.dtype(), Add, |T, f| {
         reduce_to_shape_like(x.slice::<T>()?, (from, to), out.slice_mut::<T>()?, f);
     });
@@ -198,7 +199,7 @@ where
 }
 
 /// The negative of [`grad_pass`].
-pub fn grad_negate(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn grad_negate(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
     grad_pass(ctx, ins, target, out)?;
     lanes!(ctx, out.dtype(), Negative, |T, f| {
         zip(Src::<T>::InPlace, Src::Scalar(T::default()), out.slice_mut::<T>()?, f);
@@ -209,7 +210,12 @@ pub fn grad_negate(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out
 formula!(Binary Negative = |x, _nothing| -x, int |x, _nothing| x.wrapping_neg());
 
 /// The gradient is `F(output's gradient, other operand)`, summed over broadcast axes.
-pub fn grad_from_other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn grad_from_other<F: Binary>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    target: usize,
+    out: &mut Out<'_>,
+) -> Result<()> {
     let (g, x) = (&ins[0], &ins[2 - target]);
     let (shape, x_shape, to) = (g.shape().to_usize(), x.shape().to_usize(), out.shape().to_usize());
     lanes!(ctx, out.dtype(), F, |T, f| {
@@ -225,7 +231,7 @@ pub fn grad_from_other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize
 }
 
 /// The gradient is the output's times `F(lhs, rhs)`, summed over broadcast axes.
-pub fn grad_from_both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn grad_from_both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
     let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
     let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
@@ -258,7 +264,7 @@ where
 }
 
 /// `lanes *= g`.
-pub fn multiply_lanes<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
+pub(crate) fn multiply_lanes<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
 where
     C: ferromx_kernels::reduce::NumericLane,
     T: ferromx_kernels::map::Load<C>,

@@ -16,7 +16,7 @@ use super::backward;
 use super::binary::sum_to;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE];
+pub(super) static OPS: &[&OpDef] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE];
 
 params! {
     /// Parameters of `broadcast_to`.
@@ -26,7 +26,7 @@ params! {
     }
 }
 
-pub static BROADCAST_TO: OpDef = OpDef::new("broadcast_to")
+pub(super) static BROADCAST_TO: OpDef = OpDef::new("broadcast_to")
     .doc("Broadcasts axes of length 1 to the lengths in `shape`: an input of shape (2, 1) with shape=(2, 3) gives rows of equal elements.")
     .inputs(&[arg("data", "The array; each axis has length 1 or that of the result.")])
     .params::<BroadcastToParam>()
@@ -56,7 +56,7 @@ params! {
     }
 }
 
-pub static BROADCAST_AXIS: OpDef = OpDef::new("broadcast_axis")
+pub(super) static BROADCAST_AXIS: OpDef = OpDef::new("broadcast_axis")
     .aliases(&["broadcast_axes"])
     .doc("Broadcasts axes of length 1: an input of shape (1, 2, 1) with axis=(0, 2), size=(3, 4) gives a result of shape (3, 2, 4).")
     .inputs(&[arg("data", "The array.")])
@@ -99,7 +99,7 @@ params! {
     }
 }
 
-pub static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
+pub(super) static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
     .doc("Broadcasts the axes of length 1 of lhs to the lengths of rhs, whose elements are not used.")
     .inputs(&[arg("lhs", "The array to broadcast."), arg("rhs", "The array whose lengths are taken.")])
     .params::<BroadcastLikeParam>()

@@ -13,7 +13,7 @@ use ferromx_kernels::attention::{
 };
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SELFATT_QK, &SELFATT_VALATT, &ENCDEC_QK, &ENCDEC_VALATT];
+pub(super) static OPS: &[&OpDef] = &[&SELFATT_QK, &SELFATT_VALATT, &ENCDEC_QK, &ENCDEC_VALATT];
 
 params! {
     /// Parameters of the interleaved products.
@@ -35,7 +35,7 @@ const KEYS_VALUES: ArgDef = arg(
 );
 
 /// Attention scores of self-attention.
-pub static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_qk")
+pub(super) static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_qk")
     .doc(
         "The scores of multi-head self-attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
          example n and head h (Vaswani et al., \"Attention is all you need\", 2017). The output has shape (batch * heads, length, \
@@ -54,7 +54,7 @@ pub static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_q
     ));
 
 /// Weighted values of self-attention.
-pub static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_valatt")
+pub(super) static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_valatt")
     .doc(
         "The weighted values of multi-head self-attention: out[i, n, h * dim..] = sum over j of \
          attention[n * heads + h, i, j] * value_j. The output has shape (length, batch, heads * dim).",
@@ -69,7 +69,7 @@ pub static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfa
     ));
 
 /// Attention scores of encoder-decoder attention.
-pub static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk")
+pub(super) static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk")
     .doc(
         "The scores of multi-head encoder-decoder attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
          example n and head h (Vaswani et al., 2017). The output has shape (batch * heads, query_length, key_length).",
@@ -95,7 +95,7 @@ pub static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk"
     ));
 
 /// Weighted values of encoder-decoder attention.
-pub static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_valatt")
+pub(super) static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_valatt")
     .doc(
         "The weighted values of multi-head encoder-decoder attention: out[i, n, h * dim..] = sum over j of attention[n * heads + h, i, \
          j] * value_j. The output has shape (query_length, batch, heads * dim).",

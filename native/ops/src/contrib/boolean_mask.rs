@@ -20,7 +20,7 @@ params! {
 }
 
 /// Entries selected by a mask.
-pub static BOOLEAN_MASK: OpDef = OpDef::new("_contrib_boolean_mask")
+pub(super) static BOOLEAN_MASK: OpDef = OpDef::new("_contrib_boolean_mask")
     .aliases(&["_npi_boolean_mask"])
     .doc(
         "The entries of data along an axis whose mask element is not 0. Imperative only, since the output's shape depends on the \

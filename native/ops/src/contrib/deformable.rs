@@ -17,7 +17,7 @@ use ferromx_kernels::conv::{
 use crate::nn::spatial::{first, sizes, triple};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&DEFORMABLE_CONVOLUTION, &MODULATED_DEFORMABLE_CONVOLUTION];
+pub(super) static OPS: &[&OpDef] = &[&DEFORMABLE_CONVOLUTION, &MODULATED_DEFORMABLE_CONVOLUTION];
 
 param_enum! {
     /// Axis order.
@@ -136,7 +136,7 @@ const fn deformable_convolution<P: Deformable>(name: &'static str, args: &'stati
 }
 
 /// Deformable convolution.
-pub static DEFORMABLE_CONVOLUTION: OpDef =
+pub(super) static DEFORMABLE_CONVOLUTION: OpDef =
     deformable_convolution::<DeformableParam>("_contrib_DeformableConvolution", &[DATA, OFFSET, WEIGHT, BIAS]).doc(
         "A convolution whose taps are shifted by offsets (Dai et al., \"Deformable convolutional networks\", 2017): tap (i, j) of \
          output pixel (y, x) reads the data, interpolated bilinearly, at row y*stride + i*dilate - pad + offset_down and the \
@@ -144,7 +144,7 @@ pub static DEFORMABLE_CONVOLUTION: OpDef =
     );
 
 /// Modulated deformable convolution.
-pub static MODULATED_DEFORMABLE_CONVOLUTION: OpDef = deformable_convolution::<ModulatedParam>(
+pub(super) static MODULATED_DEFORMABLE_CONVOLUTION: OpDef = deformable_convolution::<ModulatedParam>(
     "_contrib_ModulatedDeformableConvolution",
     &[
         DATA,

@@ -15,7 +15,7 @@ use crate::elemwise::scalar::ScalarParam;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &DIV_SQRT_DIM,
     &QUADRATIC,
     &BACKWARD_QUADRATIC,
@@ -26,7 +26,7 @@ pub static OPS: &[&OpDef] = &[
 ];
 
 /// Division by the square root of the last axis's length.
-pub static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
+pub(super) static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
     .doc("Divides by the square root of the length of the last axis: data / sqrt(d), as scaled dot-product attention does.")
     .inputs(&[arg("data", "The array, with at least one axis.")])
     .forward(|ctx, ins, outs| {
@@ -50,7 +50,7 @@ params! {
 }
 
 /// A quadratic function.
-pub static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
+pub(super) static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
     .doc("A quadratic function of each element: a * data^2 + b * data + c.")
     .inputs(&[arg("data", "The array.")])
     .params::<QuadraticParam>()
@@ -81,7 +81,7 @@ pub static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
     );
 
 /// The gradient of the operator above.
-pub static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quadratic")
+pub(super) static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quadratic")
     .doc("The gradient of `_contrib_quadratic`: grad * (2 * a * data + b).")
     .inputs(&[arg("grad", "The gradient of the output."), arg("data", "The array.")])
     .listed(0)
@@ -126,7 +126,7 @@ macro_rules! quadratic {
 quadratic!(f32 f64);
 
 /// Scales the gradient and leaves the data as it is.
-pub static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmultiplier")
+pub(super) static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmultiplier")
     .doc(
         "Copies the data and scales the gradient by `scalar` in the backward pass; a negative number reverses it (Ganin and Lempitsky, \
          \"Unsupervised domain adaptation by backpropagation\", 2015).",
@@ -142,7 +142,7 @@ pub static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmultiplier"
     .pointwise();
 
 /// The gradient of the operator above.
-pub static BACKWARD_GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_backward_gradientmultiplier")
+pub(super) static BACKWARD_GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_backward_gradientmultiplier")
     .doc("The gradient of `_contrib_gradientmultiplier`: data * scalar, of the type of the data.")
     .inputs(&[arg("data", "The gradient of the output.")])
     .params::<ScalarParam>()
@@ -158,7 +158,7 @@ formula!(Unary Round = |x| x.round(), int |x| x);
 formula!(Unary Sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 }, int |x| x.signum());
 
 /// Rounding with a straight-through gradient.
-pub static ROUND_STE: OpDef = OpDef::new("_contrib_round_ste")
+pub(super) static ROUND_STE: OpDef = OpDef::new("_contrib_round_ste")
     .aliases(&["_sparse__contrib_round_ste"])
     .doc(
         "The nearest integer, halves away from zero. The gradient passes unchanged: a straight-through estimator (Bengio, Leonard \
@@ -171,7 +171,7 @@ pub static ROUND_STE: OpDef = OpDef::new("_contrib_round_ste")
     .pointwise();
 
 /// The sign with a straight-through gradient.
-pub static SIGN_STE: OpDef = OpDef::new("_contrib_sign_ste")
+pub(super) static SIGN_STE: OpDef = OpDef::new("_contrib_sign_ste")
     .aliases(&["_sparse__contrib_sign_ste"])
     .doc(
         "The sign: -1, 0 or 1. The gradient passes unchanged: a straight-through estimator (Bengio, Leonard and Courville, 2013).",

@@ -10,7 +10,7 @@ use ferromx_core::params::Params;
 use super::attention::{self, SELF_PROJECTIONS};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&FUSED_SELFATT_QK, &FUSED_SELFATT_VALATT];
+pub(super) static OPS: &[&OpDef] = &[&FUSED_SELFATT_QK, &FUSED_SELFATT_VALATT];
 
 params! {
     /// Parameters of `_sg_mkldnn_selfatt_qk` and `_sg_mkldnn_selfatt_valatt`.
@@ -38,7 +38,7 @@ fn heads(p: &Params) -> Result<i32> {
     Ok(p.heads)
 }
 
-pub static FUSED_SELFATT_QK: OpDef = OpDef::new("_sg_mkldnn_selfatt_qk")
+pub(super) static FUSED_SELFATT_QK: OpDef = OpDef::new("_sg_mkldnn_selfatt_qk")
     .doc(
         "The scores of multi-head self-attention, as _contrib_interleaved_matmul_selfatt_qk, which it replaces in graphs that MXNet \
          rewrote for oneDNN: projections of shape (length, batch, heads * 3 * dim) give shape (batch * heads, length, length).",
@@ -49,7 +49,7 @@ pub static FUSED_SELFATT_QK: OpDef = OpDef::new("_sg_mkldnn_selfatt_qk")
     .forward(|ctx, ins, outs| attention::selfatt_qk(ctx, heads(ctx.params)?, ins, outs))
     .grad(Grad::None);
 
-pub static FUSED_SELFATT_VALATT: OpDef = OpDef::new("_sg_mkldnn_selfatt_valatt")
+pub(super) static FUSED_SELFATT_VALATT: OpDef = OpDef::new("_sg_mkldnn_selfatt_valatt")
     .doc(
         "The weighted values of multi-head self-attention, as _contrib_interleaved_matmul_selfatt_valatt, which it replaces in graphs \
          that MXNet rewrote for oneDNN: projections of shape (length, batch, heads * 3 * dim) and weights of shape (batch * heads, length, \

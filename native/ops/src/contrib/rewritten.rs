@@ -6,7 +6,7 @@ use ferromx_core::op::{ArgDef, OpDef};
 use ferromx_core::params;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&FUSED_CONVOLUTION, &FUSED_FULLY_CONNECTED];
+pub(super) static OPS: &[&OpDef] = &[&FUSED_CONVOLUTION, &FUSED_FULLY_CONNECTED];
 
 params! {
     /// Parameters of `_sg_mkldnn_conv`. The `with_` flags only repeat what the subgraph contains.
@@ -67,7 +67,7 @@ const fn rewritten(name: &'static str) -> OpDef {
 }
 
 /// A convolution fused with the operators that follow it.
-pub static FUSED_CONVOLUTION: OpDef = rewritten("_sg_mkldnn_conv").params::<FusedConvolutionParam>().doc(
+pub(super) static FUSED_CONVOLUTION: OpDef = rewritten("_sg_mkldnn_conv").params::<FusedConvolutionParam>().doc(
     "A convolution fused with the operators that follow it (batch normalization, an addition, activations) by MXNet's oneDNN backend: \
      graph(data, ...). The graph replaces the node and determines its shapes, types and gradients. With quantized, integer inputs are \
      dequantized by their ranges; the graph computes with the original weights, without quantizing them to 8 bits; and the result is \
@@ -76,7 +76,7 @@ pub static FUSED_CONVOLUTION: OpDef = rewritten("_sg_mkldnn_conv").params::<Fuse
 );
 
 /// A fully connected layer fused with an elementwise function.
-pub static FUSED_FULLY_CONNECTED: OpDef =
+pub(super) static FUSED_FULLY_CONNECTED: OpDef =
     rewritten("_sg_mkldnn_fully_connected").params::<FusedFullyConnectedParam>().doc(
         "A fully connected layer fused with an elementwise function by MXNet's oneDNN backend: graph(data, weight, bias). Like \
          _sg_mkldnn_conv, but weights and bias are 8-bit integers too, unless channel_wise_quantize is set.",

@@ -11,7 +11,7 @@ use ferromx_core::subgraph::{BoundGraph, Subgraph};
 use parking_lot::Mutex;
 
 /// Whether two arrays are the same view of the same memory.
-pub fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
+pub(super) fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
     Arc::ptr_eq(a.chunk(), b.chunk())
         && a.byte_range() == b.byte_range()
         && a.shape() == b.shape()
@@ -19,7 +19,7 @@ pub fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
 }
 
 /// A graph bound to input arrays and gradient arrays.
-pub struct Bound {
+pub(super) struct Bound {
     graph: Box<dyn BoundGraph>,
     ins: Vec<NDArray>,
     /// For each input, its gradient if the graph was bound with gradients.
@@ -29,7 +29,7 @@ pub struct Bound {
 impl Bound {
     /// Binds a graph. With `train`, every floating-point input that is not a state has a gradient; an input in `shared` accumulates
     /// its gradient into the given array.
-    pub fn new(
+    pub(super) fn new(
         graph: &dyn Subgraph,
         context: Context,
         ins: Vec<NDArray>,
@@ -53,37 +53,37 @@ impl Bound {
     }
 
     /// Whether the graph is bound to these inputs, with gradients if `train`.
-    pub fn is_bound_to(&self, ins: &[NDArray], train: bool) -> bool {
+    pub(super) fn is_bound_to(&self, ins: &[NDArray], train: bool) -> bool {
         let all_same = self.ins.len() == ins.len() && self.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b));
         all_same && (!train || self.grads.iter().any(Option::is_some) || ins.iter().all(|a| !a.dtype().is_float()))
     }
 
     /// The outputs.
-    pub fn outputs(&self) -> &[NDArray] {
+    pub(super) fn outputs(&self) -> &[NDArray] {
         self.graph.outputs()
     }
 
     /// Computes the outputs.
-    pub fn forward(&self, is_train: bool) -> Result<()> {
+    pub(super) fn forward(&self, is_train: bool) -> Result<()> {
         self.graph.forward(is_train)
     }
 
     /// Computes the gradients.
-    pub fn backward(&self, ograds: &[NDArray], is_train: bool) -> Result<()> {
+    pub(super) fn backward(&self, ograds: &[NDArray], is_train: bool) -> Result<()> {
         self.graph.backward(ograds, is_train)
     }
 }
 
 /// State that a node keeps between calls, such as bound graphs.
-pub type NodeState<T> = Arc<Mutex<T>>;
+pub(super) type NodeState<T> = Arc<Mutex<T>>;
 
 /// The node's state; a new one for a call without a cache.
-pub fn node_state<T: Default + Send + 'static>(cache: Option<&Cache>) -> NodeState<T> {
+pub(super) fn node_state<T: Default + Send + 'static>(cache: Option<&Cache>) -> NodeState<T> {
     cache.map_or_else(Arc::default, |cache| cache.with(|state: &mut NodeState<T>| state.clone()))
 }
 
 /// Writes an array to an output as `req` says.
-pub fn write_output(from: &NDArray, to: &NDArray, req: Req) -> Result<()> {
+pub(super) fn write_output(from: &NDArray, to: &NDArray, req: Req) -> Result<()> {
     match req {
         Req::Null => Ok(()),
         Req::Write | Req::Inplace => to.copy_from(from),
@@ -104,17 +104,17 @@ fn add(from: &NDArray, to: &NDArray) -> Result<()> {
 }
 
 /// Zeros of the shape and type of an array.
-pub fn zeros_like(array: &NDArray) -> Result<NDArray> {
+pub(super) fn zeros_like(array: &NDArray) -> Result<NDArray> {
     NDArray::zeros(array.shape(), array.dtype(), array.context())
 }
 
 /// Fills an array with zeros.
-pub fn fill_zeros(array: &NDArray) {
+pub(super) fn fill_zeros(array: &NDArray) {
     ferromx_core::storage::write_bytes(array, |bytes| bytes.fill(0));
 }
 
 /// Writes an output or gradient as `req` says; `None` counts as zeros.
-pub fn write_or_zero(gradient: Option<&NDArray>, to: &NDArray, req: Req) -> Result<()> {
+pub(super) fn write_or_zero(gradient: Option<&NDArray>, to: &NDArray, req: Req) -> Result<()> {
     match (gradient, req) {
         (Some(gradient), req) => write_output(gradient, to, req),
         (None, Req::Write | Req::Inplace) => {
@@ -126,7 +126,7 @@ pub fn write_or_zero(gradient: Option<&NDArray>, to: &NDArray, req: Req) -> Resu
 }
 
 /// Whether the condition, an array of one element, is not zero.
-pub fn is_true(condition: &NDArray) -> Result<bool> {
+pub(super) fn is_true(condition: &NDArray) -> Result<bool> {
     let values = condition.to_vec_as::<f64>()?;
     ferromx_core::ensure!(
         values.len() == 1,
@@ -137,6 +137,6 @@ pub fn is_true(condition: &NDArray) -> Result<bool> {
 }
 
 /// The arrays at the given indices.
-pub fn pick(arrays: &[NDArray], indices: &[usize]) -> Vec<NDArray> {
+pub(super) fn pick(arrays: &[NDArray], indices: &[usize]) -> Vec<NDArray> {
     indices.iter().map(|i| arrays[*i].clone()).collect()
 }

@@ -33,7 +33,7 @@ params! {
 }
 
 /// Parameters of `_cond`.
-pub struct CondParam {
+pub(super) struct CondParam {
     inputs: usize,
     outputs: usize,
     /// Input indices of condition, then-branch and else-branch.
@@ -82,7 +82,7 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
 }
 
 /// Runs one of two graphs.
-pub static COND: OpDef = OpDef::new("_cond")
+pub(super) static COND: OpDef = OpDef::new("_cond")
     .doc(
         "Runs one of two graphs: then_branch if the condition, an array of one element, is not zero, otherwise else_branch. Gradients \
          flow only through the branch that ran.",

@@ -35,7 +35,7 @@ params! {
 }
 
 /// Parameters of `_foreach`.
-pub struct ForeachParam {
+pub(super) struct ForeachParam {
     /// Number of inputs of the operator: data, states, loop constants.
     inputs: usize,
     outputs: usize,
@@ -98,7 +98,7 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
 }
 
 /// Loops over the rows of the data.
-pub static FOREACH: OpDef = OpDef::new("_foreach")
+pub(super) static FOREACH: OpDef = OpDef::new("_foreach")
     .doc(
         "Runs a graph for each row of the data along the first axis: (out, states) = fn(row, states, others). The outputs are the \
          stacked outputs of the iterations and the final states. Gradients flow through all iterations.",

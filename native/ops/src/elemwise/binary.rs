@@ -12,7 +12,7 @@ use super::family::{self, Binary, Graph, binary, lanes, src};
 use super::formulas::*;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &ADD,
     &SUB,
     &MUL,
@@ -37,15 +37,17 @@ pub static OPS: &[&OpDef] = &[
 ];
 
 /// The arguments of operators of two arrays.
-pub const LHS_RHS: &[ArgDef] =
+pub(super) const LHS_RHS: &[ArgDef] =
     &[arg("lhs", "The first array."), arg("rhs", "The second array, of the same shape and type.")];
 
-binary!(sparse(merged_rule, merged) ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"], "The sum, element by element: lhs + rhs.",
+binary!(sparse(merged_rule, merged) ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
+    "The sum, element by element: lhs + rhs.",
     Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
 binary!(sparse(merged_rule, merged) SUB: "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],
     "The difference, element by element: lhs - rhs.",
     Sub, graph = |g, n| (n.ograds[0], g.op("negative", n.ograds[0])?));
-binary!(sparse(product_rule, product) MUL: "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"], "The product, element by element: lhs * rhs.",
+binary!(sparse(product_rule, product) MUL: "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"],
+    "The product, element by element: lhs * rhs.",
     Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
 binary!(DIV: "elemwise_div" ["_Div", "_div", "_sparse_elemwise_div"],
 "The quotient, element by element: lhs / rhs. Integers are truncated, and give 0 where they are divided by 0.",
@@ -109,7 +111,7 @@ binary!(AND: "_logical_and" ["_Logical_And"], "1 where both elements are not 0, 
 binary!(OR: "_logical_or" ["_Logical_Or"], "1 where at least one element is not 0, else 0.", Or, df = 0);
 binary!(XOR: "_logical_xor" ["_Logical_Xor"], "1 where exactly one element is not 0, else 0.", Xor, df = 0);
 
-pub static ADD_N: OpDef = OpDef::new("add_n")
+pub(super) static ADD_N: OpDef = OpDef::new("add_n")
     .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])
     .doc("The sum of all inputs, element by element. They have one shape and type.")
     .variadic("args", "The arrays to add.", "num_args")

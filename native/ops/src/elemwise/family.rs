@@ -16,7 +16,7 @@ use ferromx_kernels::map::{LaneFn, Src, map, map_in_place};
 use ferromx_kernels::zip::{zip, zip3};
 
 /// A formula of one operand.
-pub trait Unary {
+pub(crate) trait Unary {
     /// Whether there is a separate integer form.
     const INT: bool = false;
     /// Single precision.
@@ -34,7 +34,7 @@ pub trait Unary {
 }
 
 /// A formula of two operands.
-pub trait Binary {
+pub(crate) trait Binary {
     /// Whether there is a separate integer form.
     const INT: bool = false;
     /// Single precision.
@@ -52,7 +52,7 @@ pub trait Binary {
 }
 
 /// A formula of three operands.
-pub trait Ternary {
+pub(crate) trait Ternary {
     /// Whether there is a separate integer form.
     const INT: bool = false;
     /// Single precision.
@@ -73,7 +73,7 @@ pub trait Ternary {
 macro_rules! formula {
     ($kind:ident $(#[$doc:meta])* $name:ident = |$($x:ident),+| $f:expr $(, int |$($i:ident),+| $int:expr)?) => {
         $(#[$doc])*
-        pub struct $name;
+        pub(crate) struct $name;
         impl $crate::elemwise::family::$kind for $name {
             $(
                 const INT: bool = true;
@@ -93,11 +93,11 @@ pub(crate) use formula;
 
 /// A formula in lanes of type `C`, as loops take it. It is a type and not a function pointer, since a function is called through a
 /// shim that is not inlined for large formulas, and the loop would then not be vectorized.
-pub struct Form<F, C>(PhantomData<fn(C) -> F>);
+pub(crate) struct Form<F, C>(PhantomData<fn(C) -> F>);
 
 impl<F, C> Form<F, C> {
     /// The only value.
-    pub const NEW: Form<F, C> = Form(PhantomData);
+    pub(crate) const NEW: Form<F, C> = Form(PhantomData);
 }
 
 impl<F, C> Clone for Form<F, C> {
@@ -162,13 +162,13 @@ macro_rules! lanes {
 pub(crate) use lanes;
 
 /// The element types of arithmetic.
-pub const NUMERIC: &[ferromx_core::dtype::DType] = {
+pub(crate) const NUMERIC: &[ferromx_core::dtype::DType] = {
     use ferromx_core::dtype::DType::*;
     &[F16, BF16, F32, F64, U8, I8, I32, I64]
 };
 
 /// An operand of an elementwise kernel; an in-place operand is read from the output.
-pub fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
+pub(crate) fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
     if input.shared_with().is_none() {
         return Ok(Src::Slice(input.slice()?));
     }
@@ -179,33 +179,33 @@ pub fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
 }
 
 /// `out = F(in)`.
-pub fn unary_kernel<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn unary_kernel<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
     lanes!(ctx, out.dtype(), F, |T, f| map(src::<T>(&ins[0])?, out.slice_mut::<T>()?, f));
     Ok(())
 }
 
 /// F as the elementwise epilogue of a matrix product.
-pub const fn elementwise_epilogue<F: Unary>() -> Elementwise {
+pub(crate) const fn elementwise_epilogue<F: Unary>() -> Elementwise {
     Elementwise::Map(|x| map_in_place(x, Form::<F, f32>::NEW), |x| map_in_place(x, Form::<F, f64>::NEW))
 }
 
 /// `out = F(in0, in1)`.
-pub fn binary_kernel<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn binary_kernel<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
     lanes!(ctx, out.dtype(), F, |T, f| zip(src::<T>(&ins[0])?, src::<T>(&ins[1])?, out.slice_mut::<T>()?, f));
     Ok(())
 }
 
 /// `out = F(in0, in1, in2)`.
-pub fn ternary_into<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn ternary_into<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let (a, b, c) = (&ins[0], &ins[1], &ins[2]);
     lanes!(ctx, out.dtype(), F, |T, f| zip3(src::<T>(a)?, src::<T>(b)?, src::<T>(c)?, out.slice_mut::<T>()?, f));
     Ok(())
 }
 
 /// `out = F(x, scalar)`.
-pub fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, scalar: f64, out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, scalar: f64, out: &mut Out<'_>) -> Result<()> {
     lanes!(ctx, out.dtype(), F, |T, f| {
         zip(src::<T>(x)?, Src::Scalar(T::from_f64(scalar)), out.slice_mut::<T>()?, f);
     });
@@ -213,7 +213,13 @@ pub fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, scalar: f64, out: &mu
 }
 
 /// `out = F(a, b, scalar)`.
-pub fn with_scalar2<F: Ternary>(ctx: &OpCtx<'_>, a: &In<'_>, b: &In<'_>, scalar: f64, out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn with_scalar2<F: Ternary>(
+    ctx: &OpCtx<'_>,
+    a: &In<'_>,
+    b: &In<'_>,
+    scalar: f64,
+    out: &mut Out<'_>,
+) -> Result<()> {
     lanes!(ctx, out.dtype(), F, |T, f| {
         zip3(src::<T>(a)?, src::<T>(b)?, Src::Scalar(T::from_f64(scalar)), out.slice_mut::<T>()?, f);
     });
@@ -221,12 +227,16 @@ pub fn with_scalar2<F: Ternary>(ctx: &OpCtx<'_>, a: &In<'_>, b: &In<'_>, scalar:
 }
 
 /// Gradient of an operator of one input: `out = in0 * F(in1)`, where in0 is the output's gradient.
-pub fn unary_backward<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn unary_backward<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     binary_kernel::<Chain<F>>(ctx, ins, outs)
 }
 
 /// Gradient of an operator of two inputs: `out0 = in0 * A(in1, in2)`, `out1 = in0 * B(in1, in2)`.
-pub fn binary_backward<A: Binary, B: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn binary_backward<A: Binary, B: Binary>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     if outs[0].wanted() {
         ternary_into::<Chain2<A>>(ctx, ins, &mut outs[0])?;
     }
@@ -237,7 +247,7 @@ pub fn binary_backward<A: Binary, B: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], ou
 }
 
 /// A partial derivative as MXNet computes it for integers: truncated before it is multiplied by the gradient.
-pub struct Truncated<F>(PhantomData<F>);
+pub(crate) struct Truncated<F>(PhantomData<F>);
 
 impl<F: Binary> Binary for Truncated<F> {
     const INT: bool = true;
@@ -260,7 +270,7 @@ impl<F: Binary> Binary for Truncated<F> {
 }
 
 /// `g * F(x)`; for integers F(x) is truncated first, as in MXNet.
-pub struct Chain<F>(PhantomData<F>);
+pub(crate) struct Chain<F>(PhantomData<F>);
 
 impl<F: Unary> Binary for Chain<F> {
     const INT: bool = true;
@@ -283,7 +293,7 @@ impl<F: Unary> Binary for Chain<F> {
 }
 
 /// `g * F(a, b)`; for integers F(a, b) is truncated first, as in MXNet.
-pub struct Chain2<F>(PhantomData<F>);
+pub(crate) struct Chain2<F>(PhantomData<F>);
 
 impl<F: Binary> Ternary for Chain2<F> {
     const INT: bool = true;
@@ -306,59 +316,59 @@ impl<F: Binary> Ternary for Chain2<F> {
 }
 
 /// Composes gradients of operators: `g.mul(a, b)`, `g.op("sin", x)`, `g.with("_plus_scalar", x, 1.0)`.
-pub struct Graph<'a>(pub &'a mut dyn GradGraph);
+pub(crate) struct Graph<'a>(pub &'a mut dyn GradGraph);
 
 impl Graph<'_> {
     /// The entry unchanged.
-    pub fn same(&mut self, x: Entry) -> Result<Entry> {
+    pub(crate) fn same(&mut self, x: Entry) -> Result<Entry> {
         Ok(x)
     }
 
     /// An operator of one input without parameters.
-    pub fn op(&mut self, name: &str, x: Entry) -> Result<Entry> {
+    pub(crate) fn op(&mut self, name: &str, x: Entry) -> Result<Entry> {
         self.0.apply1(name, &[x], &[])
     }
 
     /// An operator of one input with the parameter `scalar`.
-    pub fn with(&mut self, name: &str, x: Entry, scalar: f64) -> Result<Entry> {
+    pub(crate) fn with(&mut self, name: &str, x: Entry, scalar: f64) -> Result<Entry> {
         let text = ferromx_core::params::ParamValue::print(&scalar);
         // With `is_int` a fractional scalar does not promote integers to floats, so the gradient keeps its type.
         self.0.apply1(name, &[x], &[("scalar", &text), ("is_int", "True")])
     }
 
     /// An operator of two inputs without parameters.
-    pub fn op2(&mut self, name: &str, a: Entry, b: Entry) -> Result<Entry> {
+    pub(crate) fn op2(&mut self, name: &str, a: Entry, b: Entry) -> Result<Entry> {
         self.0.apply1(name, &[a, b], &[])
     }
 
     /// The product.
-    pub fn mul(&mut self, a: Entry, b: Entry) -> Result<Entry> {
+    pub(crate) fn mul(&mut self, a: Entry, b: Entry) -> Result<Entry> {
         self.op2("elemwise_mul", a, b)
     }
 
     /// The quotient.
-    pub fn div(&mut self, a: Entry, b: Entry) -> Result<Entry> {
+    pub(crate) fn div(&mut self, a: Entry, b: Entry) -> Result<Entry> {
         self.op2("elemwise_div", a, b)
     }
 
     /// The difference.
-    pub fn sub(&mut self, a: Entry, b: Entry) -> Result<Entry> {
+    pub(crate) fn sub(&mut self, a: Entry, b: Entry) -> Result<Entry> {
         self.op2("elemwise_sub", a, b)
     }
 
     /// `factor * x`.
-    pub fn scale(&mut self, x: Entry, factor: f64) -> Result<Entry> {
+    pub(crate) fn scale(&mut self, x: Entry, factor: f64) -> Result<Entry> {
         self.with("_mul_scalar", x, factor)
     }
 
     /// `offset + factor * x`.
-    pub fn affine(&mut self, x: Entry, factor: f64, offset: f64) -> Result<Entry> {
+    pub(crate) fn affine(&mut self, x: Entry, factor: f64, offset: f64) -> Result<Entry> {
         let scaled = if factor == 1.0 { x } else { self.scale(x, factor)? };
         self.with("_plus_scalar", scaled, offset)
     }
 
     /// `x` to a power.
-    pub fn power(&mut self, x: Entry, exponent: f64) -> Result<Entry> {
+    pub(crate) fn power(&mut self, x: Entry, exponent: f64) -> Result<Entry> {
         self.with("_power_scalar", x, exponent)
     }
 }
@@ -379,7 +389,7 @@ macro_rules! unary {
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
      f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(epilogue = $epilogue:expr,)? df $($grad:tt)+) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             formula!(Unary F = |$x| $f $(, int |$i| $int)?);
             OpDef::new($op)
                 $(.aliases(&[$($alias),+]))?
@@ -438,7 +448,7 @@ macro_rules! binary {
         binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run)] $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(LHS_RHS)
@@ -484,7 +494,7 @@ macro_rules! scalar {
     };
     (@def [$($sparse:tt)*]
      $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(DATA)

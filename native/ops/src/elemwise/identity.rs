@@ -18,7 +18,7 @@ use ferromx_kernels::{lane_fn, par};
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(crate) static OPS: &[&OpDef] = &[
     &COPY,
     &COPY_TO,
     &CROSS_DEVICE_COPY,
@@ -35,7 +35,7 @@ pub static OPS: &[&OpDef] = &[
     &WHERE,
 ];
 
-pub static COPY: OpDef = OpDef::new("_copy")
+pub(crate) static COPY: OpDef = OpDef::new("_copy")
     .aliases(&["identity"])
     .doc("A copy of the input.")
     .forward(copy)
@@ -43,7 +43,7 @@ pub static COPY: OpDef = OpDef::new("_copy")
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
-pub static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
+pub(crate) static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
     .doc("A copy of the input, inserted into graphs where an array moves from one device to another.")
     .inputs(&[])
     .num_inputs_by(|_| 1)
@@ -51,7 +51,7 @@ pub static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
     .forward(copy)
     .grad(Grad::Compose(PASS_BACK));
 
-pub static COPY_TO: OpDef = OpDef::new("_copyto")
+pub(crate) static COPY_TO: OpDef = OpDef::new("_copyto")
     .aliases(&["_npi_copyto"])
     .doc("Copies an array into another, which may have another type and be on another device.")
     .inputs(&[ArgDef { name: "data", doc: "The array to copy.", type_string: "NDArray" }])
@@ -73,7 +73,7 @@ fn cast_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![a.with_values(converted)?.into()])
 }
 
-pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
+pub(crate) static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
     .aliases(&["_sparse_stop_gradient", "stop_gradient"])
     .doc("A copy of the input that blocks the gradient, like a constant.")
     .forward(copy)
@@ -82,7 +82,7 @@ pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
     .pointwise()
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
-pub static MAKE_LOSS: OpDef = OpDef::new("make_loss")
+pub(crate) static MAKE_LOSS: OpDef = OpDef::new("make_loss")
     .aliases(&["_sparse_make_loss"])
     .doc("Makes any expression a loss: the output is the input, and its gradient is 1, regardless of the output's gradient.")
     .output_names_by(|_| vec!["loss".into()])
@@ -91,7 +91,7 @@ pub static MAKE_LOSS: OpDef = OpDef::new("make_loss")
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
-pub static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rhs")
+pub(crate) static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rhs")
     .doc("A copy of lhs, which must have the shape and type of rhs; the elements of rhs are not used.")
     .inputs(&[arg("lhs", "The array to copy."), arg("rhs", "The array whose shape and type lhs has.")])
     .forward(copy)
@@ -108,7 +108,7 @@ pub static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rhs")
     );
 
 /// The output is the first input.
-pub fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if ins[0].shared_with().is_none() {
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
     }
@@ -123,7 +123,7 @@ params! {
     }
 }
 
-pub static CAST: OpDef = OpDef::new("Cast")
+pub(crate) static CAST: OpDef = OpDef::new("Cast")
     .aliases(&["_npi_cast", "_npx_cast", "cast"])
     .doc(
         "Converts the elements to another type. Floating-point numbers are rounded to nearest, or truncated towards zero where the \
@@ -143,7 +143,7 @@ params! {
     }
 }
 
-pub static AMP_CAST: OpDef = OpDef::new("amp_cast")
+pub(crate) static AMP_CAST: OpDef = OpDef::new("amp_cast")
     .doc("Converts an array of type float16, bfloat16 or float32 to another type for mixed precision; arrays of other types are copied. \
           bfloat16 and float32 are converted to int8, uint8 and int32 by rounding to nearest, halves to even, with saturation.")
     .inputs(&[arg("data", "The array to convert.")])
@@ -187,7 +187,7 @@ params! {
     }
 }
 
-pub static AMP_MULTICAST: OpDef = OpDef::new("amp_multicast")
+pub(crate) static AMP_MULTICAST: OpDef = OpDef::new("amp_multicast")
     .doc(
         "Converts arrays to one type for mixed precision: the widest, or with cast_narrow the narrowest, of float16, bfloat16 and \
          float32 that occurs among them (float32 for a mixture of the other two). Arrays of other types are copied.",
@@ -236,7 +236,7 @@ fn each_cast(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
 }
 
 /// Converts an array to the output's dtype, which differs from its own.
-pub fn convert(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn convert(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let unknown = |d: DType| Error::Internal(format!("no conversion of {d}"));
     dispatch!(out.dtype(), U in [f32, f16, bf16] => {
         // These types are exact in f32, and conversion through f32 is several times faster than through 64 bits.
@@ -256,7 +256,7 @@ pub fn convert(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     }, d => Err(unknown(d))))
 }
 
-pub static ZEROS_LIKE: OpDef = OpDef::new("zeros_like")
+pub(crate) static ZEROS_LIKE: OpDef = OpDef::new("zeros_like")
     .aliases(&["_sparse_zeros_like"])
     .doc("Zeros in the shape and type of the input.")
     .forward(|_, _, outs| {
@@ -267,7 +267,7 @@ pub static ZEROS_LIKE: OpDef = OpDef::new("zeros_like")
     .inplace(&[(0, 0)])
     .sparse(crate::sparse::zeros_rule, crate::sparse::zeros);
 
-pub static ONES_LIKE: OpDef = OpDef::new("ones_like")
+pub(crate) static ONES_LIKE: OpDef = OpDef::new("ones_like")
     .doc("Ones in the shape and type of the input.")
     .forward(|_, _, outs| {
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
@@ -278,7 +278,7 @@ pub static ONES_LIKE: OpDef = OpDef::new("ones_like")
     .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
-pub static SHAPE_ARRAY: OpDef = OpDef::new("shape_array")
+pub(crate) static SHAPE_ARRAY: OpDef = OpDef::new("shape_array")
     .aliases(&["_npx_shape_array"])
     .doc("The shape of the input as a vector of type int64.")
     .shape(|_, io| match io.ins[0].ndim() {
@@ -292,7 +292,7 @@ pub static SHAPE_ARRAY: OpDef = OpDef::new("shape_array")
     })
     .grad(Grad::Zero);
 
-pub static SIZE_ARRAY: OpDef = OpDef::new("size_array")
+pub(crate) static SIZE_ARRAY: OpDef = OpDef::new("size_array")
     .doc("The number of elements of the input as a vector of one element, of type int64.")
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(int64)
@@ -306,7 +306,7 @@ fn int64(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, DType::I64)
 }
 
-pub static WHERE: OpDef = OpDef::new("where")
+pub(crate) static WHERE: OpDef = OpDef::new("where")
     .aliases(&["_sparse_where"])
     .doc(
         "Takes elements of x where the condition is not 0, and of y elsewhere. The condition has the shape of x, or is a vector with \

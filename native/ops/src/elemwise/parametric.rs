@@ -15,7 +15,7 @@ use super::family::{Graph, Ternary, formula, lanes, src, with_scalar, with_scala
 use super::identity;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SMOOTH_L1, &HARD_SIGMOID, &CLIP, &MAKE_LOSS];
+pub(super) static OPS: &[&OpDef] = &[&SMOOTH_L1, &HARD_SIGMOID, &CLIP, &MAKE_LOSS];
 
 params! {
     /// Parameters of `smooth_l1`.
@@ -25,7 +25,7 @@ params! {
     }
 }
 
-pub static SMOOTH_L1: OpDef = OpDef::new("smooth_l1")
+pub(super) static SMOOTH_L1: OpDef = OpDef::new("smooth_l1")
     .aliases(&["_npx_smooth_l1"])
     .doc(
         "The smooth L1 loss of each element: (sigma x)^2 / 2 where |x| < 1 / sigma^2, and |x| - 0.5 / sigma^2 elsewhere \
@@ -73,7 +73,7 @@ params! {
     }
 }
 
-pub static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
+pub(super) static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
     .doc("A piecewise linear approximation of the logistic function: max(0, min(1, alpha * x + beta)).")
     .inputs(&[arg("data", "The array, of a floating-point type.")])
     .params::<HardSigmoidParam>()
@@ -118,7 +118,7 @@ params! {
     }
 }
 
-pub static CLIP: OpDef = OpDef::new("clip")
+pub(super) static CLIP: OpDef = OpDef::new("clip")
     .aliases(&["_npi_clip", "_sparse_clip"])
     .doc(
         "Limits the elements to an interval: max(a_min, min(a_max, x)); NaN stays NaN. The gradient passes where a_min <= x <= a_max.",
@@ -210,7 +210,7 @@ params! {
     }
 }
 
-pub static MAKE_LOSS: OpDef = OpDef::new("MakeLoss")
+pub(super) static MAKE_LOSS: OpDef = OpDef::new("MakeLoss")
     .doc(
         "Makes any expression a loss: the output is the input, and the gradient is grad_scale, normalized by `normalization`, \
          regardless of the output's gradient.",

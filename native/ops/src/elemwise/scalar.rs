@@ -18,7 +18,7 @@ use super::identity::convert;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(crate) static OPS: &[&OpDef] = &[
     &PLUS,
     &MINUS,
     &SCATTER_PLUS,
@@ -66,16 +66,19 @@ fn sparse_if_scalar(
 }
 
 /// The argument of the operators of an array and a number.
-pub const DATA: &[ArgDef] = &[arg("data", "The array.")];
+pub(crate) const DATA: &[ArgDef] = &[arg("data", "The array.")];
 
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) PLUS: "_plus_scalar" ["_PlusScalar"], "data + scalar.", Add(x, s), PASS_BACK);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) MINUS: "_minus_scalar" ["_MinusScalar"], "data - scalar.", Sub(x, s), PASS_BACK);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) PLUS: "_plus_scalar" ["_PlusScalar"],
+    "data + scalar.", Add(x, s), PASS_BACK);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) MINUS: "_minus_scalar" ["_MinusScalar"],
+    "data - scalar.", Sub(x, s), PASS_BACK);
 scalar!(sparse(crate::sparse::keeps_zero) SCATTER_PLUS: "_scatter_plus_scalar",
     "data + scalar; for a sparse array only the stored elements.", Add(x, s), PASS_BACK);
 scalar!(sparse(crate::sparse::keeps_zero) SCATTER_MINUS: "_scatter_minus_scalar",
     "data - scalar; for a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
 scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op("negative", n.ograds[0]));
-scalar!(sparse(crate::sparse::keeps_zero) MUL: "_mul_scalar" ["_MulScalar"], "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
+scalar!(sparse(crate::sparse::keeps_zero) MUL: "_mul_scalar" ["_MulScalar"],
+    "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
 scalar!(sparse(crate::sparse::keeps_zero) DIV: "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
     Div(x, s), graph = |g, n, s| g.with("_div_scalar", n.ograds[0], s));
 scalar!(RDIV: "_rdiv_scalar" ["_RDivScalar"], "scalar / data; integers are truncated.",
@@ -119,14 +122,20 @@ Hypot(x, s), df = HypotA, graph = |g, n, _s| {
     let d = g.div(n.inputs[0], n.outputs[0])?;
     g.mul(n.ograds[0], d)
 });
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s != 0.0)) EQUAL: "_equal_scalar" ["_EqualScalar"], "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) NOT_EQUAL: "_not_equal_scalar" ["_NotEqualScalar"], "1 where data differs from the scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s != 0.0)) EQUAL: "_equal_scalar" ["_EqualScalar"],
+    "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) NOT_EQUAL: "_not_equal_scalar" ["_NotEqualScalar"],
+    "1 where data differs from the scalar, else 0.",
     NotEqual(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s >= 0.0)) GREATER: "_greater_scalar" ["_GreaterScalar"], "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s > 0.0)) GREATER_EQUAL: "_greater_equal_scalar" ["_GreaterEqualScalar"], "1 where data >= scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s >= 0.0)) GREATER: "_greater_scalar" ["_GreaterScalar"],
+    "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s > 0.0)) GREATER_EQUAL: "_greater_equal_scalar" ["_GreaterEqualScalar"],
+    "1 where data >= scalar, else 0.",
     GreaterEqual(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s <= 0.0)) LESSER: "_lesser_scalar" ["_LesserScalar"], "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s < 0.0)) LESSER_EQUAL: "_lesser_equal_scalar" ["_LesserEqualScalar"], "1 where data <= scalar, else 0.",
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s <= 0.0)) LESSER: "_lesser_scalar" ["_LesserScalar"],
+    "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
+scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s < 0.0)) LESSER_EQUAL: "_lesser_equal_scalar" ["_LesserEqualScalar"],
+    "1 where data <= scalar, else 0.",
     LesserEqual(x, s), Grad::Zero);
 scalar!(AND: "_logical_and_scalar" ["_LogicalAndScalar"], "1 where data and scalar are not 0, else 0.", And(x, s), Grad::Zero);
 scalar!(OR: "_logical_or_scalar" ["_LogicalOrScalar"], "1 where data or scalar is not 0, else 0.", Or(x, s), Grad::Zero);
@@ -134,7 +143,7 @@ scalar!(XOR: "_logical_xor_scalar" ["_LogicalXorScalar"], "1 where exactly one o
     Xor(x, s), Grad::Zero);
 
 /// Type rule: the array's type, except that booleans become integers and a fractional scalar promotes integers to float64.
-pub fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub(crate) fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let is_int = p.get::<ScalarParam>().is_int;
     match io.ins[0] {
         Some(d) if d.is_float() => io.assign_out(0, d),
@@ -149,7 +158,7 @@ pub fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// `F(x, scalar)`.
-pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     if x.dtype() == out.dtype() {
         return with_scalar::<F>(ctx, x, s, out);
@@ -162,7 +171,7 @@ pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
 }
 
 /// `F(scalar, x)`.
-pub fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     let same = x.dtype() == out.dtype();
     if !same {
@@ -187,13 +196,13 @@ fn require_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
 }
 
 /// `g * F(x, scalar)`.
-pub fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     require_gradient(&ins[0], &ins[1])?;
     with_scalar2::<Chain2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
 }
 
 /// `g * F(scalar, x)`.
-pub fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     require_gradient(&ins[0], &ins[1])?;
     let (s, out) = (ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     lanes!(ctx, out.dtype(), Chain2<F>, |T, f| {

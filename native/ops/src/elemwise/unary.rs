@@ -9,7 +9,7 @@ use ferromx_kernels::math;
 use super::family::{self, formula, unary};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(crate) static OPS: &[&OpDef] = &[
     &ABS,
     &SIGN,
     &ROUND,

@@ -15,7 +15,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &RANDOM_BRIGHTNESS,
     &RANDOM_CONTRAST,
     &RANDOM_SATURATION,
@@ -63,7 +63,7 @@ params! {
 macro_rules! random_change {
     ($NAME:ident: $op:literal, $alias:literal, $change:path, $doc:literal) => {
         #[doc = $doc]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!($doc, "\n\nThe factor is uniformly distributed over [min_factor, max_factor). Integers cut off the \
                  fraction and stay within their range. Shapes: data and output (height, width, 1 or 3 channels). The gradient is \
@@ -109,7 +109,7 @@ params! {
 }
 
 /// Random brightness, contrast, saturation and hue.
-pub static RANDOM_COLOR_JITTER: OpDef = OpDef::new("_image_random_color_jitter")
+pub(super) static RANDOM_COLOR_JITTER: OpDef = OpDef::new("_image_random_color_jitter")
     .aliases(&["_npx__image_random_color_jitter"])
     .doc(
         "Changes brightness, contrast, saturation and hue of an image at random and in random order. Properties whose parameter is 0 \
@@ -148,7 +148,7 @@ params! {
 }
 
 /// PCA lighting with given weights.
-pub static ADJUST_LIGHTING: OpDef = OpDef::new("_image_adjust_lighting")
+pub(super) static ADJUST_LIGHTING: OpDef = OpDef::new("_image_adjust_lighting")
     .aliases(&["_npx__image_adjust_lighting"])
     .doc(
         "PCA lighting: adds the principal components of ImageNet's colours, each scaled by its \
@@ -178,7 +178,7 @@ params! {
 }
 
 /// PCA lighting with random weights.
-pub static RANDOM_LIGHTING: OpDef = OpDef::new("_image_random_lighting")
+pub(super) static RANDOM_LIGHTING: OpDef = OpDef::new("_image_random_lighting")
     .aliases(&["_npx__image_random_lighting"])
     .doc(
         "Random PCA lighting: adds the principal components of ImageNet's colours, each scaled by its \

@@ -11,7 +11,7 @@ use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&CV_DECODE, &CV_READ];
+pub(super) static OPS: &[&OpDef] = &[&CV_DECODE, &CV_READ];
 
 /// Larger images are refused, so that a small file cannot exhaust the memory.
 const MAX_PIXELS: usize = 1 << 27;
@@ -30,7 +30,7 @@ params! {
 }
 
 /// Decodes an image from memory.
-pub static CV_DECODE: OpDef = OpDef::new("_cvimdecode")
+pub(super) static CV_DECODE: OpDef = OpDef::new("_cvimdecode")
     .aliases(&["_npi_cvimdecode"])
     .doc(
         "Decodes a JPEG, PNG or BMP image. Alpha channels are dropped, 16-bit samples are truncated to 8 bits; EXIF orientation is not \
@@ -61,7 +61,7 @@ params! {
 }
 
 /// Decodes an image from a file.
-pub static CV_READ: OpDef = OpDef::new("_cvimread")
+pub(super) static CV_READ: OpDef = OpDef::new("_cvimread")
     .aliases(&["_npi_cvimread"])
     .doc(
         "Reads a JPEG, PNG or BMP file; see _cvimdecode. It runs on arrays only. Output: (height, width, 3) or, with flag=0, \

@@ -32,7 +32,7 @@ params! {
 }
 
 /// Parameters of `_imdecode`: the decoded and cropped image.
-pub struct ImdecodeParam {
+pub(super) struct ImdecodeParam {
     index: usize,
     /// (channels, height, width).
     dims: [usize; 3],
@@ -100,12 +100,12 @@ fn planes(image: &DecodedImage, channels: usize, [x0, y0, x1, y1]: [usize; 4]) -
 }
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&IMDECODE];
+pub(super) static OPS: &[&OpDef] = &[&IMDECODE];
 
 const TYPES: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::U8, DType::I8, DType::I32, DType::I64];
 
 /// Decodes an image into an example of a batch.
-pub static IMDECODE: OpDef = OpDef::new("_imdecode")
+pub(super) static IMDECODE: OpDef = OpDef::new("_imdecode")
     .doc(
         "Decodes a JPEG, PNG or BMP image, whose bytes are the characters of the parameter str_img, crops it from (x0, y0) to (x1, y1), \
          and subtracts the mean: output = crop - mean, with the channels blue, green and red.\n\n\

@@ -11,7 +11,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::image::{self, Border, Interpolation};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&IMAGE_RESIZE, &CV_RESIZE, &CV_COPY_MAKE_BORDER];
+pub(super) static OPS: &[&OpDef] = &[&IMAGE_RESIZE, &CV_RESIZE, &CV_COPY_MAKE_BORDER];
 
 const TYPES: &[DType] = &[DType::U8, DType::F32, DType::F64];
 
@@ -90,7 +90,7 @@ impl ResizeParam {
 }
 
 /// Resizing of an image or a batch.
-pub static IMAGE_RESIZE: OpDef = OpDef::new("_image_resize")
+pub(super) static IMAGE_RESIZE: OpDef = OpDef::new("_image_resize")
     .aliases(&["_npx__image_resize"])
     .doc(
         "Resizes images. Filters and rounding are OpenCV's.\n\n\
@@ -122,7 +122,7 @@ params! {
 }
 
 /// Resizing, as `mx.image` calls it.
-pub static CV_RESIZE: OpDef = OpDef::new("_cvimresize")
+pub(super) static CV_RESIZE: OpDef = OpDef::new("_cvimresize")
     .aliases(&["_npi_cvimresize"])
     .doc("Resizes an image. Shapes: src (height, width, channels), output (h, w, channels). Not differentiable.")
     .inputs(&[array("src", "The image, channels last, of type uint8, float32 or float64.")])
@@ -159,7 +159,7 @@ params! {
 }
 
 /// A border around an image.
-pub static CV_COPY_MAKE_BORDER: OpDef = OpDef::new("_cvcopyMakeBorder")
+pub(super) static CV_COPY_MAKE_BORDER: OpDef = OpDef::new("_cvcopyMakeBorder")
     .doc(
         "Adds a border around an image. Shapes: src (height, width, channels), output (top + height + bot, left + width + right, \
          channels). Not differentiable.",

@@ -16,7 +16,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::{by_size, source, target};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &TO_TENSOR,
     &NORMALIZE,
     &CROP,
@@ -27,7 +27,7 @@ pub static OPS: &[&OpDef] = &[
 ];
 
 /// Conversion of images to network inputs.
-pub static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor")
+pub(super) static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor")
     .aliases(&["_npx__image_to_tensor"])
     .doc(
         "Converts images to network inputs: channels come first, and elements are divided by 255.\n\n\
@@ -75,7 +75,7 @@ params! {
 }
 
 /// Normalization of the channels.
-pub static NORMALIZE: OpDef = OpDef::new("_image_normalize")
+pub(super) static NORMALIZE: OpDef = OpDef::new("_image_normalize")
     .aliases(&["_npx__image_normalize"])
     .doc(
         "Normalizes the channels of images: output = (data - mean) / std.\n\n\
@@ -154,7 +154,7 @@ params! {
 }
 
 /// A crop of an image.
-pub static CROP: OpDef = OpDef::new("_image_crop")
+pub(super) static CROP: OpDef = OpDef::new("_image_crop")
     .aliases(&["_npx__image_crop"])
     .doc(
         "Crops images to a rectangle.\n\n\
@@ -227,7 +227,7 @@ fn flip(input: &In<'_>, axis: Option<usize>, out: &mut Out<'_>) -> Result<()> {
 macro_rules! flips {
     ($NAME:ident: $op:literal, $alias:literal, $RANDOM:ident: $random:literal, $random_alias:literal, $what:literal, $axis:literal) => {
         #[doc = concat!("Exchanges ", $what, " of an image.")]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 "Exchanges ",
@@ -241,7 +241,7 @@ macro_rules! flips {
             .grad(Grad::Kernel(Backward::new(|_, ins, outs| flip(&ins[0], Some($axis), &mut outs[0])), None));
 
         #[doc = concat!("Exchanges ", $what, " of an image with a probability of one half.")]
-        pub static $RANDOM: OpDef = OpDef::new($random)
+        pub(crate) static $RANDOM: OpDef = OpDef::new($random)
             .aliases(&[$random_alias])
             .doc(concat!(
                 "Exchanges ",

@@ -31,7 +31,7 @@ fn listed_axes(p: &IndexArrayParam, rank: usize) -> Result<Vec<usize>> {
     }
 }
 
-pub static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array")
+pub(super) static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array")
     .doc(
         "The coordinates of all elements: for data of shape (d1, ..., dn) an array of shape (d1, ..., dn, m), of type int64, whose last \
          axis has the coordinates along the m axes.",
@@ -53,7 +53,7 @@ pub static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array")
     })
     .grad(Grad::Zero);
 
-pub static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
+pub(super) static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
     .doc(
         "A copy of an array in which rows are replaced: row index_vector[i] by row i of new_tensor. If an index occurs several \
          times, the last row wins. Indices out of range are an error.",
@@ -94,7 +94,7 @@ pub static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
         None,
     ));
 
-pub static BACKWARD_INDEX_COPY: OpDef = OpDef::new("_contrib_backward_index_copy")
+pub(super) static BACKWARD_INDEX_COPY: OpDef = OpDef::new("_contrib_backward_index_copy")
     .doc(
         "The gradients of `_contrib_index_copy`: the old array's is 0 in the replaced rows, the new rows get those rows of the output's \
          gradient, the indices have none.",
@@ -159,7 +159,7 @@ fn row_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<Opti
     })
 }
 
-pub static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
+pub(super) static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
     .doc(
         "A copy of a matrix in which one element of each row is replaced: lhs[i, rhs[i]] by mhs[i]. Rows whose index is out of \
          range are copied unchanged.",
@@ -200,7 +200,7 @@ pub static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
         Ok(())
     });
 
-pub static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
+pub(super) static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
     .doc(
         "One-hot rows: element lhs[i] of row i is 1, the others are 0; rows whose index is out of range are all 0. See one_hot for more \
          options.",

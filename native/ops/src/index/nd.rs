@@ -19,7 +19,7 @@ use crate::shape::moves::{by_size, source, target};
 const INDICES: &str =
     "The coordinates, of shape (m, ...): indices[i, ...] is an index into axis i, counted from the end if negative.";
 
-pub static GATHER_ND: OpDef = OpDef::new("gather_nd")
+pub(super) static GATHER_ND: OpDef = OpDef::new("gather_nd")
     .aliases(&["_npi_gather_nd", "_npx_gather_nd"])
     .doc(
         "Gathers the elements, or slices of the last axes, at given coordinates: out[y...] = data[indices[0, y...], ..., indices[m-1, \
@@ -91,7 +91,7 @@ params! {
     }
 }
 
-pub static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
+pub(super) static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
     .doc(
         "Writes elements, or slices of the last axes, to given coordinates of an array of zeros: the inverse of `gather_nd`. \
          If coordinates occur several times, the last element wins.",
@@ -110,7 +110,7 @@ pub static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("gather_nd", &[n.ograds[0], n.inputs[1]], &[])?), None])));
 
-pub static SCATTER_SET_ND: OpDef = OpDef::new("_scatter_set_nd")
+pub(super) static SCATTER_SET_ND: OpDef = OpDef::new("_scatter_set_nd")
     .aliases(&["_npi_scatter_set_nd"])
     .doc(
         "Replaces elements, or slices of the last axes, of lhs at given coordinates by those of rhs, as an assignment to lhs[indices] \

@@ -26,7 +26,7 @@ params! {
     }
 }
 
-pub static ONE_HOT: OpDef = OpDef::new("one_hot")
+pub(super) static ONE_HOT: OpDef = OpDef::new("one_hot")
     .aliases(&["_npx_one_hot"])
     .doc("A vector of length depth for each index: on_value at the index, off_value elsewhere. Indices out of range give only off_value.")
     .inputs(&[arg("indices", "The indices, of any shape.")])

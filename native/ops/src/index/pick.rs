@@ -57,7 +57,7 @@ impl PickParam {
     }
 }
 
-pub static PICK: OpDef = OpDef::new("pick")
+pub(super) static PICK: OpDef = OpDef::new("pick")
     .aliases(&["_npx_pick", "choose_element_0index"])
     .doc("Picks one element of each row along an axis: for axis 1 of a matrix, out[i] = data[i, index[i]].")
     .inputs(&[
@@ -134,7 +134,7 @@ fn pick_backward(
     }, d => Err(ctx.unsupported(d, NUMERIC)))
 }
 
-pub static BATCH_TAKE: OpDef = OpDef::new("batch_take")
+pub(super) static BATCH_TAKE: OpDef = OpDef::new("batch_take")
     .doc("Picks one element of each row along the last axis: out[i] = a[i, indices[i]]. Indices out of range are clipped.")
     .inputs(&[
         arg("a", "The array to pick from."),

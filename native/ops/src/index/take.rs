@@ -62,9 +62,9 @@ const fn embedding(name: &'static str) -> OpDef {
         ))
 }
 
-pub static EMBEDDING: OpDef = embedding("Embedding").aliases(&["_npx_embedding", "_sparse_Embedding"]);
+pub(crate) static EMBEDDING: OpDef = embedding("Embedding").aliases(&["_npx_embedding", "_sparse_Embedding"]);
 
-pub static SPARSE_EMBEDDING: OpDef = embedding("_contrib_SparseEmbedding");
+pub(crate) static SPARSE_EMBEDDING: OpDef = embedding("_contrib_SparseEmbedding");
 
 fn embedding_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<EmbeddingParam>();
@@ -159,7 +159,7 @@ impl TakeParam {
     }
 }
 
-pub static TAKE: OpDef = OpDef::new("take")
+pub(crate) static TAKE: OpDef = OpDef::new("take")
     .aliases(&["_npi_take"])
     .doc(
         "Takes the elements at given indices along an axis, which the shape of the indices replaces: with axis=1, \

@@ -13,7 +13,7 @@ use ferromx_core::{ensure, params};
 use super::{RangeParam, RangeRounding, fill, fill_range};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&LINSPACE, &ARANGE_LIKE, &SET_VALUE];
+pub(super) static OPS: &[&OpDef] = &[&LINSPACE, &ARANGE_LIKE, &SET_VALUE];
 
 params! {
     /// The parameters that `_linspace` reads.
@@ -34,7 +34,7 @@ params! {
 }
 
 /// The parameters of `_linspace`, for which MXNet's metadata lists those of `_arange`.
-pub struct Linspace(LinspaceParam);
+pub(super) struct Linspace(LinspaceParam);
 
 impl OpParams for Linspace {
     fn fields() -> Vec<FieldInfo> {
@@ -46,7 +46,7 @@ impl OpParams for Linspace {
     }
 }
 
-pub static LINSPACE: OpDef = OpDef::new("_linspace")
+pub(super) static LINSPACE: OpDef = OpDef::new("_linspace")
     .aliases(&["_npi_linspace"])
     .doc(
         "`num` equally spaced numbers from `start` to `stop`. The parameters are start, stop, num, endpoint (whether stop is the last \
@@ -82,7 +82,7 @@ params! {
     }
 }
 
-pub static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
+pub(super) static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
     .aliases(&["_npx_arange_like"])
     .doc("Equally spaced numbers from `start` on, each repeated `repeat` times, with the type of data and its shape or an axis's length.")
     .inputs(&[arg("data", "An array of which only shape and type are used.")])
@@ -104,7 +104,7 @@ pub static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
 
 /// A number whose type the metadata lists as `real_t`.
 #[derive(Clone, Copy, Debug)]
-pub struct RealT(f32);
+pub(super) struct RealT(f32);
 
 impl ParamValue for RealT {
     fn type_name() -> Cow<'static, str> {
@@ -127,7 +127,7 @@ params! {
     }
 }
 
-pub static SET_VALUE: OpDef = OpDef::new("_set_value")
+pub(super) static SET_VALUE: OpDef = OpDef::new("_set_value")
     .doc("Sets every element of the array that is given as output to `src`.")
     .inputs(&[])
     .params::<SetValueParam>()

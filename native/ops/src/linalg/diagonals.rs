@@ -12,9 +12,9 @@ use ferromx_kernels::movement::{diagonal, diagonal_assign};
 use super::matrices::{self, check_square, matrix_type, replaced, size};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SUMLOGDIAG, &EXTRACTDIAG, &MAKEDIAG, &EXTRACTTRIAN, &MAKETRIAN];
+pub(super) static OPS: &[&OpDef] = &[&SUMLOGDIAG, &EXTRACTDIAG, &MAKEDIAG, &EXTRACTTRIAN, &MAKETRIAN];
 
-pub static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
+pub(super) static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
     .aliases(&["linalg_sumlogdiag"])
     .doc(
         "The sums of the logarithms of the diagonals of square matrices, such as Cholesky factors: A of shape (..., n, n) gives shape \
@@ -91,7 +91,7 @@ fn length(n: i64, offset: i32) -> Result<i64> {
     Ok(if n < 0 { -1 } else { len })
 }
 
-pub static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
+pub(super) static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
     .aliases(&["linalg_extractdiag"])
     .doc("Diagonals of square matrices: A of shape (..., n, n) gives shape (..., n - |offset|).")
     .inputs(&[arg("A", "The matrices.")])
@@ -113,7 +113,7 @@ pub static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_makediag", &[n.ograds[0]], n.attrs)?)])));
 
-pub static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
+pub(super) static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
     .aliases(&["linalg_makediag"])
     .doc("Square matrices with given diagonals and zeros elsewhere: A of shape (..., n) gives shape (..., n + |offset|, n + |offset|).")
     .inputs(&[arg("A", "The diagonals.")])
@@ -138,7 +138,7 @@ pub static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_extractdiag", &[n.ograds[0]], n.attrs)?)])));
 
-pub static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
+pub(super) static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
     .aliases(&["linalg_extracttrian"])
     .doc(
         "Triangles of square matrices as vectors: the concatenated rows of a lower triangle or columns of an upper one. A of shape \
@@ -162,7 +162,7 @@ pub static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_maketrian", &[n.ograds[0]], n.attrs)?)])));
 
-pub static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
+pub(super) static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
     .aliases(&["linalg_maketrian"])
     .doc(
         "Square matrices from triangles, with zeros elsewhere: the inverse of _linalg_extracttrian. A of shape (..., m (m + 1) / 2) \

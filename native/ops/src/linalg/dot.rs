@@ -17,7 +17,7 @@ use super::product::{MatrixElement, item};
 use crate::sparse;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
+pub(crate) static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
 
 param_enum! {
     /// Storage types.
@@ -26,7 +26,7 @@ param_enum! {
 
 impl Storage {
     /// The storage type of this name.
-    pub fn storage_type(self) -> StorageType {
+    pub(crate) fn storage_type(self) -> StorageType {
         match self {
             Storage::Csr => StorageType::Csr,
             Storage::Default => StorageType::Default,
@@ -52,7 +52,7 @@ const INPUTS: &[ArgDef] = &[arg("lhs", "The first operand."), arg("rhs", "The se
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Products of arrays.
-pub static DOT: OpDef = OpDef::new("dot")
+pub(crate) static DOT: OpDef = OpDef::new("dot")
     .aliases(&["_sparse_dot"])
     .doc(
         "The inner product of vectors, the product of matrices, and for more dimensions the sum over the last axis of lhs and the first \
@@ -210,7 +210,7 @@ fn product_into<T: MatrixElement>(
 }
 
 /// Products of batches of matrices.
-pub static BATCH_DOT: OpDef = OpDef::new("batch_dot")
+pub(crate) static BATCH_DOT: OpDef = OpDef::new("batch_dot")
     .aliases(&["_npx_batch_dot"])
     .doc(
         "The batched matrix product over the last two axes: lhs of shape (b1, ..., m, k) and rhs of shape (b1, ..., k, n) give (b1, \

@@ -16,7 +16,7 @@ use super::matrices::{
 };
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&EIG, &EIGVALS, &EIGH, &EIGVALSH];
+pub(super) static OPS: &[&OpDef] = &[&EIG, &EIGVALS, &EIGH, &EIGVALSH];
 
 params! {
     /// Parameters of `_npi_eigh` and `_npi_eigvalsh`.
@@ -128,7 +128,7 @@ fn symmetric_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
     matrix_type!(ctx, outs[0].dtype(), |T| each::<T>(ctx, &ins[0], outs, upper, symmetric))
 }
 
-pub static EIG: OpDef = OpDef::new("_npi_eig")
+pub(super) static EIG: OpDef = OpDef::new("_npi_eig")
     .doc(
         "NumPy's linalg.eig: eigenvalues and eigenvectors of square matrices, A * v = w * v. A of shape (..., n, n) gives the values of \
          shape (..., n) and the vectors, as columns of norm 1, of shape (..., n, n). A matrix with complex eigenvalues is an error. \
@@ -141,7 +141,7 @@ pub static EIG: OpDef = OpDef::new("_npi_eig")
     .forward(general_forward)
     .grad(Grad::Zero);
 
-pub static EIGVALS: OpDef = OpDef::new("_npi_eigvals")
+pub(super) static EIGVALS: OpDef = OpDef::new("_npi_eigvals")
     .doc(
         "NumPy's linalg.eigvals: the eigenvalues of square matrices. A of shape (..., n, n) gives shape (..., n). A matrix with complex \
          eigenvalues is an error. Integers are converted to float64.",
@@ -152,7 +152,7 @@ pub static EIGVALS: OpDef = OpDef::new("_npi_eigvals")
     .forward(general_forward)
     .grad(Grad::Zero);
 
-pub static EIGH: OpDef = OpDef::new("_npi_eigh")
+pub(super) static EIGH: OpDef = OpDef::new("_npi_eigh")
     .doc(
         "NumPy's linalg.eigh: eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read. A of shape (..., n, n) \
          gives the values of shape (..., n), in increasing order, and the vectors, as columns of norm 1 whose element of largest \
@@ -166,7 +166,7 @@ pub static EIGH: OpDef = OpDef::new("_npi_eigh")
     .forward(symmetric_forward)
     .grad(Grad::Zero);
 
-pub static EIGVALSH: OpDef = OpDef::new("_npi_eigvalsh")
+pub(super) static EIGVALSH: OpDef = OpDef::new("_npi_eigvalsh")
     .doc(
         "NumPy's linalg.eigvalsh: the eigenvalues of symmetric matrices, of which one triangle is read, in increasing order. A of shape \
          (..., n, n) gives shape (..., n). Integers are converted to float64.",

@@ -20,7 +20,7 @@ use super::matrices::{
 };
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
+pub(super) static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
 
 /// Solves op(A) X = B in place, where `x` holds the n x m right-hand sides B and op may transpose.
 fn solve<T: Scalar>(
@@ -87,7 +87,7 @@ fn write_gradient<T: LinalgElement>(from: &[T], out: &mut Out<'_>) -> Result<()>
     }, d => Err(Error::Internal(format!("no matrices of type {d}"))))
 }
 
-pub static SOLVE: OpDef = OpDef::new("_npi_solve")
+pub(super) static SOLVE: OpDef = OpDef::new("_npi_solve")
     .doc(
         "NumPy's linalg.solve: the solutions X of A * X = B for square matrices A of shape (..., n, n). B has shape (..., n, m), or \
          (..., n) for one right-hand side each, with the same batch axes; X has the shape of B. A singular matrix is an error. Two \
@@ -195,7 +195,7 @@ fn with_matrix<T: LinalgElement, R>(ctx: &OpCtx<'_>, a: &In<'_>, f: impl FnOnce(
     })
 }
 
-pub static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
+pub(super) static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
     .doc(
         "NumPy's linalg.tensorsolve: the x with tensordot(a, x, axes = rank of x) = b. The axes of a in a_axes are first moved to the \
          end; the first axes of a, as many as b has, then belong to b, and the others give the shape of x. b and x must have the same \
@@ -255,7 +255,7 @@ params! {
     }
 }
 
-pub static TENSORINV: OpDef = OpDef::new("_npi_tensorinv")
+pub(super) static TENSORINV: OpDef = OpDef::new("_npi_tensorinv")
     .doc(
         "NumPy's linalg.tensorinv: the inverse of the map tensordot(a, x, axes = rank of x), whose results have the shape of the first \
          ind axes of a. Those axes and the others must have the same number of elements; in the output the others come first.",

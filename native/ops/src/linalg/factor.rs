@@ -21,9 +21,9 @@ use super::matrices::{self, check, check_square, matrix_error, matrix_type, repl
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&GELQF, &SYEVD, &INVERSE, &DET, &SLOGDET];
+pub(super) static OPS: &[&OpDef] = &[&GELQF, &SYEVD, &INVERSE, &DET, &SLOGDET];
 
-pub static GELQF: OpDef = OpDef::new("_linalg_gelqf")
+pub(super) static GELQF: OpDef = OpDef::new("_linalg_gelqf")
     .aliases(&["linalg_gelqf"])
     .doc(
         "The LQ factors of matrices with at most as many rows as columns: A = L * Q with orthonormal rows of Q and L lower triangular. \
@@ -80,7 +80,7 @@ fn slice_of<T>(x: &[T]) -> &[T] {
     x
 }
 
-pub static SYEVD: OpDef = OpDef::new("_linalg_syevd")
+pub(super) static SYEVD: OpDef = OpDef::new("_linalg_syevd")
     .doc(
         "The eigenvectors and eigenvalues of symmetric matrices: A = U^T * diag(L) * U with the eigenvectors as rows of U and the \
          eigenvalues L in increasing order. Only the lower triangle of A is read. The element of largest magnitude in each eigenvector \
@@ -161,7 +161,7 @@ fn syevd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     })
 }
 
-pub static INVERSE: OpDef = OpDef::new("_linalg_inverse")
+pub(super) static INVERSE: OpDef = OpDef::new("_linalg_inverse")
     .aliases(&["_npi_inv", "linalg_inverse"])
     .doc("The inverses of square matrices. A matrix without an inverse is an error.")
     .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
@@ -214,7 +214,7 @@ fn batch_shape(a: &Shape) -> Result<Option<Shape>> {
     Ok(a.ndim().map(|rank| if rank == 2 && is_numpy_shape() { Shape::new(&[]) } else { replaced(a, 2, &[]) }))
 }
 
-pub static DET: OpDef = OpDef::new("_linalg_det")
+pub(super) static DET: OpDef = OpDef::new("_linalg_det")
     .aliases(&["_npi_det", "linalg_det"])
     .doc("The determinants of square matrices: A of shape (..., n, n) gives shape (...); a single matrix gives (1,), or () with NumPy's \
           shape semantics.")
@@ -267,7 +267,7 @@ fn inverse_transposed<T: Scalar + Element>(
     })
 }
 
-pub static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
+pub(super) static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
     .aliases(&["_npi_slogdet", "linalg_slogdet"])
     .doc(
         "The determinants of square matrices as their signs and the logarithms of their magnitudes; 0 and negative infinity for a \

@@ -15,7 +15,7 @@ use num_traits::One;
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// The Khatri-Rao product.
-pub static KHATRI_RAO: OpDef = OpDef::new("khatri_rao")
+pub(super) static KHATRI_RAO: OpDef = OpDef::new("khatri_rao")
     .doc(
         "The column-wise Khatri-Rao product: column k of the output is the Kronecker product of the columns k of the inputs. Inputs of \
          shapes (r1, k), (r2, k), ... give an output of shape (r1 * r2 * ..., k); the row index of the last matrix varies fastest. It \

@@ -12,7 +12,7 @@ use ferromx_kernels::map::{self, Load, Store};
 use ferromx_kernels::par::with_scratch;
 
 /// The element types of matrices.
-pub const TYPES: &[DType] = &[DType::F32, DType::F64];
+pub(super) const TYPES: &[DType] = &[DType::F32, DType::F64];
 
 /// Runs `$body` with `$T` bound to the element type of matrices.
 macro_rules! matrix_type {
@@ -23,7 +23,7 @@ macro_rules! matrix_type {
 pub(super) use matrix_type;
 
 /// Rows and columns of an operand's matrices; (0, 0) for fewer than two axes.
-pub fn size(shape: &Shape) -> (usize, usize) {
+pub(super) fn size(shape: &Shape) -> (usize, usize) {
     match *shape.dims() {
         [.., rows, cols] => (rows.max(0) as usize, cols.max(0) as usize),
         _ => (0, 0),
@@ -31,13 +31,13 @@ pub fn size(shape: &Shape) -> (usize, usize) {
 }
 
 /// Checks that an operand of known rank has at least two axes.
-pub fn check(shape: &Shape, name: &str) -> Result<()> {
+pub(super) fn check(shape: &Shape, name: &str) -> Result<()> {
     ensure!(shape.ndim().is_none_or(|n| n >= 2), "{name} must have at least two axes, but has shape {shape}");
     Ok(())
 }
 
 /// Checks that the matrices of an operand are square, if its shape is known.
-pub fn check_square(shape: &Shape, name: &str) -> Result<()> {
+pub(super) fn check_square(shape: &Shape, name: &str) -> Result<()> {
     check(shape, name)?;
     if let [.., rows, cols] = *shape.dims() {
         ensure!(rows == cols || rows < 0 || cols < 0, "{name} must hold square matrices, but has shape {shape}");
@@ -46,13 +46,13 @@ pub fn check_square(shape: &Shape, name: &str) -> Result<()> {
 }
 
 /// Shape rule: input and output are square matrices of the same shape.
-pub fn square_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+pub(super) fn square_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     same_shape(p, io)?;
     check_square(&io.ins[0], "A")
 }
 
 /// The shape with its last `drop` axes replaced by `with`; () becomes (1,).
-pub fn replaced(shape: &Shape, drop: usize, with: &[i64]) -> Shape {
+pub(super) fn replaced(shape: &Shape, drop: usize, with: &[i64]) -> Shape {
     let mut dims = shape.dims()[..shape.dims().len() - drop].to_vec();
     dims.extend_from_slice(with);
     if dims.is_empty() {
@@ -62,7 +62,7 @@ pub fn replaced(shape: &Shape, drop: usize, with: &[i64]) -> Shape {
 }
 
 /// Copies the input to the output unless they share memory.
-pub fn start_from(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+pub(super) fn start_from(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     if x.shared_with().is_none() {
         out.bytes_mut()?.copy_from_slice(x.bytes()?);
     }
@@ -70,12 +70,12 @@ pub fn start_from(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
 }
 
 /// The error for matrix `matrix` of A, such as "matrix 0 of A is singular".
-pub fn matrix_error(what: &str, matrix: usize) -> Error {
+pub(super) fn matrix_error(what: &str, matrix: usize) -> Error {
     Error::Value(format!("matrix {matrix} of A {what}"))
 }
 
 /// Type rule: float32 if all operands are float32, otherwise float64; integers are converted.
-pub fn linalg_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub(super) fn linalg_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     for d in io.ins.iter().flatten() {
         ensure!(
             !matches!(d, DType::F16 | DType::BF16 | DType::Bool),
@@ -91,13 +91,13 @@ pub fn linalg_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// An element type in which matrices are computed after operands were converted to it.
-pub trait LinalgElement: Scalar + Element + Load<i64> + Load<f64> + Store<i64> + Store<f64> {}
+pub(super) trait LinalgElement: Scalar + Element + Load<i64> + Load<f64> + Store<i64> + Store<f64> {}
 
 impl LinalgElement for f32 {}
 impl LinalgElement for f64 {}
 
 /// Calls `f` with the elements of an operand converted to `T`. Booleans are refused.
-pub fn with_converted<T: LinalgElement, R>(x: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
+pub(super) fn with_converted<T: LinalgElement, R>(x: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     if x.dtype() == T::DTYPE {
         return f(x.slice()?);
     }

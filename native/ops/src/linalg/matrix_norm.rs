@@ -138,7 +138,7 @@ fn write_converted<T: LinalgElement>(numbers: &[T], out: &mut Out<'_>) -> Result
     }, d => Err(Error::Internal(format!("no norm of type {d}"))))
 }
 
-pub static NORM: OpDef = OpDef::new("_npi_norm")
+pub(super) static NORM: OpDef = OpDef::new("_npi_norm")
     .doc(
         "NumPy's linalg.norm. Along one axis: (sum of |x|^ord)^(1/ord), the number of nonzero elements for ord=0, the largest and \
          smallest absolute value for positive and negative infinity. Along two axes (rows and columns): the largest (ord=2) or smallest \

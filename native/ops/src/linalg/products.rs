@@ -17,7 +17,7 @@ use super::matrices::{self, check, check_square, matrix_type, size, start_from};
 use super::product::item;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&GEMM, &GEMM2, &SYRK, &TRMM];
+pub(super) static OPS: &[&OpDef] = &[&GEMM, &GEMM2, &SYRK, &TRMM];
 
 params! {
     /// Parameters of `_linalg_gemm`.
@@ -164,7 +164,7 @@ impl Spec {
     }
 }
 
-pub static GEMM: OpDef = OpDef::new("_linalg_gemm")
+pub(super) static GEMM: OpDef = OpDef::new("_linalg_gemm")
     .aliases(&["linalg_gemm"])
     .doc(
         "The products of matrices, plus other matrices: alpha * op(A) * op(B) + beta * C, where op may transpose. A of shape \
@@ -193,7 +193,7 @@ pub static GEMM: OpDef = OpDef::new("_linalg_gemm")
     }))
     .inplace(&[(2, 0)]);
 
-pub static GEMM2: OpDef = OpDef::new("_linalg_gemm2")
+pub(super) static GEMM2: OpDef = OpDef::new("_linalg_gemm2")
     .aliases(&["linalg_gemm2"])
     .doc(
         "The products of matrices: alpha * op(A) * op(B), where op may transpose. A of shape (..., m, k) and B of shape (..., k, n) \
@@ -224,7 +224,7 @@ params! {
     }
 }
 
-pub static SYRK: OpDef = OpDef::new("_linalg_syrk")
+pub(super) static SYRK: OpDef = OpDef::new("_linalg_syrk")
     .aliases(&["linalg_syrk"])
     .doc("The products of matrices with their own transposes: alpha * A * A^T, or alpha * A^T * A.")
     .inputs(&[arg("A", "The matrices, of shape (..., m, n).")])
@@ -275,7 +275,7 @@ params! {
 }
 
 /// Shape rule: A holds square matrices that match the rows of B, or its columns with `rightside`; the result has the shape of B.
-pub fn triangular_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+pub(super) fn triangular_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     check_square(&io.ins[0], "A")?;
     let (b, out) = (io.ins[1].clone(), io.outs[0].clone());
     io.assign_out(0, &b)?;
@@ -287,7 +287,7 @@ pub fn triangular_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &a)
 }
 
-pub static TRMM: OpDef = OpDef::new("_linalg_trmm")
+pub(super) static TRMM: OpDef = OpDef::new("_linalg_trmm")
     .aliases(&["linalg_trmm"])
     .doc(
         "The products of triangular matrices with others: alpha * op(A) * B, or alpha * B * op(A) with rightside, where op may \
@@ -363,7 +363,7 @@ fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
 }
 
 /// Zeroes the elements outside the triangles.
-pub fn keep_triangles<T: Scalar>(a: &mut [T], n: usize, lower: bool) {
+pub(super) fn keep_triangles<T: Scalar>(a: &mut [T], n: usize, lower: bool) {
     for (i, row) in a.chunks_mut(n.max(1)).enumerate() {
         let i = i % n.max(1);
         if lower { row[i + 1..].fill(T::zero()) } else { row[..i].fill(T::zero()) }

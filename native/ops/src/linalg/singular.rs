@@ -21,11 +21,11 @@ use super::matrices::{self, check, matrix_error, matrix_type, size};
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SVD, &PINV, &PINV_SCALAR_RCOND];
+pub(super) static OPS: &[&OpDef] = &[&SVD, &PINV, &PINV_SCALAR_RCOND];
 
 const NO_CONVERGENCE: &str = "has singular values that do not converge: does it contain NaN or infinity?";
 
-pub static SVD: OpDef = OpDef::new("_npi_svd")
+pub(super) static SVD: OpDef = OpDef::new("_npi_svd")
     .doc(
         "NumPy's linalg.svd of matrices with at most as many rows as columns: A = UT * diag(L) * V with UT orthogonal, V with orthonormal \
          rows, and the singular values L in decreasing order. A of shape (..., m, n) gives shapes (..., m, m), (..., m), (..., m, n). \
@@ -223,7 +223,7 @@ fn pinv<T: Scalar + Element>(ctx: &OpCtx<'_>, a: &In<'_>, cutoffs: &[T], out: &m
 
 const A: ArgDef = arg("A", "The matrices, of shape (..., m, n).");
 
-pub static PINV: OpDef = OpDef::new("_npi_pinv")
+pub(super) static PINV: OpDef = OpDef::new("_npi_pinv")
     .doc(
         "NumPy's linalg.pinv: the Moore-Penrose pseudoinverses of matrices, V^T * diag(1 / s) * U^T for A = U * diag(s) * V, with 0 in \
          place of 1 / s for singular values up to rcond times the largest one. A of shape (..., m, n) gives shape (..., n, m).",
@@ -246,7 +246,7 @@ pub static PINV: OpDef = OpDef::new("_npi_pinv")
     })
     .grad(Grad::Zero);
 
-pub static PINV_SCALAR_RCOND: OpDef = OpDef::new("_npi_pinv_scalar_rcond")
+pub(super) static PINV_SCALAR_RCOND: OpDef = OpDef::new("_npi_pinv_scalar_rcond")
     .doc("The pseudoinverses of matrices, as `_npi_pinv` with one number rcond. A of shape (..., m, n) gives shape (..., n, m).")
     .inputs(&[A])
     .params::<PinvScalarParam>()

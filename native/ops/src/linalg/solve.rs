@@ -14,7 +14,7 @@ use super::matrices::{self, matrix_error, matrix_type, size, square_shape, start
 use super::products::{TriangularParam, keep_triangles, triangular_shape};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];
+pub(super) static OPS: &[&OpDef] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];
 
 const LOWER: Triangle = Triangle { lower: true, transposed: false, unit: false };
 const LOWER_TRANSPOSED: Triangle = Triangle { lower: true, transposed: true, unit: false };
@@ -27,7 +27,7 @@ fn part<T>(data: &[T], i: usize, len: usize) -> &[T] {
 /// The result of closures that never fail, for [`for_each_matrix`].
 type UnitResult = std::result::Result<(), ferromx_core::error::Error>;
 
-pub static POTRF: OpDef = OpDef::new("_linalg_potrf")
+pub(super) static POTRF: OpDef = OpDef::new("_linalg_potrf")
     .aliases(&["linalg_potrf"])
     .doc(
         "The Cholesky factors of symmetric, positive definite matrices: the lower triangular L with A = L * L^T. Only the lower triangle \
@@ -47,7 +47,7 @@ pub static POTRF: OpDef = OpDef::new("_linalg_potrf")
     .grad(Grad::Kernel(Backward::new(potrf_backward).outputs(Deps::All), None))
     .inplace(&[(0, 0)]);
 
-pub static CHOLESKY: OpDef = POTRF.renamed("_npi_cholesky").doc(
+pub(super) static CHOLESKY: OpDef = POTRF.renamed("_npi_cholesky").doc(
     "NumPy's linalg.cholesky: the lower triangular L with A = L * L^T for symmetric, positive definite matrices. Only the lower \
      triangle of A is read.",
 );
@@ -70,7 +70,7 @@ fn potrf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     })
 }
 
-pub static POTRI: OpDef = OpDef::new("_linalg_potri")
+pub(super) static POTRI: OpDef = OpDef::new("_linalg_potri")
     .aliases(&["linalg_potri"])
     .doc("The inverses of matrices from their Cholesky factors: (L * L^T)^-1 for lower triangular matrices L.")
     .inputs(&[arg("A", "The factors L, of shape (..., n, n); only their lower triangle is read.")])
@@ -130,7 +130,7 @@ impl TriangularParam {
     }
 }
 
-pub static TRSM: OpDef = OpDef::new("_linalg_trsm")
+pub(super) static TRSM: OpDef = OpDef::new("_linalg_trsm")
     .aliases(&["linalg_trsm"])
     .doc(
         "Triangular solve: the solutions X of op(A) * X = alpha * B, or X * op(A) = alpha * B with rightside, where op may transpose. \

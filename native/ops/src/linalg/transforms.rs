@@ -14,7 +14,7 @@ use ferromx_kernels::par::parallel_rows;
 use super::matrices::{self, matrix_type, replaced};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&FFT, &IFFT, &COUNT_SKETCH];
+pub(super) static OPS: &[&OpDef] = &[&FFT, &IFFT, &COUNT_SKETCH];
 
 params! {
     /// Parameters of `_contrib_fft` and `_contrib_ifft`.
@@ -32,7 +32,7 @@ fn width(x: &In<'_>) -> usize {
 /// Elements of a parallel chunk.
 const GRAIN: usize = 1 << 13;
 
-pub static FFT: OpDef = OpDef::new("_contrib_fft")
+pub(super) static FFT: OpDef = OpDef::new("_contrib_fft")
     .doc(
         "The discrete Fourier transform of the last axis: for real data of shape (..., d) the result has shape (..., 2 d), with the real \
          and imaginary parts of X[k] = sum of data[j] exp(-2 pi i j k / d) interleaved.",
@@ -60,7 +60,7 @@ fn fft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-pub static IFFT: OpDef = OpDef::new("_contrib_ifft")
+pub(super) static IFFT: OpDef = OpDef::new("_contrib_ifft")
     .doc(
         "The real part of the inverse discrete Fourier transform of the last axis, times its length: for data of shape (..., 2 d), with \
          real and imaginary parts interleaved, the result of shape (..., d) is the real part of the sum of data[k] exp(2 pi i j k / d). \
@@ -100,7 +100,7 @@ params! {
     }
 }
 
-pub static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch")
+pub(super) static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch")
     .doc(
         "Count sketches of the last axis: out[..., h[j]] is the sum of s[j] * data[..., j] over the j with that hash (Charikar, Chen, \
          Farach-Colton, Finding Frequent Items in Data Streams, 2002).",

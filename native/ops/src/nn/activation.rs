@@ -26,7 +26,7 @@ params! {
 }
 
 /// Elementwise activation functions.
-pub static ACTIVATION: OpDef = OpDef::new("Activation")
+pub(crate) static ACTIVATION: OpDef = OpDef::new("Activation")
     .aliases(&["_npx_activation"])
     .doc("Applies an activation function to each element: see act_type.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])

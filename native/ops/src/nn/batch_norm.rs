@@ -111,7 +111,7 @@ pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
 }
 
 /// Batch normalisation.
-pub static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
+pub(crate) static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
     .aliases(&["_npx_batch_norm"])
     .doc(
         "Normalises each channel: out = (data - mean) / sqrt(var + eps) * gamma + beta (Ioffe and Szegedy, 2015).\n\n\

@@ -37,7 +37,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// The loss of connectionist temporal classification.
-pub static CTC_LOSS: OpDef = OpDef::new("CTCLoss")
+pub(super) static CTC_LOSS: OpDef = OpDef::new("CTCLoss")
     .aliases(&["ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"])
     .doc(
         "Connectionist temporal classification (Graves et al., 2006): out[n] = -log p(labels of n | data), with the probability \

@@ -13,10 +13,10 @@ use ferromx_core::{dispatch, ensure};
 use crate::rules::{shapes_of_inputs, slice_if_wanted};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&HAWKESLL, &BACKWARD_HAWKESLL];
+pub(super) static OPS: &[&OpDef] = &[&HAWKESLL, &BACKWARD_HAWKESLL];
 
 /// The log-likelihood of marked Hawkes processes.
-pub static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll")
+pub(super) static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll")
     .doc(
         "The log-likelihood of marked, self-exciting Hawkes processes with exponentially decaying excitation. Mark k of process i has \
          the intensity lda[i, k] + alpha[k] * beta[k] * sum of exp(-beta[k] * (t - s)) over its earlier points s. The result is, for \
@@ -53,7 +53,7 @@ pub static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll")
         None,
     ));
 
-pub static BACKWARD_HAWKESLL: OpDef = OpDef::new("_contrib_backward_hawkesll")
+pub(super) static BACKWARD_HAWKESLL: OpDef = OpDef::new("_contrib_backward_hawkesll")
     .doc(
         "The gradients of `_contrib_hawkesll` for its eight inputs. Those of lda, alpha and beta come from the log-likelihood; the \
          others are 0.",

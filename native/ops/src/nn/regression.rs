@@ -14,7 +14,7 @@ use ferromx_kernels::math;
 use crate::elemwise::family::{Ternary, Unary, formula, unary_kernel, with_scalar2};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&LINEAR, &LOGISTIC, &MAE];
+pub(super) static OPS: &[&OpDef] = &[&LINEAR, &LOGISTIC, &MAE];
 
 params! {
     /// Parameters of the regression losses.
@@ -32,7 +32,7 @@ const INPUTS: &[ArgDef] = &[
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Squared loss.
-pub static LINEAR: OpDef = OpDef::new("LinearRegressionOutput")
+pub(super) static LINEAR: OpDef = OpDef::new("LinearRegressionOutput")
     .aliases(&["_sparse_LinearRegressionOutput"])
     .doc(
         "Squared loss: returns the data; the gradient is (data - label) * grad_scale / m, where m is the number of outputs of an \
@@ -46,7 +46,7 @@ pub static LINEAR: OpDef = OpDef::new("LinearRegressionOutput")
     .inplace(&[(0, 0)]);
 
 /// Logistic loss.
-pub static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
+pub(super) static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
     .aliases(&["_sparse_LogisticRegressionOutput"])
     .doc(
         "Logistic loss: returns y = 1 / (1 + exp(-data)); the gradient is (y - label) * grad_scale / m, where m is the number of \
@@ -60,7 +60,7 @@ pub static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
     .inplace(&[(0, 0)]);
 
 /// Absolute loss.
-pub static MAE: OpDef = OpDef::new("MAERegressionOutput")
+pub(super) static MAE: OpDef = OpDef::new("MAERegressionOutput")
     .aliases(&["_sparse_MAERegressionOutput"])
     .doc(
         "Absolute loss: returns the data; the gradient is sign(data - label) * grad_scale / m, where m is the number of outputs \

@@ -152,7 +152,7 @@ const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> Op
 }
 
 /// Layer normalisation.
-pub static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
+pub(super) static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
     "LayerNorm",
     &[
         arg("data", "The input."),
@@ -170,7 +170,7 @@ pub static LAYER_NORM: OpDef = row_norm::<LayerNormParam>(
 .visible(|p| if p.get::<LayerNormParam>().output_mean_var { 3 } else { 1 });
 
 /// Group normalisation.
-pub static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
+pub(super) static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
     "GroupNorm",
     &[
         arg("data", "The input, of shape (batch, channel, ...), with three dimensions or more."),
@@ -187,7 +187,7 @@ pub static GROUP_NORM: OpDef = row_norm::<GroupNormParam>(
 .visible(|p| if p.get::<GroupNormParam>().output_mean_var { 3 } else { 1 });
 
 /// Instance normalisation.
-pub static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
+pub(super) static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
     "InstanceNorm",
     &[
         arg("data", "The input, of shape (batch, channel, ...)."),

@@ -68,7 +68,7 @@ const fn sequence_op<P: SequenceOp>(name: &'static str) -> OpDef {
 }
 
 /// Masks the steps after the end of each sequence.
-pub static SEQUENCE_MASK: OpDef = sequence_op::<SequenceMaskParam>("SequenceMask")
+pub(super) static SEQUENCE_MASK: OpDef = sequence_op::<SequenceMaskParam>("SequenceMask")
     .aliases(&["_npx_sequence_mask"])
     .doc(
         "Writes `value` to the steps after the end of each sequence: out[t, n, ...] = data[t, n, ...] where \
@@ -86,7 +86,7 @@ pub static SEQUENCE_MASK: OpDef = sequence_op::<SequenceMaskParam>("SequenceMask
     ));
 
 /// Reverses the order of the steps.
-pub static SEQUENCE_REVERSE: OpDef = sequence_op::<SequenceParam>("SequenceReverse")
+pub(super) static SEQUENCE_REVERSE: OpDef = sequence_op::<SequenceParam>("SequenceReverse")
     .doc(
         "Reverses the order of the steps of each sequence: out[t, n, ...] = data[sequence_length[n] - 1 - t, n, ...] where \
          t < sequence_length[n], else data[t, n, ...]. Without use_sequence_length all steps are reversed. The steps lie along \
@@ -107,7 +107,7 @@ pub static SEQUENCE_REVERSE: OpDef = sequence_op::<SequenceParam>("SequenceRever
     ));
 
 /// Takes the last step.
-pub static SEQUENCE_LAST: OpDef = sequence_op::<SequenceParam>("SequenceLast")
+pub(super) static SEQUENCE_LAST: OpDef = sequence_op::<SequenceParam>("SequenceLast")
     .doc(
         "Takes the last step of each sequence: out[n, ...] = data[sequence_length[n] - 1, n, ...], or data[steps - 1, n, ...] \
          without use_sequence_length. The output has shape (batch, ...).",

@@ -20,7 +20,7 @@ use ferromx_kernels::softmax::{
 use crate::elemwise::family::Graph;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN, &SOFTMAX_ACTIVATION, &SOFTMAX_CROSS_ENTROPY];
+pub(super) static OPS: &[&OpDef] = &[&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN, &SOFTMAX_ACTIVATION, &SOFTMAX_CROSS_ENTROPY];
 
 params! {
     /// Parameters of `softmax`, `log_softmax` and `softmin`.
@@ -39,7 +39,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Softmax.
-pub static SOFTMAX: OpDef = OpDef::new("softmax")
+pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
     .aliases(&["_npx_softmax"])
     .doc("exp(x / t) / sum(exp(x / t)) along an axis, where t is the temperature.")
     .inputs(&[
@@ -62,7 +62,7 @@ pub static SOFTMAX: OpDef = OpDef::new("softmax")
     ));
 
 /// Logarithm of softmax.
-pub static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
+pub(super) static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
     .aliases(&["_npx_log_softmax"])
     .doc("The logarithm of softmax along an axis, x / t - log(sum(exp(x / t))), where t is the temperature.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
@@ -76,7 +76,7 @@ pub static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
     ));
 
 /// Softmax of the negative.
-pub static SOFTMIN: OpDef = OpDef::new("softmin")
+pub(super) static SOFTMIN: OpDef = OpDef::new("softmin")
     .doc("The softmax of -x along an axis: exp(-x / t) / sum(exp(-x / t)), where t is the temperature.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<SoftmaxParam>()
@@ -214,7 +214,7 @@ params! {
 }
 
 /// Softmax per example or per position.
-pub static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
+pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
     .doc("Softmax along the last axis, or over the channels at each position. `softmax` is more general.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<SoftmaxActivationParam>()
@@ -253,7 +253,7 @@ fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
 }
 
 /// The cross entropy of softmax.
-pub static SOFTMAX_CROSS_ENTROPY: OpDef = OpDef::new("softmax_cross_entropy")
+pub(super) static SOFTMAX_CROSS_ENTROPY: OpDef = OpDef::new("softmax_cross_entropy")
     .doc("The sum over the rows of -log(softmax(data)[label]): a loss, of shape (1,).")
     .inputs(&[
         arg("data", "The input, of shape (rows, classes)."),

@@ -9,7 +9,7 @@ use ferromx_core::shape::Shape;
 ///
 /// # Errors
 /// A different number of items, or an item below `min`.
-pub fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i64) -> Result<[usize; 3]> {
+pub(crate) fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i64) -> Result<[usize; 3]> {
     let dims = tuple.dims();
     ensure!(
         dims.is_empty() || dims.len() == n,
@@ -25,12 +25,12 @@ pub fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i64) -> 
 }
 
 /// The first `n` numbers of a tuple: for pooling, MXNet ignores the others.
-pub fn first(tuple: &Shape, n: usize) -> Shape {
+pub(crate) fn first(tuple: &Shape, n: usize) -> Shape {
     Shape::new(&tuple.dims()[..n.min(tuple.dims().len())])
 }
 
 /// Spatial sizes, padded with leading ones to three.
-pub fn sizes(dims: &[i64]) -> [usize; 3] {
+pub(crate) fn sizes(dims: &[i64]) -> [usize; 3] {
     let mut out = [1; 3];
     let skip = 3 - dims.len().min(3);
     for (o, d) in out[skip..].iter_mut().zip(dims) {
@@ -40,7 +40,7 @@ pub fn sizes(dims: &[i64]) -> [usize; 3] {
 }
 
 /// Moves the last axis to axis 1; a shape of rank 2 or less is unchanged.
-pub fn channels_to_front(shape: &Shape) -> Shape {
+pub(crate) fn channels_to_front(shape: &Shape) -> Shape {
     let mut shape = shape.clone();
     if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
         dims[1..].rotate_right(1);
@@ -49,7 +49,7 @@ pub fn channels_to_front(shape: &Shape) -> Shape {
 }
 
 /// The inverse of [`channels_to_front`].
-pub fn channels_to_back(shape: &Shape) -> Shape {
+pub(crate) fn channels_to_back(shape: &Shape) -> Shape {
     let mut shape = shape.clone();
     if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
         dims[1..].rotate_left(1);

@@ -26,7 +26,7 @@ use crate::elemwise::family::{Binary, formula, lanes};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &ADD,
     &SUBTRACT,
     &MULTIPLY,
@@ -50,7 +50,7 @@ const X1_X2: &[ArgDef] = &[arg("x1", "The first array."), arg("x2", "The second 
 macro_rules! mixed_op {
     ($name:ident: $op:literal, $doc:literal, $F:ident, $dtype:ident, same($lhs:expr, $rhs:expr), mixed($A:ident, $B:ident),
      graph $graph:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!(
                 $doc,
                 " Operands of different types are promoted; integers get no gradient from a floating-point result."
@@ -110,7 +110,7 @@ fn promoted_to_float(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// `out = F(lhs, rhs)` with broadcasting, in the type of the output.
-pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(super) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (a, b, out) = (&ins[0], &ins[1], &mut outs[0]);
     let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
     let (a, b) = ((elements(a)?, &a_shape[..]), (elements(b)?, &b_shape[..]));
@@ -158,7 +158,7 @@ fn mixed_sum<T, C>(
 /// Defines an operator of two operands of one type with gradients from partial derivatives.
 macro_rules! same_op {
     ($name:ident: $op:literal, $doc:literal, $inputs:ident, $F:ident, $dtype:expr, df($A:ident, $B:ident)) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs($inputs)
             .shape(broadcast_shapes)
@@ -204,7 +204,8 @@ formula!(Binary
     Zero = |_a, _b| 0.0, int |_a, _b| 0);
 formula!(Binary
 /// The magnitude of `a` with the sign of `b`, as in MXNet: -0 counts as positive, and a NaN in `b` flips the sign.
-Copysign = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { a } else { -a }, int |a, b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
+Copysign = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { a } else { -a }, int |a,
+    b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
 formula!(Binary
     /// `d copysign(a, b)/da`.
     CopysignA = |a, b| (if a >= 0.0 { 1.0 } else { -1.0 }) * (if b >= 0.0 { 1.0 } else { -1.0 }));
@@ -242,7 +243,7 @@ fn arctan2<T: MathFloat>(y: T, x: T) -> T {
 /// Defines an operator on integers (and bool) without a gradient.
 macro_rules! int_op {
     ($name:ident: $op:literal, $doc:literal, $F:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
@@ -258,7 +259,7 @@ int_op!(BITWISE_OR: "_npi_bitwise_or", "The bits that are set in lhs or rhs, wit
 int_op!(BITWISE_XOR: "_npi_bitwise_xor", "The bits that are set in exactly one of lhs and rhs, with broadcasting.", BitXor);
 
 /// A formula of two integers, for up to 32 bits (also bool, as 0 and 1) and for 64 bits.
-pub trait IntBinary: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
+pub(super) trait IntBinary: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
     /// The only value.
     const NEW: Self;
 }
@@ -267,7 +268,7 @@ macro_rules! int_formula {
     ($($(#[$doc:meta])* $name:ident = |$a:ident, $b:ident| $f:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy)]
-        pub struct $name;
+        pub(crate) struct $name;
         impl IntBinary for $name {
             const NEW: $name = $name;
         }
@@ -318,7 +319,7 @@ fn int_forward<F: IntBinary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_
 }
 
 /// `out = F(a, b)` for integers and bool.
-pub fn int_into<F: IntBinary>(
+pub(super) fn int_into<F: IntBinary>(
     ctx: &OpCtx<'_>,
     a: (Elements<'_>, &[usize]),
     b: (Elements<'_>, &[usize]),

@@ -18,7 +18,7 @@ use crate::elemwise::formulas::*;
 use crate::elemwise::scalar::{DATA, ScalarParam};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &EQUAL,
     &NOT_EQUAL,
     &GREATER,
@@ -36,7 +36,7 @@ pub static OPS: &[&OpDef] = &[
 /// Defines a comparison of two arrays, and the same comparison of an array and a number.
 macro_rules! comparison {
     ($name:ident: $op:literal, $scalar_name:ident: $scalar_op:literal, $relation:literal, $F:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!("Whether lhs ", $relation, " rhs, with broadcasting, as bool. The arrays have one type."))
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
@@ -44,7 +44,7 @@ macro_rules! comparison {
             .forward(forward::<$F>)
             .grad(Grad::Zero);
 
-        pub static $scalar_name: OpDef = OpDef::new($scalar_op)
+        pub(crate) static $scalar_name: OpDef = OpDef::new($scalar_op)
             .doc(concat!("Whether data ", $relation, " the scalar, as bool."))
             .inputs(DATA)
             .params::<ScalarParam>()

@@ -18,7 +18,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::{by_size, source, target};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES_FROM];
+pub(super) static OPS: &[&OpDef] = &[&DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES_FROM];
 
 params! {
     /// Parameters of `_np_diag` and `_np_diagflat`.
@@ -28,7 +28,7 @@ params! {
     }
 }
 
-pub static DIAG: OpDef = OpDef::new("_np_diag")
+pub(super) static DIAG: OpDef = OpDef::new("_np_diag")
     .doc("The diagonal k of a matrix, or a square matrix with a vector on its diagonal k and zeros elsewhere.")
     .params::<DiagParam>()
     .shape(|p, io| match io.ins[0].ndim() {
@@ -49,7 +49,7 @@ pub static DIAG: OpDef = OpDef::new("_np_diag")
         None,
     ));
 
-pub static DIAGFLAT: OpDef = OpDef::new("_np_diagflat")
+pub(super) static DIAGFLAT: OpDef = OpDef::new("_np_diagflat")
     .doc("A square matrix with the elements of the array on its diagonal k and zeros elsewhere.")
     .params::<DiagParam>()
     .shape(flat_shape)
@@ -123,7 +123,7 @@ fn diagonal_shape(io: &mut ShapeIo<'_>, pair: (usize, usize), offset: i32, keep_
     io.assign_out(0, &Shape::from(dims))
 }
 
-pub static DIAGONAL: OpDef = OpDef::new("_np_diagonal")
+pub(super) static DIAGONAL: OpDef = OpDef::new("_np_diagonal")
     .doc("The diagonals of the matrices in two axes: the other axes in order, then the diagonal. For any number of axes from 2 up.")
     .params::<DiagonalParam>()
     .shape(|p, io| {
@@ -143,7 +143,7 @@ pub static DIAGONAL: OpDef = OpDef::new("_np_diagonal")
         None,
     ));
 
-pub static TRACE: OpDef = OpDef::new("_np_trace")
+pub(super) static TRACE: OpDef = OpDef::new("_np_trace")
     .doc("The sums of the diagonals of the matrices in two axes; the other axes stay.")
     .params::<DiagonalParam>()
     .shape(|p, io| {
@@ -189,7 +189,7 @@ fn trace_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     Ok(())
 }
 
-pub static DIAG_INDICES_FROM: OpDef = OpDef::new("_npi_diag_indices_from")
+pub(super) static DIAG_INDICES_FROM: OpDef = OpDef::new("_npi_diag_indices_from")
     .doc("The indices of the diagonal of an array whose axes all have length n: for each axis 0, 1, ..., n - 1, as int64.")
     .shape(|_, io| {
         if !io.ins[0].is_known() {

@@ -16,7 +16,7 @@ use super::elements;
 use crate::broadcast::binary::broadcast_two;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
+pub(super) static OPS: &[&OpDef] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
 
 /// The elements of an array in double precision.
 fn doubles(x: &In<'_>) -> Result<Vec<f64>> {
@@ -54,7 +54,7 @@ impl BernoulliParam {
     }
 }
 
-pub static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
+pub(super) static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
     .doc("Random numbers 0 and 1. If neither prob nor logit is given, the array holds logits or probabilities, depending on is_logit.")
     .inputs(&[arg("input1", "The probabilities or logits, if neither is given as a parameter.")])
     .params::<BernoulliParam>()
@@ -118,7 +118,7 @@ params! {
     }
 }
 
-pub static CHOICE: OpDef = OpDef::new("_npi_choice")
+pub(super) static CHOICE: OpDef = OpDef::new("_npi_choice")
     .doc("Random integers from 0 to a - 1 with equal or given probabilities, as int64.")
     .inputs(&[
         arg("input1", "An array of which only the length is used, if a is None; otherwise the probabilities."),
@@ -179,7 +179,7 @@ params! {
     }
 }
 
-pub static MULTINOMIAL: OpDef = OpDef::new("_npi_multinomial")
+pub(super) static MULTINOMIAL: OpDef = OpDef::new("_npi_multinomial")
     .doc("How often each outcome occurs in n trials, as int64; the outcomes are the last axis of the result.")
     .inputs(&[arg("a", "The probabilities of the outcomes, a vector, unless pvals is given.")])
     .params::<MultinomialParam>()

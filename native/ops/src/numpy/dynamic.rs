@@ -15,14 +15,14 @@ use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::around;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&NONZERO, &UNIQUE, &BINCOUNT, &DELETE];
+pub(super) static OPS: &[&OpDef] = &[&NONZERO, &UNIQUE, &BINCOUNT, &DELETE];
 
 /// A new array of the given elements.
 fn new_array<T: Element>(items: &[T], dims: &[i64], context: Context) -> Result<NDArray> {
     NDArray::from_slice(items, dims)?.to_context(context)
 }
 
-pub static NONZERO: OpDef = OpDef::new("_npx_nonzero")
+pub(super) static NONZERO: OpDef = OpDef::new("_npx_nonzero")
     .aliases(&["_npi_nonzero"])
     .doc("The indices of the elements that are not 0: one row for each in row-major order, one column for each axis, as int64.")
     .inputs(&[arg("x", "The array.")])
@@ -57,7 +57,7 @@ params! {
     }
 }
 
-pub static UNIQUE: OpDef = OpDef::new("_npi_unique")
+pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique")
     .doc(
         "The unique elements in ascending order (or the unique slices along an axis), and on request the index of each one's first \
          occurrence, the index into the unique elements for each element, and the counts, as int64. NaNs are equal and come last.",
@@ -152,7 +152,7 @@ params! {
     }
 }
 
-pub static BINCOUNT: OpDef = OpDef::new("_npi_bincount")
+pub(super) static BINCOUNT: OpDef = OpDef::new("_npi_bincount")
     .doc("How often each of the numbers 0, 1, 2, ... occurs, in the type of the data; with weights the sums of their weights.")
     .inputs(&[
         arg("data", "A vector of non-negative integers."),
@@ -219,7 +219,7 @@ impl DeleteParam {
     }
 }
 
-pub static DELETE: OpDef = OpDef::new("_npi_delete")
+pub(super) static DELETE: OpDef = OpDef::new("_npi_delete")
     .doc("The array without some entries along an axis: one index, a slice, or the indices in an array.")
     .inputs(&[arg("arr", "The array."), arg("obj", "The indices; negative ones count from the end.")])
     .params::<DeleteParam>()
@@ -280,7 +280,7 @@ fn kept_indices(
 ///
 /// # Errors
 /// A step of 0.
-pub fn slice_indices(start: Option<i32>, stop: Option<i32>, step: Option<i32>, n: usize) -> Result<Vec<usize>> {
+pub(super) fn slice_indices(start: Option<i32>, stop: Option<i32>, step: Option<i32>, n: usize) -> Result<Vec<usize>> {
     let (n, step) = (n as i64, i64::from(step.unwrap_or(1)));
     ensure!(step != 0, "the step of a slice cannot be 0");
     let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };

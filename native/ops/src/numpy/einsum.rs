@@ -21,7 +21,7 @@ use super::{elements, elements_mut};
 use crate::linalg::product::MatrixElement;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&EINSUM];
+pub(super) static OPS: &[&OpDef] = &[&EINSUM];
 
 params! {
     /// Parameters of `_npi_einsum`.
@@ -36,7 +36,7 @@ params! {
     }
 }
 
-pub static EINSUM: OpDef = OpDef::new("_npi_einsum")
+pub(super) static EINSUM: OpDef = OpDef::new("_npi_einsum")
     .doc(
         "The sum of products in Einstein notation, over all letters that are not in the result.\n\n\
          `ij,jk->ik` is the matrix product, `ii` the trace, `ij->ji` the transpose, `...ij,...jk->...ik` the batched matrix product.",

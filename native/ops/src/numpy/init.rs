@@ -15,7 +15,7 @@ use ferromx_kernels::par;
 use crate::init::{self, InitParam, RangeParam, arange, bounds, fill};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &init::ZEROS.renamed("_npi_zeros"),
     &init::ONES.renamed("_npi_ones"),
     &FULL_LIKE,
@@ -41,7 +41,7 @@ params! {
     }
 }
 
-pub static FULL_LIKE: OpDef = OpDef::new("_npi_full_like")
+pub(super) static FULL_LIKE: OpDef = OpDef::new("_npi_full_like")
     .doc("An array of the shape of another whose elements are all equal to `fill_value`.")
     .inputs(&[arg("a", "The array whose shape is taken.")])
     .params::<FullLikeParam>()
@@ -52,7 +52,7 @@ pub static FULL_LIKE: OpDef = OpDef::new("_npi_full_like")
     .forward(|ctx, _, outs| fill(&mut outs[0], ctx.params::<FullLikeParam>().fill_value))
     .grad(Grad::Zero);
 
-pub static ARANGE: OpDef = OpDef::new("_npi_arange")
+pub(super) static ARANGE: OpDef = OpDef::new("_npi_arange")
     .doc("Equally spaced numbers from `start` up to `stop` (exclusive); from 0 up to `start` if there is no stop.")
     .inputs(&[])
     .params::<RangeParam>()
@@ -90,7 +90,7 @@ params! {
     }
 }
 
-pub static LOGSPACE: OpDef = OpDef::new("_npi_logspace")
+pub(super) static LOGSPACE: OpDef = OpDef::new("_npi_logspace")
     .doc("Powers of `base` with equally spaced exponents from `start` to `stop`.")
     .inputs(&[])
     .params::<LogspaceParam>()
@@ -139,7 +139,7 @@ params! {
     }
 }
 
-pub static EYE: OpDef = OpDef::new("_npi_eye")
+pub(super) static EYE: OpDef = OpDef::new("_npi_eye")
     .doc("A matrix of N rows and M columns with ones on a diagonal and zeros elsewhere.")
     .inputs(&[])
     .params::<EyeParam>()
@@ -153,7 +153,7 @@ pub static EYE: OpDef = OpDef::new("_npi_eye")
     .forward(|ctx, _, outs| ones_on_diagonal(ctx.params::<EyeParam>().k, &mut outs[0]))
     .grad(Grad::Zero);
 
-pub static IDENTITY: OpDef = OpDef::new("_npi_identity")
+pub(super) static IDENTITY: OpDef = OpDef::new("_npi_identity")
     .doc("A matrix of the given shape with ones on its diagonal and zeros elsewhere. With one axis only the first element is 1.")
     .inputs(&[])
     .params::<InitParam>()
@@ -189,7 +189,7 @@ params! {
     }
 }
 
-pub static INDICES: OpDef = OpDef::new("_npi_indices")
+pub(super) static INDICES: OpDef = OpDef::new("_npi_indices")
     .doc("The indices of a grid: for each axis an array of the grid's shape that holds the index along that axis.")
     .inputs(&[])
     .params::<IndicesParam>()
@@ -235,7 +235,7 @@ params! {
 /// Defines a window function: a sum of cosines of an angle from 0 to 2 pi.
 macro_rules! window {
     ($name:ident: $op:literal, $doc:literal, |$angle:ident| $f:expr) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!($doc, ", for n from 0 to M - 1. A window of one point is 1."))
             .inputs(&[])
             .params::<WindowParam>()

@@ -20,7 +20,7 @@ use super::{elements, elements_mut};
 use crate::shape::moves::around;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&INSERT_SCALAR, &INSERT_SLICE, &INSERT_TENSOR];
+pub(super) static OPS: &[&OpDef] = &[&INSERT_SCALAR, &INSERT_SLICE, &INSERT_TENSOR];
 
 params! {
     /// Parameters of `_npi_insert_scalar`, `_npi_insert_slice` and `_npi_insert_tensor`.
@@ -56,7 +56,7 @@ enum IndexKind {
 /// Defines one of the operators.
 macro_rules! insert {
     ($name:ident: $op:literal, $inputs:expr, $kind:expr, $doc:literal) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!(
                 "Inserts entries along an axis ",
                 $doc,

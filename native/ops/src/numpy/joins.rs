@@ -14,7 +14,7 @@ use super::views::with_axes;
 use crate::shape::join::{self, ConcatParam, SplitParam, cut, join, row_len};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &join::STACK.renamed("_npi_stack"),
     &CONCATENATE,
     &VSTACK,
@@ -104,7 +104,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinVie
 /// Defines an operator that joins arrays; the closure is its [`JoinView`].
 macro_rules! joining {
     ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             const VIEW: JoinView = |$p, $s| $view;
             OpDef::new($op)
                 .doc($doc)
@@ -157,7 +157,7 @@ ConcatenateParam, |p, s| {
 });
 
 /// Parameters of `_npi_concatenate`: MXNet's metadata lists `dim`, but the operator reads `axis`.
-pub struct ConcatenateParam {
+pub(super) struct ConcatenateParam {
     /// Number of arrays to join.
     pub num_args: i32,
     /// The axis along which they are joined.
@@ -186,7 +186,7 @@ impl OpParams for ConcatenateParam {
 /// Defines an operator that splits an array along a fixed axis.
 macro_rules! splitting {
     ($name:ident: $op:literal, $doc:literal, |$rank:ident| $axis:expr) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!($doc, " The argument `axis` is ignored."))
             .inputs(&[arg("data", "The array to split.")])
             .params::<SplitParam>()
@@ -215,7 +215,7 @@ macro_rules! splitting {
 
 splitting!(HSPLIT: "_npi_hsplit", "Splits an array along axis 1 (a vector along axis 0), at indices or into a number of parts.",
     |rank| axis_of(rank, 1, usize::from(rank > 1)));
-pub static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
+pub(super) static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
     .doc("The gradient of `_npi_hsplit`: the gradients of the parts, joined along the axis.")
     .inputs(&[])
     .listed(0)

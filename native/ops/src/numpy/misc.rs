@@ -22,7 +22,7 @@ use crate::elemwise::identity::copy;
 use crate::rules::shapes_of_inputs;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &CONSTRAINT_CHECK,
     &SHARE_MEMORY,
     &NAN_TO_NUM,
@@ -43,7 +43,7 @@ params! {
     }
 }
 
-pub static CONSTRAINT_CHECK: OpDef = OpDef::new("_npx_constraint_check")
+pub(super) static CONSTRAINT_CHECK: OpDef = OpDef::new("_npx_constraint_check")
     .doc("True if all elements are true; otherwise an error with the given message.")
     .inputs(&[arg("input", "An array of type bool.")])
     .params::<ConstraintParam>()
@@ -60,7 +60,7 @@ pub static CONSTRAINT_CHECK: OpDef = OpDef::new("_npx_constraint_check")
     })
     .grad(Grad::Zero);
 
-pub static SHARE_MEMORY: OpDef = OpDef::new("_npi_share_memory")
+pub(super) static SHARE_MEMORY: OpDef = OpDef::new("_npi_share_memory")
     .doc("Whether two arrays have memory in common, as bool.")
     .inputs(&[arg("a", "The first array."), arg("b", "The second array, of any shape and type.")])
     .shape(|_, io| io.assign_out(0, &Shape::new(&[])))
@@ -85,7 +85,7 @@ params! {
     }
 }
 
-pub static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num")
+pub(super) static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num")
     .doc("Replaces NaN and infinities by numbers; they get no gradient. Integers stay as they are.")
     .params::<NanToNumParam>()
     .forward(|ctx, ins, outs| {
@@ -127,7 +127,7 @@ fn nan_to_num_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
 
 const GRAD: ArgDef = arg("grad", "The gradient of the output.");
 
-pub static BACKWARD_NAN_TO_NUM: OpDef = OpDef::new("_npi_backward_nan_to_num")
+pub(super) static BACKWARD_NAN_TO_NUM: OpDef = OpDef::new("_npi_backward_nan_to_num")
     .doc("The gradient of `_npi_nan_to_num`: that of the output where the data is finite, else 0.")
     .inputs(&[GRAD, arg("data", "The array.")])
     .listed(0)
@@ -135,7 +135,7 @@ pub static BACKWARD_NAN_TO_NUM: OpDef = OpDef::new("_npi_backward_nan_to_num")
     .unlisted_params()
     .forward(nan_to_num_backward);
 
-pub static POLYVAL: OpDef = OpDef::new("_npi_polyval")
+pub(super) static POLYVAL: OpDef = OpDef::new("_npi_polyval")
     .doc("The polynomial p[0] x^(n-1) + ... + p[n-2] x + p[n-1] at each element of x, by Horner's rule.")
     .inputs(&[
         arg("p", "The coefficients, a vector; that of the highest power comes first."),
@@ -162,7 +162,7 @@ pub static POLYVAL: OpDef = OpDef::new("_npi_polyval")
     })
     .grad(Grad::Kernel(Backward::new(polyval_backward).inputs(Deps::All), None));
 
-pub static BACKWARD_POLYVAL: OpDef = OpDef::new("_npi_backward_polyval")
+pub(super) static BACKWARD_POLYVAL: OpDef = OpDef::new("_npi_backward_polyval")
     .doc("The gradients of `_npi_polyval`: the sums of grad * x^(n-1-k) for coefficient k, and grad times the derivative for x.")
     .inputs(&[GRAD, arg("p", "The coefficients."), arg("x", "The points at which the polynomial was evaluated.")])
     .listed(0)
@@ -285,7 +285,7 @@ params! {
     }
 }
 
-pub static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
+pub(super) static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
     .doc("The differences of neighbours in the flattened array, with elements prepended and appended.")
     .inputs(&[
         arg("input1", "The array."),
@@ -332,7 +332,7 @@ pub static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
     })
     .grad(Grad::Kernel(Backward::new(ediff1d_backward), None));
 
-pub static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
+pub(super) static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
     .doc("The gradients of `_npi_ediff1d`, in the order of its inputs.")
     .inputs(&[
         GRAD,
@@ -411,7 +411,7 @@ const VALUE: ArgDef = arg(
     "The values to write, broadcast to the data with the masked axes replaced by the number of nonzero mask elements.",
 );
 
-pub static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assign_scalar")
+pub(super) static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assign_scalar")
     .doc("The data with a number written where the mask is not 0.")
     .inputs(&[DATA, MASK])
     .params::<MaskScalarParam>()
@@ -436,7 +436,7 @@ pub static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assign_scal
     .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
-pub static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assign_tensor")
+pub(super) static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assign_tensor")
     .doc("The data with the elements of an array written, one after the other, where the mask is not 0.")
     .inputs(&[DATA, MASK, VALUE])
     .params::<MaskTensorParam>()

@@ -22,7 +22,7 @@ use crate::shape::axes::permute;
 use crate::shape::moves::{around, by_size, source, target};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&TRANSPOSE, &MOVEAXIS, &FLIP, &ROT90, &ROLL, &BROADCAST_TO, &TRIL];
+pub(super) static OPS: &[&OpDef] = &[&TRANSPOSE, &MOVEAXIS, &FLIP, &ROT90, &ROLL, &BROADCAST_TO, &TRIL];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -34,7 +34,7 @@ params! {
     }
 }
 
-pub static TRANSPOSE: OpDef = OpDef::new("_np_transpose")
+pub(super) static TRANSPOSE: OpDef = OpDef::new("_np_transpose")
     .doc("Permutes the axes: axis i of the result is axis `axes[i]` of the array.")
     .inputs(A)
     .params::<TransposeParam>()
@@ -97,7 +97,7 @@ params! {
     }
 }
 
-pub static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
+pub(super) static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
     .doc("Moves axes to other positions; the others keep their order.")
     .inputs(A)
     .params::<MoveaxisParam>()
@@ -144,7 +144,7 @@ params! {
     }
 }
 
-pub static FLIP: OpDef = OpDef::new("_npi_flip")
+pub(super) static FLIP: OpDef = OpDef::new("_npi_flip")
     .doc("Reverses the order of the elements along some axes.")
     .params::<FlipParam>()
     .forward(|ctx, ins, outs| {
@@ -174,7 +174,7 @@ params! {
     }
 }
 
-pub static ROT90: OpDef = OpDef::new("_npi_rot90")
+pub(super) static ROT90: OpDef = OpDef::new("_npi_rot90")
     .doc("Rotates by k times 90 degrees in the plane of two axes.")
     .params::<Rot90Param>()
     .shape(|p, io| {
@@ -226,7 +226,7 @@ params! {
     }
 }
 
-pub static ROLL: OpDef = OpDef::new("_np_roll")
+pub(super) static ROLL: OpDef = OpDef::new("_np_roll")
     .doc("Rolls the elements along axes; those beyond the last position re-enter at the first.")
     .params::<RollParam>()
     .shape(|p, io| {
@@ -297,7 +297,7 @@ params! {
     }
 }
 
-pub static BROADCAST_TO: OpDef = OpDef::new("_npi_broadcast_to")
+pub(super) static BROADCAST_TO: OpDef = OpDef::new("_npi_broadcast_to")
     .doc("Repeats the array along axes of length 1, and along new axes in front, to another shape.")
     .inputs(&[arg("array", "The array.")])
     .params::<BroadcastToParam>()
@@ -341,7 +341,7 @@ params! {
     }
 }
 
-pub static TRIL: OpDef = OpDef::new("_npi_tril")
+pub(super) static TRIL: OpDef = OpDef::new("_npi_tril")
     .doc(
         "The lower triangles of the matrices in the last two axes, with zeros above diagonal k. A vector of n elements is broadcast to \
          n equal rows.",

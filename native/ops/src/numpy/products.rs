@@ -20,7 +20,7 @@ use crate::elemwise::formulas::Mul;
 use crate::linalg::product::MatrixElement;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&DOT, &TENSORDOT, &TENSORDOT_INT_AXES, &MATMUL];
+pub(super) static OPS: &[&OpDef] = &[&DOT, &TENSORDOT, &TENSORDOT_INT_AXES, &MATMUL];
 
 const A_B: &[ArgDef] = &[arg("a", "The first operand."), arg("b", "The second operand, of the same type.")];
 
@@ -168,7 +168,7 @@ fn contract_backward(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], outs: &mu
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-pub static DOT: OpDef = OpDef::new("_np_dot")
+pub(super) static DOT: OpDef = OpDef::new("_np_dot")
     .doc(
         "The inner product of vectors, the product of matrices, the product with a scalar, and for more axes the sum over the last axis \
          of a and the second-last of b.",
@@ -252,7 +252,7 @@ impl TensordotIntParam {
 /// Defines a contraction over axes that the parameters name.
 macro_rules! tensordot {
     ($name:ident: $op:literal, $doc:literal, $P:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(A_B)
             .params::<$P>()
@@ -282,7 +282,7 @@ tensordot!(TENSORDOT_INT_AXES: "_npi_tensordot_int_axes",
     "The sum of products over the last axes of a and the first of b; the result has the other axes of a, then those of b.",
     TensordotIntParam);
 
-pub static MATMUL: OpDef = OpDef::new("_npi_matmul")
+pub(super) static MATMUL: OpDef = OpDef::new("_npi_matmul")
     .doc(
         "The products of the matrices in the last two axes; the axes before them are broadcast. A vector is a row on the left and a \
          column on the right; its added axis is removed from the result.",

@@ -23,7 +23,7 @@ use crate::reduce::sums::{AllFactors, AnyLane, products_of_others};
 use crate::rules::no_gradient;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SUM, &PROD, &MEAN, &MAX, &MIN, &ANY, &ALL, &ARGMAX, &ARGMIN];
+pub(super) static OPS: &[&OpDef] = &[&SUM, &PROD, &MEAN, &MAX, &MIN, &ANY, &ALL, &ARGMAX, &ARGMIN];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -64,7 +64,7 @@ params! {
 }
 
 /// Parameters of a reduction over axes.
-pub trait OverAxes: OpParams {
+pub(super) trait OverAxes: OpParams {
     /// The axes as given.
     fn axis(&self) -> &ShapeOrNone;
     /// Whether reduced axes are kept.
@@ -112,7 +112,7 @@ impl OverAxes for LogicParam {
 ///
 /// # Errors
 /// An axis that is out of range or given twice.
-pub fn resolve(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
+pub(super) fn resolve(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
     let Some(given) = &axis.0 else { return Ok((0..n).collect()) };
     if n == 0 && given.dims().iter().all(|a| *a == 0 || *a == -1) {
         return Ok(Axes::new());
@@ -124,7 +124,7 @@ pub fn resolve(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
 }
 
 /// The shape without the axes, or with length 1 along them.
-pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
+pub(super) fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
     let keep = |(i, d): (usize, &i64)| match (axes.contains(&i), keepdims) {
         (false, _) => Some(*d),
         (true, true) => Some(1),
@@ -134,7 +134,7 @@ pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
 }
 
 /// The shape rule of reductions.
-pub fn reduced_shape<P: OverAxes>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+pub(super) fn reduced_shape<P: OverAxes>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<P>();
     ensure!(p.initial().is_none(), "initial is not supported: combine the result with the initial value");
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
@@ -146,7 +146,7 @@ fn axes_of<P: OverAxes>(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
     resolve(ctx.params::<P>().axis(), shape.dims().len())
 }
 
-pub static SUM: OpDef = OpDef::new("_np_sum")
+pub(super) static SUM: OpDef = OpDef::new("_np_sum")
     .doc("The sum of the elements over axes. Integers wrap around.")
     .inputs(A)
     .params::<SumParam>()
@@ -161,7 +161,7 @@ pub static SUM: OpDef = OpDef::new("_np_sum")
         Some(|graph, n| composed(graph, n, false)),
     ));
 
-pub static PROD: OpDef = OpDef::new("_np_prod")
+pub(super) static PROD: OpDef = OpDef::new("_np_prod")
     .aliases(&["_np_product"])
     .doc("The product of the elements over axes; 1 where there are none. Integers wrap around.")
     .inputs(A)
@@ -172,7 +172,7 @@ pub static PROD: OpDef = OpDef::new("_np_prod")
     .forward(|ctx, ins, outs| reduce_any::<Prod>(&ins[0], &axes_of::<SumParam>(ctx, ins[0].shape())?, &mut outs[0]))
     .grad(Grad::Kernel(Backward::new(prod_backward).inputs(Deps::All), None));
 
-pub static MEAN: OpDef = OpDef::new("_npi_mean")
+pub(super) static MEAN: OpDef = OpDef::new("_npi_mean")
     .doc(
         "The arithmetic mean of the elements over axes, float32 for integers and booleans unless dtype says otherwise.",
     )
@@ -301,7 +301,7 @@ where
 /// Defines the maximum or minimum.
 macro_rules! extreme {
     ($name:ident: $op:literal [$alias:literal], $doc:literal, $R:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!($doc, " Each element that equals it gets the whole gradient."))
             .inputs(A)
@@ -365,10 +365,10 @@ logic! {
     All: ONE, |a, b| if a < b { a } else { b };
 }
 
-pub static ANY: OpDef =
+pub(super) static ANY: OpDef =
     logic_op::<Any>("_np_any", "Whether any of the elements over axes is not 0, as bool; false where there are none.")
         .aliases(&["_np_sometrue"]);
-pub static ALL: OpDef =
+pub(super) static ALL: OpDef =
     logic_op::<All>("_np_all", "Whether none of the elements over axes is 0, as bool; true where there are none.");
 
 const fn logic_op<R>(name: &'static str, doc: &'static str) -> OpDef
@@ -401,7 +401,7 @@ params! {
     }
 }
 
-pub static ARGMAX: OpDef =
+pub(super) static ARGMAX: OpDef =
     arg_op("_npi_argmax", "The index of the first largest element along an axis, as int64; NaN counts as the largest.")
         .forward(|ctx, ins, outs| {
             position(ctx, &ins[0], &mut outs[0], |x, dims, out| {
@@ -411,7 +411,7 @@ pub static ARGMAX: OpDef =
             }, d => Err(ctx.unsupported(d, NUMERIC)))
             })
         });
-pub static ARGMIN: OpDef = arg_op(
+pub(super) static ARGMIN: OpDef = arg_op(
     "_npi_argmin",
     "The index of the first smallest element along an axis, as int64; NaN counts as the smallest.",
 )

@@ -18,7 +18,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::around;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&CUMSUM, &DIFF];
+pub(super) static OPS: &[&OpDef] = &[&CUMSUM, &DIFF];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -32,7 +32,7 @@ params! {
     }
 }
 
-pub static CUMSUM: OpDef = OpDef::new("_np_cumsum")
+pub(super) static CUMSUM: OpDef = OpDef::new("_np_cumsum")
     .aliases(&["cumsum"])
     .doc("The cumulative sums along an axis: element i is the sum of the elements 0 to i.")
     .inputs(A)
@@ -97,7 +97,7 @@ params! {
     }
 }
 
-pub static DIFF: OpDef = OpDef::new("_npi_diff")
+pub(super) static DIFF: OpDef = OpDef::new("_npi_diff")
     .doc("The n-th differences of neighbours along an axis, which becomes shorter by n.")
     .inputs(A)
     .params::<DiffParam>()

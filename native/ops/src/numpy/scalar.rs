@@ -21,7 +21,7 @@ use crate::elemwise::scalar::{
 };
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &plain::PLUS.renamed("_npi_add_scalar"),
     &plain::MINUS.renamed("_npi_subtract_scalar"),
     &plain::RMINUS.renamed("_npi_rsubtract_scalar"),
@@ -47,7 +47,7 @@ pub static OPS: &[&OpDef] = &[
 /// Defines a true division, whose result is floating-point for every array type.
 macro_rules! quotient {
     ($name:ident: $op:literal, $doc:literal, $forward:ident, $Df:ident, $backward:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(DATA)
             .params::<ScalarParam>()
@@ -119,7 +119,7 @@ Ldexp(s, x), df = LdexpB, graph = |g, n, _s| {
 /// Defines an operator of integers (or bool) and a whole number.
 macro_rules! int_scalar {
     ($name:ident: $op:literal, $doc:literal, $F:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(DATA)
             .params::<ScalarParam>()

@@ -17,9 +17,9 @@ use crate::broadcast::binary::broadcast_two;
 use crate::elemwise::family::{Binary, formula, lanes};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
+pub(super) static OPS: &[&OpDef] = &[&WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
 
-pub static WHERE: OpDef = OpDef::new("_npi_where")
+pub(super) static WHERE: OpDef = OpDef::new("_npi_where")
     .doc("Takes elements of x where the condition is not 0, and of y elsewhere. The three arrays are broadcast.")
     .inputs(&[
         arg("condition", "The condition, of any type."),
@@ -65,7 +65,7 @@ params! {
 /// Defines a selection between an array and a number.
 macro_rules! where_with_scalar {
     ($name:ident: $op:literal, $array:literal, $doc:literal, |$x:ident, $s:ident| ($left:expr, $right:expr), $F:ident) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(&[
                 arg("condition", "The condition, of any type."),
@@ -118,7 +118,7 @@ params! {
     }
 }
 
-pub static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
+pub(super) static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
     .doc("One number where the condition is not 0, and another elsewhere, as float32.")
     .inputs(&[arg("condition", "The condition, of any type.")])
     .params::<WhereScalar2Param>()

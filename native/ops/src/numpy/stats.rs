@@ -21,7 +21,7 @@ use crate::elemwise::family::NUMERIC;
 use crate::reduce::axes::{Axes, kept};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&VAR, &STD, &AVERAGE, &PERCENTILE];
+pub(super) static OPS: &[&OpDef] = &[&VAR, &STD, &AVERAGE, &PERCENTILE];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -51,7 +51,7 @@ impl OverAxes for MomentParam {
 /// Defines the variance or the standard deviation.
 macro_rules! moment {
     ($name:ident: $op:literal, $doc:literal, $ROOT:literal) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(A)
             .params::<MomentParam>()
@@ -177,7 +177,7 @@ params! {
     }
 }
 
-pub static AVERAGE: OpDef = OpDef::new("_npi_average")
+pub(super) static AVERAGE: OpDef = OpDef::new("_npi_average")
     .doc(
         "The weighted average over axes: the sum of a * weights, divided by the sum of the weights. The weights have the shape of a, or \
          are a vector along a single reduced axis.",
@@ -348,7 +348,7 @@ params! {
     }
 }
 
-pub static PERCENTILE: OpDef = OpDef::new("_npi_percentile")
+pub(super) static PERCENTILE: OpDef = OpDef::new("_npi_percentile")
     .doc(
         "The q-th percentiles over axes, for q from 0 to 100, as float64 for float64 arrays, otherwise float32. The axis of q comes \
          first. A group with a NaN gives NaN.",

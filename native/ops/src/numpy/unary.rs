@@ -24,7 +24,7 @@ const fn numpy_alias(name: &'static str, def: &OpDef) -> OpDef {
 }
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &numpy_alias("_npi_absolute", &unary::ABS).aliases(&["_npi_abs"]),
     &numpy_alias("_npi_arccos", &unary::ARCCOS),
     &numpy_alias("_npi_arccosh", &unary::ARCCOSH),
@@ -73,7 +73,7 @@ pub static OPS: &[&OpDef] = &[
 /// Defines a predicate: an operator on all types whose result is bool.
 macro_rules! predicate {
     ($name:ident: $op:literal, $doc:literal, float |$x:ident| $float:expr, int |$i:ident| $int:expr) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
     formula!(Unary F = |$x| if $float { 1.0 } else { 0.0 }, int |$i| if $int { 1 } else { 0 });
             OpDef::new($op)
                 .doc($doc)
@@ -105,16 +105,16 @@ fn predicate<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
 }
 
 /// The types of the bitwise operators.
-pub const INT_OR_BOOL: &[DType] = &[DType::U8, DType::I8, DType::I32, DType::I64, DType::Bool];
+pub(super) const INT_OR_BOOL: &[DType] = &[DType::U8, DType::I8, DType::I32, DType::I64, DType::Bool];
 
 /// Type rule of the bitwise operators: integers and bool.
-pub fn int_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub(super) fn int_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let Some(d) = io.first_known() else { return Ok(()) };
     ferromx_core::ensure!(INT_OR_BOOL.contains(&d), "bitwise operators take arrays of integers or bool, not {d}");
     io.assign_all(d)
 }
 
-pub static BITWISE_NOT: OpDef = OpDef::new("_npi_bitwise_not")
+pub(super) static BITWISE_NOT: OpDef = OpDef::new("_npi_bitwise_not")
     .doc("Every bit inverted: -x - 1 for signed integers, 255 - x for uint8, the negation for bool.")
     .inputs(X)
     .dtype(int_dtype)
@@ -143,7 +143,7 @@ params! {
 formula!(Binary RoundFraction = |x, scale| (x * scale).round_ties_even() / scale);
 formula!(Binary RoundToTens = |x, scale| (x / scale).round_ties_even() * scale);
 
-pub static AROUND: OpDef = OpDef::new("_npi_around")
+pub(super) static AROUND: OpDef = OpDef::new("_npi_around")
     .doc("Rounds to a number of decimal places, halves to the even neighbour: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
     .inputs(X)
     .params::<AroundParam>()

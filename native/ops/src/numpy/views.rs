@@ -11,7 +11,7 @@ use ferromx_core::{ensure, params};
 use crate::rules::{RESHAPE_BACK, complete_from_size};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&RESHAPE, &NPX_RESHAPE, &SQUEEZE, &ATLEAST_1D, &ATLEAST_2D, &ATLEAST_3D];
+pub(super) static OPS: &[&OpDef] = &[&RESHAPE, &NPX_RESHAPE, &SQUEEZE, &ATLEAST_1D, &ATLEAST_2D, &ATLEAST_3D];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -25,7 +25,7 @@ params! {
     }
 }
 
-pub static RESHAPE: OpDef = OpDef::new("_np_reshape")
+pub(super) static RESHAPE: OpDef = OpDef::new("_np_reshape")
     .doc("Reshapes the array without a copy; the elements keep their row-major order.")
     .inputs(A)
     .params::<ReshapeParam>()
@@ -84,7 +84,7 @@ params! {
     }
 }
 
-pub static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
+pub(super) static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
     .aliases(&["_npi_reshape"])
     .doc("Reshapes the array without a copy; special numbers in the new shape refer to its current one.")
     .inputs(A)
@@ -177,7 +177,7 @@ params! {
     }
 }
 
-pub static SQUEEZE: OpDef = OpDef::new("_np_squeeze")
+pub(super) static SQUEEZE: OpDef = OpDef::new("_np_squeeze")
     .doc("Removes axes of length 1 without a copy.")
     .inputs(A)
     .params::<SqueezeParam>()
@@ -210,7 +210,7 @@ params! {
 /// Defines the operator that gives arrays at least `$n` axes.
 macro_rules! atleast {
     ($name:ident: $op:literal, $n:literal, $doc:literal) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .variadic("arys", "The arrays.", "num_args")
             .params::<AtleastParam>()
@@ -246,7 +246,7 @@ atleast!(ATLEAST_3D: "_np_atleast_3d", 3,
     "Gives each array at least three axes: () becomes (1, 1, 1), (n) becomes (1, n, 1), and (m, n) becomes (m, n, 1).");
 
 /// The shape with at least `n` axes.
-pub fn with_axes(shape: &Shape, n: usize) -> Shape {
+pub(super) fn with_axes(shape: &Shape, n: usize) -> Shape {
     match (shape.dims(), n) {
         ([], n) => Shape::new(&[1, 1, 1][..n]),
         ([d], 2) => Shape::new(&[1, *d]),

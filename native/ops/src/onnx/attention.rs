@@ -39,7 +39,7 @@ const INPUTS: &[ArgDef] = &[
 const TYPES: &[DType] = &[DType::F32, DType::F64];
 
 /// Scaled dot-product attention.
-pub static ATTENTION: OpDef = OpDef::new("_onnx_Attention")
+pub(super) static ATTENTION: OpDef = OpDef::new("_onnx_Attention")
     .doc(
         "Scaled dot-product attention: softmax(scale * query key^T + attn_mask) value, with the softmax over the keys (Vaswani et al., \
          \"Attention is all you need\", 2017).\n\n\

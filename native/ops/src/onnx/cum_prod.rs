@@ -23,7 +23,7 @@ params! {
 }
 
 /// Cumulative products.
-pub static CUM_PROD: OpDef = OpDef::new("_onnx_CumProd")
+pub(super) static CUM_PROD: OpDef = OpDef::new("_onnx_CumProd")
     .doc(
         "The cumulative product along an axis: element i is the product of the elements up to and including i, or excluding i if \
          `exclusive`. Not differentiable. Source: CumProd of ONNX.",

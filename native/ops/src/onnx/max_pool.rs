@@ -30,7 +30,7 @@ params! {
 }
 
 /// Max pooling with indices.
-pub static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
+pub(super) static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
     .doc(
         "The maximum of per_axis window, and its index into the flattened data. Padding is never the maximum.\n\n\
          Shapes: data (batch, channel, d1, ..., dk) with k of 1 to 3, both outputs (batch, channel, o1, ..., ok) with \

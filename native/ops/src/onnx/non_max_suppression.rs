@@ -24,7 +24,7 @@ params! {
 }
 
 /// Non-maximum suppression.
-pub static NON_MAX_SUPPRESSION: OpDef = OpDef::new("_onnx_NonMaxSuppression")
+pub(super) static NON_MAX_SUPPRESSION: OpDef = OpDef::new("_onnx_NonMaxSuppression")
     .doc(
         "Selects boxes of each image and class that do not overlap a better one: rows (image, class, box), the best box of a class first. \
          Imperative only, as the number of boxes depends on the data.\n\n\

@@ -69,7 +69,7 @@ const L: ArgDef = arg("sequence_length", "Lengths of the sequences, of shape (ba
 macro_rules! layer {
     ($static:ident: $name:literal, $cell:expr, $inputs:expr, $outputs:literal, $doc:literal) => {
         #[doc = $doc]
-        pub static $static: OpDef = OpDef::new($name)
+        pub(crate) static $static: OpDef = OpDef::new($name)
             .doc(concat!(
                 $doc,
                 "\n\nOutputs: the states of all steps (steps, directions, batch, hidden), which are 0 after the end of a sequence, and the \

@@ -59,7 +59,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Samples images at the coordinates of a grid.
-pub static GRID_SAMPLE: OpDef = OpDef::new("_onnx_GridSample")
+pub(super) static GRID_SAMPLE: OpDef = OpDef::new("_onnx_GridSample")
     .doc(
         "Samples images at the coordinates of a grid: output (n, c, p) is image (n, c) at grid (n, p), with coordinates normalised to \
          -1..1, that of the last axis first.\n\n\
@@ -144,7 +144,7 @@ params! {
 }
 
 /// Interpolates along one axis with given taps.
-pub static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
+pub(super) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
     .doc(
         "Interpolates along an axis: output element i is the sum over k of weights[i, k] times the element at index places[i, k]. \
          Resizing an image applies it once to each axis.\n\n\

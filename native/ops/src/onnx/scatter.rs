@@ -65,7 +65,7 @@ params! {
 }
 
 /// Gathers elements by their indices along one axis.
-pub static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
+pub(super) static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
     .doc(
         "Gathers elements along an axis: output[c] is data[c with the coordinate of `axis` replaced by indices[c]].\n\n\
          Shapes: data (d0, ..., dk), indices of the same rank and no longer than data on all other axes, output as indices. \
@@ -127,7 +127,7 @@ fn fits_data(axis: i32, data: &Shape, indices: &Shape) -> Result<()> {
 }
 
 /// Scatters elements by their indices along one axis.
-pub static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
+pub(super) static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
     .doc(
         "Data with some elements updated: updates[c] goes to c with the coordinate of `axis` replaced by indices[c]. Updates of one \
          element are applied in order, so without a reduction the last one wins.\n\n\
@@ -163,7 +163,7 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
     }));
 
 /// Scatters slices by their coordinates on the leading axes.
-pub static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
+pub(super) static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
     .doc(
         "Data with some slices updated: `indices[i]` holds the leading coordinates of the slice that `updates[i]` goes to. Updates of one \
          slice are applied in order, so without a reduction the last one wins.\n\n\

@@ -49,7 +49,7 @@ params! {
 }
 
 /// Counts n-grams.
-pub static TF_IDF: OpDef = OpDef::new("_onnx_TfIdfVectorizer")
+pub(super) static TF_IDF: OpDef = OpDef::new("_onnx_TfIdfVectorizer")
     .doc(
         "Counts the n-grams of each row. An n-gram also matches with up to max_skip_count elements skipped between its elements, the same \
          number everywhere.\n\n\

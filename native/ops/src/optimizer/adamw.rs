@@ -13,7 +13,7 @@ use super::family::{self, Rule, bound, clip, rule};
 use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor, rescale_grad};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&ADAMW_UPDATE, &MP_ADAMW_UPDATE, &MULTI_ADAMW_UPDATE, &MULTI_MP_ADAMW_UPDATE];
+pub(super) static OPS: &[&OpDef] = &[&ADAMW_UPDATE, &MP_ADAMW_UPDATE, &MULTI_ADAMW_UPDATE, &MULTI_MP_ADAMW_UPDATE];
 
 const DOC: &str = "A step of AdamW: with g = clip(rescale_grad * grad), mean = beta1 * mean + (1 - beta1) * g and \
     var = beta2 * var + (1 - beta2) * g^2, the result is weight - eta * (lr * mean / (sqrt(var) + epsilon) + wd * weight). \
@@ -176,7 +176,7 @@ fn full_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     ferromx_core::infer::same_dtype(p, &mut DTypeIo { ins: &mut io.ins[..n], outs: io.outs })
 }
 
-pub static ADAMW_UPDATE: OpDef = OpDef::new("_adamw_update")
+pub(super) static ADAMW_UPDATE: OpDef = OpDef::new("_adamw_update")
     .doc(DOC)
     .inputs(&[
         arg("weight", "The weight."),
@@ -192,7 +192,7 @@ pub static ADAMW_UPDATE: OpDef = OpDef::new("_adamw_update")
     .forward(full::<AdamWParam>)
     .inplace(&[(0, 0)]);
 
-pub static MP_ADAMW_UPDATE: OpDef = OpDef::new("_mp_adamw_update")
+pub(super) static MP_ADAMW_UPDATE: OpDef = OpDef::new("_mp_adamw_update")
     .doc("_adamw_update for a weight in half precision: updates the copy in single precision and rounds it to the output.")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type."),

@@ -9,7 +9,7 @@ use crate::sparse::lazy_rule;
 use super::family::{self, bound, clip, sign, step, step_params};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] =
+pub(super) static OPS: &[&OpDef] =
     &[&ADAM_UPDATE, &RMSPROP_UPDATE, &RMSPROPALEX_UPDATE, &FTRL_UPDATE, &FTML_UPDATE, &ADAGRAD_UPDATE];
 
 step_params! {

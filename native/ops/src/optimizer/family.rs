@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 /// The update rule of an optimizer: from `K` scalars, which are derived from the parameters, and the gradient it calculates new values
 /// of `S` arrays, the weight and then the states.
-pub trait Rule<const K: usize, const S: usize> {
+pub(super) trait Rule<const K: usize, const S: usize> {
     /// The source of the scalars: the operator's parameters, or those of one of several weights.
     type Params;
     /// The scalars of [`Rule::step`].
@@ -25,13 +25,13 @@ pub trait Rule<const K: usize, const S: usize> {
 }
 
 /// The bound that `clip_gradient` sets: infinity if it is negative.
-pub fn bound(clip: f32) -> f32 {
+pub(super) fn bound(clip: f32) -> f32 {
     if clip >= 0.0 { clip } else { f32::INFINITY }
 }
 
 /// `x` clipped to [-bound, bound]; NaN stays NaN.
 #[inline(always)]
-pub fn clip<C: MathFloat>(x: C, bound: C) -> C {
+pub(super) fn clip<C: MathFloat>(x: C, bound: C) -> C {
     if x > bound {
         bound
     } else if x < -bound {
@@ -43,7 +43,7 @@ pub fn clip<C: MathFloat>(x: C, bound: C) -> C {
 
 /// The sign of `x`: 1, 0 or -1; 0 for NaN.
 #[inline(always)]
-pub fn sign<C: MathFloat>(x: C) -> C {
+pub(super) fn sign<C: MathFloat>(x: C) -> C {
     if x > C::ZERO {
         C::ONE
     } else if x < C::ZERO {
@@ -54,7 +54,7 @@ pub fn sign<C: MathFloat>(x: C) -> C {
 }
 
 /// One step on one weight. The new weight goes to the output, which may share the weight's memory.
-pub fn kernel<R: Rule<K, S>, const K: usize, const S: usize>(
+pub(super) fn kernel<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
@@ -67,7 +67,7 @@ where
 }
 
 /// [`kernel`] for the operands of [`mixed_steps`].
-pub fn mixed_kernel<R: Rule<K, S>, const K: usize, const S: usize>(
+pub(super) fn mixed_kernel<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
@@ -81,7 +81,7 @@ where
 
 /// One step on each of `count` weights. The inputs are each weight, its gradient and its states, in order. A weight whose output is
 /// not wanted is skipped.
-pub fn steps<R: Rule<K, S>, const K: usize, const S: usize>(
+pub(super) fn steps<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
@@ -125,7 +125,7 @@ where
 }
 
 /// [`steps`] for mixed precision: the last state of each weight is its copy in single precision, from which the output is rounded.
-pub fn mixed_steps<R: Rule<K, S>, const K: usize, const S: usize>(
+pub(super) fn mixed_steps<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
@@ -151,7 +151,7 @@ pub fn mixed_steps<R: Rule<K, S>, const K: usize, const S: usize>(
 }
 
 /// The elements of `S` outputs.
-pub fn slices<'s, 'o: 's, T: Element, const S: usize>(
+pub(super) fn slices<'s, 'o: 's, T: Element, const S: usize>(
     outs: impl IntoIterator<Item = &'s mut Out<'o>>,
 ) -> Result<[&'s mut [T]; S]> {
     let mut slices = std::array::from_fn(|_| Default::default());
@@ -162,7 +162,7 @@ pub fn slices<'s, 'o: 's, T: Element, const S: usize>(
 }
 
 /// Weight, gradient and output share a type; the states are in single precision.
-pub fn mixed_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub(super) fn mixed_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (2..io.ins.len()).try_for_each(|i| io.assign_in(i, DType::F32))?;
     match io.ins[0].or(io.ins[1]).or(io.outs[0]) {
         Some(d) => {
@@ -197,7 +197,7 @@ macro_rules! step_params {
 pub(crate) use step_params;
 
 /// The input indices of the states, which follow weight and gradient.
-pub const STATES: &[usize] = &[2, 3, 4, 5];
+pub(super) const STATES: &[usize] = &[2, 3, 4, 5];
 
 /// Defines the [`Rule`] of an optimizer from its formula.
 ///
@@ -242,7 +242,7 @@ macro_rules! step {
      |$weight:ident, $grad:ident| $formula:expr $(, sparse = $sparse:expr)?) => {
         family::rule!($Rule, $P, states [$($state),*], scalars |$p| [$($number = $value),*], |$weight, $grad| $formula);
 
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(&[arg("weight", "The weight."), arg("grad", "Its gradient."), $(arg(stringify!($state), $state_doc)),*])
@@ -265,7 +265,7 @@ pub(crate) use step;
 macro_rules! mixed_step {
     ($name:ident: $Rule:ident<$K:literal, $S:literal>, $op:literal, $of:literal, $P:ty,
      states [$($state:ident = $state_doc:literal),*]) => {
-        pub static $name: OpDef = OpDef::new($op)
+        pub(crate) static $name: OpDef = OpDef::new($op)
             .doc(concat!(
                 $of,
                 " for a weight in half precision: updates the copy in single precision and rounds it to the output."

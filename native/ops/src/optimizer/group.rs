@@ -14,7 +14,7 @@ use super::family::{bound, clip};
 use crate::sparse::{lazy, lazy_update};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&GROUP_ADAGRAD_UPDATE];
+pub(super) static OPS: &[&OpDef] = &[&GROUP_ADAGRAD_UPDATE];
 
 params! {
     /// Parameters of `_contrib_group_adagrad_update`.
@@ -30,7 +30,7 @@ params! {
     }
 }
 
-pub static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagrad_update")
+pub(super) static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagrad_update")
     .doc(
         "A step of AdaGrad with one step size for each row, which suits embeddings: with g = clip(rescale_grad * grad), the history of a \
          row grows by the mean of its g^2, and the result is weight - lr * g / sqrt(history + epsilon). With a row_sparse gradient only \

@@ -20,7 +20,7 @@ use super::family::{self, Rule, bound, clip, rule, slices};
 use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &LAMB_UPDATE_PHASE1,
     &LAMB_UPDATE_PHASE2,
     &MP_LAMB_UPDATE_PHASE1,
@@ -94,7 +94,7 @@ const PHASE1: &str = "The direction of a step of LAMB: with g = clip(rescale_gra
     and var = beta2 * var + (1 - beta2) * g^2, the result is mean / (sqrt(var) + epsilon) + wd * weight, with mean and var \
     first divided by 1 - beta1^t and 1 - beta2^t if bias_correction is set (You et al., 2020).";
 
-pub static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
+pub(super) static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
     .doc(PHASE1)
     .inputs(&[
         arg("weight", "The weight."),
@@ -110,7 +110,7 @@ pub static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
     })
     .inplace(&[(0, 0)]);
 
-pub static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phase1")
+pub(super) static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phase1")
     .doc("lamb_update_phase1 for a weight in half precision with a copy in single precision; the direction is in single precision.")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type; it is not read."),
@@ -194,7 +194,7 @@ const PHASE2: &str = "A step of LAMB along the direction g of phase 1: weight - 
 const NORMS: [ArgDef; 2] =
     [arg("r1", "The norm of the weight, as its first element."), arg("r2", "The norm of g, as its first element.")];
 
-pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
+pub(super) static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
     .doc(PHASE2)
     .inputs(&[arg("weight", "The weight."), arg("g", "The direction of the step."), NORMS[0], NORMS[1]])
     .params::<LambPhase2Param>()
@@ -216,7 +216,7 @@ pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
     })
     .inplace(&[(0, 0)]);
 
-pub static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
+pub(super) static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
     .doc("lamb_update_phase2 for a weight in half precision: updates the copy in single precision and rounds it to the output.")
     .inputs(&[
         arg("weight", "The weight, of any floating-point type; it is not read."),

@@ -11,7 +11,7 @@ use super::multi_tensor::{self, Layout, MAX_WEIGHTS, MultiTensor, multi_tensor};
 use super::sgd::{Sgd, SgdMom, SgdMomParam, SgdParam};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &MULTI_SGD_UPDATE,
     &MULTI_SGD_MOM_UPDATE,
     &MULTI_MP_SGD_UPDATE,

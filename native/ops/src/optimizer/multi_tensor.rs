@@ -10,10 +10,10 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
 
 /// The most weights of one call; a model with more takes several calls.
-pub const MAX_WEIGHTS: usize = 256;
+pub(super) const MAX_WEIGHTS: usize = 256;
 
 /// The parameters of a multi-tensor optimizer.
-pub trait MultiTensor: OpParams {
+pub(super) trait MultiTensor: OpParams {
     /// The number of weights.
     fn count(&self) -> usize;
     /// Name and length of each list parameter, which must have one number for each weight.
@@ -21,7 +21,7 @@ pub trait MultiTensor: OpParams {
 }
 
 /// The order of the inputs: the arrays of `each` for every weight in order, then those of `shared`.
-pub struct Layout {
+pub(super) struct Layout {
     /// The weight, its gradient, its states and, for mixed precision, its copy in single precision.
     pub each: &'static [&'static str],
     /// The inputs that all weights share.
@@ -31,7 +31,7 @@ pub struct Layout {
 }
 
 /// The input indices of the states of `N / (stride - 2)` weights: of each weight's `stride` inputs, all but the first two.
-pub const fn state_indices<const N: usize>(stride: usize) -> [usize; N] {
+pub(super) const fn state_indices<const N: usize>(stride: usize) -> [usize; N] {
     let mut indices = [0; N];
     let mut k = 0;
     while k < N {
@@ -42,7 +42,7 @@ pub const fn state_indices<const N: usize>(stride: usize) -> [usize; N] {
 }
 
 /// The indices 0 to `N - 1`.
-pub const fn all_indices<const N: usize>() -> [usize; N] {
+pub(super) const fn all_indices<const N: usize>() -> [usize; N] {
     let mut indices = [0; N];
     let mut k = 0;
     while k < N {
@@ -53,7 +53,7 @@ pub const fn all_indices<const N: usize>() -> [usize; N] {
 }
 
 /// (input, output) of each weight, which may share memory.
-pub const fn inplace_pairs(stride: usize) -> [(usize, usize); MAX_WEIGHTS] {
+pub(super) const fn inplace_pairs(stride: usize) -> [(usize, usize); MAX_WEIGHTS] {
     let mut pairs = [(0, 0); MAX_WEIGHTS];
     let mut k = 0;
     while k < MAX_WEIGHTS {
@@ -65,18 +65,18 @@ pub const fn inplace_pairs(stride: usize) -> [(usize, usize); MAX_WEIGHTS] {
 
 impl Layout {
     /// The number of inputs.
-    pub fn num_inputs<P: MultiTensor>(&self, p: &Params) -> usize {
+    pub(super) fn num_inputs<P: MultiTensor>(&self, p: &Params) -> usize {
         self.each.len() * p.get::<P>().count() + self.shared.len()
     }
 
     /// `weight_0`, `grad_0`, ..., `weight_1`, ..., then the names of the shared inputs.
-    pub fn names<P: MultiTensor>(&self, p: &Params) -> Vec<String> {
+    pub(super) fn names<P: MultiTensor>(&self, p: &Params) -> Vec<String> {
         let each = (0..p.get::<P>().count()).flat_map(|i| self.each.iter().map(move |name| format!("{name}_{i}")));
         each.chain(self.shared.iter().map(|name| name.to_string())).collect()
     }
 
     /// The gradient, the states and the output of a weight have its shape.
-    pub fn shape<P: MultiTensor>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    pub(super) fn shape<P: MultiTensor>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         let (stride, p) = (self.each.len(), p.get::<P>());
         for (list, len) in p.lists() {
             ensure!(len == p.count(), "{list} has {len} numbers for {} weights: give one for each", p.count());
@@ -94,7 +94,7 @@ impl Layout {
     }
 
     /// [`Layout::shape`] for shared inputs that are learning rates and weight decays, with one element for each weight.
-    pub fn shape_of_rates<P: MultiTensor>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    pub(super) fn shape_of_rates<P: MultiTensor>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         let count = p.get::<P>().count();
         let first = self.each.len() * count;
         for i in first..first + self.shared.len() {
@@ -114,7 +114,7 @@ impl Layout {
 
     /// All weights share a type; their states have it too, or are in single precision if `mixed`. The shared inputs are in single
     /// precision, except that `rescale_grad` may have any type unless `mixed`.
-    pub fn dtype<P: MultiTensor>(&self, p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    pub(super) fn dtype<P: MultiTensor>(&self, p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
         let stride = self.each.len();
         let weights = stride * p.get::<P>().count();
         for (i, name) in (weights..).zip(self.shared) {
@@ -139,7 +139,7 @@ impl Layout {
 }
 
 /// The value of the input `rescale_grad`: an array of one element, of any floating-point type.
-pub fn rescale_grad(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<f64> {
+pub(super) fn rescale_grad(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<f64> {
     ferromx_core::dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
         let x = x.slice::<T>()?;
         ensure!(x.len() == 1, "rescale_grad has {} elements, expected 1", x.len());
@@ -152,7 +152,7 @@ macro_rules! multi_tensor {
     ($(#[$meta:meta])* $name:ident: $op:literal, $doc:expr, $P:ty,
      each [$($each:literal),*], shared [$($shared:literal),*], mixed $mixed:literal, shape $shape:ident, forward $forward:expr) => {
         $(#[$meta])*
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             const LAYOUT: Layout =
                 Layout { each: &[$($each),*], shared: &[$($shared),*], mixed: $mixed };
             const STRIDE: usize = LAYOUT.each.len();

@@ -15,7 +15,7 @@ use ferromx_kernels::reduce::{SumSquares, reduce};
 use super::multi_tensor::all_indices;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&MULTI_SUM_SQ, &MULTI_LARS, &ALL_FINITE, &MULTI_ALL_FINITE, &RESET_ARRAYS];
+pub(super) static OPS: &[&OpDef] = &[&MULTI_SUM_SQ, &MULTI_LARS, &ALL_FINITE, &MULTI_ALL_FINITE, &RESET_ARRAYS];
 
 const ARRAYS: &[ArgDef] =
     &[ArgDef { name: "data", doc: "The arrays, of any shapes.", type_string: "NDArray-or-Symbol[]" }];
@@ -36,7 +36,7 @@ params! {
 /// The most arrays of one call.
 const MAX_ARRAYS: usize = 4096;
 
-pub static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
+pub(super) static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
     .doc("The sum of squares of each of several arrays of one floating-point type, as a vector of type float32.")
     .inputs(ARRAYS)
     .params::<ArraysParam>()
@@ -77,7 +77,7 @@ params! {
     }
 }
 
-pub static MULTI_LARS: OpDef = OpDef::new("multi_lars")
+pub(super) static MULTI_LARS: OpDef = OpDef::new("multi_lars")
     .doc(
         "Layer-wise learning rates: lr * eta * |w| / (rescale_grad * |g| + wd * |w| + eps) for each weight w with gradient g, and lr \
          itself if |w| or |g| is 0. All arrays are vectors of type float32 with an element for each weight (You et al., Large \
@@ -136,7 +136,7 @@ fn finite(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], init_output: bo
     Ok(())
 }
 
-pub static ALL_FINITE: OpDef = OpDef::new("all_finite")
+pub(super) static ALL_FINITE: OpDef = OpDef::new("all_finite")
     .doc("1 if all elements of an array are finite, else 0, as one element of type float32.")
     .inputs(&[ArgDef { name: "data", doc: "The array, of a floating-point type.", type_string: "NDArray" }])
     .params::<AllFiniteParam>()
@@ -144,7 +144,7 @@ pub static ALL_FINITE: OpDef = OpDef::new("all_finite")
     .dtype(float32_output_dtype)
     .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output));
 
-pub static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
+pub(super) static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
     .doc("1 if all elements of several arrays are finite, else 0, as one element of type float32.")
     .inputs(ARRAYS)
     .params::<MultiAllFiniteParam>()
@@ -154,7 +154,7 @@ pub static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
     .dtype(|_, io| io.assign_out(0, DType::F32))
     .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<MultiAllFiniteParam>().init_output));
 
-pub static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
+pub(super) static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
     .doc("Sets all elements of several arrays, of any types, to 0. There is no output.")
     .inputs(ARRAYS)
     .params::<ArraysParam>()

@@ -8,7 +8,7 @@ use crate::sparse::lazy_rule;
 use super::family::{self, bound, clip, mixed_step, sign, step, step_params};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &SGD_UPDATE,
     &SGD_MOM_UPDATE,
     &MP_SGD_UPDATE,

@@ -12,7 +12,8 @@ use ferromx_kernels::quantize::{self, Levels, extremes};
 use super::{BYTES, end, max_abs, max_abs_at, put_range, range_dtypes, range_shapes};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE, &CALIBRATE_ENTROPY];
+pub(super) static OPS: &[&OpDef] =
+    &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE, &CALIBRATE_ENTROPY];
 
 const MIN: ArgDef = arg("min_range", "The lower end of the range, of shape (1,).");
 const MAX: ArgDef = arg("max_range", "The upper end of the range, of shape (1,).");
@@ -68,7 +69,7 @@ params! {
 }
 
 /// Quantizes with a range that is an input.
-pub static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
+pub(super) static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
     .doc(
         "Quantizes to 8-bit integers: with r the larger of |min_range| and |max_range|, the integers nearest to data * 127 / r (int8) \
          or data * 255 / r (uint8), within their range.\n\n\
@@ -109,7 +110,7 @@ params! {
 }
 
 /// Quantizes with a calibrated range, or with that of the data.
-pub static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
+pub(super) static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
     .doc(
         "Quantizes to 8-bit integers: with r the largest absolute value of the range, the integers nearest to \
          data * 127.5 / r (int8) or data * 255.5 / r (uint8), within their range. 8-bit integers are passed through; without \
@@ -160,7 +161,7 @@ params! {
 }
 
 /// Asymmetric quantization.
-pub static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
+pub(super) static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
     .doc(
         "Quantizes asymmetrically to unsigned 8-bit integers, which cover exactly the range of the data: the integers nearest to \
          data * scale + shift, with scale = 255 / (max - min) and shift = 255 - max * scale.\n\n\
@@ -206,7 +207,7 @@ params! {
 }
 
 /// Dequantizes.
-pub static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
+pub(super) static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
     .doc(
         "Dequantizes 8-bit integers: data * r / 127.5 (int8) or data * r / 255.5 (uint8), with r the larger of \
          |min_range| and |max_range|. The output has the shape of data.",
@@ -242,7 +243,7 @@ params! {
 }
 
 /// Requantizes 32-bit sums to 8-bit integers.
-pub static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
+pub(super) static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
     .doc(
         "Requantizes 32-bit integers to 8-bit ones: those nearest to data * s / (2^31 - 1) * 127 / r (int8) or * 255 / r (uint8), with s \
          and r the largest absolute values of the old and the new range.\n\n\
@@ -292,7 +293,7 @@ params! {
     }
 }
 
-pub static CALIBRATE_ENTROPY: OpDef = OpDef::new("_contrib_calibrate_entropy")
+pub(super) static CALIBRATE_ENTROPY: OpDef = OpDef::new("_contrib_calibrate_entropy")
     .doc(
         "The range for 8-bit integers that keeps the most information of data whose histogram is given: among the ranges around the \
          middle bin, that with the smallest Kullback-Leibler divergence between the clipped counts and the same merged into \

@@ -27,10 +27,10 @@ use crate::shape::join::{CONCAT, ConcatParam};
 use crate::shape::moves::around;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&ACT, &FLATTEN, &POOL, &CONCATENATE, &EMBED, &NORM];
+pub(super) static OPS: &[&OpDef] = &[&ACT, &FLATTEN, &POOL, &CONCATENATE, &EMBED, &NORM];
 
 /// Quantized ReLU.
-pub static ACT: OpDef = OpDef::new("_contrib_quantized_act")
+pub(super) static ACT: OpDef = OpDef::new("_contrib_quantized_act")
     .doc(
         "ReLU, max(data, 0), of 8-bit integers; the range is unchanged. Other activations are errors. Outputs: the \
          integers, in the shape of data, and the ends of their range.",
@@ -63,7 +63,7 @@ pub static ACT: OpDef = OpDef::new("_contrib_quantized_act")
     });
 
 /// Quantized flatten.
-pub static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
+pub(super) static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
     .doc(
         "Reshapes 8-bit integers of shape (d1, d2, ..., dk) to (d1, d2*...*dk); the range is unchanged. Outputs: the integers and \
          the ends of their range.",
@@ -88,7 +88,7 @@ pub static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
     });
 
 /// Quantized pooling.
-pub static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
+pub(super) static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
     .doc(
         "The maximum or the average (rounded to the nearest integer) of sliding windows of 8-bit integers; the range is unchanged. \
          Shapes and parameters are those of Pooling; pool types sum and lp are errors. Outputs: the integers and \
@@ -126,7 +126,7 @@ fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &m
 }
 
 /// Quantized concatenation.
-pub static CONCATENATE: OpDef = OpDef::new("_contrib_quantized_concat")
+pub(super) static CONCATENATE: OpDef = OpDef::new("_contrib_quantized_concat")
     .doc(
         "Concatenates arrays of 8-bit integers along an axis. The range covers those of all inputs, and inputs of narrower ranges are \
          rescaled. The result is of type int8 if one of the inputs is.\n\n\
@@ -188,7 +188,7 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
 }
 
 /// Quantized embedding.
-pub static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
+pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
     .doc(
         "Looks up rows of a table of 8-bit integers, as Embedding does; the range is that of the table. Outputs: the integers and \
          the ends of their range.",
@@ -218,7 +218,7 @@ pub static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
     });
 
 /// Quantized batch normalisation.
-pub static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
+pub(super) static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
     .doc(
         "Normalises each channel of 8-bit integers with the moving mean and variance, as BatchNorm does in inference, and gives \
          integers of type int8 in the calibrated range, which is required. Outputs: the integers, in the shape of data, and \

@@ -19,7 +19,7 @@ use crate::nn::convolution::{CONVOLUTION, ConvolutionParam};
 use crate::nn::fully_connected::{FULLY_CONNECTED, FullyConnectedParam, matrix};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&FULLY_CONNECTED_INT8, &CONVOLUTION_INT8, &ADD, &MUL];
+pub(super) static OPS: &[&OpDef] = &[&FULLY_CONNECTED_INT8, &CONVOLUTION_INT8, &ADD, &MUL];
 
 const WITH_BIAS: &[ArgDef] = &[
     DATA,
@@ -79,7 +79,7 @@ impl Scales {
 }
 
 /// Quantized dense layer.
-pub static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_fully_connected")
+pub(super) static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_fully_connected")
     .doc(
         "FullyConnected on 8-bit integers: sums of products of data and weights as exact 32-bit integers, plus the bias rescaled to \
          the same scale.\n\n\
@@ -125,7 +125,7 @@ fn layer_shape(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, no_bias: bool) -> 
 }
 
 /// Quantized convolution.
-pub static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv")
+pub(super) static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv")
     .doc(
         "Convolution of 8-bit integers in two dimensions, channels first: sums of products of data and weights as exact 32-bit \
          integers, plus the bias rescaled to their range.\n\n\
@@ -238,7 +238,7 @@ params! {
 }
 
 /// Quantized addition.
-pub static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
+pub(super) static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
     .doc(
         "Adds 8-bit integers of different ranges. With a calibrated range the result is of type int8 (uint8 if \
          both operands are), else of type int32, in the range of all possible sums. Outputs: the integers, in the shape of the \
@@ -290,7 +290,7 @@ params! {
 }
 
 /// Quantized multiplication.
-pub static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
+pub(super) static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
     .doc(
         "Multiplies 8-bit integers. With enable_float_output the result is dequantized to float32; with a calibrated range \
          it is of type int8; else it is the products of the integers, of type int32. Outputs: the integers, in the shape of the \

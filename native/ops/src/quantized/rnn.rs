@@ -13,12 +13,12 @@ use ferromx_kernels::par::with_scratch;
 use crate::nn::rnn::{Mode, RNN, RnnParam, forward_from};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&QUANTIZED_RNN];
+pub(super) static OPS: &[&OpDef] = &[&QUANTIZED_RNN];
 
 /// Inputs that `RNN` has too.
 const SHARED: usize = 4;
 
-pub static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
+pub(super) static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
     .doc(
         "`RNN` with mode='lstm' on data of 8-bit integers q that represent (q - data_shift) / data_scale, as `_contrib_quantize_asym` \
          makes them. Weights, states and the output are of type float32, and so is the computation. The shapes are those of RNN.",

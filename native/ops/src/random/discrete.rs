@@ -17,7 +17,7 @@ use ferromx_kernels::rng::{Draws, Philox};
 use crate::shape::moves::{by_size, source, target};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SAMPLE_MULTINOMIAL, &SAMPLE_UNIQUE_ZIPFIAN, &SHUFFLE];
+pub(super) static OPS: &[&OpDef] = &[&SAMPLE_MULTINOMIAL, &SAMPLE_UNIQUE_ZIPFIAN, &SHUFFLE];
 
 params! {
     /// Parameters of `_sample_multinomial`.
@@ -31,7 +31,7 @@ params! {
     }
 }
 
-pub static SAMPLE_MULTINOMIAL: OpDef = OpDef::new("_sample_multinomial")
+pub(super) static SAMPLE_MULTINOMIAL: OpDef = OpDef::new("_sample_multinomial")
     .aliases(&["sample_multinomial"])
     .doc(
         "Samples classes: data of shape (..., k) has the probabilities of k classes in each row, which sum to 1, and the result of shape \
@@ -130,7 +130,7 @@ params! {
     }
 }
 
-pub static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipfian")
+pub(super) static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipfian")
     .doc(
         "Samples classes without replacement within a row: class c of 0 to range_max - 1 has the probability \
          log((c + 2) / (c + 1)) / log(range_max + 1). The first result has the classes, of type int64; the second has the number of \
@@ -178,7 +178,7 @@ pub static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipfian")
     .grad(Grad::Zero)
     .random();
 
-pub static SHUFFLE: OpDef = OpDef::new("_shuffle")
+pub(super) static SHUFFLE: OpDef = OpDef::new("_shuffle")
     .aliases(&["_npi_shuffle", "shuffle"])
     .doc("Shuffles the rows along the first axis; all permutations are equally likely.")
     .inputs(&[arg("data", "The array, of at least one axis.")])

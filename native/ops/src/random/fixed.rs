@@ -12,7 +12,7 @@ use ferromx_kernels::map::Store;
 use ferromx_kernels::rng::Philox;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &UNIFORM,
     &UNIFORM_LIKE,
     &NORMAL,
@@ -75,7 +75,7 @@ macro_rules! distribution {
         distribution!(@impl $LikeParam, check |$p| $check, fill |$q, $random, $out| $fill);
 
         #[doc = $doc]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$($alias),+])
             .doc($doc)
             .inputs(&[])
@@ -87,7 +87,7 @@ macro_rules! distribution {
             .random();
 
         #[doc = concat!("`", $op, "` in the shape and type of an array.")]
-        pub static $LIKE: OpDef = OpDef::new($like)
+        pub(crate) static $LIKE: OpDef = OpDef::new($like)
             .doc(concat!($doc, " The result has the shape and the element type of the input."))
             .inputs(&[arg("data", "The array whose shape and element type are used.")])
             .params::<$LikeParam>()
@@ -211,7 +211,7 @@ fill |p, random, out| {
 
 /// `'None'` or an integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IntDType(pub Option<DType>);
+pub(super) struct IntDType(pub Option<DType>);
 
 impl IntDType {
     const NAMES: [&'static str; 3] = ["None", "int32", "int64"];
@@ -255,7 +255,7 @@ params! {
 }
 
 /// Uniform integers.
-pub static RANDINT: OpDef = OpDef::new("_random_randint")
+pub(super) static RANDINT: OpDef = OpDef::new("_random_randint")
     .aliases(&["_npi_random_randint", "random_randint"])
     .doc("Random integers that are uniformly distributed over low, ..., high - 1.")
     .inputs(&[])

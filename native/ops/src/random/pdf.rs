@@ -19,7 +19,7 @@ use ferromx_kernels::simd::multiversion::{self, Kernel};
 use crate::rules::no_gradient;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &UNIFORM,
     &NORMAL,
     &GAMMA,
@@ -306,7 +306,7 @@ macro_rules! density {
         }
 
         #[doc = $doc]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 $doc,
@@ -397,7 +397,7 @@ mu: "The means, positive.", alpha: "The dispersions, positive.";
 slopes 0.0, dispersed_slopes::<M>(x, mu, alpha));
 
 /// The density of the Dirichlet distribution.
-pub static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
+pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
     .aliases(&["random_pdf_dirichlet"])
     .doc(
         "The density of the Dirichlet distribution at x: Gamma(sum of alpha) times the product of x_i^(alpha_i - 1) / Gamma(alpha_i). \

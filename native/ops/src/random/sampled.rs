@@ -15,7 +15,7 @@ use ferromx_kernels::par::parallel_rows;
 use ferromx_kernels::rng::{Draws, Philox};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] =
+pub(super) static OPS: &[&OpDef] =
     &[&UNIFORM, &NORMAL, &GAMMA, &EXPONENTIAL, &POISSON, &NEGATIVE_BINOMIAL, &GENERALIZED_NEGATIVE_BINOMIAL];
 
 params! {
@@ -148,7 +148,7 @@ macro_rules! distribution {
     ($NAME:ident: $op:literal [$alias:literal], $doc:literal,
      $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?; forward $forward:expr) => {
         #[doc = $doc]
-        pub static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!(
                 $doc,

@@ -16,7 +16,7 @@ use super::axes::{Axes, reduced};
 use crate::elemwise::family::NUMERIC;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL];
+pub(super) static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL];
 
 params! {
     /// Parameters of `argmax` and `argmin`.
@@ -28,7 +28,7 @@ params! {
     }
 }
 
-pub static ARGMAX: OpDef = OpDef::new("argmax")
+pub(super) static ARGMAX: OpDef = OpDef::new("argmax")
     .doc("The index of the first largest element along an axis, in the type of the input. NaN is the largest.")
     .inputs(&[arg("data", "The array.")])
     .params::<ArgParam>()
@@ -36,7 +36,7 @@ pub static ARGMAX: OpDef = OpDef::new("argmax")
     .forward(|ctx, ins, outs| along::<true>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
     .grad(Grad::Zero);
 
-pub static ARGMIN: OpDef = OpDef::new("argmin")
+pub(super) static ARGMIN: OpDef = OpDef::new("argmin")
     .doc("The index of the first smallest element along an axis, in the type of the input. NaN is the smallest.")
     .inputs(&[arg("data", "The array.")])
     .params::<ArgParam>()
@@ -44,7 +44,7 @@ pub static ARGMIN: OpDef = OpDef::new("argmin")
     .forward(|ctx, ins, outs| along::<false>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
     .grad(Grad::Zero);
 
-pub static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
+pub(super) static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
     .doc("The index of the first largest element along axis 1, in the type of the input: the class of each row of scores.")
     .inputs(&[arg("data", "The array, of at least two axes.")])
     .shape(|_, io| {

@@ -30,13 +30,13 @@ params! {
 }
 
 /// Axes or lengths of axes; six fit without a heap allocation.
-pub type Axes = SmallVec<[usize; 6]>;
+pub(crate) type Axes = SmallVec<[usize; 6]>;
 
 /// The axes to reduce out of `n`, in order.
 ///
 /// # Errors
 /// An axis that does not exist or is given twice.
-pub fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
+pub(crate) fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
     let given = axis.0.as_ref().map_or(&[][..], Shape::dims);
     if given.is_empty() {
         return Ok((0..n).collect());
@@ -49,7 +49,7 @@ pub fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
 
 /// The shape without the axes, or with `keepdims` with length 1 for them. A result of one element has shape (1), except for a scalar with
 /// `keepdims`.
-pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
+pub(crate) fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
     let mut dims = Dims::new();
     for (i, d) in shape.dims().iter().enumerate() {
         match (axes.contains(&i), keepdims) {
@@ -65,7 +65,7 @@ pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
 }
 
 /// The shape rule of operators with [`ReduceParam`].
-pub fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+pub(crate) fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ReduceParam>();
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
     let axes = resolve(&p.axis, p.exclude, n)?;
@@ -74,12 +74,18 @@ pub fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// The dimensions of a shape, with 1 for the reduced axes.
-pub fn kept(shape: &Shape, axes: &[usize]) -> Axes {
+pub(crate) fn kept(shape: &Shape, axes: &[usize]) -> Axes {
     shape.to_usize().iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect()
 }
 
 /// `out = F(x, y)`, where `y` is reduced over the axes and broadcast, and `x` has the output's shape.
-pub fn spread<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn spread<F: Binary>(
+    ctx: &OpCtx<'_>,
+    x: &In<'_>,
+    y: &In<'_>,
+    axes: &[usize],
+    out: &mut Out<'_>,
+) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
     lanes!(ctx, out.dtype(), F, |T, f| {
         let (x, y) = (Src::Slice(x.slice::<T>()?), Src::Slice(y.slice::<T>()?));
@@ -89,7 +95,7 @@ pub fn spread<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, y: &In<'_>, axes: &[usize]
 }
 
 /// `out = F(y, scalar)`, where `y` is reduced over the axes and broadcast.
-pub fn spread_scalar<F: Binary>(
+pub(crate) fn spread_scalar<F: Binary>(
     ctx: &OpCtx<'_>,
     y: &In<'_>,
     scalar: f64,
@@ -105,7 +111,7 @@ pub fn spread_scalar<F: Binary>(
 }
 
 /// `out *= y`, where `y` is reduced over the axes and broadcast.
-pub fn times_spread(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn times_spread(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
     lanes!(ctx, out.dtype(), Mul, |T, f| {
         let y = Src::Slice(y.slice::<T>()?);
@@ -115,7 +121,7 @@ pub fn times_spread(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'
 }
 
 /// The operands of a reduction's composed gradient.
-pub struct Spread<'a, 'g> {
+pub(crate) struct Spread<'a, 'g> {
     /// The graph.
     pub g: &'a mut Graph<'g>,
     /// The input.
@@ -129,7 +135,7 @@ pub struct Spread<'a, 'g> {
 
 impl<'a, 'g> Spread<'a, 'g> {
     /// Applies the reduction `op` with `keepdims` to get the shape for the gradient.
-    pub fn new(g: &'a mut Graph<'g>, op: &str, n: &'a GradNode<'_>) -> Result<Spread<'a, 'g>> {
+    pub(crate) fn new(g: &'a mut Graph<'g>, op: &str, n: &'a GradNode<'_>) -> Result<Spread<'a, 'g>> {
         let mut attrs: Vec<_> = n.attrs.iter().copied().filter(|(k, _)| *k != "keepdims").collect();
         attrs.push(("keepdims", "True"));
         let y = g.0.apply1(op, &[n.inputs[0]], &attrs)?;
@@ -138,12 +144,12 @@ impl<'a, 'g> Spread<'a, 'g> {
     }
 
     /// A reduction over the same axes with `keepdims`.
-    pub fn again(&mut self, op: &str, x: Entry) -> Result<Entry> {
+    pub(crate) fn again(&mut self, op: &str, x: Entry) -> Result<Entry> {
         self.g.0.apply1(op, &[x], &self.attrs)
     }
 
     /// The gradient, broadcast to the input's shape.
-    pub fn grad(&mut self) -> Result<Entry> {
+    pub(crate) fn grad(&mut self) -> Result<Entry> {
         self.g.op2("broadcast_like", self.grad, self.x)
     }
 }

@@ -17,11 +17,11 @@ use ferromx_kernels::par::parallel_ranges;
 use crate::elemwise::family::NUMERIC;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&HISTOGRAM, &ALLCLOSE];
+pub(super) static OPS: &[&OpDef] = &[&HISTOGRAM, &ALLCLOSE];
 
 /// An optional pair of bounds; the metadata has no name for this type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ends(Option<(f64, f64)>);
+pub(super) struct Ends(Option<(f64, f64)>);
 
 impl ParamValue for Ends {
     fn type_name() -> Cow<'static, str> {
@@ -66,7 +66,7 @@ impl HistogramParam {
     }
 }
 
-pub static HISTOGRAM: OpDef = OpDef::new("_histogram")
+pub(super) static HISTOGRAM: OpDef = OpDef::new("_histogram")
     .aliases(&["_npi_histogram"])
     .doc(
         "A histogram. The first result has the counts, of type int64: count i is the number of elements from edge i to below edge i + 1; \
@@ -138,7 +138,7 @@ params! {
     }
 }
 
-pub static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
+pub(super) static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
     .doc(
         "1 if |a - b| <= atol + rtol * |b| for all elements, else 0, of type uint8. An infinity is close only to itself; NaN is close to \
          NaN if equal_nan is set.",

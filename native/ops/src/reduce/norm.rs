@@ -32,7 +32,7 @@ params! {
     }
 }
 
-pub static NORM: OpDef = OpDef::new("norm")
+pub(crate) static NORM: OpDef = OpDef::new("norm")
     .aliases(&["_sparse_norm"])
     .doc(
         "The norm of the vectors along the given axes: the sum of absolute values for ord=1, the square root of the sum of squares \

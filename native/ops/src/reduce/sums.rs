@@ -20,7 +20,7 @@ use crate::elemwise::family::{Graph, NUMERIC, formula};
 use crate::elemwise::formulas::{Div, Equal, Mul};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SUM, &MEAN, &PROD, &NANSUM, &NANPROD, &MAX, &MIN, &SQUARE_SUM];
+pub(crate) static OPS: &[&OpDef] = &[&SUM, &MEAN, &PROD, &NANSUM, &NANPROD, &MAX, &MIN, &SQUARE_SUM];
 
 /// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient, the forward operands that it reads, and the
 /// same gradient composed of operators. `sums_csr` before the name declares the form for csr matrices.
@@ -28,9 +28,10 @@ macro_rules! reduce_op {
     (sums_csr $($operator:tt)+) => {
         reduce_op!(@def [.sparse(crate::sparse::reduce_rule, crate::sparse::reduce)] $($operator)+);
     };
-    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr, $inputs:expr, $outputs:expr,
+    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr,
+     $inputs:expr, $outputs:expr,
      graph = |$s:ident| $graph:expr) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             const COMPOSE: Compose = |graph, n| {
                 let mut graph = Graph(graph);
                 let mut spread = Spread::new(&mut graph, $op, n)?;
@@ -93,7 +94,7 @@ Min, extreme_backward, Deps::All, Deps::All, graph = |s| {
     s.g.op2("broadcast_mul", hit, s.grad)
 });
 
-pub static SQUARE_SUM: OpDef = {
+pub(crate) static SQUARE_SUM: OpDef = {
     const COMPOSE: Compose = |graph, n| {
         let mut graph = Graph(graph);
         let mut spread = Spread::new(&mut graph, "_square_sum", n)?;
@@ -111,7 +112,7 @@ pub static SQUARE_SUM: OpDef = {
 };
 
 /// A reducer for every lane type.
-pub trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {
+pub(crate) trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {
     /// Whether an empty reduction has a result.
     const OF_NOTHING: bool = true;
 }
@@ -189,13 +190,13 @@ fn extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
 }
 
 /// Selects the elements that are factors of a product.
-pub trait Factors: 'static {
+pub(crate) trait Factors: 'static {
     /// True if an element is a factor.
     fn is_factor<C: NumericLane>(x: C) -> bool;
 }
 
 /// All elements are factors.
-pub struct AllFactors;
+pub(crate) struct AllFactors;
 /// Elements that are NaN are skipped.
 struct SkipNan;
 
@@ -259,7 +260,12 @@ fn prod_backward<F: Factors>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_
 }
 
 /// For each element, the product of the other elements of its reduction.
-pub fn products_of_others<F: Factors>(ctx: &OpCtx<'_>, x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn products_of_others<F: Factors>(
+    ctx: &OpCtx<'_>,
+    x: &In<'_>,
+    axes: &[usize],
+    out: &mut Out<'_>,
+) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);

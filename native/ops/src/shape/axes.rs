@@ -14,7 +14,7 @@ use super::moves::{by_size, source, target};
 use crate::rules::RESHAPE_BACK;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&TRANSPOSE, &SWAP_AXIS, &EXPAND_DIMS, &SQUEEZE, &REVERSE];
+pub(crate) static OPS: &[&OpDef] = &[&TRANSPOSE, &SWAP_AXIS, &EXPAND_DIMS, &SQUEEZE, &REVERSE];
 
 params! {
     /// Parameters of `transpose`.
@@ -24,7 +24,7 @@ params! {
     }
 }
 
-pub static TRANSPOSE: OpDef = OpDef::new("transpose")
+pub(crate) static TRANSPOSE: OpDef = OpDef::new("transpose")
     .doc("Permutes the axes: axis i of the result is axis `axes[i]` of the input.")
     .inputs(&[arg("data", "The array to transpose.")])
     .params::<TransposeParam>()
@@ -80,7 +80,7 @@ fn transpose_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// Transposes the input, taken as an array of shape `dims`.
-pub fn permute(input: &In<'_>, dims: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn permute(input: &In<'_>, dims: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     by_size!(input.dtype(), |T| movement::transpose(source::<T>(input)?, dims, axes, target::<T>(out)?));
     Ok(())
 }
@@ -95,7 +95,7 @@ params! {
     }
 }
 
-pub static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
+pub(crate) static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
     .aliases(&["_npi_swapaxes", "swapaxes"])
     .doc("Swaps the axes dim1 and dim2.")
     .inputs(&[arg("data", "The array whose axes are swapped.")])
@@ -136,7 +136,7 @@ params! {
     }
 }
 
-pub static EXPAND_DIMS: OpDef = OpDef::new("expand_dims")
+pub(crate) static EXPAND_DIMS: OpDef = OpDef::new("expand_dims")
     .aliases(&["_npi_expand_dims"])
     .doc("Inserts an axis of length 1, without copying.")
     .inputs(&[arg("data", "The array to expand.")])
@@ -166,7 +166,7 @@ params! {
     }
 }
 
-pub static SQUEEZE: OpDef = OpDef::new("squeeze")
+pub(crate) static SQUEEZE: OpDef = OpDef::new("squeeze")
     .doc("Removes axes of length 1, without copying. At least one axis is kept.")
     .inputs(&[arg("data", "The array to squeeze.")])
     .params::<SqueezeParam>()
@@ -208,7 +208,7 @@ params! {
 
 const REVERSE_BACK: Compose = |g, n| Ok(vec![Some(g.apply1("reverse", &n.ograds[..1], n.attrs)?)]);
 
-pub static REVERSE: OpDef = OpDef::new("reverse")
+pub(crate) static REVERSE: OpDef = OpDef::new("reverse")
     .aliases(&["flip"])
     .doc("Reverses the order of the elements along the given axes.")
     .inputs(&[arg("data", "The array to reverse.")])

@@ -13,7 +13,7 @@ use ferromx_kernels::movement::{diagonal, diagonal_assign, diagonal_len};
 use super::moves::{by_size, source, target};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&DIAG];
+pub(super) static OPS: &[&OpDef] = &[&DIAG];
 
 params! {
     /// Parameters of `diag`.
@@ -36,7 +36,7 @@ impl DiagParam {
     }
 }
 
-pub static DIAG: OpDef = OpDef::new("diag")
+pub(super) static DIAG: OpDef = OpDef::new("diag")
     .doc(
         "Extracts a diagonal of a matrix, or of the matrices that axis1 and axis2 span: these axes are removed, and the diagonal becomes \
          the last axis. From a vector it makes the matrix with that diagonal and zeros elsewhere.",

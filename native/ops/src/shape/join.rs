@@ -15,10 +15,10 @@ use super::moves::{by_size, source, target};
 use crate::rules::one_dtype;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&CONCAT, &RNN_PARAM_CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2, &SPLIT_V2_BACKWARD];
+pub(crate) static OPS: &[&OpDef] = &[&CONCAT, &RNN_PARAM_CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2, &SPLIT_V2_BACKWARD];
 
 /// Concatenates the rows of the inputs; `width` is the row_len length of an input.
-pub fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
+pub(crate) fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
     by_size!(out.dtype(), |T| {
         let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<SmallVec<[_; 8]>>>()?;
         movement::concat(&parts, target::<T>(out)?);
@@ -27,7 +27,7 @@ pub fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>)
 }
 
 /// Splits rows of `total` elements into the wanted outputs; `width` is the row_len length of an output.
-pub fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &mut [Out<'_>]) -> Result<()> {
     let rows = input.len().checked_div(total).unwrap_or(0);
     let mut offset = 0;
     for out in outs {
@@ -44,7 +44,7 @@ pub fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs
 }
 
 /// The number of elements of a row_len: the product of the lengths from `axis` on.
-pub fn row_len(shape: &Shape, axis: usize) -> usize {
+pub(crate) fn row_len(shape: &Shape, axis: usize) -> usize {
     shape.to_usize()[axis..].iter().product()
 }
 
@@ -63,7 +63,7 @@ params! {
     }
 }
 
-pub static CONCAT: OpDef = OpDef::new("Concat")
+pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
     .aliases(&["_sparse_concat", "concat"])
     .doc("Concatenates arrays along an axis. The lengths of all other axes must be equal.")
     .variadic("data", "The arrays to concatenate.", "num_args")
@@ -82,7 +82,7 @@ pub static CONCAT: OpDef = OpDef::new("Concat")
         Some(CONCAT_BACK),
     ));
 
-pub static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
+pub(crate) static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
     .aliases(&["_npi_rnn_param_concat"])
     .doc("Concatenates the parameters of a recurrent layer, as Concat does.")
     .variadic("data", "The parameters to concatenate.", "num_args")
@@ -179,7 +179,7 @@ params! {
     }
 }
 
-pub static STACK: OpDef = OpDef::new("stack")
+pub(crate) static STACK: OpDef = OpDef::new("stack")
     .doc("Stacks arrays of equal shapes along a new axis.")
     .variadic("data", "The arrays to stack.", "num_args")
     .params::<StackParam>()
@@ -219,7 +219,7 @@ params! {
     }
 }
 
-pub static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
+pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
     .aliases(&["split"])
     .doc("Splits an array into num_outputs equal parts along an axis.")
     .inputs(&[arg("data", "The array to split; num_outputs must divide the length of the axis.")])
@@ -292,7 +292,7 @@ params! {
     }
 }
 
-pub static SPLIT_V2: OpDef = OpDef::new("_split_v2")
+pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
     .aliases(&["_npi_split"])
     .doc("Splits an array along an axis, at given indices or into a number of parts.")
     .inputs(&[arg("data", "The array to split.")])
@@ -306,7 +306,7 @@ pub static SPLIT_V2: OpDef = OpDef::new("_split_v2")
         Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
     }));
 
-pub static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
+pub(crate) static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
     .doc("The gradient of `_split_v2`: the gradients of the parts, concatenated along the axis.")
     .inputs(&[])
     .listed(0)
@@ -334,7 +334,7 @@ pub static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
     });
 
 /// Infers the shape of the concatenation of parts along an axis.
-pub fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
+pub(crate) fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
     let mut whole = io.ins[0].clone();
     let (total, known) = io.ins.iter().fold((0, true), |(total, known), s| {
         let n = if s.ndim_is_known() { s.dim(axis) } else { -1 };
@@ -347,12 +347,12 @@ pub fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
 }
 
 /// The rank of an array that is split, from its own shape or that of a part.
-pub fn rank_of_whole(io: &ShapeIo<'_>, squeezed: bool) -> Option<usize> {
+pub(crate) fn rank_of_whole(io: &ShapeIo<'_>, squeezed: bool) -> Option<usize> {
     io.ins[0].ndim().or_else(|| io.outs.iter().find_map(Shape::ndim).map(|rank| rank + usize::from(squeezed)))
 }
 
 /// Infers the array's shape from its parts: the length of the split axis is known if those of all parts are.
-pub fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result<()> {
+pub(crate) fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result<()> {
     let mut whole = Shape::unknown();
     let mut total = Some(0);
     for (i, part) in io.outs.iter().enumerate() {
@@ -385,12 +385,12 @@ pub fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Re
 }
 
 /// The number of parts.
-pub fn split_parts(p: &SplitParam) -> usize {
+pub(crate) fn split_parts(p: &SplitParam) -> usize {
     if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }
 }
 
 /// The length of each part of an axis of length `n`. If `n` is 0, indices are not checked.
-pub fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
+pub(crate) fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
     if p.sections > 0 {
         let parts = p.sections as usize;
         return Ok((0..parts).map(|i| n / parts + usize::from(i < n % parts)).collect());
@@ -409,7 +409,7 @@ pub fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
     starts.iter().zip(ends).map(length).collect()
 }
 
-pub fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+pub(crate) fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SplitParam>();
     ensure!(split_parts(p) > 0, "neither indices nor sections were given, so there are no parts: give one of them");
     let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };

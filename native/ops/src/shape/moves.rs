@@ -31,16 +31,16 @@ macro_rules! by_size {
 pub(crate) use by_size;
 
 /// The input's elements, as a type of the same size.
-pub fn source<'a, T: Element>(input: &In<'a>) -> Result<&'a [T]> {
+pub(crate) fn source<'a, T: Element>(input: &In<'a>) -> Result<&'a [T]> {
     from_bytes(input.bytes()?)
 }
 
 /// The output's elements, as a type of the same size.
-pub fn target<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
+pub(crate) fn target<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
     out.slice_mut_as()
 }
 
 /// The shape around an axis: the number of elements before it, its length, the number after it.
-pub fn around(dims: &[usize], axis: usize) -> (usize, usize, usize) {
+pub(crate) fn around(dims: &[usize], axis: usize) -> (usize, usize, usize) {
     (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
 }

@@ -17,7 +17,7 @@ use ferromx_kernels::reduce::NumericLane;
 use super::axes::permute;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&PAD, &DEPTH_TO_SPACE, &SPACE_TO_DEPTH];
+pub(crate) static OPS: &[&OpDef] = &[&PAD, &DEPTH_TO_SPACE, &SPACE_TO_DEPTH];
 
 param_enum! {
     /// The values of the padding.
@@ -40,7 +40,7 @@ params! {
     }
 }
 
-pub static PAD: OpDef = OpDef::new("Pad")
+pub(crate) static PAD: OpDef = OpDef::new("Pad")
     .aliases(&["pad"])
     .doc("Pads the spatial axes of an array of 4 or 5 dimensions.")
     .inputs(&[arg("data", "The array to pad, of shape (n, c, h, w) or (n, c, d, h, w) and a floating-point type.")])
@@ -166,7 +166,7 @@ params! {
     }
 }
 
-pub static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
+pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
     .doc(
         "Rearranges channels into blocks of pixels: (n, b*b*c, h, w) becomes (n, c, b*h, b*w), where \
          out[n, c, b*y + i, b*x + j] = data[n, (b*i + j)*C + c, y, x] with C output channels.",
@@ -188,7 +188,7 @@ pub static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("space_to_depth", &n.ograds[..1], n.attrs)?)])));
 
-pub static SPACE_TO_DEPTH: OpDef = OpDef::new("space_to_depth")
+pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("space_to_depth")
     .doc("Rearranges blocks of pixels into channels: (n, c, b*h, b*w) becomes (n, b*b*c, h, w). The inverse of `depth_to_space`.")
     .inputs(&[arg("data", "The array, of shape (n, channels, h, w).")])
     .params::<DepthToSpaceParam>()

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::moves::{around, by_size, source, target};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&TILE, &REPEAT];
+pub(super) static OPS: &[&OpDef] = &[&TILE, &REPEAT];
 
 params! {
     /// Parameters of `tile`.
@@ -28,7 +28,7 @@ params! {
     }
 }
 
-pub static TILE: OpDef = OpDef::new("tile")
+pub(super) static TILE: OpDef = OpDef::new("tile")
     .aliases(&["_npi_tile"])
     .doc("Repeats the whole array along its axes.")
     .inputs(&[arg("data", "The array to repeat.")])
@@ -85,7 +85,7 @@ params! {
     }
 }
 
-pub static REPEAT: OpDef = OpDef::new("repeat")
+pub(super) static REPEAT: OpDef = OpDef::new("repeat")
     .aliases(&["_np_repeat"])
     .doc("Repeats each element along an axis; its copies are adjacent.")
     .inputs(&[arg("data", "The array whose elements are repeated.")])

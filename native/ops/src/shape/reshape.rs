@@ -12,7 +12,7 @@ use ferromx_core::shape::{Dims, Shape};
 use crate::rules::{RESHAPE_BACK, complete_from_size};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&RESHAPE, &FLATTEN, &RESHAPE_LIKE];
+pub(super) static OPS: &[&OpDef] = &[&RESHAPE, &FLATTEN, &RESHAPE_LIKE];
 
 params! {
     /// Parameters of `Reshape`.
@@ -29,7 +29,7 @@ params! {
     }
 }
 
-pub static RESHAPE: OpDef = OpDef::new("Reshape")
+pub(super) static RESHAPE: OpDef = OpDef::new("Reshape")
     .aliases(&["reshape"])
     .doc(
         "Reshapes the input; the elements keep their row-major order and are not copied.\n\n\
@@ -170,7 +170,7 @@ fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
     Ok(out)
 }
 
-pub static FLATTEN: OpDef = OpDef::new("Flatten")
+pub(super) static FLATTEN: OpDef = OpDef::new("Flatten")
     .aliases(&["_npx_batch_flatten", "flatten"])
     .doc("Reshapes an input of shape (d1, d2, ..., dk) to a matrix of shape (d1, d2*...*dk), without copying.")
     .inputs(&[arg("data", "The array to flatten, of one or more dimensions.")])
@@ -205,7 +205,7 @@ params! {
     }
 }
 
-pub static RESHAPE_LIKE: OpDef = OpDef::new("reshape_like")
+pub(super) static RESHAPE_LIKE: OpDef = OpDef::new("reshape_like")
     .aliases(&["_npx_reshape_like"])
     .doc(
         "Reshapes `lhs` to the shape of `rhs`, or replaces the dimensions lhs_begin..lhs_end of `lhs` by the dimensions \

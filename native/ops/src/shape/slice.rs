@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::moves::{by_size, source, target};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SLICE, &SLICE_AXIS, &SLICE_LIKE, &SLICE_ASSIGN, &SLICE_ASSIGN_SCALAR];
+pub(crate) static OPS: &[&OpDef] = &[&SLICE, &SLICE_AXIS, &SLICE_LIKE, &SLICE_ASSIGN, &SLICE_ASSIGN_SCALAR];
 
 params! {
     /// Parameters of `slice` and `_slice_assign`.
@@ -150,7 +150,7 @@ fn assign_to_zeros(g: &mut dyn GradGraph, like: Entry, ograd: Entry, attrs: &[(&
     g.apply1("_slice_assign", &[zeros, ograd], attrs)
 }
 
-pub static SLICE: OpDef = OpDef::new("slice")
+pub(crate) static SLICE: OpDef = OpDef::new("slice")
     .aliases(&["_npi_slice", "_npx_slice", "_sparse_slice", "crop"])
     .doc(
         "The region `data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]`; axes without an entry are taken whole. Out-of-range \
@@ -185,7 +185,7 @@ params! {
     }
 }
 
-pub static SLICE_AXIS: OpDef = OpDef::new("slice_axis")
+pub(crate) static SLICE_AXIS: OpDef = OpDef::new("slice_axis")
     .doc("The slice from begin to end (exclusive) along one axis; it must be within the array and not empty.")
     .inputs(&[arg("data", "The array to slice.")])
     .params::<SliceAxisParam>()
@@ -253,7 +253,7 @@ params! {
     }
 }
 
-pub static SLICE_LIKE: OpDef = OpDef::new("slice_like")
+pub(crate) static SLICE_LIKE: OpDef = OpDef::new("slice_like")
     .doc("Slices the array from index 0 to the lengths of `shape_like`, along all or the given axes.")
     .inputs(&[arg("data", "The array to slice."), arg("shape_like", "The array whose shape is used.")])
     .params::<SliceLikeParam>()
@@ -313,7 +313,7 @@ fn slice_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(dims))
 }
 
-pub static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
+pub(crate) static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
     .aliases(&["_crop_assign", "_npi_slice_assign"])
     .doc("A copy of lhs with rhs assigned to the region `lhs[begin[0]:end[0]:step[0], ...]`; see `slice`.")
     .inputs(&[arg("lhs", "The array to assign to."), arg("rhs", "The new elements, of the region's shape.")])
@@ -335,7 +335,7 @@ pub static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
         Ok(vec![Some(lhs), Some(rhs)])
     }));
 
-pub static SLICE_ASSIGN_SCALAR: OpDef = OpDef::new("_slice_assign_scalar")
+pub(crate) static SLICE_ASSIGN_SCALAR: OpDef = OpDef::new("_slice_assign_scalar")
     .aliases(&["_crop_assign_scalar", "_npi_slice_assign_scalar"])
     .doc("A copy of the input with a scalar assigned to the region `data[begin[0]:end[0]:step[0], ...]`; see `slice`.")
     .inputs(&[arg("data", "The array to assign to.")])

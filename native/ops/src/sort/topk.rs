@@ -52,7 +52,7 @@ impl TopKParam {
     }
 }
 
-pub static TOPK: OpDef = OpDef::new("topk")
+pub(super) static TOPK: OpDef = OpDef::new("topk")
     .aliases(&["_npx_topk"])
     .doc(
         "The k largest (or smallest) elements along an axis, in sorted order; of equal ones the first. See ret_typ for what is \

@@ -20,7 +20,7 @@ use super::{csr_parts, new_csr, new_vector};
 use StorageType::{Csr, Default as Dense};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&UNIFORM_SAMPLE, &NON_UNIFORM_SAMPLE, &SUBGRAPH, &ADJACENCY, &GRAPH_COMPACT];
+pub(super) static OPS: &[&OpDef] = &[&UNIFORM_SAMPLE, &NON_UNIFORM_SAMPLE, &SUBGRAPH, &ADJACENCY, &GRAPH_COMPACT];
 
 const GRAPH: ArgDef = arg("csr_matrix", "The graph.");
 const SEEDS: &str = "The seed vertices of each sampled subgraph: vectors of type int64.";
@@ -158,7 +158,7 @@ fn sample(call: &SparseCall<'_>, weighted: bool) -> Result<Vec<Array>> {
     Ok(out)
 }
 
-pub static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_uniform_sample")
+pub(super) static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_uniform_sample")
     .doc(
         "Samples a subgraph for each array of seeds: up to num_neighbor neighbours of every seed, all equally likely, then as many of \
          each of these, and so on for num_hops hops, until max_num_vertices vertices are found.\n\n\
@@ -177,7 +177,7 @@ pub static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_uniform
     .sparse(|_, ins, _| sample_rule(ins), |call| sample(call, false))
     .random();
 
-pub static NON_UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_non_uniform_sample")
+pub(super) static NON_UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_non_uniform_sample")
     .doc(
         "As _contrib_dgl_csr_neighbor_uniform_sample, but neighbours are sampled with probabilities proportional to their weights. The \
          outputs before the hops are the weights of the sampled vertices, of shape (max_num_vertices,) and type float32.",
@@ -230,7 +230,7 @@ fn renumbered(call: &SparseCall<'_>, parts: Vec<Edges>, return_mapping: bool) ->
     all.zip(call.shapes).map(|(edges, shape)| Ok(new_csr(shape, edges, context)?.into())).collect()
 }
 
-pub static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
+pub(super) static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
     .doc(
         "Induced subgraphs: for each array of n vertices a csr matrix of shape (n, n) with the edges among them, renumbered from 0 in \
          row-major order. With return_mapping, matrices of the same sparsity pattern follow that hold the edge ids of the original \
@@ -263,7 +263,7 @@ pub static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
         renumbered(call, parts, call.ctx.params::<SubgraphParam>().return_mapping)
     });
 
-pub static ADJACENCY: OpDef = OpDef::new("_contrib_dgl_adjacency")
+pub(super) static ADJACENCY: OpDef = OpDef::new("_contrib_dgl_adjacency")
     .doc("The adjacency matrix of a graph: a csr matrix of type float32 with ones where the graph has edges.")
     .inputs(&[arg("data", "The graph, a csr matrix.")])
     .dtype(|_, io| io.assign_out(0, DType::F32))
@@ -293,7 +293,7 @@ params! {
     }
 }
 
-pub static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact")
+pub(super) static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact")
     .doc(
         "Compacts the subgraphs of _contrib_dgl_csr_neighbor_uniform_sample: removes empty rows and renumbers the vertices from 0. For \
          each subgraph of n vertices, returns a csr matrix of shape (n, n) whose edges are renumbered from 0. With return_mapping, \

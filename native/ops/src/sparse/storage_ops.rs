@@ -19,7 +19,7 @@ use crate::linalg::dot::Storage;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&CAST_STORAGE, &RETAIN, &GETNNZ, &EDGE_ID];
+pub(super) static OPS: &[&OpDef] = &[&CAST_STORAGE, &RETAIN, &GETNNZ, &EDGE_ID];
 
 params! {
     /// Parameters of `cast_storage`.
@@ -29,7 +29,7 @@ params! {
     }
 }
 
-pub static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
+pub(super) static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     .aliases(&["_sparse_cast_storage"])
     .doc(
         "Converts an array to another storage type: default, row_sparse, or, for matrices, csr. Zeros are not stored. In a graph \
@@ -54,7 +54,7 @@ pub static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
         },
     );
 
-pub static RETAIN: OpDef = OpDef::new("_sparse_retain")
+pub(super) static RETAIN: OpDef = OpDef::new("_sparse_retain")
     .doc("Keeps the rows of the given indices; all other rows become zero.")
     .inputs(&[
         arg("data", "A row_sparse array."),
@@ -123,7 +123,7 @@ params! {
     }
 }
 
-pub static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
+pub(super) static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
     .doc("The number of stored values of a csr matrix, explicit zeros included, as int64: in all, of shape (1), by column, or by row.")
     .inputs(&[arg("data", "A csr matrix.")])
     .params::<GetNnzParam>()
@@ -167,7 +167,7 @@ fn getnnz(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![new_vector(&counts, a.context())?.into()])
 }
 
-pub static EDGE_ID: OpDef = OpDef::new("_contrib_edge_id")
+pub(super) static EDGE_ID: OpDef = OpDef::new("_contrib_edge_id")
     .doc("The values that a csr matrix stores at (u[i], v[i]), or -1 where it stores none: the edge ids of a graph.")
     .inputs(&[
         arg("data", "A csr matrix."),

@@ -79,7 +79,7 @@ fn merge_rows(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseAr
 }
 
 /// The rows of the given indices, which include all stored rows.
-pub fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
+pub(super) fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
     let parts = a.parts()?;
     let out = NDArray::zeros(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
     call_once(&[&parts.indices, &parts.data], &[(&out, Req::Write)], |ins, outs| {

@@ -33,12 +33,13 @@ params! {
 }
 
 /// Correlates patches of two images.
-pub static CORRELATION: OpDef = OpDef::new("Correlation")
+pub(super) static CORRELATION: OpDef = OpDef::new("Correlation")
     .doc(
         "Compares patches of two images at a range of displacements (Fischer et al., \"FlowNet\", 2015):\n\n\
          out[n, d, i, j] = mean over channels c and taps h, w of data1[n, c, y + h, x + w] * data2[n, c, y + dy + h, x + dx + w], \
          where y = i * stride1 + max_displacement, x = j * stride1 + max_displacement, and displacement d = (dy, dx) runs \
-         over the multiples of stride2 up to max_displacement in both directions. With is_multiply=False the product is the absolute difference.\n\n\
+         over the multiples of stride2 up to max_displacement in both directions. With is_multiply=False the product \
+         is the absolute difference.\n\n\
          Shapes: data1 and data2 (batch, channel, height, width), output (batch, D * D, out_height, out_width) with \
          D = 2 * floor(max_displacement / stride2) + 1 and an output size of \
          ceil((size + 2 * pad_size - 2 * max_displacement - kernel_size + 1) / stride1).",

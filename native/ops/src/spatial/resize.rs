@@ -44,7 +44,7 @@ params! {
 }
 
 /// Bilinear resizing.
-pub static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D")
+pub(super) static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D")
     .doc(
         "Resizes images of shape (batch, channel, height, width) by bilinear interpolation.\n\n\
          Output pixel i samples the input at coordinate i * (size - 1) / (out_size - 1) with align_corners, else at \
@@ -144,7 +144,7 @@ params! {
 }
 
 /// Adaptive average pooling.
-pub static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvgPooling2D")
+pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvgPooling2D")
     .doc(
         "Averages images of shape (batch, channel, height, width) over output_size evenly divided windows: output row i is the mean of \
          the rows floor(i * height / out_height) to ceil((i + 1) * height / out_height) - 1, and the same for columns.",

@@ -18,7 +18,7 @@ use crate::passes::infer::Entries;
 use crate::passes::plan_memory::{Block, assign_offsets};
 
 /// The graph, its schedule and the arrays that are already fixed.
-pub struct Request<'a> {
+pub(super) struct Request<'a> {
     /// The graph.
     pub graph: &'a Graph,
     /// The order in which nodes run.
@@ -38,10 +38,10 @@ pub struct Request<'a> {
 }
 
 /// Memory for intermediate results, by device.
-pub type Arenas = BTreeMap<Context, Arc<Chunk>>;
+pub(super) type Arenas = BTreeMap<Context, Arc<Chunk>>;
 
 /// The memory of all entries.
-pub struct Assignment {
+pub(super) struct Assignment {
     /// The array of each entry; `None` if the entry is unused, or used only by the chain that computes it.
     pub arrays: Entries<Option<NDArray>>,
     /// True for nodes that need not run because their output is a view of their input.
@@ -64,7 +64,7 @@ enum Location {
 ///
 /// # Errors
 /// Out of memory.
-pub fn assign(request: &Request<'_>) -> Result<Assignment> {
+pub(super) fn assign(request: &Request<'_>) -> Result<Assignment> {
     let r = request;
     let last_use = last_uses(r);
     let mut locations = Entries::new(r.graph, Location::Unassigned);

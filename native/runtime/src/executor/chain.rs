@@ -17,7 +17,7 @@ use crate::passes::infer::Entries;
 const BLOCK: usize = 1 << 10;
 
 /// A chain before its operands are checked.
-pub struct ChainDraft {
+pub(super) struct ChainDraft {
     nodes: Vec<usize>,
     /// The arrays that the chain reads or writes.
     pub arrays: Vec<NDArray>,
@@ -65,7 +65,7 @@ impl ScratchSlots<'_> {
 
 impl ChainDraft {
     /// The chain of `nodes`. `memory` has the arrays of all entries that are read or written outside of the chain.
-    pub fn new(
+    pub(super) fn new(
         graph: &Graph,
         nodes: &[usize],
         memory: &Entries<Option<NDArray>>,
@@ -107,7 +107,7 @@ impl ChainDraft {
     }
 
     /// The arrays that the chain writes.
-    pub fn written(&self) -> impl Iterator<Item = &NDArray> {
+    pub(super) fn written(&self) -> impl Iterator<Item = &NDArray> {
         self.calls.iter().flat_map(|c| &c.outs).filter_map(|(o, _)| match o {
             Operand::Array(i) => self.arrays.get(*i),
             _ => None,
@@ -115,7 +115,7 @@ impl ChainDraft {
     }
 
     /// Checks the operands and builds the step.
-    pub fn seal(self, graph: &Graph, region: &Region) -> Result<Work> {
+    pub(super) fn seal(self, graph: &Graph, region: &Region) -> Result<Work> {
         let mut kernels = Vec::new();
         for i in &self.nodes {
             let node = &graph.nodes[*i];

@@ -25,7 +25,7 @@ use crate::symbol::OpCall;
 
 /// What a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(super) enum Purpose {
     /// Outputs only, not in training.
     Inference,
     /// Outputs, and the gradients if any are requested.
@@ -35,7 +35,7 @@ pub enum Purpose {
 }
 
 /// A gradient to compute.
-pub struct Target {
+pub(super) struct Target {
     /// The gradient's entry; `None` if the argument does not influence the outputs.
     pub entry: Option<Entry>,
     /// The array that it is written to.
@@ -51,7 +51,7 @@ pub struct Target {
 }
 
 /// A graph with its shapes, types and arrays, from which plans are compiled.
-pub struct Blueprint {
+pub(super) struct Blueprint {
     /// The graph, gradients included.
     pub graph: Graph,
     /// Nodes from here on compute gradients.
@@ -75,7 +75,7 @@ impl Blueprint {
     ///
     /// # Errors
     /// Operators without a kernel for the device; out of memory.
-    pub fn compile(&self, purpose: Purpose, arenas: &Arenas) -> Result<Plan> {
+    pub(super) fn compile(&self, purpose: Purpose, arenas: &Arenas) -> Result<Plan> {
         let targets = if purpose == Purpose::Inference { &[] } else { self.targets.as_slice() };
         let ends = || self.ys.iter().copied().chain(targets.iter().filter_map(|t| t.entry));
         let kept: HashSet<Entry> = ends().collect();
@@ -167,7 +167,7 @@ impl Blueprint {
 }
 
 /// Entries whose memory an operator modifies; `external` has the arrays of variables.
-pub fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<Entry> {
+pub(super) fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<Entry> {
     let changes = graph.nodes.iter().flat_map(|node| match &node.action {
         Action::Forward(op) => op.mutated().iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
         _ => Vec::new(),
@@ -180,7 +180,7 @@ pub fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<En
 }
 
 /// The error for an operator with dynamic output shapes in a graph that needs a plan.
-pub fn no_plan(op: &'static str, node: &str) -> Error {
+pub(crate) fn no_plan(op: &'static str, node: &str) -> Error {
     let why = "the shape of its output depends on the content of its inputs, which no graph can be planned for: call it on arrays";
     Error::Unsupported(why.into()).in_operator(op, node)
 }

@@ -19,7 +19,7 @@ use crate::imperative::unrecorded;
 use crate::{profiler, random};
 
 /// A kernel with the arguments that are the same in every call.
-pub struct Kernel {
+pub(super) struct Kernel {
     /// Operator name.
     pub op: &'static str,
     /// Node name.
@@ -44,7 +44,7 @@ impl Kernel {
 }
 
 /// A call of a foreign function, such as a user operator. It runs without the plan's locks, because it may use any array.
-pub struct ForeignCall {
+pub(super) struct ForeignCall {
     /// Operator name.
     pub op: &'static str,
     /// The name for users.
@@ -78,7 +78,7 @@ impl ForeignCall {
 }
 
 /// What a step runs.
-pub enum Work {
+pub(super) enum Work {
     /// Calls a kernel.
     Single(Kernel, Box<Call>),
     /// Calls several kernels block by block.
@@ -88,13 +88,13 @@ pub enum Work {
 }
 
 /// A step of the plan.
-pub struct Step {
+pub(super) struct Step {
     /// What it runs.
     pub work: Work,
 }
 
 /// An array that is reported to a monitor.
-pub struct Report {
+pub(super) struct Report {
     /// Number of steps that run before the report.
     pub after: usize,
     /// The name.
@@ -171,7 +171,7 @@ enum Pass {
 }
 
 /// The steps and the locks that they run under.
-pub struct Plan {
+pub(super) struct Plan {
     /// Every chunk that a kernel reads or writes.
     pub region: Region,
     /// The steps, forward steps first.
@@ -188,7 +188,7 @@ pub struct Plan {
 
 impl Plan {
     /// Runs the forward steps.
-    pub fn forward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn forward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         match monitor {
             None => self.run(0..self.forward_steps, is_train),
             Some(monitor) => self.run_monitored(0..self.forward_steps, is_train, Pass::Forward, monitor),
@@ -196,7 +196,7 @@ impl Plan {
     }
 
     /// Runs one forward step for inference and returns the number of remaining steps.
-    pub fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
+    pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
         if step >= self.forward_steps {
             return Ok(0);
         }
@@ -208,7 +208,7 @@ impl Plan {
     }
 
     /// Runs the gradient steps.
-    pub fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         let steps = self.forward_steps..self.steps.len();
         match monitor {
             None => self.run(steps, is_train),
@@ -253,7 +253,7 @@ impl Plan {
     }
 
     /// Describes steps and memory. The last two lines are MXNet's: its Python front end parses the memory from them.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let mut s = String::new();
         let _ = writeln!(
             s,
@@ -284,7 +284,7 @@ fn run_group(region: &mut Region, group: &[Step], is_train: bool) -> Result<()> 
 }
 
 /// Copies the bytes of the first input to the first output; the shapes may differ.
-pub fn copy_kernel(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(crate) fn copy_kernel(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if ins[0].shared_with().is_none() && outs[0].wanted() {
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
     }
@@ -292,7 +292,7 @@ pub fn copy_kernel(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
 }
 
 /// Sets the first output to zero.
-pub fn zero_kernel(_: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub(super) fn zero_kernel(_: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     outs[0].bytes_mut()?.fill(0);
     Ok(())
 }

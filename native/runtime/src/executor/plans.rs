@@ -12,7 +12,7 @@ use super::compile::{Blueprint, Purpose};
 use super::plan::Plan;
 
 /// The plans, and the purpose of the last forward pass.
-pub struct Plans {
+pub(super) struct Plans {
     blueprint: Blueprint,
     inference: Option<Plan>,
     training: Option<Plan>,
@@ -22,7 +22,7 @@ pub struct Plans {
 
 impl Plans {
     /// Compiles the plan that is most likely needed, so that errors are reported when the symbol is bound.
-    pub fn new(blueprint: Blueprint, arenas: &Arenas) -> Result<Plans> {
+    pub(super) fn new(blueprint: Blueprint, arenas: &Arenas) -> Result<Plans> {
         let purpose = if blueprint.targets.is_empty() { Purpose::Inference } else { Purpose::Training };
         let mut plans = Plans { blueprint, inference: None, training: None, monitoring: None, last: None };
         let plan = plans.blueprint.compile(purpose, arenas)?;
@@ -43,7 +43,7 @@ impl Plans {
     }
 
     /// The largest arena of each device.
-    pub fn arenas(&self) -> Arenas {
+    pub(super) fn arenas(&self) -> Arenas {
         let mut largest = Arenas::new();
         for (context, arena) in self.all().flat_map(|plan| &plan.arenas) {
             let kept = largest.entry(*context).or_insert_with(|| arena.clone());
@@ -67,7 +67,7 @@ impl Plans {
     }
 
     /// Computes the outputs.
-    pub fn forward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn forward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         let purpose = match (monitor, is_train) {
             (Some(_), _) => Purpose::Monitoring,
             (None, true) => Purpose::Training,
@@ -80,14 +80,14 @@ impl Plans {
     }
 
     /// Runs one operator for inference and returns the number of remaining steps.
-    pub fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
+    pub(super) fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
         self.last = None;
         self.plan(Purpose::Monitoring)?.partial_forward(step, monitor)
     }
 
     /// Computes the gradients from the intermediate results of the last forward pass. A pass for inference does not keep them, so the
     /// forward pass is run again.
-    pub fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         let purpose = match self.last {
             Some(purpose @ (Purpose::Training | Purpose::Monitoring)) => purpose,
             Some(Purpose::Inference) | None => {
@@ -101,27 +101,27 @@ impl Plans {
     }
 
     /// Describes steps and memory of the first plan.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         self.all().next().map_or_else(String::new, Plan::describe)
     }
 }
 
 /// A lock around the plans that detects reentry: a user operator may call its own executor, which must be an error, not a deadlock.
-pub struct PlanLock {
+pub(super) struct PlanLock {
     plans: Mutex<Plans>,
     /// Id of the thread that holds the lock, or 0.
     owner: AtomicU64,
 }
 
 /// The plans while this thread holds the lock.
-pub struct PlanGuard<'p> {
+pub(super) struct PlanGuard<'p> {
     owner: &'p AtomicU64,
     plans: MutexGuard<'p, Plans>,
 }
 
 impl PlanLock {
     /// Wraps plans; the lock is free.
-    pub fn new(plans: Plans) -> PlanLock {
+    pub(super) fn new(plans: Plans) -> PlanLock {
         PlanLock { plans: Mutex::new(plans), owner: AtomicU64::new(0) }
     }
 
@@ -129,7 +129,7 @@ impl PlanLock {
     ///
     /// # Errors
     /// This thread holds it already.
-    pub fn enter(&self) -> Result<PlanGuard<'_>> {
+    pub(super) fn enter(&self) -> Result<PlanGuard<'_>> {
         let me = thread_id();
         // Only this thread stores its own id, so a relaxed load cannot miss it.
         if self.owner.load(Ordering::Relaxed) == me {

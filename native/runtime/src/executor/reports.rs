@@ -12,7 +12,7 @@ use crate::passes::gradient::{Source, Trace};
 use crate::symbol::OpCall;
 
 /// An array to report to a monitor.
-pub struct Observation {
+pub(super) struct Observation {
     /// Number of steps that run before the report.
     pub after: usize,
     /// MXNet's name.
@@ -27,7 +27,7 @@ pub struct Observation {
 
 /// What a monitor gets from a plan.
 #[derive(Default)]
-pub struct Reports {
+pub(super) struct Reports {
     /// During a forward pass.
     pub forward: Vec<Observation>,
     /// During a backward pass.
@@ -36,7 +36,7 @@ pub struct Reports {
 
 impl Reports {
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &Observation> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Observation> {
         self.forward.iter().chain(&self.backward)
     }
 }
@@ -80,7 +80,7 @@ enum Unit {
 }
 
 /// The schedule of a monitored plan, with one node per step, and what it reports. Gradient nodes are in the order of MXNet's graph.
-pub fn monitored_schedule(
+pub(super) fn monitored_schedule(
     graph: &Graph,
     needed: &[bool],
     forward_nodes: usize,

@@ -17,7 +17,7 @@ use crate::passes::gradient::is_loss;
 use crate::symbol::Symbol;
 
 /// A symbol bound to arrays, without a plan.
-pub struct Stepwise {
+pub(super) struct Stepwise {
     /// The bound arrays.
     pub bound: BoundStored,
     graph: CachedOp,
@@ -36,7 +36,7 @@ impl Stepwise {
     ///
     /// # Errors
     /// A gradient request without an array.
-    pub fn new(symbol: &Symbol, bound: BoundStored, outputs: Vec<Array>) -> Result<Stepwise> {
+    pub(super) fn new(symbol: &Symbol, bound: BoundStored, outputs: Vec<Array>) -> Result<Stepwise> {
         let (mut args, mut aux) = (bound.args.iter(), bound.aux.iter());
         let array = |is_aux: bool| if is_aux { aux.next() } else { args.next() };
         let arrays = symbol.variables().into_iter().map(|(_, is_aux)| is_aux).map(array).collect::<Option<Vec<_>>>();
@@ -59,7 +59,7 @@ impl Stepwise {
     }
 
     /// The outputs, which every forward pass overwrites.
-    pub fn outputs(&self) -> &[Arc<Tensor>] {
+    pub(super) fn outputs(&self) -> &[Arc<Tensor>] {
         &self.outputs
     }
 
@@ -71,7 +71,7 @@ impl Stepwise {
     ///
     /// # Errors
     /// Those of the operators.
-    pub fn forward(&self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+    pub(super) fn forward(&self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         let results = self.run(is_train, is_train && self.wants_gradients(), monitor)?;
         for (output, result) in self.outputs.iter().zip(&results) {
             let (old, new) = (output.stored()?, result.stored()?);
@@ -103,7 +103,7 @@ impl Stepwise {
     ///
     /// # Errors
     /// Missing head gradients; errors of the operators.
-    pub fn backward(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
+    pub(super) fn backward(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
         if !self.wants_gradients() {
             return Ok(());
         }

@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// An error that was not reported yet, shared by all arrays that depend on the failed kernel; `None` once it was reported.
-pub type Failure = Arc<Mutex<Option<Error>>>;
+pub(super) type Failure = Arc<Mutex<Option<Error>>>;
 
 #[derive(Default)]
 struct Unreported {
@@ -66,7 +66,7 @@ impl Unreported {
 }
 
 /// The first failure that one of the arrays depends on.
-pub fn of<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Option<Failure> {
+pub(super) fn of<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Option<Failure> {
     if !HAS_UNREPORTED.load(Ordering::Acquire) {
         return None;
     }
@@ -80,7 +80,7 @@ pub fn of<'a>(arrays: impl IntoIterator<Item = &'a NDArray>) -> Option<Failure> 
 }
 
 /// Marks arrays as depending on a failed kernel.
-pub fn mark<'a>(arrays: impl IntoIterator<Item = &'a NDArray>, failure: &Failure) {
+pub(super) fn mark<'a>(arrays: impl IntoIterator<Item = &'a NDArray>, failure: &Failure) {
     let mut unreported = UNREPORTED.lock();
     unreported.arrays.extend(arrays.into_iter().map(|array| (Arc::downgrade(array.chunk()), failure.clone())));
     unreported.prune();
@@ -124,7 +124,7 @@ pub fn wait_all() -> Result<()> {
 ///
 /// # Errors
 /// The error of the kernel, or of one that an input depends on, if errors are not deferred.
-pub fn run_or_defer<'a>(
+pub(super) fn run_or_defer<'a>(
     ins: impl IntoIterator<Item = &'a NDArray>,
     kernel: impl FnOnce() -> Result<()>,
 ) -> Result<Option<Failure>> {
@@ -142,7 +142,7 @@ pub fn run_or_defer<'a>(
 ///
 /// # Errors
 /// As for [`run_or_defer`].
-pub fn run<'a>(
+pub(super) fn run<'a>(
     ins: impl IntoIterator<Item = &'a NDArray>,
     outs: impl IntoIterator<Item = &'a NDArray> + Clone,
     kernel: impl FnOnce() -> Result<()>,

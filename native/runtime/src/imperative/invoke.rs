@@ -7,7 +7,6 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, ForeignFn, Forward, KernelFn, OpCtx};
-use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Req, call_once, overlap};
 use smallvec::SmallVec;
@@ -38,7 +37,7 @@ pub fn invoke(
 }
 
 /// [`invoke`] with a cache for state that the operator keeps for its gradient.
-pub fn invoke_with(
+pub(super) fn invoke_with(
     op: &OpCall,
     context: Option<Context>,
     inputs: &[NDArray],
@@ -89,11 +88,11 @@ fn execute(op: &OpCall, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -
         Forward::Foreign(f) => return run_foreign(f, ctx, inputs, outs),
     };
     let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
-    run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, ctx.is_train, ctx.context)
+    run(ctx, kernel, (def.inplace, mutates), inputs, outs)
 }
 
 /// Checks the number of inputs.
-pub fn check_inputs(op: &OpCall, given: usize) -> Result<()> {
+pub(super) fn check_inputs(op: &OpCall, given: usize) -> Result<()> {
     if let Some(n) = op.def.num_inputs(&op.params) {
         ensure!(
             n == given,
@@ -160,16 +159,13 @@ fn infer(op: &OpCall, context: Context, inputs: &[NDArray], outs: &mut Arrays, n
 }
 
 /// Runs a kernel on arrays. An input that overlaps an output is copied first, unless the kernel supports that pair in place.
-pub fn run(
-    name: &'static str,
-    params: &Params,
+/// `inplace` and `mutates` are those of the operator.
+fn run(
+    ctx: &OpCtx<'_>,
     kernel: KernelFn,
-    inplace: &[(usize, usize)],
-    mutates: &[usize],
+    (inplace, mutates): (&[(usize, usize)], &[usize]),
     inputs: &[NDArray],
     outputs: &[NDArray],
-    is_train: bool,
-    context: Context,
 ) -> Result<()> {
     let must_copy = |i: usize, input: &NDArray| {
         let output = outputs.iter().enumerate().any(|(k, out)| {
@@ -181,13 +177,13 @@ pub fn run(
     let mut copies: SmallVec<[(usize, NDArray); 1]> = SmallVec::new();
     for (i, input) in inputs.iter().enumerate() {
         if !mutates.contains(&i) && must_copy(i, input) {
-            copies.push((i, input.to_context(context)?));
+            copies.push((i, input.to_context(ctx.context)?));
         }
     }
     let mut ins: SmallVec<[&NDArray; 6]> = inputs.iter().collect();
     copies.iter().for_each(|(i, copy)| ins[*i] = copy);
     let states = mutates.iter().filter_map(|m| inputs.get(*m));
     let outs: SmallVec<[(&NDArray, Req); 4]> = outputs.iter().chain(states).map(|a| (a, Req::Write)).collect();
-    let ctx = OpCtx { op: name, params, is_train, random: random::device(context), cache: None, context };
+    let ctx = OpCtx { cache: None, ..*ctx };
     call_once(&ins, &outs, |ins, outs| kernel(&ctx, ins, outs))
 }

@@ -11,7 +11,7 @@ mod views;
 pub use cached_op::{CachedOp, Hook};
 pub use calls::{PreparedCall, call, prepare};
 pub use failures::{deferring, wait, wait_all};
-pub use invoke::{Arrays, invoke, run};
+pub use invoke::{Arrays, invoke};
 pub(crate) use stored::write;
 pub use stored::{Stored, invoke_stored};
 pub use tape::{

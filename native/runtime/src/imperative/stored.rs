@@ -22,7 +22,7 @@ pub type Stored = SmallVec<[Array; 4]>;
 
 /// Shape, type and device of an array to allocate.
 #[derive(Clone, Debug)]
-pub struct ArraySpec {
+pub(super) struct ArraySpec {
     /// The shape.
     pub shape: Shape,
     /// The element type.
@@ -145,7 +145,7 @@ fn is_same(a: &Array, b: &Array) -> bool {
 ///
 /// # Errors
 /// Shapes or types differ.
-pub fn write(target: &Array, value: &Array) -> Result<()> {
+pub(crate) fn write(target: &Array, value: &Array) -> Result<()> {
     match (target, value) {
         (Array::Sparse(to), Array::Sparse(from)) if to.storage_type() == from.storage_type() => to.copy_from(from),
         _ => assign(target, value.clone()),
@@ -156,7 +156,7 @@ pub fn write(target: &Array, value: &Array) -> Result<()> {
 ///
 /// # Errors
 /// Those of the kernel.
-pub fn backward_stored(
+pub(super) fn backward_stored(
     op: &OpCall,
     backward: &Backward,
     inputs: &[Array],

@@ -45,7 +45,7 @@ pub(super) struct Prefetch<P: Producer> {
 
 impl<P: Producer> Prefetch<P> {
     /// Keeps at most `buffer` finished batches.
-    pub fn new(producer: P, buffer: usize) -> Prefetch<P> {
+    pub(super) fn new(producer: P, buffer: usize) -> Prefetch<P> {
         Prefetch {
             idle: Some(producer),
             worker: None,

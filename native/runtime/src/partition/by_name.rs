@@ -9,7 +9,7 @@ use super::{Draft, Replacement};
 use crate::symbol::Symbol;
 
 /// Replaces every maximal group of connected operators with these names by a `_CachedOp`.
-pub fn partition(symbol: &Symbol, ops: &HashSet<String>) -> Result<Symbol> {
+pub(super) fn partition(symbol: &Symbol, ops: &HashSet<String>) -> Result<Symbol> {
     let mut draft = Draft::new(symbol);
     let groups = groups(&draft, |node| ops.contains(draft.op(node)));
     for (id, group) in groups.iter().enumerate() {

@@ -26,7 +26,7 @@ enum Matched {
 
 /// Partitions a graph. With `is_for_integers`, only operators with an 8-bit version are fused, and in a quantized graph requantizations
 /// with a calibrated range are folded into their layer.
-pub fn partition(symbol: &Symbol, is_for_integers: bool) -> Result<Symbol> {
+pub(super) fn partition(symbol: &Symbol, is_for_integers: bool) -> Result<Symbol> {
     let symbol = layers(symbol, &convolution_groups, &convolution, is_for_integers)?;
     let symbol = layers(&symbol, &dense_groups, &dense, is_for_integers)?;
     if is_for_integers { fold_conversions(&symbol) } else { Ok(symbol) }

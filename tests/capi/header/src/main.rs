@@ -1,5 +1,5 @@
-//! Generates `native/capi/include/mxnet/c_api.h` and `docs/c-api.md`, which lists its functions. With `--check`, only checks that both are up
-//! to date.
+//! Generates `native/capi/include/mxnet/c_api.h` and `docs/c-api.md`, which lists its functions. With `--check`, only checks that both are
+//! up to date.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

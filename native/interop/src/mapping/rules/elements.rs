@@ -59,7 +59,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "function_of",
         "(name, tensor, parameters) -> tensor",
-        "Applies the activation of this ONNX name, or none if the name is absent. The parameters are the ONNX attributes of the activation.",
+        "Applies the activation of this ONNX name, or none if the name is absent. The parameters are the ONNX \
+         attributes of the activation.",
         function_of,
     ),
     Rule::new(
@@ -116,7 +117,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "is_attention",
         "(query, keys, value, mask, in_rows?) -> bool",
-        "True if these are the queries, keys, values and optional mask of an attention: float32 or float64, equal leading dimensions, and a \
+        "True if these are the queries, keys, values and optional mask of an attention: float32 or float64, equal \
+         leading dimensions, and a \
          mask over all keys that broadcasts to the scores. Keys are (..., size, keys) unless `in_rows` is true.",
         is_attention,
     ),

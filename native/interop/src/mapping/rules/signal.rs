@@ -39,7 +39,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "affine_grid",
         "(sizes, align_corners, dtype) -> tensor",
-        "The sampling grid of an image of these sizes, in homogeneous coordinates from -1 to 1 with that of the last axis first: (points, axes + 1).",
+        "The sampling grid of an image of these sizes, in homogeneous coordinates from -1 to 1 with that of the last \
+         axis first: (points, axes + 1).",
         affine_grid,
     ),
     Rule::new(

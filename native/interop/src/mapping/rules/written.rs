@@ -70,7 +70,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "expansion",
         "(rhs, rank, lhs_axes, rhs_axes) -> tensor",
-        "For export: the shape that broadcast_like gives a tensor of this rank: some axes as long as axes of another tensor, others as they are.",
+        "For export: the shape that broadcast_like gives a tensor of this rank: some axes as long as axes of another \
+         tensor, others as they are.",
         |s, a| {
             let (rank, ours, theirs) = (int(a, 1)?, ints(a, 2)?, ints(a, 3)?);
             let whole = one(s, "Shape", vec![a[0].clone()], vec![])?;

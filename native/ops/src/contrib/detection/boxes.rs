@@ -23,7 +23,7 @@ params! {
 }
 
 /// Intersection over union.
-pub static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
+pub(super) static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
     .doc(
         "The overlap of every box of lhs with every box of rhs: the area of the intersection divided by that of the union.\n\n\
          Shapes: lhs (a1, ..., am, 4), rhs (b1, ..., bn, 4), output (a1, ..., am, b1, ..., bn). No gradient flows back.",
@@ -50,7 +50,7 @@ pub static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
     .grad(Grad::Zero);
 
 /// Encoding of boxes relative to anchors.
-pub static BOX_ENCODE: OpDef = OpDef::new("_contrib_box_encode")
+pub(super) static BOX_ENCODE: OpDef = OpDef::new("_contrib_box_encode")
     .doc(
         "The training targets of boxes (corners) relative to anchors: ((x - ax) / aw - means[0]) / stds[0], the same for y, and (log(w \
          / aw) - means[2]) / stds[2], the same for h, where (x, y, w, h) is the box that an anchor is matched to. Targets of anchors \
@@ -139,7 +139,7 @@ params! {
 }
 
 /// Decoding of boxes.
-pub static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
+pub(super) static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
     .doc(
         "Boxes from codes relative to anchors, the inverse of box_encode: the centre is (code[0] * std0 * aw + ax, code[1] * std1 \
          * ah + ay), the size (exp(code[2] * std2) * aw, exp(code[3] * std3) * ah).\n\n\
@@ -182,7 +182,7 @@ params! {
 }
 
 /// Greedy bipartite matching.
-pub static BIPARTITE_MATCHING: OpDef = OpDef::new("_contrib_bipartite_matching")
+pub(super) static BIPARTITE_MATCHING: OpDef = OpDef::new("_contrib_bipartite_matching")
     .doc(
         "Matches the rows and columns of matrices of scores, best score first, each row and each column once. Of equal scores the first \
          one wins.\n\n\

@@ -18,7 +18,7 @@ use ferromx_core::shape::Shape;
 use ferromx_kernels::detection::BoxFormat;
 
 /// The operators of this folder.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &boxes::BOX_IOU,
     &boxes::BOX_ENCODE,
     &boxes::BOX_DECODE,

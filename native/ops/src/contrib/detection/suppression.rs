@@ -85,7 +85,7 @@ impl BoxNmsParam {
 }
 
 /// Non-maximum suppression.
-pub static BOX_NMS: OpDef = OpDef::new("_contrib_box_nms")
+pub(super) static BOX_NMS: OpDef = OpDef::new("_contrib_box_nms")
     .aliases(&["_contrib_box_non_maximum_suppression"])
     .doc(
         "Non-maximum suppression: of boxes that overlap, the one with the best score is kept. The result holds the kept boxes, \

@@ -31,7 +31,7 @@ use super::elements;
 use crate::broadcast::binary::broadcast_two;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[
+pub(super) static OPS: &[&OpDef] = &[
     &UNIFORM,
     &UNIFORM_N,
     &NORMAL,
@@ -342,7 +342,7 @@ macro_rules! random_op {
         random_op!(@def $name, $op, $I, $P, $L, $in_front, $doc, |def| def.grad(Grad::Zero));
     };
     (@def $name:ident, $op:literal, $I:ident, $P:ident, $L:ident, $in_front:literal, $doc:literal, |$def:ident| $more:expr) => {
-        pub static $name: OpDef = {
+        pub(crate) static $name: OpDef = {
             let $def = OpDef::new($op)
                 .doc(concat!("Random numbers: ", $doc, " Parameters that are None are given as arrays, which are broadcast."))
                 .inputs($I)

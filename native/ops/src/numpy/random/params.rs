@@ -5,7 +5,7 @@ use ferromx_core::params;
 use ferromx_core::params::{FloatDType, OpParams, ShapeOrNone};
 
 /// The parameters of a distribution operator.
-pub trait DistributionParams: OpParams {
+pub(super) trait DistributionParams: OpParams {
     /// The distribution's parameters; `None` means that it is given as an array.
     fn given(&self) -> Vec<Option<f64>>;
     /// The requested shape.

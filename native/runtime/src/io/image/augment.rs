@@ -32,7 +32,7 @@ impl Image {
     ///
     /// # Errors
     /// Damaged data; four channels requested of an image with fewer.
-    pub fn decode(data: &[u8], channels: usize) -> Result<Image> {
+    pub(super) fn decode(data: &[u8], channels: usize) -> Result<Image> {
         let image = decode(data, channels == 1)?;
         let (height, width, found) = (image.height, image.width, image.channels);
         let samples = match channels {
@@ -46,7 +46,7 @@ impl Image {
     }
 
     /// Resizes the image. `method` is a code of `inter_method`.
-    pub fn resized(self, height: usize, width: usize, method: i32, draws: &mut Draws) -> Result<Image> {
+    pub(super) fn resized(self, height: usize, width: usize, method: i32, draws: &mut Draws) -> Result<Image> {
         if (height, width) == (self.height, self.width) {
             return Ok(self);
         }
@@ -64,7 +64,7 @@ impl Image {
     }
 
     /// Resizes the image so that its shorter side has `side` pixels; -1 keeps the size.
-    pub fn resized_shorter_side(self, side: i32, method: i32, draws: &mut Draws) -> Result<Image> {
+    pub(super) fn resized_shorter_side(self, side: i32, method: i32, draws: &mut Draws) -> Result<Image> {
         let Ok(side) = usize::try_from(side) else { return Ok(self) };
         ensure!(side > 0, "resize is 0: an image needs a side of at least one pixel");
         let (height, width) = match self.height > self.width {
@@ -75,7 +75,7 @@ impl Image {
     }
 
     /// Cuts out the rectangle of the given size at (top, left).
-    pub fn crop(&self, (top, left): (usize, usize), (height, width): (usize, usize)) -> Image {
+    pub(super) fn crop(&self, (top, left): (usize, usize), (height, width): (usize, usize)) -> Image {
         let (row, start, len) = (self.width * self.channels, left * self.channels, width * self.channels);
         let rows = self.samples.chunks_exact(row).skip(top).take(height);
         let samples = rows.flat_map(|r| &r[start..start + len]).copied().collect();
@@ -83,7 +83,7 @@ impl Image {
     }
 
     /// Puts the image at (top, left) of a larger one that is filled with a constant.
-    pub fn padded(&self, (top, left): (usize, usize), (height, width): (usize, usize), fill: i32) -> Image {
+    pub(super) fn padded(&self, (top, left): (usize, usize), (height, width): (usize, usize), fill: i32) -> Image {
         let mut samples = memory::filled(0, height * width * self.channels);
         let color = [fill as u8; 4];
         let size = (self.height, self.width);
@@ -93,7 +93,7 @@ impl Image {
     }
 
     /// Adjusts the colours.
-    pub fn adjust(&mut self, change: Change) {
+    pub(super) fn adjust(&mut self, change: Change) {
         image::adjust(None, self.channels, change, &mut self.samples);
     }
 }
@@ -109,7 +109,7 @@ pub(super) struct Augmenter {
 
 impl Augmenter {
     /// Checks parameters that depend on each other.
-    pub fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         let p = &self.param;
         ensure!(
             p.random_resized_crop || (p.max_random_area == 1.0 && p.min_random_area == 1.0),
@@ -146,7 +146,7 @@ impl Augmenter {
     }
 
     /// Augments an image and brings it to the size of the result.
-    pub fn apply(&self, image: Image, draws: &mut Draws) -> Result<Image> {
+    pub(super) fn apply(&self, image: Image, draws: &mut Draws) -> Result<Image> {
         let p = &self.param;
         let image = image.resized_shorter_side(p.resize, p.inter_method, draws)?;
         let ratios = if p.random_resized_crop { (1.0, 1.0) } else { self.ratios() };
@@ -256,7 +256,7 @@ impl Augmenter {
 
 impl Image {
     /// Flips the image horizontally.
-    pub fn mirror(&mut self) {
+    pub(super) fn mirror(&mut self) {
         for row in self.samples.chunks_exact_mut(self.width * self.channels) {
             let n = self.channels;
             for x in 0..self.width / 2 {

@@ -134,7 +134,7 @@ impl DetectionAugmenter {
     ///
     /// # Errors
     /// Lists with neither one value nor one per sampler; invalid bounds.
-    pub fn new(
+    pub(super) fn new(
         param: DetectionAugmentParam,
         color: DetectionColorParam,
         crop: &DetectionCropParam,
@@ -174,7 +174,12 @@ impl DetectionAugmenter {
     }
 
     /// Augments an image and its objects. Returns the image and the height and width that it takes up within the result.
-    pub fn apply(&self, image: Image, objects: &mut Objects, draws: &mut Draws) -> Result<(Image, (usize, usize))> {
+    pub(super) fn apply(
+        &self,
+        image: Image,
+        objects: &mut Objects,
+        draws: &mut Draws,
+    ) -> Result<(Image, (usize, usize))> {
         let p = &self.param;
         let mut image = image.resized_shorter_side(p.resize, p.inter_method, draws)?;
         self.recolor(&mut image, draws);

@@ -39,7 +39,7 @@ impl DetectionStdParam {
 
 impl Normalizer {
     /// Checks the parameters and reads the mean image of shape `dims`, (channels, height, width).
-    pub fn new(
+    pub(super) fn new(
         mean: &MeanParam,
         std: &StdParam,
         jitter: JitterParam,
@@ -68,7 +68,7 @@ impl Normalizer {
     }
 
     /// Writes an image as (channels, height, width). Integer types get the unnormalized samples, saturated.
-    pub fn write<T: Element>(&self, image: &Image, draws: &mut Draws, out: &mut [T]) {
+    pub(super) fn write<T: Element>(&self, image: &Image, draws: &mut Draws, out: &mut [T]) {
         let mirror = self.mirror.mirror ^ (self.mirror.rand_mirror && draws.uniform() < 0.5);
         let contrast = 1.0 + random_between(draws, -1.0, 1.0) * self.jitter.max_random_contrast;
         let illumination = random_between(draws, -1.0, 1.0) * self.jitter.max_random_illumination;

@@ -42,7 +42,7 @@ impl Record {
     }
 
     /// The encoded image.
-    pub fn image(&self) -> &[u8] {
+    pub(super) fn image(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct Source<'p> {
 
 impl Records {
     /// Locates the records of the part.
-    pub fn open(source: &Source<'_>) -> Result<Records> {
+    pub(super) fn open(source: &Source<'_>) -> Result<Records> {
         ensure!(!source.records.is_empty(), "path_imgrec is missing: name the RecordIO file with the images");
         ensure!(
             source.part < source.num_parts,
@@ -101,12 +101,12 @@ impl Records {
         Ok(Records { files, locations, open: None, labels })
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.locations.len()
     }
 
     /// Reads record `i`.
-    pub fn read(&mut self, i: usize) -> Result<Record> {
+    pub(super) fn read(&mut self, i: usize) -> Result<Record> {
         let (file, position) = self.locations[i];
         if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
             self.open = Some((file, Reader::open(&self.files[file as usize])?));
@@ -132,13 +132,13 @@ impl Records {
     }
 
     /// Adds the location of record `i` to an error.
-    pub fn locate_error(&self, i: usize, e: Error) -> Error {
+    pub(super) fn locate_error(&self, i: usize, e: Error) -> Error {
         let (file, position) = self.locations[i];
         Error::Format(format!("{}, record at byte {position}: {e}", self.files[file as usize]))
     }
 
     /// The order of the records in an epoch.
-    pub fn order(&self, shuffle: Option<u64>, epoch: u64) -> Vec<usize> {
+    pub(super) fn order(&self, shuffle: Option<u64>, epoch: u64) -> Vec<usize> {
         match shuffle {
             Some(seed) => Philox::new(seed, epoch).permutation(self.len()),
             None => (0..self.len()).collect(),

@@ -12,7 +12,7 @@ const MAX_SIDE: f32 = 65536.0;
 
 impl WarpParam {
     /// Checks parameters that depend on each other.
-    pub fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         ensure!(
             0.0 < self.min_random_scale && self.min_random_scale <= self.max_random_scale,
             "random scales from {} to {} are impossible: use 0 < min_random_scale <= max_random_scale",
@@ -29,7 +29,13 @@ impl WarpParam {
     }
 
     /// Rotates, shears and scales an image about its center. `ratios` are the bounds of a random change of its aspect ratio.
-    pub fn warp(&self, image: Image, ratios: (f32, f32), (fill, method): (i32, i32), draws: &mut Draws) -> Image {
+    pub(super) fn warp(
+        &self,
+        image: Image,
+        ratios: (f32, f32),
+        (fill, method): (i32, i32),
+        draws: &mut Draws,
+    ) -> Image {
         let is_still = self.max_rotate_angle == 0 && self.rotate <= 0 && self.max_shear_ratio == 0.0;
         let is_unscaled = self.max_random_scale == 1.0 && self.min_random_scale == 1.0;
         let is_unbounded = self.max_img_size == 1e10 && self.min_img_size == 0.0;
@@ -55,7 +61,7 @@ impl WarpParam {
     }
 
     /// Shifts hue, lightness and saturation by random amounts.
-    pub fn recolor(&self, image: &mut Image, draws: &mut Draws) {
+    pub(super) fn recolor(&self, image: &mut Image, draws: &mut Draws) {
         if image.channels != 3 || (self.random_h, self.random_s, self.random_l) == (0, 0, 0) {
             return;
         }

@@ -555,7 +555,7 @@ private[mxnet] final class LibInfo {
   /** The number of examples at the end of the current batch that are padding. */
   @native def dataIterPad(handle: Long): Int
 
-  /** Where the current pass began: its number, and the index of its first example. */
+  /** Where the current epoch began: its number, and the index of its first example. */
   @native def dataIterEpoch(handle: Long): Array[Long]
 
   /** Goes back before the first batch of an epoch that [[dataIterEpoch]] gave. */

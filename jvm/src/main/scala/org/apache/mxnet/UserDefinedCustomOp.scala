@@ -83,7 +83,8 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) {
   def calculateStateShapes(): Array[Shape] = stateNames.map(_ => Shape(1))
 
   /** What the operator needs to be made again, by name: booleans, numbers, strings, shapes, types of elements, arrays,
-    * sequences and options of these, and maps of all these with strings as keys. By default the fields of the class that are not `@transient`.
+    * sequences and options of these, and maps of all these with strings as keys. By default the fields of the class
+    * that are not `@transient`.
     */
   def propertiesForFunction(): Map[String, Any] = OpFields.read(this)
 

@@ -29,7 +29,7 @@ final case class Operator(
     returnType: String = ""
 )
 
-/** Reads the output of `dump_ops`: one JSON object per line. */
+/** Reads the operator metadata that `dump_ops` writes: one JSON object per line. */
 object Metadata {
 
   /** All operators of a metadata file, in its order.
@@ -43,7 +43,7 @@ object Metadata {
       catch {
         case _: NoSuchFileException =>
           throw new IllegalArgumentException(
-            s"No operator metadata at $file. Write it with dump_ops of the native library."
+            s"No operator metadata at $file. scripts/metadata writes it from the native library."
           )
       }
     val operators = for ((line, index) <- lines.zipWithIndex if line.trim.nonEmpty) yield {
