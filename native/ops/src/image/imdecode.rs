@@ -228,7 +228,7 @@ mod tests {
         assert!(error(&rgb, &[("c", "0")]).contains("c=0 channels"));
         assert!(error(&rgb, &[("x1", "9"), ("y1", "9")]).contains("not within an image of 3 x 2"));
         assert!(error(&rgb, &[("size", "999999")]).contains("MXFuncInvokeEx"));
-        assert!(error("hello world", &[]).contains("no JPEG, PNG or BMP"));
+        assert!(error("hello world", &[]).contains("not a JPEG, PNG or BMP image"));
         assert!(
             Case::parse(&IMDECODE, &[("index", "0")])
                 .map(|_| ())

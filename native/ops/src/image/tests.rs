@@ -46,7 +46,7 @@ fn errors_name_the_invalid_parameter() {
     let error = |case: Case| case.run1(&[image()]).unwrap_err().to_string();
     assert!(error(Case::new(&resize::IMAGE_RESIZE, &[("size", "(0, 2)")])).contains("greater than 0"));
     assert!(error(Case::new(&resize::CV_RESIZE, &[("w", "2"), ("h", "2"), ("interp", "9")])).contains("interp 9"));
-    assert!(error(Case::new(&color::ADJUST_LIGHTING, &[("alpha", "(1, 2)")])).contains("three numbers"));
+    assert!(error(Case::new(&color::ADJUST_LIGHTING, &[("alpha", "(1, 2)")])).contains("three elements"));
     let crop = [("x", "3"), ("y", "0"), ("width", "2"), ("height", "1")];
     assert!(error(Case::new(&transform::CROP, &crop)).contains("3..5 is not within axis 1"));
 }

@@ -310,7 +310,7 @@ mod tests {
         let shape = ("shape", "(2,)");
         assert!(error(&UNIFORM, &[("low", "2"), shape]).contains("high 1 is below low 2"));
         assert!(error(&NORMAL, &[("scale", "-1"), shape]).contains("positive"));
-        assert!(error(&RANDINT, &[("low", "3"), ("high", "3"), shape]).contains("no integers"));
+        assert!(error(&RANDINT, &[("low", "3"), ("high", "3"), shape]).contains("must be less than high"));
     }
 
     #[test]
