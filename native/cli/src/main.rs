@@ -50,7 +50,7 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Onnx {
-    /// Lists all parts of a model that cannot be mapped; exit code 1 if there are any.
+    /// Lists all parts of a model that cannot be mapped, or why it cannot be bound; exit code 1 if there are any.
     Check {
         /// The model.
         file: PathBuf,
@@ -122,7 +122,7 @@ enum Onnx {
 
 #[derive(Subcommand)]
 enum Nnef {
-    /// Lists all parts of a model that cannot be mapped; exit code 1 if there are any.
+    /// Lists all parts of a model that cannot be mapped, or why it cannot be bound; exit code 1 if there are any.
     Check {
         /// The folder of the model, or its file graph.nnef.
         model: PathBuf,

@@ -147,7 +147,9 @@ fn foreign(importer: &mut Importer<'_>, source: &Source, i: usize, made: Prepare
         }
         None => {}
     }
-    importer.sink.as_mut().into_iter().for_each(|sink| sink.nodes.push(node.clone()));
+    if let Some(sink) = importer.sink.as_mut() {
+        sink.nodes.push(node);
+    }
     Ok(())
 }
 

@@ -156,10 +156,7 @@ fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
                 Err(error(rule.position, text))
             }
             // What a rule makes may be operators of either side.
-            Expr::Call(call) if table.rule(&call.name).is_none() && !schema.has(&call.name) => {
-                check_call(table, call).map_err(|text| error(call.position, text))
-            }
-            Expr::Call(call) if table.rule(&call.name).is_some() => {
+            Expr::Call(call) if table.rule(&call.name).is_some() || !schema.has(&call.name) => {
                 check_call(table, call).map_err(|text| error(call.position, text))
             }
             _ => Ok(()),

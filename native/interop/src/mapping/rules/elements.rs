@@ -67,7 +67,7 @@ pub(super) static RULES: &[Rule] = &[
         "real_of",
         "(tensor, scale, zero_point?) -> tensor",
         "Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each of its last axis.",
-        |s, a| real_of(s, a),
+        real_of,
     ),
     Rule::new(
         "real_triples",

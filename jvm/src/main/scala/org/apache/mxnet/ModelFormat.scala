@@ -18,10 +18,14 @@ abstract class ModelFormat private[mxnet] (framework: String) {
   /** Reads a model. */
   def importModel(path: String): ImportedModel = importModel(path, ImportOptions())
 
-  /** Everything in a model that an import could not map; empty if it can be imported. */
+  /** Everything in a model that an import could not map, or why the network could not be bound; empty if it can be
+    * imported and bound.
+    */
   def check(path: String): IndexedSeq[ModelProblem] = check(path, ImportOptions())
 
-  /** Everything in a model that an import with these options could not map. */
+  /** Everything in a model that an import with these options could not map, or why the network could not be bound: for the
+    * shapes that are given, or where dimensions are open for any of many lengths.
+    */
   def check(path: String, options: ImportOptions): IndexedSeq[ModelProblem] = {
     val (names, ndims, dims) = fixed(options)
     val (files, texts) = added(options.mappings)
