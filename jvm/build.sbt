@@ -125,7 +125,8 @@ lazy val packaged = Seq(
     target.value / "reachability"
   ),
   Compile / packageBin / mappings += {
-    val classes = (Compile / products).value.flatMap(folder => (folder ** "*.class").get.flatMap(IO.relativize(folder, _)))
+    val classes =
+      (Compile / products).value.flatMap(folder => (folder ** "*.class").get.flatMap(IO.relativize(folder, _)))
     ModuleDescriptor.mapping(classes, version.value, target.value / "module-info.class")
   },
   Compile / packageSrc / mappings ++= (literals / Compile / packageSrc / mappings).value,

@@ -1,4 +1,3 @@
-
 import scala.sys.process.{Process, ProcessLogger}
 
 import sbt._
@@ -24,7 +23,9 @@ object CrateLicences {
     IO.write(list, listing(linked, output(root, "rustc", "--version").split(' ')(1)))
     val apache = root / "LICENSE"
     val files = linked.flatMap { crate =>
-      licenceFiles(crate, apache).map(file => file -> s"META-INF/licenses/${crate.name}-${crate.version}/${file.getName}")
+      licenceFiles(crate, apache).map(file =>
+        file -> s"META-INF/licenses/${crate.name}-${crate.version}/${file.getName}"
+      )
     }
     (list -> "META-INF/THIRD-PARTY.txt") +: (apache -> "META-INF/licenses/rust/LICENSE") +: files
   }
@@ -32,15 +33,18 @@ object CrateLicences {
   private def listing(linked: Seq[Crate], rust: String): String = {
     val lines = linked.map(crate => s"${crate.name} ${crate.version}: ${crate.licence}, ${crate.source}")
     ("Linked into the native library; the licence files are in META-INF/licenses." +: "" +:
-      s"Rust standard library $rust: MIT OR Apache-2.0, https://github.com/rust-lang/rust" +: lines).mkString("", "\n", "\n")
+      s"Rust standard library $rust: MIT OR Apache-2.0, https://github.com/rust-lang/rust" +: lines)
+      .mkString("", "\n", "\n")
   }
 
   /** A package without a licence file still has its licence; the text of Apache-2.0 is at hand. */
   private def licenceFiles(crate: Crate, apache: File): Seq[File] = {
-    val files = IO.listFiles(crate.folder).filter(_.getName.matches("(?i)(licen[cs]e|copying|unlicense|notice).*")).toSeq
+    val files =
+      IO.listFiles(crate.folder).filter(_.getName.matches("(?i)(licen[cs]e|copying|unlicense|notice).*")).toSeq
     if (files.nonEmpty) files.sortBy(_.getName)
     else if (crate.licence.contains("Apache-2.0")) Seq(apache)
-    else sys.error(s"The crate ${crate.name} ${crate.version} (${crate.licence}) has no licence file in ${crate.folder}")
+    else
+      sys.error(s"The crate ${crate.name} ${crate.version} (${crate.licence}) has no licence file in ${crate.folder}")
   }
 
   /** The crates of others that are linked into the library on this platform, by name. */
@@ -64,7 +68,9 @@ object CrateLicences {
   private def output(folder: File, command: String*): String = {
     val errors = new StringBuilder
     val out = new StringBuilder
-    val code = Process(command, folder).!(ProcessLogger(line => out.append(line).append('\n'), line => errors.append(line).append('\n')))
+    val code = Process(command, folder).!(
+      ProcessLogger(line => out.append(line).append('\n'), line => errors.append(line).append('\n'))
+    )
     if (code != 0) sys.error(s"${command.mkString(" ")} failed, so that the crates' licences are unknown:\n$errors")
     out.toString
   }

@@ -25,13 +25,13 @@ object NativeLibraryResource {
     case _         => "libmxnet.so"
   }
 
-  /** Copies `library` to its path below the resource folder, and writes its SHA-256 beside it. */
+  /** Copies `library` to its path below the resource folder, and writes its SHA-256 and size beside it. */
   def copied(library: File, folder: File): Seq[File] = {
     val target = folder / "native" / s"$os-$arch" / fileName
     IO.copyFile(library, target, CopyOptions(overwrite = true, preserveLastModified = true, preserveExecutable = true))
     val digest = MessageDigest.getInstance("SHA-256").digest(IO.readBytes(target))
     val checksum = target.getParentFile / s"$fileName.sha256"
-    IO.write(checksum, digest.map(byte => f"${byte & 0xff}%02x").mkString)
+    IO.write(checksum, s"${digest.map(byte => f"${byte & 0xff}%02x").mkString} ${target.length}")
     Seq(target, checksum)
   }
 }

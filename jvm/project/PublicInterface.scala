@@ -3,7 +3,15 @@ import java.util.zip.ZipFile
 
 import scala.collection.JavaConverters._
 
-import org.objectweb.asm.{AnnotationVisitor, ClassReader, ClassVisitor, ClassWriter, FieldVisitor, MethodVisitor, Opcodes}
+import org.objectweb.asm.{
+  AnnotationVisitor,
+  ClassReader,
+  ClassVisitor,
+  ClassWriter,
+  FieldVisitor,
+  MethodVisitor,
+  Opcodes
+}
 import sbt._
 
 /** The classes of a jar without their code: what MiMa compares later versions with while no release is in a repository. */
@@ -29,11 +37,13 @@ object PublicInterface {
     }
   }
 
-  private def isOffered(name: String): Boolean = name.startsWith("org/") && name.endsWith(".class") && !name.contains("$anon") && !name.contains("/internal/")
+  private def isOffered(name: String): Boolean =
+    name.startsWith("org/") && name.endsWith(".class") && !name.contains("$anon") && !name.contains("/internal/")
 
   private def withoutCode(bytes: Array[Byte]): Array[Byte] = {
     val writer = new ClassWriter(0)
-    new ClassReader(bytes).accept(new Declarations(writer), ClassReader.SKIP_CODE | ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES)
+    new ClassReader(bytes)
+      .accept(new Declarations(writer), ClassReader.SKIP_CODE | ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES)
     writer.toByteArray
   }
 
@@ -42,7 +52,13 @@ object PublicInterface {
     private def isHidden(access: Int): Boolean =
       (access & Opcodes.ACC_PRIVATE) != 0 || (access & Opcodes.ACC_SYNTHETIC) != 0 && (access & Opcodes.ACC_BRIDGE) == 0
 
-    override def visitMethod(access: Int, name: String, kind: String, signature: String, thrown: Array[String]): MethodVisitor =
+    override def visitMethod(
+        access: Int,
+        name: String,
+        kind: String,
+        signature: String,
+        thrown: Array[String]
+    ): MethodVisitor =
       if (isHidden(access)) null else super.visitMethod(access, name, kind, signature, thrown)
 
     override def visitField(access: Int, name: String, kind: String, signature: String, value: AnyRef): FieldVisitor =

@@ -52,9 +52,12 @@ object ReachabilityMetadata {
     val natives = info.getDeclaredMethods.filter(method => Modifier.isNative(method.getModifiers))
     val passed = natives.flatMap(method => method.getReturnType +: method.getParameterTypes).map(elements)
     val known = named.toSeq.flatMap(load(loader, _))
-    val classes = (known ++ passed.toSeq.filter(_.getName.startsWith("org.apache.mxnet.")) :+ info).distinct.sortBy(_.getName)
+    val classes =
+      (known ++ passed.toSeq.filter(_.getName.startsWith("org.apache.mxnet.")) :+ info).distinct.sortBy(_.getName)
     if (!classes.exists(_.getName == "org.apache.mxnet.MXNetError"))
-      sys.error("The native library names no class of the package, not even its error: is it stripped of its JNI functions?")
+      sys.error(
+        "The native library names no class of the package, not even its error: is it stripped of its JNI functions?"
+      )
     classes
       .map { cls =>
         s"""  { "name": "${cls.getName}", "allDeclaredConstructors": true, "allDeclaredMethods": true, "allDeclaredFields": true }"""

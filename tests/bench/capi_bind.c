@@ -1,7 +1,7 @@
 /* How long simple_bind of a network takes through the C API, to compare with the same from Scala.
- *   (cd tests/bench/scala && ../../../scripts/sbt "runMain ferromx.bench.Networks $PWD/lenet-symbol.json")
+ *   (cd tests/bench/scala && ../../../scripts/sbt "runMain ferromx.bench.Networks $PWD/target/lenet-symbol.json")
  *   cc -O2 -I native/capi/include tests/bench/capi_bind.c -o target/capi_bind -L target/release -lmxnet -Wl,-rpath,$PWD/target/release
- *   target/capi_bind tests/bench/scala/lenet-symbol.json */
+ *   target/capi_bind tests/bench/scala/target/lenet-symbol.json */
 #include <mxnet/c_api.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -157,23 +157,25 @@ private[mxnet] object NativeLibrary {
     }
   }
 
-  /** The checksum that the jar holds beside the library, so that a library that was extracted before is found without
-    * unpacking it again.
+  /** The checksum and the size of the library, which the jar holds beside it: a library that was extracted before is
+    * found without unpacking and reading it again.
     */
-  private def storedDigest(resource: String => Option[InputStream], name: String): Option[String] =
+  private def storedDigest(resource: String => Option[InputStream], name: String): Option[StoredDigest] =
     resource(s"$name.sha256")
       .map(Using.resource(_)(in => new String(in.readAllBytes(), StandardCharsets.US_ASCII).trim))
-      .filter(_.matches("[0-9a-f]{64}"))
+      .collect { case StoredDigest.Text(digest, size) => StoredDigest(digest, size.toLong) }
 
-  /** Copies a library into `directory` under a name that holds its checksum, unless that file is there already with
-    * the right content. Other processes may do the same at the same time: a file appears whole or not at all.
+  /** Copies a library into `directory` under a name that holds its checksum, unless that file is there already: with
+    * the right size, where the jar says it, else with the right content. Other processes may do the same at the same
+    * time: a file appears whole or not at all.
     */
-  def extract(open: () => InputStream, stored: Option[String], directory: Path, name: String): Path = {
+  def extract(open: () => InputStream, stored: Option[StoredDigest], directory: Path, name: String): Path = {
     createPrivateDirectory(directory)
-    val digest = stored.getOrElse(Using.resource(open())(sha256))
+    val digest = stored.map(_.digest).getOrElse(Using.resource(open())(sha256))
     val dot = name.lastIndexOf('.')
     val file = directory.resolve(s"${name.take(dot)}-$digest${name.drop(dot)}")
-    if (!isIntact(file, digest)) {
+    val isThere = stored.fold(isIntact(file, digest))(known => hasSize(file, known.size))
+    if (!isThere) {
       val partial = Files.createTempFile(directory, "extract-", ".tmp")
       try {
         Using.resource(open())(Files.copy(_, partial, StandardCopyOption.REPLACE_EXISTING))
@@ -211,6 +213,9 @@ private[mxnet] object NativeLibrary {
   private def isIntact(file: Path, digest: String): Boolean =
     Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS) && Using.resource(Files.newInputStream(file))(sha256) == digest
 
+  private def hasSize(path: Path, size: Long): Boolean =
+    Files.isRegularFile(path, LinkOption.NOFOLLOW_LINKS) && Files.size(path) == size
+
   private def sha256(in: InputStream): String = {
     val digest = MessageDigest.getInstance("SHA-256")
     val stream = new DigestInputStream(in, digest)
@@ -229,4 +234,11 @@ private[mxnet] object NativeLibrary {
     )
 
   private def error(what: String, remedy: String): MXNetError = new MXNetError(s"NativeLibrary: $what; $remedy")
+}
+
+/** The SHA-256 of a library in hexadecimal digits, and its size in bytes. */
+private[mxnet] final case class StoredDigest(digest: String, size: Long)
+
+private[mxnet] object StoredDigest {
+  val Text = "([0-9a-f]{64}) ([0-9]{1,18})".r
 }

@@ -74,7 +74,8 @@ class NativeLibrarySuite extends munit.FunSuite {
     val file = NativeLibrary.locate(settings, resource)
     val digest = file.getFileName.toString.stripPrefix("libmxnet-").stripSuffix(".so")
     def withDigest(digest: String, library: => InputStream)(name: String): Option[InputStream] =
-      if (name.endsWith(".sha256")) Some(new ByteArrayInputStream(digest.getBytes("UTF-8"))) else Some(library)
+      if (name.endsWith(".sha256")) Some(text(s"$digest ${content.length}")) else Some(library)
+    def text(text: String): InputStream = new ByteArrayInputStream(text.getBytes("UTF-8"))
     var isRead = false
     val watched = new ByteArrayInputStream(content) {
       override def read(bytes: Array[Byte], from: Int, length: Int): Int = {

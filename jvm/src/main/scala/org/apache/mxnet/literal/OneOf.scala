@@ -35,11 +35,24 @@ object OneOf extends LiteralConversions {
   def checked[V <: String with Singleton](text: CharSequence)(implicit values: ValueOf[V]): OneOf[V] =
     if (text == null) null
     else {
-      val known = values.value.split('|')
       val actual = text.toString
-      if (!known.contains(actual)) throw new IllegalArgumentException(OneOfMessage(actual, known.toSeq))
+      if (!contains(values.value, actual))
+        throw new IllegalArgumentException(OneOfMessage(actual, values.value.split('|').toSeq))
       new OneOf[V](actual)
     }
+
+  /** Whether `text` is one of `values`, which bars separate. Runs in every call, so that it makes no objects. */
+  private def contains(values: String, text: String): Boolean = {
+    var start = 0
+    var isFound = false
+    while (!isFound && start <= values.length) {
+      val bar = values.indexOf('|'.toInt, start)
+      val end = if (bar < 0) values.length else bar
+      isFound = end - start == text.length && values.startsWith(text, start)
+      start = end + 1
+    }
+    isFound
+  }
 
   /** Like `checked` for a text that may be absent. */
   def checkedOption[V <: String with Singleton](
