@@ -184,7 +184,7 @@ struct LibSvm {
 impl DataIter for LibSvm {
     fn before_first(&mut self) -> Result<()> {
         let first = std::mem::take(&mut self.overflow);
-        self.pass = Pass { number: self.pass.number + 1, first: first as u64 };
+        self.pass = Pass { number: self.pass.number.wrapping_add(1), first: first as u64 };
         self.next = self.rows.0 + first;
         self.current = None;
         Ok(())

@@ -254,7 +254,7 @@ impl InMemory {
 impl DataIter for InMemory {
     fn before_first(&mut self) -> Result<()> {
         self.next = std::mem::take(&mut self.overflow);
-        self.pass = Pass { number: self.pass.number + 1, first: self.next as u64 };
+        self.pass = Pass { number: self.pass.number.wrapping_add(1), first: self.next as u64 };
         self.current = None;
         Ok(())
     }

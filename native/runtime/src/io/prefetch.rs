@@ -74,7 +74,7 @@ impl<P: Producer> Prefetch<P> {
         self.stop()?;
         let Some(mut producer) = self.idle.take() else { return Ok(()) };
         self.pass = self.following;
-        self.following = Pass { number: self.pass.number + 1, first: 0 };
+        self.following = Pass { number: self.pass.number.wrapping_add(1), first: 0 };
         if let Err(e) = producer.start(self.pass) {
             self.idle = Some(producer);
             return Err(e);
