@@ -190,7 +190,7 @@ struct LibSvm {
 impl DataIter for LibSvm {
     fn before_first(&mut self) -> Result<()> {
         let first = std::mem::take(&mut self.overflow);
-        self.epoch = Epoch { number: self.epoch.number + 1, first: first as u64 };
+        self.epoch = Epoch { number: self.epoch.number.wrapping_add(1), first: first as u64 };
         self.next = self.rows.0 + first;
         self.current = None;
         Ok(())

@@ -255,7 +255,7 @@ impl InMemory {
 impl DataIter for InMemory {
     fn before_first(&mut self) -> Result<()> {
         self.next = std::mem::take(&mut self.overflow);
-        self.epoch = Epoch { number: self.epoch.number + 1, first: self.next as u64 };
+        self.epoch = Epoch { number: self.epoch.number.wrapping_add(1), first: self.next as u64 };
         self.current = None;
         Ok(())
     }

@@ -74,7 +74,7 @@ impl<P: Producer> Prefetch<P> {
         self.stop()?;
         let Some(mut producer) = self.idle.take() else { return Ok(()) };
         self.epoch = self.following;
-        self.following = Epoch { number: self.epoch.number + 1, first: 0 };
+        self.following = Epoch { number: self.epoch.number.wrapping_add(1), first: 0 };
         if let Err(e) = producer.start(self.epoch) {
             self.idle = Some(producer);
             return Err(e);

@@ -1,6 +1,9 @@
 package org.apache.mxnet.training
 
+import java.awt.image.BufferedImage
+import java.io.ByteArrayOutputStream
 import java.nio.file.{Files, Path, Paths}
+import javax.imageio.ImageIO
 
 import org.apache.mxnet._
 import org.apache.mxnet.io.{NDArrayIter, PrefetchingIter, ResizeIter}
@@ -163,6 +166,48 @@ class ResumeSuite extends munit.FunSuite {
         "label_name" -> "softmax_label"
       )
     )
+  }
+
+  folder.test(
+    "an iterator over images goes on in the same order, with the same changes and batches that reach further"
+  ) { directory =>
+    val file = directory.resolve("images.rec").toString
+    val writer = new MXRecordIO(file, MXRecordIO.IOWrite)
+    (0 until 10).foreach { i =>
+      val image = new BufferedImage(12, 12, BufferedImage.TYPE_INT_RGB)
+      for (x <- 0 until 12; y <- 0 until 12) image.setRGB(x, y, i * 20 << 16 | x * 20 << 8 | y * 20)
+      val png = new ByteArrayOutputStream()
+      ImageIO.write(image, "png", png)
+      writer.writeBytes(MXRecordIO.packBytes(MXRecordIO.IRHeader(0, Array(i.toFloat), i, 0), png.toByteArray))
+    }
+    writer.close()
+    def images() = IO
+      .ImageRecordIter(
+        Map(
+          "path_imgrec" -> file,
+          "data_shape" -> "(3, 8, 8)",
+          "batch_size" -> "4",
+          "shuffle" -> "1",
+          "rand_crop" -> "1",
+          "rand_mirror" -> "1",
+          "seed" -> "3"
+        )
+      )
+      .asInstanceOf[DataIter with ResumableIter]
+    def read(iter: DataIter, batches: Int) = Seq.fill(batches) {
+      if (!iter.hasNext) iter.reset()
+      val batch = iter.next()
+      (batch.index, batch.pad, batch.label.head.toArray.toSeq, batch.data.head.toArray.toSeq)
+    }
+    Seq(0, 1, 2, 3, 4, 8).foreach { before =>
+      val iter = images()
+      read(iter, before)
+      val state = iter.saveState()
+      val other = images()
+      other.restoreState(state)
+      assertEquals(read(other, 7), read(iter, 7), s"after $before batches")
+    }
+    intercept[MXNetError](images().restoreState(Array[Byte](1, 2, 3)))
   }
 
   folder.test("with two devices and each kind of store, in a row of modules, and with buckets") { directory =>
