@@ -513,6 +513,22 @@ def microsoft():
     yield ours("Attention", [x, weights, bias, None, numbers((2, 2, 2, 5, 4))], "com.microsoft.Attention_past", constants=(1, 2), outputs=2, num_heads=2, unidirectional=1)
     yield ours("MultiHeadAttention", [x, numbers((2, 4, 8), seed=1), numbers((2, 4, 8), seed=2)], num_heads=2)
     yield ours("MultiHeadAttention", [x, skip, skip, bias, np.array([[1, 1, 0], [1, 1, 1]], np.int32)], "MultiHeadAttention_mask", constants=(3,), num_heads=4, scale=0.3)
+    # 8-bit integers with scales and zero points.
+    a, b = (bytes_of((1, 2, 4, 4), seed) for seed in (5, 6))
+    scale = lambda x: np.float32(x)
+    zero = lambda x: np.uint8(x)
+    quantised = lambda op, arrays, **more: ours(op, arrays, f"com.microsoft.{op}", constants=[k for k, x in enumerate(arrays) if x.ndim < 2], **more)
+    yield quantised("QLinearAveragePool", [a, scale(0.021), zero(100), scale(0.017), zero(120)], kernel_shape=[2, 2], strides=[1, 1])
+    yield quantised("QLinearConcat", [scale(0.037), zero(120), a, scale(0.021), zero(100), b, scale(0.033), zero(90)], axis=1)
+    yield ours("QLinearWhere", [a > 100, a, scale(0.021), zero(100), b, scale(0.033), zero(90), scale(0.037), zero(120)], "com.microsoft.QLinearWhere", constants=(2, 3, 5, 6, 7, 8))
+    rows, weights = bytes_of((2, 8), 7), (bytes_of((8, 3), 8).astype(np.int16) - 128).astype(np.int8)
+    yield ours("MatMulIntegerToFloat", [rows, weights, scale(0.021), np.array([0.01, 0.02, 0.03], np.float32), zero(7), np.int8(0)], "com.microsoft.MatMulIntegerToFloat", constants=(1, 2, 3, 4, 5))
+    yield ours("DynamicQuantizeMatMul", [numbers((2, 8)), weights, scale(0.021), np.int8(3)], "com.microsoft.DynamicQuantizeMatMul", constants=(1, 2, 3))
+    yield ours("QGemm", [rows, scale(0.021), zero(7), weights, scale(0.013), np.int8(0), np.array([5, -70, 90], np.int32), scale(0.113), zero(120)], "com.microsoft.QGemm", constants=tuple(range(1, 9)))
+
+
+def bytes_of(shape, seed):
+    return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
 
 
 FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantised, recurrent, control, sampling, signal, microsoft]}
