@@ -78,10 +78,10 @@ pub fn rows_nd<I: Load<i64> + Load<f64>>(indices: &[I], dims: &[usize]) -> Resul
             let position = axis * m + i;
             // In floating point, as MXNet: -0.5 counts from the end, and 1.5 is outside an axis of length 2.
             let index: f64 = indices[position].lane();
-            let wrapped = if index < 0.0 { index + len as f64 } else { index };
-            if !(0.0..=len as f64 - 1.0).contains(&wrapped) {
+            if !(-(len as f64)..=len as f64 - 1.0).contains(&index) {
                 return Err(BadIndex { position, index: indices[position].lane(), len });
             }
+            let wrapped = if index < 0.0 { index + len as f64 } else { index };
             *row = *row * len + wrapped as usize;
         }
     }
