@@ -373,7 +373,8 @@ def keep(name, op, arrays):
     for i, x in enumerate(arrays):
         record("%s %d shape" % (name, i), x.shape)
         if not any(word in op for word in SHAPE_ONLY):
-            record("%s %d" % (name, i), sample(x))
+            # With equal head gradients those of gamma are sums that cancel.
+            record("%s %d" % (name, i), sample(x), within=1e-3 if "Norm" in op else 0)
 
 
 def main():
