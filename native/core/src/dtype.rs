@@ -130,17 +130,24 @@ element! {
     f64 => F64, |x| x, x, f64::from(x), x as f32;
     f16 => F16, |x| f16::from_f64(x), x.to_f64(), f16::from_f32(x), x.to_f32();
     bf16 => BF16, |x| bf16::from_f64(x), x.to_f64(), bf16::from_f32(x), x.to_f32();
-    u8 => U8, |x| wrap(x) as u8, f64::from(x), x as i32 as u8, f32::from(x);
-    i8 => I8, |x| wrap(x) as i8, f64::from(x), x as i32 as i8, f32::from(x);
-    i32 => I32, |x| x as i32, f64::from(x), x as i32, x as f32;
-    i64 => I64, |x| x as i64, x as f64, x as i64, x as f32;
+    u8 => U8, |x| truncate_i32(x) as u8, f64::from(x), truncate_i32(x.into()) as u8, f32::from(x);
+    i8 => I8, |x| truncate_i32(x) as i8, f64::from(x), truncate_i32(x.into()) as i8, f32::from(x);
+    i32 => I32, |x| truncate_i32(x), f64::from(x), truncate_i32(x.into()), x as f32;
+    i64 => I64, |x| truncate_i64(x), x as f64, truncate_i64(x.into()), x as f32;
     bool => Bool, |x| x != 0.0, f64::from(u8::from(x)), x != 0.0, f32::from(u8::from(x));
 }
 
-/// Truncates to 32 bits; narrow integers take the low bits of the result, as MXNet's C++ kernels do on x86-64.
+/// Truncates to 32 bits as x86-64 does: NaN and numbers beyond the range become the smallest integer. Narrow integers take the low
+/// bits of the result.
 #[inline(always)]
-fn wrap(x: f64) -> i32 {
-    x as i32
+pub fn truncate_i32(x: f64) -> i32 {
+    if x < 2_147_483_648.0 { x as i32 } else { i32::MIN }
+}
+
+/// Truncates to 64 bits; see [`truncate_i32`].
+#[inline(always)]
+pub fn truncate_i64(x: f64) -> i64 {
+    if x < 9_223_372_036_854_775_808.0 { x as i64 } else { i64::MIN }
 }
 
 /// Runs `$body` with the type alias `$T` bound to the Rust type of a `DType` from the list; other types run the last arm.

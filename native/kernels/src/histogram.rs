@@ -16,6 +16,7 @@ const GRAIN: usize = 1 << 16;
 pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], uniform: bool, counts: &mut [i64]) {
     assert_eq!(edges.len(), counts.len() + 1, "{} edges of {} ranges", edges.len(), counts.len());
     let [first, .., last] = *edges else { return };
+    let increasing = edges.is_sorted();
     let scale = counts.len() as f64 / (last - first);
     let find = |x: f64| -> Option<usize> {
         if !(first..=last).contains(&x) {
@@ -28,7 +29,13 @@ pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], uniform: bool, counts: &m
                 return Some(i);
             }
         }
-        Some((edges.partition_point(|e| *e <= x)).saturating_sub(1).min(edges.len() - 2))
+        // The first edge above x, also if the edges do not increase.
+        let above = if increasing {
+            edges.partition_point(|e| *e <= x)
+        } else {
+            edges.iter().position(|e| *e > x).unwrap_or(edges.len())
+        };
+        Some(above.saturating_sub(1).min(edges.len() - 2))
     };
     let total = Mutex::new(counts);
     parallel_ranges(x.len(), GRAIN, |range| {

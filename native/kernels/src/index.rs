@@ -69,17 +69,20 @@ pub fn rows<I: Load<i64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<V
 ///
 /// # Panics
 /// Unless there is one row of `indices` for each axis.
-pub fn rows_nd<I: Load<i64>>(indices: &[I], dims: &[usize]) -> Result<Vec<usize>, BadIndex> {
+pub fn rows_nd<I: Load<i64> + Load<f64>>(indices: &[I], dims: &[usize]) -> Result<Vec<usize>, BadIndex> {
     let m = indices.len().checked_div(dims.len()).unwrap_or(0);
     assert_eq!(indices.len(), m * dims.len(), "{} indices for {} axes", indices.len(), dims.len());
     let mut rows = vec![0; m];
     for (axis, &len) in dims.iter().enumerate() {
         for (i, row) in rows.iter_mut().enumerate() {
             let position = axis * m + i;
-            let index = indices[position].lane();
-            let wrapped = if index < 0 { index.saturating_add(len as i64) } else { index };
-            let at = resolve(wrapped, len, Bounds::Raise).ok_or(BadIndex { position, index, len })?;
-            *row = *row * len + at;
+            // In floating point, as MXNet: -0.5 counts from the end, and 1.5 is outside an axis of length 2.
+            let index: f64 = indices[position].lane();
+            if !(-(len as f64)..=len as f64 - 1.0).contains(&index) {
+                return Err(BadIndex { position, index: indices[position].lane(), len });
+            }
+            let wrapped = if index < 0.0 { index + len as f64 } else { index };
+            *row = *row * len + wrapped as usize;
         }
     }
     Ok(rows)

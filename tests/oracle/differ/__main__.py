@@ -76,6 +76,7 @@ def main():
     parser.add_argument("--graphs", type=int, default=500)
     parser.add_argument("--only", metavar="OP", help="one operator, by its name or canonical name")
     parser.add_argument("--groups", type=int, default=10**6, help="groups to print")
+    parser.add_argument("--explained", action="store_true", help="print the explained differences, too")
     options = parser.parse_args()
     library = pathlib.Path(options.library).resolve()
     if not library.exists():
@@ -92,7 +93,7 @@ def main():
         expected, actual = oracle.answer(), ours.answer()
         report.add(kind, call, expected, judge.difference(call, expected, actual))
     print("seed %d" % options.seed)
-    report.print(options.groups)
+    report.print(options.groups, options.explained)
     sys.exit(1 if report.unexplained else 0)
 
 

@@ -15,9 +15,9 @@ from parameters import Operator, pick
 
 GOLDENS = pathlib.Path(__file__).resolve().parent.parent / "goldens"
 
-# Operators that need callbacks, networks as attributes or files, or that only exist inside of MXNet.
+# Operators that need callbacks, networks as attributes or files, or that only MXNet itself calls, such as gradients.
 NOT_DRAWN = re.compile(
-    "Custom|_NDArray|_Native|_CachedOp|_CrossDeviceCopy|_NoGradient|_foreach|_while_loop|_cond$|_cvim(read|decode)|_imdecode|_sg_mkldnn"
+    "_backward|Custom|_NDArray|_Native|_CachedOp|_CrossDeviceCopy|_NoGradient|_foreach|_while_loop|_cond$|_cvim(read|decode)|_imdecode|_sg_mkldnn"
 )
 SPECIALS = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e-30)
 

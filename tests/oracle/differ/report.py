@@ -16,7 +16,7 @@ class Report:
         self.explanations = explanations()
         self.counts = defaultdict(Counter)
         self.groups = defaultdict(list)
-        self.explained = Counter()
+        self.explained = defaultdict(list)
 
     def add(self, kind, call, expected, difference):
         counts = self.counts[kind]
@@ -32,7 +32,7 @@ class Report:
         row = next((row for pattern, row in self.explanations if pattern.search(text(op, call, difference))), None)
         if row:
             counts["explained"] += 1
-            self.explained[row] += 1
+            self.explained[row].append((op, call, difference))
         else:
             self.groups[op, difference.kind, normalised(difference)].append((call, difference))
 
@@ -40,15 +40,17 @@ class Report:
     def unexplained(self):
         return sum(len(found) for found in self.groups.values())
 
-    def print(self, limit):
+    def print(self, limit, with_explained):
         groups = sorted(self.groups.items(), key=lambda g: (-len(g[1]), g[0]))
         for (op, kind, _), found in groups[:limit]:
             call, difference = min(found, key=lambda f: f[0].size)
             print("\n%d x %s: %s\n    %s" % (len(found), op, kind, "\n    ".join(first_lines(difference.detail))))
             print("    # %s\n    %s" % (call.why, call.source()))
         print()
-        for row, count in self.explained.most_common():
-            print("explained %d x %s" % (count, row))
+        for row, found in sorted(self.explained.items(), key=lambda e: -len(e[1])):
+            print("explained %d x %s" % (len(found), row))
+            for op, call, difference in found if with_explained else ():
+                print("    %s: %s: %s\n        %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), call.source()))
         for kind, c in self.counts.items():
             left = c["all"] - c["agree"] - c["explained"]
             shares = tuple(100.0 * n / c["all"] for n in (c["agree"], c["explained"]))

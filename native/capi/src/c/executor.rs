@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::ensure;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::semantics;
+use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
@@ -44,8 +46,28 @@ impl BindArgs {
             .collect::<Result<_>>()?;
         let aux = stored(self.aux, self.aux_len as usize, "aux_states")?;
         let shared = shared(self.shared)?;
+        let is_empty = |a: &Array| a.shape().dims().contains(&0);
+        let has_unknown = !semantics::is_numpy_shape() && args.iter().any(is_empty);
         let bound = BoundStored { args, grads, reqs, aux };
-        put_handle(out, || Ok(insert_executor(Executor::bind_stored(&s, self.devices, bound, shared.as_deref())?)))
+        put_handle(out, || {
+            let executor = Executor::bind_stored(&s, self.devices, bound, shared.as_deref())?;
+            if has_unknown {
+                check_outputs(&executor)?;
+            }
+            Ok(insert_executor(executor))
+        })
+    }
+}
+
+/// In legacy semantics a dimension of 0 is unknown, and MXNet binds no graph with such an output.
+fn check_outputs(executor: &Executor) -> Result<()> {
+    match executor.outputs().iter().find(|a| a.shape().dims().contains(&0)) {
+        Some(a) => Err(Error::Value(format!(
+            "Check failed: dim_size_is_known(*it): Shape dim size cannot be a negative value -1: without NumPy shape semantics the \
+             shape {} of an output is unknown; call MXSetIsNumpyShape, or set_np_shape in Python",
+            a.shape()
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -3,7 +3,10 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::op::Forward;
+use ferromx_core::semantics;
+use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Tensor, Tensors, deferring};
 
 use super::args::{count, get, id, pairs, put, tensors};
@@ -23,7 +26,33 @@ fn invoke(
     let inputs = tensors(inputs, count(num_inputs, "num_inputs")?, "inputs")?;
     let pairs = pairs(keys, values, count(num_params, "num_params")?)?;
     let attrs = pairs.iter().map(|(k, v)| (&**k, &**v));
-    with_outputs(outputs, num_outputs, |given| imperative::call(name, attrs, &inputs, given))
+    with_outputs(outputs, num_outputs, |given| {
+        let results = imperative::call(name, attrs, &inputs, given)?;
+        if given.is_empty() {
+            check_results(name, &inputs, &results)?;
+        }
+        Ok(results)
+    })
+}
+
+/// In legacy semantics a shape with a 0, or without dimensions, is unknown. MXNet takes arrays of such shapes, but no operator that
+/// would give another one; results whose shape depends on the content excepted.
+fn check_results(name: &str, inputs: &[Arc<Tensor>], results: &[Arc<Tensor>]) -> Result<()> {
+    let unknown = |t: &Arc<Tensor>| {
+        let array = t.array().ok()?;
+        let dims = array.shape().dims();
+        (dims.is_empty() || dims.contains(&0)).then(|| array.shape().clone())
+    };
+    if semantics::is_numpy_shape() || !inputs.iter().any(|t| unknown(t).is_some()) {
+        return Ok(());
+    }
+    match results.iter().find_map(unknown) {
+        Some(shape) if !matches!(registry::find(name)?.1.forward, Forward::Dynamic(_)) => Err(Error::Value(format!(
+            "Operator {name} inferring shapes failed.: without NumPy shape semantics the shape {shape} of the result is unknown; call \
+             MXSetIsNumpyShape, or set_np_shape in Python"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Runs a call that writes to the given outputs, or to new arrays if `*outputs` is null; returns the storage types of the outputs.

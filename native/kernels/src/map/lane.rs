@@ -4,7 +4,7 @@
 //! through buffers that stay in the first-level cache. So nine data types need no more code than four.
 
 use crate::par::Pod;
-use ferromx_core::dtype::{Element, bf16, f16};
+use ferromx_core::dtype::{Element, bf16, f16, truncate_i32, truncate_i64};
 use half::slice::HalfFloatSliceExt;
 
 /// A type that loops compute in.
@@ -188,35 +188,47 @@ macro_rules! convert {
 
 convert! {
     f64, f32: |x| x as f32, f64::from(x);
-    i32, f32: |x| x as f32, x as i32;
-    i64, f32: |x| x as f32, x as i64;
-    u8, f32: |x| f32::from(x), x as i32 as u8;
-    i8, f32: |x| f32::from(x), x as i32 as i8;
+    i32, f32: |x| x as f32, single_to_i32(x);
+    i64, f32: |x| x as f32, single_to_i64(x);
+    u8, f32: |x| f32::from(x), single_to_i32(x) as u8;
+    i8, f32: |x| f32::from(x), single_to_i32(x) as i8;
     bool, f32: |x| f32::from(u8::from(x)), x != 0.0;
     bf16, f32: |x| f32::from_bits(u32::from(x.to_bits()) << 16), round_bf16(x);
     f32, f64: |x| f64::from(x), x as f32;
-    i32, f64: |x| f64::from(x), x as i32;
-    i64, f64: |x| x as f64, x as i64;
-    u8, f64: |x| f64::from(x), x as i32 as u8;
-    i8, f64: |x| f64::from(x), x as i32 as i8;
+    i32, f64: |x| f64::from(x), truncate_i32(x);
+    i64, f64: |x| x as f64, truncate_i64(x);
+    u8, f64: |x| f64::from(x), truncate_i32(x) as u8;
+    i8, f64: |x| f64::from(x), truncate_i32(x) as i8;
     bool, f64: |x| f64::from(u8::from(x)), x != 0.0;
     bf16, f64: |x| x.to_f64(), bf16::from_f64(x);
-    f32, i32: |x| x as i32, x as f32;
-    f64, i32: |x| x as i32, f64::from(x);
+    f32, i32: |x| single_to_i32(x), x as f32;
+    f64, i32: |x| truncate_i32(x), f64::from(x);
     i64, i32: |x| x as i32, i64::from(x);
     u8, i32: |x| i32::from(x), x as u8;
     i8, i32: |x| i32::from(x), x as i8;
     bool, i32: |x| i32::from(x), x != 0;
-    f16, i32: |x| x.to_f32() as i32, f16::from_f64(f64::from(x));
-    bf16, i32: |x| x.to_f32() as i32, bf16::from_f64(f64::from(x));
-    f32, i64: |x| x as i64, x as f32;
-    f64, i64: |x| x as i64, x as f64;
+    f16, i32: |x| single_to_i32(x.to_f32()), f16::from_f64(f64::from(x));
+    bf16, i32: |x| single_to_i32(x.to_f32()), bf16::from_f64(f64::from(x));
+    f32, i64: |x| single_to_i64(x), x as f32;
+    f64, i64: |x| truncate_i64(x), x as f64;
     i32, i64: |x| i64::from(x), x as i32;
     u8, i64: |x| i64::from(x), x as u8;
     i8, i64: |x| i64::from(x), x as i8;
     bool, i64: |x| i64::from(x), x != 0;
-    f16, i64: |x| x.to_f32() as i64, f16::from_f64(x as f64);
-    bf16, i64: |x| x.to_f32() as i64, bf16::from_f64(x as f64);
+    f16, i64: |x| single_to_i64(x.to_f32()), f16::from_f64(x as f64);
+    bf16, i64: |x| single_to_i64(x.to_f32()), bf16::from_f64(x as f64);
+}
+
+/// [`truncate_i32`] without a detour through double precision, so that the loop vectorises.
+#[inline(always)]
+fn single_to_i32(x: f32) -> i32 {
+    if x < 2_147_483_648.0 { x as i32 } else { i32::MIN }
+}
+
+/// [`truncate_i64`] in single precision.
+#[inline(always)]
+fn single_to_i64(x: f32) -> i64 {
+    if x < 9_223_372_036_854_775_808.0 { x as i64 } else { i64::MIN }
 }
 
 /// Rounds to nearest even without a branch, so that the loop vectorises; NaN stays NaN.

@@ -1,5 +1,6 @@
 //! Arithmetic, comparison and logic of two arrays with broadcasting.
 
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -15,7 +16,7 @@ use ferromx_kernels::zip::zip;
 use smallvec::SmallVec;
 
 use super::backward;
-use crate::elemwise::family::{Binary, Chain2, Truncated, formula, lanes, ternary_into};
+use crate::elemwise::family::{Binary, Chain2, Form, Truncated, formula, lanes, ternary_into};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
@@ -179,6 +180,10 @@ pub(crate) fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out
 
 /// Sums the array over the axes along which the output has length 1, or which it lacks.
 pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
+    if out.dtype() == DType::Bool {
+        reduce_to_shape_like(x.slice::<bool>()?, (from, to), out.slice_mut::<bool>()?, Form::<Add, i32>::NEW);
+        return Ok(());
+    }
     lanes!(ctx, out.dtype(), Add, |T, f| {
         reduce_to_shape_like(x.slice::<T>()?, (from, to), out.slice_mut::<T>()?, f);
     });

@@ -157,7 +157,7 @@ fn expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()> {
     for &(axis, length) in lengths {
         let have = dims[axis];
         ensure!(
-            have <= 1 || length < 0 || have == length,
+            have == 1 || have < 0 || length < 0 || have == length,
             "axis {axis} of shape {} has length {have}, which cannot be broadcast to {length}: only axes of length 1 are repeated",
             io.ins[0]
         );

@@ -261,11 +261,11 @@ impl<F: Binary> Binary for Truncated<F> {
     }
     #[inline(always)]
     fn i32(a: i32, b: i32) -> i32 {
-        if F::INT { F::i32(a, b) } else { F::f32(a as f32, b as f32) as i32 }
+        if F::INT { F::i32(a, b) } else { i32::from_f32(F::f32(a as f32, b as f32)) }
     }
     #[inline(always)]
     fn i64(a: i64, b: i64) -> i64 {
-        if F::INT { F::i64(a, b) } else { F::f64(a as f64, b as f64) as i64 }
+        if F::INT { F::i64(a, b) } else { i64::from_f64(F::f64(a as f64, b as f64)) }
     }
 }
 
@@ -276,11 +276,11 @@ impl<F: Unary> Binary for Chain<F> {
     const INT: bool = true;
     #[inline(always)]
     fn i32(g: i32, x: i32) -> i32 {
-        g.wrapping_mul(if F::INT { F::i32(x) } else { F::f32(x as f32) as i32 })
+        g.wrapping_mul(if F::INT { F::i32(x) } else { i32::from_f32(F::f32(x as f32)) })
     }
     #[inline(always)]
     fn i64(g: i64, x: i64) -> i64 {
-        g.wrapping_mul(if F::INT { F::i64(x) } else { F::f64(x as f64) as i64 })
+        g.wrapping_mul(if F::INT { F::i64(x) } else { i64::from_f64(F::f64(x as f64)) })
     }
     #[inline(always)]
     fn f32(g: f32, x: f32) -> f32 {

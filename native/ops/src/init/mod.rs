@@ -186,7 +186,7 @@ pub(crate) fn fill_range(
     repeat: usize,
     rounding: RangeRounding,
 ) -> Result<()> {
-    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let (start, step, last) = match rounding {
             RangeRounding::Converted => (T::from_f64(start).to_f64(), T::from_f64(step).to_f64(), None),
             RangeRounding::Exact { last } => (start, step, last),

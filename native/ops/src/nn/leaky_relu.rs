@@ -1,6 +1,8 @@
 //! `LeakyReLU`: rectifiers with a nonzero slope for negative inputs.
 #![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
+use std::ops::Range;
+
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::fusion::{Elementwise, Role};
@@ -55,7 +57,7 @@ pub(super) static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU")
     )
     .inputs(&[
         arg("data", "The input, of a floating-point type."),
-        arg("gamma", "The slopes of prelu: one for each index of the second axis, or a single one."),
+        arg("gamma", "The slopes of prelu: one for each index of the second axis, or of the first, or of both; or a single one."),
     ])
     .params::<LeakyReluParam>()
     .num_inputs_by(|p| if act(p) == ActType::PRelu { 2 } else { 1 })
@@ -88,18 +90,26 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.expect_inputs(&["data", "gamma"])?;
     let slopes = if rank > 1 { data.dim(1) } else { 1 };
     let given = &io.ins[1];
-    if given.is_known() && (given.num_elements() == 1 || axis_of_slopes(&data, given).is_some()) {
+    if given.is_known() && (given.num_elements() == 1 || slope_axes(&data, given).is_some()) {
         return Ok(());
     }
     io.assign_in(1, &Shape::new(&[slopes]))
 }
 
-/// The only axis along which slopes of the data's rank vary, if there is exactly one.
-fn axis_of_slopes(data: &Shape, slopes: &Shape) -> Option<usize> {
+/// The axes along which the slopes vary; `None` if they fit none. As in MXNet, a vector belongs to axis 1, or to axis 0 if it does not
+/// fit there, and a matrix to both.
+fn slope_axes(data: &Shape, slopes: &Shape) -> Option<Range<usize>> {
+    let fits = |axis: usize, n: i64| data.dims().get(axis) == Some(&n);
+    match *slopes.dims() {
+        [n] | [1, n] if fits(1, n) => return Some(1..2),
+        [n] | [n, 1] if fits(0, n) && !fits(1, -1) => return Some(0..1),
+        [m, n] if fits(0, m) && fits(1, n) => return Some(0..2),
+        _ => {}
+    }
     let mut long = (0..slopes.dims().len()).filter(|i| slopes.dim(*i) != 1);
     let axis = long.next()?;
     let fits = data.ndim() == slopes.ndim() && data.dim(axis) == slopes.dim(axis) && long.next().is_none();
-    fits.then_some(axis)
+    fits.then_some(axis..axis + 1)
 }
 
 formula!(Binary Leaky = |x, slope| if x > 0.0 { x } else { slope * x });
@@ -166,7 +176,7 @@ fn channels(data: &Shape, slopes: &Shape) -> (usize, usize) {
     let dims = data.to_usize();
     match slopes.num_elements() {
         1 => (1, dims.iter().skip(1).product::<usize>().max(1)),
-        n => (n, dims[axis_of_slopes(data, slopes).unwrap_or(1) + 1..].iter().product()),
+        n => (n, dims[slope_axes(data, slopes).map_or(2, |axes| axes.end)..].iter().product()),
     }
 }
 

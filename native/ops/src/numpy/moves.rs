@@ -203,9 +203,13 @@ fn rotation(p: &Rot90Param, rank: usize) -> Result<(Vec<usize>, Vec<bool>)> {
         ensure!(false, "axes must be the two axes of a plane, {} were given", given.len());
         return Ok((Vec::new(), Vec::new()));
     };
+    let k = p.k.rem_euclid(4);
+    if k == 0 {
+        // MXNet does not look at the axes of a rotation that changes nothing.
+        return Ok(((0..rank).collect(), vec![false; rank]));
+    }
     let (a, b) = (Shape::axis(a, rank)?, Shape::axis(b, rank)?);
     ensure!(a != b, "axes={} must be two different axes", Shape::new(given));
-    let k = p.k.rem_euclid(4);
     let mut perm: Vec<usize> = (0..rank).collect();
     if k % 2 == 1 {
         perm.swap(a, b);

@@ -236,15 +236,20 @@ impl TensordotParam {
 params! {
     /// Parameters of `_npi_tensordot_int_axes`.
     pub struct TensordotIntParam {
-        /// Number of last axes of a and first axes of b to sum over.
+        /// Number of last axes of a and first axes of b to sum over; a negative number means none.
         axes: i32 = required;
     }
 }
 
 impl TensordotIntParam {
     fn axes(&self, m: usize, n: usize) -> Result<Contraction> {
-        let k = usize::try_from(self.axes).unwrap_or(usize::MAX);
-        ensure!(k <= m && k <= n, "axes={} must be 0 to {}, the number of axes of both operands", self.axes, m.min(n));
+        let k = usize::try_from(self.axes).unwrap_or(0);
+        ensure!(
+            k <= m && k <= n,
+            "axes={} must be at most {}, the number of axes of both operands",
+            self.axes,
+            m.min(n)
+        );
         Ok(Contraction { a: (m - k..m).collect(), b: (0..k).collect() })
     }
 }

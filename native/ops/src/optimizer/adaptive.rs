@@ -125,7 +125,8 @@ scalars |p| [
     let sum = n + g * g;
     let z = z + g - (sum.sqrt() - n.sqrt()) * weight / lr;
     let w = (sign(z) * lamda1 - z) / ((beta + sum.sqrt()) / lr + wd);
-    [if z.abs() > lamda1 { w } else { C::ZERO }, z, sum]
+    // A product, so that a negative sum of squares shows as NaN, as in MXNet.
+    [w * if z.abs() > lamda1 { C::ONE } else { C::ZERO }, z, sum]
 }, sparse = crate::sparse::all_row_sparse);
 
 params! {

@@ -402,7 +402,7 @@ pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
     .doc(
         "The density of the Dirichlet distribution at x: Gamma(sum of alpha) times the product of x_i^(alpha_i - 1) / Gamma(alpha_i). \
          The last axis of points and parameters has the k components; the shape of the points begins with that of the parameters \
-         but for it, and the result has the shape of the points without it.",
+         but for it, and the result has the shape of the points without it, or (1) for a single point.",
     )
     .inputs(&[
         arg("sample", "The points: k numbers that sum to 1 along the last axis."),
@@ -424,7 +424,10 @@ pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
         };
         io.assign_in(0, &with_components(rank))?;
         io.assign_in(1, &with_components(outer))?;
-        let out = Shape::new(&io.ins[0].dims()[..rank - 1]);
+        let out = match &io.ins[0].dims()[..rank - 1] {
+            [] => Shape::new(&[1]),
+            outer => Shape::new(outer),
+        };
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {

@@ -147,7 +147,37 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
             transpose(moved, &moved_shape, &back, dx);
         }));
         Ok(())
-    }, other => Err(ctx.unsupported(other, NUMERIC)))
+    }, whole => dispatch!(whole, T in [u8, i8, i32, i64] => {
+        backward_of_integers::<T>(ins, &mut outs[0], (&shape, &order, len))
+    }, other => Err(ctx.unsupported(other, NUMERIC))))
+}
+
+/// The gradient of integers: both terms are truncated.
+fn backward_of_integers<T: Store<f64> + Load<f64>>(
+    ins: &[In<'_>],
+    dx: &mut Out<'_>,
+    (shape, order, len): (&[usize], &[usize], usize),
+) -> Result<()> {
+    let (d_mean, d_variance) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+    let (x, mean) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
+    let (moved_shape, mut back): (Vec<_>, Vec<_>) = order.iter().map(|axis| (shape[*axis], 0)).unzip();
+    order.iter().enumerate().for_each(|(i, axis)| back[*axis] = i);
+    with_scratch(3 * x.len(), |doubles: &mut [f64]| {
+        let (wide, rest) = doubles.split_at_mut(x.len());
+        let (moved, gradients) = rest.split_at_mut(x.len());
+        <T as Load<f64>>::load(x, wide);
+        transpose(wide, shape, order, moved);
+        for (row, values) in moved.chunks_mut(len.max(1)).enumerate() {
+            let (n, mean): (f64, f64) = (len as f64, mean[row].lane());
+            let (d_mean, d_variance): (f64, f64) = (d_mean[row].lane(), d_variance[row].lane());
+            for x in values {
+                *x = (d_mean / n).trunc() + (2.0 * (*x - mean) * d_variance / n).trunc();
+            }
+        }
+        transpose(moved, &moved_shape, &back, gradients);
+        <T as Store<f64>>::store(gradients, dx.slice_mut::<T>()?);
+        Ok(())
+    })
 }
 
 #[cfg(test)]

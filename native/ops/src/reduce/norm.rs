@@ -153,7 +153,7 @@ fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> R
 
 /// Converts an array to double precision.
 fn doubles(x: &In<'_>, out: &mut [f64]) -> Result<()> {
-    dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+    dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         map::cast(x.slice::<U>()?, out);
         Ok(())
     }, d => Err(Error::Internal(format!("no norm of type {d}"))))

@@ -1,6 +1,6 @@
 //! Operators that repeat elements.
 
-use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -55,6 +55,10 @@ pub(super) static TILE: OpDef = OpDef::new("tile")
 
 /// Sums the input, taken as an array of shape `shape`, over `axes`.
 fn sum(ctx: &OpCtx<'_>, input: &In<'_>, shape: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    if input.dtype() == DType::Bool {
+        reduce::reduce::<Sum, bool, bool, i32>(input.slice()?, shape, axes, out.slice_mut()?);
+        return Ok(());
+    }
     dispatch!(input.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         reduce::reduce::<Sum, T, T, <T as Arith>::Lane>(input.slice()?, shape, axes, out.slice_mut()?);
         Ok(())

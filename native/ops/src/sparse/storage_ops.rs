@@ -60,7 +60,10 @@ pub(super) static RETAIN: OpDef = OpDef::new("_sparse_retain")
         arg("data", "A row_sparse array."),
         arg("indices", "The indices of the rows to retain: a vector of any element type."),
     ])
-    .shape(|_, io| io.tie(0, 0))
+    .shape(|_, io| {
+        ensure!(io.ins[0].ndim() != Some(0), "_sparse_retain needs data with rows, not a scalar");
+        io.tie(0, 0)
+    })
     .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
     .forward(retain_dense)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_sparse_retain", &[n.ograds[0], n.inputs[1]], &[])?), None])))

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
+use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::op::Forward;
 use ferromx_core::params::Attrs;
@@ -99,7 +100,28 @@ fn parse(op: &'static str, written: &[(String, String)], inputs: usize) -> Resul
     if !count.is_empty() {
         attrs.entry(count.into()).or_insert_with(|| inputs.to_string());
     }
-    Ok(PreparedCall { op: op_call(op, &attrs)?, attrs })
+    let call = PreparedCall { op: op_call(op, &attrs)?, attrs };
+    check_count(&call, count, inputs)?;
+    Ok(call)
+}
+
+/// Checks the number of inputs that the attributes of a variadic operator name. The number of inputs of control flow also depends on
+/// the graphs.
+fn check_count(call: &PreparedCall, count: &str, inputs: usize) -> Result<()> {
+    let op = call.op.name;
+    if count.is_empty()
+        || call.op.def.num_inputs(&call.op.params).is_some()
+        || ["_foreach", "_while_loop", "_cond"].contains(&op)
+    {
+        return Ok(());
+    }
+    let named = call.attrs.get(count).and_then(|text| text.parse::<usize>().ok());
+    ensure!(
+        named.is_none_or(|n| n == inputs),
+        "Operator {op} expects {} inputs, but got {inputs} instead.: {count} is the number of inputs",
+        named.unwrap_or(inputs)
+    );
+    Ok(())
 }
 
 /// Runs an operator by name on tensors, and records it if the thread is recording. Results are written to `outputs`, or to new tensors
