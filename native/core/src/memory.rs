@@ -3,7 +3,7 @@
 //! A `vec![]` that cannot be allocated aborts the process. The functions here unwind with an [`OutOfMemory`] instead, which the C and JNI
 //! interfaces convert to [`Error::OutOfMemory`], so that kernels need no `Result` for scratch memory.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::{Error, Result};
 use crate::storage::reserve_in_use;
@@ -44,6 +44,21 @@ pub fn collected<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     vector
 }
 
+/// A copy of a slice. Unwinds with an [`OutOfMemory`] if there is no memory for it.
+pub fn copied<T: Clone>(elements: &[T]) -> Vec<T> {
+    let mut vector = with_capacity(elements.len());
+    vector.extend_from_slice(elements);
+    vector
+}
+
+/// Runs `f`, and returns an unwinding [`OutOfMemory`] as an error. Threads use it, because an unwinding thread loses its payload.
+pub fn catch<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| match payload.downcast_ref() {
+        Some(OutOfMemory(bytes)) => Err(Error::OutOfMemory(*bytes)),
+        None => resume_unwind(payload),
+    })
+}
+
 /// Reserves capacity for `more` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
 pub fn reserve<T>(vector: &mut Vec<T>, more: usize) {
     if vector.try_reserve(more).is_err() {
@@ -71,6 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends where memory runs out")]
     fn an_impossible_length_unwinds_with_the_number_of_bytes() {
         let caught = std::panic::catch_unwind(|| filled(0u32, isize::MAX as usize / 4)).unwrap_err();
         assert_eq!(caught.downcast_ref(), Some(&OutOfMemory(isize::MAX as usize / 4 * 4)));
@@ -87,5 +103,13 @@ mod tests {
         assert_eq!(filled(7u8, 3), [7, 7, 7]);
         assert_eq!(collected((0..3).map(|i| i * i)), [0, 1, 4]);
         assert_eq!(collected((0..100).filter(|i| i % 50 == 1)), [1, 51]);
+        assert_eq!(copied(&[1, 2]), [1, 2]);
+    }
+
+    #[test]
+    fn only_allocation_failures_are_caught() {
+        assert_eq!(catch(|| Ok(copied(&[1]))), Ok(vec![1]));
+        assert_eq!(catch(|| -> Result<()> { out_of_memory(7) }), Err(Error::OutOfMemory(7)));
+        assert!(std::panic::catch_unwind(|| catch(|| -> Result<()> { resume_unwind(Box::new(())) })).is_err());
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::semantics::is_numpy_shape;
 use crate::shape::Shape;
 use crate::storage::{self, Chunk};
@@ -180,9 +181,7 @@ impl NDArray {
     /// `T` is not the array's element type.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check_type::<T>()?;
-        let mut out = vec![T::default(); self.len];
-        storage::copy_out(self, &mut out)?;
-        Ok(out)
+        storage::read_slice(self, memory::copied)
     }
 
     /// A copy of the elements, converted to `T` by way of double precision; exact if `T` is the element type.
@@ -191,7 +190,7 @@ impl NDArray {
             return self.to_vec();
         }
         dispatch!(self.dtype, S in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
-            Ok(self.to_vec::<S>()?.into_iter().map(|x| T::from_f64(x.to_f64())).collect())
+            storage::read_slice(self, |items: &[S]| memory::collected(items.iter().map(|x| T::from_f64(x.to_f64()))))
         }, other => Err(Error::Internal(format!("no elements of type {other}"))))
     }
 

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::dtype::{DType, bf16, f16};
 use crate::ensure;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::ndarray::NDArray;
 use crate::shape::{Dims, Shape};
 use crate::storage;
@@ -391,15 +392,17 @@ fn sort(parts: &mut Parts) -> Result<()> {
     if rows().all(|row| indices[row].is_sorted()) {
         return Ok(());
     }
-    let mut order: Vec<usize> = (0..indices.len()).collect();
-    rows().for_each(|row| order[row].sort_by_key(|i| indices[*i]));
-    let sorted: Vec<i64> = order.iter().map(|i| indices[*i]).collect();
+    let mut order = memory::collected(0..indices.len());
+    // Equal indices keep their order. An unstable sort takes no memory.
+    rows().for_each(|row| order[row].sort_unstable_by_key(|i| (indices[*i], *i)));
+    let sorted = memory::collected(order.iter().map(|i| indices[*i]));
     let context = parts.indices.context();
     parts.indices = NDArray::from_slice(&sorted, parts.indices.shape().dims())?.to_context(context)?;
     parts.data = crate::dispatch!(parts.data.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let values = parts.data.to_vec::<T>()?;
         let width = values.len() / indices.len();
-        let moved: Vec<T> = order.iter().flat_map(|i| &values[i * width..(i + 1) * width]).copied().collect();
+        let mut moved: Vec<T> = memory::with_capacity(values.len());
+        order.iter().for_each(|i| moved.extend_from_slice(&values[i * width..(i + 1) * width]));
         NDArray::from_slice(&moved, parts.data.shape().dims())?.to_context(context)?
     }, other => return Err(Error::Internal(format!("a sparse array of {other}"))));
     Ok(())

@@ -616,21 +616,6 @@ pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R
     Ok(f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr().cast(), array.len()) }))
 }
 
-/// Copies all elements into a slice of the array's element type and length.
-///
-/// # Errors
-/// A different type or length.
-pub fn copy_out<T: Element>(array: &NDArray, out: &mut [T]) -> Result<()> {
-    check_dtype::<T>(array.dtype())?;
-    if out.len() != array.len() {
-        return Err(Error::Value(format!("{} elements do not fit into {}", array.len(), out.len())));
-    }
-    let _locks = Locks::take([array], []);
-    // SAFETY: locked for reading, of this type and length; `out` is outside the chunk because it is borrowed mutably.
-    unsafe { std::ptr::copy_nonoverlapping(start(array).as_ptr().cast(), out.as_mut_ptr(), out.len()) };
-    Ok(())
-}
-
 /// Copies the bytes of an array to another of the same size; they may overlap.
 ///
 /// # Errors

@@ -120,6 +120,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not map files")]
     fn shared_memory_can_be_mapped_again_through_its_file() {
         let context = Context { device_type: DeviceType::CpuShared, device_id: 0 };
         let a = NDArray::empty(&Shape::new(&[3]), crate::dtype::DType::I32, context).unwrap();

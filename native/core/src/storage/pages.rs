@@ -48,12 +48,12 @@ fn layout(bytes: usize) -> Option<Layout> {
 
 /// Requests huge pages. The result is ignored: without them only speed differs.
 fn prefer_huge_pages(block: NonNull<u8>, bytes: usize) {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     // SAFETY: the block has these bytes, and the advice does not change their content.
     unsafe {
         libc::madvise(block.as_ptr().cast(), bytes / HUGE_PAGE * HUGE_PAGE, libc::MADV_HUGEPAGE);
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(not(target_os = "linux"), miri))]
     let _ = (block, bytes);
 }
 
@@ -63,7 +63,9 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_and_zero() {
-        for bytes in [1, 64, 100, 0x10000, HUGE_PAGE - 1, HUGE_PAGE, 2 * HUGE_PAGE + 12_345] {
+        let sizes = [1, 64, 100, 0x10000, HUGE_PAGE - 1, HUGE_PAGE, 2 * HUGE_PAGE + 12_345];
+        // Miri takes minutes for a huge page.
+        for bytes in sizes.into_iter().filter(|bytes| !cfg!(miri) || *bytes <= 0x10000) {
             let block = allocate(bytes).unwrap();
             assert_eq!(block.as_ptr() as usize % layout(bytes).unwrap().align(), 0, "{bytes}");
             // SAFETY: the block has these bytes and is released once.
