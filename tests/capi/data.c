@@ -1,4 +1,6 @@
-/* Reads a CSV file in batches. */
+/* Reads files in batches. */
+#include <sys/resource.h>
+
 #include "check.h"
 
 static DataIterCreator kind_named(const char *wanted, uint32_t *num_params) {
@@ -62,7 +64,39 @@ static void reads_batches(void) {
   REFUSED(MXDataIterCreateIter(kind, 3, keys, values, &iter), path);
 }
 
+/* Sanitizers reserve more address space than any limit allows. */
+extern void __asan_init(void) __attribute__((weak));
+extern void __tsan_init(void) __attribute__((weak));
+
+/* A batch of 2^32 - 1 examples does not fit into memory: that is an error, not the end of the process. */
+static void huge_batches_are_errors(void) {
+  const char *kinds[] = {"CSVIter", "LibSVMIter"}, *examples[] = {"1,2\n3,4\n", "1 0:2\n3 1:4\n"};
+  const char *keys[] = {"data_csv", "data_shape", "batch_size"};
+  struct rlimit old, low;
+  if (__asan_init || __tsan_init) return;
+  CHECK(getrlimit(RLIMIT_AS, &old) == 0);
+  low = old;
+  if (low.rlim_cur > (rlim_t)4 << 30) low.rlim_cur = (rlim_t)4 << 30;
+  for (int k = 0; k < 2; k++) {
+    char path[] = "/tmp/ferromx-capi-XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
+    fputs(examples[k], file);
+    fclose(file);
+    uint32_t num_params = 0;
+    const char *values[] = {path, "(2,)", "4294967295"};
+    DataIterHandle iter = NULL;
+    keys[0] = k == 0 ? "data_csv" : "data_libsvm";
+    OK(MXDataIterCreateIter(kind_named(kinds[k], &num_params), 3, keys, values, &iter));
+    CHECK(setrlimit(RLIMIT_AS, &low) == 0);
+    REFUSED(MXDataIterNext(iter, &(int){0}), "memory");
+    CHECK(setrlimit(RLIMIT_AS, &old) == 0);
+    OK(MXDataIterFree(iter));
+    remove(path);
+  }
+}
+
 int main(void) {
   RUN(reads_batches);
+  RUN(huge_batches_are_errors);
   return failures != 0;
 }

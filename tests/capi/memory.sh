@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Runs the C programs under out-of-memory conditions: with a limited address space, and with injected allocation failures. Their tests
-# may fail, but no process may end by a signal. Needs a library with the feature allocation-faults:
-#   cargo build -p libmxnet --features allocation-faults
+# Runs the C programs under out-of-memory conditions: with injected allocation failures, and with a limited address space. Their tests
+# may fail, but no process may end by a signal. Needs a debug build of the library: cargo build --workspace
 #   tests/capi/memory.sh [RUNS]     RUNS: runs per program and kind of failure, 20 by default; failing allocations are spread evenly
+#   tests/capi/memory.sh all        every allocation of every program fails in a run of its own; takes days
 # LIBRARY_DIR=DIR uses the library in DIR instead of target/debug.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 readonly runs=${1:-20}
+[[ $runs == all || $runs =~ ^[1-9][0-9]*$ ]] || { echo "memory.sh: '$runs' is no number of runs" >&2; exit 1; }
 library=$(cd "${LIBRARY_DIR:-target/debug}" && pwd) || exit 1
-[ -e "$library/libmxnet.so" ] || { echo "there is no $library/libmxnet.so: run cargo build -p libmxnet --features allocation-faults"; exit 1; }
+[ -e "$library/libmxnet.so" ] || { echo "there is no $library/libmxnet.so: run cargo build --workspace"; exit 1; }
 readonly library out=target/capi-memory
 mkdir -p "$out"
 passed=0 failed=0
@@ -34,24 +35,21 @@ limited() {
   exec "$@"
 }
 
-# Upper bound of a program's number of allocations, at most twice that number.
-allocations() {
-  local count=1024
-  while FERROMX_FAIL_ALLOCATION=$count "$1" 2>&1 >/dev/null | grep -q 'this allocation fails'; do
-    count=$((count * 2))
-  done
-  echo "$count"
-}
-
 export OMP_NUM_THREADS=2 RUST_BACKTRACE=1 STOP_AT_FAILURE=1
 for source in tests/capi/*.c; do
   name=$(basename "$source" .c)
   program=$out/$name
   ${CC:-cc} -std=gnu11 -O1 -I native/capi/include "$source" -o "$program" -L "$library" -lmxnet -Wl,-rpath,"$library" -lm -lpthread || exit 1
-  total=$(allocations "$program")
-  for ((i = 0; i < runs; i++)); do
-    survives "$name, allocation $((total * i / runs)) fails" env FERROMX_FAIL_ALLOCATION=$((total * i / runs)) "$program"
-    kilobytes=$((120000 + 300000 * i / runs))
+  reports=$(FERROMX_FAIL_ALLOCATION=-1 "$program" 2>&1 >/dev/null | grep -c '1024 more allocations')
+  [ "$reports" -gt 0 ] || { echo "$library/libmxnet.so is no debug build: run cargo build --workspace"; exit 1; }
+  total=$((1024 * (reports + 1)))
+  count=$([ "$runs" = all ] && echo "$total" || echo "$runs")
+  for ((i = 0; i < count; i++)); do
+    n=$((total * (2 * i + 1) / (2 * count)))
+    survives "$name, allocation $n of about $total fails" env FERROMX_FAIL_ALLOCATION=$n "$program"
+  done
+  for ((i = 0; i < count && i < 1000; i++)); do
+    kilobytes=$((120000 + 300000 * i / (count < 1000 ? count : 1000)))
     survives "$name within $kilobytes KiB" bash -c "$(declare -f limited); limited $kilobytes $program"
   done
 done

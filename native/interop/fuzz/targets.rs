@@ -2,13 +2,19 @@
 #![allow(dead_code, reason = "each fuzz target uses one of these")]
 
 use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
+use ferromx_core::params::Attrs;
+use ferromx_core::{file_format, memory};
 use ferromx_interop::Error;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions};
 use ferromx_interop::nnef;
 use ferromx_interop::onnx::{self, External};
+use ferromx_ops::image;
+use ferromx_runtime::io;
+use ferromx_runtime::io::recordio::Reader;
 use ferromx_runtime::symbol::Symbol;
 
 /// Reads a model, imports it, writes what was imported, and reads that again. All of it may fail, and nothing may panic.
@@ -32,9 +38,68 @@ pub fn symbol(bytes: &[u8]) {
     assert_eq!(again.as_ref(), Ok(&json), "what was written cannot be read");
 }
 
-/// Reads a file of parameters. It may fail, and must not panic.
+/// Reads a file of parameters, and its first array on its own. Both may fail, and must not panic.
 pub fn params(bytes: &[u8]) {
-    let _ = ferromx_core::file_format::from_bytes(bytes, "a file of parameters");
+    let _ = file_format::from_bytes(bytes, "a file of parameters");
+    let _ = file_format::array_from_bytes(bytes.get(24..).unwrap_or_default());
+}
+
+/// Decodes an image, to color and to gray. It may fail, and must not panic.
+pub fn images(bytes: &[u8]) {
+    for gray in [false, true] {
+        if let Ok(decoded) = image::decode(bytes, gray) {
+            assert_eq!(decoded.samples.len(), decoded.height * decoded.width * decoded.channels);
+        }
+    }
+}
+
+/// Reads a RecordIO file, its images, and its images with objects. All of it may fail, and must not panic.
+pub fn records(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let read = || -> ferromx_core::error::Result<()> {
+            let (mut reader, mut skipper) = (Reader::open(path)?, Reader::open(path)?);
+            while reader.read()?.is_some() {
+                skipper.skip()?;
+                assert_eq!(reader.tell(), skipper.tell());
+            }
+            Ok(())
+        };
+        let _ = read();
+        for iterator in ["ImageRecordIter", "ImageDetRecordIter"] {
+            iterate(iterator, &[("path_imgrec", path), ("data_shape", "(3, 9, 8)"), ("batch_size", "2")]);
+        }
+    });
+}
+
+/// Reads a file with each of the iterators over tables. All of it may fail, and must not panic.
+pub fn tables(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        iterate("CSVIter", &[("data_csv", path), ("data_shape", "(2,)"), ("batch_size", "2")]);
+        iterate("LibSVMIter", &[("data_libsvm", path), ("data_shape", "(3,)"), ("batch_size", "2")]);
+        iterate("MNISTIter", &[("image", path), ("label", path), ("batch_size", "2")]);
+    });
+}
+
+/// The first batches of an iterator.
+fn iterate(name: &str, attrs: &[(&str, &str)]) {
+    let attrs: Attrs = attrs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let Ok(mut iterator) = io::find(name).and_then(|iterator| iterator.create(&attrs)) else { return };
+    for _ in 0..8 {
+        if !memory::catch(|| iterator.next()).unwrap_or(false) {
+            break;
+        }
+    }
+}
+
+/// Runs `f` with the path of a temporary file.
+fn with_file(bytes: &[u8], f: impl FnOnce(&str)) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("ferromx-fuzz-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(name);
+    if std::fs::write(&path, bytes).is_ok() {
+        f(&path.to_string_lossy());
+    }
+    let _ = std::fs::remove_file(&path);
 }
 
 /// Reads the text of a graph of NNEF and imports it; its variables hold a few numbers, of any shape that they have. It may fail, and must

@@ -1,16 +1,23 @@
 //! The fuzz targets' corpus and mutations of it, without a fuzzer: the same ones at every run, or for FERROMX_FUZZ_SECONDS as many as
-//! that time allows, from other seeds. What a fuzzer finds becomes a file of the corpus.
+//! that time allows, from other seeds. What a fuzzer finds becomes a file of the corpus. `scripts/fuzz` runs this test.
 #![allow(clippy::unwrap_used)] // A test stops where something is missing.
 
 #[path = "../fuzz/targets.rs"]
 mod targets;
 
+use std::io::Write;
 use std::panic;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ferromx_core::memory::OutOfMemory;
+use ferromx_core::storage::ReservingAllocator;
 use ferromx_interop::onnx::proto::{AttributeProto, GraphProto, ModelProto, TensorProto};
 use prost::Message;
+
+/// The allocator of the library: where memory is limited, running out of it is an error and not the end of the process.
+#[global_allocator]
+static ALLOCATOR: ReservingAllocator = ReservingAllocator;
 
 /// A generator of the numbers that decide what is mutated.
 struct Random(u64);
@@ -32,6 +39,9 @@ impl Random {
 fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
     let (directory, suffix) = match kind {
         "onnx" => ("fuzz/corpus/onnx", ".onnx"),
+        "images" => ("fuzz/corpus/images", ""),
+        "records" => ("fuzz/corpus/records", ""),
+        "tables" => ("fuzz/corpus/tables", ""),
         "nnef" => return texts(),
         "symbol" => ("../../tests/oracle/fixtures", "-symbol.json"),
         _ => ("../../tests/oracle/fixtures", ".params"),
@@ -224,7 +234,8 @@ fn hunt(kind: &str, rounds: usize, target: fn(&[u8]), mutate: impl Fn(&mut Rando
             std::fs::write(kept("last"), bytes).unwrap();
         }
         let started = Instant::now();
-        let failed = panic::catch_unwind(|| target(bytes)).is_err();
+        let outcome = panic::catch_unwind(|| target(bytes));
+        let failed = outcome.is_err_and(|payload| !payload.is::<OutOfMemory>());
         let took = started.elapsed();
         if failed || took > Duration::from_secs(10) {
             let kept = kept(&wrong.len().to_string());
@@ -243,16 +254,24 @@ fn hunt(kind: &str, rounds: usize, target: fn(&[u8]), mutate: impl Fn(&mut Rando
     let until = seconds.map(|s| Instant::now() + Duration::from_secs(s));
     let seed = if until.is_some() { u64::from(std::process::id()) << 8 } else { 1 };
     let mut random = Random(seed | 1);
+    let (started, mut inputs) = (Instant::now(), files.len());
     for round in 0.. {
         if until.map_or(round >= rounds, |t| Instant::now() > t) {
             break;
         }
         let (name, bytes) = &files[random.below(files.len())];
         let bytes = mutate(&mut random, bytes);
+        inputs += 1;
         if !check(&format!("round {round}, {name}"), &bytes) {
             break;
         }
     }
+    if let Some(path) = std::env::var_os("FERROMX_FUZZ_TOTALS") {
+        let mut totals = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        let line = format!("{kind}\t{inputs}\t{}\t{}\n", started.elapsed().as_secs(), wrong.len());
+        totals.write_all(line.as_bytes()).unwrap();
+    }
+    let _ = std::fs::remove_file(kept("last"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -291,6 +310,43 @@ fn params() {
     hunt("params", 4000, targets::params, |random, from| {
         let mut changed = from.to_vec();
         bytes(random, &mut changed, &files);
+        changed
+    });
+}
+
+#[test]
+fn images() {
+    media("images", 1000, targets::images);
+}
+
+#[test]
+fn records() {
+    media("records", 500, targets::records);
+}
+
+#[test]
+fn tables() {
+    media("tables", 500, targets::tables);
+}
+
+/// Hunts with changed bytes, and with numbers at which code breaks.
+fn media(kind: &str, rounds: usize, target: fn(&[u8])) {
+    let files = corpus(kind);
+    hunt(kind, rounds, target, |random, from| {
+        let mut changed = from.to_vec();
+        if random.below(3) == 0 {
+            let at = random.below(changed.len());
+            let edge = EDGES[random.below(EDGES.len())];
+            let number = if random.below(2) == 0 {
+                edge.to_le_bytes()
+            } else {
+                edge.to_string().repeat(8).as_bytes()[..8].try_into().unwrap()
+            };
+            let len = 1 << random.below(4);
+            changed.iter_mut().skip(at).zip(number).take(len).for_each(|(x, e)| *x = e);
+        } else {
+            bytes(random, &mut changed, &files);
+        }
         changed
     });
 }

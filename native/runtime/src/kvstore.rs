@@ -8,6 +8,7 @@ use ferromx_core::context::{Context, DeviceType};
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params;
 use ferromx_core::params::{Attrs, OpParams};
@@ -247,6 +248,8 @@ impl KvStore {
         let array = array.dense()?;
         let mut state = self.state.lock();
         let residuals = state.residuals.entry((key.clone(), device)).or_default();
+        let more = array.len().saturating_sub(residuals.len());
+        memory::reserve(residuals, more);
         residuals.resize(array.len(), 0.0);
         write_slice::<f32, _>(array, |elements| {
             for (x, residual) in elements.iter_mut().zip(residuals) {
@@ -347,18 +350,27 @@ impl KvStore {
         self.state.lock().updater = Some(updater);
     }
 
-    /// Sets gradient compression: `type` is `none` or `2bit`, `threshold` is positive.
+    /// Sets gradient compression: `type` is `none` or `2bit`, `threshold` is positive. As in MXNet, other parameters are ignored.
     ///
     /// # Errors
     /// Another type or threshold; a store that does not support compression.
     pub fn set_compression(&self, attrs: &Attrs) -> Result<()> {
-        let p = CompressionParam::parse(attrs)?;
+        let known = attrs.iter().filter(|(key, _)| matches!(key.as_str(), "type" | "threshold"));
+        let p = CompressionParam::parse(&known.map(|(key, value)| (key.clone(), value.clone())).collect())?;
         let threshold = match p.type_.as_str() {
             "none" => None,
             "2bit" => Some(p.threshold),
-            other => return Err(Error::Param(format!("compression of type '{other}' is unknown: use none or 2bit"))),
+            other => {
+                return Err(Error::Param(format!(
+                    "Unknown type for gradient compression {other}: the types are none and 2bit"
+                )));
+            }
         };
-        ensure!(p.threshold > 0.0, "threshold is {}: a positive number was expected", p.threshold);
+        ensure!(
+            p.threshold > 0.0,
+            "Check failed: params.threshold > 0 ({} vs. 0): threshold must be greater than 0",
+            p.threshold
+        );
         ensure!(
             threshold.is_none() || self.can_compress,
             "a key-value store of kind '{}' does not compress gradients: make one of kind 'device'",
@@ -446,6 +458,13 @@ mod tests {
         assert!(error(store.push(&[Key::Number(3), Key::Number(3)], &two)).contains("operands shape mismatch"));
         assert!(error(store.pull(&[Key::Number(3)], &[tensor(&[1., 2.])], true)).contains("operands shape mismatch"));
         assert!(KvStore::new("dist_sync").err().unwrap().to_string().contains("within one process"));
+        let compress = |key: &str, value: &str| {
+            let attrs = [("type", "2bit"), (key, value)].map(|(k, v)| (k.to_string(), v.to_string()));
+            store.set_compression(&Attrs::from_iter(attrs))
+        };
+        assert!(error(compress("type", "1bit")).contains("Unknown type for gradient compression 1bit"));
+        assert!(error(compress("threshold", "-1")).contains("Check failed: params.threshold > 0 (-1 vs. 0)"));
+        assert_eq!(compress("other", "1"), Ok(()));
         let attrs = Attrs::from([("type".to_string(), "2bit".to_string())]);
         assert!(error(KvStore::new("local").unwrap().set_compression(&attrs)).contains("does not compress"));
     }

@@ -220,3 +220,54 @@ fn check_size(array: &NDArray, n: usize) -> Result<()> {
     );
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_copied_between_arrays_and_the_memory_of_a_caller() {
+        let array = NDArray::from_slice(&[1f32, 2.0, 3.0], &[3]).unwrap();
+        let mut memory = [0f32; 3];
+        copy_to(&array, memory.as_mut_ptr().cast(), 3).unwrap();
+        assert_eq!(memory, [1.0, 2.0, 3.0]);
+        copy_from(&array, [4f32, 5.0, 6.0].as_ptr().cast(), 3).unwrap();
+        assert_eq!(array.to_vec::<f32>().unwrap(), [4.0, 5.0, 6.0]);
+        // Bytes other than 0 and 1 would be invalid values of `bool`.
+        let flags = NDArray::from_slice(&[false, false], &[2]).unwrap();
+        copy_from(&flags, [0u8, 7].as_ptr().cast(), 2).unwrap();
+        assert_eq!(flags.to_vec::<bool>().unwrap(), [false, true]);
+        assert!(copy_to(&array, memory.as_mut_ptr().cast(), 2).is_err());
+        assert!(copy_from(&array, std::ptr::null(), 3).is_err());
+        copy_numbers(&[7.0, 8.0], memory.as_mut_ptr(), 2).unwrap();
+        assert_eq!(memory, [7.0, 8.0, 3.0]);
+    }
+
+    #[test]
+    fn an_array_may_be_copied_to_its_own_memory() {
+        let array = NDArray::from_slice(&[1f32, 2.0], &[2]).unwrap();
+        let own = array.chunk().expose();
+        copy_to(&array, own.cast(), 2).unwrap();
+        copy_from(&array, own.cast_const().cast(), 2).unwrap();
+        assert_eq!(array.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn lists_are_read_and_written() {
+        let mut keys = [c"a".as_ptr(), c"b".as_ptr()];
+        let mut values = [c"1".as_ptr(), c"2".as_ptr()];
+        let read = pairs(keys.as_mut_ptr(), values.as_mut_ptr(), 2).unwrap();
+        assert_eq!(read[1], ("b".into(), "2".into()));
+        keys[1] = std::ptr::null();
+        assert!(texts(keys.as_mut_ptr(), 2, "keys").unwrap_err().to_string().contains("the pointer keys is null"));
+        let numbers = [1u32, 2, 3];
+        assert_eq!(slice(numbers.as_ptr(), 3, "numbers"), Ok(&numbers[..]));
+        assert_eq!(slice(std::ptr::null::<u32>(), 0, "numbers"), Ok(&[][..]));
+        assert!(slice(numbers.as_ptr().cast::<u8>().wrapping_add(1).cast::<u32>(), 1, "numbers").is_err());
+        assert!(slice(numbers.as_ptr(), usize::MAX, "numbers").is_err());
+        let mut out = [0u32; 3];
+        put_all(out.as_mut_ptr(), &numbers, "out").unwrap();
+        put(&raw mut out[0], 9, "out").unwrap();
+        assert_eq!((out, get(&raw const out[0], "out")), ([9, 2, 3], Ok(9)));
+    }
+}

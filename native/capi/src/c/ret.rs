@@ -132,3 +132,37 @@ pub fn invoked(outputs: impl Iterator<Item = (u64, c_int)>) -> (*mut NDArrayHand
         (last.handles.as_mut_ptr(), last.storage_types.as_ptr())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn read(p: *const c_char) -> String {
+        // SAFETY: the results of `put_text` and `put_texts` are strings that end with a zero byte and are kept until the next call.
+        unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn results_stay_valid_until_the_function_is_called_again() {
+        let (mut text, mut other) = (std::ptr::null(), std::ptr::null());
+        put_text("test_one", "first", &mut text).unwrap();
+        put_text("test_other", "a\0b", &mut other).unwrap();
+        let (mut size, mut list) = (0, std::ptr::null_mut());
+        put_texts("test_list", &["x", "y"], &mut size, &mut list).unwrap();
+        assert_eq!((read(text), read(other), size), ("first".into(), "a\\0b".into(), 2));
+        // SAFETY: the list has two elements.
+        assert_eq!(unsafe { [read(*list), read(*list.add(1))] }, ["x", "y"]);
+        put_text("test_one", "second", &mut text).unwrap();
+        assert_eq!((read(text), read(other)), ("second".into(), "a\\0b".into()));
+    }
+
+    #[test]
+    fn lists_of_numbers_stay_where_they_are() {
+        let mut ret = Ret::new();
+        let lists = [1u32, 2, 3].map(|n| ret.list(vec![n; 2]));
+        // SAFETY: each list has two elements, which `ret` owns.
+        assert_eq!(lists.map(|list| unsafe { (*list, *list.add(1)) }), [(1, 1), (2, 2), (3, 3)]);
+    }
+}

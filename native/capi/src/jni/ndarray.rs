@@ -6,7 +6,7 @@ use ferromx_core::error::Error;
 use ferromx_core::file_format;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
-use ferromx_core::{dispatch, storage};
+use ferromx_core::{dispatch, memory, storage};
 use ferromx_runtime::imperative::{self, Tensor};
 use ferromx_runtime::{arrays, semantics};
 use jni::Env;
@@ -73,7 +73,7 @@ fn set<J: TypeArray + Default + Copy, T: Element>(
     }
     check_range(source.len(env)?, source_offset, length)?;
     let target = subarray(&array(handle)?, offset, length)?;
-    let mut values = vec![J::default(); length as usize];
+    let mut values = memory::filled(J::default(), length as usize);
     source.get_region(env, source_offset, &mut values)?;
     Ok(arrays::write_converted(&target, values.into_iter().map(to_element))?)
 }
@@ -93,7 +93,7 @@ fn get<J: TypeArray + Copy, T: Element>(
     }
     check_range(target.len(env)?, target_offset, length)?;
     let source = subarray(&array(handle)?, offset, length)?;
-    let values: Vec<J> = source.to_vec_as::<T>()?.into_iter().map(from_element).collect();
+    let values: Vec<J> = memory::collected(source.to_vec_as::<T>()?.into_iter().map(from_element));
     Ok(target.set_region(env, target_offset, &values)?)
 }
 

@@ -165,22 +165,33 @@ unsafe impl GlobalAlloc for ReservingAllocator {
     }
 }
 
-/// Fault injection: fails the allocation whose index, counted from the start of the process, is `FERROMX_FAIL_ALLOCATION`. The fault is
-/// reported on standard error, so that a test that tries all indices knows when to stop.
-#[cfg(feature = "allocation-faults")]
+/// Fault injection in debug builds: fails the allocation whose index, counted from the start of the process, is
+/// `FERROMX_FAIL_ALLOCATION`, and says so on standard error. `FERROMX_FAIL_ALLOCATION=-1` fails none, but reports every 1024
+/// allocations, so that a test knows how many there are.
+#[cfg(all(debug_assertions, not(miri)))]
 mod faults {
     use std::sync::atomic::{AtomicI64, Ordering};
 
+    const REPORT_INTERVAL: i64 = 1024;
+
     const UNREAD: i64 = i64::MIN;
+    /// Allocations are counted down from here if they are only reported.
+    const COUNTED: i64 = i64::MIN / 2;
 
     static LEFT: AtomicI64 = AtomicI64::new(UNREAD);
 
     fn requested() -> i64 {
         // SAFETY: the strings are null-terminated, and nothing here allocates.
-        unsafe {
+        let number = unsafe {
             let text = libc::getenv(c"FERROMX_FAIL_ALLOCATION".as_ptr());
             if text.is_null() { i64::MAX } else { libc::strtoll(text, std::ptr::null_mut(), 10) }
-        }
+        };
+        if number < 0 { COUNTED } else { number }
+    }
+
+    fn report(message: &[u8]) {
+        // SAFETY: the message has these bytes.
+        unsafe { libc::write(2, message.as_ptr().cast(), message.len()) };
     }
 
     pub(super) fn is_due() -> bool {
@@ -188,17 +199,17 @@ mod faults {
             // Threads that race here store the same value.
             LEFT.store(requested(), Ordering::Relaxed);
         }
-        let due = LEFT.fetch_sub(1, Ordering::Relaxed) == 0;
-        if due {
-            let message = b"this allocation fails\n";
-            // SAFETY: the message has these bytes.
-            unsafe { libc::write(2, message.as_ptr().cast(), message.len()) };
+        let left = LEFT.fetch_sub(1, Ordering::Relaxed);
+        if left == 0 {
+            report(b"this allocation fails\n");
+        } else if left < COUNTED && left % REPORT_INTERVAL == 0 {
+            report(b"1024 more allocations\n");
         }
-        due
+        left == 0
     }
 }
 
-#[cfg(not(feature = "allocation-faults"))]
+#[cfg(any(not(debug_assertions), miri))]
 mod faults {
     #[inline(always)]
     pub(super) fn is_due() -> bool {

@@ -44,7 +44,7 @@ pub(super) static CV_DECODE: OpDef = OpDef::new("_cvimdecode")
         if ins[0].dtype() != DType::U8 {
             return Err(ctx.unsupported(ins[0].dtype(), &[DType::U8]));
         }
-        let data = read_slice::<u8, _>(&ins[0], <[u8]>::to_vec)?;
+        let data = read_slice::<u8, _>(&ins[0], memory::copied)?;
         output(ctx, &data, p.flag, p.to_rgb)
     });
 
@@ -105,9 +105,14 @@ impl DecodedImage {
         let color = |p: &[u8]| if p.len() < 3 { [p[0]; 3] } else { [p[0], p[1], p[2]] };
         let pixels = self.samples.chunks_exact(self.channels);
         match channels {
-            1 => pixels.map(|p| if p.len() < 3 { p[0] } else { gray(color(p)) }).collect(),
-            _ if to_rgb => pixels.flat_map(color).collect(),
-            _ => pixels.flat_map(|p| color(p).into_iter().rev()).collect(),
+            1 => memory::collected(pixels.map(|p| if p.len() < 3 { p[0] } else { gray(color(p)) })),
+            _ => {
+                let mut samples = memory::with_capacity(3 * pixels.len());
+                for [r, g, b] in pixels.map(color) {
+                    samples.extend_from_slice(&if to_rgb { [r, g, b] } else { [b, g, r] });
+                }
+                samples
+            }
         }
     }
 }

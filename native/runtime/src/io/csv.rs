@@ -55,7 +55,7 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     Ok(Box::new(InMemory {
         data,
         label,
-        order: (0..n).collect(),
+        order: memory::collected(0..n),
         batch_size: p.batch_size as usize,
         last_batch: if p.round_batch { LastBatch::RollOver } else { LastBatch::Pad },
         overflow: 0,

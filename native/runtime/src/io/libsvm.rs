@@ -7,6 +7,7 @@ use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params;
 use ferromx_core::params::{Attrs, NumDType, OpParams};
@@ -121,6 +122,11 @@ impl Rows {
     fn line(&mut self, line: &str, width: i64) -> Result<(), String> {
         let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
         let mut fields = line.split_whitespace();
+        memory::reserve(&mut self.heads, 1);
+        memory::reserve(&mut self.indptr, 1);
+        // A field has at least three characters and a space.
+        memory::reserve(&mut self.columns, line.len() / 4 + 1);
+        memory::reserve(&mut self.values, line.len() / 4 + 1);
         self.heads.push(number(fields.next().unwrap_or_default())?);
         let mut last = -1;
         for field in fields {
@@ -143,7 +149,10 @@ impl Rows {
 
     /// Gathers the rows `index` as a CSR matrix of `width` columns.
     fn matrix(&self, index: &[usize], width: i64, dtype: DType) -> Result<SparseArray> {
-        let (mut indptr, mut columns, mut values) = (vec![0i64], Vec::new(), Vec::new());
+        let num_stored = index.iter().map(|i| self.indptr[i + 1] - self.indptr[*i]).sum();
+        let (mut columns, mut values) = (memory::with_capacity(num_stored), memory::with_capacity(num_stored));
+        let mut indptr = memory::with_capacity(index.len() + 1);
+        indptr.push(0i64);
         for i in index {
             let range = self.indptr[*i]..self.indptr[i + 1];
             columns.extend_from_slice(&self.columns[range.clone()]);
@@ -165,7 +174,7 @@ fn to_array(values: &[f64], dtype: DType) -> Result<NDArray> {
         return NDArray::zeros(&Shape::new(&[0]), dtype, Context::default());
     }
     dispatch!(dtype, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        let values: Vec<T> = values.iter().map(|x| T::from_f64(*x)).collect();
+        let values: Vec<T> = memory::collected(values.iter().map(|x| T::from_f64(*x)));
         NDArray::from_slice(&values, &[values.len() as i64])
     }, other => Err(Error::Unsupported(format!("data of type {other} cannot be read"))))
 }
@@ -202,8 +211,8 @@ impl DataIter for LibSvm {
             self.current = None;
             return Ok(false);
         }
-        let index: Vec<usize> =
-            (self.next..self.next + self.batch_size).map(|i| first + (i - first) % (end - first)).collect();
+        let batch = self.next..self.next + self.batch_size;
+        let index: Vec<usize> = memory::collected(batch.map(|i| first + (i - first) % (end - first)));
         let pad = (self.next + self.batch_size).saturating_sub(end);
         self.overflow = pad % (end - first);
         self.next += self.batch_size;
@@ -211,11 +220,11 @@ impl DataIter for LibSvm {
         let label = match &self.labels {
             Some(labels) => Array::from(labels.matrix(&index, self.columns.1, self.dtype)?),
             None => {
-                let heads: Vec<f64> = index.iter().map(|i| self.data.heads[*i]).collect();
+                let heads: Vec<f64> = memory::collected(index.iter().map(|i| self.data.heads[*i]));
                 Array::from(to_array(&heads, self.dtype)?)
             }
         };
-        let index = index.into_iter().map(|i| i as u64).collect();
+        let index = memory::collected(index.into_iter().map(|i| i as u64));
         self.current = Some(Batch { data: data.into(), label, index, pad });
         Ok(true)
     }

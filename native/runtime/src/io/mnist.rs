@@ -5,6 +5,7 @@ use std::fs;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::{param_enum, params};
@@ -54,12 +55,12 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let (n, rows, columns) = (images[0], images[1], images[2]);
     ensure!(n == labels[0], "{} holds {n} images, but {} holds {} labels", p.image, p.label, labels[0]);
     ensure!(p.part_index < p.num_parts, "part_index {} is not below num_parts {}", p.part_index, p.num_parts);
-    let mut order: Vec<u64> = (0..n as u64).collect();
+    let mut order: Vec<u64> = memory::collected(0..n as u64);
     if p.shuffle {
         shuffle(&mut order, p.seed as u64);
     }
     let (parts, part) = (p.num_parts as usize, p.part_index as usize);
-    let order = order[n * part / parts..n * (part + 1) / parts].to_vec();
+    let order = memory::copied(&order[n * part / parts..n * (part + 1) / parts]);
     let dims = match p.flat {
         true => vec![n as i64, (rows * columns) as i64],
         false => vec![n as i64, 1, rows as i64, columns as i64],
@@ -67,8 +68,8 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     if !p.silent {
         log::info!("MNISTIter: {n} images of {rows}x{columns} from {}, batches of {}", p.image, p.batch_size);
     }
-    let data: Vec<f32> = pixels.iter().map(|x| f32::from(*x) / 256.0).collect();
-    let label: Vec<f32> = classes.iter().map(|x| f32::from(*x)).collect();
+    let data: Vec<f32> = memory::collected(pixels.iter().map(|x| f32::from(*x) / 256.0));
+    let label: Vec<f32> = memory::collected(classes.iter().map(|x| f32::from(*x)));
     let data = super::convert(NDArray::from_slice(&data, &dims)?, p.dtype.map_or(DType::F32, |d| d.0))?;
     Ok(Box::new(InMemory {
         data,
@@ -118,7 +119,7 @@ fn read_idx(path: &str, ndim: usize) -> Result<(Vec<usize>, Vec<u8>)> {
             bytes.len() - header
         )));
     }
-    Ok((dims, bytes[header..].to_vec()))
+    Ok((dims, memory::copied(&bytes[header..])))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod recordio;
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::{Attrs, FieldInfo, OpParams};
 use ferromx_core::sparse::Array;
@@ -207,7 +208,7 @@ fn convert(array: NDArray, dtype: DType) -> Result<NDArray> {
     }
     let values = array.to_vec_as::<f64>()?;
     dispatch!(dtype, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        let values: Vec<T> = values.into_iter().map(T::from_f64).collect();
+        let values: Vec<T> = memory::collected(values.into_iter().map(T::from_f64));
         NDArray::from_slice(&values, array.shape().dims())
     }, other => Err(Error::Unsupported(format!("data of type {other} cannot be read"))))
 }
@@ -270,8 +271,8 @@ impl DataIter for InMemory {
         if self.last_batch == LastBatch::RollOver {
             self.overflow = pad % self.order.len();
         }
-        let index: Vec<u64> =
-            (self.next..self.next + self.batch_size).map(|i| self.order[i % self.order.len()]).collect();
+        let batch = self.next..self.next + self.batch_size;
+        let index: Vec<u64> = memory::collected(batch.map(|i| self.order[i % self.order.len()]));
         self.next += self.batch_size;
         let (data, label) = (self.rows(&self.data, &index)?, self.rows(&self.label, &index)?);
         self.current = Some(Batch { data: data.into(), label: label.into(), index, pad });

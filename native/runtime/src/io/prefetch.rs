@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 
 use super::{Batch, DataIter, Epoch, no_batch};
 
@@ -81,7 +82,7 @@ impl<P: Producer> Prefetch<P> {
         }
         let (sender, batches) = sync_channel(self.buffer);
         let run = move || {
-            while let Some(batch) = producer.produce().transpose() {
+            while let Some(batch) = memory::catch(|| producer.produce()).transpose() {
                 let failed = batch.is_err();
                 if sender.send(batch).is_err() || failed {
                     break;

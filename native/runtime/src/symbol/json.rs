@@ -23,6 +23,9 @@ const MAX_DEPTH: usize = 32;
 /// Maximum number of outputs of a node.
 const MAX_OUTPUTS: u64 = 1 << 16;
 
+/// Maximum number of outputs of all nodes of a graph: passes over graphs allocate memory for each.
+const MAX_GRAPH_OUTPUTS: usize = 1 << 22;
+
 /// Upper bound of the memory that parsed JSON takes per character of text. The worst case are one-digit numbers in arrays.
 const JSON_BYTES_PER_CHARACTER: usize = 40;
 
@@ -120,8 +123,10 @@ impl Symbol {
             return Err(bad(format!("graphs inside of operators are nested more than {MAX_DEPTH} deep")));
         }
         let list = root["nodes"].as_array().ok_or_else(|| bad("the field 'nodes' is missing"))?;
-        let mut nodes: Vec<Symbol> = Vec::with_capacity(list.len());
+        // Each node with its number of outputs, which takes time to determine if it has subgraphs.
+        let mut nodes: Vec<(Arc<Node>, usize)> = memory::with_capacity(list.len());
         let outputs = outputs_of_nodes(root, list.len());
+        let mut num_outputs = 0;
         for (i, raw) in list.iter().enumerate() {
             memory::check()?;
             let name = raw["name"].as_str().ok_or_else(|| bad(format!("node {i} has no name")))?;
@@ -132,7 +137,12 @@ impl Symbol {
                     None => Error::Format(message),
                 }
             })?;
-            nodes.push(node);
+            let count = node.num_outputs();
+            num_outputs += count;
+            if num_outputs > MAX_GRAPH_OUTPUTS {
+                return Err(bad(format!("its nodes have more than {MAX_GRAPH_OUTPUTS} outputs")));
+            }
+            nodes.push((node, count));
         }
         let heads = root["heads"].as_array().ok_or_else(|| bad("the field 'heads' is missing"))?;
         let outputs = heads.iter().map(|h| read_entry(h, &nodes)).collect::<Result<Vec<_>>>()?;
@@ -145,22 +155,16 @@ fn bad(what: impl std::fmt::Display) -> Error {
 }
 
 /// Reads `[node, output, version]`; old files omit the version.
-fn read_entry(value: &Value, nodes: &[Symbol]) -> Result<NodeEntry> {
+fn read_entry(value: &Value, nodes: &[(Arc<Node>, usize)]) -> Result<NodeEntry> {
     let number = |i: usize| value.get(i).and_then(Value::as_u64).map(|x| x as usize);
     let (Some(id), Some(index)) = (number(0), number(1)) else {
         return Err(bad(format!("{value} is not a reference to a node; [node, output, version] was expected")));
     };
-    let node = nodes.get(id).ok_or_else(|| bad(format!("node {id} is referred to before it is defined")))?;
-    node.outputs.get(index).cloned().ok_or_else(|| {
-        let (name, count) = (node.outputs.first().map_or("", |e| e.node.name.as_str()), node.outputs.len());
-        bad(format!("output {index} of node '{name}' is referred to, but it has {count}"))
-    })
-}
-
-/// All outputs of a node, hidden ones included.
-fn all_outputs(node: Node) -> Symbol {
-    let node = Arc::new(node);
-    Symbol { outputs: (0..node.num_outputs() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect() }
+    let (node, count) = nodes.get(id).ok_or_else(|| bad(format!("node {id} is referred to before it is defined")))?;
+    if index >= *count {
+        return Err(bad(format!("output {index} of node '{}' is referred to, but it has {count}", node.name)));
+    }
+    Ok(NodeEntry { node: node.clone(), index: index as u32 })
 }
 
 /// Number of outputs of each node: from `node_row_ptr`, else one more than the largest index that is referred to.
@@ -185,7 +189,14 @@ fn outputs_of_nodes(root: &Value, num_nodes: usize) -> Vec<usize> {
     counts.into_iter().map(|count| count as usize).collect()
 }
 
-fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usize, outputs: usize) -> Result<Symbol> {
+fn read_node(
+    raw: &Value,
+    name: &str,
+    version: i64,
+    nodes: &[(Arc<Node>, usize)],
+    depth: usize,
+    outputs: usize,
+) -> Result<Arc<Node>> {
     let op = raw["op"].as_str().ok_or_else(|| bad("the field 'op' is missing"))?;
     let mut attrs = Attrs::new();
     for field in ["param", "attr", "attrs"] {
@@ -199,7 +210,7 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usi
     let mut inputs = list.iter().map(|v| read_entry(v, nodes)).collect::<Result<Vec<_>>>()?;
     if op == "null" {
         return match inputs.is_empty() {
-            true => Ok(Symbol::of_variable(Node::variable(name, attrs))),
+            true => Ok(Node::variable(name, attrs)),
             false => Err(bad("a variable has inputs")),
         };
     }
@@ -209,7 +220,7 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usi
     if is_subgraph_op(def) {
         expand(def, name, &attrs, &inputs, &graphs)?;
         let call = subgraph_call(op, &attrs)?;
-        return Ok(all_outputs(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }));
+        return Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }));
     }
     if let Inputs::Variadic { count, .. } = def.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
@@ -225,7 +236,7 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usi
     if inputs.len() != expected {
         return Err(bad(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(all_outputs(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }))
+    Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }))
 }
 
 #[cfg(test)]
@@ -282,6 +293,22 @@ mod tests {
         assert!(error(&text.replace("Flatten", "Flattn")).contains("node 1 'f' of the symbol file: operator 'Flattn'"));
         assert!(error(&text.replace("[[0, 0, 0]]", "[[1, 0, 0]]")).contains("before it is defined"));
         assert!(error("{}").contains("'nodes' is missing"));
+    }
+
+    #[test]
+    fn the_outputs_of_a_graph_are_limited() {
+        let split = |i: usize| {
+            format!(
+                r#"{{"op": "SliceChannel", "name": "s{i}", "attrs": {{"num_outputs": "65536"}}, "inputs": [[0, 0, 0]]}}"#
+            )
+        };
+        let splits: Vec<String> = (0..65).map(split).collect();
+        let text = format!(
+            r#"{{"nodes": [{{"op": "null", "name": "x", "inputs": []}}, {}], "heads": [[1, 65535, 0]]}}"#,
+            splits.join(", ")
+        );
+        assert!(Symbol::from_json(&text).err().unwrap().to_string().contains("more than 4194304 outputs"));
+        assert!(Symbol::from_json(&text.replace("65536", "64000").replace("65535", "63999")).is_ok());
     }
 
     #[test]

@@ -78,7 +78,8 @@ impl Image {
     pub(super) fn crop(&self, (top, left): (usize, usize), (height, width): (usize, usize)) -> Image {
         let (row, start, len) = (self.width * self.channels, left * self.channels, width * self.channels);
         let rows = self.samples.chunks_exact(row).skip(top).take(height);
-        let samples = rows.flat_map(|r| &r[start..start + len]).copied().collect();
+        let mut samples = memory::with_capacity(height * len);
+        rows.for_each(|r| samples.extend_from_slice(&r[start..start + len]));
         Image { height, width, samples, channels: self.channels }
     }
 

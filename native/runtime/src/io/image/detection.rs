@@ -3,6 +3,7 @@
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
+use ferromx_core::memory;
 use ferromx_core::params::Tuple;
 use ferromx_kernels::image::Change;
 use ferromx_kernels::rng::Draws;
@@ -145,7 +146,7 @@ impl DetectionAugmenter {
         let trials = per_sampler("max_crop_trials", &trials, n)?;
         let bounds = |name: &str, low: &Tuple<f32>, high: &Tuple<f32>, max: f32| -> Result<Vec<Bounds>> {
             let (low, high) = (per_sampler(name, &low.0, n)?, per_sampler(name, &high.0, n)?);
-            let all: Vec<_> = low.into_iter().zip(high).map(|(low, high)| Bounds { low, high }).collect();
+            let all = memory::collected(low.into_iter().zip(high).map(|(low, high)| Bounds { low, high }));
             for Bounds { low, high } in &all {
                 ensure!(0.0 <= *low && low <= high && *high <= max, "{name} from {low} to {high} are impossible");
             }
@@ -169,7 +170,7 @@ impl DetectionAugmenter {
             CropEmitMode::Center => None,
             CropEmitMode::Overlap => Some(c.emit_overlap_thresh),
         };
-        let samplers = (0..n).map(sampler).collect();
+        let samplers = memory::collected((0..n).map(sampler));
         Ok(DetectionAugmenter { param, color, crop_probability: c.rand_crop_prob, samplers, min_coverage, size })
     }
 
@@ -290,7 +291,7 @@ fn per_sampler(name: &str, given: &[f32], samplers: usize) -> Result<Vec<f32>> {
         n == 1 || n == samplers,
         "{name} has {n} numbers, but num_crop_sampler is {samplers}: give one number, or one for each sampler"
     );
-    Ok((0..samplers).map(|i| given[i.min(n - 1)]).collect())
+    Ok(memory::collected((0..samplers).map(|i| given[i.min(n - 1)])))
 }
 
 /// Cuts a crop of at least one pixel out of an image.

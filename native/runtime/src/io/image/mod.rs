@@ -14,6 +14,7 @@ use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
@@ -166,18 +167,28 @@ impl Producer for Loader {
             return Ok(None);
         }
         let end = self.next + self.batch_size;
-        let mut rows = self.order[self.next..end.min(n)].to_vec();
         let pad = end.saturating_sub(n);
+        let mut rows = memory::with_capacity(self.batch_size);
+        rows.extend_from_slice(&self.order[self.next..end.min(n)]);
         if pad > 0 {
             // The first records of the next epoch fill up the batch.
             let next_order = self.records.order(self.shuffle, self.next_epoch);
             rows.extend(next_order.iter().cycle().take(pad));
         }
         self.next = end;
-        let records = rows.iter().map(|i| self.records.read(*i)).collect::<Result<Vec<_>>>()?;
+        let mut records = memory::with_capacity(rows.len());
+        for i in &rows {
+            memory::check()?;
+            records.push(self.records.read(*i)?);
+        }
         let (data, label) = dispatch!(self.dtype, T in [f32, u8, i8] => self.fill::<T>(&rows, &records)?,
             other => return Err(Error::Internal(format!("images of type {other}"))));
-        Ok(Some(Batch { data: data.into(), label: label.into(), index: records.iter().map(|r| r.id).collect(), pad }))
+        Ok(Some(Batch {
+            data: data.into(),
+            label: label.into(),
+            index: memory::collected(records.iter().map(|r| r.id)),
+            pad,
+        }))
     }
 }
 
@@ -187,7 +198,7 @@ impl Loader {
         let (n, channels, width) = (rows.len(), self.maker.channels, self.maker.label_width());
         let dims = [n, channels, self.size.0, self.size.1];
         let data = NDArray::empty(&Shape::from_usize(&dims), T::DTYPE, Context::default())?;
-        let mut labels = vec![0f32; n * width];
+        let mut labels = memory::filled(0f32, n.saturating_mul(width));
         let random = Philox::new(self.seed, self.next_epoch);
         let failed = Mutex::new(None::<(usize, Error)>);
         write_slice::<T, _>(&data, |out| {
@@ -197,7 +208,7 @@ impl Loader {
             let run = || {
                 while let Some((k, (data, label))) = take() {
                     let mut draws = random.draws(rows[k] as u64);
-                    if let Err(e) = self.maker.make(&records[k], &mut draws, data, label)
+                    if let Err(e) = memory::catch(|| self.maker.make(&records[k], &mut draws, data, label))
                         && let Ok(mut first) = failed.lock()
                         && first.as_ref().is_none_or(|(i, _)| *i > k)
                     {
@@ -207,7 +218,10 @@ impl Loader {
             };
             std::thread::scope(|scope| {
                 for _ in 1..self.num_threads.min(n) {
-                    scope.spawn(run);
+                    // If no more threads can be created, the existing ones do the work.
+                    if std::thread::Builder::new().spawn_scoped(scope, run).is_err() {
+                        break;
+                    }
                 }
                 run();
             });

@@ -5,6 +5,7 @@ use std::fs;
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_kernels::rng::Philox;
 
 use crate::io::recordio::Reader;
@@ -35,7 +36,7 @@ impl Record {
             _ => {
                 let end = count.checked_mul(4).and_then(|n| n.checked_add(HEADER_BYTES)).ok_or_else(short)?;
                 let numbers = bytes.get(HEADER_BYTES..end).ok_or_else(short)?.chunks_exact(4);
-                (numbers.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(), end)
+                (memory::collected(numbers.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))), end)
             }
         };
         Ok(Record { id, labels, bytes, start })
@@ -141,7 +142,7 @@ impl Records {
     pub(super) fn order(&self, shuffle: Option<u64>, epoch: u64) -> Vec<usize> {
         match shuffle {
             Some(seed) => Philox::new(seed, epoch).permutation(self.len()),
-            None => (0..self.len()).collect(),
+            None => memory::collected(0..self.len()),
         }
     }
 }
@@ -159,6 +160,7 @@ fn scan(files: &[String], source: &Source<'_>) -> Result<Vec<(u32, u64)>> {
         let mut reader = Reader::open(file)?;
         while let Some(position) = reader.skip()? {
             if bounds.contains(&(before + position)) {
+                memory::reserve(&mut locations, 1);
                 locations.push((i as u32, position));
             }
         }
@@ -176,6 +178,7 @@ fn indexed(index: &str, source: &Source<'_>) -> Result<Vec<(u32, u64)>> {
     let mut locations = Vec::new();
     for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
         let position = line.split_whitespace().nth(1).and_then(|p| p.parse::<u64>().ok());
+        memory::reserve(&mut locations, 1);
         locations.push((
             0,
             position.ok_or_else(|| {
@@ -185,7 +188,7 @@ fn indexed(index: &str, source: &Source<'_>) -> Result<Vec<(u32, u64)>> {
     }
     locations.sort_unstable();
     let part_len = locations.len().div_ceil(source.num_parts);
-    Ok(locations.into_iter().skip(part_len * source.part).take(part_len).collect())
+    Ok(memory::collected(locations.into_iter().skip(part_len * source.part).take(part_len)))
 }
 
 /// Reads the labels of a list file, by image id.
@@ -193,6 +196,7 @@ fn read_list(path: &str) -> Result<HashMap<u64, Vec<f32>>> {
     let text = fs::read_to_string(path).map_err(|e| Error::io(path, &e))?;
     let mut labels = HashMap::new();
     for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+        memory::check()?;
         let bad = |what: &str| {
             Error::Format(format!(
                 "{path}, line {}: {what}; an image id, labels and a path, separated by tabs, were expected",

@@ -2,6 +2,7 @@
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
+use ferromx_core::memory;
 use ferromx_kernels::rng::Draws;
 
 use super::augment::{Image, random_between, random_index};
@@ -96,7 +97,7 @@ fn transform(image: &Image, matrix: [[f32; 2]; 2], (height, width): (usize, usiz
         (Ok(x), Ok(y)) if x < image.width && y < image.height => image.samples[(y * image.width + x) * n + c],
         _ => fill,
     };
-    let mut samples = Vec::with_capacity(height * width * n);
+    let mut samples = memory::with_capacity(height.saturating_mul(width).saturating_mul(n));
     for row in 0..height {
         for column in 0..width {
             let (dx, dy) = (column as f32 - left, row as f32 - top);

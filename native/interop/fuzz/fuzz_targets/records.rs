@@ -1,0 +1,14 @@
+#![cfg_attr(fuzzing, no_main)]
+#![allow(unexpected_cfgs, reason = "cargo-fuzz sets the cfg `fuzzing`")]
+//! The fuzz target `records`. Without a fuzzer it is a program that runs on the files that are named, such as those that a fuzzer found.
+
+#[path = "../targets.rs"]
+mod targets;
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::records(bytes));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::io::Result<()> {
+    targets::files(targets::records)
+}
