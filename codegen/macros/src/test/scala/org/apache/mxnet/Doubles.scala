@@ -48,6 +48,10 @@ class NDArrayFuncReturn(val call: Call) {
 
 class Shape(val dims: Int*)
 
+object Shape {
+  def apply(dims: Int*): Shape = new Shape(dims: _*)
+}
+
 object Base {
   type MXFloat = Float
 }

@@ -51,6 +51,9 @@ class Crossing {
     copied
   }
 
-  /** Beside `capi_bind.c`, which binds the same network. */
-  @Benchmark def simpleBind(): Unit = network.simpleBind(Context.cpu(), "write", shapes).dispose()
+  /** Beside `capi_bind.c`, which binds the same network, and frees the arrays too. */
+  @Benchmark def simpleBind(): Unit = ResourceScope.using() {
+    network.simpleBind(Context.cpu(), "write", shapes)
+    ()
+  }
 }
