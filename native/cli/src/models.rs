@@ -30,7 +30,7 @@ pub(crate) use say;
 
 /// A model of another framework.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     /// Its framework.
     pub framework: Framework,
     /// Its file, or folder for NNEF.
@@ -57,7 +57,7 @@ impl Source<'_> {
 }
 
 /// Maps a model and reports its problems.
-pub fn check(source: Source<'_>, shape: &[String], progress: Progress) -> Result<()> {
+pub(crate) fn check(source: Source<'_>, shape: &[String], progress: Progress) -> Result<()> {
     let options = ImportOptions { shapes: shapes(shape)?, ..ImportOptions::default() };
     let (model, imported) = source.import(&options, &progress)?;
     drop(progress);
@@ -89,7 +89,7 @@ fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
 }
 
 /// Imports a model and writes it as a checkpoint.
-pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Progress) -> Result<()> {
+pub(crate) fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Progress) -> Result<()> {
     let options = ImportOptions { shapes: shapes(shape)?, ..ImportOptions::default() };
     let (_, imported) = source.import(&options, &progress)?;
     let symbol = format!("{prefix}-symbol.json");
@@ -108,7 +108,7 @@ pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Prog
 }
 
 /// Exports a checkpoint as a model.
-pub fn export(
+pub(crate) fn export(
     prefix: &str,
     epoch: u32,
     file: &Path,
@@ -139,7 +139,7 @@ pub fn export(
 }
 
 /// Lists a framework's mapping processes and the rules that they call.
-pub fn rules(framework: Framework, one_way: bool) -> Result<()> {
+pub(crate) fn rules(framework: Framework, one_way: bool) -> Result<()> {
     for p in framework.table()?.processes() {
         let arrow = match p.direction {
             Direction::Both if one_way => continue,

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ferromx_core::error::Result;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::{self, Tensor, Tensors, deferring};
 
 use super::args::{count, get, id, pairs, put, tensors};

@@ -32,7 +32,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_memoryInUse(_env) -> jlong {
-        Ok(ferromx_core::storage::memory_in_use().0 as jlong)
+        Ok(ferromx_runtime::storage::memory_in_use().0 as jlong)
     }
 
     fn Java_org_apache_mxnet_LibInfo_notifyShutdown(_env) {
@@ -54,7 +54,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_listAllOpNames(env) -> JObjectArray<'l, JString<'l>> {
-        new_strings(env, ferromx_ops::registry::names())
+        new_strings(env, ferromx_runtime::registry::names())
     }
 
     fn Java_org_apache_mxnet_LibInfo_opHandle(env, name: JString<'l>) -> jlong {
