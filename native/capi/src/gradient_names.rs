@@ -2,7 +2,7 @@
 //! definition. The names exist for programs that list or look up operators.
 
 /// The names, in alphabetical order.
-pub static NAMES: &[&str] = &[
+pub(crate) static NAMES: &[&str] = &[
     "_backward_Activation",
     "_backward_BatchNorm",
     "_backward_BatchNorm_v1",
@@ -277,6 +277,6 @@ mod tests {
     #[test]
     fn names_are_sorted_and_not_operators() {
         assert!(NAMES.is_sorted());
-        assert!(NAMES.iter().all(|name| ferromx_ops::registry::find(name).is_err()));
+        assert!(NAMES.iter().all(|name| ferromx_runtime::registry::find(name).is_err()));
     }
 }

@@ -1,15 +1,80 @@
 //! Panic messages, for both interfaces.
 
 use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic;
+use std::sync::Once;
 
-use ferromx_core::error::Error;
-use ferromx_core::memory::OutOfMemory;
+use ferromx_runtime::error::Error;
+use ferromx_runtime::memory::OutOfMemory;
+use parking_lot::Mutex;
 
-/// The message of a caught panic.
+/// The message and the backtrace of the last panic on any thread, if `RUST_BACKTRACE` asks for backtraces.
+static LAST_BACKTRACE: Mutex<Option<(String, Backtrace)>> = Mutex::new(None);
+
+fn text_of(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without message")
+}
+
+/// From the first call on, panics are remembered with their backtraces, because those that are caught lose them.
+pub(crate) fn remember_backtraces() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let default = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let backtrace = Backtrace::capture();
+            if backtrace.status() == BacktraceStatus::Captured {
+                let text = text_of(info.payload());
+                let message = info.location().map_or_else(|| text.to_string(), |at| format!("{text}\nat {at}"));
+                *LAST_BACKTRACE.lock() = Some((message, backtrace));
+            }
+            default(info);
+        }));
+    });
+}
+
+/// The message of a caught panic, with its backtrace if `RUST_BACKTRACE` is set.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     if let Some(OutOfMemory(bytes)) = payload.downcast_ref() {
         return Error::OutOfMemory(*bytes).to_string();
     }
-    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    Error::Internal(text.unwrap_or("a panic without message").into()).to_string()
+    let text = text_of(payload);
+    // A panic of another thread may have come in between.
+    match LAST_BACKTRACE.lock().take_if(|(message, _)| message.starts_with(text)) {
+        Some((message, backtrace)) => Error::Internal(format!("{message}\n{backtrace}")).to_string(),
+        None => Error::Internal(text.into()).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Panics in a guarded call and prints the message. Run by the test below with and without `RUST_BACKTRACE`.
+    #[test]
+    #[ignore = "a child process"]
+    fn child() {
+        remember_backtraces();
+        let payload = panic::catch_unwind(|| assert_eq!(1, 2, "two differs")).unwrap_err();
+        write!(std::io::stdout(), "<{}>", panic_message(payload.as_ref())).unwrap();
+    }
+
+    fn message(backtrace: &str) -> String {
+        let child = ["--exact", "guard::tests::child", "--ignored", "--nocapture"];
+        let program = std::env::current_exe().unwrap();
+        let output = std::process::Command::new(program).args(child).env("RUST_BACKTRACE", backtrace).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text[text.find('<').unwrap()..].to_string()
+    }
+
+    #[test]
+    fn a_panic_keeps_its_backtrace() {
+        let with = message("1");
+        assert!(with.contains("two differs") && with.contains("guard.rs") && with.contains("child"), "{with}");
+        let without = message("0");
+        assert!(without.contains("two differs") && !without.contains("guard.rs"), "{without}");
+    }
 }

@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use ferromx_core::error::{Error, Result};
-use ferromx_core::op::OpDef;
-use ferromx_ops::registry;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::Executor;
 use ferromx_runtime::imperative::{CachedOp, Tensor, Tensors};
 use ferromx_runtime::io::DataIter;
 use ferromx_runtime::io::recordio::{Reader, Writer};
 use ferromx_runtime::kvstore::KvStore;
+use ferromx_runtime::op::OpDef;
 use ferromx_runtime::predict::Predictor;
 use ferromx_runtime::profiler::Mark;
+use ferromx_runtime::registry;
 use ferromx_runtime::symbol::{AnnotatedGraph, AtomicSymbol, Symbol};
 use parking_lot::{Mutex, RwLock};
 

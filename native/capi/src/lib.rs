@@ -9,4 +9,4 @@ mod jni;
 mod sparse;
 
 #[global_allocator]
-static ALLOCATOR: ferromx_core::storage::ReservingAllocator = ferromx_core::storage::ReservingAllocator;
+static ALLOCATOR: ferromx_runtime::storage::ReservingAllocator = ferromx_runtime::storage::ReservingAllocator;

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use ferromx_core::dtype::DType;
-use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::sparse::Array;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::sparse::Array;
 
 /// Checks the requested element type of an index array.
 ///
 /// # Errors
 /// The type is not int64.
-pub fn check_index_type(dtype: DType) -> Result<()> {
+pub(crate) fn check_index_type(dtype: DType) -> Result<()> {
     ensure!(dtype == DType::I64, "index arrays are of type int64, not {dtype}");
     Ok(())
 }
@@ -22,7 +22,7 @@ pub fn check_index_type(dtype: DType) -> Result<()> {
 ///
 /// # Errors
 /// A dense array; no such index array.
-pub fn index_array(tensor: &Arc<Tensor>, i: i64) -> Result<NDArray> {
+pub(crate) fn index_array(tensor: &Arc<Tensor>, i: i64) -> Result<NDArray> {
     let stored = tensor.stored()?;
     let array = stored.sparse()?;
     let i = usize::try_from(i).map_err(|_| Error::Value(format!("there is no index array {i}")))?;
@@ -34,7 +34,7 @@ pub fn index_array(tensor: &Arc<Tensor>, i: i64) -> Result<NDArray> {
 ///
 /// # Errors
 /// A dense array.
-pub fn values(tensor: &Arc<Tensor>) -> Result<NDArray> {
+pub(crate) fn values(tensor: &Arc<Tensor>) -> Result<NDArray> {
     let stored = tensor.stored()?;
     let array = stored.sparse()?;
     array.stored_values().to_context(array.context())
@@ -44,7 +44,7 @@ pub fn values(tensor: &Arc<Tensor>) -> Result<NDArray> {
 ///
 /// # Errors
 /// Incompatible arrays; no such component.
-pub fn copy_component(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32) -> Result<()> {
+pub(crate) fn copy_component(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32) -> Result<()> {
     match (target.stored()?, source.stored()?) {
         (Array::Sparse(to), Array::Sparse(from)) if i == -1 => to.copy_from(&from),
         (Array::Sparse(to), from) => {
@@ -62,7 +62,7 @@ pub fn copy_component(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32) -> Res
 ///
 /// # Errors
 /// Inconsistent components.
-pub fn check_format(tensor: &Arc<Tensor>) -> Result<()> {
+pub(crate) fn check_format(tensor: &Arc<Tensor>) -> Result<()> {
     match tensor.stored()? {
         Array::Sparse(a) => a.check_format(),
         Array::Dense(_) => Ok(()),

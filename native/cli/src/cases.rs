@@ -16,7 +16,7 @@ use crate::npy;
 use crate::progress::Progress;
 
 /// Options of `onnx run`.
-pub struct Options {
+pub(crate) struct Options {
     /// Export each imported model again.
     pub export: bool,
     /// Import with dynamic dimensions instead of the shapes of the inputs.
@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 /// Runs all cases of a folder.
-pub fn run(dir: &Path, options: &Options, progress: Progress) -> Result<()> {
+pub(crate) fn run(dir: &Path, options: &Options, progress: Progress) -> Result<()> {
     let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(dir.display(), &e));
     let mut cases: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(io)? {

@@ -10,7 +10,7 @@ use ferromx_runtime::symbol::Symbol;
 use crate::models::say;
 
 /// Prints the content of a file; its extension determines the format.
-pub fn inspect(file: &Path) -> Result<()> {
+pub(crate) fn inspect(file: &Path) -> Result<()> {
     let name = file.display().to_string();
     match file.extension().and_then(|e| e.to_str()) {
         Some("params") => params(&name),

@@ -32,7 +32,7 @@ pub(crate) use say;
 
 /// A model of another framework.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     /// Its framework.
     pub framework: Framework,
     /// Its file, or folder for NNEF.
@@ -40,7 +40,7 @@ pub struct Source<'a> {
     /// Allow tensors in other files of the directory; NNEF always has them there.
     pub external_data: bool,
     /// Mapping files besides the built-in ones.
-    pub mappings: &'a [PathBuf],
+    pub(crate) mappings: &'a [PathBuf],
 }
 
 impl Source<'_> {
@@ -63,7 +63,7 @@ impl Source<'_> {
 }
 
 /// Maps a model and reports its problems.
-pub fn check(source: Source<'_>, shape: &[String], progress: Progress) -> Result<()> {
+pub(crate) fn check(source: Source<'_>, shape: &[String], progress: Progress) -> Result<()> {
     let (model, options) = source.prepare(shape, &progress)?;
     let imported = import::check(&model, &options)?;
     drop(progress);
@@ -106,7 +106,7 @@ fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
 }
 
 /// Imports a model and writes it as a checkpoint.
-pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Progress) -> Result<()> {
+pub(crate) fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Progress) -> Result<()> {
     let (model, options) = source.prepare(shape, &progress)?;
     let imported = import::import(&model, &options)?;
     let symbol = format!("{prefix}-symbol.json");
@@ -125,17 +125,17 @@ pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Prog
 }
 
 /// Options of an export.
-pub struct Export<'a> {
+pub(crate) struct Export<'a> {
     /// The version of the operator set.
-    pub opset: Option<i64>,
+    pub(crate) opset: Option<i64>,
     /// Shapes of inputs.
-    pub shape: &'a [String],
+    pub(crate) shape: &'a [String],
     /// Mapping files besides the built-in ones.
-    pub mappings: &'a [PathBuf],
+    pub(crate) mappings: &'a [PathBuf],
 }
 
 /// Exports a checkpoint as a model.
-pub fn export(prefix: &str, epoch: u32, file: &Path, options: &Export<'_>, progress: Progress) -> Result<()> {
+pub(crate) fn export(prefix: &str, epoch: u32, file: &Path, options: &Export<'_>, progress: Progress) -> Result<()> {
     progress.step(&format!("reading {prefix}"));
     let symbol = Symbol::load(&format!("{prefix}-symbol.json"))?;
     let path = format!("{prefix}-{epoch:04}.params");
@@ -160,7 +160,7 @@ pub fn export(prefix: &str, epoch: u32, file: &Path, options: &Export<'_>, progr
 }
 
 /// Lists a framework's mapping processes and the rules that they call.
-pub fn rules(framework: Framework, one_way: bool, files: &[PathBuf]) -> Result<()> {
+pub(crate) fn rules(framework: Framework, one_way: bool, files: &[PathBuf]) -> Result<()> {
     let added = mappings(framework, files)?;
     let table = match &added {
         Some(added) => &added.table,

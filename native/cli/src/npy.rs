@@ -29,7 +29,7 @@ const TYPES: [(&str, DType); 9] = [
 ///
 /// # Errors
 /// The file cannot be read, is not a `.npy` file, or has an unsupported type or memory order.
-pub fn read(path: &Path) -> Result<NDArray> {
+pub(crate) fn read(path: &Path) -> Result<NDArray> {
     let bytes = std::fs::read(path).map_err(|e| Error::io(path.display(), &e))?;
     parse(&bytes).map_err(|e| Error::Format(format!("{}: {e}", path.display())))
 }
@@ -74,7 +74,7 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write(path: &Path, array: &NDArray) -> Result<()> {
+pub(crate) fn write(path: &Path, array: &NDArray) -> Result<()> {
     if array.dtype() == DType::BF16 {
         let wide = NDArray::empty(array.shape(), DType::F32, Context::default())?;
         wide.copy_from_slice(&array.to_vec_as::<f32>()?)?;

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
 /// Progress messages of a command.
-pub struct Progress {
+pub(crate) struct Progress {
     /// True if messages are printed.
     shown: bool,
     /// True if a message overwrites the previous one.
@@ -14,13 +14,13 @@ pub struct Progress {
 
 impl Progress {
     /// Prints messages if standard error is a terminal or if they are wanted.
-    pub fn new(wanted: bool) -> Progress {
+    pub(crate) fn new(wanted: bool) -> Progress {
         let terminal = io::stderr().is_terminal();
         Progress { shown: wanted || terminal, overwrites: terminal, started: Instant::now() }
     }
 
     /// Reports the current step.
-    pub fn step(&self, what: &str) {
+    pub(crate) fn step(&self, what: &str) {
         if !self.shown {
             return;
         }
@@ -33,7 +33,7 @@ impl Progress {
     }
 
     /// Reports the current step of several.
-    pub fn step_of(&self, number: usize, all: usize, what: &str) {
+    pub(crate) fn step_of(&self, number: usize, all: usize, what: &str) {
         if self.shown {
             self.step(&format!("{number} of {all}: {what}"));
         }

@@ -11,7 +11,8 @@ use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage;
-use ferromx_ops::sparse::cast::{assign, to_dense};
+use ferromx_ops::sparse::cast::assign;
+pub use ferromx_ops::sparse::cast::to_dense;
 use smallvec::smallvec;
 
 use crate::graph::op_call;

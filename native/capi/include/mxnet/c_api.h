@@ -383,8 +383,8 @@ MXNET_DLL int MXDataIterGetIndex(DataIterHandle handle, uint64_t **out_index, ui
 // Returns the number of examples at the end of the batch that only fill it up.
 MXNET_DLL int MXDataIterGetPadNum(DataIterHandle handle, int *pad);
 
-// Returns an array as a DLPack tensor on the same memory. The consumer frees it by its deleter or by `MXNDArrayCallDLPackDeleter`. From now
-// on, the library assumes that the array's content may change at any time.
+// Returns an array as a DLPack tensor on the same memory. The consumer frees it by its deleter or by `MXNDArrayCallDLPackDeleter`. From
+// now on, the library assumes that the array's content may change at any time.
 MXNET_DLL
 int MXNDArrayToDLPack(NDArrayHandle handle,
                       DLManagedTensorHandle *out_dlpack);
@@ -398,8 +398,8 @@ MXNET_DLL int MXNDArrayFromDLPackEx(DLManagedTensorHandle dlpack, bool transient
 // Frees a DLPack tensor that was not consumed; null is ignored.
 MXNET_DLL int MXNDArrayCallDLPackDeleter(DLManagedTensorHandle dlpack);
 
-// Runs an asynchronous function and waits for its completion callback; its failure is an error. Then calls `deleter`, unless it is null, with
-// the parameter. Engine variables are not supported: pass arrays by `MXEnginePushAsyncND`.
+// Runs an asynchronous function and waits for its completion callback; its failure is an error. Then calls `deleter`, unless it is null,
+// with the parameter. Engine variables are not supported: pass arrays by `MXEnginePushAsyncND`.
 MXNET_DLL
 int MXEnginePushAsync(EngineAsyncFunc async_func,
                       void *func_param,
@@ -513,8 +513,8 @@ MXNET_DLL int MXExecutorFree(ExecutorHandle handle);
 // Computes the outputs from the current values of the arguments.
 MXNET_DLL int MXExecutorForward(ExecutorHandle handle, int is_train);
 
-// Computes the gradients after a forward pass in training mode. `head_grads` has the gradients of the outputs; it may be null if all outputs
-// are losses.
+// Computes the gradients after a forward pass in training mode. `head_grads` has the gradients of the outputs; it may be null if all
+// outputs are losses.
 MXNET_DLL
 int MXExecutorBackward(ExecutorHandle handle,
                        uint32_t len,
@@ -533,8 +533,8 @@ int MXExecutorOutputs(ExecutorHandle handle,
 // Returns a description of the plan, valid until the next call on this thread.
 MXNET_DLL int MXExecutorPrint(ExecutorHandle handle, const char **out_str);
 
-// Creates an executor of the same symbol for other shapes, which shares arrays where possible. The caller frees the executor and the handles
-// of its arrays; the lists are valid until the next call on this thread.
+// Creates an executor of the same symbol for other shapes, which shares arrays where possible. The caller frees the executor and the
+// handles of its arrays; the lists are valid until the next call on this thread.
 MXNET_DLL
 int MXExecutorReshape(int partial_shaping,
                       int allow_up_sizing,
@@ -722,8 +722,8 @@ int MXImperativeInvokeEx(AtomicSymbolCreator creator,
                          const int **out_stypes);
 
 // Infers the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
-// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; `keys` names the arguments, or is null for the first ones in order. `complete` is
-// 0 if any shape remains unknown. The results are valid until the next call on this thread.
+// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; `keys` names the arguments, or is null for the first ones in order. `complete`
+// is 0 if any shape remains unknown. The results are valid until the next call on this thread.
 MXNET_DLL
 int MXSymbolInferShape(SymbolHandle handle,
                        uint32_t num_args,
@@ -891,8 +891,8 @@ int MXKVStoreSetGradientCompression(KVStoreHandle handle,
                                     const char **keys,
                                     const char **vals);
 
-// Sets the updater that pushes to integer keys call. It gets the key, the sum of the pushed arrays, the stored array, and `updater_handle`;
-// it frees both array handles.
+// Sets the updater that pushes to integer keys call. It gets the key, the sum of the pushed arrays, the stored array, and
+// `updater_handle`; it frees both array handles.
 MXNET_DLL
 int MXKVStoreSetUpdater(KVStoreHandle handle,
                         MXKVStoreUpdater updater,
@@ -911,7 +911,8 @@ MXNET_DLL int MXKVStoreInit(KVStoreHandle handle, uint32_t num, const int *keys,
 // Like `MXKVStoreInit`, with string keys.
 MXNET_DLL int MXKVStoreInitEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals);
 
-// Sums the arrays of each key and updates or replaces its stored array. `priority` has no effect, since operators run when they are called.
+// Sums the arrays of each key and updates or replaces its stored array. `priority` has no effect, since operators run when they are
+// called.
 MXNET_DLL
 int MXKVStorePush(KVStoreHandle handle,
                   uint32_t num,
@@ -1156,8 +1157,8 @@ MXNET_DLL int MXNDArrayGetDType(NDArrayHandle handle, int *out_dtype);
 // Returns device type (1 is the CPU) and device id; zeros for an array that was not written yet.
 MXNET_DLL int MXNDArrayGetContext(NDArrayHandle handle, int *out_dev_type, int *out_dev_id);
 
-// Returns the address of the elements, which is valid as long as the array. From now on, the library assumes that the content may change at
-// any time.
+// Returns the address of the elements, which is valid as long as the array. From now on, the library assumes that the content may change
+// at any time.
 MXNET_DLL
 int MXNDArrayGetData(NDArrayHandle handle,
                      void **out_pdata);
@@ -1244,8 +1245,8 @@ MXNET_DLL int MXNetFuncGetGlobal(const char *name, MXNetFunctionHandle *out);
 // Frees a packed function. Does nothing, since those of this library are static.
 MXNET_DLL int MXNetFuncFree(MXNetFunctionHandle func);
 
-// Calls a packed function. Type codes: 0 integer, 2 floating-point number, 4 null, 8 object, 11 string, 14 array. The caller frees a result
-// that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
+// Calls a packed function. Type codes: 0 integer, 2 floating-point number, 4 null, 8 object, 11 string, 14 array. The caller frees a
+// result that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
 MXNET_DLL
 int MXNetFuncCall(MXNetFunctionHandle func,
                   union MXNetValue *arg_values,
@@ -1286,10 +1287,10 @@ int MXSetCalibTableToQuantizedSymbol(SymbolHandle qsym_handle,
                                      const float *high_quantiles,
                                      SymbolHandle *ret_sym_handle);
 
-// Converts a symbol to mixed precision: some operators run in a 16-bit type, some in float32, some in the widest type of their inputs, with
-// casts between them. `arg_type_data` has the types of the variables `arg_names`. With `cast_optional_params`, parameters that are read in
-// the 16-bit type are stored in it, as their attribute `__dtype__`. Conditional operator `i` runs in float32 if its parameter has one of
-// the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
+// Converts a symbol to mixed precision: some operators run in a 16-bit type, some in float32, some in the widest type of their inputs,
+// with casts between them. `arg_type_data` has the types of the variables `arg_names`. With `cast_optional_params`, parameters that are
+// read in the 16-bit type are stored in it, as their attribute `__dtype__`. Conditional operator `i` runs in float32 if its parameter has
+// one of the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
 MXNET_DLL
 int MXReducePrecisionSymbol(SymbolHandle sym_handle,
                             SymbolHandle *ret_sym_handle,
@@ -1395,8 +1396,8 @@ MXNET_DLL int MXPredSetInput(PredictorHandle handle, const char *key, const floa
 // Computes the outputs.
 MXNET_DLL int MXPredForward(PredictorHandle handle);
 
-// Runs one step of the network. Call it with `step` = 0, 1, 2, ... until `step_left`, the number of remaining steps, is 0; then the outputs
-// are valid. A step past the end does nothing.
+// Runs one step of the network. Call it with `step` = 0, 1, 2, ... until `step_left`, the number of remaining steps, is 0; then the
+// outputs are valid. A step past the end does nothing.
 MXNET_DLL
 int MXPredPartialForward(PredictorHandle handle,
                          int step,
@@ -1457,8 +1458,8 @@ MXNET_DLL int MXProfilePause(int paused);
 // Like `MXProfilePause`, for the worker (`profile_process` 0).
 MXNET_DLL int MXProcessProfilePause(int paused, int profile_process, KVStoreHandle kv_store_handle);
 
-// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). With `finished`, its events are then discarded; otherwise the next
-// trace contains them, too.
+// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). With `finished`, its events are then discarded; otherwise the
+// next trace contains them, too.
 MXNET_DLL
 int MXDumpProfile(int finished);
 
@@ -1567,9 +1568,9 @@ int MXNDArrayCreateFromSharedMemEx(int shared_pid,
                                    NDArrayHandle *out);
 
 // Binds a symbol to new arrays of zeros, whose shapes and types are inferred from the given ones. There is one gradient request for all
-// arguments (`provided_grad_req_list_len` is 0), one per argument, or one per name. Arguments in `shared_arg_name_list` share the arrays of
-// `shared_exec_handle`; others use memory of the shared buffer unless its length is -1. The caller frees the executor and all handles; the
-// lists are valid until the next call on this thread.
+// arguments (`provided_grad_req_list_len` is 0), one per argument, or one per name. Arguments in `shared_arg_name_list` share the arrays
+// of `shared_exec_handle`; others use memory of the shared buffer unless its length is -1. The caller frees the executor and all handles;
+// the lists are valid until the next call on this thread.
 MXNET_DLL
 int MXExecutorSimpleBind(SymbolHandle symbol_handle,
                          int dev_type,
@@ -1680,8 +1681,8 @@ int MXExecutorSimpleBindEx64(SymbolHandle symbol_handle,
                              ExecutorHandle shared_exec_handle,
                              ExecutorHandle *out);
 
-// Creates an empty sparse array (storage type 1 is row_sparse, 2 csr). `MXNDArraySyncCopyFromNDArray` sets its values and index arrays with
-// their shapes. Index arrays are of type int64.
+// Creates an empty sparse array (storage type 1 is row_sparse, 2 csr). `MXNDArraySyncCopyFromNDArray` sets its values and index arrays
+// with their shapes. Index arrays are of type int64.
 MXNET_DLL
 int MXNDArrayCreateSparseEx(int storage_type,
                             const uint32_t *shape,
@@ -1817,7 +1818,8 @@ MXNET_DLL int MXSymbolSetAttr(SymbolHandle handle, const char *key, const char *
 // Sets several attributes of a symbol with a single node.
 MXNET_DLL int NNSymbolSetAttrs(SymbolHandle handle, uint32_t num_param, const char **keys, const char **values);
 
-// Lists the attributes of all nodes as alternating `node$key` and value; `out_size` counts pairs. Valid until the next call on this thread.
+// Lists the attributes of all nodes as alternating `node$key` and value; `out_size` counts pairs. Valid until the next call on this
+// thread.
 MXNET_DLL
 int MXSymbolListAttr(SymbolHandle handle,
                      uint32_t *out_size,
@@ -1886,8 +1888,8 @@ MXNET_DLL int MXSymbolGetNumOutputs(SymbolHandle handle, uint32_t *output_count)
 // Like `MXSymbolGetNumOutputs`.
 MXNET_DLL int NNSymbolGetNumOutputs(SymbolHandle handle, uint32_t *output_count);
 
-// Composes an operator with its inputs, by position if `keys` is null and by name otherwise; missing inputs become variables. If the symbol
-// already has inputs, replaces its variables. The symbol is changed in place; `name` may be null.
+// Composes an operator with its inputs, by position if `keys` is null and by name otherwise; missing inputs become variables. If the
+// symbol already has inputs, replaces its variables. The symbol is changed in place; `name` may be null.
 MXNET_DLL
 int MXSymbolCompose(SymbolHandle handle,
                     const char *name,

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use ferromx_core::context::Context;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::params::Attrs;
-use ferromx_core::sparse::Array;
+use ferromx_runtime::context::Context;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::Devices;
 use ferromx_runtime::imperative::Tensors;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::params::Attrs;
+use ferromx_runtime::sparse::Array;
 use ferromx_runtime::symbol::Symbol;
 use smallvec::SmallVec;
 
@@ -174,7 +174,7 @@ pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
     if n > 0 && data.is_null() {
         return Err(null("data"));
     }
-    ferromx_core::storage::read_bytes(array, |from| {
+    ferromx_runtime::storage::read_bytes(array, |from| {
         // SAFETY: by the contract of the C API `data` has room for `n` elements, which is what `from` holds; it may be the
         // array's own memory, got by MXNDArrayGetData.
         unsafe { std::ptr::copy(from.as_ptr(), data.cast::<u8>(), from.len()) }
@@ -184,7 +184,7 @@ pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
 
 /// Copies numbers to caller memory for `n` numbers.
 pub fn copy_numbers(numbers: &[f32], data: *mut f32, n: usize) -> Result<()> {
-    ferromx_core::ensure!(n == numbers.len(), "the output has {} numbers, but there is room for {n}", numbers.len());
+    ferromx_runtime::ensure!(n == numbers.len(), "the output has {} numbers, but there is room for {n}", numbers.len());
     if n > 0 && data.is_null() {
         return Err(null("data"));
     }
@@ -200,8 +200,8 @@ pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
     if n > 0 && data.is_null() {
         return Err(null("data"));
     }
-    let is_bool = array.dtype() == ferromx_core::dtype::DType::Bool;
-    ferromx_core::storage::write_bytes(array, |to| {
+    let is_bool = array.dtype() == ferromx_runtime::dtype::DType::Bool;
+    ferromx_runtime::storage::write_bytes(array, |to| {
         // SAFETY: as in `copy_to`, with the roles exchanged.
         unsafe { std::ptr::copy(data.cast::<u8>(), to.as_mut_ptr(), to.len()) }
         if is_bool {
@@ -212,7 +212,7 @@ pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
 }
 
 fn check_size(array: &NDArray, n: usize) -> Result<()> {
-    ferromx_core::ensure!(
+    ferromx_runtime::ensure!(
         n == array.len(),
         "the array of shape {} has {} elements, but {n} were to be copied: sizes are in elements and must be equal",
         array.shape(),

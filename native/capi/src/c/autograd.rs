@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 
-use ferromx_core::error::Result;
-use ferromx_core::storage::Req;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::{self, GradientRequest, Keep, deferring};
+use ferromx_runtime::storage::Req;
 
 use super::args::{id, optional, put, raw, slice, tensors};
 use super::guard;

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::ffi::{c_char, c_int};
 
-use ferromx_core::context::Context;
-use ferromx_core::error::Result;
+use ferromx_runtime::context::Context;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::partition;
 
 use super::args::{id, put, tensors, text, texts};

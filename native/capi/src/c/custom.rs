@@ -3,19 +3,19 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use ferromx_core::context::Context;
-use ferromx_core::dtype::DType;
-use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::params::Attrs;
-use ferromx_core::shape::Shape;
-use ferromx_core::storage::Req;
-use ferromx_core::user_op::{
+use ferromx_runtime::context::Context;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Error, Result};
+use ferromx_runtime::imperative::{self, Tensor};
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::params::Attrs;
+use ferromx_runtime::semantics;
+use ferromx_runtime::shape::Shape;
+use ferromx_runtime::storage::Req;
+use ferromx_runtime::user_op::{
     self, InferredArgs, UserOpBackward, UserOpFactory, UserOpForward, UserOpInstance, UserOperator,
 };
-use ferromx_runtime::imperative::{self, Tensor};
-use ferromx_runtime::semantics;
 
 use super::args::{raw, slice, tensors, text};
 use super::guard;

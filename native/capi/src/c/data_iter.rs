@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use ferromx_core::error::{Error, Result};
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::io::{self, IterDef};
 use parking_lot::Mutex;

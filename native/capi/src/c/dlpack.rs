@@ -2,14 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferromx_core::context::{Context, DeviceType};
-use ferromx_core::dtype::DType;
-use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::shape::Shape;
-use ferromx_core::storage::Chunk;
+use ferromx_runtime::context::{Context, DeviceType};
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::shape::Shape;
+use ferromx_runtime::storage::Chunk;
 
 use super::args::{array, get, put, raw, slice};
 use super::guard;
@@ -157,8 +157,8 @@ fn import(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
     NDArray::view(chunk, 0, shape, dtype)
 }
 
-/// Returns an array as a DLPack tensor on the same memory. The consumer frees it by its deleter or by `MXNDArrayCallDLPackDeleter`. From now
-/// on, the library assumes that the array's content may change at any time.
+/// Returns an array as a DLPack tensor on the same memory. The consumer frees it by its deleter or by `MXNDArrayCallDLPackDeleter`. From
+/// now on, the library assumes that the array's content may change at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayToDLPack(handle: NDArrayHandle, out_dlpack: *mut DLManagedTensorHandle) -> c_int {
     guard(|| {

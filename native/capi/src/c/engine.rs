@@ -4,9 +4,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use ferromx_core::context::Context;
-use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
+use ferromx_runtime::context::Context;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
 use super::args::{id, optional_text, slice};
@@ -27,8 +27,8 @@ struct RunContext {
     is_bulk: bool,
 }
 
-/// The completion callback of an asynchronous function: `mxnet::engine::CallbackOnComplete` of MXNet's `engine.h`. It is called with the two
-/// pointers and an error, which may be null.
+/// The completion callback of an asynchronous function: `mxnet::engine::CallbackOnComplete` of MXNet's `engine.h`. It is called with the
+/// two pointers and an error, which may be null.
 #[repr(C)]
 #[allow(dead_code)] // Foreign functions read the fields.
 struct OnComplete {
@@ -147,8 +147,8 @@ impl Pushed {
     }
 }
 
-/// Runs an asynchronous function and waits for its completion callback; its failure is an error. Then calls `deleter`, unless it is null, with
-/// the parameter. Engine variables are not supported: pass arrays by `MXEnginePushAsyncND`.
+/// Runs an asynchronous function and waits for its completion callback; its failure is an error. Then calls `deleter`, unless it is null,
+/// with the parameter. Engine variables are not supported: pass arrays by `MXEnginePushAsyncND`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXEnginePushAsync(
     async_func: EngineAsyncFunc,

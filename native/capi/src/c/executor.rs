@@ -3,15 +3,15 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use ferromx_core::context::Context;
-use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::semantics;
-use ferromx_core::sparse::Array;
-use ferromx_core::storage::Req;
+use ferromx_runtime::context::Context;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::semantics;
+use ferromx_runtime::sparse::Array;
+use ferromx_runtime::storage::Req;
 
 use super::args::{devices, id, optional, put, raw, slice, stored, texts};
 use super::guard;
@@ -249,8 +249,8 @@ pub extern "C" fn MXExecutorForward(handle: ExecutorHandle, is_train: c_int) -> 
     guard(|| executor(id(handle))?.forward(is_train != 0))
 }
 
-/// Computes the gradients after a forward pass in training mode. `head_grads` has the gradients of the outputs; it may be null if all outputs
-/// are losses.
+/// Computes the gradients after a forward pass in training mode. `head_grads` has the gradients of the outputs; it may be null if all
+/// outputs are losses.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorBackward(handle: ExecutorHandle, len: u32, head_grads: *mut NDArrayHandle) -> c_int {
     guard(|| backward(handle, len, head_grads, 1))
@@ -289,8 +289,8 @@ pub extern "C" fn MXExecutorPrint(handle: ExecutorHandle, out_str: *mut *const c
     guard(|| put_text("MXExecutorPrint", &executor(id(handle))?.debug_string(), out_str))
 }
 
-/// Creates an executor of the same symbol for other shapes, which shares arrays where possible. The caller frees the executor and the handles
-/// of its arrays; the lists are valid until the next call on this thread.
+/// Creates an executor of the same symbol for other shapes, which shares arrays where possible. The caller frees the executor and the
+/// handles of its arrays; the lists are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorReshape(
     partial_shaping: c_int,

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use ferromx_core::error::Result;
-use ferromx_core::file_format::{self, Loaded};
+use ferromx_runtime::error::Result;
+use ferromx_runtime::file_format::{self, Loaded};
 use ferromx_runtime::imperative::{self, Tensor};
 
 use super::args::{id, put, raw, slice, stored, text, texts};

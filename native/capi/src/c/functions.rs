@@ -3,13 +3,13 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ferromx_core::context::Context;
-use ferromx_core::dtype::DType;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::OpDef;
-use ferromx_core::shape::Shape;
+use ferromx_runtime::context::Context;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::{self, Tensor};
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::op::OpDef;
+use ferromx_runtime::shape::Shape;
 
 use super::args::{count as count_of, id, pairs, put, raw, slice, tensors, text};
 use super::guard;

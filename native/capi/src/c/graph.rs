@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ferromx_core::error::Error;
+use ferromx_runtime::error::Error;
 use ferromx_runtime::symbol::AnnotatedGraph;
 
 use super::args::{id, text, texts};

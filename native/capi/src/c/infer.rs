@@ -2,11 +2,11 @@
 
 use std::ffi::{c_char, c_int};
 
-use ferromx_core::dtype::DType;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::dtype_of_code;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::semantics;
+use ferromx_runtime::shape::Shape;
 use ferromx_runtime::symbol::Symbol;
 use ferromx_runtime::symbol_infer::{argument_names, infer_dtypes, infer_shapes};
 
@@ -116,8 +116,8 @@ fn types(
 }
 
 /// Infers the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
-/// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; `keys` names the arguments, or is null for the first ones in order. `complete` is
-/// 0 if any shape remains unknown. The results are valid until the next call on this thread.
+/// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; `keys` names the arguments, or is null for the first ones in order. `complete`
+/// is 0 if any shape remains unknown. The results are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolInferShape(
     handle: SymbolHandle,

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use ferromx_core::error::{Error, Result};
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::kvstore::{Key, KvStore, Update, Updater};
 
@@ -135,8 +135,8 @@ pub extern "C" fn MXKVStoreSetGradientCompression(
     guard(|| kv_store(id(handle))?.set_compression(&attrs(keys, vals, num_params as usize)?))
 }
 
-/// Sets the updater that pushes to integer keys call. It gets the key, the sum of the pushed arrays, the stored array, and `updater_handle`;
-/// it frees both array handles.
+/// Sets the updater that pushes to integer keys call. It gets the key, the sum of the pushed arrays, the stored array, and
+/// `updater_handle`; it frees both array handles.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSetUpdater(
     handle: KVStoreHandle,
@@ -185,7 +185,8 @@ pub extern "C" fn MXKVStoreInitEx(
     guard(|| kv_store(id(handle))?.init(&names(keys, num)?, &arrays(vals, num, "vals")?))
 }
 
-/// Sums the arrays of each key and updates or replaces its stored array. `priority` has no effect, since operators run when they are called.
+/// Sums the arrays of each key and updates or replaces its stored array. `priority` has no effect, since operators run when they are
+/// called.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePush(
     handle: KVStoreHandle,

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 
-use ferromx_core::context::{Context, DeviceType};
-use ferromx_core::ensure;
-use ferromx_core::error::Result;
-use ferromx_kernels::par;
+use ferromx_runtime::context::{Context, DeviceType};
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::Result;
+use ferromx_runtime::set_num_threads;
 use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
 
 use super::args::{count, optional_text, put, text};
@@ -67,7 +67,7 @@ pub extern "C" fn MXNotifyShutdown() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSetNumOMPThreads(thread_num: c_int) -> c_int {
     guard(|| {
-        par::set_num_threads(count(thread_num, "thread_num")?);
+        set_num_threads(count(thread_num, "thread_num")?);
         Ok(())
     })
 }
@@ -162,7 +162,7 @@ fn variable_name<'a>(name: *const c_char) -> Result<Cow<'a, str>> {
 pub extern "C" fn MXStorageEmptyCache(dev_type: c_int, dev_id: c_int) -> c_int {
     guard(|| {
         Context::from_codes(dev_type, dev_id)?;
-        ferromx_core::storage::release_cached_memory();
+        ferromx_runtime::storage::release_cached_memory();
         Ok(())
     })
 }

@@ -1,6 +1,7 @@
 //! The C interface: MXNet 1.9.1's `c_api.h` and NNVM's `c_api.h`. Every function checks its arguments and returns 0, or -1 with a message
 //! for `MXGetLastError`.
 #![allow(unsafe_code)]
+#![allow(unreachable_pub)] // Functions are exported by name.
 
 mod args;
 mod autograd;
@@ -42,7 +43,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ferromx_core::error::Result;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::profiler;
 
 thread_local! {
@@ -69,6 +70,7 @@ fn class_first(message: String) -> String {
 
 /// Runs the body of an exported function; errors and panics become -1 and a message.
 pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
+    crate::guard::remember_backtraces();
     let _measured = profiler::api(|| function_name::<F>().into());
     let message = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return 0,

@@ -2,12 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferromx_core::context::Context;
-use ferromx_core::ensure;
-use ferromx_core::error::Result;
-use ferromx_core::shape::Shape;
-use ferromx_core::sparse::Array;
+use ferromx_runtime::context::Context;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::{self, Tensor};
+use ferromx_runtime::shape::Shape;
+use ferromx_runtime::sparse::Array;
 use ferromx_runtime::{arrays, semantics};
 
 use super::args::{array, copy_from, copy_to, count, id, put, raw, slice};
@@ -247,8 +247,8 @@ pub extern "C" fn MXNDArrayGetContext(
     })
 }
 
-/// Returns the address of the elements, which is valid as long as the array. From now on, the library assumes that the content may change at
-/// any time.
+/// Returns the address of the elements, which is valid as long as the array. From now on, the library assumes that the content may change
+/// at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetData(handle: NDArrayHandle, out_pdata: *mut *mut c_void) -> c_int {
     guard(|| {

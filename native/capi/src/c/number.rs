@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use ferromx_core::error::{Error, Result};
+use ferromx_runtime::error::{Error, Result};
 
 /// An integer type of the C API.
 pub trait Integer: Copy + TryFrom<i64> + Display + 'static {

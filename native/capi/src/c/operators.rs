@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use ferromx_core::error::Result;
-use ferromx_core::op::OpDef;
-use ferromx_ops::registry;
+use ferromx_runtime::error::Result;
+use ferromx_runtime::op::OpDef;
+use ferromx_runtime::registry;
 
 use super::args::{id, put, raw, text};
 use super::guard;

@@ -4,8 +4,8 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::{Tensor, call};
 
 use super::args::{id, put, raw, slice, text};
@@ -176,7 +176,7 @@ fn tuple(items: &[i64]) -> String {
 }
 
 fn run(op: &str, attrs: &[(&str, &str)], inputs: &[Arc<Tensor>]) -> Result<Outcome> {
-    let (op, _) = ferromx_ops::registry::find(op)?;
+    let (op, _) = ferromx_runtime::registry::find(op)?;
     Ok(Outcome::Array(call(op, attrs.iter().copied(), inputs, &[])?.swap_remove(0)))
 }
 
@@ -231,8 +231,8 @@ pub extern "C" fn MXNetFuncFree(func: MXNetFunctionHandle) -> c_int {
     guard(|| function(func).map(|_| ()))
 }
 
-/// Calls a packed function. Type codes: 0 integer, 2 floating-point number, 4 null, 8 object, 11 string, 14 array. The caller frees a result
-/// that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
+/// Calls a packed function. Type codes: 0 integer, 2 floating-point number, 4 null, 8 object, 11 string, 14 array. The caller frees a
+/// result that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNetFuncCall(
     func: MXNetFunctionHandle,

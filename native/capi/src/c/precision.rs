@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_char, c_int};
 
-use ferromx_core::ensure;
-use ferromx_core::error::Result;
 use ferromx_runtime::arrays::dtype_of_code;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::symbol::{Conditional, Precision, Quantization};
 
 use super::args::{get, id, slice, text, texts};
@@ -57,7 +57,7 @@ pub extern "C" fn MXQuantizeSymbol(
 }
 
 fn check_quantization(dev_type: *const c_int, dtype: &str, granularity: *const c_char) -> Result<()> {
-    ferromx_core::context::Context::from_codes(get(dev_type, "dev_type")?, 0)?;
+    ferromx_runtime::context::Context::from_codes(get(dev_type, "dev_type")?, 0)?;
     ensure!(matches!(dtype, "int8" | "uint8" | "auto"), "quantized_dtype is {dtype}: use int8, uint8 or auto");
     let granularity = text(granularity, "quantize_granularity")?;
     ensure!(
@@ -111,10 +111,10 @@ impl Conditions {
     }
 }
 
-/// Converts a symbol to mixed precision: some operators run in a 16-bit type, some in float32, some in the widest type of their inputs, with
-/// casts between them. `arg_type_data` has the types of the variables `arg_names`. With `cast_optional_params`, parameters that are read in
-/// the 16-bit type are stored in it, as their attribute `__dtype__`. Conditional operator `i` runs in float32 if its parameter has one of
-/// the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
+/// Converts a symbol to mixed precision: some operators run in a 16-bit type, some in float32, some in the widest type of their inputs,
+/// with casts between them. `arg_type_data` has the types of the variables `arg_names`. With `cast_optional_params`, parameters that are
+/// read in the 16-bit type are stored in it, as their attribute `__dtype__`. Conditional operator `i` runs in float32 if its parameter has
+/// one of the values `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXReducePrecisionSymbol(
     sym_handle: SymbolHandle,

@@ -3,16 +3,16 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use ferromx_core::context::Context;
-use ferromx_core::dtype::DType;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::file_format;
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::shape::Shape;
-use ferromx_core::sparse::Array;
-use ferromx_ops::sparse::cast::to_dense;
 use ferromx_runtime::arrays::dtype_of_code;
+use ferromx_runtime::arrays::to_dense;
+use ferromx_runtime::context::Context;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::error::{Error, Result};
+use ferromx_runtime::file_format;
+use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::predict::Network;
+use ferromx_runtime::shape::Shape;
+use ferromx_runtime::sparse::Array;
 use ferromx_runtime::symbol::Symbol;
 
 use super::args::{copy_numbers, count, id, put, put_all, raw, slice, text, texts};
@@ -226,8 +226,8 @@ pub extern "C" fn MXPredForward(handle: PredictorHandle) -> c_int {
     guard(|| predictor(id(handle))?.forward())
 }
 
-/// Runs one step of the network. Call it with `step` = 0, 1, 2, ... until `step_left`, the number of remaining steps, is 0; then the outputs
-/// are valid. A step past the end does nothing.
+/// Runs one step of the network. Call it with `step` = 0, 1, 2, ... until `step_left`, the number of remaining steps, is 0; then the
+/// outputs are valid. A step past the end does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredPartialForward(handle: PredictorHandle, step: c_int, step_left: *mut c_int) -> c_int {
     guard(|| {

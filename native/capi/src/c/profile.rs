@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ferromx_core::ensure;
-use ferromx_core::error::Result;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::profiler::{self, Kind, Layout, Mark, SortBy};
 
 use super::args::{attrs, count, id, text};
@@ -95,8 +95,8 @@ pub extern "C" fn MXProcessProfilePause(
     })
 }
 
-/// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). With `finished`, its events are then discarded; otherwise the next
-/// trace contains them, too.
+/// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). With `finished`, its events are then discarded; otherwise the
+/// next trace contains them, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXDumpProfile(finished: c_int) -> c_int {
     guard(|| profiler::dump(finished != 0))

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ferromx_core::error::{Error, Result};
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::io::recordio::{Reader, Writer};
 use parking_lot::Mutex;
 

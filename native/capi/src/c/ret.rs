@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use ferromx_core::error::Result;
-use ferromx_core::sparse::Array;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::sparse::Array;
 
 use super::args::{put, raw};
 use super::types::NDArrayHandle;

@@ -4,12 +4,12 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd};
 
-use ferromx_core::context::{Context, DeviceType};
-use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::storage::Chunk;
+use ferromx_runtime::context::{Context, DeviceType};
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::storage::Chunk;
 use ferromx_runtime::{arrays, semantics};
 
 use super::args::{array, count, put, slice};
@@ -60,7 +60,7 @@ fn create<D: Integer>(
     let shape = semantics::array_shape_from_user(&dims)?;
     let dtype = arrays::dtype_of_code(dtype)?;
     ensure!(
-        dtype != ferromx_core::dtype::DType::Bool,
+        dtype != ferromx_runtime::dtype::DType::Bool,
         "arrays of type bool cannot be shared: convert them to uint8 first"
     );
     put_handle(out, || {

@@ -2,12 +2,12 @@
 
 use std::ffi::{c_char, c_int};
 
-use ferromx_core::ensure;
-use ferromx_core::error::{Error, Result};
-use ferromx_core::sparse::StorageType;
-use ferromx_core::storage::Req;
 use ferromx_runtime::arrays::dtype_of_code;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::{Devices, SimpleBind};
+use ferromx_runtime::sparse::StorageType;
+use ferromx_runtime::storage::Req;
 
 use super::args::{arrays, devices, get, id, put, slice, text, texts};
 use super::executor::{ArraysOut, insert_executor, shared};
@@ -123,7 +123,7 @@ impl<D: Integer> Given<D> {
 }
 
 impl Buffer {
-    fn read(&self) -> Result<Option<Vec<(String, ferromx_core::ndarray::NDArray)>>> {
+    fn read(&self) -> Result<Option<Vec<(String, ferromx_runtime::ndarray::NDArray)>>> {
         let Ok(n) = usize::try_from(if self.len.is_null() { -1 } else { get(self.len, "shared_buffer_len")? }) else {
             return Ok(None);
         };
@@ -133,9 +133,9 @@ impl Buffer {
 }
 
 /// Binds a symbol to new arrays of zeros, whose shapes and types are inferred from the given ones. There is one gradient request for all
-/// arguments (`provided_grad_req_list_len` is 0), one per argument, or one per name. Arguments in `shared_arg_name_list` share the arrays of
-/// `shared_exec_handle`; others use memory of the shared buffer unless its length is -1. The caller frees the executor and all handles; the
-/// lists are valid until the next call on this thread.
+/// arguments (`provided_grad_req_list_len` is 0), one per argument, or one per name. Arguments in `shared_arg_name_list` share the arrays
+/// of `shared_exec_handle`; others use memory of the shared buffer unless its length is -1. The caller frees the executor and all handles;
+/// the lists are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorSimpleBind(
     symbol_handle: SymbolHandle,

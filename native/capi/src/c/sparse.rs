@@ -2,12 +2,12 @@
 
 use std::ffi::c_int;
 
-use ferromx_core::context::Context;
-use ferromx_core::dtype::DType;
-use ferromx_core::ensure;
-use ferromx_core::error::Result;
-use ferromx_core::sparse::{SparseArray, StorageType};
+use ferromx_runtime::context::Context;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::sparse::{SparseArray, StorageType};
 use ferromx_runtime::{arrays, semantics};
 
 use super::args::{count, id, put, slice};
@@ -38,8 +38,8 @@ fn create<D: Integer>(
     put_handle(out, || Ok(insert_tensor(Tensor::new(SparseArray::zeros(storage_type, &shape, dtype, context)?))))
 }
 
-/// Creates an empty sparse array (storage type 1 is row_sparse, 2 csr). `MXNDArraySyncCopyFromNDArray` sets its values and index arrays with
-/// their shapes. Index arrays are of type int64.
+/// Creates an empty sparse array (storage type 1 is row_sparse, 2 csr). `MXNDArraySyncCopyFromNDArray` sets its values and index arrays
+/// with their shapes. Index arrays are of type int64.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayCreateSparseEx(
     storage_type: c_int,

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
-use ferromx_core::error::{Error, Result};
+use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use parking_lot::RwLock;
 
@@ -313,7 +313,8 @@ pub extern "C" fn NNSymbolSetAttrs(
     guard(|| pairs(keys, values, num_param as usize)?.iter().try_for_each(|(k, v)| set_attr(handle, k, v)))
 }
 
-/// Lists the attributes of all nodes as alternating `node$key` and value; `out_size` counts pairs. Valid until the next call on this thread.
+/// Lists the attributes of all nodes as alternating `node$key` and value; `out_size` counts pairs. Valid until the next call on this
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolListAttr(handle: SymbolHandle, out_size: *mut u32, out: *mut *mut *const c_char) -> c_int {
     guard(|| put_attrs("MXSymbolListAttr", symbol(id(handle))?.list_attr(), out_size, out))
@@ -495,8 +496,8 @@ pub extern "C" fn NNSymbolGetNumOutputs(handle: SymbolHandle, output_count: *mut
     guard(|| put(output_count, symbol(id(handle))?.num_outputs() as u32, "output_count"))
 }
 
-/// Composes an operator with its inputs, by position if `keys` is null and by name otherwise; missing inputs become variables. If the symbol
-/// already has inputs, replaces its variables. The symbol is changed in place; `name` may be null.
+/// Composes an operator with its inputs, by position if `keys` is null and by name otherwise; missing inputs become variables. If the
+/// symbol already has inputs, replaces its variables. The symbol is changed in place; `name` may be null.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolCompose(
     handle: SymbolHandle,

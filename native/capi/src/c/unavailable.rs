@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use ferromx_core::error::{Error, Result};
+use ferromx_runtime::error::{Error, Result};
 
 use super::args::text;
 use super::guard;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ferromx_core::context::Context;
-use ferromx_core::error::Error;
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::sparse::Array;
-use ferromx_core::storage::Req;
+use ferromx_runtime::context::Context;
+use ferromx_runtime::error::Error;
 use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::sparse::Array;
+use ferromx_runtime::storage::Req;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
@@ -19,11 +19,11 @@ use super::{Result, call_back, ints, longs, native, new_longs, new_object, same_
 use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tensor};
 
 fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
-    Ok(handles.iter().map(|h| tensor(*h as u64)?.array()).collect::<ferromx_core::error::Result<_>>()?)
+    Ok(handles.iter().map(|h| tensor(*h as u64)?.array()).collect::<ferromx_runtime::error::Result<_>>()?)
 }
 
 fn stored(handles: &[jlong]) -> Result<Vec<Array>> {
-    Ok(handles.iter().map(|h| tensor(*h as u64)?.stored()).collect::<ferromx_core::error::Result<_>>()?)
+    Ok(handles.iter().map(|h| tensor(*h as u64)?.stored()).collect::<ferromx_runtime::error::Result<_>>()?)
 }
 
 fn wrap(array: &NDArray) -> jlong {

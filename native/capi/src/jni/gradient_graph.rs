@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::{Entry, GradGraph, GradNode, NodeCopy};
-use ferromx_core::params::Attrs;
+use ferromx_runtime::error::{Error, Result};
+use ferromx_runtime::grad::{Entry, GradGraph, GradNode, NodeCopy};
+use ferromx_runtime::params::Attrs;
 use ferromx_runtime::symbol::{Node, Symbol, topological};
 use jni::sys::jlong;
 
@@ -71,7 +71,8 @@ impl Template {
             }
             let Some(op) = &node.op else {
                 return Err(Error::Value(format!(
-                    "the gradient uses the variable '{}', which does not belong to the operator: compose it from the operator's inputs, outputs \
+                    "the gradient uses the variable '{}', which does not belong to the operator: compose it from the \
+                     operator's inputs, outputs \
                      and the gradients of the outputs",
                     node.name
                 )));

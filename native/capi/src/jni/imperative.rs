@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ferromx_core::error::Error;
-use ferromx_core::storage::Req;
+use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor, Tensors};
+use ferromx_runtime::storage::Req;
 use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jdouble, jlong};
@@ -45,7 +45,7 @@ fn heads_of(
     let gradients = gradients
         .into_iter()
         .map(|h| if h == 0 { Ok(None) } else { tensor(h as u64).map(Some) })
-        .collect::<ferromx_core::error::Result<_>>()?;
+        .collect::<ferromx_runtime::error::Result<_>>()?;
     Ok((heads, gradients))
 }
 

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use ferromx_core::dtype::DType;
-use ferromx_core::error::Error;
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::shape::Shape;
 use ferromx_interop::import::{HookNode, HookTensor, Hooks, Made, Prepared};
 use ferromx_interop::ir::{Node, Tensor as Constant, Value};
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::shape::Shape;
 use jni::objects::{JDoubleArray, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::jlong;
 use jni::{Env, JValue, jni_sig, jni_str};
@@ -163,12 +163,12 @@ macro_rules! field {
 
 /// Takes the arrays of handles and frees the handles.
 fn take_arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
-    let take = |handle: &jlong| -> ferromx_core::error::Result<NDArray> {
+    let take = |handle: &jlong| -> ferromx_runtime::error::Result<NDArray> {
         let array = tensor(*handle as u64)?.array()?;
         handle::free(*handle as u64, "NDArray")?;
         Ok(array)
     };
-    Ok(handles.iter().map(take).collect::<ferromx_core::error::Result<_>>()?)
+    Ok(handles.iter().map(take).collect::<ferromx_runtime::error::Result<_>>()?)
 }
 
 /// Reads names and arrays of the constants that a hook added.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferromx_core::error::Error;
+use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::kvstore::{Key, KvStore, Update, Updater};
 use jni::objects::{JLongArray, JObject, JObjectArray, JString};

@@ -1,7 +1,7 @@
 //! Global functions and operator metadata.
 
-use ferromx_core::context::Context;
-use ferromx_core::error::Error;
+use ferromx_runtime::context::Context;
+use ferromx_runtime::error::Error;
 use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
 use jni::objects::{JBooleanArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
@@ -38,7 +38,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_memoryInUse(_env) -> jlong {
-        Ok(ferromx_core::storage::memory_in_use().0 as jlong)
+        Ok(ferromx_runtime::storage::memory_in_use().0 as jlong)
     }
 
     fn Java_org_apache_mxnet_LibInfo_notifyShutdown(_env) {
@@ -82,7 +82,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_listAllOpNames(env) -> JObjectArray<'l, JString<'l>> {
-        new_strings(env, ferromx_ops::registry::names())
+        new_strings(env, ferromx_runtime::registry::names())
     }
 
     fn Java_org_apache_mxnet_LibInfo_opHandle(env, name: JString<'l>) -> jlong {

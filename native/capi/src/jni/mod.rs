@@ -3,6 +3,7 @@
 //! Each method is one `native!` of a few lines. Errors and panics become an `org.apache.mxnet.MXNetError`; an exception that is
 //! pending already, because a callback threw it, is left as it is.
 #![allow(unsafe_code, non_snake_case)]
+#![allow(unreachable_pub)] // Methods are exported by name.
 
 mod data;
 mod executor;
@@ -20,8 +21,8 @@ mod user_op;
 
 use std::any::Any;
 
-use ferromx_core::error::Error;
-use ferromx_core::params::Attrs;
+use ferromx_runtime::error::Error;
+use ferromx_runtime::params::Attrs;
 use jni::errors::ErrorPolicy;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString, JThrowable, JValue};
 use jni::refs::IntoAuto;
@@ -106,6 +107,7 @@ macro_rules! native {
             _this: jni::objects::JObject<'l>,
             $($arg: $ty),*
         ) $(-> $ret)? {
+            $crate::guard::remember_backtraces();
             unowned
                 .with_env(|$env| -> $crate::jni::Result<_> { $body })
                 .resolve::<$crate::jni::ThrowMxNetError>()
@@ -114,8 +116,8 @@ macro_rules! native {
 }
 use native;
 
-/// Calls Java on the thread that called the engine. Does nothing while an exception of an earlier callback is pending. A new exception stays
-/// pending until the native method returns.
+/// Calls Java on the thread that called the engine. Does nothing while an exception of an earlier callback is pending. A new exception
+/// stays pending until the native method returns.
 fn call_back(call: impl FnOnce(&mut Env<'_>) -> Result<()>) -> Result<()> {
     let leave_pending = AttachConfig::new().exceptions_policy(AttachmentExceptionPolicy::Ignore);
     JavaVM::singleton()?.attach_current_thread_with_config(

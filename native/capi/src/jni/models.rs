@@ -4,10 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferromx_core::dtype::DType;
-use ferromx_core::error::Error;
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::shape::Shape;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::framework::Framework;
 use ferromx_interop::import::{self, ImportOptions, NumpyShapes};
@@ -16,7 +12,11 @@ use ferromx_interop::mapping::ast::Process;
 use ferromx_interop::mapping::{Mappings, rules};
 use ferromx_interop::nnef;
 use ferromx_interop::onnx::{self, External};
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::shape::Shape;
 use jni::Env;
 use jni::objects::{JByteArray, JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
@@ -229,7 +229,7 @@ native! {
     {
         let file = string(env, &file, "path")?;
         let arrays = longs(env, &handles, "handles")?.into_iter().map(|h| tensor(h as u64)?.array());
-        let arrays = arrays.collect::<ferromx_core::error::Result<Vec<NDArray>>>()?;
+        let arrays = arrays.collect::<ferromx_runtime::error::Result<Vec<NDArray>>>()?;
         let names = strings(env, &names, "names")?;
         same_length(names.len(), arrays.len(), "names", "handles")?;
         let shapes = named_shapes(env, &inputs, &ndims, &dims)?;

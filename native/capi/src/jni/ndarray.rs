@@ -1,14 +1,14 @@
 //! Arrays: creation, views, copies from and to Java, files.
 
-use ferromx_core::context::Context;
-use ferromx_core::dtype::{DType, Element, bf16, f16};
-use ferromx_core::error::Error;
-use ferromx_core::file_format;
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::sparse::{Array, SparseArray, StorageType};
-use ferromx_core::{dispatch, memory, storage};
+use ferromx_runtime::context::Context;
+use ferromx_runtime::dtype::{DType, Element, bf16, f16};
+use ferromx_runtime::error::Error;
+use ferromx_runtime::file_format;
 use ferromx_runtime::imperative::{self, Tensor};
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::sparse::{Array, SparseArray, StorageType};
 use ferromx_runtime::{arrays, semantics};
+use ferromx_runtime::{dispatch, memory, storage};
 use jni::Env;
 use jni::objects::{
     JByteArray, JDoubleArray, JFloatArray, JIntArray, JLongArray, JObject, JObjectArray, JPrimitiveArray, JString,

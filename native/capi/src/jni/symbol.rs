@@ -1,9 +1,9 @@
 //! Symbols: creation, composition, listings, inference, JSON.
 
-use ferromx_core::dtype::DType;
-use ferromx_core::error::Error;
-use ferromx_core::shape::Shape;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::error::Error;
 use ferromx_runtime::semantics;
+use ferromx_runtime::shape::Shape;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use ferromx_runtime::symbol_infer::{argument_names, infer_dtypes, infer_shapes};
 use jni::Env;
@@ -15,7 +15,7 @@ use super::{Result, attrs, ints, longs, native, new_ints, new_longs, new_object,
 use crate::handle::{self, SymbolState, insert_symbol, symbol};
 
 fn symbols(handles: &[jlong]) -> Result<Vec<Symbol>> {
-    Ok(handles.iter().map(|h| symbol(*h as u64)).collect::<ferromx_core::error::Result<_>>()?)
+    Ok(handles.iter().map(|h| symbol(*h as u64)).collect::<ferromx_runtime::error::Result<_>>()?)
 }
 
 fn flat(items: Vec<(String, String)>) -> Vec<String> {

@@ -5,20 +5,20 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ferromx_core::context::Context;
-use ferromx_core::dtype::DType;
-use ferromx_core::ensure;
-use ferromx_core::error::{Cause, Error};
-use ferromx_core::grad::{Entry, GradGraph, GradNode};
-use ferromx_core::ndarray::NDArray;
-use ferromx_core::params::Attrs;
-use ferromx_core::shape::Shape;
-use ferromx_core::storage::Req;
-use ferromx_core::user_op::{
+use ferromx_runtime::context::Context;
+use ferromx_runtime::dtype::DType;
+use ferromx_runtime::ensure;
+use ferromx_runtime::error::{Cause, Error};
+use ferromx_runtime::grad::{Entry, GradGraph, GradNode};
+use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::ndarray::NDArray;
+use ferromx_runtime::params::Attrs;
+use ferromx_runtime::semantics;
+use ferromx_runtime::shape::Shape;
+use ferromx_runtime::storage::Req;
+use ferromx_runtime::user_op::{
     self, InferredArgs, UserOpBackward, UserOpFactory, UserOpForward, UserOpInstance, UserOperator,
 };
-use ferromx_runtime::imperative::Tensor;
-use ferromx_runtime::semantics;
 use jni::ids::JMethodID;
 use jni::objects::{JByteBuffer, JIntArray, JLongArray, JObject, JObjectArray, JString, JThrowable};
 use jni::refs::Global;
@@ -99,7 +99,7 @@ impl Bridge {
 }
 
 /// Runs `f` with the JVM's environment. Attaches the thread to the JVM in the meantime if necessary.
-pub(super) fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_core::error::Result<R> {
+pub(super) fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_runtime::error::Result<R> {
     let config = || AttachConfig::new().scoped(true).exceptions_policy(AttachmentExceptionPolicy::Ignore);
     let run = |env: &mut Env<'_>| {
         if env.exception_check() {
@@ -169,7 +169,7 @@ fn call_primitive<'l>(
 struct Factory(String);
 
 impl UserOpFactory for Factory {
-    fn make(&self, attrs: &Attrs) -> ferromx_core::error::Result<Arc<dyn UserOperator>> {
+    fn make(&self, attrs: &Attrs) -> ferromx_runtime::error::Result<Arc<dyn UserOperator>> {
         in_jvm(|env| {
             let bridge = bridge()?;
             let op_type = env.new_string(&self.0)?;
@@ -221,7 +221,11 @@ impl<Q, A> Default for LastAnswer<Q, A> {
 }
 
 impl<Q: PartialEq, A: Clone> LastAnswer<Q, A> {
-    fn or(&self, question: Q, ask: impl FnOnce() -> ferromx_core::error::Result<A>) -> ferromx_core::error::Result<A> {
+    fn or(
+        &self,
+        question: Q,
+        ask: impl FnOnce() -> ferromx_runtime::error::Result<A>,
+    ) -> ferromx_runtime::error::Result<A> {
         if let Some((_, answer)) = self.0.lock().as_ref().filter(|(known, _)| *known == question) {
             return Ok(answer.clone());
         }
@@ -248,7 +252,7 @@ impl Operator {
 }
 
 impl Operator {
-    fn ask_shapes(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_core::error::Result<InferredArgs<Shape>> {
+    fn ask_shapes(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_runtime::error::Result<InferredArgs<Shape>> {
         in_jvm(|env| {
             let (ins, outs) = (new_shapes(env, ins)?, new_shapes(env, outs)?);
             let inferred = call_object(env, &self.object, bridge()?.infer_shapes, &[(&ins).into(), (&outs).into()])?;
@@ -270,7 +274,7 @@ impl Operator {
         &self,
         ins: &[Option<DType>],
         outs: &[Option<DType>],
-    ) -> ferromx_core::error::Result<InferredArgs<Option<DType>>> {
+    ) -> ferromx_runtime::error::Result<InferredArgs<Option<DType>>> {
         in_jvm(|env| {
             let codes = |types: &[Option<DType>]| types.iter().map(|d| d.map_or(-1, DType::code)).collect::<Vec<_>>();
             let (ins, outs) = (new_ints(env, &codes(ins))?, new_ints(env, &codes(outs))?);
@@ -295,7 +299,7 @@ impl UserOperator for Operator {
         self.states.clone()
     }
 
-    fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_core::error::Result<InferredArgs<Shape>> {
+    fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_runtime::error::Result<InferredArgs<Shape>> {
         self.shapes.or((semantics::is_numpy_shape(), ins.to_vec(), outs.to_vec()), || self.ask_shapes(ins, outs))
     }
 
@@ -303,7 +307,7 @@ impl UserOperator for Operator {
         &self,
         ins: &[Option<DType>],
         outs: &[Option<DType>],
-    ) -> ferromx_core::error::Result<InferredArgs<Option<DType>>> {
+    ) -> ferromx_runtime::error::Result<InferredArgs<Option<DType>>> {
         self.types.or((ins.to_vec(), outs.to_vec()), || self.ask_types(ins, outs))
     }
 
@@ -323,7 +327,7 @@ impl UserOperator for Operator {
         &self,
         graph: &mut dyn GradGraph,
         node: &GradNode<'_>,
-    ) -> ferromx_core::error::Result<Vec<Option<Entry>>> {
+    ) -> ferromx_runtime::error::Result<Vec<Option<Entry>>> {
         let template = Template::new(&self.inputs, &self.outputs);
         let gradients = in_jvm(|env| {
             let inputs = new_longs(env, &template.inputs())?;
@@ -343,7 +347,7 @@ impl UserOperator for Operator {
         context: Context,
         shapes: &[Shape],
         dtypes: &[DType],
-    ) -> ferromx_core::error::Result<Box<dyn UserOpInstance>> {
+    ) -> ferromx_runtime::error::Result<Box<dyn UserOpInstance>> {
         in_jvm(|env| {
             let context = env.new_string(context.to_string())?;
             let shapes = new_shapes(env, shapes)?;
@@ -428,7 +432,7 @@ fn run(
     arrays: &ArrayHandles,
     is_new: bool,
     is_train: bool,
-) -> ferromx_core::error::Result<()> {
+) -> ferromx_runtime::error::Result<()> {
     in_jvm(|env| {
         let (handles, reqs) = match is_new {
             false => (JLongArray::null(), JIntArray::null()),
@@ -443,13 +447,13 @@ fn run(
 }
 
 impl UserOpInstance for Instance {
-    fn forward(&mut self, call: &UserOpForward<'_>) -> ferromx_core::error::Result<()> {
+    fn forward(&mut self, call: &UserOpForward<'_>) -> ferromx_runtime::error::Result<()> {
         let method = bridge().map_err(engine)?.forward;
         let is_new = self.forward.update(&[(call.ins, false), (call.outs, true), (call.states, true)], call.reqs);
         run(&self.object, method, &self.forward, is_new, call.is_train)
     }
 
-    fn backward(&mut self, call: &UserOpBackward<'_>) -> ferromx_core::error::Result<()> {
+    fn backward(&mut self, call: &UserOpBackward<'_>) -> ferromx_runtime::error::Result<()> {
         let method = bridge().map_err(engine)?.backward;
         let lists =
             [(call.ograds, false), (call.ins, false), (call.outs, false), (call.igrads, true), (call.states, true)];
@@ -507,7 +511,7 @@ native! {
     }
 }
 
-fn ensure_buffer(bytes: usize) -> ferromx_core::error::Result<()> {
+fn ensure_buffer(bytes: usize) -> ferromx_runtime::error::Result<()> {
     ensure!(
         (1..=i32::MAX as usize).contains(&bytes),
         "an array of {bytes} bytes has no buffer: a buffer has 1 to 2147483647 bytes; work on slices of the array"
