@@ -38,6 +38,22 @@ loss = mx.gluon.loss.CosineEmbeddingLoss()
 record("cosine_embedding", loss(nd.array([[1.0, 2]]), nd.array([[2.0, 1]]), nd.array([1])))
 record("ctc_padding", nd.CTCLoss(nd.arange(40).reshape((4, 2, 5)) / 10, nd.array([[1, -1, -1], [2, 1, -1]]), blank_label="last"))
 
+beyond = nd.array([1e30, -1e30, np.nan, np.inf, 3e9, -3e9, 300, 200.5, -129])
+for dtype in ("int8", "uint8", "int32", "int64"):
+    record("beyond_" + dtype, beyond.astype(dtype))
+for name, slopes in (("rows", nd.array([0.5, 2])), ("matrix", nd.array([[1, 2, 3], [4, 5, 6]]))):
+    record("slopes_of_" + name, nd.LeakyReLU(-nd.arange(6).reshape((2, 3)), slopes, act_type="prelu"))
+for name, call in (
+    ("named_count", lambda: nd.stack(nd.ones(2), nd.ones(2), num_args=8)),
+    ("empty_result", lambda: nd.log1p(nd.array([]))),
+    ("fraction_beyond_the_end", lambda: nd.gather_nd(nd.arange(6).reshape((2, 3)), nd.array([[1.06], [0]]))),
+):
+    try:
+        call().wait_to_read()
+        record(name + "_refused", False)
+    except (mx.base.MXNetError, IndexError):
+        record(name + "_refused", True)
+
 weight, history = nd.array([[1.0, 2], [3, 4]]).tostype("row_sparse"), nd.zeros((2, 2)).tostype("row_sparse")
 step = mx.optimizer.create("adagrad", learning_rate=0.1, eps=1.0)
 step.update(0, weight, nd.array([[0.5, 0.25], [1, 1]]).tostype("row_sparse"), history)
