@@ -4,10 +4,10 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use ferromx_runtime::error::{Error, Result};
+use ferromx_runtime::imperative::{self, Tensor, Tensors, deferring};
 use ferromx_runtime::op::Forward;
 use ferromx_runtime::registry;
 use ferromx_runtime::semantics;
-use ferromx_runtime::imperative::{self, Tensor, Tensors, deferring};
 
 use super::args::{count, get, id, pairs, put, tensors};
 use super::guard;
