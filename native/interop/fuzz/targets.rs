@@ -18,7 +18,7 @@ use ferromx_runtime::io::recordio::Reader;
 use ferromx_runtime::symbol::Symbol;
 
 /// Reads a model, imports it, writes what was imported, and reads that again. All of it may fail, and nothing may panic.
-pub fn onnx(bytes: &[u8]) {
+pub(crate) fn onnx(bytes: &[u8]) {
     let Ok(model) = onnx::read(Bytes::copy_from_slice(bytes), &External::refused()) else { return };
     let Ok(imported) = import::import(&model, &ImportOptions::default()) else { return };
     let params = imported.args.iter().chain(&imported.aux).map(|(name, array)| (name.clone(), array.clone())).collect();
@@ -30,7 +30,7 @@ pub fn onnx(bytes: &[u8]) {
 }
 
 /// Reads the JSON of a symbol; what could be read is written and read again.
-pub fn symbol(bytes: &[u8]) {
+pub(crate) fn symbol(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(symbol) = Symbol::from_json(text) else { return };
     let json = symbol.to_json();
@@ -39,13 +39,13 @@ pub fn symbol(bytes: &[u8]) {
 }
 
 /// Reads a file of parameters, and its first array on its own. Both may fail, and must not panic.
-pub fn params(bytes: &[u8]) {
+pub(crate) fn params(bytes: &[u8]) {
     let _ = file_format::from_bytes(bytes, "a file of parameters");
     let _ = file_format::array_from_bytes(bytes.get(24..).unwrap_or_default());
 }
 
 /// Decodes an image, to color and to gray. It may fail, and must not panic.
-pub fn images(bytes: &[u8]) {
+pub(crate) fn images(bytes: &[u8]) {
     for gray in [false, true] {
         if let Ok(decoded) = image::decode(bytes, gray) {
             assert_eq!(decoded.samples.len(), decoded.height * decoded.width * decoded.channels);
@@ -54,7 +54,7 @@ pub fn images(bytes: &[u8]) {
 }
 
 /// Reads a RecordIO file, its images, and its images with objects. All of it may fail, and must not panic.
-pub fn records(bytes: &[u8]) {
+pub(crate) fn records(bytes: &[u8]) {
     with_file(bytes, |path| {
         let read = || -> ferromx_core::error::Result<()> {
             let (mut reader, mut skipper) = (Reader::open(path)?, Reader::open(path)?);
@@ -72,7 +72,7 @@ pub fn records(bytes: &[u8]) {
 }
 
 /// Reads a file with each of the iterators over tables. All of it may fail, and must not panic.
-pub fn tables(bytes: &[u8]) {
+pub(crate) fn tables(bytes: &[u8]) {
     with_file(bytes, |path| {
         iterate("CSVIter", &[("data_csv", path), ("data_shape", "(2,)"), ("batch_size", "2")]);
         iterate("LibSVMIter", &[("data_libsvm", path), ("data_shape", "(3,)"), ("batch_size", "2")]);
@@ -104,7 +104,7 @@ fn with_file(bytes: &[u8], f: impl FnOnce(&str)) {
 
 /// Reads the text of a graph of NNEF and imports it; its variables hold a few numbers, of any shape that they have. It may fail, and must
 /// not panic.
-pub fn nnef(bytes: &[u8]) {
+pub(crate) fn nnef(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let variable = |label: &str| {
         let file = text.lines().find(|l| l.contains(label)).and_then(|l| l.split_once('[')?.1.split_once(']'));
@@ -129,7 +129,7 @@ pub fn nnef(bytes: &[u8]) {
 ///
 /// # Errors
 /// Those of reading the files.
-pub fn files(target: fn(&[u8])) -> std::io::Result<()> {
+pub(crate) fn files(target: fn(&[u8])) -> std::io::Result<()> {
     for path in std::env::args().skip(1) {
         target(&std::fs::read(&path)?);
         writeln!(std::io::stdout(), "{path}: fine")?;

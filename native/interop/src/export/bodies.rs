@@ -43,7 +43,7 @@ pub(super) fn write(
 }
 
 /// Writes a graph over the tensors of its variables in place of a node.
-pub fn write_composed(
+pub(super) fn write_composed(
     importer: &mut Importer<'_>,
     source: &Source,
     i: usize,

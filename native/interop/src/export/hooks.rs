@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 24;
 
 /// The hooks of an export, and what they wrote.
 #[derive(Default)]
-pub struct ExportHooks {
+pub(super) struct ExportHooks {
     /// The program's hooks: `before` gives operators of ours, `prepare` a node of the framework.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// The versions of operator sets that nodes were written in.
@@ -49,7 +49,7 @@ fn shown(node: &Node) -> Node {
 ///
 /// # Errors
 /// Those of the hooks; what they made cannot be written.
-pub fn write(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> Result<bool> {
+pub(super) fn write(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> Result<bool> {
     let hooks = importer.sink.as_ref().and_then(|sink| sink.hooks.hooks.clone());
     let Some(hooks) = hooks else { return Ok(false) };
     let node = shown(&source.graph.nodes[i]);
@@ -154,7 +154,7 @@ fn foreign(importer: &mut Importer<'_>, source: &Source, i: usize, made: Prepare
 }
 
 /// The domains of nodes and of graphs inside of them.
-pub fn domains(nodes: &[Node], found: &mut HashSet<String>) {
+pub(super) fn domains(nodes: &[Node], found: &mut HashSet<String>) {
     for node in nodes {
         found.insert(node.domain.clone());
         for value in node.attributes.values() {

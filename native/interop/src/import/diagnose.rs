@@ -44,7 +44,7 @@ pub(super) struct Diagnosis {
 
 impl Diagnosis {
     /// Notes that a graph is mapped, so that its problems are reported.
-    pub fn visit(&mut self, graph: &Graph) {
+    pub(super) fn visit(&mut self, graph: &Graph) {
         if !self.trying {
             self.visited.insert(std::ptr::from_ref(graph) as usize);
         }

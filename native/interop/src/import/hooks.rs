@@ -115,7 +115,7 @@ impl Hooked {
 }
 
 /// Names the node in an error of a program's code, whose cause is kept.
-pub fn located(e: Error, node: &Node) -> Error {
+pub(crate) fn located(e: Error, node: &Node) -> Error {
     match e {
         Error::Engine(e) => {
             let name = node.outputs.first().filter(|_| node.name.is_empty()).unwrap_or(&node.name);

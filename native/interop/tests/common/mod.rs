@@ -9,12 +9,12 @@ use ferromx_runtime::arrays::write_converted;
 use serde_json::Value;
 
 /// The bytes that are written in hexadecimal.
-pub fn hex(text: &str) -> Vec<u8> {
+pub(crate) fn hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
 /// An array of a case.
-pub fn array(v: &Value) -> NDArray {
+pub(crate) fn array(v: &Value) -> NDArray {
     let dtype: DType = v["dtype"].as_str().unwrap().parse().unwrap();
     let dims: Vec<i64> = v["shape"].as_array().unwrap().iter().map(|d| d.as_i64().unwrap()).collect();
     let data = v["data"].as_array().unwrap();
@@ -30,7 +30,7 @@ pub fn array(v: &Value) -> NDArray {
 }
 
 /// How the arrays differ.
-pub fn difference(got: &[NDArray], want: &[NDArray]) -> Option<String> {
+pub(crate) fn difference(got: &[NDArray], want: &[NDArray]) -> Option<String> {
     for (i, (g, w)) in got.iter().zip(want).enumerate() {
         if (g.shape(), g.dtype()) != (w.shape(), w.dtype()) {
             return Some(format!("output {i} is {} {}, not {} {}", g.dtype(), g.shape(), w.dtype(), w.shape()));
