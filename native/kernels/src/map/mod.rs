@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(y, [7, 255]);
         let mut y = [0i32; 3];
         cast(&[-1.9f32, 2.5, f32::NAN], &mut y);
-        assert_eq!(y, [-1, 2, 0]);
+        assert_eq!(y, [-1, 2, i32::MIN]);
         let mut y = [0i32; 1];
         cast(&[(1i64 << 53) + 1], &mut y);
         assert_eq!(y, [1]);

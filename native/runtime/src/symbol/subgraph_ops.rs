@@ -178,7 +178,10 @@ fn quantize(floats: &Symbol, name: &str, range: (Option<f32>, Option<f32>)) -> R
     Symbol::op("_contrib_quantize_v2", name, std::slice::from_ref(floats), &attrs)
 }
 
-/// Quantizes symmetrically to 32-bit integers: the largest absolute value maps to `i32::MAX`.
+/// The largest `f32` that fits `i32`; `i32::MAX` itself rounds up to 2^31, which does not.
+const MAX_I32: f32 = 2_147_483_520.0;
+
+/// Quantizes symmetrically to 32-bit integers: the largest absolute value maps to `MAX_I32`.
 fn quantize_to_32_bits(floats: &Symbol, name: &str) -> Result<Symbol> {
     let op = |op: &str, suffix: &str, inputs: &[Symbol], attrs: &[(&str, &str)]| {
         Symbol::op(op, &format!("{name}_{suffix}"), inputs, attrs)
@@ -187,7 +190,7 @@ fn quantize_to_32_bits(floats: &Symbol, name: &str) -> Result<Symbol> {
     let max = op("max", "max", &[sizes], &[])?;
     let min = op("negative", "min", std::slice::from_ref(&max), &[])?;
     let shares = op("broadcast_div", "shares", &[floats.clone(), max.clone()], &[])?;
-    let scaled = op("_mul_scalar", "scaled", &[shares], &[("scalar", &i32::MAX.to_string())])?;
+    let scaled = op("_mul_scalar", "scaled", &[shares], &[("scalar", &MAX_I32.to_string())])?;
     let integers = Symbol::op("Cast", name, &[scaled], &[("dtype", "int32")])?;
     Ok(Symbol::group(&[integers, min, max]))
 }
