@@ -87,7 +87,10 @@ fn wrong_texts_are_errors_with_a_line() {
         let text = error(statements);
         assert!(text.starts_with(with), "{text}");
     };
-    starts("y = x + 1.0;", "g.nnef:5:7: '(' (a flat graph is made of operators, not of formulas) was expected, but '+'");
+    starts(
+        "y = x + 1.0;",
+        "g.nnef:5:7: '(' (a flat graph is made of operators, not of formulas) was expected, but '+'",
+    );
     starts("y = relu(x)", "g.nnef:6:1: ';' was expected");
     starts("v = variable<scalar>(shape = [1], label = 'w');\ny = add(x, v);", "g.nnef:5: there is no 'w'");
     starts("y = constant<scalar>(shape = [2], value = [1.0, 2.0, 3.0]);", "g.nnef:5: 3 values do not fill the shape");
