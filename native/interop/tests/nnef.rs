@@ -83,15 +83,16 @@ fn everything_that_cannot_be_mapped_is_reported_at_once() {
 
 #[test]
 fn wrong_texts_are_errors_with_a_line() {
+    // An error begins with file, line and column, and then says what is wrong.
     let starts = |statements: &str, with: &str| {
         let text = error(statements);
-        assert!(text.starts_with(with), "{text}");
+        let (line, message) = with.split_once(": ").unwrap();
+        let (column, said) = text.strip_prefix(line).unwrap().split_once(": ").unwrap();
+        assert!(column[1..].parse::<usize>().is_ok_and(|c| c > 0), "{text}");
+        assert!(said.starts_with(message), "{text}");
     };
-    starts(
-        "y = x + 1.0;",
-        "g.nnef:5:7: '(' (a flat graph is made of operators, not of formulas) was expected, but '+'",
-    );
-    starts("y = relu(x)", "g.nnef:6:1: ';' was expected");
+    starts("y = x + 1.0;", "g.nnef:5: '(' (a flat graph is made of operators, not of formulas) was expected, but '+'");
+    starts("y = relu(x)", "g.nnef:6: ';' was expected");
     starts("v = variable<scalar>(shape = [1], label = 'w');\ny = add(x, v);", "g.nnef:5: there is no 'w'");
     starts("y = constant<scalar>(shape = [2], value = [1.0, 2.0, 3.0]);", "g.nnef:5: 3 values do not fill the shape");
     starts("y = constant<scalar>(shape = [99999999999], value = [1.0]);", "g.nnef:5: a constant of shape");

@@ -15,8 +15,8 @@ const DIFFERENT: [&[i64]; 2] = [&[4, 6, 10, 12], &[64, 96, 160, 224]];
 /// Lengths that all dynamic dimensions get afterwards: these, and 1 to 64.
 const EQUAL: [i64; 14] = [224, 640, 1024, 128, 160, 192, 256, 384, 480, 512, 768, 16_000, 48_000, 480_000];
 
-/// Maps a model as [`import`] does, and makes sure that the graph can be bound: for the shapes of its inputs, or for sample lengths of their
-/// dynamic dimensions.
+/// Maps a model as [`import`] does, and makes sure that the graph can be bound: for the shapes of its inputs, or for sample lengths of
+/// their dynamic dimensions.
 ///
 /// # Errors
 /// Everything in the model that cannot be mapped, with the names of the nodes; what keeps the graph from being bound.

@@ -445,8 +445,8 @@ private[mxnet] final class LibInfo {
   @native def mappingRules(framework: String, mappingNames: Array[String], mappingTexts: Array[String]): Array[String]
 
   /** Writes a symbol as a model of ONNX with the arrays `handles` of its arguments and auxiliary states `names`. `inputs`, `ndims`, `dims`
-    * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the default one. `hooks` and the texts of mappings
-    * are those of [[modelImport]].
+    * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the default one. `hooks` and the texts of
+    * mappings are those of [[modelImport]].
     */
   @native def onnxExport(
       fileName: String,
