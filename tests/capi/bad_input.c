@@ -25,16 +25,16 @@ static void null_handles(void) {
 static void foreign_handles(void) {
   int code, local = 0;
   NDArrayHandle out;
-  REFUSED(MXNDArrayGetDType(&local, &code), "no NDArray handle");
-  REFUSED(MXNDArrayGetDType(numbers, &code), "no NDArray handle");
-  REFUSED(MXNDArrayGetDType((void *)-1, &code), "no NDArray handle");
-  REFUSED(MXNDArrayFree((void *)0x7fffffff), "no NDArray handle");
-  REFUSED(MXSymbolFree(&local), "no Symbol handle");
-  REFUSED(MXExecutorForward(&local, 0), "no Executor handle");
+  REFUSED(MXNDArrayGetDType(&local, &code), "is not a handle of kind NDArray");
+  REFUSED(MXNDArrayGetDType(numbers, &code), "is not a handle of kind NDArray");
+  REFUSED(MXNDArrayGetDType((void *)-1, &code), "is not a handle of kind NDArray");
+  REFUSED(MXNDArrayFree((void *)0x7fffffff), "is not a handle of kind NDArray");
+  REFUSED(MXSymbolFree(&local), "is not a handle of kind Symbol");
+  REFUSED(MXExecutorForward(&local, 0), "is not a handle of kind Executor");
   const char *name;
-  REFUSED(MXSymbolGetAtomicSymbolName(&local, &name), "no operator handle");
-  REFUSED(MXSymbolCreateAtomicSymbol(NULL, 0, NULL, NULL, &out), "no operator handle");
-  REFUSED(MXDataIterCreateIter(&local, 0, NULL, NULL, &out), "no kind of data iterator");
+  REFUSED(MXSymbolGetAtomicSymbolName(&local, &name), "is not an operator handle");
+  REFUSED(MXSymbolCreateAtomicSymbol(NULL, 0, NULL, NULL, &out), "is not an operator handle");
+  REFUSED(MXDataIterCreateIter(&local, 0, NULL, NULL, &out), "is not a kind of data iterator");
 }
 
 static void freed_and_wrong_kinds(void) {

@@ -28,7 +28,7 @@ static void functions_are_listed_and_described(void) {
   CHECK(arrays == 0 && numbers == 1 && written == 1 && mask == 0);
   REFUSED(MXGetFunction("exp", &unknown), "the functions are _set_value");
   REFUSED(MXFuncDescribe(operator_named("exp"), &arrays, &numbers, &written, &mask), "call it by MXImperativeInvoke");
-  REFUSED(MXFuncDescribe(NULL, &arrays, &numbers, &written, &mask), "no operator handle");
+  REFUSED(MXFuncDescribe(NULL, &arrays, &numbers, &written, &mask), "is not an operator handle");
 }
 
 static void functions_write_arrays(void) {

@@ -188,7 +188,7 @@ static void arrays_are_exchanged_by_dlpack(void) {
   OK(MXNDArrayFree(back));
   CHECK(given_back == 1);
   foreign.dl_tensor.strides = strides;
-  REFUSED(MXNDArrayFromDLPackEx(&foreign, true, &back), "strides");
+  REFUSED(MXNDArrayFromDLPackEx(&foreign, true, &back), "is not contiguous");
   foreign.dl_tensor.device_type = 2;
   REFUSED(MXNDArrayFromDLPackEx(&foreign, true, &back), "device type 2");
   REFUSED(MXNDArrayFromDLPack(NULL, &back), "null");
@@ -208,7 +208,7 @@ static void memory_is_shared_between_processes(void) {
   OK(MXNDArrayCreateFromSharedMem(pid, id, shape, 1, 0, &other));
   OK(MXNDArraySyncCopyFromCPU(shared, (const float[]){4, 5, 6}, 3));
   values_are(other, (const float[]){4, 5, 6}, 3);
-  REFUSED(MXNDArrayCreateFromSharedMem(pid, id, wrong, 1, 0, &none), "bytes of shared memory");
+  REFUSED(MXNDArrayCreateFromSharedMem(pid, id, wrong, 1, 0, &none), "the shared memory has 12 bytes");
   OK(MXNDArrayFree(shared));
   values_are(other, (const float[]){4, 5, 6}, 3);
   OK(MXNDArrayFree(other));
@@ -253,7 +253,7 @@ static void packed_functions_run(void) {
   codes[2] = 0;
   REFUSED(MXNetFuncCall(function_named("_npi.zeros"), values, codes, 3, &result, &code), "a string was expected");
   REFUSED(MXNetFuncCall(function_named("_npi.zeros"), values, codes, 2, &result, &code), "3 arguments");
-  REFUSED(MXNetFuncCall((MXNetFunctionHandle)99, values, codes, 2, &result, &code), "no packed function");
+  REFUSED(MXNetFuncCall((MXNetFunctionHandle)99, values, codes, 2, &result, &code), "is not a packed function");
   OK(MXNetObjectFree(two));
   OK(MXNetObjectFree(shape));
   REFUSED(MXNetObjectFree(shape), "disposed");

@@ -25,7 +25,7 @@ static void nodes_are_created_and_rejected(void) {
   SymbolHandle x = variable("x"), s = NULL;
   const char *key = "num_hidden", *bad = "many", *arg = "datum";
   REFUSED(NNSymbolCreateAtomicSymbol(operator_named("FullyConnected"), 1, &key, &bad, &s), "num_hidden");
-  REFUSED(NNSymbolCreateAtomicSymbol(NULL, 0, NULL, NULL, &s), "no operator handle");
+  REFUSED(NNSymbolCreateAtomicSymbol(NULL, 0, NULL, NULL, &s), "is not an operator handle");
   REFUSED(NNSymbolCreateVariable(NULL, &s), "name is null");
   OK(NNSymbolCreateAtomicSymbol(operator_named("relu"), 0, NULL, NULL, &s));
   REFUSED(NNSymbolCompose(s, "r", 1, &arg, &x), "there is no input 'datum'");
