@@ -1,5 +1,6 @@
 //! The fuzz targets' corpus and mutations of it, without a fuzzer: the same ones at every run, or for FERROMX_FUZZ_SECONDS as many as
-//! that time allows, from other seeds. What a fuzzer finds becomes a file of the corpus. `scripts/fuzz` runs this test.
+//! that time allows, from other seeds or from FERROMX_FUZZ_SEED. What a fuzzer finds becomes a file of the corpus. `scripts/fuzz` runs
+//! this test.
 #![allow(clippy::unwrap_used)] // A test stops where something is missing.
 
 #[path = "../fuzz/targets.rs"]
@@ -252,7 +253,8 @@ fn hunt(kind: &str, rounds: usize, target: fn(&[u8]), mutate: impl Fn(&mut Rando
         check(name, bytes);
     }
     let until = seconds.map(|s| Instant::now() + Duration::from_secs(s));
-    let seed = if until.is_some() { u64::from(std::process::id()) << 8 } else { 1 };
+    let chosen = std::env::var("FERROMX_FUZZ_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = chosen.unwrap_or(if until.is_some() { u64::from(std::process::id()) << 8 } else { 1 });
     let mut random = Random(seed | 1);
     let (started, mut inputs) = (Instant::now(), files.len());
     for round in 0.. {

@@ -555,6 +555,12 @@ impl Builder {
             attrs.entry(count.into()).or_insert_with(|| (inputs + graphs.len()).to_string());
         }
         let params = attach(def, def.parse(&attrs)?, graphs)?;
+        // Shape rules and kernels rely on the count. A subgraph operator counts its subgraphs, too.
+        if let (Some(required), true) = (def.num_inputs(&params), graphs.is_empty())
+            && inputs < required
+        {
+            return Err(Error::value(format!("{op} takes {required} inputs, but {inputs} are given")));
+        }
         Ok(OpCall { name, def, params })
     }
 
