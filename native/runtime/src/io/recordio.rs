@@ -132,7 +132,8 @@ impl Reader {
     pub fn skip(&mut self) -> Result<Option<u64>> {
         let start = self.position;
         let Some((mut kind, mut length)) = self.head()? else { return Ok(None) };
-        let is_whole = kind == Kind::Whole;
+        // As in `read`, a part without a beginning is a record of its own.
+        let is_whole = kind != Kind::First;
         loop {
             let padded = length.next_multiple_of(4);
             self.file.seek_relative(padded as i64).map_err(|e| Error::io(&self.path, &e))?;

@@ -5,6 +5,12 @@ use crate::error::{Error, Result};
 use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
+/// The sum of the sizes of sections.
+fn total(sizes: &[i64]) -> Result<i64> {
+    (sizes.iter().try_fold(0i64, |sum, n| sum.checked_add(*n)))
+        .ok_or_else(|| Error::value(format!("parts of {sizes:?} are larger than any axis")))
+}
+
 pub(super) static RULES: &[Rule] = &[
     Rule::new("present", "(value) -> bool", "True if an input or attribute is present.", |_, a| {
         Ok(Value::Bool(a[0] != Value::None || matches!(a[0], Value::Graph(_))))
@@ -126,7 +132,7 @@ pub(super) static RULES: &[Rule] = &[
         |_, a| {
             // Given sizes do not need the length of the axis. If that is not known, the last section takes the rest.
             let is_open = a[1] != Value::None && a[0].int().is_some_and(is_unknown);
-            let (size, parts) = (if is_open { ints(a, 1)?.iter().sum::<i64>() } else { int(a, 0)? }, int(a, 2)?);
+            let (size, parts) = (if is_open { total(&ints(a, 1)?)? } else { int(a, 0)? }, int(a, 2)?);
             let sizes = match &a[1] {
                 Value::None if parts > 0 => {
                     let each = size / parts + i64::from(size % parts != 0);
@@ -135,7 +141,7 @@ pub(super) static RULES: &[Rule] = &[
                 Value::None => return Err(Error::value("an axis has at least one part")),
                 _ => ints(a, 1)?,
             };
-            if sizes.iter().any(|x| *x < 0) || sizes.iter().sum::<i64>() != size {
+            if sizes.iter().any(|x| *x < 0) || total(&sizes)? != size {
                 return Err(Error::value(format!("parts of {sizes:?} do not make an axis of {size}")));
             }
             let begins = sizes.iter().scan(0, |at, n| {
