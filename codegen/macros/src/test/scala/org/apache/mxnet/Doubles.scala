@@ -56,6 +56,13 @@ object Base {
   type MXFloat = Float
 }
 
+/** No argument of the operators here takes None and has another default. */
+object NativeOp {
+  def apply(name: String): NativeOp.type = this
+
+  def hasOtherNone(argument: String): Boolean = false
+}
+
 package javaapi {
   class NDArray
 
