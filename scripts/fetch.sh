@@ -45,9 +45,6 @@ fetch_for_check() {
   fetch_once scala3 "the Scala 3 compiler, from Maven Central" "$sbt_remedy" "scripts/sbt tests/consumer/scala3/build.sbt" \
     in_folder tests/consumer/scala3 'set libraryDependencies := libraryDependencies.value.filterNot(_.name == "mxnet")' \
     update scalaCompilerBridgeBinaryJar
-  if command -v mvn >/dev/null; then
-    fetch_once maven "what a Maven user's project needs, from Maven Central" "$maven_remedy" "tests/consumer/maven/pom.xml jvm/build.sbt" fetch_maven
-  fi
   fetch_once djl "DJL's MXNet engine, from Maven Central" "$sbt_remedy" "scripts/sbt tests/clients/djl/build.sbt" in_folder tests/clients/djl update
 }
 
