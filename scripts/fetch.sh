@@ -47,11 +47,3 @@ fetch_for_check() {
     update scalaCompilerBridgeBinaryJar
   fetch_once djl "DJL's MXNet engine, from Maven Central" "$sbt_remedy" "scripts/sbt tests/clients/djl/build.sbt" in_folder tests/clients/djl update
 }
-
-# The plugins of a Maven user's project, and what the library depends on.
-fetch_maven() {
-  local maven="mvn --quiet --batch-mode" plugin=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
-  $maven -f tests/consumer/maven/pom.xml $plugin:resolve-plugins &&
-    in_folder jvm mxnet/makePom &&
-    $maven -f jvm/target/scala-2.13/mxnet_2.13-0.1.0.pom $plugin:resolve
-}
