@@ -33,7 +33,7 @@ object CrateLicences {
   private def listing(linked: Seq[Crate], rust: String): String = {
     val lines = linked.map(crate => s"${crate.name} ${crate.version}: ${crate.licence}, ${crate.source}")
     ("Linked into the native library; the licence files are in META-INF/licenses." +: "" +:
-      s"Rust standard library $rust: MIT OR Apache-2.0, https://github.com/rust-lang/rust" +: lines)
+      s"Rust standard library $rust: MIT OR Apache-2.0, the Rust project" +: lines)
       .mkString("", "\n", "\n")
   }
 
@@ -58,7 +58,7 @@ object CrateLicences {
     items(metadata, "packages")
       .filter(json => field(json, "source") != JNull && names.contains((text(json, "name"), text(json, "version"))))
       .map { json =>
-        val source = field(json, "repository") match { case JString(url) => url; case _ => "https://crates.io" }
+        val source = field(json, "repository") match { case JString(url) => url; case _ => "no repository is named" }
         val folder = file(text(json, "manifest_path")).getParentFile
         Crate(text(json, "name"), text(json, "version"), text(json, "license"), source, folder)
       }

@@ -53,27 +53,32 @@ mod tests {
 
     use super::*;
 
-    /// Panics in a guarded call and prints the message. Run by the test below with and without `RUST_BACKTRACE`.
-    #[test]
-    #[ignore = "a child process"]
-    fn child() {
+    /// Set in the child processes of the test below.
+    const CHILD: &str = "FERROMX_TEST_PANICS";
+
+    /// Panics in a guarded call and prints the message.
+    fn panic_and_print() {
         remember_backtraces();
         let payload = panic::catch_unwind(|| assert_eq!(1, 2, "two differs")).unwrap_err();
         write!(std::io::stdout(), "<{}>", panic_message(payload.as_ref())).unwrap();
     }
 
+    /// The message of a process of its own, since `RUST_BACKTRACE` is read once.
     fn message(backtrace: &str) -> String {
-        let child = ["--exact", "guard::tests::child", "--ignored", "--nocapture"];
-        let program = std::env::current_exe().unwrap();
-        let output = std::process::Command::new(program).args(child).env("RUST_BACKTRACE", backtrace).output().unwrap();
+        let test = ["--exact", "guard::tests::a_panic_keeps_its_backtrace", "--nocapture"];
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args(test).env(CHILD, "1").env("RUST_BACKTRACE", backtrace).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         text[text.find('<').unwrap()..].to_string()
     }
 
     #[test]
     fn a_panic_keeps_its_backtrace() {
+        if std::env::var_os(CHILD).is_some() {
+            return panic_and_print();
+        }
         let with = message("1");
-        assert!(with.contains("two differs") && with.contains("guard.rs") && with.contains("child"), "{with}");
+        assert!(with.contains("two differs") && with.contains("panic_and_print"), "{with}");
         let without = message("0");
         assert!(without.contains("two differs") && !without.contains("guard.rs"), "{without}");
     }

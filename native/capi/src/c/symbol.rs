@@ -556,7 +556,7 @@ pub extern "C" fn MXSymbolGrad(
         symbol(id(sym))?;
         let names = texts(wrt, num_wrt as usize, "wrt")?.join(", ");
         Err(Error::Unsupported(format!(
-            "not implemented: the gradients of {names} as a symbol; bind the symbol with arrays for its gradients and call backward"
+            "MXNet gives no symbol of the gradients of {names}: bind the symbol with arrays for its gradients and call backward"
         )))
     })
 }
