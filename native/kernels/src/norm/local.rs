@@ -20,9 +20,9 @@ pub struct LocalNorm {
 }
 
 impl LocalNorm {
-    /// The window of channels around a channel.
+    /// The window of channels around a channel, with equally many on either side: an even window is one channel narrower, as in MXNet.
     fn around(&self, channel: usize, channels: usize) -> std::ops::Range<usize> {
-        let half = self.window / 2;
+        let half = self.window.saturating_sub(1) / 2;
         channel.saturating_sub(half)..(channel + half + 1).min(channels)
     }
 

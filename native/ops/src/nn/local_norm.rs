@@ -27,7 +27,7 @@ params! {
         beta: f32 = 0.75;
         /// Added to the weighted mean of squares.
         knorm: f32 = 2.0;
-        /// Size of the channel window. An even size n covers n / 2 channels on either side, but still divides by n.
+        /// Size of the channel window. An even size n covers (n - 1) / 2 channels on either side, but still divides by n.
         nsize: u32 = required, where 1..=u32::MAX;
     }
 }

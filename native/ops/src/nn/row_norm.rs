@@ -67,7 +67,7 @@ trait RowNorm: OpParams {
 }
 
 fn product(dims: &[i64]) -> usize {
-    dims.iter().map(|d| (*d).max(0) as usize).product()
+    dims.iter().fold(1, |size, d| size.saturating_mul((*d).max(0) as usize))
 }
 
 impl RowNorm for LayerNormParam {
