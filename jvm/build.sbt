@@ -154,8 +154,18 @@ lazy val guarded = Seq(
 
 lazy val storedInterface = Def.setting(baseDirectory.value / "interface" / "mxnet_2.13-0.1.0.jar")
 
-/** Local repositories take a version again that they have already. */
-lazy val publishedAgain = publishM2Configuration := publishM2Configuration.value.withOverwrite(true)
+/** Local repositories take a version again that they have already. Maven's is where Maven looks for it, which sbt does
+  * not ask for: `maven.repo.local` if that is set.
+  */
+lazy val publishedAgain = Seq(
+  otherResolvers ++= mavenLocal,
+  publishM2Configuration := {
+    val usual = publishM2Configuration.value.withOverwrite(true)
+    mavenLocal.fold(usual)(repository => usual.withResolverName(repository.name))
+  }
+)
+
+lazy val mavenLocal = sys.props.get("maven.repo.local").map(folder => MavenCache("maven.repo.local", file(folder)))
 
 /** The pom without the projects that only the compilation needs. */
 lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {
