@@ -73,6 +73,8 @@ struct Operation {
     /// Messages that are not yet with the operating system.
     unsent: usize,
     is_done: bool,
+    /// Nobody will ask for the result.
+    is_forgotten: bool,
 }
 
 impl Operation {
@@ -240,7 +242,14 @@ impl Job {
 
     /// Drops the result of an operation.
     pub(super) fn forget(&self, sequence: u64) {
-        self.shared.state.lock().operations.remove(&sequence);
+        let mut state = self.shared.state.lock();
+        if let Some(operation) = state.operations.get_mut(&sequence) {
+            // Messages of an operation that is under way still come.
+            operation.is_forgotten = true;
+            if operation.is_done {
+                state.operations.remove(&sequence);
+            }
+        }
     }
 
     /// Gathers contributions of known lengths.
@@ -376,7 +385,8 @@ impl Shared {
         };
         let sums = vec![None; slices.len()];
         let unsent = outgoing.len();
-        let operation = Operation { digest, contributions, lens, slices, sums, sum, unsent, is_done: false };
+        let operation =
+            Operation { digest, contributions, lens, slices, sums, sum, unsent, is_done: false, is_forgotten: false };
         state.operations.insert(sequence, operation);
         for (peer, body) in outgoing {
             self.post_part(peer, Kind::Contribution, sequence, digest, body);
@@ -475,6 +485,9 @@ impl Shared {
             && operation.sums.iter().all(Option::is_some);
         if is_complete && !operation.is_done {
             operation.is_done = true;
+            if operation.is_forgotten {
+                state.operations.remove(&sequence);
+            }
             state.under_way -= 1;
             state.num_done += 1;
             self.changed.notify_all();
@@ -612,7 +625,11 @@ impl Shared {
                     true => format!("takes no messages for {:.1} s", self.us.timeout.as_secs_f64()),
                     false => format!("was lost: {e}"),
                 };
-                let is_gone = self.state.lock().left.contains(&peer);
+                let is_gone = {
+                    let mut state = self.state.lock();
+                    state.lost.push(peer);
+                    state.left.contains(&peer)
+                };
                 if !is_gone {
                     self.fail(format!("{} {reason}", self.name(peer)));
                 }

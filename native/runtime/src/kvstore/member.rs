@@ -50,7 +50,9 @@ impl Member {
             Stage::Listening(listener) => listener,
             other => {
                 *self.stage.lock() = other;
-                return Err(Error::Value("a distributed job is joined once, and not after close: listen again for another attempt".into()));
+                return Err(Error::Value(
+                    "a distributed job is joined once, and not after close: listen again for another attempt".into(),
+                ));
             }
         };
         let is_closed = || self.is_closed.load(Ordering::Relaxed);
