@@ -2,7 +2,7 @@
 
 /// Names of features and whether they are enabled. All names of MXNet are listed, because programs look them up.
 pub fn all() -> Vec<(&'static str, bool)> {
-    const ABSENT: [&str; 22] = [
+    const ABSENT: [&str; 21] = [
         "CUDA",
         "CUDNN",
         "NCCL",

@@ -116,6 +116,10 @@ fn hear(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result
     Ok(number(9))
 }
 
+fn is_broken(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
 /// Connects to a listener, which may not be open yet, and introduces this rank.
 pub(super) fn call(address: &str, purpose: Purpose, us: &Membership, deadline: Instant) -> io::Result<TcpStream> {
     loop {
@@ -132,11 +136,15 @@ pub(super) fn call(address: &str, purpose: Purpose, us: &Membership, deadline: I
         });
         let left = deadline.saturating_duration_since(Instant::now());
         match tried {
-            Ok(stream) => {
-                introduce(&stream, purpose, &Membership { timeout: left.max(POLL), ..us.clone() })?;
-                prepare(&stream, us.timeout)?;
-                return Ok(stream);
-            }
+            Ok(stream) => match introduce(&stream, purpose, &Membership { timeout: left.max(POLL), ..us.clone() }) {
+                Ok(()) => {
+                    prepare(&stream, us.timeout)?;
+                    return Ok(stream);
+                }
+                // The listener may have been that of a job that ended.
+                Err(e) if is_broken(&e) && !left.is_zero() => thread::sleep(Duration::from_millis(50).min(left)),
+                Err(e) => return Err(e),
+            },
             Err(e) if left.is_zero() => return Err(e),
             Err(_) => thread::sleep(Duration::from_millis(50).min(left)),
         }

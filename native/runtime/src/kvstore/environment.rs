@@ -162,23 +162,27 @@ fn join(settings: &Settings) -> Result<Job> {
     let host =
         if settings.root.0 == "localhost" || settings.root.0.starts_with("127.") { "127.0.0.1" } else { "0.0.0.0" };
     let listener = Listener::open(host, 0)?;
-    let (rank, peers) = match size {
-        1 => (0, vec![format!("127.0.0.1:{}", listener.port())]),
-        _ => {
-            if let Some(root) = root_listener(settings)? {
-                let (us, size) = (membership(settings), *size);
-                let serve = move || {
-                    if let Err(e) = introduce_workers(root, &us, size) {
-                        log::warn!("the workers of a distributed job did not find each other: {e}");
-                    }
-                };
-                connect::spawn("ferromx-rendezvous", serve).map_err(|e| Error::Value(format!("rendezvous: {e}")))?;
+    let joining = |rank, peers| Joining { rank, peers, secret: secret.clone(), timeout: *timeout };
+    if *size == 1 {
+        let peers = vec![format!("127.0.0.1:{}", listener.port())];
+        return Job::join(listener, joining(0, peers), &|| false);
+    }
+    let failed = |e: io::Error| Error::Value(format!("the workers of the distributed job could not meet: {e}"));
+    let root = root_listener(settings)?;
+    let kept = root.as_ref().map(TcpListener::try_clone).transpose().map_err(failed)?;
+    if let Some(root) = root {
+        let (us, size) = (membership(settings), *size);
+        let serve = move || {
+            if let Err(e) = introduce_workers(root, &us, size) {
+                log::warn!("the workers of a distributed job did not find each other: {e}");
             }
-            register(settings, listener.port())?
-        }
-    };
-    let joining = Joining { rank, peers, secret: secret.clone(), timeout: *timeout };
-    Job::join(listener, joining, &|| false)
+        };
+        connect::spawn("ferromx-rendezvous", serve).map_err(failed)?;
+    }
+    let (rank, peers) = register(settings, listener.port())?;
+    let job = Job::join(listener, joining(rank, peers), &|| false)?;
+    kept.into_iter().for_each(|root| job.hold(root));
+    Ok(job)
 }
 
 fn membership(settings: &Settings) -> Membership {
@@ -274,6 +278,10 @@ fn introduce_workers(listener: TcpListener, us: &Membership, size: usize) -> Res
                 workers.push(Registered { rank, address, stream });
             }
             Ok(Err(refusal)) => log::warn!("{refusal}"),
+            Err(_) if workers.is_empty() => {
+                log::warn!("no worker of a distributed job came to the root: they may know each other already");
+                return Ok(());
+            }
             Err(_) => {
                 let seconds = us.timeout.as_secs_f64();
                 let came = workers.len();

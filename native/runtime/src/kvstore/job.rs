@@ -161,6 +161,8 @@ pub struct Job {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     num_stores: AtomicU64,
+    /// The root's listener: while it is open, a scheduler that starts late sees that the workers know each other.
+    root: Mutex<Option<TcpListener>>,
 }
 
 impl Job {
@@ -189,7 +191,7 @@ impl Job {
             outboxes: Mutex::new((0..size).map(|_| None).collect()),
             streams,
         });
-        let job = Job { shared, threads: Mutex::default(), num_stores: AtomicU64::new(0) };
+        let job = Job { shared, threads: Mutex::default(), num_stores: AtomicU64::new(0), root: Mutex::default() };
         job.start_threads().map_err(|e| Error::Value(format!("rank {rank} could not start its threads: {e}")))?;
         Ok(job)
     }
@@ -206,6 +208,11 @@ impl Job {
             self.threads.lock().push(writer);
         }
         Ok(())
+    }
+
+    /// Keeps the root's listener open until the job ends.
+    pub(super) fn hold(&self, root: TcpListener) {
+        *self.root.lock() = Some(root);
     }
 
     /// This process's number among the ranks.
@@ -278,6 +285,7 @@ impl Job {
             }
         }
         shared.changed.notify_all();
+        *self.root.lock() = None;
         shared.tell_all(Kind::Goodbye, "");
         // Without senders, the writers end after the last message.
         shared.outboxes.lock().iter_mut().for_each(|outbox| *outbox = None);
