@@ -163,15 +163,15 @@ fn different_calls_are_an_error_on_all_ranks() {
 #[test]
 fn a_silent_rank_is_named_within_the_time_out() {
     let begin = Instant::now();
-    let errors = on_ranks(3, Duration::from_millis(400), |rank, job| {
+    let errors = on_ranks(3, Duration::from_millis(1500), |rank, job| {
         if rank == 2 {
-            thread::sleep(Duration::from_secs(2));
+            thread::sleep(Duration::from_secs(5));
         }
         job.barrier().unwrap_err().to_string()
     });
     assert!(errors[0].contains("rank 2 (127.0.0.1:") && errors[0].contains("did not answer"), "{errors:?}");
     assert!(errors[1].contains("rank 2 (127.0.0.1:"), "{errors:?}");
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert!(begin.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_wrong_secret_joins_nobody() {
             .enumerate()
             .map(|(rank, (listener, secret))| {
                 let peers = &peers;
-                scope.spawn(move || join(listener, rank, peers, secret, Duration::from_millis(700)).err().unwrap())
+                scope.spawn(move || join(listener, rank, peers, secret, Duration::from_secs(3)).err().unwrap())
             })
             .collect();
         threads.into_iter().map(|t| t.join().unwrap().to_string()).collect::<Vec<_>>()
@@ -253,7 +253,7 @@ fn with_hostile_rank(act: impl Fn(&mut TcpStream) + Send) -> String {
     let (mut listeners, mut peers) = listeners(1);
     peers.push("127.0.0.1:9".into());
     let address = peers[0].clone();
-    let timeout = Duration::from_millis(600);
+    let timeout = Duration::from_millis(1500);
     thread::scope(|scope| {
         scope.spawn(move || {
             let strangers: Vec<_> = (0..5).map(|_| TcpStream::connect(&address).unwrap()).collect();
@@ -267,7 +267,7 @@ fn with_hostile_rank(act: impl Fn(&mut TcpStream) + Send) -> String {
         // What the reader notices comes before the time-out of the barrier.
         thread::sleep(timeout);
         let error = job.barrier().unwrap_err().to_string();
-        assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
         error
     })
 }
@@ -282,14 +282,14 @@ fn hostile_messages_are_errors_that_name_the_rank() {
     let send = |bytes: Vec<u8>| {
         move |stream: &mut TcpStream| {
             let _ = stream.write_all(&bytes);
-            thread::sleep(Duration::from_secs(3));
+            thread::sleep(Duration::from_secs(6));
         }
     };
     let huge = header(Kind::Contribution, 0, 0, u32::MAX as usize).to_vec();
     check("a message of 4294967295 bytes, while at most 4194304 are allowed", &send(huge));
     check("a message of kind 255", &send(vec![255; 64]));
     check("in the middle of a message", &send(header(Kind::Contribution, 0, 0, MAX_BODY).to_vec()));
-    check("did not answer rank 0 within 0.6 s", &send(Vec::new()));
+    check("did not answer rank 0 within 1.5 s", &send(Vec::new()));
     check("was lost: the connection was closed", &|_| ());
     check(
         "sent 1 bytes where 0 were expected",
