@@ -58,8 +58,21 @@ impl Chunk {
     pub fn new(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
         match context.device_type {
             DeviceType::CpuShared => Chunk::shared(bytes, context),
-            _ => Ok(Arc::new(Chunk::with(POOL.allocate(bytes)?, bytes, context, Origin::Pool))),
+            _ => Ok(Arc::new(Chunk::with(POOL.allocate(bytes)?.start, bytes, context, Origin::Pool))),
         }
+    }
+
+    /// Allocates at least `bytes` zero bytes. Fresh memory is zero already and is not touched.
+    pub fn zeros(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
+        if context.device_type == DeviceType::CpuShared {
+            return Chunk::shared(bytes, context);
+        }
+        let block = POOL.allocate(bytes)?;
+        if !block.is_zero {
+            // SAFETY: the block has these bytes, and nothing else refers to it.
+            unsafe { block.start.write_bytes(0, bytes) };
+        }
+        Ok(Arc::new(Chunk::with(block.start, bytes, context, Origin::Pool)))
     }
 
     fn with(ptr: NonNull<u8>, bytes: usize, context: Context, origin: Origin) -> Chunk {
@@ -661,6 +674,18 @@ mod tests {
         let q = Chunk::new(123_456, Context::default()).unwrap().ptr;
         assert_eq!(p, q);
         assert_eq!(q.as_ptr() as usize % ALIGN, 0);
+    }
+
+    #[test]
+    fn zeros_are_zero_in_fresh_and_reused_blocks() {
+        // A size that no other test allocates.
+        const BYTES: usize = 777_777;
+        for _ in 0..3 {
+            let chunk = Chunk::zeros(BYTES, Context::default()).unwrap();
+            let array = NDArray::view(chunk, 0, Shape::new(&[BYTES as i64]), DType::U8).unwrap();
+            assert!(read_bytes(&array, |bytes| bytes.iter().all(|byte| *byte == 0)));
+            write_bytes(&array, |bytes| bytes.fill(7));
+        }
     }
 
     #[test]

@@ -46,22 +46,30 @@ fn class_of(bytes: usize) -> (usize, usize) {
     }
 }
 
+/// A block that was allocated.
+pub(super) struct Allocated {
+    pub(super) start: NonNull<u8>,
+    /// Whether the content is zero. Otherwise it is that of the last use.
+    pub(super) is_zero: bool,
+}
+
 impl Pool {
-    pub(super) fn allocate(&self, bytes: usize) -> Result<NonNull<u8>> {
+    pub(super) fn allocate(&self, bytes: usize) -> Result<Allocated> {
         if bytes > isize::MAX as usize / 4 {
             return Err(Error::OutOfMemory(bytes));
         }
         let (class, size) = class_of(bytes);
         let reused = self.free.lock().get_mut(class).and_then(Vec::pop);
-        let block = match reused {
+        let is_zero = reused.is_none();
+        let start = match reused {
             Some(block) => {
                 self.cached.fetch_sub(size, Ordering::Relaxed);
                 block
             }
-            None => pages::allocate(size).ok_or(Error::OutOfMemory(bytes))?,
+            None => pages::allocate_untouched(size).ok_or(Error::OutOfMemory(bytes))?,
         };
         self.in_use.fetch_add(size, Ordering::Relaxed);
-        Ok(block)
+        Ok(Allocated { start, is_zero })
     }
 
     pub(super) fn release(&self, block: NonNull<u8>, bytes: usize) {
@@ -72,7 +80,7 @@ impl Pool {
             self.free.lock()[class].push(block);
         } else {
             // SAFETY: the block was allocated with this size, and no reference to it remains.
-            unsafe { pages::release(block, size) }
+            unsafe { pages::release_untouched(block, size) }
         }
     }
 }
@@ -86,7 +94,7 @@ pub fn release_cached_memory() {
         for block in blocks.drain(..) {
             POOL.cached.fetch_sub(size, Ordering::Relaxed);
             // SAFETY: the block was allocated with the size of its class, and no reference to it remains.
-            unsafe { pages::release(block, size) }
+            unsafe { pages::release_untouched(block, size) }
         }
     }
 }
