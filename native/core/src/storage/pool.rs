@@ -14,8 +14,15 @@ const MAX_CACHED_BYTES: usize = 2 << 30;
 /// Number of size classes: two per power of two, from 64 bytes up.
 const NUM_CLASSES: usize = 2 * 48;
 
+/// A block that is in use or free.
+pub(super) struct Allocated {
+    pub(super) start: NonNull<u8>,
+    /// Whether the content is still zero. Otherwise it is that of the last use.
+    pub(super) is_zero: bool,
+}
+
 pub(super) struct Pool {
-    free: Mutex<[Vec<NonNull<u8>>; NUM_CLASSES]>,
+    free: Mutex<[Vec<Allocated>; NUM_CLASSES]>,
     cached: AtomicUsize,
     in_use: AtomicUsize,
 }
@@ -46,13 +53,6 @@ fn class_of(bytes: usize) -> (usize, usize) {
     }
 }
 
-/// A block that was allocated.
-pub(super) struct Allocated {
-    pub(super) start: NonNull<u8>,
-    /// Whether the content is zero. Otherwise it is that of the last use.
-    pub(super) is_zero: bool,
-}
-
 impl Pool {
     pub(super) fn allocate(&self, bytes: usize) -> Result<Allocated> {
         if bytes > isize::MAX as usize / 4 {
@@ -60,19 +60,21 @@ impl Pool {
         }
         let (class, size) = class_of(bytes);
         let reused = self.free.lock().get_mut(class).and_then(Vec::pop);
-        let is_zero = reused.is_none();
-        let start = match reused {
+        let block = match reused {
             Some(block) => {
                 self.cached.fetch_sub(size, Ordering::Relaxed);
                 block
             }
-            None => pages::allocate_untouched(size).ok_or(Error::OutOfMemory(bytes))?,
+            None => {
+                let start = pages::allocate_untouched(size).ok_or(Error::OutOfMemory(bytes))?;
+                Allocated { start, is_zero: true }
+            }
         };
         self.in_use.fetch_add(size, Ordering::Relaxed);
-        Ok(Allocated { start, is_zero })
+        Ok(block)
     }
 
-    pub(super) fn release(&self, block: NonNull<u8>, bytes: usize) {
+    pub(super) fn release(&self, block: Allocated, bytes: usize) {
         let (class, size) = class_of(bytes);
         self.in_use.fetch_sub(size, Ordering::Relaxed);
         if self.cached.load(Ordering::Relaxed) + size <= MAX_CACHED_BYTES {
@@ -80,7 +82,7 @@ impl Pool {
             self.free.lock()[class].push(block);
         } else {
             // SAFETY: the block was allocated with this size, and no reference to it remains.
-            unsafe { pages::release_untouched(block, size) }
+            unsafe { pages::release_untouched(block.start, size) }
         }
     }
 }
@@ -94,7 +96,7 @@ pub fn release_cached_memory() {
         for block in blocks.drain(..) {
             POOL.cached.fetch_sub(size, Ordering::Relaxed);
             // SAFETY: the block was allocated with the size of its class, and no reference to it remains.
-            unsafe { pages::release_untouched(block, size) }
+            unsafe { pages::release_untouched(block.start, size) }
         }
     }
 }
