@@ -28,7 +28,7 @@ mod reserve;
 
 pub use chain::{Block, Blocks, Chain, ChainCall, Operand};
 use foreign::Origin;
-use pool::POOL;
+use pool::{Allocated, POOL};
 pub use pool::{memory_in_use, release_cached_memory};
 pub use reserve::{ReservingAllocator, reserve_in_use};
 
@@ -45,6 +45,8 @@ pub struct Chunk {
     lock: parking_lot::RawRwLock,
     version: AtomicU64,
     exposed: AtomicBool,
+    /// Whether the whole block, whose size may exceed `bytes`, was zero when it was allocated.
+    was_zero: bool,
     origin: Origin,
 }
 
@@ -58,8 +60,27 @@ impl Chunk {
     pub fn new(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
         match context.device_type {
             DeviceType::CpuShared => Chunk::shared(bytes, context),
-            _ => Ok(Arc::new(Chunk::with(POOL.allocate(bytes)?, bytes, context, Origin::Pool))),
+            _ => Ok(Arc::new(Chunk::of_pool(POOL.allocate(bytes)?, bytes, context))),
         }
+    }
+
+    /// Allocates at least `bytes` zero bytes. Fresh memory is zero already and is not touched.
+    pub fn zeros(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
+        if context.device_type == DeviceType::CpuShared {
+            return Chunk::shared(bytes, context);
+        }
+        let block = POOL.allocate(bytes)?;
+        if !block.is_zero {
+            // SAFETY: the block has these bytes, and nothing else refers to it.
+            unsafe { block.start.write_bytes(0, bytes) };
+        }
+        Ok(Arc::new(Chunk::of_pool(block, bytes, context)))
+    }
+
+    fn of_pool(block: Allocated, bytes: usize, context: Context) -> Chunk {
+        let mut chunk = Chunk::with(block.start, bytes, context, Origin::Pool);
+        chunk.was_zero = block.is_zero;
+        chunk
     }
 
     fn with(ptr: NonNull<u8>, bytes: usize, context: Context, origin: Origin) -> Chunk {
@@ -72,6 +93,7 @@ impl Chunk {
             version: AtomicU64::new(0),
             // Writes to memory from outside the pool cannot be observed.
             exposed: AtomicBool::new(!matches!(origin, Origin::Pool)),
+            was_zero: false,
             origin,
         }
     }
@@ -110,7 +132,8 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         if let Origin::Pool = self.origin {
-            POOL.release(self.ptr, self.bytes);
+            let is_unchanged = *self.version.get_mut() == 0 && !*self.exposed.get_mut();
+            POOL.release(Allocated { start: self.ptr, is_zero: self.was_zero && is_unchanged }, self.bytes);
         }
     }
 }
@@ -661,6 +684,38 @@ mod tests {
         let q = Chunk::new(123_456, Context::default()).unwrap().ptr;
         assert_eq!(p, q);
         assert_eq!(q.as_ptr() as usize % ALIGN, 0);
+    }
+
+    #[test]
+    fn zeros_are_zero_in_fresh_and_reused_blocks() {
+        // A size that no other test allocates.
+        const BYTES: usize = 777_777;
+        for _ in 0..3 {
+            let chunk = Chunk::zeros(BYTES, Context::default()).unwrap();
+            let array = NDArray::view(chunk, 0, Shape::new(&[BYTES as i64]), DType::U8).unwrap();
+            assert!(read_bytes(&array, |bytes| bytes.iter().all(|byte| *byte == 0)));
+            write_bytes(&array, |bytes| bytes.fill(7));
+        }
+    }
+
+    #[test]
+    fn blocks_stay_zero_until_they_are_written() {
+        // A size class that no other test allocates.
+        const BYTES: usize = 5 << 20;
+        let is_zero = |touch: fn(&NDArray)| {
+            let chunk = Chunk::zeros(BYTES, Context::default()).unwrap();
+            touch(&NDArray::view(chunk, 0, Shape::new(&[BYTES as i64]), DType::U8).unwrap());
+            let block = POOL.allocate(BYTES).unwrap();
+            let is_zero = block.is_zero;
+            POOL.release(block, BYTES);
+            is_zero
+        };
+        assert!(is_zero(|_| ()));
+        assert!(is_zero(|array| assert_eq!(read_bytes(array, |bytes| bytes[9]), 0)));
+        assert!(!is_zero(|array| write_bytes(array, |bytes| bytes[9] = 1)));
+        release_cached_memory();
+        assert!(is_zero(|_| ()));
+        assert!(!is_zero(|array| _ = array.chunk().expose()));
     }
 
     #[test]

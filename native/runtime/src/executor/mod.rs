@@ -4,6 +4,7 @@ mod assign_memory;
 mod bind;
 mod chain;
 mod compile;
+mod overlaps;
 mod plan;
 mod plans;
 mod reports;

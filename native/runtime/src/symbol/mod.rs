@@ -11,15 +11,15 @@ mod precision;
 mod quantize;
 mod subgraph_ops;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::params::Attrs;
+use hashbrown::{HashMap, HashSet};
 
 pub use annotated::AnnotatedGraph;
 pub use compose::{AtomicSymbol, attach};
-pub use node::{Node, NodeEntry, OpCall, topological};
+pub use node::{Node, NodeAttrs, NodeEntry, OpCall, topological};
 pub use precision::{Conditional, Precision};
 pub use quantize::{Mode, Quantization};
 pub(crate) use subgraph_ops::subgraph_call;
@@ -72,7 +72,7 @@ impl Symbol {
                     op: node.op.clone(),
                     inputs,
                     graphs: node.graphs.clone(),
-                    attrs: node.attrs.read().clone().into(),
+                    attrs: node.attrs.clone(),
                 }),
             });
         }
