@@ -4,8 +4,8 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{Rule, handle, int, ints, made_elements};
+use crate::emit::Scope;
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
@@ -59,13 +59,13 @@ pub(super) static RULES: &[Rule] = &[
             let indices: Vec<i64> = (0..count).flat_map(|f| (0..size).map(move |i| f * step + i)).collect();
             let name = format!("{}/frames", s.name);
             let array = NDArray::from_slice(&indices, &[count, size])?;
-            Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+            Ok(Value::Handle(s.builder().constant(&name, array)))
         },
     ),
 ];
 
 fn with_batch_indices(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let shape = s.importer.builder.info(handle(args, 0)?).shape.clone();
+    let shape = s.info(handle(args, 0)?).shape.clone();
     let axes = int(args, 1)? as usize;
     if !shape.is_known() || shape.dims().len() <= axes {
         return Err(Error::NeedsValue(format!(
@@ -86,13 +86,13 @@ fn with_batch_indices(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     }
     let dims: Vec<i64> = leading.iter().copied().chain([axes as i64]).collect();
     let name = format!("{}/batches", s.name);
-    let batches = Value::Handle(s.importer.builder.constant(&name, NDArray::from_slice(&items, &dims)?));
+    let batches = Value::Handle(s.builder().constant(&name, NDArray::from_slice(&items, &dims)?));
     let whole = s.operator("Cast", vec![args[0].clone()], vec![("dtype", "int64".into())], false)?;
     s.operator("Concat", vec![batches, whole], vec![("dim", Value::Int(-1))], false)
 }
 
 fn centered(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let shape = s.importer.builder.info(handle(args, 0)?).shape.clone();
+    let shape = s.info(handle(args, 0)?).shape.clone();
     let rank =
         shape.ndim().ok_or_else(|| Error::NeedsValue("the rank is not known: give the shapes of the inputs".into()))?;
     let sizes = ints(args, 1)?;

@@ -1,8 +1,8 @@
 //! Rules for values other than tensors: presence, choices, lists of numbers.
 
 use super::{Rule, int, ints, list, open_ints, text};
+use crate::emit::{Scope, is_unknown};
 use crate::error::{Error, Result};
-use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
 /// The sum of the sizes of sections.
@@ -81,7 +81,7 @@ pub(super) static RULES: &[Rule] = &[
         if let Value::List(items) = made { Some(Value::List(items.iter().rev().cloned().collect())) } else { None }
     }),
     Rule::new("product", "(list) -> int", "The product of integers, which may include unknown dimensions.", |s, a| {
-        let all = s.importer.builder.product(&open_ints(a, 0)?);
+        let all = s.builder().product(&open_ints(a, 0)?);
         all.map(Value::Int).ok_or_else(|| Error::value("the product is too large"))
     }),
     Rule::new(

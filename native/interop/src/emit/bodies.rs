@@ -11,7 +11,7 @@ use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::symbol::{NodeEntry, Symbol};
 
-use super::{Importer, Scope};
+use super::{Builder, Scope};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -49,12 +49,12 @@ impl Body {
     }
 }
 
-impl Importer<'_> {
+impl Builder {
     /// A variable for an input of a body that receives this tensor or slices of it.
     pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, given: usize) -> usize {
-        match self.builder.info(given).is_from_placeholder {
-            true => self.builder.placeholder(name, shape, dtype),
-            false => self.builder.input(name, shape, dtype, None),
+        match self.info(given).is_from_placeholder {
+            true => self.placeholder(name, shape, dtype),
+            false => self.input(name, shape, dtype, None),
         }
     }
 
@@ -63,7 +63,7 @@ impl Importer<'_> {
     /// # Errors
     /// Out of memory.
     pub fn scalar<T: ferromx_core::dtype::Element>(&mut self, name: &str, x: T) -> Result<Value> {
-        Ok(Value::Handle(self.builder.constant(name, NDArray::from_slice(&[x], &[])?)))
+        Ok(Value::Handle(self.constant(name, NDArray::from_slice(&[x], &[])?)))
     }
 }
 
@@ -74,11 +74,11 @@ impl Scope<'_, '_> {
     /// Those of `make`; an output that is no tensor.
     pub fn body(&mut self, make: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<(Body, Vec<usize>)> {
         let name = self.name.clone();
-        let level = self.importer.builder.enter(&name);
+        let level = self.builder().enter(&name);
         let made = make(self).and_then(|values| self.ends(&name, values));
-        self.importer.builder.leave(level);
+        self.builder().leave(level);
         let (made, outputs) = made?;
-        let builder = &mut self.importer.builder;
+        let builder = self.builder();
         let symbols: Vec<Symbol> = outputs.iter().map(|h| builder.symbol(*h)).collect();
         let (symbol, cut) = Symbol::group(&symbols).cut();
         let outside: HashMap<String, NodeEntry> =
@@ -103,7 +103,7 @@ impl Scope<'_, '_> {
                 return Err(Error::format("an output of an inner graph is no tensor"));
             };
             made.push(h);
-            outputs.push(self.importer.builder.copy(&format!("{name}/output"), h)?);
+            outputs.push(self.builder().copy(&format!("{name}/output"), h)?);
         }
         Ok((made, outputs))
     }
@@ -121,6 +121,7 @@ impl Scope<'_, '_> {
     ) -> Result<Vec<usize>> {
         let attrs: Attrs = params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let graphs: Vec<Symbol> = bodies.iter().map(|b| b.symbol.clone()).collect();
-        self.importer.builder.apply_with(op, &self.name, inputs, attrs, &graphs)
+        let name = self.name.clone();
+        self.builder().apply_with(op, &name, inputs, attrs, &graphs)
     }
 }

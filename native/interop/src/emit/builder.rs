@@ -141,7 +141,7 @@ fn whole(dims: Vec<i64>) -> Vec<Value> {
 }
 
 /// Rejects shapes that no array can have.
-pub(super) fn check_shape(shape: &Shape) -> Result<()> {
+pub(crate) fn check_shape(shape: &Shape) -> Result<()> {
     let mut known = shape.dims().iter().filter(|d| **d > 0);
     let elements = known.try_fold(1i64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_ELEMENTS);
     match elements {

@@ -7,9 +7,9 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 
 use super::{Rule, handle, int, ints, list, text};
+use crate::emit::Scope;
+use crate::emit::framework_node;
 use crate::error::{Error, Result};
-use crate::export::framework_node;
-use crate::import::Scope;
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
@@ -30,7 +30,7 @@ pub(super) static RULES: &[Rule] = &[
         "For export: n equal sections of an axis, which is removed if they have length 1 and squeeze is set.",
         |s, a| {
             let (n, axis) = (int(a, 1)?, int(a, 2)?);
-            let size = s.importer.builder.info(handle(a, 0)?).shape.clone();
+            let size = s.info(handle(a, 0)?).shape.clone();
             let axis = Shape::axis(axis, size.ndim().unwrap_or(0))?;
             let size = size.dim(axis);
             if n < 1 || size < 0 || size % n != 0 {
@@ -174,20 +174,20 @@ fn constant(s: &mut Scope<'_, '_>, dims: &[i64], items: Vec<f64>, dtype: DType) 
     let array = NDArray::zeros(&Shape::new(dims), dtype, Context::default())?;
     write_converted(&array, items.into_iter())?;
     let name = s.name.clone();
-    Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+    Ok(Value::Handle(s.builder().constant(&name, array)))
 }
 
 fn computed(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let op = text(args, 0)?;
     let mut inputs = Vec::new();
     for tensor in list(args, 1)? {
-        let info = s.importer.builder.info(handle(std::slice::from_ref(tensor), 0)?);
+        let info = s.info(handle(std::slice::from_ref(tensor), 0)?);
         let (shape, dtype) = (info.shape.clone(), info.dtype.unwrap_or(DType::F32));
         if !shape.is_known() {
             return Err(Error::NeedsValue(format!("{op} depends on the shape {shape}: give the shapes of the inputs")));
         }
         let array = NDArray::zeros(&shape, dtype, Context::default())?;
-        inputs.push(Value::Handle(s.importer.builder.constant("shape", array)));
+        inputs.push(Value::Handle(s.builder().constant("shape", array)));
     }
     let given = list(args, 2)?;
     let mut params = Vec::new();
@@ -196,14 +196,14 @@ fn computed(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     }
     let made = s.operator(op, inputs, params, false)?;
     match &made {
-        Value::Handle(h) if s.importer.builder.info(*h).value.is_some() => Ok(made),
+        Value::Handle(h) if s.info(*h).value.is_some() => Ok(made),
         _ => Err(Error::unsupported(format!("{op} makes a constant that is too large"))),
     }
 }
 
 fn interpolation_matrix(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let known = |i: usize| -> Result<NDArray> {
-        let info = s.importer.builder.info(handle(args, i)?);
+        let info = s.info(handle(args, i)?);
         let why = || Error::unsupported("places and weights can be written only where they are constant");
         info.value.clone().ok_or_else(why)
     };

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 
+use crate::emit::{Body, Operands, Scope};
 use crate::error::{Error, Result};
-use crate::import::{Body, Operands, Scope};
 use crate::ir::{Graph, Value};
 
 /// The tensor of a value.
@@ -20,7 +20,7 @@ fn tensor(value: &Value) -> Result<usize> {
 /// Adds an operator with one output to the graph.
 fn apply(s: &mut Scope<'_, '_>, op: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Value> {
     let name = s.name.clone();
-    Ok(Value::Handle(s.importer.builder.apply(op, &name, inputs, params)?[0]))
+    Ok(Value::Handle(s.builder().apply(op, &name, inputs, params)?[0]))
 }
 
 fn list(places: Vec<i64>) -> Value {
@@ -34,10 +34,10 @@ fn handles(made: Vec<usize>) -> Value {
 /// A variable for an input of a body, with the shape and type of an outer tensor.
 fn like(s: &mut Scope<'_, '_>, value: &Value, what: &str) -> Result<usize> {
     let given = tensor(value)?;
-    let info = s.importer.builder.info(given);
+    let info = s.info(given);
     let (shape, dtype) = (info.shape.clone(), info.dtype);
     let name = format!("{}/{what}", s.name);
-    Ok(s.importer.body_input(&name, shape, dtype, given))
+    Ok(s.builder().body_input(&name, shape, dtype, given))
 }
 
 /// Makes the outputs of a body depend on unused inputs without changing their values, by a `where` that always selects the output. `of`
@@ -48,12 +48,12 @@ fn keep(s: &mut Scope<'_, '_>, values: &mut [Value], inputs: &[usize], of: impl 
         let (out, input) = (of(i), Value::Handle(*input));
         let made = values[out].clone();
         // Other runtimes lack Where for Booleans.
-        values[out] = if s.importer.builder.info(tensor(&made)?).dtype == Some(DType::Bool) {
-            let never = s.importer.scalar(&format!("{name}/never"), false)?;
+        values[out] = if s.info(tensor(&made)?).dtype == Some(DType::Bool) {
+            let never = s.builder().scalar(&format!("{name}/never"), false)?;
             let nothing = apply(s, "_npi_bitwise_and", &[input, never], &[])?;
             apply(s, "_npi_bitwise_or", &[made, nothing], &[])?
         } else {
-            let always = s.importer.scalar(&format!("{name}/always"), true)?;
+            let always = s.builder().scalar(&format!("{name}/always"), true)?;
             apply(s, "_npi_where", &[always, made, input], &[])?
         };
     }
@@ -88,8 +88,8 @@ pub(super) fn branch(s: &mut Scope<'_, '_>, condition: &Value, graphs: [&Graph; 
     let mut bodies = Vec::new();
     let mut shapes = Vec::new();
     for graph in graphs {
-        let (body, outputs) = s.body(|s| s.importer.graph(graph, Default::default()))?;
-        shapes.push(outputs.iter().map(|o| s.importer.builder.info(*o).shape.clone()).collect::<Vec<_>>());
+        let (body, outputs) = s.body(|s| s.context.graph(graph, Default::default()))?;
+        shapes.push(outputs.iter().map(|o| s.info(*o).shape.clone()).collect::<Vec<_>>());
         bodies.push(body);
     }
     let same = |(a, b): (&Shape, &Shape)| a.clone().assign(b);
@@ -124,9 +124,9 @@ pub(super) fn looped(
     most: Option<i64>,
 ) -> Result<Value> {
     let rows = body.outputs.len().saturating_sub(carried.len() + 1);
-    let start = s.importer.scalar("start", 0i64)?;
+    let start = s.builder().scalar("start", 0i64)?;
     let goes_on = match condition {
-        Value::None => s.importer.scalar("condition", true)?,
+        Value::None => s.builder().scalar("condition", true)?,
         given => given.clone(),
     };
     let first: Vec<Value> = [start, goes_on].into_iter().chain(carried.iter().cloned()).collect();
@@ -152,12 +152,12 @@ pub(super) fn looped(
         },
     )?;
     for (v, out) in variables.iter().zip(&outputs[rows..]) {
-        let builder = &s.importer.builder;
+        let builder = &s.context.emitter().builder;
         if !builder.info(*v).shape.clone().assign(&builder.info(*out).shape) {
             return Err(Error::NeedsValue("a value that a loop carries changes its shape from round to round".into()));
         }
     }
-    let always = !conditional || s.importer.builder.info(outputs[rows + 1]).value.is_some();
+    let always = !conditional || s.info(outputs[rows + 1]).value.is_some();
     if rows > 0 && !(always && most.is_some()) {
         return Err(Error::NeedsValue(
             "how many rounds a loop makes is known only when the model runs, and so is the length of what it collects"
@@ -233,12 +233,12 @@ pub(super) fn scanned(s: &mut Scope<'_, '_>, scan: &Scanned<'_>, body: &Graph) -
             value = apply(s, "_npi_flip", &[value], &[("axis", list(vec![0]))])?;
         }
         let given = tensor(&value)?;
-        let info = s.importer.builder.info(given);
+        let info = s.info(given);
         let (rest, dtype) = (info.shape.dims().get(1..).unwrap_or(&[]).to_vec(), info.dtype);
         // A row of a vector has the shape (1,).
         let shape = Shape::new(if rest.is_empty() { &[1] } else { &rest });
         let name = format!("{}/row{i}", s.name);
-        rows.push((s.importer.body_input(&name, shape, dtype, given), rest.is_empty()));
+        rows.push((s.builder().body_input(&name, shape, dtype, given), rest.is_empty()));
         data.push(value);
     }
     let mut states = Vec::new();
@@ -258,7 +258,7 @@ pub(super) fn scanned(s: &mut Scope<'_, '_>, scan: &Scanned<'_>, body: &Graph) -
         scalars.borrow_mut().clear();
         let mut outs = Vec::new();
         for value in collected {
-            let scalar = s.importer.builder.info(tensor(&value)?).shape.ndim() == Some(0);
+            let scalar = s.info(tensor(&value)?).shape.ndim() == Some(0);
             scalars.borrow_mut().push(scalar);
             outs.push(if scalar { apply(s, "_np_reshape", &[value], &[("newshape", list(vec![1]))])? } else { value });
         }

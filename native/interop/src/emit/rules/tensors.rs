@@ -9,8 +9,8 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 
 use super::{Rule, handle, int, ints, list, open_ints, text};
+use crate::emit::{Scope, is_unknown};
 use crate::error::{Error, Result};
-use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
@@ -20,7 +20,7 @@ pub(super) static RULES: &[Rule] = &[
         "True if the elements of a tensor are known at import, or if it is absent.",
         |s, a| {
             let known = match &a[0] {
-                Value::Handle(h) => s.importer.builder.info(*h).value.is_some(),
+                Value::Handle(h) => s.info(*h).value.is_some(),
                 _ => true,
             };
             s.wanted_value |= !known;
@@ -28,12 +28,12 @@ pub(super) static RULES: &[Rule] = &[
         },
     ),
     Rule::new("rank_known", "(tensor) -> bool", "True if the rank is known.", |s, a| {
-        let known = s.importer.builder.info(handle(a, 0)?).shape.ndim_is_known();
+        let known = s.info(handle(a, 0)?).shape.ndim_is_known();
         s.wanted_value |= !known;
         Ok(Value::Bool(known))
     }),
     Rule::new("shape_known", "(tensor) -> bool", "True if all dimensions are known.", |s, a| {
-        let known = s.importer.builder.info(handle(a, 0)?).shape.is_known();
+        let known = s.info(handle(a, 0)?).shape.is_known();
         s.wanted_value |= !known;
         Ok(Value::Bool(known))
     }),
@@ -99,14 +99,14 @@ pub(super) static RULES: &[Rule] = &[
             } else {
                 write_converted(&array, items.iter().filter_map(Value::number).collect::<Vec<_>>().into_iter())?;
             }
-            Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+            Ok(Value::Handle(s.builder().constant(&name, array)))
         },
     ),
     Rule::new("constant", "(tensor) -> tensor", "A constant of the model as a tensor of the graph.", |s, a| {
         match &a[0] {
             Value::Tensor(t) => {
                 let (array, name) = (t.to_array()?, s.node.outputs.first().cloned().unwrap_or_default());
-                Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+                Ok(Value::Handle(s.builder().constant(&name, array)))
             }
             other => Err(Error::value(format!("argument 1 is a {}, not a tensor", other.kind()))),
         }
@@ -158,7 +158,7 @@ pub(super) static RULES: &[Rule] = &[
             let end = if matches!(a.get(2), None | Some(Value::None)) { rank } else { place(int(a, 2)?) };
             let start = place(int(a, 1)?);
             let name = s.name.clone();
-            Ok(Value::Handle(s.importer.builder.shape_of(&name, h, start as usize, end.max(start) as usize)?))
+            Ok(Value::Handle(s.builder().shape_of(&name, h, start as usize, end.max(start) as usize)?))
         },
     ),
     Rule::new(
@@ -174,7 +174,7 @@ pub(super) static RULES: &[Rule] = &[
         "True if some elements of an integer tensor are known or symbolic.",
         |s, a| {
             let Value::Handle(h) = a[0] else { return Ok(Value::Bool(true)) };
-            let info = s.importer.builder.info(h);
+            let info = s.info(h);
             let known = info.value.is_some() || info.partly.is_some();
             s.wanted_value |= !known;
             Ok(Value::Bool(known))
@@ -249,7 +249,7 @@ pub(super) static RULES: &[Rule] = &[
                 write_converted(&array, (0..n).map(|i| start + i as f64 * step).collect::<Vec<_>>().into_iter())?;
                 array
             };
-            Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+            Ok(Value::Handle(s.builder().constant(&name, array)))
         },
     ),
     Rule::new(
@@ -265,7 +265,7 @@ pub(super) static RULES: &[Rule] = &[
                 (d, t) if d == t => Ok(d),
                 // One of them is 1, or both are equal.
                 (d, t) if is_unknown(d) && is_unknown(t) => {
-                    let larger = s.importer.builder.larger(d, t);
+                    let larger = s.builder().larger(d, t);
                     larger.ok_or_else(|| {
                         Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into())
                     })
@@ -281,7 +281,7 @@ pub(super) static RULES: &[Rule] = &[
 /// The dimensions of a tensor; unknown ones are symbolic.
 fn dims(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
     rank(s, h)?;
-    let info = s.importer.builder.info(h);
+    let info = s.info(h);
     let dims = info
         .dims
         .as_ref()
@@ -294,7 +294,7 @@ fn dims(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
 
 /// The elements of a constant, or the known and symbolic elements of an integer tensor.
 fn known_elements(s: &Scope<'_, '_>, h: usize) -> Result<Vec<Value>> {
-    match &s.importer.builder.info(h).partly {
+    match &s.info(h).partly {
         Some(array) => elements(array),
         None => Ok(elements(&constant(s, h)?)?.into_iter().map(no_name).collect()),
     }
@@ -309,21 +309,21 @@ fn no_name(value: Value) -> Value {
 }
 
 fn rank(s: &Scope<'_, '_>, h: usize) -> Result<usize> {
-    let shape = &s.importer.builder.info(h).shape;
+    let shape = &s.info(h).shape;
     shape
         .ndim()
         .ok_or_else(|| Error::NeedsValue("the number of dimensions is not known: give the shapes of the inputs".into()))
 }
 
 fn dtype(s: &Scope<'_, '_>, h: usize) -> Result<DType> {
-    let found = s.importer.builder.info(h).dtype;
+    let found = s.info(h).dtype;
     found.ok_or_else(|| {
         Error::value("the element type of a tensor is not known: the model does not say that of its input")
     })
 }
 
 fn constant(s: &Scope<'_, '_>, h: usize) -> Result<NDArray> {
-    let info = s.importer.builder.info(h);
+    let info = s.info(h);
     let why =
         || format!("the value of '{}' decides the form of the graph, but is known only when the model runs", info.name);
     info.value.clone().ok_or_else(|| Error::NeedsValue(why()))
@@ -355,7 +355,7 @@ fn opened(s: &mut Scope<'_, '_>, wanted: Vec<Value>, value: Value, dtype: DType)
         };
         let (h, axis) = (handle(&place, 0)?, int(&place, 1)?);
         let axis = Shape::axis(axis, rank(s, h)?)?;
-        match s.importer.builder.info(h).shape.dim(axis) {
+        match s.info(h).shape.dim(axis) {
             -1 => {
                 open.push((k, h, axis));
                 dims.push(Value::Int(1));
@@ -391,7 +391,7 @@ fn reduced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     if let Some(made) = reduced_nothing(s, op, handle(args, 1)?, &axes, keep)? {
         return Ok(made);
     }
-    let over_all = axes.is_empty() || s.importer.builder.info(handle(args, 1)?).shape.ndim() == Some(axes.len());
+    let over_all = axes.is_empty() || s.info(handle(args, 1)?).shape.ndim() == Some(axes.len());
     let axis = if axes.is_empty() { Value::None } else { axes.into() };
     let params = vec![("axis", axis), ("keepdims", Value::Bool(keep))];
     let made = s.operator(op, vec![args[1].clone()], params, true)?;
@@ -404,7 +404,7 @@ fn reduced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
 
 /// The maximum or minimum of no elements is the limit of the type.
 fn reduced_nothing(s: &mut Scope<'_, '_>, op: &str, h: usize, axes: &[i64], keep: bool) -> Result<Option<Value>> {
-    let info = s.importer.builder.info(h);
+    let info = s.info(h);
     let (shape, dtype) = (info.shape.clone(), info.dtype.unwrap_or(DType::F32));
     if !matches!(op, "max" | "min") || !shape.is_known() || !shape.dims().contains(&0) {
         return Ok(None);
@@ -463,7 +463,7 @@ fn sliced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
         return Err(Error::value(format!("{starts:?}, {ends:?}, {axes:?} and {steps:?} differ in number")));
     }
-    let dims = s.importer.builder.info(h).dims.clone();
+    let dims = s.info(h).dims.clone();
     let (mut begin, mut end, mut step) = (vec![Value::None; rank], vec![Value::None; rank], vec![Value::Int(1); rank]);
     for (k, axis) in axes.iter().enumerate() {
         let axis = Shape::axis(*axis, rank)?;
@@ -490,8 +490,9 @@ fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value
         // The length is not known: numbers beyond any axis mean its ends, and `slice` resolves the others.
         let far = i64::from(i32::MAX);
         let is_end = |x: i64| !is_unknown(x) && (x >= far || x <= -far);
-        let passes =
-            |x: i64| is_unknown(x) && n != UNKNOWN && s.importer.builder.compared(x, n).is_some_and(Ordering::is_ge);
+        let passes = |x: i64| {
+            is_unknown(x) && n != UNKNOWN && s.context.emitter().builder.compared(x, n).is_some_and(Ordering::is_ge)
+        };
         let begin = match from {
             0 if by > 0 => Value::None,
             x if is_end(x) && (x < 0) == (by > 0) => Value::None,
@@ -526,7 +527,7 @@ fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         Value::Handle(h) => known_elements(s, *h)?.iter().filter_map(Value::int).collect(),
         _ => open_ints(args, 1)?,
     };
-    let dims = s.importer.builder.info(data).dims.clone();
+    let dims = s.info(data).dims.clone();
     let own = dims.clone().unwrap_or_default();
     let copied = |k: usize, target: &[i64]| {
         let missing =
@@ -541,7 +542,7 @@ fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     if let (Some(k), Some(all)) = (target.iter().position(|t| *t == -1), &dims) {
         // The dimension given as -1 may be known here, which leaves -1 free for another one.
         let others: Vec<i64> = target.iter().copied().filter(|t| *t != -1).collect();
-        if let (true, Some(n)) = (others.iter().any(|d| is_unknown(*d)), s.importer.builder.missing_dim(all, &others)) {
+        if let (true, Some(n)) = (others.iter().any(|d| is_unknown(*d)), s.builder().missing_dim(all, &others)) {
             target[k] = n;
         }
     }

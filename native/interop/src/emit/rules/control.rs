@@ -8,8 +8,8 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{Rule, handle, int, list, loops};
+use crate::emit::Scope;
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::{Graph, Value};
 
 pub(super) static RULES: &[Rule] = &[
@@ -30,7 +30,7 @@ pub(super) static RULES: &[Rule] = &[
                 Err(Error::NeedsValue(_)) => return loops::branch(s, &a[0], [&then, &otherwise]),
                 Err(e) => return Err(e),
             };
-            Ok(Value::List(s.importer.graph(&chosen, HashMap::new())?))
+            Ok(Value::List(s.context.graph(&chosen, HashMap::new())?))
         },
     ),
     Rule::new(
@@ -62,7 +62,7 @@ pub(super) fn graph(args: &[Value], i: usize) -> Result<std::sync::Arc<Graph>> {
 
 fn known(s: &Scope<'_, '_>, value: &Value) -> Result<NDArray> {
     let Value::Handle(h) = value else { return Err(Error::value(format!("a {} decides what runs", value.kind()))) };
-    s.importer.builder.info(*h).value.clone().ok_or_else(|| {
+    s.info(*h).value.clone().ok_or_else(|| {
         Error::NeedsValue("what runs is decided by a tensor whose value is known only when the model runs".into())
     })
 }
@@ -76,7 +76,7 @@ fn truth(s: &Scope<'_, '_>, value: &Value) -> Result<bool> {
 
 fn constant<T: ferromx_core::dtype::Element>(s: &mut Scope<'_, '_>, x: T) -> Result<Value> {
     let name = s.name.clone();
-    Ok(Value::Handle(s.importer.builder.constant(&name, NDArray::from_slice(&[x], &[])?)))
+    Ok(Value::Handle(s.builder().constant(&name, NDArray::from_slice(&[x], &[])?)))
 }
 
 /// Runs a body on values for its inputs.
@@ -85,10 +85,10 @@ pub(super) fn round(s: &mut Scope<'_, '_>, body: &Graph, values: Vec<Value>) -> 
         return Err(Error::format(format!("the body has {} inputs, but gets {}", body.inputs.len(), values.len())));
     }
     let names = body.inputs.iter().map(|i| i.name.clone());
-    let before = s.importer.problem_count();
-    let made = s.importer.graph(body, names.zip(values).collect());
+    let before = s.context.problem_count();
+    let made = s.context.graph(body, names.zip(values).collect());
     // A body that failed once is not mapped again. An error without problems means that they have been reported.
-    if s.importer.problem_count() > before { Err(Error::Model(Vec::new())) } else { made }
+    if s.context.problem_count() > before { Err(Error::Model(Vec::new())) } else { made }
 }
 
 /// Stacks the outputs of all rounds along a new axis.
@@ -101,7 +101,7 @@ fn joined(s: &mut Scope<'_, '_>, parts: Vec<Value>, axis: i64, body: &Graph, out
         let dims: Vec<i64> = [0].into_iter().chain(dims).collect();
         let name = s.name.clone();
         let empty = NDArray::zeros(&Shape::new(&dims), dtype, ferromx_core::context::Context::default())?;
-        return Ok(Value::Handle(s.importer.builder.constant(&name, empty)));
+        return Ok(Value::Handle(s.builder().constant(&name, empty)));
     }
     s.operator("stack", vec![Value::List(parts)], vec![("axis", Value::Int(axis))], true)
 }
@@ -117,7 +117,7 @@ fn looped(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         Err(e) => Err(e.clone()),
     };
     match unrolled {
-        Err(Error::NeedsValue(_)) if !s.importer.builder.is_executing() => {
+        Err(Error::NeedsValue(_)) if !s.context.emitter().builder.is_executing() => {
             loops::looped(s, &args[0], &args[1], list(args, 2)?, &body, most.ok().filter(|_| args[0] != Value::None))
         }
         made => made,
@@ -132,7 +132,7 @@ fn unrolled(s: &mut Scope<'_, '_>, args: &[Value], body: &Graph, trips: i64) -> 
     let scans = body.outputs.len().checked_sub(carried + 1);
     let scans = scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than values are carried"))?;
     let mut made: Vec<Vec<Value>> = vec![Vec::new(); scans];
-    let limit = if s.importer.builder.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED };
+    let limit = if s.context.emitter().builder.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED };
     let mut i = 0;
     while i < trips && (condition == Value::None || truth(s, &condition)?) {
         if i >= limit {
@@ -195,7 +195,7 @@ pub(super) fn scan(
     let (axes, length) = scanned_axes(s, sequences, &how.axes)?;
     let outs = body.outputs.len().checked_sub(states.len());
     let outs = outs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
-    if length < 0 || length > if s.importer.builder.is_executing() { MAX_EXECUTED } else { most } {
+    if length < 0 || length > if s.context.emitter().builder.is_executing() { MAX_EXECUTED } else { most } {
         let each = sequences.iter().enumerate();
         let sequences = each.map(|(k, v)| (v.clone(), axes[k], reversed(&how.directions, k))).collect();
         let outputs = (0..outs).map(|k| (option(&how.output_axes, k), reversed(&how.output_directions, k))).collect();
@@ -230,7 +230,7 @@ pub(super) fn scan(
 fn scanned_axes(s: &Scope<'_, '_>, sequences: &[Value], wanted: &[i64]) -> Result<(Vec<i64>, i64)> {
     let (mut axes, mut length) = (Vec::new(), None);
     for (k, sequence) in sequences.iter().enumerate() {
-        let shape = &s.importer.builder.info(handle(std::slice::from_ref(sequence), 0)?).shape;
+        let shape = &s.info(handle(std::slice::from_ref(sequence), 0)?).shape;
         let rank = shape.ndim().ok_or_else(|| Error::NeedsValue("the rank of a scanned input is not known".into()))?;
         let axis = Shape::axis(wanted.get(k).copied().unwrap_or(0), rank)?;
         let n = shape.dim(axis);

@@ -7,8 +7,8 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 
 use super::{Rule, handle, int, ints, list, made_elements, text};
+use crate::emit::{Scope, is_unknown};
 use crate::error::{Error, Result};
-use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 use crate::mapping::ast::Operator;
 
@@ -30,9 +30,8 @@ pub(super) static RULES: &[Rule] = &[
         "For export: inserts an axis of length 1 into every tensor.",
         |s, a| {
             let axis = s.operator_constant("axis", &[int(a, 1)?])?;
-            let each = list(a, 0)?
-                .iter()
-                .map(|t| crate::export::framework_operator(s, "Unsqueeze", &[t.clone(), axis.clone()]));
+            let each =
+                list(a, 0)?.iter().map(|t| crate::emit::framework_operator(s, "Unsqueeze", &[t.clone(), axis.clone()]));
             Ok(Value::List(each.collect::<Result<_>>()?))
         },
     ),
@@ -112,7 +111,7 @@ pub(super) static RULES: &[Rule] = &[
         },
     ),
     Rule::new("single", "(tensor) -> bool", "True if the tensor is a constant of one element.", |s, a| {
-        Ok(Value::Bool(s.importer.builder.info(handle(a, 0)?).value.as_ref().is_some_and(|v| v.len() == 1)))
+        Ok(Value::Bool(s.info(handle(a, 0)?).value.as_ref().is_some_and(|v| v.len() == 1)))
     }),
     Rule::new(
         "is_attention",
@@ -149,7 +148,7 @@ fn attention_mask_dynamic(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value
     let lengths = lengths.collect::<Result<Vec<i64>>>()?;
     let (queries, keys, offset) = (lengths[0], lengths[1], lengths[2]);
     let (causal, left, right) = (int(args, 3)? != 0, int(args, 4)?, int(args, 5)?);
-    let end = s.importer.builder.combined(Operator::Plus, offset, queries)?;
+    let end = s.builder().combined(Operator::Plus, offset, queries)?;
     let positions = |s: &mut Scope<'_, '_>, from: Value, to: Value, axis: i64| {
         let range = super::symbolic::range(s, &[from, to, Value::Int(1), "int64".into()])?;
         s.operator("expand_dims", vec![range], vec![("axis", Value::Int(axis))], false)
@@ -195,7 +194,7 @@ fn attention_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let all: Vec<f64> = (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))).map(|(i, j)| one(i, j)).collect();
     write_converted(&mask, all.into_iter())?;
     let name = format!("{}/mask", s.name);
-    Ok(Value::Handle(s.importer.builder.constant(&name, mask)))
+    Ok(Value::Handle(s.builder().constant(&name, mask)))
 }
 
 fn key_length_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
@@ -204,7 +203,7 @@ fn key_length_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     made_elements(&Shape::new(&[queries.max(0), keys.max(0)]))?;
     let mut numbers = |what: &str, items: Vec<i64>, dims: &[i64]| -> Result<Value> {
         let name = format!("{}/{what}", s.name);
-        Ok(Value::Handle(s.importer.builder.constant(&name, NDArray::from_slice(&items, dims)?)))
+        Ok(Value::Handle(s.builder().constant(&name, NDArray::from_slice(&items, dims)?)))
     };
     let key = numbers("keys", (0..keys).collect(), &[1, 1, 1, keys])?;
     let query = numbers("queries", (0..queries).map(|i| i - queries).collect(), &[1, 1, queries, 1])?;
@@ -227,12 +226,12 @@ fn key_length_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
 }
 
 fn padding_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let rank = s.importer.builder.info(handle(args, 0)?).shape.ndim();
+    let rank = s.info(handle(args, 0)?).shape.ndim();
     let axis = |at: i64| vec![("axis", Value::Int(at))];
     let one = || Value::Int(1);
     let counts = match rank {
         Some(1) => {
-            let keys = s.importer.builder.info(handle(args, 1)?).shape.dim(2);
+            let keys = s.info(handle(args, 1)?).shape.dim(2);
             if keys < 0 {
                 return Err(Error::NeedsValue("the number of keys is not known: give the shapes of the inputs".into()));
             }
@@ -269,7 +268,7 @@ fn function_of(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
 }
 
 fn known_shape(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
-    let shape = &s.importer.builder.info(h).shape;
+    let shape = &s.info(h).shape;
     match shape.is_known() {
         true => Ok(shape.dims().to_vec()),
         false => Err(Error::NeedsValue(format!("the shape {shape} is not fully known: give the shapes of the inputs"))),
@@ -278,7 +277,7 @@ fn known_shape(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
 
 fn is_attention(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let dims = |i: usize| {
-        let info = s.importer.builder.info(handle(args, i)?);
+        let info = s.info(handle(args, i)?);
         let plain = matches!(info.dtype, Some(DType::F32 | DType::F64));
         Ok::<_, Error>(info.dims.clone().filter(|dims| plain && dims.len() >= 2))
     };
@@ -299,17 +298,17 @@ fn is_attention(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         return Ok(Value::Bool(true));
     }
     let products = query[..n - 1].iter().chain([&keys[n - 1]]).rev();
-    let mask = s.importer.builder.info(handle(args, 3)?);
+    let mask = s.info(handle(args, 3)?);
     let fits = mask.dims.as_ref().is_some_and(|mask| {
         mask.len() <= n && mask.last() == keys.last() && mask.iter().rev().zip(products).all(|(m, p)| *m == 1 || m == p)
     });
-    Ok(Value::Bool(fits && mask.dtype == s.importer.builder.info(handle(args, 0)?).dtype))
+    Ok(Value::Bool(fits && mask.dtype == s.info(handle(args, 0)?).dtype))
 }
 
 pub(super) fn padded(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let pads = ints(args, 1)?;
     let h = handle(args, 0)?;
-    let rank = s.importer.builder.info(h).shape.ndim();
+    let rank = s.info(h).shape.ndim();
     let rank = rank.ok_or_else(|| {
         Error::NeedsValue("the number of dimensions is not known: give the shapes of the inputs".into())
     })?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::control::{How, MAX_UNROLLED, graph, scan};
 use super::{Rule, handle, int, list};
+use crate::emit::Scope;
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::{Graph, Node, Value, ValueInfo};
 
 pub(super) static RULES: &[Rule] = &[Rule::new(
@@ -51,7 +51,7 @@ fn scanned_batches(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
 
 /// The total number of steps of all sequences; a large number if it is not known.
 fn steps(s: &Scope<'_, '_>, rows: &Value) -> Result<i64> {
-    let shape = &s.importer.builder.info(handle(std::slice::from_ref(rows), 0)?).shape;
+    let shape = &s.info(handle(std::slice::from_ref(rows), 0)?).shape;
     match shape.dims() {
         [batch, length, ..] if *batch >= 0 && *length >= 0 => Ok(batch.saturating_mul(*length)),
         [_] => Err(Error::value("a scanned input has a batch and a sequence, but one dimension was given")),
@@ -61,7 +61,7 @@ fn steps(s: &Scope<'_, '_>, rows: &Value) -> Result<i64> {
 
 /// Rejects known lengths that exceed the sequences.
 fn check_lengths(s: &Scope<'_, '_>, lengths: &Value, rows: &Value) -> Result<()> {
-    let builder = &s.importer.builder;
+    let builder = &s.context.emitter().builder;
     let (rows, lengths) = (handle(std::slice::from_ref(rows), 0)?, handle(std::slice::from_ref(lengths), 0)?);
     let most = builder.info(rows).shape.dims().get(1).copied().filter(|n| *n >= 0).unwrap_or(i64::MAX);
     let Some(known) = &builder.info(lengths).value else { return Ok(()) };
@@ -84,7 +84,7 @@ fn reversed(s: &mut Scope<'_, '_>, value: &Value, lengths: &Value) -> Result<Val
         ..Graph::default()
     };
     let given = [("rows", value), ("lengths", lengths)].map(|(n, v)| (n.to_string(), v.clone()));
-    s.importer.graph(&turned, HashMap::from(given))?.pop().ok_or_else(|| Error::format("nothing was reversed"))
+    s.context.graph(&turned, HashMap::from(given))?.pop().ok_or_else(|| Error::format("nothing was reversed"))
 }
 
 fn named(name: &str) -> ValueInfo {

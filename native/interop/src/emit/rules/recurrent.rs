@@ -1,8 +1,8 @@
 //! Rules for recurrent networks: ONNX has a weight tensor for each kind of weight, `RNN` takes one vector with another order of gates.
 
 use super::{Rule, handle, ints, list};
+use crate::emit::Scope;
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
@@ -30,7 +30,7 @@ fn recurrent_params(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let order = ints(args, 3)?;
     let gates = order.len() as i64;
     let dims = |s: &Scope<'_, '_>, i: usize| {
-        let shape = s.importer.builder.info(handle(args, i)?).shape.clone();
+        let shape = s.info(handle(args, i)?).shape.clone();
         match shape.is_known() && shape.dims().len() == 3 && shape.dim(1) % gates == 0 {
             true => Ok((shape.dim(0), shape.dim(1) / gates, shape.dim(2))),
             false => Err(Error::value(format!("weights of shape {shape} do not have {gates} gates"))),
@@ -56,8 +56,7 @@ fn recurrent_params(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         // The biases of the input come first, then those of the state.
         parts.push(match &args[2] {
             Value::None => {
-                let dtype =
-                    Value::from(s.importer.builder.info(handle(args, 0)?).dtype.map_or("float32", |d| d.name()));
+                let dtype = Value::from(s.info(handle(args, 0)?).dtype.map_or("float32", |d| d.name()));
                 let params = vec![
                     ("shape", Value::from(vec![2 * gates * hidden])),
                     ("value", Value::Float(0.0)),
@@ -147,7 +146,7 @@ fn layers(
 pub(super) fn recurrent_nodes(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (mode, count, both, hidden) =
         (super::text(args, 3)?, super::int(args, 4)?, args[5].is_true(), super::int(args, 6)?);
-    let inputs = s.importer.builder.info(handle(args, 0)?).shape.dim(2);
+    let inputs = s.info(handle(args, 0)?).shape.dim(2);
     if inputs < 0 || !(1..=256).contains(&count) {
         return Err(Error::NeedsValue("the size of the input is not known: give the shapes of the inputs".into()));
     }
@@ -159,7 +158,7 @@ pub(super) fn recurrent_nodes(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<V
         }
         one => one.clone(),
     };
-    if s.importer.builder.info(handle(std::slice::from_ref(&vector), 0)?).value.is_none() {
+    if s.info(handle(std::slice::from_ref(&vector), 0)?).value.is_none() {
         return Err(Error::unsupported("the parameters of RNN can be written only where they are given"));
     }
     let weights = layers(s, vector, order, (count, directions, hidden, inputs))?;
@@ -179,7 +178,7 @@ pub(super) fn recurrent_nodes(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<V
                 attributes[0].1 = Value::List(vec!["Relu".into(), "Relu".into()]);
             }
         }
-        let outs = crate::export::framework_node(s, op, ins, attributes, 1 + states.len())?;
+        let outs = crate::emit::framework_node(s, op, ins, attributes, 1 + states.len())?;
         for (last, out) in last.iter_mut().zip(&outs[1..]) {
             last.push(out.clone());
         }

@@ -7,8 +7,8 @@ use ferromx_ops::onnx::{DimExprs, DimLeaf, DimOp};
 
 use super::written::one;
 use super::{Rule, handle, list, text};
+use crate::emit::Scope;
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[

@@ -1,8 +1,8 @@
 //! Rules for the windows of convolution and pooling: kernels, strides, padding.
 
 use super::{Rule, handle, ints, text};
+use crate::emit::Scope;
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
@@ -78,7 +78,7 @@ fn check_windows(lists: &[&[i64]]) -> Result<()> {
 fn pads_to_the_end(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (mut pads, kernel, strides) = (ints(args, 0)?, ints(args, 1)?, ints(args, 2)?);
     check_windows(&[&pads, &kernel, &strides])?;
-    let shape = s.importer.builder.info(handle(args, 3)?).shape.clone();
+    let shape = s.info(handle(args, 3)?).shape.clone();
     let n = kernel.len();
     let known = shape.dims().len() == n + 2 && !shape.dims()[2..].contains(&-1);
     if !known || pads.len() != 2 * n || strides.len() != n {
@@ -118,7 +118,7 @@ fn transposed_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     if same.is_none() && args[5] == Value::None {
         return Ok(given.into());
     }
-    let shape = s.importer.builder.info(handle(args, 7)?).shape.clone();
+    let shape = s.info(handle(args, 7)?).shape.clone();
     if shape.dims().len() != n + 2 || shape.dims()[2..].contains(&-1) {
         return Err(Error::NeedsValue(
             "the padding depends on the size of the input: give the shapes of the inputs".into(),
@@ -194,7 +194,7 @@ pub(super) fn window_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value
         "SAME_LOWER" => false,
         other => return Err(Error::value(format!("there is no padding '{other}'"))),
     };
-    let shape = s.importer.builder.info(handle(args, 5)?).shape.clone();
+    let shape = s.info(handle(args, 5)?).shape.clone();
     if shape.dims().len() != n + 2 {
         return Err(Error::NeedsValue(format!(
             "a kernel {kernel:?} meets the shape {shape}: give the shapes of the inputs"

@@ -9,8 +9,8 @@ use ferromx_ops::onnx::{Coordinates, NearestMode, ResizeMode, ResizedAxis, Resiz
 use ferromx_runtime::arrays::write_converted;
 
 use super::{Rule, handle, int, list, text};
+use crate::emit::{Scope, is_unknown};
 use crate::error::{Error, Result};
-use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[Rule::new(
@@ -51,7 +51,7 @@ enum Change {
 
 fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let h = handle(args, 0)?;
-    let dims = s.importer.builder.info(h).dims.clone();
+    let dims = s.info(h).dims.clone();
     let dims =
         dims.ok_or_else(|| Error::NeedsValue("the rank is not known: give the shapes of the inputs".into()))?.to_vec();
     let options = list(args, 5)?;
@@ -89,7 +89,7 @@ fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
             let mut mask_dims = vec![1; dims.len()];
             mask_dims[*axis] = known.to as i64;
             let name = s.name.clone();
-            let mask = s.importer.builder.constant(&name, NDArray::from_slice(&mask, &mask_dims)?);
+            let mask = s.builder().constant(&name, NDArray::from_slice(&mask, &mask_dims)?);
             inside = match inside {
                 Value::None => Value::Handle(mask),
                 earlier => s.operator("_npi_bitwise_and", vec![earlier, Value::Handle(mask)], vec![], false)?,
@@ -194,7 +194,7 @@ fn resized_dynamic(s: &mut Scope<'_, '_>, value: Value, axis: usize, change: &Ch
     let mut inputs = vec![value];
     match change {
         Change::Size(size) => {
-            let (given, written) = s.importer.builder.expressions(&[h], &[*size])?;
+            let (given, written) = s.builder().expressions(&[h], &[*size])?;
             inputs = given;
             attrs.insert("size".into(), format!("({})", written.join(", ")));
         }
@@ -202,19 +202,19 @@ fn resized_dynamic(s: &mut Scope<'_, '_>, value: Value, axis: usize, change: &Ch
         Change::Known(axis) => drop(attrs.insert("size".into(), format!("({})", axis.to))),
     }
     let name = format!("{}/axis{axis}", s.name);
-    Ok(Value::Handle(s.importer.builder.apply_with("_onnx_Resize", &name, &inputs, attrs, &[])?[0]))
+    Ok(Value::Handle(s.builder().apply_with("_onnx_Resize", &name, &inputs, attrs, &[])?[0]))
 }
 
 fn gathered(s: &mut Scope<'_, '_>, value: Value, axis: usize, resized: &ResizedAxis, how: &How<'_>) -> Result<Value> {
     let indices: Vec<i64> = how.resizing.neighbours(resized).indices.into_iter().map(|i| i as i64).collect();
     let name = format!("{}/indices", s.name);
-    let indices = s.importer.builder.constant(&name, NDArray::from_slice(&indices, &[resized.to as i64])?);
+    let indices = s.builder().constant(&name, NDArray::from_slice(&indices, &[resized.to as i64])?);
     s.operator("take", vec![value, Value::Handle(indices)], vec![("axis", Value::Int(axis as i64))], true)
 }
 
 fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: usize, resized: &ResizedAxis, how: &How<'_>) -> Result<Value> {
     let Value::Handle(h) = value else { return Err(Error::value("a tensor is resized")) };
-    let dtype = s.importer.builder.info(h).dtype.filter(|d| d.is_float());
+    let dtype = s.info(h).dtype.filter(|d| d.is_float());
     let dtype = dtype.ok_or_else(|| Error::unsupported("only floating-point numbers can be interpolated"))?;
     let made = how.resizing.neighbours(resized);
     let dims = [resized.to as i64, made.taps as i64];
@@ -222,8 +222,8 @@ fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: usize, resized: &ResizedA
     let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default())?;
     write_converted(&array, made.weights.into_iter())?;
     let (indices_name, weights_name) = (format!("{}/indices", s.name), format!("{}/weights", s.name));
-    let taps = Value::Handle(s.importer.builder.constant(&indices_name, NDArray::from_slice(&indices, &dims)?));
-    let weights = Value::Handle(s.importer.builder.constant(&weights_name, array));
+    let taps = Value::Handle(s.builder().constant(&indices_name, NDArray::from_slice(&indices, &dims)?));
+    let weights = Value::Handle(s.builder().constant(&weights_name, array));
     let params = vec![("axis", Value::Int(axis as i64))];
     s.operator("_onnx_Interpolate", vec![value, taps, weights], params, true)
 }

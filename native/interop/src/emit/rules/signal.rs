@@ -9,8 +9,8 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 
 use super::{Rule, handle, int, ints, made_elements, text};
+use crate::emit::Scope;
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
@@ -65,7 +65,7 @@ fn constant(s: &mut Scope<'_, '_>, dims: &[i64], items: Vec<f64>, dtype: &str) -
     let array = NDArray::zeros(&Shape::new(dims), dtype, Context::default())?;
     write_converted(&array, items.into_iter())?;
     let name = s.name.clone();
-    Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+    Ok(Value::Handle(s.builder().constant(&name, array)))
 }
 
 fn mel_weights(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
@@ -210,7 +210,7 @@ impl Fourier<'_, '_, '_> {
 }
 
 fn fourier(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let info = s.importer.builder.info(handle(args, 0)?);
+    let info = s.info(handle(args, 0)?);
     let (shape, dtype) = (info.shape.clone(), info.dtype);
     let rank = shape.ndim().filter(|r| *r >= 2).ok_or_else(|| {
         Error::NeedsValue("a transform needs an axis and real or complex numbers: give the shapes of the inputs".into())

@@ -23,10 +23,10 @@ use std::sync::OnceLock;
 
 use ferromx_core::shape::Shape;
 
+use crate::emit::{Scope, is_unknown};
 use crate::error::{Error, Result};
-use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
-use crate::mapping::ast::Definition;
+use crate::mapping::{Kind, Param, Signature};
 
 /// The implementation of a rule.
 pub type Forward = fn(&mut Scope<'_, '_>, &[Value]) -> Result<Value>;
@@ -57,48 +57,6 @@ impl Rule {
         self.reverse = Some(f);
         self
     }
-
-    /// True if the rule takes this number of arguments.
-    pub fn takes(&self, n: usize) -> bool {
-        let args = self.signature.split(')').next().unwrap_or("").trim_start_matches('(');
-        let (all, optional) = (args.split(',').filter(|a| !a.trim().is_empty()).count(), args.matches('?').count());
-        (all - optional..=all).contains(&n)
-    }
-}
-
-/// A rule that processes may name.
-#[derive(Clone, Copy)]
-pub enum Named<'t> {
-    /// One of [`all`].
-    BuiltIn(&'static Rule),
-    /// One that a mapping file defines.
-    Defined(&'t Definition),
-}
-
-impl Named<'_> {
-    /// Name, arguments and result, for messages.
-    pub fn label(&self) -> String {
-        match self {
-            Named::BuiltIn(rule) => format!("{}{}", rule.name, rule.signature),
-            Named::Defined(rule) => format!("{}{}", rule.name, rule.signature()),
-        }
-    }
-
-    /// Whether the rule takes so many arguments.
-    pub fn takes(&self, n: usize) -> bool {
-        match self {
-            Named::BuiltIn(rule) => rule.takes(n),
-            Named::Defined(rule) => rule.takes(n),
-        }
-    }
-
-    /// The inverse in the first argument, if the rule has one.
-    pub fn reverse(&self) -> Option<Reverse> {
-        match self {
-            Named::BuiltIn(rule) => rule.reverse,
-            Named::Defined(_) => None,
-        }
-    }
 }
 
 /// All rules that are built in.
@@ -121,6 +79,22 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// The signature of a built-in rule.
+pub fn signature(name: &str) -> Option<&'static Signature> {
+    static BY_NAME: OnceLock<HashMap<&'static str, Signature>> = OnceLock::new();
+    let read = |rule: &'static Rule| {
+        let inner = rule.signature.split(')').next().unwrap_or("").trim_start_matches('(');
+        let names = inner.split(',').map(str::trim).filter(|a| !a.is_empty());
+        let param = |a: &'static str| Param {
+            name: a.trim_end_matches('?').into(),
+            kind: Kind::Any,
+            is_optional: a.ends_with('?'),
+        };
+        (rule.name, Signature { name: rule.name.into(), params: names.map(param).collect(), result: Kind::Any })
+    };
+    BY_NAME.get_or_init(|| all().map(read).collect()).get(name)
 }
 
 /// The built-in rule of a name.
@@ -214,7 +188,7 @@ mod tests {
             assert!(rule.signature.starts_with('(') && rule.signature.contains(") -> "), "{}", rule.name);
             assert!(!rule.doc.is_empty(), "{}", rule.name);
         }
-        let rule = find("default_to").unwrap();
+        let rule = signature("default_to").unwrap();
         assert!(rule.takes(2) && !rule.takes(1) && !rule.takes(3));
     }
 }

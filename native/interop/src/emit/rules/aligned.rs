@@ -3,8 +3,8 @@
 use super::elements::padded;
 use super::windows::window_pads;
 use super::{Rule, handle, int, ints, list, made_elements, text};
+use crate::emit::Scope;
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::Value;
 use ferromx_core::shape::Shape;
 
@@ -36,7 +36,7 @@ pub(super) static RULES: &[Rule] = &[
             }
             let whole = vec![("newshape", Value::from(vec![-1]))];
             let flat = s.operator("_np_reshape", vec![a[0].clone()], whole, false)?;
-            let shape = s.importer.builder.info(handle(std::slice::from_ref(&flat), 0)?).shape.clone();
+            let shape = s.info(handle(std::slice::from_ref(&flat), 0)?).shape.clone();
             match shape.dims() {
                 [1] => s.operator("_npi_broadcast_to", vec![flat], vec![("shape", vec![int(a, 1)?].into())], false),
                 _ => Ok(flat),
@@ -84,7 +84,7 @@ fn border_mode(border: &str) -> Result<&'static str> {
 }
 
 fn rank(s: &Scope<'_, '_>, args: &[Value], i: usize) -> Result<i64> {
-    let rank = s.importer.builder.info(handle(args, i)?).shape.ndim();
+    let rank = s.info(handle(args, i)?).shape.ndim();
     let unknown = || Error::NeedsValue("the number of dimensions is not known: give the shapes of the inputs".into());
     rank.map(|r| r as i64).ok_or_else(unknown)
 }
@@ -135,7 +135,7 @@ fn window_means(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         return Ok(means);
     }
     // The fraction of each window that lies inside the image.
-    let mut dims = s.importer.builder.info(handle(args, 0)?).shape.dims().to_vec();
+    let mut dims = s.info(handle(args, 0)?).shape.dims().to_vec();
     dims.iter_mut().take(2).for_each(|d| *d = 1);
     made_elements(&Shape::new(&dims))?;
     let params = vec![("shape", dims.into()), ("value", Value::Float(1.0))];
