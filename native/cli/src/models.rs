@@ -176,7 +176,7 @@ pub(crate) fn rules(framework: Framework, one_way: bool, files: &[PathBuf]) -> R
         say!("\nRules:");
         for rule in ferromx_interop::emit::rules::all() {
             let reverse = if rule.reverse.is_some() { " (both directions)" } else { "" };
-            say!("  {}{}{reverse}\n      {}", rule.name, rule.signature, rule.doc);
+            say!("  {}{reverse}\n      {}", rule.signature, rule.doc);
         }
         for rule in table.definitions() {
             say!("  {}\n      {}:{}", rule.signature, rule.file, rule.position.line);

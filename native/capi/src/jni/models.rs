@@ -215,7 +215,8 @@ native! {
         let mut flat: Vec<String> = Vec::new();
         for rule in rules::all() {
             let is_reversible = if rule.reverse.is_some() { "1" } else { "" };
-            flat.extend([rule.name, rule.signature, rule.doc, is_reversible, ""].map(String::from));
+            let (name, signature) = (rule.signature.name.to_string(), rule.signature.text());
+            flat.extend([name, signature, rule.doc.into(), is_reversible.into(), String::new()]);
         }
         for rule in added.iter().flat_map(|added| added.table.definitions()) {
             let (name, signature) = (rule.signature.name.to_string(), rule.signature.text());

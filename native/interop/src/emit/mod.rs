@@ -8,11 +8,13 @@
 //!
 //! Import and export differ in what a [`Context`] gives.
 
+mod arguments;
 mod bodies;
 mod builder;
 mod dimensions;
 mod hooks;
 mod nodes;
+mod operation;
 pub mod rules;
 mod scalars;
 mod scope;
@@ -23,6 +25,8 @@ use std::collections::HashMap;
 
 use indexmap::IndexMap;
 
+pub(crate) use arguments::{Argument, Arguments, Outcome};
+pub use arguments::{Handle, SymInt, SymInts};
 pub use bodies::{Body, Operands};
 pub(crate) use builder::check_shape;
 pub use builder::{Builder, TensorInfo};
@@ -30,7 +34,8 @@ pub use dimensions::{Dims, is_unknown};
 pub(crate) use hooks::located;
 pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
 pub use nodes::{Sink, framework_call, framework_node, framework_operator};
-pub use scope::{Names, Scope};
+pub(crate) use operation::{Operation, op};
+pub use scope::{Names, Naming, Scope};
 
 use crate::error::{Error, Result};
 use crate::ir::{Framework, Graph, Node, OpDescriptor, Value};

@@ -3,13 +3,24 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use super::{Builder, Context, TensorInfo, framework_call, is_unknown, rules};
+use ferromx_core::ndarray::NDArray;
+
+use super::{Builder, Context, Handle, Operation, TensorInfo, framework_call, is_unknown, rules};
 use crate::error::{Error, Result};
 use crate::ir::{Node, Value};
 use crate::mapping::ast::{Call, Definition, Expr, Operator, Process};
 
 /// The values of a process's names.
 pub type Names<'p> = HashMap<&'p str, Value>;
+
+/// The name of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// That of the node.
+    Node,
+    /// That of the node and that of the operator.
+    Operator,
+}
 
 /// The context of rules: the graph that is being built and the node that is being mapped.
 pub struct Scope<'a, 't> {
@@ -44,8 +55,13 @@ impl<'a, 't> Scope<'a, 't> {
     }
 
     /// The known facts about a tensor.
-    pub fn info(&self, handle: usize) -> &TensorInfo {
-        self.context.emitter().builder.info(handle)
+    pub fn info(&self, tensor: Handle) -> &TensorInfo {
+        self.context.emitter().builder.info(tensor.0)
+    }
+
+    /// True if all operators are computed at once.
+    pub fn is_executing(&self) -> bool {
+        self.context.emitter().builder.is_executing()
     }
 
     /// The value of an expression. The outermost operator gets the node's name.
@@ -126,7 +142,8 @@ impl<'a, 't> Scope<'a, 't> {
         for (key, e) in &call.named {
             params.push((key.as_str(), self.eval(e, names, false)?));
         }
-        self.operator(&call.name, args, params, outermost)
+        let naming = if outermost { Naming::Node } else { Naming::Operator };
+        self.operator(&call.name, args, params, naming)
     }
 
     /// The result of a rule that a mapping file defines.
@@ -159,7 +176,15 @@ impl<'a, 't> Scope<'a, 't> {
         self.context.emitter().schema.domain_of(&self.process.domain, op).to_string()
     }
 
-    /// Adds an operator of ours. A single output is not wrapped in a list.
+    /// The name of an operator.
+    fn operator_name(&self, op: &str, naming: Naming) -> String {
+        match naming {
+            Naming::Node => self.name.clone(),
+            Naming::Operator => format!("{}/{}", self.name, op.trim_start_matches('_').to_lowercase()),
+        }
+    }
+
+    /// Adds an operator of ours that a mapping file names. A single output is not wrapped in a list.
     ///
     /// # Errors
     /// Those of the operator.
@@ -168,7 +193,7 @@ impl<'a, 't> Scope<'a, 't> {
         op: &str,
         mut args: Vec<Value>,
         params: Vec<(&str, Value)>,
-        outermost: bool,
+        naming: Naming,
     ) -> Result<Value> {
         let (_, def) = ferromx_ops::registry::find(op)?;
         // Inputs may be given by name, too.
@@ -186,23 +211,58 @@ impl<'a, 't> Scope<'a, 't> {
                 None => attrs.push((key, value)),
             }
         }
-        let name = match outermost {
-            true => self.name.clone(),
-            false => format!("{}/{}", self.name, op.trim_start_matches('_').to_lowercase()),
-        };
+        let name = self.operator_name(op, naming);
         let outs = self.builder().apply(op, &name, &args, &attrs)?;
         let mut values: Vec<Value> = outs.into_iter().map(Value::Handle).collect();
         Ok(if values.len() == 1 { values.remove(0) } else { Value::List(values) })
     }
 
-    /// A constant list of 64-bit integers.
+    /// Adds an operator inside of what the node becomes. Its name is that of the node and of the operator.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub(crate) fn emit<P>(&mut self, operation: Operation<P>) -> Result<Handle> {
+        let name = self.operator_name(operation.operator, Naming::Operator);
+        self.builder().emit(&name, operation)
+    }
+
+    /// Adds the operator that the node becomes. It gets the name of the node.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub(crate) fn emit_named<P>(&mut self, operation: Operation<P>) -> Result<Handle> {
+        let name = self.name.clone();
+        self.builder().emit(&name, operation)
+    }
+
+    /// Adds an operator whose name is that of the node and another one.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub(crate) fn emit_as<P>(&mut self, what: &str, operation: Operation<P>) -> Result<Handle> {
+        let name = format!("{}/{what}", self.name);
+        self.builder().emit(&name, operation)
+    }
+
+    /// A constant with the name of the node.
+    pub fn constant(&mut self, array: NDArray) -> Handle {
+        let name = self.name.clone();
+        Handle(self.builder().constant(&name, array))
+    }
+
+    /// A constant whose name is that of the node and another one.
+    pub fn inner_constant(&mut self, what: &str, array: NDArray) -> Handle {
+        let name = format!("{}/{what}", self.name);
+        Handle(self.builder().constant(&name, array))
+    }
+
+    /// A constant vector of 64-bit integers.
     ///
     /// # Errors
     /// Out of memory.
-    pub fn operator_constant(&mut self, what: &str, items: &[i64]) -> Result<Value> {
-        let array = ferromx_core::ndarray::NDArray::from_slice(items, &[items.len() as i64])?;
-        let name = format!("{}/{what}", self.name);
-        Ok(Value::Handle(self.builder().constant(&name, array)))
+    pub fn integers(&mut self, what: &str, items: &[i64]) -> Result<Handle> {
+        let array = NDArray::from_slice(items, &[items.len() as i64])?;
+        Ok(self.inner_constant(what, array))
     }
 
     fn binary(&mut self, operator: Operator, a: &Expr, b: &Expr, names: &Names<'_>) -> Result<Value> {

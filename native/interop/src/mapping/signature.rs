@@ -22,11 +22,13 @@ pub enum Kind {
     List,
     /// A tensor of the graph.
     Tensor,
+    /// A graph of the framework.
+    Graph,
 }
 
 impl Kind {
     /// All kinds with the names that signatures give them.
-    pub const ALL: [(&'static str, Kind); 7] = [
+    pub const ALL: [(&'static str, Kind); 8] = [
         ("any", Kind::Any),
         ("int", Kind::Int),
         ("number", Kind::Number),
@@ -34,6 +36,7 @@ impl Kind {
         ("text", Kind::Text),
         ("list", Kind::List),
         ("tensor", Kind::Tensor),
+        ("graph", Kind::Graph),
     ];
 
     /// The name in signatures.
@@ -51,6 +54,7 @@ impl Kind {
             Kind::Text => matches!(value, Value::Text(_)),
             Kind::List => matches!(value, Value::List(_)),
             Kind::Tensor => matches!(value, Value::Handle(_)),
+            Kind::Graph => matches!(value, Value::Graph(_)),
         }
     }
 }

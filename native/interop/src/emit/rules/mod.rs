@@ -1,32 +1,37 @@
 //! The named rules: functions on values that mapping processes call.
 //!
-//! A rule has a name, a signature, an implementation and, if it is invertible, an inverse that the exporter uses.
+//! [`rules!`] declares them as typed functions, from which their signatures follow. An invertible rule has an inverse that the export uses.
 
 mod aligned;
 mod batched;
 mod control;
 mod coordinates;
+mod dimension_exprs;
 mod elements;
-mod extents;
+mod export_nodes;
 mod lists;
 mod loops;
+mod masks;
 mod recurrent;
 mod resize;
 mod signal;
 mod symbolic;
 mod tensors;
 mod windows;
-mod written;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use ferromx_core::context::Context as Device;
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
+use ferromx_runtime::arrays::write_converted;
 
-use crate::emit::{Scope, is_unknown};
+use super::{Handle, Scope};
 use crate::error::{Error, Result};
 use crate::ir::Value;
-use crate::mapping::{Kind, Param, Signature};
+use crate::mapping::Signature;
 
 /// The implementation of a rule.
 pub type Forward = fn(&mut Scope<'_, '_>, &[Value]) -> Result<Value>;
@@ -36,10 +41,8 @@ pub type Reverse = fn(&Value, &[Option<Value>]) -> Option<Value>;
 
 /// A named rule.
 pub struct Rule {
-    /// Name.
-    pub name: &'static str,
-    /// Arguments and result, as in `(list, n) -> list`. A `?` marks arguments that may be left out.
-    pub signature: &'static str,
+    /// Name, arguments and result.
+    pub signature: Signature,
     /// Description, for listings.
     pub doc: &'static str,
     /// Implementation.
@@ -48,129 +51,139 @@ pub struct Rule {
     pub reverse: Option<Reverse>,
 }
 
-impl Rule {
-    const fn new(name: &'static str, signature: &'static str, doc: &'static str, forward: Forward) -> Rule {
-        Rule { name, signature, doc, forward, reverse: None }
-    }
+/// Declares rules as functions with typed arguments, and lists them in `RULES`. The documentation of a rule is what listings show. After
+/// the body, `reversed` gives the inverse.
+///
+/// ```text
+/// rules! {
+///     /// One dimension, which may be unknown.
+///     fn size(s, tensor: Handle, axis: i64) -> SymInt {
+///         ...
+///     }
+/// }
+/// ```
+macro_rules! rules {
+    ($($(#[doc = $doc:literal])+ fn $name:ident($s:tt $(, $arg:ident: $ty:ty)* $(,)?) -> $result:ty $body:block
+        $(reversed $reverse:expr;)?)*) => {
+        $(
+            $(#[doc = $doc])+
+            #[allow(clippy::too_many_arguments, reason = "mapping files name the arguments by their positions")]
+            pub(super) fn $name($s: &mut $crate::emit::Scope<'_, '_>, $($arg: $ty),*) -> $crate::error::Result<$result> $body
+        )*
 
-    const fn reversed(mut self, f: Reverse) -> Rule {
-        self.reverse = Some(f);
-        self
-    }
+        pub(super) static RULES: &[$crate::emit::rules::Rule] = &[$($crate::emit::rules::Rule {
+            signature: $crate::mapping::Signature {
+                name: ::std::borrow::Cow::Borrowed(stringify!($name)),
+                params: ::std::borrow::Cow::Borrowed(&[$($crate::mapping::Param {
+                    name: ::std::borrow::Cow::Borrowed(stringify!($arg)),
+                    kind: <$ty as $crate::emit::Argument<'_>>::KIND,
+                    is_optional: <$ty as $crate::emit::Argument<'_>>::IS_OPTIONAL,
+                }),*]),
+                result: <$result as $crate::emit::Outcome>::KIND,
+            },
+            doc: concat!($($doc),+).trim_ascii(),
+            forward: |scope, args| {
+                #[allow(unused_mut, unused_variables, reason = "a rule may have no arguments")]
+                let mut arguments = $crate::emit::Arguments::new(args);
+                $(let $arg = arguments.next::<$ty>(stringify!($arg))?;)*
+                $name(scope, $($arg),*).map($crate::emit::Outcome::value)
+            },
+            reverse: $crate::emit::rules::rules!(@reverse $($reverse)?),
+        }),*];
+    };
+    (@reverse) => { None };
+    (@reverse $reverse:expr) => { Some($reverse) };
 }
+use rules;
 
-/// All rules that are built in.
+/// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [
         aligned::RULES,
         batched::RULES,
+        control::RULES,
+        coordinates::RULES,
+        dimension_exprs::RULES,
+        elements::RULES,
+        export_nodes::RULES,
         lists::RULES,
+        masks::RULES,
+        recurrent::RULES,
+        resize::RULES,
+        signal::RULES,
+        symbolic::RULES,
         tensors::RULES,
         windows::RULES,
-        resize::RULES,
-        control::RULES,
-        recurrent::RULES,
-        elements::RULES,
-        extents::RULES,
-        symbolic::RULES,
-        coordinates::RULES,
-        signal::RULES,
-        written::RULES,
     ]
     .into_iter()
     .flatten()
 }
 
-/// The signature of a built-in rule.
-pub fn signature(name: &str) -> Option<&'static Signature> {
-    static BY_NAME: OnceLock<HashMap<&'static str, Signature>> = OnceLock::new();
-    let read = |rule: &'static Rule| {
-        let inner = rule.signature.split(')').next().unwrap_or("").trim_start_matches('(');
-        let names = inner.split(',').map(str::trim).filter(|a| !a.is_empty());
-        let param = |a: &'static str| Param {
-            name: a.trim_end_matches('?').into(),
-            kind: Kind::Any,
-            is_optional: a.ends_with('?'),
-        };
-        (rule.name, Signature { name: rule.name.into(), params: names.map(param).collect(), result: Kind::Any })
-    };
-    BY_NAME.get_or_init(|| all().map(read).collect()).get(name)
-}
-
-/// The built-in rule of a name.
+/// The rule of a name.
 pub fn find(name: &str) -> Option<&'static Rule> {
     static BY_NAME: OnceLock<HashMap<&'static str, &'static Rule>> = OnceLock::new();
-    BY_NAME.get_or_init(|| all().map(|r| (r.name, r)).collect()).get(name).copied()
+    BY_NAME.get_or_init(|| all().map(|r| (r.signature.name.as_ref(), r)).collect()).get(name).copied()
 }
 
-/// An argument as an integer.
-fn int(args: &[Value], i: usize) -> Result<i64> {
-    let value = args.get(i).unwrap_or(&Value::None);
-    let x =
-        value.int().ok_or_else(|| Error::value(format!("argument {} is a {}, not an integer", i + 1, value.kind())));
-    x.and_then(known_dim)
-}
-
-/// A number that is not a symbolic dimension.
-fn known_dim(x: i64) -> Result<i64> {
-    match is_unknown(x) {
-        true => Err(Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into())),
-        false => Ok(x),
-    }
-}
-
-/// An argument as a list of known integers.
-fn ints(args: &[Value], i: usize) -> Result<Vec<i64>> {
-    open_ints(args, i)?.into_iter().map(known_dim).collect()
-}
-
-/// An argument as a list of integers, which may include symbolic dimensions.
-fn open_ints(args: &[Value], i: usize) -> Result<Vec<i64>> {
-    let value = args.get(i).unwrap_or(&Value::None);
-    value
-        .ints()
-        .ok_or_else(|| Error::value(format!("argument {} is a {}, not a list of integers", i + 1, value.kind())))
-}
-
-/// An argument as a list.
-fn list(args: &[Value], i: usize) -> Result<&[Value]> {
-    match args.get(i) {
-        Some(Value::List(items)) => Ok(items),
-        other => {
-            Err(Error::value(format!("argument {} is a {}, not a list", i + 1, other.map_or("nothing", Value::kind))))
-        }
-    }
-}
-
-/// An argument as text.
-fn text(args: &[Value], i: usize) -> Result<&str> {
-    match args.get(i) {
-        Some(Value::Text(text)) => Ok(text),
-        other => {
-            Err(Error::value(format!("argument {} is a {}, not a text", i + 1, other.map_or("nothing", Value::kind))))
-        }
-    }
-}
-
-/// An argument as a tensor of the graph.
-fn handle(args: &[Value], i: usize) -> Result<usize> {
-    match args.get(i) {
-        Some(Value::Handle(h)) => Ok(*h),
-        other => {
-            Err(Error::value(format!("argument {} is a {}, not a tensor", i + 1, other.map_or("nothing", Value::kind))))
-        }
-    }
+/// The signature of a rule.
+pub fn signature(name: &str) -> Option<&'static Signature> {
+    find(name).map(|rule| &rule.signature)
 }
 
 /// Most elements of a constant that a rule creates.
 const MAX_MADE: usize = 1 << 24;
 
 /// The number of elements of a constant that a rule creates, checked against the limit.
-fn made_elements(shape: &Shape) -> Result<usize> {
+fn made_elements(dims: &[i64]) -> Result<usize> {
+    let shape = Shape::new(dims);
     let n = shape.checked_elements()?;
     match n <= MAX_MADE {
         true => Ok(n),
         false => Err(Error::value(format!("a constant of shape {shape} would be made, which is too large"))),
+    }
+}
+
+/// An array of these elements, converted to a type.
+fn array<T: Element>(dims: &[i64], dtype: DType, items: Vec<T>) -> Result<NDArray> {
+    let array = NDArray::zeros(&Shape::new(dims), dtype, Device::default())?;
+    write_converted(&array, items.into_iter())?;
+    Ok(array)
+}
+
+/// The error for a dimension that must be known.
+fn needs_shapes(what: &str) -> Error {
+    Error::NeedsValue(format!("{what}: give the shapes of the inputs"))
+}
+
+impl Scope<'_, '_> {
+    /// The rank of a tensor.
+    fn rank(&self, tensor: Handle) -> Result<usize> {
+        self.info(tensor).shape.ndim().ok_or_else(|| needs_shapes("the number of dimensions is not known"))
+    }
+
+    /// The dimensions of a tensor; unknown ones are symbolic.
+    fn dims(&self, tensor: Handle) -> Result<Vec<i64>> {
+        self.rank(tensor)?;
+        let info = self.info(tensor);
+        let dims = info.dims.as_ref().map(|dims| dims.to_vec());
+        let dims = dims.or_else(|| info.shape.is_known().then(|| info.shape.dims().to_vec()));
+        dims.ok_or_else(|| needs_shapes(&format!("the shape {} is not fully known", info.shape)))
+    }
+
+    /// The dimensions of a tensor, all of them known.
+    fn known_dims(&self, tensor: Handle) -> Result<Vec<i64>> {
+        let shape = &self.info(tensor).shape;
+        match shape.is_known() {
+            true => Ok(shape.dims().to_vec()),
+            false => Err(needs_shapes(&format!("the shape {shape} is not fully known"))),
+        }
+    }
+
+    /// The element type of a tensor.
+    fn dtype(&self, tensor: Handle) -> Result<DType> {
+        let unknown =
+            || Error::value("the element type of a tensor is not known: the model does not say that of its input");
+        self.info(tensor).dtype.ok_or_else(unknown)
     }
 }
 
@@ -180,14 +193,21 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn rules_have_names_and_signatures_of_their_own() {
+    fn rules_have_unique_names_and_descriptions() {
         let mut seen = HashSet::new();
         for rule in all() {
-            assert!(seen.insert(rule.name), "{} is there twice", rule.name);
-            assert!(ferromx_ops::registry::find(rule.name).is_err(), "{} is the name of an operator, too", rule.name);
-            assert!(rule.signature.starts_with('(') && rule.signature.contains(") -> "), "{}", rule.name);
-            assert!(!rule.doc.is_empty(), "{}", rule.name);
+            let name = rule.signature.name.as_ref();
+            assert!(seen.insert(name), "there are two rules {name}");
+            assert!(ferromx_ops::registry::find(name).is_err(), "{name} is the name of an operator, too");
+            assert!(!rule.doc.is_empty(), "{name}");
         }
+    }
+
+    #[test]
+    fn signatures_follow_from_the_types() {
+        let text = |name: &str| signature(name).map(ToString::to_string).unwrap();
+        assert_eq!(text("size"), "size(tensor: tensor, axis: int) -> int");
+        assert_eq!(text("shape_tensor"), "shape_tensor(tensor: tensor, start: int, end?: int) -> tensor");
         let rule = signature("default_to").unwrap();
         assert!(rule.takes(2) && !rule.takes(1) && !rule.takes(3));
     }

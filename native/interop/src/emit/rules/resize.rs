@@ -1,25 +1,64 @@
 //! The rule for Resize. Each axis that changes is gathered (nearest) or interpolated with weights (linear, cubic); if a length is not
 //! known, the operator `_onnx_Resize` does this when the model runs.
 
-use ferromx_core::context::Context;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::params::{Attrs, ParamValue};
+use ferromx_core::params::ParamValue;
 use ferromx_core::shape::Shape;
 use ferromx_ops::onnx::{Coordinates, NearestMode, ResizeMode, ResizedAxis, Resizing};
-use ferromx_runtime::arrays::write_converted;
 
-use super::{Rule, handle, int, list, text};
-use crate::emit::{Scope, is_unknown};
+use super::{array, needs_shapes, rules};
+use crate::emit::{Arguments, Handle, Scope, is_unknown, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-pub(super) static RULES: &[Rule] = &[Rule::new(
-    "resized",
-    "(tensor, roi, scales, sizes, axes, how) -> tensor",
-    "Resize of ONNX. `how` is a list: mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, exclude_outside, \
-     extrapolation_value, antialias, keep_aspect_ratio_policy.",
-    resized,
-)];
+rules! {
+    /// Resize of ONNX. `how` is a list: mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, exclude_outside,
+    /// extrapolation_value, antialias, keep_aspect_ratio_policy.
+    fn resized(
+        s, tensor: Handle, roi: Option<Vec<f64>>, scales: Option<Vec<f64>>, sizes: Option<&[Value]>,
+        axes: Option<Vec<i64>>, how: &[Value],
+    ) -> Handle {
+        let dims = s.info(tensor).dims.clone().ok_or_else(|| needs_shapes("the rank is not known"))?.to_vec();
+        let how = How::read(how)?;
+        let sizes = sizes.and_then(|sizes| sizes.iter().map(Value::int).collect::<Option<Vec<_>>>());
+        let given = |list: Option<Vec<f64>>| list.filter(|items| !items.is_empty());
+        let axes = axes.filter(|axes| !axes.is_empty());
+        let request = Request { axes, roi: given(roi), scales: given(scales), sizes: sizes.filter(|s| !s.is_empty()) };
+        let axes = changed_axes(request, &dims, &how)?;
+        let mut made = tensor;
+        let mut inside = None;
+        for Axis { axis, change } in &axes {
+            let known = match change {
+                Change::Known(known) if known.from == known.to && known.scale == 1.0 && !how.is_cropping() => continue,
+                Change::Known(known) => known,
+                unknown => {
+                    made = resized_dynamic(s, made, *axis, unknown, &how)?;
+                    continue;
+                }
+            };
+            made = match how.resizing.mode {
+                ResizeMode::Nearest => gathered(s, made, *axis, known, &how)?,
+                _ => weighted(s, made, *axis, known, &how)?,
+            };
+            if how.is_cropping() {
+                let within = |x: usize| (0.0..=(known.from - 1) as f64).contains(&how.resizing.coordinate(x, known));
+                let mask: Vec<bool> = (0..known.to).map(within).collect();
+                let mut mask_dims = vec![1; dims.len()];
+                mask_dims[*axis] = known.to as i64;
+                let mask = s.constant(NDArray::from_slice(&mask, &mask_dims)?);
+                inside = match inside {
+                    None => Some(mask),
+                    Some(earlier) => Some(s.emit(op!(BITWISE_AND(earlier, mask)))?),
+                };
+            }
+        }
+        match inside {
+            None if made == tensor => s.emit_named(op!(COPY(made))),
+            None => Ok(made),
+            Some(inside) => s.emit_named(op!(WHERE_RSCALAR(inside, made), scalar: how.extrapolation)),
+        }
+    }
+}
 
 /// The parameters that all axes share.
 struct How<'a> {
@@ -28,7 +67,28 @@ struct How<'a> {
     policy: &'a str,
 }
 
-impl How<'_> {
+impl<'a> How<'a> {
+    fn read(options: &'a [Value]) -> Result<How<'a>> {
+        let mut options = Arguments::new(options);
+        let mode = ResizeMode::parse(options.next("mode")?).map_err(Error::Unsupported)?;
+        let coordinates = options.next("coordinate_transformation_mode")?;
+        let nearest = options.next("nearest_mode")?;
+        let cubic = options.next::<Option<f64>>("cubic_coeff_a")?;
+        let exclude_outside = options.next("exclude_outside")?;
+        let extrapolation = options.next::<Option<f64>>("extrapolation_value")?;
+        let antialias = options.next("antialias")?;
+        let resizing = Resizing {
+            mode,
+            coordinates: Coordinates::parse(coordinates).map_err(Error::Unsupported)?,
+            nearest: NearestMode::parse(nearest).map_err(Error::Unsupported)?,
+            cubic: cubic.unwrap_or(-0.75),
+            exclude_outside,
+            antialias,
+        };
+        let policy = options.next("keep_aspect_ratio_policy")?;
+        Ok(How { resizing, extrapolation: extrapolation.unwrap_or_default(), policy })
+    }
+
     fn is_cropping(&self) -> bool {
         self.resizing.coordinates == Coordinates::CropAndResize
     }
@@ -49,77 +109,21 @@ enum Change {
     Scale(f64),
 }
 
-fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let h = handle(args, 0)?;
-    let dims = s.info(h).dims.clone();
-    let dims =
-        dims.ok_or_else(|| Error::NeedsValue("the rank is not known: give the shapes of the inputs".into()))?.to_vec();
-    let options = list(args, 5)?;
-    let how = How {
-        resizing: Resizing {
-            mode: ResizeMode::parse(text(options, 0)?).map_err(Error::Unsupported)?,
-            coordinates: Coordinates::parse(text(options, 1)?).map_err(Error::Unsupported)?,
-            nearest: NearestMode::parse(text(options, 2)?).map_err(Error::Unsupported)?,
-            cubic: options[3].number().unwrap_or(-0.75),
-            exclude_outside: int(options, 4)? != 0,
-            antialias: int(options, 6)? != 0,
-        },
-        extrapolation: options[5].number().unwrap_or_default(),
-        policy: text(options, 7)?,
-    };
-    let axes = axes(args, &dims, &how)?;
-    let mut value = args[0].clone();
-    let mut inside = Value::None;
-    for Axis { axis, change } in &axes {
-        let known = match change {
-            Change::Known(known) if known.from == known.to && known.scale == 1.0 && !how.is_cropping() => continue,
-            Change::Known(known) => known,
-            unknown => {
-                value = resized_dynamic(s, value, *axis, unknown, &how)?;
-                continue;
-            }
-        };
-        value = match how.resizing.mode {
-            ResizeMode::Nearest => gathered(s, value, *axis, known, &how)?,
-            _ => weighted(s, value, *axis, known, &how)?,
-        };
-        if how.is_cropping() {
-            let within = |x: usize| (0.0..=(known.from - 1) as f64).contains(&how.resizing.coordinate(x, known));
-            let mask: Vec<bool> = (0..known.to).map(within).collect();
-            let mut mask_dims = vec![1; dims.len()];
-            mask_dims[*axis] = known.to as i64;
-            let name = s.name.clone();
-            let mask = s.builder().constant(&name, NDArray::from_slice(&mask, &mask_dims)?);
-            inside = match inside {
-                Value::None => Value::Handle(mask),
-                earlier => s.operator("_npi_bitwise_and", vec![earlier, Value::Handle(mask)], vec![], false)?,
-            };
-        }
-    }
-    match inside {
-        Value::None if value == args[0] => s.operator("_copy", vec![value], vec![], true),
-        Value::None => Ok(value),
-        inside => s.operator(
-            "_npi_where_rscalar",
-            vec![inside, value],
-            vec![("scalar", Value::Float(how.extrapolation))],
-            true,
-        ),
-    }
+/// What a node asks for, without empty lists.
+struct Request {
+    axes: Option<Vec<i64>>,
+    roi: Option<Vec<f64>>,
+    scales: Option<Vec<f64>>,
+    sizes: Option<Vec<i64>>,
 }
 
 /// The resized axes with their new lengths and scales.
-fn axes(args: &[Value], dims: &[i64], how: &How<'_>) -> Result<Vec<Axis>> {
-    let numbers = |i: usize| match &args[i] {
-        Value::List(items) if !items.is_empty() => items.iter().map(Value::number).collect::<Option<Vec<f64>>>(),
-        _ => None,
-    };
-    let named: Vec<usize> = match numbers(4) {
-        Some(axes) => axes.iter().map(|a| Shape::axis(*a as i64, dims.len())).collect::<Result<_, _>>()?,
+fn changed_axes(request: Request, dims: &[i64], how: &How<'_>) -> Result<Vec<Axis>> {
+    let Request { axes, roi, scales, sizes } = request;
+    let named: Vec<usize> = match axes {
+        Some(axes) => axes.into_iter().map(|a| Shape::axis(a, dims.len())).collect::<Result<_, _>>()?,
         None => (0..dims.len()).collect(),
     };
-    let sizes = args[3].ints().filter(|sizes| !sizes.is_empty());
-    let (scales, roi) = (numbers(2), numbers(1));
     let given = scales.as_ref().map(Vec::len).or(sizes.as_ref().map(Vec::len)).unwrap_or(0);
     if given != named.len() || scales.is_some() == sizes.is_some() {
         return Err(Error::value(format!("either scales or sizes must have {} numbers", named.len())));
@@ -176,54 +180,58 @@ fn keep_ratio(axes: &mut [Axis], is_larger: bool) {
     }
 }
 
-fn resized_dynamic(s: &mut Scope<'_, '_>, value: Value, axis: usize, change: &Change, how: &How<'_>) -> Result<Value> {
-    let h = handle(std::slice::from_ref(&value), 0)?;
-    let r = &how.resizing;
-    let mut attrs: Attrs = [
-        ("axis", axis.to_string()),
-        ("mode", r.mode.print()),
-        ("coordinates", r.coordinates.print()),
-        ("nearest_mode", r.nearest.print()),
-        ("cubic_coeff_a", r.cubic.to_string()),
-        ("exclude_outside", r.exclude_outside.print()),
-        ("antialias", r.antialias.print()),
-    ]
-    .map(|(key, text)| (key.to_string(), text))
-    .into_iter()
-    .collect();
-    let mut inputs = vec![value];
-    match change {
+/// Resizes an axis when the model runs.
+fn resized_dynamic(
+    s: &mut Scope<'_, '_>,
+    tensor: Handle,
+    axis: usize,
+    change: &Change,
+    how: &How<'_>,
+) -> Result<Handle> {
+    let (inputs, size, scale) = match change {
         Change::Size(size) => {
-            let (given, written) = s.builder().expressions(&[h], &[*size])?;
-            inputs = given;
-            attrs.insert("size".into(), format!("({})", written.join(", ")));
+            let (inputs, size) = s.builder().expressions(&[tensor.0], &[*size])?;
+            (inputs, Some(format!("({})", size.join(", "))), None)
         }
-        Change::Scale(scale) => drop(attrs.insert("scale".into(), scale.to_string())),
-        Change::Known(axis) => drop(attrs.insert("size".into(), format!("({})", axis.to))),
-    }
-    let name = format!("{}/axis{axis}", s.name);
-    Ok(Value::Handle(s.builder().apply_with("_onnx_Resize", &name, &inputs, attrs, &[])?[0]))
+        Change::Scale(scale) => (vec![tensor.into()], None, Some(*scale)),
+        Change::Known(axis) => (vec![tensor.into()], Some(format!("({})", axis.to)), None),
+    };
+    let r = &how.resizing;
+    let resize = op!(
+        SYMBOLIC_RESIZE(inputs), axis: axis, mode: r.mode, coordinates: r.coordinates, nearest_mode: r.nearest,
+        cubic_coeff_a: r.cubic, exclude_outside: r.exclude_outside, antialias: r.antialias, size: size, scale: scale
+    );
+    s.emit_as(&format!("axis{axis}"), resize)
 }
 
-fn gathered(s: &mut Scope<'_, '_>, value: Value, axis: usize, resized: &ResizedAxis, how: &How<'_>) -> Result<Value> {
+/// Takes the nearest elements along an axis.
+fn gathered(
+    s: &mut Scope<'_, '_>,
+    tensor: Handle,
+    axis: usize,
+    resized: &ResizedAxis,
+    how: &How<'_>,
+) -> Result<Handle> {
     let indices: Vec<i64> = how.resizing.neighbours(resized).indices.into_iter().map(|i| i as i64).collect();
-    let name = format!("{}/indices", s.name);
-    let indices = s.builder().constant(&name, NDArray::from_slice(&indices, &[resized.to as i64])?);
-    s.operator("take", vec![value, Value::Handle(indices)], vec![("axis", Value::Int(axis as i64))], true)
+    let indices = s.integers("indices", &indices)?;
+    s.emit_named(op!(TAKE(tensor, indices), axis: axis))
 }
 
-fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: usize, resized: &ResizedAxis, how: &How<'_>) -> Result<Value> {
-    let Value::Handle(h) = value else { return Err(Error::value("a tensor is resized")) };
-    let dtype = s.info(h).dtype.filter(|d| d.is_float());
+/// Sums weighted neighbours along an axis.
+fn weighted(
+    s: &mut Scope<'_, '_>,
+    tensor: Handle,
+    axis: usize,
+    resized: &ResizedAxis,
+    how: &How<'_>,
+) -> Result<Handle> {
+    let dtype = s.info(tensor).dtype.filter(|d| d.is_float());
     let dtype = dtype.ok_or_else(|| Error::unsupported("only floating-point numbers can be interpolated"))?;
     let made = how.resizing.neighbours(resized);
     let dims = [resized.to as i64, made.taps as i64];
     let indices: Vec<i64> = made.indices.into_iter().map(|i| i as i64).collect();
-    let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default())?;
-    write_converted(&array, made.weights.into_iter())?;
-    let (indices_name, weights_name) = (format!("{}/indices", s.name), format!("{}/weights", s.name));
-    let taps = Value::Handle(s.builder().constant(&indices_name, NDArray::from_slice(&indices, &dims)?));
-    let weights = Value::Handle(s.builder().constant(&weights_name, array));
-    let params = vec![("axis", Value::Int(axis as i64))];
-    s.operator("_onnx_Interpolate", vec![value, taps, weights], params, true)
+    let weights = array::<f64>(&dims, dtype, made.weights)?;
+    let taps = s.inner_constant("indices", NDArray::from_slice(&indices, &dims)?);
+    let weights = s.inner_constant("weights", weights);
+    s.emit_named(op!(INTERPOLATE(tensor, taps, weights), axis: axis))
 }

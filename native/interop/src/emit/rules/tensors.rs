@@ -1,332 +1,321 @@
-//! Rules for tensors of the graph: shapes, types, known elements, and chains of operators.
+//! Rules for tensors of the graph: shapes, types, known elements, and operators given by name.
 
 use std::cmp::Ordering;
 
-use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
-use ferromx_runtime::arrays::write_converted;
 
-use super::{Rule, handle, int, ints, list, open_ints, text};
-use crate::emit::{Scope, is_unknown};
+use super::{array, needs_shapes, rules};
+use crate::emit::{Handle, Naming, Scope, SymInt, SymInts, is_unknown, op};
 use crate::error::{Error, Result};
-use crate::ir::Value;
+use crate::ir::{self, Value};
 
-pub(super) static RULES: &[Rule] = &[
-    Rule::new(
-        "known",
-        "(tensor) -> bool",
-        "True if the elements of a tensor are known at import, or if it is absent.",
-        |s, a| {
-            let known = match &a[0] {
-                Value::Handle(h) => s.info(*h).value.is_some(),
-                _ => true,
-            };
-            s.wanted_value |= !known;
-            Ok(Value::Bool(known))
-        },
-    ),
-    Rule::new("rank_known", "(tensor) -> bool", "True if the rank is known.", |s, a| {
-        let known = s.info(handle(a, 0)?).shape.ndim_is_known();
+rules! {
+    /// True if the elements of a tensor are known at import, or if it is absent.
+    fn known(s, tensor: Value) -> bool {
+        let known = match tensor {
+            Value::Handle(h) => s.info(Handle(h)).value.is_some(),
+            _ => true,
+        };
         s.wanted_value |= !known;
-        Ok(Value::Bool(known))
-    }),
-    Rule::new("shape_known", "(tensor) -> bool", "True if all dimensions are known.", |s, a| {
-        let known = s.info(handle(a, 0)?).shape.is_known();
+        Ok(known)
+    }
+
+    /// True if the rank is known.
+    fn rank_known(s, tensor: Handle) -> bool {
+        let known = s.info(tensor).shape.ndim_is_known();
         s.wanted_value |= !known;
-        Ok(Value::Bool(known))
-    }),
-    Rule::new("rank", "(tensor) -> int", "The rank.", |s, a| Ok(Value::Int(rank(s, handle(a, 0)?)? as i64))),
-    Rule::new("shape", "(tensor) -> list", "The dimensions, which may include unknown ones.", |s, a| {
-        Ok(dims(s, handle(a, 0)?)?.into())
-    }),
-    Rule::new("size", "(tensor, axis) -> int", "One dimension, which may be unknown.", |s, a| {
-        let dims = dims(s, handle(a, 0)?)?;
-        Ok(Value::Int(dims[Shape::axis(int(a, 1)?, dims.len())?]))
-    }),
-    Rule::new("dtype", "(tensor) -> text", "The name of the element type.", |s, a| {
-        Ok(dtype(s, handle(a, 0)?)?.name().into())
-    }),
-    Rule::new("lowest", "(tensor) -> float", "The smallest finite number of the element type.", |s, a| {
-        Ok(Value::Float(match dtype(s, handle(a, 0)?)? {
+        Ok(known)
+    }
+
+    /// True if all dimensions are known.
+    fn shape_known(s, tensor: Handle) -> bool {
+        let known = s.info(tensor).shape.is_known();
+        s.wanted_value |= !known;
+        Ok(known)
+    }
+
+    /// The rank.
+    fn rank(s, tensor: Handle) -> i64 {
+        Ok(s.rank(tensor)? as i64)
+    }
+
+    /// The dimensions, which may include unknown ones.
+    fn shape(s, tensor: Handle) -> SymInts {
+        s.dims(tensor).map(SymInts)
+    }
+
+    /// One dimension, which may be unknown.
+    fn size(s, tensor: Handle, axis: i64) -> SymInt {
+        let dims = s.dims(tensor)?;
+        Ok(SymInt(dims[Shape::axis(axis, dims.len())?]))
+    }
+
+    /// The name of the element type.
+    fn dtype(s, tensor: Handle) -> DType {
+        s.dtype(tensor)
+    }
+
+    /// The smallest finite number of the element type.
+    fn lowest(s, tensor: Handle) -> f64 {
+        Ok(match s.dtype(tensor)? {
             DType::F16 => -65504.0,
             DType::F64 => f64::MIN,
             _ => f64::from(f32::MIN),
-        }))
-    }),
-    Rule::new("is_float", "(tensor) -> bool", "True if the elements are floating-point numbers.", |s, a| {
-        Ok(Value::Bool(dtype(s, handle(a, 0)?)?.is_float()))
-    }),
-    Rule::new(
-        "number",
-        "(tensor) -> number",
-        "The element of a one-element tensor, which must be known or computed from dimensions.",
-        |s, a| {
-            let Value::Handle(h) = a[0] else { return Ok(a[0].clone()) };
-            match known_elements(s, h)?.as_slice() {
-                [one] => Ok(one.clone()),
-                many => Err(Error::value(format!(
-                    "a tensor of {} elements was given where one number was expected",
-                    many.len()
-                ))),
-            }
-        },
-    ),
-    Rule::new(
-        "numbers",
-        "(tensor) -> list",
-        "The elements of a tensor, which must be known or computed from dimensions; lists are returned unchanged.",
-        |s, a| match &a[0] {
-            Value::Handle(h) => Ok(Value::List(known_elements(s, *h)?)),
-            other => Ok(other.clone()),
-        },
-    ),
-    Rule::new(
-        "tensor",
-        "(value, dtype) -> tensor",
-        "A constant tensor of a number, or of a list of numbers.",
-        |s, a| {
-            let dtype: DType = text(a, 1)?.parse().map_err(Error::Value)?;
-            let (items, dims) = match &a[0] {
-                Value::List(items) => (items.clone(), vec![items.len() as i64]),
-                one => (vec![one.clone()], vec![]),
-            };
-            let name = s.name.clone();
-            let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default())?;
-            if items.iter().all(|v| matches!(v, Value::Int(_))) {
-                write_converted(&array, items.iter().filter_map(Value::int).collect::<Vec<_>>().into_iter())?;
-            } else {
-                write_converted(&array, items.iter().filter_map(Value::number).collect::<Vec<_>>().into_iter())?;
-            }
-            Ok(Value::Handle(s.builder().constant(&name, array)))
-        },
-    ),
-    Rule::new("constant", "(tensor) -> tensor", "A constant of the model as a tensor of the graph.", |s, a| {
-        match &a[0] {
-            Value::Tensor(t) => {
-                let (array, name) = (t.to_array()?, s.node.outputs.first().cloned().unwrap_or_default());
-                Ok(Value::Handle(s.builder().constant(&name, array)))
-            }
-            other => Err(Error::value(format!("argument 1 is a {}, not a tensor", other.kind()))),
+        })
+    }
+
+    /// True if the elements are floating-point numbers.
+    fn is_float(s, tensor: Handle) -> bool {
+        Ok(s.dtype(tensor)?.is_float())
+    }
+
+    /// The element of a one-element tensor, which must be known or computed from dimensions.
+    fn number(s, tensor: Value) -> Value {
+        let Value::Handle(h) = tensor else { return Ok(tensor) };
+        match known_elements(s, Handle(h))?.as_slice() {
+            [one] => Ok(one.clone()),
+            many => Err(Error::value(format!(
+                "a tensor of {} elements was given where one number was expected",
+                many.len()
+            ))),
         }
-    }),
-    Rule::new(
-        "filled_like",
-        "(dims, value, tensor) -> tensor",
-        "A tensor of the type of another one with the value everywhere. A dimension may be written as [tensor, axis]: it is taken from \
-         there, known or not.",
-        filled_like,
-    ),
-    Rule::new(
-        "filled",
-        "(shape, value, dtype) -> tensor",
-        "A tensor of this shape, filled with the value of a one-element constant.",
-        |s, a| {
-            let value = match &a[1] {
-                Value::Tensor(t) => elements(&t.to_array()?)?.first().cloned().unwrap_or_default(),
-                other => other.clone(),
-            };
-            let params = vec![("shape", a[0].clone()), ("value", value), ("dtype", a[2].clone())];
-            s.operator("_full", vec![], params, true)
-        },
-    ),
-    Rule::new("tensor_type", "(tensor) -> text", "The name of the element type of a constant of the model.", |_, a| {
-        match &a[0] {
-            Value::Tensor(t) => Ok(t.element.ours()?.name().into()),
-            other => Err(Error::value(format!("argument 1 is a {}, not a tensor", other.kind()))),
+    }
+
+    /// The elements of a tensor, which must be known or computed from dimensions; lists are returned unchanged.
+    fn numbers(s, tensor: Value) -> Value {
+        match tensor {
+            Value::Handle(h) => known_elements(s, Handle(h)).map(Value::List),
+            other => Ok(other),
         }
-    }),
-    Rule::new(
-        "chain",
-        "(op, tensors) -> tensor",
-        "An operator of two inputs applied to all tensors from left to right.",
-        |s, a| {
-            let op = text(a, 0)?;
-            let (first, rest) = list(a, 1)?.split_first().ok_or_else(|| Error::value("there are no tensors"))?;
-            rest.iter().try_fold(first.clone(), |left, right| s.operator(op, vec![left, right.clone()], vec![], true))
-        },
-    ),
-    Rule::new(
-        "shape_tensor",
-        "(tensor, start, end?) -> tensor",
-        "The dimensions start..end of a tensor as 64-bit integers.",
-        |s, a| {
-            let h = handle(a, 0)?;
-            let rank = rank(s, h)? as i64;
-            let place = |x: i64| (if x < 0 { x + rank } else { x }).clamp(0, rank);
-            let end = if matches!(a.get(2), None | Some(Value::None)) { rank } else { place(int(a, 2)?) };
-            let start = place(int(a, 1)?);
-            let name = s.name.clone();
-            Ok(Value::Handle(s.builder().shape_of(&name, h, start as usize, end.max(start) as usize)?))
-        },
-    ),
-    Rule::new(
-        "new_shape",
-        "(tensor, shape, allowzero) -> list",
-        "The target shape of Reshape: 0 copies a dimension (unless allowed as a length), -1 is inferred; dimensions that are not \
-         known are copied or inferred. The result is for _npx_reshape.",
-        new_shape,
-    ),
-    Rule::new(
-        "partly_known",
-        "(tensor) -> bool",
-        "True if some elements of an integer tensor are known or symbolic.",
-        |s, a| {
-            let Value::Handle(h) = a[0] else { return Ok(Value::Bool(true)) };
-            let info = s.info(h);
-            let known = info.value.is_some() || info.partly.is_some();
-            s.wanted_value |= !known;
-            Ok(Value::Bool(known))
-        },
-    ),
-    Rule::new("output_count", "() -> int", "The number of outputs of the node.", |s, _| {
-        Ok(Value::Int(s.node.outputs.len() as i64))
-    }),
-    Rule::new(
-        "reduced",
-        "(op, tensor, axes, keepdims, noop) -> tensor",
-        "A reduction over axes; without axes over all of them, or over none if noop is not 0.",
-        reduced,
-    ),
-    Rule::new(
-        "expanded",
-        "(tensor, axes) -> tensor",
-        "Inserts axes of length 1 at these positions of the result.",
-        |s, a| {
-            let h = handle(a, 0)?;
-            let mut axes = ints(a, 1)?;
-            let rank = (rank(s, h)? + axes.len()) as i64;
-            if axes.iter().any(|x| !(-rank..rank).contains(x)) {
-                return Err(Error::value(format!("{axes:?} are no axes of a tensor of {rank} dimensions")));
-            }
-            axes.iter_mut().filter(|x| **x < 0).for_each(|x| *x += rank);
-            axes.sort_unstable();
-            if axes.windows(2).any(|w| w[0] == w[1]) {
-                return Err(Error::value("an axis is named twice"));
-            }
-            if axes.is_empty() {
-                return s.operator("_copy", vec![a[0].clone()], vec![], true);
-            }
-            axes.into_iter().try_fold(a[0].clone(), |t, axis| {
-                s.operator("expand_dims", vec![t], vec![("axis", Value::Int(axis))], true)
-            })
-        },
-    ),
-    Rule::new("trailing_axes", "(tensor, n) -> tensor", "Appends n axes of length 1.", |s, a| {
-        (0..int(a, 1)?.clamp(0, 32))
-            .try_fold(a[0].clone(), |t, _| s.operator("expand_dims", vec![t], vec![("axis", Value::Int(-1))], false))
-    }),
-    Rule::new("moved", "(tensor, from, to) -> tensor", "Moves one axis to another position.", |s, a| {
-        let params =
-            vec![("source", Value::List(vec![a[1].clone()])), ("destination", Value::List(vec![a[2].clone()]))];
-        s.operator("_np_moveaxis", vec![a[0].clone()], params, true)
-    }),
-    Rule::new(
-        "sliced",
-        "(tensor, starts, ends, axes, steps) -> tensor",
-        "ONNX's Slice: numbers beyond an axis mean its end, negative ones count from the end.",
-        sliced,
-    ),
-    Rule::new(
-        "range_of",
-        "(start, limit, delta, dtype) -> tensor",
-        "The numbers from start to limit, exclusive, in steps of delta.",
-        |s, a| {
-            let dtype: DType = text(a, 3)?.parse().map_err(Error::Value)?;
-            let name = s.name.clone();
-            let array = if let (Value::Int(start), Value::Int(limit), Value::Int(step)) = (&a[0], &a[1], &a[2]) {
-                let n = count((*limit as f64 - *start as f64) / *step as f64)?;
-                let items: Vec<i64> = (0..n as i64).map(|i| start.wrapping_add(i.wrapping_mul(*step))).collect();
-                let array = NDArray::zeros(&Shape::from_usize(&[n]), dtype, Context::default())?;
-                write_converted(&array, items.into_iter())?;
-                array
-            } else {
-                let number = |i: usize| a[i].number().ok_or_else(|| Error::value("start, limit and delta are numbers"));
-                let (start, limit, step) = (number(0)?, number(1)?, number(2)?);
-                let n = count((limit - start) / step)?;
-                let array = NDArray::zeros(&Shape::from_usize(&[n]), dtype, Context::default())?;
-                write_converted(&array, (0..n).map(|i| start + i as f64 * step).collect::<Vec<_>>().into_iter())?;
-                array
-            };
-            Ok(Value::Handle(s.builder().constant(&name, array)))
-        },
-    ),
-    Rule::new(
-        "broadcast_shape",
-        "(tensor, shape) -> list",
-        "The broadcast shape of a tensor and another shape.",
-        |s, a| {
-            let (own, target) = (dims(s, handle(a, 0)?)?, open_ints(a, 1)?);
-            let n = target.len().max(own.len());
-            let at = |dims: &[i64], k: usize| (k + dims.len()).checked_sub(n).map_or(1, |i| dims[i]);
-            let mut joined = |k: usize| match (at(&own, k), at(&target, k)) {
-                (1, d) | (d, 1) => Ok(d),
-                (d, t) if d == t => Ok(d),
-                // One of them is 1, or both are equal.
-                (d, t) if is_unknown(d) && is_unknown(t) => {
-                    let larger = s.builder().larger(d, t);
-                    larger.ok_or_else(|| {
-                        Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into())
-                    })
+    }
+
+    /// A constant tensor of a number, or of a list of numbers.
+    fn tensor(s, value: Value, dtype: DType) -> Handle {
+        let (items, dims) = match value {
+            Value::List(items) => (items.clone(), vec![items.len() as i64]),
+            one => (vec![one], vec![]),
+        };
+        let made = match items.iter().all(|v| matches!(v, Value::Int(_))) {
+            true => array(&dims, dtype, items.iter().filter_map(Value::int).collect())?,
+            false => array(&dims, dtype, items.iter().filter_map(Value::number).collect())?,
+        };
+        Ok(s.constant(made))
+    }
+
+    /// A constant of the model as a tensor of the graph.
+    fn constant(s, tensor: &ir::Tensor) -> Handle {
+        let name = s.node.outputs.first().cloned().unwrap_or_default();
+        let array = tensor.to_array()?;
+        Ok(Handle(s.builder().constant(&name, array)))
+    }
+
+    /// A tensor of the type of another one with the value everywhere. A dimension may be written as [tensor, axis]: it is taken from there,
+    /// known or not.
+    fn filled_like(s, dims: &[Value], value: Value, tensor: Handle) -> Handle {
+        let dtype = s.dtype(tensor)?;
+        let (mut lengths, mut dynamic) = (Vec::new(), Vec::new());
+        for (k, dim) in dims.iter().enumerate() {
+            let (holder, axis) = match dim {
+                Value::List(place) => match place.as_slice() {
+                    [Value::Handle(h), Value::Int(axis)] => (Handle(*h), *axis),
+                    _ => return Err(Error::value("a dimension is a number or [tensor, axis]")),
+                },
+                known => {
+                    lengths.push(known.int().ok_or_else(|| Error::value("a dimension is a number or [tensor, axis]"))?);
+                    continue;
                 }
-                (d, t) if is_unknown(d) || is_unknown(t) => Ok(if is_unknown(d) { t } else { d }),
-                (d, t) => Err(Error::value(format!("a dimension of {d} cannot be expanded to {t}"))),
             };
-            Ok((0..n).map(&mut joined).collect::<Result<Vec<_>>>()?.into())
-        },
-    ),
-];
+            let axis = Shape::axis(axis, s.rank(holder)?)?;
+            match s.info(holder).shape.dim(axis) {
+                -1 => {
+                    dynamic.push((k, holder, axis));
+                    lengths.push(1);
+                }
+                n => lengths.push(n),
+            }
+        }
+        let mut made = s.emit(op!(FULL(), shape: lengths, value: value, dtype: dtype))?;
+        for (k, holder, axis) in dynamic {
+            made = s.emit(op!(BROADCAST_LIKE(made, holder), lhs_axes: vec![k as i64], rhs_axes: vec![axis as i64]))?;
+        }
+        Ok(made)
+    }
 
-/// The dimensions of a tensor; unknown ones are symbolic.
-fn dims(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
-    rank(s, h)?;
-    let info = s.info(h);
-    let dims = info
-        .dims
-        .as_ref()
-        .map(|dims| dims.to_vec())
-        .or_else(|| info.shape.is_known().then(|| info.shape.dims().to_vec()));
-    dims.ok_or_else(|| {
-        Error::NeedsValue(format!("the shape {} is not fully known: give the shapes of the inputs", info.shape))
-    })
-}
+    /// A tensor of this shape, filled with the value of a one-element constant.
+    fn filled(s, shape: SymInts, value: Value, dtype: DType) -> Handle {
+        let value = match value {
+            Value::Tensor(t) => elements(&t.to_array()?)?.first().cloned().unwrap_or_default(),
+            other => other,
+        };
+        s.emit_named(op!(FULL(), shape: shape.0, value: value, dtype: dtype))
+    }
 
-/// The elements of a constant, or the known and symbolic elements of an integer tensor.
-fn known_elements(s: &Scope<'_, '_>, h: usize) -> Result<Vec<Value>> {
-    match &s.info(h).partly {
-        Some(array) => elements(array),
-        None => Ok(elements(&constant(s, h)?)?.into_iter().map(no_name).collect()),
+    /// The name of the element type of a constant of the model.
+    fn tensor_type(_, tensor: &ir::Tensor) -> DType {
+        tensor.element.ours()
+    }
+
+    /// An operator of two inputs applied to all tensors from left to right.
+    fn chain(s, op: &str, tensors: &[Value]) -> Value {
+        let (first, rest) = tensors.split_first().ok_or_else(|| Error::value("there are no tensors"))?;
+        rest.iter().try_fold(first.clone(), |left, right| {
+            s.operator(op, vec![left, right.clone()], vec![], Naming::Node)
+        })
+    }
+
+    /// The dimensions start..end of a tensor as 64-bit integers.
+    fn shape_tensor(s, tensor: Handle, start: i64, end: Option<i64>) -> Handle {
+        let rank = s.rank(tensor)? as i64;
+        let index = |x: i64| (if x < 0 { x + rank } else { x }).clamp(0, rank);
+        let (start, end) = (index(start), end.map_or(rank, index));
+        let name = s.name.clone();
+        s.builder().shape_of(&name, tensor.0, start as usize, end.max(start) as usize).map(Handle)
+    }
+
+    /// The target shape of Reshape: 0 copies a dimension (unless allowed as a length), -1 is inferred; dimensions that are not known are
+    /// copied or inferred. The result is for _npx_reshape.
+    fn new_shape(s, tensor: Handle, shape: Value, allowzero: bool) -> SymInts {
+        let target = match shape {
+            Value::Handle(h) => known_elements(s, Handle(h))?.iter().filter_map(Value::int).collect(),
+            list => list.ints().ok_or_else(|| Error::value(format!("the shape is a {}, not a list", list.kind())))?,
+        };
+        reshaped(s, tensor, target, allowzero).map(SymInts)
+    }
+
+    /// True if some elements of an integer tensor are known or symbolic.
+    fn partly_known(s, tensor: Value) -> bool {
+        let Value::Handle(h) = tensor else { return Ok(true) };
+        let info = s.info(Handle(h));
+        let known = info.value.is_some() || info.partly.is_some();
+        s.wanted_value |= !known;
+        Ok(known)
+    }
+
+    /// The number of outputs of the node.
+    fn output_count(s) -> i64 {
+        Ok(s.node.outputs.len() as i64)
+    }
+
+    /// A reduction over axes; without axes over all of them, or over none if noop is not 0.
+    fn reduced(s, op: &str, tensor: Handle, axes: Option<Vec<i64>>, keepdims: bool, noop: bool) -> Value {
+        let axes = axes.unwrap_or_default();
+        if axes.is_empty() && noop {
+            return s.emit_named(op!(COPY(tensor))).map(Value::from);
+        }
+        if let Some(made) = reduced_nothing(s, op, tensor, &axes, keepdims)? {
+            return Ok(made.into());
+        }
+        let over_all = axes.is_empty() || s.info(tensor).shape.ndim() == Some(axes.len());
+        let axis = if axes.is_empty() { Value::None } else { axes.into() };
+        let params = vec![("axis", axis), ("keepdims", Value::Bool(keepdims))];
+        let made = s.operator(op, vec![tensor.into()], params, Naming::Node)?;
+        // Legacy MXNet operators have no zero-dimensional tensors: the sum of all elements has the shape (1,).
+        match over_all && !keepdims {
+            true => s.emit_named(op!(RESHAPE(made), newshape: Vec::<i64>::new())).map(Value::from),
+            false => Ok(made),
+        }
+    }
+
+    /// Inserts axes of length 1 at these positions of the result.
+    fn expanded(s, tensor: Handle, axes: Vec<i64>) -> Handle {
+        let rank = (s.rank(tensor)? + axes.len()) as i64;
+        let axes = super::lists::axes_from_start(s, axes, rank)?;
+        if axes.is_empty() {
+            return s.emit_named(op!(COPY(tensor)));
+        }
+        axes.into_iter().try_fold(tensor, |t, axis| s.emit_named(op!(EXPAND_DIMS(t), axis: axis)))
+    }
+
+    /// Appends n axes of length 1.
+    fn trailing_axes(s, tensor: Value, n: i64) -> Value {
+        (0..n.clamp(0, 32)).try_fold(tensor, |t, _| s.emit(op!(EXPAND_DIMS(t), axis: -1)).map(Value::from))
+    }
+
+    /// Moves one axis to another position.
+    fn moved(s, tensor: Value, from: i64, to: i64) -> Handle {
+        s.emit_named(op!(MOVEAXIS(tensor), source: vec![from], destination: vec![to]))
+    }
+
+    /// ONNX's Slice: numbers beyond an axis mean its end, negative ones count from the end.
+    fn sliced(
+        s, tensor: Handle, starts: SymInts, ends: SymInts, axes: Option<Vec<i64>>, steps: Option<Vec<i64>>,
+    ) -> Handle {
+        let rank = s.rank(tensor)?;
+        let (starts, ends) = (starts.0, ends.0);
+        let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
+        let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
+        if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
+            return Err(Error::value(format!("{starts:?}, {ends:?}, {axes:?} and {steps:?} differ in number")));
+        }
+        let dims = s.info(tensor).dims.clone();
+        let (mut begin, mut end, mut step) =
+            (vec![Value::None; rank], vec![Value::None; rank], vec![Value::Int(1); rank]);
+        for (k, axis) in axes.iter().enumerate() {
+            let axis = Shape::axis(*axis, rank)?;
+            let n = dims.as_ref().map_or(UNKNOWN, |dims| dims[axis]);
+            let (from, to, by) = span(s, n, starts[k], ends[k], steps[k])?;
+            (begin[axis], end[axis], step[axis]) = (from, to, Value::Int(by));
+        }
+        if begin.iter().chain(&end).all(|x| *x == Value::None) && step.iter().all(|x| *x == Value::Int(1)) {
+            return s.emit_named(op!(COPY(tensor)));
+        }
+        s.emit_named(op!(SLICE(tensor), begin: begin, end: end, step: step))
+    }
+
+    /// The numbers from start to limit, exclusive, in steps of delta.
+    fn range_of(s, start: Value, limit: Value, delta: Value, dtype: DType) -> Handle {
+        let made = if let (Value::Int(start), Value::Int(limit), Value::Int(step)) = (&start, &limit, &delta) {
+            let n = count((*limit as f64 - *start as f64) / *step as f64)?;
+            let items = (0..n as i64).map(|i| start.wrapping_add(i.wrapping_mul(*step))).collect();
+            array::<i64>(&[n as i64], dtype, items)?
+        } else {
+            let number = |x: &Value| x.number().ok_or_else(|| Error::value("start, limit and delta are numbers"));
+            let (start, limit, step) = (number(&start)?, number(&limit)?, number(&delta)?);
+            let n = count((limit - start) / step)?;
+            array::<f64>(&[n as i64], dtype, (0..n).map(|i| start + i as f64 * step).collect())?
+        };
+        Ok(s.constant(made))
+    }
+
+    /// The broadcast shape of a tensor and another shape.
+    fn broadcast_shape(s, tensor: Handle, shape: SymInts) -> SymInts {
+        let (own, target) = (s.dims(tensor)?, shape.0);
+        let n = target.len().max(own.len());
+        let at = |dims: &[i64], k: usize| (k + dims.len()).checked_sub(n).map_or(1, |i| dims[i]);
+        let mut joined = |k: usize| match (at(&own, k), at(&target, k)) {
+            (1, d) | (d, 1) => Ok(d),
+            (d, t) if d == t => Ok(d),
+            // One of them is 1, or both are equal.
+            (d, t) if is_unknown(d) && is_unknown(t) => {
+                s.builder().larger(d, t).ok_or_else(|| needs_shapes("a dimension is not known"))
+            }
+            (d, t) if is_unknown(d) || is_unknown(t) => Ok(if is_unknown(d) { t } else { d }),
+            (d, t) => Err(Error::value(format!("a dimension of {d} cannot be expanded to {t}"))),
+        };
+        (0..n).map(&mut joined).collect::<Result<_>>().map(SymInts)
     }
 }
 
+/// The elements of a constant, or the known and symbolic elements of an integer tensor.
+fn known_elements(s: &Scope<'_, '_>, tensor: Handle) -> Result<Vec<Value>> {
+    let info = s.info(tensor);
+    if let Some(array) = &info.partly {
+        return elements(array);
+    }
+    let why =
+        || format!("the value of '{}' decides the form of the graph, but is known only when the model runs", info.name);
+    let value = info.value.as_ref().ok_or_else(|| Error::NeedsValue(why()))?;
+    Ok(elements(value)?.into_iter().map(not_symbolic).collect())
+}
+
 /// Moves a number out of the range that is reserved for symbolic dimensions. It stays beyond the end of every axis.
-fn no_name(value: Value) -> Value {
+fn not_symbolic(value: Value) -> Value {
     match value {
         Value::Int(i) if is_unknown(i) => Value::Int(i64::MIN / 2),
         other => other,
     }
-}
-
-fn rank(s: &Scope<'_, '_>, h: usize) -> Result<usize> {
-    let shape = &s.info(h).shape;
-    shape
-        .ndim()
-        .ok_or_else(|| Error::NeedsValue("the number of dimensions is not known: give the shapes of the inputs".into()))
-}
-
-fn dtype(s: &Scope<'_, '_>, h: usize) -> Result<DType> {
-    let found = s.info(h).dtype;
-    found.ok_or_else(|| {
-        Error::value("the element type of a tensor is not known: the model does not say that of its input")
-    })
-}
-
-fn constant(s: &Scope<'_, '_>, h: usize) -> Result<NDArray> {
-    let info = s.info(h);
-    let why =
-        || format!("the value of '{}' decides the form of the graph, but is known only when the model runs", info.name);
-    info.value.clone().ok_or_else(|| Error::NeedsValue(why()))
 }
 
 /// The elements as integers, truth values or numbers.
@@ -340,39 +329,6 @@ fn elements(array: &NDArray) -> Result<Vec<Value>> {
     Ok(array.to_vec_as::<i64>()?.into_iter().map(Value::Int).collect())
 }
 
-fn filled_like(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let dtype = dtype(s, handle(args, 2)?)?;
-    opened(s, list(args, 0)?.to_vec(), args[1].clone(), dtype)
-}
-
-/// A tensor filled with one value; dimensions written as (tensor, axis) are read from that tensor.
-fn opened(s: &mut Scope<'_, '_>, wanted: Vec<Value>, value: Value, dtype: DType) -> Result<Value> {
-    let (mut dims, mut open) = (Vec::new(), Vec::new());
-    for (k, dim) in wanted.into_iter().enumerate() {
-        let Value::List(place) = dim else {
-            dims.push(dim);
-            continue;
-        };
-        let (h, axis) = (handle(&place, 0)?, int(&place, 1)?);
-        let axis = Shape::axis(axis, rank(s, h)?)?;
-        match s.info(h).shape.dim(axis) {
-            -1 => {
-                open.push((k, h, axis));
-                dims.push(Value::Int(1));
-            }
-            n => dims.push(Value::Int(n)),
-        }
-    }
-    let params = vec![("shape", Value::List(dims)), ("value", value), ("dtype", dtype.name().into())];
-    let mut made = s.operator("_full", vec![], params, false)?;
-    for (k, h, axis) in open {
-        let axes = |x: usize| Value::from(vec![x as i64]);
-        let params = vec![("lhs_axes", axes(k)), ("rhs_axes", axes(axis))];
-        made = s.operator("broadcast_like", vec![made, Value::Handle(h)], params, false)?;
-    }
-    Ok(made)
-}
-
 /// The number of steps of a range.
 fn count(steps: f64) -> Result<usize> {
     match steps.is_finite() && steps < (1u64 << 30) as f64 {
@@ -381,101 +337,34 @@ fn count(steps: f64) -> Result<usize> {
     }
 }
 
-fn reduced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let op = text(args, 0)?;
-    let axes = if args[2] == Value::None { Vec::new() } else { ints(args, 2)? };
-    if axes.is_empty() && int(args, 4)? != 0 {
-        return s.operator("_copy", vec![args[1].clone()], vec![], true);
-    }
-    let keep = int(args, 3)? != 0;
-    if let Some(made) = reduced_nothing(s, op, handle(args, 1)?, &axes, keep)? {
-        return Ok(made);
-    }
-    let over_all = axes.is_empty() || s.info(handle(args, 1)?).shape.ndim() == Some(axes.len());
-    let axis = if axes.is_empty() { Value::None } else { axes.into() };
-    let params = vec![("axis", axis), ("keepdims", Value::Bool(keep))];
-    let made = s.operator(op, vec![args[1].clone()], params, true)?;
-    // Legacy MXNet operators have no zero-dimensional tensors: the sum of all elements has the shape (1,).
-    match over_all && !keep {
-        true => s.operator("_np_reshape", vec![made], vec![("newshape", Value::List(Vec::new()))], true),
-        false => Ok(made),
-    }
-}
-
 /// The maximum or minimum of no elements is the limit of the type.
-fn reduced_nothing(s: &mut Scope<'_, '_>, op: &str, h: usize, axes: &[i64], keep: bool) -> Result<Option<Value>> {
-    let info = s.info(h);
+fn reduced_nothing(
+    s: &mut Scope<'_, '_>,
+    op: &str,
+    tensor: Handle,
+    axes: &[i64],
+    keepdims: bool,
+) -> Result<Option<Handle>> {
+    let info = s.info(tensor);
     let (shape, dtype) = (info.shape.clone(), info.dtype.unwrap_or(DType::F32));
     if !matches!(op, "max" | "min") || !shape.is_known() || !shape.dims().contains(&0) {
         return Ok(None);
     }
     let rank = shape.dims().len();
     let over = axes.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>, _>>()?;
-    let gone = |k: usize| over.is_empty() || over.contains(&k);
-    let dims = (0..rank).filter(|k| keep || !gone(*k)).map(|k| if gone(k) { 1 } else { shape.dim(k) });
-    let sign = if op == "max" { -1.0 } else { 1.0 };
-    let end = match dtype {
-        d if d.is_float() => sign * f64::INFINITY,
-        DType::Bool => f64::from(u8::from(op == "min")),
-        DType::U8 => {
-            if op == "min" {
-                255.0
-            } else {
-                0.0
-            }
-        }
-        DType::I8 => {
-            if op == "min" {
-                127.0
-            } else {
-                -128.0
-            }
-        }
-        DType::I32 => {
-            if op == "min" {
-                f64::from(i32::MAX)
-            } else {
-                f64::from(i32::MIN)
-            }
-        }
-        _ => {
-            if op == "min" {
-                i64::MAX as f64
-            } else {
-                i64::MIN as f64
-            }
-        }
+    let is_reduced = |k: usize| over.is_empty() || over.contains(&k);
+    let kept = (0..rank).filter(|k| keepdims || !is_reduced(*k));
+    let dims: Vec<i64> = kept.map(|k| if is_reduced(k) { 1 } else { shape.dim(k) }).collect();
+    let (lowest, highest) = match dtype {
+        d if d.is_float() => (f64::NEG_INFINITY, f64::INFINITY),
+        DType::Bool => (0.0, 1.0),
+        DType::U8 => (0.0, 255.0),
+        DType::I8 => (-128.0, 127.0),
+        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        _ => (i64::MIN as f64, i64::MAX as f64),
     };
-    let params = vec![
-        ("shape", dims.collect::<Vec<i64>>().into()),
-        ("value", Value::Float(end)),
-        ("dtype", dtype.name().into()),
-    ];
-    s.operator("_full", vec![], params, true).map(Some)
-}
-
-fn sliced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let h = handle(args, 0)?;
-    let rank = rank(s, h)?;
-    let (starts, ends) = (open_ints(args, 1)?, open_ints(args, 2)?);
-    let axes = if args[3] == Value::None { (0..starts.len() as i64).collect() } else { ints(args, 3)? };
-    let steps = if args[4] == Value::None { vec![1; starts.len()] } else { ints(args, 4)? };
-    if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
-        return Err(Error::value(format!("{starts:?}, {ends:?}, {axes:?} and {steps:?} differ in number")));
-    }
-    let dims = s.info(h).dims.clone();
-    let (mut begin, mut end, mut step) = (vec![Value::None; rank], vec![Value::None; rank], vec![Value::Int(1); rank]);
-    for (k, axis) in axes.iter().enumerate() {
-        let axis = Shape::axis(*axis, rank)?;
-        let n = dims.as_ref().map_or(UNKNOWN, |dims| dims[axis]);
-        let (from, to, by) = span(s, n, starts[k], ends[k], steps[k])?;
-        (begin[axis], end[axis], step[axis]) = (from, to, Value::Int(by));
-    }
-    if begin.iter().chain(&end).all(|x| *x == Value::None) && step.iter().all(|x| *x == Value::Int(1)) {
-        return s.operator("_copy", vec![args[0].clone()], vec![], true);
-    }
-    let params = vec![("begin", Value::List(begin)), ("end", Value::List(end)), ("step", Value::List(step))];
-    s.operator("slice", vec![args[0].clone()], params, true)
+    let limit = if op == "max" { lowest } else { highest };
+    s.emit_named(op!(FULL(), shape: dims, value: limit, dtype: dtype)).map(Some)
 }
 
 /// An unknown length without a symbolic dimension.
@@ -490,9 +379,8 @@ fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value
         // The length is not known: numbers beyond any axis mean its ends, and `slice` resolves the others.
         let far = i64::from(i32::MAX);
         let is_end = |x: i64| !is_unknown(x) && (x >= far || x <= -far);
-        let passes = |x: i64| {
-            is_unknown(x) && n != UNKNOWN && s.context.emitter().builder.compared(x, n).is_some_and(Ordering::is_ge)
-        };
+        let compared = |x: i64| s.context.emitter().builder.compared(x, n);
+        let passes = |x: i64| is_unknown(x) && n != UNKNOWN && compared(x).is_some_and(Ordering::is_ge);
         let begin = match from {
             0 if by > 0 => Value::None,
             x if is_end(x) && (x < 0) == (by > 0) => Value::None,
@@ -506,8 +394,8 @@ fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value
         };
         return Ok((begin, end, by));
     }
-    let place = |x: i64| if x < 0 { x.saturating_add(n) } else { x };
-    let (from, to) = (place(from), place(to));
+    let from_start = |x: i64| if x < 0 { x.saturating_add(n) } else { x };
+    let (from, to) = (from_start(from), from_start(to));
     if by > 0 {
         let (from, to) = (from.clamp(0, n), to.clamp(0, n));
         return Ok((Value::Int(from), Value::Int(to.max(from)), by));
@@ -520,14 +408,9 @@ fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value
     Ok((Value::Int(from.max(0)), if to < 0 { Value::None } else { Value::Int(to) }, by))
 }
 
-fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let data = handle(args, 0)?;
-    let allow_zero = int(args, 2)? != 0;
-    let mut target: Vec<i64> = match &args[1] {
-        Value::Handle(h) => known_elements(s, *h)?.iter().filter_map(Value::int).collect(),
-        _ => open_ints(args, 1)?,
-    };
-    let dims = s.info(data).dims.clone();
+/// The target of `_npx_reshape` for a target of ONNX's Reshape.
+fn reshaped(s: &mut Scope<'_, '_>, tensor: Handle, mut target: Vec<i64>, allow_zero: bool) -> Result<Vec<i64>> {
+    let dims = s.info(tensor).dims.clone();
     let own = dims.clone().unwrap_or_default();
     let copied = |k: usize, target: &[i64]| {
         let missing =
@@ -558,8 +441,8 @@ fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
                 inferred = true;
                 -1
             }
-            _ => return Ok(target.into()),
+            _ => return Ok(target),
         });
     }
-    Ok(simple.into())
+    Ok(simple)
 }
