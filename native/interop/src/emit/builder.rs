@@ -130,10 +130,10 @@ fn is_moderate(value: &Value) -> bool {
 }
 
 /// True if a value contains a symbolic dimension.
-fn has_name(value: &Value) -> bool {
+fn is_symbolic(value: &Value) -> bool {
     match value {
         Value::Int(i) => is_unknown(*i),
-        Value::List(items) => items.iter().any(has_name),
+        Value::List(items) => items.iter().any(is_symbolic),
         _ => false,
     }
 }
@@ -432,8 +432,8 @@ impl Builder {
     /// # Errors
     /// Inputs and parameters that the operator does not accept.
     pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
-        if params.iter().any(|(_, value)| has_name(value)) {
-            return self.apply_open(op, name, inputs, params);
+        if params.iter().any(|(_, value)| is_symbolic(value)) {
+            return self.apply_dynamic(op, name, inputs, params);
         }
         if let Some((key, value)) = params.iter().find(|(k, v)| !ANY_NUMBER.contains(k) && !is_moderate(v)) {
             return Err(Error::value(format!("the parameter {key} of {op} would be {value}: no array is as large")));
@@ -456,7 +456,7 @@ impl Builder {
     }
 
     /// Adds the dynamic form of an operator, whose parameters are expressions of dimensions.
-    fn apply_open(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+    fn apply_dynamic(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
         let given = self.inputs(op, inputs)?;
         if let ("tile", [data], Some(reps)) = (op, given.as_slice(), params.iter().find_map(|(_, v)| v.ints())) {
             return self.tile_dynamic(*data, name, &reps);
@@ -491,7 +491,7 @@ impl Builder {
         let mut numbers = Vec::new();
         for (_, list) in &lists {
             let unknown = || {
-                let known: Vec<_> = params.iter().filter(|(_, v)| has_name(v)).map(|(key, _)| *key).collect();
+                let known: Vec<_> = params.iter().filter(|(_, v)| is_symbolic(v)).map(|(key, _)| *key).collect();
                 let what = known.join(" and ");
                 Error::NeedsValue(format!(
                     "the {what} of {op} follows from a dimension that is not known: give the shapes of the inputs"

@@ -118,7 +118,7 @@ rules! {
         let (mut lengths, mut dynamic) = (Vec::new(), Vec::new());
         for (k, dim) in dims.iter().enumerate() {
             let (holder, axis) = match dim {
-                Value::List(place) => match place.as_slice() {
+                Value::List(pair) => match pair.as_slice() {
                     [Value::Handle(h), Value::Int(axis)] => (Handle(*h), *axis),
                     _ => return Err(Error::value("a dimension is a number or [tensor, axis]")),
                 },
