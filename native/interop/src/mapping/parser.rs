@@ -380,9 +380,10 @@ mod tests {
         );
         assert_eq!((squash.descriptor.inputs.len(), squash.descriptor.attributes.len()), (2, 2));
         let pairs = &made.rules[0];
-        assert_eq!((pairs.name.as_str(), pairs.signature().as_str()), ("pairs", "(list, n?: int) -> list"));
+        let signature = &pairs.signature;
+        assert_eq!(signature.to_string(), "pairs(list, n?: int) -> list");
         assert_eq!(pairs.text, "rule pairs(list, n?: int) -> list =\n  [list, n]");
-        assert!(pairs.takes(1) && pairs.takes(2) && !pairs.takes(3));
+        assert!(!signature.takes(0) && signature.takes(1) && signature.takes(2) && !signature.takes(3));
         let names: Vec<_> = made.processes.iter().map(|p| (p.name.as_str(), p.left.name.as_str())).collect();
         assert_eq!(names, [("twice", "Squash"), ("operator", "operator")]);
     }
