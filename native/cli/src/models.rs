@@ -15,7 +15,7 @@ use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::ir::Model;
 use ferromx_interop::mapping::Mappings;
 use ferromx_interop::mapping::ast::Direction;
-use ferromx_interop::{Error, Result, mapping, nnef, onnx};
+use ferromx_interop::{Error, Result, nnef, onnx};
 use ferromx_ops::sparse::cast::to_dense;
 use ferromx_runtime::symbol::Symbol;
 use indexmap::IndexMap;
