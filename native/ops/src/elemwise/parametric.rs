@@ -73,7 +73,7 @@ params! {
     }
 }
 
-pub(super) static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
+pub(crate) static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
     .doc("A piecewise linear approximation of the logistic function: max(0, min(1, alpha * x + beta)).")
     .inputs(&[arg("data", "The array, of a floating-point type.")])
     .params::<HardSigmoidParam>()
@@ -118,7 +118,7 @@ params! {
     }
 }
 
-pub(super) static CLIP: OpDef = OpDef::new("clip")
+pub(crate) static CLIP: OpDef = OpDef::new("clip")
     .aliases(&["_npi_clip", "_sparse_clip"])
     .doc(
         "Limits the elements to an interval: max(a_min, min(a_max, x)); NaN stays NaN. The gradient passes where a_min <= x <= a_max.",

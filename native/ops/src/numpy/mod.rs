@@ -1,8 +1,8 @@
 //! The operators of MXNet's NumPy interface. They follow NumPy where it differs from MXNet's older operators: operands of
 //! different types are promoted, comparisons return booleans, and a result without axes has the shape ().
 
-mod binary;
-mod compare;
+pub(crate) mod binary;
+pub(crate) mod compare;
 mod diagonal;
 mod discrete;
 mod dynamic;
@@ -11,17 +11,17 @@ mod init;
 mod insert;
 mod joins;
 mod misc;
-mod moves;
-mod pad;
+pub(crate) mod moves;
+pub(crate) mod pad;
 mod products;
 mod random;
 mod reduce;
 mod running;
 mod scalar;
-mod select;
+pub(crate) mod select;
 mod stats;
-mod unary;
-mod views;
+pub(crate) mod unary;
+pub(crate) mod views;
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};

@@ -19,7 +19,7 @@ use crate::elemwise::family::{Binary, formula, lanes};
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
 
-pub(super) static WHERE: OpDef = OpDef::new("_npi_where")
+pub(crate) static WHERE: OpDef = OpDef::new("_npi_where")
     .doc("Takes elements of x where the condition is not 0, and of y elsewhere. The three arrays are broadcast.")
     .inputs(&[
         arg("condition", "The condition, of any type."),
@@ -118,7 +118,7 @@ params! {
     }
 }
 
-pub(super) static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
+pub(crate) static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
     .doc("One number where the condition is not 0, and another elsewhere, as float32.")
     .inputs(&[arg("condition", "The condition, of any type.")])
     .params::<WhereScalar2Param>()

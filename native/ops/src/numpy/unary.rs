@@ -143,7 +143,7 @@ params! {
 formula!(Binary RoundFraction = |x, scale| (x * scale).round_ties_even() / scale);
 formula!(Binary RoundToTens = |x, scale| (x / scale).round_ties_even() * scale);
 
-pub(super) static AROUND: OpDef = OpDef::new("_npi_around")
+pub(crate) static AROUND: OpDef = OpDef::new("_npi_around")
     .doc("Rounds to a number of decimal places, halves to the even neighbour: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
     .inputs(X)
     .params::<AroundParam>()

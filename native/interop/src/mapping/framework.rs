@@ -1,20 +1,10 @@
-//! The frameworks that models come from, each with its operator descriptors and its table of mapping processes. The import is the same for
-//! all of them.
+//! The frameworks that models come from, each with its operator descriptors and its mapping files. The import is the same for all of them.
 
 use std::sync::OnceLock;
 
 use crate::error::Result;
-use crate::mapping::{Schema, Table};
-
-/// A framework whose models are mapped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Framework {
-    /// ONNX: [`crate::onnx`] reads and writes it.
-    #[default]
-    Onnx,
-    /// NNEF of the Khronos Group: [`crate::nnef`] reads it.
-    Nnef,
-}
+use crate::ir::Framework;
+use crate::mapping::Schema;
 
 /// An embedded file: name and content.
 type File = (&'static str, &'static str);
@@ -31,13 +21,13 @@ struct Sources {
 
 macro_rules! mapping {
     ($name:literal) => {
-        ($name, include_str!(concat!("../mappings/", $name)))
+        ($name, include_str!(concat!("../../mappings/", $name)))
     };
 }
 
 macro_rules! operators {
     ($domain:literal, $name:literal) => {
-        ($domain, ($name, include_str!(concat!("../data/", $name))))
+        ($domain, ($name, include_str!(concat!("../../data/", $name))))
     };
 }
 
@@ -76,17 +66,6 @@ const NNEF: Sources = Sources {
 };
 
 impl Framework {
-    /// All frameworks.
-    pub const ALL: [Framework; 2] = [Framework::Onnx, Framework::Nnef];
-
-    /// The framework's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Framework::Onnx => "ONNX",
-            Framework::Nnef => "NNEF",
-        }
-    }
-
     fn sources(self) -> &'static Sources {
         match self {
             Framework::Onnx => &ONNX,
@@ -103,32 +82,13 @@ impl Framework {
         SCHEMAS[self as usize].get_or_init(|| Schema::read(self.sources().operators)).as_ref().map_err(Clone::clone)
     }
 
-    /// The framework's table of mapping processes.
-    ///
-    /// # Errors
-    /// A mapping file has a mistake, which a test excludes.
-    pub fn table(self) -> Result<&'static Table> {
-        static TABLES: [OnceLock<Result<Table>>; Framework::ALL.len()] = [const { OnceLock::new() }; 2];
-        let read = || Table::read(self.sources().mappings, self.schema()?);
-        TABLES[self as usize].get_or_init(read).as_ref().map_err(Clone::clone)
+    /// The mapping files, by name and content, in the order in which their processes are tried.
+    pub fn mappings(self) -> &'static [(&'static str, &'static str)] {
+        self.sources().mappings
     }
 
     /// True if the two inputs of an operator are commutative.
     pub fn is_commutative(self, op: &str) -> bool {
         self.sources().commutative.contains(&op)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_files_are_right() {
-        for framework in Framework::ALL {
-            if let Err(e) = framework.table() {
-                panic!("{e}");
-            }
-        }
     }
 }

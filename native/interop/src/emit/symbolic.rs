@@ -6,6 +6,10 @@ use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
+use ferromx_ops::definitions::{
+    ADD, BROADCAST_ADD, BROADCAST_MAXIMUM, BROADCAST_MINIMUM, BROADCAST_MUL, BROADCAST_SUB, EQUAL, GREATER,
+    GREATER_EQUAL, LESS, LESS_EQUAL, MOD, MULTIPLY, NOT_EQUAL, SUBTRACT,
+};
 use ferromx_runtime::arrays::write_converted;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::OpCall;
@@ -70,21 +74,21 @@ fn compared(d: &Dimensions, a: i64, b: i64, is_wanted: [bool; 3]) -> Option<i64>
 
 /// Operators that combine integers.
 const COMBINES: &[(&str, Combine)] = &[
-    ("_npi_add", Dimensions::plus),
-    ("_npi_subtract", Dimensions::minus),
-    ("_npi_multiply", Dimensions::times),
-    ("broadcast_add", Dimensions::plus),
-    ("broadcast_sub", Dimensions::minus),
-    ("broadcast_mul", Dimensions::times),
-    ("_npi_mod", Dimensions::remainder),
-    ("broadcast_maximum", |d, a, b| d.extreme(Function::Most, a, b)),
-    ("broadcast_minimum", |d, a, b| d.extreme(Function::Least, a, b)),
-    ("_npi_equal", |d, a, b| compared(d, a, b, [false, true, false])),
-    ("_npi_not_equal", |d, a, b| compared(d, a, b, [true, false, true])),
-    ("_npi_less", |d, a, b| compared(d, a, b, [true, false, false])),
-    ("_npi_less_equal", |d, a, b| compared(d, a, b, [true, true, false])),
-    ("_npi_greater", |d, a, b| compared(d, a, b, [false, false, true])),
-    ("_npi_greater_equal", |d, a, b| compared(d, a, b, [false, true, true])),
+    (ADD.name(), Dimensions::plus),
+    (SUBTRACT.name(), Dimensions::minus),
+    (MULTIPLY.name(), Dimensions::times),
+    (BROADCAST_ADD.name(), Dimensions::plus),
+    (BROADCAST_SUB.name(), Dimensions::minus),
+    (BROADCAST_MUL.name(), Dimensions::times),
+    (MOD.name(), Dimensions::remainder),
+    (BROADCAST_MAXIMUM.name(), |d, a, b| d.extreme(Function::Most, a, b)),
+    (BROADCAST_MINIMUM.name(), |d, a, b| d.extreme(Function::Least, a, b)),
+    (EQUAL.name(), |d, a, b| compared(d, a, b, [false, true, false])),
+    (NOT_EQUAL.name(), |d, a, b| compared(d, a, b, [true, false, true])),
+    (LESS.name(), |d, a, b| compared(d, a, b, [true, false, false])),
+    (LESS_EQUAL.name(), |d, a, b| compared(d, a, b, [true, true, false])),
+    (GREATER.name(), |d, a, b| compared(d, a, b, [false, false, true])),
+    (GREATER_EQUAL.name(), |d, a, b| compared(d, a, b, [false, true, true])),
 ];
 
 /// The element of a broadcast array at an index of the result.

@@ -1,19 +1,25 @@
 //! Scalar operators: a binary operator with a one-element constant becomes the variant with a scalar parameter.
 
+use ferromx_ops::definitions::{
+    ADD, BROADCAST_ADD, BROADCAST_DIV, BROADCAST_MAXIMUM, BROADCAST_MINIMUM, DIV_SCALAR, MAXIMUM_SCALAR,
+    MINIMUM_SCALAR, MINUS_SCALAR, MUL_SCALAR, MULTIPLY, PLUS_SCALAR, POWER, POWER_SCALAR, RDIV_SCALAR, RMINUS_SCALAR,
+    RPOWER_SCALAR, SUBTRACT, TRUE_DIVIDE,
+};
+
 use super::builder::Builder;
 use crate::ir::Value;
 
 /// Binary operators with their variants for a scalar second and a scalar first operand.
 const WITH_NUMBER: [(&str, &str, &str); 9] = [
-    ("_npi_add", "_plus_scalar", "_plus_scalar"),
-    ("_npi_subtract", "_minus_scalar", "_rminus_scalar"),
-    ("_npi_multiply", "_mul_scalar", "_mul_scalar"),
-    ("broadcast_div", "_div_scalar", "_rdiv_scalar"),
-    ("_npi_true_divide", "_div_scalar", "_rdiv_scalar"),
-    ("_npi_power", "_power_scalar", "_rpower_scalar"),
-    ("broadcast_maximum", "_maximum_scalar", "_maximum_scalar"),
-    ("broadcast_minimum", "_minimum_scalar", "_minimum_scalar"),
-    ("broadcast_add", "_plus_scalar", "_plus_scalar"),
+    (ADD.name(), PLUS_SCALAR.name(), PLUS_SCALAR.name()),
+    (SUBTRACT.name(), MINUS_SCALAR.name(), RMINUS_SCALAR.name()),
+    (MULTIPLY.name(), MUL_SCALAR.name(), MUL_SCALAR.name()),
+    (BROADCAST_DIV.name(), DIV_SCALAR.name(), RDIV_SCALAR.name()),
+    (TRUE_DIVIDE.name(), DIV_SCALAR.name(), RDIV_SCALAR.name()),
+    (POWER.name(), POWER_SCALAR.name(), RPOWER_SCALAR.name()),
+    (BROADCAST_MAXIMUM.name(), MAXIMUM_SCALAR.name(), MAXIMUM_SCALAR.name()),
+    (BROADCAST_MINIMUM.name(), MINIMUM_SCALAR.name(), MINIMUM_SCALAR.name()),
+    (BROADCAST_ADD.name(), PLUS_SCALAR.name(), PLUS_SCALAR.name()),
 ];
 
 /// The scalar variant of a binary operator, if one input is a constant that broadcasts to the other.

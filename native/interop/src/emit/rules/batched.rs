@@ -4,55 +4,50 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::control::{How, MAX_UNROLLED, graph, scan};
-use super::{Rule, handle, int, list};
+use super::control::{Directions, MAX_UNROLLED, scan};
+use super::rules;
+use crate::emit::{Handle, Scope};
 use crate::error::{Error, Result};
-use crate::import::Scope;
 use crate::ir::{Graph, Node, Value, ValueInfo};
 
-pub(super) static RULES: &[Rule] = &[Rule::new(
-    "scanned_batches",
-    "(lengths?, values, body, inputs, directions) -> tensors",
-    "ONNX's Scan of version 8: axis 0 is the batch, axis 1 the sequence. `inputs` is the number of scanned inputs.",
-    scanned_batches,
-)];
-
-fn scanned_batches(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let body = graph(args, 2)?;
-    let mut values = list(args, 1)?.to_vec();
-    let scans = usize::try_from(int(args, 3)?).ok().filter(|n| *n >= 1 && *n <= values.len());
-    let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not fit the inputs"))?;
-    let states = values.len() - scans;
-    if body.inputs.len() != values.len() || body.outputs.len() < states {
-        let (inputs, outputs) = (body.inputs.len(), body.outputs.len());
-        return Err(Error::format(format!(
-            "its body has {inputs} inputs and {outputs} outputs, where {states} states and {scans} rows need {} inputs and \
-             at least {states} outputs",
-            values.len()
-        )));
-    }
-    let mut directions = args[4].ints().unwrap_or_default();
-    directions.resize(scans, 0);
-    let lengths = args[0] != Value::None;
-    if lengths {
-        check_lengths(s, &args[0], &values[states])?;
-        for (value, direction) in values[states..].iter_mut().zip(&mut directions) {
-            if std::mem::take(direction) == 1 {
-                *value = reversed(s, value, &args[0])?;
-            }
+rules! {
+    /// ONNX's Scan of version 8: axis 0 is the batch, axis 1 the sequence. `inputs` is the number of scanned inputs.
+    fn scanned_batches(
+        s, lengths: Option<Handle>, values: Vec<Handle>, body: Arc<Graph>, inputs: i64, directions: Option<Vec<i64>>,
+    ) -> Vec<Handle> {
+        let mut values = values;
+        let scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
+        let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not fit the inputs"))?;
+        let states = values.len() - scans;
+        if body.inputs.len() != values.len() || body.outputs.len() < states {
+            let (inputs, outputs) = (body.inputs.len(), body.outputs.len());
+            return Err(Error::format(format!(
+                "its body has {inputs} inputs and {outputs} outputs, where {states} states and {scans} rows need {} inputs and \
+                 at least {states} outputs",
+                values.len()
+            )));
         }
-        values.push(args[0].clone());
+        let mut directions = directions.unwrap_or_default();
+        directions.resize(scans, 0);
+        if let Some(lengths) = lengths {
+            check_lengths(s, lengths, values[states])?;
+            for (value, direction) in values[states..].iter_mut().zip(&mut directions) {
+                if std::mem::take(direction) == 1 {
+                    *value = reversed(s, *value, lengths)?;
+                }
+            }
+            values.push(lengths);
+        }
+        let each = each(&s.name, &body, states, directions, lengths.is_some());
+        let limit = if steps(s, values[states])? <= MAX_UNROLLED { MAX_UNROLLED } else { 0 };
+        let scans = values.len();
+        scan(s, &values, &each, scans, &Directions::default(), limit)
     }
-    let each = each(&s.name, &body, states, directions, lengths);
-    let limit = if steps(s, &values[states])? <= MAX_UNROLLED { MAX_UNROLLED } else { 0 };
-    let scans = values.len();
-    scan(s, &values, &each, scans, &How::default(), limit)
 }
 
 /// The total number of steps of all sequences; a large number if it is not known.
-fn steps(s: &Scope<'_, '_>, rows: &Value) -> Result<i64> {
-    let shape = &s.importer.builder.info(handle(std::slice::from_ref(rows), 0)?).shape;
-    match shape.dims() {
+fn steps(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
+    match s.info(rows).shape.dims() {
         [batch, length, ..] if *batch >= 0 && *length >= 0 => Ok(batch.saturating_mul(*length)),
         [_] => Err(Error::value("a scanned input has a batch and a sequence, but one dimension was given")),
         _ => Ok(i64::MAX),
@@ -60,11 +55,9 @@ fn steps(s: &Scope<'_, '_>, rows: &Value) -> Result<i64> {
 }
 
 /// Rejects known lengths that exceed the sequences.
-fn check_lengths(s: &Scope<'_, '_>, lengths: &Value, rows: &Value) -> Result<()> {
-    let builder = &s.importer.builder;
-    let (rows, lengths) = (handle(std::slice::from_ref(rows), 0)?, handle(std::slice::from_ref(lengths), 0)?);
-    let most = builder.info(rows).shape.dims().get(1).copied().filter(|n| *n >= 0).unwrap_or(i64::MAX);
-    let Some(known) = &builder.info(lengths).value else { return Ok(()) };
+fn check_lengths(s: &Scope<'_, '_>, lengths: Handle, rows: Handle) -> Result<()> {
+    let most = s.info(rows).shape.dims().get(1).copied().filter(|n| *n >= 0).unwrap_or(i64::MAX);
+    let Some(known) = &s.info(lengths).value else { return Ok(()) };
     match known.to_vec_as::<f64>()?.iter().find(|n| **n < 0.0 || **n > most as f64) {
         Some(wrong) => {
             Err(Error::value(format!("sequence_lens has {wrong}, but sequences have up to {most} elements")))
@@ -74,17 +67,20 @@ fn check_lengths(s: &Scope<'_, '_>, lengths: &Value, rows: &Value) -> Result<()>
 }
 
 /// Reverses the first `lengths` elements of each sequence.
-fn reversed(s: &mut Scope<'_, '_>, value: &Value, lengths: &Value) -> Result<Value> {
+fn reversed(s: &mut Scope<'_, '_>, rows: Handle, lengths: Handle) -> Result<Handle> {
     let axes = [("time_axis", Value::Int(1)), ("batch_axis", Value::Int(0))];
     let name = format!("{}/reversed", s.name);
-    let turned = Graph {
+    let graph = Graph {
         nodes: vec![node("ReverseSequence", 10, &["rows", "lengths"], &[&name], &axes)],
         inputs: vec![named("rows"), named("lengths")],
         outputs: vec![named(&name)],
         ..Graph::default()
     };
-    let given = [("rows", value), ("lengths", lengths)].map(|(n, v)| (n.to_string(), v.clone()));
-    s.importer.graph(&turned, HashMap::from(given))?.pop().ok_or_else(|| Error::format("nothing was reversed"))
+    let given = [("rows", rows), ("lengths", lengths)].map(|(name, tensor)| (name.to_string(), tensor.into()));
+    match s.context.graph(&graph, HashMap::from(given))?.pop() {
+        Some(Value::Handle(made)) => Ok(Handle(made)),
+        _ => Err(Error::format("nothing was reversed")),
+    }
 }
 
 fn named(name: &str) -> ValueInfo {

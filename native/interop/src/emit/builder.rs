@@ -11,6 +11,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Forward, Inputs, OpDef};
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
+use ferromx_ops::definitions::{COPY, SYMBOLIC_EXPAND, SYMBOLIC_FULL, SYMBOLIC_RESHAPE, SYMBOLIC_SLICE};
 use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::{AtomicSymbol, NodeEntry, OpCall, Symbol, attach};
@@ -18,6 +19,7 @@ use ferromx_runtime::symbol::{AtomicSymbol, NodeEntry, OpCall, Symbol, attach};
 use super::dimensions::{Dimensions, Dims, Function, UNNAMED, is_unknown};
 use super::scalars;
 use super::symbolic;
+use super::{Handle, Operation, op};
 use crate::error::{Error, Result};
 use crate::ir::{Dim, Value};
 use crate::mapping::ast::Operator;
@@ -128,10 +130,10 @@ fn is_moderate(value: &Value) -> bool {
 }
 
 /// True if a value contains a symbolic dimension.
-fn has_name(value: &Value) -> bool {
+fn is_symbolic(value: &Value) -> bool {
     match value {
         Value::Int(i) => is_unknown(*i),
-        Value::List(items) => items.iter().any(has_name),
+        Value::List(items) => items.iter().any(is_symbolic),
         _ => false,
     }
 }
@@ -141,7 +143,7 @@ fn whole(dims: Vec<i64>) -> Vec<Value> {
 }
 
 /// Rejects shapes that no array can have.
-pub(super) fn check_shape(shape: &Shape) -> Result<()> {
+pub(crate) fn check_shape(shape: &Shape) -> Result<()> {
     let mut known = shape.dims().iter().filter(|d| **d > 0);
     let elements = known.try_fold(1i64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_ELEMENTS);
     match elements {
@@ -430,8 +432,8 @@ impl Builder {
     /// # Errors
     /// Inputs and parameters that the operator does not accept.
     pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
-        if params.iter().any(|(_, value)| has_name(value)) {
-            return self.apply_open(op, name, inputs, params);
+        if params.iter().any(|(_, value)| is_symbolic(value)) {
+            return self.apply_dynamic(op, name, inputs, params);
         }
         if let Some((key, value)) = params.iter().find(|(k, v)| !ANY_NUMBER.contains(k) && !is_moderate(v)) {
             return Err(Error::value(format!("the parameter {key} of {op} would be {value}: no array is as large")));
@@ -444,8 +446,17 @@ impl Builder {
         self.apply_with(op, name, inputs, attrs, &[])
     }
 
+    /// Adds an operator and returns its first output.
+    ///
+    /// # Errors
+    /// As [`Builder::apply`].
+    pub(crate) fn emit<P>(&mut self, name: &str, operation: Operation<P>) -> Result<Handle> {
+        let made = self.apply(operation.operator, name, &operation.inputs, &operation.params)?;
+        Ok(Handle(made[0]))
+    }
+
     /// Adds the dynamic form of an operator, whose parameters are expressions of dimensions.
-    fn apply_open(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+    fn apply_dynamic(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
         let given = self.inputs(op, inputs)?;
         if let ("tile", [data], Some(reps)) = (op, given.as_slice(), params.iter().find_map(|(_, v)| v.ints())) {
             return self.tile_dynamic(*data, name, &reps);
@@ -455,16 +466,16 @@ impl Builder {
         let dims = |value: &Value| value.ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_unknown(*d)));
         let (dynamic_op, lists): (&str, Vec<(&str, Option<Vec<Value>>)>) = match (op, rank) {
             ("_npx_reshape" | "_np_reshape", _) => {
-                ("_onnx_Reshape", vec![("shape", dims(param("newshape")).map(whole))])
+                (SYMBOLIC_RESHAPE.name(), vec![("shape", dims(param("newshape")).map(whole))])
             }
-            ("_npi_broadcast_to", _) => ("_onnx_Expand", vec![("shape", dims(param("shape")).map(whole))]),
-            ("_full", _) => ("_onnx_Full", vec![("shape", dims(param("shape")).map(whole))]),
+            ("_npi_broadcast_to", _) => (SYMBOLIC_EXPAND.name(), vec![("shape", dims(param("shape")).map(whole))]),
+            ("_full", _) => (SYMBOLIC_FULL.name(), vec![("shape", dims(param("shape")).map(whole))]),
             ("slice", Some(_)) => {
                 let list = |key| match param(key) {
                     Value::List(items) => Some(items.clone()),
                     _ => None,
                 };
-                ("_onnx_Slice", ["begin", "end", "step"].map(|key| (key, list(key))).to_vec())
+                (SYMBOLIC_SLICE.name(), ["begin", "end", "step"].map(|key| (key, list(key))).to_vec())
             }
             ("slice_axis", Some(rank)) => {
                 let axis = Shape::axis(param("axis").int().unwrap_or(0), rank)?;
@@ -473,14 +484,14 @@ impl Builder {
                     items[axis] = param(key).clone();
                     Some(items)
                 };
-                ("_onnx_Slice", ["begin", "end"].map(|key| (key, list(key))).to_vec())
+                (SYMBOLIC_SLICE.name(), ["begin", "end"].map(|key| (key, list(key))).to_vec())
             }
             _ => ("", vec![("", None)]),
         };
         let mut numbers = Vec::new();
         for (_, list) in &lists {
             let unknown = || {
-                let known: Vec<_> = params.iter().filter(|(_, v)| has_name(v)).map(|(key, _)| *key).collect();
+                let known: Vec<_> = params.iter().filter(|(_, v)| is_symbolic(v)).map(|(key, _)| *key).collect();
                 let what = known.join(" and ");
                 Error::NeedsValue(format!(
                     "the {what} of {op} follows from a dimension that is not known: give the shapes of the inputs"
@@ -496,7 +507,9 @@ impl Builder {
             let items: Vec<String> = list.iter().flatten().map(each).collect();
             attrs.insert(key.into(), format!("({})", items.join(", ")));
         }
-        for key in ["value", "dtype"].iter().filter(|key| dynamic_op == "_onnx_Full" && *param(key) != Value::None) {
+        for key in
+            ["value", "dtype"].iter().filter(|key| dynamic_op == SYMBOLIC_FULL.name() && *param(key) != Value::None)
+        {
             attrs.insert(key.to_string(), param(key).to_string());
         }
         self.apply_with(dynamic_op, name, &ins, attrs, &[])
@@ -513,13 +526,9 @@ impl Builder {
             repeated.extend([*r, *d]);
             joined.push(self.dimensions.times(*d, *r).ok_or_else(unknown)?);
         }
-        let step = |b: &mut Self, h: usize, op: &str, key: &str, what: &str, dims: Vec<i64>| {
-            let name = format!("{name}{what}");
-            Ok::<_, Error>(b.apply(op, &name, &[Value::Handle(h)], &[(key, dims.into())])?[0])
-        };
-        let apart = step(self, data, "_npx_reshape", "newshape", "/apart", apart)?;
-        let repeated = step(self, apart, "_npi_broadcast_to", "shape", "/repeated", repeated)?;
-        Ok(vec![step(self, repeated, "_npx_reshape", "newshape", "", joined)?])
+        let apart = self.emit(&format!("{name}/apart"), op!(NPX_RESHAPE(Handle(data)), newshape: apart))?;
+        let repeated = self.emit(&format!("{name}/repeated"), op!(BROADCAST_TO(apart), shape: repeated))?;
+        Ok(vec![self.emit(name, op!(NPX_RESHAPE(repeated), newshape: joined))?.0])
     }
 
     /// As [`Builder::apply`], with parameters as text, and with subgraphs.
@@ -788,13 +797,13 @@ impl Builder {
         }
     }
 
-    /// A copy of a tensor, made by an operator even for a constant.
+    /// Copies of tensors, made by operators even for constants.
     ///
     /// # Errors
     /// Those of the operator.
-    pub fn copy(&mut self, name: &str, handle: usize) -> Result<usize> {
-        let call = self.call("_copy", &Attrs::new(), 1, &[])?;
-        Ok(self.add(&call, &Attrs::new(), name, &[handle], &[])?[0])
+    pub fn copies(&mut self, name: &str, tensors: &[Handle]) -> Result<Vec<Handle>> {
+        let call = self.call(COPY.name(), &Attrs::new(), 1, &[])?;
+        tensors.iter().map(|h| Ok(Handle(self.add(&call, &Attrs::new(), name, &[h.0], &[])?[0]))).collect()
     }
 
     /// The tensor of an operator's output.
@@ -822,14 +831,13 @@ impl Builder {
         {
             return self.numbers(name, known, &[known.len() as i64]);
         }
-        let all = self.apply("shape_array", name, &[Value::Handle(handle)], &[])?[0];
+        let all = self.emit(name, op!(SHAPE_ARRAY(Handle(handle))))?.0;
         if let Some(dims) = dims {
             self.tensors[all].partly = Some(NDArray::from_slice(&dims, &[dims.len() as i64])?);
             if start == 0 && end == dims.len() {
                 return Ok(all);
             }
         }
-        let range = [("axis", Value::Int(0)), ("begin", Value::Int(start as i64)), ("end", Value::Int(end as i64))];
-        Ok(self.apply("slice_axis", name, &[Value::Handle(all)], &range)?[0])
+        Ok(self.emit(name, op!(SLICE_AXIS(Handle(all)), axis: 0, begin: start as i64, end: end as i64))?.0)
     }
 }
