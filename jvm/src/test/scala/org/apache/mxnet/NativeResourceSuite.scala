@@ -140,13 +140,23 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
-  test("usingIfScopeExists closes the scope it is given, and without one runs the body") {
+  test("a scope that is given stays open after using and usingIfScopeExists, which run in it even within another") {
     withCounter { freed =>
       val kept = ResourceScope.usingIfScopeExists(None)(new Fake(freed))
       assertEquals((freed.get, kept.isDisposed), (0, false))
       val scope = new ResourceScope
-      ResourceScope.usingIfScopeExists(Some(scope)) { new Fake(freed); () }
-      assertEquals(freed.get, 1)
+      val inScope = ResourceScope.using() {
+        val other = new Fake(freed)
+        ResourceScope.usingIfScopeExists(Some(scope)) {
+          assert(new Fake(freed).scope.exists(_ eq scope))
+        }
+        ResourceScope.using(scope)(assert(new Fake(freed).scope.exists(_ eq scope)))
+        assert(!other.scope.exists(_ eq scope))
+        freed.get
+      }
+      assertEquals((inScope, freed.get), (0, 1))
+      scope.close()
+      assertEquals((freed.get, ResourceScope.getCurrentScope()), (3, None))
     }
   }
 
