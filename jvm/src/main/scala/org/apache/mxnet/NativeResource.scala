@@ -137,9 +137,11 @@ private[mxnet] object NativeResourceRef {
   /** Waits for one collected resource and frees its handle. */
   def cleanup(): Unit = free(refQ.remove())
 
-  /** Frees the handles of the resources that were collected by now. */
+  /** Frees the handles of the resources that were collected by now. The JVM reports them on a thread of its own, so this
+    * goes on until a millisecond passes without a report.
+    */
   private[mxnet] def freeCollected(): Unit =
-    Iterator.continually(refQ.poll()).takeWhile(_ != null).foreach(free)
+    Iterator.continually(refQ.remove(1)).takeWhile(_ != null).foreach(free)
 
   private def free(collected: Reference[_ <: NativeResource]): Unit = {
     val ref = collected.asInstanceOf[NativeResourceRef]

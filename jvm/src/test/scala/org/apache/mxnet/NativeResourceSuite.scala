@@ -160,6 +160,22 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
+  test("WarnIfNotDisposed warns of what was not disposed, and keeps where it was created if that is traced") {
+    class Watched(isTraced: Boolean, val isDisposed: Boolean) extends WarnIfNotDisposed {
+      var warnings = 0
+      override protected def tracingEnabled: Boolean = isTraced
+      override protected def logDisposeWarning(): Unit = warnings += 1
+      def trace: Option[Array[StackTraceElement]] = creationTrace
+      def collected(): Int = {
+        finalize()
+        warnings
+      }
+    }
+    assertEquals(Seq(true, false).map(new Watched(false, _).collected()), Seq(0, 1))
+    assertEquals(new Watched(false, true).trace, None)
+    assert(new Watched(true, true).trace.exists(_.exists(_.getClassName == getClass.getName)))
+  }
+
   test("a result moves to the scope around, which frees it") {
     withCounter { freed =>
       ResourceScope.using() {
@@ -195,6 +211,8 @@ class NativeResourceSuite extends munit.FunSuite {
         (Seq(scope.contains(mine), scope.contains(outside)), mine.hashCode)
       }
       assertEquals(removed, Seq(false, true))
+      assertEquals(freed.get, 0)
+      scope.close()
       assertEquals(freed.get, 1)
       assert(outside.isDisposed)
       assert(added != 0)
