@@ -44,7 +44,8 @@ private[mxnet] object MemoryPressure {
       val reports = new ReferenceQueue[AnyRef]
       val mark = new WeakReference[AnyRef](new Object, reports)
       collect()
-      reports.remove(maxWait)
+      try reports.remove(maxWait)
+      catch { case _: InterruptedException => Thread.currentThread().interrupt() }
       Reference.reachabilityFence(mark)
       NativeResourceRef.freeCollected()
       ceiling = math.max(threshold, 2 * Base._LIB.memoryInUse())

@@ -141,7 +141,16 @@ private[mxnet] object NativeResourceRef {
     * goes on until a millisecond passes without a report.
     */
   private[mxnet] def freeCollected(): Unit =
-    Iterator.continually(refQ.remove(1)).takeWhile(_ != null).foreach(free)
+    Iterator.continually(nextCollected()).takeWhile(_ != null).foreach(free)
+
+  /** A thread that was interrupted does not wait, and stays interrupted. */
+  private def nextCollected(): Reference[_ <: NativeResource] =
+    try refQ.remove(1)
+    catch {
+      case _: InterruptedException =>
+        Thread.currentThread().interrupt()
+        refQ.poll()
+    }
 
   private def free(collected: Reference[_ <: NativeResource]): Unit = {
     val ref = collected.asInstanceOf[NativeResourceRef]

@@ -10,8 +10,8 @@ object Profiler {
 
   /** Sets parameters, to be called before the profiler runs.
     *
-    * @param kwargs `filename` (by default `profile.json`; also as `file_name`), `profile_all`, `profile_symbolic`, `profile_imperative`,
-    *   `profile_memory`, `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`
+    * @param kwargs `filename` (by default `profile.json`; also as `file_name`), `profile_all`, `profile_symbolic`,
+    *   `profile_imperative`, `profile_memory`, `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`
     */
   def profilerSetConfig(kwargs: Map[String, String]): Unit = {
     // The examples of the released package write it so.

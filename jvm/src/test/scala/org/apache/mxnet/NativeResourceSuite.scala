@@ -160,6 +160,12 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
+  test("an interrupted thread frees what was collected without waiting, and stays interrupted") {
+    Thread.currentThread().interrupt()
+    NativeResourceRef.freeCollected()
+    assert(Thread.interrupted())
+  }
+
   test("WarnIfNotDisposed warns of what was not disposed, and keeps where it was created if that is traced") {
     class Watched(isTraced: Boolean, val isDisposed: Boolean) extends WarnIfNotDisposed {
       var warnings = 0
