@@ -19,6 +19,11 @@ use crate::subgraph::Inner;
 pub(super) const HIDDEN_KEYS: &[&str] =
     &["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope"];
 
+/// The name under which a node keeps an attribute.
+pub(super) fn stored_key(key: &str) -> String {
+    if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.into() }
+}
+
 /// An operator with parameters, but without inputs.
 #[derive(Clone)]
 pub struct AtomicSymbol {
@@ -74,8 +79,7 @@ impl AtomicSymbol {
 
     /// Adds an attribute to the node, which is not a parameter of the operator.
     pub fn set_attr(&mut self, key: &str, value: &str) {
-        let key = if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.to_string() };
-        self.extra.insert(key, value.into());
+        self.extra.insert(stored_key(key), value.into());
     }
 
     /// Creates the node. Inputs are all positional or all by name; missing ones become variables named `node_input`.

@@ -218,7 +218,7 @@ impl Symbol {
     /// # Errors
     /// The symbol is a group.
     pub fn set_attr(&self, key: &str, value: &str) -> Result<()> {
-        self.single_node()?.attrs.write().insert(key.into(), value.into());
+        self.single_node()?.attrs.write().insert(compose::stored_key(key), value.into());
         Ok(())
     }
 
