@@ -91,6 +91,16 @@ record("rows/add", (rows + rows))
 record("rows/stype", (rows + rows).stype)
 record("zeros/sparse", nd.sparse.zeros("row_sparse", (3, 2)))
 
+for value in (2, 0):
+    filled = nd.sparse.row_sparse_array(([[1.0, 2]], [1]), shape=(3, 2))
+    filled[:] = value
+    record(f"rows/set to {value}", filled.indices)
+kept = nd.sparse.retain(rows, nd.array([1, 3]))
+record("rows/retain/indices", kept.indices)
+record("rows/retain/data", kept.data)
+none = nd.sparse.retain(nd.sparse.zeros("row_sparse", (4, 2)), nd.array([1]))
+record("rows/retain/none", none.indices)
+
 shared = a.to_dlpack_for_read()
 record("dlpack", nd.from_dlpack(shared))
 written = nd.ones((2, 2))
@@ -102,6 +112,12 @@ host = np.arange(6, dtype="float32").reshape(2, 3)
 borrowed = nd.from_numpy(host, zero_copy=True)
 borrowed *= 1
 record("borrowed", borrowed)
+
+for shape in ((5, 1), (4, -1, 5), (2, 2)):
+    try:
+        nd.ones((2, 3)).reshape(shape)
+    except ValueError as e:
+        record(f"reshape to {shape}", str(e).startswith("Cannot reshape array of size 6 into shape"))
 
 for name, call in {
     "shapes": lambda: nd.ones((2, 3)) + nd.ones((3, 2)),

@@ -1,7 +1,7 @@
 //! Building blocks of elementwise operators: a formula per operator, written once and compiled for the lane types in which loops
 //! compute, and the kernels that apply it to arrays, to broadcast arrays, and to an array and a number.
 //!
-//! Floating-point types up to 32 bits are computed in `f32`, `f64` in `f64`. Integers are computed in `f32` as in MXNet,
+//! Floating-point types up to 32 bits are computed in `f32`, `f64` in `f64`. Integers are computed in `f64` as in MXNet,
 //! unless the formula has an `int` form, which is exact and wraps around.
 
 use std::marker::PhantomData;
@@ -143,7 +143,7 @@ macro_rules! lanes {
                 $body
             }};
             ($t:ty, int $lane:ident) => {
-                if <$F>::INT { arm!($t, $lane) } else { arm!($t, f32) }
+                if <$F>::INT { arm!($t, $lane) } else { arm!($t, f64) }
             };
         }
         match $dtype {
@@ -261,7 +261,7 @@ impl<F: Binary> Binary for Truncated<F> {
     }
     #[inline(always)]
     fn i32(a: i32, b: i32) -> i32 {
-        if F::INT { F::i32(a, b) } else { i32::from_f32(F::f32(a as f32, b as f32)) }
+        if F::INT { F::i32(a, b) } else { i32::from_f64(F::f64(f64::from(a), f64::from(b))) }
     }
     #[inline(always)]
     fn i64(a: i64, b: i64) -> i64 {
@@ -276,7 +276,7 @@ impl<F: Unary> Binary for Chain<F> {
     const INT: bool = true;
     #[inline(always)]
     fn i32(g: i32, x: i32) -> i32 {
-        g.wrapping_mul(if F::INT { F::i32(x) } else { i32::from_f32(F::f32(x as f32)) })
+        g.wrapping_mul(if F::INT { F::i32(x) } else { i32::from_f64(F::f64(f64::from(x))) })
     }
     #[inline(always)]
     fn i64(g: i64, x: i64) -> i64 {

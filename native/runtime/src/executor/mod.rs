@@ -238,9 +238,7 @@ impl Executor {
     pub fn debug_string(&self) -> String {
         let plans = match &self.engine {
             Engine::Planned(plans) => plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe()),
-            Engine::Stepwise(_) => {
-                "Runs operator by operator, since arrays are sparse or shapes depend on contents\n".into()
-            }
+            Engine::Stepwise(_) => plan::describe_stepwise(),
         };
         format!("{}{plans}", self.optimized.debug_string())
     }

@@ -566,7 +566,7 @@ pub fn backward(
         head_entries.push(recorded.constant(&value));
     }
     let targets: Vec<(Entry, Arc<Leaf>)> = match variables.is_empty() {
-        true => recorded.leaves.values().cloned().collect(),
+        true => recorded.leaves.values().filter(|(_, leaf)| leaf.gradient.lock().req != Req::Null).cloned().collect(),
         false => variables.iter().map(|v| target_of(&recorded, v)).collect::<Result<_>>()?,
     };
     let mut targets = targets;
