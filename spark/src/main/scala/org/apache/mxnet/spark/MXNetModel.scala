@@ -154,7 +154,11 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   def setPayload(onnx: Array[Byte]): this.type = setFiles(ModelFiles.ofOnnx(onnx))
 
   /** Sets the model by a network and its parameters, in place of `modelPath`. */
-  def setNetwork(symbol: Symbol, argParams: Map[String, NDArray], auxParams: Map[String, NDArray] = Map.empty): this.type =
+  def setNetwork(
+      symbol: Symbol,
+      argParams: Map[String, NDArray],
+      auxParams: Map[String, NDArray] = Map.empty
+  ): this.type =
     setFiles(ModelFiles.ofNetwork(symbol, argParams, auxParams))
 
   private def setFiles(files: ModelFiles): this.type = {

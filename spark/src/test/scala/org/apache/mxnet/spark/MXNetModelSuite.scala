@@ -108,7 +108,8 @@ class MXNetModelSuite extends ClusterSuite {
   }
 
   test("outputs have the column type of their own type") {
-    val types = Seq("float16" -> "FLOAT", "float32" -> "FLOAT", "float64" -> "DOUBLE", "int32" -> "INT", "int64" -> "BIGINT")
+    val types =
+      Seq("float16" -> "FLOAT", "float32" -> "FLOAT", "float64" -> "DOUBLE", "int32" -> "INT", "int64" -> "BIGINT")
     for ((dtype, sql) <- types) {
       val frame = doubled(dtype).transform(spark.range(3).select(col("id").as("value")))
       assertEquals(frame.schema("doubled").dataType.sql, s"ARRAY<$sql>")
@@ -143,7 +144,12 @@ class MXNetModelSuite extends ClusterSuite {
     Onnx.exportModel(symbol, args ++ aux, file.toString, inputs = Map("data" -> Shape(-1, 1, 8, 8)))
     val output = Onnx.importModel(file.toString).outputs.head
     val model = new MXNetModel().setFeedDict(Map("data" -> "pixels")).setFetchDict(Map("probabilities" -> output))
-    for (loaded <- Seq(model.copy(model.extractParamMap()).setModelPath(file.toString), model.setPayload(Files.readAllBytes(file))))
+    for (
+      loaded <- Seq(
+        model.copy(model.extractParamMap()).setModelPath(file.toString),
+        model.setPayload(Files.readAllBytes(file))
+      )
+    )
       probabilities(loaded.transform(digits)).foreach { case (id, row) =>
         row.zip(Digits.expected(id)).foreach { case (a, b) => assertEqualsFloat(a, b, 1e-5f) }
       }
@@ -159,7 +165,8 @@ class MXNetModelSuite extends ClusterSuite {
   test("a pipeline with a model is saved and loaded") {
     val columns = (0 until 64).map(i => col("pixels")(i).as(s"p$i"))
     val table = digits.select(col("id") +: columns: _*)
-    val assembler = new VectorAssembler().setInputCols(columns.indices.map(i => s"p$i").toArray).setOutputCol("features")
+    val assembler =
+      new VectorAssembler().setInputCols(columns.indices.map(i => s"p$i").toArray).setOutputCol("features")
     val model = lenet.setFeedDict(Map("data" -> "features"))
     val pipeline = new Pipeline().setStages(Array[PipelineStage](assembler, model)).fit(table)
     val path = temporary("pipeline").toString
@@ -193,7 +200,10 @@ class MXNetModelSuite extends ClusterSuite {
       .start()
       .awaitTermination()
     val seen = spark.table("doubled_stream").select("value", "doubled").collect()
-    assertEquals(seen.map(row => row.getLong(0) -> row.getSeq[Double](1).head).toMap, (0L to 4L).map(i => i -> i * 2.0).toMap)
+    assertEquals(
+      seen.map(row => row.getLong(0) -> row.getSeq[Double](1).head).toMap,
+      (0L to 4L).map(i => i -> i * 2.0).toMap
+    )
   }
 
   test("rows with null are an error or skipped") {
@@ -207,7 +217,10 @@ class MXNetModelSuite extends ClusterSuite {
     def message(model: MXNetModel, frame: DataFrame = digits): String =
       intercept[IllegalArgumentException](model.transform(frame)).getMessage
     val missing = message(lenet.setFeedDict(Map("data" -> "image")))
-    assert(missing.contains("there is no column 'image' for the input 'data'; the columns are id, pixels, label"), missing)
+    assert(
+      missing.contains("there is no column 'image' for the input 'data'; the columns are id, pixels, label"),
+      missing
+    )
     val wrong = message(lenet.setFeedDict(Map("data" -> "name")), digits.withColumn("name", lit("three")))
     assert(wrong.contains("column 'name' has the type STRING; the input 'data' takes a number, an array"), wrong)
     val input = message(lenet.setFeedDict(Map("image" -> "pixels")))
@@ -227,7 +240,10 @@ class MXNetModelSuite extends ClusterSuite {
     assert(missing.contains("lenet-0007.params"), missing)
     val prefix = temporary("bad")
     Files.copy(Paths.get(Digits.ModelPath + "-symbol.json"), Paths.get(s"$prefix-symbol.json"))
-    Files.write(Paths.get(s"$prefix-0000.params"), Files.readAllBytes(Paths.get(s"${Digits.ModelPath}-0030.params")).take(5000))
+    Files.write(
+      Paths.get(s"$prefix-0000.params"),
+      Files.readAllBytes(Paths.get(s"${Digits.ModelPath}-0030.params")).take(5000)
+    )
     val damaged = intercept[MXNetError](lenet.setModelPath(prefix.toString).setEpoch(0).transform(digits)).getMessage
     assert(damaged.startsWith("the model bad-symbol.json cannot be loaded: "), damaged)
     val onnx = intercept[MXNetError](lenet.setPayload(Array[Byte](1, 2, 3)).transform(digits)).getMessage

@@ -71,8 +71,8 @@ private[mxnet] object InputColumn {
     val size = rowShape.product
     val length = Math.multiplyExact(size, batch)
     dataType match {
-      case VectorType => new Doubles(column, size, new Array(length), fromVector)
-      case BinaryType => new Images(column, rowShape, new Array(length), images)
+      case VectorType                       => new Doubles(column, size, new Array(length), fromVector)
+      case BinaryType                       => new Images(column, rowShape, new Array(length), images)
       case ArrayType(element, containsNull) =>
         def checked(row: SpecializedGetters, ordinal: Int): ArrayData = {
           val values = row.getArray(ordinal)
@@ -85,9 +85,10 @@ private[mxnet] object InputColumn {
           case LongType    => new Longs(column, size, new Array(length), (row, i) => checked(row, i).toLongArray())
           case IntegerType => new Ints(column, size, new Array(length), (row, i) => checked(row, i).toIntArray())
           case ByteType    => new Bytes(column, size, new Array(length), (row, i) => checked(row, i).toByteArray())
-          case ShortType   => new Ints(column, size, new Array(length), (row, i) => widen(checked(row, i).toShortArray()))
-          case BooleanType => new Ints(column, size, new Array(length), (row, i) => numbers(checked(row, i).toBooleanArray()))
-          case other       => throw new IllegalArgumentException(s"column '$column' has elements of type ${other.sql}")
+          case ShortType => new Ints(column, size, new Array(length), (row, i) => widen(checked(row, i).toShortArray()))
+          case BooleanType =>
+            new Ints(column, size, new Array(length), (row, i) => numbers(checked(row, i).toBooleanArray()))
+          case other => throw new IllegalArgumentException(s"column '$column' has elements of type ${other.sql}")
         }
       case FloatType   => new Floats(column, size, new Array(length), (row, i) => Array(row.getFloat(i)))
       case DoubleType  => new Doubles(column, size, new Array(length), (row, i) => Array(row.getDouble(i)))
@@ -96,7 +97,7 @@ private[mxnet] object InputColumn {
       case ShortType   => new Ints(column, size, new Array(length), (row, i) => Array(row.getShort(i).toInt))
       case ByteType    => new Bytes(column, size, new Array(length), (row, i) => Array(row.getByte(i)))
       case BooleanType => new Ints(column, size, new Array(length), (row, i) => Array(if (row.getBoolean(i)) 1 else 0))
-      case other       => throw new IllegalArgumentException(s"column '$column' has the type ${other.sql}, not $Accepted")
+      case other => throw new IllegalArgumentException(s"column '$column' has the type ${other.sql}, not $Accepted")
     }
   }
 
@@ -104,7 +105,9 @@ private[mxnet] object InputColumn {
     var i = 0
     while (i < values.numElements()) {
       if (values.isNullAt(i))
-        throw new IllegalArgumentException(s"column '$column' has an array whose element $i is null; the model takes numbers")
+        throw new IllegalArgumentException(
+          s"column '$column' has an array whose element $i is null; the model takes numbers"
+        )
       i += 1
     }
   }
@@ -146,8 +149,12 @@ private[mxnet] object InputColumn {
     }
   }
 
-  private final class Floats(column: String, size: Int, buffer: Array[Float], get: (SpecializedGetters, Int) => Array[Float])
-      extends InputColumn(column, size) {
+  private final class Floats(
+      column: String,
+      size: Int,
+      buffer: Array[Float],
+      get: (SpecializedGetters, Int) => Array[Float]
+  ) extends InputColumn(column, size) {
     override def read(row: InternalRow, ordinal: Int, position: Int): Unit = {
       val values = get(row, ordinal)
       checkLength(values.length)
@@ -159,8 +166,12 @@ private[mxnet] object InputColumn {
     }
   }
 
-  private final class Doubles(column: String, size: Int, buffer: Array[Double], get: (SpecializedGetters, Int) => Array[Double])
-      extends InputColumn(column, size) {
+  private final class Doubles(
+      column: String,
+      size: Int,
+      buffer: Array[Double],
+      get: (SpecializedGetters, Int) => Array[Double]
+  ) extends InputColumn(column, size) {
     override def read(row: InternalRow, ordinal: Int, position: Int): Unit = {
       val values = get(row, ordinal)
       checkLength(values.length)
@@ -172,8 +183,12 @@ private[mxnet] object InputColumn {
     }
   }
 
-  private final class Longs(column: String, size: Int, buffer: Array[Long], get: (SpecializedGetters, Int) => Array[Long])
-      extends InputColumn(column, size) {
+  private final class Longs(
+      column: String,
+      size: Int,
+      buffer: Array[Long],
+      get: (SpecializedGetters, Int) => Array[Long]
+  ) extends InputColumn(column, size) {
     override def read(row: InternalRow, ordinal: Int, position: Int): Unit = {
       val values = get(row, ordinal)
       checkLength(values.length)
@@ -198,8 +213,12 @@ private[mxnet] object InputColumn {
     }
   }
 
-  private final class Bytes(column: String, size: Int, buffer: Array[Byte], get: (SpecializedGetters, Int) => Array[Byte])
-      extends InputColumn(column, size) {
+  private final class Bytes(
+      column: String,
+      size: Int,
+      buffer: Array[Byte],
+      get: (SpecializedGetters, Int) => Array[Byte]
+  ) extends InputColumn(column, size) {
     override def read(row: InternalRow, ordinal: Int, position: Int): Unit = {
       val values = get(row, ordinal)
       checkLength(values.length)
@@ -218,7 +237,10 @@ private[mxnet] object InputColumn {
       try format.decode(row.getBinary(ordinal), rowShape, buffer, position * size)
       catch {
         case error: MXNetError =>
-          throw new IllegalArgumentException(s"column '$column' has an image that cannot be read: ${error.getMessage}", error)
+          throw new IllegalArgumentException(
+            s"column '$column' has an image that cannot be read: ${error.getMessage}",
+            error
+          )
       }
     override def write(target: NDArray, rows: Int): Unit = {
       Arrays.fill(buffer, rows * size, target.size, 0f)
@@ -249,7 +271,8 @@ private[mxnet] final case class ImageFormat(channelsFirst: Boolean, mean: Seq[Do
     )
     val pixels = ResourceScope.using() {
       val image = Image.imDecode(bytes, if (channels == 3) 1 else 0, to_rgb = true, None)
-      val scaled = if (image.shape(0) == height && image.shape(1) == width) image else Image.imResize(image, width, height)
+      val scaled =
+        if (image.shape(0) == height && image.shape(1) == width) image else Image.imResize(image, width, height)
       scaled.internal.getRaw
     }
     val plane = height * width

@@ -26,7 +26,9 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path]) {
     val buffer = new Array[Byte](1 << 20)
     all.foreach { file =>
       digest.update(s"${file.getFileName} ${Files.size(file)}\n".getBytes("UTF-8"))
-      Using.resource(new DigestInputStream(Files.newInputStream(file), digest)) { in => while (in.read(buffer) >= 0) {} }
+      Using.resource(new DigestInputStream(Files.newInputStream(file), digest)) { in =>
+        while (in.read(buffer) >= 0) {}
+      }
     }
     digest.digest().map(byte => f"$byte%02x").mkString
   }
@@ -49,7 +51,12 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path]) {
     val target = directory.getFileSystem(conf)
     target.mkdirs(directory)
     all.foreach(file =>
-      target.copyFromLocalFile(false, true, new HadoopPath(file.toUri), new HadoopPath(directory, file.getFileName.toString))
+      target.copyFromLocalFile(
+        false,
+        true,
+        new HadoopPath(file.toUri),
+        new HadoopPath(directory, file.getFileName.toString)
+      )
     )
   }
 }
@@ -111,7 +118,8 @@ private[mxnet] object ModelFiles {
       )
     }
     val files =
-      if (fileSystem.getScheme == "file") sources.map(source => Paths.get(fileSystem.makeQualified(source).toUri.getPath))
+      if (fileSystem.getScheme == "file")
+        sources.map(source => Paths.get(fileSystem.makeQualified(source).toUri.getPath))
       else {
         val directory = Files.createTempDirectory(temporary, "fetched-")
         sources.map { source =>

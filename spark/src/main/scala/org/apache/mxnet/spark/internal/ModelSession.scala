@@ -61,12 +61,14 @@ private[mxnet] final class ModelSession private (
   }
 
   /** The types of the inputs and of some outputs. */
-  def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) = typesOf(select(fetches), feeds)
+  def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) =
+    typesOf(select(fetches), feeds)
 
   private def typesOf(part: Symbol, feeds: Seq[String]): (Map[String, DType], Seq[DType]) = {
     val names = part.listArguments()
     val known = args.collect { case (name, array) if names.contains(name) => name -> array.dtype }
-    val stated = feeds.flatMap(name => inputs.get(name).flatMap(input => ModelSession.typeNamed(input.elementType)).map(name -> _))
+    val stated =
+      feeds.flatMap(name => inputs.get(name).flatMap(input => ModelSession.typeNamed(input.elementType)).map(name -> _))
     val (argTypes, outTypes, _) = {
       val (inferred, outs, auxs) = part.inferType(known ++ stated)
       if (inferred != null) (inferred, outs, auxs)
@@ -98,9 +100,8 @@ private[mxnet] final class ModelSession private (
     private val (argTypes, _) = typesOf(part, feeds.map(_._1))
     private val free = new ConcurrentHashMap[Int, ConcurrentLinkedQueue[Workspace]]
 
-    private val missing = argNames.filterNot(name =>
-      args.contains(name) || feeds.exists(_._1 == name) || name.endsWith("label")
-    )
+    private val missing =
+      argNames.filterNot(name => args.contains(name) || feeds.exists(_._1 == name) || name.endsWith("label"))
     if (missing.nonEmpty)
       throw new IllegalArgumentException(
         s"feedDict has no column for ${missing.map(name => s"'$name'").mkString(", ")}, which ${fetches.mkString(", ")} need"
@@ -126,7 +127,9 @@ private[mxnet] final class ModelSession private (
     private def bind(batch: Int): Workspace = inSemantics {
       val shapes = feeds.map { case (name, row) => name -> Shape(batch +: row.toVector) }.toMap
       val used = shapes.filter { case (name, _) => argNames.contains(name) }
-      val (argShapes, _, _) = part.inferShape(args.collect { case (n, a) if argNames.contains(n) => n -> a.shape } ++ used)
+      val (argShapes, _, _) = part.inferShape(args.collect {
+        case (n, a) if argNames.contains(n) => n -> a.shape
+      } ++ used)
       if (argShapes == null)
         throw new IllegalArgumentException(
           s"the shapes of the network do not follow from the inputs ${shapes.mkString(", ")}; check the parameter inputShapes"
@@ -145,7 +148,8 @@ private[mxnet] final class ModelSession private (
       )
       // An input that the outputs do not need is written all the same.
       val inputs = feeds.map { case (name, _) =>
-        if (used.contains(name)) arrays(argNames.indexOf(name)) else NDArray.zeros(shapes(name), Context.cpu(), DType.Float32)
+        if (used.contains(name)) arrays(argNames.indexOf(name))
+        else NDArray.zeros(shapes(name), Context.cpu(), DType.Float32)
       }
       new Workspace(executor, inputs.toIndexedSeq)
     }

@@ -23,8 +23,8 @@ private[mxnet] object OutputColumn {
   /** The type of a column with an output of this type. */
   def typeOf(dtype: DType): DataType = ArrayType(
     dtype match {
-      case DType.Float64 => DoubleType
-      case DType.Int64   => LongType
+      case DType.Float64                                       => DoubleType
+      case DType.Int64                                         => LongType
       case DType.Int32 | DType.Int8 | DType.UInt8 | DType.Bool => IntegerType
       case _                                                   => FloatType
     },
@@ -54,25 +54,29 @@ private[mxnet] object OutputColumn {
   private final class Floats(values: Array[Float], size: Int) extends OutputColumn {
     override def row(position: Int): ArrayData =
       UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def argMax(position: Int): Int = firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
+    override def argMax(position: Int): Int =
+      firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
   }
 
   private final class Doubles(values: Array[Double], size: Int) extends OutputColumn {
     override def row(position: Int): ArrayData =
       UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def argMax(position: Int): Int = firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
+    override def argMax(position: Int): Int =
+      firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
   }
 
   private final class Longs(values: Array[Long], size: Int) extends OutputColumn {
     override def row(position: Int): ArrayData =
       UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def argMax(position: Int): Int = firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
+    override def argMax(position: Int): Int =
+      firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
   }
 
   private final class Ints(values: Array[Int], size: Int) extends OutputColumn {
     override def row(position: Int): ArrayData =
       UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def argMax(position: Int): Int = firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
+    override def argMax(position: Int): Int =
+      firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
   }
 
   private def firstMax(size: Int)(isGreater: (Int, Int) => Boolean): Int = {

@@ -49,7 +49,8 @@ object AppendColumns {
         .find(attribute => resolver(attribute.name, name))
         .getOrElse(throw new IllegalArgumentException(s"there is no column '$name'"))
     )
-    val produced = columns.map(field => AttributeReference(field.name, field.dataType, field.nullable, field.metadata)())
+    val produced =
+      columns.map(field => AttributeReference(field.name, field.dataType, field.nullable, field.metadata)())
     // Aliases get new ids where a plan is joined with itself; produced attributes do not.
     val aliases = produced.map(attribute => Alias(attribute, attribute.name)())
     classic.Dataset.ofRows(session, Project(child.output ++ aliases, Append(function, attributes, produced, child)))
