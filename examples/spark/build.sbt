@@ -1,0 +1,26 @@
+scalaVersion := "2.13.17"
+scalacOptions ++= Seq("-deprecation", "-feature", "-Xlint", "-Werror")
+libraryDependencies ++= Seq(
+  "io.github.ferromx" %% "ferromx-spark4" % "0.1.0",
+  "org.apache.spark" %% "spark-mllib" % "4.1.0"
+)
+
+run / fork := true
+run / connectInput := true
+run / outputStrategy := Some(StdoutOutput)
+run / baseDirectory := baseDirectory.value.getParentFile.getParentFile
+// What Spark reads of the JDK by reflection; bin/spark-submit gives the same options.
+run / javaOptions ++= Seq(
+  "java.lang",
+  "java.lang.invoke",
+  "java.io",
+  "java.net",
+  "java.nio",
+  "java.util",
+  "java.util.concurrent",
+  "java.util.concurrent.atomic",
+  "sun.nio.ch",
+  "sun.nio.cs",
+  "sun.security.action",
+  "sun.util.calendar"
+).map(name => s"--add-opens=java.base/$name=ALL-UNNAMED")

@@ -1,0 +1,290 @@
+package org.apache.mxnet.spark
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.mxnet.spark.internal._
+import org.apache.mxnet.{NDArray, Shape, Symbol}
+import org.apache.spark.ml.Model
+import org.apache.spark.ml.param._
+import org.apache.spark.ml.param.shared.{HasHandleInvalid, HasPredictionCol}
+import org.apache.spark.ml.util._
+import org.apache.spark.sql.ferromx.AppendColumns
+import org.apache.spark.sql.types.{DataType, DoubleType, StructType}
+import org.apache.spark.sql.{DataFrame, Dataset, SparkSession}
+
+/** Parameters of [[MXNetModel]]. */
+trait MXNetModelParams extends Params with HasPredictionCol with HasHandleInvalid {
+
+  /** The path of the model. */
+  final val modelPath: Param[String] = new Param(
+    this,
+    "modelPath",
+    "path of the model: an ONNX file, a directory with one ONNX file and its external data, or the prefix of " +
+      "PREFIX-symbol.json and PREFIX-NNNN.params; on any file system that Hadoop knows"
+  )
+
+  /** The number in the name of the `.params` file. */
+  final val epoch: IntParam =
+    new IntParam(this, "epoch", "number NNNN of the file PREFIX-NNNN.params (>= 0)", ParamValidators.gtEq(0))
+
+  /** The columns of the inputs. */
+  final val feedDict: StringMapParam =
+    new StringMapParam(this, "feedDict", "column of each input of the model, by the name of the input")
+
+  /** The outputs of the new columns. */
+  final val fetchDict: StringMapParam = new StringMapParam(
+    this,
+    "fetchDict",
+    "output of the model for each new column, by the name of the column; outputs of inner nodes are allowed"
+  )
+
+  /** The shapes of the inputs. */
+  final val inputShapes: StringMapParam = new StringMapParam(
+    this,
+    "inputShapes",
+    "shape of a row of an input, without the batch, by the name of the input, such as '1,28,28'; needed if the model does " +
+      "not say it and it is not that of the column's values",
+    _.values.forall(MXNetModelParams.parseShape(_).nonEmpty)
+  )
+
+  /** The number of rows that the model is run on at once. */
+  final val batchSize: IntParam =
+    new IntParam(this, "batchSize", "number of rows that the model is run on at once (>= 1)", ParamValidators.gtEq(1))
+
+  /** The order of the dimensions of images. */
+  final val imageLayout: Param[String] = new Param(
+    this,
+    "imageLayout",
+    "order of dimensions of inputs that take images: NCHW or NHWC",
+    ParamValidators.inArray(Array("NCHW", "NHWC"))
+  )
+
+  /** The mean of images. */
+  final val imageMean: DoubleArrayParam = new DoubleArrayParam(
+    this,
+    "imageMean",
+    "what is subtracted from the pixels (0 to 255) of images: one number, or one for each channel"
+  )
+
+  /** The standard deviation of images. */
+  final val imageStd: DoubleArrayParam = new DoubleArrayParam(
+    this,
+    "imageStd",
+    "what the pixels of images are divided by after imageMean is subtracted: one number, or one for each channel (not 0)",
+    (values: Array[Double]) => !values.contains(0.0)
+  )
+
+  setDefault(
+    epoch -> 0,
+    inputShapes -> Map.empty[String, String],
+    batchSize -> 64,
+    imageLayout -> "NCHW",
+    imageMean -> Array.empty[Double],
+    imageStd -> Array.empty[Double],
+    predictionCol -> "",
+    handleInvalid -> "error"
+  )
+
+  def getModelPath: String = $(modelPath)
+  def getEpoch: Int = $(epoch)
+  def getFeedDict: Map[String, String] = $(feedDict)
+  def getFetchDict: Map[String, String] = $(fetchDict)
+  def getInputShapes: Map[String, String] = $(inputShapes)
+  def getBatchSize: Int = $(batchSize)
+  def getImageLayout: String = $(imageLayout)
+  def getImageMean: Array[Double] = $(imageMean)
+  def getImageStd: Array[Double] = $(imageStd)
+}
+
+private[spark] object MXNetModelParams {
+
+  /** The dimensions of a shape such as `1,28,28` or `(1, 28, 28)`. */
+  def parseShape(text: String): Option[Seq[Int]] = {
+    val inner = text.trim.stripPrefix("(").stripSuffix(")").trim
+    val dims = if (inner.isEmpty) Nil else inner.stripSuffix(",").split(',').toSeq.map(_.trim.toIntOption.filter(_ > 0))
+    Option.unless(dims.contains(None))(dims.flatten)
+  }
+}
+
+/** Runs a trained network on the rows of a table and adds its outputs as columns.
+  *
+  * {{{
+  * val model = new MXNetModel()
+  *   .setModelPath("hdfs:///models/lenet")
+  *   .setFeedDict(Map("data" -> "pixels"))
+  *   .setInputShapes(Map("data" -> Shape(1, 28, 28)))
+  *   .setFetchDict(Map("probabilities" -> "softmax_output"))
+  * model.transform(images)
+  * }}}
+  *
+  * Each executor loads a model once, and all of its tasks share the parameters. A new column has the output's elements of
+  * the row as an array: float for 16 and 32-bit floating point numbers, double, long, and int for all others.
+  * Answers do not depend on the batch size or on how the rows are partitioned.
+  */
+class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetModelParams with DefaultParamsWritable {
+  def this() = this(Identifiable.randomUID("mxnet"))
+
+  /** A model that came without a path. */
+  private var payload: Option[ModelFiles] = None
+
+  def setModelPath(value: String): this.type = {
+    payload = None
+    set(modelPath, value)
+  }
+  def setEpoch(value: Int): this.type = set(epoch, value)
+  def setFeedDict(value: Map[String, String]): this.type = set(feedDict, value)
+  def setFeedDict(value: java.util.Map[String, String]): this.type = setFeedDict(value.asScala.toMap)
+  def setFetchDict(value: Map[String, String]): this.type = set(fetchDict, value)
+  def setFetchDict(value: java.util.Map[String, String]): this.type = setFetchDict(value.asScala.toMap)
+  def setInputShapes(value: Map[String, Shape]): this.type =
+    set(inputShapes, value.map { case (name, shape) => name -> shape.toVector.mkString(",") })
+  def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes, value.asScala.toMap)
+  def setBatchSize(value: Int): this.type = set(batchSize, value)
+  def setImageLayout(value: String): this.type = set(imageLayout, value)
+  def setImageMean(value: Array[Double]): this.type = set(imageMean, value)
+  def setImageStd(value: Array[Double]): this.type = set(imageStd, value)
+
+  /** Sets the column with the index of the largest element of the first output of `fetchDict`; none if empty. */
+  def setPredictionCol(value: String): this.type = set(predictionCol, value)
+  def setHandleInvalid(value: String): this.type = set(handleInvalid, value)
+
+  /** Sets the model by the content of an ONNX file, in place of `modelPath`. */
+  def setPayload(onnx: Array[Byte]): this.type = setFiles(ModelFiles.ofOnnx(onnx))
+
+  /** Sets the model by a network and its parameters, in place of `modelPath`. */
+  def setNetwork(
+      symbol: Symbol,
+      argParams: Map[String, NDArray],
+      auxParams: Map[String, NDArray] = Map.empty
+  ): this.type =
+    setFiles(ModelFiles.ofNetwork(symbol, argParams, auxParams))
+
+  private def setFiles(files: ModelFiles): this.type = {
+    payload = Some(files)
+    clear(modelPath)
+  }
+
+  private[spark] def files: ModelFiles = payload.getOrElse {
+    if (!isSet(modelPath))
+      throw new IllegalArgumentException(s"$uid has no model; set modelPath, or call setPayload or setNetwork")
+    val path = $(modelPath)
+    ModelFiles.of(path, $(epoch), MXNetModel.hadoopConf)
+  }
+
+  override def transformSchema(schema: StructType): StructType = checkedSchema(schema, files)
+
+  private def checkedSchema(schema: StructType, model: ModelFiles): StructType = {
+    require(isSet(feedDict) && $(feedDict).nonEmpty, s"$uid: set feedDict, the column of each input of the model")
+    require(isSet(fetchDict) && $(fetchDict).nonEmpty, s"$uid: set fetchDict, the output for each new column")
+    feeds(schema)
+    val added = outputColumns(model) ++ Option.when($(predictionCol).nonEmpty)($(predictionCol) -> DoubleType)
+    added.foldLeft(schema) { case (columns, (name, dataType)) =>
+      if (columns.fieldNames.contains(name))
+        throw new IllegalArgumentException(s"$uid: the new column '$name' exists already; choose another name")
+      columns.add(name, dataType, nullable = false)
+    }
+  }
+
+  /** The new columns with their types. */
+  private def outputColumns(model: ModelFiles) = {
+    val types = MXNetModel.outputTypes(model, $(feedDict).keys.toSeq.sorted, fetches.map(_._2))
+    fetches.map(_._1).zip(types)
+  }
+
+  /** Columns and outputs in order of columns' names, so that they are the same ones after a model was saved. */
+  private def fetches: Seq[(String, String)] = $(fetchDict).toSeq.sorted
+
+  private def feeds(schema: StructType): Seq[Feed] = $(feedDict).toSeq.sorted.map { case (input, column) =>
+    val field = schema.find(_.name.equalsIgnoreCase(column)).getOrElse {
+      throw new IllegalArgumentException(
+        s"$uid: there is no column '$column' for the input '$input'; the columns are ${schema.fieldNames.mkString(", ")}"
+      )
+    }
+    if (!InputColumn.accepts(field.dataType))
+      throw new IllegalArgumentException(
+        s"$uid: column '$column' has the type ${field.dataType.sql}; the input '$input' takes ${InputColumn.Accepted}"
+      )
+    Feed(input, column, field.dataType, $(inputShapes).get(input).flatMap(MXNetModelParams.parseShape))
+  }
+
+  override def transform(dataset: Dataset[_]): DataFrame = {
+    val model = files
+    val schema = checkedSchema(dataset.schema, model)
+    val inputs = feeds(dataset.schema)
+    val valid = if ($(handleInvalid) == "skip") dataset.na.drop(inputs.map(_.column)) else dataset.toDF()
+    val function = ModelFunction(
+      model.ship(dataset.sparkSession.sparkContext),
+      inputs,
+      fetches.map(_._2),
+      outputColumns(model).map(_._2),
+      $(predictionCol).nonEmpty,
+      $(batchSize),
+      ImageFormat($(imageLayout) == "NCHW", $(imageMean).toSeq, $(imageStd).toSeq)
+    )
+    AppendColumns(valid, inputs.map(_.column), StructType(schema.drop(dataset.schema.length)), function)
+  }
+
+  override def copy(extra: ParamMap): MXNetModel = {
+    val that = new MXNetModel(uid)
+    that.payload = payload
+    copyValues(that, extra).setParent(parent)
+  }
+
+  /** Saves the parameters and the files of the model. */
+  override def write: MLWriter = new MXNetModel.Writer(this, super.write)
+
+  override def toString: String = s"MXNetModel: uid=$uid" + get(modelPath).fold("")(path => s", modelPath=$path")
+}
+
+/** Loads saved models. */
+object MXNetModel extends MLReadable[MXNetModel] {
+  private val ModelDirectory = "model"
+
+  override def read: MLReader[MXNetModel] = new Reader
+
+  override def load(path: String): MXNetModel = super.load(path)
+
+  private def hadoopConf: Configuration =
+    SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession).fold(new Configuration) { session =>
+      session.sparkContext.hadoopConfiguration
+    }
+
+  /** The types of the columns for some outputs of a model; the driver asks often for the same. */
+  private def outputTypes(model: ModelFiles, feeds: Seq[String], fetches: Seq[String]) =
+    types.computeIfAbsent(
+      (model.hash, feeds, fetches),
+      _ => {
+        val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
+        try {
+          feeds.find(!session.inputNames.contains(_)).foreach { unknown =>
+            throw new IllegalArgumentException(
+              s"feedDict has a column for '$unknown', but the model has no such input; it has ${session.inputNames.mkString(", ")}"
+            )
+          }
+          session.types(feeds, fetches)._2.map(OutputColumn.typeOf)
+        } finally ModelSession.release(model.hash)
+      }
+    )
+
+  private val types =
+    new java.util.concurrent.ConcurrentHashMap[(String, Seq[String], Seq[String]), Seq[DataType]]
+
+  private object ParamsReader extends DefaultParamsReadable[MXNetModel]
+
+  private final class Writer(model: MXNetModel, params: MLWriter) extends MLWriter {
+    override protected def saveImpl(path: String): Unit = {
+      params.session(sparkSession).save(path)
+      model.files.copyTo(new HadoopPath(path, ModelDirectory), sc.hadoopConfiguration)
+    }
+  }
+
+  private final class Reader extends MLReader[MXNetModel] {
+    override def load(path: String): MXNetModel = {
+      val model = ParamsReader.read.session(sparkSession).load(path)
+      val (modelPath, epoch) = ModelFiles.pathIn(new HadoopPath(path, ModelDirectory), sc.hadoopConfiguration)
+      model.setModelPath(modelPath).setEpoch(epoch)
+    }
+  }
+}

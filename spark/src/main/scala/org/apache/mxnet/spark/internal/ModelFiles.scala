@@ -1,0 +1,160 @@
+package org.apache.mxnet.spark.internal
+
+import java.io.{FileNotFoundException, IOException}
+import java.nio.file.{Files, Path, Paths}
+import java.security.{DigestInputStream, MessageDigest}
+
+import scala.util.Using
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.mxnet.{NDArray, Symbol}
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.ferromx.FileTransfer
+
+/** The files of a model in one local directory.
+  *
+  * @param main the file that names the model: `prefix-symbol.json` or an ONNX file
+  * @param others the `.params` file of a symbol, or the files with the external data of an ONNX model
+  */
+private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path]) {
+  def all: Seq[Path] = main +: others
+
+  /** SHA-256 of names and contents. */
+  lazy val hash: String = {
+    val digest = MessageDigest.getInstance("SHA-256")
+    val buffer = new Array[Byte](1 << 20)
+    all.foreach { file =>
+      digest.update(s"${file.getFileName} ${Files.size(file)}\n".getBytes("UTF-8"))
+      Using.resource(new DigestInputStream(Files.newInputStream(file), digest)) { in =>
+        while (in.read(buffer) >= 0) {}
+      }
+    }
+    digest.digest().map(byte => f"$byte%02x").mkString
+  }
+
+  /** Lets every executor of a Spark context fetch the files. They are streamed, so that their size is not limited as that of
+    * a broadcast array is.
+    */
+  def ship(context: SparkContext): ShippedModel = ModelFiles.synchronized {
+    val directory = Files.createDirectories(ModelFiles.temporary.resolve(hash))
+    val files = all.map { file =>
+      val link = directory.resolve(s"$hash-${file.getFileName}")
+      ModelFiles.linkOrCopy(file, link)
+      file.getFileName.toString -> FileTransfer.serve(context, link.toFile)
+    }
+    ShippedModel(hash, files)
+  }
+
+  /** Copies the files into a directory of any file system that Hadoop knows. */
+  def copyTo(directory: HadoopPath, conf: Configuration): Unit = {
+    val target = directory.getFileSystem(conf)
+    target.mkdirs(directory)
+    all.foreach(file =>
+      target.copyFromLocalFile(
+        false,
+        true,
+        new HadoopPath(file.toUri),
+        new HadoopPath(directory, file.getFileName.toString)
+      )
+    )
+  }
+}
+
+/** A model that executors can fetch.
+  *
+  * @param files each file's name, and where it is found; the main file first
+  */
+private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, String)]) {
+
+  /** Fetches the files. */
+  def fetch(): ModelFiles = {
+    val directory = FileTransfer.createDirectory()
+    val paths = files.map { case (name, url) =>
+      val path = directory.toPath.resolve(name)
+      // External data of an ONNX model is found by the files' own names.
+      Files.move(FileTransfer.fetch(url, directory).toPath, path)
+    }
+    ModelFiles(paths.head, paths.tail)
+  }
+}
+
+private[mxnet] object ModelFiles {
+  private val SymbolSuffix = "-symbol.json"
+
+  /** Files that live as long as the driver. */
+  private lazy val temporary: Path = FileTransfer.createDirectory().toPath
+
+  /** Gives a file a second name, if it has not got it yet. Spark names a file as the target of a symbolic link. */
+  def linkOrCopy(file: Path, name: Path): Unit =
+    if (!Files.exists(name))
+      try { Files.createLink(name, file.toRealPath()); () }
+      catch { case _: UnsupportedOperationException | _: IOException => Files.copy(file, name); () }
+
+  /** The model of a path: a prefix of `-symbol.json` and `-NNNN.params`, an ONNX file, or a directory with one ONNX file
+    * and its external data. Files of remote file systems are copied to this machine.
+    *
+    * @param epoch the number NNNN
+    */
+  def of(path: String, epoch: Int, conf: Configuration): ModelFiles = {
+    val hadoopPath = new HadoopPath(path)
+    val fileSystem = hadoopPath.getFileSystem(conf)
+    val sources =
+      if (fileSystem.exists(hadoopPath) && fileSystem.getFileStatus(hadoopPath).isDirectory) {
+        val (onnx, others) =
+          fileSystem.listStatus(hadoopPath).toSeq.filter(_.isFile).map(_.getPath).sortBy(_.getName).partition(isOnnx)
+        if (onnx.length != 1)
+          throw new IllegalArgumentException(
+            s"the directory $path has ${onnx.length} files *.onnx; modelPath takes a directory with one of them and its " +
+              "external data, an ONNX file, or the prefix of PREFIX-symbol.json and PREFIX-0000.params"
+          )
+        onnx ++ others
+      } else if (isOnnx(hadoopPath)) Seq(hadoopPath)
+      else Seq(new HadoopPath(path + SymbolSuffix), new HadoopPath(f"$path-$epoch%04d.params"))
+    sources.find(source => !fileSystem.exists(source)).foreach { missing =>
+      throw new FileNotFoundException(
+        s"modelPath is '$path', but there is no file $missing; give the path of an ONNX file, or the prefix of " +
+          "PREFIX-symbol.json and PREFIX-NNNN.params with NNNN as the parameter epoch"
+      )
+    }
+    val files =
+      if (fileSystem.getScheme == "file")
+        sources.map(source => Paths.get(fileSystem.makeQualified(source).toUri.getPath))
+      else {
+        val directory = Files.createTempDirectory(temporary, "fetched-")
+        sources.map { source =>
+          val target = directory.resolve(source.getName)
+          fileSystem.copyToLocalFile(false, source, new HadoopPath(target.toUri), true)
+          target
+        }
+      }
+    ModelFiles(files.head, files.tail)
+  }
+
+  private def isOnnx(path: HadoopPath): Boolean = path.getName.toLowerCase.endsWith(".onnx")
+
+  /** Writes the content of an ONNX file. */
+  def ofOnnx(content: Array[Byte]): ModelFiles = {
+    val file = Files.createTempDirectory(temporary, "payload-").resolve("model.onnx")
+    ModelFiles(Files.write(file, content), Nil)
+  }
+
+  /** Writes a network and its parameters. */
+  def ofNetwork(symbol: Symbol, argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): ModelFiles = {
+    val prefix = Files.createTempDirectory(temporary, "payload-").resolve("model").toString
+    org.apache.mxnet.Model.saveCheckpoint(prefix, 0, symbol, argParams, auxParams)
+    ModelFiles(Paths.get(prefix + SymbolSuffix), Seq(Paths.get(prefix + "-0000.params")))
+  }
+
+  /** What `modelPath` and `epoch` are for files that [[ModelFiles.copyTo]] wrote to a directory. */
+  def pathIn(directory: HadoopPath, conf: Configuration): (String, Int) = {
+    val files = directory.getFileSystem(conf).listStatus(directory).toSeq.map(_.getPath)
+    files.find(_.getName.endsWith(SymbolSuffix)) match {
+      case Some(symbol) =>
+        val params = files.map(_.getName).filter(_.endsWith(".params"))
+        val epoch = params.headOption.map(_.stripSuffix(".params").takeRight(4)).flatMap(_.toIntOption)
+        (symbol.toString.stripSuffix(SymbolSuffix), epoch.getOrElse(0))
+      case None => (if (files.length == 1) files.head.toString else directory.toString, 0)
+    }
+  }
+}

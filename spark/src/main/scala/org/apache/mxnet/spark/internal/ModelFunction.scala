@@ -1,0 +1,123 @@
+package org.apache.mxnet.spark.internal
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.apache.mxnet.Shape
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{JoinedRow, SpecificInternalRow}
+import org.apache.spark.sql.ferromx.PartitionFunction
+import org.apache.spark.sql.types.{DataType, DoubleType}
+
+/** An input of the model and the column that feeds it.
+  *
+  * @param rowShape the shape of a row; empty to take that of the model, else that of the first value
+  */
+private[mxnet] final case class Feed(input: String, column: String, dataType: DataType, rowShape: Option[Seq[Int]])
+
+/** Runs a model on the rows of a partition, batch by batch.
+  *
+  * @param fetches the outputs, one for each new column
+  * @param outputTypes the types of these columns
+  * @param hasPrediction whether a last column has the index of the largest element of the first output
+  */
+private[mxnet] final case class ModelFunction(
+    model: ShippedModel,
+    feeds: Seq[Feed],
+    fetches: Seq[String],
+    outputTypes: Seq[DataType],
+    hasPrediction: Boolean,
+    batchSize: Int,
+    images: ImageFormat
+) extends PartitionFunction {
+  import ModelFunction.RowGroup
+
+  override def apply(rows: Iterator[InternalRow], ordinals: Array[Int]): Iterator[InternalRow] =
+    if (!rows.hasNext) Iterator.empty
+    else {
+      val session = ModelSession.acquire(model.hash, () => ModelSession.load(model.fetch()))
+      Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => ModelSession.release(model.hash)))
+      val first = rows.next()
+      new Batches(session, first, ordinals).run(Iterator.single(first) ++ rows)
+    }
+
+  private final class Batches(session: ModelSession, first: InternalRow, ordinals: Array[Int]) {
+    private val shapes = feeds.indices.map { i =>
+      checkNull(first, i)
+      val feed = feeds(i)
+      def ofValue = InputColumn.sizeOf(feed.dataType, first, ordinals(i))
+      feed.rowShape.map(Shape(_)).orElse(session.rowShape(feed.input)).orElse(ofValue).getOrElse {
+        throw new IllegalArgumentException(
+          s"the shape of the input '${feed.input}' is not in the model and does not follow from column '${feed.column}'; " +
+            "give it by the parameter inputShapes"
+        )
+      }
+    }
+    private val network = session.network(feeds.map(_.input).zip(shapes), fetches)
+    private val fixedBatch = feeds.flatMap(feed => session.fixedBatch(feed.input)).headOption
+    private val largest = fixedBatch.getOrElse(batchSize)
+    private val columns = feeds.zip(shapes).map { case (feed, shape) =>
+      InputColumn.of(feed.column, feed.dataType, shape, paddedSize(largest), images)
+    }
+    private val fetched = fetches.toIndexedSeq
+    private val outputRow = new SpecificInternalRow(outputTypes ++ Option.when(hasPrediction)(DoubleType))
+    private val joined = new JoinedRow
+
+    def run(rows: Iterator[InternalRow]): Iterator[InternalRow] = new Iterator[InternalRow] {
+      private val batch = new ArrayBuffer[InternalRow](largest)
+      private var outputs: IndexedSeq[OutputColumn] = IndexedSeq.empty
+      private var position = 0
+
+      override def hasNext: Boolean = position < batch.length || rows.hasNext
+
+      override def next(): InternalRow = {
+        if (position == batch.length) {
+          outputs = runBatch(rows, batch)
+          position = 0
+        }
+        outputs.indices.foreach(i => outputRow.update(i, outputs(i).row(position)))
+        if (hasPrediction) outputRow.setDouble(outputs.length, outputs.head.argMax(position).toDouble)
+        position += 1
+        joined(batch(position - 1), outputRow)
+      }
+    }
+
+    private def runBatch(source: Iterator[InternalRow], batch: ArrayBuffer[InternalRow]): IndexedSeq[OutputColumn] = {
+      batch.clear()
+      while (batch.length < largest && source.hasNext) {
+        val row = source.next().copy()
+        var i = 0
+        while (i < columns.length) {
+          checkNull(row, i)
+          columns(i).read(row, ordinals(i), batch.length)
+          i += 1
+        }
+        batch += row
+      }
+      val padded = paddedSize(batch.length)
+      network.run(padded) { inputs =>
+        columns.indices.foreach(i => columns(i).write(inputs(i), batch.length))
+      } { outputs => fetched.indices.map(i => OutputColumn.of(fetched(i), outputs(i), padded)) }
+    }
+
+    private def checkNull(row: InternalRow, i: Int): Unit =
+      if (row.isNullAt(ordinals(i)))
+        throw new IllegalArgumentException(
+          s"column '${feeds(i).column}' is null in a row; set handleInvalid to skip to leave such rows out"
+        )
+
+    /** The number of rows that a batch is filled up to. The kernels compute a row in the same way, to the bit, in every
+      * batch of a multiple of 16 rows; powers of two bind few sizes for the last batches of partitions.
+      */
+    private def paddedSize(rows: Int): Int = fixedBatch.getOrElse {
+      val whole = (largest + RowGroup - 1) / RowGroup * RowGroup
+      math.min(whole, if (rows <= RowGroup) RowGroup else Integer.highestOneBit(rows - 1) * 2)
+    }
+  }
+}
+
+private[mxnet] object ModelFunction {
+
+  /** Batches have a multiple of so many rows. */
+  private val RowGroup = 16
+}

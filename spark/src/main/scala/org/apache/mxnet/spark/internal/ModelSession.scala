@@ -1,0 +1,248 @@
+package org.apache.mxnet.spark.internal
+
+import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
+
+import scala.collection.mutable
+
+import org.apache.mxnet.DType.DType
+import org.apache.mxnet._
+import org.apache.spark.SparkEnv
+
+/** A loaded model: the parameters are in memory once, and any number of tasks run it at the same time.
+  *
+  * @param symbol the network
+  * @param inputs what an ONNX model says of its inputs, by name
+  * @param outputNames the names of the outputs, in the order of the symbol's
+  * @param numpyShapes whether shapes are inferred with numpy's semantics
+  */
+private[mxnet] final class ModelSession private (
+    symbol: Symbol,
+    args: Map[String, NDArray],
+    aux: Map[String, NDArray],
+    inputs: Map[String, ModelInput],
+    outputNames: IndexedSeq[String],
+    numpyShapes: Boolean
+) extends AutoCloseable {
+  private val networks = new ConcurrentHashMap[(Seq[(String, Shape)], Seq[String]), Network]
+
+  /** The arguments that are no parameters. */
+  def inputNames: IndexedSeq[String] = symbol.listArguments().filterNot(args.contains)
+
+  /** Output names in the order of the model. */
+  def outputs: IndexedSeq[String] = outputNames
+
+  /** The shape of a row of an input, if the model says it. */
+  def rowShape(input: String): Option[Shape] = {
+    val known = inputs.get(input).flatMap(_.dims).filter(_.nonEmpty).map(_.tail.map(_.toIntOption.getOrElse(-1)))
+    val declared = symbol.attrMap().get(input).flatMap(_.get("__shape__")).map(ModelSession.dimsOf).map(_.drop(1))
+    known.orElse(declared).filter(_.forall(_ > 0)).map(dims => Shape(dims))
+  }
+
+  /** The batch size that an input is fixed to, if it is. */
+  def fixedBatch(input: String): Option[Int] =
+    inputs.get(input).flatMap(_.dims).flatMap(_.headOption).flatMap(_.toIntOption).filter(_ > 0)
+
+  /** The outputs of these names, which may be those of any node. */
+  private def select(fetches: Seq[String]): Symbol = {
+    val own = symbol.listOutputs()
+    lazy val internals = symbol.getInternals()
+    Symbol.Group(fetches.map { name =>
+      val index = math.max(outputNames.indexOf(name), own.indexOf(name))
+      if (index >= 0) symbol.get(index)
+      else {
+        val inner = internals.listOutputs().indexOf(name)
+        if (inner < 0)
+          throw new IllegalArgumentException(
+            s"the model has no output '$name'; it has ${outputNames.mkString(", ")}, and every node has one"
+          )
+        internals.get(inner)
+      }
+    }: _*)
+  }
+
+  /** The types of the inputs and of some outputs. */
+  def types(feeds: Seq[String], fetches: Seq[String]): (Map[String, DType], Seq[DType]) =
+    typesOf(select(fetches), feeds)
+
+  private def typesOf(part: Symbol, feeds: Seq[String]): (Map[String, DType], Seq[DType]) = {
+    val names = part.listArguments()
+    val known = args.collect { case (name, array) if names.contains(name) => name -> array.dtype }
+    val stated =
+      feeds.flatMap(name => inputs.get(name).flatMap(input => ModelSession.typeNamed(input.elementType)).map(name -> _))
+    val (argTypes, outTypes, _) = {
+      val (inferred, outs, auxs) = part.inferType(known ++ stated)
+      if (inferred != null) (inferred, outs, auxs)
+      else part.inferType(feeds.map(_ -> DType.Float32).toMap ++ known ++ stated)
+    }
+    if (argTypes == null) throw new IllegalArgumentException("the types of the model's inputs cannot be inferred")
+    (names.zip(argTypes).toMap, outTypes)
+  }
+
+  /** The part of the network between inputs and outputs.
+    *
+    * @param feeds the inputs, with the shape of a row
+    * @param fetches the outputs
+    */
+  def network(feeds: Seq[(String, Shape)], fetches: Seq[String]): Network =
+    networks.computeIfAbsent((feeds, fetches), _ => ResourceScope.outside(new Network(feeds, fetches)))
+
+  override def close(): Unit = {
+    networks.values.forEach(_.close())
+    (args.values ++ aux.values).foreach(_.dispose())
+    symbol.dispose()
+  }
+
+  /** Part of the network with inputs whose rows have certain shapes. */
+  final class Network private[ModelSession] (feeds: Seq[(String, Shape)], fetches: Seq[String]) {
+    private val part = select(fetches)
+    private val argNames = part.listArguments()
+    private val auxNames = part.listAuxiliaryStates()
+    private val (argTypes, _) = typesOf(part, feeds.map(_._1))
+    private val free = new ConcurrentHashMap[Int, ConcurrentLinkedQueue[Workspace]]
+
+    private val missing =
+      argNames.filterNot(name => args.contains(name) || feeds.exists(_._1 == name) || name.endsWith("label"))
+    if (missing.nonEmpty)
+      throw new IllegalArgumentException(
+        s"feedDict has no column for ${missing.map(name => s"'$name'").mkString(", ")}, which ${fetches.mkString(", ")} need"
+      )
+
+    /** Runs a batch.
+      *
+      * @param batch the number of rows
+      * @param fill writes the inputs, in the order of `feeds`
+      * @param read takes what is needed of the outputs, which the next run overwrites
+      */
+    def run[A](batch: Int)(fill: IndexedSeq[NDArray] => Unit)(read: IndexedSeq[NDArray] => A): A = {
+      val queue = free.computeIfAbsent(batch, _ => new ConcurrentLinkedQueue)
+      val idle = queue.poll()
+      val workspace = if (idle == null) ResourceScope.outside(bind(batch)) else idle
+      fill(workspace.inputs)
+      workspace.executor.forward(isTrain = false)
+      val result = read(workspace.executor.outputs.toIndexedSeq)
+      queue.add(workspace)
+      result
+    }
+
+    private def bind(batch: Int): Workspace = inSemantics {
+      val shapes = feeds.map { case (name, row) => name -> Shape(batch +: row.toVector) }.toMap
+      val used = shapes.filter { case (name, _) => argNames.contains(name) }
+      val (argShapes, _, _) = part.inferShape(args.collect {
+        case (n, a) if argNames.contains(n) => n -> a.shape
+      } ++ used)
+      if (argShapes == null)
+        throw new IllegalArgumentException(
+          s"the shapes of the network do not follow from the inputs ${shapes.mkString(", ")}; check the parameter inputShapes"
+        )
+      val arrays = argNames.indices.map { i =>
+        args.getOrElse(argNames(i), NDArray.zeros(argShapes(i), Context.cpu(), argTypes(argNames(i))))
+      }
+      val executor = part.bind(
+        Context.cpu(),
+        arrays,
+        Seq.fill[NDArray](arrays.length)(null),
+        "null",
+        auxNames.map(name => aux.getOrElse(name, throw new MXNetError(s"the model has no auxiliary state '$name'"))),
+        null,
+        null
+      )
+      // An input that the outputs do not need is written all the same.
+      val inputs = feeds.map { case (name, _) =>
+        if (used.contains(name)) arrays(argNames.indexOf(name))
+        else NDArray.zeros(shapes(name), Context.cpu(), DType.Float32)
+      }
+      new Workspace(executor, inputs.toIndexedSeq)
+    }
+
+    private def inSemantics[A](body: => A): A =
+      if (numpyShapes) NumpyScope.enableNumpyShape.withScope(body) else body
+
+    private[ModelSession] def close(): Unit = {
+      free.values.forEach(_.forEach { workspace =>
+        workspace.executor.dispose()
+        workspace.inputs.foreach(_.dispose())
+      })
+      part.dispose()
+    }
+  }
+
+  private final class Workspace(val executor: Executor, val inputs: IndexedSeq[NDArray])
+}
+
+private[mxnet] object ModelSession {
+
+  /** The Spark setting that says how many models an executor keeps loaded. */
+  val CapacityKey = "spark.ferromx.sessionCapacity"
+  private val DefaultCapacity = 4
+
+  private final class Entry(val load: () => ModelSession) {
+    var users = 0
+    lazy val session: ModelSession = load()
+  }
+
+  private val entries = mutable.LinkedHashMap.empty[String, Entry]
+  private var loads = 0L
+
+  /** How many models this process loaded so far. */
+  def numLoads: Long = synchronized(loads)
+
+  private def capacity: Int =
+    Option(SparkEnv.get).fold(DefaultCapacity)(_.conf.getInt(CapacityKey, DefaultCapacity)).max(1)
+
+  /** The session of a model, which is loaded if it is not there. Models that were longest not used go when there are more
+    * than [[CapacityKey]] says. [[release]] must follow.
+    *
+    * @param hash the hash of the model's content
+    */
+  def acquire(hash: String, load: () => ModelSession): ModelSession = {
+    val entry = synchronized {
+      val found = entries.remove(hash).getOrElse(new Entry(load))
+      entries(hash) = found
+      found.users += 1
+      found
+    }
+    try entry.session
+    catch {
+      case error: Throwable =>
+        synchronized(entries.filterInPlace((_, other) => other ne entry))
+        throw error
+    }
+  }
+
+  /** Says that the caller of [[acquire]] needs a session no more. */
+  def release(hash: String): Unit = {
+    val unused = synchronized {
+      entries.get(hash).foreach(_.users -= 1)
+      val old = entries.toSeq.filter(_._2.users == 0).take(entries.size - capacity)
+      old.foreach(entry => entries.remove(entry._1))
+      old.map(_._2)
+    }
+    unused.foreach(_.session.close())
+  }
+
+  /** Loads a model from files. */
+  def load(files: ModelFiles): ModelSession = ResourceScope.outside {
+    synchronized(loads += 1)
+    val main = files.main.toString
+    try
+      if (main.endsWith("-symbol.json")) {
+        val (args, aux) = Model.loadParams(files.others.head.toString)
+        val symbol = Symbol.load(main)
+        new ModelSession(symbol, args, aux, Map.empty, symbol.listOutputs(), numpyShapes = false)
+      } else {
+        val model = Onnx.importModel(main, ImportOptions(externalData = files.others.nonEmpty))
+        val inputs = model.inputs.map(input => input.name -> input).toMap
+        new ModelSession(model.symbol, model.argParams, model.auxParams, inputs, model.outputs, numpyShapes = true)
+      }
+    catch {
+      case error: Exception =>
+        throw new MXNetError(s"the model ${files.main.getFileName} cannot be loaded: ${error.getMessage}", error)
+    }
+  }
+
+  /** The numbers of a shape such as `(0, 3, 224, 224)`. */
+  private def dimsOf(text: String): IndexedSeq[Int] =
+    text.split("[^0-9-]+").toIndexedSeq.filter(_.nonEmpty).map(_.toInt)
+
+  private def typeNamed(name: String): Option[DType] = DType.values.find(_.toString == name)
+}

@@ -1,0 +1,98 @@
+package org.apache.spark.sql.ferromx
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.{DataFrame, Dataset}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeReference, AttributeSet, UnsafeProjection}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, UnaryNode}
+import org.apache.spark.sql.classic
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
+import org.apache.spark.sql.types.StructType
+
+/** Computes new columns for the rows of a partition. It is sent to executors. */
+trait PartitionFunction extends Serializable {
+
+  /** @param rows the rows of a partition; the object of one may be reused for the next
+    * @param ordinals the ordinals of the input columns in these rows
+    * @return each row, joined with the values of the new columns
+    */
+  def apply(rows: Iterator[InternalRow], ordinals: Array[Int]): Iterator[InternalRow]
+}
+
+/** Adds columns by a function on Spark's internal rows. The public interface of a `Dataset` decodes every row into boxed
+  * objects, and functions on its internal rows end the lazy plan; a plan node does neither. This file is the only one that
+  * needs Spark's package: the constructor of a `Dataset` from a plan is private to it.
+  */
+object AppendColumns {
+
+  /** @param dataset the rows
+    * @param inputs the columns that the function reads; the others are passed through
+    * @param columns the new columns
+    */
+  def apply(dataset: Dataset[_], inputs: Seq[String], columns: StructType, function: PartitionFunction): DataFrame = {
+    val frame = dataset.toDF() match {
+      case local: classic.Dataset[_] => local
+      case other                     =>
+        throw new UnsupportedOperationException(
+          s"a Dataset of the class ${other.getClass.getName} has no plan in this process; transform it on the server"
+        )
+    }
+    val session = frame.sparkSession
+    session.experimental.synchronized {
+      if (!session.experimental.extraStrategies.contains(Strategy))
+        session.experimental.extraStrategies = session.experimental.extraStrategies :+ Strategy
+    }
+    val child = frame.queryExecution.analyzed
+    val resolver = session.sessionState.conf.resolver
+    val attributes = inputs.map(name =>
+      child.output
+        .find(attribute => resolver(attribute.name, name))
+        .getOrElse(throw new IllegalArgumentException(s"there is no column '$name'"))
+    )
+    val produced =
+      columns.map(field => AttributeReference(field.name, field.dataType, field.nullable, field.metadata)())
+    // Aliases get new ids where a plan is joined with itself; produced attributes do not.
+    val aliases = produced.map(attribute => Alias(attribute, attribute.name)())
+    classic.Dataset.ofRows(session, Project(child.output ++ aliases, Append(function, attributes, produced, child)))
+  }
+
+  private case class Append(
+      function: PartitionFunction,
+      inputs: Seq[Attribute],
+      produced: Seq[Attribute],
+      child: LogicalPlan
+  ) extends UnaryNode {
+    override def output: Seq[Attribute] = child.output ++ produced
+    override def producedAttributes: AttributeSet = AttributeSet(produced)
+    override protected def withNewChildInternal(newChild: LogicalPlan): Append = copy(child = newChild)
+  }
+
+  private case class AppendExec(
+      function: PartitionFunction,
+      inputs: Seq[Attribute],
+      produced: Seq[Attribute],
+      child: SparkPlan
+  ) extends UnaryExecNode {
+    override def nodeName: String = "MXNetModel"
+    override def output: Seq[Attribute] = child.output ++ produced
+    override def producedAttributes: AttributeSet = AttributeSet(produced)
+    override def outputPartitioning = child.outputPartitioning
+    override def outputOrdering = child.outputOrdering
+    override protected def withNewChildInternal(newChild: SparkPlan): AppendExec = copy(child = newChild)
+
+    override protected def doExecute(): RDD[InternalRow] = {
+      val (run, attributes) = (function, output)
+      val ordinals = inputs.map(input => child.output.indexWhere(_.exprId == input.exprId)).toArray
+      child.execute().mapPartitions { rows =>
+        run(rows, ordinals).map(UnsafeProjection.create(attributes, attributes))
+      }
+    }
+  }
+
+  private object Strategy extends SparkStrategy {
+    override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+      case Append(function, inputs, produced, child) => AppendExec(function, inputs, produced, planLater(child)) :: Nil
+      case _                                         => Nil
+    }
+  }
+}

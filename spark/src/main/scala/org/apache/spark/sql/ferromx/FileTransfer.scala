@@ -1,0 +1,37 @@
+package org.apache.spark.sql.ferromx
+
+import java.io.File
+
+import org.apache.spark.deploy.SparkHadoopUtil
+import org.apache.spark.util.Utils
+import org.apache.spark.{SparkContext, SparkEnv}
+
+/** Sends files from the driver to the executors that ask for them, of any size. `SparkContext.addFile` does not serve here:
+  * since Spark 4 the tasks of a `Dataset` fetch only the files of their session.
+  */
+object FileTransfer {
+
+  /** Lets executors fetch a file from the driver.
+    *
+    * @param file a file whose name no other has
+    * @return where they find it
+    */
+  def serve(context: SparkContext, file: File): String =
+    if (context.isLocal) file.toURI.toString else context.env.rpcEnv.fileServer.addFile(file)
+
+  /** Fetches a file from the driver.
+    *
+    * @param url what [[serve]] gave
+    * @param directory where the file goes, under its own name
+    */
+  def fetch(url: String, directory: File): File = {
+    val env = SparkEnv.get
+    Utils.fetchFile(url, directory, env.conf, SparkHadoopUtil.get.conf, System.currentTimeMillis(), useCache = false)
+  }
+
+  /** A new directory that lives as long as this process. */
+  def createDirectory(): File = {
+    val root = Option(SparkEnv.get).fold(System.getProperty("java.io.tmpdir"))(env => Utils.getLocalDir(env.conf))
+    Utils.createTempDir(root, "ferromx")
+  }
+}

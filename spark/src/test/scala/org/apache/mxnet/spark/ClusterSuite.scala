@@ -1,0 +1,23 @@
+package org.apache.mxnet.spark
+
+import munit.FunSuite
+import org.apache.spark.sql.SparkSession
+
+/** Tests on two executors, each a process of its own, as on a cluster. */
+abstract class ClusterSuite extends FunSuite {
+  override val munitTimeout = scala.concurrent.duration.Duration(5, "min")
+
+  lazy val spark: SparkSession = SparkSession
+    .builder()
+    .master("local-cluster[2,1,1024]")
+    .appName("ferromx-spark4 tests")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.sql.shuffle.partitions", "4")
+    .config("spark.executor.memory", "512m")
+    .config("spark.executor.extraClassPath", System.getProperty("ferromx.test.classes"))
+    .getOrCreate()
+
+  override def afterAll(): Unit = spark.stop()
+}
