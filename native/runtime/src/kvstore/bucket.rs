@@ -42,7 +42,7 @@ impl Encoding {
                     x if x < 0.0 => 2,
                     _ => 0u8,
                 });
-                codes.enumerate().fold(0, |byte, (i, code)| byte | code << (2 * i))
+                codes.enumerate().fold(0, |byte, (i, code)| byte | (code << (2 * i)))
             })),
         }
     }
@@ -55,7 +55,7 @@ impl Encoding {
                 let values = [0.0, threshold, -threshold, 0.0].map(f32::to_ne_bytes);
                 let mut out = memory::with_capacity(len);
                 for element in 0..len / 4 {
-                    let code = bytes.get(element / 4).map_or(0, |byte| byte >> (2 * (element % 4)) & 3);
+                    let code = bytes.get(element / 4).map_or(0, |byte| (byte >> (2 * (element % 4))) & 3);
                     out.extend_from_slice(&values[code as usize]);
                 }
                 out

@@ -251,7 +251,7 @@ fn sum_tensors(terms: &[Arc<Tensor>]) -> Result<Arc<Tensor>> {
 }
 
 fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))
+    bytes.iter().rev().fold(0, |n, byte| (n << 8) | u64::from(*byte))
 }
 
 /// The stored rows of a row_sparse array: all indices, then all values.

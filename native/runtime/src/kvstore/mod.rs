@@ -138,10 +138,10 @@ pub struct KvStore {
 
 impl Drop for KvStore {
     fn drop(&mut self) {
-        if self.waits_at_end.load(Ordering::Relaxed) {
-            if let Err(e) = self.barrier() {
-                log::warn!("a key-value store ended without the other ranks: {e}");
-            }
+        if self.waits_at_end.load(Ordering::Relaxed)
+            && let Err(e) = self.barrier()
+        {
+            log::warn!("a key-value store ended without the other ranks: {e}");
         }
     }
 }

@@ -53,7 +53,7 @@ impl Header {
     }
 
     fn parse(bytes: &[u8; HEADER]) -> io::Result<Header> {
-        let number = |range: Range<usize>| bytes[range].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let number = |range: Range<usize>| bytes[range].iter().rev().fold(0u64, |n, b| (n << 8) | u64::from(*b));
         let invalid = |text: String| io::Error::new(ErrorKind::InvalidData, text);
         let kind = *KINDS.get(bytes[0] as usize).ok_or_else(|| invalid(format!("a message of kind {}", bytes[0])))?;
         let len = number(4..8) as usize;

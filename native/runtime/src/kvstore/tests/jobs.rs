@@ -102,8 +102,8 @@ fn sums_are_those_of_all_shards_and_types_stay() {
         let store = KvStore::of_job(&job, "dist_device_sync").unwrap();
         let of = |x: f64| Arc::new(Tensor::new(NDArray::from_slice(&[x, 2.0 * x], &[2]).unwrap()));
         let out = of(0.0);
-        store.init(&[key("a")], &[out.clone()]).unwrap();
-        store.push_pull((&[key("a")], &[of(1.0 + rank as f64)]), (&[key("a")], &[out.clone()])).unwrap();
+        store.init(&[key("a")], std::slice::from_ref(&out)).unwrap();
+        store.push_pull((&[key("a")], &[of(1.0 + rank as f64)]), (&[key("a")], std::slice::from_ref(&out))).unwrap();
         store.barrier().unwrap();
         assert_eq!((store.rank(), store.num_workers().unwrap(), store.kind()), (rank, 2, "dist_device_sync"));
         out.array().unwrap().to_vec::<f64>().unwrap()
@@ -142,7 +142,7 @@ fn row_sparse_gradients_are_summed() {
         store.init(&[key("a")], &[rows(&[0, 1, 2, 3], rank as f32)]).unwrap();
         store.push(&[key("a")], &[rows(&[rank as i64, 3], 1.0)]).unwrap();
         let out = rows(&[0], 0.0);
-        store.pull(&[key("a")], &[out.clone()], false).unwrap();
+        store.pull(&[key("a")], std::slice::from_ref(&out), false).unwrap();
         to_dense(&out.stored().unwrap()).unwrap().to_vec::<f32>().unwrap()
     });
     for sum in sums {
@@ -186,7 +186,7 @@ fn a_rank_that_leaves_is_named_and_values_stay() {
         store.push(&[key("a")], &[tensor(&[1.0])]).ok();
         let error = store.barrier().unwrap_err().to_string();
         let out = tensor(&[0.0]);
-        if store.pull(&[key("a")], &[out.clone()], true).is_ok() {
+        if store.pull(&[key("a")], std::slice::from_ref(&out), true).is_ok() {
             // The push failed at once, so that no sum is missing.
             assert_eq!(numbers(&out), [7.0]);
         }
