@@ -700,22 +700,19 @@ mod tests {
 
     #[test]
     fn blocks_stay_zero_until_they_are_written() {
-        // A size class that no other test allocates.
-        const BYTES: usize = 5 << 20;
-        let is_zero = |touch: fn(&NDArray)| {
-            let chunk = Chunk::zeros(BYTES, Context::default()).unwrap();
-            touch(&NDArray::view(chunk, 0, Shape::new(&[BYTES as i64]), DType::U8).unwrap());
-            let block = POOL.allocate(BYTES).unwrap();
+        // Size classes that no other test allocates.
+        let is_zero = |bytes: usize, touch: fn(&NDArray)| {
+            let chunk = Chunk::zeros(bytes, Context::default()).unwrap();
+            touch(&NDArray::view(chunk, 0, Shape::new(&[bytes as i64]), DType::U8).unwrap());
+            let block = POOL.allocate(bytes).unwrap();
             let is_zero = block.is_zero;
-            POOL.release(block, BYTES);
+            POOL.release(block, bytes);
             is_zero
         };
-        assert!(is_zero(|_| ()));
-        assert!(is_zero(|array| assert_eq!(read_bytes(array, |bytes| bytes[9]), 0)));
-        assert!(!is_zero(|array| write_bytes(array, |bytes| bytes[9] = 1)));
-        release_cached_memory();
-        assert!(is_zero(|_| ()));
-        assert!(!is_zero(|array| _ = array.chunk().expose()));
+        assert!(is_zero(1_100_000, |_| ()));
+        assert!(is_zero(1_100_000, |array| assert_eq!(read_bytes(array, |bytes| bytes[9]), 0)));
+        assert!(!is_zero(1_100_000, |array| write_bytes(array, |bytes| bytes[9] = 1)));
+        assert!(!is_zero(1_700_000, |array| _ = array.chunk().expose()));
     }
 
     #[test]
