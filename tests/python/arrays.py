@@ -91,10 +91,6 @@ record("rows/add", (rows + rows))
 record("rows/stype", (rows + rows).stype)
 record("zeros/sparse", nd.sparse.zeros("row_sparse", (3, 2)))
 
-for value in (2, 0):
-    filled = nd.sparse.row_sparse_array(([[1.0, 2]], [1]), shape=(3, 2))
-    filled[:] = value
-    record(f"rows/set to {value}", filled.indices)
 kept = nd.sparse.retain(rows, nd.array([1, 3]))
 record("rows/retain/indices", kept.indices)
 record("rows/retain/data", kept.data)
@@ -117,7 +113,7 @@ for shape in ((5, 1), (4, -1, 5), (2, 2)):
     try:
         nd.ones((2, 3)).reshape(shape)
     except ValueError as e:
-        record(f"reshape to {shape}", str(e).startswith("Cannot reshape array of size 6 into shape"))
+        record(f"reshape to {shape}", "Cannot reshape array of size 6 into shape" in str(e))
 
 for name, call in {
     "shapes": lambda: nd.ones((2, 3)) + nd.ones((3, 2)),

@@ -3,16 +3,14 @@
 use std::borrow::Cow;
 
 use ferromx_core::dtype::DType;
-use ferromx_core::error::{Error, Result};
+use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpDef, SparseCall, arg};
+use ferromx_core::op::{OpDef, arg};
 use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, ParamValue};
 use ferromx_core::shape::Shape;
-use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::{ensure, params};
 
 use super::{RangeParam, RangeRounding, fill, fill_range};
-use crate::sparse::new_vector;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&LINSPACE, &ARANGE_LIKE, &SET_VALUE];
@@ -139,17 +137,7 @@ pub(super) static SET_VALUE: OpDef = OpDef::new("_set_value")
         None => io.assign_out(0, DType::F32),
     })
     .forward(|ctx, _, outs| fill(&mut outs[0], ctx.params::<SetValueParam>().src.0.into()))
-    .grad(Grad::Zero)
-    .sparse_from_dense(|_, _, out| out.filter(|t| *t == StorageType::RowSparse), store_all_rows);
-
-/// As in MXNet, a `row_sparse` array stores all its rows afterwards, even those of zeros.
-fn store_all_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
-    let made = (call.dense)(&[])?;
-    let Some(values) = made.into_iter().next() else { return Err(Error::Internal("_set_value has an output".into())) };
-    let rows: Vec<i64> = (0..values.shape().dim(0)).collect();
-    let indices = new_vector(&rows, values.context())?;
-    Ok(vec![SparseArray::row_sparse(&values.shape().clone(), values, indices)?.into()])
-}
+    .grad(Grad::Zero);
 
 #[cfg(test)]
 mod tests {
