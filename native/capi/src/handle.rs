@@ -8,7 +8,7 @@ use ferromx_runtime::executor::Executor;
 use ferromx_runtime::imperative::{CachedOp, Tensor, Tensors};
 use ferromx_runtime::io::DataIter;
 use ferromx_runtime::io::recordio::{Reader, Writer};
-use ferromx_runtime::kvstore::KvStore;
+use ferromx_runtime::kvstore::{KvStore, Member};
 use ferromx_runtime::op::OpDef;
 use ferromx_runtime::predict::Predictor;
 use ferromx_runtime::profiler::Mark;
@@ -50,6 +50,8 @@ pub enum Object {
     RecordWriter(Arc<Mutex<Writer>>),
     /// A key-value store.
     KvStore(Arc<KvStore>),
+    /// A membership in a distributed job.
+    Job(Arc<Member>),
     /// A profiling object of the user.
     Mark(Arc<Mark>),
     /// An object of a packed function.
@@ -71,6 +73,7 @@ impl Object {
             Object::RecordReader(_) => "RecordIO reader",
             Object::RecordWriter(_) => "RecordIO writer",
             Object::KvStore(_) => "KVStore",
+            Object::Job(_) => "Job",
             Object::Mark(_) => "Profile",
             Object::Packed(_) => "Object",
             Object::Graph(_) => "Graph",
@@ -184,6 +187,8 @@ getters! {
     record_writer -> RecordWriter(Arc<Mutex<Writer>>), "RecordIO writer";
     /// The key-value store of a handle.
     kv_store -> KvStore(Arc<KvStore>), "KVStore";
+    /// The membership in a distributed job of a handle.
+    job -> Job(Arc<Member>), "Job";
     /// The profiling object of a handle.
     mark -> Mark(Arc<Mark>), "Profile";
     /// The object of packed functions of a handle.

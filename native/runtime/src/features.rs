@@ -2,7 +2,7 @@
 
 /// Names of features and whether they are enabled. All names of MXNet are listed, because programs look them up.
 pub fn all() -> Vec<(&'static str, bool)> {
-    const ABSENT: [&str; 22] = [
+    const ABSENT: [&str; 21] = [
         "CUDA",
         "CUDNN",
         "NCCL",
@@ -20,14 +20,13 @@ pub fn all() -> Vec<(&'static str, bool)> {
         "MKLDNN",
         "OPENCV",
         "CAFFE",
-        "DIST_KVSTORE",
         "CXX14",
         "SIGNAL_HANDLER",
         "DEBUG",
         "TVM_OP",
     ];
     let mut all: Vec<_> = ABSENT.into_iter().map(|name| (name, false)).collect();
-    all.extend([("PROFILER", true), ("INT64_TENSOR_SIZE", true)]);
+    all.extend([("PROFILER", true), ("INT64_TENSOR_SIZE", true), ("DIST_KVSTORE", true)]);
     all.extend(sse_features());
     all.extend([("CPU_AVX", has_avx()), ("CPU_AVX2", has_avx2()), ("CPU_AVX512", has_avx512())]);
     all

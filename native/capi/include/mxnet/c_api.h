@@ -87,6 +87,9 @@ typedef void *GraphHandle;
 // An operator.
 typedef void *AtomicSymbolCreator;
 
+// A membership in a distributed job.
+typedef void *FerroJobHandle;
+
 // A key-value store.
 typedef void *KVStoreHandle;
 
@@ -860,8 +863,50 @@ int MXSymbolInferTypePartial(SymbolHandle handle,
                              const int **aux_type_data,
                              int *complete);
 
-// Creates a store of kind `local` or `device`. Distributed stores are not supported.
-MXNET_DLL int MXKVStoreCreate(const char *type_, KVStoreHandle *out);
+// Opens the listener of a distributed job at an address of this machine; port 0 takes a free one. The others are told the port, then all
+// ranks join.
+MXNET_DLL
+int FerroJobListen(const char *host,
+                   int port,
+                   FerroJobHandle *out);
+
+// Returns the port of the listener of a job.
+MXNET_DLL int FerroJobGetPort(FerroJobHandle handle, int *port);
+
+// Connects to all other ranks of a job. `peers` has `host:port` for each of the `size` ranks. `secret` has 16 or more bytes, the same for
+// all ranks. No wait for other ranks, now or later, is longer than `timeout_ms` milliseconds.
+MXNET_DLL
+int FerroJobJoin(FerroJobHandle handle,
+                 int rank,
+                 int size,
+                 const char **peers,
+                 const void *secret,
+                 size_t secret_len,
+                 uint64_t timeout_ms);
+
+// Returns the rank of this process in a job.
+MXNET_DLL int FerroJobGetRank(FerroJobHandle handle, int *rank);
+
+// Returns the number of ranks of a job.
+MXNET_DLL int FerroJobGetSize(FerroJobHandle handle, int *size);
+
+// Waits for the other ranks of a job.
+MXNET_DLL int FerroJobBarrier(FerroJobHandle handle);
+
+// Creates a store of kind `dist_sync` or `dist_device_sync` of a job. All ranks create their stores in the same order.
+MXNET_DLL int FerroJobCreateStore(FerroJobHandle handle, const char *kind, KVStoreHandle *out);
+
+// Leaves a job. Waits of other threads end with an error.
+MXNET_DLL int FerroJobClose(FerroJobHandle handle);
+
+// Frees the handle of a job; null is ignored. The job ends with its last store, unless it was closed before.
+MXNET_DLL int FerroJobFree(FerroJobHandle handle);
+
+// Creates a store of kind `local` or `device`, or of kind `dist_sync` or `dist_device_sync`, which the workers of a job share that the
+// environment variables `DMLC_*` describe.
+MXNET_DLL
+int MXKVStoreCreate(const char *type_,
+                    KVStoreHandle *out);
 
 // Frees a store; null is ignored.
 MXNET_DLL int MXKVStoreFree(KVStoreHandle handle);
@@ -869,22 +914,27 @@ MXNET_DLL int MXKVStoreFree(KVStoreHandle handle);
 // Returns the kind of a store, valid until the next call on this thread.
 MXNET_DLL int MXKVStoreGetType(KVStoreHandle handle, const char **type_);
 
-// Returns the rank of this process: always 0.
+// Returns the rank of this process among those that share the store.
 MXNET_DLL int MXKVStoreGetRank(KVStoreHandle handle, int *ret);
 
-// Returns the number of processes that share the store: always 1.
+// Returns the number of processes that share the store.
 MXNET_DLL int MXKVStoreGetGroupSize(KVStoreHandle handle, int *ret);
 
-// Waits for the other processes that share the store. Does nothing, since there are none.
+// Waits for the other processes that share the store.
 MXNET_DLL int MXKVStoreBarrier(KVStoreHandle handle);
 
-// Returns whether this process is a server: always 0.
+// Returns whether this process sends its optimizer to servers: 1 for a worker by `DMLC_ROLE`, 0 as soon as it has a distributed store of
+// its environment, since then it holds all values and runs the optimizer itself, as servers do in MXNet.
+MXNET_DLL
+int MXKVStoreIsWorkerNode(int *ret);
+
+// Returns whether this process is a server by `DMLC_ROLE`.
 MXNET_DLL int MXKVStoreIsServerNode(int *ret);
 
-// Returns whether this process is a scheduler: always 0.
+// Returns whether this process is a scheduler by `DMLC_ROLE`.
 MXNET_DLL int MXKVStoreIsSchedulerNode(int *ret);
 
-// Sets gradient compression: `type` (`none` or `2bit`) and `threshold`. Stores of kind `device` support it.
+// Sets gradient compression: `type` (`none` or `2bit`) and `threshold`. Stores of kind `device` and distributed stores support it.
 MXNET_DLL
 int MXKVStoreSetGradientCompression(KVStoreHandle handle,
                                     uint32_t num_params,
@@ -911,8 +961,8 @@ MXNET_DLL int MXKVStoreInit(KVStoreHandle handle, uint32_t num, const int *keys,
 // Like `MXKVStoreInit`, with string keys.
 MXNET_DLL int MXKVStoreInitEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals);
 
-// Sums the arrays of each key and updates or replaces its stored array. `priority` has no effect, since operators run when they are
-// called.
+// Sums the arrays of each key and updates or replaces its stored array. The arrays of a distributed store are the gradients of this
+// worker's shards. `priority` has no effect, since operators run when they are called.
 MXNET_DLL
 int MXKVStorePush(KVStoreHandle handle,
                   uint32_t num,
@@ -1009,20 +1059,28 @@ int MXKVStoreBroadcastEx(KVStoreHandle handle,
                          NDArrayHandle *outs,
                          int priority);
 
-// Always an error: would set up this process as a scheduler, server or worker, but there are no distributed stores.
+// Sets variables such as `DMLC_ROLE` that describe the job of distributed stores, with precedence over the environment.
 MXNET_DLL int MXInitPSEnv(uint32_t num_vars, const char **keys, const char **vals);
 
-// Returns the number of dead processes in a group: always 0.
+// Returns the number of workers that are lost or have ended, if the group `node_id` contains workers (4).
 MXNET_DLL int MXKVStoreGetNumDeadNode(KVStoreHandle handle, int node_id, int *number, int timeout_sec);
 
-// Sets whether the end of a store waits for the other processes. Has no effect, since there are none.
+// Sets whether the end of a store waits for the other processes.
 MXNET_DLL int MXKVStoreSetBarrierBeforeExit(KVStoreHandle handle, int barrier_before_exit);
 
-// Serves a store until its workers have stopped. As in MXNet, returns at once for a store without remote workers.
-MXNET_DLL int MXKVStoreRunServer(KVStoreHandle handle, MXKVStoreServerController controller, void *controller_handle);
+// Does the work of this process's role. A scheduler introduces the workers to each other. A server has nothing to do and returns at
+// once, as does a worker.
+MXNET_DLL
+int MXKVStoreRunServer(KVStoreHandle handle,
+                       MXKVStoreServerController controller,
+                       void *controller_handle);
 
-// Sends a command to the servers of a store. Does nothing, since there are none.
-MXNET_DLL int MXKVStoreSendCommmandToServers(KVStoreHandle handle, int cmd_id, const char *cmd_body);
+// Sends a command to the servers of a store: nothing for a local store, an error for a distributed one, since every worker holds all
+// values.
+MXNET_DLL
+int MXKVStoreSendCommmandToServers(KVStoreHandle handle,
+                                   int cmd_id,
+                                   const char *cmd_body);
 
 // Returns the version of MXNet that this library implements: 10901.
 MXNET_DLL int MXGetVersion(int *out);
@@ -1074,9 +1132,6 @@ MXNET_DLL int MXSetEnv(const char *name, const char *value);
 
 // Releases cached memory of freed arrays to the system.
 MXNET_DLL int MXStorageEmptyCache(int dev_type, int dev_id);
-
-// Returns whether this process is a worker: always 1, since there are no servers.
-MXNET_DLL int MXKVStoreIsWorkerNode(int *ret);
 
 // Creates an empty array, which gets shape and memory when an operator writes its output to it.
 MXNET_DLL int MXNDArrayCreateNone(NDArrayHandle *out);

@@ -1,11 +1,11 @@
-//! Key-value stores within one process; there are no distributed stores.
+//! Key-value stores, within one process or shared by the workers of a job.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::imperative::Tensors;
-use ferromx_runtime::kvstore::{Key, KvStore, Update, Updater};
+use ferromx_runtime::kvstore::{Key, KvStore, Role, Update, Updater, has_job, role, set_environment};
 
 use super::args::{attrs, id, put, raw, slice, tensors, text, texts};
 use super::guard;
@@ -67,7 +67,8 @@ fn updater(by_number: MXKVStoreUpdater, by_name: MXKVStoreStrUpdater, user_data:
     })
 }
 
-/// Creates a store of kind `local` or `device`. Distributed stores are not supported.
+/// Creates a store of kind `local` or `device`, or of kind `dist_sync` or `dist_device_sync`, which the workers of a job share that the
+/// environment variables `DMLC_*` describe.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreCreate(type_: *const c_char, out: *mut KVStoreHandle) -> c_int {
     guard(|| {
@@ -88,43 +89,50 @@ pub extern "C" fn MXKVStoreGetType(handle: KVStoreHandle, type_: *mut *const c_c
     guard(|| put_text("MXKVStoreGetType", kv_store(id(handle))?.kind(), type_))
 }
 
-/// Returns the rank of this process: always 0.
+/// Returns the rank of this process among those that share the store.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreGetRank(handle: KVStoreHandle, ret: *mut c_int) -> c_int {
     guard(|| {
-        kv_store(id(handle))?;
-        put(ret, 0, "ret")
+        let rank = kv_store(id(handle))?.rank();
+        put(ret, rank as c_int, "ret")
     })
 }
 
-/// Returns the number of processes that share the store: always 1.
+/// Returns the number of processes that share the store.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreGetGroupSize(handle: KVStoreHandle, ret: *mut c_int) -> c_int {
     guard(|| {
-        kv_store(id(handle))?;
-        put(ret, 1, "ret")
+        let size = kv_store(id(handle))?.num_workers()?;
+        put(ret, size as c_int, "ret")
     })
 }
 
-/// Waits for the other processes that share the store. Does nothing, since there are none.
+/// Waits for the other processes that share the store.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreBarrier(handle: KVStoreHandle) -> c_int {
-    guard(|| kv_store(id(handle)).map(|_| ()))
+    guard(|| kv_store(id(handle))?.barrier())
 }
 
-/// Returns whether this process is a server: always 0.
+/// Returns whether this process sends its optimizer to servers: 1 for a worker by `DMLC_ROLE`, 0 as soon as it has a distributed store of
+/// its environment, since then it holds all values and runs the optimizer itself, as servers do in MXNet.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXKVStoreIsWorkerNode(ret: *mut c_int) -> c_int {
+    guard(|| put(ret, c_int::from(role()? == Role::Worker && !has_job()), "ret"))
+}
+
+/// Returns whether this process is a server by `DMLC_ROLE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsServerNode(ret: *mut c_int) -> c_int {
-    guard(|| put(ret, 0, "ret"))
+    guard(|| put(ret, c_int::from(role()? == Role::Server), "ret"))
 }
 
-/// Returns whether this process is a scheduler: always 0.
+/// Returns whether this process is a scheduler by `DMLC_ROLE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsSchedulerNode(ret: *mut c_int) -> c_int {
-    guard(|| put(ret, 0, "ret"))
+    guard(|| put(ret, c_int::from(role()? == Role::Scheduler), "ret"))
 }
 
-/// Sets gradient compression: `type` (`none` or `2bit`) and `threshold`. Stores of kind `device` support it.
+/// Sets gradient compression: `type` (`none` or `2bit`) and `threshold`. Stores of kind `device` and distributed stores support it.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSetGradientCompression(
     handle: KVStoreHandle,
@@ -185,8 +193,8 @@ pub extern "C" fn MXKVStoreInitEx(
     guard(|| kv_store(id(handle))?.init(&names(keys, num)?, &arrays(vals, num, "vals")?))
 }
 
-/// Sums the arrays of each key and updates or replaces its stored array. `priority` has no effect, since operators run when they are
-/// called.
+/// Sums the arrays of each key and updates or replaces its stored array. The arrays of a distributed store are the gradients of this
+/// worker's shards. `priority` has no effect, since operators run when they are called.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePush(
     handle: KVStoreHandle,
@@ -388,20 +396,13 @@ pub extern "C" fn MXKVStoreBroadcastEx(
     })
 }
 
-/// Always an error: would set up this process as a scheduler, server or worker, but there are no distributed stores.
+/// Sets variables such as `DMLC_ROLE` that describe the job of distributed stores, with precedence over the environment.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXInitPSEnv(num_vars: u32, keys: *mut *const c_char, vals: *mut *const c_char) -> c_int {
-    guard(|| {
-        let given = attrs(keys, vals, num_vars as usize)?;
-        let role = given.get("DMLC_ROLE").map_or("worker", String::as_str);
-        Err(Error::Unsupported(format!(
-            "this process cannot be a {role} among others: stores across processes do not exist in this library; train in one process \
-             with a store of kind 'local' or 'device'"
-        )))
-    })
+    guard(|| set_environment(&attrs(keys, vals, num_vars as usize)?))
 }
 
-/// Returns the number of dead processes in a group: always 0.
+/// Returns the number of workers that are lost or have ended, if the group `node_id` contains workers (4).
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreGetNumDeadNode(
     handle: KVStoreHandle,
@@ -410,22 +411,24 @@ pub extern "C" fn MXKVStoreGetNumDeadNode(
     timeout_sec: c_int,
 ) -> c_int {
     guard(|| {
-        let _ = (node_id, timeout_sec);
-        kv_store(id(handle))?;
-        put(number, 0, "number")
+        // A lost connection is noticed at once.
+        let _ = timeout_sec;
+        let dead = kv_store(id(handle))?.num_dead(node_id);
+        put(number, dead as c_int, "number")
     })
 }
 
-/// Sets whether the end of a store waits for the other processes. Has no effect, since there are none.
+/// Sets whether the end of a store waits for the other processes.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSetBarrierBeforeExit(handle: KVStoreHandle, barrier_before_exit: c_int) -> c_int {
     guard(|| {
-        let _ = barrier_before_exit;
-        kv_store(id(handle)).map(|_| ())
+        kv_store(id(handle))?.set_wait_at_end(barrier_before_exit != 0);
+        Ok(())
     })
 }
 
-/// Serves a store until its workers have stopped. As in MXNet, returns at once for a store without remote workers.
+/// Does the work of this process's role. A scheduler introduces the workers to each other. A server has nothing to do and returns at
+/// once, as does a worker.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreRunServer(
     handle: KVStoreHandle,
@@ -433,12 +436,14 @@ pub extern "C" fn MXKVStoreRunServer(
     controller_handle: *mut c_void,
 ) -> c_int {
     guard(|| {
+        // Workers send no commands.
         let _ = (controller, controller_handle);
-        kv_store(id(handle)).map(|_| ())
+        kv_store(id(handle))?.serve()
     })
 }
 
-/// Sends a command to the servers of a store. Does nothing, since there are none.
+/// Sends a command to the servers of a store: nothing for a local store, an error for a distributed one, since every worker holds all
+/// values.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSendCommmandToServers(
     handle: KVStoreHandle,
@@ -446,8 +451,7 @@ pub extern "C" fn MXKVStoreSendCommmandToServers(
     cmd_body: *const c_char,
 ) -> c_int {
     guard(|| {
-        let _ = cmd_id;
         text(cmd_body, "cmd_body")?;
-        kv_store(id(handle)).map(|_| ())
+        kv_store(id(handle))?.send_command(cmd_id)
     })
 }

@@ -166,9 +166,3 @@ pub extern "C" fn MXStorageEmptyCache(dev_type: c_int, dev_id: c_int) -> c_int {
         Ok(())
     })
 }
-
-/// Returns whether this process is a worker: always 1, since there are no servers.
-#[unsafe(no_mangle)]
-pub extern "C" fn MXKVStoreIsWorkerNode(ret: *mut c_int) -> c_int {
-    guard(|| put(ret, 1, "ret"))
-}

@@ -17,6 +17,7 @@ mod functions;
 mod graph;
 mod imperative;
 mod infer;
+mod job;
 mod kvstore;
 mod library;
 mod ndarray;

@@ -82,6 +82,8 @@ pub union MXNetValue {
 pub type RecordIOHandle = *mut c_void;
 /// A key-value store.
 pub type KVStoreHandle = *mut c_void;
+/// A membership in a distributed job.
+pub type FerroJobHandle = *mut c_void;
 /// Updates the stored array of an integer key. Arguments: key, pushed array, stored array, user data. The callee owns both array handles.
 pub type MXKVStoreUpdater = Option<unsafe extern "C" fn(c_int, NDArrayHandle, NDArrayHandle, *mut c_void)>;
 /// Like `MXKVStoreUpdater`, for string keys.

@@ -1,17 +1,18 @@
-//! Key-value stores.
+//! Key-value stores and distributed jobs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::Tensors;
-use ferromx_runtime::kvstore::{Key, KvStore, Update, Updater};
-use jni::objects::{JLongArray, JObject, JObjectArray, JString};
+use ferromx_runtime::kvstore::{Joining, Key, KvStore, Member, Update, Updater, set_environment};
+use jni::objects::{JByteArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
-use jni::sys::jlong;
+use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, jni_sig, jni_str};
 
-use super::{JniError, Result, call_back, longs, native, null, string, strings};
-use crate::handle::{self, Object, insert, insert_tensor, kv_store};
+use super::{JniError, Result, attrs, call_back, longs, native, null, string, strings};
+use crate::handle::{self, Object, insert, insert_tensor, job, kv_store};
 
 /// The keys and arrays of a call.
 fn pairs<'l>(
@@ -87,5 +88,96 @@ native! {
         let updater = updater(env, &callback)?;
         kv_store(handle as u64)?.set_updater(updater);
         Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_kvstoreRank(_env, handle: jlong) -> jint {
+        Ok(kv_store(handle as u64)?.rank() as jint)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_kvstoreNumWorkers(_env, handle: jlong) -> jint {
+        Ok(kv_store(handle as u64)?.num_workers()? as jint)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_kvstoreNumDead(_env, handle: jlong, group: jint) -> jint {
+        Ok(kv_store(handle as u64)?.num_dead(group) as jint)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_kvstoreBarrier(_env, handle: jlong) {
+        Ok(kv_store(handle as u64)?.barrier()?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_kvstoreWaitAtEnd(_env, handle: jlong, wait: jboolean) {
+        kv_store(handle as u64)?.set_wait_at_end(wait);
+        Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_kvstoreServe(_env, handle: jlong) {
+        Ok(kv_store(handle as u64)?.serve()?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_kvstoreCompress(
+        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>)
+    {
+        let params = attrs(env, &keys, &values)?;
+        Ok(kv_store(handle as u64)?.set_compression(&params)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobEnvironment(
+        env, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>)
+    {
+        let variables = attrs(env, &keys, &values)?;
+        Ok(set_environment(&variables)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobListen(env, host: JString<'l>, port: jint) -> jlong {
+        let host = string(env, &host, "the host")?;
+        let port = u16::try_from(port).map_err(|_| Error::Value(format!("port is {port}: ports are 0 to 65535")))?;
+        Ok(insert(Object::Job(Arc::new(Member::listen(&host, port)?))) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobPort(_env, handle: jlong) -> jint {
+        Ok(jint::from(job(handle as u64)?.port()))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobJoin(
+        env, handle: jlong, rank: jint, peers: JObjectArray<'l, JString<'l>>, secret: JByteArray<'l>, timeout: jlong)
+    {
+        if secret.is_null() {
+            return Err(null("the secret"));
+        }
+        let joining = Joining {
+            rank: usize::try_from(rank).map_err(|_| Error::Value(format!("rank is {rank}: ranks count from 0")))?,
+            peers: strings(env, &peers, "the peers")?,
+            secret: env.convert_byte_array(&secret)?,
+            timeout: Duration::from_millis(timeout.max(0) as u64),
+        };
+        Ok(job(handle as u64)?.join(joining)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobRank(_env, handle: jlong) -> jint {
+        Ok(job(handle as u64)?.job()?.rank() as jint)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobSize(_env, handle: jlong) -> jint {
+        Ok(job(handle as u64)?.job()?.size() as jint)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobBarrier(_env, handle: jlong) {
+        Ok(job(handle as u64)?.job()?.barrier()?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobStore(env, handle: jlong, kind: JString<'l>) -> jlong {
+        let kind = string(env, &kind, "the store's type")?;
+        let store = KvStore::of_job(&job(handle as u64)?.job()?, &kind)?;
+        Ok(insert(Object::KvStore(Arc::new(store))) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobClose(_env, handle: jlong) {
+        job(handle as u64)?.close();
+        Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_jobFree(_env, handle: jlong) {
+        Ok(handle::free(handle as u64, "Job")?)
     }
 }

@@ -295,7 +295,14 @@ class FeedForward private (
   def fit(trainData: DataIter, evalData: DataIter, fitParams: FitParams, resume: Boolean): Unit = {
     require(fitParams != null, "fitParams is null")
     val params = fitParams.copy()
-    train(trainData, evalData, args => Model.createKVStore(params.kvstore, ctx.length, args), params, null, resume)
+    train(
+      trainData,
+      evalData,
+      args => params.store.fold(Model.createKVStore(params.kvstore, ctx.length, args))(Model.createKVStore),
+      params,
+      null,
+      resume
+    )
   }
 
   private def fitParamsOf(

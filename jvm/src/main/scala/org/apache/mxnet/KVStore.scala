@@ -11,8 +11,13 @@ import org.apache.mxnet.NativeResource.keepAlive
 /** Keeps one value for each key and adds up what several devices push to it.
   *
   * A push sums the values given for a key. The sum goes to the updater, which changes the stored value, or replaces the
-  * stored value if there is no updater. A pull copies the stored value. Operations are done when the call returns, so
-  * priorities change nothing.
+  * stored value if there is no updater. A pull copies the stored value. Priorities change nothing.
+  *
+  * A distributed store, of type `dist_sync` or `dist_device_sync`, is shared by the ranks of a job: the one that the
+  * environment describes, or a [[DistributedJob]]. What a rank pushes for a key are the gradients of its logical shards,
+  * in order; the sum over all shards has the same bits for any number of ranks. It travels in the background while the
+  * rank goes on, and is applied when the key is pulled: push all keys, then pull. All ranks make the same calls in the
+  * same order. A rank that is lost or silent is an [[MXNetError]] that names it, within the job's time-out.
   *
   * @param handle the native store, which then belongs to this object
   */
@@ -34,7 +39,9 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     result
   }
 
-  /** Sets the first value of each key, which is copied. A key must not have one yet. */
+  /** Sets the first value of each key, which is copied. A key must not have one yet. A distributed store takes the
+    * values of rank 0.
+    */
   def init(keys: Array[String], values: Array[NDArray]): Unit = {
     Given("KVStore.init", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)
@@ -95,11 +102,22 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** The type that it was created with. */
   def `type`: String = native(_LIB.kvstoreType)
 
-  /** Number of processes that share the store: 1. */
-  def numWorkers: Int = 1
+  /** Number of processes that share the store. */
+  def numWorkers: Int = native(_LIB.kvstoreNumWorkers)
 
-  /** Number of this process among those that share the store: 0. */
-  def rank: Int = 0
+  /** Number of this process among those that share the store. */
+  def rank: Int = native(_LIB.kvstoreRank)
+
+  /** Sets the compression of gradients, of stores of type `device` and of distributed ones.
+    *
+    * @param params `type` is `none` or `2bit`, which sends each element as threshold, -threshold or 0 and keeps the
+    *   rest for the next push; `threshold` is 0.5 if not given
+    */
+  def setGradientCompression(params: Map[String, String]): Unit = {
+    Given("KVStore.setGradientCompression", "params" -> params)
+    val (keys, values) = params.toArray.unzip
+    native(_LIB.kvstoreCompress(_, keys, values))
+  }
 
   /** Lets pushed gradients change the stored weights by an optimizer; a key's index is its position in the
     * order of [[init]].
@@ -113,20 +131,27 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     this.updater = Some(updater)
   }
 
-  /** Waits for all processes that share the store: there is one, so it returns at once. */
-  def barrier(): Unit = ()
+  /** Waits for all processes that share the store. */
+  def barrier(): Unit = native(_LIB.kvstoreBarrier)
 
-  /** Number of processes that died: 0, since a local store has this process alone. */
+  /** Number of workers that died or have ended, if `nodeId` contains GROUP_NODE_WORKER; there are no other processes to
+    * count.
+    */
   def numDeadNode(nodeId: Int): Int = {
     require(
       nodeId >= 0 && nodeId <= 7,
       s"nodeId is $nodeId; it is a sum of GROUP_NODE_SCHEDULER, GROUP_NODE_SERVER, GROUP_NODE_WORKER"
     )
-    0
+    native(_LIB.kvstoreNumDead(_, nodeId))
   }
 
-  /** Whether processes wait for each other at the end; a local store has nobody to wait for. */
-  def setBarrierBeforeExit(barrierBeforeExit: Boolean): Unit = ()
+  /** Sets whether disposing of the store waits for the other processes. By default it does not: a process that ends says
+    * so to the others.
+    */
+  def setBarrierBeforeExit(barrierBeforeExit: Boolean): Unit = native(_LIB.kvstoreWaitAtEnd(_, barrierBeforeExit))
+
+  /** Does the work of a server or scheduler. */
+  private[mxnet] def serve(): Unit = native(_LIB.kvstoreServe)
 
   /** Writes the states of the optimizer to a file. */
   def saveOptimizerStates(fname: String): Unit = {
@@ -177,9 +202,10 @@ object KVStore {
 
   /** Makes a store.
     *
-    * @param name `local`, `local_update_cpu`, `local_allreduce_cpu`, `local_allreduce_device` or `device`; all of them
-    *   keep the values of the devices of this process
-    * @throws MXNetError for another type
+    * @param name `local`, `local_update_cpu`, `local_allreduce_cpu`, `local_allreduce_device` or `device`, which keep
+    *   the values of the devices of this process, or `dist_sync` or `dist_device_sync`, which join the job that the
+    *   environment variables `DMLC_NUM_WORKER`, `DMLC_PS_ROOT_URI`, `DMLC_PS_ROOT_PORT` and `DMLC_WORKER_ID` describe
+    * @throws MXNetError for another type, a missing variable, or workers that do not come in time
     */
   def create(name: String = "local"): KVStore = new KVStore(_LIB.kvstoreCreate(name))
 

@@ -1,40 +1,42 @@
 package org.apache.mxnet
 
-/** The process that holds the values of a store of several machines. This library's stores live within one process, so
-  * there is nothing to run: each use is an error that says so.
+import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.util.Given
+
+/** What a process with the role of a server or scheduler does. A scheduler introduces the workers to each other. A server
+  * has nothing to do, since every worker holds all values.
   */
 private[mxnet] class KVStoreServer(kvStore: KVStore) {
 
-  /** Serves until the workers have ended. */
-  def run(): Unit = throw KVStoreServer.unsupported(s"KVStoreServer.run: the store is of type ${kvStore.`type`}")
+  /** Does the work of this process's role; returns at once in a worker. */
+  def run(): Unit = kvStore.serve()
 }
 
 object KVStoreServer {
+  @volatile private var role = sys.env.get("DMLC_ROLE")
 
-  /** Serves, in a process that the environment makes a server or scheduler; does nothing in a worker.
+  /** Does the work of a process that the environment makes a server or scheduler; does nothing in a worker.
     *
-    * @param dieIfOthersGoOutTimeout seconds after which the process ends when others have
+    * @param dieIfOthersGoOutTimeout changes nothing, since no process serves until others end; 0 or more
     */
   def start(dieIfOthersGoOutTimeout: Int = 0): Unit = {
     require(dieIfOthersGoOutTimeout >= 0, s"dieIfOthersGoOutTimeout is $dieIfOthersGoOutTimeout; it must be 0 or more")
-    sys.env.get("DMLC_ROLE").filter(_ != "worker").foreach { role =>
-      throw unsupported(s"KVStoreServer.start: DMLC_ROLE is '$role'")
+    if (role.exists(_ != "worker")) {
+      val store = KVStore.create("dist")
+      try new KVStoreServer(store).run()
+      finally store.dispose()
     }
   }
 
-  /** Takes the environment of a store of several machines. Only that of a single worker is accepted. */
+  /** Sets variables such as `DMLC_ROLE` that describe the job of distributed stores, with precedence over the
+    * environment.
+    */
   def init(env: Map[String, String]): Unit = {
-    val isAlone = env.getOrElse("DMLC_ROLE", "worker") == "worker" && env.getOrElse("DMLC_NUM_WORKER", "1") == "1"
-    if (!isAlone)
-      throw unsupported(
-        s"KVStoreServer.init: the environment is ${env.toSeq.sorted.map(_.productIterator.mkString("=")).mkString(", ")}"
-      )
+    Given("KVStoreServer.init", "env" -> env)
+    val (names, values) = env.toArray.unzip
+    _LIB.jobEnvironment(names, values)
+    role = env.get("DMLC_ROLE").orElse(role)
   }
-
-  private def unsupported(what: String) = new MXNetError(
-    s"$what, but there are no stores of several machines in this library; train in one process, on " +
-      "several devices with a store of type 'device'"
-  )
 }
 
 /** Receives commands that workers send to a server. */

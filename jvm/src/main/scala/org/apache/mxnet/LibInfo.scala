@@ -612,6 +612,59 @@ private[mxnet] final class LibInfo {
   /** Lets `callback` change what is stored when a value is pushed. It owns the handles that it is given. */
   @native def kvstoreSetUpdater(handle: Long, callback: KVStoreCallback): Unit
 
+  /** The number of this process among those that share a store. */
+  @native def kvstoreRank(handle: Long): Int
+
+  /** Number of processes that share a store. */
+  @native def kvstoreNumWorkers(handle: Long): Int
+
+  /** Number of workers that are lost or have ended, if `group` contains 4. */
+  @native def kvstoreNumDead(handle: Long, group: Int): Int
+
+  /** Waits for the other processes that share a store. */
+  @native def kvstoreBarrier(handle: Long): Unit
+
+  /** Sets whether freeing a store waits for the other processes. */
+  @native def kvstoreWaitAtEnd(handle: Long, wait: Boolean): Unit
+
+  /** Does the work of a server or scheduler; returns at once in a worker. */
+  @native def kvstoreServe(handle: Long): Unit
+
+  /** Sets the compression of gradients. */
+  @native def kvstoreCompress(handle: Long, keys: Array[String], values: Array[String]): Unit
+
+  // Distributed jobs.
+
+  /** Sets variables that describe the job of distributed stores, with precedence over the environment. */
+  @native def jobEnvironment(keys: Array[String], values: Array[String]): Unit
+
+  /** Opens the listener of a job; port 0 takes a free one. */
+  @native def jobListen(host: String, port: Int): Long
+
+  /** The port of a listener. */
+  @native def jobPort(handle: Long): Int
+
+  /** Connects to the other ranks; `timeout` is in milliseconds. */
+  @native def jobJoin(handle: Long, rank: Int, peers: Array[String], secret: Array[Byte], timeout: Long): Unit
+
+  /** The number of this process in a job that it has joined. */
+  @native def jobRank(handle: Long): Int
+
+  /** Number of ranks of a job that was joined. */
+  @native def jobSize(handle: Long): Int
+
+  /** Waits for the other ranks. */
+  @native def jobBarrier(handle: Long): Unit
+
+  /** An empty distributed store of a job. */
+  @native def jobStore(handle: Long, kind: String): Long
+
+  /** Leaves a job; waits of other threads end with an error. */
+  @native def jobClose(handle: Long): Unit
+
+  /** Frees a job, which ends with its last store unless it was closed before. */
+  @native def jobFree(handle: Long): Unit
+
   // Profiler.
 
   /** Sets parameters of the profiler; see [[Profiler.profilerSetConfig]]. */

@@ -171,7 +171,7 @@ object Model {
     else {
       val large = kvStore == "local" && argParams.values.exists(_.size >= LargeParameter)
       val store = KVStore.create(if (large) "local_allreduce_cpu" else kvStore)
-      if (numDevice == 1) {
+      if (numDevice == 1 && !kvStore.startsWith("dist")) {
         store.dispose()
         (None, false)
       } else createKVStore(store)

@@ -64,7 +64,9 @@ class KVStoreSuite extends munit.FunSuite {
     assert(message(store.pull("b", vector(1))).contains("key b"))
     assert(message(store.push(Array("a"), Array.empty[NDArray])).contains("1 keys but 0 arrays"))
     assert(message(store.saveOptimizerStates("x")).contains("call setOptimizer first"))
-    assert(message(KVStore.create("dist_sync")).contains("'dist_sync' is not there"))
+    assert(message(KVStore.create("dist_async")).contains("'dist_async' is not there"))
+    assert(message(KVStore.create("dist_sync")).contains("DMLC_NUM_WORKER is not set"))
+    assert(message(store.setGradientCompression(Map("type" -> "2bit"))).contains("does not compress gradients"))
     store.dispose()
     store.dispose()
     assert(message(store.pull("a", vector(1))).contains("used after dispose()"))
@@ -87,11 +89,14 @@ class KVStoreSuite extends munit.FunSuite {
     assertEquals(pulled(store, "b", 1), Seq(9f))
   }
 
-  test("stores of several machines are refused by name") {
-    assert(
-      intercept[MXNetError](KVStoreServer.init(Map("DMLC_ROLE" -> "server"))).getMessage.contains("DMLC_ROLE=server")
-    )
+  test("a local store has no servers, and roles are checked") {
+    val store = KVStore.create()
+    new KVStoreServer(store).run()
+    store.barrier()
+    store.setBarrierBeforeExit(true)
+    assertEquals(store.numDeadNode(KVStore.GROUP_NODE_WORKER), 0)
+    assert(intercept[MXNetError](KVStoreServer.init(Map("DMLC_ROLE" -> "boss"))).getMessage.contains("the roles are"))
     KVStoreServer.init(Map("DMLC_ROLE" -> "worker"))
-    assert(intercept[MXNetError](new KVStoreServer(KVStore.create()).run()).getMessage.contains("type local"))
+    KVStoreServer.start()
   }
 }

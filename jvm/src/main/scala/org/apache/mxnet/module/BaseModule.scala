@@ -289,7 +289,12 @@ abstract class BaseModule {
     )
     val saved = TrainingCheckpoint.toResume(fitParams, resume)
     saved.foreach(_.restoreParams(this))
-    initOptimizer(fitParams.kvstore, fitParams.optimizer, forceInit = saved.isDefined)
+    fitParams.store match {
+      case Some(store) if saved.isDefined || !optimizerInitialized =>
+        installOptimizer(Model.createKVStore(store), fitParams.optimizer, resetOptimizer = true)
+      case Some(_) => BaseModule.logger.debug("the module has an optimizer: the KVStore of FitParams is not used")
+      case None    => initOptimizer(fitParams.kvstore, fitParams.optimizer, forceInit = saved.isDefined)
+    }
     new TrainingLoop(this, trainData, evalData, numEpoch, epochSize = -1, fitParams).run(saved)
   }
 

@@ -13,6 +13,7 @@ class FitParams extends Cloneable {
   private[mxnet] var epochEndCallback: Option[EpochEndCallback] = None
   private[mxnet] var batchEndCallback: Option[BatchEndCallback] = None
   private[mxnet] var kvstore: String = "local"
+  private[mxnet] var store: Option[KVStore] = None
   private[mxnet] var optimizer: Optimizer = new SGD()
   private[mxnet] var evalEndCallback: Option[BatchEndCallback] = None
   private[mxnet] var evalBatchEndCallback: Option[BatchEndCallback] = None
@@ -55,6 +56,14 @@ class FitParams extends Cloneable {
   def setKVStore(kvStore: String): FitParams = {
     require(kvStore != null, "kvStore is null; local is the default")
     this.kvstore = kvStore
+    this.store = None
+    this
+  }
+
+  /** Sets a KVStore that exists, such as one of a [[DistributedJob]]. */
+  def setKVStore(kvStore: KVStore): FitParams = {
+    require(kvStore != null, "kvStore is null; give its type instead to have none")
+    this.store = Some(kvStore)
     this
   }
 

@@ -355,21 +355,23 @@ class Module(
   }
 
   private def updateByStore(): Unit = kvstore.foreach { kv =>
-    paramNames.indices.filter(hasGradient).foreach { i =>
-      kv.push(paramNames(i), group.gradArrays(i))
-      kv.pull(paramNames(i), group.paramArrays(i))
-    }
+    pushGradients(kv)
+    trainedIndices.foreach(i => kv.pull(paramNames(i), group.paramArrays(i)))
   }
+
+  private def trainedIndices: IndexedSeq[Int] = paramNames.indices.filter(hasGradient)
+
+  /** Pushes all gradients before any is pulled, since distributed stores add them up in the background. */
+  private def pushGradients(kv: KVStore): Unit =
+    trainedIndices.foreach(i => kv.push(paramNames(i), group.gradArrays(i)))
 
   private def updateHere(): Unit = {
     val apply = updater.get
+    kvstore.foreach(pushGradients)
     var i = 0
     while (i < paramNames.length) {
       if (hasGradient(i)) {
-        kvstore.foreach { kv =>
-          kv.push(paramNames(i), group.gradArrays(i))
-          kv.pull(paramNames(i), group.gradArrays(i))
-        }
+        kvstore.foreach(_.pull(paramNames(i), group.gradArrays(i)))
         val params = group.paramArrays(i)
         val grads = group.gradArrays(i)
         var device = 0

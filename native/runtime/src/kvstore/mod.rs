@@ -1,8 +1,21 @@
-//! Key-value stores within one process: they sum the arrays that devices push, update the stored arrays, and return them by pull.
+//! Key-value stores: they sum the arrays that devices push, update the stored arrays, and return them by pull. Stores of kind `dist_sync`
+//! sum over all ranks of a [job](Job), each of which holds all values and applies the same updates.
+
+mod bucket;
+mod connect;
+mod distributed;
+mod environment;
+mod job;
+mod member;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferromx_core::context::{Context, DeviceType};
 use ferromx_core::dtype::DType;
@@ -17,6 +30,11 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::write_slice;
 use parking_lot::Mutex;
 
+pub use self::environment::{Role, has_job, role, set_environment};
+pub use self::job::{Job, Joining};
+pub use self::member::Member;
+
+use self::distributed::Distributed;
 use crate::arrays;
 use crate::imperative::{Tensor, call, unrecorded};
 
@@ -65,6 +83,9 @@ const KINDS: &[(&str, bool)] = &[
     ("local_allreduce_device", true),
 ];
 
+/// The kinds of stores that several processes share. As in MXNet, they support gradient compression. All of them sum on the CPU.
+const DISTRIBUTED_KINDS: &[&str] = &["dist_sync", "dist_device_sync", "dist_sync_device", "dist"];
+
 params! {
     /// Parameters of gradient compression.
     struct CompressionParam {
@@ -95,11 +116,34 @@ struct State {
     residuals: HashMap<(Key, usize), Vec<f32>>,
 }
 
+/// Who shares a store.
+enum Scope {
+    /// The devices of this process.
+    Local,
+    /// The ranks of a job.
+    Job(Distributed),
+    /// Nobody: the process is a server or scheduler, which holds no values.
+    Service(Role),
+}
+
 /// A key-value store.
 pub struct KvStore {
     kind: &'static str,
     can_compress: bool,
+    scope: Scope,
+    /// Whether the end of the store waits for the other ranks.
+    waits_at_end: AtomicBool,
     state: Mutex<State>,
+}
+
+impl Drop for KvStore {
+    fn drop(&mut self) {
+        if self.waits_at_end.load(Ordering::Relaxed)
+            && let Err(e) = self.barrier()
+        {
+            log::warn!("a key-value store ended without the other ranks: {e}");
+        }
+    }
 }
 
 /// Groups arrays by key, in order of the keys' first occurrence.
@@ -122,20 +166,101 @@ fn check_count(keys: &[Key], arrays: usize) -> Result<()> {
 }
 
 impl KvStore {
-    /// Creates an empty store of kind `local` or `device`, or one of their synonyms.
+    /// Creates an empty store: `local`, `device` or one of their synonyms, or a distributed one of the job that the environment describes.
     ///
     /// # Errors
-    /// Another kind, such as the distributed ones.
+    /// Another kind. For distributed ones: missing variables, ranks that do not come in time.
     pub fn new(kind: &str) -> Result<KvStore> {
-        let known = KINDS.iter().find(|(name, _)| *name == kind);
-        let Some((kind, can_compress)) = known else {
-            let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
-            return Err(Error::Unsupported(format!(
-                "a key-value store of kind '{kind}' is not there: this library has {}, all within one process",
-                names.join(", ")
-            )));
+        if let Some((kind, can_compress)) = KINDS.iter().find(|(name, _)| *name == kind) {
+            return Ok(KvStore::in_scope(kind, *can_compress, Scope::Local));
+        }
+        let kind = distributed_kind(kind)?;
+        let scope = match environment::role()? {
+            Role::Worker => Scope::Job(Distributed::new(environment::job()?)),
+            role => Scope::Service(role),
         };
-        Ok(KvStore { kind, can_compress: *can_compress, state: Mutex::default() })
+        Ok(KvStore::in_scope(kind, true, scope))
+    }
+
+    /// Creates an empty distributed store of a job.
+    ///
+    /// # Errors
+    /// A kind that is not distributed.
+    pub fn of_job(job: &Arc<Job>, kind: &str) -> Result<KvStore> {
+        Ok(KvStore::in_scope(distributed_kind(kind)?, true, Scope::Job(Distributed::new(job.clone()))))
+    }
+
+    fn in_scope(kind: &'static str, can_compress: bool, scope: Scope) -> KvStore {
+        KvStore { kind, can_compress, scope, waits_at_end: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    fn distributed(&self) -> Option<&Distributed> {
+        match &self.scope {
+            Scope::Job(distributed) => Some(distributed),
+            _ => None,
+        }
+    }
+
+    /// This process's number among those that share the store.
+    pub fn rank(&self) -> usize {
+        self.distributed().map_or(0, |d| d.job.rank())
+    }
+
+    /// Number of processes that share the store.
+    ///
+    /// # Errors
+    /// The environment of a server or scheduler does not say how many workers there are.
+    pub fn num_workers(&self) -> Result<usize> {
+        match &self.scope {
+            Scope::Local => Ok(1),
+            Scope::Job(distributed) => Ok(distributed.job.size()),
+            Scope::Service(_) => environment::num_workers(),
+        }
+    }
+
+    /// Number of workers that are lost or have ended, if `group`, a sum of 1 (scheduler), 2 (servers) and 4 (workers), contains them.
+    pub fn num_dead(&self, group: i32) -> usize {
+        self.distributed().filter(|_| group & 4 != 0).map_or(0, |d| d.job.num_lost())
+    }
+
+    /// Waits until all processes that share the store are here.
+    ///
+    /// # Errors
+    /// A rank that is lost or silent, by name.
+    pub fn barrier(&self) -> Result<()> {
+        let Some(distributed) = self.distributed() else { return Ok(()) };
+        distributed.send_open()?;
+        distributed.job.barrier()
+    }
+
+    /// Sets whether the end of the store waits for the other ranks. It need not, since a store that ends says so.
+    pub fn set_wait_at_end(&self, wait: bool) {
+        self.waits_at_end.store(wait, Ordering::Relaxed);
+    }
+
+    /// Does the work of a server or scheduler until all workers know each other; returns at once for other stores.
+    ///
+    /// # Errors
+    /// Missing variables; workers that do not come in time.
+    pub fn serve(&self) -> Result<()> {
+        match self.scope {
+            Scope::Service(role) => environment::serve(role),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a command to servers. There are none: local stores ignore it, as in MXNet.
+    ///
+    /// # Errors
+    /// A distributed store.
+    pub fn send_command(&self, command: i32) -> Result<()> {
+        match self.scope {
+            Scope::Local => Ok(()),
+            _ => Err(Error::Unsupported(format!(
+                "command {command} has no server to go to, since every worker of this library holds all values: set the updater or \
+                 optimizer of each worker's store instead"
+            ))),
+        }
     }
 
     /// The kind of the store.
@@ -150,16 +275,14 @@ impl KvStore {
     pub fn init(&self, keys: &[Key], arrays: &[Arc<Tensor>]) -> Result<()> {
         check_count(keys, arrays.len())?;
         for (key, array) in keys.iter().zip(arrays) {
-            let copy = copy_of(&array.stored()?, STORE_CONTEXT)?;
-            let mut state = self.state.lock();
-            if let Some(other) = state.values.keys().next() {
-                check_kind(key, other)?;
+            let mut copy = copy_of(&array.stored()?, STORE_CONTEXT)?;
+            self.check_new(key)?;
+            match &self.scope {
+                Scope::Local => (),
+                Scope::Job(job) => copy = job.broadcast(key, copy).map_err(|e| located(e, "init", key))?,
+                Scope::Service(role) => return Err(no_values(*role)),
             }
-            ensure!(
-                !state.values.contains_key(key),
-                "duplicate init of key {key}. Please double check if you called kv.init or kv.broadcast with this key multiple \
-                 times; push changes what is stored"
-            );
+            let mut state = self.state.lock();
             let number = match key {
                 Key::Number(number) => *number,
                 Key::Name(_) => state.values.len() as i32,
@@ -167,6 +290,19 @@ impl KvStore {
             let (shape, dtype) = (copy.shape().clone(), copy.dtype());
             state.values.insert(key.clone(), Value { tensor: Arc::new(Tensor::new(copy)), number, shape, dtype });
         }
+        Ok(())
+    }
+
+    fn check_new(&self, key: &Key) -> Result<()> {
+        let state = self.state.lock();
+        if let Some(other) = state.values.keys().next() {
+            check_kind(key, other)?;
+        }
+        ensure!(
+            !state.values.contains_key(key),
+            "duplicate init of key {key}. Please double check if you called kv.init or kv.broadcast with this key multiple \
+             times; push changes what is stored"
+        );
         Ok(())
     }
 
@@ -181,7 +317,8 @@ impl KvStore {
         Err(Error::NotFound(format!("key {key} has not been inited: call init first")))
     }
 
-    /// Sums the arrays of each key and updates its stored array, or replaces it if there is no updater.
+    /// Sums the arrays of each key and updates its stored array, or replaces it if there is no updater. The arrays of a distributed store
+    /// are the gradients of this rank's shards; their sum travels while this rank computes and is applied when the key is pulled.
     ///
     /// # Errors
     /// An unknown key; incompatible or csr arrays; errors of the updater.
@@ -197,18 +334,61 @@ impl KvStore {
         }
         for (key, group) in grouped(keys, arrays) {
             let value = self.value(&key)?;
-            let sum = self.sum(&key, &value, &group).map_err(|e| located(e, "push", &key))?;
-            // Call the updater without the lock, since it may use the store.
-            let updater = self.state.lock().updater.clone();
-            match updater {
-                Some(updater) => updater(Update {
-                    key: &key,
-                    number: value.number,
-                    pushed: Arc::new(Tensor::new(sum)),
-                    stored: value.tensor,
-                })?,
-                None => value.tensor.set(sum),
+            if let Some(distributed) = self.distributed() {
+                self.push_shards(distributed, &key, &value, &group).map_err(|e| located(e, "push", &key))?;
+            } else {
+                let sum = self.sum(&key, &value, &group).map_err(|e| located(e, "push", &key))?;
+                self.apply(&key, &value, sum)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Updates a stored array by the sum of the pushed arrays.
+    fn apply(&self, key: &Key, value: &Value, sum: Array) -> Result<()> {
+        // Call the updater without the lock, since it may use the store.
+        let updater = self.state.lock().updater.clone();
+        match updater {
+            Some(updater) => {
+                let (pushed, stored) = (Arc::new(Tensor::new(sum)), value.tensor.clone());
+                updater(Update { key, number: value.number, pushed, stored })
+            }
+            None => {
+                value.tensor.set(sum);
+                Ok(())
+            }
+        }
+    }
+
+    fn push_shards(&self, job: &Distributed, key: &Key, value: &Value, arrays: &[&Arc<Tensor>]) -> Result<()> {
+        // The sum of an earlier push comes first.
+        self.settle(key)?;
+        let mut terms = arrays.iter().map(|a| a.stored()).collect::<Result<Vec<_>>>()?;
+        let kind = terms.first().map_or(StorageType::Default, Array::storage_type);
+        let threshold = self.state.lock().threshold;
+        for (shard, term) in terms.iter_mut().enumerate() {
+            let is_same = term.storage_type() == kind && *term.shape() == value.shape && term.dtype() == value.dtype;
+            if !is_same || threshold.is_some() {
+                let converted = zeros(kind, &value.shape, value.dtype, STORE_CONTEXT)?;
+                arrays::copy(term, &converted)?;
+                *term = converted;
+            }
+            if let Some(threshold) = threshold {
+                self.compress(key, shard, term, threshold)?;
+            }
+        }
+        job.push(key, &terms, threshold)
+    }
+
+    /// Applies the sums of earlier pushes up to that of a key, in order.
+    fn settle(&self, key: &Key) -> Result<()> {
+        let Some(distributed) = self.distributed() else { return Ok(()) };
+        let _alone = distributed.apply();
+        while let Some(pending) = distributed.first_pending(key) {
+            let value = self.value(&pending.key)?;
+            let sum = distributed.sum(&pending).map_err(|e| located(e, "pull", key))?;
+            distributed.remove(&pending);
+            self.apply(&pending.key, &value, sum)?;
         }
         Ok(())
     }
@@ -277,6 +457,7 @@ impl KvStore {
             if ignore_sparse && output.storage_type() != StorageType::Default {
                 continue;
             }
+            self.settle(key)?;
             let stored = self.value(key)?.tensor.stored()?;
             arrays::copy(&stored, &output).map_err(|e| located(e, "pull", key))?;
         }
@@ -299,6 +480,7 @@ impl KvStore {
             );
         }
         for ((key, output), rows) in keys.iter().zip(outputs).zip(rows) {
+            self.settle(key)?;
             let stored = self.value(key)?.tensor;
             let kind = stored.storage_type();
             ensure!(
@@ -373,12 +555,29 @@ impl KvStore {
         );
         ensure!(
             threshold.is_none() || self.can_compress,
-            "a key-value store of kind '{}' does not compress gradients: make one of kind 'device'",
+            "a key-value store of kind '{}' does not compress gradients: make one of kind 'device' or 'dist_sync'",
             self.kind
         );
         self.state.lock().threshold = threshold;
         Ok(())
     }
+}
+
+/// The kind of a distributed store.
+fn distributed_kind(kind: &str) -> Result<&'static str> {
+    DISTRIBUTED_KINDS.iter().find(|name| **name == kind).copied().ok_or_else(|| {
+        let names: Vec<_> = KINDS.iter().map(|(name, _)| name).chain(DISTRIBUTED_KINDS).copied().collect();
+        Error::Unsupported(format!(
+            "a key-value store of kind '{kind}' is not there: this library has {}",
+            names.join(", ")
+        ))
+    })
+}
+
+fn no_values(role: Role) -> Error {
+    Error::Unsupported(format!(
+        "this process is a {role:?} of a distributed job, which holds no values: workers train, so set DMLC_ROLE to worker"
+    ))
 }
 
 /// Checks that two keys are both numbers or both names.
@@ -408,79 +607,4 @@ fn zeros(kind: StorageType, shape: &Shape, dtype: DType, context: Context) -> Re
 /// Adds function and key to an error.
 fn located(error: Error, function: &'static str, key: &Key) -> Error {
     error.in_operator(&format!("KVStore.{function}"), &key.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tensor(numbers: &[f32]) -> Arc<Tensor> {
-        Arc::new(Tensor::new(NDArray::from_slice(numbers, &[numbers.len() as i64]).unwrap()))
-    }
-
-    fn numbers(tensor: &Tensor) -> Vec<f32> {
-        tensor.array().unwrap().to_vec().unwrap()
-    }
-
-    fn key(name: &str) -> Key {
-        Key::Name(name.into())
-    }
-
-    #[test]
-    fn pushes_are_summed_and_replace_or_update() {
-        let store = KvStore::new("local").unwrap();
-        let first = tensor(&[1., 2.]);
-        store.init(&[key("a"), key("b")], &[first.clone(), tensor(&[5.])]).unwrap();
-        first.array().unwrap().copy_from_slice(&[9f32, 9.]).unwrap();
-        let out = tensor(&[0., 0.]);
-        store.pull(&[key("a")], std::slice::from_ref(&out), true).unwrap();
-        assert_eq!(numbers(&out), [1., 2.]);
-        store.push(&[key("a"), key("b"), key("a")], &[tensor(&[1., 1.]), tensor(&[7.]), tensor(&[2., 3.])]).unwrap();
-        store.pull(&[key("a")], std::slice::from_ref(&out), true).unwrap();
-        assert_eq!(numbers(&out), [3., 4.]);
-        store.set_updater(Arc::new(|update| {
-            let Update { pushed, stored, .. } = update;
-            call("elemwise_sub", std::iter::empty(), &[stored.clone(), pushed], &[stored]).map(|_| ())
-        }));
-        store.push_pull((&[key("a")], &[tensor(&[1., 1.])]), (&[key("a")], std::slice::from_ref(&out))).unwrap();
-        assert_eq!(numbers(&out), [2., 3.]);
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        let store = KvStore::new("device").unwrap();
-        store.init(&[Key::Number(3)], &[tensor(&[1.])]).unwrap();
-        let error = |r: Result<()>| r.unwrap_err().to_string();
-        assert!(error(store.init(&[Key::Number(3)], &[tensor(&[1.])])).contains("duplicate init of key 3"));
-        assert!(error(store.init(&[key("a")], &[tensor(&[1.])])).contains("either numbers or names"));
-        assert!(error(store.push(&[Key::Number(4)], &[tensor(&[1.])])).contains("key 4 has not been inited"));
-        let two = [tensor(&[1., 2.]), tensor(&[1., 2.])];
-        assert!(error(store.push(&[Key::Number(3), Key::Number(3)], &two)).contains("operands shape mismatch"));
-        assert!(error(store.pull(&[Key::Number(3)], &[tensor(&[1., 2.])], true)).contains("operands shape mismatch"));
-        assert!(KvStore::new("dist_sync").err().unwrap().to_string().contains("within one process"));
-        let compress = |key: &str, value: &str| {
-            let attrs = [("type", "2bit"), (key, value)].map(|(k, v)| (k.to_string(), v.to_string()));
-            store.set_compression(&Attrs::from_iter(attrs))
-        };
-        assert!(error(compress("type", "1bit")).contains("Unknown type for gradient compression 1bit"));
-        assert!(error(compress("threshold", "-1")).contains("Check failed: params.threshold > 0 (-1 vs. 0)"));
-        assert_eq!(compress("other", "1"), Ok(()));
-        let attrs = Attrs::from([("type".to_string(), "2bit".to_string())]);
-        assert!(error(KvStore::new("local").unwrap().set_compression(&attrs)).contains("does not compress"));
-    }
-
-    #[test]
-    fn compression_keeps_the_residual() {
-        let store = KvStore::new("device").unwrap();
-        store.set_compression(&Attrs::from([("type".to_string(), "2bit".to_string())])).unwrap();
-        store.init(&[key("a")], &[tensor(&[0.; 3])]).unwrap();
-        let out = tensor(&[0.; 3]);
-        let round = || {
-            store.push(&[key("a"), key("a")], &[tensor(&[0.3, 0.6, -2.]), tensor(&[0., 0.5, 0.])]).unwrap();
-            store.pull(&[key("a")], std::slice::from_ref(&out), true).unwrap();
-            numbers(&out)
-        };
-        assert_eq!(round(), [0., 1., -0.5]);
-        assert_eq!(round(), [0.5, 1., -0.5]);
-    }
 }

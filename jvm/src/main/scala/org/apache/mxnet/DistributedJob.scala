@@ -1,0 +1,88 @@
+package org.apache.mxnet
+
+import java.time.Duration
+
+import org.apache.mxnet.Base.{_LIB, CPtrAddress}
+import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.util.Given
+
+/** The membership of a process, or of one of several threads of a process, in a group that trains a model together.
+  *
+  * Each member first opens a listener by [[DistributedJob.listen]] and tells the others its address, then calls [[join]]
+  * with its rank and the addresses of all. The stores of the job then add up gradients over all ranks. It can be used
+  * from any thread, but all ranks must call their stores in the same order.
+  *
+  * @param handle the native membership, which then belongs to this object
+  */
+final class DistributedJob private (handle: CPtrAddress) extends NativeResource {
+  override def nativeAddress: CPtrAddress = handle
+  override def nativeDeAllocator: CPtrAddress => Int = DistributedJob.free
+  override val ref: NativeResourceRef = register()
+
+  /** 0: buffers of messages are not counted. */
+  override val bytesAllocated: Long = 0L
+
+  private def native[R](call: CPtrAddress => R): R = {
+    val result = call(handleOf("DistributedJob"))
+    keepAlive(this)
+    result
+  }
+
+  /** The port at which this member listens. */
+  def port: Int = native(_LIB.jobPort)
+
+  /** Connects to all other ranks; returns when all are here.
+    *
+    * @param rank number of this member, from 0
+    * @param peers `host:port` of every rank, this one included, in order of ranks
+    * @param secret 16 or more random bytes, the same for all ranks; a new one for each attempt keeps out members of
+    *   earlier ones
+    * @param timeout the longest wait for other ranks, here and in each later operation
+    * @throws MXNetError that names the ranks that could not be reached or did not come
+    */
+  def join(rank: Int, peers: Seq[String], secret: Array[Byte], timeout: Duration = Duration.ofMinutes(5)): Unit = {
+    Given("DistributedJob.join", "peers" -> peers, "secret" -> secret, "timeout" -> timeout)
+    native(_LIB.jobJoin(_, rank, peers.toArray, secret, timeout.toMillis))
+  }
+
+  /** The number of this member. */
+  def rank: Int = native(_LIB.jobRank)
+
+  /** Number of ranks. */
+  def size: Int = native(_LIB.jobSize)
+
+  /** Waits for all ranks. */
+  def barrier(): Unit = native(_LIB.jobBarrier)
+
+  /** Makes a store that all ranks share. All ranks make their stores in the same order.
+    *
+    * @param kind `dist_sync` or `dist_device_sync`
+    */
+  def createStore(kind: String = "dist_sync"): KVStore = {
+    Given("DistributedJob.createStore", "kind" -> kind)
+    new KVStore(native(_LIB.jobStore(_, kind)))
+  }
+
+  /** Leaves the job: waits of other threads end with an [[MXNetError]] at once, and its stores can no longer add up.
+    * Closing twice does nothing.
+    */
+  override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
+    if (!isDisposed) native(_LIB.jobClose)
+    super.dispose(removeFromScope)
+  }
+}
+
+object DistributedJob {
+
+  /** Opens a listener.
+    *
+    * @param host the address of this machine to listen at
+    * @param port the port; 0 takes a free one
+    */
+  def listen(host: String = "0.0.0.0", port: Int = 0): DistributedJob = {
+    Given("DistributedJob.listen", "host" -> host)
+    new DistributedJob(_LIB.jobListen(host, port))
+  }
+
+  private val free: CPtrAddress => Int = handle => { _LIB.jobFree(handle); 0 }
+}

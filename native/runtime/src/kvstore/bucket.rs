@@ -1,0 +1,293 @@
+//! Buckets: gradients of several keys, or ranges of a large one, that travel together.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
+
+use super::job::{Job, Payload, Work};
+use super::tree;
+use super::wire::MAX_BODY;
+
+/// Buckets of at most this many bytes are sent whole to all ranks, which takes one message instead of two in a row.
+const SMALL: usize = 32 << 10;
+/// Slices begin at multiples of this many bytes, so that no element is cut.
+const ALIGNMENT: usize = 64;
+
+/// How the sums of nodes are written in messages.
+#[derive(Clone, Copy, PartialEq)]
+enum Encoding {
+    /// As they are in memory.
+    Raw,
+    /// Two bits for each `float32`: 0, threshold or -threshold.
+    TwoBit(f32),
+}
+
+impl Encoding {
+    fn len(self, bytes: usize) -> usize {
+        match self {
+            Encoding::Raw => bytes,
+            Encoding::TwoBit(_) => (bytes / 4).div_ceil(4),
+        }
+    }
+
+    fn encode(self, bytes: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Encoding::Raw => out.extend_from_slice(bytes),
+            Encoding::TwoBit(_) => out.extend(bytes.chunks(16).map(|four| {
+                let codes = four.chunks_exact(4).map(|x| match f32::from_ne_bytes([x[0], x[1], x[2], x[3]]) {
+                    x if x > 0.0 => 1,
+                    x if x < 0.0 => 2,
+                    _ => 0u8,
+                });
+                codes.enumerate().fold(0, |byte, (i, code)| byte | (code << (2 * i)))
+            })),
+        }
+    }
+
+    /// The inverse of `encode`, for a result of `len` bytes.
+    fn decode(self, bytes: &[u8], len: usize) -> Vec<u8> {
+        match self {
+            Encoding::Raw => memory::copied(bytes),
+            Encoding::TwoBit(threshold) => {
+                let values = [0.0, threshold, -threshold, 0.0].map(f32::to_ne_bytes);
+                let mut out = memory::with_capacity(len);
+                for element in 0..len / 4 {
+                    let code = bytes.get(element / 4).map_or(0, |byte| (byte >> (2 * (element % 4))) & 3);
+                    out.extend_from_slice(&values[code as usize]);
+                }
+                out
+            }
+        }
+    }
+}
+
+/// What the ranks agree on about a bucket.
+#[derive(Clone, PartialEq)]
+pub(super) struct Layout {
+    pub(super) dtype: DType,
+    pub(super) shards_per_rank: usize,
+    /// Threshold of 2-bit compression.
+    pub(super) threshold: Option<f32>,
+    size: usize,
+    encoding: Encoding,
+    /// The nodes of the tree whose sums each rank sends.
+    nodes: Arc<Vec<Vec<Range<usize>>>>,
+}
+
+impl Layout {
+    pub(super) fn new(dtype: DType, shards_per_rank: usize, threshold: Option<f32>, size: usize) -> Layout {
+        let max_nodes = tree::max_nodes(shards_per_rank, size);
+        // Two bits for each shard, or else 32 bits for each node.
+        let encoding = match threshold {
+            Some(threshold) if dtype == DType::F32 && shards_per_rank <= 16 * max_nodes => Encoding::TwoBit(threshold),
+            _ => Encoding::Raw,
+        };
+        let nodes = (0..size).map(|rank| match encoding {
+            Encoding::Raw => tree::nodes_of(rank, shards_per_rank, size),
+            Encoding::TwoBit(_) => (rank * shards_per_rank..(rank + 1) * shards_per_rank).map(|s| s..s + 1).collect(),
+        });
+        Layout { dtype, shards_per_rank, threshold, size, encoding, nodes: Arc::new(nodes.collect()) }
+    }
+
+    /// Bytes of gradient that fit into a bucket, so that no message exceeds its limit.
+    fn capacity(&self) -> usize {
+        let most = self.nodes.iter().map(|nodes| nodes.len() * self.encoding.len(ALIGNMENT)).max().unwrap_or(1);
+        (MAX_BODY * ALIGNMENT / most.max(ALIGNMENT)) / ALIGNMENT * ALIGNMENT
+    }
+
+    /// The slice of each rank.
+    fn slices(&self, len: usize) -> Vec<Range<usize>> {
+        let blocks = len.div_ceil(ALIGNMENT);
+        let at = |rank: usize| (blocks * rank / self.size * ALIGNMENT).min(len);
+        (0..self.size).map(|rank| at(rank)..at(rank + 1)).collect()
+    }
+
+    /// Bytes that each rank sends for `len` bytes of gradient.
+    fn lens(&self, len: usize) -> Vec<usize> {
+        self.nodes.iter().map(|nodes| nodes.len() * self.encoding.len(len)).collect()
+    }
+
+    /// The sum over all shards, from what each rank sent for `len` bytes.
+    fn sum(&self, len: usize, sent: &[Payload]) -> Result<Vec<u8>> {
+        let item = self.encoding.len(len);
+        tree::sum(self.dtype, 0..self.shards_per_rank * self.size, &mut |node| {
+            let rank = node.start / self.shards_per_rank;
+            let index = self.nodes.get(rank)?.iter().position(|n| n == node)?;
+            let bytes = sent.get(rank)?.get(index * item..(index + 1) * item)?;
+            Some(self.encoding.decode(bytes, len))
+        })
+    }
+}
+
+/// A bucket that gradients refer to; its sum is there when the job has computed it.
+pub(super) struct Handle {
+    layout: Layout,
+    /// Length and number of the operation, once the bucket is sent.
+    sent: OnceLock<Result<(usize, u64)>>,
+    sum: OnceLock<Vec<u8>>,
+    job: Arc<Job>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Some(Ok((_, sequence))) = self.sent.get() {
+            self.job.forget(*sequence);
+        }
+    }
+}
+
+impl Handle {
+    pub(super) fn is_sent(&self) -> bool {
+        self.sent.get().is_some()
+    }
+
+    /// Waits for the sum.
+    pub(super) fn sum(&self) -> Result<&[u8]> {
+        if let Some(sum) = self.sum.get() {
+            return Ok(sum);
+        }
+        let not_sent = || Error::Internal("a bucket was not sent".into());
+        let (len, sequence) = self.sent.get().cloned().ok_or_else(not_sent)??;
+        let payloads = self.job.wait(sequence)?;
+        let sum = if is_whole(len, self.layout.size) {
+            self.layout.sum(len, &payloads)?
+        } else {
+            let mut sum = memory::with_capacity(len);
+            payloads.iter().for_each(|slice| sum.extend_from_slice(slice));
+            sum
+        };
+        self.job.forget(sequence);
+        Ok(self.sum.get_or_init(|| sum))
+    }
+}
+
+/// Whether a bucket is sent whole to all ranks.
+fn is_whole(len: usize, size: usize) -> bool {
+    len <= SMALL || size == 1
+}
+
+/// A bucket that is being filled.
+pub(super) struct Bucket {
+    pub(super) handle: Arc<Handle>,
+    /// The sum of each node of this rank.
+    sums: Vec<Vec<u8>>,
+    len: usize,
+    digest: Digest,
+}
+
+impl Bucket {
+    pub(super) fn new(job: &Arc<Job>, layout: Layout, digest: Digest) -> Bucket {
+        let sums = vec![Vec::new(); layout.nodes[job.rank()].len()];
+        let handle = Handle { layout, sent: OnceLock::new(), sum: OnceLock::new(), job: job.clone() };
+        Bucket { handle: Arc::new(handle), sums, len: 0, digest }
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.handle.layout
+    }
+
+    /// Bytes that still fit.
+    pub(super) fn space(&self) -> usize {
+        self.layout().capacity() - self.len
+    }
+
+    /// Adds the gradients of this rank's shards, of equal length, and returns their range in the sum. `about` is what ranks must agree on.
+    pub(super) fn add(&mut self, about: u64, shards: &[&[u8]]) -> Result<Range<usize>> {
+        let len = shards.first().map_or(0, |bytes| bytes.len());
+        self.digest = self.digest.number(about).number(len as u64);
+        let layout = self.layout().clone();
+        let rank = self.handle.job.rank();
+        let first = rank * layout.shards_per_rank;
+        for (node, sums) in layout.nodes[rank].iter().zip(&mut self.sums) {
+            let bytes = tree::sum(layout.dtype, node.clone(), &mut |node| {
+                (node.len() == 1).then(|| shards.get(node.start - first).map(|bytes| memory::copied(bytes))).flatten()
+            })?;
+            memory::reserve(sums, bytes.len());
+            sums.extend_from_slice(&bytes);
+        }
+        self.len += len;
+        Ok(self.len - len..self.len)
+    }
+
+    /// Sends the bucket.
+    pub(super) fn send(self) -> Result<()> {
+        let Bucket { handle, sums, len, digest } = self;
+        let layout = &handle.layout;
+        let encoded = |range: Range<usize>| {
+            let mut out = memory::with_capacity(sums.len() * layout.encoding.len(range.len()));
+            sums.iter().for_each(|sum| layout.encoding.encode(&sum[range.clone()], &mut out));
+            out
+        };
+        let work = if is_whole(len, layout.size) {
+            Work::Gather { own: encoded(0..len), lens: layout.lens(len) }
+        } else {
+            let slices = layout.slices(len);
+            let own: Vec<_> = slices.iter().map(|slice| encoded(slice.clone())).collect();
+            let lens = layout.lens(slices[handle.job.rank()].len());
+            let layout = layout.clone();
+            Work::Reduce { own, lens, slices, sum: Box::new(move |slice, sent| layout.sum(slice.len(), sent)) }
+        };
+        let digest = digest.number(layout.shards_per_rank as u64).number(layout.dtype.code() as u64).value();
+        let started = handle.job.start(digest, work).map(|sequence| (len, sequence));
+        let result = started.clone().map(|_| ());
+        handle.sent.get_or_init(|| started);
+        result
+    }
+}
+
+/// An FNV-1a hash of what ranks must agree on.
+#[derive(Clone, Copy)]
+pub(super) struct Digest(u64);
+
+impl Digest {
+    pub(super) fn new(what: &str) -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325).text(what)
+    }
+
+    pub(super) fn text(self, text: &str) -> Digest {
+        let bytes = text.bytes().chain([0xff]);
+        Digest(bytes.fold(self.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
+    }
+
+    pub(super) fn number(self, number: u64) -> Digest {
+        self.text(&number.to_string())
+    }
+
+    pub(super) fn value(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_bits_keep_the_quantized_values() {
+        let values = [0.5f32, -0.5, 0.0, 0.5, -0.5];
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
+        let encoding = Encoding::TwoBit(0.5);
+        let mut codes = Vec::new();
+        encoding.encode(&bytes, &mut codes);
+        assert_eq!(codes.len(), encoding.len(bytes.len()));
+        assert_eq!(encoding.decode(&codes, bytes.len()), bytes);
+    }
+
+    #[test]
+    fn slices_and_messages_keep_their_limits() {
+        for (shards_per_rank, size) in [(1, 1), (1, 3), (2, 3), (3, 2), (7, 5), (64, 2), (5, 48)] {
+            for threshold in [None, Some(0.5)] {
+                let layout = Layout::new(DType::F32, shards_per_rank, threshold, size);
+                let capacity = layout.capacity();
+                assert!(capacity >= ALIGNMENT, "{capacity}");
+                assert!(layout.lens(capacity).into_iter().all(|len| len <= MAX_BODY));
+                let slices = layout.slices(capacity - 4);
+                assert_eq!(slices.iter().map(Range::len).sum::<usize>(), capacity - 4);
+                assert!(slices.iter().all(|s| s.start % ALIGNMENT == 0 || s.start == capacity - 4));
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Connecting ranks. Both sides of a connection prove that they know the job's secret, which itself is never sent: each computes a keyed
+//! hash of random numbers of both sides.
+
+use std::io::{self, ErrorKind, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferromx_core::error::{Error, Result};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::wire::{self, POLL};
+
+const MAGIC: &[u8; 8] = b"FerroMX\x01";
+const NONCE: usize = 32;
+const HELLO: usize = 8 + 1 + 4 + 4 + NONCE;
+const PROOF: usize = 32;
+const CHALLENGE: usize = NONCE + PROOF;
+/// How long a stranger may take to introduce itself.
+const INTRODUCTION: Duration = Duration::from_secs(10);
+/// Strangers that are heard at the same time.
+const MAX_STRANGERS: usize = 256;
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Exchanging gradients.
+    Peer = 0,
+    /// Learning the addresses of the other ranks.
+    Rendezvous = 1,
+}
+
+/// What every rank of a job knows.
+#[derive(Clone)]
+pub(super) struct Membership {
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) secret: Arc<[u8]>,
+    pub(super) timeout: Duration,
+}
+
+fn hash(secret: &[u8], parts: &[&[u8]]) -> io::Result<Hmac<Sha256>> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).map_err(io::Error::other)?;
+    parts.iter().for_each(|part| mac.update(part));
+    Ok(mac)
+}
+
+fn nonce() -> io::Result<[u8; NONCE]> {
+    let mut bytes = [0; NONCE];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+fn refused(text: &str) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, text)
+}
+
+/// Sets up a stream for short reads and for writes that end after the job's time-out.
+pub(super) fn prepare(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(POLL.min(timeout)))?;
+    stream.set_write_timeout(Some(timeout))
+}
+
+/// Introduces this rank to the listener at the other end and checks that both know the secret.
+fn introduce(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<()> {
+    prepare(stream, us.timeout)?;
+    let mut hello = Vec::with_capacity(HELLO);
+    hello.extend(MAGIC);
+    hello.push(purpose as u8);
+    hello.extend((us.rank as u32).to_le_bytes());
+    hello.extend((us.size as u32).to_le_bytes());
+    hello.extend(nonce()?);
+    stream.write_all(&hello)?;
+    let mut challenge = [0; CHALLENGE];
+    wire::fill(stream, &mut challenge, us.timeout, None)?;
+    let (nonce, proof) = challenge.split_at(NONCE);
+    hash(&us.secret, &[b"listener", &hello, nonce])?
+        .verify_slice(proof)
+        .map_err(|_| refused("it does not know this job's secret"))?;
+    stream.write_all(&hash(&us.secret, &[b"caller", &hello, &challenge])?.finalize().into_bytes())?;
+    // The listener confirms, so that a refusal is noticed here.
+    let mut confirmation = [0];
+    wire::fill(stream, &mut confirmation, us.timeout, None)
+}
+
+/// Hears the introduction of a caller and returns its rank.
+fn hear(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<usize> {
+    let timeout = INTRODUCTION.min(us.timeout);
+    prepare(stream, timeout)?;
+    let mut hello = [0; HELLO];
+    wire::fill(stream, &mut hello, timeout, None)?;
+    if hello[..8] != *MAGIC || hello[8] != purpose as u8 {
+        return Err(refused("it speaks another protocol"));
+    }
+    let mut challenge = nonce()?.to_vec();
+    let proof = hash(&us.secret, &[b"listener", &hello, &challenge])?.finalize().into_bytes();
+    challenge.extend(proof);
+    stream.write_all(&challenge)?;
+    let mut proof = [0; PROOF];
+    wire::fill(stream, &mut proof, timeout, None)?;
+    hash(&us.secret, &[b"caller", &hello, &challenge])?
+        .verify_slice(&proof)
+        .map_err(|_| refused("it does not know this job's secret"))?;
+    let number = |at: usize| u32::from_le_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]]) as usize;
+    if number(13) != us.size {
+        return Err(refused(&format!("it belongs to a job of {} ranks", number(13))));
+    }
+    stream.write_all(&[1])?;
+    prepare(stream, us.timeout)?;
+    Ok(number(9))
+}
+
+fn is_broken(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+/// Connects to a listener, which may not be open yet, and introduces this rank.
+pub(super) fn call(address: &str, purpose: Purpose, us: &Membership, deadline: Instant) -> io::Result<TcpStream> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let tried = address.to_socket_addrs().and_then(|addresses| {
+            let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+            for address in addresses {
+                match TcpStream::connect_timeout(&address, left) {
+                    Ok(stream) => return Ok(stream),
+                    Err(e) => last = e,
+                }
+            }
+            Err(last)
+        });
+        let left = deadline.saturating_duration_since(Instant::now());
+        match tried {
+            Ok(stream) => match introduce(&stream, purpose, &Membership { timeout: left.max(POLL), ..us.clone() }) {
+                Ok(()) => {
+                    prepare(&stream, us.timeout)?;
+                    return Ok(stream);
+                }
+                // The listener may have been that of a job that ended.
+                Err(e) if is_broken(&e) && !left.is_zero() => thread::sleep(Duration::from_millis(50).min(left)),
+                Err(e) => return Err(e),
+            },
+            Err(e) if left.is_zero() => return Err(e),
+            Err(_) => thread::sleep(Duration::from_millis(50).min(left)),
+        }
+    }
+}
+
+/// Accepts callers on a listener until stopped. Each is heard on its own thread, so that a silent one delays nobody.
+pub(super) struct Reception {
+    is_open: Arc<AtomicBool>,
+    /// Callers that introduced themselves, and why others were refused.
+    pub(super) callers: Receiver<Result<(usize, TcpStream), String>>,
+}
+
+impl Drop for Reception {
+    fn drop(&mut self) {
+        self.is_open.store(false, Ordering::Relaxed);
+    }
+}
+
+fn welcome(stream: TcpStream, purpose: Purpose, us: &Membership, heard: &Sender<Result<(usize, TcpStream), String>>) {
+    let from = stream.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
+    let result = hear(&stream, purpose, us).map_err(|e| format!("a connection from {from} was refused: {e}"));
+    if result.is_err() {
+        // The caller may be gone.
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+    let _ = heard.send(result.map(|rank| (rank, stream)));
+}
+
+impl Reception {
+    pub(super) fn open(listener: TcpListener, purpose: Purpose, us: Membership) -> io::Result<Reception> {
+        listener.set_nonblocking(true)?;
+        let (heard, callers) = channel();
+        let is_open = Arc::new(AtomicBool::new(true));
+        let open = is_open.clone();
+        spawn("ferromx-accept", move || {
+            let strangers = Arc::new(AtomicUsize::new(0));
+            while open.load(Ordering::Relaxed) {
+                let Ok((stream, _)) = listener.accept() else {
+                    thread::sleep(Duration::from_millis(5));
+                    continue;
+                };
+                if strangers.fetch_add(1, Ordering::Relaxed) >= MAX_STRANGERS {
+                    strangers.fetch_sub(1, Ordering::Relaxed);
+                    continue;
+                }
+                let (us, heard, strangers) = (us.clone(), heard.clone(), strangers.clone());
+                // Without a thread, the stream is dropped and the caller notices.
+                let _ = spawn("ferromx-hear", move || {
+                    welcome(stream, purpose, &us, &heard);
+                    strangers.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        })?;
+        Ok(Reception { is_open, callers })
+    }
+}
+
+/// Starts a thread with a small stack.
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(run)
+}
+
+/// Connects this rank to all others: it calls the lower ranks and is called by the higher ones.
+///
+/// # Errors
+/// A rank that cannot be reached or does not come within the time-out, by name.
+pub(super) fn connect_all(
+    listener: TcpListener,
+    us: &Membership,
+    peers: &[String],
+    is_closed: &dyn Fn() -> bool,
+) -> Result<Vec<Option<TcpStream>>> {
+    let deadline = Instant::now() + us.timeout;
+    let failed = |e: io::Error| Error::Value(format!("rank {} could not open its connections: {e}", us.rank));
+    let reception = Reception::open(listener, Purpose::Peer, us.clone()).map_err(failed)?;
+    let (called, answers) = channel();
+    for (rank, address) in peers.iter().enumerate().take(us.rank) {
+        let (us, address, called) = (us.clone(), address.clone(), called.clone());
+        spawn("ferromx-call", move || {
+            let _ = called.send((rank, call(&address, Purpose::Peer, &us, deadline)));
+        })
+        .map_err(failed)?;
+    }
+    let mut streams: Vec<Option<TcpStream>> = peers.iter().map(|_| None).collect();
+    let mut refusals = Vec::new();
+    loop {
+        for (rank, answer) in answers.try_iter() {
+            let stream = answer.map_err(|e| {
+                let address = &peers[rank];
+                Error::Value(format!("rank {rank} ({address}) could not be joined by rank {}: {e}", us.rank))
+            })?;
+            streams[rank] = Some(stream);
+        }
+        for caller in reception.callers.try_iter() {
+            match caller {
+                Ok((rank, stream)) if rank > us.rank && rank < us.size && streams[rank].is_none() => {
+                    streams[rank] = Some(stream);
+                }
+                Ok((rank, _)) => refusals.push(format!("a second process calls itself rank {rank}")),
+                Err(refusal) => refusals.push(refusal),
+            }
+            refusals.truncate(8);
+        }
+        let missing: Vec<_> = (0..us.size).filter(|rank| *rank != us.rank && streams[*rank].is_none()).collect();
+        if missing.is_empty() {
+            return Ok(streams);
+        }
+        if is_closed() {
+            return Err(Error::Value("the distributed job was closed while it was joined".into()));
+        }
+        if Instant::now() >= deadline {
+            let names: Vec<_> = missing.iter().map(|rank| format!("rank {rank} ({})", peers[*rank])).collect();
+            let refusals = refusals.iter().map(|r| format!("; {r}")).collect::<String>();
+            return Err(Error::Value(format!(
+                "rank {} waited {:.1} s for {}, which did not join{refusals}: start all ranks with the same secret, list of peers and \
+                 number of ranks",
+                us.rank,
+                us.timeout.as_secs_f64(),
+                names.join(", ")
+            )));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}

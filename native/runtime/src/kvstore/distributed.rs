@@ -1,0 +1,293 @@
+//! The part of a store that all ranks of a job share: values of keys start equal, and pushes are summed over all ranks.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::{read_bytes, write_bytes};
+use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
+
+use super::bucket::{Bucket, Digest, Handle, Layout};
+use super::job::Job;
+use super::wire::MAX_BODY;
+use super::{Key, STORE_CONTEXT};
+use crate::imperative::{Tensor, call, unrecorded};
+
+/// A sum that was pushed and not yet applied to its key.
+pub(super) struct Pending {
+    pub(super) key: Key,
+    shape: Shape,
+    dtype: DType,
+    sum: Sum,
+}
+
+enum Sum {
+    /// Ranges of buckets.
+    Buckets(Vec<(Arc<Handle>, Range<usize>)>),
+    /// Computed when it was pushed.
+    Ready(Array),
+}
+
+#[derive(Default)]
+struct Queue {
+    open: Option<Bucket>,
+    /// In order of pushes.
+    pending: VecDeque<Arc<Pending>>,
+}
+
+/// A store's membership in a job.
+pub(super) struct Distributed {
+    pub(super) job: Arc<Job>,
+    id: u64,
+    queue: Mutex<Queue>,
+    /// Held by the thread that applies sums. An updater may use the store.
+    applying: ReentrantMutex<()>,
+}
+
+impl Distributed {
+    pub(super) fn new(job: Arc<Job>) -> Distributed {
+        let id = job.new_store();
+        Distributed { job, id, queue: Mutex::default(), applying: ReentrantMutex::new(()) }
+    }
+
+    fn digest(&self, what: &str, key: &Key, array: &Array) -> Digest {
+        let described = format!("{key}|{:?}|{}|{}", array.storage_type(), array.shape(), array.dtype());
+        Digest::new(what).number(self.id).text(&described)
+    }
+
+    /// Replaces the content of an array by that of rank 0.
+    pub(super) fn broadcast(&self, key: &Key, array: Array) -> Result<Array> {
+        let digest = self.digest("init", key, &array).value();
+        match &array {
+            Array::Dense(dense) => {
+                let total = dense.byte_range().len();
+                let own = self.sender(0).then(|| read_bytes(dense, memory::copied)).unwrap_or_default();
+                let mut sent = self.exchange(digest, &own, |rank| if rank == 0 { total } else { 0 })?;
+                write_bytes(dense, |bytes| bytes.copy_from_slice(&sent.swap_remove(0)));
+                Ok(array)
+            }
+            Array::Sparse(sparse) => {
+                let rows = self.sender(0).then(|| Rows::of(sparse)).transpose()?;
+                let mut all = self.exchange_rows(digest, sparse, rows.as_slice(), |rank| usize::from(rank == 0))?;
+                Ok(all.swap_remove(0).swap_remove(0).into())
+            }
+        }
+    }
+
+    fn sender(&self, rank: usize) -> bool {
+        self.job.rank() == rank
+    }
+
+    /// Gathers the bytes of all ranks, whose lengths are known.
+    fn exchange(&self, digest: u64, own: &[u8], len_of: impl Fn(usize) -> usize) -> Result<Vec<Vec<u8>>> {
+        let lens: Vec<usize> = (0..self.job.size()).map(len_of).collect();
+        let mut gathered = vec![Vec::new(); lens.len()];
+        for start in (0..lens.iter().copied().max().unwrap_or(0)).step_by(MAX_BODY) {
+            let range = |len: usize| start.min(len)..(start + MAX_BODY).min(len);
+            let sent = memory::copied(&own[range(own.len())]);
+            let payloads = self.job.gather(digest, sent, lens.iter().map(|len| range(*len).len()).collect())?;
+            for (all, payload) in gathered.iter_mut().zip(payloads) {
+                memory::reserve(all, payload.len());
+                all.extend_from_slice(&payload);
+            }
+        }
+        Ok(gathered)
+    }
+
+    /// Gathers row_sparse arrays of the type and shape of `like`, as many of each rank as `count_of` says.
+    fn exchange_rows(
+        &self,
+        digest: u64,
+        like: &SparseArray,
+        own: &[Rows],
+        count_of: impl Fn(usize) -> usize,
+    ) -> Result<Vec<Vec<SparseArray>>> {
+        ensure!(
+            like.storage_type() == StorageType::RowSparse,
+            "a distributed key-value store holds dense and row_sparse arrays: convert the csr array by tostype first"
+        );
+        let num_rows: Vec<u8> = own.iter().flat_map(|rows| rows.num_rows.to_le_bytes()).collect();
+        let num_rows = self.exchange(digest, &num_rows, |rank| 8 * count_of(rank))?;
+        let num_rows: Vec<Vec<u64>> =
+            num_rows.iter().map(|bytes| bytes.chunks_exact(8).map(number).collect()).collect();
+        let dims = like.shape().dims();
+        let most = dims.first().copied().unwrap_or(0).max(0) as u64;
+        for (rank, counts) in num_rows.iter().enumerate() {
+            ensure!(counts.iter().all(|n| *n <= most), "rank {rank} sent {counts:?} rows of an array of {most}");
+        }
+        let row_bytes = 8 + dims.iter().skip(1).product::<i64>() as usize * like.dtype().size();
+        let bytes: Vec<u8> = own.iter().flat_map(|rows| rows.bytes.iter().copied()).collect();
+        let total = |rank: usize| num_rows[rank].iter().map(|n| *n as usize * row_bytes).sum::<usize>();
+        let gathered = self.exchange(digest, &bytes, total)?;
+        let read = |(rank, (bytes, counts)): (usize, (&Vec<u8>, &Vec<u64>))| {
+            let mut rest = bytes.as_slice();
+            let arrays = counts.iter().map(|n| {
+                let (first, others) = rest.split_at(*n as usize * row_bytes);
+                rest = others;
+                Rows { num_rows: *n, bytes: first.to_vec() }.array(like)
+            });
+            let arrays: Result<Vec<_>> = arrays.collect();
+            arrays.map_err(|e| Error::Value(format!("rank {rank} sent an invalid row_sparse array: {e}")))
+        };
+        gathered.iter().zip(&num_rows).enumerate().map(read).collect()
+    }
+
+    /// Adds the gradients of this rank's shards to the sum over all ranks. All are dense, or all row_sparse, of one shape and type.
+    pub(super) fn push(&self, key: &Key, shards: &[Array], threshold: Option<f32>) -> Result<()> {
+        let Some(first) = shards.first() else { return Ok(()) };
+        let (shape, dtype) = (first.shape().clone(), first.dtype());
+        let about = self.digest("push", key, first);
+        let sum = match first {
+            Array::Dense(_) => {
+                ensure!(
+                    dtype != DType::Bool,
+                    "arrays of bool cannot be summed by a distributed key-value store: convert with Cast first"
+                );
+                let layout = Layout::new(dtype, shards.len(), threshold, self.job.size());
+                Sum::Buckets(self.fill(&layout, about.value(), shards)?)
+            }
+            Array::Sparse(like) => Sum::Ready(self.sum_rows(about, like, shards)?),
+        };
+        self.queue.lock().pending.push_back(Arc::new(Pending { key: key.clone(), shape, dtype, sum }));
+        Ok(())
+    }
+
+    /// Copies gradients into buckets and sends those that are full.
+    fn fill(&self, layout: &Layout, about: u64, shards: &[Array]) -> Result<Vec<(Arc<Handle>, Range<usize>)>> {
+        let arrays = shards.iter().map(Array::dense).collect::<Result<Vec<_>>>()?;
+        let total = arrays.first().map_or(0, |a| a.byte_range().len());
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        while start < total {
+            let mut queue = self.queue.lock();
+            if queue.open.as_ref().is_some_and(|b| b.layout() != layout || b.space() < layout.dtype.size()) {
+                send(&mut queue)?;
+            }
+            let digest = Digest::new("bucket").number(self.id);
+            let bucket = queue.open.get_or_insert_with(|| Bucket::new(&self.job, layout.clone(), digest));
+            let space = bucket.space() / layout.dtype.size() * layout.dtype.size();
+            let end = total.min(start + space);
+            let copies: Vec<Vec<u8>> =
+                arrays.iter().map(|a| read_bytes(a, |bytes| memory::copied(&bytes[start..end]))).collect();
+            let copies: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
+            ranges.push((bucket.handle.clone(), bucket.add(about, &copies)?));
+            if bucket.space() < layout.dtype.size() {
+                send(&mut queue)?;
+            }
+            start = end;
+        }
+        Ok(ranges)
+    }
+
+    /// The sum of row_sparse arrays over all ranks. Each rank gets all of them, since their rows differ.
+    fn sum_rows(&self, about: Digest, like: &SparseArray, shards: &[Array]) -> Result<Array> {
+        let own = shards.iter().map(|a| Rows::of(a.sparse()?)).collect::<Result<Vec<_>>>()?;
+        let digest = about.number(shards.len() as u64).value();
+        let gathered = self.exchange_rows(digest, like, &own, |_| shards.len())?;
+        let terms = gathered.into_iter().flatten().map(|a| Arc::new(Tensor::new(a))).collect::<Vec<_>>();
+        sum_tensors(&terms)?.stored()
+    }
+
+    /// Sends the bucket that is being filled.
+    pub(super) fn send_open(&self) -> Result<()> {
+        send(&mut self.queue.lock())
+    }
+
+    /// Lets this thread alone apply sums.
+    pub(super) fn apply(&self) -> ReentrantMutexGuard<'_, ()> {
+        self.applying.lock()
+    }
+
+    /// The first sum that is to be applied before the value of `key` is complete.
+    pub(super) fn first_pending(&self, key: &Key) -> Option<Arc<Pending>> {
+        let queue = self.queue.lock();
+        queue.pending.iter().any(|p| p.key == *key).then(|| queue.pending.front().cloned()).flatten()
+    }
+
+    /// Waits for a sum.
+    pub(super) fn sum(&self, pending: &Pending) -> Result<Array> {
+        let ranges = match &pending.sum {
+            Sum::Ready(array) => return Ok(array.clone()),
+            Sum::Buckets(ranges) => ranges,
+        };
+        if ranges.iter().any(|(bucket, _)| !bucket.is_sent()) {
+            self.send_open()?;
+        }
+        let array = NDArray::empty(&pending.shape, pending.dtype, STORE_CONTEXT)?;
+        let mut start = 0;
+        for (bucket, range) in ranges {
+            let sum = bucket.sum()?;
+            write_bytes(&array, |bytes| bytes[start..start + range.len()].copy_from_slice(&sum[range.clone()]));
+            start += range.len();
+        }
+        Ok(array.into())
+    }
+
+    /// Removes a sum that is applied.
+    pub(super) fn remove(&self, pending: &Arc<Pending>) {
+        self.queue.lock().pending.retain(|p| !Arc::ptr_eq(p, pending));
+    }
+}
+
+fn send(queue: &mut Queue) -> Result<()> {
+    queue.open.take().map_or(Ok(()), Bucket::send)
+}
+
+/// The sum of arrays in the fixed tree.
+fn sum_tensors(terms: &[Arc<Tensor>]) -> Result<Arc<Tensor>> {
+    if let [term] = terms {
+        return Ok(term.clone());
+    }
+    let (left, right) = terms.split_at(terms.len().div_ceil(2));
+    let pair = [sum_tensors(left)?, sum_tensors(right)?];
+    Ok(unrecorded(false, || call("add_n", std::iter::empty(), &pair, &[]))?.remove(0))
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |n, byte| (n << 8) | u64::from(*byte))
+}
+
+/// The stored rows of a row_sparse array: all indices, then all values.
+struct Rows {
+    num_rows: u64,
+    bytes: Vec<u8>,
+}
+
+impl Rows {
+    fn of(array: &SparseArray) -> Result<Rows> {
+        let parts = array.parts()?;
+        let mut bytes = Vec::new();
+        for index in parts.indices.to_vec_as::<i64>()? {
+            bytes.extend(index.to_le_bytes());
+        }
+        let num_rows = parts.indices.len() as u64;
+        if num_rows > 0 {
+            read_bytes(&parts.data, |values| {
+                memory::reserve(&mut bytes, values.len());
+                bytes.extend_from_slice(values);
+            });
+        }
+        Ok(Rows { num_rows, bytes })
+    }
+
+    fn array(&self, like: &SparseArray) -> Result<SparseArray> {
+        if self.num_rows == 0 {
+            return SparseArray::zeros(like.storage_type(), like.shape(), like.dtype(), STORE_CONTEXT);
+        }
+        let (indices, values) = self.bytes.split_at(8 * self.num_rows as usize);
+        let indices: Vec<i64> = indices.chunks_exact(8).map(|bytes| number(bytes) as i64).collect();
+        let indices = NDArray::from_slice(&indices, &[indices.len() as i64])?.to_context(STORE_CONTEXT)?;
+        let mut dims = like.shape().dims().to_vec();
+        dims[0] = self.num_rows as i64;
+        let data = NDArray::empty(&Shape::new(&dims), like.dtype(), STORE_CONTEXT)?;
+        write_bytes(&data, |bytes| bytes.copy_from_slice(values));
+        SparseArray::row_sparse(like.shape(), data, indices)
+    }
+}

@@ -1,0 +1,655 @@
+//! Jobs: the ranks that train one model together, and the operations that all of them take part in.
+//!
+//! Operations are numbered in the order of calls, which must be the same on all ranks; a digest of what each call is about travels along.
+//! An operation of kind *reduce* cuts its bytes into one slice for each rank. Every rank sends its contribution to each slice to the
+//! slice's rank, which computes the sum and sends it to all (reduce-scatter, then all-gather). In an operation of kind *gather*, every rank
+//! sends its contribution to all.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::{ensure, memory};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::connect::{self, Membership};
+use super::wire::{self, Header, Kind, Message, POLL};
+
+/// Operations that may be under way at once.
+const WINDOW: u64 = 16;
+/// How long closing a job waits until what it has sent is on its way.
+const LINGER: Duration = Duration::from_secs(5);
+/// The largest text of a failure that is sent.
+const MAX_REASON: usize = 1024;
+/// The time-out of a job that names none.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+/// The shortest secret of a job of several ranks.
+pub(super) const MIN_SECRET: usize = 16;
+/// The largest number of ranks: each is connected to all others.
+pub(super) const MAX_SIZE: usize = 1024;
+
+/// Computes the sum of a slice from the contributions of all ranks.
+pub(super) type Reduction = dyn Fn(Range<usize>, &[Payload]) -> Result<Vec<u8>> + Send + Sync;
+pub(super) type Payload = Arc<Vec<u8>>;
+
+/// What an operation does with contributions.
+pub(super) enum Work {
+    /// Every rank gets the contributions of all.
+    Gather {
+        /// What this rank contributes.
+        own: Vec<u8>,
+        /// Bytes that each rank contributes.
+        lens: Vec<usize>,
+    },
+    /// Every rank gets the sum of slices.
+    Reduce {
+        /// What this rank contributes to each slice.
+        own: Vec<Vec<u8>>,
+        /// Bytes that each rank contributes to the slice of this rank.
+        lens: Vec<usize>,
+        /// The slices, as ranges of bytes.
+        slices: Vec<Range<usize>>,
+        /// Sums the slice of this rank.
+        sum: Box<Reduction>,
+    },
+}
+
+/// An operation that this rank has started.
+struct Operation {
+    digest: u64,
+    contributions: Vec<Option<Payload>>,
+    lens: Vec<usize>,
+    /// The slices and their sums, of a reduce operation.
+    slices: Vec<Range<usize>>,
+    sums: Vec<Option<Payload>>,
+    sum: Option<Box<Reduction>>,
+    /// Messages that are not yet with the operating system.
+    unsent: usize,
+    is_done: bool,
+    /// Nobody will ask for the result.
+    is_forgotten: bool,
+}
+
+impl Operation {
+    /// The ranks whose messages are missing: those that did not contribute, or else those that sent no sum.
+    fn missing(&self) -> Vec<usize> {
+        let none = |items: &[Option<Payload>]| {
+            items.iter().enumerate().filter(|(_, i)| i.is_none()).map(|(rank, _)| rank).collect::<Vec<_>>()
+        };
+        match (self.sum.is_none() && !self.slices.is_empty(), none(&self.contributions)) {
+            (false, missing) if !missing.is_empty() => missing,
+            _ => none(&self.sums),
+        }
+    }
+}
+
+/// A message that came before this rank started the operation.
+type Early = BTreeMap<(u64, usize, bool), (u64, Payload)>;
+
+#[derive(Default)]
+struct State {
+    /// Number of the next operation.
+    next: u64,
+    operations: BTreeMap<u64, Operation>,
+    /// Operations that were started and are not done.
+    under_way: u64,
+    early: Early,
+    /// Ranks that have closed their jobs.
+    left: Vec<usize>,
+    /// Ranks whose connections broke.
+    lost: Vec<usize>,
+    failure: Option<String>,
+    is_closed: bool,
+    /// Operations that were done so far, to see progress.
+    num_done: u64,
+}
+
+struct Shared {
+    us: Membership,
+    peers: Vec<String>,
+    state: Mutex<State>,
+    changed: Condvar,
+    outboxes: Mutex<Vec<Option<Sender<Message>>>>,
+    streams: Vec<Option<TcpStream>>,
+}
+
+/// A listener that other ranks will connect to when the job is joined.
+pub(super) struct Listener {
+    listener: TcpListener,
+    port: u16,
+}
+
+impl Listener {
+    /// Opens a listener; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// An address that cannot be listened at.
+    pub(super) fn open(host: &str, port: u16) -> Result<Listener> {
+        let failed = |e: std::io::Error| Error::Value(format!("a distributed job cannot listen at {host}:{port}: {e}"));
+        let listener = TcpListener::bind((host, port)).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        Ok(Listener { listener, port })
+    }
+
+    /// The port of the listener.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// How a rank joins a job.
+pub struct Joining {
+    /// The rank.
+    pub rank: usize,
+    /// `host:port` of each rank, this one included.
+    pub peers: Vec<String>,
+    /// What only members of the job know.
+    pub secret: Vec<u8>,
+    /// The longest wait for others, now and in each later operation.
+    pub timeout: Duration,
+}
+
+/// A rank's membership in a job. It ends when it is closed or dropped.
+pub struct Job {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    num_stores: AtomicU64,
+    /// The root's listener: while it is open, a scheduler that starts late sees that the workers know each other.
+    root: Mutex<Option<TcpListener>>,
+}
+
+impl Job {
+    /// Connects to all other ranks.
+    ///
+    /// # Errors
+    /// Ranks that cannot be reached or do not come in time, by name; a short secret; a rank outside the list of peers.
+    pub(super) fn join(listener: Listener, joining: Joining, is_closed: &dyn Fn() -> bool) -> Result<Job> {
+        let Joining { rank, peers, secret, timeout } = joining;
+        let size = peers.len();
+        ensure!(rank < size, "rank {rank} is not among the {size} peers: ranks count from 0");
+        ensure!(size <= MAX_SIZE, "{size} peers were given: a distributed job has at most {MAX_SIZE}");
+        ensure!(!timeout.is_zero(), "the time-out of a distributed job is zero: give the longest wait for other ranks");
+        ensure!(
+            size == 1 || secret.len() >= MIN_SECRET,
+            "the secret of a distributed job has {} bytes: give the same {MIN_SECRET} or more random bytes to all ranks",
+            secret.len()
+        );
+        let us = Membership { rank, size, secret: secret.into(), timeout };
+        let streams = connect::connect_all(listener.listener, &us, &peers, is_closed)?;
+        let shared = Arc::new(Shared {
+            us,
+            peers,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            outboxes: Mutex::new((0..size).map(|_| None).collect()),
+            streams,
+        });
+        let job = Job { shared, threads: Mutex::default(), num_stores: AtomicU64::new(0), root: Mutex::default() };
+        job.start_threads().map_err(|e| Error::Value(format!("rank {rank} could not start its threads: {e}")))?;
+        Ok(job)
+    }
+
+    fn start_threads(&self) -> std::io::Result<()> {
+        for (peer, stream) in self.shared.streams.iter().enumerate() {
+            let Some(stream) = stream else { continue };
+            let (outbox, messages) = channel();
+            self.shared.outboxes.lock()[peer] = Some(outbox);
+            let (shared, incoming) = (self.shared.clone(), stream.try_clone()?);
+            connect::spawn("ferromx-receive", move || shared.receive(peer, &incoming))?;
+            let (shared, outgoing) = (self.shared.clone(), stream.try_clone()?);
+            let writer = connect::spawn("ferromx-send", move || shared.send(peer, &outgoing, &messages))?;
+            self.threads.lock().push(writer);
+        }
+        Ok(())
+    }
+
+    /// Keeps the root's listener open until the job ends.
+    pub(super) fn hold(&self, root: TcpListener) {
+        *self.root.lock() = Some(root);
+    }
+
+    /// This process's number among the ranks.
+    pub fn rank(&self) -> usize {
+        self.shared.us.rank
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.shared.us.size
+    }
+
+    /// Number of ranks whose connections broke or that have closed the job.
+    pub fn num_lost(&self) -> usize {
+        let state = self.shared.state.lock();
+        (0..self.size()).filter(|rank| state.lost.contains(rank) || state.left.contains(rank)).count()
+    }
+
+    /// A number for a new store: stores of the same number belong together, so all ranks must create them in the same order.
+    pub(super) fn new_store(&self) -> u64 {
+        self.num_stores.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Starts an operation and returns its number. Waits if too many are under way.
+    pub(super) fn start(&self, digest: u64, work: Work) -> Result<u64> {
+        self.shared.start(digest, work)
+    }
+
+    /// Waits for an operation and returns its result: the contributions of all ranks, or the sums of all slices. It stays with the job until
+    /// it is [forgotten](Job::forget).
+    pub(super) fn wait(&self, sequence: u64) -> Result<Vec<Payload>> {
+        self.shared.wait(sequence)
+    }
+
+    /// Drops the result of an operation.
+    pub(super) fn forget(&self, sequence: u64) {
+        let mut state = self.shared.state.lock();
+        if let Some(operation) = state.operations.get_mut(&sequence) {
+            // Messages of an operation that is under way still come.
+            operation.is_forgotten = true;
+            if operation.is_done {
+                state.operations.remove(&sequence);
+            }
+        }
+    }
+
+    /// Gathers contributions of known lengths.
+    pub(super) fn gather(&self, digest: u64, own: Vec<u8>, lens: Vec<usize>) -> Result<Vec<Payload>> {
+        let sequence = self.start(digest, Work::Gather { own, lens })?;
+        let result = self.wait(sequence);
+        self.forget(sequence);
+        result
+    }
+
+    /// Waits until all ranks are here.
+    ///
+    /// # Errors
+    /// A rank that is lost or silent, by name.
+    pub fn barrier(&self) -> Result<()> {
+        self.gather(0, Vec::new(), vec![0; self.size()]).map(|_| ())
+    }
+
+    /// Leaves the job. Waits of other threads end with an error. What was sent before still reaches the others.
+    pub fn close(&self) {
+        let shared = &self.shared;
+        {
+            let mut state = shared.state.lock();
+            if std::mem::replace(&mut state.is_closed, true) {
+                return;
+            }
+        }
+        shared.changed.notify_all();
+        *self.root.lock() = None;
+        shared.tell_all(Kind::Goodbye, "");
+        // Without senders, the writers end after the last message.
+        shared.outboxes.lock().iter_mut().for_each(|outbox| *outbox = None);
+        let deadline = Instant::now() + LINGER.min(shared.us.timeout);
+        for thread in self.threads.lock().drain(..) {
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let has_failed = shared.state.lock().failure.is_some();
+        let how = if has_failed { Shutdown::Both } else { Shutdown::Write };
+        for stream in shared.streams.iter().flatten() {
+            // The peer may have closed the connection already.
+            let _ = stream.shutdown(how);
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn name(&self, rank: usize) -> String {
+        format!("rank {rank} ({})", self.peers[rank])
+    }
+
+    fn names(&self, ranks: &[usize]) -> String {
+        ranks.iter().map(|rank| self.name(*rank)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn post(&self, peer: usize, message: Message) {
+        if let Some(Some(outbox)) = self.outboxes.lock().get(peer) {
+            // A writer that has ended has reported why.
+            let _ = outbox.send(message);
+        }
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.us.rank;
+        (0..self.us.size).filter(move |other| *other != rank)
+    }
+
+    fn tell_all(&self, kind: Kind, text: &str) {
+        let body = Arc::new(wire::truncated(text, MAX_REASON).as_bytes().to_vec());
+        let header = Header { kind, sequence: 0, digest: 0, len: body.len() };
+        for peer in self.others() {
+            let range = 0..body.len();
+            self.post(peer, Message { header: header.bytes(), body: body.clone(), range, sequence: None });
+        }
+    }
+
+    /// Ends all operations with an error, of which the other ranks are told.
+    fn fail(&self, reason: String) {
+        {
+            let mut state = self.state.lock();
+            if state.is_closed || state.failure.is_some() {
+                return;
+            }
+            log::warn!("distributed job, rank {}: {reason}", self.us.rank);
+            state.failure = Some(reason.clone());
+        }
+        self.changed.notify_all();
+        self.tell_all(Kind::Failure, &reason);
+    }
+
+    fn check(&self, state: &State) -> Result<()> {
+        ensure!(!state.is_closed, "rank {} has closed its distributed job", self.us.rank);
+        match &state.failure {
+            Some(reason) => Err(Error::Value(format!(
+                "the distributed job failed: {reason}: start all ranks again, from the last checkpoint"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn start(&self, digest: u64, work: Work) -> Result<u64> {
+        let mut state = self.state.lock();
+        self.wait_until(&mut state, |state| (state.under_way < WINDOW).then_some(()))?;
+        let sequence = state.next;
+        state.next += 1;
+        state.under_way += 1;
+        let (rank, size) = (self.us.rank, self.us.size);
+        let mut contributions: Vec<Option<Payload>> = vec![None; size];
+        let mut outgoing = Vec::new();
+        let (lens, slices, sum) = match work {
+            Work::Gather { own, lens } => {
+                let own = Arc::new(own);
+                outgoing.extend(self.others().map(|peer| (peer, own.clone())));
+                contributions[rank] = Some(own);
+                (lens, Vec::new(), None)
+            }
+            Work::Reduce { own, lens, slices, sum } => {
+                for (peer, bytes) in own.into_iter().enumerate() {
+                    if peer == rank {
+                        contributions[rank] = Some(Arc::new(bytes));
+                    } else {
+                        outgoing.push((peer, Arc::new(bytes)));
+                    }
+                }
+                (lens, slices, Some(sum))
+            }
+        };
+        let sums = vec![None; slices.len()];
+        let unsent = outgoing.len();
+        let operation =
+            Operation { digest, contributions, lens, slices, sums, sum, unsent, is_done: false, is_forgotten: false };
+        state.operations.insert(sequence, operation);
+        for (peer, body) in outgoing {
+            self.post_part(peer, Kind::Contribution, sequence, digest, body);
+        }
+        let future = state.early.split_off(&(sequence + 1, 0, false));
+        for ((_, peer, is_sum), (digest, body)) in std::mem::replace(&mut state.early, future) {
+            if let Err(reason) = self.deposit(&mut state, peer, is_sum, (sequence, digest), body) {
+                return Err(self.blame(&mut state, peer, reason));
+            }
+        }
+        self.advance(state, sequence)?;
+        Ok(sequence)
+    }
+
+    /// Records that a peer broke the protocol.
+    fn blame(&self, state: &mut MutexGuard<'_, State>, peer: usize, reason: String) -> Error {
+        let reason = format!("{} {reason}", self.name(peer));
+        MutexGuard::unlocked(state, || self.fail(reason));
+        self.check(state).err().unwrap_or_else(|| Error::Internal("a failure without a reason".into()))
+    }
+
+    fn post_part(&self, peer: usize, kind: Kind, sequence: u64, digest: u64, body: Payload) {
+        let header = Header { kind, sequence, digest, len: body.len() };
+        let range = 0..body.len();
+        self.post(peer, Message { header: header.bytes(), body, range, sequence: Some(sequence) });
+    }
+
+    /// Adds a message to its operation, which this rank has started.
+    fn deposit(
+        &self,
+        state: &mut State,
+        peer: usize,
+        is_sum: bool,
+        (sequence, digest): (u64, u64),
+        body: Payload,
+    ) -> Result<(), String> {
+        let operation = state.operations.get_mut(&sequence).filter(|o| !o.is_done);
+        let operation = operation.ok_or("sent a message of an operation that is done")?;
+        if operation.digest != digest {
+            return Err(format!(
+                "called the key-value store with other keys, shapes, types or numbers of shards than rank {} in call {sequence}: all \
+                 ranks must make the same calls in the same order",
+                self.us.rank
+            ));
+        }
+        let (items, len) = match is_sum {
+            true => (&mut operation.sums, operation.slices.get(peer).map_or(0, Range::len)),
+            false => (&mut operation.contributions, operation.lens[peer]),
+        };
+        if body.len() != len {
+            return Err(format!("sent {} bytes where {len} were expected", body.len()));
+        }
+        match items.get_mut(peer) {
+            Some(item @ None) => *item = Some(body),
+            _ => return Err("sent a message twice".into()),
+        }
+        Ok(())
+    }
+
+    /// Sums the slice of this rank when all contributions are there, and ends the operation when it is complete.
+    fn advance(&self, mut state: MutexGuard<'_, State>, sequence: u64) -> Result<()> {
+        let rank = self.us.rank;
+        let Some(operation) = state.operations.get_mut(&sequence) else { return Ok(()) };
+        if operation.contributions.iter().all(Option::is_some) && operation.sum.is_some() {
+            let terms: Vec<Payload> = operation.contributions.iter_mut().filter_map(|c| c.take()).collect();
+            // They count as there, without their memory.
+            operation.contributions.fill(Some(Payload::default()));
+            let slice = operation.slices[rank].clone();
+            let (sum, digest) = (operation.sum.take(), operation.digest);
+            let total = MutexGuard::unlocked(&mut state, || {
+                memory::catch(|| sum.map_or(Ok(Vec::new()), |sum| sum(slice, &terms)))
+            });
+            let total = match total {
+                Ok(total) => Arc::new(total),
+                Err(e) => {
+                    drop(state);
+                    self.fail(format!("rank {rank} could not sum gradients: {e}"));
+                    return Err(e);
+                }
+            };
+            if let Some(operation) = state.operations.get_mut(&sequence) {
+                operation.sums[rank] = Some(total.clone());
+                operation.unsent += self.us.size - 1;
+                self.others().for_each(|peer| self.post_part(peer, Kind::Sum, sequence, digest, total.clone()));
+            }
+        }
+        self.finish(&mut state, sequence);
+        Ok(())
+    }
+
+    /// Marks an operation as done if nothing is missing.
+    fn finish(&self, state: &mut State, sequence: u64) {
+        let Some(operation) = state.operations.get_mut(&sequence) else { return };
+        let is_complete = operation.unsent == 0
+            && operation.contributions.iter().all(Option::is_some)
+            && operation.sums.iter().all(Option::is_some);
+        if is_complete && !operation.is_done {
+            operation.is_done = true;
+            if operation.is_forgotten {
+                state.operations.remove(&sequence);
+            }
+            state.under_way -= 1;
+            state.num_done += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until `ready` returns a value. Each operation that ends meanwhile starts the time-out anew.
+    fn wait_until<T>(&self, state: &mut MutexGuard<'_, State>, ready: impl Fn(&State) -> Option<T>) -> Result<T> {
+        let mut num_done = state.num_done;
+        let mut deadline = Instant::now() + self.us.timeout;
+        loop {
+            self.check(state)?;
+            if let Some(value) = ready(state) {
+                return Ok(value);
+            }
+            let missing = state.operations.values().find(|o| !o.is_done).map(Operation::missing).unwrap_or_default();
+            let left: Vec<_> = missing.iter().copied().filter(|rank| state.left.contains(rank)).collect();
+            if !left.is_empty() {
+                let reason = format!("{} left the job while rank {} needs it", self.names(&left), self.us.rank);
+                MutexGuard::unlocked(state, || self.fail(reason));
+                continue;
+            }
+            if num_done != state.num_done {
+                num_done = state.num_done;
+                deadline = Instant::now() + self.us.timeout;
+            }
+            if self.changed.wait_until(state, deadline).timed_out()
+                && num_done == state.num_done
+                && ready(state).is_none()
+            {
+                let reason = format!(
+                    "{} did not answer rank {} within {:.1} s",
+                    if missing.is_empty() { "a rank".into() } else { self.names(&missing) },
+                    self.us.rank,
+                    self.us.timeout.as_secs_f64()
+                );
+                MutexGuard::unlocked(state, || self.fail(reason));
+            }
+        }
+    }
+
+    fn wait(&self, sequence: u64) -> Result<Vec<Payload>> {
+        let mut state = self.state.lock();
+        let is_known = |state: &State| state.operations.contains_key(&sequence);
+        ensure!(is_known(&state), "the result of call {sequence} of the distributed job was forgotten");
+        // A result that is there can be read even after a failure.
+        if !state.operations.get(&sequence).is_some_and(|o| o.is_done) {
+            self.wait_until(&mut state, |state| {
+                state.operations.get(&sequence).is_none_or(|o| o.is_done).then_some(())
+            })?;
+        }
+        let operation = state.operations.get(&sequence);
+        let operation = operation.ok_or_else(|| Error::Internal(format!("call {sequence} was forgotten")))?;
+        let items = if operation.slices.is_empty() { &operation.contributions } else { &operation.sums };
+        Ok(items.iter().flatten().cloned().collect())
+    }
+
+    /// Reads the messages of a peer until the connection ends.
+    fn receive(&self, peer: usize, stream: &TcpStream) {
+        let has_ended = || {
+            let state = self.state.lock();
+            state.is_closed || state.failure.is_some()
+        };
+        loop {
+            let message = memory::catch(|| Ok(wire::read(stream, self.us.timeout, &has_ended)));
+            let reason = match message {
+                Ok(Ok((header, body))) => match self.accept(peer, header, body) {
+                    Ok(true) => continue,
+                    Ok(false) => return,
+                    Err(reason) => format!("{} {reason}", self.name(peer)),
+                },
+                Ok(Err(_)) if has_ended() => return,
+                Ok(Err(e)) => {
+                    self.state.lock().lost.push(peer);
+                    format!("{} was lost: {e}", self.name(peer))
+                }
+                Err(e) => format!("rank {} could not receive: {e}", self.us.rank),
+            };
+            self.fail(reason);
+            // The peer may have closed the connection already.
+            let _ = stream.shutdown(Shutdown::Read);
+            return;
+        }
+    }
+
+    /// Processes a message; false if it was the last one.
+    fn accept(&self, peer: usize, header: Header, body: Vec<u8>) -> Result<bool, String> {
+        match header.kind {
+            Kind::Goodbye => {
+                self.state.lock().left.push(peer);
+                self.changed.notify_all();
+                return Ok(false);
+            }
+            Kind::Failure => {
+                let text = String::from_utf8_lossy(&body[..body.len().min(MAX_REASON)]).into_owned();
+                self.fail(if text.contains("; reported by rank") {
+                    text
+                } else {
+                    format!("{text}; reported by rank {peer}")
+                });
+                return Ok(false);
+            }
+            Kind::Contribution | Kind::Sum => (),
+        }
+        let is_sum = header.kind == Kind::Sum;
+        let (sequence, body) = (header.sequence, Arc::new(body));
+        let mut state = self.state.lock();
+        if state.is_closed || state.failure.is_some() {
+            return Ok(false);
+        }
+        if sequence >= state.next {
+            // Others wait for this rank, so that they are ahead by less than a window.
+            if sequence - state.next >= WINDOW {
+                return Err(format!("is {} calls ahead, which is not possible", sequence - state.next));
+            }
+            let early = state.early.insert((sequence, peer, is_sum), (header.digest, body));
+            return if early.is_some() { Err("sent a message twice".into()) } else { Ok(true) };
+        }
+        self.deposit(&mut state, peer, is_sum, (sequence, header.digest), body)?;
+        // An error of the sum was reported to everybody.
+        Ok(self.advance(state, sequence).is_ok())
+    }
+
+    /// Sends messages to a peer until the job ends.
+    fn send(&self, peer: usize, mut stream: &TcpStream, messages: &Receiver<Message>) {
+        loop {
+            let message = match messages.recv_timeout(POLL) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let sent = stream.write_all(&message.header).and_then(|()| stream.write_all(&message.body[message.range]));
+            if let Err(e) = sent {
+                let reason = match wire::timed_out(&e) {
+                    true => format!("takes no messages for {:.1} s", self.us.timeout.as_secs_f64()),
+                    false => format!("was lost: {e}"),
+                };
+                let is_gone = {
+                    let mut state = self.state.lock();
+                    state.lost.push(peer);
+                    state.left.contains(&peer)
+                };
+                if !is_gone {
+                    self.fail(format!("{} {reason}", self.name(peer)));
+                }
+                return;
+            }
+            if let Some(sequence) = message.sequence {
+                let mut state = self.state.lock();
+                if let Some(operation) = state.operations.get_mut(&sequence) {
+                    operation.unsent = operation.unsent.saturating_sub(1);
+                }
+                self.finish(&mut state, sequence);
+            }
+        }
+    }
+}
