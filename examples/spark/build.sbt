@@ -13,6 +13,7 @@ run / baseDirectory := baseDirectory.value.getParentFile.getParentFile
 run / javaOptions ++= Seq(
   "java.lang",
   "java.lang.invoke",
+  "java.lang.reflect",
   "java.io",
   "java.net",
   "java.nio",

@@ -5,7 +5,8 @@ import org.apache.spark.sql.SparkSession
 
 /** Tests on two executors, each a process of its own, as on a cluster. */
 abstract class ClusterSuite extends FunSuite {
-  override val munitTimeout = scala.concurrent.duration.Duration(5, "min")
+  // Against a hanging executor only: the first test starts the cluster, on a machine that may be busy.
+  override val munitTimeout = scala.concurrent.duration.Duration(1, "h")
 
   lazy val spark: SparkSession = SparkSession
     .builder()

@@ -189,8 +189,8 @@ private[mxnet] object ModelSession {
   private def capacity: Int =
     Option(SparkEnv.get).fold(DefaultCapacity)(_.conf.getInt(CapacityKey, DefaultCapacity)).max(1)
 
-  /** The session of a model, which is loaded if it is not there. Models that were longest not used go when there are more
-    * than [[CapacityKey]] says. [[release]] must follow.
+  /** The session of a model, which is loaded if it is not there. The least recently used models are closed when there are
+    * more than [[CapacityKey]] allows. [[release]] must follow.
     *
     * @param hash the hash of the model's content
     */
