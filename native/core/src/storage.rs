@@ -388,6 +388,17 @@ pub fn call_once<R>(
     outs: &[(&NDArray, Req)],
     kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
 ) -> Result<R> {
+    let (mut kernel, mut result) = (Some(kernel), None);
+    run_once(ins, outs, &mut |ins, outs| result = kernel.take().map(|kernel| kernel(ins, outs)))?;
+    result.unwrap_or_else(|| Err(Error::Internal("a kernel did not run".into())))
+}
+
+/// [`call_once`], compiled once.
+fn run_once(
+    ins: &[&NDArray],
+    outs: &[(&NDArray, Req)],
+    kernel: &mut dyn FnMut(&[In<'_>], &mut [Out<'_>]),
+) -> Result<()> {
     let shared = sharing(ins, outs)?;
     let _locks = Locks::take(ins.iter().copied(), outs.iter().map(|(array, _)| *array));
     let mut inputs: SmallVec<[In<'_>; 6]> = SmallVec::new();
@@ -400,7 +411,8 @@ pub fn call_once<R>(
         let view = view_of(start(array), array);
         Out { view, req: *req, life: PhantomData }
     }));
-    kernel(&inputs, &mut outputs)
+    kernel(&inputs, &mut outputs);
+    Ok(())
 }
 
 /// True if two arrays share a byte.
@@ -449,11 +461,18 @@ unsafe impl Sync for Out<'_> {}
 // SAFETY: as above.
 unsafe impl Send for Out<'_> {}
 
-fn check_dtype<T: Element>(given: DType) -> Result<()> {
-    if given == T::DTYPE {
-        return Ok(());
-    }
-    Err(Error::Internal(format!("a kernel for {} was called with an array of {given}", T::DTYPE)))
+fn check_type(given: DType, expected: DType) -> Result<()> {
+    if given == expected { Ok(()) } else { Err(wrong_type(given, expected)) }
+}
+
+#[cold]
+fn wrong_type(given: DType, expected: DType) -> Error {
+    Error::Internal(format!("a kernel for {expected} was called with an array of {given}"))
+}
+
+#[cold]
+fn shared_memory() -> Error {
+    Error::Internal("a kernel without in-place support got an input that shares memory with an output".into())
 }
 
 impl<'a> In<'a> {
@@ -493,11 +512,9 @@ impl<'a> In<'a> {
     /// # Errors
     /// A different element type; memory shared with an output (the kernel must use [`in_out`]).
     pub fn slice<T: Element>(&self) -> Result<&'a [T]> {
-        check_dtype::<T>(self.dtype())?;
+        check_type(self.dtype(), T::DTYPE)?;
         if self.shared_with.is_some() {
-            return Err(Error::Internal(
-                "a kernel without in-place support got an input that shares memory with an output".into(),
-            ));
+            return Err(shared_memory());
         }
         // SAFETY: locked, in bounds, aligned to 64 plus a multiple of the element size, initialised, of this type; no output, and hence
         // no mutable slice, overlaps it.
@@ -507,9 +524,7 @@ impl<'a> In<'a> {
     /// The raw bytes; see [`In::slice`].
     pub fn bytes(&self) -> Result<&'a [u8]> {
         if self.shared_with.is_some() {
-            return Err(Error::Internal(
-                "a kernel without in-place support got an input that shares memory with an output".into(),
-            ));
+            return Err(shared_memory());
         }
         // SAFETY: as in `slice`; every byte is initialised.
         Ok(unsafe { std::slice::from_raw_parts(self.view.ptr.as_ptr(), self.len() * self.dtype().size()) })
@@ -552,7 +567,7 @@ impl Out<'_> {
     /// # Errors
     /// A different element type; an output that is not wanted.
     pub fn slice_mut<T: Element>(&mut self) -> Result<&mut [T]> {
-        check_dtype::<T>(self.dtype())?;
+        check_type(self.dtype(), T::DTYPE)?;
         self.check_wanted()?;
         // SAFETY: locked for writing, in bounds, aligned, initialised, of this type; `Call::new` checked that no other output overlaps
         // it, and an input that shares its memory gives no slice.
@@ -595,7 +610,7 @@ pub fn in_out<'s, T: Element, U: Element>(
     if input.shared_with.is_none() {
         return Ok((Some(input.slice::<T>()?), output.slice_mut::<U>()?));
     }
-    check_dtype::<T>(input.dtype())?;
+    check_type(input.dtype(), T::DTYPE)?;
     if T::DTYPE != U::DTYPE || input.view.ptr != output.view.ptr {
         return Err(Error::Internal("an input shares memory with an output of a different type or address".into()));
     }
@@ -616,13 +631,23 @@ pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
     f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr(), array.byte_range().len()) })
 }
 
+/// Locks an array of elements of type `dtype` for reading or, if `is_written`, for writing.
+fn lock_elements(array: &NDArray, dtype: DType, is_written: bool) -> Result<Locks<'_>> {
+    check_type(array.dtype(), dtype)?;
+    if is_written {
+        array.check_writable()?;
+        Ok(Locks::take([], [array]))
+    } else {
+        Ok(Locks::take([array], []))
+    }
+}
+
 /// Runs `f` on the array's elements, locked for reading.
 ///
 /// # Errors
 /// `T` is not the array's element type.
 pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> Result<R> {
-    check_dtype::<T>(array.dtype())?;
-    let _locks = Locks::take([array], []);
+    let _locks = lock_elements(array, T::DTYPE, false)?;
     // SAFETY: locked for reading while `f` runs; in bounds, aligned, initialised, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts(start(array).as_ptr().cast(), array.len()) }))
 }
@@ -632,9 +657,7 @@ pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> 
 /// # Errors
 /// `T` is not the array's element type; the array is read-only.
 pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
-    check_dtype::<T>(array.dtype())?;
-    array.check_writable()?;
-    let _locks = Locks::take([], [array]);
+    let _locks = lock_elements(array, T::DTYPE, true)?;
     // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialised, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr().cast(), array.len()) }))
 }

@@ -4,6 +4,7 @@ mod binary;
 pub(crate) mod family;
 pub(crate) mod formulas;
 pub(crate) mod identity;
+mod loops;
 pub(crate) mod parametric;
 pub(crate) mod scalar;
 pub(crate) mod unary;
