@@ -4,8 +4,8 @@
 //!
 //! - [`ir`]: the framework-neutral form of models.
 //! - [`mapping`]: mapping processes, written as data in `native/interop/mappings`, and the operators of each framework.
-//! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the one that reads models of NNEF; [`mxnet`]: our own graphs in the
-//!   neutral form.
+//! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the one that reads models of NNEF; [`mxnet`]: our own graphs
+//!   in the neutral form.
 //! - [`emit`]: evaluates processes with the rules they call, and builds graphs.
 //! - [`import`]: the import process, which makes our graph, or executes a model straight away.
 //! - [`export`]: the export process, which reads the same table from right to left.

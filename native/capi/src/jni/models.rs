@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ferromx_interop::export::{self, ExportOptions};
-use ferromx_interop::ir::Framework;
 use ferromx_interop::emit::NumpyShapes;
+use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions};
+use ferromx_interop::ir::Framework;
 use ferromx_interop::ir::{Dim, Model, ValueInfo};
 use ferromx_interop::mapping::ast::Process;
-use ferromx_interop::{emit::rules, mapping::Mappings};
 use ferromx_interop::nnef;
 use ferromx_interop::onnx::{self, External};
+use ferromx_interop::{emit::rules, mapping::Mappings};
 use ferromx_runtime::dtype::DType;
 use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::Tensor;

@@ -456,7 +456,13 @@ impl Builder {
     }
 
     /// Adds the dynamic form of an operator, whose parameters are expressions of dimensions.
-    fn apply_dynamic(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+    fn apply_dynamic(
+        &mut self,
+        op: &str,
+        name: &str,
+        inputs: &[Value],
+        params: &[(&str, Value)],
+    ) -> Result<Vec<usize>> {
         let given = self.inputs(op, inputs)?;
         if let ("tile", [data], Some(reps)) = (op, given.as_slice(), params.iter().find_map(|(_, v)| v.ints())) {
             return self.tile_dynamic(*data, name, &reps);

@@ -1,5 +1,5 @@
-//! The hooks of an import. The import copies the symbols of hooks into the graph operator by operator, so that constant folding, shape inference and
-//! execution work as without hooks.
+//! The hooks of an import. The import copies the symbols of hooks into the graph operator by operator, so that constant folding, shape
+//! inference and execution work as without hooks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
