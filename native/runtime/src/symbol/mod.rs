@@ -213,12 +213,20 @@ impl Symbol {
         attrs.get(key).or_else(|| attrs.get(&format!("__{key}__"))).cloned()
     }
 
-    /// Sets attributes of the symbol's node.
+    /// Sets an attribute of the symbol's node, as a front end does: hidden attributes such as `ctx_group` get their underscores.
     ///
     /// # Errors
     /// The symbol is a group.
     pub fn set_attr(&self, key: &str, value: &str) -> Result<()> {
-        self.single_node()?.attrs.write().insert(compose::stored_key(key), value.into());
+        self.set_node_attr(&compose::stored_key(key), value)
+    }
+
+    /// Sets an attribute of the symbol's node under the very key, as nnvm's functions do.
+    ///
+    /// # Errors
+    /// The symbol is a group.
+    pub fn set_node_attr(&self, key: &str, value: &str) -> Result<()> {
+        self.single_node()?.attrs.write().insert(key.into(), value.into());
         Ok(())
     }
 
