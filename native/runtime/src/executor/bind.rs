@@ -300,10 +300,10 @@ fn bind(
         network.variables.with_arrays(&bound).map(|(e, array)| (e, array.clone())).collect();
     let Network { mut graph, forward_nodes, ys, heads, mut targets, trace, optimized, .. } = network;
     let memory: Overlaps<usize> = targets.iter().map(|t| &t.array).enumerate().collect();
-    for i in 0..targets.len() {
-        let is_shared = memory.with(&targets[i].array).any(|k| k != i);
-        if let Some(old) = add_to_old(&mut graph, &mut targets[i], is_shared)? {
-            external.insert(old, targets[i].array.clone());
+    for (i, target) in targets.iter_mut().enumerate() {
+        let is_shared = memory.with(&target.array).any(|k| k != i);
+        if let Some(old) = add_to_old(&mut graph, target, is_shared)? {
+            external.insert(old, target.array.clone());
         }
     }
     let (shapes, dtypes) = infer_all(&graph, forward_nodes, &external, &ys, &heads)?;

@@ -6,6 +6,7 @@ import org.apache.mxnet.util.Logging
   * `mxnet.traceLeakedObjects` set to `true` the warning says where the object was created.
   */
 private[mxnet] trait WarnIfNotDisposed {
+
   /** Where this object was created, if that is traced. */
   protected val creationTrace: Option[Array[StackTraceElement]] =
     if (tracingEnabled) Some(Thread.currentThread().getStackTrace) else None
