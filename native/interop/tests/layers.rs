@@ -1,5 +1,7 @@
 //! The modules of the crate depend on each other in one direction: ir, mapping, front ends, emit, import and export.
 
+#![allow(clippy::unwrap_used)] // A test stops where something is missing.
+
 use std::path::{Path, PathBuf};
 
 /// Each module with those that it may name.

@@ -50,7 +50,7 @@ rules! {
 
     /// Dequantizes 8-bit integers that stand in a list with the scale and the zero point of each.
     fn real_triples(s, tensors: &[Value]) -> Vec<Handle> {
-        if tensors.len() % 3 != 0 {
+        if !tensors.len().is_multiple_of(3) {
             let count = tensors.len();
             return Err(Error::value(format!("{count} inputs are no triples of tensor, scale and zero point")));
         }
