@@ -111,7 +111,7 @@ pub fn broadcast_any<U, C, D, F>(
 }
 
 /// `out = f(a, b)`, where `a_shape` and `b_shape` are broadcast to `out_shape` by NumPy's rules: aligned at the last
-/// axis, axes of length 1 repeated. The lanes and `f` are those of [`zip`]. An operand may be [`Src::InPlace`] only if
+/// axis, axes of length 1 repeated. The lanes and `f` are those of [`zip`](crate::zip::zip). An operand may be [`Src::InPlace`] only if
 /// its shape is the output's (up to leading ones).
 ///
 /// # Panics

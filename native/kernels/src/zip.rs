@@ -46,7 +46,7 @@ pub(crate) fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: i
     }
 }
 
-/// A loop for [`drive`]; a function of its own, since a closure in [`zip`] would be compiled for every element type.
+/// A loop for [`drive()`]; a function of its own, since a closure in [`zip`] would be compiled for every element type.
 pub(crate) fn zip_body<C: Lane, D: Lane, F: LaneFn<(C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
     move |x, y| multiversion::run(Zip(x[0], x[1], y, f))
 }

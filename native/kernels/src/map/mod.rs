@@ -98,7 +98,7 @@ where
     drive(&[x.operand()], U::elements_mut(out), &map_body(f));
 }
 
-/// A loop for [`drive`]; a function of its own, since a closure in [`map`] would be compiled for every element type.
+/// A loop for [`drive()`]; a function of its own, since a closure in [`map`] would be compiled for every element type.
 fn map_body<C: Lane, D: Lane, F: LaneFn<(C,), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
     move |x, y| multiversion::run(Map(x[0], y, f))
 }

@@ -1,6 +1,7 @@
 //! The named rules: functions on values that mapping processes call.
 //!
-//! [`rules!`] declares them as typed functions, from which their signatures follow. An invertible rule has an inverse that the export uses.
+//! The macro `rules!` declares them as typed functions, from which their signatures follow. An invertible rule has an inverse, for
+//! exports.
 
 mod aligned;
 mod batched;
