@@ -112,7 +112,12 @@ trait MXNetEstimatorParams
 
   /** How long workers wait for each other. */
   final val timeout: IntParam =
-    new IntParam(this, "timeout", "seconds that a worker waits for others before it fails (>= 1)", ParamValidators.gtEq(1))
+    new IntParam(
+      this,
+      "timeout",
+      "seconds that a worker waits for others before it fails (>= 1)",
+      ParamValidators.gtEq(1)
+    )
 
   setDefault(
     labelName -> "softmax_label",
@@ -252,7 +257,9 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
   }
 
   private def find(schema: StructType, name: String) = schema.find(_.name.equalsIgnoreCase(name)).getOrElse {
-    throw new IllegalArgumentException(s"$uid: there is no column '$name'; the columns are ${schema.fieldNames.mkString(", ")}")
+    throw new IllegalArgumentException(
+      s"$uid: there is no column '$name'; the columns are ${schema.fieldNames.mkString(", ")}"
+    )
   }
 
   override def fit(dataset: Dataset[_]): MXNetModel = {
@@ -290,7 +297,8 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
   /** The inputs with the shapes of their rows, the label last. */
   private def shapes(frame: DataFrame): IndexedSeq[(String, Seq[Int])] = {
     val names = columns.map(_._1) :+ $(labelName)
-    val known = names.flatMap(name => $(inputShapes).get(name).flatMap(MXNetModelParams.parseShape).map(name -> _)).toMap
+    val known =
+      names.flatMap(name => $(inputShapes).get(name).flatMap(MXNetModelParams.parseShape).map(name -> _)).toMap
     if (names.forall(known.contains)) names.map(name => name -> known(name)).toIndexedSeq
     else {
       val types = frame.schema.map(_.dataType)
@@ -319,7 +327,10 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
     }
     val rows = $(batchSize) / getNumShards
     val (args, _, aux) = network.inferShape(inputs.map { case (name, dims) => name -> Shape(rows +: dims) }.toMap)
-    require(args != null, s"$uid: the shapes of the network do not follow from ${inputs.mkString(", ")}; check inputShapes")
+    require(
+      args != null,
+      s"$uid: the shapes of the network do not follow from ${inputs.mkString(", ")}; check inputShapes"
+    )
     (arguments.zip(args).filterNot(arg => inputs.exists(_._1 == arg._1)), network.listAuxiliaryStates().zip(aux))
   }
 
@@ -386,7 +397,8 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
       messages,
       new SerializableConfiguration(context.hadoopConfiguration)
     )
-    val rows = keyed(dataset, inputs).repartitionAndSortWithinPartitions(new ShardPartitioner($(numWorkers), getNumShards))
+    val rows =
+      keyed(dataset, inputs).repartitionAndSortWithinPartitions(new ShardPartitioner($(numWorkers), getNumShards))
     DriverMessages.during(context, messages) {
       case progress: TrainingProgress =>
         MXNetEstimator.logger.info(s"$uid: ${progress.line}")

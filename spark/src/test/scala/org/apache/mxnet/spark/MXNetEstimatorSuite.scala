@@ -48,7 +48,9 @@ class MXNetEstimatorSuite extends ClusterSuite {
     val normal = Symbol.api.BatchNorm(data = hidden, fix_gamma = false, name = "normal")
     val dropped = Symbol.api.Dropout(data = normal, p = 0.3f, name = "drop")
     val scores = Symbol.api.FullyConnected(data = dropped, num_hidden = 10, name = "two")
-    estimator.setSymbol(Symbol.api.SoftmaxOutput(data = scores, name = "softmax")).setInputShapes(Map("data" -> Shape(64)))
+    estimator
+      .setSymbol(Symbol.api.SoftmaxOutput(data = scores, name = "softmax"))
+      .setInputShapes(Map("data" -> Shape(64)))
   }
 
   /** What `body` gives, and the epochs that listeners were told of. */
@@ -82,7 +84,11 @@ class MXNetEstimatorSuite extends ClusterSuite {
   test("one, two and four workers end with the same bits") {
     val parameters = Seq(1, 2, 4).map(workers => bits(small.setNumWorkers(workers).fit(digits)))
     assertEquals(parameters.distinct.length, 1)
-    assertEquals(bits(small.fit(digits.orderBy(col("id").desc).repartition(5))), parameters.head, "rows in another order")
+    assertEquals(
+      bits(small.fit(digits.orderBy(col("id").desc).repartition(5))),
+      parameters.head,
+      "rows in another order"
+    )
     assertNotEquals(bits(small.setSeed(7).fit(digits)), parameters.head)
   }
 

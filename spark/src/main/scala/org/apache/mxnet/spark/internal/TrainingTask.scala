@@ -200,7 +200,8 @@ private[mxnet] final class ShardTraining(
   }
   private val paramNames = symbol.listArguments().filter(networks.head.grads.contains)
   private val auxNames = symbol.listAuxiliaryStates()
-  private val (trainingFacts, validationFacts) = facts.groupBy(_.shard).toSeq.sortBy(_._1).map(_._2).map(f => (f(0), f(1))).unzip
+  private val (trainingFacts, validationFacts) =
+    facts.groupBy(_.shard).toSeq.sortBy(_._1).map(_._2).map(f => (f(0), f(1))).unzip
   private val numSteps = (trainingFacts.map(_.rows).max + plan.rowsPerShard - 1) / plan.rowsPerShard
   private val hasValidation = validationFacts.exists(_.rows > 0)
 
@@ -246,7 +247,9 @@ private[mxnet] final class ShardTraining(
       sums.init(name, NDArray.zeros(aux(name).shape))
       networks.foreach(network => aux(name).copyTo(network.aux(name)))
     }
-    Seq("training", "validation").foreach(key => sums.init(key, NDArray.zeros(Shape(metricNames.length + 1), null, DType.Float64)))
+    Seq("training", "validation").foreach(key =>
+      sums.init(key, NDArray.zeros(Shape(metricNames.length + 1), null, DType.Float64))
+    )
     saved.fold(0)(_.epoch)
   }
 
@@ -341,22 +344,34 @@ private[mxnet] final class ShardTraining(
     * workers is not part of it.
     */
   private lazy val fingerprint: String = {
-    val settings = Seq[Any](plan.start.hash, plan.numShards, plan.rowsPerShard, plan.seed, plan.inputs, trainingFacts, validationFacts)
+    val settings = Seq[Any](
+      plan.start.hash,
+      plan.numShards,
+      plan.rowsPerShard,
+      plan.seed,
+      plan.inputs,
+      trainingFacts,
+      validationFacts
+    )
     val digest = MessageDigest.getInstance("SHA-256").digest(settings.mkString(" ").getBytes("UTF-8"))
     digest.take(8).map(byte => f"$byte%02x").mkString
   }
 
   private def checkpointFile(epoch: Int): HadoopPath =
-    new HadoopPath(plan.checkpointDir.get, String.format(Locale.ROOT, "%s-%06d.checkpoint", fingerprint, Int.box(epoch)))
+    new HadoopPath(
+      plan.checkpointDir.get,
+      String.format(Locale.ROOT, "%s-%06d.checkpoint", fingerprint, Int.box(epoch))
+    )
 
   /** The number of epochs of the last checkpoint; 0 if there is none. */
   private def latestCheckpoint: Int = plan.checkpointDir.fold(0) { path =>
     val directory = new HadoopPath(path)
     val fileSystem = directory.getFileSystem(plan.conf.value)
     val names = if (fileSystem.exists(directory)) fileSystem.listStatus(directory).toSeq.map(_.getPath.getName) else Nil
-    val epochs = names.filter(name => name.startsWith(s"$fingerprint-") && name.endsWith(".checkpoint")).flatMap { name =>
-      name.stripPrefix(s"$fingerprint-").stripSuffix(".checkpoint").toIntOption
-    }
+    val epochs =
+      names.filter(name => name.startsWith(s"$fingerprint-") && name.endsWith(".checkpoint")).flatMap { name =>
+        name.stripPrefix(s"$fingerprint-").stripSuffix(".checkpoint").toIntOption
+      }
     epochs.filter(_ <= plan.numEpoch).maxOption.getOrElse(0)
   }
 
