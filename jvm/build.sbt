@@ -143,8 +143,10 @@ lazy val guarded = Seq(
     import com.typesafe.tools.mima.core._
     // Only the library extends the generated classes, so that a new operator breaks no program.
     Seq("org.apache.mxnet.*APIBase.*", "org.apache.mxnet.*NDArrayBase.*", "org.apache.mxnet.*SymbolBase.*")
-      .map(ProblemFilters.exclude[ReversedMissingMethodProblem](_)) :+
-      ProblemFilters.exclude[Problem]("org.apache.mxnet.codegen.*")
+      .map(ProblemFilters.exclude[ReversedMissingMethodProblem](_)) ++
+      // Programs in the package see the scope of a resource as an Option, as in the released package.
+      Seq("org.apache.mxnet.codegen.*", "org.apache.mxnet.*.scope", "org.apache.mxnet.*.scope_=")
+        .map(ProblemFilters.exclude[Problem](_))
   },
   writeInterface := {
     PublicInterface.write((Compile / packageBin).value, storedInterface.value)
@@ -154,8 +156,18 @@ lazy val guarded = Seq(
 
 lazy val storedInterface = Def.setting(baseDirectory.value / "interface" / "mxnet_2.13-0.1.0.jar")
 
-/** Local repositories take a version again that they have already. */
-lazy val publishedAgain = publishM2Configuration := publishM2Configuration.value.withOverwrite(true)
+/** Local repositories take a version again that they have already. Maven's is where Maven looks for it, which sbt does
+  * not ask for: `maven.repo.local` if that is set.
+  */
+lazy val publishedAgain = Seq(
+  otherResolvers ++= mavenLocal,
+  publishM2Configuration := {
+    val usual = publishM2Configuration.value.withOverwrite(true)
+    mavenLocal.fold(usual)(repository => usual.withResolverName(repository.name))
+  }
+)
+
+lazy val mavenLocal = sys.props.get("maven.repo.local").map(folder => MavenCache("maven.repo.local", file(folder)))
 
 /** The pom without the projects that only the compilation needs. */
 lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {

@@ -33,6 +33,13 @@ java_command() {
   fi
 }
 
+# Spark 4 needs JDK 17.
+spark_runs() {
+  local version
+  version=$("$(java_command)" -XshowSettings:properties -version 2>&1 | sed -n 's/^ *java.specification.version = //p')
+  [[ $version =~ ^[0-9]+$ && $version -ge 17 ]]
+}
+
 # logged NAME COMMAND... : runs with its output in a log, which is shown when the command fails. Says every 20 seconds that it is
 # still at work.
 logged() {

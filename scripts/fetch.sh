@@ -38,12 +38,14 @@ fetch_for_run() {
     in_folder jvm update scalaCompilerBridgeBinaryJar "scalafmtOnly $PWD/build/Empty.scala"
 }
 
-# What only ./check needs: the Scala 3 compiler, for a user's project that depends on the library, which is not published yet, and the
-# clients that others wrote.
+# What only ./check needs: the Scala 3 compiler, for a user's project that depends on the library, which is not published yet, the
+# clients that others wrote, and Spark.
 fetch_for_check() {
   fetch_for_run
   fetch_once scala3 "the Scala 3 compiler, from Maven Central" "$sbt_remedy" "scripts/sbt tests/consumer/scala3/build.sbt" \
     in_folder tests/consumer/scala3 'set libraryDependencies := libraryDependencies.value.filterNot(_.name == "mxnet")' \
     update scalaCompilerBridgeBinaryJar
   fetch_once djl "DJL's MXNet engine, from Maven Central" "$sbt_remedy" "scripts/sbt tests/clients/djl/build.sbt" in_folder tests/clients/djl update
+  ! spark_runs || fetch_once spark "Spark, from Maven Central" "$sbt_remedy" "scripts/sbt spark/build.sbt spark/project/plugins.sbt" \
+    in_folder spark 'set spark / libraryDependencies := (spark / libraryDependencies).value.filterNot(_.name == "mxnet")' update
 }

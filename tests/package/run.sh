@@ -79,7 +79,7 @@ done
 # A user of Maven.
 project=$root/tests/consumer/maven
 if command -v mvn >/dev/null; then
-  check "a Maven user's project" mvn --quiet --batch-mode --offline -Dmaven.repo.local="$maven" -f "$project/pom.xml" \
+  check "a Maven user's project" mvn --quiet --batch-mode -Dmaven.repo.local="$maven" -f "$project/pom.xml" \
     compile dependency:build-classpath
   classpath=$(<"$project/target/classpath")
   check "the class path" java -cp "$project/target/classes:$classpath" Main

@@ -91,6 +91,12 @@ record("rows/add", (rows + rows))
 record("rows/stype", (rows + rows).stype)
 record("zeros/sparse", nd.sparse.zeros("row_sparse", (3, 2)))
 
+kept = nd.sparse.retain(rows, nd.array([1, 3]))
+record("rows/retain/indices", kept.indices)
+record("rows/retain/data", kept.data)
+none = nd.sparse.retain(nd.sparse.zeros("row_sparse", (4, 2)), nd.array([1]))
+record("rows/retain/none", none.indices)
+
 shared = a.to_dlpack_for_read()
 record("dlpack", nd.from_dlpack(shared))
 written = nd.ones((2, 2))
@@ -102,6 +108,12 @@ host = np.arange(6, dtype="float32").reshape(2, 3)
 borrowed = nd.from_numpy(host, zero_copy=True)
 borrowed *= 1
 record("borrowed", borrowed)
+
+for shape in ((5, 1), (4, -1, 5), (2, 2)):
+    try:
+        nd.ones((2, 3)).reshape(shape)
+    except ValueError as e:
+        record(f"reshape to {shape}", "Cannot reshape array of size 6 into shape" in str(e))
 
 for name, call in {
     "shapes": lambda: nd.ones((2, 3)) + nd.ones((3, 2)),

@@ -157,3 +157,21 @@ for name, call in {
         record(f"wait/{name}/{wait}", outcome(x.wait_to_read if wait == "read" else nd.waitall))
         record(f"wait/{name}/{wait}/again", outcome(x.wait_to_read))
         record(f"wait/{name}/{wait}/all", outcome(nd.waitall))
+
+# Inputs whose gradients are not wanted may be ones that an operator has no gradient for.
+indices, table = nd.array([[0, 1]]), nd.array([[1.0, 2], [3, 4], [5, 6]])
+gradients = [nd.zeros_like(indices), nd.zeros_like(table)]
+autograd.mark_variables([indices, table], gradients, ["null", "write"])
+with autograd.record():
+    rows = nd.Embedding(indices, table, input_dim=3, output_dim=2)
+rows.backward()
+record("embedding of unwanted indices", gradients[1])
+
+# The pass forward in inference mode, the pass backward in training mode.
+x = nd.array([1.0, 2, 3, 4])
+x.attach_grad()
+with autograd.record(train_mode=False):
+    kept = nd.Dropout(x, p=0.5) * 2
+kept.backward()
+record("dropout in inference", kept)
+record("dropout in inference/gradient", x.grad)

@@ -101,6 +101,10 @@ record("shuffled", sorted(next(shuffled).label[0].asnumpy().tolist()))
 path = os.path.join(folder, "a.svm")
 with open(path, "w") as text:
     text.write("1.0 0:0.5 2:1.2\n-2.0\n-3.0 0:0.6 1:2.4 2:1.2\n4 2:-1.2\n")
+unsorted = path + ".unsorted"
+with open(unsorted, "w") as file:
+    file.write("1 2:3 0:1\n0 1:2\n")
+record("svm_unsorted", mx.io.LibSVMIter(data_libsvm=unsorted, data_shape=(3,), batch_size=2).next().data[0])
 it = mx.io.LibSVMIter(data_libsvm=path, data_shape=(3,), batch_size=3)
 passes("svm", it)
 record("svm/stype", it.getdata().stype if it.iter_next() else "")

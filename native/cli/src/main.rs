@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use cases::Options;
 use clap::{Parser, Subcommand};
-use ferromx_interop::framework::Framework;
+use ferromx_interop::ir::Framework;
 use models::{Export, Source};
 use progress::Progress;
 

@@ -10,12 +10,12 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::Array;
 use ferromx_interop::export::{self, ExportOptions};
-use ferromx_interop::framework::Framework;
 use ferromx_interop::import::{self, ImportOptions, Imported};
+use ferromx_interop::ir::Framework;
 use ferromx_interop::ir::Model;
 use ferromx_interop::mapping::Mappings;
 use ferromx_interop::mapping::ast::Direction;
-use ferromx_interop::{Error, Result, mapping, nnef, onnx};
+use ferromx_interop::{Error, Result, nnef, onnx};
 use ferromx_ops::sparse::cast::to_dense;
 use ferromx_runtime::symbol::Symbol;
 use indexmap::IndexMap;
@@ -174,12 +174,12 @@ pub(crate) fn rules(framework: Framework, one_way: bool, files: &[PathBuf]) -> R
     }
     if !one_way {
         say!("\nRules:");
-        for rule in mapping::rules::all() {
+        for rule in ferromx_interop::emit::rules::all() {
             let reverse = if rule.reverse.is_some() { " (both directions)" } else { "" };
-            say!("  {}{}{reverse}\n      {}", rule.name, rule.signature, rule.doc);
+            say!("  {}{reverse}\n      {}", rule.signature, rule.doc);
         }
         for rule in table.definitions() {
-            say!("  {}{}\n      {}:{}", rule.name, rule.signature(), rule.file, rule.position.line);
+            say!("  {}\n      {}:{}", rule.signature, rule.file, rule.position.line);
         }
     }
     Ok(())

@@ -5,8 +5,8 @@
 //! shape, and the types and shapes of its index arrays after the type code. Versions 0 to 3 are read; version 2 is written, or version 3
 //! for arrays that need numpy semantics (scalars and dimensions of 0).
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::path::Path;
 
 use crate::context::Context;
@@ -25,32 +25,43 @@ const MAGIC_V3: u32 = 0xF993_FACA;
 /// The most dimensions of an array in MXNet.
 const MAX_NDIM: usize = 32;
 
-/// A cursor over the bytes of a file, with bounds checks.
+/// A cursor over a file, with bounds checks. Elements are read directly into the memory of their array.
 struct Reader<'a> {
-    bytes: &'a [u8],
-    offset: usize,
+    source: &'a mut dyn Read,
+    /// Size of the file in bytes.
+    len: u64,
+    offset: u64,
     /// Names the file in errors.
     name: &'a str,
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8]> {
-        let end = self.offset.checked_add(n).filter(|end| *end <= self.bytes.len());
-        let Some(end) = end else {
-            return Err(self.error(format!(
-                "it ends after {} bytes, but {n} more were expected at byte {}",
-                self.bytes.len(),
-                self.offset
-            )));
-        };
-        let taken = &self.bytes[self.offset..end];
-        self.offset = end;
-        Ok(taken)
+    fn new(source: &'a mut dyn Read, len: u64, name: &'a str) -> Reader<'a> {
+        Reader { source, len, offset: 0, name }
+    }
+
+    /// Checks that the file has `n` more bytes, before memory for them is allocated.
+    fn expect(&self, n: usize) -> Result<()> {
+        if n as u64 <= self.len - self.offset {
+            return Ok(());
+        }
+        Err(self.error(format!("it ends after {} bytes, but {n} more were expected at byte {}", self.len, self.offset)))
+    }
+
+    /// Fills `to` with the next bytes.
+    fn read(&mut self, to: &mut [u8]) -> Result<()> {
+        self.expect(to.len())?;
+        self.source.read_exact(to).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => self.error("it became shorter while it was read".into()),
+            _ => Error::io(self.name, &e),
+        })?;
+        self.offset += to.len() as u64;
+        Ok(())
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut out = [0; N];
-        out.copy_from_slice(self.take(N)?);
+        self.read(&mut out)?;
         Ok(out)
     }
 
@@ -73,10 +84,10 @@ impl<'a> Reader<'a> {
     /// Reads a count of items of at least `item_bytes` each, which must fit the remaining bytes.
     fn count(&mut self, item_bytes: usize, items: &str) -> Result<usize> {
         let n = self.u64()?;
-        let max = (self.bytes.len() - self.offset) / item_bytes;
+        let max = (self.len - self.offset) / item_bytes as u64;
         usize::try_from(n)
             .ok()
-            .filter(|n| *n <= max)
+            .filter(|n| *n as u64 <= max)
             .ok_or_else(|| self.error(format!("it announces {n} {items}, more than it can hold")))
     }
 
@@ -112,12 +123,15 @@ impl<'a> Reader<'a> {
     /// Reads the elements of a dense array.
     fn elements(&mut self, shape: &Shape, dtype: DType) -> Result<NDArray> {
         let len = shape.checked_elements().map_err(|e| self.error(e.to_string()))?;
-        let bytes = self.take(len * dtype.size())?;
+        self.expect(len * dtype.size())?;
         let array = NDArray::empty(shape, dtype, Context::default())?;
-        storage::write_bytes(&array, |to| match dtype {
-            DType::Bool => to.iter_mut().zip(bytes).for_each(|(t, b)| *t = u8::from(*b != 0)),
-            _ => to.copy_from_slice(bytes),
-        });
+        storage::write_bytes(&array, |to| {
+            let result = self.read(to);
+            if dtype == DType::Bool {
+                to.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+            }
+            result
+        })?;
         Ok(array)
     }
 
@@ -199,8 +213,12 @@ pub struct Loaded {
 ///
 /// # Errors
 /// The bytes are not such a file, or incomplete.
-pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Loaded> {
-    let mut r = Reader { bytes, offset: 0, name };
+pub fn from_bytes(mut bytes: &[u8], name: &str) -> Result<Loaded> {
+    let len = bytes.len() as u64;
+    read_file(&mut Reader::new(&mut bytes, len, name))
+}
+
+fn read_file(r: &mut Reader<'_>) -> Result<Loaded> {
     let magic = r.u64()?;
     if magic != FILE_MAGIC {
         return Err(r.error(format!("it begins with {magic:#x} instead of {FILE_MAGIC:#x}")));
@@ -217,10 +235,9 @@ pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Loaded> {
     for _ in 0..n {
         memory::check()?;
         let len = r.count(1, "bytes of a name")?;
-        let name = r.take(len)?;
-        let name = std::str::from_utf8(name).map_err(|_| r.error("a name is not UTF-8".into()))?;
-        memory::ensure_available(name.len())?;
-        names.push(name.to_string());
+        let mut name = memory::filled(0, len);
+        r.read(&mut name)?;
+        names.push(String::from_utf8(name).map_err(|_| r.error("a name is not UTF-8".into()))?);
     }
     if !names.is_empty() && names.len() != arrays.len() {
         return Err(r.error(format!("it has {} names for {} arrays", names.len(), arrays.len())));
@@ -233,7 +250,16 @@ pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Loaded> {
 /// # Errors
 /// The file cannot be read, or those of [`from_bytes`].
 pub fn load(path: &str) -> Result<Loaded> {
-    from_bytes(&fs::read(path).map_err(|e| Error::io(path, &e))?, path)
+    let error = |e: std::io::Error| Error::io(path, &e);
+    let mut file = File::open(path).map_err(error)?;
+    let metadata = file.metadata().map_err(error)?;
+    if metadata.is_file() {
+        return read_file(&mut Reader::new(&mut BufReader::new(file), metadata.len(), path));
+    }
+    // The size of a pipe is unknown until its end.
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(error)?;
+    from_bytes(&bytes, path)
 }
 
 fn put_shape(out: &mut Vec<u8>, shape: &Shape) {
@@ -291,9 +317,11 @@ pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// The bytes are not an array, or incomplete.
-pub fn array_from_bytes(bytes: &[u8]) -> Result<Array> {
-    let mut r = Reader { bytes, offset: 0, name: "the buffer" };
-    r.ndarray()?.ok_or_else(|| Error::Format("the buffer holds an empty array".into()))
+pub fn array_from_bytes(mut bytes: &[u8]) -> Result<Array> {
+    let len = bytes.len() as u64;
+    Reader::new(&mut bytes, len, "the buffer")
+        .ndarray()?
+        .ok_or_else(|| Error::Format("the buffer holds an empty array".into()))
 }
 
 /// Writes arrays, and one name for each or none, to a file; see [`write_atomically`].
@@ -354,14 +382,19 @@ mod tests {
     }
 
     fn file_of(arrays: &[Array], names: &[String]) -> Vec<u8> {
+        saved(arrays, names, |path| fs::read(path).unwrap())
+    }
+
+    /// Saves arrays and runs `f` on the path of the file, which is removed afterwards.
+    fn saved<R>(arrays: &[Array], names: &[String], f: impl FnOnce(&str) -> R) -> R {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ferromx-format-{}-{number}", std::process::id()));
         let path = path.to_string_lossy();
         save(&path, arrays, names).unwrap();
-        let bytes = fs::read(&*path).unwrap();
+        let result = f(&path);
         fs::remove_file(&*path).unwrap();
-        bytes
+        result
     }
 
     #[test]
@@ -379,6 +412,29 @@ mod tests {
         for (a, b) in arrays.iter().zip(&back.arrays) {
             assert_eq!(array_to_bytes(&a.clone().into()), array_to_bytes(b.as_ref().unwrap()));
         }
+    }
+
+    #[test]
+    fn files_are_read_like_bytes() {
+        let numbers: Vec<f32> = (0..100_000).map(|i| i as f32).collect();
+        let arrays = [
+            NDArray::from_slice(&[7u8], &[1]).unwrap().into(),
+            NDArray::from_slice(&numbers, &[100_000]).unwrap().into(),
+        ];
+        let back = saved(&arrays, &["a".into(), "b".into()], |path| {
+            let back = load(path).unwrap();
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_len(400_000).unwrap();
+            let message = load(path).err().unwrap().to_string();
+            assert!(message.contains("it ends after 400000 bytes"), "{message}");
+            back
+        });
+        assert_eq!(back.names, ["a", "b"]);
+        for (a, b) in arrays.iter().zip(&back.arrays) {
+            assert_eq!(array_to_bytes(a), array_to_bytes(b.as_ref().unwrap()));
+        }
+        assert!(matches!(load("/no/such/file"), Err(Error::Io { .. })));
+        let message = load("/dev/null").err().unwrap().to_string();
+        assert!(message.contains("it ends after 0 bytes"), "{message}");
     }
 
     #[test]

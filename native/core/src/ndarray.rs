@@ -37,11 +37,14 @@ impl NDArray {
         Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, read_only: false })
     }
 
-    /// An array of zeros.
+    /// An array of zeros, which takes physical memory as it is written.
+    ///
+    /// # Errors
+    /// A shape that is not fully known or too large, or no memory.
     pub fn zeros(shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
-        let a = NDArray::empty(shape, dtype, context)?;
-        storage::write_bytes(&a, |b| b.fill(0));
-        Ok(a)
+        let len = shape.checked_elements()?;
+        let chunk = Chunk::zeros(len * dtype.size(), context)?;
+        Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, read_only: false })
     }
 
     /// An array on `cpu(0)` with a copy of the elements.

@@ -28,7 +28,7 @@ mod reserve;
 
 pub use chain::{Block, Blocks, Chain, ChainCall, Operand};
 use foreign::Origin;
-use pool::POOL;
+use pool::{Allocated, POOL};
 pub use pool::{memory_in_use, release_cached_memory};
 pub use reserve::{ReservingAllocator, reserve_in_use};
 
@@ -45,6 +45,8 @@ pub struct Chunk {
     lock: parking_lot::RawRwLock,
     version: AtomicU64,
     exposed: AtomicBool,
+    /// Whether the whole block, whose size may exceed `bytes`, was zero when it was allocated.
+    was_zero: bool,
     origin: Origin,
 }
 
@@ -58,8 +60,27 @@ impl Chunk {
     pub fn new(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
         match context.device_type {
             DeviceType::CpuShared => Chunk::shared(bytes, context),
-            _ => Ok(Arc::new(Chunk::with(POOL.allocate(bytes)?, bytes, context, Origin::Pool))),
+            _ => Ok(Arc::new(Chunk::of_pool(POOL.allocate(bytes)?, bytes, context))),
         }
+    }
+
+    /// Allocates at least `bytes` zero bytes. Fresh memory is zero already and is not touched.
+    pub fn zeros(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
+        if context.device_type == DeviceType::CpuShared {
+            return Chunk::shared(bytes, context);
+        }
+        let block = POOL.allocate(bytes)?;
+        if !block.is_zero {
+            // SAFETY: the block has these bytes, and nothing else refers to it.
+            unsafe { block.start.write_bytes(0, bytes) };
+        }
+        Ok(Arc::new(Chunk::of_pool(block, bytes, context)))
+    }
+
+    fn of_pool(block: Allocated, bytes: usize, context: Context) -> Chunk {
+        let mut chunk = Chunk::with(block.start, bytes, context, Origin::Pool);
+        chunk.was_zero = block.is_zero;
+        chunk
     }
 
     fn with(ptr: NonNull<u8>, bytes: usize, context: Context, origin: Origin) -> Chunk {
@@ -72,6 +93,7 @@ impl Chunk {
             version: AtomicU64::new(0),
             // Writes to memory from outside the pool cannot be observed.
             exposed: AtomicBool::new(!matches!(origin, Origin::Pool)),
+            was_zero: false,
             origin,
         }
     }
@@ -110,7 +132,8 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         if let Origin::Pool = self.origin {
-            POOL.release(self.ptr, self.bytes);
+            let is_unchanged = *self.version.get_mut() == 0 && !*self.exposed.get_mut();
+            POOL.release(Allocated { start: self.ptr, is_zero: self.was_zero && is_unchanged }, self.bytes);
         }
     }
 }
@@ -365,6 +388,17 @@ pub fn call_once<R>(
     outs: &[(&NDArray, Req)],
     kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
 ) -> Result<R> {
+    let (mut kernel, mut result) = (Some(kernel), None);
+    run_once(ins, outs, &mut |ins, outs| result = kernel.take().map(|kernel| kernel(ins, outs)))?;
+    result.unwrap_or_else(|| Err(Error::Internal("a kernel did not run".into())))
+}
+
+/// [`call_once`], compiled once.
+fn run_once(
+    ins: &[&NDArray],
+    outs: &[(&NDArray, Req)],
+    kernel: &mut dyn FnMut(&[In<'_>], &mut [Out<'_>]),
+) -> Result<()> {
     let shared = sharing(ins, outs)?;
     let _locks = Locks::take(ins.iter().copied(), outs.iter().map(|(array, _)| *array));
     let mut inputs: SmallVec<[In<'_>; 6]> = SmallVec::new();
@@ -377,7 +411,8 @@ pub fn call_once<R>(
         let view = view_of(start(array), array);
         Out { view, req: *req, life: PhantomData }
     }));
-    kernel(&inputs, &mut outputs)
+    kernel(&inputs, &mut outputs);
+    Ok(())
 }
 
 /// True if two arrays share a byte.
@@ -426,11 +461,18 @@ unsafe impl Sync for Out<'_> {}
 // SAFETY: as above.
 unsafe impl Send for Out<'_> {}
 
-fn check_dtype<T: Element>(given: DType) -> Result<()> {
-    if given == T::DTYPE {
-        return Ok(());
-    }
-    Err(Error::Internal(format!("a kernel for {} was called with an array of {given}", T::DTYPE)))
+fn check_type(given: DType, expected: DType) -> Result<()> {
+    if given == expected { Ok(()) } else { Err(wrong_type(given, expected)) }
+}
+
+#[cold]
+fn wrong_type(given: DType, expected: DType) -> Error {
+    Error::Internal(format!("a kernel for {expected} was called with an array of {given}"))
+}
+
+#[cold]
+fn shared_memory() -> Error {
+    Error::Internal("a kernel without in-place support got an input that shares memory with an output".into())
 }
 
 impl<'a> In<'a> {
@@ -470,11 +512,9 @@ impl<'a> In<'a> {
     /// # Errors
     /// A different element type; memory shared with an output (the kernel must use [`in_out`]).
     pub fn slice<T: Element>(&self) -> Result<&'a [T]> {
-        check_dtype::<T>(self.dtype())?;
+        check_type(self.dtype(), T::DTYPE)?;
         if self.shared_with.is_some() {
-            return Err(Error::Internal(
-                "a kernel without in-place support got an input that shares memory with an output".into(),
-            ));
+            return Err(shared_memory());
         }
         // SAFETY: locked, in bounds, aligned to 64 plus a multiple of the element size, initialised, of this type; no output, and hence
         // no mutable slice, overlaps it.
@@ -484,9 +524,7 @@ impl<'a> In<'a> {
     /// The raw bytes; see [`In::slice`].
     pub fn bytes(&self) -> Result<&'a [u8]> {
         if self.shared_with.is_some() {
-            return Err(Error::Internal(
-                "a kernel without in-place support got an input that shares memory with an output".into(),
-            ));
+            return Err(shared_memory());
         }
         // SAFETY: as in `slice`; every byte is initialised.
         Ok(unsafe { std::slice::from_raw_parts(self.view.ptr.as_ptr(), self.len() * self.dtype().size()) })
@@ -529,7 +567,7 @@ impl Out<'_> {
     /// # Errors
     /// A different element type; an output that is not wanted.
     pub fn slice_mut<T: Element>(&mut self) -> Result<&mut [T]> {
-        check_dtype::<T>(self.dtype())?;
+        check_type(self.dtype(), T::DTYPE)?;
         self.check_wanted()?;
         // SAFETY: locked for writing, in bounds, aligned, initialised, of this type; `Call::new` checked that no other output overlaps
         // it, and an input that shares its memory gives no slice.
@@ -572,7 +610,7 @@ pub fn in_out<'s, T: Element, U: Element>(
     if input.shared_with.is_none() {
         return Ok((Some(input.slice::<T>()?), output.slice_mut::<U>()?));
     }
-    check_dtype::<T>(input.dtype())?;
+    check_type(input.dtype(), T::DTYPE)?;
     if T::DTYPE != U::DTYPE || input.view.ptr != output.view.ptr {
         return Err(Error::Internal("an input shares memory with an output of a different type or address".into()));
     }
@@ -593,13 +631,23 @@ pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
     f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr(), array.byte_range().len()) })
 }
 
+/// Locks an array of elements of type `dtype` for reading or, if `is_written`, for writing.
+fn lock_elements(array: &NDArray, dtype: DType, is_written: bool) -> Result<Locks<'_>> {
+    check_type(array.dtype(), dtype)?;
+    if is_written {
+        array.check_writable()?;
+        Ok(Locks::take([], [array]))
+    } else {
+        Ok(Locks::take([array], []))
+    }
+}
+
 /// Runs `f` on the array's elements, locked for reading.
 ///
 /// # Errors
 /// `T` is not the array's element type.
 pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> Result<R> {
-    check_dtype::<T>(array.dtype())?;
-    let _locks = Locks::take([array], []);
+    let _locks = lock_elements(array, T::DTYPE, false)?;
     // SAFETY: locked for reading while `f` runs; in bounds, aligned, initialised, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts(start(array).as_ptr().cast(), array.len()) }))
 }
@@ -609,9 +657,7 @@ pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> 
 /// # Errors
 /// `T` is not the array's element type; the array is read-only.
 pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
-    check_dtype::<T>(array.dtype())?;
-    array.check_writable()?;
-    let _locks = Locks::take([], [array]);
+    let _locks = lock_elements(array, T::DTYPE, true)?;
     // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialised, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr().cast(), array.len()) }))
 }
@@ -661,6 +707,35 @@ mod tests {
         let q = Chunk::new(123_456, Context::default()).unwrap().ptr;
         assert_eq!(p, q);
         assert_eq!(q.as_ptr() as usize % ALIGN, 0);
+    }
+
+    #[test]
+    fn zeros_are_zero_in_fresh_and_reused_blocks() {
+        // A size that no other test allocates.
+        const BYTES: usize = 777_777;
+        for _ in 0..3 {
+            let chunk = Chunk::zeros(BYTES, Context::default()).unwrap();
+            let array = NDArray::view(chunk, 0, Shape::new(&[BYTES as i64]), DType::U8).unwrap();
+            assert!(read_bytes(&array, |bytes| bytes.iter().all(|byte| *byte == 0)));
+            write_bytes(&array, |bytes| bytes.fill(7));
+        }
+    }
+
+    #[test]
+    fn blocks_stay_zero_until_they_are_written() {
+        // Size classes that no other test allocates.
+        let is_zero = |bytes: usize, touch: fn(&NDArray)| {
+            let chunk = Chunk::zeros(bytes, Context::default()).unwrap();
+            touch(&NDArray::view(chunk, 0, Shape::new(&[bytes as i64]), DType::U8).unwrap());
+            let block = POOL.allocate(bytes).unwrap();
+            let is_zero = block.is_zero;
+            POOL.release(block, bytes);
+            is_zero
+        };
+        assert!(is_zero(1_100_000, |_| ()));
+        assert!(is_zero(1_100_000, |array| assert_eq!(read_bytes(array, |bytes| bytes[9]), 0)));
+        assert!(!is_zero(1_100_000, |array| write_bytes(array, |bytes| bytes[9] = 1)));
+        assert!(!is_zero(1_700_000, |array| _ = array.chunk().expose()));
     }
 
     #[test]

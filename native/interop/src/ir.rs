@@ -1,8 +1,9 @@
 //! The framework-neutral form of a model: graphs, nodes, tensors, attributes, element types, operator descriptors.
 //!
-//! A front end ([`crate::onnx`], [`crate::nnef`], [`crate::mxnet`]) turns files into this form and back; mapping processes turn a graph of
+//! A front end (`onnx`, `nnef`, `mxnet`) turns files into this form and back; mapping processes turn a graph of
 //! one framework into one of another without knowing the files.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,7 +16,29 @@ use ferromx_core::storage;
 use indexmap::IndexMap;
 
 use crate::error::{Error, Problem, Result};
-use crate::framework::Framework;
+
+/// A framework whose models are mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framework {
+    /// ONNX: `onnx` reads and writes it.
+    #[default]
+    Onnx,
+    /// NNEF of the Khronos Group: `nnef` reads it.
+    Nnef,
+}
+
+impl Framework {
+    /// All frameworks.
+    pub const ALL: [Framework; 2] = [Framework::Onnx, Framework::Nnef];
+
+    /// The framework's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Framework::Onnx => "ONNX",
+            Framework::Nnef => "NNEF",
+        }
+    }
+}
 
 /// The type of a tensor's elements: one of ours, or one that our arrays do not have, by its name in the framework.
 #[derive(Clone, Debug, PartialEq)]
@@ -294,6 +317,17 @@ impl Node {
         let domain = if self.domain.is_empty() { String::new() } else { format!("{}.", self.domain) };
         format!("{domain}{} '{}'", self.op, name.map_or("", String::as_str))
     }
+
+    /// The outer names that the subgraphs of the node refer to.
+    pub fn free_names(&self) -> HashSet<&str> {
+        let mut free = HashSet::new();
+        for value in self.attributes.values() {
+            if let Value::Graph(graph) = value {
+                free.extend(graph.free_names());
+            }
+        }
+        free
+    }
 }
 
 /// A graph.
@@ -313,6 +347,17 @@ pub struct Graph {
     pub values: IndexMap<String, ValueInfo>,
     /// Names of constants that could not be read: the model's problems say why.
     pub unread: Vec<String>,
+}
+
+impl Graph {
+    /// The outer names that the graph refers to.
+    fn free_names(&self) -> HashSet<&str> {
+        let mut own: HashSet<&str> = self.inputs.iter().map(|i| i.name.as_str()).collect();
+        own.extend(self.constants.keys().map(String::as_str));
+        own.extend(self.nodes.iter().flat_map(|n| &n.outputs).map(String::as_str));
+        let used = self.nodes.iter().flat_map(|n| n.inputs.iter().map(String::as_str).chain(n.free_names()));
+        used.chain(self.outputs.iter().map(|o| o.name.as_str())).filter(|n| !n.is_empty() && !own.contains(n)).collect()
+    }
 }
 
 /// A model: a graph and the versions of the operator sets it is written in.
@@ -427,5 +472,45 @@ impl OpDescriptor {
     /// The attribute of a name.
     pub fn attribute(&self, name: &str) -> Option<&AttributeDescriptor> {
         self.attributes.iter().find(|a| a.name == name)
+    }
+
+    /// Checks a node of this operator.
+    ///
+    /// # Errors
+    /// All problems.
+    pub fn check(&self, node: &Node) -> Result<()> {
+        let mut wrong = Vec::new();
+        let variadic = self.inputs.last().is_some_and(|a| a.arity == Arity::Many);
+        let given = node.inputs.len();
+        if given > self.inputs.len() && !variadic {
+            wrong.push(format!("it has {given} inputs; {} takes at most {}", node.op, self.inputs.len()));
+        }
+        for (i, arg) in self.inputs.iter().enumerate() {
+            if arg.arity == Arity::One && node.inputs.get(i).is_none_or(String::is_empty) {
+                wrong.push(format!("its input {} is missing", arg.name));
+            }
+        }
+        let many = self.outputs.last().is_some_and(|a| a.arity == Arity::Many);
+        if node.outputs.len() > self.outputs.len() && !many {
+            let n = self.outputs.len();
+            wrong.push(format!("it has {} outputs; {} has at most {n}", node.outputs.len(), node.op));
+        }
+        for (name, value) in &node.attributes {
+            match self.attribute(name) {
+                None => {
+                    let known: Vec<_> = self.attributes.iter().map(|a| a.name.as_str()).collect();
+                    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+                    wrong
+                        .push(format!("it has an attribute '{name}', which {} does not have; it has {known}", node.op));
+                }
+                Some(a) if !a.kind.takes(value) => {
+                    wrong.push(format!("its attribute {name} is a {} instead of {:?}", value.kind(), a.kind));
+                }
+                Some(_) => {}
+            }
+        }
+        let missing = self.attributes.iter().filter(|a| a.required && !node.attributes.contains_key(&a.name));
+        wrong.extend(missing.map(|a| format!("its attribute {} is missing", a.name)));
+        if wrong.is_empty() { Ok(()) } else { Err(Error::format(wrong.join("; "))) }
     }
 }

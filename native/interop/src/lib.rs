@@ -1,18 +1,20 @@
 //! The interpreter: models move between frameworks and our graphs by named mapping rules.
 //!
+//! Modules use those before them, never those after them; `tests/layers.rs` checks that.
+//!
 //! - [`ir`]: the framework-neutral form of models.
-//! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the one that reads models of NNEF.
-//! - [`framework`]: what belongs to a framework: its operators and its table.
-//! - [`mapping`]: mapping processes, written as data in `native/interop/mappings`, and the rules they are made of.
+//! - [`mapping`]: mapping processes, written as data in `native/interop/mappings`, and the operators of each framework.
+//! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the one that reads models of NNEF; [`mxnet`]: our own graphs
+//!   in the neutral form.
+//! - [`emit`]: evaluates processes with the rules they call, and builds graphs.
 //! - [`import`]: the import process, which makes our graph, or executes a model straight away.
 //! - [`export`]: the export process, which reads the same table from right to left.
-//! - [`mxnet`]: our own graphs in the neutral form.
 //! - [`run`]: imported models on arrays.
 
+pub mod emit;
 pub mod error;
 pub mod export;
 pub mod external;
-pub mod framework;
 pub mod import;
 pub mod ir;
 mod map;

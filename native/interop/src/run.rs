@@ -8,8 +8,9 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Bound, Executor, is_dynamic};
 
+use crate::emit::NumpyShapes;
 use crate::error::{Error, Result};
-use crate::import::{self, ImportOptions, Imported, NumpyShapes};
+use crate::import::{self, ImportOptions, Imported};
 use crate::ir::Model;
 
 /// True if a graph can be planned: no operator has a shape that depends on data.

@@ -1,21 +1,13 @@
 //! Elementwise kernels of two broadcast operands, and the broadcast alone.
 
-use crate::map::drive::{Feed, Src};
-use crate::map::{Elements, Lane, LaneFn, Load, Store};
+use crate::map::drive::{Body, drive};
+use crate::map::{Elements, ElementsMut, Lane, LaneFn, Load, Loop, Operand, Src, Store};
 use crate::movement::missing_axes;
-use crate::zip::{zip, zip_feeds};
+use crate::zip::zip_body;
 use smallvec::{SmallVec, smallvec};
 
 /// (length, stride) of axes; usually so few that nothing is allocated.
 type Axes = SmallVec<[(usize, usize); 6]>;
-
-/// An array broadcast to a larger shape: along an axis its elements are `stride` apart, or repeated where the stride is 0.
-#[derive(Debug)]
-struct View<'a, T> {
-    data: Src<'a, T>,
-    /// (length, stride) of each axis, the innermost last; never empty.
-    axes: Axes,
-}
 
 /// The axes of two operands in the output's shape, with adjacent axes merged where both operands allow it.
 fn plan(a: &[usize], b: &[usize], out: &[usize]) -> (Axes, Axes) {
@@ -59,89 +51,44 @@ fn strides(shape: &[usize], out: &[usize]) -> SmallVec<[usize; 6]> {
     strides
 }
 
-/// True if the axes enumerate memory in order.
-fn is_contiguous(axes: &[(usize, usize)]) -> bool {
-    matches!(axes, [(_, 1)])
-}
-
-/// The memory offset of output position `at`, its index along the innermost axis, and that axis.
-fn locate(axes: &[(usize, usize)], at: usize) -> (usize, usize, (usize, usize)) {
-    let (inner, outer) = match axes.split_last() {
-        Some((inner, outer)) => (*inner, outer),
-        None => ((1, 1), &[][..]),
-    };
-    let within = at % inner.0;
-    let mut rest = at / inner.0;
-    let mut pos = within * inner.1;
-    for &(n, stride) in outer.iter().rev() {
-        pos += rest % n * stride;
-        rest /= n;
-    }
-    (pos, within, inner)
-}
-
-/// Writes the lanes of output positions from `at` on; `load` reads adjacent elements from a memory offset on.
-fn fill_strided<C: Lane>(axes: &[(usize, usize)], at: usize, buf: &mut [C], load: impl Fn(usize, &mut [C])) {
-    let mut done = 0;
-    while done < buf.len() {
-        let (pos, within, (n, stride)) = locate(axes, at + done);
-        let run = (n - within).min(buf.len() - done);
-        let part = &mut buf[done..done + run];
-        if stride == 0 {
-            load(pos, &mut part[..1]);
-            let lane = part[0];
-            part.fill(lane);
-        } else {
-            load(pos, part);
-        }
-        done += run;
+/// Computes `out` from two broadcast operands with a loop over lanes.
+///
+/// # Panics
+/// As [`broadcast`].
+fn drive_broadcast<C: Lane, D: Lane>(
+    (a, a_shape): (Operand<'_, C>, &[usize]),
+    (b, b_shape): (Operand<'_, C>, &[usize]),
+    (out, out_shape): (ElementsMut<'_>, &[usize]),
+    body: &Body<'_, C, D>,
+) {
+    assert_eq!(out.len(), out_shape.iter().product(), "the output does not have shape {out_shape:?}");
+    check(&a, a_shape, out.len());
+    check(&b, b_shape, out.len());
+    let (a_axes, b_axes) = plan(a_shape, b_shape, out_shape);
+    if !out.is_empty() {
+        drive(&[strided(a, &a_axes), strided(b, &b_axes)], out, body);
     }
 }
 
-impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for View<'_, T> {
-    fn run(&self, at: usize) -> Option<&[C]> {
-        let Src::Slice(data) = self.data else { return None };
-        let (pos, within, (n, stride)) = locate(&self.axes, at);
-        if stride != 1 { None } else { T::view(&data[pos..pos + n - within]) }
-    }
-
-    fn fill(&self, at: usize, out: &[U], buf: &mut [C]) {
-        let data = match self.data {
-            Src::Slice(data) => data,
-            Src::InPlace => return U::load(out, buf),
-            Src::Scalar(v) => return buf.fill(v.lane()),
-        };
-        fill_strided(&self.axes, at, buf, |pos, part| match part {
-            [lane] => *lane = data[pos].lane(),
-            part => T::load(&data[pos..pos + part.len()], part),
-        });
-    }
-
-    fn is_constant(&self) -> bool {
-        matches!(self.data, Src::Scalar(_))
+/// The operand along the axes of the output, unless these enumerate its memory in order.
+fn strided<'a, C>(operand: Operand<'a, C>, axes: &'a [(usize, usize)]) -> Operand<'a, C> {
+    match operand {
+        Operand::Elements(elements) if !matches!(axes, [(_, 1)]) => Operand::Strided(elements, axes),
+        _ => operand,
     }
 }
 
-/// A [`View`] of elements of any type.
-struct AnyView<'a> {
-    data: Elements<'a>,
-    axes: Axes,
-}
-
-impl<C: Lane, U: Load<C>> Feed<C, U> for AnyView<'_> {
-    fn run(&self, at: usize) -> Option<&[C]> {
-        let lanes = C::view_any(self.data)?;
-        let (pos, within, (n, stride)) = locate(&self.axes, at);
-        if stride != 1 { None } else { Some(&lanes[pos..pos + n - within]) }
-    }
-
-    fn fill(&self, at: usize, _: &[U], buf: &mut [C]) {
-        fill_strided(&self.axes, at, buf, |pos, part| C::load_any(self.data, pos, part));
-    }
-
-    fn is_constant(&self) -> bool {
-        matches!(self.axes[..], [(_, 0)])
-    }
+/// [`apply`](crate::map::apply) for two operands, which are broadcast as in [`broadcast`].
+///
+/// # Panics
+/// As [`broadcast`].
+pub fn apply_broadcast<C: Lane, D: Lane>(
+    formula: &Loop<C, D>,
+    a: (Operand<'_, C>, &[usize]),
+    b: (Operand<'_, C>, &[usize]),
+    out: (ElementsMut<'_>, &[usize]),
+) {
+    drive_broadcast(a, b, out, &|x, y| formula.run(x, y));
 }
 
 /// Like [`broadcast`], for operands of any types, each converted to lanes of type `C` block by block.
@@ -159,18 +106,12 @@ pub fn broadcast_any<U, C, D, F>(
     D: Lane,
     F: LaneFn<(C, C), D>,
 {
-    for (data, shape) in [(a, a_shape), (b, b_shape)] {
-        assert_eq!(data.len(), shape.iter().product(), "{} elements do not have shape {shape:?}", data.len());
-    }
-    assert_eq!(out.len(), out_shape.iter().product(), "the output does not have shape {out_shape:?}");
-    let (a_axes, b_axes) = plan(a_shape, b_shape, out_shape);
-    if !out.is_empty() {
-        zip_feeds(&AnyView { data: a, axes: a_axes }, &AnyView { data: b, axes: b_axes }, out, f);
-    }
+    let (a, b) = ((Operand::Elements(a), a_shape), (Operand::Elements(b), b_shape));
+    drive_broadcast(a, b, (U::elements_mut(out), out_shape), &zip_body(f));
 }
 
 /// `out = f(a, b)`, where `a_shape` and `b_shape` are broadcast to `out_shape` by NumPy's rules: aligned at the last
-/// axis, axes of length 1 repeated. The lanes and `f` are those of [`zip`]. An operand may be [`Src::InPlace`] only if
+/// axis, axes of length 1 repeated. The lanes and `f` are those of [`zip`](crate::zip::zip). An operand may be [`Src::InPlace`] only if
 /// its shape is the output's (up to leading ones).
 ///
 /// # Panics
@@ -188,26 +129,18 @@ pub fn broadcast<A, B, U, C, D, F>(
     D: Lane,
     F: LaneFn<(C, C), D>,
 {
-    check(&a, a_shape, out.len());
-    check(&b, b_shape, out.len());
-    assert_eq!(out.len(), out_shape.iter().product(), "the output does not have shape {out_shape:?}");
-    let (a_axes, b_axes) = plan(a_shape, b_shape, out_shape);
-    if out.is_empty() {
-        return;
-    }
-    match (is_contiguous(&a_axes), is_contiguous(&b_axes)) {
-        (true, true) => zip(a, b, out, f),
-        (true, false) => zip_feeds(&a, &View { data: b, axes: b_axes }, out, f),
-        (false, true) => zip_feeds(&View { data: a, axes: a_axes }, &b, out, f),
-        (false, false) => zip_feeds(&View { data: a, axes: a_axes }, &View { data: b, axes: b_axes }, out, f),
-    }
+    let (a, b) = ((a.operand(), a_shape), (b.operand(), b_shape));
+    drive_broadcast(a, b, (U::elements_mut(out), out_shape), &zip_body(f));
 }
 
-fn check<T>(src: &Src<'_, T>, shape: &[usize], out: usize) {
+fn check<C>(operand: &Operand<'_, C>, shape: &[usize], out: usize) {
     let size = shape.iter().product::<usize>();
-    match src.len() {
-        Some(len) => assert_eq!(len, size, "an operand of {len} elements does not have shape {shape:?}"),
-        None => assert!(matches!(src, Src::Scalar(_)) || size == out, "an operand in place has the output's shape"),
+    match operand {
+        Operand::Elements(x) | Operand::Strided(x, _) => {
+            assert_eq!(x.len(), size, "an operand of {} elements does not have shape {shape:?}", x.len());
+        }
+        Operand::InPlace => assert_eq!(size, out, "an operand in place has the output's shape"),
+        Operand::Constant(_) => {}
     }
 }
 

@@ -112,6 +112,7 @@ pub fn correlation<T: FloatElement>(s: &CorrelationShape, a: &[T], b: &[T], y: &
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn add_products<T: FloatElement>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
         if stride == 1 {
             for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
@@ -126,6 +127,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn add_differences<T: FloatElement>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
         for (sum, (a, b)) in sums.iter_mut().zip(a.iter().step_by(stride).zip(b.iter().step_by(stride))) {
             *sum += (T::Acc::of(*a) - T::Acc::of(*b)).abs();
@@ -189,6 +191,7 @@ fn backward_one<T: FloatElement>(s: &CorrelationShape, [a, b]: [&[T]; 2], which:
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn add_weighted<T: FloatElement>(stride: usize, heads: &[T], x: &[T], sums: &mut [T::Acc]) {
         if stride == 1 {
             for (sum, (head, x)) in sums.iter_mut().zip(heads.iter().zip(x)) {
@@ -203,6 +206,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn add_signs<T: FloatElement>(stride: usize, heads: &[T], a: &[T], b: &[T], one: T::Acc, sums: &mut [T::Acc]) {
         let pixels = a.iter().step_by(stride).zip(b.iter().step_by(stride));
         for (sum, (head, (a, b))) in sums.iter_mut().step_by(stride).zip(heads.iter().zip(pixels)) {

@@ -1,7 +1,7 @@
 //! Connectionist temporal classification (Graves et al., "Connectionist temporal classification: labelling unsegmented
 //! sequence data with recurrent neural networks", 2006).
 
-use crate::float::{Accum, FloatElement};
+use crate::float::{Accum, FloatElement, with_wide};
 use crate::par::{parallel_rows2, with_scratch};
 use crate::softmax::row;
 use num_traits::{Float, One, Zero};
@@ -45,7 +45,7 @@ pub fn ctc_loss<T: FloatElement>(
             let (logs, exps) = work.split_at_mut(plane);
             for (t, logs) in logs.chunks_exact_mut(s.classes.max(1)).enumerate() {
                 let x = &x[(t * s.batch + n) * s.classes..][..s.classes];
-                row::forward(true, T::Acc::one(), T::Acc::one(), x, &[], exps, logs);
+                with_wide(x, |x| row::forward(true, T::Acc::one(), T::Acc::one(), x, &[], exps, logs));
             }
             let grad = if row_len == plane { Some(grad) } else { None };
             loss[0] = sequence::<T>(s, logs, &labels[n], lengths[n], grad).store();
@@ -63,6 +63,7 @@ struct Paths<'a, A> {
 }
 
 crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
     /// `to = log(e^a + e^b + e^(c + penalty)) + plus`.
     fn join<A: Accum>(paths: &Paths<'_, A>, to: &mut [A]) {
         let n = to.len();
@@ -80,6 +81,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
     /// `to = e^(a + b - total)`.
     fn shares_of<A: Accum>(a: &[A], b: &[A], total: A, to: &mut [A]) {
         for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
@@ -89,6 +91,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// The gradient of a frame: `e^log - share`.
     fn frame_gradient<T: FloatElement>(logs: &[T::Acc], shares: &[T::Acc], grad: &mut [T]) {
         for (grad, (log, share)) in grad.iter_mut().zip(logs.iter().zip(shares)) {

@@ -1,6 +1,6 @@
 //! Floating-point element types and the types that kernels compute in.
 
-use crate::map::{Load, Store};
+use crate::map::{Lane, Load, Store};
 use crate::par::{Pod, with_scratch};
 use crate::simd::conv3x3::Conv3x3Element;
 use crate::simd::window::WindowElement;
@@ -12,10 +12,12 @@ use std::iter::Sum;
 pub trait FloatElement: Element + Pod + Load<Self::Acc> + Store<Self::Acc> {
     /// The accumulation type: single precision for the 16-bit types, else the type itself.
     type Acc: Accum;
+    /// True if kernels of these elements have a version for every instruction set; the others lack the widest one.
+    const EVERY_LEVEL: bool;
 }
 
 /// A type that kernels compute in: `f32` or `f64`.
-pub trait Accum: FloatElement<Acc = Self> + WindowElement + Conv3x3Element + Float + NumAssign + Sum {
+pub trait Accum: FloatElement<Acc = Self> + Lane + WindowElement + Conv3x3Element + Float + NumAssign + Sum {
     /// Converts an element, rounding if it is wider.
     fn of<T: Element>(x: T) -> Self;
     /// Rounds to an element type.
@@ -59,15 +61,19 @@ pub fn with_wide_mut<T: FloatElement, R>(values: &mut [T], f: impl FnOnce(&mut [
 
 impl FloatElement for f32 {
     type Acc = f32;
+    const EVERY_LEVEL: bool = true;
 }
 impl FloatElement for f64 {
     type Acc = f64;
+    const EVERY_LEVEL: bool = false;
 }
 impl FloatElement for f16 {
     type Acc = f32;
+    const EVERY_LEVEL: bool = false;
 }
 impl FloatElement for bf16 {
     type Acc = f32;
+    const EVERY_LEVEL: bool = false;
 }
 
 impl Accum for f32 {

@@ -99,6 +99,7 @@ pub fn bilinear_resize<T: FloatElement>(shape: &Resize, align_corners: bool, x: 
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn lerp<T: FloatElement>(weight: T::Acc, a: &[T], b: &[T], out: &mut [T::Acc]) {
         for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
             *out = T::Acc::of(*a) * (T::Acc::one() - weight) + T::Acc::of(*b) * weight;
@@ -140,6 +141,7 @@ pub fn bilinear_resize_backward<T: FloatElement>(shape: &Resize, align_corners: 
 }
 
 crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
     fn add_scaled<A: Accum>(scale: A, x: &[A], sums: &mut [A]) {
         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += scale * *x);
     }
@@ -177,6 +179,7 @@ pub fn average_resize<T: FloatElement>(shape: &Resize, x: &[T], y: &mut [T]) {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn add<T: FloatElement>(x: &[T], sums: &mut [T::Acc]) {
         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += T::Acc::of(*x));
     }

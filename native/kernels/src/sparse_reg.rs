@@ -24,6 +24,7 @@ pub fn blend_column_means<T: FloatElement>(momentum: f64, x: &[T], moving: &mut 
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn add<T: FloatElement>(row: &[T], sums: &mut [T::Acc]) {
         sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += T::Acc::of(*x));
     }

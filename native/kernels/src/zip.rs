@@ -1,14 +1,14 @@
 //! Elementwise kernels of two to four operands of one shape, used for most gradients.
 
-use crate::map::drive::{self, Feed, check_len, drive};
+use crate::map::drive::{self, drive};
 use crate::map::{Lane, LaneFn, Load, Src, Store};
 use crate::simd::multiversion::{self, Kernel};
-use ferromx_core::dtype::Element;
 
 struct Zip<'a, C, D, F>(&'a [C], &'a [C], &'a mut [D], F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Kernel for Zip<'_, C, D, F> {
     type Output = ();
+    const EVERY_ISA: bool = C::EVERY_ISA;
 
     #[inline(always)]
     fn run(self) {
@@ -17,7 +17,7 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Kernel for Zip<'_, C, D, F> {
 }
 
 #[inline(always)]
-fn zip_loop<C: Copy, D>(a: &[C], b: &[C], y: &mut [D], f: impl LaneFn<(C, C), D>) {
+pub(crate) fn zip_loop<C: Copy, D>(a: &[C], b: &[C], y: &mut [D], f: impl LaneFn<(C, C), D>) {
     let n = y.len() & !(drive::STEP - 1);
     let (a, b, y) = (&a[..n], &b[..n], &mut y[..n]);
     for i in 0..n {
@@ -29,6 +29,7 @@ struct Zip3<'a, C, D, F>(&'a [C], &'a [C], &'a [C], &'a mut [D], F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Kernel for Zip3<'_, C, D, F> {
     type Output = ();
+    const EVERY_ISA: bool = C::EVERY_ISA;
 
     #[inline(always)]
     fn run(self) {
@@ -37,7 +38,7 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Kernel for Zip3<'_, C, D, F> {
 }
 
 #[inline(always)]
-fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl LaneFn<(C, C, C), D>) {
+pub(crate) fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl LaneFn<(C, C, C), D>) {
     let n = y.len() & !(drive::STEP - 1);
     let (a, b, c, y) = (&a[..n], &b[..n], &c[..n], &mut y[..n]);
     for i in 0..n {
@@ -45,15 +46,17 @@ fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl LaneFn<
     }
 }
 
-/// Computes `out` from two [`Feed`]s.
-pub(crate) fn zip_feeds<U, C, D, F>(a: &dyn Feed<C, U>, b: &dyn Feed<C, U>, out: &mut [U], f: F)
-where
-    U: Element + Store<D>,
-    C: Lane,
-    D: Lane,
-    F: LaneFn<(C, C), D>,
-{
-    drive([a, b], out, &|[a, b]: [&[C]; 2], y: &mut [D]| multiversion::run(Zip(a, b, y, f)));
+/// A loop for [`drive()`]; a function of its own, since a closure in [`zip`] would be compiled for every element type.
+pub(crate) fn zip_body<C: Lane, D: Lane, F: LaneFn<(C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
+    move |x, y| multiversion::run(Zip(x[0], x[1], y, f))
+}
+
+fn zip3_body<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
+    move |x, y| multiversion::run(Zip3(x[0], x[1], x[2], y, f))
+}
+
+fn zip4_body<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
+    move |x, y| multiversion::run(Zip4([x[0], x[1], x[2], x[3]], y, f))
 }
 
 /// `out[i] = f(a[i], b[i])` in lanes of type `C`; see [`map`](crate::map::map) for the choice of lanes and of `f`. For an
@@ -70,9 +73,7 @@ where
     D: Lane,
     F: LaneFn<(C, C), D>,
 {
-    check_len(&a, out.len());
-    check_len(&b, out.len());
-    zip_feeds(&a, &b, out, f);
+    drive(&[a.operand(), b.operand()], U::elements_mut(out), &zip_body(f));
 }
 
 /// `out[i] = f(a[i], b[i], c[i])`, like [`zip`].
@@ -89,18 +90,14 @@ where
     D: Lane,
     F: LaneFn<(C, C, C), D>,
 {
-    check_len(&a, out.len());
-    check_len(&b, out.len());
-    check_len(&c, out.len());
-    drive([&a as &dyn Feed<C, U>, &b, &c], out, &|[a, b, c]: [&[C]; 3], y: &mut [D]| {
-        multiversion::run(Zip3(a, b, c, y, f));
-    });
+    drive(&[a.operand(), b.operand(), c.operand()], U::elements_mut(out), &zip3_body(f));
 }
 
 struct Zip4<'a, C, D, F>([&'a [C]; 4], &'a mut [D], F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>> Kernel for Zip4<'_, C, D, F> {
     type Output = ();
+    const EVERY_ISA: bool = C::EVERY_ISA;
 
     #[inline(always)]
     fn run(self) {
@@ -130,11 +127,7 @@ where
     D: Lane,
     F: LaneFn<(C, C, C, C), D>,
 {
-    for src in &x {
-        check_len(src, out.len());
-    }
-    let feeds = x.each_ref().map(|x| x as &dyn Feed<C, U>);
-    drive(feeds, out, &|x: [&[C]; 4], y: &mut [D]| multiversion::run(Zip4(x, y, f)));
+    drive(&x.map(Src::operand), U::elements_mut(out), &zip4_body(f));
 }
 
 #[cfg(test)]

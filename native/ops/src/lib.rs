@@ -5,6 +5,7 @@ pub mod broadcast;
 pub mod contrib;
 pub mod control_flow;
 pub mod custom;
+pub mod definitions;
 pub mod elemwise;
 pub mod image;
 pub mod index;

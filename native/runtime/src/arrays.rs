@@ -67,19 +67,25 @@ pub fn at(array: &NDArray, index: i64) -> Result<NDArray> {
 /// # Errors
 /// Those of `Reshape`.
 pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> {
+    let size = array.shape().num_elements();
+    let refused = |shape: &dyn std::fmt::Display, why: &str| {
+        Error::Value(format!("Cannot reshape array of size {size} into shape {shape}{why}"))
+    };
+    let known = |shape: &Shape| match shape.dims().iter().all(|d| *d >= 0) && shape.num_elements() == size {
+        true => array.reshape(shape),
+        false => Err(refused(&Shape::new(dims), ": the numbers of elements must be equal")),
+    };
     if dims.iter().all(|d| *d > 0) {
-        return array.reshape(&Shape::new(dims));
+        return known(&Shape::new(dims));
     }
     let attrs: Attrs = [("shape", Shape::new(dims).to_string()), ("reverse", reverse.to_string())]
         .map(|(k, v)| (k.to_string(), v))
         .into();
     let op = op_call("Reshape", &attrs)?;
     let (mut ins, mut outs) = ([array.shape().clone()], [Shape::unknown()]);
-    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs }).map_err(|e| {
-        let size = array.shape().num_elements();
-        Error::Value(format!("Cannot reshape array of size {size} into shape {}: {e}", Shape::new(dims)))
-    })?;
-    array.reshape(&outs[0])
+    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
+        .map_err(|e| refused(&Shape::new(dims), &format!(": {e}")))?;
+    known(&outs[0])
 }
 
 /// Copies an array to another of the same shape, which may have another type, storage type or device.

@@ -1,6 +1,5 @@
 //! The graph that passes transform: a vector of forward and gradient nodes in topological order.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use ferromx_core::grad::{Backward, Entry, GradGraph, NodeCopy};
 use ferromx_core::op::{Cache, KernelFn, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
+use hashbrown::{HashMap, HashSet};
 
 use crate::symbol::{Node, OpCall, Symbol, topological};
 
@@ -130,11 +130,8 @@ impl Graph {
         let mut graph = Graph::default();
         for node in &nodes {
             let inputs = node.inputs.iter().map(find).collect();
-            let attrs = node.attrs.read().clone();
-            match &node.op {
-                None => graph.variable(&node.name, attrs),
-                Some(op) => graph.push(&node.name, Action::Forward(op.clone()), inputs, attrs),
-            };
+            let action = node.op.clone().map_or(Action::Variable, Action::Forward);
+            graph.push(&node.name, action, inputs, node.attrs.shared());
         }
         (graph, symbol.entries().iter().map(find).collect())
     }
@@ -145,7 +142,7 @@ impl Graph {
     }
 
     /// Adds a node and returns its first output.
-    pub fn push(&mut self, name: &str, action: Action, inputs: Vec<Entry>, attrs: Attrs) -> Entry {
+    pub fn push(&mut self, name: &str, action: Action, inputs: Vec<Entry>, attrs: impl Into<Arc<Attrs>>) -> Entry {
         let num_outputs = match &action {
             Action::Variable | Action::Fused { .. } => 1,
             Action::Forward(op) => op.def.num_outputs(&op.params),
@@ -156,7 +153,7 @@ impl Graph {
             action,
             inputs,
             num_outputs,
-            attrs: Arc::new(attrs),
+            attrs: attrs.into(),
             cache: Arc::default(),
             context: Context::default(),
             gradient_of: None,

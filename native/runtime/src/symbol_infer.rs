@@ -1,11 +1,10 @@
 //! Shape and type inference on symbols.
 
-use std::collections::HashMap;
-
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::shape::Shape;
+use hashbrown::HashMap;
 
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
@@ -21,33 +20,64 @@ pub struct Inferred<T> {
     pub aux: Vec<T>,
 }
 
-fn infer<T: Clone>(
-    symbol: &Symbol,
-    unknown: T,
-    given: &[(String, T)],
-    run: impl FnOnce(&Graph, Entries<T>) -> Result<Entries<T>>,
-) -> Result<Inferred<T>> {
-    let (graph, ys) = Graph::from_symbol(symbol);
-    let variables: Vec<(Entry, bool)> = (0..graph.nodes.len())
-        .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
-        .map(|i| entry(i, 0))
-        .zip(symbol.variables().into_iter().map(|(_, aux)| aux))
-        .collect();
-    let by_name: HashMap<&str, Entry> = variables.iter().map(|(e, _)| (graph.node(*e).name.as_str(), *e)).collect();
-    let mut known = Entries::new(&graph, unknown);
-    for (name, value) in given {
-        let e = by_name.get(name.as_str()).ok_or_else(|| {
-            Error::NotFound(format!(
-                "there is no argument '{name}'; the arguments are {}",
-                symbol.list_inputs().join(", ")
-            ))
-        })?;
-        known[*e] = value.clone();
+/// The graph of a symbol, to infer shapes and types of its variables and outputs.
+pub struct Inference {
+    graph: Graph,
+    ys: Vec<Entry>,
+    /// The variables, each with whether it is an auxiliary state.
+    variables: Vec<(Entry, bool)>,
+}
+
+impl Inference {
+    /// The graph of a symbol.
+    pub fn new(symbol: &Symbol) -> Inference {
+        let (graph, ys) = Graph::from_symbol(symbol);
+        let variables = (0..graph.nodes.len())
+            .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
+            .map(|i| entry(i, 0))
+            .zip(symbol.variables().into_iter().map(|(_, aux)| aux))
+            .collect();
+        Inference { graph, ys, variables }
     }
-    let known = run(&graph, known)?;
-    let of =
-        |wanted: bool| variables.iter().filter(|(_, aux)| *aux == wanted).map(|(e, _)| known[*e].clone()).collect();
-    Ok(Inferred { args: of(false), outputs: ys.iter().map(|y| known[*y].clone()).collect(), aux: of(true) })
+
+    /// See [`infer_shapes`].
+    ///
+    /// # Errors
+    /// A name that no variable has; inconsistent shapes.
+    pub fn shapes(&self, given: &[(String, Shape)]) -> Result<Inferred<Shape>> {
+        self.infer(Shape::unknown(), given.iter().map(|(name, shape)| (name.as_str(), shape.clone())), infer::shapes)
+    }
+
+    /// See [`infer_dtypes`].
+    ///
+    /// # Errors
+    /// A name that no variable has; inconsistent types.
+    pub fn dtypes(&self, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
+        self.infer(None, given.iter().map(|(name, dtype)| (name.as_str(), Some(*dtype))), infer::dtypes)
+    }
+
+    fn infer<'a, T: Clone>(
+        &self,
+        unknown: T,
+        given: impl Iterator<Item = (&'a str, T)>,
+        run: impl FnOnce(&Graph, Entries<T>) -> Result<Entries<T>>,
+    ) -> Result<Inferred<T>> {
+        let name = |e: &Entry| self.graph.node(*e).name.as_str();
+        let by_name: HashMap<&str, Entry> = self.variables.iter().map(|(e, _)| (name(e), *e)).collect();
+        let mut known = Entries::new(&self.graph, unknown);
+        for (given, value) in given {
+            let e = by_name.get(given).ok_or_else(|| {
+                let all: Vec<&str> = self.variables.iter().map(|(e, _)| name(e)).collect();
+                Error::NotFound(format!("there is no argument '{given}'; the arguments are {}", all.join(", ")))
+            })?;
+            known[*e] = value;
+        }
+        let known = run(&self.graph, known)?;
+        let of = |wanted: bool| {
+            self.variables.iter().filter(|(_, aux)| *aux == wanted).map(|(e, _)| known[*e].clone()).collect()
+        };
+        Ok(Inferred { args: of(false), outputs: self.ys.iter().map(|y| known[*y].clone()).collect(), aux: of(true) })
+    }
 }
 
 /// Infers shapes from those given by name. Shapes that cannot be inferred stay partly unknown.
@@ -55,7 +85,7 @@ fn infer<T: Clone>(
 /// # Errors
 /// A name that no variable has; inconsistent shapes.
 pub fn infer_shapes(symbol: &Symbol, given: &[(String, Shape)]) -> Result<Inferred<Shape>> {
-    infer(symbol, Shape::unknown(), given, infer::shapes)
+    Inference::new(symbol).shapes(given)
 }
 
 /// Infers element types from those given by name. Types that cannot be inferred stay unknown; there is no default.
@@ -63,8 +93,7 @@ pub fn infer_shapes(symbol: &Symbol, given: &[(String, Shape)]) -> Result<Inferr
 /// # Errors
 /// A name that no variable has; inconsistent types.
 pub fn infer_dtypes(symbol: &Symbol, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
-    let given: Vec<_> = given.iter().map(|(n, d)| (n.clone(), Some(*d))).collect();
-    infer(symbol, None, &given, infer::dtypes)
+    Inference::new(symbol).dtypes(given)
 }
 
 /// The names of `n` given values: `keys`, or the first `n` arguments.

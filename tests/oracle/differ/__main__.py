@@ -63,6 +63,8 @@ def drawn(options, operators):
         yield "calls", draws.call(number, False)
     for number in range(options.gradients):
         yield "gradients", draws.call(number, True)
+    for number in range(0 if options.only else options.sparse):
+        yield "sparse", draws.sparse_call(number)
     for number in range(0 if options.only else options.graphs):
         yield "graphs", draws.graph(number)
 
@@ -73,6 +75,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100000)
     parser.add_argument("--calls", type=int, default=12000)
     parser.add_argument("--gradients", type=int, default=6000)
+    parser.add_argument("--sparse", type=int, default=1000, help="calls on arrays of which some are sparse")
     parser.add_argument("--graphs", type=int, default=500)
     parser.add_argument("--only", metavar="OP", help="one operator, by its name or canonical name")
     parser.add_argument("--groups", type=int, default=10**6, help="groups to print")

@@ -20,6 +20,10 @@ class Call:
     """NumPy shape semantics: zero-size and zero-dimensional arrays exist."""
     bound: bool = False
     """True to run it in an executor, False to invoke it on arrays."""
+    stypes: Optional[tuple] = None
+    """The storage type of each input, None if all are dense."""
+    in_place: bool = False
+    """Whether the output is written to the first input."""
     why: str = field(default="", compare=False)
     """Where the call comes from."""
 
@@ -34,7 +38,7 @@ class Call:
         arrays = ", ".join(array_source(x) for x in self.inputs)
         words = ["%r, %r, [%s]" % (self.op, self.attrs, arrays)]
         defaults = Call("", {}, [])
-        for name in ("requests", "train", "np_shape", "bound"):
+        for name in ("requests", "train", "np_shape", "bound", "stypes", "in_place"):
             if getattr(self, name) != getattr(defaults, name):
                 words.append("%s=%r" % (name, getattr(self, name)))
         return "Call(%s)" % ", ".join(words)

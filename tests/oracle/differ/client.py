@@ -4,6 +4,7 @@ As a program it reads pickled requests from stdin and writes pickled answers to 
 call that ends the process, or takes too long, costs a fork instead of a start.
 """
 
+import functools
 import os
 import pathlib
 import pickle
@@ -60,6 +61,9 @@ class Client:
     def run_invoked(self, call, answer):
         autograd = self.mx.autograd
         arrays = [self.oracle.array(x) for x in call.inputs]
+        if call.stypes:
+            self.run_sparse(call, arrays, answer)
+            return
         if call.requests is None:
             answer["outputs"] = numbers(self.oracle.call(call, arrays, given_outputs(call, arrays)))
             answer["inputs"] = numbers(arrays)
@@ -72,6 +76,12 @@ class Client:
         heads = [self.oracle.array(head(o, i)) for i, o in enumerate(outputs)]
         autograd.backward(outputs, heads, train_mode=call.train)
         answer["gradients"] = numbers(grads)
+
+    def run_sparse(self, call, arrays, answer):
+        arrays = [a.tostype(s) for a, s in zip(arrays, call.stypes)]
+        outputs = self.oracle.call(call, arrays, arrays[0] if call.in_place else None)
+        answer["outputs"] = numbers(outputs) + [np.array(["default", "row_sparse", "csr"].index(o.stype)) for o in outputs]
+        answer["inputs"] = numbers(arrays)
 
     def run_bound(self, call, answer):
         symbol = self.oracle.symbol(call.op, call.attrs)
@@ -97,7 +107,10 @@ class Client:
     def run_graph(self, graph, answer):
         made = {n: self.mx.sym.var(n) for n in graph.arrays}
         for i, (op, attrs, inputs) in enumerate(graph.nodes):
-            made["n%d" % i] = getattr(self.mx.sym, op)(*[made[n] for n in inputs], name="n%d" % i, **attrs)
+            compose = loop if op == "foreach" else getattr(self.mx.sym, op)
+            if op == "Custom":
+                register_operator(self.mx)
+            made["n%d" % i] = compose(*[made[n] for n in inputs], name="n%d" % i, **attrs)
         symbol = made["n%d" % (len(graph.nodes) - 1)]
         known = {n: x for n, x in graph.arrays.items() if n in symbol.list_inputs()}
         executor = symbol.simple_bind(
@@ -135,13 +148,56 @@ class Client:
         return {"canonical": canonical.value.decode(), "arguments": arguments, "count": (variadic.value or b"").decode()}
 
 
+def loop(data, state, name):
+    """The state is added to each row, and each result is the next state."""
+    from mxnet import sym
+
+    def body(row, states):
+        out = sym.tanh(row * states[0] + row)
+        return out, [out + states[0]]
+
+    rows, last = sym.contrib.foreach(body, data, [state], name=name)
+    return sym.broadcast_add(rows, sym.expand_dims(last[0], axis=0), name=name + "_sum")
+
+
+@functools.lru_cache(maxsize=None)
+def register_operator(mx):
+    """An operator in Python with a parameter and two inputs."""
+
+    class Operator(mx.operator.CustomOp):
+        def __init__(self, scale):
+            self.scale = scale
+
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0] * in_data[1] * self.scale)
+
+        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+            self.assign(in_grad[0], req[0], out_grad[0] * in_data[1] * self.scale)
+            self.assign(in_grad[1], req[1], out_grad[0] * in_data[0] * self.scale)
+
+    @mx.operator.register("differ")
+    class Properties(mx.operator.CustomOpProp):
+        def __init__(self, scale):
+            super().__init__(need_top_grad=True)
+            self.scale = float(scale)
+
+        def list_arguments(self):
+            return ["lhs", "rhs"]
+
+        def infer_shape(self, in_shape):
+            return [in_shape[0], in_shape[0]], [in_shape[0]], []
+
+        def create_operator(self, ctx, in_shapes, in_dtypes):
+            return Operator(self.scale)
+
+
 def operator_names(mx):
     return mx.operator.get_all_registered_operators()
 
 
 def given_outputs(call, arrays):
     """Outputs for operators whose output shapes MXNet does not infer, so that every program gives them: arrays like the weights."""
-    if call.op == "_copyto":
+    if call.op.endswith("copyto"):
         return [a.zeros_like() for a in arrays[:1]]
     if not re.search("multi_.*update$", call.op):
         return None

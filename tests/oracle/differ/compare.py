@@ -47,10 +47,15 @@ class Judge:
 
     def only_ours_adds(self, call, actual):
         """Whether both agree on the gradients that are written, and ours are these added to what was there."""
-        if "add" not in (getattr(call, "requests", None) or ()):
-            return False
         written = copy.copy(call)
-        written.requests = ["write" if r == "add" else r for r in call.requests]
+        if isinstance(call, Graph):
+            if call.request != "add":
+                return False
+            written.request = "write"
+        else:
+            if "add" not in (call.requests or ()):
+                return False
+            written.requests = ["write" if r == "add" else r for r in call.requests]
         expected, ours = self.theirs(written), self.ours(written)
         if "ended" in expected or "gradients" not in ours:
             return False
@@ -58,7 +63,8 @@ class Judge:
         if found and not found.kind.startswith(UNTOUCHED_KIND):
             return False
         # A bound call has gradients for the inputs with a request, all of which are `add`.
-        requests = ["add"] * len(ours["gradients"]) if call.bound else call.requests
+        is_bound = isinstance(call, Graph) or call.bound
+        requests = ["add"] * len(ours["gradients"]) if is_bound else call.requests
         sums = [(g + ADDED_TO).astype(g.dtype) if r == "add" else g for g, r in zip(ours["gradients"], requests)]
         return lists("gradient", call, sums, actual["gradients"], None) is None
 

@@ -15,7 +15,8 @@ from parameters import Operator, pick
 
 GOLDENS = pathlib.Path(__file__).resolve().parent.parent / "goldens"
 
-# Operators that need callbacks, networks as attributes or files, or that only MXNet itself calls, such as gradients.
+# Operators that need callbacks or networks as attributes, which `networks.py` draws, or files, or that only MXNet itself calls, such as
+# gradients.
 NOT_DRAWN = re.compile(
     "_backward|Custom|_NDArray|_Native|_CachedOp|_CrossDeviceCopy|_NoGradient|_foreach|_while_loop|_cond$|_cvim(read|decode)|_imdecode|_sg_mkldnn"
 )
@@ -30,7 +31,7 @@ class Draws:
         self.operators = {n: Operator(n, r) for n, r in operators.items() if not NOT_DRAWN.search(n)}
         self.canonical = {n: o.canonical for n, o in self.operators.items()}
         self.names = sorted(n for n, o in self.operators.items() if only in (None, n, o.canonical))
-        self.goldens = golden_calls(self.canonical)
+        self.goldens, self.sparse = golden_calls(self.canonical)
         differentiable = {op for op, calls in self.goldens.items() if any(c.requests for c in calls)}
         self.differentiable = [n for n in self.names if self.canonical[n] in differentiable]
 
@@ -46,6 +47,14 @@ class Draws:
         call.op, call.requests = operator.name, None
         if gradient and call.inputs:
             differentiate(rng, call)
+        return call
+
+    def sparse_call(self, number):
+        """A call on arrays of which some are sparse: a variation of a golden."""
+        rng = np.random.RandomState([self.seed, number, 3])
+        call = copy.deepcopy(pick(rng, self.sparse[pick(rng, sorted(self.sparse))]))
+        for _ in range(pick(rng, (0, 1, 1, 2))):
+            pick(rng, (change_values, change_length, change_stype, change_parameter, drop_rows))(rng, call, self.operators[call.op])
         return call
 
     def graph(self, number):
@@ -64,23 +73,27 @@ def differentiate(rng, call):
 
 
 def golden_calls(canonical):
-    """The goldens' calls that MXNet takes, by canonical operator."""
-    calls = defaultdict(list)
+    """The goldens' calls that MXNet takes, by canonical operator: those on dense arrays, and those on sparse ones."""
+    calls, sparse = defaultdict(list), defaultdict(list)
     for path in sorted(GOLDENS.glob("*.jsonl")):
         blob = path.with_suffix(".bin").read_bytes()
         for line in path.read_text().splitlines():
             case = json.loads(line)
-            if case["kind"] != "op" or "stypes" in case or "error" in case or case["op"] not in canonical:
+            if case["kind"] != "op" or "error" in case or case["op"] not in canonical:
                 continue
             inputs = [stored(blob, entry) for entry in case["inputs"]]
             if sum(x.size for x in inputs) > 20000:
                 continue
             flags = {k: case.get(k, False) for k in ("train", "np_shape")}
+            if "stypes" in case:
+                call = Call(case["op"], case["attrs"], inputs, why=case["id"], stypes=tuple(case["stypes"]), in_place=case.get("in_place", False))
+                sparse[case["op"]].append(call)
+                continue
             bound = not case.get("imperative", False) and not any(n["name"].startswith("input") for n in case["inputs"])
             requests = ["write"] * len(inputs) if "grads" in case else None
             call = Call("", case["attrs"], inputs, requests, bound=bound, why=case["id"], **flags)
             calls[canonical[case["op"]]].append(call)
-    return calls
+    return calls, sparse
 
 
 def stored(blob, entry):
@@ -161,6 +174,21 @@ def change_values(rng, call, operator):
             with np.errstate(all="ignore"):
                 y = y * np.array(pick(rng, (1, 1, 0.5, 3, -1)), x.dtype)
         call.inputs[at] = y
+
+
+def change_stype(rng, call, operator):
+    """Another storage type for one input."""
+    at = rng.randint(len(call.stypes))
+    stypes = ("default", "row_sparse", "csr") if call.inputs[at].ndim == 2 else ("default", "row_sparse")
+    if call.inputs[at].ndim:
+        call.stypes = call.stypes[:at] + (pick(rng, stypes),) + call.stypes[at + 1 :]
+
+
+def drop_rows(rng, call, operator):
+    """Zeros in some or all rows of one input, so that a sparse array stores fewer."""
+    x = call.inputs[rng.randint(len(call.inputs))]
+    if x.ndim:
+        x[rng.rand(len(x)) < pick(rng, (0.5, 1))] = 0
 
 
 def put_specials(rng, call, operator):

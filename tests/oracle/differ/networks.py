@@ -123,4 +123,15 @@ def cut(b):
     b.add("slice_axis", {"axis": 0, "begin": 1, "end": None}, [b.last], (b.shape[0] - 1,) + tuple(b.shape[1:]))
 
 
-STEPS = (unary, unary, unary, scalar, binary, binary, binary, reduction, transpose, flatten, dense, convolution, normalization, pooling, join, cut)
+def foreach(b):
+    """A loop over the first axis, with a state like its rows."""
+    if len(b.shape) < 2:
+        return unary(b)
+    b.add("foreach", {}, [b.last, b.side(b.shape[1:])], b.shape)
+
+
+def custom(b):
+    b.add("Custom", {"op_type": "differ", "scale": pick(b.rng, ("2", "-0.5"))}, [b.last, b.side(b.shape)], b.shape)
+
+
+STEPS = (unary, unary, unary, scalar, binary, binary, binary, reduction, transpose, flatten, dense, convolution, normalization, pooling, join, cut, foreach, custom)

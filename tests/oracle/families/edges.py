@@ -13,6 +13,9 @@ def cases():
     yield from unknown_parameters()
     yield from odd_shapes()
     yield from long_tuples()
+    yield from functions_of_integers()
+    yield from repeated_axes()
+    yield from mixed_types()
 
 
 def graded(op, inputs, attrs=None, **more):
@@ -140,3 +143,36 @@ def long_tuples():
     yield OpCase("Pooling", [data((1, 2, 6))], {"kernel": "(2,)", "pad": "(1, 1, 1)", "pool_type": "avg"})
     yield OpCase("_contrib_AdaptiveAvgPooling2D", [image], {"output_size": "(2, 3, 4)"})
     yield OpCase("GridGenerator", [data((2, 6))], {"transform_type": "affine", "target_shape": "(3, 2, 2)"})
+    for target in ("(3, 2)", "(3, 2, 3)", "(3, 0)"):
+        yield OpCase("Deconvolution", [data((1, 2, 3)), data((2, 1, 3))],
+                     {"kernel": "(3,)", "num_filter": "1", "no_bias": "True", "target_shape": target})
+    yield OpCase("Deconvolution", [data((1, 1, 3, 3)), data((1, 1, 3, 3))],
+                 {"kernel": "(3, 3)", "num_filter": "1", "no_bias": "True", "target_shape": "(0,)"})
+
+
+def functions_of_integers():
+    """Integers are computed in double precision and truncated."""
+    for dtype in INTS:
+        x = np.array([0, 1, 2, 3, 5, 16, 19, 50, 100]).astype(dtype)
+        for op in ("sigmoid", "tanh", "expm1", "erf", "sqrt", "cbrt", "arctan", "log1p"):
+            yield OpCase(op, [x])
+        yield OpCase("exp", [x[:6]])
+        yield graded("sigmoid", [x])
+
+
+def repeated_axes():
+    """An axis that is given twice is reversed twice; no repetition leaves one axis."""
+    for axes in ("(1, 1)", "(0, 1, 0)", "(1, 1, 1)"):
+        yield graded("reverse", [data((2, 3))], {"axis": axes})
+    for axis in ("0", "1", "None"):
+        yield OpCase("repeat", [data((2, 3))], {"repeats": "0", "axis": axis}, np_shape=True)
+
+
+def mixed_types():
+    """Types of which some take no part in mixed precision; lengths for functions that do not take them."""
+    for types in (("uint8", "float16"), ("float64", "float16"), ("float16", "uint8"), ("int32", "float32", "float16"), ("float16", "float64")):
+        arrays = [np.array([1, 2], t) for t in types]
+        for narrow in ("False", "True"):
+            yield OpCase("amp_multicast", arrays, {"num_outputs": str(len(types)), "cast_narrow": narrow})
+    for op in ("log_softmax", "softmin"):
+        yield OpCase(op, [data((2, 3))], {"use_length": "True"})

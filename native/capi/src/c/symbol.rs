@@ -49,12 +49,17 @@ fn compose(
     Ok(())
 }
 
-fn set_attr(handle: SymbolHandle, key: &str, value: &str) -> Result<()> {
+fn set_attr(
+    handle: SymbolHandle,
+    key: &str,
+    value: &str,
+    on_graph: fn(&Symbol, &str, &str) -> Result<()>,
+) -> Result<()> {
     let state = symbol_state(id(handle))?;
     let mut state = state.write();
     match &mut *state {
         SymbolState::Atomic(atomic) => atomic.set_attr(key, value),
-        SymbolState::Graph(graph) => graph.set_attr(key, value)?,
+        SymbolState::Graph(graph) => on_graph(graph, key, value)?,
     }
     Ok(())
 }
@@ -299,7 +304,7 @@ pub extern "C" fn NNSymbolGetAttr(
 /// Sets an attribute of a symbol with a single node.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolSetAttr(handle: SymbolHandle, key: *const c_char, value: *const c_char) -> c_int {
-    guard(|| set_attr(handle, &text(key, "key")?, &text(value, "value")?))
+    guard(|| set_attr(handle, &text(key, "key")?, &text(value, "value")?, Symbol::set_attr))
 }
 
 /// Sets several attributes of a symbol with a single node.
@@ -310,7 +315,11 @@ pub extern "C" fn NNSymbolSetAttrs(
     keys: *mut *const c_char,
     values: *mut *const c_char,
 ) -> c_int {
-    guard(|| pairs(keys, values, num_param as usize)?.iter().try_for_each(|(k, v)| set_attr(handle, k, v)))
+    guard(|| {
+        pairs(keys, values, num_param as usize)?
+            .iter()
+            .try_for_each(|(k, v)| set_attr(handle, k, v, Symbol::set_node_attr))
+    })
 }
 
 /// Lists the attributes of all nodes as alternating `node$key` and value; `out_size` counts pairs. Valid until the next call on this

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ferromx_interop::import::{HookNode, HookTensor, Hooks, Made, Prepared};
+use ferromx_interop::emit::{HookNode, HookTensor, Hooks, Made, Prepared};
 use ferromx_interop::ir::{Node, Tensor as Constant, Value};
 use ferromx_runtime::dtype::DType;
 use ferromx_runtime::error::Error;

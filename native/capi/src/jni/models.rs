@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ferromx_interop::emit::NumpyShapes;
 use ferromx_interop::export::{self, ExportOptions};
-use ferromx_interop::framework::Framework;
-use ferromx_interop::import::{self, ImportOptions, NumpyShapes};
+use ferromx_interop::import::{self, ImportOptions};
+use ferromx_interop::ir::Framework;
 use ferromx_interop::ir::{Dim, Model, ValueInfo};
 use ferromx_interop::mapping::ast::Process;
-use ferromx_interop::mapping::{Mappings, rules};
 use ferromx_interop::nnef;
 use ferromx_interop::onnx::{self, External};
+use ferromx_interop::{emit::rules, mapping::Mappings};
 use ferromx_runtime::dtype::DType;
 use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::Tensor;
@@ -214,10 +215,12 @@ native! {
         let mut flat: Vec<String> = Vec::new();
         for rule in rules::all() {
             let is_reversible = if rule.reverse.is_some() { "1" } else { "" };
-            flat.extend([rule.name, rule.signature, rule.doc, is_reversible, ""].map(String::from));
+            let (name, signature) = (rule.signature.name.to_string(), rule.signature.text());
+            flat.extend([name, signature, rule.doc.into(), is_reversible.into(), String::new()]);
         }
         for rule in added.iter().flat_map(|added| added.table.definitions()) {
-            flat.extend([rule.name.clone(), rule.signature(), rule.text.clone(), String::new(), "1".into()]);
+            let (name, signature) = (rule.signature.name.to_string(), rule.signature.text());
+            flat.extend([name, signature, rule.text.clone(), String::new(), "1".into()]);
         }
         new_strings(env, &flat)
     }

@@ -1,7 +1,10 @@
-//! Memory blocks from the system allocator.
+//! Memory blocks from the system.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod mapped;
 
 /// Alignment of every block: a cache line, and the widest vector register.
 pub const ALIGN: usize = 64;
@@ -35,6 +38,32 @@ pub unsafe fn release(block: NonNull<u8>, bytes: usize) {
         // SAFETY: by the contract of this function, the block was allocated with this layout.
         unsafe { dealloc(block.as_ptr(), layout) }
     }
+}
+
+/// Allocates a block of zeros that the caller keeps for long: large blocks take physical memory only where they are used.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) fn allocate_untouched(bytes: usize) -> Option<NonNull<u8>> {
+    if mapped::is_mapped(bytes) { mapped::map(bytes) } else { allocate(bytes) }
+}
+
+/// Allocates a block of zeros.
+#[cfg(any(not(target_os = "linux"), miri))]
+pub(super) fn allocate_untouched(bytes: usize) -> Option<NonNull<u8>> {
+    allocate(bytes)
+}
+
+/// Releases a block of [`allocate_untouched`].
+///
+/// # Safety
+/// The block must come from [`allocate_untouched`] with the same number of bytes, and no reference to it may remain.
+pub(super) unsafe fn release_untouched(block: NonNull<u8>, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if mapped::is_mapped(bytes) {
+        // SAFETY: by the contract of this function, the block was mapped with this size.
+        return unsafe { mapped::unmap(block, bytes) };
+    }
+    // SAFETY: by the contract of this function, the block comes from `allocate`.
+    unsafe { release(block, bytes) }
 }
 
 fn layout(bytes: usize) -> Option<Layout> {
@@ -76,5 +105,27 @@ mod tests {
             }
         }
         assert_eq!(allocate(isize::MAX as usize), None);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn large_blocks_take_memory_only_where_they_are_used() {
+        const BYTES: usize = 3 << 30;
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+            status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * PAGE
+        };
+        let before = resident();
+        let block = allocate_untouched(BYTES).unwrap();
+        assert_eq!(block.as_ptr() as usize % HUGE_PAGE, 0);
+        // SAFETY: the block has these bytes and is released once.
+        unsafe {
+            let last = block.add(BYTES - 1);
+            assert_eq!((block.read(), last.read()), (0, 0));
+            last.write(1);
+            assert!(resident() < before + BYTES / 4);
+            release_untouched(block, BYTES);
+        }
+        assert_eq!(allocate_untouched(isize::MAX as usize / 4), None);
     }
 }

@@ -14,8 +14,15 @@ const MAX_CACHED_BYTES: usize = 2 << 30;
 /// Number of size classes: two per power of two, from 64 bytes up.
 const NUM_CLASSES: usize = 2 * 48;
 
+/// A block that is in use or free.
+pub(super) struct Allocated {
+    pub(super) start: NonNull<u8>,
+    /// Whether the content is still zero. Otherwise it is that of the last use.
+    pub(super) is_zero: bool,
+}
+
 pub(super) struct Pool {
-    free: Mutex<[Vec<NonNull<u8>>; NUM_CLASSES]>,
+    free: Mutex<[Vec<Allocated>; NUM_CLASSES]>,
     cached: AtomicUsize,
     in_use: AtomicUsize,
 }
@@ -47,7 +54,7 @@ fn class_of(bytes: usize) -> (usize, usize) {
 }
 
 impl Pool {
-    pub(super) fn allocate(&self, bytes: usize) -> Result<NonNull<u8>> {
+    pub(super) fn allocate(&self, bytes: usize) -> Result<Allocated> {
         if bytes > isize::MAX as usize / 4 {
             return Err(Error::OutOfMemory(bytes));
         }
@@ -58,13 +65,16 @@ impl Pool {
                 self.cached.fetch_sub(size, Ordering::Relaxed);
                 block
             }
-            None => pages::allocate(size).ok_or(Error::OutOfMemory(bytes))?,
+            None => {
+                let start = pages::allocate_untouched(size).ok_or(Error::OutOfMemory(bytes))?;
+                Allocated { start, is_zero: true }
+            }
         };
         self.in_use.fetch_add(size, Ordering::Relaxed);
         Ok(block)
     }
 
-    pub(super) fn release(&self, block: NonNull<u8>, bytes: usize) {
+    pub(super) fn release(&self, block: Allocated, bytes: usize) {
         let (class, size) = class_of(bytes);
         self.in_use.fetch_sub(size, Ordering::Relaxed);
         if self.cached.load(Ordering::Relaxed) + size <= MAX_CACHED_BYTES {
@@ -72,7 +82,7 @@ impl Pool {
             self.free.lock()[class].push(block);
         } else {
             // SAFETY: the block was allocated with this size, and no reference to it remains.
-            unsafe { pages::release(block, size) }
+            unsafe { pages::release_untouched(block.start, size) }
         }
     }
 }
@@ -86,7 +96,7 @@ pub fn release_cached_memory() {
         for block in blocks.drain(..) {
             POOL.cached.fetch_sub(size, Ordering::Relaxed);
             // SAFETY: the block was allocated with the size of its class, and no reference to it remains.
-            unsafe { pages::release(block, size) }
+            unsafe { pages::release_untouched(block.start, size) }
         }
     }
 }

@@ -57,6 +57,12 @@ pub fn reserve_in_use() -> usize {
     BYTES_IN_USE.load(Ordering::Relaxed)
 }
 
+/// Whether an allocation that bypasses this allocator must fail, because a test injects a failure.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) fn injects_failure() -> bool {
+    faults::is_due()
+}
+
 fn num_granules(bytes: usize) -> usize {
     bytes.div_ceil(GRANULE).max(1)
 }

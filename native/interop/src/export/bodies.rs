@@ -10,9 +10,8 @@ use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
 use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
 use indexmap::IndexMap;
 
-use super::{Source, nodes};
+use super::{Exporter, Source, nodes};
 use crate::error::{Error, Result};
-use crate::import::Importer;
 use crate::ir::{Dim, ElementType, Graph, Node, Value, ValueInfo};
 use crate::mxnet;
 
@@ -25,14 +24,14 @@ struct Spliced {
 
 /// Writes a control flow operator and returns the nodes that it covers.
 pub(super) fn write(
-    importer: &mut Importer<'_>,
+    exporter: &mut Exporter<'_>,
     source: &Source,
     i: usize,
     op: &SymbolNode,
     opset: i64,
 ) -> Result<Vec<usize>> {
     let node = &source.graph.nodes[i];
-    let mut writer = Writer { importer, source, node, opset };
+    let mut writer = Writer { exporter, source, node, opset };
     match node.op.as_str() {
         "_cond" => writer.branch(&op.graphs)?,
         "_foreach" => writer.scan(&op.graphs)?,
@@ -44,7 +43,7 @@ pub(super) fn write(
 
 /// Writes a graph over the tensors of its variables in place of a node.
 pub(super) fn write_composed(
-    importer: &mut Importer<'_>,
+    exporter: &mut Exporter<'_>,
     source: &Source,
     i: usize,
     graph: &Symbol,
@@ -52,20 +51,18 @@ pub(super) fn write_composed(
     opset: i64,
 ) -> Result<()> {
     let node = &source.graph.nodes[i];
-    let mut writer = Writer { importer, source, node, opset };
+    let mut writer = Writer { exporter, source, node, opset };
     let mut made = writer.splice(graph, variables, "hook")?;
     for (output, (name, _)) in node.outputs.iter().zip(made.outputs) {
         let copy = writer.unique("output");
         made.nodes.push(Node { name: copy, ..Writer::operator("Identity", vec![name], output) });
     }
-    if let Some(sink) = writer.importer.sink.as_mut() {
-        sink.nodes.extend(made.nodes);
-    }
+    writer.exporter.sink.nodes.extend(made.nodes);
     Ok(())
 }
 
 struct Writer<'a, 't> {
-    importer: &'a mut Importer<'t>,
+    exporter: &'a mut Exporter<'t>,
     source: &'a Source,
     node: &'a Node,
     opset: i64,
@@ -100,21 +97,19 @@ impl Writer<'_, '_> {
 
     fn unique(&mut self, what: &str) -> String {
         let wanted = format!("{}/{what}", self.node.name);
-        self.importer.sink.as_mut().map_or(wanted.clone(), |s| s.unique(&wanted))
+        self.exporter.sink.unique(&wanted)
     }
 
     /// A new tensor with a unique name.
     fn tensor(&mut self, what: &str, shape: Shape, dtype: Option<DType>) -> (String, usize) {
         let name = self.unique(what);
-        let handle = self.importer.builder.input(&name, shape, dtype, None);
-        if let Some(sink) = self.importer.sink.as_mut() {
-            sink.names.insert(handle, name.clone());
-        }
+        let handle = self.exporter.emitter.builder.input(&name, shape, dtype, None);
+        self.exporter.sink.names.insert(handle, name.clone());
         (name, handle)
     }
 
     fn written(&mut self, handle: usize) -> Result<String> {
-        self.importer.written_name(&Value::Handle(handle))
+        self.exporter.written_name(&Value::Handle(handle))
     }
 
     fn operator(op: &str, inputs: Vec<String>, output: &str) -> Node {
@@ -125,7 +120,7 @@ impl Writer<'_, '_> {
     fn splice(&mut self, graph: &Symbol, variables: &[usize], what: &str) -> Result<Spliced> {
         let names = graph.list_inputs();
         let known: HashMap<&String, usize> = names.iter().zip(variables.iter().copied()).collect();
-        let info = |n: &String| known.get(n).map(|h| self.importer.builder.info(*h));
+        let info = |n: &String| known.get(n).map(|h| self.exporter.emitter.builder.info(*h));
         let shapes: Vec<_> = names.iter().filter_map(|n| Some((n.clone(), info(n)?.shape.clone()))).collect();
         let types: Vec<_> = names.iter().filter_map(|n| Some((n.clone(), info(n)?.dtype?))).collect();
         let internals = graph.internals();
@@ -162,7 +157,7 @@ impl Writer<'_, '_> {
         }
         inner.graph.outputs.iter_mut().for_each(|o| rename(&mut o.name));
         inner.index();
-        let mut chunks = nodes(self.importer, &inner, self.opset)?;
+        let mut chunks = nodes(self.exporter, &inner, self.opset)?;
         chunks.reverse();
         let outputs = inner.graph.outputs.iter().filter_map(|o| Some((o.name.clone(), *inner.handles.get(&o.name)?)));
         Ok(Spliced { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
@@ -172,7 +167,7 @@ impl Writer<'_, '_> {
     fn body(&mut self, what: &str, inputs: Vec<ValueInfo>, mut made: Vec<Node>, outputs: &[(String, usize)]) -> Value {
         let mut ends: Vec<ValueInfo> = Vec::new();
         for (name, handle) in outputs {
-            let t = self.importer.builder.info(*handle);
+            let t = self.exporter.emitter.builder.info(*handle);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let mut name = name.clone();
             let inside = made.iter().any(|n| n.outputs.contains(&name));
@@ -192,10 +187,10 @@ impl Writer<'_, '_> {
         let Some((mut name, handle)) = made.outputs.first().cloned() else {
             return Err(Error::value("a condition has no output"));
         };
-        let t = self.importer.builder.info(handle);
+        let t = self.exporter.emitter.builder.info(handle);
         let (rank, is_bool) = (t.shape.ndim(), t.dtype == Some(DType::Bool));
         if rank != Some(0) {
-            let shape = self.importer.integers(&format!("{what}/shape"), &[], &[0])?;
+            let shape = self.exporter.integers(&format!("{what}/shape"), &[], &[0])?;
             let (flat, _) = self.tensor(&format!("{what}/single"), Shape::new(&[]), None);
             let inputs = vec![name, self.written(shape)?];
             made.nodes.push(Self::operator("Reshape", inputs, &flat));
@@ -211,10 +206,8 @@ impl Writer<'_, '_> {
     }
 
     fn push(&mut self, before: Vec<Node>, node: Node) {
-        if let Some(sink) = self.importer.sink.as_mut() {
-            sink.nodes.extend(before);
-            sink.nodes.push(node);
-        }
+        self.exporter.sink.nodes.extend(before);
+        self.exporter.sink.nodes.push(node);
     }
 
     fn inputs_at(&self, parameter: &str) -> Result<Vec<usize>> {
@@ -249,7 +242,7 @@ impl Writer<'_, '_> {
         for (k, index) in states.iter().enumerate() {
             let outer = self.input(data.len() + k)?;
             inputs.push(self.written(outer)?);
-            let t = self.importer.builder.info(outer);
+            let t = self.exporter.emitter.builder.info(outer);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let (name, handle) = self.tensor(&format!("state{k}"), shape.clone(), dtype);
             state_infos.push(info(&name, &shape, dtype));
@@ -258,14 +251,14 @@ impl Writer<'_, '_> {
         for (k, index) in data.iter().enumerate() {
             let outer = self.input(k)?;
             inputs.push(self.written(outer)?);
-            let t = self.importer.builder.info(outer);
+            let t = self.exporter.emitter.builder.info(outer);
             let (dtype, row) = (t.dtype, t.shape.dims().get(1..).unwrap_or(&[]).to_vec());
             let (name, handle) = self.tensor(&format!("row{k}"), Shape::new(&row), dtype);
             row_infos.push(info(&name, &Shape::new(&row), dtype));
             variables[*index] = handle;
             if row.is_empty() {
                 // A row of a vector has the shape (1,) here and () in ONNX.
-                let axes = self.importer.integers(&format!("{name}/axes"), &[0], &[1])?;
+                let axes = self.exporter.integers(&format!("{name}/axes"), &[0], &[1])?;
                 let (wide, handle) = self.tensor(&format!("row{k}/wide"), Shape::new(&[1]), dtype);
                 before.push(Self::operator("Unsqueeze", vec![name, self.written(axes)?], &wide));
                 variables[*index] = handle;
@@ -298,7 +291,7 @@ impl Writer<'_, '_> {
         let mut start = self.splice(test, &first, "start")?;
         let (goes_on, _) = self.truth("start", &mut start)?;
         let most = [self.count("max_iterations") as i64];
-        let most = self.importer.integers(&format!("{}/most", self.node.name), &most, &[])?;
+        let most = self.exporter.integers(&format!("{}/most", self.node.name), &most, &[])?;
         let mut inputs = vec![self.written(most)?, goes_on];
         let (counter, _) = self.tensor("counter", Shape::new(&[]), Some(DType::I64));
         let (before, _) = self.tensor("before", Shape::new(&[]), Some(DType::Bool));
@@ -310,7 +303,7 @@ impl Writer<'_, '_> {
         for (k, index) in vars.iter().enumerate() {
             let outer = self.input(round_locs[*index])?;
             inputs.push(self.written(outer)?);
-            let t = self.importer.builder.info(outer);
+            let t = self.exporter.emitter.builder.info(outer);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let (name, handle) = self.tensor(&format!("variable{k}"), shape.clone(), dtype);
             infos.push(info(&name, &shape, dtype));
@@ -340,20 +333,18 @@ impl Writer<'_, '_> {
         }
         let name = self.node.name.clone();
         self.push(start.nodes, Node { name, op: "Loop".into(), inputs, outputs, attributes, ..Node::default() });
-        if let Some(sink) = self.importer.sink.as_mut() {
-            sink.nodes.extend(after);
-        }
+        self.exporter.sink.nodes.extend(after);
         Ok(())
     }
 
     /// The stacked outputs of a loop, padded with zeros: `_while_loop` gives a row for each of `max_iterations`.
     fn lengthen(&mut self, rows: &str, row: usize, whole: &str, made: &mut Vec<Node>) -> Result<()> {
-        let rank = self.importer.builder.info(row).shape.ndim();
+        let rank = self.exporter.emitter.builder.info(row).shape.ndim();
         let rank = rank.ok_or_else(|| Error::value(format!("the number of dimensions of '{whole}' is not known")))?;
         let rounds = self.count("max_iterations") as i64;
         let mut constant = |what: &str, items: &[i64]| {
-            let handle = self.importer.integers(&format!("{whole}/{what}"), items, &[items.len() as i64])?;
-            self.importer.written_name(&Value::Handle(handle))
+            let handle = self.exporter.integers(&format!("{whole}/{what}"), items, &[items.len() as i64])?;
+            self.exporter.written_name(&Value::Handle(handle))
         };
         let (most, first) = (constant("most", &[rounds])?, constant("first", &[0])?);
         let (before, after) = (constant("before", &vec![0; rank + 1])?, constant("after", &vec![0; rank])?);
@@ -376,7 +367,7 @@ impl Writer<'_, '_> {
 
 /// The constants that nodes and their subgraphs use.
 pub(super) fn used_names(nodes: &[Node]) -> std::collections::HashSet<String> {
-    let inner = |n: &Node| crate::import::free_names(n).into_iter().map(str::to_string).collect::<Vec<_>>();
+    let inner = |n: &Node| n.free_names().into_iter().map(str::to_string).collect::<Vec<_>>();
     nodes.iter().flat_map(|n| n.inputs.iter().cloned().chain(inner(n))).collect()
 }
 
@@ -394,9 +385,9 @@ pub(super) fn rename_everywhere(nodes: &mut [Node], rename: &impl Fn(&mut String
     }
 }
 
-impl Importer<'_> {
+impl Exporter<'_> {
     /// A constant of 64-bit integers.
     fn integers(&mut self, name: &str, items: &[i64], shape: &[i64]) -> Result<usize> {
-        Ok(self.builder.constant(name, ferromx_core::ndarray::NDArray::from_slice(items, shape)?))
+        Ok(self.emitter.builder.constant(name, ferromx_core::ndarray::NDArray::from_slice(items, shape)?))
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<
     if plain.as_ref().is_ok_and(|shapes| shapes.iter().all(Shape::is_known)) {
         return Ok(plain?);
     }
-    let inputs = open_inputs(symbol, given);
+    let inputs = dynamic_inputs(symbol, given);
     for [first, second] in &SAMPLES {
         let (Some(a), Some(b)) = (sampled(symbol, &inputs, first), sampled(symbol, &inputs, second)) else { continue };
         return Ok(a.iter().zip(&b).map(|(a, b)| common(a, b)).collect());
@@ -52,7 +52,7 @@ struct Input {
 }
 
 /// The given shapes and those that variables declare.
-fn open_inputs(symbol: &Symbol, given: Vec<(String, Shape)>) -> Vec<Input> {
+fn dynamic_inputs(symbol: &Symbol, given: Vec<(String, Shape)>) -> Vec<Input> {
     let mut inputs: Vec<Input> = Vec::new();
     let mut given: HashMap<String, Shape> = given.into_iter().collect();
     for node in symbol.nodes().iter().filter(|n| n.is_variable()) {

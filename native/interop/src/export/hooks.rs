@@ -4,13 +4,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ferromx_core::params::Attrs;
 use ferromx_runtime::symbol::Symbol;
 use indexmap::IndexMap;
 
-use super::{Source, bodies};
+use super::{Exporter, Source, bodies};
+use crate::emit::{HookNode, HookTensor, Hooks, Made, Prepared, located};
 use crate::error::{Error, Result};
-use crate::import::{HookNode, HookTensor, Hooks, Importer, Made, Prepared, check_node, located};
 use crate::ir::{Node, Value};
 use crate::mxnet::USER_OPERATOR;
 
@@ -24,7 +23,8 @@ pub(super) struct ExportHooks {
     pub hooks: Option<Arc<dyn Hooks>>,
     /// The versions of operator sets that nodes were written in.
     pub opsets: IndexMap<String, i64>,
-    depth: usize,
+    /// Nesting of hooks whose operators are asked about again.
+    pub depth: usize,
 }
 
 /// A node of ours as hooks see it: a user-defined operator has its own name, and attributes are those that have a value.
@@ -49,37 +49,30 @@ fn shown(node: &Node) -> Node {
 ///
 /// # Errors
 /// Those of the hooks; what they made cannot be written.
-pub(super) fn write(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> Result<bool> {
-    let hooks = importer.sink.as_ref().and_then(|sink| sink.hooks.hooks.clone());
+pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> Result<bool> {
+    let hooks = exporter.hooks.hooks.clone();
     let Some(hooks) = hooks else { return Ok(false) };
     let node = shown(&source.graph.nodes[i]);
     if !hooks.concerns(&node).map_err(|e| located(e, &node))? {
         return Ok(false);
     }
-    let inputs = node.inputs.iter().map(|name| Some(tensor(importer, name, *source.handles.get(name)?))).collect();
+    let inputs = node
+        .inputs
+        .iter()
+        .map(|name| Some(HookTensor::of(&exporter.emitter.builder, name, *source.handles.get(name)?)))
+        .collect();
     let seen = HookNode { node: &node, version: opset, inputs };
     if let Some(made) = hooks.before(&seen).map_err(|e| located(e, &node))? {
-        composed(importer, source, i, &made, opset)?;
+        composed(exporter, source, i, &made, opset)?;
         return Ok(true);
     }
     let Some(made) = hooks.prepare(&seen).map_err(|e| located(e, &node))? else { return Ok(false) };
-    foreign(importer, source, i, made, opset)?;
+    foreign(exporter, source, i, made, opset)?;
     Ok(true)
 }
 
-fn tensor(importer: &Importer<'_>, name: &str, handle: usize) -> HookTensor {
-    let info = importer.builder.info(handle);
-    HookTensor {
-        name: name.into(),
-        symbol: Symbol::variable(name, Attrs::new()),
-        shape: info.shape.clone(),
-        dtype: info.dtype,
-        value: info.value.clone(),
-    }
-}
-
 /// Writes operators of ours in place of a node.
-fn composed(importer: &mut Importer<'_>, source: &Source, i: usize, made: &Made, opset: i64) -> Result<()> {
+fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &Made, opset: i64) -> Result<()> {
     let node = &source.graph.nodes[i];
     let graph = Symbol::group(&made.outputs);
     if graph.num_outputs() < node.outputs.len() {
@@ -90,7 +83,7 @@ fn composed(importer: &mut Importer<'_>, source: &Source, i: usize, made: &Made,
     for name in graph.list_inputs() {
         let constant = made.constants.iter().find(|(known, _)| *known == name);
         variables.push(match (constant, source.handles.get(&name).filter(|_| node.inputs.contains(&name))) {
-            (Some((_, array)), _) => importer.builder.constant(&name, array.clone()),
+            (Some((_, array)), _) => exporter.emitter.builder.constant(&name, array.clone()),
             (None, Some(handle)) => *handle,
             (None, None) => {
                 let text =
@@ -99,46 +92,45 @@ fn composed(importer: &mut Importer<'_>, source: &Source, i: usize, made: &Made,
             }
         });
     }
-    let Some(sink) = importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
-    if sink.hooks.depth >= MAX_DEPTH {
+    if exporter.hooks.depth >= MAX_DEPTH {
         return Err(Error::value("its hook makes an operator that the hook is asked about again, and so on"));
     }
-    sink.hooks.depth += 1;
-    let written = bodies::write_composed(importer, source, i, &graph, &variables, opset);
-    if let Some(sink) = importer.sink.as_mut() {
-        sink.hooks.depth -= 1;
-    }
+    exporter.hooks.depth += 1;
+    let written = bodies::write_composed(exporter, source, i, &graph, &variables, opset);
+    exporter.hooks.depth -= 1;
     written
 }
 
 /// Writes a node of any operator set in place of a node of ours.
-fn foreign(importer: &mut Importer<'_>, source: &Source, i: usize, made: Prepared, opset: i64) -> Result<()> {
+fn foreign(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: Prepared, opset: i64) -> Result<()> {
     let ours = &source.graph.nodes[i];
     let mut node = made.node;
     let mut added = IndexMap::new();
     for (name, array) in made.constants {
-        let handle = importer.builder.constant(&name, array);
+        let handle = exporter.emitter.builder.constant(&name, array);
         added.insert(name, handle);
     }
     for name in node.inputs.iter_mut().filter(|name| !name.is_empty()) {
         let Some(handle) = added.get(name).or_else(|| source.handles.get(name)) else {
             return Err(Error::value(format!("its hook gives it an input '{name}', which the network does not have")));
         };
-        *name = importer.written_name(&Value::Handle(*handle))?;
+        *name = exporter.written_name(&Value::Handle(*handle))?;
     }
     node.outputs.clone_from(&ours.outputs);
-    let Some(sink) = importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
-    let described = importer.schema.written_version(&node.domain);
+    let described = exporter.emitter.schema.written_version(&node.domain);
     let version = node.version.take().unwrap_or(if node.domain.is_empty() { opset } else { described });
-    let known =
-        if node.domain.is_empty() { opset } else { *sink.hooks.opsets.entry(node.domain.clone()).or_insert(version) };
+    let known = if node.domain.is_empty() {
+        opset
+    } else {
+        *exporter.hooks.opsets.entry(node.domain.clone()).or_insert(version)
+    };
     if version != known {
         let text =
             format!("its hook writes it in version {version} of the operator set '{}', others in {known}", node.domain);
         return Err(Error::value(text));
     }
-    match importer.schema.find(&node.domain, &node.op, version) {
-        Some(descriptor) => check_node(&node, descriptor)?,
+    match exporter.emitter.schema.find(&node.domain, &node.op, version) {
+        Some(descriptor) => descriptor.check(&node)?,
         None if node.domain.is_empty() => {
             return Err(Error::value(format!(
                 "its hook writes {}, which version {version} of ONNX does not have",
@@ -147,9 +139,7 @@ fn foreign(importer: &mut Importer<'_>, source: &Source, i: usize, made: Prepare
         }
         None => {}
     }
-    if let Some(sink) = importer.sink.as_mut() {
-        sink.nodes.push(node);
-    }
+    exporter.sink.nodes.push(node);
     Ok(())
 }
 

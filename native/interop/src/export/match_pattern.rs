@@ -6,7 +6,7 @@ use ferromx_core::op::Inputs;
 use ferromx_ops::registry;
 
 use super::Source;
-use crate::import::Names;
+use crate::emit::{Names, rules};
 use crate::ir::{AttributeDescriptor, Node, Value};
 use crate::mapping::Table;
 use crate::mapping::ast::{Call, Expr, Process};
@@ -145,10 +145,10 @@ impl<'p> PatternMatch<'_, 'p> {
                     Ok(())
                 }
             },
-            Expr::Call(call) => match self.table.rule(&call.name) {
-                Some(rule) => {
+            Expr::Call(call) => match self.table.signature(&call.name) {
+                Some(_) => {
                     let known: Vec<Option<Value>> = call.args.iter().map(|a| self.known(a)).collect();
-                    match (rule.reverse(), call.args.first()) {
+                    match (rules::find(&call.name).and_then(|rule| rule.reverse), call.args.first()) {
                         (Some(reverse), Some(first)) => {
                             let given =
                                 reverse(value, &known).ok_or_else(|| format!("{} cannot give {value}", call.name))?;

@@ -18,10 +18,9 @@ use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
 use ferromx_runtime::symbol_infer::infer_dtypes;
 use indexmap::IndexMap;
 
-use crate::error::{Error, Position, Problem, Result};
-use crate::framework::Framework;
-use crate::import::{Builder, Hooks, Importer, Names, NumpyShapes, Scope};
-use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
+use crate::emit::{Builder, Context, Emitter, Hooks, Names, NumpyShapes, Scope, Sink, framework_call};
+use crate::error::{Error, Problem, Result};
+use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo};
 use crate::mapping::Mappings;
 use crate::mapping::ast::{Call, Direction, Expr, Process};
 use crate::mxnet;
@@ -103,26 +102,32 @@ impl Source {
     }
 }
 
-/// The nodes written so far.
-#[derive(Default)]
-pub struct Sink {
-    nodes: Vec<Node>,
-    /// Names by handle, of tensors of our graph and of new ones.
-    names: HashMap<usize, String>,
-    used: std::collections::HashSet<String>,
+/// An export in progress.
+struct Exporter<'t> {
+    emitter: Emitter<'t>,
+    sink: Sink,
     hooks: ExportHooks,
 }
 
-impl Sink {
-    /// An unused name.
-    fn unique(&mut self, wanted: &str) -> String {
-        let mut name = wanted.to_string();
-        let mut n = 0;
-        while !self.used.insert(name.clone()) {
-            n += 1;
-            name = format!("{wanted}_{n}");
-        }
-        name
+impl<'t> Context<'t> for Exporter<'t> {
+    fn emitter(&self) -> &Emitter<'t> {
+        &self.emitter
+    }
+
+    fn emitter_mut(&mut self) -> &mut Emitter<'t> {
+        &mut self.emitter
+    }
+
+    fn sink(&mut self) -> Option<(&mut Sink, &mut Builder)> {
+        Some((&mut self.sink, &mut self.emitter.builder))
+    }
+
+    fn graph(&mut self, _: &Graph, _: HashMap<String, Value>) -> Result<Vec<Value>> {
+        Err(Error::value("a graph of the framework can be mapped in an import only"))
+    }
+
+    fn problem_count(&self) -> usize {
+        0
     }
 }
 
@@ -165,20 +170,20 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     for domain in options.mappings.iter().flat_map(|added| added.domains()) {
         opsets.insert(domain.into(), added_version(options, domain));
     }
-    let mut importer = Importer::new(Framework::Onnx, options.mappings.as_deref(), opsets.clone(), false)?;
-    let source = look_at(symbol, params, options, &mut importer.builder)?;
+    let mut emitter = Emitter::new(Framework::Onnx, options.mappings.as_deref(), opsets.clone(), false)?;
+    let source = look_at(symbol, params, options, &mut emitter.builder)?;
     let mut sink = Sink::default();
-    sink.hooks.hooks.clone_from(&options.hooks);
     for (name, handle) in &source.handles {
         sink.names.insert(*handle, name.clone());
         sink.used.insert(name.clone());
     }
-    importer.sink = Some(sink);
-    let mut chunks = nodes(&mut importer, &source, opset)?;
+    let hooks = ExportHooks { hooks: options.hooks.clone(), ..ExportHooks::default() };
+    let mut exporter = Exporter { emitter, sink, hooks };
+    let mut chunks = nodes(&mut exporter, &source, opset)?;
     chunks.reverse();
     let mut graph = Graph { nodes: chunks.into_iter().flatten().collect(), ..Graph::default() };
-    finish(&mut graph, &mut importer, &source, params, options)?;
-    opsets.extend(importer.sink.iter().flat_map(|sink| sink.hooks.opsets.clone()));
+    finish(&mut graph, &mut exporter, &source, params, options)?;
+    opsets.extend(exporter.hooks.opsets);
     let mut used = HashSet::new();
     hooks::domains(&graph.nodes, &mut used);
     opsets.retain(|domain, _| domain.is_empty() || used.contains(domain));
@@ -235,7 +240,7 @@ fn look_at(
 }
 
 /// The framework's nodes for each live node of ours, from the outputs to the inputs.
-fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec<Vec<Node>>> {
+fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec<Vec<Node>>> {
     let mut covered = vec![false; source.graph.nodes.len()];
     let mut problems: Vec<Problem> = Vec::new();
     let mut chunks = Vec::new();
@@ -243,10 +248,10 @@ fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec
         if covered[i] {
             continue;
         }
-        match node(importer, source, i, opset) {
+        match node(exporter, source, i, opset) {
             Ok(inner) => {
                 inner.into_iter().for_each(|n| covered[n] = true);
-                chunks.push(importer.sink.as_mut().map(|s| std::mem::take(&mut s.nodes)).unwrap_or_default());
+                chunks.push(std::mem::take(&mut exporter.sink.nodes));
             }
             // The program's own error keeps its cause.
             Err(e) if e.is_foreign() => return Err(e),
@@ -257,20 +262,20 @@ fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec
 }
 
 /// Writes one node of ours and returns the nodes that the process covers.
-fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> Result<Vec<usize>> {
+fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> Result<Vec<usize>> {
     if let Some(op) = source.inner.get(&source.graph.nodes[i].name) {
-        return bodies::write(importer, source, i, op, opset);
+        return bodies::write(exporter, source, i, op, opset);
     }
-    if hooks::write(importer, source, i, opset)? {
+    if hooks::write(exporter, source, i, opset)? {
         return Ok(vec![i]);
     }
     let mut reasons: Vec<String> = Vec::new();
-    let table = importer.table;
+    let table = exporter.emitter.table;
     for process in table.processes() {
         if process.direction == Direction::Import || (!process.domain.is_empty() && !table.is_added(process)) {
             continue;
         }
-        let version = importer.version(importer.schema.domain_of(&process.domain, &process.left.name));
+        let version = exporter.emitter.version(exporter.emitter.schema.domain_of(&process.domain, &process.left.name));
         if !(process.since..=process.until).contains(&version) {
             continue;
         }
@@ -283,7 +288,7 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
         }
         let (names, covered) = (matching.names, matching.covered);
         let ours = &source.graph.nodes[i];
-        let mut scope = Scope::new(&mut *importer, ours, ours.name.clone(), process);
+        let mut scope = Scope::new(&mut *exporter, ours, ours.name.clone(), process);
         let mut accepted = true;
         for (condition, why) in &process.conditions {
             if !scope.eval(condition, &names, false)?.is_true() {
@@ -296,7 +301,7 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
             continue;
         }
         write(&mut scope, process, &names, ours)?;
-        let made = importer.sink.as_ref().map_or(&[][..], |s| &s.nodes);
+        let made = &exporter.sink.nodes;
         let missing = ours
             .outputs
             .iter()
@@ -324,7 +329,7 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
 
 /// Creates the framework's side of a process.
 fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: &Node) -> Result<()> {
-    if scope.importer.table.rule(&process.left.name).is_none() {
+    if scope.context.emitter().table.signature(&process.left.name).is_none() {
         framework_call(scope, &process.left, names, Some(&ours.outputs))?;
         return Ok(());
     }
@@ -338,7 +343,7 @@ fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: 
         return Err(Error::value(format!("the rule {} makes {given} outputs of {wanted}", process.left.name)));
     }
     for (output, value) in ours.outputs.iter().zip(made).filter(|(_, v)| *v != Value::None) {
-        if let Some(sink) = scope.importer.sink.as_mut() {
+        if let Some((sink, _)) = scope.context.sink() {
             scope.name = sink.unique(&format!("{}/output", ours.name));
         }
         let args = vec![Expr::Literal(value)];
@@ -348,158 +353,36 @@ fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: 
     Ok(())
 }
 
-/// Adds one operator of the framework with attributes, and gives the tensors of its first `outputs` outputs.
-///
-/// # Errors
-/// Attributes that the operator does not have.
-pub fn framework_node(
-    scope: &mut Scope<'_, '_>,
-    op: &str,
-    inputs: Vec<Value>,
-    attributes: Vec<(&str, Value)>,
-    outputs: usize,
-) -> Result<Vec<Value>> {
-    let named = attributes.into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
-    let args = inputs.into_iter().map(Expr::Literal).collect();
-    let call = Call { name: op.into(), args, named, position: Position::default() };
-    let Some(sink) = scope.importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
-    let names: Vec<String> = (0..outputs).map(|_| sink.unique(&format!("{}/{op}", scope.name))).collect();
-    let made = names.iter().map(|name| {
-        let handle = scope.importer.builder.input(name, Shape::unknown(), None, None);
-        if let Some(sink) = scope.importer.sink.as_mut() {
-            sink.names.insert(handle, name.clone());
-        }
-        Value::Handle(handle)
-    });
-    let made = made.collect();
-    let outer = std::mem::replace(&mut scope.name, names.first().cloned().unwrap_or_default());
-    let written = framework_call(scope, &call, &Names::new(), Some(&names));
-    scope.name = outer;
-    written.map(|_| made)
-}
-
-/// Adds one operator of the framework on tensors, without attributes, and gives the tensor of its first output.
-pub fn framework_operator(scope: &mut Scope<'_, '_>, op: &str, inputs: &[Value]) -> Result<Value> {
-    let args = inputs.iter().cloned().map(Expr::Literal).collect();
-    framework_call(
-        scope,
-        &Call { name: op.into(), args, named: Vec::new(), position: Position::default() },
-        &Names::new(),
-        None,
-    )
-}
-
-/// Adds one operator of the framework with those in its inputs, and gives the tensor of its first output.
-pub fn framework_call(
-    scope: &mut Scope<'_, '_>,
-    call: &Call,
-    names: &Names<'_>,
-    outputs: Option<&[String]>,
-) -> Result<Value> {
-    let mut inputs = Vec::new();
-    for e in &call.args {
-        let value = scope.eval(e, names, false)?;
-        match value {
-            Value::List(items) => inputs.extend(items),
-            other => inputs.push(other),
-        }
-    }
-    while let Some(Value::None) = inputs.last() {
-        inputs.pop();
-    }
-    let inputs = inputs.iter().map(|v| scope.importer.written_name(v)).collect::<Result<Vec<_>>>()?;
-    let probe = Node { op: call.name.clone(), domain: scope.domain_of(&call.name), ..Node::default() };
-    let descriptor = scope.importer.descriptor(&probe)?;
-    let mut attributes = IndexMap::new();
-    for a in &descriptor.attributes {
-        let value = match call.named.iter().find(|(key, _)| *key == a.name) {
-            Some((_, e)) => scope.eval(e, names, false)?,
-            None if outputs.is_some() => names.get(a.name.as_str()).cloned().unwrap_or_default(),
-            None => Value::None,
-        };
-        // Booleans and integers are written as the kind of the attribute demands.
-        let value = match (a.kind, value) {
-            (crate::ir::AttributeKind::Int, Value::Bool(b)) => Value::Int(i64::from(b)),
-            (crate::ir::AttributeKind::Float, v) if v.number().is_some() => {
-                Value::Float(v.number().unwrap_or_default())
-            }
-            (_, v) => v,
-        };
-        let empty = matches!(&value, Value::List(items) if items.is_empty());
-        if value == Value::None && !matches!(value, Value::Graph(_)) || value == a.default || (empty && !a.required) {
-            continue;
-        }
-        if !a.kind.takes(&value) {
-            return Err(Error::value(format!("the attribute {} of {} would be {value}", a.name, call.name)));
-        }
-        attributes.insert(a.name.clone(), value);
-    }
-    let Some(sink) = scope.importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
-    let (name, outputs, handle) = match outputs {
-        Some(outputs) => (scope.name.clone(), outputs.to_vec(), Value::None),
-        None => {
-            let name = sink.unique(&format!("{}/{}", scope.name, call.name));
-            let handle = scope.importer.builder.input(&name, Shape::unknown(), None, None);
-            sink.names.insert(handle, name.clone());
-            (name.clone(), vec![name], Value::Handle(handle))
-        }
-    };
-    let wanted = descriptor.outputs.last().is_some_and(|o| o.arity == crate::ir::Arity::Many);
-    let keep = if wanted { outputs.len() } else { descriptor.outputs.len().min(outputs.len()) };
-    sink.nodes.push(Node {
-        name,
-        domain: probe.domain,
-        op: call.name.clone(),
-        inputs,
-        outputs: outputs.into_iter().take(keep).collect(),
-        attributes,
-        ..Node::default()
-    });
-    Ok(handle)
-}
-
-impl Importer<'_> {
-    /// The name of a tensor in the model. A constant gets its name at the first use.
+impl Exporter<'_> {
+    /// The name of a tensor in the model.
     fn written_name(&mut self, value: &Value) -> Result<String> {
-        let handle = match value {
-            Value::None => return Ok(String::new()),
-            Value::Handle(h) => *h,
-            other => return Err(Error::value(format!("an input would be a {}", other.kind()))),
-        };
-        let wanted = self.builder.info(handle).name.clone();
-        let Some(sink) = self.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
-        if let Some(name) = sink.names.get(&handle) {
-            return Ok(name.clone());
-        }
-        let name = sink.unique(&format!("{wanted}/constant"));
-        sink.names.insert(handle, name.clone());
-        Ok(name)
+        self.sink.written_name(&self.emitter.builder, value)
     }
 }
 
 /// Constants, inputs and outputs.
 fn finish(
     graph: &mut Graph,
-    importer: &mut Importer<'_>,
+    exporter: &mut Exporter<'_>,
     source: &Source,
     params: &IndexMap<String, NDArray>,
     options: &ExportOptions,
 ) -> Result<()> {
     let used = bodies::used_names(&graph.nodes);
     let heads: Vec<&String> = source.graph.outputs.iter().map(|o| &o.name).collect();
-    let names = importer.sink.as_ref().map(|s| s.names.clone()).unwrap_or_default();
+    let names = &exporter.sink.names;
     let mut by_name: Vec<(&String, usize)> = names.iter().map(|(h, n)| (n, *h)).collect();
     by_name.sort();
     let mut constants = IndexMap::new();
     for (name, handle) in by_name {
         if (used.contains(name) || heads.contains(&name))
-            && let Some(array) = &importer.builder.info(handle).value
+            && let Some(array) = &exporter.emitter.builder.info(handle).value
         {
             constants.insert(name.clone(), Tensor::from_array(array));
         }
     }
     let info = |name: &str| {
-        let t = source.handles.get(name).map(|h| importer.builder.info(*h));
+        let t = source.handles.get(name).map(|h| exporter.emitter.builder.info(*h));
         let attrs = source.variables.get(name).map(|node| node.attrs.read().clone()).unwrap_or_default();
         let unknown =
             |k: usize| attrs.get(&mxnet::dim_name_key(k)).map_or(Dim::Unknown, |name| Dim::Named(name.clone()));
@@ -520,7 +403,7 @@ fn finish(
         outs.push((wanted, info(head)));
     }
     graph.constants = constants;
-    name_outputs(graph, importer, outs);
+    name_outputs(graph, &mut exporter.sink, outs);
     Ok(())
 }
 
@@ -538,8 +421,7 @@ fn with_order(inputs: Vec<ValueInfo>, wanted: &[ValueInfo]) -> Vec<ValueInfo> {
 }
 
 /// Names the outputs as requested, with an Identity for each output that has another name.
-fn name_outputs(graph: &mut Graph, importer: &mut Importer<'_>, mut outs: Vec<(String, ValueInfo)>) {
-    let Some(sink) = importer.sink.as_mut() else { return };
+fn name_outputs(graph: &mut Graph, sink: &mut Sink, mut outs: Vec<(String, ValueInfo)>) {
     let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
     for k in 0..outs.len() {
         let (wanted, mut info) = outs[k].clone();

@@ -6,7 +6,8 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::executor::is_dynamic;
 use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
 
-use super::{ImportOptions, Imported, NumpyShapes, import};
+use super::{ImportOptions, Imported, import};
+use crate::emit::NumpyShapes;
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, Model};
 

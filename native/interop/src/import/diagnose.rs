@@ -12,9 +12,9 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
-use super::eval::Surroundings;
-use super::order::free_names;
-use super::{Importer, builder};
+use super::Importer;
+use super::match_pattern::Surroundings;
+use crate::emit::check_shape;
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Graph, Node, Value, ValueInfo};
 
@@ -86,11 +86,6 @@ impl Importer<'_> {
         }
     }
 
-    /// Number of problems reported so far.
-    pub(crate) fn problem_count(&self) -> usize {
-        self.problems.len()
-    }
-
     /// Reports a node's problem, unless placeholders cause it or it has been reported.
     pub(super) fn node_failed(&mut self, around: &Surroundings<'_, '_>, node: &Node, e: Error) {
         let key = format!("{:?} {} {:?} {:?}", self.diagnosis.within, node.label(), node.inputs, node.outputs);
@@ -127,7 +122,7 @@ impl Importer<'_> {
 
     /// Checks the subgraphs of a node that could not be mapped.
     pub(super) fn look_inside(&mut self, node: &Node) {
-        if self.diagnosis.trying || self.builder.is_executing() {
+        if self.diagnosis.trying || self.emitter.builder.is_executing() {
             return;
         }
         self.diagnosis.within.push(node.label());
@@ -137,7 +132,7 @@ impl Importer<'_> {
                 continue;
             }
             let inputs = graph.inputs.iter().map(|i| (i.name.clone(), self.placeholder(&i.name, Some(i)))).collect();
-            if let Err(e) = self.graph(graph, inputs) {
+            if let Err(e) = self.subgraph(graph, inputs) {
                 self.report(e.at(format!("graph '{}'", graph.name)));
             }
         }
@@ -156,10 +151,10 @@ impl Importer<'_> {
     /// A placeholder with the declared type and shape.
     pub(super) fn placeholder(&mut self, name: &str, info: Option<&ValueInfo>) -> Value {
         let shape = info.map_or(Shape::unknown(), ValueInfo::shape);
-        let shape = if builder::check_shape(&shape).is_ok() { shape } else { Shape::unknown() };
+        let shape = if check_shape(&shape).is_ok() { shape } else { Shape::unknown() };
         let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.ours().ok());
         self.diagnosis.any = true;
-        Value::Handle(self.builder.placeholder(name, shape, dtype))
+        Value::Handle(self.emitter.builder.placeholder(name, shape, dtype))
     }
 
     /// Marks the outputs of a node that reads placeholders, even if it reads only their shapes.
@@ -167,7 +162,7 @@ impl Importer<'_> {
         if self.diagnosis.any && !self.inputs_from_placeholders(node).is_empty() {
             for output in outputs {
                 if let Value::Handle(h) = output {
-                    self.builder.mark_from_placeholder(*h);
+                    self.emitter.builder.mark_from_placeholder(*h);
                 }
             }
         }
@@ -175,11 +170,11 @@ impl Importer<'_> {
 
     /// The inputs of a node and its subgraphs that depend on placeholders.
     pub(super) fn inputs_from_placeholders(&self, node: &Node) -> Vec<(String, usize)> {
-        let mut names: Vec<&str> = node.inputs.iter().map(String::as_str).chain(free_names(node)).collect();
+        let mut names: Vec<&str> = node.inputs.iter().map(String::as_str).chain(node.free_names()).collect();
         names.sort_unstable();
         names.dedup();
         let from_placeholders = |name: &str| match self.value(name) {
-            Ok(Value::Handle(h)) if self.builder.info(h).is_from_placeholder => Some((name.to_string(), h)),
+            Ok(Value::Handle(h)) if self.emitter.builder.info(h).is_from_placeholder => Some((name.to_string(), h)),
             _ => None,
         };
         names.into_iter().filter_map(from_placeholders).collect()
@@ -239,7 +234,7 @@ impl Importer<'_> {
     fn lacks_value(&self, node: &Node) -> bool {
         node.inputs.iter().any(|name| match self.value(name) {
             Ok(Value::Handle(h)) => {
-                let info = self.builder.info(h);
+                let info = self.emitter.builder.info(h);
                 !info.is_from_placeholder && info.value.is_none() && info.partly.is_none()
             }
             _ => false,
@@ -248,9 +243,9 @@ impl Importer<'_> {
 
     /// Element types and ranks that placeholders may have, those of the other inputs first.
     fn guesses(&self, node: &Node, from_placeholders: &[(String, usize)]) -> (Vec<Option<DType>>, Vec<Option<usize>>) {
-        let infos: Vec<_> = from_placeholders.iter().map(|(_, h)| self.builder.info(*h)).collect();
+        let infos: Vec<_> = from_placeholders.iter().map(|(_, h)| self.emitter.builder.info(*h)).collect();
         let others = node.inputs.iter().filter_map(|name| match self.value(name) {
-            Ok(Value::Handle(h)) => Some(self.builder.info(h)),
+            Ok(Value::Handle(h)) => Some(self.emitter.builder.info(h)),
             _ => None,
         });
         let (mut dtypes, mut ranks) = (vec![None], vec![None]);
@@ -306,7 +301,7 @@ impl Importer<'_> {
         if self.has_tried_enough() {
             return Ok(());
         }
-        let mark = self.builder.mark();
+        let mark = self.emitter.builder.mark();
         let problems = std::mem::take(&mut self.problems);
         let scope = self.scope_of(from_placeholders, guess);
         self.scopes.push(scope);
@@ -314,7 +309,7 @@ impl Importer<'_> {
         let made = self.map(around, node);
         self.diagnosis.trying = false;
         self.scopes.pop();
-        self.builder.forget(mark);
+        self.emitter.builder.forget(mark);
         let inner = std::mem::replace(&mut self.problems, problems);
         if inner.is_empty() { made.map(|_| ()) } else { Err(Error::Model(inner)) }
     }
@@ -328,7 +323,7 @@ impl Importer<'_> {
         let mut scope = HashMap::new();
         for (i, (name, placeholder)) in from_placeholders.iter().enumerate() {
             let guess = guess(i);
-            let info = self.builder.info(*placeholder);
+            let info = self.emitter.builder.info(*placeholder);
             let dtype = info.dtype.or(guess.dtype);
             let dims: Option<Vec<i64>> = match (info.shape.ndim_is_known(), guess.rank) {
                 (true, _) => Some(info.shape.dims().to_vec()),
@@ -340,8 +335,8 @@ impl Importer<'_> {
             let small = shape.checked_elements().is_ok_and(|n| n <= 1 << 16);
             let zeros = |shape: &Shape| NDArray::zeros(shape, dtype.unwrap_or(DType::F32), Context::default()).ok();
             let handle = match Some(&shape).filter(|_| guess.constant && small).and_then(zeros) {
-                Some(array) => self.builder.constant(name, array),
-                None => self.builder.placeholder(name, shape, dtype),
+                Some(array) => self.emitter.builder.constant(name, array),
+                None => self.emitter.builder.placeholder(name, shape, dtype),
             };
             scope.insert(name.clone(), Value::Handle(handle));
         }

@@ -1,89 +1,18 @@
-//! Hooks: code of the importing program that replaces or adjusts the mapping of nodes.
-//!
-//! A hook may rewrite a node before mapping, replace the table's process, or change its result. It builds symbols in which variables stand
-//! for the node's tensors. The import copies them into the graph operator by operator, so that constant folding, shape inference and
-//! execution work as without hooks.
+//! The hooks of an import. The import copies the symbols of hooks into the graph operator by operator, so that constant folding, shape
+//! inference and execution work as without hooks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
-use ferromx_runtime::symbol::{self, Symbol, topological};
+use ferromx_runtime::symbol::Symbol;
 
-use super::{Importer, builder::Builder};
+use super::Importer;
+use crate::emit::{HookNode, HookTensor, Hooks, Made, copied, located};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, Tensor, Value};
-
-/// An input or output of a node, as passed to hooks.
-pub struct HookTensor {
-    /// Name of the value in the model.
-    pub name: String,
-    /// The variable of the tensor in the hook's symbols.
-    pub symbol: Symbol,
-    /// Shape, -1 for dimensions that are not known.
-    pub shape: Shape,
-    /// Element type, if it is known.
-    pub dtype: Option<DType>,
-    /// The elements of a constant.
-    pub value: Option<NDArray>,
-}
-
-/// A node, as passed to hooks.
-pub struct HookNode<'a> {
-    /// The node in the neutral form.
-    pub node: &'a Node,
-    /// Operator set version of the node.
-    pub version: i64,
-    /// Its inputs; `None` for absent optional ones.
-    pub inputs: Vec<Option<HookTensor>>,
-}
-
-/// The result of a hook.
-#[derive(Default)]
-pub struct Made {
-    /// The outputs of the node, in their order; a symbol may have several of them.
-    pub outputs: Vec<Symbol>,
-    /// The arrays of variables that the hook added.
-    pub constants: Vec<(String, NDArray)>,
-}
-
-/// A node that a hook rewrote.
-pub struct Prepared {
-    /// The node.
-    pub node: Node,
-    /// Constants that its inputs name and the model does not have.
-    pub constants: Vec<(String, NDArray)>,
-}
-
-/// The hooks of a program. Their errors end the import.
-pub trait Hooks: Send + Sync {
-    /// True if there is a hook for the node's name or operator.
-    ///
-    /// # Errors
-    /// The program's.
-    fn concerns(&self, node: &Node) -> Result<bool>;
-
-    /// The node to map instead of this one. Called before the mapping, when only constant inputs are known.
-    ///
-    /// # Errors
-    /// The program's.
-    fn prepare(&self, node: &HookNode<'_>) -> Result<Option<Prepared>>;
-
-    /// The outputs of a node, instead of the table's.
-    ///
-    /// # Errors
-    /// The program's.
-    fn before(&self, node: &HookNode<'_>) -> Result<Option<Made>>;
-
-    /// The outputs of a node, instead of those created so far.
-    ///
-    /// # Errors
-    /// The program's.
-    fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<Made>>;
-}
 
 /// The hooks of an import and their effects.
 #[derive(Default)]
@@ -114,17 +43,6 @@ impl Hooked {
     }
 }
 
-/// Names the node in an error of a program's code, whose cause is kept.
-pub(crate) fn located(e: Error, node: &Node) -> Error {
-    match e {
-        Error::Engine(e) => {
-            let name = node.outputs.first().filter(|_| node.name.is_empty()).unwrap_or(&node.name);
-            Error::Engine(e.in_operator(&node.op, name))
-        }
-        other => other,
-    }
-}
-
 /// The graph with the rewritten nodes, or `None` if no hook rewrites any.
 ///
 /// # Errors
@@ -150,7 +68,7 @@ pub(super) fn prepared(importer: &Importer<'_>, graph: &Graph) -> Result<Option<
             Ok(Some(HookTensor { name: name.clone(), symbol, shape, dtype, value }))
         });
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let hook_node = HookNode { node, version: importer.version_of(node), inputs };
+        let hook_node = HookNode { node, version: importer.emitter.version_of(node), inputs };
         let Some(made) = hooks.prepare(&hook_node).map_err(|e| located(e, node))? else { continue };
         let graph = changed.get_or_insert_with(|| graph.clone());
         for (name, array) in made.constants {
@@ -172,14 +90,7 @@ impl Importer<'_> {
     /// A value, as passed to hooks.
     fn hook_tensor(&self, name: &str, value: &Value) -> Option<HookTensor> {
         let Value::Handle(h) = value else { return None };
-        let info = self.builder.info(*h);
-        Some(HookTensor {
-            name: name.into(),
-            symbol: Symbol::variable(name, Attrs::new()),
-            shape: info.shape.clone(),
-            dtype: info.dtype,
-            value: info.value.clone(),
-        })
+        Some(HookTensor::of(&self.emitter.builder, name, *h))
     }
 
     /// The outputs of a node: by its hooks, by `table`, by its hooks again.
@@ -203,7 +114,7 @@ impl Importer<'_> {
             inputs.push(self.hook_tensor(name, &value));
             known.insert(name.clone(), value);
         }
-        let hook_node = HookNode { node, version: self.version_of(node), inputs };
+        let hook_node = HookNode { node, version: self.emitter.version_of(node), inputs };
         let mut values = match hooks.before(&hook_node).map_err(|e| located(e, node))? {
             Some(made) => self.taken_over(node, made, &known)?,
             None => table(self)?,
@@ -231,39 +142,10 @@ impl Importer<'_> {
             }
         }
         for (name, array) in made.constants {
-            let constant = self.builder.constant(&name, array);
+            let constant = self.emitter.builder.constant(&name, array);
             handles.insert(name, constant);
         }
-        let made = copied(&mut self.builder, &made.outputs, &mut handles)?;
+        let made = copied(&mut self.emitter.builder, &made.outputs, &mut handles)?;
         Ok(made.into_iter().take(node.outputs.len()).map(Value::Handle).collect())
     }
-}
-
-/// Copies the operators of symbols into a graph. `known` has the tensors of variables; other variables become inputs.
-///
-/// # Errors
-/// Those of the operators.
-pub fn copied(builder: &mut Builder, symbols: &[Symbol], known: &mut HashMap<String, usize>) -> Result<Vec<usize>> {
-    let entries = || symbols.iter().flat_map(Symbol::entries);
-    let mut made: HashMap<*const symbol::Node, Vec<usize>> = HashMap::new();
-    for node in topological(entries()) {
-        let outputs = match &node.op {
-            None => match known.get(&node.name) {
-                Some(handle) => vec![*handle],
-                None => {
-                    let handle = builder.input(&node.name, Shape::unknown(), None, None);
-                    known.insert(node.name.clone(), handle);
-                    vec![handle]
-                }
-            },
-            Some(op) => {
-                let ins = node.inputs.iter().map(|e| Value::Handle(made[&Arc::as_ptr(&e.node)][e.index as usize]));
-                let ins: Vec<Value> = ins.collect();
-                let attrs = node.attrs.read().clone();
-                builder.apply_with(op.name, &node.name, &ins, attrs, &node.graphs)?
-            }
-        };
-        made.insert(Arc::as_ptr(&node), outputs);
-    }
-    Ok(entries().map(|e| made[&Arc::as_ptr(&e.node)][e.index as usize]).collect())
 }

@@ -4,16 +4,11 @@
 //! Constants are folded at once, so importing a graph whose inputs all have values executes it: [`execute`] runs models in this way if
 //! shapes depend on their data.
 
-mod bodies;
-mod builder;
 mod check;
 mod diagnose;
-mod dimensions;
-mod eval;
 mod hooks;
+mod match_pattern;
 mod order;
-mod scalars;
-mod symbolic;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,23 +18,15 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::symbol::Symbol;
 use indexmap::IndexMap;
 
-pub use bodies::{Body, Operands};
-pub use builder::{Builder, TensorInfo};
 pub use check::check;
 use diagnose::Diagnosis;
-pub use dimensions::{Dims, is_unknown};
-use eval::Surroundings;
-pub use eval::{Names, Scope};
 use hooks::Hooked;
-pub(crate) use hooks::located;
-pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
-pub(crate) use order::free_names;
+use match_pattern::Surroundings;
 
+use crate::emit::{Builder, Context, Dims, Emitter, Hooks, MEND, NumpyShapes, Scope, Sink, check_shape};
 use crate::error::{Error, Problem, Result};
-use crate::export::Sink;
-use crate::framework::Framework;
-use crate::ir::{Dim, Graph, Model, Node, OpDescriptor, Value, ValueInfo};
-use crate::mapping::{Mappings, Schema, Table};
+use crate::ir::{Dim, Graph, Model, Node, Value, ValueInfo};
+use crate::mapping::Mappings;
 
 /// Import options.
 #[derive(Clone, Default)]
@@ -69,13 +56,8 @@ pub struct Imported {
 }
 
 /// An import in progress.
-pub struct Importer<'t> {
-    /// The graph that is built.
-    pub builder: Builder,
-    framework: Framework,
-    pub(crate) table: &'t Table,
-    pub(crate) schema: &'t Schema,
-    opsets: IndexMap<String, i64>,
+struct Importer<'t> {
+    emitter: Emitter<'t>,
     /// Values by name, one map per nested graph, the innermost last.
     scopes: Vec<HashMap<String, Value>>,
     problems: Vec<Problem>,
@@ -83,12 +65,7 @@ pub struct Importer<'t> {
     hooked: Hooked,
     /// Number of nodes mapped so far; those of an unrolled loop count for each trip.
     mapped: usize,
-    /// The framework's operators written by an export.
-    pub(crate) sink: Option<Sink>,
 }
-
-/// The advice for an operator without a process.
-const MEND: &str = "map it by a hook, or make the model without it";
 
 /// Deepest nesting of subgraphs.
 const MAX_DEPTH: usize = 24;
@@ -96,68 +73,38 @@ const MAX_DEPTH: usize = 24;
 /// Most nodes of branches and loops that an import maps, each trip of an unrolled loop counted.
 const MAX_MAPPED: usize = 1 << 18;
 
+impl<'t> Context<'t> for Importer<'t> {
+    fn emitter(&self) -> &Emitter<'t> {
+        &self.emitter
+    }
+
+    fn emitter_mut(&mut self) -> &mut Emitter<'t> {
+        &mut self.emitter
+    }
+
+    fn sink(&mut self) -> Option<(&mut Sink, &mut Builder)> {
+        None
+    }
+
+    fn graph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>> {
+        self.subgraph(graph, inputs)
+    }
+
+    fn problem_count(&self) -> usize {
+        self.problems.len()
+    }
+}
+
 impl<'t> Importer<'t> {
-    pub(crate) fn new(
-        framework: Framework,
-        mappings: Option<&'t Mappings>,
-        opsets: IndexMap<String, i64>,
-        executing: bool,
-    ) -> Result<Importer<'t>> {
-        let (table, schema) = match mappings {
-            Some(added) => (&added.table, &added.schema),
-            None => (framework.table()?, framework.schema()?),
-        };
-        for (domain, version) in &opsets {
-            if let Some(newest) = schema.newest(domain)
-                && *version > newest
-            {
-                return Err(Error::unsupported(format!(
-                    "the model uses version {version} of the operator set '{domain}', but versions up to {newest} are known: \
-                     export it with an older one"
-                )));
-            }
-        }
-        let scopes = vec![HashMap::new()];
-        Ok(Importer {
-            builder: Builder::new(executing),
-            framework,
-            table,
-            schema,
-            opsets,
-            scopes,
+    fn new(emitter: Emitter<'t>) -> Importer<'t> {
+        Importer {
+            emitter,
+            scopes: vec![HashMap::new()],
             problems: Vec::new(),
             diagnosis: Diagnosis::default(),
             hooked: Hooked::default(),
             mapped: 0,
-            sink: None,
-        })
-    }
-
-    /// The version of a domain's operator set that the model uses.
-    pub fn version(&self, domain: &str) -> i64 {
-        self.opsets.get(domain).copied().unwrap_or(1)
-    }
-
-    /// The operator set version of a node.
-    pub fn version_of(&self, node: &Node) -> i64 {
-        node.version.unwrap_or_else(|| self.version(&node.domain))
-    }
-
-    /// The descriptor of a node's operator.
-    ///
-    /// # Errors
-    /// The framework has no such operator in the model's version of the operator set.
-    pub fn descriptor(&self, node: &Node) -> Result<&'t OpDescriptor> {
-        let version = self.version_of(node);
-        self.schema.find(&node.domain, &node.op, version).ok_or_else(|| {
-            Error::unsupported(match node.domain.as_str() {
-                "" => {
-                    let framework = self.framework.name();
-                    format!("version {version} of the operator set of {framework} has no operator {}: {MEND}", node.op)
-                }
-                domain => format!("the operator {} of the domain {domain} is not known: {MEND}", node.op),
-            })
-        })
+        }
     }
 
     /// The value of a name; nothing for the empty name.
@@ -182,7 +129,7 @@ impl<'t> Importer<'t> {
     /// The number that a name stands for, if it is a constant of one element.
     fn known_number(&self, name: &str) -> Result<Option<f64>> {
         let Value::Handle(h) = self.value(name)? else { return Ok(None) };
-        let Some(array) = self.builder.info(h).value.as_ref().filter(|a| a.len() == 1) else { return Ok(None) };
+        let Some(array) = self.emitter.builder.info(h).value.as_ref().filter(|a| a.len() == 1) else { return Ok(None) };
         Ok(array.to_vec_as::<f64>()?.first().copied())
     }
 
@@ -191,7 +138,7 @@ impl<'t> Importer<'t> {
     ///
     /// # Errors
     /// Too deeply nested subgraphs; a failed hook.
-    pub fn graph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>> {
+    fn subgraph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>> {
         if self.scopes.len() > MAX_DEPTH {
             return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
         }
@@ -204,7 +151,7 @@ impl<'t> Importer<'t> {
         let mut scope = inputs;
         for (name, tensor) in &graph.constants {
             let value = match tensor.to_array() {
-                Ok(array) => Value::Handle(self.builder.parameter(name, array)),
+                Ok(array) => Value::Handle(self.emitter.builder.parameter(name, array)),
                 Err(e) => {
                     self.report(e.at(format!("initializer '{name}'")));
                     let dims = tensor.dims.iter().map(|d| Dim::Known(*d)).collect();
@@ -230,14 +177,14 @@ impl<'t> Importer<'t> {
 
     fn node(&mut self, around: &Surroundings<'_, '_>, node: &Node) {
         // Execution stops at the first problem.
-        if self.hooked.failed.is_some() || (self.builder.is_executing() && !self.problems.is_empty()) {
+        if self.hooked.failed.is_some() || (self.emitter.builder.is_executing() && !self.problems.is_empty()) {
             return;
         }
         if self.is_trying() && self.has_tried_enough() {
             return;
         }
         // The nodes of the model itself are as many as its file has.
-        if !self.builder.is_executing() && self.scopes.len() > 2 {
+        if !self.emitter.builder.is_executing() && self.scopes.len() > 2 {
             self.mapped += 1;
             if self.mapped > MAX_MAPPED {
                 let text =
@@ -277,18 +224,18 @@ impl<'t> Importer<'t> {
 
     /// Checks a node against its operator's descriptor, and that the table has a process for it.
     fn known_operator(&self, node: &Node) -> Result<()> {
-        let (descriptor, version) = (self.descriptor(node)?, self.version_of(node));
-        match self.table.for_import(&node.domain, &node.op, version).next() {
+        let (descriptor, version) = (self.emitter.descriptor(node)?, self.emitter.version_of(node));
+        match self.emitter.table.for_import(&node.domain, &node.op, version).next() {
             None => Err(unmapped(node, version, &[], false)),
             Some(_) if node.unread => Err(Error::Model(Vec::new())),
-            Some(_) => check_node(node, descriptor),
+            Some(_) => descriptor.check(node),
         }
     }
 
     /// The outputs of a node by the first process that matches.
     fn map(&mut self, around: &Surroundings<'_, '_>, node: &Node) -> Result<Vec<Value>> {
         self.known_operator(node)?;
-        let (version, table) = (self.version_of(node), self.table);
+        let (version, table) = (self.emitter.version_of(node), self.emitter.table);
         for input in &node.inputs {
             self.value(input)?;
         }
@@ -296,7 +243,7 @@ impl<'t> Importer<'t> {
         let name = name.cloned().unwrap_or_default();
         let (mut reasons, mut wanted) = (Vec::new(), false);
         for process in table.for_import(&node.domain, &node.op, version) {
-            let names = match eval::matches(self, around, node, process)? {
+            let names = match match_pattern::matches(self, around, node, process)? {
                 Ok(names) => names,
                 Err(why) => {
                     reasons.push(why);
@@ -310,7 +257,7 @@ impl<'t> Importer<'t> {
                     Ok(value) if value.is_true() => continue,
                     Ok(_) => refused = Some(why.clone()),
                     // A subgraph whose conditions cannot be decided may still be mapped node by node.
-                    Err(e) if eval::is_nested(process) && !e.is_foreign() => refused = Some(e.to_string()),
+                    Err(e) if match_pattern::is_nested(process) && !e.is_foreign() => refused = Some(e.to_string()),
                     Err(e) => return Err(e),
                 }
                 break;
@@ -358,43 +305,6 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
     Ok(values.into_iter().chain(std::iter::repeat(Value::None)).take(node.outputs.len()).collect())
 }
 
-/// Checks a node against the descriptor of its operator; the error lists all problems.
-pub(crate) fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
-    use crate::ir::Arity;
-    let mut wrong = Vec::new();
-    let variadic = descriptor.inputs.last().is_some_and(|a| a.arity == Arity::Many);
-    let given = node.inputs.len();
-    if given > descriptor.inputs.len() && !variadic {
-        wrong.push(format!("it has {given} inputs; {} takes at most {}", node.op, descriptor.inputs.len()));
-    }
-    for (i, arg) in descriptor.inputs.iter().enumerate() {
-        if arg.arity == Arity::One && node.inputs.get(i).is_none_or(String::is_empty) {
-            wrong.push(format!("its input {} is missing", arg.name));
-        }
-    }
-    let many = descriptor.outputs.last().is_some_and(|a| a.arity == Arity::Many);
-    if node.outputs.len() > descriptor.outputs.len() && !many {
-        let n = descriptor.outputs.len();
-        wrong.push(format!("it has {} outputs; {} has at most {n}", node.outputs.len(), node.op));
-    }
-    for (name, value) in &node.attributes {
-        match descriptor.attribute(name) {
-            None => {
-                let known: Vec<_> = descriptor.attributes.iter().map(|a| a.name.as_str()).collect();
-                let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-                wrong.push(format!("it has an attribute '{name}', which {} does not have; it has {known}", node.op));
-            }
-            Some(a) if !a.kind.takes(value) => {
-                wrong.push(format!("its attribute {name} is a {} instead of {:?}", value.kind(), a.kind));
-            }
-            Some(_) => {}
-        }
-    }
-    let missing = descriptor.attributes.iter().filter(|a| a.required && !node.attributes.contains_key(&a.name));
-    wrong.extend(missing.map(|a| format!("its attribute {} is missing", a.name)));
-    if wrong.is_empty() { Ok(()) } else { Err(Error::format(wrong.join("; "))) }
-}
-
 /// Adds the inputs of a model to the graph.
 fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions) -> Result<HashMap<String, Value>> {
     let mut scope = HashMap::new();
@@ -402,7 +312,7 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
     for (index, info) in model.graph.inputs.iter().enumerate() {
         let location = format!("input '{}'", info.name);
         if let Some(array) = options.values.get(&info.name) {
-            let handle = importer.builder.constant(&info.name, array.clone());
+            let handle = importer.emitter.builder.constant(&info.name, array.clone());
             scope.insert(info.name.clone(), Value::Handle(handle));
             continue;
         }
@@ -431,7 +341,7 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
                 continue;
             }
         }
-        if let Err(e) = builder::check_shape(&shape) {
+        if let Err(e) = check_shape(&shape) {
             importer.problems.extend(e.at(location));
             scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
             continue;
@@ -440,14 +350,14 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
             let dims =
                 shape.dims().iter().enumerate().map(|(k, d)| match info.dims.as_ref().and_then(|dims| dims.get(k)) {
                     _ if *d >= 0 => *d,
-                    Some(Dim::Named(name)) => importer.builder.dim_of_name(&mut named, name),
-                    _ => importer.builder.new_dim(),
+                    Some(Dim::Named(name)) => importer.emitter.builder.dim_of_name(&mut named, name),
+                    _ => importer.emitter.builder.new_dim(),
                 });
             dims.collect::<Dims>()
         });
-        let handle = importer.builder.input(&info.name, shape, dtype, dims);
-        importer.builder.keep_dims(handle, info.dims.as_deref().unwrap_or_default());
-        importer.builder.keep_index(handle, index);
+        let handle = importer.emitter.builder.input(&info.name, shape, dtype, dims);
+        importer.emitter.builder.keep_dims(handle, info.dims.as_deref().unwrap_or_default());
+        importer.emitter.builder.keep_index(handle, index);
         scope.insert(info.name.clone(), Value::Handle(handle));
     }
     let unknown =
@@ -471,13 +381,13 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let mut heads = Vec::new();
     for value in &values {
         let Value::Handle(h) = value else { return Err(Error::format("an output is no tensor")) };
-        heads.push(importer.builder.symbol(*h));
+        heads.push(importer.emitter.builder.symbol(*h));
     }
     let symbol = Symbol::group(&heads);
     let aux_names = symbol.list_auxiliary_states();
     let names = symbol.list_inputs();
     let (mut args, mut aux) = (IndexMap::new(), IndexMap::new());
-    for (name, array) in importer.builder.parameters().filter(|(n, _)| names.iter().any(|m| m == n)) {
+    for (name, array) in importer.emitter.builder.parameters().filter(|(n, _)| names.iter().any(|m| m == n)) {
         let target = if aux_names.iter().any(|n| n == name) { &mut aux } else { &mut args };
         target.insert(name.to_string(), array.clone());
     }
@@ -498,7 +408,7 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
     let options = ImportOptions { values: inputs, ..ImportOptions::default() };
     let (importer, values) = run(model, &options, true)?;
     let value = |v: Value| match v {
-        Value::Handle(h) => importer.builder.info(h).value.clone(),
+        Value::Handle(h) => importer.emitter.builder.info(h).value.clone(),
         _ => None,
     };
     values.into_iter().map(|v| value(v).ok_or_else(|| Error::format("an output has no value"))).collect()
@@ -506,11 +416,12 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
 
 fn run<'t>(model: &Model, options: &'t ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
     let numpy = NumpyShapes::set();
-    let mut importer = Importer::new(model.framework, options.mappings.as_deref(), model.opsets.clone(), executing)?;
+    let emitter = Emitter::new(model.framework, options.mappings.as_deref(), model.opsets.clone(), executing)?;
+    let mut importer = Importer::new(emitter);
     importer.hooked = Hooked::new(options.hooks.clone());
     importer.problems.clone_from(&model.problems);
     let inputs = bring_in(&mut importer, model, options)?;
-    let made = importer.graph(&model.graph, inputs);
+    let made = importer.subgraph(&model.graph, inputs);
     importer.report_limit();
     drop(numpy);
     if let Some(e) = importer.hooked.failed.take() {
@@ -520,20 +431,4 @@ fn run<'t>(model: &Model, options: &'t ImportOptions, executing: bool) -> Result
         return Err(Error::Model(importer.problems));
     }
     Ok((importer, made?))
-}
-
-/// Enables NumPy shape semantics while it lives: ONNX has zero-dimensional tensors and axes of length 0.
-pub struct NumpyShapes(bool);
-
-impl NumpyShapes {
-    /// Enables them.
-    pub fn set() -> NumpyShapes {
-        NumpyShapes(ferromx_runtime::semantics::set_numpy_shape(true))
-    }
-}
-
-impl Drop for NumpyShapes {
-    fn drop(&mut self) {
-        ferromx_runtime::semantics::set_numpy_shape(self.0);
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Problem;
-use crate::ir::{Graph, Node, Value};
+use crate::ir::Graph;
 
 /// The producers and uses of a graph's values.
 #[derive(Default)]
@@ -20,25 +20,6 @@ pub(super) struct Wiring<'g> {
 
 fn problem(location: String, message: String) -> Problem {
     Problem { location, message, needs_value: false }
-}
-
-/// The outer names that the subgraphs of a node refer to.
-pub(crate) fn free_names(node: &Node) -> HashSet<&str> {
-    let mut free = HashSet::new();
-    for value in node.attributes.values() {
-        if let Value::Graph(graph) = value {
-            free.extend(free_names_of(graph));
-        }
-    }
-    free
-}
-
-fn free_names_of(graph: &Graph) -> HashSet<&str> {
-    let mut own: HashSet<&str> = graph.inputs.iter().map(|i| i.name.as_str()).collect();
-    own.extend(graph.constants.keys().map(String::as_str));
-    own.extend(graph.nodes.iter().flat_map(|n| &n.outputs).map(String::as_str));
-    let used = graph.nodes.iter().flat_map(|n| n.inputs.iter().map(String::as_str).chain(free_names(n)));
-    used.chain(graph.outputs.iter().map(|o| o.name.as_str())).filter(|n| !n.is_empty() && !own.contains(n)).collect()
 }
 
 /// The wiring of a graph and its problems. `outside` accepts the names that the outer graphs define.
@@ -68,7 +49,7 @@ pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wir
     let mut waiting = vec![0usize; graph.nodes.len()];
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
     for (i, node) in graph.nodes.iter().enumerate() {
-        let inner = free_names(node);
+        let inner = node.free_names();
         for input in node.inputs.iter().map(String::as_str).chain(inner).filter(|n| !n.is_empty()) {
             *uses.entry(input).or_default() += 1;
             if let Some(p) = producer.get(input) {
@@ -117,7 +98,7 @@ pub(super) fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wir
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::ValueInfo;
+    use crate::ir::{Node, ValueInfo};
 
     fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> Node {
         let texts = |t: &[&str]| t.iter().map(|s| s.to_string()).collect();

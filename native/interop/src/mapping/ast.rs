@@ -1,5 +1,6 @@
 //! The syntax tree of mapping files.
 
+use super::Signature;
 use crate::error::Position;
 use crate::ir::{Arity, OpDescriptor, Value};
 
@@ -113,76 +114,11 @@ pub struct Process {
     pub text: String,
 }
 
-/// The kind of value that a rule takes or gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Anything, or nothing.
-    Any,
-    /// An integer.
-    Int,
-    /// An integer or a number with a fraction.
-    Number,
-    /// A truth value.
-    Bool,
-    /// Text.
-    Text,
-    /// A list.
-    List,
-    /// A tensor of the graph.
-    Tensor,
-}
-
-impl Kind {
-    /// All kinds with the names that signatures give them.
-    pub const ALL: [(&'static str, Kind); 7] = [
-        ("any", Kind::Any),
-        ("int", Kind::Int),
-        ("number", Kind::Number),
-        ("bool", Kind::Bool),
-        ("text", Kind::Text),
-        ("list", Kind::List),
-        ("tensor", Kind::Tensor),
-    ];
-
-    /// The name in signatures.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("any", |(name, _)| name)
-    }
-
-    /// Whether a value is of this kind.
-    pub fn takes(self, value: &Value) -> bool {
-        match self {
-            Kind::Any => true,
-            Kind::Int => matches!(value, Value::Int(_)),
-            Kind::Number => matches!(value, Value::Int(_) | Value::Float(_)),
-            Kind::Bool => matches!(value, Value::Bool(_)),
-            Kind::Text => matches!(value, Value::Text(_)),
-            Kind::List => matches!(value, Value::List(_)),
-            Kind::Tensor => matches!(value, Value::Handle(_)),
-        }
-    }
-}
-
-/// An argument of a rule.
-#[derive(Clone, Debug)]
-pub struct Param {
-    /// Name.
-    pub name: String,
-    /// What it takes.
-    pub kind: Kind,
-    /// Whether it may be left out.
-    pub is_optional: bool,
-}
-
 /// A named rule that is written in the language itself.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// Name.
-    pub name: String,
-    /// Arguments.
-    pub params: Vec<Param>,
-    /// What it gives.
-    pub result: Kind,
+    /// Name, arguments and result.
+    pub signature: Signature,
     /// How the result follows from the arguments.
     pub body: Expr,
     /// The file.
@@ -191,25 +127,6 @@ pub struct Definition {
     pub position: Position,
     /// The lines as they are written.
     pub text: String,
-}
-
-impl Definition {
-    /// Arguments and result, as in `(list, n: int) -> list`.
-    pub fn signature(&self) -> String {
-        let param = |p: &Param| {
-            let mark = if p.is_optional { "?" } else { "" };
-            let kind = if p.kind == Kind::Any { String::new() } else { format!(": {}", p.kind.name()) };
-            format!("{}{mark}{kind}", p.name)
-        };
-        let params: Vec<String> = self.params.iter().map(param).collect();
-        format!("({}) -> {}", params.join(", "), self.result.name())
-    }
-
-    /// Whether the rule takes so many arguments.
-    pub fn takes(&self, n: usize) -> bool {
-        let optional = self.params.iter().filter(|p| p.is_optional).count();
-        (self.params.len() - optional..=self.params.len()).contains(&n)
-    }
 }
 
 /// An operator that a mapping file describes, since its framework does not know it.

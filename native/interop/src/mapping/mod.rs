@@ -1,12 +1,13 @@
-//! Mapping processes: the language they are written in, the rules they call, the table that holds them, and the operator descriptors of
-//! a framework.
+//! Mapping processes: the language they are written in, the table that holds them, and the operator descriptors of a framework.
 
 pub mod ast;
+mod framework;
 pub mod lexer;
 mod parser;
-pub mod rules;
 mod schema;
+mod signature;
 mod table;
 
 pub use schema::Schema;
-pub use table::{Mappings, Table};
+pub use signature::{Kind, Param, Signature};
+pub use table::{BuiltIns, Mappings, Table};

@@ -1,8 +1,9 @@
 //! The parser of mapping files. `docs/onnx-mappings.md` describes the language.
 
-use super::ast::{Call, Declaration, Definition, Direction, Expr, Kind, Mapping, Operator, Param, Process};
+use super::ast::{Call, Declaration, Definition, Direction, Expr, Mapping, Operator, Process};
 use super::lexer::{Cursor, Token};
 use super::schema;
+use super::signature::{Kind, Param, Signature};
 use crate::error::Result;
 use crate::ir::{Arity, Value};
 
@@ -86,7 +87,7 @@ impl Parser<'_> {
             if !is_optional && params.last().is_some_and(|p| p.is_optional) {
                 return Err(error(format!("'{param}' stands after an argument that may be left out")));
             }
-            params.push(Param { name: param, kind, is_optional });
+            params.push(Param { name: param.into(), kind, is_optional });
             if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
                 return Err(self.c.unexpected("',' or ')'"));
             }
@@ -95,7 +96,8 @@ impl Parser<'_> {
         self.c.expect("=")?;
         let body = self.expression()?;
         let text = self.text_from(first);
-        Ok(Definition { name, params, result, body, file: self.file.into(), position, text })
+        let signature = Signature { name: name.into(), params: params.into(), result };
+        Ok(Definition { signature, body, file: self.file.into(), position, text })
     }
 
     /// The kind of a value.
@@ -378,9 +380,10 @@ mod tests {
         );
         assert_eq!((squash.descriptor.inputs.len(), squash.descriptor.attributes.len()), (2, 2));
         let pairs = &made.rules[0];
-        assert_eq!((pairs.name.as_str(), pairs.signature().as_str()), ("pairs", "(list, n?: int) -> list"));
+        let signature = &pairs.signature;
+        assert_eq!(signature.to_string(), "pairs(list, n?: int) -> list");
         assert_eq!(pairs.text, "rule pairs(list, n?: int) -> list =\n  [list, n]");
-        assert!(pairs.takes(1) && pairs.takes(2) && !pairs.takes(3));
+        assert!(!signature.takes(0) && signature.takes(1) && signature.takes(2) && !signature.takes(3));
         let names: Vec<_> = made.processes.iter().map(|p| (p.name.as_str(), p.left.name.as_str())).collect();
         assert_eq!(names, [("twice", "Squash"), ("operator", "operator")]);
     }

@@ -212,7 +212,7 @@ fn literal(c: &mut Cursor<'_>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::framework::Framework;
+    use crate::ir::Framework;
 
     #[test]
     fn operators_are_described_by_version() {

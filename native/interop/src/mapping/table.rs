@@ -6,13 +6,16 @@ use ferromx_core::op::Inputs;
 use ferromx_ops::registry;
 
 use super::ast::{Call, Definition, Direction, Expr, Mapping, Process};
-use super::{Schema, parser, rules};
+use super::{Schema, Signature, parser};
 use crate::error::{Error, Position, Result};
-use crate::framework::Framework;
 use crate::ir::{Arity, OpDescriptor};
+
+/// The signature of a rule that is built in, by name.
+pub type BuiltIns = fn(&str) -> Option<&'static Signature>;
 
 /// The processes of a framework.
 pub struct Table {
+    built_ins: BuiltIns,
     /// Processes that are tried after these.
     base: Option<&'static Table>,
     /// Rules that are defined in files; each may use those before it.
@@ -27,19 +30,19 @@ impl Table {
     ///
     /// # Errors
     /// All mistakes, with files and lines.
-    pub fn read(files: &[(&str, &str)], schema: &Schema) -> Result<Table> {
+    pub fn read(files: &[(&str, &str)], schema: &Schema, built_ins: BuiltIns) -> Result<Table> {
         let mut all = Mapping::default();
         for (file, text) in files {
             let read = parser::mapping(file, text)?;
             all.rules.extend(read.rules);
             all.processes.extend(read.processes);
         }
-        Table::checked(None, all, schema)
+        Table::checked(built_ins, None, all, schema)
     }
 
     /// The table of what files say, before that of `base`.
-    fn checked(base: Option<&'static Table>, read: Mapping, schema: &Schema) -> Result<Table> {
-        let mut table = Table { base, rules: Vec::new(), processes: Vec::new(), import: HashMap::new() };
+    fn checked(built_ins: BuiltIns, base: Option<&'static Table>, read: Mapping, schema: &Schema) -> Result<Table> {
+        let mut table = Table { built_ins, base, rules: Vec::new(), processes: Vec::new(), import: HashMap::new() };
         let mut wrong: Vec<Error> = Vec::new();
         for rule in read.rules {
             wrong.extend(check_rule(&table, schema, &rule).err());
@@ -77,15 +80,15 @@ impl Table {
         &self.rules
     }
 
-    /// The rule of a name.
-    pub fn rule<'t>(&'t self, name: &str) -> Option<rules::Named<'t>> {
-        match rules::find(name) {
-            Some(rule) => Some(rules::Named::BuiltIn(rule)),
-            None => {
-                let own = self.rules.iter().find(|rule| rule.name == name).map(rules::Named::Defined);
-                own.or_else(|| self.base?.rule(name))
-            }
-        }
+    /// The rule of a name that a file defines.
+    pub fn definition(&self, name: &str) -> Option<&Definition> {
+        let own = self.rules.iter().find(|rule| rule.signature.name == name);
+        own.or_else(|| self.base?.definition(name))
+    }
+
+    /// The signature of a rule: a built-in one, or one that a file defines.
+    pub fn signature(&self, name: &str) -> Option<&Signature> {
+        (self.built_ins)(name).or_else(|| self.definition(name).map(|rule| &rule.signature))
     }
 
     /// The processes that import an operator in a version of its operator set, in the order in which they are tried.
@@ -114,11 +117,11 @@ pub struct Mappings {
 }
 
 impl Mappings {
-    /// Reads and checks mapping files, given by name and content.
+    /// Reads and checks mapping files, given by name and content, that extend those of a framework.
     ///
     /// # Errors
     /// Everything that is wrong, with file, line and column.
-    pub fn read(framework: Framework, files: &[(String, String)]) -> Result<Mappings> {
+    pub fn extended(schema: &'static Schema, table: &'static Table, files: &[(String, String)]) -> Result<Mappings> {
         let mut all = Mapping::default();
         for (file, text) in files {
             let read = parser::mapping(file, text)?;
@@ -126,8 +129,8 @@ impl Mappings {
             all.rules.extend(read.rules);
             all.processes.extend(read.processes);
         }
-        let schema = Schema::extended(framework.schema()?, &all.operators)?;
-        let table = Table::checked(Some(framework.table()?), all, &schema)?;
+        let schema = Schema::extended(schema, &all.operators)?;
+        let table = Table::checked(table.built_ins, Some(table), all, &schema)?;
         Ok(Mappings { schema, table })
     }
 
@@ -140,23 +143,24 @@ impl Mappings {
 /// Checks a rule that a file defines; `table` has those before it.
 fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
     let error = |position: Position, message: String| Error::Mapping { file: rule.file.clone(), position, message };
-    if table.rule(&rule.name).is_some() {
-        return Err(error(rule.position, format!("there is a rule {} already: give this one another name", rule.name)));
+    let Signature { name, params, .. } = &rule.signature;
+    if table.signature(name).is_some() {
+        return Err(error(rule.position, format!("there is a rule {name} already: give this one another name")));
     }
-    if registry::find(&rule.name).is_ok() {
-        return Err(error(rule.position, format!("'{}' is the name of an operator: give the rule another", rule.name)));
+    if registry::find(name).is_ok() {
+        return Err(error(rule.position, format!("'{name}' is the name of an operator: give the rule another")));
     }
     let mut found = Ok(());
     rule.body.visit(&mut |e| {
         let checked = match e {
-            Expr::Name(name, Arity::One) if rule.params.iter().any(|p| p.name == *name) => Ok(()),
-            Expr::Name(name, _) => {
-                let known: Vec<_> = rule.params.iter().map(|p| p.name.as_str()).collect();
-                let text = format!("'{name}' is no argument of the rule {}; it has {}", rule.name, known.join(", "));
+            Expr::Name(used, Arity::One) if params.iter().any(|p| p.name == *used) => Ok(()),
+            Expr::Name(used, _) => {
+                let known: Vec<_> = params.iter().map(|p| p.name.as_ref()).collect();
+                let text = format!("'{used}' is no argument of the rule {name}; it has {}", known.join(", "));
                 Err(error(rule.position, text))
             }
             // What a rule makes may be operators of either side.
-            Expr::Call(call) if table.rule(&call.name).is_some() || !schema.has(&call.name) => {
+            Expr::Call(call) if table.signature(&call.name).is_some() || !schema.has(&call.name) => {
                 check_call(table, call).map_err(|text| error(call.position, text))
             }
             _ => Ok(()),
@@ -170,12 +174,12 @@ fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
 
 /// Checks the name, the arguments and the parameters of a rule or an operator of ours.
 fn check_call(table: &Table, call: &Call) -> Result<(), String> {
-    if let Some(rule) = table.rule(&call.name) {
+    if let Some(rule) = table.signature(&call.name) {
         if !call.named.is_empty() {
-            return Err(format!("the rule {} takes its arguments by position", rule.label()));
+            return Err(format!("the rule {} takes its arguments by position", rule));
         }
         if !rule.takes(call.args.len()) {
-            return Err(format!("{} arguments for the rule {}", call.args.len(), rule.label()));
+            return Err(format!("{} arguments for the rule {}", call.args.len(), rule));
         }
         return Ok(());
     }
@@ -293,11 +297,11 @@ impl Check<'_> {
     }
 
     fn framework_side(&self, call: &Call) -> Result<()> {
-        if let Some(rule) = self.table.rule(&call.name) {
+        if let Some(rule) = self.table.signature(&call.name) {
             return match rule.takes(call.args.len()) {
                 true => Ok(()),
                 false => {
-                    let text = format!("{} arguments for the rule {}", call.args.len(), rule.label());
+                    let text = format!("{} arguments for the rule {}", call.args.len(), rule);
                     Err(self.error(call.position, text))
                 }
             };
@@ -424,44 +428,4 @@ fn collect<'e>(e: &'e Expr, used: &mut HashSet<&'e str>) {
             used.insert(name);
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::framework::Framework;
-
-    #[test]
-    fn every_operator_of_versions_6_to_25_has_a_process() {
-        // Sequences, optional values, strings, encoded images and training are not mapped.
-        const OUTSIDE: &[&str] = &["Sequence", "Optional", "String", "Regex", "ImageDecoder"];
-        let (table, schema) = (Framework::Onnx.table().unwrap(), Framework::Onnx.schema().unwrap());
-        let mut missing = Vec::new();
-        for op in schema.operators("").into_iter().filter(|op| !OUTSIDE.iter().any(|o| op.contains(o))) {
-            // Two were replaced by others, and Scan of version 8 has a mapping of its own.
-            let gone = |v: i64| matches!((op, v), ("Scatter", 11..) | ("Upsample", 10..) | ("Scan", ..9));
-            let known = |v: &i64| {
-                !gone(*v) && schema.find("", op, *v).is_some() && table.for_import("", op, *v).next().is_none()
-            };
-            let versions: Vec<i64> = (6..=25).filter(known).collect();
-            if !versions.is_empty() {
-                missing.push(format!("{op} {versions:?}"));
-            }
-        }
-        assert!(missing.is_empty(), "\n{}", missing.join("\n"));
-    }
-
-    #[test]
-    fn mistakes_are_found_when_the_table_is_read() {
-        let schema = Framework::Onnx.schema().unwrap();
-        let read = |text: &str| Table::read(&[("t.map", text)], schema);
-        let error = |text: &str| read(text).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error("Relo(X) -> relu(X)").contains("t.map:1:1: the framework has no operator Relo"));
-        assert!(error("Relu(X)\n [6..] -> relo(X)").contains("'relo' is neither a rule nor an operator"));
-        assert!(error("Relu(X) [6..] -> relu(Y)").contains("'Y' is neither input nor attribute nor let"));
-        assert!(error("Elu(X) [6..] -> LeakyReLU(X, act_type: \"elu\")").contains("the attribute alpha of Elu"));
-        assert!(error("Elu(X) [6..] -> LeakyReLU(X, slop: alpha)").contains("no parameter 'slop'"));
-        assert!(error("Relu(X, Y) [6..] -> relu(X)").contains("has only 1 inputs"));
-        assert!(error("Gelu(X) [1..19] -> relu(X)").contains("no version of Gelu"));
-    }
 }

@@ -9,8 +9,9 @@ use indexmap::IndexMap;
 
 use super::parse::{self, Argument, Statement};
 use crate::error::{Error, Result};
-use crate::framework::Framework;
-use crate::ir::{Arity, AttributeKind, Dim, ElementType, Graph, Model, Node, OpDescriptor, Tensor, Value, ValueInfo};
+use crate::ir::{
+    Arity, AttributeKind, Dim, ElementType, Framework, Graph, Model, Node, OpDescriptor, Tensor, Value, ValueInfo,
+};
 use crate::mapping::Schema;
 
 /// The format version, which is also the operator set version.

@@ -16,8 +16,7 @@ use super::proto::{
 use super::{functions, types, wire};
 use crate::error::{Error, Problem, Result};
 use crate::external::External;
-use crate::framework::Framework;
-use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
+use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo};
 
 /// Reads a model; tensors share the bytes if possible. `external` controls external data.
 ///

@@ -71,6 +71,7 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Sums `parts` partial gradients, `len` elements apart, into some columns of each row of `grad`, whose rows have `depth`
     /// elements. A column index of `depth` marks a lane without a column.
     fn add_parts<T: Accum>(sums: &[T], len: usize, parts: usize, columns: &[usize], depth: usize, grad: &mut [T]) {

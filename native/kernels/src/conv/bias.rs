@@ -39,12 +39,14 @@ fn plane(batch: usize, channels: usize, len: usize) -> usize {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn add<T: FloatElement>(bias: T::Acc, y: &mut [T]) {
         y.iter_mut().for_each(|y| *y = (T::Acc::of(*y) + bias).store());
     }
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Sums `len` adjacent elements at `first` and at every `distance` after it, in several lanes.
     fn total<T: FloatElement>(values: &[T], first: usize, distance: usize, len: usize) -> T::Acc {
         const LANES: usize = 16;

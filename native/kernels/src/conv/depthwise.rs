@@ -31,6 +31,7 @@ fn computed(layout: &Layout<'_>) -> usize {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// `out[i] = sum over t of weights[t] * from[taps[t] + i]`.
     fn convolve<T: Accum>(weights: &[T], taps: &[usize], from: &[T], out: &mut [T]) {
         for (block, out) in out.chunks_exact_mut(LANES).enumerate() {
@@ -50,6 +51,7 @@ crate::simd::per_isa! {
 const COLUMNS: usize = 16;
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Computes a plane for 3 x 3 adjacent taps: at least two rows, each of `width` >= [`COLUMNS`] outputs. `from` starts with
     /// what the taps of the first output read; its rows are `pitch` elements apart.
     ///
@@ -85,6 +87,7 @@ fn nine<T: Accum>(weights: &[T; 9], taps: [[T; 3]; 3]) -> T {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Adds to `sums[t]` the sum of `grad[i] * from[taps[t] + i]`.
     fn correlate<T: Accum>(grad: &[T], taps: &[usize], from: &[T], sums: &mut [T]) {
         for (sum, tap) in sums.iter_mut().zip(taps) {

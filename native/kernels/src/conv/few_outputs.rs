@@ -131,6 +131,7 @@ fn add_tap<T: Accum>(shape: &ConvShape, tap: usize, products: &[T], plane: &mut 
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// `to[i * step] += a * x[i]`.
     fn add_multiple<T: Accum>(a: T, x: &[T], step: usize, to: &mut [T]) {
         if step == 1 {

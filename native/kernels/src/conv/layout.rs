@@ -182,6 +182,7 @@ impl<'a> Layout<'a> {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Copies rows of `width` elements that are `from_pitch` and `to_pitch` apart; most are so short that calling `memcpy` would
     /// take longer than the copy.
     fn copy_rows<T: Accum>(rows: usize, width: usize, from: &[T], from_pitch: usize, to: &mut [T], to_pitch: usize) {
@@ -211,6 +212,7 @@ fn copy_ends<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Copies every `step`-th element of the `columns` of rows that are `from_pitch` apart.
     fn copy_steps<T: Accum>(
         step: usize,
@@ -233,6 +235,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Splits rows of `width` elements into the even and the odd ones.
     fn split_rows<T: Accum>(
         rows: usize,

@@ -110,6 +110,7 @@ pub(super) fn transform_weights<T: Accum>(
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// G g G^T for the kernels of `SLOT` output channels.
     fn transform_taps<T: Accum>(taps: &[[T; SLOT]; 9], tile: &mut [[T; SLOT]; ELEMENTS]) {
         let mut half = [[T::zero(); SLOT]; 18];
@@ -166,6 +167,7 @@ fn output_half<T: Accum>(m: [T; 6]) -> [T; 4] {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// B^T d B for the tiles of a slot: `from` has the 6 x 6 elements of `SLOT` tiles side by side; in `to`, elements are
     /// `together` slots apart.
     fn transform_inputs<T: Accum>(from: &[T; ELEMENTS * SLOT], to: &mut [T], together: usize) {
@@ -200,6 +202,7 @@ fn inputs_apart<T: Accum, const APART: usize>(from: &[T; ELEMENTS * SLOT], to: &
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// A^T m A for the tiles of a slot, whose elements are `together` slots apart; `to[i]` gets row `i` of the outputs of all
     /// tiles, tile after tile.
     fn transform_outputs<T: Accum>(from: &[T], together: usize, to: &mut [[T; TILE * SLOT]; TILE]) {

@@ -129,6 +129,7 @@ pub fn box_encode<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Applies the logarithm to the ratios of sizes and normalises all codes. Anchors with mask zero get zeros.
     fn finish_codes<T: FloatElement>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
         const LANES: usize = 16;
@@ -175,6 +176,7 @@ pub fn box_decode<T: FloatElement>(codes: &[T], anchors: &[T], params: &Decoding
 const DECODED: usize = 1 << 11;
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Decodes the boxes from index `first` on.
     fn decode_block<T: FloatElement>(codes: &[T], anchors: &[T], first: usize, params: &Decoding, out: &mut [T]) {
         let stds = params.stds.map(T::Acc::of);

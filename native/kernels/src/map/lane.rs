@@ -3,18 +3,34 @@
 //! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`); other element types are converted block by block
 //! through buffers that stay in the first-level cache. So nine data types need no more code than four.
 
-use crate::par::Pod;
-use ferromx_core::dtype::{Element, bf16, f16, truncate_i32, truncate_i64};
+use crate::par::{self, Pod};
+use ferromx_core::dtype::{DType, Element, bf16, f16, truncate_i32, truncate_i64};
 use half::slice::HalfFloatSliceExt;
+use std::ops::Range;
 
 /// A type that loops compute in.
 pub trait Lane: Element + Pod + Load<Self> + Store<Self> {
+    /// True if loops over these lanes have a version for every instruction set; otherwise the widest one is left out, since most
+    /// programs compute in single precision.
+    const EVERY_ISA: bool;
     /// The elements as lanes, if they already are lanes of this type.
     fn view_any(src: Elements<'_>) -> Option<&[Self]>;
+    /// The destination as lanes, if its elements are lanes of this type.
+    fn view_any_mut<'s>(dst: &'s mut ElementsMut<'_>) -> Option<&'s mut [Self]>;
     /// Converts the elements from position `at` on to `dst`.
     fn load_any(src: Elements<'_>, at: usize, dst: &mut [Self]);
     /// Converts lanes to the elements of `dst`, which has the same length.
     fn store_any(src: &[Self], dst: ElementsMut<'_>);
+    /// The lane of a number that is first rounded to an element type.
+    fn rounded(value: f64, to: DType) -> Self;
+}
+
+/// A type of array elements.
+pub trait AnyElement: Element {
+    /// A slice of elements of any type.
+    fn elements(src: &[Self]) -> Elements<'_>;
+    /// A mutable slice of elements of any type.
+    fn elements_mut(dst: &mut [Self]) -> ElementsMut<'_>;
 }
 
 macro_rules! elements {
@@ -32,7 +48,15 @@ macro_rules! elements {
             $(#[doc = concat!("Elements of type `", stringify!($t), "`.")] $variant(&'a mut [$t]),)*
         }
 
-        impl Elements<'_> {
+        impl<'a> Elements<'a> {
+            /// The elements in a range.
+            ///
+            /// # Panics
+            /// If the range is not within the elements.
+            pub fn part(self, range: Range<usize>) -> Elements<'a> {
+                match self { $(Elements::$variant(s) => Elements::$variant(&s[range]),)* }
+            }
+
             /// The number of elements.
             pub fn len(&self) -> usize {
                 match self { $(Elements::$variant(s) => s.len(),)* }
@@ -44,7 +68,50 @@ macro_rules! elements {
             }
         }
 
-        $(impl<'a> From<&'a [$t]> for Elements<'a> {
+        impl ElementsMut<'_> {
+            /// The number of elements.
+            pub fn len(&self) -> usize {
+                match self { $(ElementsMut::$variant(s) => s.len(),)* }
+            }
+
+            /// True if there are no elements.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// The elements, to read.
+            pub fn as_elements(&self) -> Elements<'_> {
+                match self { $(ElementsMut::$variant(s) => Elements::$variant(s),)* }
+            }
+
+            /// The elements in a range.
+            ///
+            /// # Panics
+            /// If the range is not within the elements.
+            pub fn part(&mut self, range: Range<usize>) -> ElementsMut<'_> {
+                match self { $(ElementsMut::$variant(s) => ElementsMut::$variant(&mut s[range]),)* }
+            }
+
+            /// Calls `f(start, elements)` for every chunk of `grain` elements (the last one may be shorter).
+            pub fn parallel_chunks(self, grain: usize, f: &(dyn Fn(usize, ElementsMut<'_>) + Sync)) {
+                match self {
+                    $(ElementsMut::$variant(s) => {
+                        par::parallel_rows(s, grain, 1, |i, chunk| f(i * grain, ElementsMut::$variant(chunk)));
+                    })*
+                }
+            }
+        }
+
+        $(impl AnyElement for $t {
+            fn elements(src: &[$t]) -> Elements<'_> {
+                Elements::$variant(src)
+            }
+            fn elements_mut(dst: &mut [$t]) -> ElementsMut<'_> {
+                ElementsMut::$variant(dst)
+            }
+        }
+
+        impl<'a> From<&'a [$t]> for Elements<'a> {
             fn from(s: &'a [$t]) -> Elements<'a> {
                 Elements::$variant(s)
             }
@@ -60,8 +127,16 @@ macro_rules! elements {
 elements!(F32 f32, F64 f64, F16 f16, BF16 bf16, U8 u8, I8 i8, I32 i32, I64 i64, Bool bool);
 
 macro_rules! lane {
-    ($lane:ident: $($variant:ident)*) => {
+    ($lane:ident, $every_isa:literal: $($variant:ident)*) => {
         impl Lane for $lane {
+            const EVERY_ISA: bool = $every_isa;
+            fn view_any_mut<'s>(dst: &'s mut ElementsMut<'_>) -> Option<&'s mut [$lane]> {
+                match dst { $(ElementsMut::$variant(d) => Store::<$lane>::view_mut(d),)* }
+            }
+            fn rounded(value: f64, to: DType) -> $lane {
+                ferromx_core::dispatch!(to, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => T::from_f64(value).lane(),
+                    _bool => bool::from_f64(value).lane())
+            }
             fn view_any(src: Elements<'_>) -> Option<&[$lane]> {
                 match src { $(Elements::$variant(s) => Load::<$lane>::view(s),)* }
             }
@@ -74,10 +149,10 @@ macro_rules! lane {
         }
     };
 }
-lane!(f32: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
-lane!(f64: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
-lane!(i32: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
-lane!(i64: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
+lane!(f32, true: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
+lane!(f64, false: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
+lane!(i32, false: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
+lane!(i64, false: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
 
 /// The lane type for arithmetic on an element type: `f32` for the floats up to 32 bits, `f64`, `i64`, and `i32` for the narrower
 /// integers and booleans, whose results then wrap around as in C.
@@ -96,7 +171,7 @@ macro_rules! arith {
 arith!(f32 => f32, f16 => f32, bf16 => f32, f64 => f64, u8 => i32, i8 => i32, i32 => i32, bool => i32, i64 => i64);
 
 /// Conversion from elements to lanes of type `C`. Floats are truncated to integers; integers are rounded to the nearest float.
-pub trait Load<C>: Element {
+pub trait Load<C>: AnyElement {
     /// The elements as lanes, if they already are lanes.
     fn view(src: &[Self]) -> Option<&[C]>;
     /// Converts `src` to `dst`, which has the same length.
@@ -107,7 +182,7 @@ pub trait Load<C>: Element {
 
 /// Conversion from lanes of type `C` to elements. Floats are rounded to nearest even; integers take the low bits of the truncated
 /// value.
-pub trait Store<C>: Element {
+pub trait Store<C>: AnyElement {
     /// The elements as lanes, if they already are lanes.
     fn view_mut(dst: &mut [Self]) -> Option<&mut [C]>;
     /// Converts `src` to `dst`, which has the same length.

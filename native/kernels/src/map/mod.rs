@@ -3,12 +3,15 @@
 pub(crate) mod drive;
 mod lane;
 
-pub use drive::Src;
-pub use lane::{Arith, Elements, ElementsMut, Lane, Load, Store};
+pub use crate::simd::multiversion::Loop;
+pub use drive::{Operand, Src};
+pub use lane::{AnyElement, Arith, Elements, ElementsMut, Lane, Load, Store};
 
-use crate::simd::multiversion::{self, Kernel};
-use drive::{Feed, check_len, drive};
+use crate::simd::multiversion::{self, Kernel, LoopBody};
+use crate::zip::{zip_loop, zip3_loop};
+use drive::drive;
 use ferromx_core::dtype::Element;
+use std::marker::PhantomData;
 
 /// A function of lanes, which elementwise kernels apply.
 ///
@@ -60,6 +63,7 @@ struct Map<'a, C, D, F>(&'a [C], &'a mut [D], F);
 
 impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Kernel for Map<'_, C, D, F> {
     type Output = ();
+    const EVERY_ISA: bool = C::EVERY_ISA;
 
     #[inline(always)]
     fn run(self) {
@@ -91,22 +95,75 @@ where
     D: Lane,
     F: LaneFn<(C,), D>,
 {
-    check_len(&x, out.len());
-    drive([&x as &dyn Feed<C, U>], out, &|[x]: [&[C]; 1], y: &mut [D]| multiversion::run(Map(x, y, f)));
+    drive(&[x.operand()], U::elements_mut(out), &map_body(f));
+}
+
+/// A loop for [`drive()`]; a function of its own, since a closure in [`map`] would be compiled for every element type.
+fn map_body<C: Lane, D: Lane, F: LaneFn<(C,), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
+    move |x, y| multiversion::run(Map(x[0], y, f))
+}
+
+/// Computes `out` from operands of any types, one for each argument of the loop's formula.
+///
+/// # Panics
+/// If an operand differs in length from `out`.
+pub fn apply<C: Lane, D: Lane>(formula: &Loop<C, D>, operands: &[Operand<'_, C>], out: ElementsMut<'_>) {
+    drive(operands, out, &|x, y| formula.run(x, y));
+}
+
+/// The loop of a formula of `N` operands that captures nothing.
+struct Each<F, const N: usize>(PhantomData<F>);
+
+impl<C: Lane, D: Lane, F: LaneFn<(C,), D> + Default> LoopBody<C, D> for Each<F, 1> {
+    #[inline(always)]
+    fn run(x: &[&[C]], y: &mut [D]) {
+        map_loop(x[0], y, F::default());
+    }
+}
+
+impl<C: Lane, D: Lane, F: LaneFn<(C, C), D> + Default> LoopBody<C, D> for Each<F, 2> {
+    #[inline(always)]
+    fn run(x: &[&[C]], y: &mut [D]) {
+        zip_loop(x[0], x[1], y, F::default());
+    }
+}
+
+impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D> + Default> LoopBody<C, D> for Each<F, 3> {
+    #[inline(always)]
+    fn run(x: &[&[C]], y: &mut [D]) {
+        zip3_loop(x[0], x[1], x[2], y, F::default());
+    }
+}
+
+impl<C: Lane, D: Lane> Loop<C, D> {
+    /// The loop of a formula of one operand.
+    pub const fn map<F: LaneFn<(C,), D> + Default>() -> Loop<C, D> {
+        Loop::new::<Each<F, 1>>()
+    }
+
+    /// The loop of a formula of two operands.
+    pub const fn zip<F: LaneFn<(C, C), D> + Default>() -> Loop<C, D> {
+        Loop::new::<Each<F, 2>>()
+    }
+
+    /// The loop of a formula of three operands.
+    pub const fn zip3<F: LaneFn<(C, C, C), D> + Default>() -> Loop<C, D> {
+        Loop::new::<Each<F, 3>>()
+    }
 }
 
 /// `x[i] = f(x[i])` on this thread, for a few elements that are in the cache.
-pub fn map_in_place<C: Lane, F: LaneFn<(C,), C>>(x: &mut [C], f: F) {
+pub fn apply_in_place<C: Lane>(formula: &Loop<C>, x: &mut [C]) {
     const PART: usize = 4 * drive::STEP;
     let (mut from, mut to) = ([C::default(); PART], [C::default(); drive::STEP]);
     for part in x.chunks_mut(PART) {
         let (len, whole) = (part.len(), part.len() & !(drive::STEP - 1));
         from[..len].copy_from_slice(part);
-        multiversion::run(Map(&from[..whole], &mut part[..whole], f));
+        formula.run(&[&from[..whole]], &mut part[..whole]);
         if whole < len {
             // The loop has no remainder, so the last part is padded.
             from[len..whole + drive::STEP].fill(part[len - 1]);
-            multiversion::run(Map(&from[whole..whole + drive::STEP], &mut to, f));
+            formula.run(&[&from[whole..whole + drive::STEP]], &mut to);
             part[whole..].copy_from_slice(&to[..len - whole]);
         }
     }
@@ -133,20 +190,29 @@ mod tests {
     use super::*;
     use ferromx_core::dtype::{bf16, f16};
 
+    #[derive(Clone, Copy, Default)]
+    struct Scaled;
+
+    impl LaneFn<(f32,), f32> for Scaled {
+        #[inline(always)]
+        fn call(self, (x,): (f32,)) -> f32 {
+            x * 1.5 - 2.0
+        }
+    }
+
     #[test]
     fn every_length_and_in_place_agree_with_the_naive_loop() {
-        let f = lane_fn!(|x: f32| -> f32 { x * 1.5 - 2.0 });
         for n in [0, 1, 2, 15, 63, 64, 65, 127, 1000, 1024, 1025, 70_001] {
             let x: Vec<f32> = (0..n).map(|i| i as f32 * 0.25 - 7.0).collect();
             let want: Vec<f32> = x.iter().map(|x| x * 1.5 - 2.0).collect();
             let mut y = vec![0f32; n];
-            map(Src::Slice(&x), &mut y, f);
+            map(Src::Slice(&x), &mut y, Scaled);
             let mut z = x.clone();
-            map_in_place(&mut z, f);
+            apply_in_place(&Loop::map::<Scaled>(), &mut z);
             assert_eq!(z, want, "length {n}");
             assert_eq!(y, want);
             let mut y = x.clone();
-            map(Src::<f32>::InPlace, &mut y, f);
+            map(Src::<f32>::InPlace, &mut y, Scaled);
             assert_eq!(y, want);
         }
     }

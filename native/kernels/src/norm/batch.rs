@@ -154,6 +154,7 @@ fn block_moments<T: FloatElement>(shape: NormShape, x: &[T], first: usize, momen
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// The moments of neighbouring columns, from groups of rows.
     fn column_moments<T: FloatElement>(shape: NormShape, x: &[T], first: usize, moments: &mut [Moments]) {
         const ROWS: usize = 64;
@@ -193,6 +194,7 @@ fn apply<T: FloatElement>(shape: NormShape, channels: &[Channel<T::Acc>], x: &[T
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn apply_columns<T: FloatElement>(channels: &[Channel<T::Acc>], x: &[T], y: &mut [T]) {
         for ((y, x), channel) in y.iter_mut().zip(x).zip(channels) {
             *y = ((T::Acc::of(*x) - channel.mean) * channel.scale + channel.shift).store();
@@ -201,6 +203,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn apply_slab<T: FloatElement>(channel: Channel<T::Acc>, x: &[T], y: &mut [T]) {
         for (y, x) in y.iter_mut().zip(x) {
             *y = ((T::Acc::of(*x) - channel.mean) * channel.scale + channel.shift).store();
@@ -315,6 +318,7 @@ fn block_sums<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn column_sums<T: FloatElement>(
         shape: NormShape,
         x: &[T],
@@ -357,6 +361,7 @@ fn apply_slopes<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn slope_columns<T: FloatElement>(slopes: &[Slope<T::Acc>], x: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for ((to, (x, y_grad)), slope) in x_grad.iter_mut().zip(x.iter().zip(y_grad)).zip(slopes) {
             *to = slope.at(T::Acc::of(*x), T::Acc::of(*y_grad)).store();
@@ -365,6 +370,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn slope_slab<T: FloatElement>(slope: Slope<T::Acc>, x: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (to, (x, y_grad)) in x_grad.iter_mut().zip(x.iter().zip(y_grad)) {
             *to = slope.at(T::Acc::of(*x), T::Acc::of(*y_grad)).store();

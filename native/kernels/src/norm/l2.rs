@@ -80,12 +80,14 @@ pub fn l2_norm_backward<T: FloatElement>(shape: NormShape, y: &[T], norm: &[T::A
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn scale<T: FloatElement>(x: &[T], scale: T::Acc, y: &mut [T]) {
         y.iter_mut().zip(x).for_each(|(y, x)| *y = (T::Acc::of(*x) * scale).store());
     }
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn project<T: FloatElement>(along: T::Acc, inverse: T::Acc, y: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
             *x_grad = ((T::Acc::of(*grad) - T::Acc::of(*y) * along) * inverse).store();

@@ -105,6 +105,7 @@ pub fn local_norm_backward<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn add_squares<T: FloatElement>(x: &[T], sums: &mut [T::Acc]) {
         for (sum, x) in sums.iter_mut().zip(x) {
             *sum += T::Acc::of(*x) * T::Acc::of(*x);
@@ -113,12 +114,14 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn finish<T: FloatElement>(weight: T::Acc, bias: T::Acc, sums: &[T::Acc], norm: &mut [T]) {
         norm.iter_mut().zip(sums).for_each(|(norm, sum)| *norm = (bias + weight * *sum).store());
     }
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// `norm^-beta`.
     fn powers<T: FloatElement>(beta: f64, norm: &[T], powers: &mut [T::Acc]) {
         if beta == 0.75 {
@@ -137,12 +140,14 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn scale<T: FloatElement>(x: &[T], powers: &[T::Acc], y: &mut [T]) {
         y.iter_mut().zip(x.iter().zip(powers)).for_each(|(y, (x, power))| *y = (T::Acc::of(*x) * *power).store());
     }
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Multiplies `powers` by `y_grad`; `shared` becomes the product times `x / norm`.
     fn terms<T: FloatElement>(x: &[T], norm: &[T], y_grad: &[T], powers: &mut [T::Acc], shared: &mut [T::Acc]) {
         let from = x.iter().zip(norm).zip(y_grad);
@@ -154,12 +159,14 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
     fn add<A: Accum>(x: &[A], sums: &mut [A]) {
         sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += *x);
     }
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn join<T: FloatElement>(scale: T::Acc, direct: &[T::Acc], x: &[T], sums: &[T::Acc], x_grad: &mut [T]) {
         let from = direct.iter().zip(x).zip(sums);
         for (to, ((direct, x), sum)) in x_grad.iter_mut().zip(from) {

@@ -48,6 +48,7 @@ impl Moments {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn block_moments<T: FloatElement>(values: &[T]) -> Moments {
         let count = values.len();
         let mean = lanes(values, values, |x, _| x).wide() / count as f64;
@@ -68,6 +69,7 @@ pub(super) fn sums<T: FloatElement>(a: &[T], b: &[T], center: T::Acc) -> [f64; 2
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// The sums of `a` and of `a (b - center)`.
     fn centered_products<T: FloatElement>(a: &[T], b: &[T], center: T::Acc) -> [T::Acc; 2] {
         lanes2(a, b, |a, b| (a, a * (b - center)))
@@ -75,6 +77,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// The sum of `a b`.
     fn block_dot<T: FloatElement>(a: &[T], b: &[T]) -> T::Acc {
         lanes(a, b, |a, b| a * b)

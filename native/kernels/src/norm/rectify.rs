@@ -22,12 +22,14 @@ pub fn rectify_backward<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn positive<T: FloatElement>(y: &mut [T]) {
         y.iter_mut().for_each(|y| *y = if y.to_f32() < 0.0 { T::default() } else { *y });
     }
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn where_positive<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (to, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
             *to = if y.to_f32() > 0.0 { *grad } else { T::default() };

@@ -88,6 +88,7 @@ fn transpose<T: FloatElement>(shape: NormShape, from: &[T], to: &mut [T]) {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     fn normalise<T: FloatElement>(affine: Affine<'_, T::Acc>, i: usize, mean: T::Acc, inverse: T::Acc, x: &[T], y: &mut [T]) {
         match affine {
             Affine::PerElement(gamma, beta) => {
@@ -200,6 +201,7 @@ pub fn row_norm_backward<T: FloatElement>(
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Stores the normalised elements of a row and its gradient in the accumulation type.
     fn widen<T: FloatElement>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], h: &mut [T::Acc], normal: &mut [T::Acc]) {
         for ((h, normal), (x, y_grad)) in h.iter_mut().zip(normal).zip(x.iter().zip(y_grad)) {
@@ -210,6 +212,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of the parameters. `row` has the
     /// elements and the gradient of the output.
     fn weigh_elements<T: FloatElement>(
@@ -234,6 +237,7 @@ crate::simd::per_isa! {
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Removes from `h` its components along the constant row and along the normalised one, then scales.
     fn project<T: FloatElement>(scale: T::Acc, means: [T::Acc; 2], h: &[T::Acc], normal: &[T::Acc], x_grad: &mut [T]) {
         for (x_grad, (h, normal)) in x_grad.iter_mut().zip(h.iter().zip(normal)) {

@@ -141,7 +141,13 @@ pub fn set_num_threads(threads: usize) -> usize {
 ///
 /// # Panics
 /// When a chunk panics: with the payload of the first panic, after all started chunks have ended. The pool remains usable.
+#[inline]
 pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
+    run_chunks(chunks, &f);
+}
+
+/// [`parallel_for`], compiled once.
+fn run_chunks(chunks: usize, f: &(dyn Fn(usize) + Sync)) {
     let pool = pool();
     let helpers = num_threads().min(chunks).saturating_sub(1);
     if helpers == 0 || chunks > MAX_CHUNKS {
@@ -150,7 +156,7 @@ pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
     let Ok(mut workers) = pool.workers.try_lock() else {
         return (0..chunks).for_each(f);
     };
-    let outcome = pool.run(&mut workers, helpers, chunks, &f);
+    let outcome = pool.run(&mut workers, helpers, chunks, f);
     drop(workers);
     if let Some(panic) = outcome {
         resume_unwind(panic);

@@ -51,6 +51,21 @@ impl Block {
     }
 }
 
+impl Block {
+    /// An unused block of the thread, or a new one if that is too small.
+    fn take(bytes: usize) -> Block {
+        // Thread-local storage is gone while the thread exits; the block is then used once.
+        let free = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
+        free.filter(|block| block.memory().1 >= bytes).unwrap_or_else(|| Block::new(bytes))
+    }
+
+    /// Keeps the block for the thread's next call.
+    fn keep(self) {
+        // An error means that the thread exits; the block is freed.
+        let _ = FREE.try_with(|free| free.borrow_mut().push(self));
+    }
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
         let (memory, bytes) = self.memory();
@@ -103,14 +118,10 @@ thread_local! {
 ///
 /// Unwinds with an `OutOfMemory` if the allocation fails.
 pub fn with_scratch<T: Pod, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
-    let bytes = len.saturating_mul(size_of::<T>());
-    // Thread-local storage is gone while the thread exits; the buffer is then used once.
-    let free = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-    let block = free.filter(|block| block.memory().1 >= bytes).unwrap_or_else(|| Block::new(bytes));
+    let block = Block::take(len.saturating_mul(size_of::<T>()));
     // SAFETY: the block has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is a `T`,
     // and this call owns it.
     let result = f(unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), len) });
-    // An error again means that the thread exits; the buffer is freed.
-    let _ = FREE.try_with(|free| free.borrow_mut().push(block));
+    block.keep();
     result
 }

@@ -39,7 +39,13 @@ const CHUNKS_EACH: usize = 3;
 /// Calls `f` with the consecutive ranges of `grain` items (the last one may be shorter) that make up `0..len`.
 ///
 /// The ranges depend on `len` and `grain` only, not on the number of threads.
+#[inline]
 pub fn parallel_ranges(len: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
+    run_ranges(len, grain, &f);
+}
+
+/// [`parallel_ranges`], compiled once.
+fn run_ranges(len: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     let grain = grain.max(1);
     parallel_for(chunks(len, grain), |chunk| f(chunk * grain..((chunk + 1) * grain).min(len)));
 }

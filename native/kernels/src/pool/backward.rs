@@ -90,6 +90,7 @@ fn max_plane<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: 
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Finds the index of the first largest element of each window of one row of outputs. A window in which nothing is larger
     /// than negative infinity yields its first element.
     fn argmax_row<T: FloatElement>(
@@ -224,6 +225,7 @@ fn max_of_four<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Gives each element of `grad` to the first largest element of its block, and zero to the others.
     fn max_of_four_image<T: FloatElement>(image: &[T], width: usize, grad: &[T], out_width: usize, input_grad: &mut [T]) {
         let rows = 2 * width * (grad.len() / out_width);

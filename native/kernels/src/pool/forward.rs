@@ -96,6 +96,7 @@ fn planes<T: FloatElement, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Folds the windows of one row of outputs.
     fn fold_row_per_isa<T: FloatElement, F: Fold>(
         axes: &[Axis; 3],
@@ -253,6 +254,7 @@ fn max_of_four<T: FloatElement>(shape: &PoolShape, input: &[T], output: &mut [T]
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Max pooling over the 2 x 2 blocks of an image with rows of `width` elements.
     fn max_of_four_image<T: FloatElement>(image: &[T], width: usize, out: &mut [T], out_width: usize) {
         for (rows, out) in image.chunks_exact(2 * width).zip(out.chunks_exact_mut(out_width)) {

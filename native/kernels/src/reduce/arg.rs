@@ -1,8 +1,8 @@
 //! Argmax and argmin.
 
-use super::{Max, Min, NumericLane, Reducer, fold_row, reduce};
-use crate::map::{Load, Store};
-use crate::par::{MatMut, parallel_blocks};
+use super::{Fold, Max, Min, NumericLane, ROW_BLOCK, Table, fold_row, reduce_with};
+use crate::map::{Elements, ElementsMut, Lane, Load, Store};
+use crate::par::{MatMut, parallel_blocks, with_scratch};
 
 /// Columns processed together; their best elements and positions stay in the first-level cache.
 const TILE: usize = 512;
@@ -18,7 +18,7 @@ where
     T: Load<C>,
     U: Store<i64>,
 {
-    arg::<Max, T, U, C>(x, dims, out, |new, best| new > best);
+    arg::<C, true>(T::elements(x), dims, U::elements_mut(out));
 }
 
 /// The first position of the smallest element; NaN counts as smaller than every number. See [`argmax`].
@@ -31,78 +31,78 @@ where
     T: Load<C>,
     U: Store<i64>,
 {
-    arg::<Min, T, U, C>(x, dims, out, |new, best| new < best);
+    arg::<C, false>(T::elements(x), dims, U::elements_mut(out));
 }
 
-fn arg<R, T, U, C>(
-    x: &[T],
+/// The positions of the largest elements, or of the smallest ones.
+fn arg<C: NumericLane, const LARGEST: bool>(
+    x: Elements<'_>,
     (outer, n, inner): (usize, usize, usize),
-    out: &mut [U],
-    better: impl Fn(C, C) -> bool + Sync,
-) where
-    R: Reducer<C>,
-    C: NumericLane,
-    T: Load<C>,
-    U: Store<i64>,
-{
+    mut out: ElementsMut<'_>,
+) {
     assert_eq!(x.len(), outer * n * inner, "the elements do not have shape ({outer}, {n}, {inner})");
     assert_eq!(out.len(), outer * inner, "the output does not have shape ({outer}, {inner})");
     assert!(n > 0 || out.is_empty(), "an empty axis has no extreme element");
+    let fold: &Fold<C> = if LARGEST { &Table::<Max, C>::FOLD } else { &Table::<Min, C>::FOLD };
     if outer == 1 && inner == 1 {
         let mut best = [C::ZERO];
-        reduce::<R, T, C, C>(x, &[n], &[0], &mut best);
-        out[0] = U::element(position(x, best[0]));
-        return;
+        reduce_with(fold, x, &[n], &[0], C::elements_mut(&mut best));
+        return i64::store_any(&[position(x, best[0])], out);
     }
     let together = ((1 << 15) / (n * inner).max(1)).max(1);
-    parallel_blocks(MatMut::new(out, outer, inner, inner), together, TILE, |o, col, mut part| {
-        for i in 0..part.rows() {
-            let x = &x[(o + i) * n * inner..(o + i + 1) * n * inner];
-            let out = part.row_mut(i);
-            if inner == 1 {
-                let blocks = x.chunks(super::ROW_BLOCK).map(fold_row::<R, T, C, false>);
-                let best = blocks.reduce(R::merge).unwrap_or(R::IDENTITY);
-                out[0] = U::element(position(x, best));
-            } else {
-                columns(x, inner, col, out, &better);
+    with_scratch(out.len(), |positions: &mut [i64]| {
+        parallel_blocks(MatMut::new(positions, outer, inner, inner), together, TILE, |o, col, mut part| {
+            for i in 0..part.rows() {
+                let x = x.part((o + i) * n * inner..(o + i + 1) * n * inner);
+                let out = part.row_mut(i);
+                if inner == 1 {
+                    let block = |start: usize| x.part(start..n.min(start + ROW_BLOCK));
+                    let blocks = (0..n).step_by(ROW_BLOCK).map(|start| fold_row(fold, block(start), false));
+                    let best = blocks.reduce(|a, b| fold.merge(a, b)).unwrap_or(fold.identity);
+                    out[0] = position(x, best);
+                } else {
+                    columns::<C, LARGEST>(x, inner, col, out);
+                }
             }
-        }
+        });
+        let len = positions.len();
+        i64::store_any(positions, out.part(0..len));
     });
 }
 
 /// The first element equal to `best`, or the first NaN if `best` is NaN.
-fn position<T: Load<C>, C: NumericLane>(x: &[T], best: C) -> i64 {
+fn position<C: NumericLane>(x: Elements<'_>, best: C) -> i64 {
     let nan = best.not_a_number();
-    let found = |x: &T| {
-        let x: C = x.lane();
-        x == best || nan && x.not_a_number()
-    };
-    x.iter().position(found).unwrap_or(0) as i64
-}
-
-fn columns<T: Load<C>, U: Store<i64>, C: NumericLane>(
-    x: &[T],
-    width: usize,
-    col: usize,
-    out: &mut [U],
-    better: impl Fn(C, C) -> bool,
-) {
-    let n = out.len();
-    let mut best = [C::ZERO; TILE];
-    let mut position = [0i64; TILE];
-    let mut row = [C::ZERO; TILE];
-    T::load(&x[col..col + n], &mut best[..n]);
-    for (r, x) in x.chunks_exact(width).enumerate().skip(1) {
-        T::load(&x[col..col + n], &mut row[..n]);
-        for i in 0..n {
-            // A NaN wins unless there is one already.
-            let wins = better(row[i], best[i]) || row[i].not_a_number() && !best[i].not_a_number();
-            let wins = wins && !best[i].not_a_number();
-            best[i] = if wins { row[i] } else { best[i] };
-            position[i] = if wins { r as i64 } else { position[i] };
+    let find = |lanes: &[C]| lanes.iter().position(|x| *x == best || nan && x.not_a_number());
+    if let Some(lanes) = C::view_any(x) {
+        return find(lanes).unwrap_or(0) as i64;
+    }
+    let mut buf = [C::ZERO; TILE];
+    for start in (0..x.len()).step_by(TILE) {
+        let lanes = &mut buf[..TILE.min(x.len() - start)];
+        C::load_any(x, start, lanes);
+        if let Some(at) = find(lanes) {
+            return (start + at) as i64;
         }
     }
-    for (o, &p) in out.iter_mut().zip(&position) {
-        *o = U::element(p);
+    0
+}
+
+fn columns<C: NumericLane, const LARGEST: bool>(x: Elements<'_>, width: usize, col: usize, out: &mut [i64]) {
+    let n = out.len();
+    let mut best = [C::ZERO; TILE];
+    let mut row = [C::ZERO; TILE];
+    C::load_any(x, col, &mut best[..n]);
+    out.fill(0);
+    for r in 1..x.len() / width {
+        C::load_any(x, r * width + col, &mut row[..n]);
+        for i in 0..n {
+            // A NaN wins unless there is one already.
+            let better = if LARGEST { row[i] > best[i] } else { row[i] < best[i] };
+            let wins = better || row[i].not_a_number() && !best[i].not_a_number();
+            let wins = wins && !best[i].not_a_number();
+            best[i] = if wins { row[i] } else { best[i] };
+            out[i] = if wins { r as i64 } else { out[i] };
+        }
     }
 }

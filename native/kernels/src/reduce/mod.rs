@@ -11,11 +11,10 @@ mod reducer;
 pub use arg::{argmax, argmin};
 pub use reducer::{L1Norm, L2Norm, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 
-use crate::map::{Load, Src, Store};
+use crate::map::{Elements, ElementsMut, LaneFn, Load, Loop, Operand, Store, apply};
 use crate::movement::missing_axes;
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 use crate::simd::multiversion::{self, Kernel};
-use crate::zip::zip;
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
@@ -59,47 +58,122 @@ where
     T: Load<C>,
     U: Load<C> + Store<C>,
 {
+    reduce_any::<R, C>(T::elements(x), shape, axes, U::elements_mut(out));
+}
+
+/// [`reduce`] of elements of any type.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn reduce_any<R, C>(x: Elements<'_>, shape: &[usize], axes: &[usize], out: ElementsMut<'_>)
+where
+    R: Reducer<C>,
+    C: NumericLane,
+{
+    reduce_with(&Table::<R, C>::FOLD, x, shape, axes, out);
+}
+
+/// The loops of a reducer. Everything else about a reduction is compiled for lanes alone.
+struct Fold<C: 'static> {
+    identity: C,
+    /// Reduces at most one block of a row; mapped first if the index is 1.
+    row: [fn(&[C]) -> C; 2],
+    /// Reduces a few elements, one after the other.
+    few: [fn(&[C]) -> C; 2],
+    /// Merges rows into the last slice.
+    columns: [fn(Rows<'_, C>, &mut [C]); 2],
+    /// Merges rows that are as long as the last slice, one after the other.
+    few_rows: [fn(&[C], &mut [C]); 2],
+    /// Merged results and the number of elements to final results.
+    finish: Loop<C>,
+}
+
+struct Table<R, C>(PhantomData<(R, C)>);
+
+impl<R: Reducer<C>, C: NumericLane> Table<R, C> {
+    const FOLD: Fold<C> = Fold {
+        identity: R::IDENTITY,
+        row: [row::<R, C, false>, if R::MAPS { row::<R, C, true> } else { row::<R, C, false> }],
+        few: [few::<R, C, false>, if R::MAPS { few::<R, C, true> } else { few::<R, C, false> }],
+        columns: [columns::<R, C, false>, if R::MAPS { columns::<R, C, true> } else { columns::<R, C, false> }],
+        few_rows: [few_rows::<R, C, false>, if R::MAPS { few_rows::<R, C, true> } else { few_rows::<R, C, false> }],
+        finish: Loop::zip::<Finish<R>>(),
+    };
+}
+
+/// [`Reducer::finish`] as a formula.
+struct Finish<R>(PhantomData<fn() -> R>);
+
+impl<R> Default for Finish<R> {
+    fn default() -> Self {
+        Finish(PhantomData)
+    }
+}
+
+impl<R> Clone for Finish<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Finish<R> {}
+
+impl<R: Reducer<C>, C: NumericLane> LaneFn<(C, C), C> for Finish<R> {
+    #[inline(always)]
+    fn call(self, (x, n): (C, C)) -> C {
+        R::finish(x, n)
+    }
+}
+
+fn reduce_with<C: NumericLane>(
+    fold: &Fold<C>,
+    x: Elements<'_>,
+    shape: &[usize],
+    axes: &[usize],
+    mut out: ElementsMut<'_>,
+) {
     assert_eq!(x.len(), shape.iter().product(), "the elements do not have shape {shape:?}");
     let kept: usize = shape.iter().enumerate().filter(|(i, _)| !axes.contains(i)).map(|(_, n)| n).product();
     assert_eq!(out.len(), kept, "the output does not have the axes of {shape:?} without {axes:?}");
     if out.is_empty() {
         return;
     }
-    let count = C::count(x.len() / kept);
+    let count = Operand::Constant(C::count(x.len() / kept));
     let groups = groups(shape, axes);
+    let mut finish = |result: &[C]| {
+        apply(&fold.finish, &[Operand::Elements(C::elements(result)), count], out.part(0..kept));
+    };
     if x.is_empty() || !groups.iter().any(|g| g.1) {
-        let empty = x.is_empty();
-        with_scratch(out.len(), |buf: &mut [C]| {
-            if empty {
-                buf.fill(R::IDENTITY);
+        with_scratch(kept, |buf: &mut [C]| {
+            if x.is_empty() {
+                buf.fill(fold.identity);
             } else {
-                pass::<R, T, C>(x, (out.len(), 1, 1), buf, true);
+                pass(fold, x, (kept, 1, 1), buf, true);
             }
-            zip(Src::Slice(&*buf), Src::<C>::Scalar(count), out, R::finish);
+            finish(buf);
         });
         return;
     }
-    inner_groups::<R, T, C>(x, &groups, true, &mut |result| {
-        zip(Src::Slice(result), Src::<C>::Scalar(count), out, R::finish);
-    });
+    inner_groups(fold, x, &groups, true, &mut finish);
 }
 
 /// Reduces the innermost reduced group, then the remaining ones; `done` gets the result.
-fn inner_groups<R, T, C>(x: &[T], groups: &[(usize, bool)], first: bool, done: &mut dyn FnMut(&[C]))
-where
-    R: Reducer<C>,
-    C: NumericLane,
-    T: Load<C>,
-{
+fn inner_groups<C: NumericLane>(
+    fold: &Fold<C>,
+    x: Elements<'_>,
+    groups: &[(usize, bool)],
+    first: bool,
+    done: &mut dyn FnMut(&[C]),
+) {
     let Some(at) = groups.iter().rposition(|g| g.1) else { return };
     let n = groups[at].0;
     let inner: usize = groups[at + 1..].iter().map(|g| g.0).product();
     let outer: usize = groups[..at].iter().map(|g| g.0).product();
     with_scratch(outer * inner, |buf: &mut [C]| {
-        pass::<R, T, C>(x, (outer, n, inner), buf, first);
+        pass(fold, x, (outer, n, inner), buf, first);
         if groups[..at].iter().any(|g| g.1) {
             let rest: Groups = groups[..at].iter().chain(&groups[at + 1..]).copied().collect();
-            inner_groups::<R, C, C>(buf, &rest, false, done);
+            inner_groups(fold, C::elements(buf), &rest, false, done);
         } else {
             done(buf);
         }
@@ -107,33 +181,36 @@ where
 }
 
 /// Reduces the middle axis of `x`: (outer, n, inner) to (outer, inner). Elements are mapped in the first pass only.
-fn pass<R, T, C>(x: &[T], (outer, n, inner): (usize, usize, usize), out: &mut [C], first: bool)
-where
-    R: Reducer<C>,
-    C: NumericLane,
-    T: Load<C>,
-{
+fn pass<C: NumericLane>(
+    fold: &Fold<C>,
+    x: Elements<'_>,
+    (outer, n, inner): (usize, usize, usize),
+    out: &mut [C],
+    first: bool,
+) {
     let block = match inner {
         1 => ROW_BLOCK,
         _ => COLUMN_BLOCK * LANES.div_ceil(inner),
     };
     let blocks = n.div_ceil(block);
     if blocks <= 1 {
-        return blocks_of::<R, T, C>(x, (outer, n, inner), n, out, first);
+        return blocks_of(fold, x, (outer, n, inner), n, out, first);
     }
     with_scratch(outer * blocks * inner, |partial: &mut [C]| {
-        blocks_of::<R, T, C>(x, (outer, n, inner), block, partial, first);
-        pass::<R, C, C>(partial, (outer, blocks, inner), out, false);
+        blocks_of(fold, x, (outer, n, inner), block, partial, first);
+        pass(fold, C::elements(partial), (outer, blocks, inner), out, false);
     });
 }
 
 /// Reduces each block of `block` rows: (outer, n, inner) to (outer, blocks, inner).
-fn blocks_of<R, T, C>(x: &[T], (outer, n, inner): (usize, usize, usize), block: usize, out: &mut [C], first: bool)
-where
-    R: Reducer<C>,
-    C: NumericLane,
-    T: Load<C>,
-{
+fn blocks_of<C: NumericLane>(
+    fold: &Fold<C>,
+    x: Elements<'_>,
+    (outer, n, inner): (usize, usize, usize),
+    block: usize,
+    out: &mut [C],
+    first: bool,
+) {
     let blocks = n.div_ceil(block.max(1));
     let rows = outer * blocks;
     let tile = inner.min(4 * TILE);
@@ -142,13 +219,11 @@ where
         for i in 0..part.rows() {
             let (o, b) = ((row + i) / blocks, (row + i) % blocks);
             let (from, to) = (b * block, ((b + 1) * block).min(n));
-            let x = &x[(o * n + from) * inner..(o * n + to) * inner];
+            let x = x.part((o * n + from) * inner..(o * n + to) * inner);
             let out = part.row_mut(i);
-            match (inner, first) {
-                (1, true) => out[0] = fold_row::<R, T, C, true>(x),
-                (1, false) => out[0] = fold_row::<R, T, C, false>(x),
-                (_, true) => fold_columns::<R, T, C, true>(x, inner, col, out),
-                (_, false) => fold_columns::<R, T, C, false>(x, inner, col, out),
+            match inner {
+                1 => out[0] = fold_row(fold, x, first),
+                _ => fold_columns(fold, x, inner, col, out, first),
             }
         }
     });
@@ -158,6 +233,7 @@ struct Row<'a, R, C, const MAP: bool>(&'a [C], PhantomData<R>);
 
 impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MAP> {
     type Output = C;
+    const EVERY_ISA: bool = C::EVERY_ISA;
 
     #[inline(always)]
     fn run(self) -> C {
@@ -182,46 +258,70 @@ impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MA
     }
 }
 
-/// Reduces one block of a row, at most [`ROW_BLOCK`] elements.
-fn fold_row<R: Reducer<C>, T: Load<C>, C: NumericLane, const MAP: bool>(x: &[T]) -> C {
-    if x.len() < 16 {
-        let map = |x: &T| if MAP { R::map(x.lane()) } else { x.lane() };
-        return x.iter().map(map).reduce(R::merge).unwrap_or(R::IDENTITY);
-    }
-    if let Some(lanes) = T::view(x) {
-        return multiversion::run(Row::<R, C, MAP>(lanes, PhantomData));
-    }
-    let mut buf = [C::default(); TILE];
-    let parts = x.chunks(TILE).map(|part| {
-        let lanes = &mut buf[..part.len()];
-        T::load(part, lanes);
-        multiversion::run(Row::<R, C, MAP>(lanes, PhantomData))
-    });
-    parts.reduce(R::merge).unwrap_or(R::IDENTITY)
+fn row<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
+    multiversion::run(Row::<R, C, MAP>(x, PhantomData))
 }
 
-struct Columns<'a, R, C, const MAP: bool> {
+fn few<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
+    let map = |&x: &C| if MAP { R::map(x) } else { x };
+    x.iter().map(map).reduce(R::merge).unwrap_or(R::IDENTITY)
+}
+
+/// Rows with fewer elements than this are reduced one element after the other.
+const SHORT: usize = 16;
+
+/// Reduces one block of a row, at most [`ROW_BLOCK`] elements.
+fn fold_row<C: NumericLane>(fold: &Fold<C>, x: Elements<'_>, first: bool) -> C {
+    let (row, few) = (fold.row[usize::from(first)], fold.few[usize::from(first)]);
+    let len = x.len();
+    if let Some(lanes) = C::view_any(x) {
+        return if len < SHORT { few(lanes) } else { row(lanes) };
+    }
+    if len < SHORT {
+        let mut buf = [C::default(); SHORT];
+        C::load_any(x, 0, &mut buf[..len]);
+        return few(&buf[..len]);
+    }
+    let mut buf = [C::default(); TILE];
+    let parts = (0..len).step_by(TILE).map(|start| {
+        let lanes = &mut buf[..TILE.min(len - start)];
+        C::load_any(x, start, lanes);
+        row(lanes)
+    });
+    parts.reduce(|a, b| fold.merge(a, b)).unwrap_or(fold.identity)
+}
+
+impl<C: NumericLane> Fold<C> {
+    fn merge(&self, a: C, b: C) -> C {
+        (self.few[0])(&[a, b])
+    }
+}
+
+/// Rows `stride` elements apart.
+struct Rows<'a, C> {
     x: &'a [C],
     stride: usize,
     rows: usize,
-    acc: &'a mut [C],
-    reducer: PhantomData<R>,
 }
+
+struct Columns<'a, R, C, const MAP: bool>(Rows<'a, C>, &'a mut [C], PhantomData<R>);
 
 impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Columns<'_, R, C, MAP> {
     type Output = ();
+    const EVERY_ISA: bool = C::EVERY_ISA;
 
     #[inline(always)]
     fn run(self) {
-        let n = self.acc.len();
-        let row = |r: usize| &self.x[r * self.stride..r * self.stride + n];
+        let Columns(Rows { x, stride, rows }, acc, _) = self;
+        let n = acc.len();
+        let row = |r: usize| &x[r * stride..r * stride + n];
         let mut r = 0;
-        while r + 4 <= self.rows {
-            four_rows::<R, C, MAP>(self.acc, row(r), row(r + 1), row(r + 2), row(r + 3));
+        while r + 4 <= rows {
+            four_rows::<R, C, MAP>(acc, row(r), row(r + 1), row(r + 2), row(r + 3));
             r += 4;
         }
-        while r < self.rows {
-            for (a, &x) in self.acc.iter_mut().zip(row(r)) {
+        while r < rows {
+            for (a, &x) in acc.iter_mut().zip(row(r)) {
                 *a = R::merge(*a, if MAP { R::map(x) } else { x });
             }
             r += 1;
@@ -240,57 +340,57 @@ fn four_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(acc: &mut [C], a: &
     }
 }
 
+fn columns<R: Reducer<C>, C: NumericLane, const MAP: bool>(rows: Rows<'_, C>, acc: &mut [C]) {
+    multiversion::run(Columns::<R, C, MAP>(rows, acc, PhantomData));
+}
+
+fn few_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C], out: &mut [C]) {
+    for row in x.chunks(out.len()) {
+        for (o, &x) in out.iter_mut().zip(row) {
+            *o = R::merge(*o, if MAP { R::map(x) } else { x });
+        }
+    }
+}
+
 /// Reduces the columns from `col` on, as many as `out` has, of rows of `width` elements.
-fn fold_columns<R: Reducer<C>, T: Load<C>, C: NumericLane, const MAP: bool>(
-    x: &[T],
-    width: usize,
-    col: usize,
-    out: &mut [C],
-) {
+fn fold_columns<C: NumericLane>(fold: &Fold<C>, x: Elements<'_>, width: usize, col: usize, out: &mut [C], first: bool) {
     let rows = x.len() / width;
     if width < LANES {
-        return fold_narrow::<R, T, C, MAP>(x, width, out);
+        return fold_narrow(fold, x, width, out, first);
     }
+    let columns = fold.columns[usize::from(first)];
+    let lanes = C::view_any(x);
     for (t, acc) in out.chunks_mut(TILE).enumerate() {
         let (from, n) = (col + t * TILE, acc.len());
-        acc.fill(R::IDENTITY);
-        if let Some(lanes) = x.get(from..).and_then(T::view) {
-            multiversion::run(Columns::<R, C, MAP> { x: lanes, stride: width, rows, acc, reducer: PhantomData });
+        acc.fill(fold.identity);
+        if let Some(x) = lanes.and_then(|lanes| lanes.get(from..)) {
+            columns(Rows { x, stride: width, rows }, acc);
             continue;
         }
         let mut buf = [C::default(); 4 * TILE];
         for r in (0..rows).step_by(4) {
             let some = (rows - r).min(4);
             for i in 0..some {
-                let start = (r + i) * width + from;
-                T::load(&x[start..start + n], &mut buf[i * TILE..i * TILE + n]);
+                C::load_any(x, (r + i) * width + from, &mut buf[i * TILE..i * TILE + n]);
             }
-            let acc = &mut *acc;
-            let part = Columns::<R, C, MAP> { x: &buf, stride: TILE, rows: some, acc, reducer: PhantomData };
-            multiversion::run(part);
+            columns(Rows { x: &buf, stride: TILE, rows: some }, acc);
         }
     }
 }
 
 /// Rows too short for vectors: several are reduced as one, whose parts are merged at the end.
-fn fold_narrow<R: Reducer<C>, T: Load<C>, C: NumericLane, const MAP: bool>(x: &[T], width: usize, out: &mut [C]) {
+fn fold_narrow<C: NumericLane>(fold: &Fold<C>, x: Elements<'_>, width: usize, out: &mut [C], first: bool) {
     let wide = LANES.div_ceil(width) * width;
-    let mut acc = [R::IDENTITY; 2 * LANES];
-    let whole = x.len() / wide * wide;
+    let mut acc = [fold.identity; 2 * LANES];
+    let (len, whole) = (x.len(), x.len() / wide * wide);
     if whole > 0 {
-        fold_columns::<R, T, C, MAP>(&x[..whole], wide, 0, &mut acc[..wide]);
+        fold_columns(fold, x.part(0..whole), wide, 0, &mut acc[..wide], first);
     }
-    out.fill(R::IDENTITY);
-    for part in acc[..wide].chunks(width) {
-        for (o, &a) in out.iter_mut().zip(part) {
-            *o = R::merge(*o, a);
-        }
-    }
-    for row in x[whole..].chunks(width) {
-        for (o, &x) in out.iter_mut().zip(row) {
-            *o = R::merge(*o, if MAP { R::map(x.lane()) } else { x.lane() });
-        }
-    }
+    out.fill(fold.identity);
+    (fold.few_rows[0])(&acc[..wide], out);
+    let rest = &mut acc[..len - whole];
+    C::load_any(x, whole, rest);
+    (fold.few_rows[usize::from(first)])(rest, out);
 }
 
 /// Sums `x` of `shape` over the axes along which `target` (aligned at the last axis) is missing or has length 1: the gradient of
@@ -303,6 +403,14 @@ where
     C: NumericLane,
     T: Load<C> + Store<C>,
 {
+    reduce_to_shape_any::<C>(T::elements(x), shape, target, T::elements_mut(out));
+}
+
+/// [`reduce_to_shape`] of elements of any type.
+///
+/// # Panics
+/// As [`reduce_to_shape`].
+pub fn reduce_to_shape_any<C: NumericLane>(x: Elements<'_>, shape: &[usize], target: &[usize], out: ElementsMut<'_>) {
     let missing = missing_axes(target, shape);
     let axes: SmallVec<[usize; 6]> = (0..shape.len())
         .filter(|&i| {
@@ -311,7 +419,7 @@ where
             n == 1
         })
         .collect();
-    reduce::<Sum, T, T, C>(x, shape, &axes, out);
+    reduce_any::<Sum, C>(x, shape, &axes, out);
 }
 
 #[cfg(test)]

@@ -113,6 +113,8 @@ integer!(i32 i64);
 pub trait Reducer<C: NumericLane>: 'static {
     /// The identity of `merge`.
     const IDENTITY: C;
+    /// False if `map` returns its argument.
+    const MAPS: bool = true;
     /// Maps an element before merging.
     fn map(x: C) -> C;
     /// Merges two partial results.
@@ -122,7 +124,7 @@ pub trait Reducer<C: NumericLane>: 'static {
 }
 
 macro_rules! reducers {
-    ($($(#[$doc:meta])* $name:ident: $identity:ident, |$x:ident| $map:expr, |$a:ident, $b:ident| $merge:expr,
+    ($($(#[$doc:meta])* $name:ident: $identity:ident, $(maps $maps:literal,)? |$x:ident| $map:expr, |$a:ident, $b:ident| $merge:expr,
      |$r:ident, $n:ident| $finish:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
@@ -130,6 +132,7 @@ macro_rules! reducers {
 
         impl<C: NumericLane> Reducer<C> for $name {
             const IDENTITY: C = C::$identity;
+            $(const MAPS: bool = $maps;)?
             #[inline(always)]
             fn map($x: C) -> C {
                 $map
@@ -148,15 +151,15 @@ macro_rules! reducers {
 
 reducers! {
     /// The sum.
-    Sum: ZERO, |x| x, |a, b| a.plus(b), |r, _n| r;
+    Sum: ZERO, maps false, |x| x, |a, b| a.plus(b), |r, _n| r;
     /// The arithmetic mean.
-    Mean: ZERO, |x| x, |a, b| a.plus(b), |r, n| r.over(n);
+    Mean: ZERO, maps false, |x| x, |a, b| a.plus(b), |r, n| r.over(n);
     /// The product.
-    Prod: ONE, |x| x, |a, b| a.times(b), |r, _n| r;
+    Prod: ONE, maps false, |x| x, |a, b| a.times(b), |r, _n| r;
     /// The largest element, NaN if there is one.
-    Max: LOWEST, |x| x, |a, b| math::maximum(a, b), |r, _n| r;
+    Max: LOWEST, maps false, |x| x, |a, b| math::maximum(a, b), |r, _n| r;
     /// The smallest element, NaN if there is one.
-    Min: HIGHEST, |x| x, |a, b| math::minimum(a, b), |r, _n| r;
+    Min: HIGHEST, maps false, |x| x, |a, b| math::minimum(a, b), |r, _n| r;
     /// The sum of the elements that are not NaN.
     NanSum: ZERO, |x| if x.not_a_number() { C::ZERO } else { x }, |a, b| a.plus(b), |r, _n| r;
     /// The product of the elements that are not NaN.

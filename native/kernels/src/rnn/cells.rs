@@ -5,6 +5,7 @@ use crate::math::{sigmoid, tanh};
 use crate::simd::per_isa;
 
 per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// `h = f(h)` for the vanilla cells.
     pub(super) fn vanilla_forward<T: RnnElement>(relu: bool, row: &mut [T], out: &mut [T]) {
         let n = row.len();
@@ -24,6 +25,7 @@ per_isa! {
 }
 
 per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// The gradient of [`vanilla_forward`] from its result; `dh` is the gradient of the output and is zeroed.
     pub(super) fn vanilla_backward<T: RnnElement>(relu: bool, h: &[T], dgates: &mut [T], dh: &mut [T]) {
         let n = dgates.len();
@@ -44,6 +46,7 @@ fn limit<T: RnnElement>(c: T, min: T, max: T, nan: bool) -> T {
 }
 
 per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// `row` holds the pre-activations of the gates i, f, g, o, which become the gates, followed by the new cell state.
     pub(super) fn lstm_forward<T: RnnElement>(row: &mut [T], c_prev: &[T], out: &mut [T], clip: Option<Clip>) {
         let n = c_prev.len();
@@ -77,6 +80,7 @@ fn lstm_gates<T: RnnElement>(i: &mut [T], f: &mut [T], g: &mut [T], c_prev: &[T]
 }
 
 per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Gradients of the gates' pre-activations. `row` and `c_prev` are as [`lstm_forward`] leaves them. `dh` is the gradient of
     /// the output and is zeroed; `dc` is the gradient of the cell state and becomes that of the previous cell state.
     pub(super) fn lstm_backward<T: RnnElement>(
@@ -144,6 +148,7 @@ fn lstm_state<T: RnnElement>(at: &Gates<'_, T>, dc: &mut [T], di: &mut [T], df: 
 }
 
 per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// `row` holds the input terms of the gates r, z, n, which become the gates, followed by the recurrent term of n. `sums`
     /// holds the recurrent terms of all three.
     pub(super) fn gru_forward<T: RnnElement>(row: &mut [T], sums: &[T], h_prev: &[T], out: &mut [T]) {
@@ -174,6 +179,7 @@ fn gru_reset<T: RnnElement>(r: &mut [T], g: &mut [T], hn: &mut [T], sr: &[T], sn
 }
 
 per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Gradients of the pre-activations of r, z, n and of the recurrent term of n. `row` and `h_prev` are as [`gru_forward`]
     /// leaves them. `dh` is the gradient of the output and becomes the part of the previous state's gradient that bypasses the
     /// gates.
@@ -214,6 +220,7 @@ fn gru_candidate<T: RnnElement>(r: &[T], hn: &[T], dg: &[T], dr: &mut [T], dhn: 
 }
 
 per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// Adds the rows of a matrix, `stride` elements apart, to `sums`.
     pub(super) fn add_rows<T: RnnElement>(rows: &[T], stride: usize, sums: &mut [T]) {
         for row in rows.chunks(stride) {

@@ -5,14 +5,22 @@
 #![allow(unsafe_code)]
 
 use super::Isa;
+use crate::map::Lane;
 use std::sync::OnceLock;
 
 /// Declares functions whose body is compiled for every level of [`Isa`] and chosen at run time.
 ///
 /// The body should consist of loops over slices that the compiler can vectorise; functions that it calls must be inlined. Each
-/// call evaluates [`level`], so it should do at least some hundred operations.
+/// call evaluates [`level`], so it should do at least some hundred operations. With `avx512 if CONDITION;` before it, which depends on
+/// the generic types, a function is compiled for AVX-512 only if the condition holds.
 macro_rules! per_isa {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident: $bound:path),+ $(,)?>)?
+    (avx512 if $condition:expr; $($function:tt)+) => {
+        $crate::simd::multiversion::per_isa! { @condition ($condition) $($function)+ }
+    };
+    ($(#[$meta:meta])* $vis:vis fn $($function:tt)+) => {
+        $crate::simd::multiversion::per_isa! { @condition (true) $(#[$meta])* $vis fn $($function)+ }
+    };
+    (@condition ($condition:expr) $(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident: $bound:path),+ $(,)?>)?
      ($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {
         $(#[$meta])*
         #[allow(unsafe_code)]
@@ -36,10 +44,10 @@ macro_rules! per_isa {
             match $crate::simd::multiversion::level() {
                 // SAFETY: `level` returns a level only if the processor has its instructions.
                 #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
-                $crate::simd::Isa::Avx512 => unsafe { avx512 $(::<$($g),+>)? ($($arg),*) },
+                $crate::simd::Isa::Avx512 if $condition => unsafe { avx512 $(::<$($g),+>)? ($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
-                $crate::simd::Isa::Avx2 => unsafe { avx2 $(::<$($g),+>)? ($($arg),*) },
+                $crate::simd::Isa::Avx2 | $crate::simd::Isa::Avx512 => unsafe { avx2 $(::<$($g),+>)? ($($arg),*) },
                 _ => portable $(::<$($g),+>)? ($($arg),*),
             }
         }
@@ -72,15 +80,87 @@ fn has_extensions() -> bool {
 pub trait Kernel {
     /// What the loop returns.
     type Output;
+    /// True if the loop is compiled for every instruction set, otherwise not for the widest one.
+    const EVERY_ISA: bool = true;
 
     /// The loop itself, as plain scalar Rust.
     fn run(self) -> Self::Output;
 }
 
 per_isa! {
+    avx512 if K::EVERY_ISA;
     /// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the target's baseline.
     pub fn run<K: Kernel>(kernel: K) -> K::Output {
         kernel.run()
+    }
+}
+
+/// A formula's loop over lanes, `y[i] = f(x[0][i], x[1][i], …)`, whose operands have the length of the result.
+pub trait LoopBody<C, D> {
+    /// The loop. It and everything that it calls must be `#[inline(always)]`.
+    fn run(x: &[&[C]], y: &mut [D]);
+}
+
+type Version<C, D> = unsafe fn(&[&[C]], &mut [D]);
+
+/// The versions of a loop over lanes of type `C` with results of type `D`, each compiled for an instruction set. Where NEON is
+/// part of the target's baseline, the portable version uses it.
+///
+/// A loop is a constant of three pointers: code that takes one is compiled once for all formulas.
+#[derive(Debug)]
+pub struct Loop<C, D = C> {
+    portable: Version<C, D>,
+    #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+    avx2: Version<C, D>,
+    #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+    avx512: Version<C, D>,
+}
+
+impl<C, D> Clone for Loop<C, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C, D> Copy for Loop<C, D> {}
+
+impl<C: Lane, D: Lane> Loop<C, D> {
+    /// The loop of a body.
+    pub const fn new<B: LoopBody<C, D>>() -> Loop<C, D> {
+        fn portable<C: Lane, D: Lane, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
+            B::run(x, y);
+        }
+        #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2<C: Lane, D: Lane, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
+            B::run(x, y);
+        }
+        #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512dq,avx512bw")]
+        fn avx512<C: Lane, D: Lane, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
+            B::run(x, y);
+        }
+        Loop {
+            portable: portable::<C, D, B>,
+            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            avx2: avx2::<C, D, B>,
+            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            avx512: if C::EVERY_ISA { avx512::<C, D, B> } else { avx2::<C, D, B> },
+        }
+    }
+
+    /// Runs the version for this processor.
+    pub(crate) fn run(&self, x: &[&[C]], y: &mut [D]) {
+        #[allow(clippy::match_single_binding)] // debug builds have the last arm only
+        let version = match level() {
+            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            Isa::Avx512 => self.avx512,
+            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            Isa::Avx2 => self.avx2,
+            _ => self.portable,
+        };
+        // SAFETY: `level` returns a level only if the processor has its instructions; the versions have no other requirement.
+        unsafe { version(x, y) }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::{Lengths, SoftmaxKind, SoftmaxShape, row};
 use crate::float::{Accum, FloatElement};
+use crate::map::{Elements, ElementsMut, Lane};
 use crate::par::{MatMut, parallel_blocks, parallel_rows, with_scratch};
-use num_traits::{Float, One, Zero};
+use num_traits::One;
 
 /// Elements in a thread's chunk.
 const CHUNK: usize = 8 * 1024;
@@ -32,22 +33,69 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
     if shape.is_empty() {
         return;
     }
+    let x = T::elements(x);
     if inner == 1 {
         return parallel_rows(y, axis, CHUNK / axis, |r, y| {
             let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
             y[len..].fill(O::default());
-            with_scratch(row::scratch_len(axis), |exps| {
-                let (x, ahead) = x[r * axis..].split_at(axis);
-                let ahead = &ahead[..axis.min(ahead.len())];
-                row::forward(log, sign, slope, &x[..len], ahead, exps, &mut y[..len]);
-            });
+            let (from, to) = (r * axis, r * axis + len);
+            forward_row(log, sign, slope, (x, from, to), O::elements_mut(&mut y[..len]));
         });
     }
     parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
         let lens = lens(shape, lengths, row, column, y.cols());
-        let x = &x[row * inner + column..];
-        columns_forward(log, sign, slope, x, inner, &lens[..y.cols()], &mut y);
+        let (columns, from) = (y.cols(), row * inner + column);
+        with_scratch(2 * axis * columns, |lanes: &mut [T::Acc]| {
+            let (wide, result) = lanes.split_at_mut(axis * columns);
+            let (x, stride) = lanes_of_columns(x, from, inner, columns, wide);
+            columns_forward(log, sign, slope, x, stride, &lens[..columns], result);
+            for (a, result) in result.chunks_exact(columns).enumerate() {
+                T::Acc::store_any(result, O::elements_mut(y.row_mut(a)));
+            }
+        });
     });
+}
+
+/// The softmax of the elements of `x` in a range.
+fn forward_row<A: Accum>(
+    log: bool,
+    sign: A,
+    slope: A,
+    (x, from, to): (Elements<'_>, usize, usize),
+    mut y: ElementsMut<'_>,
+) {
+    let len = to - from;
+    with_scratch(row::scratch_len(len), |exps: &mut [A]| {
+        if let (Some(x), Some(y)) = (A::view_any(x), A::view_any_mut(&mut y)) {
+            let ahead = &x[to..(to + len).min(x.len())];
+            return row::forward(log, sign, slope, &x[from..to], ahead, exps, y);
+        }
+        with_scratch(2 * len, |lanes: &mut [A]| {
+            let (wide, result) = lanes.split_at_mut(len);
+            A::load_any(x, from, wide);
+            row::forward(log, sign, slope, wide, &[], exps, result);
+            A::store_any(result, y.part(0..len));
+        });
+    });
+}
+
+/// The lanes of some columns from element `from` on, and the distance of their rows: `x` itself, or copied to `wide`.
+fn lanes_of_columns<'s, A: Accum>(
+    x: Elements<'s>,
+    from: usize,
+    stride: usize,
+    columns: usize,
+    wide: &'s mut [A],
+) -> (&'s [A], usize) {
+    match A::view_any(x) {
+        Some(lanes) => (&lanes[from..], stride),
+        None => {
+            for (a, row) in wide.chunks_exact_mut(columns).enumerate() {
+                A::load_any(x, from + a * stride, row);
+            }
+            (wide, columns)
+        }
+    }
 }
 
 /// The gradient of [`softmax_forward`] with respect to `x`, from its result `y` and the gradient of the result.
@@ -70,18 +118,46 @@ pub fn softmax_backward<T: FloatElement, O: FloatElement>(
     if shape.is_empty() {
         return;
     }
+    let (y, y_grad) = (O::elements(y), O::elements(y_grad));
     if inner == 1 {
         return parallel_rows(x_grad, axis, CHUNK / axis, |r, x_grad| {
             let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
             x_grad[len..].fill(T::default());
-            let part = r * axis..r * axis + len;
-            row::backward(kind, slope, &y[part.clone()], &y_grad[part], &mut x_grad[..len]);
+            let range = r * axis..r * axis + len;
+            backward_row(kind, slope, [y.part(range.clone()), y_grad.part(range)], T::elements_mut(&mut x_grad[..len]));
         });
     }
     parallel_blocks(MatMut::row_major(x_grad, outer * axis, inner), axis, COLUMNS, |row, column, mut x_grad| {
         let lens = lens(shape, lengths, row, column, x_grad.cols());
-        let start = row * inner + column;
-        columns_backward(kind, slope, &y[start..], &y_grad[start..], inner, &lens[..x_grad.cols()], &mut x_grad);
+        let (columns, from) = (x_grad.cols(), row * inner + column);
+        let block = axis * columns;
+        with_scratch(3 * block, |lanes: &mut [T::Acc]| {
+            let (wide, result) = lanes.split_at_mut(2 * block);
+            let (wide, grads) = wide.split_at_mut(block);
+            let (y, stride) = lanes_of_columns(y, from, inner, columns, wide);
+            let (grads, _) = lanes_of_columns(y_grad, from, inner, columns, grads);
+            columns_backward(kind, slope, y, grads, stride, &lens[..columns], result);
+            for (a, result) in result.chunks_exact(columns).enumerate() {
+                T::Acc::store_any(result, T::elements_mut(x_grad.row_mut(a)));
+            }
+        });
+    });
+}
+
+/// The gradient of a row, from the row of the result and its gradient.
+fn backward_row<A: Accum>(kind: SoftmaxKind, slope: A, [y, y_grad]: [Elements<'_>; 2], mut x_grad: ElementsMut<'_>) {
+    let len = y.len();
+    let lanes = (A::view_any(y), A::view_any(y_grad), A::view_any_mut(&mut x_grad));
+    if let (Some(y), Some(y_grad), Some(x_grad)) = lanes {
+        return row::backward(kind, slope, y, y_grad, x_grad);
+    }
+    with_scratch(3 * len, |lanes: &mut [A]| {
+        let (wide, result) = lanes.split_at_mut(2 * len);
+        let (wide, grads) = wide.split_at_mut(len);
+        A::load_any(y, 0, wide);
+        A::load_any(y_grad, 0, grads);
+        row::backward(kind, slope, wide, grads, result);
+        A::store_any(result, x_grad);
     });
 }
 
@@ -111,72 +187,74 @@ fn lens(
 }
 
 crate::simd::per_isa! {
-    /// Up to `COLUMNS` columns of the rows that are `stride` elements apart in `x`.
-    fn columns_forward<T: FloatElement, O: FloatElement>(
+    avx512 if A::EVERY_LEVEL;
+    /// Up to `COLUMNS` columns of the rows that are `stride` elements apart in `x`; those of `y` are adjacent.
+    fn columns_forward<A: Accum>(
         log: bool,
-        sign: T::Acc,
-        slope: T::Acc,
-        x: &[T],
+        sign: A,
+        slope: A,
+        x: &[A],
         stride: usize,
         lens: &[usize],
-        y: &mut MatMut<'_, O>
+        y: &mut [A]
     ) {
         let columns = lens.len();
-        let mut max = [T::Acc::neg_infinity(); COLUMNS];
-        for a in 0..y.rows() {
+        let mut max = [A::neg_infinity(); COLUMNS];
+        for a in 0..y.len() / columns {
             for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..columns]).zip(lens) {
-                let value = T::Acc::of(*x) * sign;
+                let value = *x * sign;
                 *max = if a < *len && value > *max { value } else { *max };
             }
         }
-        let mut sums = [T::Acc::zero(); COLUMNS];
-        let shifted = |x: &T, max: &T::Acc| (T::Acc::of(*x) * sign - *max) * slope;
-        for a in 0..y.rows() {
+        let mut sums = [A::zero(); COLUMNS];
+        let shifted = |x: &A, max: &A| (*x * sign - *max) * slope;
+        for a in 0..y.len() / columns {
             let xs = x[a * stride..][..columns].iter().zip(&max);
             for ((sum, (x, max)), len) in sums.iter_mut().zip(xs).zip(lens) {
                 let exp = shifted(x, max).exponential_nonpositive();
-                *sum += if a < *len { exp } else { T::Acc::zero() };
+                *sum += if a < *len { exp } else { A::zero() };
             }
         }
         sums.iter_mut().for_each(|sum| *sum = if log { sum.ln() } else { sum.recip() });
-        for a in 0..y.rows() {
+        for a in 0..y.len() / columns {
             let xs = x[a * stride..][..columns].iter().zip(&max).zip(&sums);
-            for ((y, ((x, max), sum)), len) in y.row_mut(a).iter_mut().zip(xs).zip(lens) {
+            for ((y, ((x, max), sum)), len) in y[a * columns..][..columns].iter_mut().zip(xs).zip(lens) {
                 let shifted = shifted(x, max);
                 let value = if log { shifted - *sum } else { shifted.exponential_nonpositive() * *sum };
-                *y = if a < *len { value.store() } else { O::default() };
+                *y = if a < *len { value } else { A::zero() };
             }
         }
     }
 }
 
 crate::simd::per_isa! {
-    fn columns_backward<T: FloatElement, O: FloatElement>(
+    avx512 if A::EVERY_LEVEL;
+    fn columns_backward<A: Accum>(
         kind: SoftmaxKind,
-        slope: T::Acc,
-        y: &[O],
-        y_grad: &[O],
+        slope: A,
+        y: &[A],
+        y_grad: &[A],
         stride: usize,
         lens: &[usize],
-        x_grad: &mut MatMut<'_, T>
+        x_grad: &mut [A]
     ) {
         let columns = lens.len();
         let log = kind == SoftmaxKind::LogSoftmax;
-        let mut sums = [T::Acc::zero(); COLUMNS];
-        for a in 0..x_grad.rows() {
+        let mut sums = [A::zero(); COLUMNS];
+        for a in 0..x_grad.len() / columns {
             let from = y[a * stride..][..columns].iter().zip(&y_grad[a * stride..][..columns]);
             for ((sum, (y, grad)), len) in sums.iter_mut().zip(from).zip(lens) {
-                let grad = T::Acc::of(*grad);
-                let term = if log { grad } else { grad * T::Acc::of(*y) };
-                *sum += if a < *len { term } else { T::Acc::zero() };
+                let grad = *grad;
+                let term = if log { grad } else { grad * *y };
+                *sum += if a < *len { term } else { A::zero() };
             }
         }
-        for a in 0..x_grad.rows() {
+        for a in 0..x_grad.len() / columns {
             let from = y[a * stride..][..columns].iter().zip(&y_grad[a * stride..][..columns]);
-            for ((x_grad, (y, grad)), (sum, len)) in x_grad.row_mut(a).iter_mut().zip(from).zip(sums.iter().zip(lens)) {
-                let (y, grad) = (T::Acc::of(*y), T::Acc::of(*grad));
+            for ((x_grad, (y, grad)), (sum, len)) in x_grad[a * columns..][..columns].iter_mut().zip(from).zip(sums.iter().zip(lens)) {
+                let (y, grad) = (*y, *grad);
                 let value = if log { grad - y.exponential() * *sum } else { y * (grad - *sum) };
-                *x_grad = if a < *len { (value * slope).store() } else { T::default() };
+                *x_grad = if a < *len { value * slope } else { A::zero() };
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::SoftmaxKind;
 use crate::float::{Accum, FloatElement};
 use crate::simd::prefetch;
-use num_traits::{Float, One, Zero};
+use num_traits::{Float, One};
 
 /// Number of elements computed side by side.
 const LANES: usize = 16;
@@ -16,19 +16,20 @@ pub(crate) fn scratch_len(axis: usize) -> usize {
 }
 
 crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
     /// Computes the softmax of `sign * slope * x`, or its logarithm, into `y`. `slope` is not negative; `exps` is scratch memory
     /// of `scratch_len` elements. Prefetches `ahead` and `y`.
-    pub(crate) fn forward<T: FloatElement, O: FloatElement>(
+    pub(crate) fn forward<A: Accum>(
         log: bool,
-        sign: T::Acc,
-        slope: T::Acc,
-        x: &[T],
-        ahead: &[T],
-        exps: &mut [T::Acc],
-        y: &mut [O]
+        sign: A,
+        slope: A,
+        x: &[A],
+        ahead: &[A],
+        exps: &mut [A],
+        y: &mut [A]
     ) {
         let max = max(x, sign);
-        let shifted = |x: &T| (T::Acc::of(*x) * sign - max) * slope;
+        let shifted = |x: &A| (*x * sign - max) * slope;
         let sum = exp_sum(x, shifted, |block, start| {
             exps[start..start + BLOCK].copy_from_slice(block);
             let part = |len: usize| start.min(len)..(start + BLOCK).min(len);
@@ -37,10 +38,10 @@ crate::simd::per_isa! {
         });
         if log {
             let log = sum.ln();
-            y.iter_mut().zip(x).for_each(|(y, x)| *y = (shifted(x) - log).store());
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = shifted(x) - log);
         } else {
             let scale = sum.recip();
-            y.iter_mut().zip(exps).for_each(|(y, exp)| *y = (*exp * scale).store());
+            y.iter_mut().zip(exps).for_each(|(y, exp)| *y = *exp * scale);
         }
     }
 }
@@ -72,14 +73,12 @@ fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut
 }
 
 crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
     /// The gradient with respect to the `x` of a row, from the result `y` and its gradient. `slope` is negative for softmin.
-    pub(super) fn backward<T: FloatElement, O: FloatElement>(kind: SoftmaxKind, slope: T::Acc, y: &[O], grad: &[O], x_grad: &mut [T]) {
+    pub(super) fn backward<A: Accum>(kind: SoftmaxKind, slope: A, y: &[A], grad: &[A], x_grad: &mut [A]) {
         let log = kind == SoftmaxKind::LogSoftmax;
-        let term = |y: O, grad: O| {
-            let grad = T::Acc::of(grad);
-            if log { grad } else { grad * T::Acc::of(y) }
-        };
-        let mut sums = [T::Acc::zero(); 2 * LANES];
+        let term = |y: A, grad: A| if log { grad } else { grad * y };
+        let mut sums = [A::zero(); 2 * LANES];
         let blocks = y.chunks_exact(2 * LANES).zip(grad.chunks_exact(2 * LANES));
         let done = y.len() / (2 * LANES) * (2 * LANES);
         for (y, grad) in blocks {
@@ -90,14 +89,14 @@ crate::simd::per_isa! {
         }
         let sum = tree(sums, |a, b| a + b);
         for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(grad)) {
-            let (y, grad) = (T::Acc::of(*y), T::Acc::of(*grad));
-            let value = if log { grad - y.exponential() * sum } else { y * (grad - sum) };
-            *x_grad = (value * slope).store();
+            let value = if log { *grad - y.exponential() * sum } else { *y * (*grad - sum) };
+            *x_grad = value * slope;
         }
     }
 }
 
 crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
     /// The logarithm of the sum of the exponentials of a row.
     pub(crate) fn log_sum<T: FloatElement>(x: &[T]) -> T::Acc {
         let max = max(x, T::Acc::one());

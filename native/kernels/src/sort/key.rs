@@ -10,10 +10,16 @@ pub trait Bits: Copy + Ord + Default + Send + Sync {
     fn inverted(self) -> Self;
     /// The low 11 bits after a shift.
     fn digit(self, shift: u32) -> usize;
+    /// A key and an index in one integer, ordered by the key first.
+    type Packed: Copy + Ord + Default;
+    /// Packs the key of the element at an index.
+    fn packed(self, index: u32) -> Self::Packed;
+    /// The index that was packed.
+    fn index(packed: Self::Packed) -> u32;
 }
 
 macro_rules! bits {
-    ($($t:ty)*) => {$(
+    ($($t:ty, $packed:ty;)*) => {$(
         impl Bits for $t {
             const WIDTH: u32 = <$t>::BITS;
             #[inline(always)]
@@ -24,10 +30,19 @@ macro_rules! bits {
             fn digit(self, shift: u32) -> usize {
                 (self >> shift) as usize & 0x7ff
             }
+            type Packed = $packed;
+            #[inline(always)]
+            fn packed(self, index: u32) -> $packed {
+                <$packed>::from(self) << 32 | <$packed>::from(index)
+            }
+            #[inline(always)]
+            fn index(packed: $packed) -> u32 {
+                packed as u32
+            }
         }
     )*};
 }
-bits!(u8 u16 u32 u64);
+bits! { u8, u64; u16, u64; u32, u64; u64, u128; }
 
 /// An element type that can be sorted by the bits of a key.
 pub trait SortKey: Element {

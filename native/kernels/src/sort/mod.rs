@@ -44,8 +44,9 @@ pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
     each_row(width, dst, width, |r, dst| {
         let src = &src[r * width..(r + 1) * width];
         if width <= SHORT {
-            dst.copy_from_slice(src);
-            dst.sort_by_key(|&x| ordered(x, order));
+            let pairs = &mut [Default::default(); SHORT];
+            let pairs = sorted_pairs(src, order, pairs);
+            dst.iter_mut().zip(pairs).for_each(|(d, pair)| *d = src[T::Key::index(*pair) as usize]);
         } else {
             let value = |k: T::Key| T::from_key(if order == Order::Descending { k.inverted() } else { k });
             let keys = src.iter().map(|x| x.value_key());
@@ -67,12 +68,23 @@ pub fn argsort<T: SortKey, I: Element>(src: &[T], width: usize, order: Order, ds
     });
 }
 
+/// The keys of a row with their indices, which make them distinct, sorted in `pairs`.
+fn sorted_pairs<'s, T: SortKey>(
+    row: &[T],
+    order: Order,
+    pairs: &'s mut [<T::Key as Bits>::Packed; SHORT],
+) -> &'s [<T::Key as Bits>::Packed] {
+    let pairs = &mut pairs[..row.len()];
+    pairs.iter_mut().zip(row).zip(0..).for_each(|((pair, &x), index)| *pair = ordered(x, order).packed(index));
+    pairs.sort_unstable();
+    pairs
+}
+
 /// The indices that sort a row.
 fn sorted_indices<T: SortKey>(row: &[T], order: Order) -> Vec<u32> {
     if row.len() <= SHORT {
-        let mut indices: Vec<u32> = memory::collected(0..row.len() as u32);
-        indices.sort_by_key(|&p| ordered(row[p as usize], order));
-        return indices;
+        let pairs = &mut [Default::default(); SHORT];
+        return memory::collected(sorted_pairs(row, order, pairs).iter().map(|pair| T::Key::index(*pair)));
     }
     memory::collected(radix::argsort(row.iter().map(|&x| ordered(x, order))))
 }
@@ -87,7 +99,8 @@ pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Or
     each_row(width, dst, k, |r, dst| {
         let row = &src[r * width..(r + 1) * width];
         if k <= FEW && width <= PART {
-            return few_smallest(row, order, dst);
+            let first = few_smallest(row, order, k);
+            return dst.iter_mut().zip(first).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
         }
         let first = if k * 8 <= width { smallest(row, k, order) } else { sorted_indices(row, order) };
         dst.iter_mut().zip(first).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
@@ -97,9 +110,8 @@ pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Or
 /// Maximum `k` for which the first elements of a short row are kept in order while it is read.
 const FEW: usize = 16;
 
-/// The indices of the first elements in order, as many as `dst` takes, up to [`FEW`].
-fn few_smallest<T: SortKey, I: Element>(row: &[T], order: Order, dst: &mut [I]) {
-    let k = dst.len();
+/// The indices of the `k` first elements in order, up to [`FEW`].
+fn few_smallest<T: SortKey>(row: &[T], order: Order, k: usize) -> [u32; FEW] {
     let mut first: [Option<(T::Key, u32)>; FEW] = [None; FEW];
     let mut bound = None;
     for (c, chunk) in row.chunks(16).enumerate() {
@@ -122,9 +134,7 @@ fn few_smallest<T: SortKey, I: Element>(row: &[T], order: Order, dst: &mut [I]) 
             bound = first[k - 1].map(|f| f.0);
         }
     }
-    for (to, index) in dst.iter_mut().zip(first.into_iter().flatten()) {
-        *to = I::from_f64(f64::from(index.1));
-    }
+    first.map(|hit| hit.map_or(0, |hit| hit.1))
 }
 
 /// Minimum number of elements in a thread's part of a row.

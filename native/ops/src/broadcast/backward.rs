@@ -6,10 +6,11 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::params::ShapeOrNone;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::reduce::{NumericLane, Sum, reduce};
+use ferromx_kernels::map::{Elements, ElementsMut, Loop};
+use ferromx_kernels::reduce::{NumericLane, Sum, reduce_any};
 
 use super::binary::sum_to;
-use crate::elemwise::family::{Binary, Graph, lanes};
+use crate::elemwise::family::{Graph, Loops, WithLoop, elements, elements_mut};
 use crate::elemwise::formulas::Add;
 use crate::reduce::axes::{Axes, reduced, resolve};
 
@@ -67,22 +68,16 @@ pub(crate) static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
     }));
 
 fn sum_over(ctx: &OpCtx<'_>, x: &In<'_>, shape: &[usize], axes: &Axes, out: &mut Out<'_>) -> Result<()> {
-    lanes!(ctx, out.dtype(), Add, |T, f| sum_in_lanes(x.slice::<T>()?, shape, axes, out.slice_mut::<T>()?, f));
-    Ok(())
-}
+    struct Sums<'e, 'a, 'x>(Elements<'a>, &'e [usize], &'e [usize], ElementsMut<'x>);
 
-/// [`reduce`] in the lane type of a formula.
-fn sum_in_lanes<T, C>(
-    x: &[T],
-    shape: &[usize],
-    axes: &[usize],
-    out: &mut [T],
-    _: impl ferromx_kernels::map::LaneFn<(C, C), C>,
-) where
-    C: NumericLane,
-    T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
-{
-    reduce::<Sum, T, T, C>(x, shape, axes, out);
+    impl WithLoop for Sums<'_, '_, '_> {
+        fn run<C: NumericLane>(self, _: &Loop<C>) -> Result<()> {
+            reduce_any::<Sum, C>(self.0, self.1, self.2, self.3);
+            Ok(())
+        }
+    }
+    let sums = Sums(elements(x)?, shape, axes, elements_mut(out)?);
+    const { &Loops::binary::<Add>() }.select(ctx, x.dtype(), sums)
 }
 
 /// The sum of `x` to the shape of `like`.

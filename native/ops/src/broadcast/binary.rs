@@ -8,15 +8,16 @@ use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::broadcast::broadcast;
-use ferromx_kernels::map::{LaneFn, Src};
+use ferromx_kernels::broadcast::apply_broadcast;
+use ferromx_kernels::map::{Elements, ElementsMut, LaneFn, Loop, Operand, apply};
 use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{Sum, reduce, reduce_to_shape};
-use ferromx_kernels::zip::zip;
-use smallvec::SmallVec;
+use ferromx_kernels::reduce::{NumericLane, reduce_to_shape_any};
 
 use super::backward;
-use crate::elemwise::family::{Binary, Chain2, Form, Truncated, formula, lanes, ternary_into};
+use crate::elemwise::family::{
+    Arg, Binary, Chain2, Loops, Truncated, WithLoop, apply_two, broadcast_loops, elements, elements_mut, formula,
+    ternary_into,
+};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
@@ -162,14 +163,14 @@ pub(crate) fn broadcast_two(a: &Shape, b: &Shape) -> Result<Shape> {
 }
 
 fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (a, b, out) = (&ins[0], &ins[1], &mut outs[0]);
-    let shape = out.shape().to_usize();
-    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        let (a, b) = (Src::Slice(a.slice::<T>()?), Src::Slice(b.slice::<T>()?));
-        broadcast((a, &a_shape), (b, &b_shape), (out.slice_mut::<T>()?, &shape), f);
-    });
-    Ok(())
+    broadcast_two_into(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[1]], &mut outs[0])
+}
+
+/// `out = f(a, b)` with broadcasting.
+fn broadcast_two_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
+    let (shape, a_shape, b_shape) = (out.shape().to_usize(), a.shape().to_usize(), b.shape().to_usize());
+    let operands = [(Arg::Array(a), &a_shape[..]), (Arg::Array(b), &b_shape[..])];
+    broadcast_loops(ctx, loops, out.dtype(), operands, (elements_mut(out)?, &shape))
 }
 
 /// The gradient is the output's, summed over broadcast axes.
@@ -178,38 +179,33 @@ pub(crate) fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out
     sum_to(ctx, &ins[0], (&from, &to), out)
 }
 
-/// Sums the array over the axes along which the output has length 1, or which it lacks.
-pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
-    if out.dtype() == DType::Bool {
-        reduce_to_shape_like(x.slice::<bool>()?, (from, to), out.slice_mut::<bool>()?, Form::<Add, i32>::NEW);
-        return Ok(());
-    }
-    lanes!(ctx, out.dtype(), Add, |T, f| {
-        reduce_to_shape_like(x.slice::<T>()?, (from, to), out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+/// The type whose lanes sums of a type compute in.
+pub(crate) fn lanes_of_sums(dtype: DType) -> DType {
+    if dtype == DType::Bool { DType::U8 } else { dtype }
 }
 
-/// [`reduce_to_shape`] in the lane type of a formula.
-fn reduce_to_shape_like<T, C>(x: &[T], (from, to): (&[usize], &[usize]), out: &mut [T], _lanes: impl LaneFn<(C, C), C>)
-where
-    C: ferromx_kernels::reduce::NumericLane,
-    T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
-{
-    if from == to {
-        out.copy_from_slice(x);
-    } else {
-        reduce_to_shape::<T, C>(x, from, to, out);
+/// Sums the array over the axes along which the output has length 1, or which it lacks.
+pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
+    struct SumTo<'e, 'a, 'x>(Elements<'a>, (&'e [usize], &'e [usize]), ElementsMut<'x>);
+
+    impl WithLoop for SumTo<'_, '_, '_> {
+        fn run<C: NumericLane>(self, _: &Loop<C>) -> Result<()> {
+            reduce_to_shape_any::<C>(self.0, self.1.0, self.1.1, self.2);
+            Ok(())
+        }
     }
+    if from == to {
+        out.bytes_mut()?.copy_from_slice(x.bytes()?);
+        return Ok(());
+    }
+    let dtype = lanes_of_sums(out.dtype());
+    const { &Loops::binary::<Add>() }.select(ctx, dtype, SumTo(elements(x)?, (from, to), elements_mut(out)?))
 }
 
 /// The negative of [`grad_pass`].
 pub(crate) fn grad_negate(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
     grad_pass(ctx, ins, target, out)?;
-    lanes!(ctx, out.dtype(), Negative, |T, f| {
-        zip(Src::<T>::InPlace, Src::Scalar(T::default()), out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+    apply_two::<Negative>(ctx, Arg::Output, Arg::Number(0.0), out)
 }
 
 formula!(Binary Negative = |x, _nothing| -x, int |x, _nothing| x.wrapping_neg());
@@ -221,60 +217,84 @@ pub(crate) fn grad_from_other<F: Binary>(
     target: usize,
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let (g, x) = (&ins[0], &ins[2 - target]);
+    from_other(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[2 - target]], out)
+}
+
+fn from_other(ctx: &OpCtx<'_>, loops: &Loops, [g, x]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
     let (shape, x_shape, to) = (g.shape().to_usize(), x.shape().to_usize(), out.shape().to_usize());
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        let (g, x) = ((Src::Slice(g.slice::<T>()?), &shape[..]), (Src::Slice(x.slice::<T>()?), &x_shape[..]));
-        let out = out.slice_mut::<T>()?;
-        if shape == to {
-            broadcast(g, x, (out, &shape), f);
-        } else {
-            sum_lanes(&shape, &to, out, f, |buf| broadcast(g, x, (buf, &shape), f));
-        }
-    });
-    Ok(())
+    if shape == to {
+        return broadcast_two_into(ctx, loops, [g, x], out);
+    }
+    let operands = [(Arg::Array(g), &shape[..]), (Arg::Array(x), &x_shape[..])];
+    sum_of(ctx, loops, out.dtype(), SumOf { operands, times: None, shape: &shape, to: &to, out: elements_mut(out)? })
 }
 
 /// The gradient is the output's times `F(lhs, rhs)`, summed over broadcast axes.
 pub(crate) fn grad_from_both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
-    let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
-    let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
-    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
-    if out.dtype().is_float() && [&to, &a_shape, &b_shape].iter().all(|s| **s == shape) {
+    let shape = ins[0].shape();
+    if out.dtype().is_float() && out.shape() == shape && ins[1..3].iter().all(|x| x.shape() == shape) {
         return ternary_into::<Chain2<F>>(ctx, &ins[..3], out);
     }
-    lanes!(ctx, out.dtype(), Truncated<F>, |T, f| {
-        let (g, out) = (g.slice::<T>()?, out.slice_mut::<T>()?);
-        let (a, b) = ((Src::Slice(a.slice::<T>()?), &a_shape[..]), (Src::Slice(b.slice::<T>()?), &b_shape[..]));
-        sum_lanes(&shape, &to, out, f, |buf| {
-            broadcast(a, b, (&mut *buf, &shape), f);
-            multiply_lanes(buf, g, f);
-        });
-    });
-    Ok(())
+    from_both(ctx, const { &Loops::binary::<Truncated<F>>() }, [&ins[0], &ins[1], &ins[2]], out)
 }
 
-/// Sums the lanes of `shape` that `fill` writes to the shape `to`.
-fn sum_lanes<T, C>(shape: &[usize], to: &[usize], out: &mut [T], _: impl LaneFn<(C, C), C>, fill: impl FnOnce(&mut [C]))
-where
-    C: ferromx_kernels::reduce::NumericLane,
-    T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
-{
-    with_scratch(shape.iter().product(), |buf: &mut [C]| {
-        fill(buf);
-        let missing = shape.len() - to.len();
-        let axes: SmallVec<[usize; 6]> = (0..shape.len()).filter(|&i| i < missing || to[i - missing] == 1).collect();
-        reduce::<Sum, C, T, C>(buf, shape, &axes, out);
-    });
+fn from_both(ctx: &OpCtx<'_>, loops: &Loops, [g, a, b]: [&In<'_>; 3], out: &mut Out<'_>) -> Result<()> {
+    let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
+    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
+    let operands = [(Arg::Array(a), &a_shape[..]), (Arg::Array(b), &b_shape[..])];
+    let times = Some(elements(g)?);
+    sum_of(ctx, loops, out.dtype(), SumOf { operands, times, shape: &shape, to: &to, out: elements_mut(out)? })
+}
+
+/// A sum over broadcast axes.
+pub(crate) struct SumOf<'e, 'o, 'a, 'x> {
+    /// The operands of the formula, with their shapes.
+    pub operands: [(Arg<'o, 'a>, &'e [usize]); 2],
+    /// What the formula is multiplied with, in the shape of the operands broadcast.
+    pub times: Option<Elements<'a>>,
+    /// That shape.
+    pub shape: &'e [usize],
+    /// The shape of the sum.
+    pub to: &'e [usize],
+    /// The sum.
+    pub out: ElementsMut<'x>,
+}
+
+/// Computes a formula, multiplies and sums, all in the lanes of `dtype`.
+pub(crate) fn sum_of(ctx: &OpCtx<'_>, loops: &Loops, dtype: DType, sum: SumOf<'_, '_, '_, '_>) -> Result<()> {
+    struct Run<'e, 'o, 'a, 'x>(DType, SumOf<'e, 'o, 'a, 'x>);
+
+    impl WithLoop for Run<'_, '_, '_, '_> {
+        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+            let Run(dtype, SumOf { operands: [(a, a_shape), (b, b_shape)], times, shape, to, out }) = self;
+            let (a, b) = ((a.lanes(dtype)?, a_shape), (b.lanes(dtype)?, b_shape));
+            with_scratch(shape.iter().product(), |buf: &mut [C]| {
+                apply_broadcast(formula, a, b, (C::elements_mut(buf), shape));
+                if let Some(g) = times {
+                    multiply(buf, g);
+                }
+                reduce_to_shape_any::<C>(C::elements(buf), shape, to, out);
+            });
+            Ok(())
+        }
+    }
+    loops.select(ctx, dtype, Run(dtype, sum))
+}
+
+/// The product.
+#[derive(Clone, Copy, Default)]
+struct Times;
+
+impl<C: NumericLane> LaneFn<(C, C), C> for Times {
+    #[inline(always)]
+    fn call(self, (a, b): (C, C)) -> C {
+        a.times(b)
+    }
 }
 
 /// `lanes *= g`.
-pub(crate) fn multiply_lanes<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
-where
-    C: ferromx_kernels::reduce::NumericLane,
-    T: ferromx_kernels::map::Load<C>,
-{
-    zip(Src::<C>::InPlace, Src::Slice(g), lanes, C::times);
+fn multiply<C: NumericLane>(lanes: &mut [C], g: Elements<'_>) {
+    apply(const { &Loop::<C>::zip::<Times>() }, &[Operand::InPlace, Operand::Elements(g)], C::elements_mut(lanes));
 }
 
 #[cfg(test)]

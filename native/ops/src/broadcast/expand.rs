@@ -99,7 +99,7 @@ params! {
     }
 }
 
-pub(super) static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
+pub(crate) static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
     .doc("Broadcasts the axes of length 1 of lhs to the lengths of rhs, whose elements are not used.")
     .inputs(&[arg("lhs", "The array to broadcast."), arg("rhs", "The array whose lengths are taken.")])
     .params::<BroadcastLikeParam>()

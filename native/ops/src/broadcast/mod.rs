@@ -2,7 +2,7 @@
 
 pub(crate) mod backward;
 pub(crate) mod binary;
-mod expand;
+pub(crate) mod expand;
 
 use ferromx_core::op::OpDef;
 

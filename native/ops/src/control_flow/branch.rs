@@ -82,7 +82,7 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
 }
 
 /// Runs one of two graphs.
-pub(super) static COND: OpDef = OpDef::new("_cond")
+pub(crate) static COND: OpDef = OpDef::new("_cond")
     .doc(
         "Runs one of two graphs: then_branch if the condition, an array of one element, is not zero, otherwise else_branch. Gradients \
          flow only through the branch that ran.",

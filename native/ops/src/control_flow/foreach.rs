@@ -98,7 +98,7 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
 }
 
 /// Loops over the rows of the data.
-pub(super) static FOREACH: OpDef = OpDef::new("_foreach")
+pub(crate) static FOREACH: OpDef = OpDef::new("_foreach")
     .doc(
         "Runs a graph for each row of the data along the first axis: (out, states) = fn(row, states, others). The outputs are the \
          stacked outputs of the iterations and the final states. Gradients flow through all iterations.",

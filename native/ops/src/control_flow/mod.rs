@@ -2,9 +2,9 @@
 //! run like executors.
 
 mod bound;
-mod branch;
-mod foreach;
-mod while_loop;
+pub(crate) mod branch;
+pub(crate) mod foreach;
+pub(crate) mod while_loop;
 
 use std::sync::Arc;
 

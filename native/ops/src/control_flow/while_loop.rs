@@ -119,7 +119,7 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
 }
 
 /// Loops while a condition holds.
-pub(super) static WHILE_LOOP: OpDef = OpDef::new("_while_loop")
+pub(crate) static WHILE_LOOP: OpDef = OpDef::new("_while_loop")
     .doc(
         "Runs a graph while a condition on its loop variables holds, at most max_iterations times: (out, variables) = \
          func(variables, others) while cond(variables, others) is not zero. The outputs are those of the iterations, stacked to \

@@ -1,14 +1,11 @@
 //! Arithmetic, comparison and logic of two arrays of one shape, and sums of any number of them.
 
-use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradNode};
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::Src;
-use ferromx_kernels::zip::zip;
 
-use super::family::{self, Binary, Graph, binary, lanes, src};
+use super::family::{self, Arg, Graph, apply_two, binary};
 use super::formulas::*;
 
 /// The operators of this file.
@@ -123,23 +120,17 @@ pub(super) static ADD_N: OpDef = OpDef::new("add_n")
 
 fn add_n(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
-    lanes!(ctx, out.dtype(), Add, |T, f| {
-        let out = out.slice_mut::<T>()?;
-        match ins {
-            [] => out.fill(T::from_f64(0.0)),
-            [one] => {
-                if let Src::Slice(x) = src::<T>(one)? {
-                    out.copy_from_slice(x);
-                }
-            }
-            [a, b, rest @ ..] => {
-                zip(src::<T>(a)?, src::<T>(b)?, out, f);
-                for x in rest {
-                    zip(Src::<T>::InPlace, src::<T>(x)?, out, f);
-                }
+    match ins {
+        [] => out.bytes_mut()?.fill(0),
+        [one] if one.shared_with().is_some() => {}
+        [one] => out.bytes_mut()?.copy_from_slice(one.bytes()?),
+        [a, b, rest @ ..] => {
+            apply_two::<Add>(ctx, Arg::Array(a), Arg::Array(b), out)?;
+            for x in rest {
+                apply_two::<Add>(ctx, Arg::Output, Arg::Array(x), out)?;
             }
         }
-    });
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Building blocks of elementwise operators: a formula per operator, written once and compiled for the lane types in which loops
 //! compute, and the kernels that apply it to arrays, to broadcast arrays, and to an array and a number.
 //!
-//! Floating-point types up to 32 bits are computed in `f32`, `f64` in `f64`. Integers are computed in `f32` as in MXNet,
+//! Floating-point types up to 32 bits are computed in `f32`, `f64` in `f64`. Integers are computed in `f64` as in MXNet,
 //! unless the formula has an `int` form, which is exact and wraps around.
 
 use std::marker::PhantomData;
@@ -12,8 +12,9 @@ use ferromx_core::fusion::Elementwise;
 use ferromx_core::grad::{Entry, GradGraph};
 use ferromx_core::op::OpCtx;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::{LaneFn, Src, map, map_in_place};
-use ferromx_kernels::zip::{zip, zip3};
+use ferromx_kernels::map::{LaneFn, Src, apply_in_place};
+
+pub(crate) use super::loops::{Arg, Loops, NUMERIC, WithLoop, apply_loops, broadcast_loops, elements, elements_mut};
 
 /// A formula of one operand.
 pub(crate) trait Unary {
@@ -108,6 +109,12 @@ impl<F, C> Clone for Form<F, C> {
 
 impl<F, C> Copy for Form<F, C> {}
 
+impl<F, C> Default for Form<F, C> {
+    fn default() -> Self {
+        Self::NEW
+    }
+}
+
 macro_rules! forms {
     ($($lane:ident),*) => {$(
         impl<F: Unary> LaneFn<($lane,), $lane> for Form<F, $lane> {
@@ -132,41 +139,6 @@ macro_rules! forms {
 }
 forms!(f32, f64, i32, i64);
 
-/// Runs `$body` with `$T` bound to the element type and `$f` to the formula's form for it, a [`Form`].
-macro_rules! lanes {
-    ($ctx:expr, $dtype:expr, $F:ty, |$T:ident, $f:ident| $body:expr) => {{
-        use ferromx_core::dtype::{DType, bf16, f16};
-        macro_rules! arm {
-            ($t:ty, $lane:ident) => {{
-                type $T = $t;
-                let $f = $crate::elemwise::family::Form::<$F, $lane>::NEW;
-                $body
-            }};
-            ($t:ty, int $lane:ident) => {
-                if <$F>::INT { arm!($t, $lane) } else { arm!($t, f32) }
-            };
-        }
-        match $dtype {
-            DType::F32 => arm!(f32, f32),
-            DType::F64 => arm!(f64, f64),
-            DType::F16 => arm!(f16, f32),
-            DType::BF16 => arm!(bf16, f32),
-            DType::U8 => arm!(u8, int i32),
-            DType::I8 => arm!(i8, int i32),
-            DType::I32 => arm!(i32, int i32),
-            DType::I64 => arm!(i64, int i64),
-            other => return Err($ctx.unsupported(other, $crate::elemwise::family::NUMERIC)),
-        }
-    }};
-}
-pub(crate) use lanes;
-
-/// The element types of arithmetic.
-pub(crate) const NUMERIC: &[ferromx_core::dtype::DType] = {
-    use ferromx_core::dtype::DType::*;
-    &[F16, BF16, F32, F64, U8, I8, I32, I64]
-};
-
 /// An operand of an elementwise kernel; an in-place operand is read from the output.
 pub(crate) fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
     if input.shared_with().is_none() {
@@ -180,36 +152,40 @@ pub(crate) fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
 
 /// `out = F(in)`.
 pub(crate) fn unary_kernel<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let out = &mut outs[0];
-    lanes!(ctx, out.dtype(), F, |T, f| map(src::<T>(&ins[0])?, out.slice_mut::<T>()?, f));
-    Ok(())
+    apply_loops(ctx, const { &Loops::unary::<F>() }, &[Arg::Array(&ins[0])], &mut outs[0])
 }
 
 /// F as the elementwise epilogue of a matrix product.
 pub(crate) const fn elementwise_epilogue<F: Unary>() -> Elementwise {
-    Elementwise::Map(|x| map_in_place(x, Form::<F, f32>::NEW), |x| map_in_place(x, Form::<F, f64>::NEW))
+    Elementwise::Map(
+        |x| apply_in_place(const { &Loops::unary::<F>().f32 }, x),
+        |x| apply_in_place(const { &Loops::unary::<F>().f64 }, x),
+    )
 }
 
 /// `out = F(in0, in1)`.
 pub(crate) fn binary_kernel<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let out = &mut outs[0];
-    lanes!(ctx, out.dtype(), F, |T, f| zip(src::<T>(&ins[0])?, src::<T>(&ins[1])?, out.slice_mut::<T>()?, f));
-    Ok(())
+    apply_two::<F>(ctx, Arg::Array(&ins[0]), Arg::Array(&ins[1]), &mut outs[0])
+}
+
+/// `out = F(a, b)`.
+pub(crate) fn apply_two<F: Binary>(ctx: &OpCtx<'_>, a: Arg<'_, '_>, b: Arg<'_, '_>, out: &mut Out<'_>) -> Result<()> {
+    apply_loops(ctx, const { &Loops::binary::<F>() }, &[a, b], out)
+}
+
+/// `out = F(args...)`.
+pub(crate) fn apply_three<F: Ternary>(ctx: &OpCtx<'_>, args: [Arg<'_, '_>; 3], out: &mut Out<'_>) -> Result<()> {
+    apply_loops(ctx, const { &Loops::ternary::<F>() }, &args, out)
 }
 
 /// `out = F(in0, in1, in2)`.
 pub(crate) fn ternary_into<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
-    let (a, b, c) = (&ins[0], &ins[1], &ins[2]);
-    lanes!(ctx, out.dtype(), F, |T, f| zip3(src::<T>(a)?, src::<T>(b)?, src::<T>(c)?, out.slice_mut::<T>()?, f));
-    Ok(())
+    apply_three::<F>(ctx, [Arg::Array(&ins[0]), Arg::Array(&ins[1]), Arg::Array(&ins[2])], out)
 }
 
 /// `out = F(x, scalar)`.
 pub(crate) fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, scalar: f64, out: &mut Out<'_>) -> Result<()> {
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        zip(src::<T>(x)?, Src::Scalar(T::from_f64(scalar)), out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+    apply_two::<F>(ctx, Arg::Array(x), Arg::Number(scalar), out)
 }
 
 /// `out = F(a, b, scalar)`.
@@ -220,10 +196,7 @@ pub(crate) fn with_scalar2<F: Ternary>(
     scalar: f64,
     out: &mut Out<'_>,
 ) -> Result<()> {
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        zip3(src::<T>(a)?, src::<T>(b)?, Src::Scalar(T::from_f64(scalar)), out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+    apply_three::<F>(ctx, [Arg::Array(a), Arg::Array(b), Arg::Number(scalar)], out)
 }
 
 /// Gradient of an operator of one input: `out = in0 * F(in1)`, where in0 is the output's gradient.
@@ -261,7 +234,7 @@ impl<F: Binary> Binary for Truncated<F> {
     }
     #[inline(always)]
     fn i32(a: i32, b: i32) -> i32 {
-        if F::INT { F::i32(a, b) } else { i32::from_f32(F::f32(a as f32, b as f32)) }
+        if F::INT { F::i32(a, b) } else { i32::from_f64(F::f64(f64::from(a), f64::from(b))) }
     }
     #[inline(always)]
     fn i64(a: i64, b: i64) -> i64 {
@@ -276,7 +249,7 @@ impl<F: Unary> Binary for Chain<F> {
     const INT: bool = true;
     #[inline(always)]
     fn i32(g: i32, x: i32) -> i32 {
-        g.wrapping_mul(if F::INT { F::i32(x) } else { i32::from_f32(F::f32(x as f32)) })
+        g.wrapping_mul(if F::INT { F::i32(x) } else { i32::from_f64(F::f64(f64::from(x))) })
     }
     #[inline(always)]
     fn i64(g: i64, x: i64) -> i64 {

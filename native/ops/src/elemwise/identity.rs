@@ -212,7 +212,8 @@ fn multicast_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let has = |d: DType| io.ins.contains(&Some(d));
     let narrow = p.get::<AmpMulticastParam>().cast_narrow && (has(DType::F16) || has(DType::BF16));
     let common = match (has(DType::F16), has(DType::BF16), has(DType::F32)) {
-        (true, false, false) => DType::F16,
+        // Without float32 the first array's type counts, as in MXNet, even if it is none of the three.
+        (true, false, false) => io.ins[0].filter(|_| !narrow).unwrap_or(DType::F16),
         (false, true, false) => DType::BF16,
         (true, _, _) if narrow => DType::F16,
         (false, true, _) if narrow => DType::BF16,

@@ -4,7 +4,8 @@ mod binary;
 pub(crate) mod family;
 pub(crate) mod formulas;
 pub(crate) mod identity;
-mod parametric;
+mod loops;
+pub(crate) mod parametric;
 pub(crate) mod scalar;
 pub(crate) mod unary;
 

@@ -8,10 +8,8 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::TypeOnly;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, param_enum, params};
-use ferromx_kernels::map::Src;
-use ferromx_kernels::zip::zip3;
 
-use super::family::{Graph, Ternary, formula, lanes, src, with_scalar, with_scalar2};
+use super::family::{Arg, Graph, Ternary, apply_three, formula, with_scalar, with_scalar2};
 use super::identity;
 
 /// The operators of this file.
@@ -73,7 +71,7 @@ params! {
     }
 }
 
-pub(super) static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
+pub(crate) static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
     .doc("A piecewise linear approximation of the logistic function: max(0, min(1, alpha * x + beta)).")
     .inputs(&[arg("data", "The array, of a floating-point type.")])
     .params::<HardSigmoidParam>()
@@ -118,7 +116,7 @@ params! {
     }
 }
 
-pub(super) static CLIP: OpDef = OpDef::new("clip")
+pub(crate) static CLIP: OpDef = OpDef::new("clip")
     .aliases(&["_npi_clip", "_sparse_clip"])
     .doc(
         "Limits the elements to an interval: max(a_min, min(a_max, x)); NaN stays NaN. The gradient passes where a_min <= x <= a_max.",
@@ -163,11 +161,8 @@ fn bound(x: f32, dtype: DType) -> f64 {
 fn clip_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, out) = (ctx.params::<ClipParam>(), &mut outs[0]);
     with_scalar2::<NotBelow>(ctx, &ins[0], &ins[1], bound(p.a_min, out.dtype()), out)?;
-    lanes!(ctx, out.dtype(), NotAbove, |T, f| {
-        let high = Src::Scalar(T::from_f64(bound(p.a_max, T::DTYPE)));
-        zip3(Src::<T>::InPlace, Src::Slice(ins[1].slice::<T>()?), high, out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+    let high = Arg::Number(bound(p.a_max, out.dtype()));
+    apply_three::<NotAbove>(ctx, [Arg::Output, Arg::Array(&ins[1]), high], out)
 }
 
 const CLIP_COMPOSE: Compose = |graph, n| {
@@ -181,11 +176,7 @@ const CLIP_COMPOSE: Compose = |graph, n| {
 
 /// `out = F(x, a, b)` for two numbers.
 fn two_scalars<F: Ternary>(ctx: &OpCtx<'_>, x: &In<'_>, a: f64, b: f64, out: &mut Out<'_>) -> Result<()> {
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        let (a, b) = (Src::Scalar(T::from_f64(a)), Src::Scalar(T::from_f64(b)));
-        zip3(src::<T>(x)?, a, b, out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+    apply_three::<F>(ctx, [Arg::Array(x), Arg::Number(a), Arg::Number(b)], out)
 }
 
 fn require_float(ctx: &OpCtx<'_>, dtype: DType) -> Result<()> {

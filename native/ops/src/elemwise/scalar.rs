@@ -1,6 +1,6 @@
 //! Arithmetic, comparison and logic of an array and a number.
 
-use ferromx_core::dtype::{DType, Element};
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::infer::DTypeIo;
@@ -9,10 +9,8 @@ use ferromx_core::params::Params;
 use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
-use ferromx_kernels::map::Src;
-use ferromx_kernels::zip::{zip, zip3};
 
-use super::family::{Binary, Chain2, Graph, Ternary, lanes, scalar, src, with_scalar, with_scalar2};
+use super::family::{Arg, Binary, Chain2, Graph, apply_three, apply_two, scalar, with_scalar, with_scalar2};
 use super::formulas::*;
 use super::identity::convert;
 use crate::rules::PASS_BACK;
@@ -164,24 +162,17 @@ pub(crate) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Ou
         return with_scalar::<F>(ctx, x, s, out);
     }
     convert(x, out)?;
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        zip(Src::<T>::InPlace, Src::Scalar(T::from_f64(s)), out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+    apply_two::<F>(ctx, Arg::Output, Arg::Number(s), out)
 }
 
 /// `F(scalar, x)`.
 pub(crate) fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
-    let same = x.dtype() == out.dtype();
-    if !same {
-        convert(x, out)?;
+    if x.dtype() == out.dtype() {
+        return apply_two::<F>(ctx, Arg::Number(s), Arg::Array(x), out);
     }
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        let x = if same { src::<T>(x)? } else { Src::InPlace };
-        zip(Src::Scalar(T::from_f64(s)), x, out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+    convert(x, out)?;
+    apply_two::<F>(ctx, Arg::Number(s), Arg::Output, out)
 }
 
 /// Refuses the gradient of integers that a fractional scalar promoted to floats, as MXNet does.
@@ -204,11 +195,8 @@ pub(crate) fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
 /// `g * F(scalar, x)`.
 pub(crate) fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     require_gradient(&ins[0], &ins[1])?;
-    let (s, out) = (ctx.params::<ScalarParam>().scalar, &mut outs[0]);
-    lanes!(ctx, out.dtype(), Chain2<F>, |T, f| {
-        zip3(src::<T>(&ins[0])?, Src::Scalar(T::from_f64(s)), src::<T>(&ins[1])?, out.slice_mut::<T>()?, f);
-    });
-    Ok(())
+    let scalar = Arg::Number(ctx.params::<ScalarParam>().scalar);
+    apply_three::<Chain2<F>>(ctx, [Arg::Array(&ins[0]), scalar, Arg::Array(&ins[1])], &mut outs[0])
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub mod product;
 mod products;
 mod singular;
 mod solve;
-mod transforms;
+pub(crate) mod transforms;
 
 use ferromx_core::op::OpDef;
 

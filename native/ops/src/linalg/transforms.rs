@@ -32,7 +32,7 @@ fn width(x: &In<'_>) -> usize {
 /// Elements of a parallel chunk.
 const GRAIN: usize = 1 << 13;
 
-pub(super) static FFT: OpDef = OpDef::new("_contrib_fft")
+pub(crate) static FFT: OpDef = OpDef::new("_contrib_fft")
     .doc(
         "The discrete Fourier transform of the last axis: for real data of shape (..., d) the result has shape (..., 2 d), with the real \
          and imaginary parts of X[k] = sum of data[j] exp(-2 pi i j k / d) interleaved.",
@@ -60,7 +60,7 @@ fn fft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(super) static IFFT: OpDef = OpDef::new("_contrib_ifft")
+pub(crate) static IFFT: OpDef = OpDef::new("_contrib_ifft")
     .doc(
         "The real part of the inverse discrete Fourier transform of the last axis, times its length: for data of shape (..., 2 d), with \
          real and imaginary parts interleaved, the result of shape (..., d) is the real part of the sum of data[k] exp(2 pi i j k / d). \

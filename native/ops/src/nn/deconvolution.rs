@@ -15,7 +15,7 @@ use ferromx_kernels::conv::{
 use ferromx_kernels::float::FloatElement;
 
 use super::convolution::CudnnTune;
-use super::spatial::{channels_to_back, channels_to_front, sizes, triple};
+use super::spatial::{channels_to_back, channels_to_front, first, sizes, triple};
 
 param_enum! {
     /// Order of the dimensions.
@@ -100,6 +100,12 @@ impl DeconvolutionParam {
         }
     }
 
+    /// The target shape, of which MXNet ignores further numbers, and zeros alone.
+    fn target(&self, n: usize) -> Shape {
+        let target = first(&self.target_shape, n);
+        if target.dims().iter().all(|d| *d == 0) { Shape::new(&[]) } else { target }
+    }
+
     fn channels_last(&self) -> bool {
         matches!(self.layout, Some(DeconvLayout::Nhwc | DeconvLayout::Ndhwc))
     }
@@ -114,7 +120,7 @@ impl DeconvolutionParam {
         let dilate = triple("dilate", &self.dilate, n, 1, 1)?;
         let mut pad = triple("pad", &self.pad, n, 0, 0)?;
         let mut adj = triple("adj", &self.adj, n, 0, 0)?;
-        let target = triple("target_shape", &self.target_shape, n, 0, 0)?;
+        let target = triple("target_shape", &self.target(n), n, 0, 0)?;
         let size = sizes(&dims[2..]);
         let mut input = [1; 3];
         for i in 3 - n..3 {
@@ -208,7 +214,8 @@ fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<
     );
     io.assign_in(1, &Shape::from(weight))?;
     let mut out = Dims::from_slice(&[io.ins[0].dim(0), filters]);
-    let target = p.target_shape.dims();
+    let target = p.target(n);
+    let target = target.dims();
     let given = target.iter().any(|t| *t > 0);
     out.extend((0..n).map(|i| match (io.ins[0].dim(2 + i) >= 0, given) {
         (true, _) => shape.input[3 - n + i] as i64,
@@ -285,8 +292,7 @@ mod tests {
         assert_eq!(ins[0], [2, 4, 5, 4].into());
         let (_, outs) = both(&[("target_shape", "(10, 9)")], &unknown, Shape::unknown()).unwrap();
         assert_eq!(outs[0], [2, 6, 10, 9].into());
-        for wrong in [("target_shape", "(12, 9)"), ("adj", "(2, 0)"), ("target_shape", "(1, 1, 1)"), ("pad", "(9, 9)")]
-        {
+        for wrong in [("target_shape", "(12, 9)"), ("adj", "(2, 0)"), ("target_shape", "(1,)"), ("pad", "(9, 9)")] {
             assert!(both(&[wrong], &unknown, Shape::unknown()).is_err(), "{wrong:?}");
         }
     }

@@ -99,6 +99,10 @@ where
 {
     let [out, mask] = outs else { return Err(Error::Internal("Dropout has two outputs".into())) };
     if !drops(ctx) {
+        // A pass backward in training mode may follow: `record(train_mode=False)`, then `backward()`.
+        if mask.wanted() {
+            mask.slice_mut::<T>()?.fill(T::from_f64(1.0));
+        }
         return pass::<T>(&ins[0], out);
     }
     let key = ctx.random.next_key();

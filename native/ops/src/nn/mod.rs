@@ -11,7 +11,7 @@ mod dropout;
 pub(crate) mod fully_connected;
 mod fused;
 mod hawkes;
-mod leaky_relu;
+pub(crate) mod leaky_relu;
 mod legacy;
 mod local_norm;
 pub(crate) mod pooling;

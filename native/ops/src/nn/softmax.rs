@@ -118,6 +118,7 @@ fn uses_length(p: &Params) -> bool {
 }
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    ensure!(io.ins.len() == 2 || !uses_length(p), "use_length is an option of softmax only: apply log to its output");
     let known = io.outs[0].clone();
     io.assign_in(0, &known)?;
     let data = io.ins[0].clone();

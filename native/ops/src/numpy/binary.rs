@@ -10,19 +10,16 @@ use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::broadcast::broadcast_any;
-use ferromx_kernels::map::{Elements, ElementsMut, LaneFn, Load};
+use ferromx_kernels::map::{Elements, LaneFn};
 use ferromx_kernels::math::{self, MathFloat};
-use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{NumericLane, Sum, reduce};
-use smallvec::SmallVec;
 
 use super::unary::{INT_OR_BOOL, int_dtype};
-use super::{elements, elements_mut, lanes_or_bool, promote};
+use super::{elements, elements_mut, promote};
 use crate::broadcast::backward;
 use crate::broadcast::binary::{
-    LHS_RHS, broadcast_shapes, grad_from_both, grad_from_other, grad_negate, grad_pass, multiply_lanes,
+    LHS_RHS, SumOf, broadcast_shapes, grad_from_both, grad_from_other, grad_negate, grad_pass, lanes_of_sums, sum_of,
 };
-use crate::elemwise::family::{Binary, formula, lanes};
+use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, formula};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
@@ -111,11 +108,13 @@ fn promoted_to_float(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 
 /// `out = F(lhs, rhs)` with broadcasting, in the type of the output.
 pub(super) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (a, b, out) = (&ins[0], &ins[1], &mut outs[0]);
+    promote_into(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[1]], &mut outs[0])
+}
+
+fn promote_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
     let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
-    let (a, b) = ((elements(a)?, &a_shape[..]), (elements(b)?, &b_shape[..]));
-    lanes_or_bool!(ctx, out.dtype(), F, |T, f| broadcast_any(a, b, (out.slice_mut::<T>()?, &shape), f));
-    Ok(())
+    let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
+    broadcast_loops(ctx, loops, lanes_of_sums(out.dtype()), operands, (elements_mut(out)?, &shape))
 }
 
 /// The gradient of an operand: the output's gradient times `F(lhs, rhs)`, computed in the type of the output.
@@ -127,32 +126,9 @@ fn mixed_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>)
     }
     let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
     let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
-    let (a, b, out) = ((elements(a)?, &a_shape[..]), (elements(b)?, &b_shape[..]), elements_mut(out)?);
-    lanes!(ctx, g.dtype(), F, |T, f| mixed_sum(g.slice::<T>()?, a, b, (&shape, &to), out, f));
-    Ok(())
-}
-
-fn mixed_sum<T, C>(
-    g: &[T],
-    a: (Elements<'_>, &[usize]),
-    b: (Elements<'_>, &[usize]),
-    (shape, to): (&[usize], &[usize]),
-    out: ElementsMut<'_>,
-    f: impl LaneFn<(C, C), C>,
-) where
-    C: NumericLane,
-    T: Load<C>,
-{
-    with_scratch(g.len(), |buf: &mut [C]| {
-        broadcast_any(a, b, (&mut *buf, shape), f);
-        multiply_lanes(buf, g, f);
-        let missing = shape.len() - to.len();
-        let axes: SmallVec<[usize; 6]> = (0..shape.len()).filter(|&i| i < missing || to[i - missing] == 1).collect();
-        with_scratch(to.iter().product(), |sums: &mut [C]| {
-            reduce::<Sum, C, C, C>(buf, shape, &axes, sums);
-            C::store_any(sums, out);
-        });
-    });
+    let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
+    let (times, out) = (Some(elements(g)?), elements_mut(out)?);
+    sum_of(ctx, const { &Loops::binary::<F>() }, g.dtype(), SumOf { operands, times, shape: &shape, to: &to, out })
 }
 
 /// Defines an operator of two operands of one type with gradients from partial derivatives.

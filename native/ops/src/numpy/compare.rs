@@ -7,13 +7,11 @@ use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{OpCtx, OpDef};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::broadcast::broadcast_any;
-use ferromx_kernels::map::{Elements, Src};
-use ferromx_kernels::zip::zip;
+use ferromx_kernels::map::Elements;
 
-use super::{elements, lanes_or_bool};
-use crate::broadcast::binary::{LHS_RHS, broadcast_shapes};
-use crate::elemwise::family::{Binary, lanes};
+use super::{elements, elements_mut};
+use crate::broadcast::binary::{LHS_RHS, broadcast_shapes, lanes_of_sums};
+use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops};
 use crate::elemwise::formulas::*;
 use crate::elemwise::scalar::{DATA, ScalarParam};
 
@@ -72,33 +70,30 @@ fn comparison_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (a, b, out) = (&ins[0], &ins[1], &mut outs[0]);
+    compare(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[1]], &mut outs[0])
+}
+
+fn compare(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
     let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
-    let (a_elements, b_elements) = ((elements(a)?, &a_shape[..]), (elements(b)?, &b_shape[..]));
-    let out = (out.slice_mut::<bool>()?, &shape[..]);
-    lanes_or_bool!(ctx, a.dtype(), F, |_T, f| broadcast_any(a_elements, b_elements, out, f));
-    Ok(())
+    let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
+    broadcast_loops(ctx, loops, lanes_of_sums(a.dtype()), operands, (elements_mut(out)?, &shape))
+}
+
+fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    compare_scalar(ctx, const { &Loops::binary::<F>() }, &ins[0], &mut outs[0])
 }
 
 /// Floats are compared in their dtype; integers as integers if the scalar is a whole number, otherwise in double precision.
-fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (x, p, out) = (&ins[0], ctx.params::<ScalarParam>(), outs[0].slice_mut::<bool>()?);
-    if x.dtype().is_float() {
-        lanes!(ctx, x.dtype(), F, |T, f| {
-            let scalar = Src::Scalar(<T as ferromx_core::dtype::Element>::from_f64(p.scalar));
-            zip(Src::Slice(x.slice::<T>()?), scalar, out, f);
-        });
-        return Ok(());
-    }
-    let n = [x.len()];
-    let x = (elements(x)?, &n[..]);
-    if p.is_int || p.scalar.fract() == 0.0 {
-        let scalar = [p.scalar as i64];
-        broadcast_any(x, (Elements::I64(&scalar), &[]), (out, &n), F::i64);
-    } else {
-        broadcast_any(x, (Elements::F64(&[p.scalar]), &[]), (out, &n), F::f64);
-    }
-    Ok(())
+fn compare_scalar(ctx: &OpCtx<'_>, loops: &Loops, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    let p = ctx.params::<ScalarParam>();
+    let (n, whole) = ([x.len()], [p.scalar as i64]);
+    let (scalar, dtype) = match x.dtype() {
+        float if float.is_float() => (Arg::Number(p.scalar), float),
+        _ if p.is_int || p.scalar.fract() == 0.0 => (Arg::Elements(Elements::I64(&whole)), DType::I64),
+        _ => (Arg::Number(p.scalar), DType::F64),
+    };
+    let operands = [(Arg::Elements(elements(x)?), &n[..]), (scalar, &[][..])];
+    broadcast_loops(ctx, loops, dtype, operands, (elements_mut(out)?, &n))
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use ferromx_core::params::{AnyDType, NumDType, Untyped};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::par;
+use ferromx_kernels::map::Lane;
 
+use super::elements_mut;
 use crate::init::{self, InitParam, RangeParam, arange, bounds, fill};
 
 /// The operators of this file.
@@ -113,14 +114,13 @@ const GRAIN: usize = 1 << 12;
 
 /// Writes `f(i)` for each index i.
 fn generate(out: &mut Out<'_>, f: impl Fn(usize) -> f64 + Sync) -> Result<()> {
-    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        par::parallel_rows(out.slice_mut::<T>()?, GRAIN, 1, |chunk, part| {
-            for (i, x) in part.iter_mut().enumerate() {
-                *x = T::from_f64(f(chunk * GRAIN + i));
-            }
-        });
-        Ok(())
-    }, d => Err(Error::Internal(format!("no numbers of type {d}"))))
+    elements_mut(out)?.parallel_chunks(GRAIN, &|first, part| {
+        let mut numbers = [0.0; GRAIN];
+        let numbers = &mut numbers[..part.len()];
+        numbers.iter_mut().enumerate().for_each(|(i, x)| *x = f(first + i));
+        f64::store_any(numbers, part);
+    });
+    Ok(())
 }
 
 params! {

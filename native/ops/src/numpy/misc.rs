@@ -216,6 +216,7 @@ struct Horner<'a, C> {
 
 impl<C: NumericLane> Kernel for Horner<'_, C> {
     type Output = ();
+    const EVERY_ISA: bool = C::EVERY_ISA;
 
     #[inline(always)]
     fn run(self) {

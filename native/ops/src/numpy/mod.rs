@@ -1,8 +1,8 @@
 //! The operators of MXNet's NumPy interface. They follow NumPy where it differs from MXNet's older operators: operands of
 //! different types are promoted, comparisons return booleans, and a result without axes has the shape ().
 
-mod binary;
-mod compare;
+pub(crate) mod binary;
+pub(crate) mod compare;
 mod diagonal;
 mod discrete;
 mod dynamic;
@@ -11,24 +11,23 @@ mod init;
 mod insert;
 mod joins;
 mod misc;
-mod moves;
-mod pad;
+pub(crate) mod moves;
+pub(crate) mod pad;
 mod products;
 mod random;
 mod reduce;
 mod running;
 mod scalar;
-mod select;
+pub(crate) mod select;
 mod stats;
-mod unary;
-mod views;
+pub(crate) mod unary;
+pub(crate) mod views;
 
-use ferromx_core::dispatch;
-use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::op::OpDef;
-use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::{Elements, ElementsMut};
+
+use crate::elemwise::family::{elements, elements_mut};
 
 /// Functions of one array.
 pub static UNARY: &[&OpDef] = unary::OPS;
@@ -79,37 +78,6 @@ pub static PAD: &[&OpDef] = pad::OPS;
 pub static RANDOM: &[&OpDef] = random::OPS;
 /// Random integers.
 pub static DISCRETE: &[&OpDef] = discrete::OPS;
-
-/// The elements of an array of any type.
-fn elements<'a>(x: &In<'a>) -> Result<Elements<'a>> {
-    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => Ok(x.slice::<T>()?.into()),
-        d => Err(Error::Internal(format!("no elements of type {d}"))))
-}
-
-/// The mutable elements of an array of any type.
-fn elements_mut<'a>(out: &'a mut Out<'_>) -> Result<ElementsMut<'a>> {
-    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => Ok(out.slice_mut::<T>()?.into()),
-        d => Err(Error::Internal(format!("no elements of type {d}"))))
-}
-
-/// [`lanes!`](crate::elemwise::family::lanes) that also takes booleans, computed as 0 and 1.
-macro_rules! lanes_or_bool {
-    ($ctx:expr, $dtype:expr, $F:ty, |$T:ident, $f:ident| $body:expr) => {
-        if $dtype == ferromx_core::dtype::DType::Bool {
-            type $T = bool;
-            if <$F as crate::elemwise::family::Binary>::INT {
-                let $f = crate::elemwise::family::Form::<$F, i32>::NEW;
-                $body
-            } else {
-                let $f = crate::elemwise::family::Form::<$F, f32>::NEW;
-                $body
-            }
-        } else {
-            crate::elemwise::family::lanes!($ctx, $dtype, $F, |$T, $f| $body)
-        }
-    };
-}
-use lanes_or_bool;
 
 /// The type to which two operands are promoted: the wider floating-point type, a floating-point type over an integer, the wider
 /// integer, any type over bool.

@@ -97,7 +97,7 @@ params! {
     }
 }
 
-pub(super) static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
+pub(crate) static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
     .doc("Moves axes to other positions; the others keep their order.")
     .inputs(A)
     .params::<MoveaxisParam>()
@@ -144,7 +144,7 @@ params! {
     }
 }
 
-pub(super) static FLIP: OpDef = OpDef::new("_npi_flip")
+pub(crate) static FLIP: OpDef = OpDef::new("_npi_flip")
     .doc("Reverses the order of the elements along some axes.")
     .params::<FlipParam>()
     .forward(|ctx, ins, outs| {
@@ -301,7 +301,7 @@ params! {
     }
 }
 
-pub(super) static BROADCAST_TO: OpDef = OpDef::new("_npi_broadcast_to")
+pub(crate) static BROADCAST_TO: OpDef = OpDef::new("_npi_broadcast_to")
     .doc("Repeats the array along axes of length 1, and along new axes in front, to another shape.")
     .inputs(&[arg("array", "The array.")])
     .params::<BroadcastToParam>()

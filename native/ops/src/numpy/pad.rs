@@ -21,7 +21,7 @@ pub(super) static OPS: &[&OpDef] = &[&PAD];
 
 /// The number of elements before and after each axis: `((1, 2), (0, 3))`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct PadWidth(pub Vec<(usize, usize)>);
+pub struct PadWidth(pub Vec<(usize, usize)>);
 
 impl ParamValue for PadWidth {
     fn type_name() -> Cow<'static, str> {
@@ -86,7 +86,7 @@ params! {
     }
 }
 
-pub(super) static PAD: OpDef = OpDef::new("_npi_pad")
+pub(crate) static PAD: OpDef = OpDef::new("_npi_pad")
     .doc(
         "Pads an array with a constant, edge or mirrored elements, or the largest or smallest element along each axis. Only constant \
          padding has a gradient.",

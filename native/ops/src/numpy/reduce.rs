@@ -1,6 +1,6 @@
 //! Reductions: sums, products, means, extremes, any, all, argmax and argmin.
 
-use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
@@ -9,16 +9,15 @@ use ferromx_core::params::{OpParams, Params, ShapeOrNone, SumDType};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::broadcast::{broadcast, broadcast_any};
-use ferromx_kernels::map::{Arith, Elements, ElementsMut, LaneFn, Load, Src, Store};
+use ferromx_kernels::broadcast::broadcast_any;
+use ferromx_kernels::map::{Arith, Elements, ElementsMut};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, NumericLane, Prod, Reducer, Sum};
-use ferromx_kernels::zip::zip;
 
 use super::{elements, elements_mut};
-use crate::elemwise::family::{Binary, Graph, NUMERIC, lanes};
+use crate::elemwise::family::{Arg, Graph, Loops, NUMERIC, apply_two, broadcast_loops};
 use crate::elemwise::formulas::{Div, Equal, Mul};
-use crate::reduce::axes::{Axes, kept, spread, times_spread};
+use crate::reduce::axes::{Axes, kept, spread, spread_args, times_spread};
 use crate::reduce::sums::{AllFactors, AnyLane, products_of_others};
 use crate::rules::no_gradient;
 
@@ -264,12 +263,11 @@ fn spread_divided(ctx: &OpCtx<'_>, g: &In<'_>, divisor: i64, axes: &[usize], out
     }
     let (shape, small, is_float) = (out.shape().to_usize(), kept(out.shape(), axes), out.dtype().is_float());
     let share = [if is_float { 1.0 / divisor as f64 } else { 1.0 }];
-    let (g, share) = ((elements(g)?, &small[..]), (Elements::F64(&share), &[][..]));
-    lanes!(ctx, out.dtype(), Mul, |T, f| broadcast_any(g, share, (out.slice_mut::<T>()?, &shape), f));
+    let operands = [(Arg::Elements(elements(g)?), &small[..]), (Arg::Elements(Elements::F64(&share)), &[][..])];
+    let mul = const { &Loops::binary::<Mul>() };
+    broadcast_loops(ctx, mul, out.dtype(), operands, (elements_mut(out)?, &shape))?;
     if !is_float && divisor != 1 {
-        lanes!(ctx, out.dtype(), Div, |T, f| {
-            zip(Src::<T>::InPlace, Src::Scalar(T::from_f64(divisor as f64)), out.slice_mut::<T>()?, f);
-        });
+        apply_two::<Div>(ctx, Arg::Output, Arg::Number(divisor as f64), out)?;
     }
     Ok(())
 }
@@ -281,21 +279,8 @@ fn prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         return no_gradient(out);
     }
     products_of_others::<AllFactors>(ctx, &ins[1], &axes, out)?;
-    let (shape, small, g) = (out.shape().to_usize(), kept(out.shape(), &axes), elements(&ins[0])?);
-    lanes!(ctx, out.dtype(), Mul, |T, f| times_any(out.slice_mut::<T>()?, &shape, g, &small, f));
-    Ok(())
-}
-
-/// `out *= g` for a reduced `g` of any type.
-fn times_any<T, C>(out: &mut [T], shape: &[usize], g: Elements<'_>, small: &[usize], f: impl LaneFn<(C, C), C>)
-where
-    C: NumericLane,
-    T: Load<C> + Store<C>,
-{
-    with_scratch(g.len(), |lanes: &mut [C]| {
-        C::load_any(g, 0, lanes);
-        broadcast((Src::<T>::InPlace, shape), (Src::Slice(&*lanes), small), (out, shape), f);
-    });
+    let g = Arg::Elements(elements(&ins[0])?);
+    spread_args(ctx, const { &Loops::binary::<Mul>() }, Arg::Output, g, &axes, out)
 }
 
 /// Defines the maximum or minimum.

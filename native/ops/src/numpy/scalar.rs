@@ -8,13 +8,12 @@ use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::broadcast::broadcast_any;
 use ferromx_kernels::map::Elements;
 
 use super::binary::*;
 use super::elements;
 use super::unary::int_dtype;
-use crate::elemwise::family::{Binary, Graph, lanes, scalar};
+use crate::elemwise::family::{Arg, Graph, Loops, broadcast_loops, elements_mut, scalar};
 use crate::elemwise::formulas::{Div, DivA, DivB};
 use crate::elemwise::scalar::{
     self as plain, DATA, ScalarParam, forward, forward_backward, reverse, reverse_backward, scalar_dtype,
@@ -70,19 +69,15 @@ fn float_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 fn divide(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let scalar = [ctx.params::<ScalarParam>().scalar];
-    let (n, out) = ([ins[0].len()], &mut outs[0]);
-    let (x, scalar) = ((elements(&ins[0])?, &n[..]), (Elements::F64(&scalar), &[][..]));
-    lanes!(ctx, out.dtype(), Div, |T, f| broadcast_any(x, scalar, (out.slice_mut::<T>()?, &n), f));
-    Ok(())
+    let (scalar, n, out) = ([ctx.params::<ScalarParam>().scalar], [ins[0].len()], &mut outs[0]);
+    let (x, scalar) = ((Arg::Elements(elements(&ins[0])?), &n[..]), (Arg::Elements(Elements::F64(&scalar)), &[][..]));
+    broadcast_loops(ctx, const { &Loops::binary::<Div>() }, out.dtype(), [x, scalar], (elements_mut(out)?, &n))
 }
 
 fn divide_by(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let scalar = [ctx.params::<ScalarParam>().scalar];
-    let (n, out) = ([ins[0].len()], &mut outs[0]);
-    let (x, scalar) = ((elements(&ins[0])?, &n[..]), (Elements::F64(&scalar), &[][..]));
-    lanes!(ctx, out.dtype(), Div, |T, f| broadcast_any(scalar, x, (out.slice_mut::<T>()?, &n), f));
-    Ok(())
+    let (scalar, n, out) = ([ctx.params::<ScalarParam>().scalar], [ins[0].len()], &mut outs[0]);
+    let (x, scalar) = ((Arg::Elements(elements(&ins[0])?), &n[..]), (Arg::Elements(Elements::F64(&scalar)), &[][..]));
+    broadcast_loops(ctx, const { &Loops::binary::<Div>() }, out.dtype(), [scalar, x], (elements_mut(out)?, &n))
 }
 
 scalar!(ARCTAN2: "_npi_arctan2_scalar", "The angle of the point (scalar, data), in radians.",

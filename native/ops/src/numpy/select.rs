@@ -7,19 +7,17 @@ use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
-use ferromx_kernels::broadcast::broadcast_any;
-use ferromx_kernels::map::{Arith, Elements, LaneFn, Load, Store};
+use ferromx_kernels::map::Elements;
 use ferromx_kernels::par::{self, with_scratch};
-use ferromx_kernels::reduce::{NumericLane, reduce_to_shape};
 
-use super::elements;
-use crate::broadcast::binary::broadcast_two;
-use crate::elemwise::family::{Binary, formula, lanes};
+use super::{elements, elements_mut};
+use crate::broadcast::binary::{SumOf, broadcast_two, sum_of};
+use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, formula};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
 
-pub(super) static WHERE: OpDef = OpDef::new("_npi_where")
+pub(crate) static WHERE: OpDef = OpDef::new("_npi_where")
     .doc("Takes elements of x where the condition is not 0, and of y elsewhere. The three arrays are broadcast.")
     .inputs(&[
         arg("condition", "The condition, of any type."),
@@ -118,7 +116,7 @@ params! {
     }
 }
 
-pub(super) static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
+pub(crate) static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
     .doc("One number where the condition is not 0, and another elsewhere, as float32.")
     .inputs(&[arg("condition", "The condition, of any type.")])
     .params::<WhereScalar2Param>()
@@ -223,29 +221,12 @@ fn masked_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>
     }
     let (g, shape, to) = (&ins[0], ins[0].shape().to_usize(), out.shape().to_usize());
     let mask = mask(&ins[1], &shape)?;
-    let g = elements(g)?;
-    lanes!(ctx, out.dtype(), F, |T, f| masked_sum(g, &mask, (&shape, &to), out.slice_mut::<T>()?, f));
-    Ok(())
-}
-
-fn masked_sum<T, C>(
-    g: Elements<'_>,
-    mask: &[bool],
-    (shape, to): (&[usize], &[usize]),
-    out: &mut [T],
-    f: impl LaneFn<(C, C), C>,
-) where
-    C: NumericLane,
-    T: Arith + par::Pod + Load<C> + Store<C>,
-{
-    let mask = (Elements::Bool(mask), shape);
+    let operands = [(Arg::Elements(elements(g)?), &shape[..]), (Arg::Elements(Elements::Bool(&mask)), &shape[..])];
+    let (loops, dtype, out) = (const { &Loops::binary::<F>() }, out.dtype(), elements_mut(out)?);
     if shape == to {
-        return broadcast_any((g, shape), mask, (out, shape), f);
+        return broadcast_loops(ctx, loops, dtype, operands, (out, &shape));
     }
-    with_scratch(g.len(), |all: &mut [T]| {
-        broadcast_any((g, shape), mask, (&mut *all, shape), f);
-        reduce_to_shape::<T, C>(all, shape, to, out);
-    });
+    sum_of(ctx, loops, dtype, SumOf { operands, times: None, shape: &shape, to: &to, out })
 }
 
 #[cfg(test)]

@@ -9,10 +9,13 @@ use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::{Arith, Src, map};
+use ferromx_kernels::map::{Arith, Elements, ElementsMut, Loop, Operand, Src, apply, map};
+use ferromx_kernels::reduce::NumericLane;
 use ferromx_kernels::zip::zip;
 
-use crate::elemwise::family::{Unary, formula, lanes, src};
+use super::{elements, elements_mut};
+use crate::broadcast::binary::lanes_of_sums;
+use crate::elemwise::family::{Loops, Unary, WithLoop, formula, src};
 use crate::elemwise::{identity, unary};
 
 /// The argument of most of these operators.
@@ -95,13 +98,19 @@ predicate!(IS_NEG_INF: "_npi_isneginf", "Whether the element is negative infinit
     float |x| x.is_infinite() && x < 0.0, int |_x| false);
 
 fn predicate<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (x, out) = (&ins[0], outs[0].slice_mut::<bool>()?);
-    if x.dtype() == DType::Bool {
-        map(Src::Slice(x.slice::<bool>()?), out, F::i32);
-        return Ok(());
+    apply_predicate(ctx, const { &Loops::unary::<F>() }, &ins[0], &mut outs[0])
+}
+
+fn apply_predicate(ctx: &OpCtx<'_>, loops: &Loops, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    struct Predicate<'a, 'x>(Elements<'a>, ElementsMut<'x>);
+
+    impl WithLoop for Predicate<'_, '_> {
+        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+            apply(formula, &[Operand::Elements(self.0)], self.1);
+            Ok(())
+        }
     }
-    lanes!(ctx, x.dtype(), F, |T, f| map(Src::Slice(x.slice::<T>()?), out, f));
-    Ok(())
+    loops.select(ctx, lanes_of_sums(x.dtype()), Predicate(elements(x)?, elements_mut(out)?))
 }
 
 /// The types of the bitwise operators.
@@ -143,7 +152,7 @@ params! {
 formula!(Binary RoundFraction = |x, scale| (x * scale).round_ties_even() / scale);
 formula!(Binary RoundToTens = |x, scale| (x / scale).round_ties_even() * scale);
 
-pub(super) static AROUND: OpDef = OpDef::new("_npi_around")
+pub(crate) static AROUND: OpDef = OpDef::new("_npi_around")
     .doc("Rounds to a number of decimal places, halves to the even neighbour: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
     .inputs(X)
     .params::<AroundParam>()

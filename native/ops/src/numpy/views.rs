@@ -25,7 +25,7 @@ params! {
     }
 }
 
-pub(super) static RESHAPE: OpDef = OpDef::new("_np_reshape")
+pub(crate) static RESHAPE: OpDef = OpDef::new("_np_reshape")
     .doc("Reshapes the array without a copy; the elements keep their row-major order.")
     .inputs(A)
     .params::<ReshapeParam>()
@@ -84,7 +84,7 @@ params! {
     }
 }
 
-pub(super) static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
+pub(crate) static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
     .aliases(&["_npi_reshape"])
     .doc("Reshapes the array without a copy; special numbers in the new shape refer to its current one.")
     .inputs(A)
@@ -177,7 +177,7 @@ params! {
     }
 }
 
-pub(super) static SQUEEZE: OpDef = OpDef::new("_np_squeeze")
+pub(crate) static SQUEEZE: OpDef = OpDef::new("_np_squeeze")
     .doc("Removes axes of length 1 without a copy.")
     .inputs(A)
     .params::<SqueezeParam>()

@@ -7,10 +7,10 @@ mod gelu;
 mod max_pool;
 mod non_max_suppression;
 mod recurrent;
-mod resize;
-mod sampling;
+pub(crate) mod resize;
+pub(crate) mod sampling;
 mod scatter;
-mod symbolic_shape;
+pub(crate) mod symbolic_shape;
 mod tf_idf;
 
 pub use dim_expr::{DimExprs, DimLeaf, DimOp};

@@ -245,7 +245,7 @@ impl SymbolicResizeParam {
 }
 
 /// Resizes one axis.
-pub(super) static RESIZE: OpDef = OpDef::new("_onnx_Resize")
+pub(crate) static RESIZE: OpDef = OpDef::new("_onnx_Resize")
     .doc(
         "Resizes an axis of the first input by interpolation, to a length that is calculated from the inputs' dimensions, or by a scale. \
          Of all other inputs only the shapes are used. Source: Resize of ONNX.",

@@ -144,7 +144,7 @@ params! {
 }
 
 /// Interpolates along one axis with given taps.
-pub(super) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
+pub(crate) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
     .doc(
         "Interpolates along an axis: output element i is the sum over k of weights[i, k] times the element at index places[i, k]. \
          Resizing an image applies it once to each axis.\n\n\

@@ -28,7 +28,7 @@ params! {
 }
 
 /// Reshapes to a symbolic shape.
-pub(super) static RESHAPE: OpDef = OpDef::new("_onnx_Reshape")
+pub(crate) static RESHAPE: OpDef = OpDef::new("_onnx_Reshape")
     .doc(
         "Reshapes the first input to a shape that is calculated from the inputs' dimensions, without copying. Of all other inputs only the \
          shapes are used. Source: Reshape of ONNX.",
@@ -58,7 +58,7 @@ pub(super) static RESHAPE: OpDef = OpDef::new("_onnx_Reshape")
     }));
 
 /// Broadcasts to a symbolic shape.
-pub(super) static EXPAND: OpDef = OpDef::new("_onnx_Expand")
+pub(crate) static EXPAND: OpDef = OpDef::new("_onnx_Expand")
     .doc(
         "Broadcasts the first input to a shape that is calculated from the inputs' dimensions. Of all other inputs only the shapes are \
          used. Source: Expand of ONNX.",
@@ -118,7 +118,7 @@ impl SymbolicSliceParam {
 }
 
 /// Slices with symbolic bounds.
-pub(super) static SLICE: OpDef = OpDef::new("_onnx_Slice")
+pub(crate) static SLICE: OpDef = OpDef::new("_onnx_Slice")
     .doc(
         "Slices the first input, with bounds that are calculated from the inputs' dimensions. Of all other inputs only the shapes are \
          used. Source: Slice of ONNX.",
@@ -167,7 +167,7 @@ params! {
 }
 
 /// Fills a symbolic shape with one value.
-pub(super) static FULL: OpDef = OpDef::new("_onnx_Full")
+pub(crate) static FULL: OpDef = OpDef::new("_onnx_Full")
     .doc(
         "An array of one repeated value, of a shape that is calculated from the inputs' dimensions. Only the shapes of the inputs are \
          used. Source: ConstantOfShape of ONNX.",
@@ -190,7 +190,7 @@ params! {
 }
 
 /// A range with symbolic bounds.
-pub(super) static RANGE: OpDef = OpDef::new("_onnx_Range")
+pub(crate) static RANGE: OpDef = OpDef::new("_onnx_Range")
     .doc(
         "Evenly spaced integers whose start, limit and step are calculated from the inputs' dimensions. Only the shapes of the inputs are \
          used. Source: Range of ONNX.",

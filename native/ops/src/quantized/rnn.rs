@@ -6,7 +6,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{OpCtx, OpDef, arg};
-use ferromx_core::params::Params;
+use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::par::with_scratch;
 
@@ -31,24 +31,45 @@ pub(super) static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
         arg("data_scale", "The scale of the data, of shape (1,)."),
         arg("data_shift", "The shift of the data, of shape (1,)."),
     ])
-    .params::<RnnParam>()
-    .outputs(|p| RNN.num_outputs(p))
-    .visible(|p| RNN.num_visible(p))
-    .output_names_by(|p| RNN.output_names(p))
+    .params::<QuantizedRnnParam>()
+    .outputs(|p| RNN.num_outputs(of_rnn(p)))
+    .visible(|p| RNN.num_visible(of_rnn(p)))
+    .output_names_by(|p| RNN.output_names(of_rnn(p)))
     .shape(infer_shape)
     .dtype(infer_dtype)
     .forward(forward)
     .grad(Grad::Zero)
     .random();
 
+/// The parameters of `RNN`. As in MXNet, unknown attributes are ignored: quantization adds `quantized`.
+struct QuantizedRnnParam(Params);
+
+impl OpParams for QuantizedRnnParam {
+    fn fields() -> Vec<FieldInfo> {
+        RnnParam::fields()
+    }
+
+    fn parse(attrs: &Attrs) -> Result<Self> {
+        let fields = Self::fields();
+        let is_known = |name: &str| fields.iter().any(|f| f.name == name);
+        let known: Attrs =
+            attrs.iter().filter(|(name, _)| is_known(name)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        RnnParam::parse(&known).map(|p| QuantizedRnnParam(Params::new(p)))
+    }
+}
+
+fn of_rnn(p: &Params) -> &Params {
+    &p.get::<QuantizedRnnParam>().0
+}
+
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let rnn = p.get::<RnnParam>();
+    let rnn = of_rnn(p).get::<RnnParam>();
     ensure!(rnn.mode == Mode::Lstm, "quantized_rnn supports only mode='lstm': dequantize the data and use RNN");
     ensure!(
         !rnn.use_sequence_length,
         "quantized_rnn does not support sequence lengths: dequantize the data and use RNN"
     );
-    (RNN.infer_shape)(p, &mut ShapeIo { ins: &mut io.ins[..SHARED], outs: &mut *io.outs })?;
+    (RNN.infer_shape)(of_rnn(p), &mut ShapeIo { ins: &mut io.ins[..SHARED], outs: &mut *io.outs })?;
     (SHARED..io.ins.len()).try_for_each(|i| io.assign_in(i, &[1].into()))
 }
 
@@ -63,7 +84,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     let data = ins[0].slice::<u8>()?;
     with_scratch(data.len(), |x: &mut [f32]| {
         x.iter_mut().zip(data).for_each(|(x, q)| *x = (f32::from(*q) - shift) / scale);
-        forward_from::<f32>(ctx, x, &ins[..SHARED], outs)
+        forward_from::<f32>(&OpCtx { params: of_rnn(ctx.params), ..*ctx }, x, &ins[..SHARED], outs)
     })
 }
 

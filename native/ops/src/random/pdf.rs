@@ -12,10 +12,12 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::map::{Elements, ElementsMut, Lane};
 use ferromx_kernels::math::{Approximate40, Full, Precision, digamma, exp, lgamma, log};
-use ferromx_kernels::par::parallel_rows;
+use ferromx_kernels::par::{parallel_rows, with_scratch};
 use ferromx_kernels::simd::multiversion::{self, Kernel};
 
+use crate::elemwise::family::{elements, elements_mut};
 use crate::rules::no_gradient;
 
 /// The operators of this file.
@@ -88,32 +90,23 @@ fn begins_with(points: &Shape, parameters: &Shape, outer: usize, rank: usize) ->
     Ok(())
 }
 
-/// Runs `$body` with `$T` bound to the element type and `$M` to the precision it needs.
-macro_rules! precise {
-    ($ctx:expr, $dtype:expr, |$T:ident, $M:ident| $body:expr) => {{
-        macro_rules! arm {
-            ($t:ty, $m:ty) => {{
-                type $T = $t;
-                type $M = $m;
-                $body
-            }};
-        }
-        match $dtype {
-            DType::F32 => arm!(f32, Approximate40),
-            DType::F16 => arm!(f16, Approximate40),
-            DType::F64 => arm!(f64, Full),
-            d => Err($ctx.unsupported(d, DType::FLOATS)),
-        }
-    }};
-}
-
-/// Points from index `first` on, and all parameters; each parameter set has a block of `block` points.
+/// Points from index `first` on, and the parameter sets, each with a block of `block` points.
 #[derive(Clone, Copy)]
-struct Points<'a, T, const N: usize> {
-    x: &'a [T],
-    p: [&'a [T]; N],
+struct Points<'a> {
+    x: &'a [f64],
+    /// All values of the first parameter, then those of the second.
+    p: &'a [f64],
     first: usize,
     block: usize,
+}
+
+impl<'a> Points<'a> {
+    /// The values of each parameter.
+    #[inline(always)]
+    fn parameters<const N: usize>(self) -> [&'a [f64]; N] {
+        let sets = self.p.len() / N;
+        std::array::from_fn(|k| &self.p[k * sets..(k + 1) * sets])
+    }
 }
 
 /// Runs `$body` for all points of a chunk with the index in the chunk, the point and its parameters. A macro, because the compiler would
@@ -122,10 +115,11 @@ macro_rules! each {
     ($points:expr, |$i:ident, $x:ident, $p:ident| $body:expr) => {{
         let points = $points;
         let n = points.x.len();
+        let parameters: [&[f64]; N] = points.parameters();
         if points.block == 1 {
-            let all = points.p.map(|p| &p[points.first..points.first + n]);
-            for ($i, x) in points.x.iter().enumerate() {
-                let ($x, $p) = (x.to_f64(), all.map(|p| p[$i].to_f64()));
+            let all = parameters.map(|p| &p[points.first..points.first + n]);
+            for ($i, &$x) in points.x.iter().enumerate() {
+                let $p = all.map(|p| p[$i]);
                 $body;
             }
         } else {
@@ -133,9 +127,9 @@ macro_rules! each {
             while begin < n {
                 let set = (points.first + begin) / points.block;
                 let end = ((set + 1) * points.block - points.first).min(n);
-                let $p = points.p.map(|p| p[set].to_f64());
-                for (k, x) in points.x[begin..end].iter().enumerate() {
-                    let ($i, $x) = (begin + k, x.to_f64());
+                let $p = parameters.map(|p| p[set]);
+                for (k, &$x) in points.x[begin..end].iter().enumerate() {
+                    let $i = begin + k;
                     $body;
                 }
                 begin = end;
@@ -144,135 +138,178 @@ macro_rules! each {
     }};
 }
 
-fn parameters<'a, T: Element, const N: usize>(ins: &[In<'a>]) -> Result<[&'a [T]; N]> {
-    let mut all = [&[] as &[T]; N];
-    for (p, x) in all.iter_mut().zip(ins) {
-        *p = x.slice()?;
+/// The density kernel, compiled for each instruction set but the widest.
+struct Densities<'a, D, M, const N: usize>(Points<'a>, bool, &'a mut [f64], PhantomData<(D, M)>);
+
+impl<D: Density<N>, M: Precision, const N: usize> Kernel for Densities<'_, D, M, N> {
+    type Output = ();
+    const EVERY_ISA: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        let Densities(points, is_log, out, _) = self;
+        let out = &mut out[..points.x.len()];
+        if is_log {
+            each!(points, |i, x, p| out[i] = D::log_density::<M>(x, p));
+        } else {
+            each!(points, |i, x, p| out[i] = D::density::<M>(x, p));
+        }
     }
-    Ok(all)
+}
+
+/// The derivatives with respect to the points (0), or to a parameter (its index plus 1).
+struct Slopes<'a, D, M, const N: usize>(Points<'a>, usize, &'a mut [f64], PhantomData<(D, M)>);
+
+impl<D: Density<N>, M: Precision, const N: usize> Kernel for Slopes<'_, D, M, N> {
+    type Output = ();
+    const EVERY_ISA: bool = false;
+
+    #[inline(always)]
+    fn run(self) {
+        let Slopes(points, of, out, _) = self;
+        let out = &mut out[..points.x.len()];
+        match of.checked_sub(1) {
+            None => each!(points, |i, x, p| out[i] = D::slopes::<M>(x, p).0),
+            Some(which) => each!(points, |i, x, p| out[i] = D::slopes::<M>(x, p).1[which]),
+        }
+    }
+}
+
+/// The loops of a distribution, in the precision that single and that double precision need.
+struct Loops {
+    densities: [fn(Points<'_>, bool, &mut [f64]); 2],
+    slopes: [fn(Points<'_>, usize, &mut [f64]); 2],
+}
+
+impl Loops {
+    const fn of<D: Density<N>, const N: usize>() -> Loops {
+        fn densities<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, is_log: bool, out: &mut [f64]) {
+            multiversion::run(Densities::<D, M, N>(points, is_log, out, PhantomData));
+        }
+        fn slopes<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, of: usize, out: &mut [f64]) {
+            multiversion::run(Slopes::<D, M, N>(points, of, out, PhantomData));
+        }
+        Loops {
+            densities: [densities::<D, Approximate40, N>, densities::<D, Full, N>],
+            slopes: [slopes::<D, Approximate40, N>, slopes::<D, Full, N>],
+        }
+    }
+}
+
+/// Index of the loops for an element type.
+fn precision(ctx: &OpCtx<'_>, dtype: DType) -> Result<usize> {
+    match dtype {
+        DType::F32 | DType::F16 => Ok(0),
+        DType::F64 => Ok(1),
+        d => Err(ctx.unsupported(d, DType::FLOATS)),
+    }
+}
+
+/// Calls `f` with the values of all parameters, one after the other.
+fn with_parameters<R>(ins: &[In<'_>], f: impl FnOnce(&[f64]) -> Result<R>) -> Result<R> {
+    let sets = ins[0].len();
+    with_scratch(ins.len() * sets, |all: &mut [f64]| {
+        for (k, x) in ins.iter().enumerate() {
+            f64::load_any(elements(x)?, 0, &mut all[k * sets..(k + 1) * sets]);
+        }
+        f(all)
+    })
 }
 
 fn forward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    densities(ctx, const { &Loops::of::<D, N>() }, ins, &mut outs[0])
+}
+
+fn densities(ctx: &OpCtx<'_>, loops: &Loops, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let is_log = ctx.params::<PdfParam>().is_log;
     let block = ins[0].len().checked_div(ins[1].len()).unwrap_or(0).max(1);
-    precise!(ctx, ins[0].dtype(), |T, M| {
-        let (x, p) = (ins[0].slice::<T>()?, parameters::<T, N>(&ins[1..])?);
-        parallel_rows(outs[0].slice_mut::<T>()?, GRAIN, 1, |chunk, out| {
-            let first = chunk * GRAIN;
-            let points = Points { x: &x[first..first + out.len()], p, first, block };
-            multiversion::run(Densities { points, is_log, out, law: PhantomData::<(D, M)> });
+    let run = loops.densities[precision(ctx, ins[0].dtype())?];
+    let x = elements(&ins[0])?;
+    with_parameters(&ins[1..], |p| {
+        elements_mut(out)?.parallel_chunks(GRAIN, &|first, out| {
+            let mut buffers = [[0.0; GRAIN]; 2];
+            let [x_lanes, y] = buffers.each_mut().map(|buffer| &mut buffer[..out.len()]);
+            f64::load_any(x, first, x_lanes);
+            run(Points { x: x_lanes, p, first, block }, is_log, y);
+            f64::store_any(y, out);
         });
         Ok(())
     })
 }
 
-/// The density kernel, compiled for each instruction set.
-struct Densities<'a, D, M, T, const N: usize> {
-    points: Points<'a, T, N>,
-    is_log: bool,
-    out: &'a mut [T],
-    law: PhantomData<(D, M)>,
-}
-
-impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Densities<'_, D, M, T, N> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let out = &mut self.out[..self.points.x.len()];
-        if self.is_log {
-            each!(self.points, |i, x, p| out[i] = T::from_f64(D::log_density::<M>(x, p)));
-        } else {
-            each!(self.points, |i, x, p| out[i] = T::from_f64(D::density::<M>(x, p)));
-        }
-    }
-}
-
 /// Inputs: the gradient, the points, the parameters, the result. Outputs: gradients of points and parameters.
 fn backward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    gradients(ctx, const { &Loops::of::<D, N>() }, ins, outs)
+}
+
+fn gradients(ctx: &OpCtx<'_>, loops: &Loops, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let is_log = ctx.params::<PdfParam>().is_log;
     let block = ins[1].len().checked_div(ins[2].len()).unwrap_or(0).max(1);
-    precise!(ctx, ins[0].dtype(), |T, M| {
-        let (grad, x, p) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, parameters::<T, N>(&ins[2..])?);
-        let density = if is_log { None } else { Some(ins[2 + N].slice::<T>()?) };
-        let slopes = |first: usize, n: usize, of: usize, out: &mut [T]| {
-            let range = first..first + n;
-            let points = Points { x: &x[range.clone()], p, first, block };
-            let (grad, density) = (&grad[range.clone()], density.map(|d| &d[range]));
-            multiversion::run(Slopes { points, grad, density, of, out, law: PhantomData::<(D, M)> });
-        };
-        if x.is_empty() {
-            return outs.iter_mut().try_for_each(no_gradient);
-        }
+    let run = loops.slopes[precision(ctx, ins[0].dtype())?];
+    let density = if is_log { None } else { Some(elements(&ins[ins.len() - 1])?) };
+    if ins[1].is_empty() {
+        return outs.iter_mut().try_for_each(no_gradient);
+    }
+    let (grad, x) = (elements(&ins[0])?, elements(&ins[1])?);
+    with_parameters(&ins[2..ins.len() - 1], |p| {
+        let sums = Sums { x, grad, density, p, block, run };
         let (points, others) = outs.split_at_mut(1);
         if points[0].wanted() {
-            parallel_rows(points[0].slice_mut::<T>()?, GRAIN, 1, |k, out| slopes(k * GRAIN, out.len(), 0, out));
+            elements_mut(&mut points[0])?.parallel_chunks(GRAIN, &|first, out| sums.write(first, 1, 0, out));
         }
-        if ins[1].is_empty() {
+        if p.is_empty() {
             return others.iter_mut().try_for_each(no_gradient);
         }
         let sets = GRAIN.div_ceil(block);
         for (which, out) in others.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
-            parallel_rows(out.slice_mut::<T>()?, sets, 1, |k, out| {
-                slopes(k * sets * block, out.len() * block, 1 + which, out);
-            });
+            elements_mut(out)?.parallel_chunks(sets, &|set, out| sums.write(set * block, block, 1 + which, out));
         }
         Ok(())
     })
 }
 
-/// The gradients with respect to the points (`of` = 0), or to parameter `of` - 1: sums over its blocks.
-struct Slopes<'a, D, M, T, const N: usize> {
-    points: Points<'a, T, N>,
-    grad: &'a [T],
-    density: Option<&'a [T]>,
-    of: usize,
-    out: &'a mut [T],
-    law: PhantomData<(D, M)>,
+/// Gradients: the derivatives of [`Slopes`] times the gradients of the densities, summed over blocks.
+struct Sums<'a> {
+    x: Elements<'a>,
+    grad: Elements<'a>,
+    density: Option<Elements<'a>>,
+    p: &'a [f64],
+    block: usize,
+    run: fn(Points<'_>, usize, &mut [f64]),
 }
 
-impl<D: Density<N>, M: Precision, T: Element, const N: usize> Slopes<'_, D, M, T, N> {
-    /// Writes the gradient terms of `points`, before the sum.
-    #[inline(always)]
-    fn fill(&self, points: Points<'_, T, N>, begin: usize, to: &mut [f64]) {
-        let n = points.x.len();
-        let (grad, to) = (&self.grad[begin..begin + n], &mut to[..n]);
-        match self.of.checked_sub(1) {
-            None => each!(points, |i, x, p| to[i] = D::slopes::<M>(x, p).0 * grad[i].to_f64()),
-            Some(which) => each!(points, |i, x, p| to[i] = D::slopes::<M>(x, p).1[which] * grad[i].to_f64()),
-        }
-        if let Some(density) = self.density {
-            to.iter_mut().zip(&density[begin..begin + n]).for_each(|(to, d)| *to *= d.to_f64());
-        }
-    }
-}
-
-/// Size of the buffer of gradient terms.
+/// Points processed together.
 const BUFFER_LEN: usize = 256;
 
-impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Slopes<'_, D, M, T, N> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(mut self) {
-        let block = if self.of == 0 { 1 } else { self.points.block };
-        let out = std::mem::take(&mut self.out);
-        let (mut buffer, mut sum, mut left, mut set) = ([0.0; BUFFER_LEN], 0.0, block, 0);
-        for (k, x) in self.points.x.chunks(BUFFER_LEN).enumerate() {
-            let begin = k * BUFFER_LEN;
-            self.fill(Points { x, first: self.points.first + begin, ..self.points }, begin, &mut buffer);
-            if block == 1 {
-                out[begin..begin + x.len()].iter_mut().zip(&buffer).for_each(|(out, s)| *out = T::from_f64(*s));
+impl Sums<'_> {
+    /// Writes the sums over `len` points each, from point `first` on.
+    fn write(&self, first: usize, len: usize, of: usize, mut out: ElementsMut<'_>) {
+        let (mut sum, mut left, mut done, count) = (0.0, len, 0, out.len() * len);
+        let mut buffers = [[0.0; BUFFER_LEN]; 4];
+        for begin in (0..count).step_by(BUFFER_LEN) {
+            let [x, terms, scale, sums] = buffers.each_mut().map(|buffer| &mut buffer[..BUFFER_LEN.min(count - begin)]);
+            let first = first + begin;
+            f64::load_any(self.x, first, x);
+            (self.run)(Points { x, p: self.p, first, block: self.block }, of, terms);
+            for factor in std::iter::once(self.grad).chain(self.density) {
+                f64::load_any(factor, first, scale);
+                terms.iter_mut().zip(&*scale).for_each(|(term, s)| *term *= s);
+            }
+            if len == 1 {
+                f64::store_any(terms, out.part(begin..begin + terms.len()));
                 continue;
             }
-            for slope in &buffer[..x.len()] {
-                sum += slope;
+            let mut complete = 0;
+            for term in terms {
+                sum += *term;
                 left -= 1;
                 if left == 0 {
-                    out[set] = T::from_f64(sum);
-                    (sum, left, set) = (0.0, block, set + 1);
+                    sums[complete] = sum;
+                    (sum, left, complete) = (0.0, len, complete + 1);
                 }
             }
+            f64::store_any(&sums[..complete], out.part(done..done + complete));
+            done += complete;
         }
     }
 }

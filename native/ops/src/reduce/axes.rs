@@ -1,6 +1,5 @@
 //! Axes and result shapes of reductions, and gradients that broadcast a reduced array back.
 
-use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Entry, GradNode};
@@ -10,11 +9,9 @@ use ferromx_core::params;
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::broadcast::broadcast;
-use ferromx_kernels::map::Src;
 use smallvec::SmallVec;
 
-use crate::elemwise::family::{Binary, Graph, lanes};
+use crate::elemwise::family::{Arg, Binary, Graph, Loops, broadcast_loops, elements_mut};
 use crate::elemwise::formulas::Mul;
 
 params! {
@@ -86,12 +83,7 @@ pub(crate) fn spread<F: Binary>(
     axes: &[usize],
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        let (x, y) = (Src::Slice(x.slice::<T>()?), Src::Slice(y.slice::<T>()?));
-        broadcast((x, &shape), (y, &small), (out.slice_mut::<T>()?, &shape), f);
-    });
-    Ok(())
+    spread_args(ctx, const { &Loops::binary::<F>() }, Arg::Array(x), Arg::Array(y), axes, out)
 }
 
 /// `out = F(y, scalar)`, where `y` is reduced over the axes and broadcast.
@@ -103,21 +95,26 @@ pub(crate) fn spread_scalar<F: Binary>(
     out: &mut Out<'_>,
 ) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        let (y, scalar) = (Src::Slice(y.slice::<T>()?), Src::Scalar(T::from_f64(scalar)));
-        broadcast((y, &small), (scalar, &[]), (out.slice_mut::<T>()?, &shape), f);
-    });
-    Ok(())
+    let operands = [(Arg::Array(y), &small[..]), (Arg::Number(scalar), &[][..])];
+    broadcast_loops(ctx, const { &Loops::binary::<F>() }, out.dtype(), operands, (elements_mut(out)?, &shape))
 }
 
 /// `out *= y`, where `y` is reduced over the axes and broadcast.
 pub(crate) fn times_spread(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    spread_args(ctx, const { &Loops::binary::<Mul>() }, Arg::Output, Arg::Array(y), axes, out)
+}
+
+/// `out = f(x, y)`, where `y` is reduced over the axes and broadcast, and `x` has the output's shape.
+pub(crate) fn spread_args(
+    ctx: &OpCtx<'_>,
+    loops: &Loops,
+    x: Arg<'_, '_>,
+    y: Arg<'_, '_>,
+    axes: &[usize],
+    out: &mut Out<'_>,
+) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
-    lanes!(ctx, out.dtype(), Mul, |T, f| {
-        let y = Src::Slice(y.slice::<T>()?);
-        broadcast((Src::<T>::InPlace, &shape), (y, &small), (out.slice_mut::<T>()?, &shape), f);
-    });
-    Ok(())
+    broadcast_loops(ctx, loops, out.dtype(), [(x, &shape), (y, &small)], (elements_mut(out)?, &shape))
 }
 
 /// The operands of a reduction's composed gradient.

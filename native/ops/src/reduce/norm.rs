@@ -9,13 +9,12 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::params::{NormDType, ShapeOrNone};
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::broadcast::broadcast;
-use ferromx_kernels::map::{self, Load, Src};
+use ferromx_kernels::map::{self, Elements, Load};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, L1Norm, L2Norm, NumericLane, Reducer};
 
-use super::axes::{Spread, kept, reduced, resolve};
-use crate::elemwise::family::{Binary, Graph, formula, lanes};
+use super::axes::{Spread, kept, reduced, resolve, spread_args};
+use crate::elemwise::family::{Arg, Binary, Graph, Loops, formula};
 use crate::elemwise::formulas::Mul;
 
 params! {
@@ -137,17 +136,18 @@ fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> R
     // The type of the norms and their gradients may differ from the input's.
     with_scratch(small.iter().product(), |norms: &mut [f64]| {
         doubles(&ins[2], norms)?;
-        lanes!(ctx, out.dtype(), F, |T, f| {
-            let x = Src::Slice(ins[1].slice::<T>()?);
-            broadcast((x, &shape), (Src::Slice(&*norms), &small), (out.slice_mut::<T>()?, &shape), f);
-        });
+        let norms_arg = Arg::Elements(Elements::F64(norms));
+        spread_args(ctx, const { &Loops::binary::<F>() }, Arg::Array(&ins[1]), norms_arg, &axes, out)?;
         let grads = norms;
         doubles(&ins[0], grads)?;
-        lanes!(ctx, out.dtype(), Mul, |T, f| {
-            let g = Src::Slice(&*grads);
-            broadcast((Src::<T>::InPlace, &shape), (g, &small), (out.slice_mut::<T>()?, &shape), f);
-        });
-        Ok(())
+        spread_args(
+            ctx,
+            const { &Loops::binary::<Mul>() },
+            Arg::Output,
+            Arg::Elements(Elements::F64(grads)),
+            &axes,
+            out,
+        )
     })
 }
 

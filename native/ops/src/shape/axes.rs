@@ -222,7 +222,10 @@ fn reverse(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         Some(a) => Ok(a),
         None => Err(Error::value(format!("axis {a} is out of range for {} dimensions: count them from 0", dims.len()))),
     };
-    let axes = ctx.params::<ReverseParam>().axis.dims().iter().map(axis).collect::<Result<Sizes>>()?;
+    let given = ctx.params::<ReverseParam>().axis.dims().iter().map(axis).collect::<Result<Sizes>>()?;
+    // An axis that is given twice is reversed twice.
+    let is_odd = |a: &usize| given.iter().filter(|b| *b == a).count() % 2 == 1;
+    let axes: Sizes = (0..dims.len()).filter(is_odd).collect();
     by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
     Ok(())
 }

@@ -127,6 +127,8 @@ fn repeat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
     let times = |n: i64| if n < 0 { -1 } else { n * i64::from(p.repeats) };
     let out = match p.axis {
+        // As in MXNet, which drops the other axes here.
+        _ if p.repeats == 0 => Shape::new(&[0]),
         None => Shape::new(&[times(io.ins[0].product(..))]),
         Some(axis) => {
             let axis = Shape::axis(i64::from(axis), rank)?;

@@ -11,7 +11,6 @@ use ferromx_core::params;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{In, Out, Req, call_once};
-use ferromx_kernels::sparse as kernels;
 
 use super::{are, cast, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
 use crate::elemwise::identity::copy;
@@ -55,7 +54,7 @@ pub(super) static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     );
 
 pub(super) static RETAIN: OpDef = OpDef::new("_sparse_retain")
-    .doc("Keeps the rows of the given indices; all other rows become zero.")
+    .doc("Keeps the rows of the given indices, which are stored even if they are zero; all other rows become zero.")
     .inputs(&[
         arg("data", "A row_sparse array."),
         arg("indices", "The indices of the rows to retain: a vector of any element type."),
@@ -101,21 +100,25 @@ fn retain(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     wanted.dedup();
     let parts = a.parts()?;
     let stored = parts.indices.to_vec::<i64>()?;
-    let (mut rows, mut at) = (Vec::new(), Vec::new());
-    for row in wanted {
-        if let Ok(k) = stored.binary_search(&row) {
-            rows.push(row);
-            at.push(k as i64);
-        }
+    if stored.is_empty() {
+        wanted.clear();
     }
-    let values = NDArray::empty(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
+    let values = NDArray::empty(&with_rows(a.shape(), wanted.len()), a.dtype(), a.context())?;
+    let len = row_len(a.shape());
     call_once(&[&parts.data], &[(&values, Req::Write)], |ins, outs| {
         moved!(a.dtype(), T => {
-            kernels::gather_rows(ins[0].slice::<T>()?, &at, row_len(a.shape()), outs[0].slice_mut()?);
+            let (data, out) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            for (i, row) in wanted.iter().enumerate() {
+                let out = &mut out[i * len..(i + 1) * len];
+                match stored.binary_search(row) {
+                    Ok(k) => out.copy_from_slice(&data[k * len..(k + 1) * len]),
+                    Err(_) => out.fill(T::default()),
+                }
+            }
             Ok(())
         })
     })?;
-    Ok(vec![SparseArray::row_sparse(a.shape(), values, new_vector(&rows, a.context())?)?.into()])
+    Ok(vec![SparseArray::row_sparse(a.shape(), values, new_vector(&wanted, a.context())?)?.into()])
 }
 
 params! {

@@ -1,6 +1,6 @@
 //! Assigns memory to each entry of a graph: an array from outside the plan (bound by the user, or an output), or a block of the arena.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
@@ -11,6 +11,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::Forward;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Chunk;
+use hashbrown::{HashMap, HashSet};
 
 use crate::graph::{Action, Graph, GraphNode, entry};
 use crate::passes::chains::Schedule;

@@ -1,7 +1,5 @@
 //! Binds a symbol to arrays, which gives an executor.
 
-use std::collections::HashMap;
-
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
@@ -11,11 +9,13 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
-use ferromx_core::storage::{Req, overlap};
+use ferromx_core::storage::Req;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Target, changing};
+use super::overlaps::Overlaps;
 use super::plans::{PlanLock, Plans};
 use super::stepwise::Stepwise;
 use super::{Engine, Executor};
@@ -299,13 +299,14 @@ fn bind(
     let mut external: HashMap<Entry, NDArray> =
         network.variables.with_arrays(&bound).map(|(e, array)| (e, array.clone())).collect();
     let Network { mut graph, forward_nodes, ys, heads, mut targets, trace, optimized, .. } = network;
-    for i in 0..targets.len() {
-        let is_shared = (0..targets.len()).any(|k| k != i && overlap(&targets[k].array, &targets[i].array));
-        if let Some(old) = add_to_old(&mut graph, &mut targets[i], is_shared)? {
-            external.insert(old, targets[i].array.clone());
+    let memory: Overlaps<usize> = targets.iter().map(|t| &t.array).enumerate().collect();
+    for (i, target) in targets.iter_mut().enumerate() {
+        let is_shared = memory.with(&target.array).any(|k| k != i);
+        if let Some(old) = add_to_old(&mut graph, target, is_shared)? {
+            external.insert(old, target.array.clone());
         }
     }
-    let (shapes, dtypes) = infer_all(&graph, &external, &ys, &heads)?;
+    let (shapes, dtypes) = infer_all(&graph, forward_nodes, &external, &ys, &heads)?;
     let mut head_arrays = vec![None; ys.len()];
     for (i, head) in heads.iter().enumerate() {
         if let Some(e) = head {
@@ -462,6 +463,7 @@ fn variable_entries(symbol: &Symbol, graph: &Graph) -> VariableEntries {
 /// Infers all shapes and types, and checks the given arrays against them.
 fn infer_all(
     graph: &Graph,
+    forward_nodes: usize,
     external: &HashMap<Entry, NDArray>,
     ys: &[Entry],
     heads: &[Option<Entry>],
@@ -472,18 +474,19 @@ fn infer_all(
         shapes[*e] = array.shape().clone();
         dtypes[*e] = Some(array.dtype());
     }
-    let mut shapes = infer::shapes(graph, shapes)?;
-    let mut dtypes = infer::dtypes(graph, dtypes)?;
     if heads.iter().any(Option::is_some) {
+        // A head gradient has the shape and type of its output.
+        infer::shapes_before(graph, forward_nodes, &mut shapes)?;
+        infer::dtypes_before(graph, forward_nodes, &mut dtypes)?;
         for (y, head) in ys.iter().zip(heads) {
             if let Some(head) = head {
                 shapes[*head] = shapes[*y].clone();
                 dtypes[*head] = dtypes[*y];
             }
         }
-        shapes = infer::shapes(graph, shapes)?;
-        dtypes = infer::dtypes(graph, dtypes)?;
     }
+    let shapes = infer::shapes(graph, shapes)?;
+    let dtypes = infer::dtypes(graph, dtypes)?;
     for (e, array) in external {
         let name = &graph.node(*e).name;
         ensure!(

@@ -1,6 +1,5 @@
 //! Compiles a graph with its arrays to a flat plan.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::dtype::DType;
@@ -10,10 +9,12 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, ForeignFn, Forward, KernelFn};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{Call, Region, Req, overlap};
+use ferromx_core::storage::{Call, Region, Req};
+use hashbrown::{HashMap, HashSet};
 
 use super::assign_memory::{self, Arenas, Assignment};
 use super::chain::ChainDraft;
+use super::overlaps::Overlaps;
 use super::plan::{ForeignCall, Kernel, Plan, Report, Step, Work, copy_kernel, zero_kernel};
 use super::reports::{self, Observation};
 use crate::graph::{Action, Graph, entry, op_call};
@@ -173,9 +174,8 @@ pub(super) fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> Has
         _ => Vec::new(),
     });
     let changed: HashSet<Entry> = changes.collect();
-    let arrays: Vec<&NDArray> = changed.iter().filter_map(|e| external.get(e)).collect();
-    let same_memory = |a: &NDArray| arrays.iter().any(|b| overlap(a, b));
-    let aliases = external.iter().filter(|(_, a)| !arrays.is_empty() && same_memory(a)).map(|(e, _)| *e);
+    let memory: Overlaps<Entry> = changed.iter().filter_map(|e| Some((*e, external.get(e)?))).collect();
+    let aliases = external.iter().filter(|(_, array)| memory.with(array).next().is_some()).map(|(e, _)| *e);
     changed.iter().copied().chain(aliases).collect()
 }
 
@@ -224,26 +224,31 @@ impl Compiler<'_> {
         let b = self.blueprint;
         let mut direct = HashMap::new();
         let mut requests = HashMap::new();
+        let mut memory: Overlaps<Entry> = b.external.iter().map(|(e, array)| (*e, array)).collect();
+        let mut num_targets: HashMap<Entry, usize> = HashMap::new();
+        self.targets.iter().filter_map(|t| t.entry).for_each(|e| *num_targets.entry(e).or_default() += 1);
+        let mut is_read = Entries::new(self.graph, false);
+        for (node, _) in self.graph.nodes.iter().zip(self.needed).filter(|(_, needed)| **needed) {
+            node.inputs.iter().for_each(|e| is_read[*e] = true);
+        }
         for t in self.targets {
             let Some(e) = t.entry else { continue };
             let node = self.graph.node(e);
-            let mut others = b.external.iter().chain(&direct).filter(|(other, _)| Some(**other) != t.old);
             let fits = !b.external.contains_key(&e)
                 && !direct.contains_key(&e)
                 && (e.node as usize) >= b.forward_nodes
                 && b.shapes[e] == *t.array.shape()
                 && b.dtypes[e] == Some(t.array.dtype())
                 && node.context == t.array.context()
-                && !others.any(|(_, a)| overlap(a, &t.array));
-            let readers =
-                self.graph.nodes.iter().enumerate().filter(|(i, n)| self.needed[*i] && n.inputs.contains(&e)).count();
+                && memory.with(&t.array).all(|other| Some(other) == t.old);
             let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
             let possible = if t.req == Req::Add {
-                readers == 0 && node.accumulates() && self.targets.iter().filter(|o| o.entry == t.entry).count() == 1
+                !is_read[e] && node.accumulates() && num_targets.get(&e) == Some(&1)
             } else {
                 !view
             };
             if fits && possible {
+                memory.insert(e, &t.array);
                 direct.insert(e, t.array.clone());
                 requests.insert(e, t.req);
             }

@@ -4,6 +4,7 @@ mod assign_memory;
 mod bind;
 mod chain;
 mod compile;
+mod overlaps;
 mod plan;
 mod plans;
 mod reports;
@@ -237,9 +238,7 @@ impl Executor {
     pub fn debug_string(&self) -> String {
         let plans = match &self.engine {
             Engine::Planned(plans) => plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe()),
-            Engine::Stepwise(_) => {
-                "Runs operator by operator, since arrays are sparse or shapes depend on contents\n".into()
-            }
+            Engine::Stepwise(_) => plan::describe_stepwise(),
         };
         format!("{}{plans}", self.optimized.debug_string())
     }

@@ -252,7 +252,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Describes steps and memory. The last two lines are MXNet's: its Python front end parses the memory from them.
+    /// Describes steps and memory.
     pub(super) fn describe(&self) -> String {
         let mut s = String::new();
         let _ = writeln!(
@@ -264,13 +264,19 @@ impl Plan {
         for (i, step) in self.steps.iter().enumerate() {
             let _ = writeln!(s, "{i:4} {}", step.calls().join(", "));
         }
-        let _ = writeln!(
-            s,
-            "Total {} MB allocated\nTotal 0 TempSpace resource requested",
-            self.arenas.values().map(|arena| arena.bytes()).sum::<usize>() >> 20
-        );
+        s.push_str(&memory_lines(self.arenas.values().map(|arena| arena.bytes()).sum()));
         s
     }
+}
+
+/// The last two lines of a description, which MXNet's Python front end parses.
+fn memory_lines(bytes: usize) -> String {
+    format!("Total {} MB allocated\nTotal 0 TempSpace resource requested\n", bytes >> 20)
+}
+
+/// Describes an executor without a plan.
+pub(super) fn describe_stepwise() -> String {
+    format!("Runs operator by operator, since arrays are sparse or shapes depend on contents\n{}", memory_lines(0))
 }
 
 /// Runs one foreign call without the locks, or several kernels under one lock.

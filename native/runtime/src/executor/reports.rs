@@ -1,9 +1,10 @@
 //! What a monitor gets, under MXNet's names and in MXNet's order. In MXNet every node has one gradient node, which computes the
 //! gradients of all inputs. Here a gradient may be composed of several operators, or be the head gradient itself.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use ferromx_core::grad::Entry;
+use hashbrown::{HashMap, HashSet};
 
 use super::compile::Target;
 use crate::graph::{Action, Graph, entry};

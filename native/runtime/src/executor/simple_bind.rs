@@ -1,6 +1,6 @@
 //! Binding that allocates the arrays, or shares them with another executor.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -10,11 +10,12 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
+use hashbrown::{HashMap, HashSet};
 
 use super::{BoundStored, Devices, Executor};
 use crate::passes::storage::{Storage, infer_storage};
-use crate::symbol::Symbol;
-use crate::symbol_infer::{infer_dtypes, infer_shapes};
+use crate::symbol::{Node, Symbol};
+use crate::symbol_infer::Inference;
 
 /// The arguments of [`SimpleBind::bind`].
 #[derive(Default)]
@@ -46,9 +47,15 @@ impl SimpleBind<'_> {
     /// Shapes that stay unknown, by name; shared arrays of other shapes; those of [`Executor::bind`].
     pub fn bind(&mut self, symbol: &Symbol) -> Result<Executor> {
         symbol.check_ready()?;
-        let shapes = infer_shapes(symbol, &self.shapes)?;
-        let types = infer_dtypes(symbol, &self.dtypes)?;
-        let names = symbol.list_arguments();
+        let inference = Inference::new(symbol);
+        let (shapes, types) = (inference.shapes(&self.shapes)?, inference.dtypes(&self.dtypes)?);
+        drop(inference);
+        let (aux_variables, arg_variables): (Vec<_>, Vec<_>) =
+            symbol.variables().into_iter().partition(|(_, aux)| *aux);
+        let split = |variables: &[(Arc<Node>, bool)]| -> (Vec<String>, Vec<Context>) {
+            variables.iter().map(|(v, _)| (v.name.clone(), self.devices.of_variable(&v.attrs.read()))).unzip()
+        };
+        let ((names, arg_contexts), (aux_names, aux_contexts)) = (split(&arg_variables), split(&aux_variables));
         ensure!(self.reqs.len() == names.len(), "{} gradient requests for {} arguments", self.reqs.len(), names.len());
         let wanted: Vec<bool> = self.reqs.iter().map(|r| *r != Req::Null).collect();
         let storage = infer_storage(symbol, &self.storage_types, &wanted)?;
@@ -56,32 +63,28 @@ impl SimpleBind<'_> {
             storage.as_ref().map_or(StorageType::Default, |storage| list(storage)[i])
         };
         let shared = self.shared.map(Shared::of).unwrap_or_default();
-        let contexts = |aux: bool| -> Vec<Context> {
-            let variables = symbol.variables().into_iter().filter(|v| v.1 == aux);
-            variables.map(|(node, _)| self.devices.of_variable(&node.attrs.read())).collect()
-        };
-        let (arg_contexts, aux_contexts) = (contexts(false), contexts(true));
+        let mut memory = Memory::new(self.buffer.as_mut(), &self.shared_args);
         let (mut args, mut grads, mut aux) = (Vec::new(), Vec::new(), Vec::new());
         for (i, name) in names.iter().enumerate() {
             let (shape, dtype, context) = (&shapes.args[i], types.args[i].unwrap_or(DType::F32), arg_contexts[i]);
-            let of_old = shared.args.get(name).filter(|_| self.shared_args.contains(name));
+            let of_old = shared.args.get(name).filter(|_| memory.shared_args.contains(name.as_str()));
             let storage = of(|s| &s.grads, i);
             grads.push(match (self.reqs[i], of_old.and_then(|(_, grad)| grad.as_ref())) {
                 (Req::Null, _) => None,
                 (_, Some(grad)) => Some(same(name, grad, shape, dtype, storage)?),
                 (_, None) if storage == StorageType::Default => {
-                    Some(self.array(&format!("grad of {name}"), name, shape, dtype, context)?.into())
+                    Some(memory.array(&format!("grad of {name}"), name, shape, dtype, context)?.into())
                 }
                 (_, None) => Some(zeros(name, shape, dtype, storage, context)?),
             });
             let storage = of(|s| &s.args, i);
             args.push(match of_old {
                 Some((array, _)) => same(name, array, shape, dtype, storage)?,
-                None if storage == StorageType::Default => self.array(name, name, shape, dtype, context)?.into(),
+                None if storage == StorageType::Default => memory.array(name, name, shape, dtype, context)?.into(),
                 None => zeros(name, shape, dtype, storage, context)?,
             });
         }
-        for (i, name) in symbol.list_auxiliary_states().iter().enumerate() {
+        for (i, name) in aux_names.iter().enumerate() {
             let (shape, dtype, context) = (&shapes.aux[i], types.aux[i].unwrap_or(DType::F32), aux_contexts[i]);
             let storage = of(|s| &s.aux, i);
             aux.push(match shared.aux.get(name) {
@@ -92,14 +95,33 @@ impl SimpleBind<'_> {
         let bound = BoundStored { args, grads, reqs: self.reqs.clone(), aux };
         Executor::bind_stored(symbol, self.devices.clone(), bound, self.shared)
     }
+}
+
+/// Where new arrays come from.
+struct Memory<'a> {
+    /// See [`SimpleBind::buffer`].
+    buffer: Option<&'a mut Vec<(String, NDArray)>>,
+    /// The first array of each name in the buffer.
+    by_name: HashMap<String, usize>,
+    /// See [`SimpleBind::shared_args`].
+    shared_args: HashSet<&'a str>,
+}
+
+impl<'a> Memory<'a> {
+    fn new(buffer: Option<&'a mut Vec<(String, NDArray)>>, shared_args: &'a [String]) -> Memory<'a> {
+        let names = buffer.iter().flat_map(|arrays| arrays.iter()).map(|(name, _)| name.clone()).enumerate();
+        let mut by_name = HashMap::new();
+        names.for_each(|(i, name)| _ = by_name.entry(name).or_insert(i));
+        Memory { by_name, buffer, shared_args: shared_args.iter().map(String::as_str).collect() }
+    }
 
     /// A new array for argument `of` or its gradient, in the memory of the buffer's array `name` if there is a buffer.
     fn array(&mut self, name: &str, of: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
-        let is_shared = self.shared_args.iter().any(|n| n == of);
+        let is_shared = self.shared_args.contains(of);
         let Some(buffer) = self.buffer.as_mut().filter(|_| !is_shared) else {
             return dense_zeros(of, shape, dtype, context);
         };
-        let known = buffer.iter().position(|(n, _)| n == name);
+        let known = self.by_name.get(name).copied();
         if let Some(array) = known.map(|i| &buffer[i].1)
             && shape.is_known()
             && array.dtype() == dtype
@@ -111,7 +133,10 @@ impl SimpleBind<'_> {
         let array = dense_zeros(of, shape, dtype, context)?;
         match known {
             Some(i) => buffer[i].1 = array.clone(),
-            None => buffer.push((name.to_string(), array.clone())),
+            None => {
+                self.by_name.insert(name.into(), buffer.len());
+                buffer.push((name.into(), array.clone()));
+            }
         }
         Ok(array)
     }

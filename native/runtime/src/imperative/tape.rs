@@ -24,7 +24,7 @@ use super::invoke::{Arrays, invoke_with};
 use super::stored::{self, Stored};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::gradient::{Request, gradient};
-use crate::symbol::{Node, NodeEntry, OpCall, Symbol};
+use crate::symbol::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 use crate::{profiler, random};
 
 thread_local! {
@@ -513,7 +513,7 @@ pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
                 (format!("var{}", variables - 1), None)
             }
         };
-        let attrs = RwLock::new(Attrs::clone(&node.attrs));
+        let attrs = NodeAttrs::new(Attrs::clone(&node.attrs));
         nodes.push(Arc::new(Node { name, op, inputs, graphs: Vec::new(), attrs }));
     }
     Ok(Symbol::of_entry(NodeEntry { node: nodes[head.node as usize].clone(), index: head.index }))
@@ -566,7 +566,7 @@ pub fn backward(
         head_entries.push(recorded.constant(&value));
     }
     let targets: Vec<(Entry, Arc<Leaf>)> = match variables.is_empty() {
-        true => recorded.leaves.values().cloned().collect(),
+        true => recorded.leaves.values().filter(|(_, leaf)| leaf.gradient.lock().req != Req::Null).cloned().collect(),
         false => variables.iter().map(|v| target_of(&recorded, v)).collect::<Result<_>>()?,
     };
     let mut targets = targets;

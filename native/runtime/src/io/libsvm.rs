@@ -20,7 +20,7 @@ use super::{Batch, DataIter, Epoch, first_example, no_batch};
 params! {
     /// Parameters of `LibSVMIter`.
     pub struct LibSvmParam {
-        /// File with the examples, one per line: a label, then `column:value` pairs with ascending columns counted from 0. Of a
+        /// File with the examples, one per line: a label, then `column:value` pairs with columns counted from 0. Of a
         /// directory, all files are read.
         data_libsvm: String = required;
         /// Shape of one example: the number of columns.
@@ -128,21 +128,18 @@ impl Rows {
         memory::reserve(&mut self.columns, line.len() / 4 + 1);
         memory::reserve(&mut self.values, line.len() / 4 + 1);
         self.heads.push(number(fields.next().unwrap_or_default())?);
-        let mut last = -1;
+        let first = self.columns.len();
         for field in fields {
             let (column, value) =
                 field.split_once(':').ok_or_else(|| format!("'{field}' is not of the form column:value"))?;
             let column = column.parse::<i64>().map_err(|_| format!("'{column}' is not a column index"))?;
-            if column <= last {
-                return Err(format!("column {column} follows column {last}: columns must ascend"));
-            }
-            if column >= width {
+            if !(0..width).contains(&column) {
                 return Err(format!("column {column} is beyond the {width} columns that the shape allows"));
             }
-            last = column;
             self.columns.push(column);
             self.values.push(number(value)?);
         }
+        sort_columns(&mut self.columns[first..], &mut self.values[first..])?;
         self.indptr.push(self.columns.len());
         Ok(())
     }
@@ -247,6 +244,22 @@ impl DataIter for LibSvm {
     }
 }
 
+/// Sorts the pairs of a line by column.
+fn sort_columns(columns: &mut [i64], values: &mut [f64]) -> Result<(), String> {
+    if !columns.is_sorted() {
+        let mut pairs: Vec<(i64, f64)> = memory::with_capacity(columns.len());
+        pairs.extend(columns.iter().copied().zip(values.iter().copied()));
+        pairs.sort_by_key(|(column, _)| *column);
+        for (i, pair) in pairs.into_iter().enumerate() {
+            (columns[i], values[i]) = pair;
+        }
+    }
+    match columns.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("the line has column {} twice", pair[0])),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,7 +296,7 @@ mod tests {
         let error = |name: &str, text: &str| iter(name, text, &[]).err().unwrap().to_string();
         assert!(error("a", "1 0:1\n2 x\n").contains("line 2: 'x' is not of the form column:value"));
         assert!(error("b", "1 3:1\n").contains("column 3 is beyond the 3 columns"));
-        assert!(error("c", "1 1:1 0:2\n").contains("columns must ascend"));
+        assert!(error("c", "1 1:1 1:2\n").contains("column 1 twice"));
         assert!(error("d", "\n").contains("no examples"));
         let e = iter("e", "1 0:1\n", &[("round_batch", "False")]).err().unwrap().to_string();
         assert!(e.contains("round_batch=False"), "{e}");

@@ -241,8 +241,8 @@ impl Job {
         self.shared.start(digest, work)
     }
 
-    /// Waits for an operation and returns its result: the contributions of all ranks, or the sums of all slices. It stays with the job until
-    /// it is [forgotten](Job::forget).
+    /// Waits for an operation and returns its result: the contributions of all ranks, or the sums of all slices. It stays with the job
+    /// until it is [forgotten](Job::forget).
     pub(super) fn wait(&self, sequence: u64) -> Result<Vec<Payload>> {
         self.shared.wait(sequence)
     }

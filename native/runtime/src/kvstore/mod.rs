@@ -314,7 +314,10 @@ impl KvStore {
         if let Some(other) = state.values.keys().next() {
             check_kind(key, other)?;
         }
-        Err(Error::NotFound(format!("key {key} has not been inited: call init first")))
+        Err(Error::NotFound(match key {
+            Key::Number(_) => format!("key {key} has not been inited: call init first"),
+            Key::Name(_) => format!("key {key} doesn't exist. Did you init?"),
+        }))
     }
 
     /// Sums the arrays of each key and updates its stored array, or replaces it if there is no updater. The arrays of a distributed store

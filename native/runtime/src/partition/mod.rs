@@ -12,11 +12,10 @@ use std::sync::Arc;
 
 use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
-use parking_lot::RwLock;
 
 pub use backends::{build, optimize, partition, remove_op_names, set_op_names};
 
-use crate::symbol::{Node, NodeEntry, Symbol, subgraph_call, topological};
+use crate::symbol::{Node, NodeAttrs, NodeEntry, Symbol, subgraph_call, topological};
 
 /// An output of a node of a [`Draft`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +61,7 @@ struct Replacement {
 /// A copy of a node with other inputs.
 fn copy_with_inputs(node: &Node, inputs: Vec<NodeEntry>) -> Arc<Node> {
     let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-    Arc::new(Node { name, op, inputs, graphs, attrs: RwLock::new(node.attrs.read().clone()) })
+    Arc::new(Node { name, op, inputs, graphs, attrs: node.attrs.clone() })
 }
 
 impl Draft {
@@ -195,7 +194,7 @@ impl Draft {
         let mut into = into;
         into.rotate_left(replacement.rotation);
         let op = subgraph_call(replacement.op, &replacement.attrs)?;
-        let (attrs, graphs) = (RwLock::new(replacement.attrs), vec![replacement.graph]);
+        let (attrs, graphs) = (NodeAttrs::new(replacement.attrs), vec![replacement.graph]);
         let node = Arc::new(Node { name: replacement.name, op: Some(op), inputs: Vec::new(), graphs, attrs });
         let new = self.nodes.len();
         let inputs = into.iter().map(|slot| self.port(*slot)).collect();

@@ -8,7 +8,7 @@ use ferromx_core::params::Attrs;
 
 use super::{Draft, Port, Replacement, Slot, copy_with_inputs, first_output, operators};
 use crate::graph::op_call;
-use crate::symbol::{NodeEntry, Symbol};
+use crate::symbol::{NodeAttrs, NodeEntry, Symbol};
 
 const CONV: &str = "_sg_mkldnn_conv";
 const DENSE: &str = "_sg_mkldnn_fully_connected";
@@ -192,7 +192,7 @@ fn set_attrs(draft: &mut Draft, node: usize, added: &[(&str, String)]) -> Result
     attrs.extend(added.iter().map(|(k, v)| (k.to_string(), v.clone())));
     let op = op_call(draft.op(node), &attrs)?;
     let (name, graphs) = (old.name.clone(), old.graphs.clone());
-    let attrs = parking_lot::RwLock::new(attrs);
+    let attrs = NodeAttrs::new(attrs);
     draft.nodes[node].node =
         std::sync::Arc::new(crate::symbol::Node { name, op: Some(op), inputs: Vec::new(), graphs, attrs });
     Ok(())

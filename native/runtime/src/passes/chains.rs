@@ -4,11 +4,10 @@
 //! As soon as an operator outside of the chain reads one of its entries, the chain is closed and takes no more members. And members read
 //! no memory that an operator modifies. Results are the same bit for bit, since elementwise kernels do not depend on block boundaries.
 
-use std::collections::{HashMap, HashSet};
-
 use ferromx_core::dtype::DType;
 use ferromx_core::grad::Entry;
 use ferromx_core::shape::Shape;
+use hashbrown::{HashMap, HashSet};
 
 use super::infer::Entries;
 use crate::graph::{Action, Graph, GraphNode, entry};
@@ -43,7 +42,8 @@ impl Schedule {
 
     /// Elementwise nodes are joined in chains.
     pub fn fused(request: &Request<'_>) -> Schedule {
-        let mut search = Search { request, chains: Vec::new(), chain_of: HashMap::new(), readers: HashMap::new() };
+        let chain_of = vec![None; request.graph.nodes.len()];
+        let mut search = Search { request, chains: Vec::new(), chain_of, readers: HashMap::new() };
         let mut chain_ending_at: HashMap<usize, usize> = HashMap::new();
         let needed = |nodes: std::ops::Range<usize>| nodes.filter(|i| request.needed[*i]);
         needed(0..request.forward_nodes).for_each(|i| search.visit(i));
@@ -56,7 +56,7 @@ impl Schedule {
         }
         let mut steps = Vec::new();
         for i in (0..request.graph.nodes.len()).filter(|i| request.needed[*i]) {
-            match (search.chain_of.get(&i), chain_ending_at.get(&i)) {
+            match (search.chain_of[i], chain_ending_at.get(&i)) {
                 (None, _) => steps.push(vec![i]),
                 (Some(_), Some(chain)) => steps.push(std::mem::take(&mut search.chains[*chain].nodes)),
                 (Some(_), None) => {}
@@ -72,13 +72,15 @@ const MAX_LEN: usize = 64;
 struct Chain {
     nodes: Vec<usize>,
     is_open: bool,
+    /// The chain that has taken over all members.
+    merged_into: Option<usize>,
 }
 
 struct Search<'a> {
     request: &'a Request<'a>,
     chains: Vec<Chain>,
     /// The chain of each member.
-    chain_of: HashMap<usize, usize>,
+    chain_of: Vec<Option<usize>>,
     /// The chain that last read each entry from outside. Another reader joins it to save a pass over memory.
     readers: HashMap<Entry, usize>,
 }
@@ -90,22 +92,22 @@ impl Search<'_> {
         let elementwise = self.is_elementwise(i, node);
         let mut joined: Option<usize> = None;
         if elementwise {
-            let producers = node.inputs.iter().filter_map(|e| self.chain_of.get(&(e.node as usize)));
-            let mut candidates: Vec<usize> = producers.copied().collect();
-            candidates.extend(node.inputs.iter().filter_map(|e| self.readers.get(e)).copied());
+            let mut candidates: Vec<usize> =
+                node.inputs.iter().filter_map(|e| self.chain_of[e.node as usize]).collect();
+            candidates.extend(node.inputs.iter().filter_map(|e| self.readers.get(e)).map(|c| self.merged(*c)));
             for chain in candidates {
                 joined = self.join(joined, chain, i);
             }
             let chain = joined.unwrap_or_else(|| {
-                self.chains.push(Chain { nodes: Vec::new(), is_open: true });
+                self.chains.push(Chain { nodes: Vec::new(), is_open: true, merged_into: None });
                 self.chains.len() - 1
             });
             self.chains[chain].nodes.push(i);
-            self.chain_of.insert(i, chain);
+            self.chain_of[i] = Some(chain);
             joined = Some(chain);
         }
         for e in &node.inputs {
-            let producer = self.chain_of.get(&(e.node as usize)).copied();
+            let producer = self.chain_of[e.node as usize];
             match (producer, joined) {
                 (Some(maker), _) if producer != joined => self.chains[maker].is_open = false,
                 (None, Some(chain)) => {
@@ -114,6 +116,14 @@ impl Search<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// The chain that has the members of `chain` now.
+    fn merged(&self, mut chain: usize) -> usize {
+        while let Some(other) = self.chains[chain].merged_into {
+            chain = other;
+        }
+        chain
     }
 
     /// Lets node `i` join `chain` if possible. If it already joined another chain, both are merged. Returns the chain of node `i`.
@@ -133,8 +143,8 @@ impl Search<'_> {
         }
         let moved = std::mem::take(&mut self.chains[chain].nodes);
         self.chains[chain].is_open = false;
-        moved.iter().for_each(|node| _ = self.chain_of.insert(*node, other));
-        self.readers.values_mut().filter(|c| **c == chain).for_each(|c| *c = other);
+        moved.iter().for_each(|node| self.chain_of[*node] = Some(other));
+        self.chains[chain].merged_into = Some(other);
         let target = &mut self.chains[other].nodes;
         target.extend(moved);
         target.sort_unstable();
@@ -224,5 +234,15 @@ mod tests {
         let a = net.0.variable("a", Attrs::new());
         let (x, y) = (net.add("sin", &[a], &[]), net.add("cos", &[a], &[]));
         assert_eq!(net.steps(&[x, y], &[]), [[1, 2]]);
+    }
+
+    #[test]
+    fn a_reader_of_an_array_joins_the_chain_that_its_other_reader_was_merged_into() {
+        let mut net = Net(Graph::default());
+        let (a, b) = (net.0.variable("a", Attrs::new()), net.0.variable("b", Attrs::new()));
+        let (x, y) = (net.add("sin", &[a], &[]), net.add("exp", &[b], &[]));
+        let z = net.add("elemwise_mul", &[x, y], &[]);
+        let w = net.add("cos", &[b], &[]);
+        assert_eq!(net.steps(&[z, w], &[]), [[2, 3, 4, 5]]);
     }
 }

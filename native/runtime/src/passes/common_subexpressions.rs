@@ -4,11 +4,10 @@
 //! Operators that draw random numbers, modify memory or read modified memory are not eliminated. Neither are outputs, since each
 //! output has its own array. An eliminated node stays in the graph without readers.
 
-use std::collections::{HashMap, HashSet};
-
 use ferromx_core::grad::Entry;
 use ferromx_core::op::Forward;
 use ferromx_core::params::Attrs;
+use hashbrown::{HashMap, HashSet};
 
 use crate::graph::{Action, Graph, GraphNode};
 
@@ -18,6 +17,7 @@ pub fn eliminate(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>, chan
     // Nodes with distinct parameters, by operator and inputs.
     let mut first: HashMap<(usize, Vec<Entry>), Vec<usize>> = HashMap::new();
     let mut same_as: HashMap<usize, usize> = HashMap::new();
+    let kept: HashSet<usize> = kept.iter().map(|e| e.node as usize).collect();
     for i in (0..graph.nodes.len()).filter(|i| needed[*i]) {
         for e in &mut graph.nodes[i].inputs {
             if let Some(other) = same_as.get(&(e.node as usize)) {
@@ -32,7 +32,7 @@ pub fn eliminate(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>, chan
         let alike = first.entry((std::ptr::from_ref(op.def) as usize, node.inputs.clone())).or_default();
         let same = |other: &GraphNode| other.context == node.context && equal_parameters(&other.attrs, &node.attrs);
         match alike.iter().find(|other| same(&graph.nodes[**other])) {
-            Some(other) if !kept.iter().any(|e| e.node as usize == i) => _ = same_as.insert(i, *other),
+            Some(other) if !kept.contains(&i) => _ = same_as.insert(i, *other),
             Some(_) => {}
             None => alike.push(i),
         }

@@ -1,11 +1,12 @@
 //! Assigns a device to each node of a graph and inserts copies between devices.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::params::Attrs;
+use hashbrown::HashMap;
 
 use crate::graph::{Action, CheckedGradient, Graph, GraphNode, entry, op_call};
 

@@ -5,13 +5,12 @@
 //! Scale and shift of each channel are computed in every run, so that arrays may change between runs. Results equal those of the
 //! separate operators up to rounding, and exactly without normalization.
 
-use std::collections::{HashMap, HashSet};
-
 use ferromx_core::dtype::DType;
 use ferromx_core::fusion::{Fused, Role};
 use ferromx_core::grad::Entry;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
+use hashbrown::{HashMap, HashSet};
 
 use super::infer::Entries;
 use crate::graph::{Action, Graph, entry};

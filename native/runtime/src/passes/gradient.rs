@@ -1,11 +1,10 @@
 //! The gradient pass: reverse-mode differentiation as a graph transformation. Executors and the tape use it.
 
-use std::collections::HashMap;
-
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
 use ferromx_core::op::{Deps, Forward};
 use ferromx_core::params::Attrs;
+use hashbrown::HashMap;
 
 use crate::graph::{Action, Builder, CheckedGradient, Graph, entry};
 use crate::symbol::OpCall;
@@ -110,7 +109,7 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
         }
     }
     let needed = graph.needed_for(request.ys.iter().copied());
-    let mut result: HashMap<Entry, Option<Entry>> = HashMap::new();
+    let mut result: HashMap<Entry, Option<Entry>> = request.xs.iter().map(|x| (*x, None)).collect();
     for i in (0..forward_nodes).rev() {
         if !needed[i] || !on_path[i] {
             continue;
@@ -126,8 +125,8 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
                     trace.sums.insert(entry(i, k), sum);
                 }
             }
-            if request.xs.contains(&entry(i, k)) {
-                result.insert(entry(i, k), sum);
+            if let Some(gradient) = result.get_mut(&entry(i, k)) {
+                *gradient = sum;
             }
             ograds.push(sum);
         }

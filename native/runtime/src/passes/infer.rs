@@ -77,9 +77,25 @@ fn node_error(node: &GraphNode, e: Error) -> Error {
     }
 }
 
-/// Sweeps forwards and backwards until `visit` changes nothing more.
-fn fixpoint(graph: &Graph, mut visit: impl FnMut(usize) -> Result<bool>) -> Result<()> {
-    let n = graph.nodes.len();
+/// The effect of a rule on the values of a node's inputs and outputs.
+struct Effect {
+    changed: bool,
+    /// Whether all values are known. The rule then has checked them all and need not run again.
+    complete: bool,
+}
+
+/// Sweeps forwards and backwards over the first `n` nodes until `visit` changes nothing more. Nodes whose values are all known are
+/// visited once.
+fn fixpoint(n: usize, mut visit: impl FnMut(usize) -> Result<Effect>) -> Result<()> {
+    let mut complete = vec![false; n];
+    let mut visit = |i: usize| -> Result<bool> {
+        if complete[i] {
+            return Ok(false);
+        }
+        let effect = visit(i)?;
+        complete[i] = effect.complete;
+        Ok(effect.changed)
+    };
     // Every sweep but the last adds information, so networks need few; the bound guards against rules that never settle.
     for _ in 0..64 {
         let mut changed = false;
@@ -128,19 +144,26 @@ fn shape_of_variable(node: &GraphNode) -> Result<Shape> {
 /// # Errors
 /// Inconsistent shapes; the message names operator, node and argument.
 pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>> {
-    for (i, node) in graph.nodes.iter().enumerate() {
+    shapes_before(graph, graph.nodes.len(), &mut known)?;
+    graph.check_gradients("the shape", |e| Some(&known[e]).filter(|s| s.is_known()))?;
+    Ok(known)
+}
+
+/// Completes the shapes in `known` from those of the first `end` nodes; see [`shapes`].
+pub fn shapes_before(graph: &Graph, end: usize, known: &mut Entries<Shape>) -> Result<()> {
+    for (i, node) in graph.nodes.iter().enumerate().take(end) {
         let slot = &mut known[crate::graph::entry(i, 0)];
         if !slot.ndim_is_known() && matches!(node.action, Action::Variable) {
             *slot = shape_of_variable(node)?;
         }
     }
-    fixpoint(graph, |i| {
+    fixpoint(end, |i| {
         let node = &graph.nodes[i];
         let mut ins: SmallVec<[Shape; 6]> = node.inputs.iter().map(|e| known[*e].clone()).collect();
         let mut outs: SmallVec<[Shape; 4]> = known.of_node(i).into();
         match &node.action {
             // Fusion runs after inference.
-            Action::Variable | Action::Fused { .. } => return Ok(false),
+            Action::Variable | Action::Fused { .. } => return Ok(Effect { changed: false, complete: true }),
             Action::Forward(op) if ins.is_empty() => {
                 shapes_without_inputs(op, &mut outs).map_err(|e| node_error(node, e))?
             }
@@ -152,34 +175,41 @@ pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>
                 outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = known[e].clone());
             }
         }
-        let mut changed = false;
-        for (e, s) in node.inputs.iter().zip(ins) {
-            changed |= std::mem::replace(&mut known[*e], s.clone()) != s;
+        let mut effect = Effect { changed: false, complete: true };
+        let outputs = (0..outs.len()).map(|k| crate::graph::entry(i, k));
+        for (e, shape) in node.inputs.iter().copied().chain(outputs).zip(ins.into_iter().chain(outs)) {
+            effect.complete &= shape.is_known();
+            if known[e] != shape {
+                known[e] = shape;
+                effect.changed = true;
+            }
         }
-        for (k, s) in outs.into_iter().enumerate() {
-            changed |= std::mem::replace(&mut known[crate::graph::entry(i, k)], s.clone()) != s;
-        }
-        Ok(changed)
-    })?;
-    graph.check_gradients("the shape", |e| Some(&known[e]).filter(|s| s.is_known()))?;
-    Ok(known)
+        Ok(effect)
+    })
 }
 
 /// Completes the element types in `known`; see [`shapes`].
 pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entries<Option<DType>>> {
-    for (i, node) in graph.nodes.iter().enumerate() {
+    dtypes_before(graph, graph.nodes.len(), &mut known)?;
+    graph.check_gradients("the type", |e| known[e])?;
+    Ok(known)
+}
+
+/// Completes the element types in `known` from those of the first `end` nodes; see [`shapes`].
+pub fn dtypes_before(graph: &Graph, end: usize, known: &mut Entries<Option<DType>>) -> Result<()> {
+    for (i, node) in graph.nodes.iter().enumerate().take(end) {
         if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(DTYPE_ATTR)) {
             let slot = &mut known[crate::graph::entry(i, 0)];
             *slot = slot.or_else(|| DType::from_code(text.trim().parse().unwrap_or(-1)));
         }
     }
-    fixpoint(graph, |i| {
+    fixpoint(end, |i| {
         let node = &graph.nodes[i];
         let mut ins: SmallVec<[Option<DType>; 6]> = node.inputs.iter().map(|e| known[*e]).collect();
         let mut outs: SmallVec<[Option<DType>; 4]> = known.of_node(i).into();
         match &node.action {
             // Fusion runs after inference.
-            Action::Variable | Action::Fused { .. } => return Ok(false),
+            Action::Variable | Action::Fused { .. } => return Ok(Effect { changed: false, complete: true }),
             Action::Forward(op) => (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| node_error(node, e))?,
             Action::Backward { of, op, .. } => {
@@ -188,15 +218,12 @@ pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entrie
                 outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = known[e]);
             }
         }
-        let mut changed = false;
-        for (e, d) in node.inputs.iter().zip(ins) {
-            changed |= std::mem::replace(&mut known[*e], d) != d;
+        let mut effect = Effect { changed: false, complete: true };
+        let outputs = (0..outs.len()).map(|k| crate::graph::entry(i, k));
+        for (e, dtype) in node.inputs.iter().copied().chain(outputs).zip(ins.into_iter().chain(outs)) {
+            effect.complete &= dtype.is_some();
+            effect.changed |= std::mem::replace(&mut known[e], dtype) != dtype;
         }
-        for (k, d) in outs.into_iter().enumerate() {
-            changed |= std::mem::replace(&mut known[crate::graph::entry(i, k)], d) != d;
-        }
-        Ok(changed)
-    })?;
-    graph.check_gradients("the type", |e| known[e])?;
-    Ok(known)
+        Ok(effect)
+    })
 }

@@ -1,12 +1,11 @@
 //! Storage type inference over a whole graph.
 
-use std::collections::HashMap;
-
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Entry, Grad};
 use ferromx_core::op::SparseForm;
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::sparse::StorageType;
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::gradient::{Request, gradient};

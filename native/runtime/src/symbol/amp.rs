@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
-
 use super::{Node, NodeEntry, Symbol};
 
 /// The input that a cast converts; `None` for other nodes.
@@ -35,7 +33,7 @@ impl Symbol {
             let is_same = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
             if !is_same {
                 let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-                let attrs = RwLock::new(node.attrs.read().clone());
+                let attrs = node.attrs.clone();
                 copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
             }
         }

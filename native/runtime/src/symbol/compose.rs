@@ -10,15 +10,19 @@ use ferromx_core::op::{Inputs, OpDef, check_count};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::subgraph::Subgraph;
 use ferromx_ops::registry;
-use parking_lot::RwLock;
 
 use super::subgraph_ops::{expand, subgraph_call};
-use super::{Node, NodeEntry, OpCall, Symbol};
+use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 use crate::subgraph::Inner;
 
 /// Attributes that users write without underscores and graphs store with underscores.
 pub(super) const HIDDEN_KEYS: &[&str] =
     &["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope"];
+
+/// The name under which a node keeps an attribute.
+pub(super) fn stored_key(key: &str) -> String {
+    if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.into() }
+}
 
 /// An operator with parameters, but without inputs.
 #[derive(Clone)]
@@ -75,8 +79,7 @@ impl AtomicSymbol {
 
     /// Adds an attribute to the node, which is not a parameter of the operator.
     pub fn set_attr(&mut self, key: &str, value: &str) {
-        let key = if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.to_string() };
-        self.extra.insert(key, value.into());
+        self.extra.insert(stored_key(key), value.into());
     }
 
     /// Creates the node. Inputs are all positional or all by name; missing ones become variables named `node_input`.
@@ -96,7 +99,7 @@ impl AtomicSymbol {
             expand(def, &name, &attrs, &inputs, graphs).map_err(context)?;
             let op = subgraph_call(self.op, &attrs).map_err(context)?;
             attrs.extend(self.extra.clone());
-            let node = Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: RwLock::new(attrs) };
+            let node = Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) };
             return Ok(all_outputs(Arc::new(node)));
         }
         if is_variadic && keys.is_some() && !inputs.is_empty() {
@@ -119,7 +122,7 @@ impl AtomicSymbol {
             .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(def, &name, i, &names[i], &attrs)))
             .collect();
         let op = OpCall { name: self.op, def, params };
-        let node = Arc::new(Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: RwLock::new(attrs) });
+        let node = Arc::new(Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: NodeAttrs::new(attrs) });
         Ok(all_outputs(node))
     }
 }
@@ -228,7 +231,7 @@ impl Symbol {
             op: old.node.op.clone(),
             inputs: old.node.inputs.clone(),
             graphs: old.node.graphs.clone(),
-            attrs: RwLock::new(old.node.attrs.read().clone()),
+            attrs: old.node.attrs.clone(),
         });
         Ok(Symbol { outputs: self.outputs.iter().map(|e| NodeEntry { node: node.clone(), index: e.index }).collect() })
     }
@@ -244,7 +247,7 @@ impl Symbol {
             let replaced = if node.is_variable() { replace(&node) } else { None };
             let entry = replaced.unwrap_or_else(|| {
                 let inputs = node.inputs.iter().map(|e| copied(&copies, e)).collect();
-                let attrs = RwLock::new(node.attrs.read().clone());
+                let attrs = node.attrs.clone();
                 let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
                 let node = Arc::new(Node { name, op, inputs, graphs, attrs });
                 NodeEntry { node, index: 0 }

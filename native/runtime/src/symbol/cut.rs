@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::params::Attrs;
-use parking_lot::RwLock;
 
 use super::{Node, NodeEntry, Symbol};
 
@@ -53,7 +52,7 @@ impl Cuts {
         }
         let inputs = node.inputs.iter().map(|e| self.entry(e)).collect();
         let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-        let attrs = RwLock::new(node.attrs.read().clone());
+        let attrs = node.attrs.clone();
         self.copies.insert(Arc::as_ptr(node), Arc::new(Node { name, op, inputs, graphs, attrs }));
     }
 

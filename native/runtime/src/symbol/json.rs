@@ -9,12 +9,11 @@ use ferromx_core::op::{Inputs, StoredNode};
 use ferromx_core::params::Attrs;
 use ferromx_core::{file_format, memory};
 use ferromx_ops::registry;
-use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::compose::attach;
 use super::subgraph_ops::{expand, is_subgraph_op, subgraph_call};
-use super::{Node, NodeEntry, OpCall, Symbol, legacy_json};
+use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol, legacy_json};
 use crate::{MXNET_VERSION, semantics};
 
 /// Maximum nesting depth of subgraphs.
@@ -220,7 +219,7 @@ fn read_node(
     if is_subgraph_op(def) {
         expand(def, name, &attrs, &inputs, &graphs)?;
         let call = subgraph_call(op, &attrs)?;
-        return Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }));
+        return Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: NodeAttrs::new(attrs) }));
     }
     if let Inputs::Variadic { count, .. } = def.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
@@ -236,7 +235,7 @@ fn read_node(
     if inputs.len() != expected {
         return Err(bad(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }))
+    Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: NodeAttrs::new(attrs) }))
 }
 
 #[cfg(test)]

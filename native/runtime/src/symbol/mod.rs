@@ -11,15 +11,15 @@ mod precision;
 mod quantize;
 mod subgraph_ops;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::params::Attrs;
+use hashbrown::{HashMap, HashSet};
 
 pub use annotated::AnnotatedGraph;
 pub use compose::{AtomicSymbol, attach};
-pub use node::{Node, NodeEntry, OpCall, topological};
+pub use node::{Node, NodeAttrs, NodeEntry, OpCall, topological};
 pub use precision::{Conditional, Precision};
 pub use quantize::{Mode, Quantization};
 pub(crate) use subgraph_ops::subgraph_call;
@@ -72,7 +72,7 @@ impl Symbol {
                     op: node.op.clone(),
                     inputs,
                     graphs: node.graphs.clone(),
-                    attrs: node.attrs.read().clone().into(),
+                    attrs: node.attrs.clone(),
                 }),
             });
         }
@@ -213,11 +213,19 @@ impl Symbol {
         attrs.get(key).or_else(|| attrs.get(&format!("__{key}__"))).cloned()
     }
 
-    /// Sets attributes of the symbol's node.
+    /// Sets an attribute of the symbol's node, as a front end does: hidden attributes such as `ctx_group` get their underscores.
     ///
     /// # Errors
     /// The symbol is a group.
     pub fn set_attr(&self, key: &str, value: &str) -> Result<()> {
+        self.set_node_attr(&compose::stored_key(key), value)
+    }
+
+    /// Sets an attribute of the symbol's node under the very key, as nnvm's functions do.
+    ///
+    /// # Errors
+    /// The symbol is a group.
+    pub fn set_node_attr(&self, key: &str, value: &str) -> Result<()> {
         self.single_node()?.attrs.write().insert(key.into(), value.into());
         Ok(())
     }

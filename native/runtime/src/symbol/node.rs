@@ -1,13 +1,13 @@
 //! Nodes of a symbolic graph. Nodes are shared and immutable, except for their attributes.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use ferromx_core::error::Error;
 use ferromx_core::op::{Forward, OpDef};
 use ferromx_core::params::{Attrs, Params};
-use parking_lot::RwLock;
+use hashbrown::HashSet;
+use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Symbol;
 use super::subgraph_ops::{is_subgraph_op, subgraph_outputs};
@@ -45,6 +45,37 @@ impl OpCall {
     }
 }
 
+/// The attributes of a node. Copies share their memory until one of them changes.
+pub struct NodeAttrs(RwLock<Arc<Attrs>>);
+
+impl NodeAttrs {
+    /// Attributes.
+    pub fn new(attrs: Attrs) -> NodeAttrs {
+        NodeAttrs(RwLock::new(Arc::new(attrs)))
+    }
+
+    /// The attributes, locked for reading.
+    pub fn read(&self) -> MappedRwLockReadGuard<'_, Attrs> {
+        RwLockReadGuard::map(self.0.read(), |attrs| &**attrs)
+    }
+
+    /// The attributes, locked for writing.
+    pub fn write(&self) -> MappedRwLockWriteGuard<'_, Attrs> {
+        RwLockWriteGuard::map(self.0.write(), Arc::make_mut)
+    }
+
+    /// The attributes as they are now.
+    pub fn shared(&self) -> Arc<Attrs> {
+        self.0.read().clone()
+    }
+}
+
+impl Clone for NodeAttrs {
+    fn clone(&self) -> NodeAttrs {
+        NodeAttrs(RwLock::new(self.shared()))
+    }
+}
+
 /// A variable or an operator in a graph.
 pub struct Node {
     /// Name; unique by convention only.
@@ -56,7 +87,7 @@ pub struct Node {
     /// Subgraphs of the operator, such as the body of a loop.
     pub graphs: Vec<Symbol>,
     /// Attributes as text: the operator's parameters and those that users attach (`__shape__`, `ctx_group`, ...).
-    pub attrs: RwLock<Attrs>,
+    pub attrs: NodeAttrs,
 }
 
 /// One output of a node.
@@ -76,7 +107,7 @@ impl Node {
             op: None,
             inputs: Vec::new(),
             graphs: Vec::new(),
-            attrs: RwLock::new(attrs),
+            attrs: NodeAttrs::new(attrs),
         })
     }
 

@@ -8,9 +8,8 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::params::Attrs;
-use parking_lot::RwLock;
 
-use super::{Node, NodeEntry, Symbol};
+use super::{Node, NodeAttrs, NodeEntry, Symbol};
 use crate::graph::{Graph, entry, op_call};
 use crate::passes::infer::{self, DTYPE_ATTR, Entries};
 use crate::symbol_infer::infer_dtypes;
@@ -177,7 +176,7 @@ fn suffix(e: &NodeEntry) -> String {
 fn make(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
     let attrs: Attrs = [(attr.0.to_string(), attr.1)].into_iter().collect();
     let call = op_call(op, &attrs)?;
-    Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: RwLock::new(attrs) }))
+    Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
 }
 
 impl Pass<'_> {
@@ -279,7 +278,7 @@ impl Pass<'_> {
             }
         };
         let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-        let attrs = RwLock::new(node.attrs.read().clone());
+        let attrs = node.attrs.clone();
         let copy = Arc::new(Node { name, op, inputs, graphs, attrs });
         for (index, (dtype, original)) in types.into_iter().zip(original).enumerate() {
             let entry = NodeEntry { node: copy.clone(), index: index as u32 };

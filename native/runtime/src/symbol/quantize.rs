@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::params::Attrs;
-use parking_lot::RwLock;
 
-use super::{Node, NodeEntry, Symbol};
+use super::{Node, NodeAttrs, NodeEntry, Symbol};
 use crate::graph::op_call;
 
 /// Which operators to quantize.
@@ -175,7 +174,7 @@ impl Quantization {
 /// Creates a node.
 fn make(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
     let call = op_call(op, &attrs)?;
-    Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: RwLock::new(attrs) }))
+    Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: NodeAttrs::new(attrs) }))
 }
 
 fn out_type(dtype: &str) -> Attrs {
@@ -269,7 +268,7 @@ impl Pass<'_> {
             attrs.insert("channel_wise_quantize".into(), "True".into());
         }
         let (name, op) = (format!("{PREFIX}{}", node.name), op_call(form.quantized, &attrs)?);
-        let (graphs, attrs) = (node.graphs.clone(), RwLock::new(attrs));
+        let (graphs, attrs) = (node.graphs.clone(), NodeAttrs::new(attrs));
         let quantized = Arc::new(Node { name, op: Some(op), inputs, graphs, attrs });
         self.sources.insert(Arc::as_ptr(&quantized), node.clone());
         if !form.has_wide_result {
@@ -281,7 +280,7 @@ impl Pass<'_> {
 
     fn copy(&mut self, node: &Arc<Node>) -> Result<Arc<Node>> {
         let inputs = node.inputs.iter().map(|e| self.as_floats(e)).collect::<Result<_>>()?;
-        let attrs = RwLock::new(node.attrs.read().clone());
+        let attrs = node.attrs.clone();
         let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
         Ok(Arc::new(Node { name, op, inputs, graphs, attrs }))
     }
@@ -342,7 +341,7 @@ impl Symbol {
         };
         for node in self.nodes() {
             let inputs = node.inputs.iter().map(|e| replace(e).unwrap_or_else(|| copied(&copies, e))).collect();
-            let attrs = RwLock::new(node.attrs.read().clone());
+            let attrs = node.attrs.clone();
             let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
             copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
         }
@@ -368,7 +367,8 @@ impl Symbol {
             let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
             let inputs = node.inputs.iter().map(entry).collect();
             let (name, graphs) = (node.name.clone(), node.graphs.clone());
-            copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs: RwLock::new(attrs) }));
+            copies
+                .insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs: NodeAttrs::new(attrs) }));
         }
         let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
         Ok(Symbol { outputs: self.outputs.iter().map(entry).collect() })

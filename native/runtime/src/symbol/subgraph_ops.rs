@@ -1,6 +1,5 @@
 //! Nodes that hold a subgraph, as MXNet's backends create them. Compiling a graph replaces such a node by its subgraph.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferromx_core::dtype::DType;
@@ -10,10 +9,9 @@ use ferromx_core::op::OpDef;
 use ferromx_core::params::{Attrs, NoParams, Params};
 use ferromx_ops::contrib::{FusedConvolutionParam, FusedFullyConnectedParam};
 use ferromx_ops::registry;
+use hashbrown::HashMap;
 
-use parking_lot::RwLock;
-
-use super::{Node, NodeEntry, OpCall, Symbol};
+use super::{Node, NodeAttrs, NodeEntry, OpCall, Symbol};
 use crate::passes::infer::DTYPE_ATTR;
 
 /// The 8-bit quantization of a subgraph.
@@ -151,7 +149,7 @@ impl Symbol {
                 None if is_same => Expanded::Node(node.clone()),
                 None => {
                     let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
-                    Expanded::Node(Arc::new(Node { name, op, inputs, graphs, attrs: RwLock::new(attrs) }))
+                    Expanded::Node(Arc::new(Node { name, op, inputs, graphs, attrs: NodeAttrs::new(attrs) }))
                 }
             };
             made.insert(Arc::as_ptr(node), expanded);

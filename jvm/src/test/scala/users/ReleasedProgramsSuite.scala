@@ -571,6 +571,52 @@ class ReleasedProgramsSuite extends munit.FunSuite {
     assert(dot.toString.nonEmpty)
   }
 
+  /** Gives the same batch again and again, as benchmarks do. */
+  private class SameBatchIter(count: Int, override val batchSize: Int) extends DataIter {
+    private val (points, labels) = ReleasedProgramsSuite.this.points(batchSize)
+    private var numGiven = 0
+    override def provideDataDesc: IndexedSeq[DataDesc] = IndexedSeq(DataDesc("data", points.shape, layout = "NT"))
+    override def provideLabelDesc: IndexedSeq[DataDesc] =
+      IndexedSeq(DataDesc("softmax_label", labels.shape, layout = "N"))
+    override def provideData: ListMap[String, Shape] = ListMap("data" -> points.shape)
+    override def provideLabel: ListMap[String, Shape] = ListMap("softmax_label" -> labels.shape)
+    override def reset(): Unit = numGiven = 0
+    override def hasNext: Boolean = numGiven < count
+    override def next(): DataBatch = {
+      if (!hasNext) throw new NoSuchElementException
+      numGiven += 1
+      new DataBatch(getData(), getLabel(), getIndex(), getPad(), null, null, null)
+    }
+    override def getData(): IndexedSeq[NDArray] = IndexedSeq(points)
+    override def getLabel(): IndexedSeq[NDArray] = IndexedSeq(labels)
+    override def getIndex(): IndexedSeq[Long] = IndexedSeq(numGiven.toLong)
+    override def getPad(): Int = 0
+  }
+
+  test("13. an iterator that gives the same arrays in each batch, also behind others") {
+    Random.seed(13)
+    ResourceScope.using() {
+      val (train, validation) = (new SameBatchIter(20, 16), new SameBatchIter(2, 16))
+      val model = new FeedForward(
+        mlp,
+        Array(Context.cpu(0), Context.cpu(1)),
+        numEpoch = 2,
+        optimizer = new SGD(0.5f, momentum = 0.9f),
+        epochSize = 15
+      )
+      model.fit(train, validation, new Accuracy)
+      assertEquals(model.predict(validation).head.shape, Shape(32, 2))
+      val module = new Module(mlp)
+      val fitParams = new FitParams().setOptimizer(new SGD(0.5f, momentum = 0.9f))
+      module.fit(new ResizeIter(train, 30), Some(validation), numEpoch = 2, fitParams)
+      train.reset()
+      val ahead = new PrefetchingIter(IndexedSeq(train), null, null)
+      assertEquals(module.score(ahead, new Accuracy).get._2.head, 1f)
+      ahead.dispose()
+      assertEquals(module.predict(validation).head.shape, Shape(32, 2))
+    }
+  }
+
   test("12. memory handled by hand: scopes, collectors and dispose") {
     val kept = ResourceScope.using() {
       val a = NDArray.ones(2, 2)

@@ -181,6 +181,7 @@ struct Values<'a, L, C> {
 
 impl<L: Law, C: MathFloat> Kernel for Values<'_, L, C> {
     type Output = ();
+    const EVERY_ISA: bool = C::EVERY_ISA;
 
     #[inline(always)]
     fn run(self) {

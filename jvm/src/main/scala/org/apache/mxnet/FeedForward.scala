@@ -172,7 +172,7 @@ class FeedForward private (
         parts += kept.copy()
         kept.dispose()
       }
-      batch.dispose()
+      batch.release()
       count += 1
     }
     require(count > 0, "there is no batch to predict: the data are empty")

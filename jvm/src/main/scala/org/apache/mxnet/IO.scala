@@ -158,6 +158,19 @@ class DataBatch(
     if (label != null) label.foreach(array => if (array != null) array.dispose())
   }
 
+  /** True if the arrays were made for this batch alone, as by the library's iterators: loops free them after use. An
+    * iterator of a program may give the same arrays again.
+    */
+  private[mxnet] var isTemporary: Boolean = false
+
+  private[mxnet] def asTemporary(): DataBatch = {
+    isTemporary = true
+    this
+  }
+
+  /** Frees the arrays of a temporary batch. */
+  private[mxnet] def release(): Unit = if (isTemporary) dispose()
+
   /** Names and shapes of the inputs; null if they were not given. */
   def provideData: ListMap[String, Shape] = DataDesc.toShapes(providedDataDesc)
 

@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import java.lang.management.ManagementFactory
+import java.lang.ref.{Reference, ReferenceQueue, WeakReference}
 import javax.management.ObjectName
 import javax.management.openmbean.CompositeData
 
@@ -15,6 +16,9 @@ import scala.util.Try
   */
 private[mxnet] object MemoryPressure {
   private val threshold: Long = java.lang.Long.getLong("mxnet.gc.threshold", 256L << 20)
+
+  /** Milliseconds to wait for the JVM's reports of a collection. */
+  private val maxWait = 1000L
 
   /** How many arrays are created from one look to the next. */
   private val interval = 8
@@ -36,7 +40,13 @@ private[mxnet] object MemoryPressure {
     val inUse = Base._LIB.memoryInUse()
     if (inUse > ceiling) {
       ceiling = Long.MaxValue
+      // Tells when the JVM begins to report what this collection found.
+      val reports = new ReferenceQueue[AnyRef]
+      val mark = new WeakReference[AnyRef](new Object, reports)
       collect()
+      try reports.remove(maxWait)
+      catch { case _: InterruptedException => Thread.currentThread().interrupt() }
+      Reference.reachabilityFence(mark)
       NativeResourceRef.freeCollected()
       ceiling = math.max(threshold, 2 * Base._LIB.memoryInUse())
     } else if (ceiling > threshold && 4 * inUse < ceiling) ceiling = math.max(threshold, 2 * inUse)

@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import java.util.{Collections, IdentityHashMap}
+
 import scala.collection.mutable.ArrayBuffer
 import scala.language.implicitConversions
 import scala.ref.WeakReference
@@ -266,11 +268,17 @@ class NDArray private[mxnet] (
   /** Disposes the arrays that this one was computed from; returns this array. */
   def disposeDeps(): NDArray = disposeDepsExcept()
 
-  /** Disposes the arrays that this one was computed from, except those given; returns this array. */
+  /** Disposes the arrays that this one was computed from, except those given and what they were computed from; returns
+    * this array.
+    */
   def disposeDepsExcept(arrs: NDArray*): NDArray = {
     Given("NDArray.disposeDepsExcept", "arrs" -> arrs)
-    NDArrayOrigin.liveArrays(inputs).foreach(array => if (!arrs.exists(_ eq array)) array.dispose())
-    inputs = arrs.filter(kept => !kept.isDisposed && (kept ne this)).map(_.origin).toArray
+    val origins = arrs.filter(kept => !kept.isDisposed && (kept ne this)).map(_.origin).toArray
+    val kept = Collections.newSetFromMap(new IdentityHashMap[NDArray, java.lang.Boolean])
+    kept.add(this)
+    NDArrayOrigin.liveArrays(origins).foreach(kept.add)
+    NDArrayOrigin.liveArrays(inputs).filterNot(kept.contains).foreach(_.dispose())
+    inputs = origins
     ownOrigin = null
     this
   }

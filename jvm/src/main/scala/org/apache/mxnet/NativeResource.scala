@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import java.lang.ref.{PhantomReference, Reference, ReferenceQueue}
+import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.util.control.NonFatal
@@ -26,7 +27,8 @@ trait NativeResource extends AutoCloseable {
   /** Bytes outside the Java heap that go when this object goes. */
   def bytesAllocated: Long
 
-  @volatile private[mxnet] var scope: ResourceScope = _
+  /** The scope that frees this object. */
+  @volatile private[mxnet] var scope: Option[ResourceScope] = None
   @volatile private var disposed: Boolean = false
 
   /** Whether [[dispose]] was called. */
@@ -48,10 +50,7 @@ trait NativeResource extends AutoCloseable {
 
   private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
     disposed = true
-    if (removeFromScope) {
-      val owner = scope
-      if (owner != null) owner.remove(this)
-    }
+    if (removeFromScope) scope.foreach(_.remove(this))
     ref.free()
   }
 
@@ -85,12 +84,13 @@ private[mxnet] object NativeResource {
 class NativeResourceRef private[mxnet] (
     resource: NativeResource,
     val resourceDeAllocator: CPtrAddress => Int
-) extends PhantomReference[NativeResource](resource, NativeResourceRef.queue) {
+) extends PhantomReference[NativeResource](resource, NativeResourceRef.refQ) {
   private val address: CPtrAddress = resource.nativeAddress
 
-  // Neighbours in the list of live references; the list keeps a reference reachable until it has done its work.
-  private[mxnet] var previous: NativeResourceRef = _
-  private[mxnet] var next: NativeResourceRef = _
+  // Neighbours in the list of live references; the list keeps a reference reachable until it has done its work. The
+  // names differ from those of `java.lang.ref.Reference`, so that programs can extend this class.
+  private[mxnet] var previousLive: NativeResourceRef = _
+  private[mxnet] var nextLive: NativeResourceRef = _
   private[mxnet] var live: Boolean = false
 
   /** Frees the handle unless that was done before. */
@@ -101,11 +101,11 @@ class NativeResourceRef private[mxnet] (
 }
 
 private[mxnet] object NativeResourceRef {
-  private val queue = new ReferenceQueue[NativeResource]
+  private[mxnet] val refQ = new ReferenceQueue[NativeResource]
   private val lock = new Object
   private var first: NativeResourceRef = _
 
-  private val cleaner = new Thread(() => cleanUpForever(), "mxnet-cleaner")
+  private[mxnet] val cleaner = new Thread(() => cleanUpForever(), "mxnet-cleaner")
   cleaner.setDaemon(true)
   cleaner.start()
 
@@ -114,8 +114,8 @@ private[mxnet] object NativeResourceRef {
     val ref = new NativeResourceRef(resource, nativeDeAllocator)
     lock.synchronized {
       ref.live = true
-      ref.next = first
-      if (first != null) first.previous = ref
+      ref.nextLive = first
+      if (first != null) first.previousLive = ref
       first = ref
     }
     ref
@@ -127,12 +127,30 @@ private[mxnet] object NativeResourceRef {
   /** Whether the handle was freed, or is not followed any more. */
   def isDeAllocated(ref: NativeResourceRef): Boolean = lock.synchronized(!ref.live)
 
-  /** Waits for one collected resource and frees its handle. */
-  def cleanup(): Unit = free(queue.remove())
+  /** The references that are followed now, with their handles: a copy, for programs in this package. */
+  private[mxnet] def refMap: ConcurrentHashMap[NativeResourceRef, CPtrAddress] = lock.synchronized {
+    val live = new ConcurrentHashMap[NativeResourceRef, CPtrAddress]
+    Iterator.iterate(first)(_.nextLive).takeWhile(_ != null).foreach(ref => live.put(ref, ref.address))
+    live
+  }
 
-  /** Frees the handles of the resources that were collected by now. */
+  /** Waits for one collected resource and frees its handle. */
+  def cleanup(): Unit = free(refQ.remove())
+
+  /** Frees the handles of the resources that were collected by now. The JVM reports them on a thread of its own, so this
+    * goes on until a millisecond passes without a report.
+    */
   private[mxnet] def freeCollected(): Unit =
-    Iterator.continually(queue.poll()).takeWhile(_ != null).foreach(free)
+    Iterator.continually(nextCollected()).takeWhile(_ != null).foreach(free)
+
+  /** A thread that was interrupted does not wait, and stays interrupted. */
+  private def nextCollected(): Reference[_ <: NativeResource] =
+    try refQ.remove(1)
+    catch {
+      case _: InterruptedException =>
+        Thread.currentThread().interrupt()
+        refQ.poll()
+    }
 
   private def free(collected: Reference[_ <: NativeResource]): Unit = {
     val ref = collected.asInstanceOf[NativeResourceRef]
@@ -147,10 +165,10 @@ private[mxnet] object NativeResourceRef {
     val wasLive = ref.live
     if (wasLive) {
       ref.live = false
-      if (ref.previous != null) ref.previous.next = ref.next else first = ref.next
-      if (ref.next != null) ref.next.previous = ref.previous
-      ref.previous = null
-      ref.next = null
+      if (ref.previousLive != null) ref.previousLive.nextLive = ref.nextLive else first = ref.nextLive
+      if (ref.nextLive != null) ref.nextLive.previousLive = ref.previousLive
+      ref.previousLive = null
+      ref.nextLive = null
     }
     wasLive
   }

@@ -160,6 +160,36 @@ abstract class Optimizer {
     getLr(index, if (scheduler == null) learningRate else scheduler(numUpdate))
   }
 
+  /** What was set for single parameters, and counted; see [[OptimizerContent]]. */
+  private[mxnet] def parameterSettings: Map[String, Any] = Map(
+    "lrMult" -> lrMult.map { case (parameter, mult) => parameter.merge -> mult },
+    "wdMult" -> wdMult.map { case (parameter, mult) => parameter.merge -> mult },
+    "weights" -> weightSet,
+    "names" -> idx2name,
+    "updates" -> indexUpdateCount
+  )
+
+  /** Takes over what [[parameterSettings]] gave. */
+  private[mxnet] def restoreParameterSettings(settings: Map[String, Any]): Unit = {
+    def entries(setting: String): Iterable[(Any, Any)] = settings.get(setting) match {
+      case Some(map: collection.Map[_, _]) => map
+      case _                               => Nil
+    }
+    def multipliers(setting: String): Iterable[(Either[Int, String], Float)] = entries(setting).collect {
+      case (index: Int, mult: Float)   => Left(index) -> mult
+      case (name: String, mult: Float) => Right(name) -> mult
+    }
+    lrMult ++= multipliers("lrMult")
+    wdMult ++= multipliers("wdMult")
+    settings.get("weights").foreach {
+      case weights: collection.Set[_] => weightSet ++= weights.collect { case index: Int => index }
+      case _                          =>
+    }
+    if (settings.get("names").exists(_ != null))
+      idx2name = entries("names").collect { case (index: Int, name: String) => index -> name }.toMap
+    restoreUpdateCounts(entries("updates").collect { case (index: Int, count: Int) => index -> count }.toMap)
+  }
+
   /** Update counts of all parameters, which learning rate schedules and bias corrections depend on. */
   private[mxnet] def updateCounts: Map[Int, Int] = indexUpdateCount.toMap
 
@@ -220,8 +250,8 @@ private[mxnet] final class OptimizerUpdater(optimizer: Optimizer) extends MXKVSt
   /** Lets a state live as long as this updater, whatever scope the first update happens in. */
   private def keep(state: AnyRef): AnyRef = {
     ResourceScope.resourcesIn(state).foreach { resource =>
-      if (resource.scope != null) resource.scope.remove(resource)
-      if (scope != null) scope.add(resource)
+      resource.scope.foreach(_.remove(resource))
+      scope.foreach(_.add(resource))
     }
     state
   }

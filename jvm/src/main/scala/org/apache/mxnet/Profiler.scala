@@ -10,11 +10,16 @@ object Profiler {
 
   /** Sets parameters, to be called before the profiler runs.
     *
-    * @param kwargs `filename` (by default `profile.json`), `profile_all`, `profile_symbolic`, `profile_imperative`,
-    *   `profile_memory`, `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`
+    * @param kwargs `filename` (by default `profile.json`; also as `file_name`), `profile_all`, `profile_symbolic`,
+    *   `profile_imperative`, `profile_memory`, `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`
     */
-  def profilerSetConfig(kwargs: Map[String, String]): Unit =
-    _LIB.profilerConfigure(kwargs.keys.toArray, kwargs.values.toArray)
+  def profilerSetConfig(kwargs: Map[String, String]): Unit = {
+    // The examples of the released package write it so.
+    val (keys, values) = kwargs.map { case (key, value) =>
+      (if (key == "file_name") "filename" else key) -> value
+    }.unzip
+    _LIB.profilerConfigure(keys.toArray, values.toArray)
+  }
 
   /** Lets the profiler run (`run`) or stops it (`stop`). */
   def profilerSetState(state: String = "stop"): Unit =

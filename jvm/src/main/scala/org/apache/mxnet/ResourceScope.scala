@@ -33,10 +33,9 @@ class ResourceScope extends AutoCloseable {
   /** Puts a resource into this scope, out of the one it was in. */
   def add(resource: NativeResource): Unit = {
     Given("ResourceScope.add", "resource" -> resource)
-    val before = resource.scope
-    if (before != null && (before ne this)) before.remove(resource)
+    resource.scope.filter(_ ne this).foreach(_.remove(resource))
     synchronized(resources.add(resource))
-    resource.scope = this
+    resource.scope = Some(this)
   }
 
   /** Whether a resource is in this scope. */
@@ -46,7 +45,7 @@ class ResourceScope extends AutoCloseable {
   def remove(resource: NativeResource): Unit = {
     Given("ResourceScope.remove", "resource" -> resource)
     synchronized(resources.remove(resource))
-    if (resource.scope eq this) resource.scope = null
+    if (resource.scope.exists(_ eq this)) resource.scope = None
   }
 
   /** Hands a resource of this scope on to the scope around it, or to nobody if there is none. */
@@ -63,19 +62,19 @@ object ResourceScope {
 
   private val scopes: ThreadLocal[List[ResourceScope]] = ThreadLocal.withInitial(() => Nil)
 
-  /** Runs `body` in a scope and closes the scope. Resources in the result (also those in collections, options, tuples
-    * and case classes) move to the scope around it.
+  /** Runs `body` in a scope. Resources in the result (also those in collections, options, tuples and case classes) move
+    * to the scope around it.
     *
-    * @param scope the scope to use; null is a new one
+    * @param scope the scope to use, which stays open: whoever made it closes it; null is a new one, which is closed
     */
   def using[A](scope: ResourceScope = null)(body: => A): A = {
     val current = if (scope != null) scope else new ResourceScope
-    if (!scopes.get().exists(_ eq current)) open(current)
+    if (scope != null) open(scope)
     try {
       val result = body
       resourcesIn(result).foreach(current.moveToOuterScope)
       result
-    } finally current.close()
+    } finally if (scope != null) leaveInnermost(scope) else current.close()
   }
 
   /** As [[using]] if there is a scope; without one just runs `body`. */
@@ -99,7 +98,7 @@ object ResourceScope {
   private[mxnet] def addToThreadLocal(scope: ResourceScope): Unit = open(scope)
 
   /** Takes a scope out of this thread's, without closing it. */
-  private[mxnet] def removeFromThreadLocal(scope: ResourceScope): Unit = leave(scope)
+  private[mxnet] def removeFromThreadLocal(scope: ResourceScope): Unit = leaveInnermost(scope)
 
   /** Every native resource in a value, with those that live together with it. Each is visited once, so that a value may
     * hold itself.
@@ -166,6 +165,12 @@ object ResourceScope {
   private def open(scope: ResourceScope): Unit = scopes.set(scope :: scopes.get())
 
   private def leave(scope: ResourceScope): Unit = scopes.set(scopes.get().filterNot(_ eq scope))
+
+  /** A thread may be in one scope several times; this leaves it once. */
+  private def leaveInnermost(scope: ResourceScope): Unit = {
+    val (inner, rest) = scopes.get().span(_ ne scope)
+    scopes.set(inner ++ rest.drop(1))
+  }
 
   private def outerOf(scope: ResourceScope): Option[ResourceScope] = {
     val stack = scopes.get()

@@ -36,7 +36,8 @@ private[mxnet] object Serializer {
 }
 
 /** Writes values without Java's serialisation, which would run what the bytes say: null, booleans, numbers, texts,
-  * arrays of numbers, arrays of the engine, shapes, options, pairs, sequences, sets and maps of these.
+  * arrays of numbers, arrays of the engine, shapes, optimizers of this library, options, pairs, sequences, sets and maps
+  * of these.
   */
 private[mxnet] class JavaSerializer extends Serializer {
   import JavaSerializer._
@@ -108,6 +109,7 @@ private object JavaSerializer {
       case v: Array[Double]        => tag(10); out.writeInt(v.length); v.foreach(out.writeDouble)
       case v: NDArray              => bytes(11, v.serialize())
       case v: Shape                => all(12, v.toVector)
+      case v: Optimizer            => all(18, OptimizerContent.of(v))
       case v: Option[_]            => all(13, v.toList)
       case (a, b)                  => all(14, Seq(a, b))
       case v: collection.Map[_, _] => all(15, v)
@@ -116,7 +118,7 @@ private object JavaSerializer {
       case other                   =>
         throw new MXNetError(
           s"JavaSerializer: a ${other.getClass.getName} cannot be written; give numbers, texts, arrays, or " +
-            "options, pairs, sequences, sets and maps of them"
+            "options, pairs, sequences, sets and maps of them, or an optimizer of this library"
         )
     }
   }
@@ -154,6 +156,7 @@ private object JavaSerializer {
       case 15    => all().collect { case (key, value) => key -> value }.toMap
       case 16    => all().toSet
       case 17    => all()
+      case 18    => OptimizerContent.restore(all().collect { case (name: String, value) => name -> value }.toMap)
       case other => throw new MXNetError(s"JavaSerializer: there is no kind of value with the code $other")
     }
   }

@@ -24,13 +24,22 @@ import org.apache.mxnet.DType.DType
   *
   * @param symbols the inputs, for [[Symbol.doUdf]]; they may also be given to [[apply]]
   */
-abstract class UserDefinedCustomOp(symbols: Array[Symbol]) {
+abstract class UserDefinedCustomOp(symbols: Array[Symbol]) extends SameDiffMember {
 
   /** Without inputs: what graphs are loaded with. */
   def this() = this(Array.empty[Symbol])
 
   /** With one input. */
   def this(symbol: Symbol) = this(Array(symbol))
+
+  /** With several inputs in a graph; see [[SameDiff.doUdf]]. */
+  def this(sameDiff: SameDiff, symbols: Array[Symbol]) = {
+    this(symbols)
+    this.sameDiff = sameDiff
+  }
+
+  /** With one input in a graph. */
+  def this(sameDiff: SameDiff, symbol: Symbol) = this(sameDiff, Array(symbol))
 
   private[mxnet] var argumentSymbols: Array[Symbol] = symbols
   private[mxnet] var outputSymbols: Array[Symbol] = Array.empty
@@ -99,6 +108,11 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) {
     * @param graph the outputs of the new node
     */
   def configureWithSymbol(graph: Symbol): Unit = ()
+
+  /** Called after [[configureWithSymbol]] for an instance that was made for, or added to, a [[SameDiff]]: not for those
+    * that are made when a saved graph is loaded.
+    */
+  def configureWithSameDiff(sameDiff: SameDiff): Unit = this.sameDiff = sameDiff
 
   /** Whether the first outputs are the first inputs: the engine then puts the inputs' values into the outputs, and
     * [[exec(context:* exec]] finds the same arrays, to be changed, on both sides. Outputs are like their inputs.

@@ -139,12 +139,14 @@ private[mxnet] object UserOperators {
     ensureRegistered(op)
     // What is left out becomes variables, states above all.
     val inputs = inputCount(op, symbols.length, symbols.length)
-    val node = NameManager.current.get(Option(name).filter(_.nonEmpty), op.opName.toLowerCase)
+    val names = if (op.sameDiff == null) NameManager.current else op.sameDiff.names
+    val node = names.get(Option(name).filter(_.nonEmpty), op.opName.toLowerCase)
     val symbol = Symbol.createFromListedSymbols(custom, node)(symbols, nodeAttributes(op, inputs))
     op.argumentSymbols = symbols.take(inputs)
     val count = symbol.listOutputs().length
     op.outputSymbols = if (count == 1) Array(symbol) else Array.tabulate(count)(symbol.get)
     op.configureWithSymbol(symbol)
+    if (op.sameDiff != null) op.configureWithSameDiff(op.sameDiff)
     symbol
   }
 

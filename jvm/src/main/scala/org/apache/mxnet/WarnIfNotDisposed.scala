@@ -6,13 +6,21 @@ import org.apache.mxnet.util.Logging
   * `mxnet.traceLeakedObjects` set to `true` the warning says where the object was created.
   */
 private[mxnet] trait WarnIfNotDisposed {
-  private val creation: Option[Throwable] =
-    if (WarnIfNotDisposed.tracing) Some(new Throwable("it was created here")) else None
+
+  /** Where this object was created, if that is traced. */
+  protected val creationTrace: Option[Array[StackTraceElement]] =
+    if (tracingEnabled) Some(Thread.currentThread().getStackTrace) else None
 
   def isDisposed: Boolean
 
+  /** Whether to keep where objects were created. */
+  protected def tracingEnabled: Boolean = WarnIfNotDisposed.tracing
+
+  /** Says that this object was collected without being disposed. */
+  protected def logDisposeWarning(): Unit = WarnIfNotDisposed.warn(getClass, creationTrace)
+
   override protected def finalize(): Unit =
-    try if (!isDisposed) WarnIfNotDisposed.warn(getClass, creation)
+    try if (!isDisposed) logDisposeWarning()
     finally super.finalize()
 }
 
@@ -24,8 +32,13 @@ private[mxnet] object WarnIfNotDisposed {
 
   private def tracing: Boolean = java.lang.Boolean.getBoolean(traceProperty)
 
-  private def warn(kind: Class[_], creation: Option[Throwable]): Unit =
-    if (creation.isDefined || warned.add(kind)) {
+  private def warn(kind: Class[_], trace: Option[Array[StackTraceElement]]): Unit =
+    if (trace.isDefined || warned.add(kind)) {
+      val creation = trace.map { elements =>
+        val created = new Throwable("it was created here")
+        created.setStackTrace(elements)
+        created
+      }
       val message = s"LEAK: an instance of ${kind.getName} was collected that had not been disposed"
       logger.warn(
         if (creation.isEmpty) s"$message; set -D$traceProperty=true to see where it was created" else message,

@@ -17,6 +17,14 @@ public class JavaAdd extends UserDefinedCustomOp {
     super(args);
   }
 
+  public JavaAdd(SameDiff sameDiff, Symbol arg) {
+    super(sameDiff, arg);
+  }
+
+  public JavaAdd(SameDiff sameDiff, Symbol[] args) {
+    super(sameDiff, args);
+  }
+
   @Override
   public scala.Enumeration.Value[] calculateOutputDataTypes(scala.Enumeration.Value[] dataTypes) {
     return new scala.Enumeration.Value[] {dataTypes[0]};
@@ -45,6 +53,11 @@ public class JavaAdd extends UserDefinedCustomOp {
 
   @Override
   public void configureWithSymbol(Symbol graph) {}
+
+  @Override
+  public void configureWithSameDiff(SameDiff sameDiff) {
+    this.sameDiff = sameDiff;
+  }
 
   @Override
   public boolean isInplaceCall() {

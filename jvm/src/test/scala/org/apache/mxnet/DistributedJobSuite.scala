@@ -114,7 +114,10 @@ class DistributedJobSuite extends munit.FunSuite {
       val out = NDArray.zeros(1)
       weights.pull("w", out)
       weights.barrier()
-      assertEquals((weights.rank, weights.numWorkers, weights.`type`, sums.`type`), (rank, 2, "dist_sync", "dist_device_sync"))
+      assertEquals(
+        (weights.rank, weights.numWorkers, weights.`type`, sums.`type`),
+        (rank, 2, "dist_sync", "dist_device_sync")
+      )
       assertEquals((job.rank, job.size), (rank, 2))
       (one.toFloat64Scalar, out.toScalar)
     }
@@ -161,7 +164,9 @@ class DistributedJobSuite extends munit.FunSuite {
     assert(message(job.join(2, Seq("a:1"), secret)).contains("rank 2 is not among the 1 peers"))
     assert(message(job.join(0, Seq("a:1"), secret)).contains("is joined once"))
     val short = DistributedJob.listen("127.0.0.1")
-    assert(message(short.join(0, Seq("a:1", "b:2"), Array[Byte](1))).contains("the secret of a distributed job has 1 bytes"))
+    assert(
+      message(short.join(0, Seq("a:1", "b:2"), Array[Byte](1))).contains("the secret of a distributed job has 1 bytes")
+    )
     job.close()
     job.close()
     assert(message(job.port).contains("used after dispose()"))

@@ -287,6 +287,15 @@ class NDArraySuite extends munit.FunSuite {
     val (c, d) = (vector(1), vector(2))
     (c + d).disposeDepsExcept(c)
     assertEquals((c.isDisposed, d.isDisposed), (false, true))
+    val (e, f, g) = (vector(1), vector(2), vector(3))
+    val kept = e + f
+    val left = (e + f + kept + g).disposeDepsExcept(kept)
+    assertEquals(
+      Seq(e, f, kept, g).map(_.isDisposed),
+      Seq(false, false, false, true),
+      "what is kept was computed of e and f"
+    )
+    assertEquals(left.dependencies.keySet, Set(e, f, kept).map(_.handle))
   }
 
   test("a history that grows in a loop is forgotten where its arrays are gone") {

@@ -140,14 +140,46 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
-  test("usingIfScopeExists closes the scope it is given, and without one runs the body") {
+  test("a scope that is given stays open after using and usingIfScopeExists, which run in it even within another") {
     withCounter { freed =>
       val kept = ResourceScope.usingIfScopeExists(None)(new Fake(freed))
       assertEquals((freed.get, kept.isDisposed), (0, false))
       val scope = new ResourceScope
-      ResourceScope.usingIfScopeExists(Some(scope)) { new Fake(freed); () }
-      assertEquals(freed.get, 1)
+      val inScope = ResourceScope.using() {
+        val other = new Fake(freed)
+        ResourceScope.usingIfScopeExists(Some(scope)) {
+          assert(new Fake(freed).scope.exists(_ eq scope))
+        }
+        ResourceScope.using(scope)(assert(new Fake(freed).scope.exists(_ eq scope)))
+        assert(!other.scope.exists(_ eq scope))
+        freed.get
+      }
+      assertEquals((inScope, freed.get), (0, 1))
+      scope.close()
+      assertEquals((freed.get, ResourceScope.getCurrentScope()), (3, None))
     }
+  }
+
+  test("an interrupted thread frees what was collected without waiting, and stays interrupted") {
+    Thread.currentThread().interrupt()
+    NativeResourceRef.freeCollected()
+    assert(Thread.interrupted())
+  }
+
+  test("WarnIfNotDisposed warns of what was not disposed, and keeps where it was created if that is traced") {
+    class Watched(isTraced: Boolean, val isDisposed: Boolean) extends WarnIfNotDisposed {
+      var warnings = 0
+      override protected def tracingEnabled: Boolean = isTraced
+      override protected def logDisposeWarning(): Unit = warnings += 1
+      def trace: Option[Array[StackTraceElement]] = creationTrace
+      def collected(): Int = {
+        finalize()
+        warnings
+      }
+    }
+    assertEquals(Seq(true, false).map(new Watched(false, _).collected()), Seq(0, 1))
+    assertEquals(new Watched(false, true).trace, None)
+    assert(new Watched(true, true).trace.exists(_.exists(_.getClassName == getClass.getName)))
   }
 
   test("a result moves to the scope around, which frees it") {
@@ -185,6 +217,8 @@ class NativeResourceSuite extends munit.FunSuite {
         (Seq(scope.contains(mine), scope.contains(outside)), mine.hashCode)
       }
       assertEquals(removed, Seq(false, true))
+      assertEquals(freed.get, 0)
+      scope.close()
       assertEquals(freed.get, 1)
       assert(outside.isDisposed)
       assert(added != 0)

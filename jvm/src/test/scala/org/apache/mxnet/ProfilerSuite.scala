@@ -15,6 +15,7 @@ class ProfilerSuite extends munit.FunSuite {
     assert(trace.contains("softsign") && !trace.contains("tanh"), trace.take(500))
     Files.delete(file)
     assert(intercept[MXNetError](Profiler.profilerSetState("pause")).getMessage.contains("must be run or stop"))
+    Profiler.profilerSetConfig(Map("file_name" -> file.toString))
     assertEquals(Profiler.state2Int, Map("stop" -> 0, "run" -> 1))
   }
 

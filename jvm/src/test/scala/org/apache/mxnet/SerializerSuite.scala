@@ -2,6 +2,8 @@ package org.apache.mxnet
 
 import java.nio.ByteBuffer
 
+import org.apache.mxnet.optimizer._
+
 class SerializerSuite extends munit.FunSuite {
   private val serializer = Serializer.getSerializer
 
@@ -29,6 +31,33 @@ class SerializerSuite extends munit.FunSuite {
     val array = NDArray.array(Array(1f, 2f), Shape(2))
     assertEquals(serializer.deserialize[NDArray](serializer.serialize(array)), array)
     assertEquals(serializer.deserialize[Array[Float]](serializer.serialize(Array(1f, 2f))).toSeq, Seq(1f, 2f))
+  }
+
+  test("optimizers of the library come back with their numbers, schedule and multipliers") {
+    val optimizers = Seq(new SGD(0.1f, 0.9f, 0.0005f), new Adam(0.02f, clipGradient = 2f), new AdaGrad(0.3f)) ++
+      Seq(new AdaDelta(0.8f), new RMSProp(0.3f), new NAG(0.1f, 0.5f), new SGLD(0.1f), new DCASGD(0.1f, 0.5f))
+    val schedule = new FactorScheduler(2, 0.5f)
+    (optimizers :+ new SGD(0.4f, lrScheduler = schedule)).foreach { optimizer =>
+      optimizer.setIdx2Name(Map(0 -> "fc_weight", 1 -> "fc_bias"))
+      optimizer.setLrMult(Map(Left(0) -> 0.5f, Right("fc_bias") -> 2f))
+      optimizer.setRescaleGrad(0.25f)
+      def steps(updated: Optimizer): Seq[Float] = (0 to 1).flatMap { index =>
+        Random.seed(index)
+        val weight = NDArray.array(Array(1f, -2f), Shape(2))
+        val state = updated.createState(index, weight)
+        (0 until 3).foreach(_ => updated.update(index, weight, NDArray.array(Array(0.5f, 0.25f), Shape(2)), state))
+        weight.toArray.toSeq
+      }
+      val copy = serializer.deserialize[Optimizer](serializer.serialize(optimizer))
+      assertEquals(copy.getClass.getName, optimizer.getClass.getName)
+      assertEquals(steps(copy), steps(optimizer))
+    }
+    val momentum = classOf[SGD].getDeclaredField("momentum")
+    momentum.setAccessible(true)
+    val copy = serializer.deserialize[Optimizer](serializer.serialize[Optimizer](optimizers.head))
+    assertEquals(momentum.get(copy), 0.9f)
+    val error = intercept[MXNetError](serializer.serialize[Optimizer](new SGD(0.1f) {})).getMessage
+    assert(error.contains("no other can be written"), error)
   }
 
   test("other values, other types and damaged bytes are errors, and nothing in the bytes is run") {

@@ -62,7 +62,7 @@ private[mxnet] class MXDataIter(
 
   override def hasNext: Boolean = {
     if (nextBatch == null && _LIB.dataIterNext(handle)) {
-      nextBatch = new DataBatch(getData(), getLabel(), getIndex(), getPad())
+      nextBatch = new DataBatch(getData(), getLabel(), getIndex(), getPad()).asTemporary()
     }
     nextBatch != null
   }

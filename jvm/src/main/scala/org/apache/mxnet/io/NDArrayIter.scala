@@ -146,7 +146,7 @@ class NDArrayIter(
       throw new NoSuchElementException(s"all $numData instances have been given; call reset() for another pass")
     }
     cursor += dataBatchSize
-    new DataBatch(getData(), getLabel(), getIndex(), getPad(), null, dataDescs, labelDescs)
+    new DataBatch(getData(), getLabel(), getIndex(), getPad(), null, dataDescs, labelDescs).asTemporary()
   }
 
   private def batchOf(arrays: IndexedSeq[NDArray]): IndexedSeq[NDArray] = {

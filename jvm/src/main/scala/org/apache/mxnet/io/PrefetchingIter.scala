@@ -102,6 +102,7 @@ class PrefetchingIter(
       dataDescs,
       labelDescs
     )
+    current.isTemporary = batches.forall(_.isTemporary)
     fetched = false
     numGiven += 1
     taken.foreach(_.release())
@@ -123,14 +124,14 @@ class PrefetchingIter(
         s"the state is that of ${states.length} iterators read ahead, but there are ${sources.length}"
       )
     startPass(sources.lazyZip(states).foreach(_.restoreState(_)))
-    while (numGiven < count) next().dispose()
+    while (numGiven < count) next().release()
   }
 
   /** Begins a pass where `goToStart` leads the iterators, while no thread reads. */
   private def startPass(goToStart: => Unit): Unit = {
     if (!fetched) ready.foreach(_.acquire())
     slots.foreach {
-      case PrefetchingIter.Batch(batch) => batch.dispose()
+      case PrefetchingIter.Batch(batch) => batch.release()
       case _                            => ()
     }
     fetched = false

@@ -103,7 +103,7 @@ abstract class BaseModule {
         updateUnpadded(evalMetric, batch)
       }
       batchEnd.foreach(_.invoke(epoch, nBatch, evalMetric))
-      batch.dispose()
+      batch.release()
       nBatch += 1
     }
     scoreEnd.foreach(_.invoke(epoch, nBatch, evalMetric))
@@ -139,7 +139,7 @@ abstract class BaseModule {
     while (outputs.length != numBatch && evalData.hasNext) {
       val batch = evalData.next()
       outputs += predict(batch)
-      batch.dispose()
+      batch.release()
     }
     outputs.toIndexedSeq
   }

@@ -81,7 +81,7 @@ private[mxnet] final class TrainingLoop(
       params.monitor.foreach(_.tocPrint())
       params.batchEndCallback.foreach(_.invoke(epoch, nBatch, params.evalMetric))
       params.callbacks.foreach(_.onBatchEnd(epoch, nBatch, params.evalMetric, training))
-      batch.dispose()
+      batch.release()
       nBatch += 1
     }
     nBatch

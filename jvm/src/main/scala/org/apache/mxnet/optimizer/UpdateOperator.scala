@@ -1,7 +1,7 @@
 package org.apache.mxnet.optimizer
 
 import org.apache.mxnet.Base.{_LIB, FunctionHandle, NDArrayHandle}
-import org.apache.mxnet.{NDArray, NativeOp, NativeResource}
+import org.apache.mxnet.{MXNetError, NDArray, NativeOp, NativeResource}
 
 import scala.collection.mutable
 
@@ -26,6 +26,8 @@ private[optimizer] final class UpdateOperator(name: String, keys: Array[String])
     * @param values values of the attributes
     */
   def apply(index: Int, arrays: Array[NDArray], values: Array[Float]): Unit = {
+    if (arrays.contains(null))
+      throw new MXNetError(s"$name of parameter $index: the weight, the gradient or a state is null; give arrays")
     var call = calls.getOrElse(index, null)
     if (call == null || !call.fits(arrays, values)) {
       call = new UpdateOperator.Call(arrays, values)

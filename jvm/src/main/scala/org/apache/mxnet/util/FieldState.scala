@@ -13,13 +13,17 @@ private[mxnet] object FieldState {
   def read(owner: AnyRef): Map[String, Any] =
     fields(owner).map(field => nameOf(field) -> field.get(owner)).toMap
 
-  /** Sets the fields that [[read]] gave; a field that is not there any more is an error. */
+  /** As [[read]], with the fields that never change: arguments of the constructor. */
+  def readAll(owner: AnyRef): Map[String, Any] =
+    primitives(owner).map(field => nameOf(field) -> field.get(owner)).toMap
+
+  /** Sets the fields that [[read]] or [[readAll]] gave; a field that is not there any more is an error. */
   def write(owner: AnyRef, values: Map[String, Any]): Unit = {
-    val byName = fields(owner).map(field => nameOf(field) -> field).toMap
+    val byName = primitives(owner).map(field => nameOf(field) -> field).toMap
     values.foreach { case (name, value) =>
       val field = byName.get(name).filter(_.getType == primitiveOf(value)).getOrElse {
         throw new MXNetError(
-          s"the checkpoint has a value ($value) for the field $name, which ${owner.getClass.getName} does not have: it " +
+          s"the saved state has a value ($value) for the field $name, which ${owner.getClass.getName} does not have: it " +
             "was written with another version of the class"
         )
       }
@@ -33,14 +37,18 @@ private[mxnet] object FieldState {
       Option(accessible(field).get(owner)).map(kind.cast)
     }
 
+  /** Sets the fields of a type. */
+  def setReferenced[T <: AnyRef](owner: AnyRef, kind: Class[T], value: T): Unit =
+    declared(owner).filter(field => kind.isAssignableFrom(field.getType)).foreach(accessible(_).set(owner, value))
+
   private def nameOf(field: Field): String = s"${field.getDeclaringClass.getName}.${field.getName}"
 
-  private def fields(owner: AnyRef): Seq[Field] = declared(owner)
-    .filter { field =>
-      // `bitmap$` fields say which lazy values exist.
-      field.getType.isPrimitive && !Modifier.isFinal(field.getModifiers) && !field.getName.contains("bitmap$")
-    }
-    .map(accessible)
+  private def fields(owner: AnyRef): Seq[Field] =
+    primitives(owner).filterNot(field => Modifier.isFinal(field.getModifiers))
+
+  /** `bitmap$` fields say which lazy values exist. */
+  private def primitives(owner: AnyRef): Seq[Field] =
+    declared(owner).filter(field => field.getType.isPrimitive && !field.getName.contains("bitmap$")).map(accessible)
 
   private def declared(owner: AnyRef): Seq[Field] =
     Iterator

@@ -50,6 +50,9 @@ class UserOperatorSuite extends munit.FunSuite {
 
   test("C49: constructors: empty, with one symbol, with several") {
     assertEquals(new TestAddUdf().args.length, 0)
+    val sd = SameDiff.create()
+    val sum = sd.doUdf(new JavaAdd(sd, Array(sd.variable("x"), sd.variable("y")))).head
+    assertEquals(run(sum, "x" -> vector(1, 2), "y" -> vector(3, 4)), Seq(Seq(4f, 6f)))
     assertEquals(new TestAddUdf(Array(x, y)).args.toSeq, Seq(x, y))
     assertEquals(
       run(Symbol.doUdf(new TestAddUdf(x, y)).head, "x" -> vector(1, 2), "y" -> vector(3, 4)),

@@ -1,0 +1,58 @@
+package org.apache.mxnet
+
+import scala.collection.mutable
+
+import org.apache.mxnet.util.Given
+
+/** A graph that user-defined operators are added to.
+  *
+  * {{{
+  * val sd = SameDiff.create()
+  * val sum = sd.doUdf(new TestAddUdf(sd, Array(sd.variable("x"), sd.variable("y"))))(0)
+  * }}}
+  *
+  * Symbols need no such object, since each of them is a graph: this one names the nodes that are added to it, finds its
+  * variables by name, and collects the outputs.
+  */
+final class SameDiff private () {
+  private[mxnet] val names = new NameManager
+  private val variables = mutable.LinkedHashMap.empty[String, Symbol]
+  private val added = mutable.ArrayBuffer.empty[Symbol]
+
+  /** The variable of a name: always the same one in a graph. */
+  def variable(name: String): Symbol = {
+    Given("SameDiff.variable", "name" -> name)
+    synchronized(variables.getOrElseUpdate(name, Symbol.Variable(name)))
+  }
+
+  /** Adds an operator with the symbols that it was made with.
+    *
+    * @return its outputs
+    */
+  def doUdf(op: UserDefinedCustomOp): Array[Symbol] = {
+    Given("SameDiff.doUdf", "op" -> op)
+    if (op.sameDiff == null) op.sameDiff = this
+    if (op.sameDiff ne this)
+      throw new MXNetError(s"SameDiff.doUdf: the operator ${op.opName} was made for another graph; add it to that one")
+    synchronized {
+      val outputs = Symbol.doUdf(op)
+      added ++= outputs
+      outputs
+    }
+  }
+
+  /** As [[doUdf]], for the only or first output. */
+  def udf(op: UserDefinedCustomOp): Symbol = doUdf(op).head
+
+  /** The outputs of all operators that were added, as one symbol: to bind, or to save. */
+  def symbol: Symbol = synchronized {
+    if (added.isEmpty) throw new MXNetError("SameDiff.symbol: the graph has no operators; add one with doUdf")
+    Symbol.Group(added.toSeq: _*)
+  }
+}
+
+object SameDiff {
+
+  /** An empty graph. */
+  def create(): SameDiff = new SameDiff
+}

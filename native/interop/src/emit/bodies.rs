@@ -1,0 +1,108 @@
+//! Control flow that is decided when the model runs: branches become `_cond`, loops `_while_loop` and `_foreach`.
+//!
+//! A body is mapped with variables as its inputs. Its operators are marked, so that the subgraph can be cut out of the outer graph; outer
+//! values that it reads become inputs of the operator.
+
+use std::collections::HashMap;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::symbol::{NodeEntry, Symbol};
+
+use super::{Builder, Handle, Operation, Scope};
+use crate::error::{Error, Result};
+
+/// A subgraph.
+pub struct Body {
+    symbol: Symbol,
+    /// The tensor of each variable: an input of the body or a value of the outer graph.
+    inputs: Vec<Handle>,
+}
+
+/// The distinct inputs of a control flow operator.
+#[derive(Default)]
+pub struct Operands(Vec<Handle>);
+
+impl Operands {
+    /// The index of a tensor among the inputs; adds it if it is new.
+    pub fn index_of(&mut self, tensor: Handle) -> i64 {
+        let known = self.0.iter().position(|t| *t == tensor);
+        known.unwrap_or_else(|| {
+            self.0.push(tensor);
+            self.0.len() - 1
+        }) as i64
+    }
+
+    /// The inputs.
+    pub fn values(&self) -> Vec<Handle> {
+        self.0.clone()
+    }
+}
+
+impl Body {
+    /// The tensors of its variables, in order.
+    pub fn inputs(&self) -> &[Handle] {
+        &self.inputs
+    }
+}
+
+impl Builder {
+    /// A variable for an input of a body that receives this tensor or slices of it.
+    pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, given: Handle) -> Handle {
+        Handle(match self.info(given.0).is_from_placeholder {
+            true => self.placeholder(name, shape, dtype),
+            false => self.input(name, shape, dtype, None),
+        })
+    }
+
+    /// A constant Boolean or integer.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn scalar<T: ferromx_core::dtype::Element>(&mut self, name: &str, x: T) -> Result<Handle> {
+        Ok(Handle(self.constant(name, NDArray::from_slice(&[x], &[])?)))
+    }
+}
+
+impl Scope<'_, '_> {
+    /// Creates a body's operators by `make` and cuts them out of the graph. Also returns the outputs.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn body(&mut self, make: impl FnOnce(&mut Self) -> Result<Vec<Handle>>) -> Result<(Body, Vec<Handle>)> {
+        let name = self.name.clone();
+        let level = self.builder().enter(&name);
+        let made = make(self).and_then(|made| Ok((self.builder().copies(&format!("{name}/output"), &made)?, made)));
+        self.builder().leave(level);
+        let (outputs, made) = made?;
+        let builder = self.builder();
+        let symbols: Vec<Symbol> = outputs.iter().map(|h| builder.symbol(h.0)).collect();
+        let (symbol, cut) = Symbol::group(&symbols).cut();
+        let outside: HashMap<String, NodeEntry> =
+            cut.iter().filter_map(|s| Some((s.list_outputs().pop()?, s.entries().first()?.clone()))).collect();
+        let mut inputs = Vec::new();
+        for variable in symbol.list_inputs() {
+            let found = match outside.get(&variable) {
+                Some(entry) => builder.handle_of(entry),
+                None => builder.variable(&variable),
+            };
+            let unknown = || Error::value(format!("the input '{variable}' of an inner graph is not known"));
+            inputs.push(Handle(found.ok_or_else(unknown)?));
+        }
+        Ok((Body { symbol, inputs }, made))
+    }
+
+    /// Adds a control flow operator with its bodies to the graph and returns its outputs.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub(crate) fn emit_with_bodies<P>(&mut self, operation: Operation<P>, bodies: &[&Body]) -> Result<Vec<Handle>> {
+        let attrs: Attrs = operation.params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let graphs: Vec<Symbol> = bodies.iter().map(|b| b.symbol.clone()).collect();
+        let name = self.name.clone();
+        let made = self.builder().apply_with(operation.operator, &name, &operation.inputs, attrs, &graphs)?;
+        Ok(made.into_iter().map(Handle).collect())
+    }
+}

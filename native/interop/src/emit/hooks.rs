@@ -1,0 +1,139 @@
+//! Hooks: code of a program that replaces or adjusts the mapping of nodes.
+//!
+//! A hook may rewrite a node before mapping, replace the table's process, or change its result. It builds symbols in which variables stand
+//! for the node's tensors.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::symbol::{self, Symbol, topological};
+
+use super::Builder;
+use crate::error::{Error, Result};
+use crate::ir::{Node, Value};
+
+/// An input or output of a node, as passed to hooks.
+pub struct HookTensor {
+    /// Name of the value in the model.
+    pub name: String,
+    /// The variable of the tensor in the hook's symbols.
+    pub symbol: Symbol,
+    /// Shape, -1 for dimensions that are not known.
+    pub shape: Shape,
+    /// Element type, if it is known.
+    pub dtype: Option<DType>,
+    /// The elements of a constant.
+    pub value: Option<NDArray>,
+}
+
+/// A node, as passed to hooks.
+pub struct HookNode<'a> {
+    /// The node in the neutral form.
+    pub node: &'a Node,
+    /// Operator set version of the node.
+    pub version: i64,
+    /// Its inputs; `None` for absent optional ones.
+    pub inputs: Vec<Option<HookTensor>>,
+}
+
+/// The result of a hook.
+#[derive(Default)]
+pub struct Made {
+    /// The outputs of the node, in their order; a symbol may have several of them.
+    pub outputs: Vec<Symbol>,
+    /// The arrays of variables that the hook added.
+    pub constants: Vec<(String, NDArray)>,
+}
+
+/// A node that a hook rewrote.
+pub struct Prepared {
+    /// The node.
+    pub node: Node,
+    /// Constants that its inputs name and the model does not have.
+    pub constants: Vec<(String, NDArray)>,
+}
+
+/// The hooks of a program. Their errors end the import.
+pub trait Hooks: Send + Sync {
+    /// True if there is a hook for the node's name or operator.
+    ///
+    /// # Errors
+    /// The program's.
+    fn concerns(&self, node: &Node) -> Result<bool>;
+
+    /// The node to map instead of this one. Called before the mapping, when only constant inputs are known.
+    ///
+    /// # Errors
+    /// The program's.
+    fn prepare(&self, node: &HookNode<'_>) -> Result<Option<Prepared>>;
+
+    /// The outputs of a node, instead of the table's.
+    ///
+    /// # Errors
+    /// The program's.
+    fn before(&self, node: &HookNode<'_>) -> Result<Option<Made>>;
+
+    /// The outputs of a node, instead of those created so far.
+    ///
+    /// # Errors
+    /// The program's.
+    fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<Made>>;
+}
+
+impl HookTensor {
+    /// A tensor of the graph under a name of the model.
+    pub(crate) fn of(builder: &Builder, name: &str, handle: usize) -> HookTensor {
+        let info = builder.info(handle);
+        HookTensor {
+            name: name.into(),
+            symbol: Symbol::variable(name, Attrs::new()),
+            shape: info.shape.clone(),
+            dtype: info.dtype,
+            value: info.value.clone(),
+        }
+    }
+}
+
+/// Names the node in an error of a program's code, whose cause is kept.
+pub(crate) fn located(e: Error, node: &Node) -> Error {
+    match e {
+        Error::Engine(e) => {
+            let name = node.outputs.first().filter(|_| node.name.is_empty()).unwrap_or(&node.name);
+            Error::Engine(e.in_operator(&node.op, name))
+        }
+        other => other,
+    }
+}
+
+/// Copies the operators of symbols into a graph. `known` has the tensors of variables; other variables become inputs.
+///
+/// # Errors
+/// Those of the operators.
+pub fn copied(builder: &mut Builder, symbols: &[Symbol], known: &mut HashMap<String, usize>) -> Result<Vec<usize>> {
+    let entries = || symbols.iter().flat_map(Symbol::entries);
+    let mut made: HashMap<*const symbol::Node, Vec<usize>> = HashMap::new();
+    for node in topological(entries()) {
+        let outputs = match &node.op {
+            None => match known.get(&node.name) {
+                Some(handle) => vec![*handle],
+                None => {
+                    let handle = builder.input(&node.name, Shape::unknown(), None, None);
+                    known.insert(node.name.clone(), handle);
+                    vec![handle]
+                }
+            },
+            Some(op) => {
+                let ins = node.inputs.iter().map(|e| Value::Handle(made[&Arc::as_ptr(&e.node)][e.index as usize]));
+                let ins: Vec<Value> = ins.collect();
+                let attrs = node.attrs.read().clone();
+                builder.apply_with(op.name, &node.name, &ins, attrs, &node.graphs)?
+            }
+        };
+        made.insert(Arc::as_ptr(&node), outputs);
+    }
+    Ok(entries().map(|e| made[&Arc::as_ptr(&e.node)][e.index as usize]).collect())
+}

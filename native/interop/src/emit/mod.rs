@@ -1,0 +1,151 @@
+//! Emits operators: evaluates the expressions of processes, in imports as operators of ours and in exports as operators of the framework.
+//!
+//! - [`Builder`]: our graph with shapes, types and folded constants; symbolic dimensions.
+//! - [`Scope`]: evaluates the expressions of a process for a node.
+//! - [`rules`]: the rules that expressions call.
+//! - [`Sink`]: the framework's nodes that an export writes.
+//! - [`Hooks`]: code of a program in place of processes.
+//!
+//! Import and export differ in what a [`Context`] gives.
+
+mod arguments;
+mod bodies;
+mod builder;
+mod dimensions;
+mod hooks;
+mod nodes;
+mod operation;
+pub mod rules;
+mod scalars;
+mod scope;
+mod symbolic;
+mod tables;
+
+use std::collections::HashMap;
+
+use indexmap::IndexMap;
+
+pub(crate) use arguments::{Argument, Arguments, Outcome};
+pub use arguments::{Handle, SymInt, SymInts};
+pub use bodies::{Body, Operands};
+pub(crate) use builder::check_shape;
+pub use builder::{Builder, TensorInfo};
+pub use dimensions::{Dims, is_unknown};
+pub(crate) use hooks::located;
+pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
+pub use nodes::{Sink, framework_call, framework_node, framework_operator};
+pub(crate) use operation::{Operation, op};
+pub use scope::{Names, Naming, Scope};
+
+use crate::error::{Error, Result};
+use crate::ir::{Framework, Graph, Node, OpDescriptor, Value};
+use crate::mapping::{Mappings, Schema, Table};
+
+/// The graph that is built, and the processes that build it.
+pub struct Emitter<'t> {
+    /// The graph.
+    pub builder: Builder,
+    /// The framework whose operators are mapped.
+    pub framework: Framework,
+    /// Its processes.
+    pub table: &'t Table,
+    /// Its operators.
+    pub schema: &'t Schema,
+    opsets: IndexMap<String, i64>,
+}
+
+/// The advice for an operator without a process.
+pub(crate) const MEND: &str = "map it by a hook, or make the model without it";
+
+impl<'t> Emitter<'t> {
+    /// An empty graph. With `executing` all operators are computed at once.
+    ///
+    /// # Errors
+    /// A version of an operator set that is not known.
+    pub fn new(
+        framework: Framework,
+        mappings: Option<&'t Mappings>,
+        opsets: IndexMap<String, i64>,
+        executing: bool,
+    ) -> Result<Emitter<'t>> {
+        let (table, schema) = match mappings {
+            Some(added) => (&added.table, &added.schema),
+            None => (framework.table()?, framework.schema()?),
+        };
+        for (domain, version) in &opsets {
+            if let Some(newest) = schema.newest(domain)
+                && *version > newest
+            {
+                return Err(Error::unsupported(format!(
+                    "the model uses version {version} of the operator set '{domain}', but versions up to {newest} are known: \
+                     export it with an older one"
+                )));
+            }
+        }
+        Ok(Emitter { builder: Builder::new(executing), framework, table, schema, opsets })
+    }
+
+    /// The version of a domain's operator set that the model uses.
+    pub fn version(&self, domain: &str) -> i64 {
+        self.opsets.get(domain).copied().unwrap_or(1)
+    }
+
+    /// The operator set version of a node.
+    pub fn version_of(&self, node: &Node) -> i64 {
+        node.version.unwrap_or_else(|| self.version(&node.domain))
+    }
+
+    /// The descriptor of a node's operator.
+    ///
+    /// # Errors
+    /// The framework has no such operator in the model's version of the operator set.
+    pub fn descriptor(&self, node: &Node) -> Result<&'t OpDescriptor> {
+        let version = self.version_of(node);
+        self.schema.find(&node.domain, &node.op, version).ok_or_else(|| {
+            Error::unsupported(match node.domain.as_str() {
+                "" => {
+                    let framework = self.framework.name();
+                    format!("version {version} of the operator set of {framework} has no operator {}: {MEND}", node.op)
+                }
+                domain => format!("the operator {} of the domain {domain} is not known: {MEND}", node.op),
+            })
+        })
+    }
+}
+
+/// The import or export that evaluates a process.
+pub trait Context<'t> {
+    /// The graph and the processes.
+    fn emitter(&self) -> &Emitter<'t>;
+
+    /// The graph and the processes.
+    fn emitter_mut(&mut self) -> &mut Emitter<'t>;
+
+    /// The framework's nodes written so far, with the graph; `None` in an import.
+    fn sink(&mut self) -> Option<(&mut Sink, &mut Builder)>;
+
+    /// Maps a graph of the framework with these input values and returns its outputs.
+    ///
+    /// # Errors
+    /// Too deeply nested subgraphs; a failed hook; an export, which maps no graphs of the framework.
+    fn graph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>>;
+
+    /// Number of problems reported so far.
+    fn problem_count(&self) -> usize;
+}
+
+/// Enables NumPy shape semantics while it lives: ONNX has zero-dimensional tensors and axes of length 0.
+pub struct NumpyShapes(bool);
+
+impl NumpyShapes {
+    /// Enables them.
+    pub fn set() -> NumpyShapes {
+        NumpyShapes(ferromx_runtime::semantics::set_numpy_shape(true))
+    }
+}
+
+impl Drop for NumpyShapes {
+    fn drop(&mut self) {
+        ferromx_runtime::semantics::set_numpy_shape(self.0);
+    }
+}

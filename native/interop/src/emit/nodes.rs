@@ -1,0 +1,170 @@
+//! The framework's nodes that an export writes.
+
+use std::collections::{HashMap, HashSet};
+
+use ferromx_core::shape::Shape;
+use indexmap::IndexMap;
+
+use super::{Builder, Names, Scope};
+use crate::error::{Error, Position, Result};
+use crate::ir::{Arity, AttributeKind, Node, Value};
+use crate::mapping::ast::{Call, Expr};
+
+/// The nodes written so far.
+#[derive(Default)]
+pub struct Sink {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// Names by handle, of tensors of our graph and of new ones.
+    pub names: HashMap<usize, String>,
+    /// All names in the model.
+    pub used: HashSet<String>,
+}
+
+impl Sink {
+    /// An unused name.
+    pub fn unique(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_string();
+        let mut n = 0;
+        while !self.used.insert(name.clone()) {
+            n += 1;
+            name = format!("{wanted}_{n}");
+        }
+        name
+    }
+
+    /// A new tensor of this name.
+    pub fn tensor(&mut self, builder: &mut Builder, name: &str) -> usize {
+        let handle = builder.input(name, Shape::unknown(), None, None);
+        self.names.insert(handle, name.to_string());
+        handle
+    }
+
+    /// The name of a tensor in the model. A constant gets its name at the first use.
+    ///
+    /// # Errors
+    /// A value that is no tensor.
+    pub fn written_name(&mut self, builder: &Builder, value: &Value) -> Result<String> {
+        let handle = match value {
+            Value::None => return Ok(String::new()),
+            Value::Handle(h) => *h,
+            other => return Err(Error::value(format!("an input would be a {}", other.kind()))),
+        };
+        if let Some(name) = self.names.get(&handle) {
+            return Ok(name.clone());
+        }
+        let name = self.unique(&format!("{}/constant", builder.info(handle).name));
+        self.names.insert(handle, name.clone());
+        Ok(name)
+    }
+}
+
+fn in_import() -> Error {
+    Error::value("nothing is being written")
+}
+
+/// Adds one operator of the framework with attributes, and gives the tensors of its first `outputs` outputs.
+///
+/// # Errors
+/// Attributes that the operator does not have.
+pub fn framework_node(
+    scope: &mut Scope<'_, '_>,
+    op: &str,
+    inputs: Vec<Value>,
+    attributes: Vec<(&str, Value)>,
+    outputs: usize,
+) -> Result<Vec<Value>> {
+    let named = attributes.into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
+    let args = inputs.into_iter().map(Expr::Literal).collect();
+    let call = Call { name: op.into(), args, named, position: Position::default() };
+    let wanted = format!("{}/{op}", scope.name);
+    let (sink, builder) = scope.context.sink().ok_or_else(in_import)?;
+    let names: Vec<String> = (0..outputs).map(|_| sink.unique(&wanted)).collect();
+    let made = names.iter().map(|name| Value::Handle(sink.tensor(builder, name))).collect();
+    let outer = std::mem::replace(&mut scope.name, names.first().cloned().unwrap_or_default());
+    let written = framework_call(scope, &call, &Names::new(), Some(&names));
+    scope.name = outer;
+    written.map(|_| made)
+}
+
+/// Adds one operator of the framework on tensors, without attributes, and gives the tensor of its first output.
+///
+/// # Errors
+/// Those of [`framework_call`].
+pub fn framework_operator(scope: &mut Scope<'_, '_>, op: &str, inputs: &[Value]) -> Result<Value> {
+    let args = inputs.iter().cloned().map(Expr::Literal).collect();
+    let call = Call { name: op.into(), args, named: Vec::new(), position: Position::default() };
+    framework_call(scope, &call, &Names::new(), None)
+}
+
+/// Adds one operator of the framework with those in its inputs, and gives the tensor of its first output.
+///
+/// # Errors
+/// Inputs and attributes that the operator does not accept.
+pub fn framework_call(
+    scope: &mut Scope<'_, '_>,
+    call: &Call,
+    names: &Names<'_>,
+    outputs: Option<&[String]>,
+) -> Result<Value> {
+    let mut inputs = Vec::new();
+    for e in &call.args {
+        let value = scope.eval(e, names, false)?;
+        match value {
+            Value::List(items) => inputs.extend(items),
+            other => inputs.push(other),
+        }
+    }
+    while let Some(Value::None) = inputs.last() {
+        inputs.pop();
+    }
+    let (sink, builder) = scope.context.sink().ok_or_else(in_import)?;
+    let inputs = inputs.iter().map(|v| sink.written_name(builder, v)).collect::<Result<Vec<_>>>()?;
+    let probe = Node { op: call.name.clone(), domain: scope.domain_of(&call.name), ..Node::default() };
+    let descriptor = scope.context.emitter().descriptor(&probe)?;
+    let mut attributes = IndexMap::new();
+    for a in &descriptor.attributes {
+        let value = match call.named.iter().find(|(key, _)| *key == a.name) {
+            Some((_, e)) => scope.eval(e, names, false)?,
+            None if outputs.is_some() => names.get(a.name.as_str()).cloned().unwrap_or_default(),
+            None => Value::None,
+        };
+        // Booleans and integers are written as the kind of the attribute demands.
+        let value = match (a.kind, value) {
+            (AttributeKind::Int, Value::Bool(b)) => Value::Int(i64::from(b)),
+            (AttributeKind::Float, v) if v.number().is_some() => Value::Float(v.number().unwrap_or_default()),
+            (_, v) => v,
+        };
+        let empty = matches!(&value, Value::List(items) if items.is_empty());
+        if value == Value::None && !matches!(value, Value::Graph(_)) || value == a.default || (empty && !a.required) {
+            continue;
+        }
+        if !a.kind.takes(&value) {
+            return Err(Error::value(format!("the attribute {} of {} would be {value}", a.name, call.name)));
+        }
+        attributes.insert(a.name.clone(), value);
+    }
+    let wanted = format!("{}/{}", scope.name, call.name);
+    let given_name = scope.name.clone();
+    let (sink, builder) = scope.context.sink().ok_or_else(in_import)?;
+    let (name, outputs, handle) = match outputs {
+        Some(outputs) => (given_name, outputs.to_vec(), Value::None),
+        None => {
+            let name = sink.unique(&wanted);
+            let handle = sink.tensor(builder, &name);
+            (name.clone(), vec![name], Value::Handle(handle))
+        }
+    };
+    let is_variadic = descriptor.outputs.last().is_some_and(|o| o.arity == Arity::Many);
+    let keep = if is_variadic { outputs.len() } else { descriptor.outputs.len().min(outputs.len()) };
+    sink.nodes.push(Node {
+        name,
+        domain: probe.domain,
+        op: call.name.clone(),
+        inputs,
+        outputs: outputs.into_iter().take(keep).collect(),
+        attributes,
+        ..Node::default()
+    });
+    Ok(handle)
+}

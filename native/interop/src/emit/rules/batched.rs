@@ -1,0 +1,159 @@
+//! Scan of operator set 8, which has a batch axis: an outer scan over the batch whose body scans one sequence. After the end of a short
+//! sequence its states stay as they are and its outputs are zeros.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::control::{Directions, MAX_UNROLLED, scan};
+use super::rules;
+use crate::emit::{Handle, Scope};
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Node, Value, ValueInfo};
+
+rules! {
+    /// ONNX's Scan of version 8: axis 0 is the batch, axis 1 the sequence. `inputs` is the number of scanned inputs.
+    fn scanned_batches(
+        s, lengths: Option<Handle>, values: Vec<Handle>, body: Arc<Graph>, inputs: i64, directions: Option<Vec<i64>>,
+    ) -> Vec<Handle> {
+        let mut values = values;
+        let scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
+        let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not fit the inputs"))?;
+        let states = values.len() - scans;
+        if body.inputs.len() != values.len() || body.outputs.len() < states {
+            let (inputs, outputs) = (body.inputs.len(), body.outputs.len());
+            return Err(Error::format(format!(
+                "its body has {inputs} inputs and {outputs} outputs, where {states} states and {scans} rows need {} inputs and \
+                 at least {states} outputs",
+                values.len()
+            )));
+        }
+        let mut directions = directions.unwrap_or_default();
+        directions.resize(scans, 0);
+        if let Some(lengths) = lengths {
+            check_lengths(s, lengths, values[states])?;
+            for (value, direction) in values[states..].iter_mut().zip(&mut directions) {
+                if std::mem::take(direction) == 1 {
+                    *value = reversed(s, *value, lengths)?;
+                }
+            }
+            values.push(lengths);
+        }
+        let each = each(&s.name, &body, states, directions, lengths.is_some());
+        let limit = if steps(s, values[states])? <= MAX_UNROLLED { MAX_UNROLLED } else { 0 };
+        let scans = values.len();
+        scan(s, &values, &each, scans, &Directions::default(), limit)
+    }
+}
+
+/// The total number of steps of all sequences; a large number if it is not known.
+fn steps(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
+    match s.info(rows).shape.dims() {
+        [batch, length, ..] if *batch >= 0 && *length >= 0 => Ok(batch.saturating_mul(*length)),
+        [_] => Err(Error::value("a scanned input has a batch and a sequence, but one dimension was given")),
+        _ => Ok(i64::MAX),
+    }
+}
+
+/// Rejects known lengths that exceed the sequences.
+fn check_lengths(s: &Scope<'_, '_>, lengths: Handle, rows: Handle) -> Result<()> {
+    let most = s.info(rows).shape.dims().get(1).copied().filter(|n| *n >= 0).unwrap_or(i64::MAX);
+    let Some(known) = &s.info(lengths).value else { return Ok(()) };
+    match known.to_vec_as::<f64>()?.iter().find(|n| **n < 0.0 || **n > most as f64) {
+        Some(wrong) => {
+            Err(Error::value(format!("sequence_lens has {wrong}, but sequences have up to {most} elements")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reverses the first `lengths` elements of each sequence.
+fn reversed(s: &mut Scope<'_, '_>, rows: Handle, lengths: Handle) -> Result<Handle> {
+    let axes = [("time_axis", Value::Int(1)), ("batch_axis", Value::Int(0))];
+    let name = format!("{}/reversed", s.name);
+    let graph = Graph {
+        nodes: vec![node("ReverseSequence", 10, &["rows", "lengths"], &[&name], &axes)],
+        inputs: vec![named("rows"), named("lengths")],
+        outputs: vec![named(&name)],
+        ..Graph::default()
+    };
+    let given = [("rows", rows), ("lengths", lengths)].map(|(name, tensor)| (name.to_string(), tensor.into()));
+    match s.context.graph(&graph, HashMap::from(given))?.pop() {
+        Some(Value::Handle(made)) => Ok(Handle(made)),
+        _ => Err(Error::format("nothing was reversed")),
+    }
+}
+
+fn named(name: &str) -> ValueInfo {
+    ValueInfo { name: name.into(), element: None, dims: None, other: None }
+}
+
+fn node(op: &str, version: i64, inputs: &[&str], outputs: &[&str], attributes: &[(&str, Value)]) -> Node {
+    let texts = |items: &[&str]| items.iter().map(|t| t.to_string()).collect();
+    Node {
+        name: outputs[0].into(),
+        op: op.into(),
+        inputs: texts(inputs),
+        outputs: texts(outputs),
+        attributes: attributes.iter().map(|(k, v)| (k.to_string(), v.clone())).collect(),
+        version: Some(version),
+        ..Node::default()
+    }
+}
+
+/// The body of the scan over the batch: states, rows and, with `lengths`, the number of rows of one sequence.
+fn each(prefix: &str, body: &Arc<Graph>, states: usize, directions: Vec<i64>, lengths: bool) -> Graph {
+    let name = |what: &str, i: usize| format!("{prefix}/{what}{i}");
+    let inputs: Vec<String> = (0..body.inputs.len()).map(|i| name("sequence", i)).collect();
+    let outputs: Vec<String> = (0..body.outputs.len()).map(|i| name("made", i)).collect();
+    let (mut given, mut made) = (inputs.clone(), outputs.clone());
+    let mut each = Graph::default();
+    let mut step = body.clone();
+    each.inputs.extend(inputs.iter().map(|n| named(n)));
+    if lengths {
+        let (length, start, end) = (name("length", 0), name("start", 0), name("end", 0));
+        step = Arc::new(until(prefix, body, states, &length));
+        each.inputs.push(named(&length));
+        each.nodes.push(node("Constant", 13, &[], &[&start], &[("value_int", Value::Int(0))]));
+        given.insert(0, start);
+        made.insert(0, end);
+    }
+    let attributes = [
+        ("body", Value::Graph(step)),
+        ("num_scan_inputs", Value::Int((inputs.len() - states) as i64)),
+        ("scan_input_directions", directions.into()),
+    ];
+    let (given, made): (Vec<_>, Vec<_>) =
+        (given.iter().map(String::as_str).collect(), made.iter().map(String::as_str).collect());
+    each.nodes.push(node("Scan", 9, &given, &made, &attributes));
+    each.outputs = outputs.iter().map(|n| named(n)).collect();
+    each
+}
+
+/// A body that counts its rounds, and from round `length` on keeps the states and outputs zeros.
+fn until(prefix: &str, body: &Graph, states: usize, length: &str) -> Graph {
+    let name = |what: &str, i: usize| format!("{prefix}/{what}{i}");
+    let (round, next, one, goes_on, nothing) =
+        (name("round", 0), name("round", 1), name("one", 0), name("goes_on", 0), name("nothing", 0));
+    let mut step = body.clone();
+    step.inputs.insert(0, named(&round));
+    step.nodes.push(node("Less", 9, &[&round, length], &[&goes_on], &[]));
+    step.nodes.push(node("Constant", 13, &[], &[&one], &[("value_int", Value::Int(1))]));
+    step.nodes.push(node("Add", 7, &[&round, &one], &[&next], &[]));
+    step.nodes.push(node("Constant", 13, &[], &[&nothing], &[("value_float", Value::Float(0.0))]));
+    let mut ends = vec![named(&next)];
+    for (i, output) in body.outputs.iter().enumerate() {
+        let end = name("end", i + 1);
+        let otherwise = match body.inputs.get(i).filter(|_| i < states) {
+            Some(state) => state.name.clone(),
+            None => {
+                let zero = name("zero", i);
+                step.nodes.push(node("CastLike", 15, &[&nothing, &output.name], &[&zero], &[]));
+                zero
+            }
+        };
+        step.nodes.push(node("Where", 9, &[&goes_on, &output.name, &otherwise], &[&end], &[]));
+        ends.push(ValueInfo { name: end, ..output.clone() });
+    }
+    step.outputs = ends;
+    step
+}

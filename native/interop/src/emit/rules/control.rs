@@ -1,0 +1,239 @@
+//! Rules for operators with subgraphs. If the condition is known, branches are inlined and loops unrolled; otherwise they become
+//! control flow operators, see [`loops`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromx_core::context::Context as Device;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+
+use super::{loops, rules};
+use crate::emit::{Handle, Scope, op};
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Value};
+
+rules! {
+    /// ONNX's If: the outputs of one of two graphs.
+    fn branch(s, condition: Handle, then: Arc<Graph>, otherwise: Arc<Graph>) -> Vec<Handle> {
+        match truth(s, condition) {
+            Ok(holds) => mapped(s, if holds { &then } else { &otherwise }, &[]),
+            Err(Error::NeedsValue(_)) => loops::dynamic_branch(s, condition, [&then, &otherwise]),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// ONNX's Loop: the final values, then the scan outputs of all rounds, stacked along a new first axis.
+    fn looped(
+        s, trips: Option<Handle>, condition: Option<Handle>, values: Vec<Handle>, body: Arc<Graph>,
+    ) -> Vec<Handle> {
+        let most = match trips {
+            None => Ok(i64::MAX),
+            Some(trips) => known(s, trips).and_then(|a| Ok(a.to_vec::<i64>()?.first().copied().unwrap_or_default())),
+        };
+        let unrolled = match &most {
+            Ok(most) => unrolled(s, condition, &values, &body, *most),
+            Err(e) => Err(e.clone()),
+        };
+        match unrolled {
+            Err(Error::NeedsValue(_)) if !s.is_executing() => {
+                let most = most.ok().filter(|_| trips.is_some());
+                loops::dynamic_loop(s, &loops::Loop { trips, condition, carried: &values, most }, &body)
+            }
+            made => made,
+        }
+    }
+
+    /// Scan of ONNX. `inputs` is the number of scanned inputs; `how` is a list: input axes, input directions, output axes, output
+    /// directions.
+    fn scanned(s, values: Vec<Handle>, body: Arc<Graph>, inputs: i64, how: &[Value]) -> Vec<Handle> {
+        let scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
+        let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not fit the inputs"))?;
+        let mut how = how.iter().map(|v| v.ints().unwrap_or_default());
+        let mut next = || how.next().unwrap_or_default();
+        let directions =
+            Directions { axes: next(), directions: next(), output_axes: next(), output_directions: next() };
+        scan(s, &values, &body, scans, &directions, MAX_UNROLLED)
+    }
+}
+
+/// Most rounds of a loop that is unrolled into a graph.
+pub(super) const MAX_UNROLLED: i64 = 256;
+/// Most rounds of a loop that is executed.
+const MAX_EXECUTED: i64 = 100_000_000;
+
+/// The value of a tensor that decides what runs.
+fn known(s: &Scope<'_, '_>, tensor: Handle) -> Result<NDArray> {
+    s.info(tensor).value.clone().ok_or_else(|| {
+        Error::NeedsValue("what runs is decided by a tensor whose value is known only when the model runs".into())
+    })
+}
+
+fn truth(s: &Scope<'_, '_>, tensor: Handle) -> Result<bool> {
+    match known(s, tensor)?.to_vec_as::<f64>()?.as_slice() {
+        [x] => Ok(*x != 0.0),
+        many => Err(Error::value(format!("a condition has {} elements", many.len()))),
+    }
+}
+
+/// Maps a graph on tensors for its inputs.
+fn mapped(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<Vec<Handle>> {
+    let names = graph.inputs.iter().map(|i| i.name.clone());
+    let inputs = names.zip(inputs.iter().map(|h| Value::from(*h))).collect::<HashMap<_, _>>();
+    let made = s.context.graph(graph, inputs)?;
+    let handle = |value: Value| match value {
+        Value::Handle(h) => Ok(Handle(h)),
+        _ => Err(Error::format("an output of an inner graph is no tensor")),
+    };
+    made.into_iter().map(handle).collect()
+}
+
+/// Runs a body on tensors for its inputs.
+pub(super) fn round(s: &mut Scope<'_, '_>, body: &Graph, values: &[Handle]) -> Result<Vec<Handle>> {
+    if body.inputs.len() != values.len() {
+        return Err(Error::format(format!("the body has {} inputs, but gets {}", body.inputs.len(), values.len())));
+    }
+    let before = s.context.problem_count();
+    let made = mapped(s, body, values);
+    // A body that failed once is not mapped again. An error without problems means that they have been reported.
+    if s.context.problem_count() > before { Err(Error::Model(Vec::new())) } else { made }
+}
+
+/// Stacks the outputs of all rounds along a new axis.
+fn stacked(s: &mut Scope<'_, '_>, rounds: Vec<Handle>, axis: i64, body: &Graph, output: usize) -> Result<Handle> {
+    if rounds.is_empty() {
+        // Without a round, only the body declares the shape and type of the empty result.
+        let info = body.outputs.get(output);
+        let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.ours().ok()).unwrap_or(DType::F32);
+        let dims = info.map(|i| i.shape().dims().iter().map(|d| (*d).max(0)).collect::<Vec<_>>()).unwrap_or_default();
+        let dims: Vec<i64> = [0].into_iter().chain(dims).collect();
+        let empty = NDArray::zeros(&Shape::new(&dims), dtype, Device::default())?;
+        return Ok(s.constant(empty));
+    }
+    s.emit_named(op!(STACK(rounds), axis: axis))
+}
+
+/// A loop of at most so many rounds, unrolled.
+fn unrolled(
+    s: &mut Scope<'_, '_>,
+    condition: Option<Handle>,
+    carried: &[Handle],
+    body: &Graph,
+    trips: i64,
+) -> Result<Vec<Handle>> {
+    let mut goes_on = condition;
+    let mut values = carried.to_vec();
+    let scans = body.outputs.len().checked_sub(carried.len() + 1);
+    let scans = scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than values are carried"))?;
+    let mut made: Vec<Vec<Handle>> = vec![Vec::new(); scans];
+    let limit = if s.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED };
+    let mut i = 0;
+    while i < trips && goes_on.map_or(Ok(true), |goes_on| truth(s, goes_on))? {
+        if i >= limit {
+            return Err(Error::NeedsValue(format!("a loop runs for more than {limit} rounds")));
+        }
+        let given = match goes_on {
+            Some(given) => given,
+            None => s.constant(NDArray::from_slice(&[true], &[])?),
+        };
+        let counter = s.constant(NDArray::from_slice(&[i], &[])?);
+        let given: Vec<Handle> = [counter, given].into_iter().chain(values).collect();
+        let mut outputs = round(s, body, &given)?;
+        let rest = outputs.split_off(1 + carried.len());
+        made.iter_mut().zip(rest).for_each(|(m, v)| m.push(v));
+        values = outputs.split_off(1);
+        // An absent condition is always true.
+        if condition.is_some() {
+            goes_on = outputs.pop();
+        }
+        i += 1;
+    }
+    for (k, rounds) in made.into_iter().enumerate() {
+        values.push(stacked(s, rounds, 0, body, 1 + carried.len() + k)?);
+    }
+    Ok(values)
+}
+
+/// The axes and directions of a scan's inputs and outputs; entries that are left out are 0.
+#[derive(Default)]
+pub(super) struct Directions {
+    /// The scanned axes of the inputs.
+    pub axes: Vec<i64>,
+    /// For each input, 1 if it is scanned in reverse.
+    pub directions: Vec<i64>,
+    /// The axes along which outputs are stacked.
+    pub output_axes: Vec<i64>,
+    /// For each output, 1 if it is stacked in reverse.
+    pub output_directions: Vec<i64>,
+}
+
+/// A scan over the last `scans` values: unrolled up to `most` rounds, a `_foreach` operator beyond that.
+pub(super) fn scan(
+    s: &mut Scope<'_, '_>,
+    all: &[Handle],
+    body: &Graph,
+    scans: usize,
+    how: &Directions,
+    most: i64,
+) -> Result<Vec<Handle>> {
+    let (states, sequences) = all.split_at(all.len() - scans);
+    let option = |list: &[i64], k: usize| list.get(k).copied().unwrap_or(0);
+    let is_reversed = |list: &[i64], k: usize| option(list, k) == 1;
+    let (axes, length) = scanned_axes(s, sequences, &how.axes)?;
+    let outs = body.outputs.len().checked_sub(states.len());
+    let outs = outs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
+    if length < 0 || length > if s.is_executing() { MAX_EXECUTED } else { most } {
+        let sequence = |(k, tensor): (usize, &Handle)| loops::Sequence {
+            tensor: *tensor,
+            axis: axes[k],
+            is_reversed: is_reversed(&how.directions, k),
+        };
+        let sequences = sequences.iter().enumerate().map(sequence).collect();
+        let output = |k: usize| loops::Stacking {
+            axis: option(&how.output_axes, k),
+            is_reversed: is_reversed(&how.output_directions, k),
+        };
+        let outputs = (0..outs).map(output).collect();
+        return loops::dynamic_scan(s, &loops::Scan { states, sequences, outputs }, body);
+    }
+    let mut values = states.to_vec();
+    let mut made: Vec<Vec<Handle>> = vec![Vec::new(); outs];
+    for i in 0..length {
+        let mut given = values.clone();
+        for (k, sequence) in sequences.iter().enumerate() {
+            let at = if is_reversed(&how.directions, k) { length - 1 - i } else { i };
+            let slice = s.emit(op!(SLICE_AXIS(*sequence), axis: axes[k], begin: at, end: at + 1))?;
+            given.push(s.emit(op!(SQUEEZE(slice), axis: vec![axes[k]]))?);
+        }
+        let mut outputs = round(s, body, &given)?;
+        let rest = outputs.split_off(values.len());
+        values = outputs;
+        made.iter_mut().zip(rest).for_each(|(m, v)| m.push(v));
+    }
+    let carried = values.len();
+    for (k, mut rounds) in made.into_iter().enumerate() {
+        if is_reversed(&how.output_directions, k) {
+            rounds.reverse();
+        }
+        values.push(stacked(s, rounds, option(&how.output_axes, k), body, carried + k)?);
+    }
+    Ok(values)
+}
+
+/// The scanned axes and their common length, -1 if it is not known.
+fn scanned_axes(s: &Scope<'_, '_>, sequences: &[Handle], wanted: &[i64]) -> Result<(Vec<i64>, i64)> {
+    let (mut axes, mut length) = (Vec::new(), None);
+    for (k, sequence) in sequences.iter().enumerate() {
+        let shape = &s.info(*sequence).shape;
+        let rank = shape.ndim().ok_or_else(|| Error::NeedsValue("the rank of a scanned input is not known".into()))?;
+        let axis = Shape::axis(wanted.get(k).copied().unwrap_or(0), rank)?;
+        let n = shape.dim(axis);
+        if n >= 0 && length.is_some_and(|l| l >= 0 && l != n) {
+            return Err(Error::value("scanned inputs differ in length"));
+        }
+        length = length.max(Some(n));
+        axes.push(axis as i64);
+    }
+    Ok((axes, length.unwrap_or_default()))
+}

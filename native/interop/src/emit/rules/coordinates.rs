@@ -1,0 +1,89 @@
+//! Rules for coordinates: batch indices, crops, frames, the shapes that undo pooling.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+
+use super::{made_elements, needs_shapes, rules};
+use crate::emit::{Handle, op};
+use crate::error::Error;
+use crate::ir::Value;
+
+rules! {
+    /// Prepends batch indices to coordinates. The first `axes` axes are the batch axes of both tensors.
+    fn with_batch_indices(s, indices: Handle, axes: i64) -> Handle {
+        let shape = s.info(indices).shape.clone();
+        let axes = axes as usize;
+        if !shape.is_known() || shape.dims().len() <= axes {
+            return Err(needs_shapes(&format!("indices of shape {shape} do not say all batches")));
+        }
+        let leading = &shape.dims()[..shape.dims().len() - 1];
+        let count = made_elements(leading)?;
+        let mut items = Vec::with_capacity(count * axes);
+        for p in 0..count as i64 {
+            let mut rest = p;
+            let mut coordinates: Vec<i64> = Vec::new();
+            for n in leading.iter().rev() {
+                coordinates.push(rest % n);
+                rest /= n;
+            }
+            items.extend(coordinates.into_iter().rev().take(axes));
+        }
+        let dims: Vec<i64> = leading.iter().copied().chain([axes as i64]).collect();
+        let batches = s.inner_constant("batches", NDArray::from_slice(&items, &dims)?);
+        let whole = s.emit(op!(CAST(indices), dtype: DType::I64))?;
+        s.emit(op!(CONCAT(batches, whole), dim: -1))
+    }
+
+    /// Crops or zero-pads axes to these sizes, equally at both ends; an odd element goes to the end.
+    fn centered(s, tensor: Handle, sizes: Vec<i64>, axes: Option<Vec<i64>>) -> Handle {
+        let rank = s.rank(tensor)?;
+        let shape = s.info(tensor).shape.clone();
+        let axes = axes.unwrap_or_else(|| (0..rank as i64).collect());
+        if axes.len() != sizes.len() {
+            return Err(Error::value(format!("the sizes {sizes:?} do not fit the axes {axes:?}")));
+        }
+        let (mut begin, mut end) = (vec![0i64; rank], vec![0i64; rank]);
+        for (axis, size) in axes.into_iter().zip(sizes) {
+            let axis = Shape::axis(axis, rank)?;
+            let n = shape.dim(axis);
+            if n < 0 {
+                return Err(needs_shapes(&format!("dimension {axis} is not known")));
+            }
+            // Negative padding crops.
+            let less = (size - n).abs() / 2;
+            (begin[axis], end[axis]) = if size < n { (-less, size - n + less) } else { (less, size - n - less) };
+        }
+        begin.extend(end);
+        super::elements::padded(s, tensor, begin, None, "constant", Value::Float(0.0))
+    }
+
+    /// The input shape from which pooling with these windows gives `shape`.
+    fn unpooled(_, shape: Vec<i64>, kernel: Vec<i64>, strides: Vec<i64>, pads: Vec<i64>) -> Vec<i64> {
+        let mut shape = shape;
+        let n = kernel.len();
+        if shape.len() != n + 2 || strides.len() != n || pads.len() != 2 * n {
+            return Err(Error::value(format!("windows {kernel:?} do not fit the shape {shape:?}")));
+        }
+        for k in 0..n {
+            shape[k + 2] = (shape[k + 2] - 1) * strides[k] + kernel[k] - pads[k] - pads[n + k];
+        }
+        Ok(shape)
+    }
+
+    /// The extent of dilated windows.
+    fn dilated(_, kernel: Vec<i64>, dilations: Vec<i64>) -> Vec<i64> {
+        Ok(kernel.iter().zip(dilations).map(|(k, d)| (k - 1) * d + 1).collect())
+    }
+
+    /// The sample indices of all complete frames of a signal: (frames, size).
+    fn frames(s, length: i64, size: i64, step: i64) -> Handle {
+        if size < 1 || step < 1 || size > length {
+            return Err(Error::value(format!("frames of {size} every {step} do not fit a signal of {length}")));
+        }
+        let count = (length - size) / step + 1;
+        made_elements(&[count, size])?;
+        let indices: Vec<i64> = (0..count).flat_map(|f| (0..size).map(move |i| f * step + i)).collect();
+        Ok(s.inner_constant("frames", NDArray::from_slice(&indices, &[count, size])?))
+    }
+}

@@ -1,0 +1,132 @@
+//! Rules for the export of integers computed from dimensions: they become Shape, Gather and arithmetic.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use ferromx_core::params::ParamValue;
+use ferromx_ops::onnx::{DimExprs, DimLeaf, DimOp};
+
+use super::export_nodes::one;
+use super::rules;
+use crate::emit::{Handle, Scope};
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+rules! {
+    /// For export: integers computed from dimensions of tensors, as a vector.
+    fn dims_written(s, expressions: &str, tensors: Vec<Handle>) -> Value {
+        vector(s, expressions, &tensors, &|_| None)
+    }
+
+    /// For export: the begins of slices, as a vector; absent ones get the default.
+    fn begins_written(s, begin: &str, step: &str, tensors: Vec<Handle>) -> Value {
+        let steps = steps(begin, step)?;
+        vector(s, begin, &tensors, &|k| Some(if steps[k] > 0 { 0 } else { i64::MAX }))
+    }
+
+    /// For export: the ends of slices, as a vector; absent ones get the default.
+    fn ends_written(s, end: &str, step: &str, tensors: Vec<Handle>) -> Value {
+        let steps = steps(end, step)?;
+        vector(s, end, &tensors, &|k| Some(if steps[k] > 0 { i64::MAX } else { i64::MIN + 1 }))
+    }
+
+    /// For export: the steps of slices, as a vector.
+    fn steps_written(s, begin: &str, step: &str) -> Handle {
+        let steps = steps(begin, step)?;
+        s.integers("steps", &steps)
+    }
+
+    /// For export: an axis for each expression.
+    fn axes_of(_, expressions: &str) -> Vec<i64> {
+        Ok((0..parsed(expressions)?.len() as i64).collect())
+    }
+
+    /// For export: Range with start, limit and step computed from dimensions.
+    fn range_written(s, expressions: &str, tensors: Vec<Handle>) -> Value {
+        let numbers = each(s, expressions, &tensors)?;
+        let axes = s.integers("axes", &[0])?;
+        let scalar = |n: Option<Value>| {
+            let n = n.ok_or_else(|| Error::value("a range has a start, a limit and a step"))?;
+            one(s, "Squeeze", vec![n, axes.into()], vec![])
+        };
+        let numbers = numbers.into_iter().map(scalar).collect::<Result<Vec<_>>>()?;
+        one(s, "Range", numbers, vec![])
+    }
+}
+
+fn parsed(expressions: &str) -> Result<DimExprs> {
+    DimExprs::parse(expressions).map_err(Error::Value)
+}
+
+/// The constant steps of slices; 1 if absent.
+fn steps(begin: &str, step: &str) -> Result<Vec<i64>> {
+    let (n, mut steps) = (parsed(begin)?.len(), Vec::new());
+    for step in parsed(step)?.values(&[])?.unwrap_or_default() {
+        steps.push(step.unwrap_or(1));
+    }
+    steps.resize(n, 1);
+    Ok(steps)
+}
+
+/// Vectors of one integer each.
+fn each(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Handle]) -> Result<Vec<Option<Value>>> {
+    let (mut shapes, mut dims) = (HashMap::new(), HashMap::new());
+    let cell = RefCell::new(s);
+    let mut leaf = |leaf: DimLeaf| {
+        let mut scope = cell.borrow_mut();
+        let s = &mut **scope;
+        let (input, axis) = match leaf {
+            DimLeaf::Number(n) => return s.integers("number", &[n]).map(Value::from),
+            DimLeaf::Dim(input, axis) => (input, axis),
+        };
+        if let Some(known) = dims.get(&(input, axis)) {
+            return Ok(Value::clone(known));
+        }
+        let missing = || Error::value(format!("there is no tensor {input} in {expressions}"));
+        let tensor = *tensors.get(input).ok_or_else(missing)?;
+        let shape = match shapes.get(&input) {
+            Some(shape) => Value::clone(shape),
+            None => one(s, "Shape", vec![tensor.into()], vec![])?,
+        };
+        shapes.insert(input, shape.clone());
+        let index = s.integers("axis", &[axis as i64])?;
+        let dim = one(s, "Gather", vec![shape, index.into()], vec![])?;
+        dims.insert((input, axis), dim.clone());
+        Ok(dim)
+    };
+    let mut combine = |op: DimOp, a: Value, b: Value| {
+        let operator = match op {
+            DimOp::Add => "Add",
+            DimOp::Sub => "Sub",
+            DimOp::Mul => "Mul",
+            DimOp::FloorDiv => "Div",
+            DimOp::Min => "Min",
+            DimOp::Max => "Max",
+        };
+        let mut scope = cell.borrow_mut();
+        one(&mut scope, operator, vec![a, b], vec![])
+    };
+    parsed(expressions)?.build(&mut leaf, &mut combine)
+}
+
+/// A vector of integers; `default` gives the default of absent entries.
+fn vector(
+    s: &mut Scope<'_, '_>,
+    expressions: &str,
+    tensors: &[Handle],
+    default: &dyn Fn(usize) -> Option<i64>,
+) -> Result<Value> {
+    let mut parts = Vec::new();
+    for (k, part) in each(s, expressions, tensors)?.into_iter().enumerate() {
+        parts.push(match (part, default(k)) {
+            (Some(part), _) => part,
+            (None, Some(n)) => s.integers("default", &[n])?.into(),
+            (None, None) => return Err(Error::value(format!("a number is missing in {expressions}"))),
+        });
+    }
+    match parts.len() {
+        0 => s.integers("shape", &[]).map(Value::from),
+        1 => Ok(parts.remove(0)),
+        _ => one(s, "Concat", parts, vec![("axis", Value::Int(0))]),
+    }
+}

@@ -1,0 +1,138 @@
+//! Rules for single elements, activations, quantization and padding.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::shape::Shape;
+use ferromx_ops::definitions::{LeakyReluType, PadMode};
+
+use super::rules;
+use crate::emit::{Handle, Scope, op};
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+rules! {
+    /// One element of a vector, as a zero-dimensional tensor.
+    fn element_of(s, tensor: Value, n: i64) -> Handle {
+        let one = s.emit(op!(SLICE_AXIS(tensor), axis: 0, begin: n, end: n + 1))?;
+        s.emit(op!(RESHAPE(one), newshape: Vec::<i64>::new()))
+    }
+
+    /// Applies the activation of this ONNX name, or none if the name is absent. The parameters are the ONNX attributes of the activation.
+    fn function_of(s, name: Option<&str>, tensor: Handle, parameters: Value) -> Handle {
+        let given = if let Value::List(items) = &parameters { items.as_slice() } else { &[] };
+        let number = |k: usize, otherwise: f64| given.get(k).and_then(Value::number).unwrap_or(otherwise);
+        match name.unwrap_or_default() {
+            "" => Ok(tensor),
+            "Relu" => s.emit_named(op!(RELU(tensor))),
+            "Tanh" => s.emit_named(op!(TANH(tensor))),
+            "Sigmoid" => s.emit_named(op!(SIGMOID(tensor))),
+            "LeakyRelu" => {
+                let slope = number(0, 0.01);
+                s.emit_named(op!(LEAKY_RELU(tensor), act_type: LeakyReluType::Leaky, slope: slope))
+            }
+            "HardSigmoid" => s.emit_named(op!(HARD_SIGMOID(tensor), alpha: number(0, 0.2), beta: number(1, 0.5))),
+            "Clip" => {
+                let (low, high) = (number(0, f64::from(f32::MIN)), number(1, f64::from(f32::MAX)));
+                s.emit_named(op!(CLIP(tensor), a_min: low, a_max: high))
+            }
+            other => Err(Error::unsupported(format!("the activation {other} has no process"))),
+        }
+    }
+
+    /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each of its last axis.
+    fn real_of(s, tensor: Value, scale: Value, zero_point: Option<Value>) -> Handle {
+        let mut x = s.emit(op!(CAST(tensor), dtype: DType::F32))?;
+        if let Some(zero) = zero_point {
+            let zero = s.emit(op!(CAST(zero), dtype: DType::F32))?;
+            x = s.emit(op!(SUBTRACT(x, zero)))?;
+        }
+        s.emit(op!(MULTIPLY(x, scale)))
+    }
+
+    /// Dequantizes 8-bit integers that stand in a list with the scale and the zero point of each.
+    fn real_triples(s, tensors: &[Value]) -> Vec<Handle> {
+        if !tensors.len().is_multiple_of(3) {
+            let count = tensors.len();
+            return Err(Error::value(format!("{count} inputs are no triples of tensor, scale and zero point")));
+        }
+        let triples = tensors.chunks_exact(3);
+        triples
+            .map(|t| {
+                let zero_point = Some(t[2].clone()).filter(|zero| *zero != Value::None);
+                real_of(s, t[0].clone(), t[1].clone(), zero_point)
+            })
+            .collect()
+    }
+
+    /// Quantizes to 8-bit integers: divides by the scale, rounds, adds the zero point and clips to the type.
+    fn rounded_to(s, tensor: Value, scale: Value, zero_point: Option<Value>, dtype: DType) -> Handle {
+        let low = match dtype {
+            DType::U8 => 0.0,
+            DType::I8 => -128.0,
+            other => {
+                let text = format!("integers of type {other} have no process; int8 and uint8 have");
+                return Err(Error::unsupported(text));
+            }
+        };
+        let mut x = s.emit(op!(TRUE_DIVIDE(tensor, scale)))?;
+        x = s.emit(op!(AROUND(x)))?;
+        if let Some(zero) = zero_point {
+            let zero = s.emit(op!(CAST(zero), dtype: DType::F32))?;
+            x = s.emit(op!(ADD(x, zero)))?;
+        }
+        let clipped = s.emit(op!(CLIP(x), a_min: low, a_max: low + 255.0))?;
+        s.emit_named(op!(CAST(clipped), dtype: dtype))
+    }
+
+    /// True if the tensor is a constant of one element.
+    fn single(s, tensor: Handle) -> bool {
+        Ok(s.info(tensor).value.as_ref().is_some_and(|v| v.len() == 1))
+    }
+
+    /// ONNX's Pad: the pads at the beginning of each axis, then those at the end. Negative pads crop.
+    fn padded(s, tensor: Handle, pads: Vec<i64>, axes: Option<Vec<i64>>, mode: &str, value: Value) -> Handle {
+        let rank = s.rank(tensor)?;
+        let axes: Vec<usize> = match axes {
+            None => (0..rank).collect(),
+            Some(axes) => axes.into_iter().map(|x| Shape::axis(x, rank)).collect::<Result<_, _>>()?,
+        };
+        if pads.len() != 2 * axes.len() {
+            return Err(Error::value(format!("padding {pads:?} has no pair for each of {} axes", axes.len())));
+        }
+        let mut pairs = vec![[0i64, 0]; rank];
+        for (k, axis) in axes.iter().enumerate() {
+            pairs[*axis] = [pads[k], pads[k + axes.len()]];
+        }
+        let is_cropped = pads.iter().any(|p| *p < 0);
+        let mut made = tensor;
+        if is_cropped {
+            let cut = |pad: i64, at: i64| if pad < 0 { Value::Int(at) } else { Value::None };
+            let begin: Vec<Value> = pairs.iter().map(|p| cut(p[0], -p[0])).collect();
+            let end: Vec<Value> = pairs.iter().map(|p| cut(p[1], p[1])).collect();
+            made = s.emit_named(op!(SLICE(made), begin: begin, end: end))?;
+        }
+        pairs.iter_mut().flatten().for_each(|p| *p = (*p).max(0));
+        if pairs.iter().all(|p| *p == [0, 0]) {
+            return if is_cropped { Ok(made) } else { s.emit_named(op!(COPY(made))) };
+        }
+        let mode = match mode {
+            "wrap" => return wrapped(s, made, &pairs),
+            other => <PadMode as ferromx_core::params::ParamValue>::parse(other).map_err(Error::Unsupported)?,
+        };
+        let value = Some(value).filter(|_| mode == PadMode::Constant);
+        s.emit_named(op!(PAD(made), pad_width: pairs, mode: mode, constant_value: value))
+    }
+}
+
+/// Pads with the elements at the opposite end of each axis.
+fn wrapped(s: &mut Scope<'_, '_>, mut tensor: Handle, pairs: &[[i64; 2]]) -> Result<Handle> {
+    for (axis, pair) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
+        let n = s.known_dims(tensor)?[axis];
+        if n == 0 {
+            return Err(Error::value("an empty axis has no other end"));
+        }
+        let indices: Vec<i64> = (-pair[0]..n + pair[1]).map(|i| i.rem_euclid(n)).collect();
+        let indices = s.integers("indices", &indices)?;
+        tensor = s.emit_named(op!(TAKE(tensor, indices), axis: axis))?;
+    }
+    Ok(tensor)
+}

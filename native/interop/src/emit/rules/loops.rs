@@ -1,0 +1,313 @@
+//! Branches and loops that are decided when the model runs.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::shape::Shape;
+
+use super::control::round;
+use crate::emit::{Body, Handle, Operands, Scope, op};
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Value};
+
+/// A variable for an input of a body, with the shape and type of an outer tensor.
+fn variable_like(s: &mut Scope<'_, '_>, tensor: Handle, what: &str) -> Handle {
+    let info = s.info(tensor);
+    let (shape, dtype) = (info.shape.clone(), info.dtype);
+    let name = format!("{}/{what}", s.name);
+    s.builder().body_input(&name, shape, dtype, tensor)
+}
+
+/// Makes the outputs of a body depend on unused inputs without changing their values, by a `where` that always selects the output. `of`
+/// gives the output with the shape of each input.
+fn keep(s: &mut Scope<'_, '_>, values: &mut [Handle], inputs: &[Handle], of: impl Fn(usize) -> usize) -> Result<()> {
+    let name = s.name.clone();
+    for (i, input) in inputs.iter().enumerate() {
+        let value = &mut values[of(i)];
+        // Other runtimes lack Where for Booleans.
+        *value = if s.info(*value).dtype == Some(DType::Bool) {
+            let never = s.builder().scalar(&format!("{name}/never"), false)?;
+            let nothing = s.emit_named(op!(BITWISE_AND(*input, never)))?;
+            s.emit_named(op!(BITWISE_OR(*value, nothing)))?
+        } else {
+            let always = s.builder().scalar(&format!("{name}/always"), true)?;
+            s.emit_named(op!(WHERE(always, *value, *input)))?
+        };
+    }
+    Ok(())
+}
+
+/// True if a body does not use some of the tensors.
+fn has_unused(body: &Body, inputs: &[Handle]) -> bool {
+    inputs.iter().any(|i| !body.inputs().contains(i))
+}
+
+/// A body that uses all of these inputs. If the plain body does not, it is created again with [`keep`].
+fn using(
+    s: &mut Scope<'_, '_>,
+    inputs: &[Handle],
+    of: impl Fn(usize) -> usize + Copy,
+    make: impl Fn(&mut Scope<'_, '_>) -> Result<Vec<Handle>>,
+) -> Result<(Body, Vec<Handle>)> {
+    let made = s.body(&make)?;
+    if !has_unused(&made.0, inputs) {
+        return Ok(made);
+    }
+    s.body(|s| {
+        let mut values = make(s)?;
+        keep(s, &mut values, inputs, of)?;
+        Ok(values)
+    })
+}
+
+/// The outputs of a graph without inputs.
+fn outputs(s: &mut Scope<'_, '_>, graph: &Graph) -> Result<Vec<Handle>> {
+    let handle = |value: Value| match value {
+        Value::Handle(h) => Ok(Handle(h)),
+        _ => Err(Error::format("an output of an inner graph is no tensor")),
+    };
+    s.context.graph(graph, HashMap::new())?.into_iter().map(handle).collect()
+}
+
+/// `If` with an unknown condition: `_cond`.
+pub(super) fn dynamic_branch(s: &mut Scope<'_, '_>, condition: Handle, graphs: [&Graph; 2]) -> Result<Vec<Handle>> {
+    let mut bodies = Vec::new();
+    let mut shapes = Vec::new();
+    for graph in graphs {
+        let (body, outputs) = s.body(|s| outputs(s, graph))?;
+        shapes.push(outputs.iter().map(|o| s.info(*o).shape.clone()).collect::<Vec<_>>());
+        bodies.push(body);
+    }
+    let same = |(a, b): (&Shape, &Shape)| a.clone().assign(b);
+    if shapes[0].len() != shapes[1].len() || !shapes[0].iter().zip(&shapes[1]).all(same) {
+        return Err(Error::NeedsValue(
+            "the branches make outputs of different shapes, and which one runs is known only when the model runs"
+                .into(),
+        ));
+    }
+    let asked = variable_like(s, condition, "condition");
+    let (test, _) = s.body(|_| Ok(vec![asked]))?;
+    let mut operands = Operands::default();
+    let index = operands.index_of(condition);
+    let mut locs = |body: &Body| body.inputs().iter().map(|t| operands.index_of(*t)).collect::<Vec<_>>();
+    let (then, otherwise) = (locs(&bodies[0]), locs(&bodies[1]));
+    let cond = op!(
+        COND(operands.values()), num_outputs: shapes[0].len(), cond_input_locs: vec![index], then_input_locs: then,
+        else_input_locs: otherwise
+    );
+    s.emit_with_bodies(cond, &[&test, &bodies[0], &bodies[1]])
+}
+
+/// The operands of a loop.
+pub(super) struct Loop<'a> {
+    /// Most rounds, if there is a limit.
+    pub trips: Option<Handle>,
+    /// Whether the first round runs; absent for always.
+    pub condition: Option<Handle>,
+    /// The values carried from round to round.
+    pub carried: &'a [Handle],
+    /// The value of `trips`, if it is known.
+    pub most: Option<i64>,
+}
+
+/// `Loop` with an unknown number of rounds: `_while_loop`.
+pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, of: &Loop<'_>, body: &Graph) -> Result<Vec<Handle>> {
+    let Loop { trips, condition, carried, most } = *of;
+    let rows = body.outputs.len().saturating_sub(carried.len() + 1);
+    let start = s.builder().scalar("start", 0i64)?;
+    let goes_on = match condition {
+        None => s.builder().scalar("condition", true)?,
+        Some(given) => given,
+    };
+    let first: Vec<Handle> = [start, goes_on].into_iter().chain(carried.iter().copied()).collect();
+    let named = first.iter().enumerate();
+    let variables: Vec<Handle> = named.map(|(i, value)| variable_like(s, *value, &format!("variable{i}"))).collect();
+    let (round, outputs) = using(
+        s,
+        &variables,
+        |i| rows + i,
+        |s| {
+            let mut made = round(s, body, &variables)?;
+            let mut last = made.split_off(1 + carried.len());
+            let next = s.emit_named(op!(PLUS_SCALAR(variables[0]), scalar: 1.0))?;
+            // An absent condition is always true.
+            let on = if condition.is_some() { made[0] } else { variables[1] };
+            last.extend([next, on]);
+            last.extend(made.drain(1..));
+            Ok(last)
+        },
+    )?;
+    for (v, out) in variables.iter().zip(&outputs[rows..]) {
+        if !s.info(*v).shape.clone().assign(&s.info(*out).shape) {
+            return Err(Error::NeedsValue("a value that a loop carries changes its shape from round to round".into()));
+        }
+    }
+    let always = condition.is_none() || s.info(outputs[rows + 1]).value.is_some();
+    if rows > 0 && !(always && most.is_some()) {
+        return Err(Error::NeedsValue(
+            "how many rounds a loop makes is known only when the model runs, and so is the length of what it collects"
+                .into(),
+        ));
+    }
+    let (test, _) = s.body(|s| {
+        let Some(trips) = trips else { return Ok(vec![variables[1]]) };
+        let before = s.emit_named(op!(LESS(variables[0], trips)))?;
+        Ok(vec![s.emit_named(op!(BITWISE_AND(variables[1], before)))?])
+    })?;
+    while_loop(s, &first, &variables, rows, [&test, &round], most)
+}
+
+/// Adds `_while_loop`; its variables begin with the counter and the condition.
+fn while_loop(
+    s: &mut Scope<'_, '_>,
+    first: &[Handle],
+    variables: &[Handle],
+    rows: usize,
+    [test, round]: [&Body; 2],
+    most: Option<i64>,
+) -> Result<Vec<Handle>> {
+    // The variables come first; each has its own index, even if two start as the same tensor.
+    let mut operands = Operands::default();
+    let mut index = |t: &Handle| match variables.iter().position(|v| v == t) {
+        Some(i) => i as i64,
+        None => variables.len() as i64 + operands.index_of(*t),
+    };
+    let test_locs: Vec<i64> = test.inputs().iter().map(&mut index).collect();
+    let round_locs: Vec<i64> = round.inputs().iter().map(&mut index).collect();
+    let of = |v: &Handle| round.inputs().iter().position(|t| t == v).map_or(0, |i| i as i64);
+    let inputs = [first.to_vec(), operands.values()].concat();
+    let most = most.unwrap_or(i64::MAX).clamp(0, i64::from(i32::MAX));
+    let whole = op!(
+        WHILE_LOOP(inputs), num_outputs: rows + variables.len(), num_out_data: rows, max_iterations: most,
+        cond_input_locs: test_locs, func_input_locs: round_locs,
+        func_var_locs: variables.iter().map(of).collect::<Vec<_>>()
+    );
+    let made = s.emit_with_bodies(whole, &[test, round])?;
+    let (collected, last) = made.split_at(rows);
+    Ok([&last[2..], collected].concat())
+}
+
+/// A scanned tensor.
+pub(super) struct Sequence {
+    /// The tensor.
+    pub tensor: Handle,
+    /// The scanned axis.
+    pub axis: i64,
+    /// True for scanning from the end.
+    pub is_reversed: bool,
+}
+
+/// How an output is stacked.
+#[derive(Clone, Copy)]
+pub(super) struct Stacking {
+    /// The new axis.
+    pub axis: i64,
+    /// True for stacking from the end.
+    pub is_reversed: bool,
+}
+
+/// The operands of a scan.
+pub(super) struct Scan<'a> {
+    /// The initial states.
+    pub states: &'a [Handle],
+    /// The scanned tensors.
+    pub sequences: Vec<Sequence>,
+    /// The stacked outputs.
+    pub outputs: Vec<Stacking>,
+}
+
+/// A row of a scanned tensor in the body.
+struct Row {
+    variable: Handle,
+    /// True for a row of a vector, which has the shape (1,) here and () in ONNX.
+    is_scalar: bool,
+}
+
+/// `Scan` of an unknown length, or too long to be unrolled: `_foreach`.
+pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph) -> Result<Vec<Handle>> {
+    let (mut data, mut rows) = (Vec::new(), Vec::new());
+    for (i, sequence) in scan.sequences.iter().enumerate() {
+        let (tensor, row) = scanned_rows(s, sequence, i)?;
+        data.push(tensor);
+        rows.push(row);
+    }
+    let named = scan.states.iter().enumerate();
+    let states: Vec<Handle> = named.map(|(i, state)| variable_like(s, *state, &format!("state{i}"))).collect();
+    let count = scan.outputs.len();
+    let scalars = RefCell::new(Vec::new());
+    let make = |s: &mut Scope<'_, '_>| -> Result<Vec<Handle>> {
+        let mut given = states.clone();
+        for Row { variable, is_scalar } in &rows {
+            given.push(match is_scalar {
+                true => s.emit_named(op!(RESHAPE(*variable), newshape: Vec::<i64>::new()))?,
+                false => *variable,
+            });
+        }
+        let mut made = round(s, body, &given)?;
+        let collected = made.split_off(states.len());
+        scalars.borrow_mut().clear();
+        let mut outs = Vec::new();
+        for value in collected {
+            let is_scalar = s.info(value).shape.ndim() == Some(0);
+            scalars.borrow_mut().push(is_scalar);
+            outs.push(if is_scalar { s.emit_named(op!(RESHAPE(value), newshape: vec![1]))? } else { value });
+        }
+        outs.extend(made);
+        Ok(outs)
+    };
+    let (step, _) = using(s, &states, |i| count + i, make)?;
+    let used: Vec<usize> = (0..rows.len()).filter(|i| step.inputs().contains(&rows[*i].variable)).collect();
+    if used.is_empty() {
+        return Err(Error::NeedsValue("the body of a scan does not use what is scanned".into()));
+    }
+    let index = |t: &Handle| step.inputs().iter().position(|i| i == t).map_or(0, |i| i as i64);
+    let is_given = |t: &Handle| states.contains(t) || rows.iter().any(|row| row.variable == *t);
+    let rest: Vec<Handle> = step.inputs().iter().copied().filter(|t| !is_given(t)).collect();
+    let scanned: Vec<Handle> = used.iter().map(|i| data[*i]).collect();
+    let foreach = op!(
+        FOREACH([&scanned, scan.states, &rest].concat()), num_outputs: count + states.len(), num_out_data: count,
+        in_data_locs: used.iter().map(|i| index(&rows[*i].variable)).collect::<Vec<_>>(),
+        in_state_locs: states.iter().map(index).collect::<Vec<_>>(),
+        remain_locs: rest.iter().map(index).collect::<Vec<_>>()
+    );
+    let made = s.emit_with_bodies(foreach, &[&step])?;
+    let mut values = made[count..].to_vec();
+    for (k, stacking) in scan.outputs.iter().enumerate() {
+        let is_scalar = scalars.borrow()[k];
+        values.push(collected(s, made[k], is_scalar, *stacking)?);
+    }
+    Ok(values)
+}
+
+/// A scanned tensor with the scanned axis first and in order, and the variable of its rows.
+fn scanned_rows(s: &mut Scope<'_, '_>, sequence: &Sequence, index: usize) -> Result<(Handle, Row)> {
+    let mut tensor = sequence.tensor;
+    if sequence.axis != 0 {
+        tensor = s.emit_named(op!(MOVEAXIS(tensor), source: vec![sequence.axis], destination: vec![0]))?;
+    }
+    if sequence.is_reversed {
+        tensor = s.emit_named(op!(FLIP(tensor), axis: vec![0]))?;
+    }
+    let info = s.info(tensor);
+    let (rest, dtype) = (info.shape.dims().get(1..).unwrap_or(&[]).to_vec(), info.dtype);
+    let is_scalar = rest.is_empty();
+    let shape = Shape::new(if is_scalar { &[1] } else { &rest });
+    let name = format!("{}/row{index}", s.name);
+    let variable = s.builder().body_input(&name, shape, dtype, tensor);
+    Ok((tensor, Row { variable, is_scalar }))
+}
+
+/// The stacked output of a scan in ONNX's layout. With `is_scalar` each step gives a scalar, which has the shape (1,) here.
+fn collected(s: &mut Scope<'_, '_>, mut made: Handle, is_scalar: bool, stacking: Stacking) -> Result<Handle> {
+    if is_scalar {
+        made = s.emit_named(op!(SQUEEZE(made), axis: vec![1]))?;
+    }
+    if stacking.is_reversed {
+        made = s.emit_named(op!(FLIP(made), axis: vec![0]))?;
+    }
+    if stacking.axis != 0 {
+        made = s.emit_named(op!(MOVEAXIS(made), source: vec![0], destination: vec![stacking.axis]))?;
+    }
+    Ok(made)
+}

@@ -1,0 +1,165 @@
+//! Rules for attention: additive masks, and whether inputs are those of an attention.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+
+use super::{array, made_elements, needs_shapes, rules};
+use crate::emit::{Handle, Scope, SymInt, is_unknown, op};
+use crate::error::{Error, Result};
+use crate::ir::Value;
+use crate::mapping::ast::Operator;
+
+rules! {
+    /// An additive attention mask: 0 where a query attends to a key, minus infinity elsewhere. Query i has position i + offset. A causal
+    /// mask hides later keys; `left` and `right` limit the window around the query, -1 means no limit.
+    fn attention_mask(
+        s, queries: SymInt, keys: SymInt, offset: SymInt, causal: bool, left: i64, right: i64, dtype: DType,
+    ) -> Handle {
+        let window = Window { causal, left, right };
+        if [queries, keys, offset].iter().any(|n| is_unknown(n.0)) {
+            return dynamic_mask(s, [queries.0, keys.0, offset.0], window, dtype);
+        }
+        let (queries, keys, offset) = (queries.0, keys.0, offset.0);
+        made_elements(&[queries, keys])?;
+        let element = |i: i64, j: i64| if window.has(i + offset - j) { 0.0 } else { f64::NEG_INFINITY };
+        let items = (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect();
+        let mask = array::<f64>(&[queries, keys], dtype, items)?;
+        Ok(s.inner_constant("mask", mask))
+    }
+
+    /// As attention_mask, with a key length for each batch. The queries are the last positions before that length.
+    fn key_length_mask(
+        s, ends: Handle, queries: i64, keys: i64, causal: bool, left: i64, right: i64, dtype: DType,
+    ) -> Handle {
+        made_elements(&[queries.max(0), keys.max(0)])?;
+        let key = s.inner_constant("keys", NDArray::from_slice(&(0..keys).collect::<Vec<_>>(), &[1, 1, 1, keys])?);
+        let back: Vec<i64> = (0..queries).map(|i| i - queries).collect();
+        let query = s.inner_constant("queries", NDArray::from_slice(&back, &[1, 1, queries, 1])?);
+        let is_key = s.emit(op!(LESS(key, ends)))?;
+        let position = s.emit(op!(ADD(ends, query)))?;
+        let distance = s.emit(op!(SUBTRACT(position, key)))?;
+        let visible = Window { causal, left, right }.visible(s, distance, Some(is_key))?;
+        additive(s, visible.unwrap_or(is_key), Value::Float(f64::NEG_INFINITY), dtype)
+    }
+
+    /// An additive mask with `value` at padded keys. The valid keys are given as lengths (batch,), or as 1 and 0 in (batch, keys) or
+    /// (batch, queries, keys). Keys have the shape (batch, heads, keys, size).
+    fn padding_mask(s, mask: Handle, keys: Handle, value: Value, dtype: DType) -> Handle {
+        let rank = s.info(mask).shape.ndim();
+        let valid = match rank {
+            Some(1) => {
+                let keys = s.info(keys).shape.dim(2);
+                if keys < 0 {
+                    return Err(needs_shapes("the number of keys is not known"));
+                }
+                let positions = s.integers("keys", &(0..keys).collect::<Vec<_>>())?;
+                let ends = s.emit(op!(CAST(mask), dtype: DType::I64))?;
+                let ends = s.emit(op!(EXPAND_DIMS(ends), axis: -1))?;
+                s.emit(op!(LESS(positions, ends)))?
+            }
+            Some(2 | 3) => s.emit(op!(GREATER_EQUAL(mask, 1)))?,
+            _ => return Err(Error::unsupported("only masks of one to three axes have a process")),
+        };
+        let valid = if rank == Some(3) { valid } else { s.emit(op!(EXPAND_DIMS(valid), axis: 1))? };
+        let valid = s.emit(op!(EXPAND_DIMS(valid), axis: 1))?;
+        additive(s, valid, value, dtype)
+    }
+
+    /// True if these are the queries, keys, values and optional mask of an attention: float32 or float64, equal leading dimensions, and a
+    /// mask over all keys that broadcasts to the scores. Keys are (..., size, keys) unless `in_rows` is true.
+    fn is_attention(
+        s, query: Handle, keys: Handle, value: Handle, mask: Option<Handle>, in_rows: Option<bool>,
+    ) -> bool {
+        let dims = |tensor: Handle| {
+            let info = s.info(tensor);
+            let has_kernel = matches!(info.dtype, Some(DType::F32 | DType::F64));
+            info.dims.clone().filter(|dims| has_kernel && dims.len() >= 2)
+        };
+        let dtype = s.info(query).dtype;
+        let (Some(query), Some(mut keys), Some(value)) = (dims(query), dims(keys), dims(value)) else {
+            return Ok(false);
+        };
+        let n = query.len();
+        if in_rows == Some(true) && keys.len() == n {
+            keys.swap(n - 2, n - 1);
+        }
+        // Unknown dimensions are symbolic, so equal ones compare equal.
+        let leading =
+            keys.len() == n && value.len() == n && query[..n - 2] == keys[..n - 2] && query[..n - 2] == value[..n - 2];
+        if !leading || query[n - 1] != keys[n - 2] || keys[n - 1] != value[n - 2] {
+            return Ok(false);
+        }
+        let Some(mask) = mask.map(|mask| s.info(mask)) else { return Ok(true) };
+        let scores = query[..n - 1].iter().chain([&keys[n - 1]]).rev();
+        let broadcasts = mask.dims.as_ref().is_some_and(|mask| {
+            let fits = mask.iter().rev().zip(scores).all(|(m, d)| *m == 1 || m == d);
+            mask.len() <= n && mask.last() == keys.last() && fits
+        });
+        Ok(broadcasts && mask.dtype == dtype)
+    }
+}
+
+/// The keys that a query attends to, by their distance before it; -1 means no limit.
+#[derive(Clone, Copy)]
+struct Window {
+    causal: bool,
+    left: i64,
+    right: i64,
+}
+
+impl Window {
+    fn has(self, distance: i64) -> bool {
+        !(self.causal && distance < 0
+            || self.left >= 0 && distance > self.left
+            || self.right >= 0 && -distance > self.right)
+    }
+
+    /// Compares distances with the limits; `visible` is another condition. `None` if there is no condition at all.
+    fn visible(self, s: &mut Scope<'_, '_>, distance: Handle, visible: Option<Handle>) -> Result<Option<Handle>> {
+        let mut conditions = Vec::new();
+        if self.causal {
+            conditions.push(op!(GREATER_EQUAL(distance, 0)));
+        }
+        if self.left >= 0 {
+            conditions.push(op!(LESS_EQUAL(distance, self.left)));
+        }
+        if self.right >= 0 {
+            conditions.push(op!(GREATER_EQUAL(distance, -self.right)));
+        }
+        conditions.into_iter().try_fold(visible, |visible, condition| {
+            let holds = s.emit(condition)?;
+            match visible {
+                None => Ok(Some(holds)),
+                Some(earlier) => s.emit(op!(BITWISE_AND(earlier, holds))).map(Some),
+            }
+        })
+    }
+}
+
+/// A mask that is 0 where a condition holds, and `value` elsewhere.
+fn additive(s: &mut Scope<'_, '_>, condition: Handle, value: Value, dtype: DType) -> Result<Handle> {
+    let mask = s.emit(op!(WHERE_SCALAR2(condition), x: 0.0, y: value))?;
+    s.emit(op!(CAST(mask), dtype: dtype))
+}
+
+/// A mask of lengths that are not known: compares positions when the model runs.
+fn dynamic_mask(
+    s: &mut Scope<'_, '_>,
+    [queries, keys, offset]: [i64; 3],
+    window: Window,
+    dtype: DType,
+) -> Result<Handle> {
+    let end = s.builder().combined(Operator::Plus, offset, queries)?;
+    let positions = |s: &mut Scope<'_, '_>, from: i64, to: Value, axis: i64| {
+        let range = super::symbolic::symbolic_range(s, Value::Int(from), to, Value::Int(1), DType::I64)?;
+        s.emit(op!(EXPAND_DIMS(range), axis: axis))
+    };
+    let query = positions(s, offset, end, 1)?;
+    let key = positions(s, 0, Value::Int(keys), 0)?;
+    let distance = s.emit(op!(SUBTRACT(query, key)))?;
+    let visible = match window.visible(s, distance, None)? {
+        Some(visible) => visible,
+        None => s.emit(op!(EQUAL(distance, distance)))?,
+    };
+    additive(s, visible, Value::Float(f64::NEG_INFINITY), dtype)
+}

@@ -1,0 +1,182 @@
+//! Rules for recurrent networks: ONNX has a weight tensor for each kind of weight, `RNN` takes one vector with another order of gates.
+
+use ferromx_core::dtype::DType;
+
+use super::export_nodes::one;
+use super::{needs_shapes, rules};
+use crate::emit::{Handle, Scope, framework_node, op};
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+rules! {
+    /// The vector of parameters of RNN from the weights of ONNX, with the gates in this order: for each direction the weights of the input
+    /// and of the state, then for each direction their biases.
+    fn recurrent_params(s, w: Handle, r: Handle, b: Option<Handle>, order: Vec<i64>) -> Handle {
+        let gates = order.len() as i64;
+        let shape = s.info(w).shape.clone();
+        if !shape.is_known() || shape.dims().len() != 3 || shape.dim(1) % gates != 0 {
+            return Err(Error::value(format!("weights of shape {shape} do not have {gates} gates")));
+        }
+        let (directions, hidden, inputs) = (shape.dim(0), shape.dim(1) / gates, shape.dim(2));
+        let order = s.integers("gates", &order)?;
+        // One direction of weights of shape (direction, gates * hidden, width), with the gates in our order, as a vector.
+        let part = |s: &mut Scope<'_, '_>, tensor: Handle, direction: i64, groups: i64, width: i64| {
+            let one = s.emit(op!(SLICE_AXIS(tensor), axis: 0, begin: direction, end: direction + 1))?;
+            let split = s.emit(op!(NPX_RESHAPE(one), newshape: vec![groups, gates, hidden, width]))?;
+            let reordered = s.emit(op!(TAKE(split, order), axis: 1))?;
+            s.emit(op!(NPX_RESHAPE(reordered), newshape: vec![-1]))
+        };
+        let mut parts = Vec::new();
+        for direction in 0..directions {
+            parts.push(part(s, w, direction, 1, inputs)?);
+            parts.push(part(s, r, direction, 1, hidden)?);
+        }
+        for direction in 0..directions {
+            // The biases of the input come first, then those of the state.
+            parts.push(match b {
+                None => {
+                    let dtype = s.info(w).dtype.unwrap_or(DType::F32);
+                    s.emit(op!(FULL(), shape: vec![2 * gates * hidden], value: 0.0, dtype: dtype))?
+                }
+                Some(biases) => part(s, biases, direction, 2, 1)?,
+            });
+        }
+        s.emit(op!(CONCAT(parts), dim: 0))
+    }
+
+    /// For export: the layers of RNN as operators of the framework, with the outputs of RNN. The parameters are one tensor or those that
+    /// are joined to it; states are the first states, and the first cells of an LSTM.
+    fn recurrent_nodes(
+        s, data: Handle, parameters: Value, states: &[Value], mode: &str, layers: i64, bidirectional: bool, hidden: i64,
+    ) -> Vec<Value> {
+        let inputs = s.info(data).shape.dim(2);
+        if inputs < 0 || !(1..=256).contains(&layers) {
+            return Err(needs_shapes("the size of the input is not known"));
+        }
+        let (operator, order, attributes) = written_layer(mode)?;
+        let directions = if bidirectional { 2 } else { 1 };
+        let vector = match parameters {
+            Value::Handle(h) => Handle(h),
+            list => s.emit(op!(CONCAT(list), dim: 0))?,
+        };
+        if s.info(vector).value.is_none() {
+            return Err(Error::unsupported("the parameters of RNN can be written only where they are given"));
+        }
+        let weights = weights(s, vector, order, Sizes { layers, directions, hidden, inputs })?;
+        let states: Vec<&Value> = states.iter().filter(|v| **v != Value::None).collect();
+        let mut data = Value::from(data);
+        let mut last: Vec<Vec<Value>> = vec![Vec::new(); states.len()];
+        for (layer, [w, r, b]) in weights.into_iter().enumerate() {
+            let mut ins = vec![data, w.into(), r.into(), b.into(), Value::None];
+            for state in &states {
+                ins.push(rows(s, state, layer as i64 * directions, directions, layers * directions)?);
+            }
+            let mut attributes = attributes.clone();
+            attributes.push(("hidden_size", Value::Int(hidden)));
+            if bidirectional {
+                attributes.push(("direction", "bidirectional".into()));
+                if mode == "rnn_relu" {
+                    attributes[0].1 = Value::List(vec!["Relu".into(), "Relu".into()]);
+                }
+            }
+            let outs = framework_node(s, operator, ins, attributes, 1 + states.len())?;
+            for (last, out) in last.iter_mut().zip(&outs[1..]) {
+                last.push(out.clone());
+            }
+            // (steps, directions, batch, hidden) becomes (steps, batch, directions * hidden).
+            let perm = vec![("perm", Value::from(vec![0, 2, 1, 3]))];
+            let transposed = one(s, "Transpose", vec![outs[0].clone()], perm)?;
+            let shape = s.integers("shape", &[0, 0, directions * hidden])?;
+            data = one(s, "Reshape", vec![transposed, shape.into()], vec![])?;
+        }
+        let mut made = vec![data];
+        for states in last {
+            let axis = vec![("axis", Value::Int(0))];
+            made.push(if layers == 1 { states[0].clone() } else { one(s, "Concat", states, axis)? });
+        }
+        Ok(made)
+    }
+}
+
+/// The framework's operator for a mode, the order of its gates, and its attributes.
+fn written_layer(mode: &str) -> Result<(&'static str, &'static [i64], Vec<(&'static str, Value)>)> {
+    Ok(match mode {
+        "lstm" => ("LSTM", &[0, 3, 1, 2], vec![]),
+        "gru" => ("GRU", &[1, 0, 2], vec![("linear_before_reset", Value::Int(1))]),
+        "rnn_tanh" => ("RNN", &[0], vec![]),
+        "rnn_relu" => ("RNN", &[0], vec![("activations", Value::List(vec!["Relu".into()]))]),
+        other => return Err(Error::unsupported(format!("the mode {other} has no form"))),
+    })
+}
+
+/// Reads the parameter vector of RNN tensor by tensor.
+struct Parts<'s, 'a, 't> {
+    scope: &'s mut Scope<'a, 't>,
+    vector: Handle,
+    offset: i64,
+}
+
+impl Parts<'_, '_, '_> {
+    /// The next weights as a tensor of shape (1, gates * hidden, width), with the gates in the framework's order.
+    fn next(&mut self, order: &[i64], hidden: i64, width: i64) -> Result<Handle> {
+        let gates = order.len() as i64;
+        let end = self.offset + gates * hidden * width;
+        let s = &mut *self.scope;
+        let part = s.emit(op!(SLICE_AXIS(self.vector), axis: 0, begin: self.offset, end: end))?;
+        self.offset = end;
+        let split = s.emit(op!(NPX_RESHAPE(part), newshape: vec![1, gates, hidden, width]))?;
+        let order = s.integers("gates", order)?;
+        let reordered = s.emit(op!(TAKE(split, order), axis: 1))?;
+        s.emit(op!(NPX_RESHAPE(reordered), newshape: vec![1, gates * hidden, width]))
+    }
+
+    fn joined(&mut self, parts: Vec<Handle>, axis: i64) -> Result<Handle> {
+        self.scope.emit(op!(CONCAT(parts), dim: axis))
+    }
+}
+
+/// The sizes of an RNN.
+struct Sizes {
+    layers: i64,
+    directions: i64,
+    hidden: i64,
+    inputs: i64,
+}
+
+/// Weights (W, R, B) of each layer from the vector of RNN.
+fn weights(s: &mut Scope<'_, '_>, vector: Handle, order: &[i64], sizes: Sizes) -> Result<Vec<[Handle; 3]>> {
+    let Sizes { layers, directions, hidden, inputs } = sizes;
+    let mut parts = Parts { scope: s, vector, offset: 0 };
+    let mut products = Vec::new();
+    for layer in 0..layers {
+        let width = if layer == 0 { inputs } else { directions * hidden };
+        let (mut w, mut r) = (Vec::new(), Vec::new());
+        for _ in 0..directions {
+            w.push(parts.next(order, hidden, width)?);
+            r.push(parts.next(order, hidden, hidden)?);
+        }
+        products.push([parts.joined(w, 0)?, parts.joined(r, 0)?]);
+    }
+    let mut made = Vec::new();
+    for [w, r] in products {
+        let mut biases = Vec::new();
+        for _ in 0..directions {
+            let (x, h) = (parts.next(order, hidden, 1)?, parts.next(order, hidden, 1)?);
+            biases.push(parts.joined(vec![x, h], 1)?);
+        }
+        let all = parts.joined(biases, 0)?;
+        let b = parts.scope.emit(op!(NPX_RESHAPE(all), newshape: vec![directions, -1]))?;
+        made.push([w, r, b]);
+    }
+    Ok(made)
+}
+
+/// The states of some layers, as rows of the states of all layers.
+fn rows(s: &mut Scope<'_, '_>, states: &Value, from: i64, n: i64, all: i64) -> Result<Value> {
+    if n == all {
+        return Ok(states.clone());
+    }
+    let (begin, end) = (s.integers("begin", &[from])?, s.integers("end", &[from + n])?);
+    let axis = s.integers("axis", &[0])?;
+    one(s, "Slice", vec![states.clone(), begin.into(), end.into(), axis.into()], vec![])
+}

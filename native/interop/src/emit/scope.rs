@@ -1,0 +1,348 @@
+//! Evaluates the expressions of a process for a node.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use ferromx_core::ndarray::NDArray;
+
+use super::{Builder, Context, Handle, Operation, TensorInfo, framework_call, is_unknown, rules};
+use crate::error::{Error, Result};
+use crate::ir::{Node, Value};
+use crate::mapping::ast::{Call, Definition, Expr, Operator, Process};
+
+/// The values of a process's names.
+pub type Names<'p> = HashMap<&'p str, Value>;
+
+/// The name of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// That of the node.
+    Node,
+    /// That of the node and that of the operator.
+    Operator,
+}
+
+/// The context of rules: the graph that is being built and the node that is being mapped.
+pub struct Scope<'a, 't> {
+    /// The import or export.
+    pub context: &'a mut (dyn Context<'t> + 'a),
+    /// The node that is mapped.
+    pub node: &'a Node,
+    /// The name that its operator gets.
+    pub name: String,
+    /// Set by a rule if the value of a tensor is missing.
+    pub wanted_value: bool,
+    /// The process that is applied.
+    process: &'a Process,
+    /// The `let` definitions evaluated so far.
+    defined: HashMap<&'a str, Value>,
+}
+
+impl<'a, 't> Scope<'a, 't> {
+    /// The scope of a process applied to a node.
+    pub fn new(
+        context: &'a mut (dyn Context<'t> + 'a),
+        node: &'a Node,
+        name: String,
+        process: &'a Process,
+    ) -> Scope<'a, 't> {
+        Scope { context, node, name, wanted_value: false, process, defined: HashMap::new() }
+    }
+
+    /// The graph that is built.
+    pub fn builder(&mut self) -> &mut Builder {
+        &mut self.context.emitter_mut().builder
+    }
+
+    /// The known facts about a tensor.
+    pub fn info(&self, tensor: Handle) -> &TensorInfo {
+        self.context.emitter().builder.info(tensor.0)
+    }
+
+    /// True if all operators are computed at once.
+    pub fn is_executing(&self) -> bool {
+        self.context.emitter().builder.is_executing()
+    }
+
+    /// The value of an expression. The outermost operator gets the node's name.
+    ///
+    /// # Errors
+    /// Those of rules and operators.
+    pub fn eval(&mut self, e: &Expr, names: &Names<'_>, outermost: bool) -> Result<Value> {
+        Ok(match e {
+            Expr::Literal(value) => value.clone(),
+            Expr::Name(name, _) => self.name_of(name, names, outermost)?,
+            Expr::List(items) => Value::List(self.each(items, names, false)?),
+            Expr::Outputs(items) => Value::List(self.each(items, names, outermost)?),
+            Expr::Call(call) => self.call(call, names, outermost)?,
+            Expr::Pick(e, index) => match self.eval(e, names, outermost)? {
+                Value::List(mut items) if *index < items.len() => items.swap_remove(*index),
+                Value::List(items) => {
+                    return Err(Error::value(format!("element {index} of {} is wanted", items.len())));
+                }
+                single if *index == 0 => single,
+                other => return Err(Error::value(format!("element {index} of a {} is wanted", other.kind()))),
+            },
+            Expr::Negative(e) => match self.eval(e, names, false)? {
+                Value::Int(i) => Value::Int(i.wrapping_neg()),
+                Value::Float(x) => Value::Float(-x),
+                other => return Err(Error::value(format!("minus a {}", other.kind()))),
+            },
+            Expr::Not(e) => Value::Bool(!self.eval(e, names, false)?.is_true()),
+            Expr::Binary(operator, a, b) => self.binary(*operator, a, b, names)?,
+            Expr::If(condition, yes, no) => {
+                let chosen = if self.eval(condition, names, false)?.is_true() { yes } else { no };
+                self.eval(chosen, names, outermost)?
+            }
+        })
+    }
+
+    fn name_of(&mut self, name: &str, names: &Names<'_>, outermost: bool) -> Result<Value> {
+        if let Some(value) = names.get(name).or_else(|| self.defined.get(name)) {
+            return Ok(value.clone());
+        }
+        // Definitions are evaluated at their first use, so conditions can guard them.
+        let process = self.process;
+        if let Some((name, e)) = process.lets.iter().find(|(n, _)| n == name) {
+            let value = self.eval(e, names, outermost)?;
+            self.defined.insert(name, value.clone());
+            return Ok(value);
+        }
+        // An attribute of the node, or its default. The table has checked that some version of the operator has it.
+        let default = || {
+            let descriptor = self.context.emitter().descriptor(self.node).ok()?;
+            descriptor.attribute(name).map(|a| a.default.clone())
+        };
+        Ok(self.node.attributes.get(name).cloned().or_else(default).unwrap_or_default())
+    }
+
+    fn each(&mut self, items: &[Expr], names: &Names<'_>, outermost: bool) -> Result<Vec<Value>> {
+        items.iter().map(|e| self.eval(e, names, outermost)).collect()
+    }
+
+    fn call(&mut self, call: &Call, names: &Names<'_>, outermost: bool) -> Result<Value> {
+        let table = self.context.emitter().table;
+        let signature = table.signature(&call.name);
+        if signature.is_none() && self.context.sink().is_some() {
+            return framework_call(self, call, names, None);
+        }
+        let args = self.each(&call.args, names, false)?;
+        if let Some(signature) = signature {
+            let made = match (rules::find(&call.name), table.definition(&call.name)) {
+                (Some(rule), _) => (rule.forward)(self, &args),
+                (None, Some(rule)) => self.defined_rule(rule, args, outermost),
+                (None, None) => Err(Error::value("the rule is not defined")),
+            };
+            return made.map_err(|e| match e {
+                Error::Value(text) => Error::Value(format!("rule {signature}: {text}")),
+                other => other,
+            });
+        }
+        let mut params = Vec::new();
+        for (key, e) in &call.named {
+            params.push((key.as_str(), self.eval(e, names, false)?));
+        }
+        let naming = if outermost { Naming::Node } else { Naming::Operator };
+        self.operator(&call.name, args, params, naming)
+    }
+
+    /// The result of a rule that a mapping file defines.
+    fn defined_rule(&mut self, rule: &Definition, args: Vec<Value>, outermost: bool) -> Result<Value> {
+        let mut names = Names::new();
+        let given = args.into_iter().chain(std::iter::repeat(Value::None));
+        for (i, (param, value)) in rule.signature.params.iter().zip(given).enumerate() {
+            let is_absent = param.is_optional && value == Value::None;
+            if !is_absent && !param.kind.takes(&value) {
+                let (kind, name) = (value.kind(), &param.name);
+                return Err(Error::value(format!(
+                    "argument {} ({name}) is a {kind}, not a {}",
+                    i + 1,
+                    param.kind.name()
+                )));
+            }
+            names.insert(param.name.as_ref(), value);
+        }
+        let made = self.eval(&rule.body, &names, outermost)?;
+        match rule.signature.result.takes(&made) {
+            true => Ok(made),
+            false => {
+                Err(Error::value(format!("its result is a {}, not a {}", made.kind(), rule.signature.result.name())))
+            }
+        }
+    }
+
+    /// The domain of an operator of the framework that the process names.
+    pub fn domain_of(&self, op: &str) -> String {
+        self.context.emitter().schema.domain_of(&self.process.domain, op).to_string()
+    }
+
+    /// The name of an operator.
+    fn operator_name(&self, op: &str, naming: Naming) -> String {
+        match naming {
+            Naming::Node => self.name.clone(),
+            Naming::Operator => format!("{}/{}", self.name, op.trim_start_matches('_').to_lowercase()),
+        }
+    }
+
+    /// Adds an operator of ours that a mapping file names. A single output is not wrapped in a list.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub fn operator(
+        &mut self,
+        op: &str,
+        mut args: Vec<Value>,
+        params: Vec<(&str, Value)>,
+        naming: Naming,
+    ) -> Result<Value> {
+        let (_, def) = ferromx_ops::registry::find(op)?;
+        // Inputs may be given by name, too.
+        let mut attrs = Vec::new();
+        for (key, value) in params {
+            let index = match def.inputs {
+                ferromx_core::op::Inputs::Fixed(inputs) => inputs.iter().position(|a| a.name == key),
+                ferromx_core::op::Inputs::Variadic { .. } => None,
+            };
+            match index {
+                Some(i) => {
+                    args.resize(args.len().max(i + 1), Value::None);
+                    args[i] = value;
+                }
+                None => attrs.push((key, value)),
+            }
+        }
+        let name = self.operator_name(op, naming);
+        let outs = self.builder().apply(op, &name, &args, &attrs)?;
+        let mut values: Vec<Value> = outs.into_iter().map(Value::Handle).collect();
+        Ok(if values.len() == 1 { values.remove(0) } else { Value::List(values) })
+    }
+
+    /// Adds an operator inside of what the node becomes. Its name is that of the node and of the operator.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub(crate) fn emit<P>(&mut self, operation: Operation<P>) -> Result<Handle> {
+        let name = self.operator_name(operation.operator, Naming::Operator);
+        self.builder().emit(&name, operation)
+    }
+
+    /// Adds the operator that the node becomes. It gets the name of the node.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub(crate) fn emit_named<P>(&mut self, operation: Operation<P>) -> Result<Handle> {
+        let name = self.name.clone();
+        self.builder().emit(&name, operation)
+    }
+
+    /// Adds an operator whose name is that of the node and another one.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub(crate) fn emit_as<P>(&mut self, what: &str, operation: Operation<P>) -> Result<Handle> {
+        let name = format!("{}/{what}", self.name);
+        self.builder().emit(&name, operation)
+    }
+
+    /// A constant with the name of the node.
+    pub fn constant(&mut self, array: NDArray) -> Handle {
+        let name = self.name.clone();
+        Handle(self.builder().constant(&name, array))
+    }
+
+    /// A constant whose name is that of the node and another one.
+    pub fn inner_constant(&mut self, what: &str, array: NDArray) -> Handle {
+        let name = format!("{}/{what}", self.name);
+        Handle(self.builder().constant(&name, array))
+    }
+
+    /// A constant vector of 64-bit integers.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn integers(&mut self, what: &str, items: &[i64]) -> Result<Handle> {
+        let array = NDArray::from_slice(items, &[items.len() as i64])?;
+        Ok(self.inner_constant(what, array))
+    }
+
+    fn binary(&mut self, operator: Operator, a: &Expr, b: &Expr, names: &Names<'_>) -> Result<Value> {
+        let left = self.eval(a, names, false)?;
+        match operator {
+            Operator::And if !left.is_true() => return Ok(Value::Bool(false)),
+            Operator::Or if left.is_true() => return Ok(Value::Bool(true)),
+            _ => {}
+        }
+        let right = self.eval(b, names, false)?;
+        if let (Value::Int(x), Value::Int(y)) = (&left, &right)
+            && (is_unknown(*x) || is_unknown(*y))
+        {
+            return self.of_dimensions(operator, *x, *y);
+        }
+        let ordered = |f: fn(&f64, &f64) -> bool| match (left.number(), right.number()) {
+            (Some(x), Some(y)) => Ok(Value::Bool(f(&x, &y))),
+            _ => Err(Error::value(format!("a {} and a {} have no order", left.kind(), right.kind()))),
+        };
+        match operator {
+            Operator::And | Operator::Or => Ok(Value::Bool(right.is_true())),
+            Operator::Equal => Ok(Value::Bool(left == right)),
+            Operator::Differs => Ok(Value::Bool(left != right)),
+            Operator::Less => ordered(f64::lt),
+            Operator::LessEqual => ordered(f64::le),
+            Operator::Greater => ordered(f64::gt),
+            Operator::GreaterEqual => ordered(f64::ge),
+            Operator::Plus if matches!((&left, &right), (Value::List(_), Value::List(_))) => match (left, right) {
+                (Value::List(mut x), Value::List(y)) => {
+                    x.extend(y);
+                    Ok(Value::List(x))
+                }
+                _ => Ok(Value::None),
+            },
+            _ => arithmetic(operator, &left, &right),
+        }
+    }
+}
+
+impl Scope<'_, '_> {
+    /// Combines or compares two integers of which at least one is symbolic.
+    fn of_dimensions(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
+        let order = self.builder().compared(a, b);
+        let holds = match operator {
+            Operator::Equal => order.map(Ordering::is_eq),
+            Operator::Differs => order.map(Ordering::is_ne),
+            Operator::Less => order.map(Ordering::is_lt),
+            Operator::LessEqual => order.map(Ordering::is_le),
+            Operator::Greater => order.map(Ordering::is_gt),
+            Operator::GreaterEqual => order.map(Ordering::is_ge),
+            _ => return self.builder().combined(operator, a, b),
+        };
+        let unknown =
+            || Error::NeedsValue("a dimension decides the form of the graph: give the shapes of the inputs".into());
+        holds.map(Value::Bool).ok_or_else(unknown)
+    }
+}
+
+fn arithmetic(operator: Operator, left: &Value, right: &Value) -> Result<Value> {
+    let bad = || Error::value(format!("{left} and {right} cannot be combined"));
+    let whole = |v: &Value| matches!(v, Value::Int(_) | Value::Bool(_)).then(|| v.int()).flatten();
+    if let (Some(x), Some(y)) = (whole(left), whole(right)) {
+        return match operator {
+            Operator::Plus => x.checked_add(y),
+            Operator::Minus => x.checked_sub(y),
+            Operator::Times => x.checked_mul(y),
+            Operator::Over => x.checked_div(y),
+            _ => x.checked_rem_euclid(y),
+        }
+        .map(Value::Int)
+        .ok_or_else(bad);
+    }
+    match (left.number(), right.number()) {
+        (Some(x), Some(y)) => Ok(Value::Float(match operator {
+            Operator::Plus => x + y,
+            Operator::Minus => x - y,
+            Operator::Times => x * y,
+            Operator::Over => x / y,
+            _ => x.rem_euclid(y),
+        })),
+        _ => Err(bad()),
+    }
+}

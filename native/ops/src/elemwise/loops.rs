@@ -1,0 +1,149 @@
+//! The loops of formulas, and the functions that run them on operands of any type. These are compiled once: a formula is a constant.
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::op::OpCtx;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::broadcast::apply_broadcast;
+use ferromx_kernels::map::{Elements, ElementsMut, Lane, Loop, Operand, apply};
+use ferromx_kernels::reduce::NumericLane;
+use smallvec::SmallVec;
+
+use super::family::{Binary, Form, Ternary, Unary};
+
+/// The element types of arithmetic.
+pub(crate) const NUMERIC: &[ferromx_core::dtype::DType] = {
+    use ferromx_core::dtype::DType::*;
+    &[F16, BF16, F32, F64, U8, I8, I32, I64]
+};
+
+/// The loops of a formula. Integers compute in `f64` if the formula has no form for them.
+pub(crate) struct Loops {
+    /// Single precision.
+    pub(super) f32: Loop<f32>,
+    /// Double precision.
+    pub(super) f64: Loop<f64>,
+    int: Option<(Loop<i32>, Loop<i64>)>,
+}
+
+macro_rules! loops {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident by $loop:ident;)*) => {$(
+        impl Loops {
+            $(#[$doc])*
+            pub(crate) const fn $name<F: $kind>() -> Loops {
+                Loops {
+                    f32: Loop::$loop::<Form<F, f32>>(),
+                    f64: Loop::$loop::<Form<F, f64>>(),
+                    int: if F::INT { Some((Loop::$loop::<Form<F, i32>>(), Loop::$loop::<Form<F, i64>>())) } else { None },
+                }
+            }
+        }
+    )*};
+}
+loops! {
+    /// Those of a formula of one operand.
+    unary: Unary by map;
+    /// Those of a formula of two operands.
+    binary: Binary by zip;
+    /// Those of a formula of three operands.
+    ternary: Ternary by zip3;
+}
+
+impl Loops {
+    /// Runs `with` with the loop for an element type.
+    pub(crate) fn select<W: WithLoop>(&self, ctx: &OpCtx<'_>, dtype: DType, with: W) -> Result<()> {
+        match (dtype, &self.int) {
+            (DType::F32 | DType::F16 | DType::BF16, _) => with.run(&self.f32),
+            (DType::F64, _) | (DType::U8 | DType::I8 | DType::I32 | DType::I64, None) => with.run(&self.f64),
+            (DType::U8 | DType::I8 | DType::I32, Some((narrow, _))) => with.run(narrow),
+            (DType::I64, Some((_, wide))) => with.run(wide),
+            (other, _) => Err(ctx.unsupported(other, NUMERIC)),
+        }
+    }
+}
+
+/// What to do with the loop of an element type.
+pub(crate) trait WithLoop {
+    /// Runs the loop.
+    fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()>;
+}
+
+/// An operand of a formula.
+#[derive(Clone, Copy)]
+pub(crate) enum Arg<'o, 'a> {
+    /// An input, which may share memory with the output.
+    Array(&'o In<'a>),
+    /// A number, rounded to the output's type.
+    Number(f64),
+    /// The output's old contents.
+    Output,
+    /// Elements of any type, which are converted.
+    Elements(Elements<'a>),
+}
+
+impl<'a> Arg<'_, 'a> {
+    /// The operand in lanes of type `C`, for an output of type `dtype`.
+    pub(crate) fn lanes<C: Lane>(self, dtype: DType) -> Result<Operand<'a, C>> {
+        Ok(match self {
+            Arg::Number(value) => Operand::Constant(C::rounded(value, dtype)),
+            Arg::Output => Operand::InPlace,
+            Arg::Elements(elements) => Operand::Elements(elements),
+            Arg::Array(x) if x.dtype() != dtype => {
+                return Err(Error::Internal(format!("an input of type {} was read as {dtype}", x.dtype())));
+            }
+            Arg::Array(x) if x.shared_with().is_some() => Operand::InPlace,
+            Arg::Array(x) => Operand::Elements(elements(x)?),
+        })
+    }
+}
+
+/// The elements of an array of any type.
+pub(crate) fn elements<'a>(x: &In<'a>) -> Result<Elements<'a>> {
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => Ok(x.slice::<T>()?.into()),
+        d => Err(Error::Internal(format!("no elements of type {d}"))))
+}
+
+/// The mutable elements of an array of any type.
+pub(crate) fn elements_mut<'a>(out: &'a mut Out<'_>) -> Result<ElementsMut<'a>> {
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => Ok(out.slice_mut::<T>()?.into()),
+        d => Err(Error::Internal(format!("no elements of type {d}"))))
+}
+
+/// `out = f(args...)`, element by element.
+pub(crate) fn apply_loops(ctx: &OpCtx<'_>, loops: &Loops, args: &[Arg<'_, '_>], out: &mut Out<'_>) -> Result<()> {
+    struct Apply<'e, 'x, 'o, 'a>(&'e [Arg<'o, 'a>], &'e mut Out<'x>);
+
+    impl WithLoop for Apply<'_, '_, '_, '_> {
+        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+            let Apply(args, out) = self;
+            let mut operands: SmallVec<[Operand<'_, C>; 3]> = SmallVec::new();
+            for arg in args {
+                operands.push(arg.lanes(out.dtype())?);
+            }
+            apply(formula, &operands, elements_mut(out)?);
+            Ok(())
+        }
+    }
+    loops.select(ctx, out.dtype(), Apply(args, out))
+}
+
+/// `out = f(a, b)` for two operands with their shapes, which are broadcast; computed in the lanes of `dtype`.
+pub(crate) fn broadcast_loops(
+    ctx: &OpCtx<'_>,
+    loops: &Loops,
+    dtype: DType,
+    operands: [(Arg<'_, '_>, &[usize]); 2],
+    out: (ElementsMut<'_>, &[usize]),
+) -> Result<()> {
+    struct Broadcast<'e, 'o, 'a, 'x>(DType, [(Arg<'o, 'a>, &'e [usize]); 2], (ElementsMut<'x>, &'e [usize]));
+
+    impl WithLoop for Broadcast<'_, '_, '_, '_> {
+        fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
+            let Broadcast(dtype, [(a, a_shape), (b, b_shape)], out) = self;
+            apply_broadcast(formula, (a.lanes(dtype)?, a_shape), (b.lanes(dtype)?, b_shape), out);
+            Ok(())
+        }
+    }
+    loops.select(ctx, dtype, Broadcast(dtype, operands, out))
+}
