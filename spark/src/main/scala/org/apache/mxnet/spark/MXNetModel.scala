@@ -146,7 +146,9 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   def setImageMean(value: Array[Double]): this.type = set(imageMean, value)
   def setImageStd(value: Array[Double]): this.type = set(imageStd, value)
 
-  /** Sets the column with the index of the largest element of the first output of `fetchDict`; none if empty. */
+  /** Sets the column with the index of the largest element of the first output of `fetchDict`, or with its value if it has
+    * one element; no column if empty.
+    */
   def setPredictionCol(value: String): this.type = set(predictionCol, value)
   def setHandleInvalid(value: String): this.type = set(handleInvalid, value)
 
@@ -160,6 +162,8 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
       auxParams: Map[String, NDArray] = Map.empty
   ): this.type =
     setFiles(ModelFiles.ofNetwork(symbol, argParams, auxParams))
+
+  private[spark] def withFiles(files: ModelFiles): this.type = setFiles(files)
 
   private def setFiles(files: ModelFiles): this.type = {
     payload = Some(files)

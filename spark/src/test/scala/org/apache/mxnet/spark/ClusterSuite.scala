@@ -8,9 +8,12 @@ abstract class ClusterSuite extends FunSuite {
   // Against a hanging executor only: the first test starts the cluster, on a machine that may be busy.
   override val munitTimeout = scala.concurrent.duration.Duration(1, "h")
 
+  /** The number of tasks that an executor runs at the same time. */
+  protected def coresPerExecutor: Int = 1
+
   lazy val spark: SparkSession = SparkSession
     .builder()
-    .master("local-cluster[2,1,1024]")
+    .master(s"local-cluster[2,$coresPerExecutor,1024]")
     .appName("ferromx-spark4 tests")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.host", "127.0.0.1")

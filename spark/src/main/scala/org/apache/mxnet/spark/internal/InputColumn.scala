@@ -26,6 +26,9 @@ private[mxnet] sealed abstract class InputColumn(column: String, rowSize: Int) {
   /** Writes the batch into an array, whose rows from `rows` on become 0. */
   def write(target: NDArray, rows: Int): Unit
 
+  /** Copies the row at the first position, as floats. */
+  def copyFirst(target: Array[Float], offset: Int): Unit
+
   protected def checkLength(length: Int): Unit =
     if (length != rowSize)
       throw new IllegalArgumentException(
@@ -160,6 +163,7 @@ private[mxnet] object InputColumn {
       checkLength(values.length)
       System.arraycopy(values, 0, buffer, position * size, size)
     }
+    override def copyFirst(target: Array[Float], offset: Int): Unit = System.arraycopy(buffer, 0, target, offset, size)
     override def write(target: NDArray, rows: Int): Unit = {
       Arrays.fill(buffer, rows * size, target.size, 0f)
       ArrayAccess.setFloats(target, buffer)
@@ -176,6 +180,13 @@ private[mxnet] object InputColumn {
       val values = get(row, ordinal)
       checkLength(values.length)
       System.arraycopy(values, 0, buffer, position * size, size)
+    }
+    override def copyFirst(target: Array[Float], offset: Int): Unit = {
+      var i = 0
+      while (i < size) {
+        target(offset + i) = buffer(i).toFloat
+        i += 1
+      }
     }
     override def write(target: NDArray, rows: Int): Unit = {
       Arrays.fill(buffer, rows * size, target.size, 0.0)
@@ -194,6 +205,13 @@ private[mxnet] object InputColumn {
       checkLength(values.length)
       System.arraycopy(values, 0, buffer, position * size, size)
     }
+    override def copyFirst(target: Array[Float], offset: Int): Unit = {
+      var i = 0
+      while (i < size) {
+        target(offset + i) = buffer(i).toFloat
+        i += 1
+      }
+    }
     override def write(target: NDArray, rows: Int): Unit = {
       Arrays.fill(buffer, rows * size, target.size, 0L)
       ArrayAccess.setLongs(target, buffer)
@@ -206,6 +224,13 @@ private[mxnet] object InputColumn {
       val values = get(row, ordinal)
       checkLength(values.length)
       System.arraycopy(values, 0, buffer, position * size, size)
+    }
+    override def copyFirst(target: Array[Float], offset: Int): Unit = {
+      var i = 0
+      while (i < size) {
+        target(offset + i) = buffer(i).toFloat
+        i += 1
+      }
     }
     override def write(target: NDArray, rows: Int): Unit = {
       Arrays.fill(buffer, rows * size, target.size, 0)
@@ -223,6 +248,13 @@ private[mxnet] object InputColumn {
       val values = get(row, ordinal)
       checkLength(values.length)
       System.arraycopy(values, 0, buffer, position * size, size)
+    }
+    override def copyFirst(target: Array[Float], offset: Int): Unit = {
+      var i = 0
+      while (i < size) {
+        target(offset + i) = buffer(i).toFloat
+        i += 1
+      }
     }
     override def write(target: NDArray, rows: Int): Unit = {
       Arrays.fill(buffer, rows * size, target.size, 0: Byte)
@@ -242,6 +274,7 @@ private[mxnet] object InputColumn {
             error
           )
       }
+    override def copyFirst(target: Array[Float], offset: Int): Unit = System.arraycopy(buffer, 0, target, offset, size)
     override def write(target: NDArray, rows: Int): Unit = {
       Arrays.fill(buffer, rows * size, target.size, 0f)
       ArrayAccess.setFloats(target, buffer)
@@ -289,4 +322,10 @@ private[mxnet] final case class ImageFormat(channelsFirst: Boolean, mean: Seq[Do
       channel += 1
     }
   }
+}
+
+private[mxnet] object ImageFormat {
+
+  /** (channels, height, width) from 0 to 255. */
+  val Plain: ImageFormat = ImageFormat(channelsFirst = true, Nil, Nil)
 }

@@ -146,6 +146,15 @@ private[mxnet] object ModelFiles {
     ModelFiles(Paths.get(prefix + SymbolSuffix), Seq(Paths.get(prefix + "-0000.params")))
   }
 
+  /** The network of a start with trained parameters, the pieces of whose file came from a worker. */
+  def ofTrained(start: ModelFiles, pieces: Array[Array[Byte]]): ModelFiles = {
+    val directory = Files.createTempDirectory(temporary, "trained-")
+    val symbol = Files.copy(start.main, directory.resolve(start.main.getFileName))
+    val params = directory.resolve(start.others.head.getFileName)
+    Using.resource(Files.newOutputStream(params))(out => pieces.foreach(out.write(_)))
+    ModelFiles(symbol, Seq(params))
+  }
+
   /** What `modelPath` and `epoch` are for files that [[ModelFiles.copyTo]] wrote to a directory. */
   def pathIn(directory: HadoopPath, conf: Configuration): (String, Int) = {
     val files = directory.getFileSystem(conf).listStatus(directory).toSeq.map(_.getPath)

@@ -19,7 +19,7 @@ private[mxnet] final case class Feed(input: String, column: String, dataType: Da
   *
   * @param fetches the outputs, one for each new column
   * @param outputTypes the types of these columns
-  * @param hasPrediction whether a last column has the index of the largest element of the first output
+  * @param hasPrediction whether a last column has the prediction by the first output
   */
 private[mxnet] final case class ModelFunction(
     model: ShippedModel,
@@ -76,7 +76,7 @@ private[mxnet] final case class ModelFunction(
           position = 0
         }
         outputs.indices.foreach(i => outputRow.update(i, outputs(i).row(position)))
-        if (hasPrediction) outputRow.setDouble(outputs.length, outputs.head.argMax(position).toDouble)
+        if (hasPrediction) outputRow.setDouble(outputs.length, outputs.head.prediction(position))
         position += 1
         joined(batch(position - 1), outputRow)
       }

@@ -14,8 +14,8 @@ private[mxnet] sealed trait OutputColumn {
   /** The elements of a row. */
   def row(position: Int): ArrayData
 
-  /** The index of the largest element of a row, the first of equal ones. */
-  def argMax(position: Int): Int
+  /** The index of the largest element of a row, the first of equal ones; the element itself where there is only one. */
+  def prediction(position: Int): Double
 }
 
 private[mxnet] object OutputColumn {
@@ -54,38 +54,42 @@ private[mxnet] object OutputColumn {
   private final class Floats(values: Array[Float], size: Int) extends OutputColumn {
     override def row(position: Int): ArrayData =
       UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def argMax(position: Int): Int =
-      firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
+    override def prediction(position: Int): Double =
+      if (size == 1) values(position).toDouble
+      else firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
   }
 
   private final class Doubles(values: Array[Double], size: Int) extends OutputColumn {
     override def row(position: Int): ArrayData =
       UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def argMax(position: Int): Int =
-      firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
+    override def prediction(position: Int): Double =
+      if (size == 1) values(position).toDouble
+      else firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
   }
 
   private final class Longs(values: Array[Long], size: Int) extends OutputColumn {
     override def row(position: Int): ArrayData =
       UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def argMax(position: Int): Int =
-      firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
+    override def prediction(position: Int): Double =
+      if (size == 1) values(position).toDouble
+      else firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
   }
 
   private final class Ints(values: Array[Int], size: Int) extends OutputColumn {
     override def row(position: Int): ArrayData =
       UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def argMax(position: Int): Int =
-      firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
+    override def prediction(position: Int): Double =
+      if (size == 1) values(position).toDouble
+      else firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
   }
 
-  private def firstMax(size: Int)(isGreater: (Int, Int) => Boolean): Int = {
+  private def firstMax(size: Int)(isGreater: (Int, Int) => Boolean): Double = {
     var best = 0
     var i = 1
     while (i < size) {
       if (isGreater(i, best)) best = i
       i += 1
     }
-    best
+    best.toDouble
   }
 }

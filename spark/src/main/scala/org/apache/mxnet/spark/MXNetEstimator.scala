@@ -1,0 +1,484 @@
+package org.apache.mxnet.spark
+
+import scala.jdk.CollectionConverters._
+import scala.util.Using
+
+import org.apache.mxnet._
+import org.apache.mxnet.optimizer.SGD
+import org.apache.mxnet.spark.internal._
+import org.apache.spark.ml.Estimator
+import org.apache.spark.ml.param._
+import org.apache.spark.ml.param.shared._
+import org.apache.spark.ml.util.Identifiable
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.functions.col
+import org.apache.spark.sql.ferromx.DriverMessages
+import org.apache.spark.sql.types.{BooleanType, DataType, DoubleType, FloatType, StructType}
+import org.apache.spark.sql.{DataFrame, Dataset}
+import org.apache.spark.util.SerializableConfiguration
+import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkConf, SparkContext}
+import org.slf4j.LoggerFactory
+
+/** Parameters of [[MXNetEstimator]]. */
+trait MXNetEstimatorParams
+    extends Params
+    with HasFeaturesCol
+    with HasLabelCol
+    with HasPredictionCol
+    with HasOutputCol
+    with HasSeed
+    with HasValidationIndicatorCol {
+
+  /** The network. */
+  final val symbol: Param[String] = new Param(this, "symbol", "the network as JSON, with a loss as its first output")
+
+  /** The columns of the inputs. */
+  final val feedDict: StringMapParam = new StringMapParam(
+    this,
+    "feedDict",
+    "column of each input of the network, by the name of the input; 'data' is featuresCol if this is not set"
+  )
+
+  /** The name of the label. */
+  final val labelName: Param[String] = new Param(
+    this,
+    "labelName",
+    "name of the network's argument that takes the label; it ends with 'label'",
+    (name: String) => name.endsWith("label")
+  )
+
+  /** The shapes of the inputs. */
+  final val inputShapes: StringMapParam = new StringMapParam(
+    this,
+    "inputShapes",
+    "shape of a row of an input, without the batch, by the name of the input, such as '1,28,28'; that of the column's " +
+      "first value if it is not given",
+    _.values.forall(MXNetModelParams.parseShape(_).nonEmpty)
+  )
+
+  /** The number of tasks that train. */
+  final val numWorkers: IntParam =
+    new IntParam(this, "numWorkers", "number of tasks that train at the same time (>= 1)", ParamValidators.gtEq(1))
+
+  /** The number of logical shards. */
+  final val numShards: IntParam = new IntParam(
+    this,
+    "numShards",
+    "number of parts of a batch whose gradients are computed apart, a multiple of numWorkers; numWorkers if it is not " +
+      "set. The same numShards gives the same parameters, to the bit, with any numWorkers",
+    ParamValidators.gtEq(1)
+  )
+
+  /** The number of rows of a batch. */
+  final val batchSize: IntParam = new IntParam(
+    this,
+    "batchSize",
+    "number of rows of a batch over all workers, a multiple of numShards (>= 1)",
+    ParamValidators.gtEq(1)
+  )
+
+  /** The number of epochs. */
+  final val numEpoch: IntParam =
+    new IntParam(this, "numEpoch", "number of passes over the data (>= 1)", ParamValidators.gtEq(1))
+
+  /** The learning rate. */
+  final val learningRate: FloatParam =
+    new FloatParam(this, "learningRate", "learning rate that the optimizer is made with (> 0)", ParamValidators.gt(0))
+
+  /** The directory of checkpoints. */
+  final val checkpointDir: Param[String] = new Param(
+    this,
+    "checkpointDir",
+    "directory of checkpoints, on a file system that all workers share; training that failed resumes from the last one"
+  )
+
+  /** How often checkpoints are written. */
+  final val checkpointInterval: IntParam = new IntParam(
+    this,
+    "checkpointInterval",
+    "number of epochs between two checkpoints (>= 1)",
+    ParamValidators.gtEq(1)
+  )
+
+  /** When training ends early. */
+  final val earlyStopping: IntParam = new IntParam(
+    this,
+    "earlyStopping",
+    "number of epochs without a better metric, of the validation rows if there are any, after which training ends; 0 for " +
+      "never",
+    ParamValidators.gtEq(0)
+  )
+
+  /** How long workers wait for each other. */
+  final val timeout: IntParam =
+    new IntParam(
+      this,
+      "timeout",
+      "seconds that a worker waits for others before it fails (>= 1)",
+      ParamValidators.gtEq(1)
+    )
+
+  setDefault(
+    labelName -> "softmax_label",
+    inputShapes -> Map.empty[String, String],
+    numWorkers -> 1,
+    batchSize -> 128,
+    numEpoch -> 10,
+    learningRate -> 0.01f,
+    checkpointInterval -> 1,
+    earlyStopping -> 0,
+    timeout -> 300,
+    outputCol -> "output",
+    seed -> 42L
+  )
+
+  def getSymbol: String = $(symbol)
+  def getFeedDict: Map[String, String] = $(feedDict)
+  def getLabelName: String = $(labelName)
+  def getInputShapes: Map[String, String] = $(inputShapes)
+  def getNumWorkers: Int = $(numWorkers)
+  def getNumShards: Int = if (isDefined(numShards)) $(numShards) else $(numWorkers)
+  def getBatchSize: Int = $(batchSize)
+  def getNumEpoch: Int = $(numEpoch)
+  def getLearningRate: Float = $(learningRate)
+  def getCheckpointDir: String = $(checkpointDir)
+  def getCheckpointInterval: Int = $(checkpointInterval)
+  def getEarlyStopping: Int = $(earlyStopping)
+  def getTimeout: Int = $(timeout)
+}
+
+/** Trains a network on the rows of a table, with tasks that add up their gradients at every step.
+  *
+  * {{{
+  * val model = new MXNetEstimator()
+  *   .setSymbol(network)
+  *   .setFeaturesCol("pixels")
+  *   .setInputShapes(Map("data" -> Shape(1, 28, 28)))
+  *   .setOptimizer(rate => new SGD(rate, momentum = 0.9f))
+  *   .setNumWorkers(4)
+  *   .fit(images)
+  * }}}
+  *
+  * A batch is computed as `numShards` shards. Their gradients are added in a fixed order, so that the same `numShards` gives
+  * the same parameters, to the bit, on every number of workers. Operators that use statistics of the batch, such as
+  * BatchNorm, take those of a shard; their moving statistics are averaged over the shards after each epoch. Random numbers
+  * of an operator follow from seed, epoch and shard.
+  */
+class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] with MXNetEstimatorParams {
+  def this() = this(Identifiable.randomUID("mxnetEstimator"))
+
+  private var makeOptimizer: Float => Optimizer = rate => new SGD(rate)
+  private var makeMetric: () => EvalMetric = () => new Accuracy()
+  private var initializer: Initializer = new Xavier()
+  private var initialModel: Option[MXNetModel] = None
+
+  def setSymbol(value: Symbol): this.type = set(symbol, value.toJson)
+  def setSymbol(json: String): this.type = set(symbol, json)
+  def setFeaturesCol(value: String): this.type = set(featuresCol, value)
+  def setLabelCol(value: String): this.type = set(labelCol, value)
+  def setPredictionCol(value: String): this.type = set(predictionCol, value)
+  def setOutputCol(value: String): this.type = set(outputCol, value)
+  def setFeedDict(value: Map[String, String]): this.type = set(feedDict, value)
+  def setFeedDict(value: java.util.Map[String, String]): this.type = set(feedDict, value.asScala.toMap)
+  def setLabelName(value: String): this.type = set(labelName, value)
+  def setInputShapes(value: Map[String, Shape]): this.type =
+    set(inputShapes, value.map { case (name, shape) => name -> shape.toVector.mkString(",") })
+  def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes, value.asScala.toMap)
+  def setNumWorkers(value: Int): this.type = set(numWorkers, value)
+  def setNumShards(value: Int): this.type = set(numShards, value)
+  def setBatchSize(value: Int): this.type = set(batchSize, value)
+  def setNumEpoch(value: Int): this.type = set(numEpoch, value)
+  def setLearningRate(value: Float): this.type = set(learningRate, value)
+  def setSeed(value: Long): this.type = set(seed, value)
+  def setValidationIndicatorCol(value: String): this.type = set(validationIndicatorCol, value)
+  def setCheckpointDir(value: String): this.type = set(checkpointDir, value)
+  def setCheckpointInterval(value: Int): this.type = set(checkpointInterval, value)
+  def setEarlyStopping(value: Int): this.type = set(earlyStopping, value)
+  def setTimeout(value: Int): this.type = set(timeout, value)
+
+  /** Sets what makes the optimizer of each worker, from the learning rate, with its schedule if it has one. It is sent to
+    * the workers as every function of a Spark job is. SGD by default.
+    */
+  def setOptimizer(make: Float => Optimizer): this.type = {
+    makeOptimizer = make
+    this
+  }
+
+  /** Sets what makes the metric of each shard; accuracy by default. The value of an epoch is the mean over the shards,
+    * for validation weighted by their rows.
+    */
+  def setMetric(make: () => EvalMetric): this.type = {
+    makeMetric = make
+    this
+  }
+
+  /** Sets what fills parameters that have no value; Xavier by default. */
+  def setInitializer(value: Initializer): this.type = {
+    initializer = value
+    this
+  }
+
+  /** Sets a model whose parameters training starts from. Parameters that it does not have are initialized; those that the
+    * network does not have are left out. Without a symbol its network is trained.
+    */
+  def setInitialModel(model: MXNetModel): this.type = {
+    initialModel = Some(model)
+    this
+  }
+
+  private def columns: Seq[(String, String)] =
+    (if (isSet(feedDict)) $(feedDict) else Map("data" -> $(featuresCol))).toSeq.sorted
+
+  override def transformSchema(schema: StructType): StructType = {
+    (columns.map(_._2) :+ $(labelCol)).foreach { name =>
+      val field = find(schema, name)
+      if (!InputColumn.accepts(field.dataType))
+        throw new IllegalArgumentException(
+          s"$uid: column '$name' has the type ${field.dataType.sql}; training takes ${InputColumn.Accepted}"
+        )
+    }
+    if (isDefined(validationIndicatorCol)) {
+      val field = find(schema, $(validationIndicatorCol))
+      if (field.dataType != BooleanType)
+        throw new IllegalArgumentException(
+          s"$uid: column '${field.name}' has the type ${field.dataType.sql}; validationIndicatorCol takes BOOLEAN"
+        )
+    }
+    val added = Seq[(String, DataType)](
+      $(outputCol) -> org.apache.spark.sql.types.ArrayType(FloatType, containsNull = false),
+      $(predictionCol) -> DoubleType
+    ).filter(_._1.nonEmpty)
+    added.foldLeft(schema) { case (all, (name, dataType)) =>
+      if (all.fieldNames.contains(name))
+        throw new IllegalArgumentException(s"$uid: the new column '$name' exists already; choose another name")
+      all.add(name, dataType, nullable = false)
+    }
+  }
+
+  private def find(schema: StructType, name: String) = schema.find(_.name.equalsIgnoreCase(name)).getOrElse {
+    throw new IllegalArgumentException(
+      s"$uid: there is no column '$name'; the columns are ${schema.fieldNames.mkString(", ")}"
+    )
+  }
+
+  override def fit(dataset: Dataset[_]): MXNetModel = {
+    transformSchema(dataset.schema)
+    val context = dataset.sparkSession.sparkContext
+    MXNetEstimator.requireSupported(context.getConf)
+    val shards = getNumShards
+    require(
+      shards % $(numWorkers) == 0,
+      s"$uid: numShards is $shards, which ${$(numWorkers)} workers (numWorkers) cannot share; give a multiple of it"
+    )
+    require(
+      $(batchSize) % shards == 0,
+      s"$uid: batchSize is ${$(batchSize)}, which $shards shards (numShards) cannot share; give a multiple of it"
+    )
+    val frame = dataset.select(columns.map(c => col(c._2)) :+ col($(labelCol)): _*)
+    val inputs = shapes(frame)
+    val trained = ResourceScope.using() {
+      val network = loadNetwork()
+      val start = ModelFiles.ofNetwork(network, startParams(network, inputs), startStates(network, inputs))
+      val pieces = train(dataset, inputs, start.ship(context), context)
+      ModelFiles.ofTrained(start, pieces)
+    }
+    modelOf(trained, inputs).setParent(this)
+  }
+
+  private def loadNetwork(): Symbol =
+    if (isDefined(symbol)) Symbol.loadJson($(symbol))
+    else
+      initialModel match {
+        case Some(model) if model.files.main.toString.endsWith("-symbol.json") => Symbol.load(model.files.main.toString)
+        case _ => throw new IllegalArgumentException(s"$uid has no network; set the parameter symbol")
+      }
+
+  /** The inputs with the shapes of their rows, the label last. */
+  private def shapes(frame: DataFrame): IndexedSeq[(String, Seq[Int])] = {
+    val names = columns.map(_._1) :+ $(labelName)
+    val known =
+      names.flatMap(name => $(inputShapes).get(name).flatMap(MXNetModelParams.parseShape).map(name -> _)).toMap
+    if (names.forall(known.contains)) names.map(name => name -> known(name)).toIndexedSeq
+    else {
+      val types = frame.schema.map(_.dataType)
+      val found = frame.na.drop().limit(1).queryExecution.toRdd.map { row =>
+        types.indices.map(i => InputColumn.sizeOf(types(i), row, i).map(_.toVector: Seq[Int]))
+      }
+      val first = found.collect().headOption.getOrElse {
+        throw new IllegalArgumentException(s"$uid: the table has no row without null to train on")
+      }
+      names.indices.map { i =>
+        names(i) -> known.get(names(i)).orElse(first(i)).getOrElse {
+          throw new IllegalArgumentException(
+            s"$uid: the shape of '${names(i)}' does not follow from column '${frame.columns(i)}'; give it by inputShapes"
+          )
+        }
+      }
+    }
+  }
+
+  private def inferred(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]) = {
+    val arguments = network.listArguments()
+    inputs.map(_._1).find(!arguments.contains(_)).foreach { name =>
+      throw new IllegalArgumentException(
+        s"$uid: the network has no argument '$name'; it has ${arguments.mkString(", ")} (see labelName and feedDict)"
+      )
+    }
+    val rows = $(batchSize) / getNumShards
+    val (args, _, aux) = network.inferShape(inputs.map { case (name, dims) => name -> Shape(rows +: dims) }.toMap)
+    require(
+      args != null,
+      s"$uid: the shapes of the network do not follow from ${inputs.mkString(", ")}; check inputShapes"
+    )
+    (arguments.zip(args).filterNot(arg => inputs.exists(_._1 == arg._1)), network.listAuxiliaryStates().zip(aux))
+  }
+
+  private def startParams(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]): Map[String, NDArray] =
+    filled(inferred(network, inputs)._1, initialParams._1)
+
+  private def startStates(network: Symbol, inputs: IndexedSeq[(String, Seq[Int])]): Map[String, NDArray] =
+    filled(inferred(network, inputs)._2, initialParams._2)
+
+  private def initialParams: (Map[String, NDArray], Map[String, NDArray]) =
+    initialModel.fold((Map.empty[String, NDArray], Map.empty[String, NDArray])) { model =>
+      val files = model.files
+      if (files.main.toString.endsWith("-symbol.json")) org.apache.mxnet.Model.loadParams(files.others.head.toString)
+      else {
+        val imported = Onnx.importModel(files.main.toString, ImportOptions(externalData = files.others.nonEmpty))
+        (imported.argParams, imported.auxParams)
+      }
+    }
+
+  /** Arrays of these shapes: the known ones, the others initialized, in a fixed order and from the seed alone. */
+  private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
+    val before = Random.getState()
+    Random.seed($(seed).toInt)
+    try
+      shapes.map { case (name, shape) =>
+        known.get(name) match {
+          case Some(array) if array.shape == shape => name -> array
+          case Some(array)                         =>
+            throw new IllegalArgumentException(
+              s"$uid: parameter '$name' has the shape ${array.shape} in the initial model, the network needs $shape"
+            )
+          case None =>
+            val array = NDArray.zeros(shape)
+            initializer(name, array)
+            name -> array
+        }
+      }.toMap
+    finally Random.setState(before)
+  }
+
+  /** Trains on a barrier stage; gives the parameters' file in pieces. */
+  private def train(
+      dataset: Dataset[_],
+      inputs: IndexedSeq[(String, Seq[Int])],
+      start: ShippedModel,
+      context: SparkContext
+  ): Array[Array[Byte]] = {
+    val messages = s"ferromx-$uid-${java.util.UUID.randomUUID()}"
+    val (rate, optimizer) = ($(learningRate), makeOptimizer)
+    val plan = TrainingPlan(
+      uid,
+      start,
+      inputs,
+      getNumShards,
+      $(batchSize) / getNumShards,
+      $(numEpoch),
+      $(seed),
+      () => optimizer(rate),
+      makeMetric,
+      get(checkpointDir),
+      $(checkpointInterval),
+      $(earlyStopping),
+      $(timeout),
+      messages,
+      new SerializableConfiguration(context.hadoopConfiguration)
+    )
+    val rows =
+      keyed(dataset, inputs).repartitionAndSortWithinPartitions(new ShardPartitioner($(numWorkers), getNumShards))
+    DriverMessages.during(context, messages) {
+      case progress: TrainingProgress =>
+        MXNetEstimator.logger.info(s"$uid: ${progress.line}")
+        DriverMessages.post(context, progress)
+      case other => MXNetEstimator.logger.warn(s"$uid: a worker sent $other")
+    } {
+      val trained = rows.barrier().mapPartitions { part =>
+        new TrainingTask(plan, BarrierTaskContext.get()).run(part).zipWithIndex.map(_.swap)
+      }
+      // Spark runs a barrier stage again only if a shuffle follows it.
+      trained.repartitionAndSortWithinPartitions(new HashPartitioner(1)).values.collect()
+    }
+  }
+
+  /** The rows as records, with their shards. */
+  private def keyed(dataset: Dataset[_], inputs: IndexedSeq[(String, Seq[Int])]): RDD[(RowKey, Array[Byte])] = {
+    val (seedOfOrder, shards) = ($(seed), getNumShards)
+    def records(frame: Dataset[_], validation: Boolean) = {
+      val selected = frame.select(columns.map(c => col(c._2)) :+ col($(labelCol)): _*)
+      val (types, names) = (selected.schema.map(_.dataType).toIndexedSeq, selected.columns.toIndexedSeq)
+      val encoded = selected.queryExecution.toRdd.mapPartitions { rows: Iterator[InternalRow] =>
+        val shapes = inputs.map { case (_, dims) => Shape(dims) }
+        val readers = shapes.indices.map(i => InputColumn.of(names(i), types(i), shapes(i), 1, ImageFormat.Plain))
+        val encoder = new RowEncoder(readers, shapes.map(_.product))
+        rows.map(encoder.encode)
+      }
+      // The order follows from the rows' contents, so that it is the same one when Spark computes lost rows again.
+      val shuffled = encoded.map(record => RowKey.hash(record, seedOfOrder) -> record).sortByKey().values
+      shuffled.zipWithIndex().map { case (record, index) => RowKey.of(validation, index, shards) -> record }
+    }
+    if (!isDefined(validationIndicatorCol)) records(dataset, validation = false)
+    else {
+      val indicator = col($(validationIndicatorCol))
+      records(dataset.where(!indicator), validation = false)
+        .union(records(dataset.where(indicator), validation = true))
+    }
+  }
+
+  private def modelOf(files: ModelFiles, inputs: IndexedSeq[(String, Seq[Int])]): MXNetModel = {
+    val output = Using.resource(Symbol.load(files.main.toString))(_.listOutputs().head)
+    new MXNetModel(uid)
+      .withFiles(files)
+      .setFeedDict(columns.toMap)
+      .setInputShapes(inputs.init.map { case (name, dims) => name -> Shape(dims) }.toMap)
+      .setFetchDict(Map($(outputCol) -> output))
+      .setPredictionCol($(predictionCol))
+  }
+
+  override def copy(extra: ParamMap): MXNetEstimator = {
+    val that = new MXNetEstimator(uid)
+    that.makeOptimizer = makeOptimizer
+    that.makeMetric = makeMetric
+    that.initializer = initializer
+    that.initialModel = initialModel
+    copyValues(that, extra)
+  }
+}
+
+object MXNetEstimator {
+  private[spark] val logger = LoggerFactory.getLogger(classOf[MXNetEstimator])
+
+  /** Refuses settings that training cannot honour. */
+  private[spark] def requireSupported(conf: SparkConf): Unit = {
+    def isOn(key: String) = conf.getBoolean(key, defaultValue = false)
+    if (isOn("spark.dynamicAllocation.enabled"))
+      throw new IllegalArgumentException(
+        "training needs all of its workers at the same time, which spark.dynamicAllocation.enabled does not promise; " +
+          "set it to false, and spark.executor.instances to what numWorkers needs"
+      )
+    Seq(
+      "spark.network.crypto.enabled",
+      "spark.authenticate.enableSaslEncryption",
+      "spark.ssl.enabled",
+      "spark.ssl.rpc.enabled",
+      "spark.io.encryption.enabled"
+    ).find(isOn).foreach { key =>
+      throw new IllegalArgumentException(
+        s"$key is true, but gradients travel between the workers, and rows lie in their local files, without encryption; " +
+          "train on a network that you trust with this set to false"
+      )
+    }
+  }
+}

@@ -1,0 +1,29 @@
+package org.apache.mxnet.spark
+
+import org.apache.spark.scheduler.SparkListenerEvent
+
+/** An epoch of training that ended, which listeners of the Spark context get by `onOtherEvent`.
+  *
+  * @param uid uid of the estimator
+  * @param epoch number of the epoch, from 0
+  * @param numEpoch number of epochs to train
+  * @param train metrics of the training data by name
+  * @param validation metrics of the validation data by name; empty without validation
+  * @param rowsPerSecond rows that all workers together trained on in a second
+  */
+final case class TrainingProgress(
+    uid: String,
+    epoch: Int,
+    numEpoch: Int,
+    train: Map[String, Float],
+    validation: Map[String, Float],
+    rowsPerSecond: Double
+) extends SparkListenerEvent {
+
+  /** The epoch in a line. */
+  def line: String = {
+    val metrics = train.map { case (name, value) => f"$name $value%.4f" } ++
+      validation.map { case (name, value) => f"validation $name $value%.4f" }
+    s"epoch ${epoch + 1}/$numEpoch  ${metrics.mkString("  ")}  ${rowsPerSecond.round} rows/s"
+  }
+}

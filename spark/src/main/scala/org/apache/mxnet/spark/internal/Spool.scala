@@ -1,0 +1,117 @@
+package org.apache.mxnet.spark.internal
+
+import java.io.File
+import java.nio.{ByteBuffer, ByteOrder}
+import java.util.zip.CRC32
+
+import scala.collection.mutable
+
+import org.apache.mxnet.{MXNetError, MXRecordIO}
+import org.apache.spark.Partitioner
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.XXH64
+import org.apache.spark.unsafe.Platform
+
+/** Which logical shard a row belongs to, and its position there. Neither depends on the number of workers.
+  *
+  * @param validation whether the row is for validation
+  * @param order rows of a shard are read in ascending order
+  */
+private[mxnet] final case class RowKey(validation: Boolean, shard: Int, order: Long)
+
+private[mxnet] object RowKey {
+  implicit val ordering: Ordering[RowKey] = Ordering.by(key => (key.validation, key.shard, key.order))
+
+  /** A number that the content of a row and a seed decide: rows that are sorted by it are shuffled. */
+  def hash(record: Array[Byte], seed: Long): Long =
+    XXH64.hashUnsafeBytes(record, Platform.BYTE_ARRAY_OFFSET, record.length, seed)
+
+  /** Rows go to the shards in turn. */
+  def of(validation: Boolean, index: Long, numShards: Int): RowKey =
+    RowKey(validation, (index % numShards).toInt, index / numShards)
+}
+
+/** Sends consecutive shards to a worker. */
+private[mxnet] final class ShardPartitioner(override val numPartitions: Int, numShards: Int) extends Partitioner {
+  override def getPartition(key: Any): Int = key match {
+    case row: RowKey => row.shard / (numShards / numPartitions)
+    case other       => throw new IllegalArgumentException(s"$other is no key of a row")
+  }
+}
+
+/** Makes the record of a row: the elements of all inputs and of the label as 32-bit floating point numbers. */
+private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn], sizes: IndexedSeq[Int]) {
+  private val values = new Array[Float](sizes.sum)
+  private val offsets = sizes.scanLeft(0)(_ + _)
+
+  def encode(row: InternalRow): Array[Byte] = {
+    columns.indices.foreach { i =>
+      if (row.isNullAt(i)) throw new IllegalArgumentException("a row has null in a column of features or in the label")
+      columns(i).read(row, i, 0)
+      columns(i).copyFirst(values, offsets(i))
+    }
+    val bytes = ByteBuffer.allocate(4 * values.length).order(ByteOrder.LITTLE_ENDIAN)
+    bytes.asFloatBuffer().put(values)
+    bytes.array()
+  }
+}
+
+/** The rows of a shard in a local RecordIO file.
+  *
+  * @param file the file; None if there are no rows
+  * @param checksum CRC-32 of the records
+  */
+private[mxnet] final class ShardFile(file: Option[File], val numRows: Long, val checksum: Long) {
+  private lazy val reader =
+    new MXRecordIO(file.getOrElse(throw new MXNetError("a shard has no rows")).getPath, MXRecordIO.IORead)
+
+  /** Goes back to the first row. */
+  def rewind(): Unit = if (file.nonEmpty) reader.reset()
+
+  /** Reads the next row, after the last one the first again. */
+  def read(target: Array[Float]): Unit = {
+    var record = reader.readBytes()
+    if (record == null) {
+      reader.reset()
+      record = reader.readBytes()
+    }
+    ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(target)
+    ()
+  }
+
+  def close(): Unit = file.foreach { path =>
+    reader.close()
+    path.delete()
+  }
+}
+
+private[mxnet] object ShardFile {
+
+  /** Writes sorted rows to a file for each shard, so that they need not fit in memory.
+    *
+    * @return the files by validation and shard; shards without rows have none
+    */
+  def spool(rows: Iterator[(RowKey, Array[Byte])], directory: File): Map[(Boolean, Int), ShardFile] = {
+    val files = mutable.LinkedHashMap.empty[(Boolean, Int), ShardFile]
+    val source = rows.buffered
+    while (source.hasNext) {
+      val RowKey(validation, shard, _) = source.head._1
+      val file = new File(directory, s"${if (validation) "validation" else "training"}-$shard.rec")
+      val writer = new MXRecordIO(file.getPath, MXRecordIO.IOWrite)
+      val checksum = new CRC32
+      var count = 0L
+      try
+        while (source.hasNext && source.head._1.validation == validation && source.head._1.shard == shard) {
+          val record = source.next()._2
+          writer.writeBytes(record)
+          checksum.update(record)
+          count += 1
+        }
+      finally writer.close()
+      files((validation, shard)) = new ShardFile(Some(file), count, checksum.getValue)
+    }
+    files.toMap
+  }
+
+  val empty: ShardFile = new ShardFile(None, 0, 0)
+}

@@ -1,0 +1,433 @@
+package org.apache.mxnet.spark.internal
+
+import java.io.File
+import java.nio.file.Files
+import java.security.{MessageDigest, SecureRandom}
+import java.time.Duration
+import java.util.{Base64, Locale}
+
+import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.mxnet.Callback.{EpochRecord, Progress}
+import org.apache.mxnet._
+import org.apache.mxnet.module.{OptimizerCheckpoint, TrainingCheckpoint}
+import org.apache.mxnet.spark.TrainingProgress
+import org.apache.spark.BarrierTaskContext
+import org.apache.spark.sql.ferromx.{DriverMessages, FileTransfer}
+import org.apache.spark.util.SerializableConfiguration
+
+/** What the workers are told.
+  *
+  * @param start the network with the parameters to start from
+  * @param inputs the inputs with the shapes of their rows, the label last
+  * @param numShards number of logical shards of a batch
+  * @param rowsPerShard rows of a shard in a batch
+  * @param patience number of epochs without a better metric after which training ends; 0 for never
+  * @param timeout seconds to wait for other workers
+  * @param messages where progress is sent
+  */
+private[mxnet] final case class TrainingPlan(
+    uid: String,
+    start: ShippedModel,
+    inputs: IndexedSeq[(String, Seq[Int])],
+    numShards: Int,
+    rowsPerShard: Int,
+    numEpoch: Int,
+    seed: Long,
+    optimizer: () => Optimizer,
+    metric: () => EvalMetric,
+    checkpointDir: Option[String],
+    checkpointInterval: Int,
+    patience: Int,
+    timeout: Int,
+    messages: String,
+    conf: SerializableConfiguration
+) {
+  def inputShapes: IndexedSeq[(String, Shape)] = inputs.map { case (name, dims) => name -> Shape(dims) }
+}
+
+/** A worker: one task of a barrier stage. It computes the gradients of its logical shards; all sums over shards are taken
+  * in a fixed order by the distributed store, so that every number of workers ends with the same bits.
+  */
+private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTaskContext) {
+  private val directory = FileTransfer.createDirectory()
+  private val workers = context.getTaskInfos().length
+  private val rank = context.partitionId()
+  private val shardsPerWorker = plan.numShards / workers
+  private val ownShards = (0 until shardsPerWorker).map(rank * shardsPerWorker + _)
+
+  /** Trains; the worker of rank 0 returns the files of the trained network in pieces. */
+  def run(rows: Iterator[(RowKey, Array[Byte])]): Iterator[Array[Byte]] = ResourceScope.outside {
+    val files = ShardFile.spool(rows, directory)
+    val job = DistributedJob.listen()
+    context.addTaskCompletionListener[Unit](_ => job.close())
+    try {
+      val workers = meet(job, files)
+      val emptyShard = workers.flatMap(_.training).sortBy(_.shard).find(_.rows == 0)
+      emptyShard.foreach { shard =>
+        throw new IllegalArgumentException(
+          s"shard ${shard.shard} has no row to train on: the table has fewer rows than numShards = ${plan.numShards}"
+        )
+      }
+      val shards = ownShards.map { shard =>
+        (files.getOrElse((false, shard), ShardFile.empty), files.getOrElse((true, shard), ShardFile.empty))
+      }
+      new ShardTraining(plan, job, rank, ownShards, shards, workers.flatMap(w => w.training ++ w.validation)).run()
+    } finally {
+      job.close()
+      files.values.foreach(_.close())
+    }
+  }
+
+  /** Tells the other workers the address of this one and what its shards hold, and connects to them. */
+  private def meet(job: DistributedJob, files: Map[(Boolean, Int), ShardFile]): Seq[WorkerInfo] = {
+    val secret = new Array[Byte](32)
+    new SecureRandom().nextBytes(secret)
+    val host = context.getTaskInfos()(rank).address.replaceAll(":[0-9]+$", "")
+    def facts(validation: Boolean) = ownShards.map { shard =>
+      val file = files.getOrElse((validation, shard), ShardFile.empty)
+      ShardFacts(shard, file.numRows, file.checksum)
+    }
+    val own = WorkerInfo(s"$host:${job.port}", secret, facts(validation = false), facts(validation = true))
+    val all = context.allGather(own.toText).toIndexedSeq.map(WorkerInfo.parse)
+    // The secret of rank 0 is a new one for each attempt, so that workers of an earlier one are refused.
+    job.join(rank, all.map(_.address), all.head.secret, Duration.ofSeconds(plan.timeout.toLong))
+    all
+  }
+}
+
+/** What a shard holds. */
+private[mxnet] final case class ShardFacts(shard: Int, rows: Long, checksum: Long)
+
+/** What a worker tells the others. */
+private[mxnet] final case class WorkerInfo(
+    address: String,
+    secret: Array[Byte],
+    training: Seq[ShardFacts],
+    validation: Seq[ShardFacts]
+) {
+  def toText: String = {
+    def text(facts: Seq[ShardFacts]) = facts.map(f => s"${f.shard}:${f.rows}:${f.checksum}").mkString(",")
+    Seq(address, Base64.getEncoder.encodeToString(secret), text(training), text(validation)).mkString(" ")
+  }
+}
+
+private[mxnet] object WorkerInfo {
+  def parse(text: String): WorkerInfo = {
+    val words = text.split(' ')
+    def facts(list: String) = list.split(',').toSeq.map { item =>
+      val numbers = item.split(':')
+      ShardFacts(numbers(0).toInt, numbers(1).toLong, numbers(2).toLong)
+    }
+    WorkerInfo(words(0), Base64.getDecoder.decode(words(1)), facts(words(2)), facts(words(3)))
+  }
+}
+
+/** The network of one logical shard, with arrays of its own. */
+private[mxnet] final class ShardNetwork(
+    symbol: Symbol,
+    inputs: IndexedSeq[(String, Shape)],
+    rows: Int,
+    val shard: Int,
+    val training: ShardFile,
+    val validation: ShardFile
+) {
+  private val shapes = inputs.map { case (name, shape) => name -> Shape(rows +: shape.toVector) }.toMap
+  private val sizes = inputs.map(_._2.product)
+  private val row = new Array[Float](sizes.sum)
+  private val buffers = sizes.map(size => new Array[Float](size * rows))
+  // A device for each shard: its random numbers do not depend on which worker computes it.
+  private val device = Context.cpu(shard)
+
+  private val (argShapes, _, auxShapes) = symbol.inferShape(shapes)
+  require(argShapes != null, s"the shapes of the network do not follow from the inputs ${shapes.mkString(", ")}")
+  val args: Map[String, NDArray] =
+    symbol.listArguments().zip(argShapes).map { case (name, shape) => name -> NDArray.zeros(shape, device) }.toMap
+  val aux: Map[String, NDArray] =
+    symbol.listAuxiliaryStates().zip(auxShapes).map { case (name, shape) => name -> NDArray.zeros(shape, device) }.toMap
+  val grads: Map[String, NDArray] =
+    args.removedAll(inputs.map(_._1)).map { case (name, array) => name -> NDArray.zeros(array.shape, device) }
+
+  private val executor =
+    symbol.bind(device, args, grads, grads.map { case (name, _) => name -> "write" }, aux, null, null)
+
+  def label: NDArray = args(inputs.last._1)
+  def outputs: IndexedSeq[NDArray] = executor.outputs.toIndexedSeq
+
+  /** Reads the next rows of a file into the inputs.
+    *
+    * @param count number of rows; those after them are 0
+    */
+  def load(file: ShardFile, count: Int): Unit = {
+    var position = 0
+    while (position < rows) {
+      if (position < count) file.read(row) else java.util.Arrays.fill(row, 0f)
+      var offset = 0
+      inputs.indices.foreach { i =>
+        System.arraycopy(row, offset, buffers(i), position * sizes(i), sizes(i))
+        offset += sizes(i)
+      }
+      position += 1
+    }
+    inputs.indices.foreach(i => args(inputs(i)._1).set(buffers(i)))
+  }
+
+  def forward(isTrain: Boolean): Unit = executor.forward(isTrain)
+
+  def backward(): Unit = executor.backward()
+
+  def dispose(): Unit = {
+    executor.dispose()
+    (args.values ++ aux.values ++ grads.values).foreach(_.dispose())
+  }
+}
+
+/** The epochs of a worker.
+  *
+  * @param facts what all shards hold, those of training before those of validation for each worker
+  */
+private[mxnet] final class ShardTraining(
+    plan: TrainingPlan,
+    job: DistributedJob,
+    rank: Int,
+    ownShards: IndexedSeq[Int],
+    files: IndexedSeq[(ShardFile, ShardFile)],
+    facts: Seq[ShardFacts]
+) {
+  private val startFiles = plan.start.fetch()
+  private val symbol = Symbol.load(startFiles.main.toString)
+  private val networks = ownShards.zip(files).map { case (shard, (training, validation)) =>
+    new ShardNetwork(symbol, plan.inputShapes, plan.rowsPerShard, shard, training, validation)
+  }
+  private val paramNames = symbol.listArguments().filter(networks.head.grads.contains)
+  private val auxNames = symbol.listAuxiliaryStates()
+  private val (trainingFacts, validationFacts) =
+    facts.groupBy(_.shard).toSeq.sortBy(_._1).map(_._2).map(f => (f(0), f(1))).unzip
+  private val numSteps = (trainingFacts.map(_.rows).max + plan.rowsPerShard - 1) / plan.rowsPerShard
+  private val hasValidation = validationFacts.exists(_.rows > 0)
+
+  private val optimizer = plan.optimizer()
+  private val weights = job.createStore()
+  private val sums = job.createStore()
+  private val metrics = networks.map(_ => plan.metric())
+  private val metricNames = Progress.valuesOf(plan.metric()).map(_._1)
+  private var history = IndexedSeq.empty[EpochRecord]
+
+  def run(): Iterator[Array[Byte]] = {
+    val first = start()
+    var epoch = first
+    while (epoch < plan.numEpoch && !isStale) {
+      trainEpoch(epoch)
+      epoch += 1
+      if (epoch % plan.checkpointInterval == 0 || epoch == plan.numEpoch || isStale) writeCheckpoint(epoch)
+    }
+    job.barrier()
+    if (rank == 0) trainedFiles() else Iterator.empty
+  }
+
+  /** Sets parameters and optimizer to the start, or to the last checkpoint; returns the number of the next epoch. */
+  private def start(): Int = {
+    // Rank 0 decides, whatever the others see of the directory.
+    val latest = NDArray.array(Array(if (rank == 0) latestCheckpoint.toFloat else 0f), Shape(1))
+    sums.init("checkpoint", latest)
+    sums.pull("checkpoint", latest)
+    val saved = Option.when(latest.toScalar > 0)(readCheckpoint(latest.toScalar.toInt))
+    val (args, aux) = saved.fold(Model.loadParams(startFiles.others.head.toString))(s => (s.params.args, s.params.aux))
+    optimizer.setIdx2Name(paramNames.indices.map(i => i -> paramNames(i)).toMap)
+    optimizer.setSymbol(symbol)
+    optimizer.setRescaleGrad(1f / (plan.rowsPerShard * plan.numShards))
+    paramNames.foreach(name => weights.init(name, args(name)))
+    weights.setOptimizer(optimizer)
+    saved.foreach { state =>
+      weights.cachedStates.deserializeState(state.optimizer.states)
+      state.optimizer.restoreCounters(optimizer)
+      history = state.history
+    }
+    paramNames.foreach(name => weights.pull(name, networks.map(_.args(name)).toArray))
+    auxNames.foreach { name =>
+      sums.init(name, NDArray.zeros(aux(name).shape))
+      networks.foreach(network => aux(name).copyTo(network.aux(name)))
+    }
+    Seq("training", "validation").foreach(key =>
+      sums.init(key, NDArray.zeros(Shape(metricNames.length + 1), null, DType.Float64))
+    )
+    saved.fold(0)(_.epoch)
+  }
+
+  private def trainEpoch(epoch: Int): Unit = {
+    val begin = System.nanoTime()
+    // Workers may be threads of one process, which has one seed: all are between two epochs when it is set.
+    job.barrier()
+    Random.seed((plan.seed, epoch).hashCode)
+    job.barrier()
+    metrics.foreach(_.reset())
+    networks.foreach(_.training.rewind())
+    var step = 0L
+    while (step < numSteps) {
+      networks.indices.foreach { i =>
+        val network = networks(i)
+        network.load(network.training, plan.rowsPerShard)
+        network.forward(isTrain = true)
+        network.backward()
+        metrics(i).update(IndexedSeq(network.label), network.outputs)
+      }
+      paramNames.foreach(name => weights.push(name, networks.map(_.grads(name)).toArray))
+      paramNames.foreach(name => weights.pull(name, networks.map(_.args(name)).toArray))
+      step += 1
+    }
+    averageStatistics()
+    val train = meanOverShards("training", networks.map(_ => 1.0))
+    val seconds = (System.nanoTime() - begin) / 1e9
+    val speed = numSteps * plan.rowsPerShard * plan.numShards / seconds
+    val record = EpochRecord(epoch, train, if (hasValidation) validate() else Nil, speed, seconds)
+    history :+= record
+    if (rank == 0)
+      DriverMessages.send(
+        plan.messages,
+        TrainingProgress(plan.uid, epoch, plan.numEpoch, record.train.toMap, record.validation.toMap, speed)
+      )
+  }
+
+  /** Gives all shards the mean of their auxiliary states, such as the moving statistics of normalisation. */
+  private def averageStatistics(): Unit = {
+    auxNames.foreach(name => sums.push(name, networks.map(_.aux(name)).toArray))
+    auxNames.foreach { name =>
+      val sum = NDArray.zeros(networks.head.aux(name).shape)
+      sums.pull(name, sum)
+      sum /= plan.numShards.toFloat
+      networks.foreach(network => sum.copyTo(network.aux(name)))
+      sum.dispose()
+    }
+  }
+
+  private def validate(): Seq[(String, Float)] = {
+    metrics.foreach(_.reset())
+    networks.zip(metrics).foreach { case (network, metric) =>
+      network.validation.rewind()
+      var left = network.validation.numRows
+      while (left > 0) {
+        val count = math.min(left, plan.rowsPerShard.toLong).toInt
+        network.load(network.validation, count)
+        network.forward(isTrain = false)
+        metric.update(IndexedSeq(network.label.slice(0, count)), network.outputs.map(_.slice(0, count)))
+        left -= count
+      }
+    }
+    meanOverShards("validation", networks.map(_.validation.numRows.toDouble))
+  }
+
+  /** The means of the metrics over all shards.
+    *
+    * @param ownWeights the weight of each shard of this worker
+    */
+  private def meanOverShards(key: String, ownWeights: IndexedSeq[Double]): Seq[(String, Float)] = {
+    val weighted = networks.indices.map { i =>
+      val weight = ownWeights(i)
+      val values = if (weight == 0) metricNames.map(_ => 0.0) else metrics(i).get._2.toSeq.map(_ * weight)
+      NDArray.array((values :+ weight).toArray, Shape(metricNames.length + 1), Context.cpu())
+    }
+    sums.push(key, weighted.toArray)
+    val total = NDArray.zeros(Shape(metricNames.length + 1), null, DType.Float64)
+    sums.pull(key, total)
+    val values = total.toFloat64Array
+    (total +: weighted).foreach(_.dispose())
+    metricNames.zip(values.init.map(sum => (sum / values.last).toFloat))
+  }
+
+  /** Whether the metric has not been better for too many epochs. */
+  private def isStale: Boolean = plan.patience > 0 && history.nonEmpty && {
+    val choice = new MetricChoice("", "auto")
+    val best = history.indices.reduceLeft((b, i) => if (choice.isBetter(history(i), choice.in(history(b))._2)) i else b)
+    history.length - 1 - best >= plan.patience
+  }
+
+  /** What tells this training from others in one directory: the network, how it is trained and the data. The number of
+    * workers is not part of it.
+    */
+  private lazy val fingerprint: String = {
+    val settings = Seq[Any](
+      plan.start.hash,
+      plan.numShards,
+      plan.rowsPerShard,
+      plan.seed,
+      plan.inputs,
+      trainingFacts,
+      validationFacts
+    )
+    val digest = MessageDigest.getInstance("SHA-256").digest(settings.mkString(" ").getBytes("UTF-8"))
+    digest.take(8).map(byte => f"$byte%02x").mkString
+  }
+
+  private def checkpointFile(epoch: Int): HadoopPath =
+    new HadoopPath(
+      plan.checkpointDir.get,
+      String.format(Locale.ROOT, "%s-%06d.checkpoint", fingerprint, Int.box(epoch))
+    )
+
+  /** The number of epochs of the last checkpoint; 0 if there is none. */
+  private def latestCheckpoint: Int = plan.checkpointDir.fold(0) { path =>
+    val directory = new HadoopPath(path)
+    val fileSystem = directory.getFileSystem(plan.conf.value)
+    val names = if (fileSystem.exists(directory)) fileSystem.listStatus(directory).toSeq.map(_.getPath.getName) else Nil
+    val epochs =
+      names.filter(name => name.startsWith(s"$fingerprint-") && name.endsWith(".checkpoint")).flatMap { name =>
+        name.stripPrefix(s"$fingerprint-").stripSuffix(".checkpoint").toIntOption
+      }
+    epochs.filter(_ <= plan.numEpoch).maxOption.getOrElse(0)
+  }
+
+  private def readCheckpoint(epoch: Int): TrainingCheckpoint = {
+    val source = checkpointFile(epoch)
+    val local = Files.createTempFile(startFiles.main.getParent, "read-", ".checkpoint")
+    source.getFileSystem(plan.conf.value).copyToLocalFile(false, source, new HadoopPath(local.toUri), true)
+    try TrainingCheckpoint.read(local.toString)
+    finally Files.delete(local)
+  }
+
+  /** Writes a checkpoint under another name and renames it, so that a file of its name is whole. */
+  private def writeCheckpoint(epoch: Int): Unit = if (rank == 0 && plan.checkpointDir.nonEmpty) {
+    val (args, aux) = params
+    val state = TrainingCheckpoint(
+      epoch,
+      Model.Params(args, aux),
+      OptimizerCheckpoint.of(optimizer, weights.cachedStates.serializeState()),
+      Array.empty,
+      Array.empty,
+      None,
+      history,
+      IndexedSeq.empty
+    )
+    val local = new File(startFiles.main.getParent.toFile, "written.checkpoint")
+    state.write(local.getPath)
+    val target = checkpointFile(epoch)
+    val fileSystem = target.getFileSystem(plan.conf.value)
+    val partial = new HadoopPath(target.getParent, s".${target.getName}.partial")
+    fileSystem.copyFromLocalFile(true, true, new HadoopPath(local.toURI), partial)
+    fileSystem.delete(target, false)
+    fileSystem.rename(partial, target)
+    ()
+  }
+
+  private def params: (Map[String, NDArray], Map[String, NDArray]) =
+    (paramNames.map(name => name -> networks.head.args(name)).toMap, networks.head.aux)
+
+  private def trainedFiles(): Iterator[Array[Byte]] = {
+    val (args, aux) = params
+    val file = new File(startFiles.main.getParent.toFile, "trained.params")
+    NDArray.save(file.getPath, Model.withKinds(args, aux))
+    networks.foreach(_.dispose())
+    val in = Files.newInputStream(file.toPath)
+    Iterator.continually(in.readNBytes(TrainingTask.PieceBytes)).takeWhile { piece =>
+      if (piece.isEmpty) {
+        in.close()
+        file.delete()
+      }
+      piece.nonEmpty
+    }
+  }
+}
+
+private[mxnet] object TrainingTask {
+
+  /** Size of the pieces in which parameters come to the driver. */
+  val PieceBytes: Int = 4 << 20
+}
