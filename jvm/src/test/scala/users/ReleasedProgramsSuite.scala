@@ -593,7 +593,7 @@ class ReleasedProgramsSuite extends munit.FunSuite {
     override def getPad(): Int = 0
   }
 
-  test("13. an iterator that gives the same arrays in each batch, also behind others") {
+  test("13. an iterator that gives the same arrays in each batch, also inside other iterators") {
     Random.seed(13)
     ResourceScope.using() {
       val (train, validation) = (new SameBatchIter(20, 16), new SameBatchIter(2, 16))
