@@ -22,7 +22,7 @@ use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
 
 use crate::golden::{GoldenArray, GradReq, GraphCase, InferCase, OpCase};
 use crate::value::Array;
-use crate::{GraphResult, Inferred, OpResult, Runner};
+use crate::{GraphResult, Inferred, OpResult, Runner, by_node};
 
 /// Runs cases in this process.
 pub struct Engine;
@@ -95,7 +95,11 @@ fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
     })
 }
 
-fn storage_type(name: &str) -> Result<StorageType> {
+/// The storage type of a name in a case.
+///
+/// # Errors
+/// There is no such storage type.
+pub(crate) fn storage_type(name: &str) -> Result<StorageType> {
     [StorageType::Default, StorageType::RowSparse, StorageType::Csr]
         .into_iter()
         .find(|t| t.name() == name)
@@ -233,32 +237,13 @@ fn types(symbol: &Symbol, known: Vec<(String, &String)>) -> Result<Inferred> {
 
 fn infer(case: &InferCase) -> Result<Inferred> {
     let symbol = AtomicSymbol::new(&case.op, attributes(&case.attrs))?.compose("op", &[], None)?;
-    let listed = |names: &[String]| names.iter().map(|n| format!("op_{n}")).collect::<Vec<_>>();
-    for (given, expected) in [
-        (symbol.list_arguments(), listed(&case.arg_names)),
-        (symbol.list_auxiliary_states(), listed(&case.aux_names)),
-        (symbol.list_outputs(), listed(&case.output_names)),
-    ] {
-        if given != expected && !expected.is_empty() {
-            return Err(Error::Value(format!("the names are {given:?}, expected {expected:?}")));
-        }
-    }
+    let names = [symbol.list_arguments(), symbol.list_auxiliary_states(), symbol.list_outputs()];
+    case.expect_names(names).map_err(Error::Value)?;
     match (&case.shapes, &case.types) {
         (Some(known), _) => shapes(&symbol, known.iter().map(|(n, s)| (format!("op_{n}"), s)).collect(), case.np_shape),
         (None, Some(known)) => types(&symbol, known.iter().map(|(n, t)| (format!("op_{n}"), t)).collect()),
         (None, None) => Err(Error::Value("the case says neither shapes nor types".to_owned())),
     }
-}
-
-/// Attributes by node and key.
-pub fn attributes_by_node(symbol: &Symbol) -> BTreeMap<String, BTreeMap<String, String>> {
-    let mut attrs: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    for (key, value) in symbol.list_attr() {
-        if let Some((node, key)) = key.split_once('$') {
-            attrs.entry(node.to_owned()).or_default().insert(key.to_owned(), value);
-        }
-    }
-    attrs
 }
 
 fn graph(case: &GraphCase) -> Result<GraphResult> {
@@ -268,7 +253,7 @@ fn graph(case: &GraphCase) -> Result<GraphResult> {
         aux_names: symbol.list_auxiliary_states(),
         output_names: symbol.list_outputs(),
         internals: symbol.internals().list_outputs(),
-        attrs: attributes_by_node(&symbol),
+        attrs: by_node(symbol.list_attr()),
         json: symbol.to_json(),
         shapes: shapes(&symbol, case.shapes.iter().map(|(n, s)| (n.clone(), s)).collect(), false)?,
         types: types(&symbol, case.types.iter().map(|(n, t)| (n.clone(), t)).collect())?,

@@ -207,6 +207,22 @@ pub struct InferCase {
     pub error: Option<Failure>,
 }
 
+impl InferCase {
+    /// Compares the names of arguments, auxiliary states and outputs of a symbol named `op`, if the case says them.
+    ///
+    /// # Errors
+    /// The difference.
+    pub(crate) fn expect_names(&self, given: [Vec<String>; 3]) -> Result<(), String> {
+        for (given, expected) in given.into_iter().zip([&self.arg_names, &self.aux_names, &self.output_names]) {
+            let expected: Vec<String> = expected.iter().map(|name| format!("op_{name}")).collect();
+            if given != expected && !expected.is_empty() {
+                return Err(format!("the names are {given:?}, expected {expected:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A composed network.
 #[derive(Debug, Clone, Deserialize)]
 pub struct GraphCase {

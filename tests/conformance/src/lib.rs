@@ -1,8 +1,9 @@
 //! Conformance: compares an implementation's answers with those of MXNet 1.9.1 (`tests/oracle`).
 //!
 //! [`golden`] reads the cases, a [`Runner`] runs one, [`check`] compares, [`suite`] does this for a whole family and counts.
-//! [`engine::Engine`] is the runner that calls the Rust facade; runners through the C API or the JVM implement the same trait.
+//! [`engine::Engine`] is the runner that calls the Rust facade, [`c_api::Library`] the one that calls a built library through the C API.
 
+pub mod c_api;
 pub mod check;
 pub mod coverage;
 pub mod engine;
@@ -83,4 +84,15 @@ pub struct GraphResult {
     pub shapes: Inferred,
     /// Types from the case's types.
     pub types: Inferred,
+}
+
+/// Attributes by node and key, from pairs of `node$key` and value.
+pub fn by_node(pairs: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut attrs: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (key, value) in pairs {
+        if let Some((node, key)) = key.split_once('$') {
+            attrs.entry(node.to_owned()).or_default().insert(key.to_owned(), value);
+        }
+    }
+    attrs
 }

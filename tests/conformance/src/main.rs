@@ -1,8 +1,12 @@
-//! `conformance [--all] [FAMILY ...]`: runs goldens in the engine and prints counts and failures.
+//! Runs goldens and prints counts and failures.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser;
+use ferromx_conformance::Runner;
+use ferromx_conformance::c_api::Library;
 use ferromx_conformance::engine::Engine;
 use ferromx_conformance::golden;
 use ferromx_conformance::suite::{self, Known};
@@ -10,8 +14,21 @@ use ferromx_conformance::suite::{self, Known};
 /// Failures printed per family unless `--all` is given.
 const SHOWN: usize = 10;
 
+/// Compares the engine's answers with MXNet's.
+#[derive(Parser)]
+struct Options {
+    /// Print all failures, not only the first ten of a family.
+    #[arg(long)]
+    all: bool,
+    /// Call the C API of this library instead of the engine in this program.
+    #[arg(long)]
+    library: Option<PathBuf>,
+    /// The families to run; by default all.
+    families: Vec<String>,
+}
+
 fn main() -> ExitCode {
-    match report() {
+    match report(Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
@@ -21,12 +38,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn report() -> Result<bool, String> {
-    let (options, mut families): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|a| a.starts_with("--"));
-    if let Some(unknown) = options.iter().find(|o| *o != "--all") {
-        return Err(format!("unknown option {unknown}; usage: conformance [--all] [FAMILY ...]"));
-    }
+fn report(options: Options) -> Result<bool, String> {
+    let runner: Box<dyn Runner> = match &options.library {
+        Some(path) => Box::new(Library::open(path)?),
+        None => Box::new(Engine),
+    };
+    let mut families = options.families;
     if families.is_empty() {
         families = golden::families(&golden::folder())?;
     }
@@ -35,11 +52,11 @@ fn report() -> Result<bool, String> {
     let mut right = true;
     let mut out = io::stdout().lock();
     for family in families {
-        let report = suite::run(&Engine, &golden::folder(), &family, &known)?;
+        let report = suite::run(&*runner, &golden::folder(), &family, &known)?;
         right &= report.failures.is_empty();
         let print = |e: io::Error| e.to_string();
         writeln!(out, "{report}").map_err(print)?;
-        let shown = if options.is_empty() { SHOWN } else { usize::MAX };
+        let shown = if options.all { usize::MAX } else { SHOWN };
         for (id, message) in report.failures.iter().take(shown) {
             writeln!(out, "  {id}: {message}").map_err(print)?;
         }

@@ -3,8 +3,9 @@
 
 use std::fs;
 
+use ferromx_conformance::by_node;
 use ferromx_conformance::check::network;
-use ferromx_conformance::engine::{attributes_by_node, from_engine, to_engine};
+use ferromx_conformance::engine::{from_engine, to_engine};
 use ferromx_conformance::fixture::{self, Checkpoint, Fixture, StoredParam};
 use ferromx_conformance::golden::GoldenArray;
 use ferromx_conformance::suite::Known;
@@ -146,7 +147,7 @@ fn same_network(symbol: &Symbol, expected: &Fixture) -> Result<(), String> {
             return Err(format!("{what} {given:?}, expected {expected:?}"));
         }
     }
-    let attrs = attributes_by_node(symbol);
+    let attrs = by_node(symbol.list_attr());
     if attrs != *attr_dict {
         return Err(format!("attributes {attrs:?}, expected {attr_dict:?}"));
     }
