@@ -58,6 +58,7 @@ logged() {
     tail -60 "$log" >&2
     fail "$name failed; all of its output is in $log"
   fi
+  ((SECONDS - start < 20)) || printf '   ... %s: done in %d s\n' "$name" $((SECONDS - start))
 }
 
 # The compilers' versions, and the variables that say how they build and what the library does, read once: what was built or tested with

@@ -1,7 +1,8 @@
 //! Conformance: compares an implementation's answers with those of MXNet 1.9.1 (`tests/oracle`).
 //!
 //! [`golden`] reads the cases, a [`Runner`] runs one, [`check`] compares, [`suite`] does this for a whole family and counts.
-//! [`engine::Engine`] is the runner that calls the Rust facade, [`c_api::Library`] the one that calls a built library through the C API.
+//! [`engine::Engine`] is the runner that calls the Rust facade, [`c_api::Library`] the one that calls a built library through the C API,
+//! [`process::Process`] the one that asks a program, such as the JVM's (`jvm/src/test`).
 
 pub mod c_api;
 pub mod check;
@@ -11,11 +12,14 @@ pub mod evidence;
 pub mod fixture;
 pub mod golden;
 pub mod gradients;
+pub mod process;
 pub mod statistics;
 pub mod suite;
 pub mod value;
 
 use std::collections::BTreeMap;
+
+use serde::Deserialize;
 
 use golden::{GraphCase, InferCase, OpCase};
 use value::Array;
@@ -55,7 +59,7 @@ pub struct OpResult {
 }
 
 /// A shape or type per argument, output and auxiliary state, as text: `[2,0]`, `float32`, or `?` if unknown.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub struct Inferred {
     /// Arguments in listing order.
     pub arg: Vec<String>,

@@ -9,6 +9,7 @@ use ferromx_conformance::Runner;
 use ferromx_conformance::c_api::Library;
 use ferromx_conformance::engine::Engine;
 use ferromx_conformance::golden;
+use ferromx_conformance::process::Process;
 use ferromx_conformance::suite::{self, Known};
 
 /// Failures printed per family unless `--all` is given.
@@ -23,6 +24,9 @@ struct Options {
     /// Call the C API of this library instead of the engine in this program.
     #[arg(long)]
     library: Option<PathBuf>,
+    /// Ask this program, words separated by spaces.
+    #[arg(long, conflicts_with = "library")]
+    program: Option<String>,
     /// The families to run; by default all.
     families: Vec<String>,
 }
@@ -39,9 +43,11 @@ fn main() -> ExitCode {
 }
 
 fn report(options: Options) -> Result<bool, String> {
-    let runner: Box<dyn Runner> = match &options.library {
-        Some(path) => Box::new(Library::open(path)?),
-        None => Box::new(Engine),
+    let words = |command: &str| command.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let runner: Box<dyn Runner> = match (&options.library, &options.program) {
+        (Some(path), _) => Box::new(Library::open(path)?),
+        (None, Some(command)) => Box::new(Process::start(&words(command))?),
+        (None, None) => Box::new(Engine),
     };
     let mut families = options.families;
     if families.is_empty() {

@@ -57,6 +57,7 @@ functions! {
     MXNDArrayGetDType(Handle, *mut c_int);
     MXNDArrayGetStorageType(Handle, *mut c_int);
     MXNDArrayFree(Handle);
+    MXListAllOpNames(*mut u32, *mut *const Text);
     NNGetOpHandle(Text, *mut Handle);
     MXImperativeInvokeEx(
         Handle, c_int, *const Handle, *mut c_int, *mut *mut Handle, c_int, *const Text, *const Text, *mut *const c_int
@@ -169,7 +170,11 @@ impl CApi {
         let describe = |e: libloading::Error| format!("{}: {e}", path.display());
         // SAFETY: loading MXNet's library runs its initialisers alone.
         let library = unsafe { libloading::Library::new(path) }.map_err(describe)?;
-        Ok(CApi { functions: Functions::load(&library).map_err(describe)?, _library: library })
+        let api = CApi { functions: Functions::load(&library).map_err(describe)?, _library: library };
+        // MXNet registers its oldest operators when they are first listed.
+        // SAFETY: the results are local variables.
+        api.checked(unsafe { (api.functions.MXListAllOpNames)(&mut 0, &mut null()) })?;
+        Ok(api)
     }
 
     fn checked(&self, status: c_int) -> Result<(), String> {
