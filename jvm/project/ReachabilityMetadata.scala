@@ -13,7 +13,7 @@ object ReachabilityMetadata {
   private val folder = "META-INF/native-image/io.github.ferromx/mxnet"
 
   /** Names of classes as JNI writes them, which the library holds as constants. */
-  private val ClassName = "(?:org/apache/mxnet|java/lang)/[A-Za-z]+".r
+  private val ClassName = "(?:org/apache/mxnet/(?:[a-z]+/)*|java/lang/)[A-Za-z]+".r
 
   /** @param library the native library
     * @param classpath the compiled classes and what they need
@@ -48,7 +48,7 @@ object ReachabilityMetadata {
     * back.
     */
   private def jniConfig(loader: ClassLoader, named: Set[String]): String = {
-    val info = loader.loadClass("org.apache.mxnet.LibInfo")
+    val info = loader.loadClass("org.apache.mxnet.internal.jni.LibInfo")
     val natives = info.getDeclaredMethods.filter(method => Modifier.isNative(method.getModifiers))
     val passed = natives.flatMap(method => method.getReturnType +: method.getParameterTypes).map(elements)
     val known = named.toSeq.flatMap(load(loader, _))

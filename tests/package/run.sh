@@ -68,7 +68,8 @@ for scala in 2.13 3; do
   check "mxnet_$scala: sources" holds "$out/sources" org/apache/mxnet/NDArray.scala org/apache/mxnet/SymbolAPIBase.scala org/apache/mxnet/literal/LiteralConversions.scala
   check "mxnet_$scala: only sources" holds_no "$out/sources" '(^native/|\.(so|class|tasty|json)$)'
   # The classes that the native library looks up by a name of its own.
-  for class in MXNetError HostBridge InferredShapes RawNode MXMonitorCallback KVStoreCallback LibInfo; do
+  for class in MXNetError MXMonitorCallback internal.jni.{LibInfo,InferredShapes,KVStoreCallback} internal.userop.OperatorBridge \
+    internal.interop.RawNode; do
     check "mxnet_$scala: JNI metadata of $class" grep -q "\"org.apache.mxnet.$class\"" "$unpacked/$metadata/jni-config.json"
   done
   pom=$maven/io/github/ferromx/mxnet_$scala/0.1.0/mxnet_$scala-0.1.0.pom

@@ -12,12 +12,12 @@ use super::{attrs, native, new_longs, new_strings, string};
 use crate::handle::{self, Object, data_iter, insert, insert_tensor};
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_dataIterList(env) -> JObjectArray<'l, JString<'l>> {
+    fn dataIterList(env) -> JObjectArray<'l, JString<'l>> {
         let names: Vec<_> = io::ITERATORS.iter().map(|d| d.name).collect();
         new_strings(env, &names)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterInfo(env, name: JString<'l>) -> JObjectArray<'l, JString<'l>> {
+    fn dataIterInfo(env, name: JString<'l>) -> JObjectArray<'l, JString<'l>> {
         let def = io::find(&string(env, &name, "the iterator's name")?)?;
         let mut flat = vec![def.name.to_string(), def.doc.to_string()];
         for field in def.fields() {
@@ -26,7 +26,7 @@ native! {
         new_strings(env, &flat)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterCreate(
+    fn dataIterCreate(
         env, name: JString<'l>, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>) -> jlong
     {
         let def = io::find(&string(env, &name, "the iterator's name")?)?;
@@ -34,43 +34,43 @@ native! {
         Ok(insert(Object::DataIter(Arc::new(Mutex::new(iter)))) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterFree(_env, handle: jlong) {
+    fn dataIterFree(_env, handle: jlong) {
         Ok(handle::free(handle as u64, "DataIter")?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterBeforeFirst(_env, handle: jlong) {
+    fn dataIterBeforeFirst(_env, handle: jlong) {
         Ok(data_iter(handle as u64)?.lock().before_first()?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterNext(_env, handle: jlong) -> jboolean {
+    fn dataIterNext(_env, handle: jlong) -> jboolean {
         Ok(data_iter(handle as u64)?.lock().next()?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterData(_env, handle: jlong) -> jlong {
+    fn dataIterData(_env, handle: jlong) -> jlong {
         let data = data_iter(handle as u64)?.lock().batch()?.data.clone();
         Ok(insert_tensor(Tensor::new(data)) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterLabel(_env, handle: jlong) -> jlong {
+    fn dataIterLabel(_env, handle: jlong) -> jlong {
         let label = data_iter(handle as u64)?.lock().batch()?.label.clone();
         Ok(insert_tensor(Tensor::new(label)) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterIndex(env, handle: jlong) -> JLongArray<'l> {
+    fn dataIterIndex(env, handle: jlong) -> JLongArray<'l> {
         let index: Vec<jlong> = data_iter(handle as u64)?.lock().batch()?.index.iter().map(|i| *i as jlong).collect();
         new_longs(env, &index)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterEpoch(env, handle: jlong) -> JLongArray<'l> {
+    fn dataIterEpoch(env, handle: jlong) -> JLongArray<'l> {
         let epoch = data_iter(handle as u64)?.lock().epoch();
         new_longs(env, &[epoch.number as jlong, epoch.first as jlong])
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterRestart(_env, handle: jlong, number: jlong, first: jlong) {
+    fn dataIterRestart(_env, handle: jlong, number: jlong, first: jlong) {
         Ok(data_iter(handle as u64)?.lock().restart(io::Epoch { number: number as u64, first: first as u64 })?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_dataIterPad(_env, handle: jlong) -> jint {
+    fn dataIterPad(_env, handle: jlong) -> jint {
         Ok(data_iter(handle as u64)?.lock().batch()?.pad as jint)
     }
 }

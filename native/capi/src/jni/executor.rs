@@ -70,7 +70,7 @@ fn devices<'l>(
 }
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_executorBind(
+    fn executorBind(
         env, symbol_handle: jlong, dev_type: jint, dev_id: jint, group_names: JObjectArray<'l, JString<'l>>,
         group_types: JIntArray<'l>, group_ids: JIntArray<'l>, args: JLongArray<'l>, grads: JLongArray<'l>,
         reqs: JIntArray<'l>, aux: JLongArray<'l>, shared: jlong) -> jlong
@@ -93,26 +93,26 @@ native! {
         Ok(insert(Object::Executor(Arc::new(bound))) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_executorFree(_env, handle: jlong) {
+    fn executorFree(_env, handle: jlong) {
         Ok(handle::free(handle as u64, "Executor")?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_executorForward(_env, handle: jlong, is_train: jboolean) {
+    fn executorForward(_env, handle: jlong, is_train: jboolean) {
         Ok(executor(handle as u64)?.forward(is_train)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_executorBackward(env, handle: jlong, head_grads: JLongArray<'l>) {
+    fn executorBackward(env, handle: jlong, head_grads: JLongArray<'l>) {
         let grads = if head_grads.is_null() { Vec::new() } else { arrays(&longs(env, &head_grads, "headGrads")?)? };
         Ok(executor(handle as u64)?.backward(&grads, true)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_executorOutputs(env, handle: jlong) -> JLongArray<'l> {
+    fn executorOutputs(env, handle: jlong) -> JLongArray<'l> {
         let outputs = executor(handle as u64)?.output_tensors();
         let handles: Vec<jlong> = outputs.into_iter().map(|y| insert_tensor(y) as jlong).collect();
         new_longs(env, &handles)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_executorReshape(
+    fn executorReshape(
         env, handle: jlong, partial: jboolean, up_sizing: jboolean, dev_type: jint, dev_id: jint,
         group_names: JObjectArray<'l, JString<'l>>, group_types: JIntArray<'l>, group_ids: JIntArray<'l>,
         names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
@@ -131,16 +131,16 @@ native! {
         let aux: Vec<jlong> = new.aux().iter().map(wrap).collect();
         let handle = insert(Object::Executor(Arc::new(new))) as jlong;
         let (args, grads, aux) = (new_longs(env, &args)?, new_longs(env, &grads)?, new_longs(env, &aux)?);
-        let class = jni_str!("org/apache/mxnet/ReshapedExecutor");
+        let class = jni_str!("org/apache/mxnet/internal/jni/ReshapedExecutor");
         let arguments = [handle.into(), (&args).into(), (&grads).into(), (&aux).into()];
         new_object(env, class, jni_sig!("(J[J[J[J)V"), &arguments)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_executorPrint(env, handle: jlong) -> JString<'l> {
+    fn executorPrint(env, handle: jlong) -> JString<'l> {
         Ok(env.new_string(executor(handle as u64)?.debug_string())?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_executorSetMonitorCallback(
+    fn executorSetMonitorCallback(
         env, handle: jlong, callback: JObject<'l>, monitor_all: jboolean)
     {
         let installed = if callback.is_null() { None } else { Some(monitor(env, &callback)?) };

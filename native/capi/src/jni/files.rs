@@ -11,12 +11,12 @@ use super::{native, null, string};
 use crate::handle::{self, Object, insert, record_reader, record_writer};
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_recordWriterCreate(env, path: JString<'l>) -> jlong {
+    fn recordWriterCreate(env, path: JString<'l>) -> jlong {
         let writer = Writer::create(&string(env, &path, "the file name")?)?;
         Ok(insert(Object::RecordWriter(Arc::new(Mutex::new(writer)))) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_recordWriterWrite(env, handle: jlong, record: JByteArray<'l>) {
+    fn recordWriterWrite(env, handle: jlong, record: JByteArray<'l>) {
         if record.is_null() {
             return Err(null("the record"));
         }
@@ -24,37 +24,37 @@ native! {
         Ok(record_writer(handle as u64)?.lock().write(&bytes)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_recordWriterTell(_env, handle: jlong) -> jlong {
+    fn recordWriterTell(_env, handle: jlong) -> jlong {
         Ok(record_writer(handle as u64)?.lock().tell() as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_recordWriterFree(_env, handle: jlong) {
+    fn recordWriterFree(_env, handle: jlong) {
         let flushed = record_writer(handle as u64)?.lock().flush();
         handle::free(handle as u64, "RecordIO writer")?;
         Ok(flushed?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_recordReaderCreate(env, path: JString<'l>) -> jlong {
+    fn recordReaderCreate(env, path: JString<'l>) -> jlong {
         let reader = Reader::open(&string(env, &path, "the file name")?)?;
         Ok(insert(Object::RecordReader(Arc::new(Mutex::new(reader)))) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_recordReaderRead(env, handle: jlong) -> JByteArray<'l> {
+    fn recordReaderRead(env, handle: jlong) -> JByteArray<'l> {
         match record_reader(handle as u64)?.lock().read()? {
             Some(record) => Ok(env.byte_array_from_slice(&record)?),
             None => Ok(JByteArray::default()),
         }
     }
 
-    fn Java_org_apache_mxnet_LibInfo_recordReaderSeek(_env, handle: jlong, position: jlong) {
+    fn recordReaderSeek(_env, handle: jlong, position: jlong) {
         Ok(record_reader(handle as u64)?.lock().seek(position as u64)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_recordReaderTell(_env, handle: jlong) -> jlong {
+    fn recordReaderTell(_env, handle: jlong) -> jlong {
         Ok(record_reader(handle as u64)?.lock().tell() as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_recordReaderFree(_env, handle: jlong) {
+    fn recordReaderFree(_env, handle: jlong) {
         Ok(handle::free(handle as u64, "RecordIO reader")?)
     }
 }

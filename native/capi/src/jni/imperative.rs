@@ -50,7 +50,7 @@ fn heads_of(
 }
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_imperativeInvoke(
+    fn imperativeInvoke(
         env, op: jlong, inputs: JLongArray<'l>, outputs: JLongArray<'l>, keys: JObjectArray<'l, JString<'l>>,
         values: JObjectArray<'l, JString<'l>>) -> JLongArray<'l>
     {
@@ -66,37 +66,37 @@ native! {
         new_longs(env, &handles)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_imperativeInvokeUnary(_env, op: jlong, data: jlong, out: jlong) -> jlong {
+    fn imperativeInvokeUnary(_env, op: jlong, data: jlong, out: jlong) -> jlong {
         one_output(op, &[data], &[], out)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_imperativeInvokeBinary(_env, op: jlong, lhs: jlong, rhs: jlong, out: jlong) -> jlong {
+    fn imperativeInvokeBinary(_env, op: jlong, lhs: jlong, rhs: jlong, out: jlong) -> jlong {
         one_output(op, &[lhs, rhs], &[], out)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_imperativeInvokeScalar(
+    fn imperativeInvokeScalar(
         _env, op: jlong, data: jlong, scalar: jdouble, out: jlong) -> jlong
     {
         one_output(op, &[data], &[("scalar", &scalar.to_string())], out)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_autogradSetRecording(_env, recording: jboolean) -> jboolean {
+    fn autogradSetRecording(_env, recording: jboolean) -> jboolean {
         Ok(imperative::set_recording(recording))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_autogradSetTraining(_env, training: jboolean) -> jboolean {
+    fn autogradSetTraining(_env, training: jboolean) -> jboolean {
         Ok(imperative::set_training(training))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_autogradIsRecording(_env) -> jboolean {
+    fn autogradIsRecording(_env) -> jboolean {
         Ok(imperative::is_recording())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_autogradIsTraining(_env) -> jboolean {
+    fn autogradIsTraining(_env) -> jboolean {
         Ok(imperative::is_training())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_autogradMarkVariables(
+    fn autogradMarkVariables(
         env, variables: JLongArray<'l>, reqs: JIntArray<'l>, gradients: JLongArray<'l>)
     {
         let variables = tensors(&longs(env, &variables, "variables")?)?;
@@ -112,7 +112,7 @@ native! {
         Ok(imperative::mark_variables(&variables, &requests)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_autogradBackward(
+    fn autogradBackward(
         env, heads: JLongArray<'l>, head_gradients: JLongArray<'l>, retain_graph: jboolean, is_train: jboolean)
     {
         let keep = if retain_graph { Keep::Graph } else { Keep::Nothing };
@@ -121,7 +121,7 @@ native! {
         Ok(())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_autogradGradients(
+    fn autogradGradients(
         env, heads: JLongArray<'l>, head_gradients: JLongArray<'l>, variables: JLongArray<'l>, create_graph: jboolean,
         is_train: jboolean) -> JLongArray<'l>
     {
@@ -136,7 +136,7 @@ native! {
         new_longs(env, &handles)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGrad(_env, handle: jlong) -> jlong {
+    fn ndarrayGrad(_env, handle: jlong) -> jlong {
         Ok(tensor(handle as u64)?.grad().map_or(0, |g| insert_tensor(g) as jlong))
     }
 }

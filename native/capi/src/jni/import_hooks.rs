@@ -59,7 +59,8 @@ impl Hooks for JvmHooks {
 
     fn prepare(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<Prepared>> {
         self.ask(node, None, |env, bridge, raw| {
-            let signature = jni_sig!("(Lorg/apache/mxnet/RawNode;)Lorg/apache/mxnet/RawNode;");
+            let signature =
+                jni_sig!("(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawNode;");
             let made = env.call_method(bridge, jni_str!("prepare"), signature, &[raw.into()])?.l()?;
             if made.is_null() { Ok(None) } else { prepared(env, &made, node.node).map(Some) }
         })
@@ -67,7 +68,8 @@ impl Hooks for JvmHooks {
 
     fn before(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<Made>> {
         self.ask(node, None, |env, bridge, raw| {
-            let signature = jni_sig!("(Lorg/apache/mxnet/RawNode;)Lorg/apache/mxnet/RawMade;");
+            let signature =
+                jni_sig!("(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawMade;");
             let made = env.call_method(bridge, jni_str!("before"), signature, &[raw.into()])?.l()?;
             taken(env, &made)
         })
@@ -75,7 +77,8 @@ impl Hooks for JvmHooks {
 
     fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> ferromx_interop::Result<Option<Made>> {
         self.ask(node, Some(outputs), |env, bridge, raw| {
-            let signature = jni_sig!("(Lorg/apache/mxnet/RawNode;)Lorg/apache/mxnet/RawMade;");
+            let signature =
+                jni_sig!("(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawMade;");
             let made = env.call_method(bridge, jni_str!("after"), signature, &[raw.into()])?.l()?;
             taken(env, &made)
         })
@@ -127,7 +130,7 @@ fn raw_node<'l>(
         (&shapes).into(),
         (&dtypes).into(),
     ];
-    new_object(env, jni_str!("org/apache/mxnet/RawNode"), signature, &arguments)
+    new_object(env, jni_str!("org/apache/mxnet/internal/interop/RawNode"), signature, &arguments)
 }
 
 /// Converts an attribute for the JVM: its kind, and an array of its elements. Graphs are not passed.

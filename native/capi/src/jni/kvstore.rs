@@ -47,41 +47,41 @@ fn updater(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Updater> {
 }
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_kvstoreCreate(env, kind: JString<'l>) -> jlong {
+    fn kvstoreCreate(env, kind: JString<'l>) -> jlong {
         let store = KvStore::new(&string(env, &kind, "the store's type")?)?;
         Ok(insert(Object::KvStore(Arc::new(store))) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreFree(_env, handle: jlong) {
+    fn kvstoreFree(_env, handle: jlong) {
         Ok(handle::free(handle as u64, "KVStore")?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreType(env, handle: jlong) -> JString<'l> {
+    fn kvstoreType(env, handle: jlong) -> JString<'l> {
         Ok(env.new_string(kv_store(handle as u64)?.kind())?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreInit(
+    fn kvstoreInit(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, arrays: JLongArray<'l>)
     {
         let (keys, arrays) = pairs(env, &keys, &arrays)?;
         Ok(kv_store(handle as u64)?.init(&keys, &arrays)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstorePush(
+    fn kvstorePush(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, arrays: JLongArray<'l>)
     {
         let (keys, arrays) = pairs(env, &keys, &arrays)?;
         Ok(kv_store(handle as u64)?.push(&keys, &arrays)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstorePull(
+    fn kvstorePull(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, arrays: JLongArray<'l>)
     {
         let (keys, arrays) = pairs(env, &keys, &arrays)?;
         Ok(kv_store(handle as u64)?.pull(&keys, &arrays, true)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreSetUpdater(env, handle: jlong, callback: JObject<'l>) {
+    fn kvstoreSetUpdater(env, handle: jlong, callback: JObject<'l>) {
         if callback.is_null() {
             return Err(null("the updater"));
         }
@@ -90,56 +90,56 @@ native! {
         Ok(())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreRank(_env, handle: jlong) -> jint {
+    fn kvstoreRank(_env, handle: jlong) -> jint {
         Ok(kv_store(handle as u64)?.rank() as jint)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreNumWorkers(_env, handle: jlong) -> jint {
+    fn kvstoreNumWorkers(_env, handle: jlong) -> jint {
         Ok(kv_store(handle as u64)?.num_workers()? as jint)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreNumDead(_env, handle: jlong, group: jint) -> jint {
+    fn kvstoreNumDead(_env, handle: jlong, group: jint) -> jint {
         Ok(kv_store(handle as u64)?.num_dead(group) as jint)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreBarrier(_env, handle: jlong) {
+    fn kvstoreBarrier(_env, handle: jlong) {
         Ok(kv_store(handle as u64)?.barrier()?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreWaitAtEnd(_env, handle: jlong, wait: jboolean) {
+    fn kvstoreWaitAtEnd(_env, handle: jlong, wait: jboolean) {
         kv_store(handle as u64)?.set_wait_at_end(wait);
         Ok(())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreServe(_env, handle: jlong) {
+    fn kvstoreServe(_env, handle: jlong) {
         Ok(kv_store(handle as u64)?.serve()?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_kvstoreCompress(
+    fn kvstoreCompress(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>)
     {
         let params = attrs(env, &keys, &values)?;
         Ok(kv_store(handle as u64)?.set_compression(&params)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobEnvironment(
+    fn jobEnvironment(
         env, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>)
     {
         let variables = attrs(env, &keys, &values)?;
         Ok(set_environment(&variables)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobListen(env, host: JString<'l>, port: jint) -> jlong {
+    fn jobListen(env, host: JString<'l>, port: jint) -> jlong {
         let host = string(env, &host, "the host")?;
         let port = u16::try_from(port).map_err(|_| Error::Value(format!("port is {port}: ports are 0 to 65535")))?;
         Ok(insert(Object::Job(Arc::new(Member::listen(&host, port)?))) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobPort(_env, handle: jlong) -> jint {
+    fn jobPort(_env, handle: jlong) -> jint {
         Ok(jint::from(job(handle as u64)?.port()))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobJoin(
+    fn jobJoin(
         env, handle: jlong, rank: jint, peers: JObjectArray<'l, JString<'l>>, secret: JByteArray<'l>, timeout: jlong)
     {
         if secret.is_null() {
@@ -154,30 +154,30 @@ native! {
         Ok(job(handle as u64)?.join(joining)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobRank(_env, handle: jlong) -> jint {
+    fn jobRank(_env, handle: jlong) -> jint {
         Ok(job(handle as u64)?.job()?.rank() as jint)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobSize(_env, handle: jlong) -> jint {
+    fn jobSize(_env, handle: jlong) -> jint {
         Ok(job(handle as u64)?.job()?.size() as jint)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobBarrier(_env, handle: jlong) {
+    fn jobBarrier(_env, handle: jlong) {
         Ok(job(handle as u64)?.job()?.barrier()?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobStore(env, handle: jlong, kind: JString<'l>) -> jlong {
+    fn jobStore(env, handle: jlong, kind: JString<'l>) -> jlong {
         let kind = string(env, &kind, "the store's type")?;
         let store = KvStore::of_job(&job(handle as u64)?.job()?, &kind)?;
         Ok(insert(Object::KvStore(Arc::new(store))) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobClose(_env, handle: jlong) {
+    fn jobClose(_env, handle: jlong) {
         job(handle as u64)?.close();
         Ok(())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_jobFree(_env, handle: jlong) {
+    fn jobFree(_env, handle: jlong) {
         Ok(handle::free(handle as u64, "Job")?)
     }
 }

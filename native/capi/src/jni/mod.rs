@@ -1,4 +1,4 @@
-//! The JNI interface: the native methods of `org.apache.mxnet.LibInfo`, whose ScalaDoc is the contract.
+//! The JNI interface: the native methods of `org.apache.mxnet.internal.jni.LibInfo`, whose ScalaDoc is the contract.
 //!
 //! Each method is one `native!` of a few lines. Errors and panics become an `org.apache.mxnet.MXNetError`; an exception that is
 //! pending already, because a callback threw it, is left as it is.
@@ -97,11 +97,11 @@ impl<T: Default> ErrorPolicy<T, JniError> for ThrowMxNetError {
     }
 }
 
-/// Defines a native method of `LibInfo`.
+/// Defines native methods of `LibInfo`, by their names there.
 macro_rules! native {
     ($($(#[$meta:meta])* fn $name:ident($env:ident $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)? $body:block)*) => {$(
         $(#[$meta])*
-        #[unsafe(no_mangle)]
+        #[unsafe(export_name = concat!("Java_org_apache_mxnet_internal_jni_LibInfo_", stringify!($name)))]
         pub extern "system" fn $name<'l>(
             mut unowned: jni::EnvUnowned<'l>,
             _this: jni::objects::JObject<'l>,

@@ -139,7 +139,7 @@ fn dtype(code: i32) -> Result<DType> {
 }
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_modelImport(
+    fn modelImport(
         env, framework: JString<'l>, file: JString<'l>, bytes: JByteArray<'l>, external_data: jboolean,
         names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>,
         mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>) -> JObject<'l>
@@ -161,13 +161,13 @@ native! {
         let symbol = insert_symbol(imported.symbol) as jlong;
         new_object(
             env,
-            jni_str!("org/apache/mxnet/ImportedParts"),
+            jni_str!("org/apache/mxnet/internal/jni/ImportedParts"),
             jni_sig!("(J[Ljava/lang/String;[J[Ljava/lang/String;[Ljava/lang/String;)V"),
             &[symbol.into(), (&names).into(), (&handles).into(), (&inputs).into(), (&outputs).into()],
         )
     }
 
-    fn Java_org_apache_mxnet_LibInfo_modelCheck(
+    fn modelCheck(
         env, framework: JString<'l>, file: JString<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>,
         ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>, mapping_names: JObjectArray<'l, JString<'l>>,
         mapping_texts: JObjectArray<'l, JString<'l>>) -> JObjectArray<'l, JString<'l>>
@@ -186,7 +186,7 @@ native! {
         }
     }
 
-    fn Java_org_apache_mxnet_LibInfo_mappingProcesses(
+    fn mappingProcesses(
         env, framework: JString<'l>, mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>)
         -> JObjectArray<'l, JString<'l>>
     {
@@ -206,7 +206,7 @@ native! {
         new_strings(env, &table.processes().flat_map(fields).collect::<Vec<_>>())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_mappingRules(
+    fn mappingRules(
         env, framework: JString<'l>, mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>)
         -> JObjectArray<'l, JString<'l>>
     {
@@ -225,7 +225,7 @@ native! {
         new_strings(env, &flat)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_onnxExport(
+    fn onnxExport(
         env, file: JString<'l>, graph: jlong, names: JObjectArray<'l, JString<'l>>, handles: JLongArray<'l>,
         inputs: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, types: JIntArray<'l>, opset: jint,
         hooks: JObject<'l>, mapping_names: JObjectArray<'l, JString<'l>>, mapping_texts: JObjectArray<'l, JString<'l>>)

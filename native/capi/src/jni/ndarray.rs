@@ -98,14 +98,14 @@ fn get<J: TypeArray + Copy, T: Element>(
 }
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_ndarrayCreate(
+    fn ndarrayCreate(
         env, shape: JLongArray<'l>, dev_type: jint, dev_id: jint, _delay: jboolean, dtype: jint) -> jlong
     {
         let shape = semantics::array_shape_from_user(&longs(env, &shape, "shape")?)?;
         Ok(wrap(arrays::create(&shape, dtype, Context::from_codes(dev_type, dev_id)?)?))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayCreateSparse(
+    fn ndarrayCreateSparse(
         env, stype: jint, shape: JLongArray<'l>, dev_type: jint, dev_id: jint, _delay: jboolean, dtype: jint,
         aux_types: JIntArray<'l>, _aux_ndims: JIntArray<'l>, _aux_shapes: JLongArray<'l>) -> jlong
     {
@@ -117,68 +117,68 @@ native! {
         Ok(wrap(SparseArray::zeros(StorageType::from_code(stype)?, &shape, dtype, context)?))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayFree(_env, handle: jlong) {
+    fn ndarrayFree(_env, handle: jlong) {
         Ok(handle::free(handle as u64, "NDArray")?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayShape(env, handle: jlong) -> JLongArray<'l> {
+    fn ndarrayShape(env, handle: jlong) -> JLongArray<'l> {
         let a = stored(handle)?;
         new_longs(env, a.shape().dims())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySize(_env, handle: jlong) -> jlong {
+    fn ndarraySize(_env, handle: jlong) -> jlong {
         Ok(stored(handle)?.shape().checked_elements()? as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayDType(_env, handle: jlong) -> jint {
+    fn ndarrayDType(_env, handle: jlong) -> jint {
         Ok(stored(handle)?.dtype().code())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayStorageType(_env, handle: jlong) -> jint {
+    fn ndarrayStorageType(_env, handle: jlong) -> jint {
         Ok(stored(handle)?.storage_type() as jint)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayContext(_env, handle: jlong) -> jlong {
+    fn ndarrayContext(_env, handle: jlong) -> jlong {
         let context = stored(handle)?.context();
         Ok(((context.device_type as jlong) << 32) | jlong::from(context.device_id))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySlice(_env, handle: jlong, begin: jlong, end: jlong) -> jlong {
+    fn ndarraySlice(_env, handle: jlong, begin: jlong, end: jlong) -> jlong {
         Ok(insert_tensor(imperative::slice(&tensor(handle as u64)?, begin, end)?) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayAt(_env, handle: jlong, index: jlong) -> jlong {
+    fn ndarrayAt(_env, handle: jlong, index: jlong) -> jlong {
         Ok(insert_tensor(imperative::at(&tensor(handle as u64)?, index)?) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayReshape(
+    fn ndarrayReshape(
         env, handle: jlong, dims: JLongArray<'l>, reverse: jboolean) -> jlong
     {
         let dims = longs(env, &dims, "dims")?;
         Ok(insert_tensor(imperative::reshape(&tensor(handle as u64)?, &dims, reverse)?) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayWaitToRead(_env, handle: jlong) {
+    fn ndarrayWaitToRead(_env, handle: jlong) {
         stored(handle).map(|_| ())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayWaitAll(_env) {
+    fn ndarrayWaitAll(_env) {
         Ok(())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayCopyFromNDArray(_env, target: jlong, source: jlong, locator: jint) {
+    fn ndarrayCopyFromNDArray(_env, target: jlong, source: jlong, locator: jint) {
         Ok(sparse::copy_component(&tensor(target as u64)?, &tensor(source as u64)?, locator)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetData(_env, handle: jlong) -> jlong {
+    fn ndarrayGetData(_env, handle: jlong) -> jlong {
         Ok(wrap(sparse::values(&tensor(handle as u64)?)?))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetAux(_env, handle: jlong, index: jint) -> jlong {
+    fn ndarrayGetAux(_env, handle: jlong, index: jint) -> jlong {
         Ok(wrap(sparse::index_array(&tensor(handle as u64)?, index.into())?))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySetFloats(
+    fn ndarraySetFloats(
         env, handle: jlong, offset: jlong, source: JFloatArray<'l>, source_offset: jint, length: jint)
     {
         let target = subarray(&array(handle)?, offset, length)?;
@@ -189,31 +189,31 @@ native! {
         storage::write_slice(&target, |to| source.get_region(env, source_offset, to))?.map_err(JniError::Jni)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySetDoubles(
+    fn ndarraySetDoubles(
         env, handle: jlong, offset: jlong, source: JDoubleArray<'l>, source_offset: jint, length: jint)
     {
         set(env, handle, offset, &source, source_offset, length, |x: f64| x)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySetInts(
+    fn ndarraySetInts(
         env, handle: jlong, offset: jlong, source: JIntArray<'l>, source_offset: jint, length: jint)
     {
         set(env, handle, offset, &source, source_offset, length, |x: i32| x)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySetLongs(
+    fn ndarraySetLongs(
         env, handle: jlong, offset: jlong, source: JLongArray<'l>, source_offset: jint, length: jint)
     {
         set(env, handle, offset, &source, source_offset, length, |x: i64| x)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySetBytes(
+    fn ndarraySetBytes(
         env, handle: jlong, offset: jlong, source: JByteArray<'l>, source_offset: jint, length: jint)
     {
         set(env, handle, offset, &source, source_offset, length, |x: jbyte| x)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetFloats(
+    fn ndarrayGetFloats(
         env, handle: jlong, offset: jlong, target: JFloatArray<'l>, target_offset: jint, length: jint)
     {
         let source = subarray(&array(handle)?, offset, length)?;
@@ -224,25 +224,25 @@ native! {
         storage::read_slice(&source, |from| target.set_region(env, target_offset, from))?.map_err(JniError::Jni)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetDoubles(
+    fn ndarrayGetDoubles(
         env, handle: jlong, offset: jlong, target: JDoubleArray<'l>, target_offset: jint, length: jint)
     {
         get(env, handle, offset, &target, target_offset, length, |x: f64| x)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetInts(
+    fn ndarrayGetInts(
         env, handle: jlong, offset: jlong, target: JIntArray<'l>, target_offset: jint, length: jint)
     {
         get(env, handle, offset, &target, target_offset, length, |x: i32| x)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetLongs(
+    fn ndarrayGetLongs(
         env, handle: jlong, offset: jlong, target: JLongArray<'l>, target_offset: jint, length: jint)
     {
         get(env, handle, offset, &target, target_offset, length, |x: i64| x)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetBytes(
+    fn ndarrayGetBytes(
         env, handle: jlong, offset: jlong, target: JByteArray<'l>, target_offset: jint, length: jint)
     {
         match array(handle)?.dtype() {
@@ -251,12 +251,12 @@ native! {
         }
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetRaw(env, handle: jlong) -> JByteArray<'l> {
+    fn ndarrayGetRaw(env, handle: jlong) -> JByteArray<'l> {
         let a = array(handle)?;
         Ok(storage::read_bytes(&a, |b| env.byte_array_from_slice(b))?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayScalar(_env, handle: jlong) -> jdouble {
+    fn ndarrayScalar(_env, handle: jlong) -> jdouble {
         let a = array(handle)?;
         if a.len() != 1 {
             return Err(Error::Value(format!("the array of shape {} has {} elements; a scalar has one", a.shape(), a.len())).into());
@@ -266,7 +266,7 @@ native! {
         }, other => Err(Error::Internal(format!("no elements of type {other}")).into()))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySave(
+    fn ndarraySave(
         env, file: JString<'l>, handles: JLongArray<'l>, names: JObjectArray<'l, JString<'l>>)
     {
         let path = string(env, &file, "fileName")?;
@@ -278,20 +278,20 @@ native! {
         Ok(file_format::save(&path, &arrays, &names)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayLoad(env, file: JString<'l>) -> JObject<'l> {
+    fn ndarrayLoad(env, file: JString<'l>) -> JObject<'l> {
         let loaded = file_format::load(&string(env, &file, "fileName")?)?;
         let tensors = loaded.arrays.into_iter().map(|a| a.map_or_else(Tensor::default, Tensor::new));
         let handles: Vec<jlong> = tensors.map(|t| insert_tensor(t) as jlong).collect();
         let (handles, names) = (new_longs(env, &handles)?, new_strings(env, &loaded.names)?);
-        let class = jni_str!("org/apache/mxnet/LoadedNDArrays");
+        let class = jni_str!("org/apache/mxnet/internal/jni/LoadedNDArrays");
         new_object(env, class, jni_sig!("([J[Ljava/lang/String;)V"), &[(&handles).into(), (&names).into()])
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarraySaveRawBytes(env, handle: jlong) -> JByteArray<'l> {
+    fn ndarraySaveRawBytes(env, handle: jlong) -> JByteArray<'l> {
         Ok(env.byte_array_from_slice(&file_format::array_to_bytes(&stored(handle)?)?)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayLoadFromRawBytes(env, bytes: JByteArray<'l>) -> jlong {
+    fn ndarrayLoadFromRawBytes(env, bytes: JByteArray<'l>) -> jlong {
         if bytes.is_null() {
             return Err(super::null("bytes"));
         }

@@ -55,12 +55,12 @@ pub(super) fn new_shapes<'l>(env: &mut Env<'l>, shapes: &[Shape]) -> Result<JObj
 }
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_symbolCreateVariable(env, name: JString<'l>) -> jlong {
+    fn symbolCreateVariable(env, name: JString<'l>) -> jlong {
         let name = string(env, &name, "the variable's name")?;
         Ok(insert_symbol(Symbol::variable(&name, Default::default())) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolCreate(
+    fn symbolCreate(
         env, op: jlong, name: JString<'l>, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>,
         attr_keys: JObjectArray<'l, JString<'l>>, attr_values: JObjectArray<'l, JString<'l>>,
         input_keys: JObjectArray<'l, JString<'l>>, inputs: JLongArray<'l>) -> jlong
@@ -76,7 +76,7 @@ native! {
         Ok(insert_symbol(atomic.compose(&name, &inputs, input_keys.as_deref())?) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolCompose(
+    fn symbolCompose(
         env, handle: jlong, name: JString<'l>, keys: JObjectArray<'l, JString<'l>>, inputs: JLongArray<'l>)
     {
         let keys = if keys.is_null() { None } else { Some(strings(env, &keys, "keys")?) };
@@ -91,53 +91,53 @@ native! {
         Ok(())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolFree(_env, handle: jlong) {
+    fn symbolFree(_env, handle: jlong) {
         Ok(handle::free(handle as u64, "Symbol")?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolCopy(_env, handle: jlong) -> jlong {
+    fn symbolCopy(_env, handle: jlong) -> jlong {
         Ok(insert_symbol(symbol(handle as u64)?.deep_copy()) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolCreateGroup(env, handles: JLongArray<'l>) -> jlong {
+    fn symbolCreateGroup(env, handles: JLongArray<'l>) -> jlong {
         let all = symbols(&longs(env, &handles, "handles")?)?;
         Ok(insert_symbol(Symbol::group(&all)) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolGetInternals(_env, handle: jlong) -> jlong {
+    fn symbolGetInternals(_env, handle: jlong) -> jlong {
         Ok(insert_symbol(symbol(handle as u64)?.internals()) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolGetChildren(_env, handle: jlong) -> jlong {
+    fn symbolGetChildren(_env, handle: jlong) -> jlong {
         Ok(symbol(handle as u64)?.children().map_or(0, |s| insert_symbol(s) as jlong))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolGetOutput(_env, handle: jlong, index: jint) -> jlong {
+    fn symbolGetOutput(_env, handle: jlong, index: jint) -> jlong {
         let s = symbol(handle as u64)?;
         let index = usize::try_from(index).map_err(|_| Error::Value(format!("output {index} is negative")))?;
         Ok(insert_symbol(s.output(index)?) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolGetName(env, handle: jlong) -> JString<'l> {
+    fn symbolGetName(env, handle: jlong) -> JString<'l> {
         match symbol(handle as u64)?.name() {
             Some(name) => Ok(env.new_string(name)?),
             None => Ok(JString::default()),
         }
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolListArguments(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+    fn symbolListArguments(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
         new_strings(env, &symbol(handle as u64)?.list_arguments())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolListOutputs(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+    fn symbolListOutputs(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
         new_strings(env, &symbol(handle as u64)?.list_outputs())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolListAuxiliaryStates(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+    fn symbolListAuxiliaryStates(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
         new_strings(env, &symbol(handle as u64)?.list_auxiliary_states())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolGetAttr(env, handle: jlong, key: JString<'l>) -> JString<'l> {
+    fn symbolGetAttr(env, handle: jlong, key: JString<'l>) -> JString<'l> {
         let key = string(env, &key, "key")?;
         match symbol(handle as u64)?.attr(&key) {
             Some(value) => Ok(env.new_string(value)?),
@@ -145,7 +145,7 @@ native! {
         }
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolSetAttrs(
+    fn symbolSetAttrs(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>)
     {
         let s = symbol(handle as u64)?;
@@ -155,15 +155,15 @@ native! {
         Ok(())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolListAttr(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+    fn symbolListAttr(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
         new_strings(env, &flat(symbol(handle as u64)?.list_attr()))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolListAttrShallow(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+    fn symbolListAttrShallow(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
         new_strings(env, &flat(symbol(handle as u64)?.list_attr_shallow()))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolInferShape(
+    fn symbolInferShape(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
     {
         let s = symbol(handle as u64)?;
@@ -175,12 +175,12 @@ native! {
         let complete = inferred.all(Shape::is_known);
         let (args, outs, aux) =
             (new_shapes(env, &inferred.args)?, new_shapes(env, &inferred.outputs)?, new_shapes(env, &inferred.aux)?);
-        let class = jni_str!("org/apache/mxnet/InferredShapes");
+        let class = jni_str!("org/apache/mxnet/internal/jni/InferredShapes");
         let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
         new_object(env, class, jni_sig!("(Z[[J[[J[[J)V"), &arguments)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolInferType(
+    fn symbolInferType(
         env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>) -> JObject<'l>
     {
         let s = symbol(handle as u64)?;
@@ -199,32 +199,32 @@ native! {
         let args = new_ints(env, &codes(&inferred.args))?;
         let outs = new_ints(env, &codes(&inferred.outputs))?;
         let aux = new_ints(env, &codes(&inferred.aux))?;
-        let class = jni_str!("org/apache/mxnet/InferredTypes");
+        let class = jni_str!("org/apache/mxnet/internal/jni/InferredTypes");
         let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
         new_object(env, class, jni_sig!("(Z[I[I[I)V"), &arguments)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolCheckReady(_env, handle: jlong) {
+    fn symbolCheckReady(_env, handle: jlong) {
         Ok(symbol(handle as u64)?.check_ready()?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolPrint(env, handle: jlong) -> JString<'l> {
+    fn symbolPrint(env, handle: jlong) -> JString<'l> {
         Ok(env.new_string(symbol(handle as u64)?.debug_string())?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolToJson(env, handle: jlong) -> JString<'l> {
+    fn symbolToJson(env, handle: jlong) -> JString<'l> {
         Ok(env.new_string(symbol(handle as u64)?.to_json())?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolFromJson(env, json: JString<'l>) -> jlong {
+    fn symbolFromJson(env, json: JString<'l>) -> jlong {
         Ok(insert_symbol(Symbol::from_json(&string(env, &json, "json")?)?) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolSave(env, handle: jlong, file: JString<'l>) {
+    fn symbolSave(env, handle: jlong, file: JString<'l>) {
         Ok(symbol(handle as u64)?.save(&string(env, &file, "fileName")?)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_symbolLoad(env, file: JString<'l>) -> jlong {
+    fn symbolLoad(env, file: JString<'l>) -> jlong {
         Ok(insert_symbol(Symbol::load(&string(env, &file, "fileName")?)?) as jlong)
     }
 }

@@ -1,4 +1,4 @@
-//! User operators written in Scala or Java. Calls `HostBridge`, `HostOperator` and `HostInstance` of `LibInfo.scala`.
+//! User operators written in Scala or Java. Calls `OperatorBridge`, `BridgedOperator` and `BridgedInstance` of `LibInfo.scala`.
 //!
 //! Upcalls run on the thread that called the engine, in their own frame of local references, with cached method ids. An exception becomes
 //! an error that carries it, so that the native method can throw it as the cause.
@@ -41,7 +41,7 @@ pub(super) type Thrown = Global<JThrowable<'static>>;
 /// Capacity of an upcall's frame of local references.
 const FRAME: usize = 16;
 
-/// The library's `HostBridge`, and the method ids of upcalls.
+/// The library's `OperatorBridge`, and the method ids of upcalls.
 struct Bridge {
     object: Object,
     make: JMethodID,
@@ -67,15 +67,16 @@ fn bridge() -> Result<&'static Bridge> {
 
 impl Bridge {
     fn new(env: &mut Env<'_>, object: &JObject<'_>) -> Result<Bridge> {
-        const BRIDGE: &JNIStr = jni_str!("org/apache/mxnet/HostBridge");
-        const OPERATOR: &JNIStr = jni_str!("org/apache/mxnet/HostOperator");
-        const INSTANCE: &JNIStr = jni_str!("org/apache/mxnet/HostInstance");
+        const BRIDGE: &JNIStr = jni_str!("org/apache/mxnet/internal/userop/OperatorBridge");
+        const OPERATOR: &JNIStr = jni_str!("org/apache/mxnet/internal/userop/BridgedOperator");
+        const INSTANCE: &JNIStr = jni_str!("org/apache/mxnet/internal/userop/BridgedInstance");
         // By `FindClass`, as `new_object` has it: the methods must be those of the bridge's own class loader.
         let (bridge, operator) = (env.find_class(BRIDGE)?, env.find_class(OPERATOR)?);
         let instance = env.find_class(INSTANCE)?;
-        let make =
-            jni_sig!("(Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/String;)Lorg/apache/mxnet/HostOperator;");
-        let create = jni_sig!("(Ljava/lang/String;[[J[I)Lorg/apache/mxnet/HostInstance;");
+        let make = jni_sig!(
+            "(Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/String;)Lorg/apache/mxnet/internal/userop/BridgedOperator;"
+        );
+        let create = jni_sig!("(Ljava/lang/String;[[J[I)Lorg/apache/mxnet/internal/userop/BridgedInstance;");
         let run = jni_sig!("(Z[J[I)V");
         Ok(Bridge {
             object: env.new_global_ref(object)?,
@@ -193,14 +194,14 @@ impl UserOpFactory for Factory {
     }
 }
 
-/// Bits of `HostOperator.flags`.
+/// Bits of `BridgedOperator.flags`.
 mod flag {
     pub(super) const READS_OUTPUT_GRADIENTS: i32 = 1;
     pub(super) const IS_COMPOSED: i32 = 2;
     pub(super) const IS_REUSABLE: i32 = 4;
 }
 
-/// A `HostOperator`.
+/// A `BridgedOperator`.
 struct Operator {
     object: Object,
     inputs: Vec<String>,
@@ -418,7 +419,7 @@ impl Drop for ArrayHandles {
     }
 }
 
-/// A `HostInstance`.
+/// A `BridgedInstance`.
 struct Instance {
     object: Object,
     forward: ArrayHandles,
@@ -471,7 +472,7 @@ fn engine(error: JniError) -> Error {
 }
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_hostInstall(env, object: JObject<'l>) {
+    fn hostInstall(env, object: JObject<'l>) {
         let made = Bridge::new(env, &object)?;
         // A second installation passes the same bridge.
         let _ = BRIDGE.set(made);
@@ -486,16 +487,16 @@ native! {
         Ok(())
     }
 
-    fn Java_org_apache_mxnet_LibInfo_hostRegister(env, name: JString<'l>) -> jboolean {
+    fn hostRegister(env, name: JString<'l>) -> jboolean {
         let name = string(env, &name, "the operator's name")?;
         Ok(user_op::register(&name.clone(), Arc::new(Factory(name))))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayShare(_env, handle: jlong) -> jlong {
+    fn ndarrayShare(_env, handle: jlong) -> jlong {
         Ok(insert_tensor(tensor(handle as u64)?) as jlong)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayBuffer(env, handle: jlong, writable: jboolean) -> JByteBuffer<'l> {
+    fn ndarrayBuffer(env, handle: jlong, writable: jboolean) -> JByteBuffer<'l> {
         let array = tensor(handle as u64)?.array()?;
         let range = array.byte_range();
         ensure_buffer(range.len())?;

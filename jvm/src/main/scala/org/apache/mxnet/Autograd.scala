@@ -1,8 +1,8 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.internal.util.Given
 
 /** Gradients of array code: operations in [[record]] are kept on a tape, and [[backward]] runs it in reverse.
   *

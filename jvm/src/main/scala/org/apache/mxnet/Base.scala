@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.internal.jni.{LibInfo, NativeLibrary}
+
 /** Names that the whole library shares: handle types, the default element type, and the loaded native library. */
 private[mxnet] object Base {
 

@@ -3,7 +3,8 @@ package org.apache.mxnet
 import java.nio.file.{Files, Paths}
 
 import org.apache.mxnet.Callback.EpochRecord
-import org.apache.mxnet.util.AtomicFile
+import org.apache.mxnet.internal.util.AtomicFile
+import org.apache.mxnet.module.internal.MetricChoice
 
 /** Keeps the parameters of the best epochs in files: `prefix-symbol.json` and, for each of them, `prefix-NNNN.params` with
   * the number of epochs trained, as `Module.loadCheckpoint` and MXNet read them.

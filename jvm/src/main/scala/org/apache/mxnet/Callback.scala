@@ -2,8 +2,8 @@ package org.apache.mxnet
 
 import java.io.PrintStream
 
+import org.apache.mxnet.internal.util.Logging
 import org.apache.mxnet.module.FitParams
-import org.apache.mxnet.util.Logging
 
 import scala.collection.mutable
 

@@ -4,7 +4,7 @@ import java.time.Duration
 
 import org.apache.mxnet.Base.{_LIB, CPtrAddress}
 import org.apache.mxnet.NativeResource.keepAlive
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.util.Given
 
 /** The membership of a process, or of one of several threads of a process, in a group that trains a model together.
   *

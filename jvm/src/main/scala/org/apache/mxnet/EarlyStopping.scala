@@ -1,7 +1,8 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Callback.EpochRecord
-import org.apache.mxnet.util.Blocks
+import org.apache.mxnet.internal.util.Blocks
+import org.apache.mxnet.module.internal.MetricChoice
 
 /** Ends training when a metric has not improved for some epochs.
   *

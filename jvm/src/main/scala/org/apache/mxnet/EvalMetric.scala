@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.util.Given
 import scala.collection.mutable.ArrayBuffer
 
 /** A measure of how well predictions fit labels, accumulated over batches.

@@ -1,8 +1,8 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, ExecutorHandle}
 import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.internal.util.Given
 
 object Executor {
 

@@ -2,8 +2,8 @@ package org.apache.mxnet
 
 import scala.collection.mutable
 
+import org.apache.mxnet.internal.util.Logging
 import org.apache.mxnet.module.DataParallelExecutorGroup
-import org.apache.mxnet.util.Logging
 import org.slf4j.Logger
 
 /** What [[DataParallelExecutorManager]] is made of. */

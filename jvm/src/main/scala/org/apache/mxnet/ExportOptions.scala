@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.userop.UdfClass
 
 /** How a network is exported.
   *

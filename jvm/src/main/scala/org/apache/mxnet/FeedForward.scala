@@ -4,9 +4,10 @@ import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, Da
 import java.nio.charset.StandardCharsets
 
 import org.apache.mxnet.Base.CPtrAddress
+import org.apache.mxnet.internal.util.{Given, Logging}
 import org.apache.mxnet.module._
+import org.apache.mxnet.module.internal.{TrainingCheckpoint, TrainingLoop}
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.util.{Given, Logging}
 import org.slf4j.Logger
 
 import scala.annotation.varargs

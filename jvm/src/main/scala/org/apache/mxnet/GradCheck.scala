@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.util.Given
 import scala.util.Random.javaRandomToRandom
 
 /** Compares the gradient of an operator with finite differences, in double precision.

@@ -8,7 +8,7 @@ import scala.annotation.varargs
 import scala.collection.immutable.ListMap
 import scala.language.implicitConversions
 
-import org.apache.mxnet.util.{Given, Logging}
+import org.apache.mxnet.internal.util.{Given, Logging}
 
 /** Creates the data iterators that the native library has. */
 object IO {

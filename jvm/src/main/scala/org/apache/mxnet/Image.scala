@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.util.Given
 import java.awt.image.BufferedImage
 import java.awt.{AlphaComposite, BasicStroke, Color, Font, Graphics2D}
 import java.io.InputStream

@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.internal.userop.{OpFields, UdfClass, UserOperators}
+
 /** What a program does about nodes of a model while it is imported. Each method may be overridden; by default none of
   * them does anything. A hook is attached to nodes by [[ImportOptions]], or by [[ImportHookRule]] to be found on the class
   * path.

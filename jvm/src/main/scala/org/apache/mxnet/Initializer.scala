@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.util.Given
 import scala.util.matching.Regex
 
 /** Fills a parameter with its starting values, by the rule that its name asks for.

@@ -4,9 +4,10 @@ import java.nio.file.{Files, Paths}
 
 import scala.collection.mutable
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, KVStoreHandle}
 import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.internal.jni.KVStoreCallback
+import org.apache.mxnet.internal.util.Given
 
 /** Keeps one value for each key and adds up what several devices push to it.
   *

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Base._LIB
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.util.Given
 
 /** What a process with the role of a server or scheduler does. A scheduler introduces the workers to each other. A server
   * has nothing to do, since every worker holds all values.

@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Logging
+import org.apache.mxnet.internal.util.Logging
 
 /** Changes the learning rate while training goes on.
   *

@@ -1,8 +1,8 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Callback.EpochRecord
-import org.apache.mxnet.util.{AtomicFile, Given}
-import org.apache.mxnet.visualization.CurvePlot
+import org.apache.mxnet.internal.util.{AtomicFile, Given}
+import org.apache.mxnet.internal.visualization.CurvePlot
 
 /** Draws the metrics over the epochs as an SVG image, written after each epoch: a plot for each metric, with a curve for
   * the training data and one for the validation data.

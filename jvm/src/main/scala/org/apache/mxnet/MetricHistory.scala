@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Callback.EpochRecord
-import org.apache.mxnet.util.{AtomicFile, Given}
+import org.apache.mxnet.internal.util.{AtomicFile, Given}
 
 /** Keeps the metrics of every epoch, and writes them to a file of comma-separated values after each.
   *

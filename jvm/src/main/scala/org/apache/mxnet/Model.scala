@@ -3,7 +3,7 @@ package org.apache.mxnet
 import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.nio.file.{Files, Paths}
 
-import org.apache.mxnet.util.{Blocks, Given}
+import org.apache.mxnet.internal.util.{Blocks, Given}
 
 /** Called with the parameters after each epoch of training. */
 trait EpochEndCallback {

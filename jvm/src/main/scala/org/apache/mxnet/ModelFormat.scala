@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.internal.interop.ImportBridge
 
 /** A framework whose models are imported: what [[Onnx]] and [[Nnef]] have in common. */
 abstract class ModelFormat private[mxnet] (framework: String) {

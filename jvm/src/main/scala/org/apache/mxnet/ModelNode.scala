@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.userop.UdfOperator
 
 /** A tensor at a node of a model that is imported, or of a network that is exported.
   *

@@ -2,8 +2,8 @@ package org.apache.mxnet
 
 import scala.collection.mutable
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.NDArrayHandle
+import org.apache.mxnet.internal.util.Given
 
 /** Watches what executors compute, every so many batches: between [[tic]] and [[toc]] it applies a statistic to every
   * output of every operator.

@@ -6,12 +6,14 @@ import scala.collection.mutable.ArrayBuffer
 import scala.language.implicitConversions
 import scala.ref.WeakReference
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, NDArrayHandle}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.MX_PRIMITIVES.MX_PRIMITIVE_TYPE
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.SparseFormat.SparseFormat
+import org.apache.mxnet.internal.memory.{MemoryPressure, NDArrayOrigin}
+import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
+import org.apache.mxnet.internal.util.Given
 
 /** Arrays on a device: creation, input and output, and every operator of the engine as a function. */
 @AddNDArrayFunctions(false)

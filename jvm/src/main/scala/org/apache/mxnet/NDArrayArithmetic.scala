@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.MX_PRIMITIVES.MX_PRIMITIVE_TYPE
+import org.apache.mxnet.internal.operators.NDArrayOps
 
 /** Arithmetic and comparison of an array with arrays of the same shape and with scalars.
   *
@@ -98,49 +99,4 @@ trait NDArrayFunctions {
   def lesserEqual(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.lesserEqual, lhs, rhs)
   def lesserEqual(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray =
     NDArray.scalar(NDArrayOps.lesserEqualScalar, lhs, rhs)
-}
-
-/** The operators that the arithmetic of arrays calls, looked up once. `scalarX` has the scalar on the left. */
-private[mxnet] object NDArrayOps {
-  lazy val add: NativeOp = NativeOp("_plus")
-  lazy val addScalar: NativeOp = NativeOp("_plus_scalar")
-  lazy val subtract: NativeOp = NativeOp("_minus")
-  lazy val subtractScalar: NativeOp = NativeOp("_minus_scalar")
-  lazy val scalarSubtract: NativeOp = NativeOp("_rminus_scalar")
-  lazy val multiply: NativeOp = NativeOp("_mul")
-  lazy val multiplyScalar: NativeOp = NativeOp("_mul_scalar")
-  lazy val divide: NativeOp = NativeOp("_div")
-  lazy val divideScalar: NativeOp = NativeOp("_div_scalar")
-  lazy val scalarDivide: NativeOp = NativeOp("_rdiv_scalar")
-  lazy val mod: NativeOp = NativeOp("_mod")
-  lazy val modScalar: NativeOp = NativeOp("_mod_scalar")
-  lazy val power: NativeOp = NativeOp("_power")
-  lazy val powerScalar: NativeOp = NativeOp("_power_scalar")
-  lazy val scalarPower: NativeOp = NativeOp("_rpower_scalar")
-  lazy val maximum: NativeOp = NativeOp("_maximum")
-  lazy val maximumScalar: NativeOp = NativeOp("_maximum_scalar")
-  lazy val minimum: NativeOp = NativeOp("_minimum")
-  lazy val minimumScalar: NativeOp = NativeOp("_minimum_scalar")
-  lazy val equal: NativeOp = NativeOp("_equal")
-  lazy val equalScalar: NativeOp = NativeOp("_equal_scalar")
-  lazy val notEqual: NativeOp = NativeOp("_not_equal")
-  lazy val notEqualScalar: NativeOp = NativeOp("_not_equal_scalar")
-  lazy val greater: NativeOp = NativeOp("_greater")
-  lazy val greaterScalar: NativeOp = NativeOp("_greater_scalar")
-  lazy val greaterEqual: NativeOp = NativeOp("_greater_equal")
-  lazy val greaterEqualScalar: NativeOp = NativeOp("_greater_equal_scalar")
-  lazy val lesser: NativeOp = NativeOp("_lesser")
-  lazy val lesserScalar: NativeOp = NativeOp("_lesser_scalar")
-  lazy val lesserEqual: NativeOp = NativeOp("_lesser_equal")
-  lazy val lesserEqualScalar: NativeOp = NativeOp("_lesser_equal_scalar")
-  lazy val copyTo: NativeOp = NativeOp("_copyto")
-  lazy val fill: NativeOp = NativeOp("_full")
-  lazy val zeros: NativeOp = NativeOp("_zeros")
-  lazy val ones: NativeOp = NativeOp("_ones")
-  lazy val arange: NativeOp = NativeOp("_arange")
-  lazy val transpose: NativeOp = NativeOp("transpose")
-  lazy val cast: NativeOp = NativeOp("Cast")
-  lazy val concat: NativeOp = NativeOp("Concat")
-  lazy val oneHot: NativeOp = NativeOp("one_hot")
-  lazy val castStorage: NativeOp = NativeOp("cast_storage")
 }

@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.MX_PRIMITIVES.MX_PRIMITIVE_TYPE
+import org.apache.mxnet.internal.operators.NDArrayOps
 
 import scala.language.implicitConversions
 

@@ -2,10 +2,11 @@ package org.apache.mxnet
 
 import scala.collection.mutable.ArrayBuffer
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
+import org.apache.mxnet.internal.util.Given
 
 /** New arrays: from shapes, Java arrays, other arrays, files and bytes. Where no context is given they are on
   * [[Context.defaultCtx]].

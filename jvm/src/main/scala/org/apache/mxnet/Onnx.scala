@@ -2,6 +2,7 @@ package org.apache.mxnet
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.interop.ExportBridge
 
 /** ONNX models in and out, by the mapping processes that [[Onnx.mappings]] lists. */
 object Onnx extends ModelFormat("ONNX") {

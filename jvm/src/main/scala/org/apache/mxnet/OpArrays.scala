@@ -50,18 +50,3 @@ object OpArrays {
   /** The arrays for what Scala's sequences can do. */
   implicit def asSequence(arrays: OpArrays): IndexedSeq[NDArray] = ArraySeq.unsafeWrapArray(arrays.elements)
 }
-
-/** An input while shapes are inferred: it has a shape and no elements. */
-private[mxnet] final class ShapeOnlyNDArray(override val shape: Shape)
-    extends NDArray(0L, writable = false, addToCollector = false) {
-
-  private[mxnet] override def register(): NativeResourceRef = new NativeResourceRef(this, _ => 0)
-
-  private[mxnet] override def dispose(removeFromScope: Boolean): Unit = ()
-
-  private[mxnet] override def liveHandle: Base.NDArrayHandle = throw new MXNetError(
-    "OpContext: while shapes are inferred inputs have nothing but a shape: move what needs their elements or types to exec"
-  )
-
-  override def toString: String = s"<NDArray $shape, without elements while shapes are inferred>"
-}

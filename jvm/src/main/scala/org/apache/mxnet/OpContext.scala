@@ -3,6 +3,8 @@ package org.apache.mxnet
 import java.nio.{ByteBuffer, DoubleBuffer, FloatBuffer}
 
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.memory.DirectBuffer
+import org.apache.mxnet.internal.userop.{HelperThreads, LentNDArray}
 
 /** What a user-defined operator works on: while shapes are inferred, inputs that have a shape only; while it runs, its
   * arrays.

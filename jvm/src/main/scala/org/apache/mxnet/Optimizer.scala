@@ -2,8 +2,8 @@ package org.apache.mxnet
 
 import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.CPtrAddress
+import org.apache.mxnet.internal.util.Given
 
 import scala.collection.mutable
 

@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.internal.operators.NativeOp
+
 /** Random arrays, and the seed of all random numbers. */
 object Random {
   private lazy val uniformOp = NativeOp("_random_uniform")

@@ -9,8 +9,8 @@ import java.nio.{ByteBuffer, ByteOrder}
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.internal.util.Given
 
 /** Reads or writes a RecordIO file: records of any bytes, one after the other.
   *

@@ -5,7 +5,7 @@ import java.util.{Collections, IdentityHashMap}
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import org.apache.mxnet.util.{Given, Logging}
+import org.apache.mxnet.internal.util.{Given, Logging}
 import org.slf4j.Logger
 
 /** Frees, when it is closed, the native resources that its thread created in the meantime.

@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import scala.collection.mutable
 
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.util.Given
 
 /** A graph that user-defined operators are added to.
   *
@@ -55,4 +55,7 @@ object SameDiff {
 
   /** An empty graph. */
   def create(): SameDiff = new SameDiff
+
+  /** The graph that an operator was made for. */
+  private[mxnet] def of(op: UserDefinedCustomOp): Option[SameDiff] = Option(op.sameDiff)
 }

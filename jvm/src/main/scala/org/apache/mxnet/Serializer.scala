@@ -7,6 +7,8 @@ import java.util.Base64
 
 import scala.reflect.{classTag, ClassTag}
 
+import org.apache.mxnet.module.internal.OptimizerContent
+
 /** Turns values into bytes and back. */
 private[mxnet] trait Serializer {
   def serialize[T: ClassTag](t: T): ByteBuffer

@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import java.util.Arrays
 
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.util.Given
 
 /** The dimensions of an array, outermost first.
   *

@@ -1,8 +1,9 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, NDArrayHandle}
 import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.internal.operators.NDArrayOps
+import org.apache.mxnet.internal.util.Given
 
 /** Sparse arrays: compressed sparse rows, and row-sparse. */
 object SparseNDArray {

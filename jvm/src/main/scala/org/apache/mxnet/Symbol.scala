@@ -1,9 +1,11 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, SymbolHandle}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.internal.operators.NativeOp
+import org.apache.mxnet.internal.userop.UserOperators
+import org.apache.mxnet.internal.util.Given
 
 /** Symbols: variables, groups, files, and every operator of the engine as a function. */
 @AddSymbolFunctions(false)

@@ -2,6 +2,8 @@ package org.apache.mxnet
 
 import scala.collection.mutable
 
+import org.apache.mxnet.internal.operators.OperatorCall
+
 /** Typesafe symbol API: `Symbol.api._`. Its functions are generated while this file is compiled. */
 @AddSymbolAPIs(false)
 object SymbolAPI extends SymbolAPIBase {

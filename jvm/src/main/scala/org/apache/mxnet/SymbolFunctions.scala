@@ -1,7 +1,8 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.operators.NativeOp
+import org.apache.mxnet.internal.util.Given
 
 /** Element-wise functions of two symbols, or of a symbol and a number, and symbols of constants. */
 trait SymbolFunctions {

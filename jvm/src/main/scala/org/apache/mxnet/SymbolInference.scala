@@ -1,8 +1,9 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.jni.{InferredShapes, InferredTypes}
+import org.apache.mxnet.internal.util.Given
 
 /** Inference of shapes and types of a symbol's arguments, outputs and auxiliary states, from those that are known. */
 trait SymbolInference { self: Symbol =>

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.util.Given
 
 /** Binding of a symbol to arrays that are made for it. */
 trait SymbolSimpleBind { self: Symbol =>

@@ -3,6 +3,7 @@ package org.apache.mxnet
 import scala.annotation.varargs
 
 import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.userop.{OpFields, UserOperators}
 
 /** An operator that a program defines, in Scala or Java.
   *

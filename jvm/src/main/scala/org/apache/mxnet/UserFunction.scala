@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Given
+import org.apache.mxnet.internal.userop.{BridgedOperator, OperatorDefinition, UdfOperator, UserOperators}
+import org.apache.mxnet.internal.util.Given
 
 /** An operator that is made of two functions, by [[Symbol.udf]] or [[Symbol.udf2]]: what it computes, on arrays, and its
   * gradient, on symbols. A graph knows it by its name only, so that a program which loads the graph makes it first.
@@ -38,7 +39,8 @@ private[mxnet] object UserFunction {
       case _                => false
     }
 
-    def operator(name: String, attributes: Map[String, String]): HostOperator = new UdfOperator(name, attributes, make)
+    def operator(name: String, attributes: Map[String, String]): BridgedOperator =
+      new UdfOperator(name, attributes, make)
   }
 }
 

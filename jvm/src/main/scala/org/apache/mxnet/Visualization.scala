@@ -4,8 +4,8 @@ import java.io.{IOException, PrintStream}
 import java.nio.charset.StandardCharsets
 import java.nio.file.{Files, Path, Paths}
 
-import org.apache.mxnet.util.Given
-import org.apache.mxnet.visualization.{CurvePlot, GraphNode, NetworkGraph, NetworkPlot, SummaryTable}
+import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.internal.visualization.{CurvePlot, GraphNode, NetworkGraph, NetworkPlot, SummaryTable}
 
 import scala.collection.mutable
 

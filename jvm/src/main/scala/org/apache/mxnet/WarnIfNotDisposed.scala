@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.util.Logging
+import org.apache.mxnet.internal.util.Logging
 
 /** Warns, once for each class, when an object was collected without being disposed. With the system property
   * `mxnet.traceLeakedObjects` set to `true` the warning says where the object was created.

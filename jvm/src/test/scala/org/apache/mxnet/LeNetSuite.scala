@@ -6,10 +6,10 @@ import java.nio.file.{Files, Path}
 
 import scala.concurrent.duration.{Duration, DurationInt}
 
+import org.apache.mxnet.internal.util.Json
 import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.module.{FitParams, Module}
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.util.Json
 
 /** The main job against MXNet 1.9.1, which trained and saved the network of `tests/oracle/fixtures` (see its README). */
 class LeNetSuite extends munit.FunSuite {

@@ -3,6 +3,7 @@ package org.apache.mxnet
 import java.nio.file.{Files, Path}
 
 import org.apache.mxnet.NDArrayConversions._
+import org.apache.mxnet.internal.memory.NDArrayOrigin
 
 class NDArraySuite extends munit.FunSuite {
   private val folder = FunFixture[Path](

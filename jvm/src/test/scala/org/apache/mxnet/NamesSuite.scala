@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.internal.operators.NativeOp
+
 /** Names, attributes, contexts, layouts and types: what needs no engine. */
 class NamesSuite extends munit.FunSuite {
 

@@ -56,11 +56,14 @@ object Base {
   type MXFloat = Float
 }
 
-/** No argument of the operators here takes None and has another default. */
-object NativeOp {
-  def apply(name: String): NativeOp.type = this
+package internal.operators {
 
-  def hasOtherNone(argument: String): Boolean = false
+  /** No argument of the operators here takes None and has another default. */
+  object NativeOp {
+    def apply(name: String): NativeOp.type = this
+
+    def hasOtherNone(argument: String): Boolean = false
+  }
 }
 
 package javaapi {

@@ -2,7 +2,7 @@ package org.apache.mxnet.io
 
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, DataIterHandle, MXUint}
 import org.apache.mxnet._
-import org.apache.mxnet.util.Blocks
+import org.apache.mxnet.internal.util.Blocks
 
 import scala.collection.immutable.ListMap
 

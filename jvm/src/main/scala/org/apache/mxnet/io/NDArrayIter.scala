@@ -2,7 +2,7 @@ package org.apache.mxnet.io
 
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet._
-import org.apache.mxnet.util.{Blocks, Given}
+import org.apache.mxnet.internal.util.{Blocks, Given}
 
 import scala.collection.immutable.ListMap
 

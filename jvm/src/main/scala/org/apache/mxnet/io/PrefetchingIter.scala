@@ -3,7 +3,8 @@ package org.apache.mxnet.io
 import java.util.concurrent.Semaphore
 
 import org.apache.mxnet._
-import org.apache.mxnet.util.{Blocks, Given}
+import org.apache.mxnet.internal.util.{Blocks, Given}
+import org.apache.mxnet.module.internal.TrackedIter
 
 import scala.collection.immutable.ListMap
 import scala.util.control.NonFatal

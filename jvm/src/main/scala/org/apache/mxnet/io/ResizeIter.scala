@@ -1,7 +1,8 @@
 package org.apache.mxnet.io
 
 import org.apache.mxnet._
-import org.apache.mxnet.util.Blocks
+import org.apache.mxnet.internal.util.Blocks
+import org.apache.mxnet.module.internal.TrackedIter
 
 import scala.collection.immutable.ListMap
 

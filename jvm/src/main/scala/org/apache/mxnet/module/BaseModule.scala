@@ -3,8 +3,9 @@ package org.apache.mxnet.module
 import java.io.IOException
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.util.{Given, Logging}
+import org.apache.mxnet.module.internal.{TrainingCheckpoint, TrainingLoop}
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.util.{Given, Logging}
 
 import scala.annotation.varargs
 import scala.collection.mutable

@@ -1,7 +1,7 @@
 package org.apache.mxnet.module
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet._
+import org.apache.mxnet.internal.util.Given
 import org.apache.mxnet.optimizer.SGD
 import org.slf4j.Logger
 

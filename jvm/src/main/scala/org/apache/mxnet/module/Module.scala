@@ -2,8 +2,8 @@ package org.apache.mxnet.module
 
 import java.nio.file.{Files, Paths}
 
-import org.apache.mxnet.util.Given
 import org.apache.mxnet._
+import org.apache.mxnet.internal.util.Given
 import org.apache.mxnet.optimizer.SGD
 
 import scala.annotation.varargs

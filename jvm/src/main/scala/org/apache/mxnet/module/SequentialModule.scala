@@ -1,8 +1,8 @@
 package org.apache.mxnet.module
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.util.Blocks
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.util.Blocks
 
 import scala.collection.mutable
 

@@ -1,6 +1,7 @@
 package org.apache.mxnet.optimizer
 
-import org.apache.mxnet.util.{Given, SerializerUtils}
+import org.apache.mxnet.internal.util.Given
+import org.apache.mxnet.util.SerializerUtils
 import org.apache.mxnet.{MXNetError, NDArray, Optimizer}
 
 /** What optimizers do alike with a state that is nothing, one array or a tuple of arrays. */

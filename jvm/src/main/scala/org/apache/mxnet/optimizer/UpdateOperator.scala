@@ -1,7 +1,8 @@
 package org.apache.mxnet.optimizer
 
 import org.apache.mxnet.Base.{_LIB, FunctionHandle, NDArrayHandle}
-import org.apache.mxnet.{MXNetError, NDArray, NativeOp, NativeResource}
+import org.apache.mxnet.internal.operators.NativeOp
+import org.apache.mxnet.{MXNetError, NDArray, NativeResource}
 
 import scala.collection.mutable
 

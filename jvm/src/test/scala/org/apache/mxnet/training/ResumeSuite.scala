@@ -8,6 +8,7 @@ import javax.imageio.ImageIO
 import org.apache.mxnet._
 import org.apache.mxnet.io.{NDArrayIter, PrefetchingIter, ResizeIter}
 import org.apache.mxnet.module._
+import org.apache.mxnet.module.internal.TrainingCheckpoint
 import org.apache.mxnet.optimizer._
 
 import scala.concurrent.duration.{Duration, MINUTES}

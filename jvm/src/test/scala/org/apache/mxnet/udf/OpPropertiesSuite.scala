@@ -1,6 +1,7 @@
 package org.apache.mxnet.udf
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.userop.OpProperties
 
 /** C55: properties of operators as text and back. */
 class OpPropertiesSuite extends munit.FunSuite {

@@ -79,7 +79,7 @@ final class ApiMacros(val c: whitebox.Context) {
       }
     }
     define(signature)(q"""
-      val $call = new $mxnet.OperatorCall(${signature.operator.name})
+      val $call = new $internal.OperatorCall(${signature.operator.name})
       ..$filled
       ${createSymbol(call)}
     """)
@@ -91,7 +91,7 @@ final class ApiMacros(val c: whitebox.Context) {
       if (parameter.role == Role.Input) q"$call.input(${Ident(TermName(parameter.name))})" else fill(call, parameter)
     }
     define(signature)(q"""
-      val $call = new $mxnet.OperatorCall(${signature.operator.name})
+      val $call = new $internal.OperatorCall(${signature.operator.name})
       ..$filled
       ${invoke(call)}
     """)
@@ -135,7 +135,7 @@ final class ApiMacros(val c: whitebox.Context) {
     val isScalar =
       q"_root_.scala.Predef.implicitly[${AppliedTypeTree(tree(sampler.evidence), List(Ident(TypeName("T"))))}].isScalar"
     def name(operator: Option[Operator]) = operator.fold(q"null": Tree)(some => q"${some.name}")
-    q"new $mxnet.RandomCall(${name(sampler.scalar)}, ${name(sampler.array)}, $isScalar)"
+    q"new $internal.RandomCall(${name(sampler.scalar)}, ${name(sampler.array)}, $isScalar)"
   }
 
   private def fill(call: TermName, parameter: Parameter): Tree = {
@@ -149,7 +149,7 @@ final class ApiMacros(val c: whitebox.Context) {
 
   private def createSymbol(call: TermName): Tree = q"""
     $symbol.createSymbolGeneral(
-      $call.operator, $mxnet.OperatorCall.name(name), $mxnet.OperatorCall.attributes(attr), $call.symbols, $call.toMap)
+      $call.operator, $internal.OperatorCall.name(name), $internal.OperatorCall.attributes(attr), $call.symbols, $call.toMap)
   """
 
   private def invoke(call: TermName): Tree = q"""
@@ -177,6 +177,7 @@ final class ApiMacros(val c: whitebox.Context) {
   // Trees.
 
   private def mxnet: Tree = q"_root_.org.apache.mxnet"
+  private def internal: Tree = q"_root_.org.apache.mxnet.internal.operators"
   private def symbol: Tree = q"_root_.org.apache.mxnet.Symbol"
   private def ndarray: Tree = q"_root_.org.apache.mxnet.NDArray"
   private def symbolType: Tree = tree(ScalaType.Symbol)

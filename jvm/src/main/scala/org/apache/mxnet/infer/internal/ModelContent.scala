@@ -9,7 +9,7 @@ import scala.util.DynamicVariable
 
 import org.apache.mxnet._
 import org.apache.mxnet.infer._
-import org.apache.mxnet.util.Blocks
+import org.apache.mxnet.internal.util.Blocks
 
 /** A trained network with the names of its classes, wherever it comes from.
   *

@@ -9,7 +9,7 @@ import java.util.{Base64, Locale}
 import org.apache.hadoop.fs.{Path => HadoopPath}
 import org.apache.mxnet.Callback.{EpochRecord, Progress}
 import org.apache.mxnet._
-import org.apache.mxnet.module.{OptimizerCheckpoint, TrainingCheckpoint}
+import org.apache.mxnet.module.internal.{MetricChoice, OptimizerCheckpoint, TrainingCheckpoint}
 import org.apache.mxnet.spark.TrainingProgress
 import org.apache.spark.BarrierTaskContext
 import org.apache.spark.sql.ferromx.{DriverMessages, FileTransfer}

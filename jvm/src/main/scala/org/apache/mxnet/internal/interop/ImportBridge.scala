@@ -1,0 +1,231 @@
+package org.apache.mxnet
+package internal.interop
+
+import scala.collection.mutable
+
+import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.internal.util.AnnotatedClasses
+
+/** A node as it crosses to and from the engine. Tensors are the inputs, and after a node was mapped its outputs; their
+  * handles belong to the receiver, 0 is none. `kinds` has a letter for each attribute: i, f, s for an integer, a number and
+  * text, capital for lists, t for a tensor, g for what does not cross.
+  */
+private[mxnet] final class RawNode(
+    val texts: Array[String],
+    val version: Long,
+    val inputNames: Array[String],
+    val outputNames: Array[String],
+    val keys: Array[String],
+    val kinds: String,
+    val values: Array[AnyRef],
+    val symbols: Array[Long],
+    val arrays: Array[Long],
+    val shapes: Array[Array[Long]],
+    val dtypes: Array[Int]
+) {
+  private[mxnet] var constants: Map[String, NDArray] = Map.empty
+  def constantNames: Array[String] = constants.keys.toArray
+  def constantHandles: Array[Long] = RawMade.shared(constants.values)
+}
+
+/** What a hook made; handles belong to the receiver. */
+private[mxnet] final class RawMade(val symbols: Array[Long], constants: Map[String, NDArray]) {
+  def constantNames: Array[String] = constants.keys.toArray
+  def constantHandles: Array[Long] = RawMade.shared(constants.values)
+}
+
+private[mxnet] object RawMade {
+
+  /** New handles of the same arrays. */
+  def shared(arrays: Iterable[NDArray]): Array[Long] = arrays.map { array =>
+    val handle = _LIB.ndarrayShare(array.liveHandle)
+    NativeResource.keepAlive(array)
+    handle
+  }.toArray
+}
+
+/** The hooks of an import, as the engine calls them. */
+private[mxnet] final class ImportBridge(options: ImportOptions) {
+  private val met = mutable.Set.empty[String]
+
+  /** Hooks by the name of a node. */
+  private val byNode: Map[String, Seq[ImportHook]] =
+    grouped(options.nodeHooks ++ found.flatMap(rule => rule.nodes.map(_ -> rule.hook)))
+
+  /** Hooks by operator; the domain of ONNX may be written or not. */
+  private val byOperator: Map[String, Seq[ImportHook]] =
+    grouped((options.operatorHooks ++ found.flatMap(rule => rule.operators.map(_ -> rule.hook))).map {
+      case (operator, hook) => operator.stripPrefix("ai.onnx.") -> hook
+    })
+
+  private def found: Seq[ImportHooks.Rule] = if (options.annotatedHooks) ImportHooks.annotated else Nil
+
+  private def grouped(hooks: Seq[(String, ImportHook)]): Map[String, Seq[ImportHook]] =
+    hooks.groupBy(_._1).map { case (name, all) => name -> all.map(_._2) }
+
+  /** Whether there is no hook at all. */
+  def isEmpty: Boolean = byNode.isEmpty && byOperator.isEmpty
+
+  /** Checks that the model had the nodes that hooks were given for. */
+  def checkMet(): Unit = options.nodeHooks.map(_._1).find(!met.contains(_)).foreach { name =>
+    throw new MXNetError(
+      s"ImportOptions.onNode: the model has no node '$name': see the names in the model, or remove the hook"
+    )
+  }
+
+  def concerns(domain: String, operator: String, name: String): Boolean = {
+    met += name
+    byNode.contains(name) || byOperator.contains(ModelNode.qualified(domain, operator))
+  }
+
+  /** The hooks of a node, those by its name first. */
+  private def hooks(node: ModelNode): Seq[ImportHook] =
+    byNode.getOrElse(node.name, Nil) ++ byOperator.getOrElse(ModelNode.qualified(node.domain, node.operator), Nil)
+
+  def prepare(raw: RawNode): RawNode = ImportBridge.isolated {
+    val node = ImportBridge.node(raw)
+    val prepared = hooks(node).reverse.foldLeft(node) { (node, hook) =>
+      val made = hook.prepare(node)
+      if (made == null) node.fail(s"${hook.getClass.getName}.prepare returned null: return the node")
+      made
+    }
+    if (prepared eq node) null else ImportBridge.raw(prepared, raw)
+  }
+
+  def before(raw: RawNode): RawMade = ImportBridge.isolated {
+    val node = ImportBridge.node(raw)
+    val made = hooks(node).iterator.map(hook => hook -> hook.before(node)).find(_._2 != null)
+    made.map { case (hook, symbols) => ImportBridge.made(node, symbols, s"${hook.getClass.getName}.before") }.orNull
+  }
+
+  /** The hooks by operator come first here, so that those by name have the last word. */
+  def after(raw: RawNode): RawMade = ImportBridge.isolated {
+    val node = ImportBridge.node(raw)
+    val outputs = ImportBridge.tensors(raw).drop(raw.inputNames.length).flatten.map(_.symbol).toArray
+    val made = hooks(node).reverse.foldLeft(outputs) { (symbols, hook) =>
+      ImportBridge.checked(node, hook.after(node, symbols), s"${hook.getClass.getName}.after")
+    }
+    if (made eq outputs) null else ImportBridge.made(node, made, "after")
+  }
+}
+
+private[mxnet] object ImportBridge {
+
+  /** Names and attributes of symbols must not depend on the scopes that the program is in. */
+  def isolated[T](body: => T): T = new NameManager().withScope(AttrScope().withScope(body))
+
+  def tensors(raw: RawNode): IndexedSeq[Option[ModelTensor]] = {
+    val names = raw.inputNames ++ raw.outputNames
+    raw.symbols.indices.map { i =>
+      Option.when(raw.symbols(i) != 0) {
+        new ModelTensor(
+          names(i),
+          new Symbol(raw.symbols(i)),
+          Option(raw.shapes(i)).map(_.map(_.toInt).toIndexedSeq),
+          DType.fromId(raw.dtypes(i)),
+          Option.when(raw.arrays(i) != 0)(NDArray.fromHandle(raw.arrays(i)))
+        )
+      }
+    }
+  }
+
+  def node(raw: RawNode): ModelNode = {
+    val (domain, operator, name) = (raw.texts(0), raw.texts(1), raw.texts(2))
+    val attributes = raw.keys.indices
+      .filter(raw.kinds.charAt(_) != 'g')
+      .map(i => raw.keys(i) -> attribute(raw.values(i), raw.kinds.charAt(i)))
+    new ModelNode(
+      name,
+      operator,
+      domain,
+      raw.version.toInt,
+      tensors(raw).take(raw.inputNames.length),
+      raw.outputNames.toIndexedSeq,
+      attributes.toMap,
+      raw.inputNames.toIndexedSeq,
+      Map.empty
+    )
+  }
+
+  private def attribute(value: AnyRef, kind: Char): Any = value match {
+    case items: Array[Long] if kind == 't'   => NDArray.fromHandle(items(0))
+    case items: Array[Long] if kind == 'i'   => items(0)
+    case items: Array[Double] if kind == 'f' => items(0)
+    case items: Array[String] if kind == 's' => items(0)
+    case items: Array[Long]                  => items.toIndexedSeq
+    case items: Array[Double]                => items.toIndexedSeq
+    case items: Array[String]                => items.toIndexedSeq
+    case other                               => throw new MXNetError(s"an attribute crossed as $other")
+  }
+
+  /** A node that was rewritten; graphs among the attributes are those of the original. */
+  def raw(node: ModelNode, original: RawNode): RawNode = {
+    val graphs =
+      original.keys.indices.filter(original.kinds.charAt(_) == 'g').map(i => (original.keys(i), 'g', null: AnyRef))
+    val attributes = node.attributes.toIndexedSeq.map { case (name, value) =>
+      val (kind, array) = crossing(value)
+      (name, kind, array)
+    } ++ graphs
+    val made = new RawNode(
+      Array(node.domain, node.operator, node.name),
+      node.opset,
+      node.inputNames.toArray,
+      node.outputs.toArray,
+      attributes.map(_._1).toArray,
+      attributes.map(_._2).mkString,
+      attributes.map(_._3).toArray,
+      Array.empty,
+      Array.empty,
+      Array.empty,
+      Array.empty
+    )
+    made.constants = node.constants
+    made
+  }
+
+  private def crossing(value: Any): (Char, AnyRef) = value match {
+    case value: Long                                                             => 'i' -> Array(value)
+    case value: Double                                                           => 'f' -> Array(value)
+    case value: String                                                           => 's' -> Array(value)
+    case value: NDArray                                                          => 't' -> RawMade.shared(Seq(value))
+    case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[String]) => 'S' -> items.map(_.toString).toArray
+    case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[Double]) =>
+      'F' -> items.collect { case x: Double => x }.toArray
+    case items: IndexedSeq[_] => 'I' -> items.collect { case i: Long => i }.toArray
+    case other                => throw new MXNetError(s"$other is no value of an attribute")
+  }
+
+  def checked(node: ModelNode, symbols: Array[Symbol], whose: String): Array[Symbol] = {
+    if (symbols == null || symbols.contains(null)) node.fail(s"$whose returned null: return a symbol for each output")
+    symbols
+  }
+
+  def made(node: ModelNode, symbols: Array[Symbol], whose: String): RawMade = {
+    val handles = checked(node, symbols, whose).map(_.native(handle => _LIB.symbolCreateGroup(Array(handle))))
+    new RawMade(handles, node.addedConstants)
+  }
+}
+
+/** Hooks that are found on the class path. */
+private[mxnet] object ImportHooks {
+
+  final case class Rule(operators: Seq[String], nodes: Seq[String], hook: ImportHook)
+
+  /** What [[ImportHookRule]] marks, by the names of the classes. */
+  lazy val annotated: Seq[Rule] = AnnotatedClasses.of(classOf[ImportHookRule]).flatMap { cls =>
+    val rule = cls.getAnnotation(classOf[ImportHookRule])
+    AnnotatedClasses.usable(cls)(hook(cls)).map(Rule(rule.opNames.toSeq, rule.nodeNames.toSeq, _))
+  }
+
+  private def hook(cls: Class[_]): ImportHook =
+    if (classOf[UserDefinedCustomOp].isAssignableFrom(cls))
+      ImportHook.user(cls.asSubclass(classOf[UserDefinedCustomOp]))
+    else if (classOf[ImportHook].isAssignableFrom(cls)) {
+      val constructor = cls.asSubclass(classOf[ImportHook]).getDeclaredConstructor()
+      constructor.setAccessible(true)
+      constructor.newInstance()
+    } else
+      throw new MXNetError(
+        s"${cls.getName} is marked @ImportHookRule, but is neither an ImportHook nor a UserDefinedCustomOp"
+      )
+}

@@ -1,0 +1,757 @@
+package org.apache.mxnet
+package internal.jni
+
+import org.apache.mxnet.internal.interop.{ExportBridge, ImportBridge}
+import org.apache.mxnet.internal.userop.OperatorBridge
+
+/** The native interface: every function of `libmxnet` that the JVM calls, and the contract both sides keep.
+  *
+  * ==Linking==
+  * A method `m` is exported by the library as `Java_org_apache_mxnet_internal_jni_LibInfo_m`; no method is overloaded, and no name
+  * holds an underscore. The second JNI parameter is the `LibInfo` instance and is not used.
+  * {{{
+  * Scala                  JNI                 descriptor (… is org/apache/mxnet/internal)
+  * Boolean                jboolean            Z
+  * Int                    jint                I
+  * Long                   jlong               J
+  * Double                 jdouble             D
+  * Unit                   void                V
+  * String                 jstring             Ljava/lang/String;
+  * Array[Boolean]         jbooleanArray       [Z
+  * Array[Byte]            jbyteArray          [B
+  * Array[Int]             jintArray           [I
+  * Array[Long]            jlongArray          [J
+  * Array[Float]           jfloatArray         [F
+  * Array[Double]          jdoubleArray        [D
+  * Array[String]          jobjectArray        [Ljava/lang/String;
+  * LoadedNDArrays         jobject             L…/jni/LoadedNDArrays;   <init>([J[Ljava/lang/String;)V
+  * InferredShapes         jobject             L…/jni/InferredShapes;   <init>(Z[[J[[J[[J)V
+  * InferredTypes          jobject             L…/jni/InferredTypes;    <init>(Z[I[I[I)V
+  * ReshapedExecutor       jobject             L…/jni/ReshapedExecutor; <init>(J[J[J[J)V
+  * MXMonitorCallback      jobject             Lorg/apache/mxnet/MXMonitorCallback; invoke(Ljava/lang/String;J)V
+  * ByteBuffer             jobject             Ljava/nio/ByteBuffer;
+  * KVStoreCallback        jobject             L…/jni/KVStoreCallback;  update(Ljava/lang/String;JJ)V
+  * OperatorBridge         jobject             L…/userop/OperatorBridge; see hostInstall
+  * }}}
+  *
+  * ==Errors==
+  * A method returns its result. What goes wrong is thrown as [[MXNetError]] (constructor `(Ljava/lang/String;)V`) with
+  * the engine's whole message. An exception that a callback threw is left pending and reaches the caller unchanged; one that
+  * a user-defined operator threw is the cause of the error (constructor `(Ljava/lang/String;Ljava/lang/Throwable;)V`).
+  * A `null` where the text below does not allow it, and arrays that must be of one length and are not, are an
+  * [[MXNetError]] too.
+  *
+  * ==Handles==
+  * A handle is a `Long`: 0 is "none", every other value names one live object of one kind. The library checks kind and
+  * generation, so a freed or foreign handle is an error and never an invalid access. Unless the text says otherwise,
+  * '''a returned handle belongs to the caller''', who frees it once with the `Free` method of its kind; freeing 0 does
+  * nothing, freeing twice is an error. Freeing an object on which others still depend (an array that is bound to an
+  * executor, a symbol that is part of another) is allowed: the engine keeps what it needs. Operator handles live as
+  * long as the library and are never freed.
+  *
+  * ==Codes==
+  *  - `devType`: 1 cpu, 2 gpu, 3 cpu_pinned (see [[Context]]). `devId`: 0, 1, …
+  *  - `dtype`: 0 float32, 1 float64, 2 float16, 3 uint8, 4 int32, 5 int8, 6 int64, 7 bool, 12 bfloat16, -1
+  *    unknown (see [[DType]]).
+  *  - `stype`: 0 dense, 1 row_sparse, 2 csr (see [[SparseFormat]]).
+  *  - `gradReq`: 0 null, 1 write, 2 inplace (as write), 3 add.
+  *  - A shape is `Array[Long]`. In legacy semantics a dimension of 0 is unknown and an empty array is a shape of
+  *    unknown rank; in numpy semantics these are -1 and `null`, and an empty array is a scalar's shape.
+  *  - Operator parameters, attributes and options are parallel arrays `keys`, `values`; both `null` when there are
+  *    none.
+  *
+  * All methods may be called from any thread. Execution is synchronous: when a method returns, its results are there.
+  */
+private[mxnet] final class LibInfo {
+
+  // Library.
+
+  /** The version of this contract that the library implements; see [[LibInfo.AbiVersion]]. */
+  @native def abiVersion(): Int
+
+  /** MXNet's version as one number, major * 10000 + minor * 100 + patch: 10901. */
+  @native def version(): Int
+
+  /** Names of the run-time features that the library knows, such as `AVX512` or `OPENMP`. */
+  @native def featureNames(): Array[String]
+
+  /** For each name of [[featureNames]], in its order, whether the feature is there. */
+  @native def featureEnabled(): Array[Boolean]
+
+  /** Bytes that live arrays hold on all devices, without what is kept for reuse. */
+  @native def memoryInUse(): Long
+
+  /** Tells the engine that the process ends. */
+  @native def notifyShutdown(): Unit
+
+  /** Sets numpy shape semantics for the calling thread; returns what it was before. */
+  @native def setNumpyShape(active: Boolean): Boolean
+
+  /** Whether numpy shape semantics hold for the calling thread. */
+  @native def isNumpyShape(): Boolean
+
+  /** Seeds the random number generators of all devices. */
+  @native def randomSeed(seed: Int): Unit
+
+  /** What decides all random numbers to come: the seed of devices that have drawn none, then `devType`, `devId`, seed and
+    * number of the next draw of each device that has.
+    */
+  @native def randomState(): Array[Long]
+
+  /** Goes back to what [[randomState]] gave. */
+  @native def randomRestore(state: Array[Long]): Unit
+
+  // Operators.
+
+  /** The names of all registered operators, aliases included, as `MXListAllOpNames` gives them. */
+  @native def listAllOpNames(): Array[String]
+
+  /** The handle of the operator with this name or alias. Unknown names are an error. Never freed. */
+  @native def opHandle(name: String): Long
+
+  /** The metadata of an operator, flat: name, description, `key_var_num_args` ("" if not variadic), return type, then
+    * name, type string and description of each argument, in metadata order.
+    */
+  @native def symbolAtomicInfo(op: Long): Array[String]
+
+  // Imperative.
+
+  /** Runs an operator. With `outputs` null, returns new arrays, one for each visible output. Otherwise writes into
+    * `outputs` and returns `null`.
+    */
+  @native def imperativeInvoke(
+      op: Long,
+      inputs: Array[Long],
+      outputs: Array[Long],
+      keys: Array[String],
+      values: Array[String]
+  ): Array[Long]
+
+  /** [[imperativeInvoke]] for an operator with one input, one visible output and no parameters given. Returns a new
+    * array, or `out` itself if that is not 0.
+    */
+  @native def imperativeInvokeUnary(op: Long, data: Long, out: Long): Long
+
+  /** [[imperativeInvoke]] for an operator with two inputs, one visible output and no parameters given. Returns a new
+    * array, or `out` itself if that is not 0.
+    */
+  @native def imperativeInvokeBinary(op: Long, lhs: Long, rhs: Long, out: Long): Long
+
+  /** [[imperativeInvoke]] for an operator with one input, one visible output and the parameter `scalar` alone (such as
+    * `_plus_scalar`). Returns a new array, or `out` itself if that is not 0.
+    */
+  @native def imperativeInvokeScalar(op: Long, data: Long, scalar: Double, out: Long): Long
+
+  // Autograd.
+
+  /** Switches recording on the calling thread's tape on or off; returns what it was before. */
+  @native def autogradSetRecording(recording: Boolean): Boolean
+
+  /** Switches training mode of the calling thread on or off; returns what it was before. */
+  @native def autogradSetTraining(training: Boolean): Boolean
+
+  /** Whether operations of the calling thread are recorded. */
+  @native def autogradIsRecording(): Boolean
+
+  /** Whether the calling thread is in training mode. */
+  @native def autogradIsTraining(): Boolean
+
+  /** Makes arrays into variables: gradients of later passes go to `gradients`, by `gradReqs`. Arrays of one length. */
+  @native def autogradMarkVariables(variables: Array[Long], gradReqs: Array[Int], gradients: Array[Long]): Unit
+
+  /** Runs the backward pass from `heads`. `headGradients` is null or of the same length; 0 in it means ones. */
+  @native def autogradBackward(
+      heads: Array[Long],
+      headGradients: Array[Long],
+      retainGraph: Boolean,
+      isTrain: Boolean
+  ): Unit
+
+  /** The gradients of `heads` with respect to `variables`, as new handles. `headGradients` as above.
+    *
+    * @param createGraph whether the gradients are recorded, so that they can be differentiated again
+    */
+  @native def autogradGradients(
+      heads: Array[Long],
+      headGradients: Array[Long],
+      variables: Array[Long],
+      createGraph: Boolean,
+      isTrain: Boolean
+  ): Array[Long]
+
+  /** The gradient array attached to a variable, as a new handle; 0 if there is none. */
+  @native def ndarrayGrad(handle: Long): Long
+
+  // NDArray.
+
+  /** A new dense array. With `delayAlloc` memory is taken at the first write. Contents are undefined until written. */
+  @native def ndarrayCreate(shape: Array[Long], devType: Int, devId: Int, delayAlloc: Boolean, dtype: Int): Long
+
+  /** A new sparse array. `auxTypes` has a dtype for each auxiliary array (row_sparse: indices; csr: indptr, indices);
+    * `auxNdims` their ranks, and `auxShapes` their dimensions, one after the other.
+    */
+  @native def ndarrayCreateSparse(
+      stype: Int,
+      shape: Array[Long],
+      devType: Int,
+      devId: Int,
+      delayAlloc: Boolean,
+      dtype: Int,
+      auxTypes: Array[Int],
+      auxNdims: Array[Int],
+      auxShapes: Array[Long]
+  ): Long
+
+  /** Frees an array's handle. Storage goes when its last view, executor and tape entry has gone. */
+  @native def ndarrayFree(handle: Long): Unit
+
+  /** The dimensions of an array. */
+  @native def ndarrayShape(handle: Long): Array[Long]
+
+  /** The number of elements of an array. */
+  @native def ndarraySize(handle: Long): Long
+
+  /** The dtype code of an array. */
+  @native def ndarrayDType(handle: Long): Int
+
+  /** The stype code of an array. */
+  @native def ndarrayStorageType(handle: Long): Int
+
+  /** The device of an array: `devType` in the upper 32 bits, `devId` in the lower. */
+  @native def ndarrayContext(handle: Long): Long
+
+  /** Rows `begin` until `end` of axis 0, as a view that shares memory. */
+  @native def ndarraySlice(handle: Long, begin: Long, end: Long): Long
+
+  /** Row `index` of axis 0, with that axis dropped, as a view that shares memory. */
+  @native def ndarrayAt(handle: Long, index: Long): Long
+
+  /** A view of another shape that shares memory. Dimensions take MXNet's codes 0, -1, -2, -3, -4; with `reverse` they
+    * are resolved from the right.
+    */
+  @native def ndarrayReshape(handle: Long, dims: Array[Long], reverse: Boolean): Long
+
+  /** Waits until an array can be read; errors of the operation that wrote it surface here. */
+  @native def ndarrayWaitToRead(handle: Long): Unit
+
+  /** Waits for all operations. */
+  @native def ndarrayWaitAll(): Unit
+
+  /** Copies `source` (dense) into a part of `target`: its values (`locator` -1) or its auxiliary array `locator`. */
+  @native def ndarrayCopyFromNDArray(target: Long, source: Long, locator: Int): Unit
+
+  /** The values of a sparse array as a new dense array (a copy). */
+  @native def ndarrayGetData(handle: Long): Long
+
+  /** The auxiliary array `index` of a sparse array (row_sparse: 0 indices; csr: 0 indptr, 1 indices) as a new dense
+    * array (a copy).
+    */
+  @native def ndarrayGetAux(handle: Long, index: Int): Long
+
+  // ndarraySet*: writes `length` values of `source`, from `sourceOffset`, over the elements `offset` until
+  // `offset + length` of a dense array, converting to its dtype. Ranges outside either array are an error.
+  // ndarrayGet*: the reverse; values are converted to the element type of `target` (as MXNet's Cast does).
+
+  /** Writes floats into an array of any dtype. */
+  @native def ndarraySetFloats(handle: Long, offset: Long, source: Array[Float], sourceOffset: Int, length: Int): Unit
+
+  /** Writes doubles into an array of any dtype. */
+  @native def ndarraySetDoubles(handle: Long, offset: Long, source: Array[Double], sourceOffset: Int, length: Int): Unit
+
+  /** Writes ints into an array of any dtype. */
+  @native def ndarraySetInts(handle: Long, offset: Long, source: Array[Int], sourceOffset: Int, length: Int): Unit
+
+  /** Writes longs into an array of any dtype. */
+  @native def ndarraySetLongs(handle: Long, offset: Long, source: Array[Long], sourceOffset: Int, length: Int): Unit
+
+  /** Writes bytes (as numbers, -128 to 127, in an unsigned array modulo 256) into an array of any dtype. */
+  @native def ndarraySetBytes(handle: Long, offset: Long, source: Array[Byte], sourceOffset: Int, length: Int): Unit
+
+  /** Reads an array of any dtype into floats. */
+  @native def ndarrayGetFloats(handle: Long, offset: Long, target: Array[Float], targetOffset: Int, length: Int): Unit
+
+  /** Reads an array of any dtype into doubles. */
+  @native def ndarrayGetDoubles(handle: Long, offset: Long, target: Array[Double], targetOffset: Int, length: Int): Unit
+
+  /** Reads an array of any dtype into ints. */
+  @native def ndarrayGetInts(handle: Long, offset: Long, target: Array[Int], targetOffset: Int, length: Int): Unit
+
+  /** Reads an array of any dtype into longs. */
+  @native def ndarrayGetLongs(handle: Long, offset: Long, target: Array[Long], targetOffset: Int, length: Int): Unit
+
+  /** Reads an array of any dtype into bytes; unsigned values above 127 keep their bits. */
+  @native def ndarrayGetBytes(handle: Long, offset: Long, target: Array[Byte], targetOffset: Int, length: Int): Unit
+
+  /** The elements of a dense array as they lie in memory: little-endian, `size * bytes of dtype` long. */
+  @native def ndarrayGetRaw(handle: Long): Array[Byte]
+
+  /** The one element of an array of size 1 as a double. Another size is an error. */
+  @native def ndarrayScalar(handle: Long): Double
+
+  /** Writes arrays in MXNet's `.params` format. `names` is null (a list) or of the same length (a map). */
+  @native def ndarraySave(fileName: String, handles: Array[Long], names: Array[String]): Unit
+
+  /** Reads a `.params` file of any version of MXNet. */
+  @native def ndarrayLoad(fileName: String): LoadedNDArrays
+
+  /** One array in MXNet's raw byte format (`MXNDArraySaveRawBytes`). */
+  @native def ndarraySaveRawBytes(handle: Long): Array[Byte]
+
+  /** Reads what [[ndarraySaveRawBytes]] wrote. */
+  @native def ndarrayLoadFromRawBytes(bytes: Array[Byte]): Long
+
+  // Symbol.
+
+  /** A variable. */
+  @native def symbolCreateVariable(name: String): Long
+
+  /** Creates and composes an operator node in one step: parameters are parsed, then attributes set, then inputs
+    * composed. `inputKeys` is null (inputs are positional) or names the argument of each input. Missing inputs become
+    * variables named `name_argument`.
+    */
+  @native def symbolCreate(
+      op: Long,
+      name: String,
+      keys: Array[String],
+      values: Array[String],
+      attrKeys: Array[String],
+      attrValues: Array[String],
+      inputKeys: Array[String],
+      inputs: Array[Long]
+  ): Long
+
+  /** Replaces variables of a symbol by other symbols, in place (`MXSymbolCompose` on a composed symbol). `keys` is null
+    * (positional) or names the variable that each input replaces. `name` is null or the new name of the outputs' node.
+    */
+  @native def symbolCompose(handle: Long, name: String, keys: Array[String], inputs: Array[Long]): Unit
+
+  /** Frees a symbol's handle. */
+  @native def symbolFree(handle: Long): Unit
+
+  /** A deep copy. */
+  @native def symbolCopy(handle: Long): Long
+
+  /** One symbol with the outputs of all of them, in order. */
+  @native def symbolCreateGroup(handles: Array[Long]): Long
+
+  /** A symbol with every internal output as output, in topological order. */
+  @native def symbolGetInternals(handle: Long): Long
+
+  /** A symbol with the inputs of the output nodes as outputs; 0 if there are none. */
+  @native def symbolGetChildren(handle: Long): Long
+
+  /** Output `index` as a symbol of its own. */
+  @native def symbolGetOutput(handle: Long, index: Int): Long
+
+  /** The name of a symbol with one output node; null for a group. */
+  @native def symbolGetName(handle: Long): String
+
+  /** Names of the arguments in topological order. */
+  @native def symbolListArguments(handle: Long): Array[String]
+
+  /** Names of the outputs. */
+  @native def symbolListOutputs(handle: Long): Array[String]
+
+  /** Names of the auxiliary states in topological order. */
+  @native def symbolListAuxiliaryStates(handle: Long): Array[String]
+
+  /** An attribute of the output node; null if it is not set. */
+  @native def symbolGetAttr(handle: Long, key: String): String
+
+  /** Sets attributes of the output node. */
+  @native def symbolSetAttrs(handle: Long, keys: Array[String], values: Array[String]): Unit
+
+  /** All attributes of all nodes, flat: key, value, key, value, …; a key is `node$attribute`. */
+  @native def symbolListAttr(handle: Long): Array[String]
+
+  /** The attributes of the output node, flat: key, value, key, value, … */
+  @native def symbolListAttrShallow(handle: Long): Array[String]
+
+  /** Infers shapes. `keys` is null (positional, in the order of the arguments) or names the argument of each shape;
+    * `ndims` has the ranks (-1: unknown), `dims` the dimensions one after the other. Shapes that contradict
+    * each other are an error; `complete` of the result says whether all is known.
+    */
+  @native def symbolInferShape(
+      handle: Long,
+      keys: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long]
+  ): InferredShapes
+
+  /** Infers dtypes; see [[symbolInferShape]]. */
+  @native def symbolInferType(handle: Long, keys: Array[String], dtypes: Array[Int]): InferredTypes
+
+  /** Whether all operators of a symbol can run; it is an error if a user-defined one is not there. */
+  @native def symbolCheckReady(handle: Long): Unit
+
+  /** A human-readable listing of the graph. */
+  @native def symbolPrint(handle: Long): String
+
+  /** The graph in MXNet's JSON format. */
+  @native def symbolToJson(handle: Long): String
+
+  /** Reads MXNet's JSON format, of this and earlier versions. */
+  @native def symbolFromJson(json: String): Long
+
+  /** Writes the JSON format to a file. */
+  @native def symbolSave(handle: Long, fileName: String): Unit
+
+  /** Reads the JSON format from a file. */
+  @native def symbolLoad(fileName: String): Long
+
+  // Models of other frameworks.
+
+  /** Imports the model of a file, or of bytes where `fileName` is null. `framework` is `ONNX` or `NNEF`. `names`, `ndims`,
+    * `dims` fix shapes of inputs, as in [[symbolInferShape]]; -1 stays open. `hooks` may be null; its methods are called on
+    * this thread. The mapping texts are
+    * tried before the built-in processes; their names stand in messages.
+    */
+  @native def modelImport(
+      framework: String,
+      fileName: String,
+      bytes: Array[Byte],
+      externalData: Boolean,
+      names: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long],
+      hooks: ImportBridge,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
+  ): ImportedParts
+
+  /** What cannot be mapped in the model of a file, flat: place, message, place, message, … Arguments are those of
+    * [[modelImport]].
+    */
+  @native def modelCheck(
+      framework: String,
+      fileName: String,
+      externalData: Boolean,
+      names: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long],
+      hooks: ImportBridge,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
+  ): Array[String]
+
+  /** The mapping processes of a framework with those in texts, which are checked. Each has ten fields: name, domain, operator, first and
+    * last version (empty: none), arrow, `1` where it was added, file, line, text.
+    */
+  @native def mappingProcesses(
+      framework: String,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
+  ): Array[String]
+
+  /** The mapping rules of a framework with those in texts, which are checked. Each has five fields: name, signature, description, `1` where
+    * it has an inverse, `1` where it was added.
+    */
+  @native def mappingRules(framework: String, mappingNames: Array[String], mappingTexts: Array[String]): Array[String]
+
+  /** Writes a symbol as a model of ONNX with the arrays `handles` of its arguments and auxiliary states `names`. `inputs`, `ndims`, `dims`
+    * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the default one. `hooks` and the texts of
+    * mappings are those of [[modelImport]].
+    */
+  @native def onnxExport(
+      fileName: String,
+      handle: Long,
+      names: Array[String],
+      handles: Array[Long],
+      inputs: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long],
+      dtypes: Array[Int],
+      opset: Int,
+      hooks: ExportBridge,
+      mappingNames: Array[String],
+      mappingTexts: Array[String]
+  ): Unit
+
+  // Executor.
+
+  /** Binds a symbol to arrays. `args`, `grads` (0: none) and `gradReqs` follow the arguments, `aux` the auxiliary
+    * states. The three group arrays map `ctx_group` names to devices and are null or of one length. `sharedExecutor`
+    * (0: none) lends its memory.
+    */
+  @native def executorBind(
+      symbol: Long,
+      devType: Int,
+      devId: Int,
+      groupNames: Array[String],
+      groupDevTypes: Array[Int],
+      groupDevIds: Array[Int],
+      args: Array[Long],
+      grads: Array[Long],
+      gradReqs: Array[Int],
+      aux: Array[Long],
+      sharedExecutor: Long
+  ): Long
+
+  /** Frees an executor's handle. Outputs that were handed out stay valid. */
+  @native def executorFree(handle: Long): Unit
+
+  /** Runs the forward pass. */
+  @native def executorForward(handle: Long, isTrain: Boolean): Unit
+
+  /** Runs the backward pass. `headGrads` is null or has one array for each output. */
+  @native def executorBackward(handle: Long, headGrads: Array[Long]): Unit
+
+  /** The outputs, as new handles to the arrays that every forward pass writes. */
+  @native def executorOutputs(handle: Long): Array[Long]
+
+  /** An executor for other input shapes that shares memory and parameters with this one. With `partialShaping` shapes
+    * of arguments that are not named may change too; without `allowUpSizing` a larger array is an error. `names`,
+    * `ndims`, `dims` give the new shapes as in [[symbolInferShape]].
+    */
+  @native def executorReshape(
+      handle: Long,
+      partialShaping: Boolean,
+      allowUpSizing: Boolean,
+      devType: Int,
+      devId: Int,
+      groupNames: Array[String],
+      groupDevTypes: Array[Int],
+      groupDevIds: Array[Int],
+      names: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long]
+  ): ReshapedExecutor
+
+  /** A human-readable listing of the plan. */
+  @native def executorPrint(handle: Long): String
+
+  /** Calls `callback` with name and array of each output of each node when it has been computed; with `monitorAll` for
+    * inputs too. The array's handle belongs to the callback. Null removes the callback.
+    */
+  @native def executorSetMonitorCallback(handle: Long, callback: MXMonitorCallback, monitorAll: Boolean): Unit
+
+  // Data iterators.
+
+  /** The names of the data iterators, such as `MNISTIter`. */
+  @native def dataIterList(): Array[String]
+
+  /** The metadata of a data iterator, flat: name, description, then name, type string and description of each
+    * parameter.
+    */
+  @native def dataIterInfo(name: String): Array[String]
+
+  /** Creates a data iterator. */
+  @native def dataIterCreate(name: String, keys: Array[String], values: Array[String]): Long
+
+  /** Frees a data iterator. */
+  @native def dataIterFree(handle: Long): Unit
+
+  /** Goes back before the first batch. */
+  @native def dataIterBeforeFirst(handle: Long): Unit
+
+  /** Goes to the next batch; false at the end. */
+  @native def dataIterNext(handle: Long): Boolean
+
+  /** The data of the current batch. */
+  @native def dataIterData(handle: Long): Long
+
+  /** The label of the current batch. */
+  @native def dataIterLabel(handle: Long): Long
+
+  /** The indices of the current batch's examples. */
+  @native def dataIterIndex(handle: Long): Array[Long]
+
+  /** The number of examples at the end of the current batch that are padding. */
+  @native def dataIterPad(handle: Long): Int
+
+  /** Where the current epoch began: its number, and the index of its first example. */
+  @native def dataIterEpoch(handle: Long): Array[Long]
+
+  /** Goes back before the first batch of an epoch that [[dataIterEpoch]] gave. */
+  @native def dataIterRestart(handle: Long, number: Long, first: Long): Unit
+  // Files of records.
+
+  /** Makes a file of records, or an existing one empty. */
+  @native def recordWriterCreate(fileName: String): Long
+
+  /** Appends a record. */
+  @native def recordWriterWrite(handle: Long, record: Array[Byte]): Unit
+
+  /** The position of the next record, in bytes from the start of the file. */
+  @native def recordWriterTell(handle: Long): Long
+
+  /** Writes what is left, closes the file and frees the writer. */
+  @native def recordWriterFree(handle: Long): Unit
+
+  /** Opens a file of records. */
+  @native def recordReaderCreate(fileName: String): Long
+
+  /** The next record; `null` at the end of the file. */
+  @native def recordReaderRead(handle: Long): Array[Byte]
+
+  /** Goes to the record that begins at a position. */
+  @native def recordReaderSeek(handle: Long, position: Long): Unit
+
+  /** The position of the next record, in bytes from the start of the file. */
+  @native def recordReaderTell(handle: Long): Long
+
+  /** Closes the file and frees the reader. */
+  @native def recordReaderFree(handle: Long): Unit
+
+  // Key-value stores.
+
+  /** An empty store, of a type such as `local`. */
+  @native def kvstoreCreate(kind: String): Long
+
+  /** Frees a store. */
+  @native def kvstoreFree(handle: Long): Unit
+
+  /** The type that a store was created with. */
+  @native def kvstoreType(handle: Long): String
+
+  /** Stores copies of arrays under new keys. */
+  @native def kvstoreInit(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
+
+  /** Adds up the arrays of each key; the sums replace what is stored, or go to the updater. */
+  @native def kvstorePush(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
+
+  /** Copies what is stored into arrays. */
+  @native def kvstorePull(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
+
+  /** Lets `callback` change what is stored when a value is pushed. It owns the handles that it is given. */
+  @native def kvstoreSetUpdater(handle: Long, callback: KVStoreCallback): Unit
+
+  /** The number of this process among those that share a store. */
+  @native def kvstoreRank(handle: Long): Int
+
+  /** Number of processes that share a store. */
+  @native def kvstoreNumWorkers(handle: Long): Int
+
+  /** Number of workers that are lost or have ended, if `group` contains 4. */
+  @native def kvstoreNumDead(handle: Long, group: Int): Int
+
+  /** Waits for the other processes that share a store. */
+  @native def kvstoreBarrier(handle: Long): Unit
+
+  /** Sets whether freeing a store waits for the other processes. */
+  @native def kvstoreWaitAtEnd(handle: Long, wait: Boolean): Unit
+
+  /** Does the work of a server or scheduler; returns at once in a worker. */
+  @native def kvstoreServe(handle: Long): Unit
+
+  /** Sets the compression of gradients. */
+  @native def kvstoreCompress(handle: Long, keys: Array[String], values: Array[String]): Unit
+
+  // Distributed jobs.
+
+  /** Sets variables that describe the job of distributed stores, with precedence over the environment. */
+  @native def jobEnvironment(keys: Array[String], values: Array[String]): Unit
+
+  /** Opens the listener of a job; port 0 takes a free one. */
+  @native def jobListen(host: String, port: Int): Long
+
+  /** The port of a listener. */
+  @native def jobPort(handle: Long): Int
+
+  /** Connects to the other ranks; `timeout` is in milliseconds. */
+  @native def jobJoin(handle: Long, rank: Int, peers: Array[String], secret: Array[Byte], timeout: Long): Unit
+
+  /** The number of this process in a job that it has joined. */
+  @native def jobRank(handle: Long): Int
+
+  /** Number of ranks of a job that was joined. */
+  @native def jobSize(handle: Long): Int
+
+  /** Waits for the other ranks. */
+  @native def jobBarrier(handle: Long): Unit
+
+  /** An empty distributed store of a job. */
+  @native def jobStore(handle: Long, kind: String): Long
+
+  /** Leaves a job; waits of other threads end with an error. */
+  @native def jobClose(handle: Long): Unit
+
+  /** Frees a job, which ends with its last store unless it was closed before. */
+  @native def jobFree(handle: Long): Unit
+
+  // Profiler.
+
+  /** Sets parameters of the profiler; see [[Profiler.profilerSetConfig]]. */
+  @native def profilerConfigure(keys: Array[String], values: Array[String]): Unit
+
+  /** Lets the profiler run, or stops it. */
+  @native def profilerRun(active: Boolean): Unit
+
+  /** Writes the trace to the file; a finished trace is forgotten. */
+  @native def profilerDump(finished: Boolean): Unit
+
+  // User-defined operators.
+
+  /** Makes the operators of the JVM known: `bridge` makes them by name. The methods of [[OperatorBridge]], [[BridgedOperator]]
+    * and [[BridgedInstance]] are called by name and signature, on the thread that called the engine.
+    */
+  @native def hostInstall(bridge: OperatorBridge): Unit
+
+  /** Registers a name that the bridge makes operators of; true if it had been registered before. */
+  @native def hostRegister(name: String): Boolean
+
+  /** Another handle of the same array. */
+  @native def ndarrayShare(handle: Long): Long
+
+  /** The memory of a dense array, of 1 to 2147483647 bytes. It is valid as long as a handle of the array is: whoever asks
+    * keeps one for as long as the buffer can be reached.
+    *
+    * @param writable whether the memory will be written; then the engine takes it as changed at every use
+    */
+  @native def ndarrayBuffer(handle: Long, writable: Boolean): java.nio.ByteBuffer
+}
+
+private[mxnet] object LibInfo {
+
+  /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
+  val AbiVersion: Int = 6
+}
+
+/** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles
+  * belong to the receiver.
+  */
+private[mxnet] final class LoadedNDArrays(val handles: Array[Long], val names: Array[String])
+
+/** An imported model. `names` begin with `arg:` or `aux:`; `inputs` is flat: name, element type, dimensions with commas
+  * (`*` where their number is unknown). The handles belong to the receiver.
+  */
+private[mxnet] final class ImportedParts(
+    val symbol: Long,
+    val names: Array[String],
+    val handles: Array[Long],
+    val inputs: Array[String],
+    val outputs: Array[String]
+)
+
+/** Inferred shapes of arguments, outputs and auxiliary states, in listing order. */
+private[mxnet] final class InferredShapes(
+    val complete: Boolean,
+    val args: Array[Array[Long]],
+    val outs: Array[Array[Long]],
+    val aux: Array[Array[Long]]
+)
+
+/** Inferred dtype codes of arguments, outputs and auxiliary states, in listing order; -1 where unknown. */
+private[mxnet] final class InferredTypes(
+    val complete: Boolean,
+    val args: Array[Int],
+    val outs: Array[Int],
+    val aux: Array[Int]
+)
+
+/** A reshaped executor with new handles to its arrays (0 in `grads`: none); all handles belong to the receiver. */
+private[mxnet] final class ReshapedExecutor(
+    val handle: Long,
+    val args: Array[Long],
+    val grads: Array[Long],
+    val aux: Array[Long]
+)
+
+/** Changes a stored value when one is pushed for its key. */
+private[mxnet] trait KVStoreCallback {
+
+  /** @param pushed the sum of what was pushed; the receiver frees it
+    * @param stored the stored array; the receiver frees this handle of it
+    */
+  def update(key: String, pushed: Long, stored: Long): Unit
+}

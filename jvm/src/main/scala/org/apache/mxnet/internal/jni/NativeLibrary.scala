@@ -1,0 +1,247 @@
+package org.apache.mxnet
+package internal.jni
+
+import java.io.{IOException, InputStream}
+import java.nio.charset.StandardCharsets
+import java.nio.file.attribute.PosixFilePermissions
+import java.nio.file.{AtomicMoveNotSupportedException, Files, LinkOption, Path, Paths, StandardCopyOption}
+import java.security.{DigestInputStream, MessageDigest}
+import java.util.Locale
+
+import scala.collection.mutable.ArrayBuffer
+import scala.util.Using
+
+import org.apache.mxnet.internal.userop.OperatorBridge
+
+/** Finds `libmxnet` and loads it into the process.
+  *
+  * The places, in order: the file or directory that the system property `mxnet.library.path` names (then no other is
+  * tried); else the resource `/native/<os>-<arch>/<library>` of the jar, extracted once to a file of the user's cache
+  * whose name holds the SHA-256 of its content.
+  */
+private[mxnet] object NativeLibrary {
+
+  /** The system property that names a library file, or the directory that holds it. */
+  val PathProperty: String = "mxnet.library.path"
+
+  /** The system property that names the directory for extracted libraries. */
+  val CacheProperty: String = "mxnet.library.cache"
+
+  /** Loads the library and checks that it speaks this version of the native interface. */
+  def load(): LibInfo = {
+    val file = locate(
+      name => Option(System.getProperty(name)),
+      resource => Option(getClass.getResourceAsStream(resource))
+    )
+    try System.load(file.toString)
+    catch {
+      case e: UnsatisfiedLinkError if String.valueOf(e.getMessage).contains("already loaded") => loadCopy(file)
+      case e: UnsatisfiedLinkError => throw notLoadable(file, e)
+    }
+    val lib = new LibInfo
+    checkAbi(file, lib)
+    lib.hostInstall(new OperatorBridge)
+    Runtime.getRuntime.addShutdownHook(new Thread(() => lib.notifyShutdown(), "mxnet-shutdown"))
+    lib
+  }
+
+  private def notLoadable(file: Path, e: UnsatisfiedLinkError): MXNetError =
+    error(s"the system cannot load $file: ${e.getMessage}", "use a library that was built for this platform")
+
+  /** The JVM loads a file for one class loader only. Another one (of a second `sbt run`, of a redeployed application, of
+    * a notebook that starts again) gets a copy, with an engine of its own.
+    */
+  private def loadCopy(file: Path): Unit = {
+    val copy = Files.createTempFile("mxnet-", "-" + file.getFileName)
+    try {
+      Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING)
+      System.load(copy.toString)
+    } catch { case e: UnsatisfiedLinkError => throw notLoadable(file, e) }
+    finally {
+      // Where a loaded file cannot be deleted, it goes with the process.
+      try Files.deleteIfExists(copy)
+      catch { case _: IOException => copy.toFile.deleteOnExit() }
+    }
+  }
+
+  private def checkAbi(file: Path, lib: LibInfo): Unit = {
+    val found =
+      try lib.abiVersion()
+      catch {
+        case _: UnsatisfiedLinkError =>
+          throw error(s"$file is not a libmxnet of this project (it has no JNI interface)", useMatching)
+      }
+    if (found != LibInfo.AbiVersion)
+      throw error(
+        s"$file implements version $found of the native interface, this jar needs version ${LibInfo.AbiVersion}",
+        useMatching
+      )
+  }
+
+  private val useMatching = s"use the library of the jar (unset $PathProperty) or build both from one source"
+
+  /** `<os>-<arch>` as the resources are named, such as `linux-x86_64`. */
+  def platform(osName: String, osArch: String): String = {
+    val os = osName.toLowerCase(Locale.ROOT) match {
+      case name if name.startsWith("linux")   => "linux"
+      case name if name.startsWith("mac")     => "macos"
+      case name if name.startsWith("windows") => "windows"
+      case name                               => name.replaceAll("\\s+", "")
+    }
+    val arch = osArch.toLowerCase(Locale.ROOT) match {
+      case "amd64" | "x86_64" | "x86-64" => "x86_64"
+      case "aarch64" | "arm64"           => "aarch64"
+      case other                         => other
+    }
+    s"$os-$arch"
+  }
+
+  /** The file name of the library on an operating system of [[platform]]. */
+  def fileName(platform: String): String = platform.takeWhile(_ != '-') match {
+    case "macos"   => "libmxnet.dylib"
+    case "windows" => "mxnet.dll"
+    case _         => "libmxnet.so"
+  }
+
+  /** The absolute path of the library to load.
+    *
+    * @param property gives the value of a system property
+    * @param resource opens a resource of the class path
+    */
+  def locate(property: String => Option[String], resource: String => Option[InputStream]): Path = {
+    val target = platform(property("os.name").getOrElse("unknown"), property("os.arch").getOrElse("unknown"))
+    property(PathProperty) match {
+      case Some(location) => explicitFile(location, fileName(target))
+      case None           => bundledFile(target, property, resource)
+    }
+  }
+
+  private def explicitFile(location: String, name: String): Path = {
+    val path = Paths.get(location).toAbsolutePath
+    val file = if (Files.isDirectory(path)) path.resolve(name) else path
+    if (!Files.isRegularFile(file)) throw notFound(Seq(s"$file (from -D$PathProperty=$location): no such file"))
+    file
+  }
+
+  private def bundledFile(
+      target: String,
+      property: String => Option[String],
+      resource: String => Option[InputStream]
+  ): Path = {
+    val name = fileName(target)
+    val resourceName = s"/native/$target/$name"
+    val tried = ArrayBuffer(s"-D$PathProperty: not set")
+    if (resource(resourceName).map(_.close()).isEmpty) {
+      tried += s"resource $resourceName: not on the class path"
+      throw notFound(tried.toSeq)
+    }
+    val places = cacheDirectories(property)
+    val found = places.iterator
+      .map { directory =>
+        try Some(extract(() => resource(resourceName).get, storedDigest(resource, resourceName), directory, name))
+        catch {
+          case e: IOException =>
+            tried += s"resource $resourceName, extracted to $directory: ${describe(e)}"
+            None
+        }
+      }
+      .collectFirst { case Some(file) => file }
+    found.getOrElse(throw notFound(tried.toSeq))
+  }
+
+  private def cacheDirectories(property: String => Option[String]): Seq[Path] = {
+    def under(base: String, parts: String*): Path = Paths.get(base, parts: _*).toAbsolutePath
+    property(CacheProperty) match {
+      case Some(directory) => Seq(under(directory))
+      case None            =>
+        val user = property("user.name").getOrElse("user").replaceAll("[^A-Za-z0-9_.-]", "_")
+        property("user.home").map(under(_, ".cache", "mxnet", "native")).toSeq ++
+          property("java.io.tmpdir").map(under(_, s"mxnet-$user"))
+    }
+  }
+
+  /** The checksum and the size of the library, which the jar holds beside it: a library that was extracted before is
+    * found without unpacking and reading it again.
+    */
+  private def storedDigest(resource: String => Option[InputStream], name: String): Option[StoredDigest] =
+    resource(s"$name.sha256")
+      .map(Using.resource(_)(in => new String(in.readAllBytes(), StandardCharsets.US_ASCII).trim))
+      .collect { case StoredDigest.Text(digest, size) => StoredDigest(digest, size.toLong) }
+
+  /** Copies a library into `directory` under a name that holds its checksum, unless that file is there already: with
+    * the right size, where the jar says it, else with the right content. Other processes may do the same at the same
+    * time: a file appears whole or not at all.
+    */
+  def extract(open: () => InputStream, stored: Option[StoredDigest], directory: Path, name: String): Path = {
+    createPrivateDirectory(directory)
+    val digest = stored.map(_.digest).getOrElse(Using.resource(open())(sha256))
+    val dot = name.lastIndexOf('.')
+    val file = directory.resolve(s"${name.take(dot)}-$digest${name.drop(dot)}")
+    val isThere = stored.fold(isIntact(file, digest))(known => hasSize(file, known.size))
+    if (!isThere) {
+      val partial = Files.createTempFile(directory, "extract-", ".tmp")
+      try {
+        Using.resource(open())(Files.copy(_, partial, StandardCopyOption.REPLACE_EXISTING))
+        if (!isIntact(partial, digest)) throw new IOException(s"$name of the jar does not have the checksum $digest")
+        if (isPosix(directory)) Files.setPosixFilePermissions(partial, PosixFilePermissions.fromString("rwx------"))
+        try Files.move(partial, file, StandardCopyOption.ATOMIC_MOVE)
+        catch {
+          case _: AtomicMoveNotSupportedException => Files.move(partial, file, StandardCopyOption.REPLACE_EXISTING)
+        }
+      } finally Files.deleteIfExists(partial)
+    }
+    file
+  }
+
+  private def createPrivateDirectory(directory: Path): Unit = {
+    if (isPosix(directory))
+      Files.createDirectories(
+        directory,
+        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
+      )
+    else Files.createDirectories(directory)
+    if (isPosix(directory)) {
+      val owner = Files.getOwner(directory, LinkOption.NOFOLLOW_LINKS).getName
+      val permissions = PosixFilePermissions.toString(Files.getPosixFilePermissions(directory))
+      val user = System.getProperty("user.name")
+      if (owner != user && owner != "root")
+        throw new IOException(s"$directory belongs to '$owner', not to '$user'")
+      if (permissions.charAt(4) == 'w' || permissions.charAt(7) == 'w')
+        throw new IOException(s"$directory can be written by other users ($permissions)")
+    }
+  }
+
+  private def isPosix(path: Path): Boolean = path.getFileSystem.supportedFileAttributeViews.contains("posix")
+
+  private def isIntact(file: Path, digest: String): Boolean =
+    Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS) && Using.resource(Files.newInputStream(file))(sha256) == digest
+
+  private def hasSize(path: Path, size: Long): Boolean =
+    Files.isRegularFile(path, LinkOption.NOFOLLOW_LINKS) && Files.size(path) == size
+
+  private def sha256(in: InputStream): String = {
+    val digest = MessageDigest.getInstance("SHA-256")
+    val stream = new DigestInputStream(in, digest)
+    val buffer = new Array[Byte](1 << 16)
+    while (stream.read(buffer) >= 0) {}
+    digest.digest().map(b => f"${b & 0xff}%02x").mkString
+  }
+
+  private def describe(e: IOException): String =
+    s"${e.getClass.getSimpleName.stripSuffix("Exception")}: ${e.getMessage}"
+
+  private def notFound(tried: Seq[String]): MXNetError =
+    new MXNetError(
+      "NativeLibrary: there is no libmxnet to load; tried" + tried.map("\n  - " + _).mkString +
+        s"\nadd the jar for this platform to the class path, or set -D$PathProperty to the library file or its directory"
+    )
+
+  private def error(what: String, remedy: String): MXNetError = new MXNetError(s"NativeLibrary: $what; $remedy")
+}
+
+/** The SHA-256 of a library in hexadecimal digits, and its size in bytes. */
+private[mxnet] final case class StoredDigest(digest: String, size: Long)
+
+private[mxnet] object StoredDigest {
+  val Text = "([0-9a-f]{64}) ([0-9]{1,18})".r
+}

@@ -1,0 +1,32 @@
+package org.apache.mxnet
+package internal.memory
+
+import java.lang.ref.Cleaner
+import java.nio.{ByteBuffer, ByteOrder}
+
+import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.NativeResource.keepAlive
+
+/** Java's view of the memory of arrays. */
+private[mxnet] object DirectBuffer {
+  private val cleaner = Cleaner.create()
+
+  /** The memory of a dense array, without a copy; read-only if the array is. The memory lives as long as the buffer, or
+    * a buffer that was made of it, can be reached, whatever becomes of the array.
+    */
+  def of(array: NDArray): ByteBuffer =
+    if (array.size == 0) ByteBuffer.allocateDirect(0)
+    else {
+      val kept = _LIB.ndarrayShare(array.liveHandle)
+      keepAlive(array)
+      val memory =
+        try _LIB.ndarrayBuffer(kept, array.writable)
+        catch {
+          case error: MXNetError =>
+            _LIB.ndarrayFree(kept)
+            throw error
+        }
+      cleaner.register(memory, () => _LIB.ndarrayFree(kept))
+      (if (array.writable) memory else memory.asReadOnlyBuffer()).order(ByteOrder.nativeOrder())
+    }
+}

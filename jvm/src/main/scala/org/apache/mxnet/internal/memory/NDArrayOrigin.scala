@@ -1,0 +1,41 @@
+package org.apache.mxnet
+package internal.memory
+
+import java.lang.ref.WeakReference
+import java.util.{Collections, IdentityHashMap}
+
+import scala.collection.mutable.ArrayBuffer
+
+/** Which arrays an array was computed from, without keeping any of them alive: what [[NDArray.disposeDeps]] disposes.
+  *
+  * @param array the array
+  * @param inputs the origins of the arrays it was computed from
+  */
+private[mxnet] final class NDArrayOrigin(array: NDArray, inputs: Array[NDArrayOrigin])
+    extends WeakReference[NDArray](array) {
+  private val parents: Array[NDArrayOrigin] = NDArrayOrigin.bounded(inputs)
+  private val depth: Int = parents.foldLeft(0)((deepest, parent) => math.max(deepest, parent.depth)) + 1
+}
+
+private[mxnet] object NDArrayOrigin {
+  val none: Array[NDArrayOrigin] = Array.empty
+
+  /** A longer history is replaced by the arrays in it that still live, so that `x = x + 1` in a loop does not grow. */
+  private val maxDepth = 64
+
+  private def bounded(inputs: Array[NDArrayOrigin]): Array[NDArrayOrigin] =
+    if (inputs.forall(_.depth < maxDepth)) inputs else liveArrays(inputs).map(new NDArrayOrigin(_, none)).toArray
+
+  /** The arrays of a history that were neither collected nor disposed, each once. */
+  def liveArrays(inputs: Array[NDArrayOrigin]): collection.Seq[NDArray] = {
+    val seen = Collections.newSetFromMap(new IdentityHashMap[AnyRef, java.lang.Boolean])
+    val found = ArrayBuffer.empty[NDArray]
+    def visit(origin: NDArrayOrigin): Unit = if (seen.add(origin)) {
+      val array = origin.get()
+      if (array != null && !array.isDisposed && seen.add(array)) found += array
+      origin.parents.foreach(visit)
+    }
+    inputs.foreach(visit)
+    found
+  }
+}

@@ -1,0 +1,85 @@
+package org.apache.mxnet
+package internal.operators
+
+import org.apache.mxnet.internal.util.Given
+import java.util.concurrent.ConcurrentHashMap
+
+/** An operator of the engine: its handle and, when asked for, its metadata.
+  *
+  * @param name the name or alias by which it was asked for
+  */
+private[mxnet] final class NativeOp private (val name: String, val handle: Base.FunctionHandle) {
+
+  /** The metadata, as [[LibInfo.symbolAtomicInfo]] gives it. */
+  private lazy val info: Array[String] = Base._LIB.symbolAtomicInfo(handle)
+
+  /** The parameter that holds the number of inputs of a variadic operator. */
+  lazy val keyVarNumArgs: Option[String] = Some(info(2)).filter(_.nonEmpty)
+
+  /** The names and type strings of all arguments, in metadata order. */
+  lazy val arguments: IndexedSeq[(String, String)] =
+    info.toIndexedSeq.drop(4).grouped(3).map(argument => (argument(0), argument(1))).toVector
+
+  /** Whether an argument takes None and has another value as its default. */
+  def hasOtherNone(argument: String): Boolean = arguments.exists { case (name, kind) =>
+    name == argument && NativeOp.OrNone.findFirstIn(kind).isDefined && !kind.contains("default=None") &&
+    !kind.contains("default='None'")
+  }
+
+  /** The names of the arguments that are arrays or symbols. */
+  lazy val inputNames: IndexedSeq[String] = arguments.collect { case (arg, kind) if NativeOp.isInput(kind) => arg }
+
+  /** The names of the other arguments. */
+  lazy val paramNames: IndexedSeq[String] = arguments.collect { case (arg, kind) if !NativeOp.isInput(kind) => arg }
+}
+
+private[mxnet] object NativeOp {
+  private val cache = new ConcurrentHashMap[String, NativeOp]
+
+  /** The operator of this name; an unknown one is an [[MXNetError]]. */
+  def apply(name: String): NativeOp = {
+    Given("NativeOp", "name" -> name)
+    val known = cache.get(name)
+    if (known != null) known else cache.computeIfAbsent(name, n => new NativeOp(n, Base._LIB.opHandle(n)))
+  }
+
+  private val OrNone = "^([A-Za-z]+ or None,|\\{None,)".r
+
+  private val inputTypes = Set("NDArray", "Symbol", "NDArray-or-Symbol", "Symbol or Symbol[]")
+
+  private def isInput(kind: String): Boolean = {
+    val first = kind.takeWhile(_ != ',').trim
+    inputTypes(first) || first.endsWith("[]")
+  }
+
+  /** A parameter's value as operators read it: sequences and tuples in parentheses, options by their content. */
+  def render(value: Any): String = value match {
+    case text: String        => text
+    case Some(content)       => render(content)
+    case None | null         => "None"
+    case values: Array[_]    => renderAll(values.iterator)
+    case values: Iterable[_] => renderAll(values.iterator)
+    case float: Float        => if (float.isInfinite) renderInfinity(float > 0) else float.toString
+    case double: Double      => if (double.isInfinite) renderInfinity(double > 0) else double.toString
+    case other               => other.toString
+  }
+
+  private def renderInfinity(positive: Boolean): String = if (positive) "inf" else "-inf"
+
+  private def renderAll(values: Iterator[Any]): String = values.map(render).mkString("(", ",", ")")
+
+  /** Parallel arrays of keys and rendered values; both null if there are none. */
+  def renderPairs(params: Iterable[(String, Any)]): (Array[String], Array[String]) =
+    if (params.isEmpty) (null, null)
+    else {
+      val keys = new Array[String](params.size)
+      val values = new Array[String](keys.length)
+      var i = 0
+      params.foreach { case (key, value) =>
+        keys(i) = key
+        values(i) = render(value)
+        i += 1
+      }
+      (keys, values)
+    }
+}

@@ -1,0 +1,115 @@
+package org.apache.mxnet
+package internal.userop
+
+import org.apache.mxnet.DType.DType
+
+private[mxnet] final class CustomDefinition(prop: CustomOpProp) extends OperatorDefinition {
+  def described: String = prop.getClass.getName
+  def isSameAs(other: OperatorDefinition): Boolean = false
+  def operator(name: String, attributes: Map[String, String]): BridgedOperator =
+    new CustomOperator(name, prop.forNode(attributes))
+}
+
+/** A node whose operator is a [[CustomOpProp]]. */
+private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) extends BridgedOperator {
+  private val inputs = orEmpty(prop.listArguments())
+  private val outputs = orEmpty(prop.listOutputs())
+  private val states = orEmpty(prop.listAuxiliaryStates())
+  private val readsOutputGradients = {
+    val (outs, ins) = (outputs.length, inputs.length)
+    val read = prop.declareBackwardDependency(
+      Array.range(0, outs),
+      Array.range(outs, outs + ins),
+      Array.range(outs + ins, 2 * outs + ins)
+    )
+    read.exists(_ < outs)
+  }
+
+  private def orEmpty(names: Array[String]): Array[String] = if (names == null) Array.empty else names
+
+  override def names(kind: Int): Array[String] = Array(inputs, outputs, states).apply(kind)
+
+  override def flags(): Int = if (readsOutputGradients) 1 else 0
+
+  /** The parts of an answer, one after the other. */
+  private def all[T <: AnyRef, R: reflect.ClassTag](
+      what: String,
+      answer: (Array[T], Array[T], Array[T])
+  )(f: T => R): Array[R] = {
+    val (ins, outs, aux) = answer
+    val parts = Seq(ins, outs, aux).map(part => if (part == null) Seq.empty[T] else part.toSeq)
+    val expected = Seq(inputs.length, outputs.length, states.length)
+    if (parts.map(_.length) != expected || parts.flatten.exists(_ == null))
+      throw new MXNetError(
+        s"operator $name: $what returned ${parts.map(_.length).mkString(", ")} for ${expected.mkString(", ")} inputs, " +
+          "outputs and auxiliary states, or a null among them"
+      )
+    parts.flatten.map(f).toArray
+  }
+
+  override def inferShapes(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] = prop.synchronized {
+    all("inferShape", prop.inferShape(ins.map(Shape.fromLongs)))(_.toLongs)
+  }
+
+  override def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int] = prop.synchronized {
+    val first = ins.find(_ != DType.Unknown.id).getOrElse(DType.Unknown.id)
+    val known = ins.map(id => DType.fromId(if (id == DType.Unknown.id) first else id))
+    all[DType, Int]("inferType", prop.inferType(known))(_.id)
+  }
+
+  override def gradient(ins: Array[Long], outs: Array[Long], outputGradients: Array[Long]): Array[Long] =
+    throw new MXNetError(s"operator $name computes its gradient itself")
+
+  override def create(context: String, shapes: Array[Array[Long]], dtypes: Array[Int]): BridgedInstance = {
+    val op = prop.synchronized(prop.createOperator(context, shapes.map(_.map(_.toInt)), dtypes))
+    if (op == null) throw new MXNetError(s"operator $name: createOperator returned null")
+    new CustomInstance(op, inputs.length, outputs.length, if (readsOutputGradients) outputs.length else 0)
+  }
+}
+
+/** A [[CustomOp]] at work. */
+private[mxnet] final class CustomInstance(op: CustomOp, inputs: Int, outputs: Int, outputGradients: Int)
+    extends BridgedInstance {
+  private val forwardArrays = new LentLists(Seq(inputs -> false, outputs -> true))
+  private val backwardArrays =
+    new LentLists(Seq(outputGradients -> false, inputs -> false, outputs -> false, inputs -> true))
+
+  override def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit = {
+    val Seq(ins, outs, aux) = forwardArrays.lists(handles, reqs): @unchecked
+    op.forward(isTrain, forwardArrays.requests, ins, outs, aux)
+  }
+
+  override def backward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit = {
+    val Seq(outGrad, ins, outs, inGrad, aux) = backwardArrays.lists(handles, reqs): @unchecked
+    op.backward(backwardArrays.requests, outGrad, ins, outs, inGrad, aux)
+  }
+}
+
+/** The arrays of a call in lists, the last of which has the auxiliary states.
+  *
+  * @param lengths the lengths of the other lists, each with whether its arrays may be written
+  */
+private[mxnet] final class LentLists(lengths: Seq[(Int, Boolean)]) {
+  private var current: Seq[Array[NDArray]] = Nil
+
+  /** The requests of the call. */
+  var requests: Array[String] = Array.empty
+
+  def lists(handles: Array[Long], reqs: Array[Int]): Seq[Array[NDArray]] = {
+    if (handles != null) {
+      requests = reqs.map(LentLists.requestNames)
+      var rest = handles
+      val fixed = lengths.map { case (length, writable) =>
+        val arrays = rest.take(length).map(handle => new LentNDArray(handle, writable): NDArray)
+        rest = rest.drop(length)
+        arrays
+      }
+      current = fixed :+ rest.map(handle => new LentNDArray(handle, writable = true): NDArray)
+    }
+    current
+  }
+}
+
+private[mxnet] object LentLists {
+  private val requestNames = Array("null", "write", "inplace", "add")
+}

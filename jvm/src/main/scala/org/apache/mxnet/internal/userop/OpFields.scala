@@ -1,0 +1,84 @@
+package org.apache.mxnet
+package internal.userop
+
+import java.lang.reflect.{Field, InaccessibleObjectException, Modifier}
+
+/** The fields of a user-defined operator as its properties: those of its class and of the classes between it and
+  * [[UserDefinedCustomOp]], but for static and `@transient` ones.
+  */
+private[mxnet] object OpFields {
+
+  /** The values of the fields by name. Of fields that never change, those of types that cannot be saved are left out: the
+    * constructor makes them again.
+    */
+  def read(op: UserDefinedCustomOp): Map[String, Any] =
+    fields(op.getClass).flatMap { field =>
+      val value = field.get(op)
+      if (Modifier.isFinal(field.getModifiers) && !OpProperties.canSave(value)) None else Some(field.getName -> value)
+    }.toMap
+
+  /** Sets the fields of these names. */
+  def write(op: UserDefinedCustomOp, properties: Map[String, Any]): Unit = {
+    val byName = fields(op.getClass).map(field => field.getName -> field).toMap
+    properties.foreach { case (name, value) =>
+      val field = byName.getOrElse(
+        name,
+        throw new MXNetError(
+          s"operator ${op.opName} has no property '$name'; the fields of ${op.getClass.getName} are " +
+            s"${byName.keys.toSeq.sorted.mkString(", ")}: the graph was saved with another version of the class"
+        )
+      )
+      try field.set(op, value)
+      catch {
+        case _: IllegalArgumentException =>
+          val kind = if (value == null) "null" else value.getClass.getSimpleName
+          throw new MXNetError(
+            s"operator ${op.opName}: property '$name' is a $kind, but the field of ${op.getClass.getName} is a " +
+              s"${field.getType.getSimpleName}: the graph was saved with another version of the class"
+          )
+      }
+    }
+  }
+
+  /** The values of fields that attributes of their names give, as other programs write them: `3`, `0.5`, `True`, `(2, 2)`. */
+  def parse(op: UserDefinedCustomOp, attributes: Map[String, String]): Map[String, Any] =
+    fields(op.getClass).flatMap { field =>
+      attributes.get(field.getName).map { text =>
+        val name = field.getName
+        def unfit: Nothing = throw new MXNetError(
+          s"operator ${op.opName}: the attribute $name is '$text', but the field of ${op.getClass.getName} is a " +
+            field.getType.getSimpleName
+        )
+        name -> OpProperties.parse(field.getType, text).getOrElse(unfit)
+      }
+    }.toMap
+
+  private val known = new ClassValue[Seq[Field]] {
+    override def computeValue(cls: Class[_]): Seq[Field] = {
+      val classes =
+        Iterator.iterate[Class[_]](cls)(_.getSuperclass).takeWhile(c => c != null && c != classOf[UserDefinedCustomOp])
+      classes.toSeq.reverse.flatMap(_.getDeclaredFields).filter(isProperty).map(accessible)
+    }
+  }
+
+  private def fields(cls: Class[_]): Seq[Field] = known.get(cls)
+
+  private def isProperty(field: Field): Boolean = {
+    val modifiers = field.getModifiers
+    !Modifier.isStatic(modifiers) && !Modifier.isTransient(modifiers) && !field.isSynthetic && !field.getName.contains(
+      "$"
+    )
+  }
+
+  private def accessible(field: Field): Field =
+    try {
+      field.setAccessible(true)
+      field
+    } catch {
+      case _: InaccessibleObjectException =>
+        throw new MXNetError(
+          s"the module of ${field.getDeclaringClass.getName} does not let the fields of the operator be read: open the " +
+            "package, or override propertiesForFunction and setPropertiesForFunction"
+        )
+    }
+}

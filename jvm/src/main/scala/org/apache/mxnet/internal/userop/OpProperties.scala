@@ -1,0 +1,252 @@
+package org.apache.mxnet
+package internal.userop
+
+import java.lang.reflect.{Array => JavaArray}
+
+import scala.collection.immutable.ArraySeq
+import scala.collection.mutable
+import scala.collection.mutable.ArrayBuffer
+import scala.jdk.CollectionConverters._
+
+import org.apache.mxnet.internal.util.Json
+
+/** Properties of operators as JSON text, and back: every value comes back with the type and the content that it had.
+  *
+  * A value is an object of one field, whose name is its type: `{"float": "0.25"}`. Numbers are text, so that nothing is
+  * rounded. Arrays of primitives are one text with commas, other arrays lists, sequences and options lists of such objects,
+  * maps objects.
+  */
+private[mxnet] object OpProperties {
+
+  /** A value of a type from text as MXNet writes parameters. */
+  def parse(cls: Class[_], text: String): Option[Any] = {
+    val plain = text.trim
+    scalars.collectFirst { case (tag, boxed, component) if boxed == cls || component == cls => tag }.flatMap {
+      case "boolean" if plain == "1" || plain == "0" => Some(plain == "1")
+      case "boolean"                                 => plain.toLowerCase(java.util.Locale.ROOT).toBooleanOption
+      case "shape"                                   =>
+        scalar("shape", plain.stripPrefix("(").stripSuffix(")").replace(" ", "").stripSuffix(","))
+      case "char" if text.length == 1 => Some(text.head)
+      case "string"                   => Some(text)
+      case tag                        => scalar(tag, plain)
+    }
+  }
+
+  private val allowed =
+    "booleans, numbers, characters, strings, shapes, types of elements, arrays, sequences, sets and options of these, and maps " +
+      "with strings as keys"
+
+  /** The properties as text, in the order of their names. */
+  def toJson(op: String, properties: Map[String, Any]): String = {
+    if (properties == null)
+      throw new MXNetError(s"operator $op: propertiesForFunction returned null: return an empty map")
+    fieldsToJson(properties.map { case (name, value) => name -> tagged(op, name, value) })
+  }
+
+  /** The properties in a text. */
+  def fromJson(op: String, text: String): Map[String, Any] = Json.parse(text) match {
+    case fields: Map[_, _] => fields.map { case (name, value) => name.toString -> untagged(op, name.toString, value) }
+    case _                 => throw new MXNetError(s"operator $op: its properties are no JSON object: $text")
+  }
+
+  /** Whether a value is of a type that can be saved. */
+  def canSave(value: Any): Boolean =
+    try {
+      tagged("", "", value)
+      true
+    } catch { case _: MXNetError => false }
+
+  /** Whether a value that can be saved never changes, so that several operators may share it. */
+  def isImmutable(value: Any): Boolean = value match {
+    case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] | _: java.util.List[_] | _: mutable.Seq[_] => false
+    case items: Seq[_]     => items.forall(isImmutable)
+    case items: Set[_]     => items.forall(isImmutable)
+    case option: Option[_] => option.forall(isImmutable)
+    case _                 => true
+  }
+
+  private def fieldsToJson(fields: Map[String, String]): String =
+    fields.toSeq.sorted.map { case (name, json) => s"${quote(name)}: $json" }.mkString("{", ", ", "}")
+
+  private def tagged(op: String, name: String, value: Any): String = {
+    val (tag, payload) = value match {
+      case null                     => ("null", "null")
+      case map: Map[_, _]           => ("map", entries(op, name, map))
+      case map: java.util.Map[_, _] => ("java-map", entries(op, name, map.asScala.toMap))
+      case option: Option[_]        => ("option", items(op, name, option.toSeq))
+      case set: Set[_]              => ("set", items(op, name, set.toSeq))
+      case range: Range => ("range", quote(s"${range.start},${range.end},${range.step},${range.isInclusive}"))
+      case sequence: collection.Seq[_] if sequenceTag(sequence).isDefined =>
+        (sequenceTag(sequence).get, items(op, name, sequence))
+      case list: java.util.List[_] => ("java-list", items(op, name, list.asScala))
+      case array: Array[_]         =>
+        val tag = tagOf(array.getClass).getOrElse(unsupported(op, name, value))
+        (tag, arrayPayload(array))
+      case scalar =>
+        val tag = tagOf(scalar.getClass).getOrElse(unsupported(op, name, value))
+        (tag, quote(scalarText(scalar)))
+    }
+    s"{${quote(tag)}: $payload}"
+  }
+
+  private def items(op: String, name: String, values: collection.Seq[_]): String =
+    values.zipWithIndex.map { case (value, i) => tagged(op, s"$name($i)", value) }.mkString("[", ", ", "]")
+
+  /** The kinds of sequences that come back as what they were. */
+  private def sequenceTag(sequence: collection.Seq[_]): Option[String] = sequence match {
+    case _: List[_]        => Some("list")
+    case _: Vector[_]      => Some("vector")
+    case _: ArraySeq[_]    => Some("array-seq")
+    case _: ArrayBuffer[_] => Some("buffer")
+    case _                 => None
+  }
+
+  private def entries(op: String, name: String, map: Map[_, _]): String = fieldsToJson(map.map {
+    case (key: String, value) => key -> tagged(op, s"$name.$key", value)
+    case (key, _)             =>
+      throw new MXNetError(s"operator $op: property '$name' is a map with the key $key, which is no string")
+  })
+
+  private def unsupported(op: String, name: String, value: Any): Nothing = throw new MXNetError(
+    s"operator $op: property '$name' is a ${value.getClass.getName}, which cannot be saved: properties are $allowed. " +
+      "Mark the field @transient if it need not be saved"
+  )
+
+  private def quote(text: String): String = text.iterator
+    .map {
+      case '"'                     => "\\\""
+      case '\\'                    => "\\\\"
+      case c if c < ' ' || c > '~' => f"\\u${c.toInt}%04x"
+      case c                       => c.toString
+    }
+    .mkString("\"", "", "\"")
+
+  /** The types of single values: the name, the class as a value and as an array's component. */
+  private val scalars: Seq[(String, Class[_], Class[_])] = Seq(
+    ("boolean", classOf[java.lang.Boolean], java.lang.Boolean.TYPE),
+    ("byte", classOf[java.lang.Byte], java.lang.Byte.TYPE),
+    ("short", classOf[java.lang.Short], java.lang.Short.TYPE),
+    ("char", classOf[java.lang.Character], java.lang.Character.TYPE),
+    ("int", classOf[java.lang.Integer], java.lang.Integer.TYPE),
+    ("long", classOf[java.lang.Long], java.lang.Long.TYPE),
+    ("float", classOf[java.lang.Float], java.lang.Float.TYPE),
+    ("double", classOf[java.lang.Double], java.lang.Double.TYPE),
+    ("string", classOf[String], classOf[String]),
+    ("shape", classOf[Shape], classOf[Shape]),
+    ("dtype", classOf[DType.Value], classOf[DType.Value])
+  )
+
+  private def tagOf(cls: Class[_]): Option[String] =
+    if (cls.isArray) componentTag(cls.getComponentType).map(_ + "[]")
+    else scalars.collectFirst { case (tag, boxed, _) if boxed.isAssignableFrom(cls) => tag }
+
+  private def componentTag(cls: Class[_]): Option[String] =
+    if (cls.isArray) componentTag(cls.getComponentType).map(_ + "[]")
+    else scalars.collectFirst { case (tag, _, component) if component == cls => tag }
+
+  private def componentClass(tag: String): Option[Class[_]] =
+    if (tag.endsWith("[]")) componentClass(tag.dropRight(2)).map(JavaArray.newInstance(_, 0).getClass)
+    else scalars.collectFirst { case (`tag`, _, component) => component }
+
+  private def scalarText(value: Any): String = value match {
+    case char: Char   => char.toInt.toString
+    case shape: Shape => shape.toVector.mkString(",")
+    case other        => other.toString
+  }
+
+  private def arrayPayload(array: Array[_]): String =
+    if (array.getClass.getComponentType.isPrimitive) quote(array.iterator.map(scalarText).mkString(","))
+    else
+      array.iterator
+        .map {
+          case null            => "null"
+          case inner: Array[_] => arrayPayload(inner)
+          case scalar          => quote(scalarText(scalar))
+        }
+        .mkString("[", ", ", "]")
+
+  private def untagged(op: String, name: String, value: Any): Any = {
+    def damaged: Nothing = throw new MXNetError(s"operator $op: property '$name' of the graph cannot be read: $value")
+    value match {
+      case fields: Map[_, _] if fields.size == 1 =>
+        val (tag, payload) = (fields.head._1.toString, fields.head._2)
+        (tag, payload) match {
+          case ("null", _)                      => null
+          case ("option", Vector())             => None
+          case ("option", Vector(item))         => Some(untagged(op, s"$name(0)", item))
+          case ("range", text: String)          => range(text).getOrElse(damaged)
+          case ("map", entries: Map[_, _])      => restored(op, name, entries)
+          case ("java-map", entries: Map[_, _]) =>
+            new java.util.TreeMap[String, Any](restored(op, name, entries).asJava)
+          case (kind, items: Vector[_]) if sequences.contains(kind) =>
+            sequences(kind)(items.zipWithIndex.map { case (item, i) => untagged(op, s"$name($i)", item) })
+          case _ =>
+            try decode(tag, payload).getOrElse(damaged)
+            catch { case _: IllegalArgumentException => damaged }
+        }
+      case _ => damaged
+    }
+  }
+
+  private def range(text: String): Option[Range] = text.split(",", -1) match {
+    case Array(start, end, step, inclusive) =>
+      for {
+        first <- start.toIntOption
+        last <- end.toIntOption
+        by <- step.toIntOption.filter(_ != 0)
+        closed <- inclusive.toBooleanOption
+      } yield if (closed) Range.inclusive(first, last, by) else Range(first, last, by)
+    case _ => None
+  }
+
+  private val sequences: Map[String, Vector[Any] => Any] = Map(
+    "list" -> (_.toList),
+    "set" -> (_.toSet),
+    "vector" -> identity,
+    "array-seq" -> (items => ArraySeq(items: _*)),
+    "buffer" -> (items => ArrayBuffer(items: _*)),
+    "java-list" -> (items => new java.util.ArrayList[Any](items.asJava))
+  )
+
+  private def restored(op: String, name: String, entries: Map[_, _]): Map[String, Any] =
+    entries.map { case (key, value) => key.toString -> untagged(op, s"$name.$key", value) }
+
+  private def decode(tag: String, payload: Any): Option[Any] = payload match {
+    case null                               => Some(null)
+    case text: String if tag.endsWith("[]") =>
+      val component = tag.dropRight(2)
+      if (!componentClass(component).exists(_.isPrimitive)) None
+      else filled(component, if (text.isEmpty) Nil else text.split(",", -1).toSeq)
+    case items: Vector[_] if tag.endsWith("[]") => filled(tag.dropRight(2), items)
+    case text: String                           => scalar(tag, text)
+    case _                                      => None
+  }
+
+  private def filled(component: String, items: Seq[Any]): Option[Any] = componentClass(component).flatMap { cls =>
+    val array = JavaArray.newInstance(cls, items.length)
+    val complete = items.zipWithIndex.forall { case (item, i) =>
+      decode(component, item).exists { value =>
+        JavaArray.set(array, i, value)
+        true
+      }
+    }
+    if (complete) Some(array) else None
+  }
+
+  private def scalar(tag: String, text: String): Option[Any] = tag match {
+    case "boolean" => text.toBooleanOption
+    case "byte"    => text.toByteOption
+    case "short"   => text.toShortOption
+    case "char"    => text.toIntOption.filter(code => code >= 0 && code <= Char.MaxValue).map(_.toChar)
+    case "int"     => text.toIntOption
+    case "long"    => text.toLongOption
+    case "float"   => text.toFloatOption
+    case "double"  => text.toDoubleOption
+    case "string"  => Some(text)
+    case "shape"   =>
+      val dims = if (text.isEmpty) Nil else text.split(",", -1).toSeq.map(_.toIntOption)
+      if (dims.forall(_.isDefined)) Some(Shape(dims.flatten)) else None
+    case "dtype" => DType.values.find(_.toString == text)
+    case _       => None
+  }
+}

@@ -1,0 +1,94 @@
+package org.apache.mxnet
+package internal.userop
+
+import scala.util.control.NonFatal
+
+import org.apache.mxnet.internal.memory.DirectBuffer
+
+/** One node's operator, as the engine asks about it. Lists of arrays are inputs, then outputs, then auxiliary states. */
+private[mxnet] abstract class BridgedOperator {
+
+  /** The names of the inputs (kind 0), of the outputs (1), or of the auxiliary states (2). */
+  def names(kind: Int): Array[String]
+
+  /** 1 if the gradient reads those of the outputs, plus 2 if [[gradient]] composes it of operators, plus 4 if the operator
+    * may serve several calls.
+    */
+  def flags(): Int
+
+  /** @param ins the shapes of the inputs, null where the rank is unknown
+    * @param outs those of the outputs
+    * @return the shapes of all arrays
+    */
+  def inferShapes(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]]
+
+  /** @param ins type codes of the inputs, -1 where unknown
+    * @param outs those of the outputs
+    * @return type codes of all arrays
+    */
+  def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int]
+
+  /** Gradients of the inputs, from handles of symbols that belong to the receiver.
+    *
+    * @return handles of symbols that belong to the caller, 0 for no gradient
+    */
+  def gradient(inputs: Array[Long], outputs: Array[Long], outputGradients: Array[Long]): Array[Long]
+
+  /** What an executor or a recorded call runs.
+    *
+    * @param shapes shapes of the inputs
+    * @param dtypes type codes of the inputs
+    */
+  def create(context: String, shapes: Array[Array[Long]], dtypes: Array[Int]): BridgedInstance
+}
+
+/** One node's operator in one executor or recorded call; used by one thread at a time. Handles are lent. */
+private[mxnet] abstract class BridgedInstance {
+
+  /** @param handles inputs, outputs, auxiliary states; null if they are those of the last call
+    * @param reqs what to do with each output: codes of gradient requests; null together with `handles`
+    */
+  def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit
+
+  /** @param handles gradients of outputs (if they are read), inputs, outputs, gradients of inputs, auxiliary states
+    * @param reqs what to do with each gradient of an input
+    */
+  def backward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit
+}
+
+/** What the engine calls to get operators that are written in Scala or Java. */
+private[mxnet] final class OperatorBridge {
+
+  /** The operator of a node with these attributes. */
+  def make(opType: String, keys: Array[String], values: Array[String]): BridgedOperator =
+    UserOperators.definition(opType).operator(opType, keys.zip(values).toMap)
+
+  /** Looks for a type that is not registered; true if it is now. */
+  def resolve(opType: String): Boolean = UserOperators.find(opType)
+
+  /** What an exception of user code says; the exception itself will be the cause of the error. */
+  def describe(thrown: Throwable): String =
+    try
+      thrown match {
+        case error: MXNetError => error.getMessage
+        case other             => other.toString
+      }
+    catch { case NonFatal(_) => thrown.getClass.getName }
+}
+
+/** An array of the engine that is lent to an operator while it runs. Disposing it does nothing. */
+private[mxnet] final class LentNDArray(handle: Base.NDArrayHandle, writable: Boolean)
+    extends NDArray(handle, writable, addToCollector = false) {
+
+  /** The engine frees the handle, so nothing follows this object, and no scope owns it. */
+  private[mxnet] override def register(): NativeResourceRef = new NativeResourceRef(this, LentNDArray.keep)
+
+  private[mxnet] override def dispose(removeFromScope: Boolean): Unit = ()
+
+  /** The memory of this array. */
+  lazy val buffer: java.nio.ByteBuffer = DirectBuffer.of(this)
+}
+
+private[mxnet] object LentNDArray {
+  private val keep: Base.CPtrAddress => Int = _ => 0
+}

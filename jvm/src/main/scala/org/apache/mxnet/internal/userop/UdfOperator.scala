@@ -1,0 +1,229 @@
+package org.apache.mxnet
+package internal.userop
+
+import scala.util.control.NonFatal
+
+import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.DType.DType
+
+/** A node whose operator is a [[UserDefinedCustomOp]].
+  *
+  * @param make makes an instance without properties
+  */
+private[mxnet] final class UdfOperator(name: String, attributes: Map[String, String], make: () => UserDefinedCustomOp)
+    extends BridgedOperator {
+  private val inputCount: Int = number(UdfOperator.InputsKey).getOrElse(UdfOperator.defaultInputs(make()))
+
+  /** The node's properties if nobody can change them. */
+  private val constant: Option[Map[String, Any]] =
+    attributes
+      .get("properties")
+      .map(OpProperties.fromJson(name, _))
+      .filter(_.values.forall(OpProperties.isImmutable))
+
+  /** Answers what the engine asks about shapes and types. */
+  private val model = newInstance()
+  private val inputs = checkedNames("inputNames", model.inputNames(inputCount), inputCount)
+  private val outputCount = model.getNumOutputs
+  private val states = checkedNames("stateNames", model.stateNames, -1)
+  checkCounts()
+
+  private def number(key: String): Option[Int] = attributes.get(key).map { text =>
+    text.toIntOption
+      .filter(_ >= 0)
+      .getOrElse(throw new MXNetError(s"operator $name: the attribute $key is '$text', which is no number of arrays"))
+  }
+
+  /** A new instance with the node's properties. */
+  private def newInstance(): UserDefinedCustomOp = {
+    val op = make()
+    op.inputCount = inputCount
+    attributes.get("properties") match {
+      // What can be changed is made anew for each instance, so that nothing is shared.
+      case Some(text) => op.setPropertiesForFunction(constant.getOrElse(OpProperties.fromJson(name, text)))
+      case None       =>
+        val found = OpFields.parse(op, attributes)
+        if (found.nonEmpty) op.setPropertiesForFunction(found)
+    }
+    try op.configureFromArguments()
+    catch {
+      case NonFatal(e) => throw new MXNetError(s"operator $name: configureFromArguments failed: ${e.getMessage}", e)
+    }
+    op
+  }
+
+  private def fail(message: String): Nothing = throw new MXNetError(s"operator $name: $message")
+
+  private def checkCounts(): Unit = {
+    if (outputCount < 1) fail(s"getNumOutputs is $outputCount, but an operator has at least one output")
+    if (model.getNumInputs >= 0 && model.getNumInputs != inputCount)
+      fail(s"it takes ${model.getNumInputs} inputs, but has $inputCount here")
+    if (model.isInplaceCall && outputCount > inputCount)
+      fail(s"it works in place, so that its $outputCount outputs are inputs, but there are $inputCount")
+    number(UdfOperator.OutputsKey).filter(_ != outputCount).foreach { saved =>
+      fail(s"it has $outputCount outputs, but the node has $saved: it was saved with another version of the class")
+    }
+  }
+
+  private def checkedNames(what: String, names: Array[String], expected: Int): Array[String] = {
+    if (names == null || names.contains(null)) fail(s"$what has a null: return a name for each array")
+    if (expected >= 0 && names.length != expected)
+      fail(s"$what are ${names.length} (${names.mkString(", ")}), but there are $expected inputs")
+    names
+  }
+
+  /** Checks what user code returned for each of `expected` arrays. */
+  private def checked[T <: AnyRef](what: String, answer: Array[T], expected: Int): Array[T] = {
+    if (answer == null) fail(s"$what returned null: return an array of $expected")
+    if (answer.length != expected) fail(s"$what returned ${answer.length} for $expected arrays")
+    answer.indices.find(answer(_) == null).foreach(i => fail(s"$what returned null for array $i"))
+    answer
+  }
+
+  override def names(kind: Int): Array[String] = kind match {
+    case 0 => inputs
+    case 1 => if (outputCount == 1) Array("output") else Array.tabulate(outputCount)(i => s"output$i")
+    case _ => states
+  }
+
+  override def flags(): Int = 7
+
+  private def isKnown(dims: Array[Long]): Boolean =
+    dims != null && (if (_LIB.isNumpyShape()) dims.forall(_ >= 0) else dims.nonEmpty && dims.forall(_ > 0))
+
+  /** The shapes of the inputs, completed by what the operator infers from the others and from the outputs. */
+  private def completed(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] =
+    if (ins.forall(isKnown)) ins
+    else {
+      def shapes(all: Array[Array[Long]]): Array[Shape] =
+        all.map(dims => if (isKnown(dims)) Shape.fromLongs(dims) else null)
+      val inferred = model.inferInputShapes(shapes(ins), shapes(outs))
+      if (inferred == null || inferred.length != inputCount)
+        fail(s"inferInputShapes must return a shape, or null, for each of $inputCount inputs")
+      ins.lazyZip(inferred).map((dims, shape) => if (isKnown(dims) || shape == null) dims else shape.toLongs)
+    }
+
+  override def inferShapes(known: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] =
+    model.synchronized {
+      val ins = completed(known, outs)
+      if (!ins.forall(isKnown)) ins ++ new Array[Array[Long]](outputCount + states.length)
+      else {
+        val shapes = ins.map(Shape.fromLongs)
+        val context = new OpContext(shapes.toIndexedSeq, shapes.map(new ShapeOnlyNDArray(_)), null, null)
+        model.context = context
+        try {
+          val outputs =
+            if (model.isInplaceCall) shapes.take(outputCount)
+            else checked("calculateOutputShape", model.calculateOutputShape(context), outputCount)
+          val kept = checked("calculateStateShapes", model.calculateStateShapes(), states.length)
+          ins ++ outputs.map(_.toLongs) ++ kept.map(_.toLongs)
+        } finally model.context = null
+      }
+    }
+
+  /** Inputs of an unknown type get that of the others, or of the outputs. */
+  override def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int] = model.synchronized {
+    val first = (ins ++ outs).find(_ != DType.Unknown.id)
+    val known = ins.map(id => if (id == DType.Unknown.id) first.getOrElse(id) else id)
+    if (known.contains(DType.Unknown.id)) known ++ Array.fill(outputCount + states.length)(DType.Unknown.id)
+    else {
+      val outputs =
+        if (model.isInplaceCall) known.take(outputCount)
+        else {
+          val types = model.calculateOutputDataTypes(known.map(DType.fromId))
+          checked[DType]("calculateOutputDataTypes", types, outputCount).map(_.id)
+        }
+      known ++ outputs ++ states.map(_ => first.getOrElse(DType.Float32.id))
+    }
+  }
+
+  override def gradient(
+      inputHandles: Array[Long],
+      outputHandles: Array[Long],
+      outputGradients: Array[Long]
+  ): Array[Long] = {
+    val op = newInstance()
+    op.argumentSymbols = inputHandles.map(new Symbol(_))
+    op.outputSymbols = outputHandles.map(new Symbol(_))
+    val flows = outputGradients.map(new Symbol(_))
+    // The names and attributes of the program's own symbols must not depend on when gradients are made.
+    val gradients = new NameManager().withScope(AttrScope().withScope(op.doDiff(flows)))
+    if (gradients == null) fail("doDiff returned null: return one gradient for each input")
+    if (gradients.length != inputCount) fail(s"doDiff returned ${gradients.length} gradients for $inputCount inputs")
+    gradients.map(gradient =>
+      if (gradient == null) 0L else gradient.native(handle => _LIB.symbolCreateGroup(Array(handle)))
+    )
+  }
+
+  override def create(context: String, shapes: Array[Array[Long]], dtypes: Array[Int]): BridgedInstance =
+    new UdfInstance(name, newInstance(), shapes.map(Shape.fromLongs).toIndexedSeq, outputCount)
+}
+
+private[mxnet] object UdfOperator {
+
+  /** The attribute with the number of inputs. */
+  val InputsKey = "num_inputs"
+
+  /** The attribute with the number of outputs. */
+  val OutputsKey = "num_outputs"
+
+  /** The number of inputs where no attribute says it, as for nodes that another program made. */
+  def defaultInputs(op: UserDefinedCustomOp): Int = if (op.getNumInputs < 0) 1 else op.getNumInputs
+}
+
+/** An instance of a [[UserDefinedCustomOp]] at work.
+  *
+  * @param shapes the shapes of the inputs
+  */
+private[mxnet] final class UdfInstance(
+    name: String,
+    op: UserDefinedCustomOp,
+    shapes: IndexedSeq[Shape],
+    outputCount: Int
+) extends BridgedInstance {
+  private val isInPlace = op.isInplaceCall
+  private var context: OpContext = _
+  private var inputs: Array[NDArray] = _
+  private var lent: Array[NDArray] = _
+  private var outputs: Array[NDArray] = _
+
+  private def take(handles: Array[Long]): Unit = {
+    val (ins, rest) = handles.splitAt(shapes.length)
+    val (outs, states) = rest.splitAt(outputCount)
+    inputs = ins.map(new LentNDArray(_, writable = false))
+    lent = outs.map(new LentNDArray(_, writable = true))
+    outputs = lent.clone()
+    val seen = if (isInPlace) lent ++ inputs.drop(outputCount) else inputs
+    context = new OpContext(shapes, seen, outputs, states.map(new LentNDArray(_, writable = true)))
+    op.context = context
+  }
+
+  override def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit = {
+    if (handles != null) take(handles)
+    context.startRun(isTrain)
+    if (isInPlace) lent.indices.foreach(i => inputs(i).copyTo(lent(i)))
+    op.exec(context)
+    var i = 0
+    while (i < outputCount) {
+      if (outputs(i) ne lent(i)) copyOwn(i)
+      i += 1
+    }
+  }
+
+  /** Copies an array that user code put in an output's place. */
+  private def copyOwn(i: Int): Unit = {
+    val (made, wanted) = (outputs(i), lent(i))
+    outputs(i) = wanted
+    if (made == null)
+      throw new MXNetError(s"operator $name: exec set output $i to null: write into it, or set an array")
+    if (made.shape != wanted.shape || made.dtype != wanted.dtype)
+      throw new MXNetError(
+        s"operator $name: exec made output $i of shape ${made.shape} and type ${made.dtype}, but calculateOutputShape and " +
+          s"calculateOutputDataTypes say ${wanted.shape} and ${wanted.dtype}"
+      )
+    made.copyTo(wanted)
+  }
+
+  override def backward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit =
+    throw new MXNetError(s"operator $name: its gradient is composed of operators and never runs by itself")
+}

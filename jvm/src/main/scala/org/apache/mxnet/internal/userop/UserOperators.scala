@@ -1,0 +1,205 @@
+package org.apache.mxnet
+package internal.userop
+
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.internal.operators.NativeOp
+import org.apache.mxnet.internal.util.{AnnotatedClasses, Logging}
+
+/** How the operators of one name are made. */
+private[mxnet] trait OperatorDefinition {
+
+  /** Whose operators these are, for messages. */
+  def described: String
+
+  /** True if another definition has the same code, so that it may replace this one. */
+  def isSameAs(other: OperatorDefinition): Boolean
+
+  /** The operator of a node with these attributes. */
+  def operator(name: String, attributes: Map[String, String]): BridgedOperator
+}
+
+/** The operators that programs define, by name. */
+private[mxnet] object UserOperators {
+  private val log = Logging.of("org.apache.mxnet.UserOperators")
+  private val definitions = new ConcurrentHashMap[String, OperatorDefinition]
+  private lazy val builtIn: Set[String] = _LIB.listAllOpNames().toSet
+  private val custom = "Custom"
+
+  /** The annotated classes of the class path by the names of their operators; the class path is scanned once. */
+  private lazy val annotated: Map[String, Seq[UdfClass]] =
+    AnnotatedClasses.of(classOf[UserDefinedOp]).flatMap(cls => AnnotatedClasses.usable(cls)(named(cls))).groupBy(_.name)
+
+  private def named(cls: Class[_]): UdfClass = {
+    val found = UdfClass(cls)
+    log.debug(s"operator ${found.name} is ${found.described}")
+    found
+  }
+
+  /** The definition of a name that is registered. */
+  def definition(name: String): OperatorDefinition = {
+    val known = definitions.get(name)
+    if (known == null) throw new MXNetError(s"operator '$name' is not registered")
+    known
+  }
+
+  /** Whether a name is registered, now that the class path was looked through. */
+  def find(name: String): Boolean = definitions.containsKey(name) || (annotated.getOrElse(name, Nil) match {
+    case Seq()      => false
+    case Seq(found) =>
+      checkName(found.name, found.described)
+      definitions.putIfAbsent(name, found)
+      true
+    case several =>
+      throw new MXNetError(
+        s"several classes on the class path are operators of the name '$name': " +
+          s"${several.map(_.described).sorted.mkString(", ")}. Give each its own opName, or remove one"
+      )
+  })
+
+  private def checkName(name: String, whose: String): Unit = {
+    if (name == null || !name.matches("[A-Za-z_][A-Za-z0-9_.]*"))
+      throw new MXNetError(s"$whose: '$name' is no name of an operator: use letters, digits, '_' and '.'")
+    if (builtIn.contains(name))
+      throw new MXNetError(s"$whose: '$name' is an operator of the engine: give the user-defined one another opName")
+  }
+
+  /** Registers a definition; another one of the same name is an error that names both. */
+  def register(name: String, definition: OperatorDefinition): Unit = {
+    checkName(name, definition.described)
+    definitions.merge(
+      name,
+      definition,
+      (known, added) =>
+        if (known.isSameAs(added)) added
+        else
+          throw new MXNetError(
+            s"operator '$name' of ${added.described} is defined already, by ${known.described}: give one of them another name"
+          )
+    )
+    _LIB.hostRegister(name)
+  }
+
+  /** Registers a definition, replacing any other with its name. */
+  def replace(name: String, definition: OperatorDefinition): Unit = {
+    definitions.put(name, definition)
+    _LIB.hostRegister(name)
+  }
+
+  /** Makes sure that the class of an operator can be found by its name. */
+  private def ensureRegistered(op: UserDefinedCustomOp): Unit = op match {
+    case function: UserFunction =>
+      if (definitions.get(op.opName) ne function.definition) register(op.opName, function.definition)
+    case _ =>
+      val name = op.opName
+      val known = definitions.get(name)
+      val isKnown = known match {
+        case cls: UdfClass => cls.cls == op.getClass
+        case _             => false
+      }
+      if (!isKnown) {
+        if (op.getClass.isAnnotationPresent(classOf[UserDefinedOp])) find(name)
+        register(name, UdfClass(op.getClass))
+      }
+  }
+
+  /** Attributes with which the operator of a call is made again. */
+  private def attributes(op: UserDefinedCustomOp, inputs: Int): List[(String, String)] = {
+    op.inputCount = inputs
+    val properties = op.propertiesForFunction()
+    val saved =
+      if (properties != null && properties.isEmpty) Nil
+      else List("properties" -> OpProperties.toJson(op.opName, properties))
+    val counted =
+      if (inputs == UdfOperator.defaultInputs(op)) saved else (UdfOperator.InputsKey -> inputs.toString) :: saved
+    ("op_type" -> op.opName) :: counted
+  }
+
+  /** Attributes with which a node's operator is made again: those of a call, and what is checked when it is loaded. */
+  private def nodeAttributes(op: UserDefinedCustomOp, inputs: Int): Map[String, String] =
+    attributes(op, inputs).toMap +
+      (UdfOperator.InputsKey -> inputs.toString) +
+      (UdfOperator.OutputsKey -> op.getNumOutputs.toString)
+
+  /** How many of the given arrays or symbols are inputs; those that are more than the operator takes are its states.
+    *
+    * @param otherwise the number for an operator that takes any number of inputs
+    */
+  private def inputCount(op: UserDefinedCustomOp, count: Int, otherwise: Int): Int = {
+    val (fixed, states) = (op.getNumInputs, op.stateNames.length)
+    val more = if (states == 0) "" else s" and $states auxiliary states"
+    if (fixed >= 0 && count > fixed + states)
+      throw new MXNetError(s"operator ${op.opName} takes $fixed inputs$more, but $count were given")
+    if (otherwise < 0)
+      throw new MXNetError(s"operator ${op.opName} takes inputs$more, but only $count arrays were given")
+    if (fixed >= 0) fixed else otherwise
+  }
+
+  /** The symbol of an operator's outputs. */
+  def compose(op: UserDefinedCustomOp, name: String, symbols: Array[Symbol]): Symbol = {
+    ensureRegistered(op)
+    // What is left out becomes variables, states above all.
+    val inputs = inputCount(op, symbols.length, symbols.length)
+    val names = SameDiff.of(op).fold(NameManager.current)(_.names)
+    val node = names.get(Option(name).filter(_.nonEmpty), op.opName.toLowerCase)
+    val symbol = Symbol.createFromListedSymbols(custom, node)(symbols, nodeAttributes(op, inputs))
+    op.argumentSymbols = symbols.take(inputs)
+    val count = symbol.listOutputs().length
+    op.outputSymbols = if (count == 1) Array(symbol) else Array.tabulate(count)(symbol.get)
+    op.configureWithSymbol(symbol)
+    SameDiff.of(op).foreach(op.configureWithSameDiff)
+    symbol
+  }
+
+  /** Runs an operator on arrays. */
+  def invoke(op: UserDefinedCustomOp, arrays: Array[NDArray]): NDArrayFuncReturn = {
+    ensureRegistered(op)
+    val inputs = inputCount(op, arrays.length, arrays.length - op.stateNames.length)
+    NDArray.invoke(customOp, arrays, null, attributes(op, inputs))
+  }
+
+  private lazy val customOp = NativeOp(custom)
+}
+
+/** The operators of a class. */
+private[mxnet] final class UdfClass private (val cls: Class[_ <: UserDefinedCustomOp], make: () => UserDefinedCustomOp)
+    extends OperatorDefinition {
+
+  /** The name that an instance says. */
+  lazy val name: String = make().opName
+
+  def described: String = cls.getName
+
+  /** A new instance without properties. */
+  def instance(): UserDefinedCustomOp = make()
+
+  def isSameAs(other: OperatorDefinition): Boolean = other match {
+    case that: UdfClass => that.cls == cls
+    case _              => false
+  }
+
+  def operator(name: String, attributes: Map[String, String]): BridgedOperator = new UdfOperator(name, attributes, make)
+}
+
+private[mxnet] object UdfClass {
+
+  /** Checks that a class can be used. */
+  def apply(cls: Class[_]): UdfClass = {
+    def unfit(why: String): Nothing = throw new MXNetError(s"${cls.getName} cannot be a user-defined operator: $why")
+    if (!classOf[UserDefinedCustomOp].isAssignableFrom(cls)) unfit("it does not extend UserDefinedCustomOp")
+    if (java.lang.reflect.Modifier.isAbstract(cls.getModifiers)) unfit("it is abstract")
+    val op = cls.asSubclass(classOf[UserDefinedCustomOp])
+    val constructor =
+      try op.getDeclaredConstructor()
+      catch {
+        case _: NoSuchMethodException =>
+          unfit("it has no empty constructor, by which graphs make it; a class inside another class never has one")
+      }
+    constructor.setAccessible(true)
+    def make(): UserDefinedCustomOp =
+      try constructor.newInstance()
+      catch { case error: java.lang.reflect.InvocationTargetException => throw error.getCause }
+    new UdfClass(op, () => make())
+  }
+}

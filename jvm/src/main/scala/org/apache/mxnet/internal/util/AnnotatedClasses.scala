@@ -1,0 +1,37 @@
+package org.apache.mxnet
+package internal.util
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import _root_.io.github.classgraph.ClassGraph
+
+/** Classes of the class path that are marked for the library, found by one scan. */
+private[mxnet] object AnnotatedClasses {
+  private val log = Logging.of("org.apache.mxnet.AnnotatedClasses")
+  private val marks = Seq(classOf[UserDefinedOp], classOf[ImportHookRule])
+
+  private lazy val found: Map[String, Seq[Class[_]]] = {
+    val scan = new ClassGraph().enableAnnotationInfo().ignoreClassVisibility().scan()
+    try
+      marks.map { mark =>
+        val classes = scan.getClassesWithAnnotation(mark.getName).asScala.toSeq
+        mark.getName -> classes.flatMap(info => usable(info.getName)(info.loadClass(): Class[_]))
+      }.toMap
+    finally scan.close()
+  }
+
+  /** The classes with an annotation, by name. */
+  def of(mark: Class[_]): Seq[Class[_]] = found.getOrElse(mark.getName, Nil).sortBy(_.getName)
+
+  /** What is made of a class; one that cannot be used must not keep the others from being found. */
+  def usable[T](cls: Class[_])(make: => T): Option[T] = usable(cls.getName)(make)
+
+  private def usable[T](name: String)(make: => T): Option[T] =
+    try Some(make)
+    catch {
+      case error @ (NonFatal(_) | _: LinkageError) =>
+        log.warn(s"the annotated class $name is not available: ${error.getMessage}")
+        None
+    }
+}

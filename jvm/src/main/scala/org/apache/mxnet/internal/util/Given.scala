@@ -1,0 +1,41 @@
+package org.apache.mxnet
+package internal.util
+
+import org.apache.mxnet.MXNetError
+
+import scala.collection.immutable.ArraySeq
+
+/** Refuses what a program left out: null, and arrays, sequences and maps that hold null. */
+private[mxnet] object Given {
+
+  /** Fails with the name of the first argument that is null or holds null.
+    *
+    * @param owner class and method, or the operator, that got the arguments
+    * @param arguments name and value of each
+    */
+  def apply(owner: String, arguments: (String, Any)*): Unit = arguments.foreach { case (name, value) =>
+    value match {
+      case null                 => fail(owner, name)
+      case items: Array[AnyRef] => checkItems(owner, name, items.iterator)
+      case items: Map[_, _]     => checkValues(owner, name, items)
+      // Variable arguments that are null reach Scala as a sequence around null.
+      case items: ArraySeq[_] if items.unsafeArray == null => fail(owner, name)
+      case items: Seq[_] if items.knownSize >= 0           => checkItems(owner, name, items.iterator)
+      case _                                               =>
+    }
+  }
+
+  private def checkItems(owner: String, name: String, items: Iterator[Any]): Unit = {
+    val index = items.indexWhere(_ == null)
+    if (index >= 0) fail(owner, s"$name($index)")
+  }
+
+  private def checkValues(owner: String, name: String, items: Map[_, _]): Unit =
+    items.foreach { case (key, value) =>
+      if (key == null) fail(owner, s"a key of $name")
+      if (value == null) fail(owner, s"'$key' of $name")
+    }
+
+  private def fail(owner: String, what: String): Nothing =
+    throw new MXNetError(s"$owner: $what is null; give a value")
+}

@@ -1,0 +1,65 @@
+package org.apache.mxnet
+package internal.jni
+
+import java.lang.reflect.Modifier
+import java.nio.charset.StandardCharsets.ISO_8859_1
+import java.nio.file.Files
+
+import org.apache.mxnet.internal.operators.NativeOp
+
+/** The native interface and the library agree. */
+class LibInfoSuite extends munit.FunSuite {
+
+  test("the library exports the declared methods, and no others") {
+    val declared = classOf[LibInfo].getDeclaredMethods.filter(m => Modifier.isNative(m.getModifiers)).map(_.getName)
+    val file = NativeLibrary.locate(
+      name => Option(System.getProperty(name)),
+      resource => Option(getClass.getResourceAsStream(resource))
+    )
+    val symbols = new String(Files.readAllBytes(file), ISO_8859_1)
+    val exported =
+      "Java_org_apache_mxnet_internal_jni_LibInfo_([A-Za-z]+)\u0000".r.findAllMatchIn(symbols).map(_.group(1)).toSet
+    assertEquals(exported, declared.toSet)
+  }
+
+  test("version and contract") {
+    assertEquals(Base._LIB.version(), 10901)
+    assertEquals(Base._LIB.abiVersion(), LibInfo.AbiVersion)
+  }
+
+  test("features have a name and a state each") {
+    assertEquals(Base._LIB.featureNames().length, Base._LIB.featureEnabled().length)
+    assert(Base._LIB.featureNames().forall(_.nonEmpty))
+  }
+
+  test("metadata of an operator: arguments in order, their types, the count of variadic inputs") {
+    val activation = NativeOp("Activation")
+    assertEquals(activation.arguments.map(_._1), IndexedSeq("data", "act_type"))
+    assertEquals((activation.inputNames, activation.paramNames), (IndexedSeq("data"), IndexedSeq("act_type")))
+    assertEquals((activation.keyVarNumArgs, NativeOp("Concat").keyVarNumArgs), (None, Some("num_args")))
+    assert(Base._LIB.listAllOpNames().contains("Activation"))
+  }
+
+  test("memory in use grows with an array and shrinks when it goes") {
+    val before = Base._LIB.memoryInUse()
+    val array = NDArray.zeros(1 << 20)
+    assert(Base._LIB.memoryInUse() >= before + (4 << 20))
+    array.dispose()
+    assert(Base._LIB.memoryInUse() < before + (4 << 20))
+  }
+
+  test("numpy semantics belong to a scope and a thread") {
+    assert(!NumpyScope.isNumpyShape)
+    NumpyScope.enableNumpyShape.withScope {
+      assert(NumpyScope.isNumpyShape)
+      @volatile var elsewhere = true
+      val thread = new Thread(() => elsewhere = NumpyScope.isNumpyShape)
+      thread.start()
+      thread.join()
+      assert(!elsewhere)
+      assertEquals(NDArray.zeros(Shape()).shape, Shape())
+      NumpyScope.disableNumpyShape.withScope(assert(!NumpyScope.isNumpyShape))
+    }
+    assert(!NumpyScope.isNumpyShape)
+  }
+}

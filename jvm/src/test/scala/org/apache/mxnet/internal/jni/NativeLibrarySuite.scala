@@ -1,0 +1,183 @@
+package org.apache.mxnet
+package internal.jni
+
+import java.io.{ByteArrayInputStream, InputStream}
+import java.nio.file.attribute.PosixFilePermissions
+import java.nio.file.{Files, Path}
+
+import org.apache.mxnet.io.NDArrayIter
+import org.apache.mxnet.module.Module
+
+import scala.jdk.CollectionConverters._
+
+/** Where the native library is looked for, and how it is extracted; no library is loaded here. */
+class NativeLibrarySuite extends munit.FunSuite {
+  private val content = "not really a library".getBytes("UTF-8")
+  private val folder = FunFixture[Path](_ => Files.createTempDirectory("mxnet-loader"), deleteAll)
+
+  private def deleteAll(directory: Path): Unit =
+    Files.walk(directory).iterator.asScala.toSeq.reverse.foreach(Files.deleteIfExists(_))
+
+  private def properties(more: (String, String)*): String => Option[String] =
+    (Map("os.name" -> "Linux", "os.arch" -> "amd64") ++ more).get
+
+  private def resource(name: String): Option[InputStream] =
+    if (name == "/native/linux-x86_64/libmxnet.so") Some(new ByteArrayInputStream(content)) else None
+
+  private val nothing: String => Option[InputStream] = _ => None
+
+  test("platforms and file names") {
+    assertEquals(NativeLibrary.platform("Linux", "amd64"), "linux-x86_64")
+    assertEquals(NativeLibrary.platform("Mac OS X", "aarch64"), "macos-aarch64")
+    assertEquals(NativeLibrary.platform("Windows 11", "x86_64"), "windows-x86_64")
+    val names = Seq("linux-x86_64", "macos-aarch64", "windows-x86_64").map(NativeLibrary.fileName)
+    assertEquals(names, Seq("libmxnet.so", "libmxnet.dylib", "mxnet.dll"))
+  }
+
+  folder.test("the system property names a file, or the directory that holds it") { directory =>
+    val file = Files.write(directory.resolve("libmxnet.so"), content)
+    Seq(file, directory).foreach { path =>
+      assertEquals(NativeLibrary.locate(properties(NativeLibrary.PathProperty -> path.toString), nothing), file)
+    }
+  }
+
+  folder.test("a property that names nothing is an error, not a reason to look elsewhere") { directory =>
+    val missing = directory.resolve("missing.so").toString
+    val error = intercept[MXNetError] {
+      NativeLibrary.locate(properties(NativeLibrary.PathProperty -> missing), resource)
+    }
+    assert(error.getMessage.contains(missing), error.getMessage)
+  }
+
+  test("an error lists every place that was tried") {
+    val error = intercept[MXNetError](NativeLibrary.locate(properties("os.arch" -> "riscv64"), resource))
+    Seq("-Dmxnet.library.path: not set", "/native/linux-riscv64/libmxnet.so", "set -Dmxnet.library.path").foreach {
+      part =>
+        assert(error.getMessage.contains(part), error.getMessage)
+    }
+  }
+
+  folder.test("the resource is extracted once, to a private file named by its checksum") { directory =>
+    val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
+    val first = NativeLibrary.locate(settings, resource)
+    assertEquals(Files.readAllBytes(first).toSeq, content.toSeq)
+    assert(first.getFileName.toString.matches("libmxnet-[0-9a-f]{64}\\.so"), first.toString)
+    assertEquals(PosixFilePermissions.toString(Files.getPosixFilePermissions(first)), "rwx------")
+    assertEquals(PosixFilePermissions.toString(Files.getPosixFilePermissions(first.getParent)), "rwx------")
+    val time = Files.getLastModifiedTime(first)
+    assertEquals(NativeLibrary.locate(settings, resource), first)
+    assertEquals(Files.getLastModifiedTime(first), time)
+    assertEquals(Files.list(first.getParent).iterator.asScala.size, 1)
+  }
+
+  folder.test("a checksum beside the resource saves unpacking it again, and must be its own") { directory =>
+    val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
+    val file = NativeLibrary.locate(settings, resource)
+    val digest = file.getFileName.toString.stripPrefix("libmxnet-").stripSuffix(".so")
+    def withDigest(digest: String, library: => InputStream)(name: String): Option[InputStream] =
+      if (name.endsWith(".sha256")) Some(text(s"$digest ${content.length}")) else Some(library)
+    def text(text: String): InputStream = new ByteArrayInputStream(text.getBytes("UTF-8"))
+    var isRead = false
+    val watched = new ByteArrayInputStream(content) {
+      override def read(bytes: Array[Byte], from: Int, length: Int): Int = {
+        isRead = true
+        super.read(bytes, from, length)
+      }
+    }
+    assertEquals(NativeLibrary.locate(settings, withDigest(digest, watched)), file)
+    assert(!isRead)
+    val error = intercept[MXNetError] {
+      NativeLibrary.locate(settings, withDigest(digest.reverse, new ByteArrayInputStream(content)))
+    }
+    assert(error.getMessage.contains(s"libmxnet.so of the jar does not have the checksum ${digest.reverse}"))
+  }
+
+  folder.test("an extracted file that was tampered with is replaced") { directory =>
+    val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
+    val file = NativeLibrary.locate(settings, resource)
+    Files.write(file, "something else".getBytes("UTF-8"))
+    assertEquals(Files.readAllBytes(NativeLibrary.locate(settings, resource)).toSeq, content.toSeq)
+  }
+
+  folder.test("a cache that others can write to is refused, and said so") { directory =>
+    val open = Files.createDirectory(directory.resolve("open"))
+    Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"))
+    val error = intercept[MXNetError] {
+      NativeLibrary.locate(properties(NativeLibrary.CacheProperty -> open.toString), resource)
+    }
+    assert(error.getMessage.contains("can be written by other users"), error.getMessage)
+  }
+
+  folder.test("if the user's cache cannot be used, the temporary directory is") { directory =>
+    val blocked = Files.write(directory.resolve("home"), content)
+    val settings =
+      properties("user.home" -> blocked.toString, "user.name" -> "some one", "java.io.tmpdir" -> directory.toString)
+    val file = NativeLibrary.locate(settings, resource)
+    assertEquals(file.getParent, directory.resolve("mxnet-some_one"))
+  }
+
+  folder.test("threads that extract at the same time get the whole file") { directory =>
+    val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
+    val found = new java.util.concurrent.ConcurrentLinkedQueue[Seq[Byte]]
+    val threads = Seq.fill(8)(
+      new Thread(() => found.add(Files.readAllBytes(NativeLibrary.locate(settings, resource)).toSeq))
+    )
+    threads.foreach(_.start())
+    threads.foreach(_.join())
+    assertEquals(found.asScala.toSeq, Seq.fill(8)(content.toSeq))
+  }
+
+  test("a second class loader gets an engine of its own") {
+    val urls =
+      System.getProperty("java.class.path").split(java.io.File.pathSeparator).map(new java.io.File(_).toURI.toURL)
+    val sums = Seq.fill(2) {
+      val loader = new java.net.URLClassLoader(urls, ClassLoader.getPlatformClassLoader)
+      val program = loader.loadClass("org.apache.mxnet.internal.jni.ClassLoaderProgram")
+      program.getMethod("sum", classOf[Int]).invoke(null, Int.box(5))
+    }
+    assertEquals(sums, Seq.fill(2)(Float.box(5f)))
+    assertEquals(ClassLoaderProgram.sum(3), 3f)
+  }
+
+  test("an application that is deployed again and again trains each time, and the one before may go") {
+    val urls =
+      System.getProperty("java.class.path").split(java.io.File.pathSeparator).map(new java.io.File(_).toURI.toURL)
+    val losses = Seq.fill(3) {
+      val loader = new java.net.URLClassLoader(urls, ClassLoader.getPlatformClassLoader)
+      val program = loader.loadClass("org.apache.mxnet.internal.jni.ClassLoaderProgram")
+      val found = program.getMethod("train", classOf[Int]).invoke(null, Int.box(20)).asInstanceOf[Array[Float]]
+      loader.close()
+      System.gc()
+      found.toSeq
+    }
+    assertEquals(losses.distinct.length, 1)
+    assert(losses.head(1) < losses.head(0), losses.head.toString)
+  }
+}
+
+/** What runs in another class loader. */
+object ClassLoaderProgram {
+
+  /** Loss before and after some training, with a prediction from another thread in between. */
+  def train(epochs: Int): Array[Float] = {
+    Random.seed(1)
+    val data = new NDArrayIter(
+      IndexedSeq(NDArray.array(Array.tabulate(32)(i => (i % 7).toFloat), Shape(16, 2))),
+      IndexedSeq(NDArray.array(Array.tabulate(16)(i => (i * 2 % 7 % 2).toFloat), Shape(16))),
+      4,
+      labelName = "softmax_label"
+    )
+    val fc = Symbol.api.FullyConnected(Symbol.Variable("data"), num_hidden = 2, name = "fc")
+    val module = new Module(Symbol.api.SoftmaxOutput(fc, name = "softmax"))
+    def loss(): Float = module.score(data, new CrossEntropy).get._2.head
+    module.fit(data, None, 1)
+    val first = loss()
+    val other = new Thread(() => { module.predict(data): Unit })
+    other.start()
+    other.join()
+    module.fit(data, None, epochs)
+    Array(first, loss())
+  }
+
+  def sum(count: Int): Float = NDArray.sum(NDArray.ones(count)).toScalar
+}
