@@ -62,7 +62,7 @@ object GoldenAnswers {
   private def bound(request: Fields): Any = {
     val inputs = request.arrays("inputs")
     val byName = inputs.toMap
-    val variables = inputs.map { case (name, _) => Symbol.CreateVariable(name) }
+    val variables = inputs.map { case (name, _) => Symbol.Variable(name) }
     val symbol = Symbol.createFromListedSymbols(request.text("op"), "op")(variables.toArray, request.attributes)
     val names = symbol.listArguments()
     val before = request.arrays("grads_before").toMap
@@ -82,7 +82,7 @@ object GoldenAnswers {
       } catch {
         case NonFatal(e) => Some("grads_error" -> e.getMessage)
       }
-    Map(
+    Map[String, Any](
       "outputs" -> outputs,
       "storage_types" -> Nil,
       "grads" -> gradients.map { case (name, gradient) => name -> digits(gradient) },
