@@ -257,7 +257,10 @@ fn blocks<C: Lane, D: Lane>(
         }
         let mut inputs = [&[][..]; MAX_OPERANDS];
         for (k, input) in inputs.iter_mut().enumerate().take(operands.len()) {
-            *input = runs[k].map_or(&buffers[k * max..k * max + whole], |run| &run[..whole]);
+            *input = match runs[k] {
+                Some(run) => &run[..whole],
+                None => &buffers[k * max..k * max + whole],
+            };
         }
         let inputs = &inputs[..operands.len()];
         match D::view_any_mut(&mut block) {
