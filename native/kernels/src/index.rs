@@ -11,8 +11,6 @@ use ferromx_core::dtype::Element;
 
 /// Minimum number of elements moved by a parallel chunk.
 const GRAIN: usize = 1 << 15;
-/// Number of parts of a destination that scattering fills in parallel.
-const PARTS: usize = 16;
 
 /// What to do with an index outside the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,7 +271,8 @@ fn each_target<T: Send>(len: usize, rows: &[usize], inner: usize, dst: &mut [T],
     }
     let n = dst.len() / inner;
     assert!(rows.iter().all(|&r| r < n), "a row number exceeds the {n} rows of the destination");
-    let part = if len < GRAIN { n } else { n.div_ceil(PARTS) };
+    // Each part scans all indices, so there are no more of them than threads. A row is combined in the order of i in any case.
+    let part = if len < GRAIN { n } else { n.div_ceil(par::num_threads()) };
     par::parallel_rows(dst, part * inner, 1, |p, dst| {
         let first = p * part;
         let here = first..first + dst.len() / inner;
@@ -320,12 +319,15 @@ where
 /// Unless `dst` has one row per index.
 pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T, dst: &mut [T]) {
     assert_eq!(dst.len(), indices.len() * depth, "{} rows of {depth} elements", indices.len());
-    dst.fill(off);
-    for (i, index) in indices.iter().enumerate() {
-        if let Some(at) = resolve(index.lane(), depth, Bounds::Raise) {
-            dst[i * depth + at] = on;
+    let chunk = (GRAIN / depth.max(1)).max(1);
+    par::parallel_rows(dst, chunk * depth, 1, |i, dst| {
+        dst.fill(off);
+        for (row, index) in dst.chunks_exact_mut(depth).zip(&indices[i * chunk..]) {
+            if let Some(at) = resolve(index.lane(), depth, Bounds::Raise) {
+                row[at] = on;
+            }
         }
-    }
+    });
 }
 
 /// `out[i] = x[i]` where `condition[i / inner]` is not 0, else `y[i]`; `inner` is 1, or the size of the rows that share a

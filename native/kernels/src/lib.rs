@@ -36,6 +36,7 @@ pub mod roi_pool;
 pub mod sampler;
 pub mod scan;
 pub mod sequence;
+mod short_rows;
 pub mod simd;
 pub mod softmax;
 pub mod sort;

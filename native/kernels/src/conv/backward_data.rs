@@ -6,7 +6,7 @@
 
 use super::geometry::Geometry;
 use super::implicit::{Implicit, depth_blocks, pack_weights};
-use super::{ConvEpilogue, ConvShape, check_len, depthwise, few_outputs, winograd};
+use super::{ConvEpilogue, ConvShape, check_len, crop, depthwise, few_outputs, single_output, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
@@ -47,6 +47,15 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
     check_len("input", input_grad.len(), shape.input_len(), shape);
     if input_grad.is_empty() {
         return;
+    }
+    if let Some(inner) = crop::cropped(shape) {
+        return with_scratch(inner.weights_len(), |taps: &mut [T]| {
+            crop::crop(shape, weights, &inner, taps);
+            backward(&inner, output_grad, taps, input_grad);
+        });
+    }
+    if single_output::applies(shape) {
+        return single_output::backward_data(shape, output_grad, weights, input_grad);
     }
     if depthwise::is_depthwise(shape) {
         return depthwise::backward_data(shape, output_grad, weights, input_grad);

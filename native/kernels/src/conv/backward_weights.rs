@@ -5,7 +5,7 @@
 //! that the channels of one position are adjacent: a panel of B is then a table of offsets, one per pixel, which all taps share.
 //! With few channels, neighbouring taps of a row are adjacent too and fill the lanes together.
 
-use super::{ConvShape, check_len, depthwise};
+use super::{ConvShape, check_len, crop, depthwise, single_output};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
@@ -46,6 +46,15 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     }
     if shape.batch == 0 || output_grad.is_empty() {
         return weights_grad.fill(T::zero());
+    }
+    if let Some(inner) = crop::cropped(shape) {
+        return with_scratch(inner.weights_len(), |taps: &mut [T]| {
+            backward(&inner, input, output_grad, taps);
+            crop::extend(shape, weights_grad, &inner, taps);
+        });
+    }
+    if single_output::applies(shape) {
+        return single_output::backward_weights(shape, input, output_grad, weights_grad);
     }
     if depthwise::is_depthwise(shape) {
         return depthwise::backward_weights(shape, input, output_grad, weights_grad);

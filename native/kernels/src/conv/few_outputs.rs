@@ -23,9 +23,6 @@ pub(super) fn is_profitable(shape: &ConvShape) -> bool {
 /// Writes the gradient of the input. The slice lengths must match `shape`.
 pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     let (ins, outs, taps, outputs) = (shape.group_in(), shape.group_out(), shape.taps(), shape.output_plane());
-    if shape.kernel == shape.input && outputs == 1 && shape.pad == [0; 3] {
-        return as_product(shape, output_grad, weights, input_grad);
-    }
     parallel_rows(input_grad, shape.input_plane(), 1, |i, plane| {
         let (image, channel) = (i / shape.in_channels, i % shape.in_channels);
         let (group, channel) = (channel / ins, channel % ins);
@@ -55,17 +52,6 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
             }
         });
     });
-}
-
-/// The gradient where the kernel covers the whole image: a single matrix product.
-fn as_product<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
-    let (outs, len) = (shape.group_out(), shape.depth());
-    for group in 0..shape.groups {
-        let grads = MatRef::new(&output_grad[group * outs..], shape.batch, outs, shape.out_channels, 1);
-        let weights = MatRef::row_major(&weights[group * outs * len..][..outs * len], outs, len);
-        let to = MatMut::new(&mut input_grad[group * len..], shape.batch, len, shape.groups * len);
-        gemm(T::one(), grads, weights, T::zero(), to);
-    }
 }
 
 /// The three coordinates of an index.

@@ -1,7 +1,7 @@
 //! The forward pass.
 
 use super::implicit::{Implicit, Moment, pack_weights};
-use super::{ConvShape, check_len, depthwise, output_channel_gemm, winograd};
+use super::{ConvShape, check_len, crop, depthwise, output_channel_gemm, single_output, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
@@ -170,9 +170,23 @@ impl<T: FloatElement> PackedConvWeights<T> {
     /// Like [`Self::new`], for a given algorithm, which must support `shape`.
     pub(super) fn packed_for(algorithm: Algorithm, shape: &ConvShape, weights: &[T]) -> Self {
         let kernel = T::Acc::microkernel();
-        let mut data = AlignedVec::zeroed(algorithm.packed_len(shape, kernel));
-        with_wide(weights, |weights| algorithm.pack(shape, kernel, weights, &mut data));
-        PackedConvWeights { shape: *shape, algorithm, kernel, data }
+        let data = AlignedVec::zeroed(algorithm.packed_len(shape, kernel));
+        let mut packed = PackedConvWeights { shape: *shape, algorithm, kernel, data };
+        packed.pack(weights);
+        packed
+    }
+
+    /// True if [`Self::pack`] packs as [`Self::new`] would for this shape.
+    pub fn fits(&self, shape: &ConvShape) -> bool {
+        self.shape == *shape
+    }
+
+    /// Packs other weights in the same memory.
+    ///
+    /// # Panics
+    /// When `weights` does not have the length that the shape implies.
+    pub fn pack(&mut self, weights: &[T]) {
+        with_wide(weights, |weights| self.algorithm.pack(&self.shape, self.kernel, weights, &mut self.data));
     }
 }
 
@@ -188,6 +202,25 @@ pub fn conv_forward<T: FloatElement>(
     output: &mut [T],
 ) {
     let (algorithm, kernel) = (Algorithm::of::<T::Acc>(shape), T::Acc::microkernel());
+    check_len("weights", weights.len(), shape.weights_len(), shape);
+    if let Some(inner) = crop::cropped(shape) {
+        return with_scratch(inner.weights_len(), |taps: &mut [T]| {
+            crop::crop(shape, weights, &inner, taps);
+            conv_forward(&inner, input, taps, epilogue, output);
+        });
+    }
+    if single_output::applies(shape) {
+        check_len("input", input.len(), shape.input_len(), shape);
+        check_len("output", output.len(), shape.output_len(), shape);
+        return epilogue.widened(|epilogue| {
+            epilogue.check(shape);
+            with_wide(input, |input| {
+                with_wide(weights, |weights| {
+                    with_wide_mut(output, |output| single_output::forward(shape, input, weights, epilogue, output));
+                });
+            });
+        });
+    }
     with_scratch(algorithm.packed_len(shape, kernel), |packed: &mut [T::Acc]| {
         with_wide(weights, |weights| algorithm.pack(shape, kernel, weights, packed));
         widened(shape, algorithm, kernel, input, packed, epilogue, output);

@@ -18,6 +18,7 @@
 mod backward_data;
 mod backward_weights;
 mod bias;
+mod crop;
 mod deformable;
 mod depthwise;
 mod few_outputs;
@@ -27,6 +28,7 @@ mod im2col;
 mod implicit;
 mod layout;
 mod output_channel_gemm;
+mod single_output;
 #[cfg(test)]
 mod tests;
 mod winograd;
@@ -76,6 +78,13 @@ impl ConvShape {
             let room = (self.input[i] + 2 * self.pad[i]).checked_sub(reach + 1);
             room.map_or(0, |room| room / self.stride[i].max(1) + 1)
         })
+    }
+
+    /// True if packing the weights once does not speed up [`conv_forward`].
+    pub fn is_faster_unpacked(&self) -> bool {
+        /// With fewer rows a product is bound by reading the weights.
+        const ROWS: usize = 4;
+        crop::cropped(self).is_some() || (single_output::applies(self) && self.batch < ROWS)
     }
 
     /// Elements of the input.

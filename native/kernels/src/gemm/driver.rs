@@ -9,13 +9,18 @@ use super::epilogue::Epilogue;
 use super::few_rows;
 use super::packed::{PackedA, PackedB};
 use crate::par::{self, MatMut, MatRef};
+use crate::simd::l2_bytes;
 use crate::simd::microkernel::{GemmElement, MicroKernel, Panel};
 use std::ops::Range;
 
 /// Maximum bytes of a row of A in one depth block.
 const INNER_BYTES: usize = 2048;
-/// Maximum rows of C in a task: eighteen tiles of the widest microkernel.
-const TASK_ROWS: usize = 252;
+/// Maximum rows of C in a task, whose block of A fills half of the second-level cache: 252 for 1 MiB, which are eighteen tiles of the
+/// widest microkernel. Results do not depend on it.
+fn task_rows() -> usize {
+    (l2_bytes() / 2 / INNER_BYTES).clamp(84, 504) / 42 * 42
+}
+
 /// Maximum columns of B packed at a time.
 const OUTER_COLS: usize = 2048;
 /// Products of fewer multiply-adds run on the calling thread.
@@ -198,7 +203,7 @@ impl<T: GemmElement> Product<'_, T> {
     fn share(&self, mut c: MatMut<'_, T>, f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
         let (kernel, m, n, threads) = (self.kernel, c.rows(), c.cols(), self.threads);
         let (tiles_down, tiles_across) = (m.div_ceil(kernel.mr()), n.div_ceil(kernel.nr()));
-        let task_tiles = (TASK_ROWS / kernel.mr()).max(1);
+        let task_tiles = (task_rows() / kernel.mr()).max(1);
         if threads == 1 {
             let rows = task_tiles * kernel.mr();
             return (0..m).step_by(rows).for_each(|row| f(row, 0, c.block(row, 0, rows.min(m - row), n)));

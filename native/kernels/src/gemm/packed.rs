@@ -20,12 +20,23 @@ impl<T: GemmElement> PackedB<T> {
 
     pub(super) fn with(kernel: &'static MicroKernel<T>, b: MatRef<'_, T>) -> Self {
         let (rows, cols) = (b.rows(), b.cols());
-        let mut data = AlignedVec::zeroed(kernel.packed_b_len(cols, rows));
+        let data = AlignedVec::zeroed(kernel.packed_b_len(cols, rows));
+        let mut packed = PackedB { kernel, data, rows, cols };
+        packed.pack(b);
+        packed
+    }
+
+    /// Packs another operand of the same shape in the same memory.
+    ///
+    /// # Panics
+    /// When the shape differs.
+    pub fn pack(&mut self, b: MatRef<'_, T>) {
+        let PackedB { kernel, ref mut data, rows, cols } = *self;
+        assert_eq!((b.rows(), b.cols()), (rows, cols), "the shape of the operand that was packed");
         for block in inner_blocks::<T>(rows) {
             let (start, end) = (kernel.packed_b_len(cols, block.start), kernel.packed_b_len(cols, block.end));
             kernel.pack_b(b.block(block.start, 0, block.len(), cols), &mut data[start..end]);
         }
-        PackedB { kernel, data, rows, cols }
     }
 
     /// The depth k.

@@ -168,18 +168,23 @@ pub(crate) fn drive<C: Lane, D: Lane>(operands: &[Operand<'_, C>], mut out: Elem
     if out.len() <= STEP {
         return short(operands, 0, &mut out, body);
     }
-    out.parallel_chunks(GRAIN, &|start, mut chunk| {
-        let done = direct(operands, start, &mut chunk, body);
-        let len = chunk.len();
-        let (start, mut rest) = (start + done, chunk.part(done..len));
-        if rest.len() > STEP {
-            with_scratch(operands.len() * BLOCK, |buffers: &mut [C]| {
-                with_scratch(BLOCK, |result: &mut [D]| blocks(operands, start, &mut rest, (buffers, result), body));
-            });
-        } else if !rest.is_empty() {
-            short(operands, start, &mut rest, body);
-        }
-    });
+    if out.len() <= GRAIN {
+        return chunk(operands, 0, out, body);
+    }
+    out.parallel_chunks(GRAIN, &|start, out| chunk(operands, start, out, body));
+}
+
+/// Computes the elements of a chunk of the output from position `start` on.
+fn chunk<C: Lane, D: Lane>(operands: &[Operand<'_, C>], start: usize, mut out: ElementsMut<'_>, body: &Body<'_, C, D>) {
+    let (done, len) = (direct(operands, start, &mut out, body), out.len());
+    let (start, mut rest) = (start + done, out.part(done..len));
+    if rest.len() > STEP {
+        with_scratch(operands.len() * BLOCK, |buffers: &mut [C]| {
+            with_scratch(BLOCK, |result: &mut [D]| blocks(operands, start, &mut rest, (buffers, result), body));
+        });
+    } else if !rest.is_empty() {
+        short(operands, start, &mut rest, body);
+    }
 }
 
 /// Computes the leading elements that are lanes in memory in all operands and the output, and returns their number. Nothing is
@@ -257,7 +262,10 @@ fn blocks<C: Lane, D: Lane>(
         }
         let mut inputs = [&[][..]; MAX_OPERANDS];
         for (k, input) in inputs.iter_mut().enumerate().take(operands.len()) {
-            *input = runs[k].map_or(&buffers[k * max..k * max + whole], |run| &run[..whole]);
+            *input = match runs[k] {
+                Some(run) => &run[..whole],
+                None => &buffers[k * max..k * max + whole],
+            };
         }
         let inputs = &inputs[..operands.len()];
         match D::view_any_mut(&mut block) {

@@ -4,6 +4,7 @@ use super::strided::gather;
 use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, offset_of};
 use crate::par;
 use crate::simd::multiversion::{self, Kernel};
+use crate::simd::prefetch;
 use smallvec::SmallVec;
 
 /// `dst` is `src` of `shape` with axis `i` of the result being axis `perm[i]` of the source.
@@ -69,14 +70,25 @@ impl<T: Item, const B: usize> Kernel for Strip<'_, T, B> {
     fn run(self) {
         let Some((&inner, middle)) = self.axes[1..].split_last() else { return };
         let rows = self.dst.len() / self.pitch;
+        if middle.is_empty() && inner.n < B && rows >= B {
+            return narrow::<T, B>(self.src, inner, self.dst);
+        }
         for m in 0..self.pitch / inner.n {
             let base = offset_of(middle, m) as usize;
-            for i in (0..rows).step_by(B) {
-                for j in (0..inner.n).step_by(B) {
+            // Longer tiles make up for narrow ones.
+            let step = |other: usize| if other < B { 8 * B } else { B };
+            let (down, across) = (step(inner.n), step(rows));
+            for i in (0..rows).step_by(down) {
+                for j in (0..inner.n).step_by(across) {
                     let src = &self.src[base + i + j * inner.stride as usize..];
                     let dst = &mut self.dst[i * self.pitch + m * inner.n + j..];
-                    let size = ((rows - i).min(B), (inner.n - j).min(B));
+                    let size = ((rows - i).min(down), (inner.n - j).min(across));
                     if size == (B, B) {
+                        // The next tile's rows are too far apart for the processor to prefetch.
+                        let next = base + i + (j + B) * inner.stride as usize;
+                        for line in self.src.get(next..).unwrap_or(&[]).chunks(inner.stride as usize).take(B) {
+                            prefetch(&line[..B.min(line.len())]);
+                        }
                         whole_tile::<T, B>(src, inner.stride as usize, dst, self.pitch);
                     } else {
                         part_tile(src, inner.stride as usize, dst, self.pitch, size);
@@ -101,11 +113,68 @@ fn whole_tile<T: Item, const B: usize>(src: &[T], stride: usize, dst: &mut [T], 
     }
 }
 
+/// Transposes the rows of `src`, fewer than `B`, of which `inner` gives number and distance.
+#[inline(always)]
+fn narrow<T: Item, const B: usize>(src: &[T], inner: Axis, dst: &mut [T]) {
+    let stride = inner.stride as usize;
+    match inner.n {
+        2 => interleave::<T, 2>(src, stride, dst),
+        3 => interleave::<T, 3>(src, stride, dst),
+        4 => interleave::<T, 4>(src, stride, dst),
+        n => {
+            let zeros = [T::default(); B];
+            let rows = dst.len() / n;
+            for first in (0..rows).step_by(B) {
+                let count = B.min(rows - first);
+                let dst = &mut dst[first * n..(first + count) * n];
+                if count < B {
+                    return part_tile(&src[first..], stride, dst, n, (count, n));
+                }
+                let mut tile = [[T::default(); B]; B];
+                for j in 0..B {
+                    let line = if j < n { &src[first + j * stride..][..B] } else { &zeros };
+                    for i in 0..B {
+                        tile[i][j] = line[i];
+                    }
+                }
+                // What is written beyond a row is overwritten by the next ones.
+                for (i, line) in tile.iter().enumerate() {
+                    let at = i * n;
+                    let len = B.min(dst.len() - at);
+                    if len == B {
+                        dst[at..at + B].copy_from_slice(line);
+                    } else {
+                        dst[at..at + n].copy_from_slice(&line[..n]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes the elements of `N` rows, `stride` apart, in turn.
+#[inline(always)]
+fn interleave<T: Item, const N: usize>(src: &[T], stride: usize, dst: &mut [T]) {
+    let len = dst.len() / N;
+    let lines: [&[T]; N] = std::array::from_fn(|j| &src[j * stride..][..len]);
+    for (i, to) in dst.as_chunks_mut::<N>().0.iter_mut().enumerate() {
+        for (to, line) in to.iter_mut().zip(&lines) {
+            *to = line[i];
+        }
+    }
+}
+
 #[inline(always)]
 fn part_tile<T: Item>(src: &[T], stride: usize, dst: &mut [T], pitch: usize, (rows, cols): (usize, usize)) {
-    for i in 0..rows {
+    if cols <= rows {
         for j in 0..cols {
-            dst[i * pitch + j] = src[j * stride + i];
+            let line = &src[j * stride..][..rows];
+            dst[j..].chunks_mut(pitch).zip(line).for_each(|(to, from)| to[0] = *from);
+        }
+    } else {
+        for i in 0..rows {
+            let line = &mut dst[i * pitch..][..cols];
+            line.iter_mut().zip(src[i..].chunks(stride)).for_each(|(to, from)| *to = from[0]);
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::moments::dot;
 use super::{CHUNK, COLUMNS, NormShape};
 use crate::float::{Accum, FloatElement};
-use crate::par::{MatMut, parallel_blocks, parallel_rows, parallel_rows2};
+use crate::par::{MatMut, parallel_blocks, parallel_rows, parallel_rows2, with_scratch};
+use crate::short_rows;
 use num_traits::Float;
 
 /// Divides the rows of `x`, which run along the axis, by `norm = sqrt(sum of squares + eps)` into `y`, and stores the norms of
@@ -21,6 +22,22 @@ pub fn l2_norm_forward<T: FloatElement>(shape: NormShape, eps: f64, x: &[T], y: 
     let root = |squares: f64| T::Acc::of((squares + eps).sqrt());
     if shape.is_empty() {
         return norm.fill(root(0.0));
+    }
+    if inner == 1 && axis <= short_rows::LONGEST {
+        let block = axis * short_rows::ROWS;
+        let grain = CHUNK.div_ceil(block);
+        return parallel_rows2((y, block), (norm, short_rows::ROWS), grain, |i, y, norm| {
+            with_scratch(2 * y.len(), |buffer: &mut [T::Acc]| {
+                let (buffer, lanes) = buffer.split_at_mut(y.len());
+                short_rows::load(T::elements(x), i * block, axis, buffer, lanes);
+                let mut squares = [0.0; short_rows::ROWS];
+                let squares = &mut squares[..norm.len()];
+                column_dots::<T::Acc>(lanes, lanes, norm.len(), 0, axis, squares);
+                norm.iter_mut().zip(squares).for_each(|(norm, squares)| *norm = root(*squares));
+                divide_columns(norm, lanes);
+                short_rows::store(lanes, axis, buffer, T::elements_mut(y));
+            });
+        });
     }
     if inner == 1 {
         return parallel_rows2((y, axis), (norm, 1), CHUNK.div_ceil(axis), |i, y, norm| {
@@ -56,6 +73,22 @@ pub fn l2_norm_backward<T: FloatElement>(shape: NormShape, y: &[T], norm: &[T::A
     assert_eq!(norm.len(), outer * inner, "norms of the rows of {shape:?}");
     if shape.is_empty() {
         return;
+    }
+    if inner == 1 && axis <= short_rows::LONGEST {
+        let block = axis * short_rows::ROWS;
+        return parallel_rows(x_grad, block, CHUNK.div_ceil(block), |i, x_grad| {
+            let (at, len, rows) = (i * block, x_grad.len(), x_grad.len() / axis);
+            with_scratch(3 * len, |buffer: &mut [T::Acc]| {
+                let (buffer, lanes) = buffer.split_at_mut(len);
+                let (y_lanes, grads) = lanes.split_at_mut(len);
+                short_rows::load(T::elements(y), at, axis, buffer, y_lanes);
+                short_rows::load(T::elements(y_grad), at, axis, buffer, grads);
+                let mut along = [0.0; short_rows::ROWS];
+                column_dots::<T::Acc>(y_lanes, grads, rows, 0, axis, &mut along[..rows]);
+                project_columns(&along[..rows], &norm[at / axis..][..rows], y_lanes, grads);
+                short_rows::store(grads, axis, buffer, T::elements_mut(x_grad));
+            });
+        });
     }
     if inner == 1 {
         return parallel_rows(x_grad, axis, CHUNK.div_ceil(axis), |i, x_grad| {
@@ -95,13 +128,38 @@ crate::simd::per_isa! {
     }
 }
 
-/// The sums of `a b` over the `axis` rows, `stride` elements apart, for the columns from `column` on.
-fn column_dots<T: FloatElement>(a: &[T], b: &[T], stride: usize, column: usize, axis: usize, totals: &mut [f64]) {
-    for row in 0..axis {
-        let start = row * stride + column;
-        let terms = a[start..].iter().zip(&b[start..]);
-        for (total, (a, b)) in totals.iter_mut().zip(terms) {
-            *total += (T::Acc::of(*a) * T::Acc::of(*b)).wide();
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// Divides the elements of each column by its norm.
+    fn divide_columns<A: Accum>(norm: &[A], lanes: &mut [A]) {
+        for row in lanes.chunks_exact_mut(norm.len()) {
+            row.iter_mut().zip(norm).for_each(|(x, norm)| *x /= *norm);
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// Removes from the columns of `grads` their components along those of `y`, then divides by the norms.
+    fn project_columns<A: Accum>(along: &[f64], norm: &[A], y: &[A], grads: &mut [A]) {
+        for (grads, y) in grads.chunks_exact_mut(norm.len()).zip(y.chunks_exact(norm.len())) {
+            for ((grad, y), (along, norm)) in grads.iter_mut().zip(y).zip(along.iter().zip(norm)) {
+                *grad = (*grad - *y * A::of(*along)) / *norm;
+            }
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    /// The sums of `a b` over the `axis` rows, `stride` elements apart, for the columns from `column` on.
+    fn column_dots<T: FloatElement>(a: &[T], b: &[T], stride: usize, column: usize, axis: usize, totals: &mut [f64]) {
+        for row in 0..axis {
+            let start = row * stride + column;
+            let terms = a[start..].iter().zip(&b[start..]);
+            for (total, (a, b)) in totals.iter_mut().zip(terms) {
+                *total += (T::Acc::of(*a) * T::Acc::of(*b)).wide();
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use super::moments::{Moments, dot, sums};
 use super::{CHUNK, NormShape};
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
+use crate::short_rows;
 use num_traits::{Float, One, Zero};
 
 /// Rows whose contributions to the parameters' gradients are summed together.
@@ -67,6 +68,9 @@ pub fn row_norm_forward<T: FloatElement>(
             transpose(NormShape { outer, axis: inner, inner: axis }, y_rows, y);
         });
     }
+    if (1..=short_rows::LONGEST).contains(&axis) {
+        return short_forward(axis, affine, eps, x, y, (mean, deviation));
+    }
     let (axis, grain) = (axis.max(1), CHUNK.div_ceil(axis.max(1)));
     parallel_rows2((mean, 1), (deviation, 1), grain, |i, mean, deviation| {
         let moments = Moments::of(&x[(i * axis).min(x.len())..((i + 1) * axis).min(x.len())]);
@@ -76,6 +80,100 @@ pub fn row_norm_forward<T: FloatElement>(
     parallel_rows(y, axis, grain, |i, y| {
         normalise(affine, i, mean[i], deviation[i].recip(), &x[i * axis..(i + 1) * axis], y);
     });
+}
+
+/// [`row_norm_forward`] of short rows, side by side.
+fn short_forward<T: FloatElement>(
+    axis: usize,
+    affine: Affine<'_, T::Acc>,
+    eps: f64,
+    x: &[T],
+    y: &mut [T],
+    (mean, deviation): (&mut [T::Acc], &mut [T::Acc]),
+) {
+    let (block, x) = (axis * short_rows::ROWS, T::elements(x));
+    let grain = CHUNK.div_ceil(block);
+    parallel_rows2((&mut *mean, short_rows::ROWS), (&mut *deviation, short_rows::ROWS), grain, |i, mean, deviation| {
+        let len = axis * mean.len();
+        with_scratch(2 * len, |buffer: &mut [T::Acc]| {
+            let (buffer, lanes) = buffer.split_at_mut(len);
+            short_rows::load(x, i * block, axis, buffer, lanes);
+            column_moments(T::Acc::of(eps), lanes, mean, deviation);
+        });
+    });
+    parallel_rows(y, block, grain, |i, y| {
+        let (len, rows) = (y.len(), y.len() / axis);
+        let statistics = i * short_rows::ROWS..i * short_rows::ROWS + rows;
+        let mut inverse = [T::Acc::one(); short_rows::ROWS];
+        inverse.iter_mut().zip(&deviation[statistics.clone()]).for_each(|(inverse, x)| *inverse = x.recip());
+        let (mean, inverse) = (&mean[statistics.clone()], &inverse[..rows]);
+        with_scratch(2 * len, |buffer: &mut [T::Acc]| {
+            let (buffer, lanes) = buffer.split_at_mut(len);
+            short_rows::load(x, i * block, axis, buffer, lanes);
+            match affine {
+                Affine::PerElement(gamma, beta) => normalise_columns(mean, inverse, (gamma, beta), lanes),
+                Affine::PerRow(gamma, beta) => {
+                    let mut scales = [(T::Acc::one(), T::Acc::zero()); short_rows::ROWS];
+                    let rows = statistics.map(|row| row % gamma.len());
+                    scales.iter_mut().zip(rows).for_each(|(scale, row)| *scale = (gamma[row], beta[row]));
+                    normalise_rows(mean, inverse, &scales, lanes);
+                }
+            }
+            short_rows::store(lanes, axis, buffer, T::elements_mut(y));
+        });
+    });
+}
+
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// The mean and the deviation of each column.
+    fn column_moments<A: Accum>(eps: A, lanes: &[A], mean: &mut [A], deviation: &mut [A]) {
+        let rows = mean.len();
+        let count = A::count(lanes.len() / rows);
+        let (mut sums, mut squares) = ([A::zero(); short_rows::ROWS], [A::zero(); short_rows::ROWS]);
+        mean.fill(A::zero());
+        for row in lanes.chunks_exact(rows) {
+            mean.iter_mut().zip(row).for_each(|(mean, x)| *mean += *x);
+        }
+        mean.iter_mut().for_each(|mean| *mean /= count);
+        for row in lanes.chunks_exact(rows) {
+            for ((x, mean), (sum, squares)) in row.iter().zip(&*mean).zip(sums.iter_mut().zip(&mut squares)) {
+                let difference = *x - *mean;
+                *sum += difference;
+                *squares += difference * difference;
+            }
+        }
+        for ((mean, deviation), (sum, squares)) in mean.iter_mut().zip(deviation).zip(sums.iter().zip(&squares)) {
+            // Corrects for the rounding of the mean.
+            let shift = *sum / count;
+            *mean += shift;
+            *deviation = ((*squares - *sum * shift).max(A::zero()) / count + eps).sqrt();
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// Normalises columns; gamma and beta differ between the elements of a column.
+    fn normalise_columns<A: Accum>(mean: &[A], inverse: &[A], affine: (&[A], &[A]), lanes: &mut [A]) {
+        for (row, (gamma, beta)) in lanes.chunks_exact_mut(mean.len()).zip(affine.0.iter().zip(affine.1)) {
+            for (x, (mean, inverse)) in row.iter_mut().zip(mean.iter().zip(inverse)) {
+                *x = (*x - *mean) * *inverse * *gamma + *beta;
+            }
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// Normalises columns, each with its own gamma and beta.
+    fn normalise_rows<A: Accum>(mean: &[A], inverse: &[A], affine: &[(A, A)], lanes: &mut [A]) {
+        for row in lanes.chunks_exact_mut(mean.len()) {
+            for ((x, (gamma, beta)), (mean, inverse)) in row.iter_mut().zip(affine).zip(mean.iter().zip(inverse)) {
+                *x = (*x - *mean) * (*gamma * *inverse) + *beta;
+            }
+        }
+    }
 }
 
 /// Swaps the last two of the three dimensions.

@@ -13,9 +13,21 @@ fn narrow<T: FloatElement>(v: &[f64]) -> Vec<T> {
 }
 
 fn shapes() -> Vec<NormShape> {
-    [(4, 3, 5), (70, 67, 1), (3, 130, 2), (1, 2, 5000), (2, 5, 130), (9, 1, 1), (3, 4, 33), (1, 300, 1)]
-        .map(|(outer, axis, inner)| NormShape { outer, axis, inner })
-        .to_vec()
+    [
+        (4, 3, 5),
+        (70, 67, 1),
+        (3, 130, 2),
+        (1, 2, 5000),
+        (2, 5, 130),
+        (9, 1, 1),
+        (3, 4, 33),
+        (1, 300, 1),
+        (130, 10, 1),
+        (70, 1, 1),
+        (66, 32, 1),
+    ]
+    .map(|(outer, axis, inner)| NormShape { outer, axis, inner })
+    .to_vec()
 }
 
 /// Mean and biased variance of the elements at some offsets.

@@ -36,6 +36,17 @@ pub fn pool_backward<T: FloatElement>(
                 max_plane(shape, &input[plane * shape.input_plane()..], grad, sums);
             });
         }
+        PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) if shape.is_global() => {
+            let axes = shape.axes();
+            let count = match kind {
+                PoolKind::Average { count_include_pad } => divisor(&axes, count_include_pad, [0; 3]),
+                _ => 1,
+            };
+            let divisor = T::Acc::count(count);
+            parallel_rows(input_grad, shape.input_plane(), shape.grain(), |i, grad| {
+                grad.fill((T::Acc::of(output_grad[i]) / divisor).store());
+            });
+        }
         PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) => {
             planes(shape, output_grad, input_grad, |_, grad, sums| sum_plane(shape, kind, grad, sums));
         }

@@ -140,6 +140,11 @@ impl PoolShape {
             && (1..3).all(|i| 2 * self.output[i] <= self.input[i])
     }
 
+    /// True if a single window covers each plane.
+    fn is_global(&self) -> bool {
+        self.inner == 1 && self.output == [1; 3] && self.axes().iter().all(|axis| axis.window(0) == (0..axis.input))
+    }
+
     fn check(&self, input: usize, output: usize) {
         assert_eq!(input, self.input_len(), "elements of the input of {self:?}");
         assert_eq!(output, self.output_len(), "elements of the output of {self:?}");

@@ -43,6 +43,13 @@ fn arg<C: NumericLane, const LARGEST: bool>(
     assert_eq!(x.len(), outer * n * inner, "the elements do not have shape ({outer}, {n}, {inner})");
     assert_eq!(out.len(), outer * inner, "the output does not have shape ({outer}, {inner})");
     assert!(n > 0 || out.is_empty(), "an empty axis has no extreme element");
+    if n == 1 {
+        let zeros = [0i64; TILE];
+        return (0..out.len()).step_by(TILE).for_each(|start| {
+            let end = out.len().min(start + TILE);
+            i64::store_any(&zeros[..end - start], out.part(start..end));
+        });
+    }
     let fold: &Fold<C> = if LARGEST { &Table::<Max, C>::FOLD } else { &Table::<Min, C>::FOLD };
     if outer == 1 && inner == 1 {
         let mut best = [C::ZERO];

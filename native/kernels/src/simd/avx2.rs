@@ -16,9 +16,9 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     strided_tiles: &STRIDED_F32,
     indexed_tiles: &INDEXED_F32,
     dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
-    transpose: transpose_f32,
-    transpose_exact: transpose_f32,
-    copy: portable::copy,
+    transpose: transpose_f32::<false>,
+    transpose_exact: transpose_f32::<true>,
+    copy: copy_f32,
 };
 
 pub(super) static F64: MicroKernel<f64> = MicroKernel {
@@ -258,24 +258,66 @@ dots!(
     _mm256_storeu_pd
 );
 
-/// See `TransposeFn`. Blocks of 8 x 8 are transposed in registers.
+/// See `TransposeFn`. Blocks of 8 x 8 are transposed in registers, two of them from each cache line of the source. EXACT: elements
+/// outside the lanes must not be written.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn transpose_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, out: *mut f32, width: usize) {
-    for p in (0..depth).step_by(8) {
-        let steps = (depth - p).min(8);
+unsafe fn transpose_f32<const EXACT: bool>(
+    src: *const f32,
+    stride: usize,
+    lanes: usize,
+    depth: usize,
+    out: *mut f32,
+    width: usize,
+) {
+    for first in (0..depth).step_by(16) {
         for lane in (0..lanes).step_by(8) {
             let lanes = (lanes - lane).min(8);
-            let mut block = [_mm256_setzero_ps(); 8];
-            for (i, row) in block.iter_mut().enumerate() {
-                if i < lanes {
-                    // SAFETY: the mask selects elements of this lane only.
-                    *row = unsafe { _mm256_maskload_ps(src.add((lane + i) * stride + p), mask_f32(steps)) };
+            for p in (first..depth.min(first + 16)).step_by(8) {
+                let steps = (depth - p).min(8);
+                let mut block = [_mm256_setzero_ps(); 8];
+                for (i, row) in block.iter_mut().enumerate() {
+                    if i < lanes {
+                        let src = src.wrapping_add((lane + i) * stride + p);
+                        // SAFETY: this lane has a whole vector, or the mask selects its elements only.
+                        *row = unsafe {
+                            if steps == 8 { _mm256_loadu_ps(src) } else { _mm256_maskload_ps(src, mask_f32(steps)) }
+                        };
+                    }
+                }
+                let block = transpose_8x8(block);
+                for (i, &step) in block.iter().enumerate().take(steps) {
+                    let out = out.wrapping_add((p + i) * width + lane);
+                    // Elements written past the only vector of a row are overwritten by the next row.
+                    let beyond = lane + 8 <= width || (width <= 8 && p + i + 1 < depth && 2 * width >= 8);
+                    let whole = lanes == 8 || (!EXACT && beyond);
+                    // SAFETY: the vector lies within this row or the next one, or the mask selects lanes of this row only.
+                    unsafe {
+                        if whole {
+                            _mm256_storeu_ps(out, step)
+                        } else {
+                            _mm256_maskstore_ps(out, mask_f32(lanes), step)
+                        }
+                    }
                 }
             }
-            let block = transpose_8x8(block);
-            for (i, &step) in block.iter().enumerate().take(steps) {
-                // SAFETY: the mask selects lanes of depth index `p + i` only.
-                unsafe { _mm256_maskstore_ps(out.add((p + i) * width + lane), mask_f32(lanes), step) };
+        }
+    }
+}
+
+/// See `CopyFn`.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, out: *mut f32, width: usize) {
+    for p in 0..depth {
+        for lane in (0..lanes).step_by(8) {
+            let (src, out) = (src.wrapping_add(p * stride + lane), out.wrapping_add(p * width + lane));
+            // SAFETY: a whole vector is there, or the mask selects lanes of depth index `p` only.
+            unsafe {
+                if lane + 8 <= lanes {
+                    _mm256_storeu_ps(out, _mm256_loadu_ps(src));
+                } else {
+                    let mask = mask_f32(lanes - lane);
+                    _mm256_maskstore_ps(out, mask, _mm256_maskload_ps(src, mask));
+                }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Kernels in vector instructions, chosen once at run time.
 #![allow(unsafe_code)]
 
+use std::sync::OnceLock;
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -13,6 +15,23 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 pub mod window;
+
+/// Bytes of the second-level cache of a core, as the processor reports them; 1 MiB if it does not.
+pub(crate) fn l2_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::__cpuid;
+            const CACHES: u32 = 0x8000_0006;
+            let kib = if __cpuid(0x8000_0000).eax < CACHES { 0 } else { __cpuid(CACHES).ecx >> 16 };
+            if kib > 0 {
+                return kib as usize * 1024;
+            }
+        }
+        1 << 20
+    })
+}
 
 /// Starts fetching `ahead` into the second-level cache.
 #[inline]

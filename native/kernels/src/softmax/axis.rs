@@ -2,8 +2,9 @@
 
 use super::{Lengths, SoftmaxKind, SoftmaxShape, row};
 use crate::float::{Accum, FloatElement};
-use crate::map::{Elements, ElementsMut, Lane};
+use crate::map::{Elements, ElementsMut};
 use crate::par::{MatMut, parallel_blocks, parallel_rows, with_scratch};
+use crate::short_rows;
 use num_traits::One;
 
 /// Elements in a thread's chunk.
@@ -34,6 +35,23 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
         return;
     }
     let x = T::elements(x);
+    if inner == 1 && axis <= short_rows::LONGEST {
+        let block = axis * short_rows::ROWS;
+        return parallel_rows(y, block, (CHUNK / block).max(1), |i, y| {
+            let (at, rows, len) = (i * block, y.len() / axis, y.len());
+            let lens = lens(shape, lengths, at, 0, rows);
+            with_scratch(3 * len, |buffer: &mut [T::Acc]| {
+                let (buffer, lanes) = buffer.split_at_mut(len);
+                let (lanes, result) = lanes.split_at_mut(len);
+                short_rows::load(x, at, axis, buffer, lanes);
+                let columns = Columns::new(log, sign, slope, lanes, rows, axis, &lens[..rows]);
+                for (a, (x, y)) in lanes.chunks_exact(rows).zip(result.chunks_exact_mut(rows)).enumerate() {
+                    columns.row(a, x, y);
+                }
+                short_rows::store(result, axis, buffer, O::elements_mut(y));
+            });
+        });
+    }
     if inner == 1 {
         return parallel_rows(y, axis, CHUNK / axis, |r, y| {
             let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
@@ -45,12 +63,12 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
     parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
         let lens = lens(shape, lengths, row, column, y.cols());
         let (columns, from) = (y.cols(), row * inner + column);
-        with_scratch(2 * axis * columns, |lanes: &mut [T::Acc]| {
-            let (wide, result) = lanes.split_at_mut(axis * columns);
+        with_scratch(axis * columns, |wide: &mut [T::Acc]| {
             let (x, stride) = lanes_of_columns(x, from, inner, columns, wide);
-            columns_forward(log, sign, slope, x, stride, &lens[..columns], result);
-            for (a, result) in result.chunks_exact(columns).enumerate() {
-                T::Acc::store_any(result, O::elements_mut(y.row_mut(a)));
+            let statistics = Columns::new(log, sign, slope, x, stride, axis, &lens[..columns]);
+            for a in 0..axis {
+                let x = &x[a * stride..][..columns];
+                write_lanes(O::elements_mut(y.row_mut(a)), |y| statistics.row(a, x, y));
             }
         });
     });
@@ -119,6 +137,26 @@ pub fn softmax_backward<T: FloatElement, O: FloatElement>(
         return;
     }
     let (y, y_grad) = (O::elements(y), O::elements(y_grad));
+    if inner == 1 && axis <= short_rows::LONGEST {
+        let block = axis * short_rows::ROWS;
+        return parallel_rows(x_grad, block, (CHUNK / block).max(1), |i, x_grad| {
+            let (at, rows, len) = (i * block, x_grad.len() / axis, x_grad.len());
+            let lens = lens(shape, lengths, at, 0, rows);
+            with_scratch(4 * len, |buffer: &mut [T::Acc]| {
+                let (buffer, lanes) = buffer.split_at_mut(len);
+                let (y_lanes, lanes) = lanes.split_at_mut(len);
+                let (grads, result) = lanes.split_at_mut(len);
+                short_rows::load(y, at, axis, buffer, y_lanes);
+                short_rows::load(y_grad, at, axis, buffer, grads);
+                let sums = grad_sums(kind, y_lanes, grads, rows, axis, &lens[..rows]);
+                let from = y_lanes.chunks_exact(rows).zip(grads.chunks_exact(rows));
+                for (a, (x_grad, from)) in result.chunks_exact_mut(rows).zip(from).enumerate() {
+                    grad_row((kind, slope), a, &lens[..rows], &sums, from, x_grad);
+                }
+                short_rows::store(result, axis, buffer, T::elements_mut(x_grad));
+            });
+        });
+    }
     if inner == 1 {
         return parallel_rows(x_grad, axis, CHUNK / axis, |r, x_grad| {
             let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
@@ -131,14 +169,16 @@ pub fn softmax_backward<T: FloatElement, O: FloatElement>(
         let lens = lens(shape, lengths, row, column, x_grad.cols());
         let (columns, from) = (x_grad.cols(), row * inner + column);
         let block = axis * columns;
-        with_scratch(3 * block, |lanes: &mut [T::Acc]| {
-            let (wide, result) = lanes.split_at_mut(2 * block);
-            let (wide, grads) = wide.split_at_mut(block);
+        with_scratch(2 * block, |lanes: &mut [T::Acc]| {
+            let (wide, grads) = lanes.split_at_mut(block);
             let (y, stride) = lanes_of_columns(y, from, inner, columns, wide);
             let (grads, _) = lanes_of_columns(y_grad, from, inner, columns, grads);
-            columns_backward(kind, slope, y, grads, stride, &lens[..columns], result);
-            for (a, result) in result.chunks_exact(columns).enumerate() {
-                T::Acc::store_any(result, T::elements_mut(x_grad.row_mut(a)));
+            let sums = grad_sums(kind, y, grads, stride, axis, &lens[..columns]);
+            for a in 0..axis {
+                let from = (&y[a * stride..][..columns], &grads[a * stride..][..columns]);
+                write_lanes(T::elements_mut(x_grad.row_mut(a)), |x_grad| {
+                    grad_row((kind, slope), a, &lens[..columns], &sums, from, x_grad);
+                });
             }
         });
     });
@@ -186,76 +226,128 @@ fn lens(
     lens
 }
 
+/// Calls `f` with the elements as lanes, or with a buffer that is then converted to them. There are up to `COLUMNS` elements.
+fn write_lanes<A: Accum>(mut to: ElementsMut<'_>, f: impl FnOnce(&mut [A])) {
+    if let Some(lanes) = A::view_any_mut(&mut to) {
+        return f(lanes);
+    }
+    let mut lanes = [A::zero(); COLUMNS];
+    let lanes = &mut lanes[..to.len()];
+    f(lanes);
+    A::store_any(lanes, to);
+}
+
+/// The maximum and the sum of the exponentials of up to `COLUMNS` columns, and the parameters of the softmax.
+struct Columns<'a, A> {
+    log: bool,
+    sign: A,
+    slope: A,
+    lens: &'a [usize],
+    max: [A; COLUMNS],
+    /// The logarithms of the sums, or their reciprocals.
+    sums: [A; COLUMNS],
+}
+
+impl<'a, A: Accum> Columns<'a, A> {
+    /// The statistics of columns of `axis` elements; the rows of `x` are `stride` elements apart.
+    fn new(log: bool, sign: A, slope: A, x: &[A], stride: usize, axis: usize, lens: &'a [usize]) -> Self {
+        let mut columns =
+            Columns { log, sign, slope, lens, max: [A::neg_infinity(); COLUMNS], sums: [A::zero(); COLUMNS] };
+        column_sums(&mut columns, x, stride, axis);
+        columns
+    }
+
+    /// Computes row `a` of the result.
+    fn row(&self, a: usize, x: &[A], y: &mut [A]) {
+        softmax_row(self, a, x, y);
+    }
+
+    #[inline(always)]
+    fn shifted(&self, x: A, max: A) -> A {
+        (x * self.sign - max) * self.slope
+    }
+}
+
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// Up to `COLUMNS` columns of the rows that are `stride` elements apart in `x`; those of `y` are adjacent.
-    fn columns_forward<A: Accum>(
-        log: bool,
-        sign: A,
-        slope: A,
-        x: &[A],
-        stride: usize,
-        lens: &[usize],
-        y: &mut [A]
-    ) {
-        let columns = lens.len();
+    fn column_sums<A: Accum>(columns: &mut Columns<'_, A>, x: &[A], stride: usize, axis: usize) {
+        let (lens, count, sign) = (columns.lens, columns.lens.len(), columns.sign);
         let mut max = [A::neg_infinity(); COLUMNS];
-        for a in 0..y.len() / columns {
-            for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..columns]).zip(lens) {
+        for a in 0..axis {
+            for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..count]).zip(lens) {
                 let value = *x * sign;
                 *max = if a < *len && value > *max { value } else { *max };
             }
         }
         let mut sums = [A::zero(); COLUMNS];
-        let shifted = |x: &A, max: &A| (*x * sign - *max) * slope;
-        for a in 0..y.len() / columns {
-            let xs = x[a * stride..][..columns].iter().zip(&max);
+        for a in 0..axis {
+            let xs = x[a * stride..][..count].iter().zip(&max);
             for ((sum, (x, max)), len) in sums.iter_mut().zip(xs).zip(lens) {
-                let exp = shifted(x, max).exponential_nonpositive();
+                let exp = columns.shifted(*x, *max).exponential_nonpositive();
                 *sum += if a < *len { exp } else { A::zero() };
             }
         }
-        sums.iter_mut().for_each(|sum| *sum = if log { sum.ln() } else { sum.recip() });
-        for a in 0..y.len() / columns {
-            let xs = x[a * stride..][..columns].iter().zip(&max).zip(&sums);
-            for ((y, ((x, max), sum)), len) in y[a * columns..][..columns].iter_mut().zip(xs).zip(lens) {
-                let shifted = shifted(x, max);
-                let value = if log { shifted - *sum } else { shifted.exponential_nonpositive() * *sum };
-                *y = if a < *len { value } else { A::zero() };
-            }
+        let log = columns.log;
+        sums[..count].iter_mut().for_each(|sum| *sum = if log { sum.ln() } else { sum.recip() });
+        (columns.max, columns.sums) = (max, sums);
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    fn softmax_row<A: Accum>(columns: &Columns<'_, A>, a: usize, x: &[A], y: &mut [A]) {
+        let xs = x.iter().zip(&columns.max).zip(&columns.sums);
+        for ((y, ((x, max), sum)), len) in y.iter_mut().zip(xs).zip(columns.lens) {
+            let shifted = columns.shifted(*x, *max);
+            let value = if columns.log { shifted - *sum } else { shifted.exponential_nonpositive() * *sum };
+            *y = if a < *len { value } else { A::zero() };
         }
     }
 }
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    fn columns_backward<A: Accum>(
+    /// The sum that each column of the gradient needs.
+    fn grad_sums<A: Accum>(
         kind: SoftmaxKind,
-        slope: A,
         y: &[A],
         y_grad: &[A],
         stride: usize,
-        lens: &[usize],
-        x_grad: &mut [A]
-    ) {
-        let columns = lens.len();
-        let log = kind == SoftmaxKind::LogSoftmax;
+        axis: usize,
+        lens: &[usize]
+    ) -> [A; COLUMNS] {
+        let (count, log) = (lens.len(), kind == SoftmaxKind::LogSoftmax);
         let mut sums = [A::zero(); COLUMNS];
-        for a in 0..x_grad.len() / columns {
-            let from = y[a * stride..][..columns].iter().zip(&y_grad[a * stride..][..columns]);
+        for a in 0..axis {
+            let from = y[a * stride..][..count].iter().zip(&y_grad[a * stride..][..count]);
             for ((sum, (y, grad)), len) in sums.iter_mut().zip(from).zip(lens) {
                 let grad = *grad;
                 let term = if log { grad } else { grad * *y };
                 *sum += if a < *len { term } else { A::zero() };
             }
         }
-        for a in 0..x_grad.len() / columns {
-            let from = y[a * stride..][..columns].iter().zip(&y_grad[a * stride..][..columns]);
-            for ((x_grad, (y, grad)), (sum, len)) in x_grad[a * columns..][..columns].iter_mut().zip(from).zip(sums.iter().zip(lens)) {
-                let (y, grad) = (*y, *grad);
-                let value = if log { grad - y.exponential() * *sum } else { y * (grad - *sum) };
-                *x_grad = if a < *len { value * slope } else { A::zero() };
-            }
+        sums
+    }
+}
+
+crate::simd::per_isa! {
+    avx512 if A::EVERY_LEVEL;
+    /// Computes row `a` of the gradient from that row of the result and of its gradient.
+    fn grad_row<A: Accum>(
+        kind_slope: (SoftmaxKind, A),
+        a: usize,
+        lens: &[usize],
+        sums: &[A],
+        from: (&[A], &[A]),
+        x_grad: &mut [A]
+    ) {
+        let (kind, slope) = kind_slope;
+        let log = kind == SoftmaxKind::LogSoftmax;
+        let from = from.0.iter().zip(from.1);
+        for ((x_grad, (y, grad)), (sum, len)) in x_grad.iter_mut().zip(from).zip(sums.iter().zip(lens)) {
+            let (y, grad) = (*y, *grad);
+            let value = if log { grad - y.exponential() * *sum } else { y * (grad - *sum) };
+            *x_grad = if a < *len { value * slope } else { A::zero() };
         }
     }
 }

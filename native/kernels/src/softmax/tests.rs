@@ -7,9 +7,23 @@ use ferromx_core::dtype::{bf16, f16};
 const KINDS: [SoftmaxKind; 3] = [SoftmaxKind::Softmax, SoftmaxKind::LogSoftmax, SoftmaxKind::Softmin];
 
 fn shapes() -> Vec<SoftmaxShape> {
-    [(1, 1, 1), (3, 10, 1), (2, 16, 1), (5, 131, 1), (2, 3, 4), (1, 7, 130), (4, 5, 64), (0, 4, 3), (3, 0, 2)]
-        .map(|(outer, axis, inner)| SoftmaxShape { outer, axis, inner })
-        .to_vec()
+    [
+        (1, 1, 1),
+        (3, 10, 1),
+        (2, 16, 1),
+        (5, 131, 1),
+        (2, 3, 4),
+        (1, 7, 130),
+        (4, 5, 64),
+        (130, 7, 1),
+        (70, 1, 1),
+        (65, 32, 1),
+        (66, 33, 1),
+        (0, 4, 3),
+        (3, 0, 2),
+    ]
+    .map(|(outer, axis, inner)| SoftmaxShape { outer, axis, inner })
+    .to_vec()
 }
 
 /// The indices of the elements of each row that count.

@@ -41,6 +41,9 @@ fn ordered<T: SortKey>(x: T, order: Order) -> T::Key {
 /// If the lengths differ or are not multiples of `width`.
 pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
     check(src.len(), width, dst.len(), width);
+    if width == 1 {
+        return dst.copy_from_slice(src);
+    }
     each_row(width, dst, width, |r, dst| {
         let src = &src[r * width..(r + 1) * width];
         if width <= SHORT {
@@ -62,6 +65,9 @@ pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
 /// If the lengths differ or are not multiples of `width`, or a row has 2^32 elements or more.
 pub fn argsort<T: SortKey, I: Element>(src: &[T], width: usize, order: Order, dst: &mut [I]) {
     check(src.len(), width, dst.len(), width);
+    if width == 1 {
+        return dst.fill(I::from_f64(0.0));
+    }
     each_row(width, dst, width, |r, dst| {
         let indices = sorted_indices(&src[r * width..(r + 1) * width], order);
         dst.iter_mut().zip(indices).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));

@@ -43,7 +43,7 @@ pub trait MatrixElement: FloatElement {
 /// Identifies an array and its contents: see [`In::version`](ferromx_core::storage::In::version).
 pub type Version = (u64, u64, usize);
 
-/// A constant operand, packed at its second use.
+/// A constant operand, packed at its first use, and again in the same memory after it changes.
 struct Packed<T: 'static> {
     version: Option<Version>,
     operand: Option<PackedB<T>>,
@@ -86,11 +86,16 @@ macro_rules! full_precision {
                 };
                 cache.with(|kept: &mut Packed<$t>| {
                     if kept.version != Some(version) {
-                        *kept = Packed { version: Some(version), operand: None };
-                        return gemm_fused(1.0, a, b, 0.0, c, epilogue);
+                        kept.version = None;
+                        match &mut kept.operand {
+                            Some(operand) if (operand.rows(), operand.cols()) == (b.rows(), b.cols()) => operand.pack(b),
+                            operand => *operand = Some(PackedB::new(b)),
+                        }
+                        kept.version = Some(version);
                     }
-                    let operand = kept.operand.get_or_insert_with(|| PackedB::new(b));
-                    gemm_packed_b(1.0, a, operand, 0.0, c, epilogue);
+                    if let Some(operand) = &kept.operand {
+                        gemm_packed_b(1.0, a, operand, 0.0, c, epilogue);
+                    }
                 });
             }
         }

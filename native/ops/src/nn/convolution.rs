@@ -210,7 +210,8 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
     io.assign_in(0, &Shape::from(data))
 }
 
-/// Cache of packed weights. They are packed at their second use, as weights that change before are not worth it.
+/// Cache of packed weights. They are packed at their first use, which packs them in any case, and again in the same memory after they
+/// change.
 struct Packed<T: FloatElement> {
     version: Option<Version>,
     weights: Option<PackedConvWeights<T>>,
@@ -266,14 +267,21 @@ fn convolve<T: FloatElement>(
     let shape = p.computed(ins[0].shape())?;
     let (x, w, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, out.slice_mut::<T>()?);
     match (ctx.cache, ins[1].version()) {
-        (Some(cache), Some(version)) if !ctx.is_train => cache.with(|kept: &mut Packed<T>| {
-            if kept.version != Some(version) {
-                *kept = Packed { version: Some(version), weights: None };
-                return conv_forward(&shape, x, w, epilogue, y);
-            }
-            let weights = kept.weights.get_or_insert_with(|| PackedConvWeights::new(&shape, w));
-            conv_forward_packed(&shape, x, weights, epilogue, y);
-        }),
+        (Some(cache), Some(version)) if !ctx.is_train && !shape.is_faster_unpacked() => {
+            cache.with(|kept: &mut Packed<T>| {
+                if kept.version != Some(version) {
+                    kept.version = None;
+                    match &mut kept.weights {
+                        Some(weights) if weights.fits(&shape) => weights.pack(w),
+                        weights => *weights = Some(PackedConvWeights::new(&shape, w)),
+                    }
+                    kept.version = Some(version);
+                }
+                if let Some(weights) = &kept.weights {
+                    conv_forward_packed(&shape, x, weights, epilogue, y);
+                }
+            });
+        }
         _ => conv_forward(&shape, x, w, epilogue, y),
     }
     Ok(())

@@ -1,0 +1,49 @@
+//! Kernels larger than what they see: taps that read only padding, such as the border of a 3 x 3 kernel on an image of one pixel, are
+//! left out.
+
+use super::ConvShape;
+use ferromx_core::dtype::Element;
+
+/// The convolution without the outermost taps of each axis that read only padding for all outputs, equally many on either side; `None`
+/// if there are none.
+pub(super) fn cropped(shape: &ConvShape) -> Option<ConvShape> {
+    let output = shape.output();
+    let crop: [usize; 3] = std::array::from_fn(|d| {
+        let (kernel, pad, dilate) = (shape.kernel[d], shape.pad[d], shape.dilate[d]);
+        let is_unused = |tap: usize| {
+            (output[d].saturating_sub(1) * shape.stride[d] + tap * dilate) < pad
+                && (kernel - 1 - tap) * dilate >= pad + shape.input[d]
+                && (tap + 1) * dilate <= pad
+        };
+        (0..kernel.saturating_sub(1) / 2).take_while(|tap| is_unused(*tap)).count()
+    });
+    (crop != [0; 3]).then(|| ConvShape {
+        kernel: std::array::from_fn(|d| shape.kernel[d] - 2 * crop[d]),
+        pad: std::array::from_fn(|d| shape.pad[d] - crop[d] * shape.dilate[d]),
+        ..*shape
+    })
+}
+
+/// Calls `f` with the offset of each row of taps that is left in the weights of `shape`, and that in the weights of `inner`.
+fn each_row(shape: &ConvShape, inner: &ConvShape, mut f: impl FnMut(usize, usize)) {
+    let [planes, height, _] = inner.kernel;
+    let first: [usize; 3] = std::array::from_fn(|d| (shape.kernel[d] - inner.kernel[d]) / 2);
+    for i in 0..inner.weights_len() / inner.kernel[2] {
+        let (kernel, plane, row) = (i / height / planes, i / height % planes, i % height);
+        let from = (kernel * shape.kernel[0] + first[0] + plane) * shape.kernel[1] + first[1] + row;
+        f(from * shape.kernel[2] + first[2], i * inner.kernel[2]);
+    }
+}
+
+/// Writes the weights of `inner`.
+pub(super) fn crop<T: Element>(shape: &ConvShape, weights: &[T], inner: &ConvShape, to: &mut [T]) {
+    let len = inner.kernel[2];
+    each_row(shape, inner, |from, at| to[at..at + len].copy_from_slice(&weights[from..from + len]));
+}
+
+/// Writes the weights of `shape`: those of `inner`, and zeros.
+pub(super) fn extend<T: Element>(shape: &ConvShape, weights: &mut [T], inner: &ConvShape, from: &[T]) {
+    let len = inner.kernel[2];
+    weights.fill(T::default());
+    each_row(shape, inner, |to, at| weights[to..to + len].copy_from_slice(&from[at..at + len]));
+}
