@@ -59,6 +59,41 @@ step = mx.optimizer.create("adagrad", learning_rate=0.1, eps=1.0)
 step.update(0, weight, nd.array([[0.5, 0.25], [1, 1]]).tostype("row_sparse"), history)
 record("adagrad", weight)
 
+for name, value in (("zero", 0), ("two", 2)):
+    rows = nd.array([[0.0, 0], [1, 2]]).tostype("row_sparse")
+    rows[:] = value
+    record("rows_of_" + name, rows.data)
+    record("indices_of_" + name, rows.indices)
+
+
+def gamma_after(call):
+    """What a batch normalisation with fix_gamma leaves in gamma."""
+    gamma = nd.full((3,), 2)
+    call(nd.arange(24).reshape((2, 3, 4)), gamma, nd.ones(3), nd.zeros(3), nd.ones(3))
+    nd.waitall()
+    return gamma
+
+
+def in_training(*arrays):
+    arrays[0].attach_grad()
+    with autograd.record():
+        result = nd.BatchNorm(*arrays)
+    result.backward()
+
+
+def bound(with_gradient, is_train, *arrays):
+    symbol = mx.sym.BatchNorm(name="norm")
+    args, aux = arrays[:3], arrays[3:]
+    grads = [nd.zeros_like(a) for a in args] if with_gradient else None
+    symbol.bind(mx.cpu(), list(args), grads, "write" if with_gradient else "null", list(aux)).forward(is_train=is_train)
+
+
+record("gamma_called", gamma_after(lambda *arrays: nd.BatchNorm(*arrays)))
+record("gamma_differentiated", gamma_after(in_training))
+for with_gradient in (True, False):
+    for is_train in (True, False):
+        record("gamma_bound_%d%d" % (with_gradient, is_train), gamma_after(lambda *arrays: bound(with_gradient, is_train, *arrays)))
+
 mx.npx.set_np()
 from mxnet import np as mnp  # noqa: E402
 

@@ -213,6 +213,9 @@ pub struct SparseForm {
 /// Indices of inputs, which depend on the parameters.
 pub type InputIndices = fn(&Params) -> &[usize];
 
+/// Index and value of an input that is filled with a constant, which depends on the parameters.
+pub type FilledInput = fn(&Params) -> Option<(usize, f64)>;
+
 /// Adds the graphs of an operator to its parameters.
 pub type WithGraphs = fn(&Params, Vec<Arc<dyn Subgraph>>) -> Result<Params>;
 
@@ -285,6 +288,7 @@ pub struct OpDef {
     num_inputs: Option<fn(&Params) -> usize>,
     input_names: Option<Names>,
     mutates_by: Option<InputIndices>,
+    fills: Option<FilledInput>,
     with_graphs: Option<WithGraphs>,
     num_outputs: fn(&Params) -> usize,
     num_visible: Option<fn(&Params) -> usize>,
@@ -345,6 +349,7 @@ impl OpDef {
             num_inputs: None,
             input_names: None,
             mutates_by: None,
+            fills: None,
             with_graphs: None,
             num_outputs: one,
             num_visible: None,
@@ -445,6 +450,12 @@ impl OpDef {
     /// Inputs that the operator modifies, if they depend on the parameters.
     pub const fn mutates_by(mut self, f: InputIndices) -> OpDef {
         self.mutates_by = Some(f);
+        self
+    }
+
+    /// An input that the operator fills with a constant before it computes. It stays an argument, with a gradient.
+    pub const fn fills(mut self, f: FilledInput) -> OpDef {
+        self.fills = Some(f);
         self
     }
 
@@ -695,6 +706,11 @@ impl OpDef {
     /// Indices of the inputs that the operator modifies.
     pub fn mutated<'p>(&self, params: &'p Params) -> &'p [usize] {
         self.mutates_by.map_or(self.mutates, |f| f(params))
+    }
+
+    /// Index and value of the input that the operator fills with a constant.
+    pub fn filled(&self, params: &Params) -> Option<(usize, f64)> {
+        self.fills.and_then(|f| f(params))
     }
 
     /// Names of `n` inputs.

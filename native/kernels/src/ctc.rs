@@ -150,7 +150,7 @@ fn sequence<T: FloatElement>(
         let last = &forward[(frames - 1) * width..];
         let total = log_add(last[width - 1], last[width - 2]);
         match grad {
-            Some(grad) if total > never => {
+            Some(grad) if total != never => {
                 gradient(s, (logs, &*emit), (&*forward, total), &*penalty, &class, grad);
             }
             // A label that equals the blank cannot be skipped, so there may be no path.

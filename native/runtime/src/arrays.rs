@@ -10,7 +10,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
-use ferromx_core::storage;
+use ferromx_core::storage::{self, Req};
 use ferromx_ops::sparse::cast::assign;
 pub use ferromx_ops::sparse::cast::to_dense;
 use smallvec::smallvec;
@@ -28,6 +28,19 @@ pub fn dtype_of_code(code: i32) -> Result<DType> {
     }
     let codes = DType::ALL.map(|d| format!("{} ({d})", d.code())).join(", ");
     DType::from_code(code).ok_or_else(|| Error::Value(format!("type code {code} is unknown: use one of {codes}")))
+}
+
+/// Sets every element of an array of floating-point numbers. An array that already holds the value keeps its version, so that nothing
+/// derived from it is computed again. A read-only array stays as it is.
+pub(crate) fn fill(array: &NDArray, value: f64) -> Result<()> {
+    dispatch!(array.dtype(), T in [f32, f64, f16, bf16] => {
+        let value = T::from_f64(value);
+        let is_filled = storage::read_slice(array, |items: &[T]| items.iter().all(|x| *x == value))?;
+        if is_filled || array.is_read_only() {
+            return Ok(());
+        }
+        storage::call_once(&[], &[(array, Req::Write)], |_, outs| Ok(outs[0].slice_mut::<T>()?.fill(value)))
+    }, _other => Ok(()))
 }
 
 /// An uninitialized array.

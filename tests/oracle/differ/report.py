@@ -4,6 +4,8 @@ import pathlib
 import re
 from collections import Counter, defaultdict
 
+import numpy as np
+
 from call import Call
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -63,8 +65,12 @@ class Report:
 
 def text(op, call, difference):
     """The text that the patterns of explained.txt match."""
-    attrs = call.attrs if isinstance(call, Call) else [node[:2] for node in call.nodes]
-    return "%s: %s: %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs)
+    is_call = isinstance(call, Call)
+    attrs = call.attrs if is_call else [node[:2] for node in call.nodes]
+    arrays = call.inputs if is_call else list(call.arrays.values())
+    is_special = any(x.dtype.kind == "f" and not np.isfinite(x).all() for x in arrays)
+    facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + ["special"] * is_special
+    return "%s: %s: %s; %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs, " ".join(facts))
 
 
 def normalised(difference):

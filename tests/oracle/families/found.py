@@ -10,6 +10,8 @@ def cases():
     yield from integer_gradients()
     yield from matrices()
     yield from detection()
+    yield from conversions()
+    yield from edges()
 
 
 def plain(op, inputs, attrs=None, **more):
@@ -68,3 +70,39 @@ def detection():
         yield OpCase("_contrib_ROIAlign", [data((1, 4, 4, 4)), rois], {"pooled_size": (2, 2), "spatial_scale": scale})
         pooled = {"pooled_size": 2, "output_dim": 1, "spatial_scale": scale}
         yield OpCase("_contrib_PSROIPooling", [data((1, 4, 4, 4)), rois], pooled)
+
+
+def conversions():
+    """Integers from infinities, from numbers just below them, and logarithms that are exactly 0."""
+    numbers = np.array([0, 1, 2, -1, 3], "int8")
+    for dtype in ("int8", "uint8", "int32", "int64", "bool"):
+        for scalar in ("1.5", "-2", "0"):
+            yield OpCase("_rdiv_scalar", [numbers.astype(dtype)], {"scalar": scalar})
+    for op in ("_npi_hanning", "_npi_hamming", "_npi_blackman"):
+        for dtype in ("int32", "float32", "float64"):
+            yield plain(op, [], {"M": 9, "dtype": dtype})
+    for dtype in FLOATS:
+        yield OpCase("gammaln", [np.array([1, 2, 3, 4.5], dtype)])
+    heads = [np.array([[1, -0.5, 0], [0.25, 0, 0]], "float16")]
+    truths = np.array([[True, True, False], [True, False, True]])
+    yield plain("_np_cumsum", [truths], {"axis": 1, "dtype": "float16"}, train=True, grad="all", head=heads)
+
+
+def edges():
+    for shape in ((3,), (3, 3), (3, 4), (4, 3), (2, 5), (2, 3, 4), (0, 0), (0, 3), ()):
+        yield plain("_npi_identity", [], {"shape": shape})
+    step = [data((2, 3)), data((2, 3), seed=1), np.zeros((2, 3), "float32"), np.zeros((2, 3), "float32")]
+    for rescale_grad in ([2], [2, 3], [[2, 3, 4]]):
+        yield OpCase("_adamw_update", step + [np.array(rescale_grad, "float32")], {"lr": "0.5", "eta": 1, "wd": "0.125"})
+    for count in (3, 4):
+        rows = [np.zeros((3, 2), "float32"), np.zeros(count, "int32"), data((count, 2))]
+        yield OpCase("_contrib_index_copy", rows, why="%d indices for 3 rows" % count)
+    yield plain("_contrib_AdaptiveAvgPooling2D", [np.zeros((1, 2, 5, 0), "float32")], {"output_size": (2, 2)})
+    scales = {"scale_height": "1.5", "scale_width": "0.5", "mode": "to_even_up"}
+    yield plain("_contrib_BilinearResize2D", [np.zeros((1, 2, 0, 7), "float32")], scales)
+    scores = data((1, 2, 4)) + 0
+    scores[0, 1, 3] = np.nan
+    yield OpCase("CTCLoss", [scores, np.array([[1], [3]], "float32")], train=True, grad=("data",))
+    boxes = np.array([[0.25, 0.9, 0, 0, 1, 1], [0.75, 0.8, 0, 0, 1, 0.875], [1.5, 0.7, 0, 0, 1, 1], [-0.5, 0.6, 0, 0, 1, 1]], "float32")
+    for background in (-1, 0, 1):
+        yield OpCase("_contrib_box_nms", [boxes], {"id_index": 0, "background_id": background}, why="classes with fractions")

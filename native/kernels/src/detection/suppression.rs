@@ -17,7 +17,8 @@ pub struct Suppression {
     pub coordinates: usize,
     /// Index of the score.
     pub score: usize,
-    /// Index of the class, if there are classes; boxes then suppress boxes of the same class only.
+    /// Index of the class, if there are classes; boxes then suppress boxes of the same class only. MXNet cuts off its fraction here,
+    /// but not where it compares the class with `background`.
     pub class: Option<usize>,
     /// The background class, whose boxes are dropped.
     pub background: Option<f32>,
@@ -86,7 +87,7 @@ fn survivors<T: FloatElement + SortKey>(rows: &[T], params: &Suppression) -> Vec
     for row_index in order.into_iter().map(|i| candidates[i as usize]) {
         let row = &rows[row_index * params.width..][..params.width];
         let area = Area::new(params.input.corners(wide::<T::Acc, T>(&row[params.coordinates..])));
-        let class = by_class.map_or(0.0, |c| row[c].to_f32());
+        let class = by_class.map_or(0.0, |c| row[c].to_f32().trunc());
         if kept.iter().all(|(_, better, of)| *of != class || better.iou(&area) <= threshold) {
             kept.push((row_index, area, class));
         }

@@ -314,6 +314,8 @@ pub(super) fn gamma(x: f32) -> f32 {
 #[inline(always)]
 pub(super) fn lgamma(x: f32) -> f32 {
     let y = special::wide_lgamma(f64::from(x)) as f32;
+    // The roots are exact.
+    let y = if x == 1.0 || x == 2.0 { 0.0 } else { y };
     if x == f32::NEG_INFINITY { f32::INFINITY } else { y }
 }
 

@@ -35,6 +35,9 @@ formula!(Binary
     /// Quotient; truncated for integers, 0 for integer division by 0.
     Div = |a, b| a / b, int |a, b| if b == 0 { 0 } else { a.wrapping_div(b) });
 formula!(Binary
+    /// Quotient of a number and an integer array: what the processor converts an infinity to, the least integer, for division by 0.
+    DivScalar = |a, b| a / b, int |a, b| if b == 0 { (b + 1).rotate_right(1) } else { a.wrapping_div(b) });
+formula!(Binary
     /// `d(a/b)/da`.
     DivA = |_a, b| 1.0 / b);
 formula!(Binary

@@ -80,7 +80,7 @@ scalar!(sparse(crate::sparse::keeps_zero) MUL: "_mul_scalar" ["_MulScalar"],
 scalar!(sparse(crate::sparse::keeps_zero) DIV: "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
     Div(x, s), graph = |g, n, s| g.with("_div_scalar", n.ograds[0], s));
 scalar!(RDIV: "_rdiv_scalar" ["_RDivScalar"], "scalar / data; integers are truncated.",
-Div(s, x), df = DivB, graph = |g, n, _s| {
+DivScalar(s, x), df = DivB, graph = |g, n, _s| {
     let d = g.div(n.outputs[0], n.inputs[0])?;
     let d = g.op("negative", d)?;
     g.mul(n.ograds[0], d)

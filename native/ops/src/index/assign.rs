@@ -69,6 +69,8 @@ pub(super) static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
         let (Some(rank), Some(_)) = (old.ndim(), io.ins[1].ndim()) else { return Ok(()) };
         ensure!(io.ins[1].ndim() == Some(1), "index_vector must be a vector, but has shape {}", io.ins[1]);
         ensure!(rank > 0, "old_tensor must have at least one axis");
+        let (rows, count) = (old.dim(0), io.ins[1].dim(0));
+        ensure!(rows < 0 || count <= rows, "index_vector has {count} indices, more than old_tensor's {rows} rows");
         let new: Dims = std::iter::once(io.ins[1].dim(0)).chain(old.dims()[1..].iter().copied()).collect();
         io.assign_in(2, &Shape::from(new))
     })

@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 
 use ferromx_core::dtype::DType;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
-use ferromx_core::op::{OpDef, arg};
-use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, ParamValue};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{OpDef, SparseCall, arg};
+use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, ParamValue, Params};
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::{Req, call_once};
 use ferromx_core::{ensure, params};
 
 use super::{RangeParam, RangeRounding, fill, fill_range};
@@ -137,7 +140,27 @@ pub(super) static SET_VALUE: OpDef = OpDef::new("_set_value")
         None => io.assign_out(0, DType::F32),
     })
     .forward(|ctx, _, outs| fill(&mut outs[0], ctx.params::<SetValueParam>().src.0.into()))
+    .sparse(stores_all_rows, set_all_rows)
     .grad(Grad::Zero);
+
+fn stores_all_rows(_: &Params, _: &[StorageType], out: Option<StorageType>) -> Option<StorageType> {
+    out.filter(|s| *s == StorageType::RowSparse)
+}
+
+/// A row_sparse array that stores every row, even if the value is 0.
+fn set_all_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let [out] = call.outs else { return Err(Error::Internal("_set_value has one output array".into())) };
+    let shape = &call.shapes[0];
+    let data = NDArray::empty(shape, out.dtype(), out.context())?;
+    let rows = NDArray::empty(&Shape::new(&[shape.dim(0)]), DType::I64, out.context())?;
+    let value = call.ctx.params::<SetValueParam>().src.0.into();
+    call_once(&[], &[(&data, Req::Write), (&rows, Req::Write)], |_, outs| {
+        fill(&mut outs[0], value)?;
+        (0..).zip(outs[1].slice_mut::<i64>()?).for_each(|(i, row)| *row = i);
+        Ok(())
+    })?;
+    Ok(vec![SparseArray::row_sparse(shape, data, rows)?.into()])
+}
 
 #[cfg(test)]
 mod tests {

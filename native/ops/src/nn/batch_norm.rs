@@ -97,6 +97,7 @@ pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
         .inputs(ARGS)
         .params::<P>()
         .mutates(&[3, 4])
+        .fills(|p| p.get::<P>().settings().fix_gamma.then_some((1, 1.0)))
         .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
         .outputs(|_| 3)
         .visible(|p| if p.get::<P>().settings().output_mean_var { 3 } else { 1 })

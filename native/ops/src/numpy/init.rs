@@ -1,6 +1,6 @@
 //! Array creation: constants, ranges, identity matrices, indices, windows.
 
-use std::f64::consts::PI;
+use std::f32::consts::PI;
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -154,13 +154,30 @@ pub(super) static EYE: OpDef = OpDef::new("_npi_eye")
     .grad(Grad::Zero);
 
 pub(super) static IDENTITY: OpDef = OpDef::new("_npi_identity")
-    .doc("A matrix of the given shape with ones on its diagonal and zeros elsewhere. With one axis only the first element is 1.")
+    .doc(
+        "A square matrix of the given shape with ones on its diagonal and zeros elsewhere. With one axis only the first element is 1; \
+         of any other shape with n rows, the first n of every (n + 1)-th element in memory are.",
+    )
     .inputs(&[])
     .params::<InitParam>()
-    .shape(|p, io| io.assign_out(0, &p.get::<InitParam>().shape))
+    .shape(|p, io| {
+        let shape = &p.get::<InitParam>().shape;
+        ensure!(shape.ndim() != Some(0), "shape=() has no rows: expected the shape of a square matrix, such as (3, 3)");
+        io.assign_out(0, shape)
+    })
     .dtype(|p, io| io.assign_out(0, p.get::<InitParam>().dtype.0))
-    .forward(|_, _, outs| ones_on_diagonal(0, &mut outs[0]))
+    .forward(|_, _, outs| identity(&mut outs[0]))
     .grad(Grad::Zero);
+
+/// The diagonal of a square matrix; MXNet steps by the number of rows, too, where there are more or fewer columns.
+fn identity(out: &mut Out<'_>) -> Result<()> {
+    fill(out, 0.0)?;
+    let rows = out.shape().to_usize()[0];
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        out.slice_mut::<T>()?.iter_mut().step_by(rows + 1).take(rows).for_each(|x| *x = T::from_f64(1.0));
+        Ok(())
+    }, d => Err(Error::Internal(format!("no one of type {d}"))))
+}
 
 fn ones_on_diagonal(k: i64, out: &mut Out<'_>) -> Result<()> {
     fill(out, 0.0)?;
@@ -249,7 +266,8 @@ macro_rules! window {
             .forward(|_, _, outs| {
                 let last = outs[0].len().saturating_sub(1);
                 generate(&mut outs[0], |i| {
-                    let $angle = 2.0 * PI * i as f64 / last as f64;
+                    // In single precision, as MXNet does.
+                    let $angle = f64::from(2.0 * PI * i as f32 / last as f32);
                     if last == 0 { 1.0 } else { $f }
                 })
             })

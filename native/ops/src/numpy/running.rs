@@ -79,7 +79,7 @@ fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut 
     };
     let x = elements(x)?;
     match out.dtype() {
-        DType::F64 => scan::cumsum::<f64>(x, dims, from_end, elements_mut(out)?),
+        DType::F64 | DType::Bool => scan::cumsum::<f64>(x, dims, from_end, elements_mut(out)?),
         DType::I64 => scan::cumsum::<i64>(x, dims, from_end, elements_mut(out)?),
         d if d.is_float() => scan::cumsum::<f32>(x, dims, from_end, elements_mut(out)?),
         _ => scan::cumsum::<i32>(x, dims, from_end, elements_mut(out)?),

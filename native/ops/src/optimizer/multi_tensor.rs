@@ -2,7 +2,7 @@
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::OpCtx;
 use ferromx_core::params::{OpParams, Params};
@@ -138,12 +138,12 @@ impl Layout {
     }
 }
 
-/// The value of the input `rescale_grad`: an array of one element, of any floating-point type.
+/// The value of the input `rescale_grad`: the first element of an array of any floating-point type.
 pub(super) fn rescale_grad(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<f64> {
     ferromx_core::dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
         let x = x.slice::<T>()?;
-        ensure!(x.len() == 1, "rescale_grad has {} elements, expected 1", x.len());
-        Ok(x[0].to_f64())
+        let first = x.first().ok_or_else(|| Error::Value("rescale_grad has no elements, expected 1".into()))?;
+        Ok(first.to_f64())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 

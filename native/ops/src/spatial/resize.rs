@@ -14,6 +14,7 @@ use ferromx_kernels::resize::{
 };
 
 use super::{TYPES, expect_images, image_size};
+use crate::init::fill;
 use crate::rules::no_gradient;
 
 param_enum! {
@@ -97,7 +98,7 @@ impl BilinearResizeParam {
             ResizeMode::Like => size,
         };
         ensure!(
-            (1..=i64::from(i32::MAX)).contains(&resized),
+            (size.min(1)..=i64::from(i32::MAX)).contains(&resized),
             "an axis of {size} pixels would be resized to {resized}: change the scale or the mode"
         );
         Ok(resized)
@@ -165,6 +166,10 @@ pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvg
         io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), size[0], size[1]]))
     })
     .forward(|ctx, ins, outs| {
+        if ins[0].is_empty() {
+            // The mean of no pixels.
+            return fill(&mut outs[0], f64::NAN);
+        }
         let shape = resize(ins[0].shape(), outs[0].shape())?;
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
             average_resize(&shape, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
@@ -173,6 +178,9 @@ pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvg
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
+            if outs[0].shape().num_elements() == 0 {
+                return Ok(());
+            }
             let shape = resize(outs[0].shape(), ins[0].shape())?;
             dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
                 average_resize_backward(&shape, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);

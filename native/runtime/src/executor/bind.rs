@@ -175,6 +175,7 @@ impl Executor {
             aux: Vec::new(),
             outputs: Vec::new(),
             head_grads: Vec::new(),
+            filled: Vec::new(),
             engine: Engine::Stepwise(Box::new(Stepwise::new(symbol, bound, outputs)?)),
             monitor: Mutex::new(None),
         })
@@ -255,6 +256,21 @@ impl Network {
         Ok(())
     }
 
+    /// The arguments that operators fill with constants, each with its value. MXNet leaves them if nothing is differentiated.
+    fn filled_arguments(&self, bound: &Bound) -> Vec<(NDArray, f64)> {
+        if self.targets.is_empty() {
+            return Vec::new();
+        }
+        let filled: HashMap<Entry, f64> = (self.graph.nodes.iter())
+            .filter_map(|node| match &node.action {
+                Action::Forward(op) => op.def.filled(&op.params).map(|(i, value)| (node.inputs[i], value)),
+                _ => None,
+            })
+            .collect();
+        let arrays = self.variables.with_arrays(bound);
+        arrays.filter_map(|(e, array)| Some((array.clone(), *filled.get(&e)?))).collect()
+    }
+
     /// Assigns a device to every node and inserts copies between devices.
     fn assign_devices(&mut self, devices: &Devices, bound: &Bound) -> Result<()> {
         if devices.groups.is_empty() {
@@ -295,6 +311,7 @@ fn bind(
     check_gradients(symbol, &bound, |arg, g| arg.len() == g.len())?;
     check_devices(&devices, &bound)?;
     let mut network = Network::new(symbol, &bound)?;
+    let filled = network.filled_arguments(&bound);
     network.assign_devices(&devices, &bound)?;
     let mut external: HashMap<Entry, NDArray> =
         network.variables.with_arrays(&bound).map(|(e, array)| (e, array.clone())).collect();
@@ -337,6 +354,7 @@ fn bind(
         aux: bound.aux,
         outputs,
         head_grads: head_arrays,
+        filled,
         engine: Engine::Planned(Box::new(PlanLock::new(Plans::new(blueprint, &arenas)?))),
         monitor: Mutex::new(None),
     })

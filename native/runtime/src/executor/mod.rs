@@ -50,6 +50,8 @@ pub struct Executor {
     aux: Vec<NDArray>,
     outputs: Vec<NDArray>,
     head_grads: Vec<Option<NDArray>>,
+    /// Arguments that a pass forward fills with constants.
+    filled: Vec<(NDArray, f64)>,
     engine: Engine,
     monitor: Mutex<Option<(Monitor, bool)>>,
 }
@@ -69,6 +71,7 @@ impl Executor {
     /// # Errors
     /// Those of the operators, with operator and node name.
     pub fn forward(&self, is_train: bool) -> Result<()> {
+        self.filled.iter().try_for_each(|(array, value)| arrays::fill(array, *value))?;
         let monitor = self.monitor.lock().clone();
         match &self.engine {
             Engine::Planned(plans) => plans.enter()?.forward(is_train, monitor.as_ref()),

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::failures;
 use super::tape::unrecorded;
+use crate::arrays;
 use crate::executor::copy_kernel;
 use crate::passes::infer::shapes_without_inputs;
 use crate::random;
@@ -54,6 +55,9 @@ pub(super) fn invoke_with(
         inputs.iter().try_for_each(failures::wait)?;
         let made = f(&OpCtx { cache: None, ..ctx }, inputs);
         return made.and_then(|made| deliver_dynamic(made, outputs)).map_err(locate);
+    }
+    if let Some((array, value)) = op.def.filled(&op.params).and_then(|(i, value)| Some((inputs.get(i)?, value))) {
+        arrays::fill(array, value)?;
     }
     let outputs: &[NDArray] = outputs;
     let written = outputs.iter().chain(op.mutated().iter().filter_map(|i| inputs.get(*i)));

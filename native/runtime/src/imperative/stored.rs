@@ -14,6 +14,7 @@ use ferromx_ops::sparse::cast::{assign, to_dense};
 use smallvec::SmallVec;
 
 use super::invoke::{Arrays, check_inputs, invoke};
+use crate::passes::infer::shapes_without_inputs;
 use crate::random;
 use crate::symbol::OpCall;
 
@@ -68,7 +69,7 @@ fn dispatch_by_storage(
         outputs.truncate(visible);
         Ok(outputs.into_vec())
     };
-    let shapes = infer(op, inputs)?;
+    let shapes = infer(op, inputs, given)?;
     let made = (form.run)(&SparseCall {
         ctx: &OpCtx {
             op: op.name,
@@ -89,11 +90,17 @@ fn dispatch_by_storage(
 }
 
 /// Infers the output shapes and checks the inputs.
-fn infer(op: &OpCall, inputs: &[Array]) -> Result<Vec<Shape>> {
+fn infer(op: &OpCall, inputs: &[Array], given: &[Array]) -> Result<Vec<Shape>> {
     let n = op.def.num_outputs(&op.params);
     let mut ins: Vec<Shape> = inputs.iter().map(|a| a.shape().clone()).collect();
     let mut outs = vec![Shape::unknown(); n];
-    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+    if inputs.is_empty() {
+        // A given output completes the dimensions that the parameters leave unknown.
+        outs.iter_mut().zip(given).for_each(|(shape, out)| *shape = out.shape().clone());
+        shapes_without_inputs(op, &mut outs)?;
+    } else {
+        (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+    }
     let mut ins: Vec<Option<DType>> = inputs.iter().map(|a| Some(a.dtype())).collect();
     (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut vec![None; n] })?;
     Ok(outs)
