@@ -40,7 +40,7 @@ private[mxnet] final class ShardPartitioner(override val numPartitions: Int, num
 }
 
 /** Makes the record of a row: the elements of all inputs and of the label as 32-bit floating point numbers. */
-private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn], sizes: IndexedSeq[Int]) {
+private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn[_]], sizes: IndexedSeq[Int]) {
   private val values = new Array[Float](sizes.sum)
   private val offsets = sizes.scanLeft(0)(_ + _)
 
