@@ -12,8 +12,11 @@ import org.apache.spark.sql.types.{DataType, StructField, StructType}
 trait NetworkParams extends Params with HasPredictionCol {
 
   /** The columns of the inputs. */
-  final val feedDict: StringMapParam =
-    new StringMapParam(this, "feedDict", "column of each input of the network, by the name of the input")
+  final val feedDict: StringMapParam = new StringMapParam(
+    this,
+    "feedDict",
+    "column of each input of the network, by the name of the input; an estimator without it reads 'data' from featuresCol"
+  )
 
   /** The shapes of the inputs. */
   final val inputShapes: StringMapParam = new StringMapParam(

@@ -14,21 +14,21 @@ class HostilePeerSuite extends FunSuite {
   private implicit val threads: ExecutionContext = ExecutionContext.global
 
   test("half-open connections, huge lengths and a wrong secret disturb no worker") {
-    val jobs = Seq.fill(3)(DistributedJob.listen())
-    val sockets = jobs.take(2).flatMap { job =>
+    val workers = Seq.fill(2)(DistributedJob.listen())
+    val impostor = DistributedJob.listen()
+    val sockets = workers.flatMap { job =>
       Seq.fill(2)(new Socket("127.0.0.1", job.port))
     }
     // Every second connection stays half-open.
     sockets.indices.filter(_ % 2 == 1).foreach(i => sockets(i).getOutputStream.write(Array.fill(64)(0xff.toByte)))
     try {
-      val Seq(first, second, impostor) = jobs
-      val peers = Seq(first, second).map(job => s"127.0.0.1:${job.port}")
+      val peers = workers.map(job => s"127.0.0.1:${job.port}")
       val refused = Future(
         intercept[MXNetError](
           impostor.join(1, Seq(peers.head, s"127.0.0.1:${impostor.port}"), secret('x'), Duration.ofSeconds(5))
         )
       )
-      val sums = Seq(first, second).zipWithIndex.map { case (job, rank) =>
+      val sums = workers.zipWithIndex.map { case (job, rank) =>
         Future {
           job.join(rank, peers, secret('s'), Duration.ofSeconds(60))
           val store = job.createStore()
@@ -44,7 +44,7 @@ class HostilePeerSuite extends FunSuite {
       assert(message.contains("rank 0 (127.0.0.1:"), message)
     } finally {
       sockets.foreach(_.close())
-      jobs.foreach(_.close())
+      (workers :+ impostor).foreach(_.close())
     }
   }
 

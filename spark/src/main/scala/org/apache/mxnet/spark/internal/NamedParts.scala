@@ -75,9 +75,7 @@ private[mxnet] object NamedParts {
         s.schedule
       )
     ),
-    "sgld" -> ((s, rate) =>
-      new SGLD(rate, wd = s.number("wd", 1e-4f), clipGradient = s.clip, lrScheduler = s.schedule)
-    )
+    "sgld" -> ((s, rate) => new SGLD(rate, wd = s.number("wd", 1e-4f), clipGradient = s.clip, lrScheduler = s.schedule))
   )
 
   private val metricMakers = Seq[(String, () => EvalMetric)](
