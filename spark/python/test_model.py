@@ -6,7 +6,7 @@
 import tempfile
 import unittest
 
-from ferromx_spark import MXNetModel
+from ferromx_spark import MXNetEstimator, MXNetModel
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.sql import SparkSession
 
@@ -57,6 +57,31 @@ class ModelTest(unittest.TestCase):
             pipeline = PipelineModel.load(folder + "/pipeline")
             self.assertIsInstance(pipeline.stages[0], MXNetModel)
             self.assertEqual(self.right(pipeline), self.right(model))
+
+    def test_trained_saved_and_fine_tuned(self):
+        with open("tests/oracle/fixtures/lenet-symbol.json") as file:
+            network = file.read()
+        estimator = MXNetEstimator(
+            symbol=network,
+            featuresCol="pixels",
+            inputShapes={"data": (1, 8, 8)},
+            optimizerParams={"momentum": 0.9},
+            learningRate=0.05,
+            batchSize=32,
+            numEpoch=10,
+            numWorkers=2,
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            estimator.save(folder + "/estimator")
+            loaded = MXNetEstimator.load(folder + "/estimator")
+        self.assertEqual(loaded.getOrDefault(loaded.optimizerParams), {"momentum": "0.9"})
+        self.assertEqual(loaded.getOrDefault(loaded.symbol), network)
+        model = loaded.fit(self.digits)
+        self.assertIsInstance(model, MXNetModel)
+        right = self.right(model)
+        self.assertGreaterEqual(right, 270)
+        tuned = estimator.setParams(numEpoch=1, learningRate=1e-6).setInitialModel(model).fit(self.digits)
+        self.assertAlmostEqual(self.right(tuned), right, delta=3)
 
     def test_errors_name_the_column(self):
         with self.assertRaisesRegex(Exception, "there is no column 'image'"):

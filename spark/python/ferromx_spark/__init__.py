@@ -1,4 +1,4 @@
-"""MXNet models in PySpark: a wrapper of the Scala class, with its parameters.
+"""MXNet models in PySpark: wrappers of the Scala classes, with their parameters.
 
 The jar `ferromx-spark4_2.13` must be on the class path of the driver and the executors, for example by
 `spark-submit --packages io.github.ferromx:ferromx-spark4_2.13:0.1.0`.
@@ -8,11 +8,19 @@ import sys
 
 from pyspark import keyword_only
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import HasHandleInvalid, HasPredictionCol
+from pyspark.ml.param.shared import (
+    HasFeaturesCol,
+    HasHandleInvalid,
+    HasLabelCol,
+    HasOutputCol,
+    HasPredictionCol,
+    HasSeed,
+    HasValidationIndicatorCol,
+)
 from pyspark.ml.util import JavaMLReadable, JavaMLReader, JavaMLWritable
-from pyspark.ml.wrapper import JavaModel
+from pyspark.ml.wrapper import JavaEstimator, JavaModel
 
-__all__ = ["MXNetModel"]
+__all__ = ["MXNetEstimator", "MXNetModel"]
 
 
 def _items(value):
@@ -27,6 +35,11 @@ def _string_map(value):
     return {TypeConverters.toString(key): TypeConverters.toString(item) for key, item in _items(value)}
 
 
+def _setting_map(value):
+    """Numbers become texts, as in MXNet."""
+    return {TypeConverters.toString(key): str(item) for key, item in _items(value)}
+
+
 def _shape_map(value):
     def text(shape):
         return shape if isinstance(shape, str) else ",".join(str(int(size)) for size in shape)
@@ -34,7 +47,27 @@ def _shape_map(value):
     return {TypeConverters.toString(key): text(shape) for key, shape in _items(value)}
 
 
-class MXNetModel(JavaModel, HasPredictionCol, HasHandleInvalid, JavaMLReadable, JavaMLWritable):
+class _Stage(JavaMLReadable, JavaMLWritable):
+    """What both stages have in common."""
+
+    feedDict = Param(Params._dummy(), "feedDict", "column of each input, by the name of the input", _string_map)
+    inputShapes = Param(Params._dummy(), "inputShapes", "shape of a row of an input, without the batch", _shape_map)
+
+    def _start(self, defaults, values, java_object=None):
+        self._java_obj = java_object or self._new_java_obj(self._classpath, self.uid)
+        self._setDefault(inputShapes={}, **defaults)
+        self._set(**{name: value for name, value in values.items() if value is not None})
+
+    def setParams(self, **values):
+        """Sets parameters by their names."""
+        return self._set(**values)
+
+    @classmethod
+    def read(cls):
+        return _Reader(cls)
+
+
+class MXNetModel(_Stage, JavaModel, HasPredictionCol, HasHandleInvalid):
     """Runs a trained network on the rows of a table and adds its outputs as columns.
 
     >>> model = MXNetModel(
@@ -46,13 +79,11 @@ class MXNetModel(JavaModel, HasPredictionCol, HasHandleInvalid, JavaMLReadable, 
     >>> model.transform(images)
     """
 
-    _classpath_model = "org.apache.mxnet.spark.MXNetModel"
+    _classpath = "org.apache.mxnet.spark.MXNetModel"
 
     modelPath = Param(Params._dummy(), "modelPath", "path of the model", TypeConverters.toString)
     epoch = Param(Params._dummy(), "epoch", "number NNNN of the file PREFIX-NNNN.params", TypeConverters.toInt)
-    feedDict = Param(Params._dummy(), "feedDict", "column of each input, by the name of the input", _string_map)
     fetchDict = Param(Params._dummy(), "fetchDict", "output for each new column, by the name of the column", _string_map)
-    inputShapes = Param(Params._dummy(), "inputShapes", "shape of a row of an input, without the batch", _shape_map)
     batchSize = Param(Params._dummy(), "batchSize", "number of rows that the model is run on at once", TypeConverters.toInt)
     imageLayout = Param(Params._dummy(), "imageLayout", "dimensions of images: NCHW or NHWC", TypeConverters.toString)
     imageMean = Param(Params._dummy(), "imageMean", "what is subtracted from pixels", TypeConverters.toListFloat)
@@ -75,22 +106,10 @@ class MXNetModel(JavaModel, HasPredictionCol, HasHandleInvalid, JavaMLReadable, 
         handleInvalid="error",
     ):
         super().__init__()
-        self._java_obj = self._new_java_obj(self._classpath_model, self.uid)
-        self._setDefault(
-            epoch=0,
-            inputShapes={},
-            batchSize=64,
-            imageLayout="NCHW",
-            imageMean=[],
-            imageStd=[],
-            predictionCol="",
-            handleInvalid="error",
+        defaults = dict(
+            epoch=0, batchSize=64, imageLayout="NCHW", imageMean=[], imageStd=[], predictionCol="", handleInvalid="error"
         )
-        self._set(**{name: value for name, value in self._input_kwargs.items() if value is not None})
-
-    def setParams(self, **values):
-        """Sets parameters by their names."""
-        return self._set(**values)
+        self._start(defaults, self._input_kwargs)
 
     def setPayload(self, onnx):
         """Sets the model by the content of an ONNX file, in place of `modelPath`."""
@@ -99,8 +118,113 @@ class MXNetModel(JavaModel, HasPredictionCol, HasHandleInvalid, JavaMLReadable, 
         return self
 
     @classmethod
-    def read(cls):
-        return _Reader(cls)
+    def _from_java(cls, java_stage):
+        """The wrapper of a model that the JVM made: trained, or loaded."""
+        model = cls()
+        model._java_obj = java_stage
+        model._resetUid(java_stage.uid())
+        model._transfer_params_from_java()
+        return model
+
+
+class MXNetEstimator(
+    _Stage,
+    JavaEstimator,
+    HasFeaturesCol,
+    HasLabelCol,
+    HasPredictionCol,
+    HasOutputCol,
+    HasSeed,
+    HasValidationIndicatorCol,
+):
+    """Trains a network on the rows of a table, with tasks that add up their gradients at every step.
+
+    >>> estimator = MXNetEstimator(
+    ...     symbol=network.tojson(),
+    ...     featuresCol="pixels",
+    ...     inputShapes={"data": (1, 28, 28)},
+    ...     optimizerParams={"momentum": "0.9"},
+    ...     numWorkers=4,
+    ... )
+    >>> model = estimator.fit(images)
+    """
+
+    _classpath = "org.apache.mxnet.spark.MXNetEstimator"
+
+    symbol = Param(Params._dummy(), "symbol", "the network as JSON", TypeConverters.toString)
+    labelName = Param(Params._dummy(), "labelName", "name of the network's argument for the label", TypeConverters.toString)
+    numWorkers = Param(Params._dummy(), "numWorkers", "number of tasks that train at the same time", TypeConverters.toInt)
+    numShards = Param(Params._dummy(), "numShards", "number of parts of a batch, a multiple of numWorkers", TypeConverters.toInt)
+    batchSize = Param(Params._dummy(), "batchSize", "number of rows of a batch over all workers", TypeConverters.toInt)
+    numEpoch = Param(Params._dummy(), "numEpoch", "number of passes over the data", TypeConverters.toInt)
+    optimizer = Param(Params._dummy(), "optimizer", "name of the optimizer, such as sgd or adam", TypeConverters.toString)
+    optimizerParams = Param(Params._dummy(), "optimizerParams", "settings of the optimizer", _setting_map)
+    metric = Param(Params._dummy(), "metric", "name of the metric, such as acc or rmse", TypeConverters.toString)
+    initializer = Param(Params._dummy(), "initializer", "name of the initializer, such as xavier", TypeConverters.toString)
+    initializerParams = Param(Params._dummy(), "initializerParams", "settings of the initializer", _setting_map)
+    learningRate = Param(Params._dummy(), "learningRate", "learning rate of the optimizer", TypeConverters.toFloat)
+    checkpointDir = Param(Params._dummy(), "checkpointDir", "directory of checkpoints", TypeConverters.toString)
+    checkpointInterval = Param(Params._dummy(), "checkpointInterval", "epochs between two checkpoints", TypeConverters.toInt)
+    earlyStopping = Param(Params._dummy(), "earlyStopping", "epochs without a better metric; 0 for never", TypeConverters.toInt)
+    timeout = Param(Params._dummy(), "timeout", "seconds that a worker waits for others", TypeConverters.toInt)
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        symbol=None,
+        featuresCol="features",
+        labelCol="label",
+        feedDict=None,
+        labelName="softmax_label",
+        inputShapes=None,
+        numWorkers=1,
+        numShards=None,
+        batchSize=128,
+        numEpoch=10,
+        optimizer="sgd",
+        optimizerParams=None,
+        metric="acc",
+        initializer="xavier",
+        initializerParams=None,
+        learningRate=0.01,
+        seed=42,
+        validationIndicatorCol=None,
+        checkpointDir=None,
+        checkpointInterval=1,
+        earlyStopping=0,
+        outputCol="output",
+        predictionCol="prediction",
+        timeout=300,
+    ):
+        super().__init__()
+        defaults = dict(
+            labelName="softmax_label",
+            numWorkers=1,
+            batchSize=128,
+            numEpoch=10,
+            optimizer="sgd",
+            optimizerParams={},
+            metric="acc",
+            initializer="xavier",
+            initializerParams={},
+            learningRate=0.01,
+            seed=42,
+            checkpointInterval=1,
+            earlyStopping=0,
+            outputCol="output",
+            timeout=300,
+        )
+        self._start(defaults, self._input_kwargs)
+
+    def setInitialModel(self, model):
+        """Sets a model whose parameters training starts from."""
+        model._transfer_params_to_java()
+        self._java_obj.setInitialModel(model._java_obj)
+        return self
+
+    def _create_model(self, java_model):
+        return MXNetModel._from_java(java_model)
 
 
 class _Reader(JavaMLReader):
@@ -108,7 +232,7 @@ class _Reader(JavaMLReader):
 
     @classmethod
     def _java_loader_class(cls, clazz):
-        return clazz._classpath_model
+        return clazz._classpath
 
 
 # PySpark looks for the class of a loaded stage in the module that is named as the Scala package.

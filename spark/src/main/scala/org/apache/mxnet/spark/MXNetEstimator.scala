@@ -3,18 +3,18 @@ package org.apache.mxnet.spark
 import scala.jdk.CollectionConverters._
 import scala.util.Using
 
+import org.apache.hadoop.fs.{Path => HadoopPath}
 import org.apache.mxnet._
-import org.apache.mxnet.optimizer.SGD
 import org.apache.mxnet.spark.internal._
 import org.apache.spark.ml.Estimator
 import org.apache.spark.ml.param._
 import org.apache.spark.ml.param.shared._
-import org.apache.spark.ml.util.Identifiable
+import org.apache.spark.ml.util._
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.functions.col
+import org.apache.spark.sql.functions.{coalesce, col, lit}
 import org.apache.spark.sql.ferromx.DriverMessages
-import org.apache.spark.sql.types.{BooleanType, DataType, DoubleType, FloatType, StructType}
+import org.apache.spark.sql.types.{ArrayType, BooleanType, DataType, DoubleType, FloatType, StructType}
 import org.apache.spark.sql.{DataFrame, Dataset}
 import org.apache.spark.util.SerializableConfiguration
 import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkConf, SparkContext}
@@ -22,10 +22,9 @@ import org.slf4j.LoggerFactory
 
 /** Parameters of [[MXNetEstimator]]. */
 trait MXNetEstimatorParams
-    extends Params
+    extends NetworkParams
     with HasFeaturesCol
     with HasLabelCol
-    with HasPredictionCol
     with HasOutputCol
     with HasSeed
     with HasValidationIndicatorCol {
@@ -33,28 +32,12 @@ trait MXNetEstimatorParams
   /** The network. */
   final val symbol: Param[String] = new Param(this, "symbol", "the network as JSON, with a loss as its first output")
 
-  /** The columns of the inputs. */
-  final val feedDict: StringMapParam = new StringMapParam(
-    this,
-    "feedDict",
-    "column of each input of the network, by the name of the input; 'data' is featuresCol if this is not set"
-  )
-
   /** The name of the label. */
   final val labelName: Param[String] = new Param(
     this,
     "labelName",
     "name of the network's argument that takes the label; it ends with 'label'",
     (name: String) => name.endsWith("label")
-  )
-
-  /** The shapes of the inputs. */
-  final val inputShapes: StringMapParam = new StringMapParam(
-    this,
-    "inputShapes",
-    "shape of a row of an input, without the batch, by the name of the input, such as '1,28,28'; that of the column's " +
-      "first value if it is not given",
-    _.values.forall(MXNetModelParams.parseShape(_).nonEmpty)
   )
 
   /** The number of tasks that train. */
@@ -71,7 +54,7 @@ trait MXNetEstimatorParams
   )
 
   /** The number of rows of a batch. */
-  final val batchSize: IntParam = new IntParam(
+  final override val batchSize: IntParam = new IntParam(
     this,
     "batchSize",
     "number of rows of a batch over all workers, a multiple of numShards (>= 1)",
@@ -81,6 +64,45 @@ trait MXNetEstimatorParams
   /** The number of epochs. */
   final val numEpoch: IntParam =
     new IntParam(this, "numEpoch", "number of passes over the data (>= 1)", ParamValidators.gtEq(1))
+
+  /** The name of the optimizer. */
+  final val optimizer: Param[String] = new Param(
+    this,
+    "optimizer",
+    s"name of the optimizer: ${NamedParts.optimizers.mkString(", ")}",
+    ParamValidators.inArray(NamedParts.optimizers.toArray)
+  )
+
+  /** The settings of the optimizer. */
+  final val optimizerParams: StringMapParam = new StringMapParam(
+    this,
+    "optimizerParams",
+    "settings of the optimizer by their names in MXNet, such as momentum or wd; lr_step and lr_factor multiply the " +
+      "learning rate by lr_factor after every lr_step batches"
+  )
+
+  /** The name of the metric. */
+  final val metric: Param[String] = new Param(
+    this,
+    "metric",
+    s"name of the metric of training and validation: ${NamedParts.metrics.mkString(", ")}",
+    (name: String) => NamedParts.isMetric(name)
+  )
+
+  /** The name of the initializer. */
+  final val initializer: Param[String] = new Param(
+    this,
+    "initializer",
+    s"name of what fills parameters that have no value: ${NamedParts.initializers.mkString(", ")}",
+    ParamValidators.inArray(NamedParts.initializers.toArray)
+  )
+
+  /** The settings of the initializer. */
+  final val initializerParams: StringMapParam = new StringMapParam(
+    this,
+    "initializerParams",
+    "settings of the initializer by their names in MXNet, such as magnitude or scale"
+  )
 
   /** The learning rate. */
   final val learningRate: FloatParam =
@@ -121,7 +143,11 @@ trait MXNetEstimatorParams
 
   setDefault(
     labelName -> "softmax_label",
-    inputShapes -> Map.empty[String, String],
+    optimizer -> "sgd",
+    optimizerParams -> Map.empty[String, String],
+    metric -> "acc",
+    initializer -> "xavier",
+    initializerParams -> Map.empty[String, String],
     numWorkers -> 1,
     batchSize -> 128,
     numEpoch -> 10,
@@ -134,13 +160,15 @@ trait MXNetEstimatorParams
   )
 
   def getSymbol: String = $(symbol)
-  def getFeedDict: Map[String, String] = $(feedDict)
   def getLabelName: String = $(labelName)
-  def getInputShapes: Map[String, String] = $(inputShapes)
   def getNumWorkers: Int = $(numWorkers)
   def getNumShards: Int = if (isDefined(numShards)) $(numShards) else $(numWorkers)
-  def getBatchSize: Int = $(batchSize)
   def getNumEpoch: Int = $(numEpoch)
+  def getOptimizer: String = $(optimizer)
+  def getOptimizerParams: Map[String, String] = $(optimizerParams)
+  def getMetric: String = $(metric)
+  def getInitializer: String = $(initializer)
+  def getInitializerParams: Map[String, String] = $(initializerParams)
   def getLearningRate: Float = $(learningRate)
   def getCheckpointDir: String = $(checkpointDir)
   def getCheckpointInterval: Int = $(checkpointInterval)
@@ -165,29 +193,26 @@ trait MXNetEstimatorParams
   * BatchNorm, take those of a shard; their moving statistics are averaged over the shards after each epoch. Random numbers
   * of an operator follow from seed, epoch and shard.
   */
-class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] with MXNetEstimatorParams {
+class MXNetEstimator(override val uid: String)
+    extends Estimator[MXNetModel]
+    with MXNetEstimatorParams
+    with DefaultParamsWritable {
   def this() = this(Identifiable.randomUID("mxnetEstimator"))
 
-  private var makeOptimizer: Float => Optimizer = rate => new SGD(rate)
-  private var makeMetric: () => EvalMetric = () => new Accuracy()
-  private var initializer: Initializer = new Xavier()
+  // Given as code instead of by name; code is not saved.
+  private var makeOptimizer: Option[Float => Optimizer] = None
+  private var makeMetric: Option[() => EvalMetric] = None
+  private var initializerObject: Option[Initializer] = None
   private var initialModel: Option[MXNetModel] = None
 
   def setSymbol(value: Symbol): this.type = set(symbol, value.toJson)
   def setSymbol(json: String): this.type = set(symbol, json)
   def setFeaturesCol(value: String): this.type = set(featuresCol, value)
   def setLabelCol(value: String): this.type = set(labelCol, value)
-  def setPredictionCol(value: String): this.type = set(predictionCol, value)
   def setOutputCol(value: String): this.type = set(outputCol, value)
-  def setFeedDict(value: Map[String, String]): this.type = set(feedDict, value)
-  def setFeedDict(value: java.util.Map[String, String]): this.type = set(feedDict, value.asScala.toMap)
   def setLabelName(value: String): this.type = set(labelName, value)
-  def setInputShapes(value: Map[String, Shape]): this.type =
-    set(inputShapes, value.map { case (name, shape) => name -> shape.toVector.mkString(",") })
-  def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes, value.asScala.toMap)
   def setNumWorkers(value: Int): this.type = set(numWorkers, value)
   def setNumShards(value: Int): this.type = set(numShards, value)
-  def setBatchSize(value: Int): this.type = set(batchSize, value)
   def setNumEpoch(value: Int): this.type = set(numEpoch, value)
   def setLearningRate(value: Float): this.type = set(learningRate, value)
   def setSeed(value: Long): this.type = set(seed, value)
@@ -197,25 +222,48 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
   def setEarlyStopping(value: Int): this.type = set(earlyStopping, value)
   def setTimeout(value: Int): this.type = set(timeout, value)
 
-  /** Sets what makes the optimizer of each worker, from the learning rate, with its schedule if it has one. It is sent to
-    * the workers as every function of a Spark job is. SGD by default.
+  /** Sets the optimizer by its name, such as `sgd` or `adam`. */
+  def setOptimizer(name: String): this.type = {
+    makeOptimizer = None
+    set(optimizer, name)
+  }
+  def setOptimizerParams(value: Map[String, String]): this.type = set(optimizerParams, value)
+  def setOptimizerParams(value: java.util.Map[String, String]): this.type = setOptimizerParams(value.asScala.toMap)
+
+  /** Sets what makes the optimizer of each worker, from the learning rate, with its schedule if it has one, in place of
+    * `optimizer`. It is sent to the workers as every function of a Spark job is, and is not saved.
     */
   def setOptimizer(make: Float => Optimizer): this.type = {
-    makeOptimizer = make
+    makeOptimizer = Some(make)
     this
   }
 
-  /** Sets what makes the metric of each shard; accuracy by default. The value of an epoch is the mean over the shards,
-    * for validation weighted by their rows.
+  /** Sets the metric by its name, such as `acc` or `rmse`. */
+  def setMetric(name: String): this.type = {
+    makeMetric = None
+    set(metric, name)
+  }
+
+  /** Sets what makes the metric of each shard, in place of `metric`; it is not saved. The value of an epoch is the mean over
+    * the shards, for validation weighted by their rows.
     */
   def setMetric(make: () => EvalMetric): this.type = {
-    makeMetric = make
+    makeMetric = Some(make)
     this
   }
 
-  /** Sets what fills parameters that have no value; Xavier by default. */
+  /** Sets the initializer by its name, such as `xavier` or `normal`. */
+  def setInitializer(name: String): this.type = {
+    initializerObject = None
+    set(initializer, name)
+  }
+  def setInitializerParams(value: Map[String, String]): this.type = set(initializerParams, value)
+  def setInitializerParams(value: java.util.Map[String, String]): this.type =
+    setInitializerParams(value.asScala.toMap)
+
+  /** Sets what fills parameters that have no value, in place of `initializer`; it is not saved. */
   def setInitializer(value: Initializer): this.type = {
-    initializer = value
+    initializerObject = Some(value)
     this
   }
 
@@ -231,35 +279,36 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
     (if (isSet(feedDict)) $(feedDict) else Map("data" -> $(featuresCol))).toSeq.sorted
 
   override def transformSchema(schema: StructType): StructType = {
-    (columns.map(_._2) :+ $(labelCol)).foreach { name =>
-      val field = find(schema, name)
-      if (!InputColumn.accepts(field.dataType))
-        throw new IllegalArgumentException(
-          s"$uid: column '$name' has the type ${field.dataType.sql}; training takes ${InputColumn.Accepted}"
-        )
-    }
-    if (isDefined(validationIndicatorCol)) {
-      val field = find(schema, $(validationIndicatorCol))
-      if (field.dataType != BooleanType)
-        throw new IllegalArgumentException(
-          s"$uid: column '${field.name}' has the type ${field.dataType.sql}; validationIndicatorCol takes BOOLEAN"
-        )
+    optimizerMaker
+    if (initializerObject.isEmpty) NamedParts.initializer($(initializer), $(initializerParams))
+    columns.foreach { case (input, name) => findInput(schema, name, s"the input '$input'") }
+    findInput(schema, $(labelCol), s"the label '${$(labelName)}'")
+    get(validationIndicatorCol).foreach { name =>
+      val field = findColumn(schema, name, "validationIndicatorCol")
+      if (field.dataType != BooleanType) throw wrongType(field, "validationIndicatorCol", "BOOLEAN")
     }
     val added = Seq[(String, DataType)](
-      $(outputCol) -> org.apache.spark.sql.types.ArrayType(FloatType, containsNull = false),
+      $(outputCol) -> ArrayType(FloatType, containsNull = false),
       $(predictionCol) -> DoubleType
-    ).filter(_._1.nonEmpty)
-    added.foldLeft(schema) { case (all, (name, dataType)) =>
-      if (all.fieldNames.contains(name))
-        throw new IllegalArgumentException(s"$uid: the new column '$name' exists already; choose another name")
-      all.add(name, dataType, nullable = false)
+    )
+    append(schema, added.filter(_._1.nonEmpty))
+  }
+
+  /** What makes the optimizer of a worker. */
+  private def optimizerMaker: () => Optimizer = {
+    val rate = $(learningRate)
+    makeOptimizer match {
+      case Some(make) => () => make(rate)
+      case None       =>
+        val (name, settings) = ($(optimizer), $(optimizerParams))
+        NamedParts.optimizer(name, rate, settings)
+        () => NamedParts.optimizer(name, rate, settings)
     }
   }
 
-  private def find(schema: StructType, name: String) = schema.find(_.name.equalsIgnoreCase(name)).getOrElse {
-    throw new IllegalArgumentException(
-      s"$uid: there is no column '$name'; the columns are ${schema.fieldNames.mkString(", ")}"
-    )
+  private def metricMaker: () => EvalMetric = makeMetric.getOrElse {
+    val name = $(metric)
+    () => NamedParts.metric(name)
   }
 
   override def fit(dataset: Dataset[_]): MXNetModel = {
@@ -289,16 +338,16 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
   private def loadNetwork(): Symbol =
     if (isDefined(symbol)) Symbol.loadJson($(symbol))
     else
-      initialModel match {
-        case Some(model) if model.files.main.toString.endsWith("-symbol.json") => Symbol.load(model.files.main.toString)
-        case _ => throw new IllegalArgumentException(s"$uid has no network; set the parameter symbol")
+      initialModel.filterNot(_.files.isOnnx).map(_.files.load()._1).getOrElse {
+        throw new IllegalArgumentException(
+          s"$uid has no network; set the parameter symbol, or an initial model that is not an ONNX file"
+        )
       }
 
   /** The inputs with the shapes of their rows, the label last. */
   private def shapes(frame: DataFrame): IndexedSeq[(String, Seq[Int])] = {
     val names = columns.map(_._1) :+ $(labelName)
-    val known =
-      names.flatMap(name => $(inputShapes).get(name).flatMap(MXNetModelParams.parseShape).map(name -> _)).toMap
+    val known = names.flatMap(name => shapeOf(name).map(name -> _)).toMap
     if (names.forall(known.contains)) names.map(name => name -> known(name)).toIndexedSeq
     else {
       val types = frame.schema.map(_.dataType)
@@ -342,16 +391,13 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
 
   private def initialParams: (Map[String, NDArray], Map[String, NDArray]) =
     initialModel.fold((Map.empty[String, NDArray], Map.empty[String, NDArray])) { model =>
-      val files = model.files
-      if (files.main.toString.endsWith("-symbol.json")) org.apache.mxnet.Model.loadParams(files.others.head.toString)
-      else {
-        val imported = Onnx.importModel(files.main.toString, ImportOptions(externalData = files.others.nonEmpty))
-        (imported.argParams, imported.auxParams)
-      }
+      val (_, args, aux) = model.files.load()
+      (args, aux)
     }
 
   /** Arrays of these shapes: the known ones, the others initialized, in a fixed order and from the seed alone. */
   private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
+    val initialize = initializerObject.getOrElse(NamedParts.initializer($(initializer), $(initializerParams)))
     val before = Random.getState()
     Random.seed($(seed).toInt)
     try
@@ -364,7 +410,7 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
             )
           case None =>
             val array = NDArray.zeros(shape)
-            initializer(name, array)
+            initialize(name, array)
             name -> array
         }
       }.toMap
@@ -379,7 +425,6 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
       context: SparkContext
   ): Array[Array[Byte]] = {
     val messages = s"ferromx-$uid-${java.util.UUID.randomUUID()}"
-    val (rate, optimizer) = ($(learningRate), makeOptimizer)
     val plan = TrainingPlan(
       uid,
       start,
@@ -388,8 +433,8 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
       $(batchSize) / getNumShards,
       $(numEpoch),
       $(seed),
-      () => optimizer(rate),
-      makeMetric,
+      optimizerMaker,
+      metricMaker,
       get(checkpointDir),
       $(checkpointInterval),
       $(earlyStopping),
@@ -431,7 +476,7 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
     }
     if (!isDefined(validationIndicatorCol)) records(dataset, validation = false)
     else {
-      val indicator = col($(validationIndicatorCol))
+      val indicator = coalesce(col($(validationIndicatorCol)), lit(false))
       records(dataset.where(!indicator), validation = false)
         .union(records(dataset.where(indicator), validation = true))
     }
@@ -451,13 +496,53 @@ class MXNetEstimator(override val uid: String) extends Estimator[MXNetModel] wit
     val that = new MXNetEstimator(uid)
     that.makeOptimizer = makeOptimizer
     that.makeMetric = makeMetric
-    that.initializer = initializer
+    that.initializerObject = initializerObject
     that.initialModel = initialModel
     copyValues(that, extra)
   }
+
+  /** Saves the parameters, and the initial model with its files. What was given as code cannot be saved. */
+  override def write: MLWriter = new MXNetEstimator.Writer(this, super.write)
 }
 
-object MXNetEstimator {
+/** Loads saved estimators. */
+object MXNetEstimator extends MLReadable[MXNetEstimator] {
+  private val InitialModelDirectory = "initialModel"
+
+  override def read: MLReader[MXNetEstimator] = new Reader
+
+  override def load(path: String): MXNetEstimator = super.load(path)
+
+  private object ParamsReader extends DefaultParamsReadable[MXNetEstimator]
+
+  private final class Writer(estimator: MXNetEstimator, params: MLWriter) extends MLWriter {
+    override protected def saveImpl(path: String): Unit = {
+      Seq(
+        "optimizer" -> estimator.makeOptimizer,
+        "metric" -> estimator.makeMetric,
+        "initializer" -> estimator.initializerObject
+      ).collectFirst { case (name, Some(_)) =>
+        throw new UnsupportedOperationException(
+          s"${estimator.uid} has code for the $name, which cannot be saved; set the parameter $name to a name instead"
+        )
+      }
+      params.session(sparkSession).save(path)
+      estimator.initialModel.foreach { model =>
+        model.write.session(sparkSession).save(new HadoopPath(path, InitialModelDirectory).toString)
+      }
+    }
+  }
+
+  private final class Reader extends MLReader[MXNetEstimator] {
+    override def load(path: String): MXNetEstimator = {
+      val estimator = ParamsReader.read.session(sparkSession).load(path)
+      val initial = new HadoopPath(path, InitialModelDirectory)
+      if (initial.getFileSystem(sc.hadoopConfiguration).exists(initial))
+        estimator.setInitialModel(MXNetModel.read.session(sparkSession).load(initial.toString))
+      estimator
+    }
+  }
+
   private[spark] val logger = LoggerFactory.getLogger(classOf[MXNetEstimator])
 
   /** Refuses settings that training cannot honour. */

@@ -1,21 +1,26 @@
 package org.apache.mxnet.spark
 
+import java.io.{ObjectInputStream, ObjectOutputStream}
+import java.nio.file.Files
+
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{Path => HadoopPath}
 import org.apache.mxnet.spark.internal._
-import org.apache.mxnet.{NDArray, Shape, Symbol}
+import org.apache.mxnet.{FeedForward, NDArray, Symbol}
+import org.apache.spark.SparkContext
 import org.apache.spark.ml.Model
 import org.apache.spark.ml.param._
-import org.apache.spark.ml.param.shared.{HasHandleInvalid, HasPredictionCol}
+import org.apache.spark.ml.param.shared.HasHandleInvalid
 import org.apache.spark.ml.util._
+import org.apache.spark.mllib.linalg.Vector
 import org.apache.spark.sql.ferromx.AppendColumns
 import org.apache.spark.sql.types.{DataType, DoubleType, StructType}
 import org.apache.spark.sql.{DataFrame, Dataset, SparkSession}
 
 /** Parameters of [[MXNetModel]]. */
-trait MXNetModelParams extends Params with HasPredictionCol with HasHandleInvalid {
+trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
 
   /** The path of the model. */
   final val modelPath: Param[String] = new Param(
@@ -29,10 +34,6 @@ trait MXNetModelParams extends Params with HasPredictionCol with HasHandleInvali
   final val epoch: IntParam =
     new IntParam(this, "epoch", "number NNNN of the file PREFIX-NNNN.params (>= 0)", ParamValidators.gtEq(0))
 
-  /** The columns of the inputs. */
-  final val feedDict: StringMapParam =
-    new StringMapParam(this, "feedDict", "column of each input of the model, by the name of the input")
-
   /** The outputs of the new columns. */
   final val fetchDict: StringMapParam = new StringMapParam(
     this,
@@ -40,17 +41,8 @@ trait MXNetModelParams extends Params with HasPredictionCol with HasHandleInvali
     "output of the model for each new column, by the name of the column; outputs of inner nodes are allowed"
   )
 
-  /** The shapes of the inputs. */
-  final val inputShapes: StringMapParam = new StringMapParam(
-    this,
-    "inputShapes",
-    "shape of a row of an input, without the batch, by the name of the input, such as '1,28,28'; needed if the model does " +
-      "not say it and it is not that of the column's values",
-    _.values.forall(MXNetModelParams.parseShape(_).nonEmpty)
-  )
-
   /** The number of rows that the model is run on at once. */
-  final val batchSize: IntParam =
+  final override val batchSize: IntParam =
     new IntParam(this, "batchSize", "number of rows that the model is run on at once (>= 1)", ParamValidators.gtEq(1))
 
   /** The order of the dimensions of images. */
@@ -78,7 +70,6 @@ trait MXNetModelParams extends Params with HasPredictionCol with HasHandleInvali
 
   setDefault(
     epoch -> 0,
-    inputShapes -> Map.empty[String, String],
     batchSize -> 64,
     imageLayout -> "NCHW",
     imageMean -> Array.empty[Double],
@@ -89,23 +80,10 @@ trait MXNetModelParams extends Params with HasPredictionCol with HasHandleInvali
 
   def getModelPath: String = $(modelPath)
   def getEpoch: Int = $(epoch)
-  def getFeedDict: Map[String, String] = $(feedDict)
   def getFetchDict: Map[String, String] = $(fetchDict)
-  def getInputShapes: Map[String, String] = $(inputShapes)
-  def getBatchSize: Int = $(batchSize)
   def getImageLayout: String = $(imageLayout)
   def getImageMean: Array[Double] = $(imageMean)
   def getImageStd: Array[Double] = $(imageStd)
-}
-
-private[spark] object MXNetModelParams {
-
-  /** The dimensions of a shape such as `1,28,28` or `(1, 28, 28)`. */
-  def parseShape(text: String): Option[Seq[Int]] = {
-    val inner = text.trim.stripPrefix("(").stripSuffix(")").trim
-    val dims = if (inner.isEmpty) Nil else inner.stripSuffix(",").split(',').toSeq.map(_.trim.toIntOption.filter(_ > 0))
-    Option.unless(dims.contains(None))(dims.flatten)
-  }
 }
 
 /** Runs a trained network on the rows of a table and adds its outputs as columns.
@@ -126,30 +104,23 @@ private[spark] object MXNetModelParams {
 class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetModelParams with DefaultParamsWritable {
   def this() = this(Identifiable.randomUID("mxnet"))
 
-  /** A model that came without a path. */
-  private var payload: Option[ModelFiles] = None
+  /** A model that came without a path. Java serialization sends its content. */
+  @transient private var payload: Option[ModelFiles] = None
+
+  /** The files that the driver or a task of [[predict]] uses, for the path and epoch that they were found by. */
+  @transient private var found: Option[((String, Int), ModelFiles)] = None
 
   def setModelPath(value: String): this.type = {
     payload = None
     set(modelPath, value)
   }
   def setEpoch(value: Int): this.type = set(epoch, value)
-  def setFeedDict(value: Map[String, String]): this.type = set(feedDict, value)
-  def setFeedDict(value: java.util.Map[String, String]): this.type = setFeedDict(value.asScala.toMap)
   def setFetchDict(value: Map[String, String]): this.type = set(fetchDict, value)
   def setFetchDict(value: java.util.Map[String, String]): this.type = setFetchDict(value.asScala.toMap)
-  def setInputShapes(value: Map[String, Shape]): this.type =
-    set(inputShapes, value.map { case (name, shape) => name -> shape.toVector.mkString(",") })
-  def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes, value.asScala.toMap)
-  def setBatchSize(value: Int): this.type = set(batchSize, value)
   def setImageLayout(value: String): this.type = set(imageLayout, value)
   def setImageMean(value: Array[Double]): this.type = set(imageMean, value)
   def setImageStd(value: Array[Double]): this.type = set(imageStd, value)
 
-  /** Sets the column with the index of the largest element of the first output of `fetchDict`, or with its value if it has
-    * one element; no column if empty.
-    */
-  def setPredictionCol(value: String): this.type = set(predictionCol, value)
   def setHandleInvalid(value: String): this.type = set(handleInvalid, value)
 
   /** Sets the model by the content of an ONNX file, in place of `modelPath`. */
@@ -183,12 +154,8 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     require(isSet(feedDict) && $(feedDict).nonEmpty, s"$uid: set feedDict, the column of each input of the model")
     require(isSet(fetchDict) && $(fetchDict).nonEmpty, s"$uid: set fetchDict, the output for each new column")
     feeds(schema)
-    val added = outputColumns(model) ++ Option.when($(predictionCol).nonEmpty)($(predictionCol) -> DoubleType)
-    added.foldLeft(schema) { case (columns, (name, dataType)) =>
-      if (columns.fieldNames.contains(name))
-        throw new IllegalArgumentException(s"$uid: the new column '$name' exists already; choose another name")
-      columns.add(name, dataType, nullable = false)
-    }
+    val prediction = Option.when($(predictionCol).nonEmpty)($(predictionCol) -> DoubleType)
+    append(schema, outputColumns(model) ++ prediction)
   }
 
   /** The new columns with their types. */
@@ -201,16 +168,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   private def fetches: Seq[(String, String)] = $(fetchDict).toSeq.sorted
 
   private def feeds(schema: StructType): Seq[Feed] = $(feedDict).toSeq.sorted.map { case (input, column) =>
-    val field = schema.find(_.name.equalsIgnoreCase(column)).getOrElse {
-      throw new IllegalArgumentException(
-        s"$uid: there is no column '$column' for the input '$input'; the columns are ${schema.fieldNames.mkString(", ")}"
-      )
-    }
-    if (!InputColumn.accepts(field.dataType))
-      throw new IllegalArgumentException(
-        s"$uid: column '$column' has the type ${field.dataType.sql}; the input '$input' takes ${InputColumn.Accepted}"
-      )
-    Feed(input, column, field.dataType, $(inputShapes).get(input).flatMap(MXNetModelParams.parseShape))
+    Feed(input, column, findInput(schema, column, s"the input '$input'").dataType, shapeOf(input))
   }
 
   override def transform(dataset: Dataset[_]): DataFrame = {
@@ -228,6 +186,65 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
       ImageFormat($(imageLayout) == "NCHW", $(imageMean).toSeq, $(imageStd).toSeq)
     )
     AppendColumns(valid, inputs.map(_.column), StructType(schema.drop(dataset.schema.length)), function)
+  }
+
+  /** All outputs of the network for some rows, each joined over the rows, as in MXNet's package for Spark. A program that distributes the
+    * rows itself calls this in its tasks; [[transform]] does it for tables.
+    *
+    * @param dataset the elements of the only input of the network, row by row
+    */
+  def predict(dataset: Iterator[Vector]): Array[MXNDArray] = {
+    val model = rememberedFiles
+    require(
+      $(feedDict).size == 1,
+      s"$uid: predict takes a network with one input, this one has ${$(feedDict).keys.toSeq.sorted.mkString(", ")}"
+    )
+    require(dataset.hasNext, s"$uid: there is no row to predict")
+    val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
+    try
+      new VectorPrediction(session, $(feedDict).head._1, shapeOf, $(batchSize)).run(dataset).map(MXNDArray(_))
+    finally ModelSession.release(model.hash)
+  }
+
+  /** The outputs for one row. */
+  def predict(data: Vector): Array[MXNDArray] = predict(Iterator.single(data))
+
+  /** The network with its parameters, to use without Spark. */
+  def innerModel: FeedForward = {
+    val (symbol, args, aux) = rememberedFiles.load()
+    new FeedForward(symbol, argParams = args, auxParams = aux, batchSize = $(batchSize), allowExtraParams = true)
+  }
+
+  /** [[innerModel]] as bytes, which `FeedForward.deserialize` reads. */
+  def serializedModel: Array[Byte] = {
+    val model = innerModel
+    try model.serialize()
+    finally model.dispose()
+  }
+
+  /** Saves the model; [[MXNetModel.load(sc* MXNetModel.load]] reads it. */
+  def save(sc: SparkContext, path: String): Unit =
+    write.session(SparkSession.builder().config(sc.getConf).getOrCreate()).save(path)
+
+  private def rememberedFiles: ModelFiles = synchronized {
+    payload.getOrElse {
+      val key = (get(modelPath).getOrElse(""), $(epoch))
+      val remembered = Option(found).flatten.filter(_._1 == key).getOrElse(key -> files)
+      found = Some(remembered)
+      remembered._2
+    }
+  }
+
+  private def writeObject(out: ObjectOutputStream): Unit = {
+    out.defaultWriteObject()
+    val contents = payload.map(_.all.map(file => file.getFileName.toString -> Files.readAllBytes(file)).toList)
+    out.writeObject(contents)
+  }
+
+  private def readObject(in: ObjectInputStream): Unit = {
+    in.defaultReadObject()
+    payload = in.readObject().asInstanceOf[Option[List[(String, Array[Byte])]]].map(ModelFiles.ofContents)
+    found = None
   }
 
   override def copy(extra: ParamMap): MXNetModel = {
@@ -249,6 +266,10 @@ object MXNetModel extends MLReadable[MXNetModel] {
   override def read: MLReader[MXNetModel] = new Reader
 
   override def load(path: String): MXNetModel = super.load(path)
+
+  /** Loads a model that was saved. */
+  def load(sc: SparkContext, path: String): MXNetModel =
+    read.session(SparkSession.builder().config(sc.getConf).getOrCreate()).load(path)
 
   private def hadoopConf: Configuration =
     SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession).fold(new Configuration) { session =>

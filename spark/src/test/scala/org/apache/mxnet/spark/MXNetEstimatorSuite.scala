@@ -1,19 +1,23 @@
 package org.apache.mxnet.spark
 
 import java.nio.file.Files
+import java.nio.{ByteBuffer, ByteOrder}
 import java.util.concurrent.ConcurrentLinkedQueue
 
 import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
+import org.apache.mxnet.spark.internal.{RowKey, ShardFile}
 import org.apache.spark.TaskContext
 import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
 import org.apache.spark.ml.tuning.{CrossValidator, ParamGridBuilder}
 import org.apache.spark.ml.{Pipeline, PipelineStage}
+import org.apache.spark.mllib.linalg.Vectors
+import org.apache.spark.mllib.regression.LabeledPoint
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.DataFrame
-import org.apache.spark.sql.functions.col
+import org.apache.spark.sql.functions.{col, lit}
 
 class MXNetEstimatorSuite extends ClusterSuite {
   import MXNetEstimatorSuite._
@@ -24,7 +28,7 @@ class MXNetEstimatorSuite extends ClusterSuite {
   private lazy val testDigits = Digits.test(spark)
 
   private def estimator: MXNetEstimator = new MXNetEstimator()
-    .setSymbol(lenet)
+    .setSymbol(Symbol.load(s"${Digits.ModelPath}-symbol.json"))
     .setFeaturesCol("pixels")
     .setInputShapes(Map("data" -> Shape(1, 8, 8)))
     .setOptimizer(rate => new SGD(rate, momentum = 0.9f))
@@ -123,6 +127,86 @@ class MXNetEstimatorSuite extends ClusterSuite {
     assertEquals(seen.head.validation.keySet, Set("accuracy"))
   }
 
+  test("a saved estimator trains the same bits") {
+    val named = small.setOptimizer("sgd").setOptimizerParams(Map("momentum" -> "0.9"))
+    val path = Files.createTempDirectory("estimator").resolve("named").toString
+    named.write.save(path)
+    val loaded = MXNetEstimator.load(path)
+    assertEquals(loaded.getOptimizerParams, Map("momentum" -> "0.9"))
+    assertEquals(bits(loaded.fit(digits)), bits(small.fit(digits)), "by name, as by code")
+    val coded = intercept[UnsupportedOperationException](small.write.overwrite().save(path)).getMessage
+    assert(coded.contains("has code for the optimizer, which cannot be saved; set the parameter optimizer"), coded)
+  }
+
+  test("the rows of a shard have another order in each epoch, which the seed decides") {
+    val records =
+      (0 until 1000).map(i => ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putFloat(i.toFloat).array())
+    val directory = Files.createTempDirectory("shard").toFile
+    val rows = records.iterator.zipWithIndex.map { case (record, i) =>
+      RowKey(validation = false, 0, i.toLong) -> record
+    }
+    val file = ShardFile.spool(rows, directory, chunkBytes = 40)((false, 0))
+    def read(count: Int): Seq[Float] = {
+      val row = new Array[Float](1)
+      Seq.fill(count) { file.read(row); row(0) }
+    }
+    def epoch(seed: Long): Seq[Float] = {
+      file.shuffle(seed)
+      read(1000)
+    }
+    file.rewind()
+    val sorted = read(1000)
+    assertEquals(sorted, (0 until 1000).map(_.toFloat))
+    assertEquals(read(2), Seq(0f, 1f), "after the last row the first again")
+    val first = epoch(RowKey.orderSeed(42, epoch = 0, shard = 0))
+    assertEquals(read(3), first.take(3), "after the last row the first again")
+    val second = epoch(RowKey.orderSeed(42, epoch = 1, shard = 0))
+    assertEquals(first.sorted, sorted)
+    assertEquals(second.sorted, sorted)
+    assert(first != sorted && first != second)
+    assert(first.zip(first.tail).count { case (a, b) => b == a + 1 } < 50, "rows stay together")
+    assertEquals(epoch(RowKey.orderSeed(42, epoch = 0, shard = 0)), first)
+    file.close()
+  }
+
+  test("a program for MXNet's package for Spark trains, predicts in tasks, saves and loads") {
+    val points = digits.select("label", "pixels").rdd.map { row =>
+      LabeledPoint(row.getDouble(0), Vectors.dense(row.getSeq[Float](1).map(_.toDouble).toArray))
+    }
+    val model = new MXNet()
+      .setBatchSize(16)
+      .setNumEpoch(6)
+      .setDimension(Shape(1, 8, 8))
+      .setNetwork(Symbol.load(s"${Digits.ModelPath}-symbol.json"))
+      .setContext(Array(Context.cpu(0), Context.cpu(1)))
+      .setNumWorker(2)
+      .setLabelName("softmax_label")
+      .fit(points)
+    val path = Files.createTempDirectory("model").resolve("saved").toString
+    model.save(spark.sparkContext, path)
+    val images = spark.sparkContext.parallelize(Digits.testImages.toSeq.zip(Digits.testLabels), 2)
+    for (used <- Seq(model, MXNetModel.load(spark.sparkContext, path))) {
+      val shared = spark.sparkContext.broadcast(used)
+      val right = images
+        .mapPartitions { part =>
+          val (pixels, labels) = part.toSeq.unzip
+          val outputs = shared.value.predict(pixels.iterator.map(image => Vectors.dense(image.map(_.toDouble))))
+          val digit = NDArray.argmax_channel(outputs.head.get).toArray
+          Iterator(digit.zip(labels).count { case (found, label) => found == label })
+        }
+        .sum()
+      assert(right / Digits.testLabels.length > 0.85, right)
+    }
+    val first = Vectors.dense(Digits.testImages.head.map(_.toDouble))
+    val alone = model.predict(first).head
+    assertEquals(alone.get.shape, Shape(1, 10))
+    val restored = FeedForward.deserialize(model.serializedModel)
+    val input = NDArray.array(Digits.testImages.head, Shape(1, 1, 8, 8))
+    val outputs = restored.predict(new io.NDArrayIter(IndexedSeq(input), dataBatchSize = 1))
+    assertEquals(outputs.head.toArray.toSeq, alone.get.toArray.toSeq)
+    intercept[IllegalArgumentException](new MXNet().setContext(Array(Context.gpu(0))))
+  }
+
   test("a loaded model is fine-tuned") {
     val start = new MXNetModel().setModelPath(Digits.ModelPath).setEpoch(Digits.ModelEpoch)
     val model = estimator.setInitialModel(start).setLearningRate(1e-6f).fit(digits.where("id < 200"))
@@ -146,7 +230,19 @@ class MXNetEstimatorSuite extends ClusterSuite {
   test("what cannot be trained is refused") {
     def refused(estimator: MXNetEstimator, frame: DataFrame = digits): String =
       intercept[IllegalArgumentException](estimator.fit(frame)).getMessage
-    assert(refused(estimator.setFeaturesCol("image")).contains("there is no column 'image'"))
+    assert(
+      refused(estimator.setFeaturesCol("image"))
+        .contains("there is no column 'image' for the input 'data'; the columns are id, pixels, label")
+    )
+    val named = digits.withColumn("label", lit("three"))
+    assert(
+      refused(estimator, named).contains("column 'label' has the type STRING; the label 'softmax_label' takes a number")
+    )
+    val indicator = refused(estimator.setValidationIndicatorCol("id"))
+    assert(indicator.contains("column 'id' has the type INT; validationIndicatorCol takes BOOLEAN"), indicator)
+    val setting = refused(estimator.setOptimizer("adam").setOptimizerParams(Map("momentum" -> "0.9")))
+    assert(setting.contains("the optimizer adam has no setting 'momentum'; it has beta1, beta2, epsilon"), setting)
+    intercept[IllegalArgumentException](estimator.setMetric("accuracies"))
     assert(refused(estimator.setNumShards(3)).contains("numShards is 3, which 2 workers"))
     assert(refused(estimator.setBatchSize(30)).contains("batchSize is 30, which 4 shards"))
     assert(refused(estimator.setLabelName("other_label")).contains("the network has no argument 'other_label'"))
@@ -156,40 +252,12 @@ class MXNetEstimatorSuite extends ClusterSuite {
       assert(intercept[IllegalArgumentException](MXNetEstimator.requireSupported(conf)).getMessage.contains(key))
     }
     assert(estimator.explainParams().contains("numShards: number of parts of a batch"))
+    val estimators = java.util.ServiceLoader.load(classOf[org.apache.spark.ml.Estimator[_]])
+    assert(estimators.stream().anyMatch(_.`type`() == classOf[MXNetEstimator]), "for Spark Connect")
   }
 }
 
 object MXNetEstimatorSuite {
-
-  /** A small LeNet. */
-  def lenet: Symbol = {
-    val data = Symbol.Variable("data")
-    val first = block(data, filters = 20, number = 1)
-    val second = block(first, filters = 50, number = 2)
-    val flat = Symbol.api.Flatten(data = second, name = "flatten")
-    val hidden = Symbol.api.FullyConnected(data = flat, num_hidden = 128, name = "fc1")
-    val active = Symbol.api.Activation(data = hidden, act_type = "relu", name = "relu3")
-    val scores = Symbol.api.FullyConnected(data = active, num_hidden = 10, name = "fc2")
-    Symbol.api.SoftmaxOutput(data = scores, name = "softmax")
-  }
-
-  private def block(data: Symbol, filters: Int, number: Int): Symbol = {
-    val convolved = Symbol.api.Convolution(
-      data = data,
-      kernel = Shape(3, 3),
-      pad = Shape(1, 1),
-      num_filter = filters,
-      name = s"conv$number"
-    )
-    val active = Symbol.api.Activation(data = convolved, act_type = "relu", name = s"relu$number")
-    Symbol.api.Pooling(
-      data = active,
-      pool_type = "max",
-      kernel = Shape(2, 2),
-      stride = Shape(2, 2),
-      name = s"pool$number"
-    )
-  }
 
   /** Kills the process of rank 1 in the third epoch of the first attempt, as `kill -9` does. */
   class KillingAccuracy(marker: String) extends Accuracy {

@@ -11,8 +11,25 @@ private[mxnet] object AnnotatedClasses {
   private val log = Logging.of("org.apache.mxnet.AnnotatedClasses")
   private val marks = Seq(classOf[UserDefinedOp], classOf[ImportHookRule])
 
+  /** Packages of large libraries, which the scan leaves out: reading Spark's class path takes half a minute and much memory. */
+  private val libraries = Seq(
+    "breeze",
+    "com.fasterxml",
+    "com.google",
+    "io.netty",
+    "org.apache.commons",
+    "org.apache.hadoop",
+    "org.apache.hive",
+    "org.apache.logging",
+    "org.apache.parquet",
+    "org.apache.spark",
+    "org.bouncycastle",
+    "scala",
+    "spire"
+  )
+
   private lazy val found: Map[String, Seq[Class[_]]] = {
-    val scan = new ClassGraph().enableAnnotationInfo().ignoreClassVisibility().scan()
+    val scan = new ClassGraph().enableAnnotationInfo().ignoreClassVisibility().rejectPackages(libraries: _*).scan()
     try
       marks.map { mark =>
         val classes = scan.getClassesWithAnnotation(mark.getName).asScala.toSeq

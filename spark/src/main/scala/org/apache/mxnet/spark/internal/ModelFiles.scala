@@ -8,7 +8,7 @@ import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{Path => HadoopPath}
-import org.apache.mxnet.{NDArray, Symbol}
+import org.apache.mxnet.{ImportOptions, ImportedModel, Model, NDArray, Onnx, Symbol}
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.ferromx.FileTransfer
 
@@ -46,6 +46,21 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path]) {
     ShippedModel(hash, files)
   }
 
+  def isOnnx: Boolean = !main.toString.endsWith(ModelFiles.SymbolSuffix)
+
+  /** The network with its parameters and auxiliary states. */
+  def load(): (Symbol, Map[String, NDArray], Map[String, NDArray]) =
+    if (!isOnnx) {
+      val (args, aux) = Model.loadParams(others.head.toString)
+      (Symbol.load(main.toString), args, aux)
+    } else {
+      val imported = importOnnx()
+      (imported.symbol, imported.argParams, imported.auxParams)
+    }
+
+  /** Reads an ONNX file. */
+  def importOnnx(): ImportedModel = Onnx.importModel(main.toString, ImportOptions(externalData = others.nonEmpty))
+
   /** Copies the files into a directory of any file system that Hadoop knows. */
   def copyTo(directory: HadoopPath, conf: Configuration): Unit = {
     val target = directory.getFileSystem(conf)
@@ -80,7 +95,7 @@ private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, S
 }
 
 private[mxnet] object ModelFiles {
-  private val SymbolSuffix = "-symbol.json"
+  val SymbolSuffix: String = "-symbol.json"
 
   /** Files that live as long as the driver. */
   private lazy val temporary: Path = FileTransfer.createDirectory().toPath
@@ -133,6 +148,15 @@ private[mxnet] object ModelFiles {
 
   private def isOnnx(path: HadoopPath): Boolean = path.getName.toLowerCase.endsWith(".onnx")
 
+  /** Writes files that another process sent, by their names; the main file first. */
+  def ofContents(contents: Seq[(String, Array[Byte])]): ModelFiles = {
+    val directory = Files.createTempDirectory(temporary, "sent-")
+    val files = contents.map { case (name, content) =>
+      Files.write(directory.resolve(Paths.get(name).getFileName), content)
+    }
+    ModelFiles(files.head, files.tail)
+  }
+
   /** Writes the content of an ONNX file. */
   def ofOnnx(content: Array[Byte]): ModelFiles = {
     val file = Files.createTempDirectory(temporary, "payload-").resolve("model.onnx")
@@ -142,7 +166,7 @@ private[mxnet] object ModelFiles {
   /** Writes a network and its parameters. */
   def ofNetwork(symbol: Symbol, argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): ModelFiles = {
     val prefix = Files.createTempDirectory(temporary, "payload-").resolve("model").toString
-    org.apache.mxnet.Model.saveCheckpoint(prefix, 0, symbol, argParams, auxParams)
+    Model.saveCheckpoint(prefix, 0, symbol, argParams, auxParams)
     ModelFiles(Paths.get(prefix + SymbolSuffix), Seq(Paths.get(prefix + "-0000.params")))
   }
 

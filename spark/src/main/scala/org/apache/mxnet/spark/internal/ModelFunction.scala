@@ -30,18 +30,25 @@ private[mxnet] final case class ModelFunction(
     batchSize: Int,
     images: ImageFormat
 ) extends PartitionFunction {
-  import ModelFunction.RowGroup
-
-  override def apply(rows: Iterator[InternalRow], ordinals: Array[Int]): Iterator[InternalRow] =
+  override def apply(
+      rows: Iterator[InternalRow],
+      ordinals: Array[Int],
+      passed: InternalRow => InternalRow
+  ): Iterator[InternalRow] =
     if (!rows.hasNext) Iterator.empty
     else {
       val session = ModelSession.acquire(model.hash, () => ModelSession.load(model.fetch()))
       Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => ModelSession.release(model.hash)))
       val first = rows.next()
-      new Batches(session, first, ordinals).run(Iterator.single(first) ++ rows)
+      new Batches(session, first, ordinals, passed).run(first, rows)
     }
 
-  private final class Batches(session: ModelSession, first: InternalRow, ordinals: Array[Int]) {
+  private final class Batches(
+      session: ModelSession,
+      first: InternalRow,
+      ordinals: Array[Int],
+      passed: InternalRow => InternalRow
+  ) {
     private val shapes = feeds.indices.map { i =>
       checkNull(first, i)
       val feed = feeds(i)
@@ -56,48 +63,52 @@ private[mxnet] final case class ModelFunction(
     private val network = session.network(feeds.map(_.input).zip(shapes), fetches)
     private val fixedBatch = feeds.flatMap(feed => session.fixedBatch(feed.input)).headOption
     private val largest = fixedBatch.getOrElse(batchSize)
-    private val columns = feeds.zip(shapes).map { case (feed, shape) =>
+    private val columns = feeds.toIndexedSeq.zip(shapes).map { case (feed, shape) =>
       InputColumn.of(feed.column, feed.dataType, shape, paddedSize(largest), images)
     }
     private val fetched = fetches.toIndexedSeq
     private val outputRow = new SpecificInternalRow(outputTypes ++ Option.when(hasPrediction)(DoubleType))
     private val joined = new JoinedRow
 
-    def run(rows: Iterator[InternalRow]): Iterator[InternalRow] = new Iterator[InternalRow] {
+    def run(first: InternalRow, others: Iterator[InternalRow]): Iterator[InternalRow] = new Iterator[InternalRow] {
       private val batch = new ArrayBuffer[InternalRow](largest)
-      private var outputs: IndexedSeq[OutputColumn] = IndexedSeq.empty
+      private var outputs = Array.empty[OutputColumn[_]]
       private var position = 0
+      add(first)
 
-      override def hasNext: Boolean = position < batch.length || rows.hasNext
+      override def hasNext: Boolean = position < batch.length || others.hasNext
 
       override def next(): InternalRow = {
-        if (position == batch.length) {
-          outputs = runBatch(rows, batch)
-          position = 0
+        if (outputs.isEmpty || position == batch.length) runBatch()
+        var i = 0
+        while (i < outputs.length) {
+          outputRow.update(i, outputs(i).row(position))
+          i += 1
         }
-        outputs.indices.foreach(i => outputRow.update(i, outputs(i).row(position)))
         if (hasPrediction) outputRow.setDouble(outputs.length, outputs.head.prediction(position))
         position += 1
         joined(batch(position - 1), outputRow)
       }
-    }
 
-    private def runBatch(source: Iterator[InternalRow], batch: ArrayBuffer[InternalRow]): IndexedSeq[OutputColumn] = {
-      batch.clear()
-      while (batch.length < largest && source.hasNext) {
-        val row = source.next().copy()
+      private def runBatch(): Unit = {
+        if (outputs.nonEmpty) batch.clear()
+        while (batch.length < largest && others.hasNext) add(others.next())
+        val padded = paddedSize(batch.length)
+        outputs = network.run(padded) { inputs =>
+          columns.indices.foreach(i => columns(i).write(inputs(i), batch.length))
+        }(results => fetched.indices.map(i => OutputColumn.of(fetched(i), results(i), padded)).toArray)
+        position = 0
+      }
+
+      private def add(row: InternalRow): Unit = {
         var i = 0
         while (i < columns.length) {
           checkNull(row, i)
           columns(i).read(row, ordinals(i), batch.length)
           i += 1
         }
-        batch += row
+        batch += passed(row)
       }
-      val padded = paddedSize(batch.length)
-      network.run(padded) { inputs =>
-        columns.indices.foreach(i => columns(i).write(inputs(i), batch.length))
-      } { outputs => fetched.indices.map(i => OutputColumn.of(fetched(i), outputs(i), padded)) }
     }
 
     private def checkNull(row: InternalRow, i: Int): Unit =
@@ -106,13 +117,7 @@ private[mxnet] final case class ModelFunction(
           s"column '${feeds(i).column}' is null in a row; set handleInvalid to skip to leave such rows out"
         )
 
-    /** The number of rows that a batch is filled up to. The kernels compute a row in the same way, to the bit, in every
-      * batch of a multiple of 16 rows; powers of two bind few sizes for the last batches of partitions.
-      */
-    private def paddedSize(rows: Int): Int = fixedBatch.getOrElse {
-      val whole = (largest + RowGroup - 1) / RowGroup * RowGroup
-      math.min(whole, if (rows <= RowGroup) RowGroup else Integer.highestOneBit(rows - 1) * 2)
-    }
+    private def paddedSize(rows: Int): Int = fixedBatch.getOrElse(ModelFunction.paddedSize(rows, largest))
   }
 }
 
@@ -120,4 +125,12 @@ private[mxnet] object ModelFunction {
 
   /** Batches have a multiple of so many rows. */
   private val RowGroup = 16
+
+  /** The number of rows that a batch is filled up to. The kernels compute a row in the same way, to the bit, in every batch
+    * of a multiple of 16 rows; powers of two bind few sizes for the last batches of partitions.
+    */
+  def paddedSize(rows: Int, largest: Int): Int = {
+    val whole = (largest + RowGroup - 1) / RowGroup * RowGroup
+    math.min(whole, if (rows <= RowGroup) RowGroup else Integer.highestOneBit(rows - 1) * 2)
+  }
 }

@@ -223,14 +223,12 @@ private[mxnet] object ModelSession {
   /** Loads a model from files. */
   def load(files: ModelFiles): ModelSession = ResourceScope.outside {
     synchronized(loads += 1)
-    val main = files.main.toString
     try
-      if (main.endsWith("-symbol.json")) {
-        val (args, aux) = Model.loadParams(files.others.head.toString)
-        val symbol = Symbol.load(main)
+      if (!files.isOnnx) {
+        val (symbol, args, aux) = files.load()
         new ModelSession(symbol, args, aux, Map.empty, symbol.listOutputs(), numpyShapes = false)
       } else {
-        val model = Onnx.importModel(main, ImportOptions(externalData = files.others.nonEmpty))
+        val model = files.importOnnx()
         val inputs = model.inputs.map(input => input.name -> input).toMap
         new ModelSession(model.symbol, model.argParams, model.auxParams, inputs, model.outputs, numpyShapes = true)
       }

@@ -1,21 +1,34 @@
 package org.apache.mxnet.spark.internal
 
-import java.util.Arrays.copyOfRange
-
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.{DType, NDArray}
-import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData
 import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.types._
 
-/** The values of an output for the rows of a batch. */
-private[mxnet] sealed trait OutputColumn {
+/** The values of an output for the rows of a batch.
+  *
+  * @param values the elements of all rows
+  * @param rowSize the number of elements of a row
+  */
+private[mxnet] final class OutputColumn[A] private (elementType: PrimitiveType[A], values: Array[A], rowSize: Int) {
 
   /** The elements of a row. */
-  def row(position: Int): ArrayData
+  def row(position: Int): ArrayData = elementType.toArrayData(values, position * rowSize, rowSize)
 
   /** The index of the largest element of a row, the first of equal ones; the element itself where there is only one. */
-  def prediction(position: Int): Double
+  def prediction(position: Int): Double = {
+    val first = position * rowSize
+    if (rowSize == 1) elementType.toDouble(values, first)
+    else {
+      var best = first
+      var i = first + 1
+      while (i < first + rowSize) {
+        if (elementType.isGreater(values, i, best)) best = i
+        i += 1
+      }
+      (best - first).toDouble
+    }
+  }
 }
 
 private[mxnet] object OutputColumn {
@@ -36,60 +49,19 @@ private[mxnet] object OutputColumn {
     * @param name its name
     * @param batch the number of rows that were run
     */
-  def of(name: String, output: NDArray, batch: Int): OutputColumn = {
+  def of(name: String, output: NDArray, batch: Int): OutputColumn[_] = {
     val shape = output.shape
     if (shape.length == 0 || shape(0) != batch)
       throw new IllegalArgumentException(
         s"output '$name' has the shape $shape for a batch of $batch rows; the first dimension must be that of the batch"
       )
-    val size = output.size / batch
+    def copied[A](elementType: PrimitiveType[A]) =
+      new OutputColumn(elementType, elementType.read(output), output.size / batch)
     typeOf(output.dtype) match {
-      case ArrayType(DoubleType, _)  => new Doubles(output.toFloat64Array, size)
-      case ArrayType(LongType, _)    => new Longs(ArrayAccess.longs(output), size)
-      case ArrayType(IntegerType, _) => new Ints(ArrayAccess.ints(output), size)
-      case _                         => new Floats(output.toArray, size)
+      case ArrayType(DoubleType, _)  => copied(PrimitiveType.Doubles)
+      case ArrayType(LongType, _)    => copied(PrimitiveType.Longs)
+      case ArrayType(IntegerType, _) => copied(PrimitiveType.Ints)
+      case _                         => copied(PrimitiveType.Floats)
     }
-  }
-
-  private final class Floats(values: Array[Float], size: Int) extends OutputColumn {
-    override def row(position: Int): ArrayData =
-      UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def prediction(position: Int): Double =
-      if (size == 1) values(position).toDouble
-      else firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
-  }
-
-  private final class Doubles(values: Array[Double], size: Int) extends OutputColumn {
-    override def row(position: Int): ArrayData =
-      UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def prediction(position: Int): Double =
-      if (size == 1) values(position).toDouble
-      else firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
-  }
-
-  private final class Longs(values: Array[Long], size: Int) extends OutputColumn {
-    override def row(position: Int): ArrayData =
-      UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def prediction(position: Int): Double =
-      if (size == 1) values(position).toDouble
-      else firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
-  }
-
-  private final class Ints(values: Array[Int], size: Int) extends OutputColumn {
-    override def row(position: Int): ArrayData =
-      UnsafeArrayData.fromPrimitiveArray(copyOfRange(values, position * size, (position + 1) * size))
-    override def prediction(position: Int): Double =
-      if (size == 1) values(position).toDouble
-      else firstMax(size)((i, j) => values(position * size + i) > values(position * size + j))
-  }
-
-  private def firstMax(size: Int)(isGreater: (Int, Int) => Boolean): Double = {
-    var best = 0
-    var i = 1
-    while (i < size) {
-      if (isGreater(i, best)) best = i
-      i += 1
-    }
-    best.toDouble
   }
 }

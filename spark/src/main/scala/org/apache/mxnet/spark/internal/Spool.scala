@@ -6,6 +6,7 @@ import java.util.zip.CRC32
 
 import scala.collection.mutable
 
+import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.{MXNetError, MXRecordIO}
 import org.apache.spark.Partitioner
 import org.apache.spark.sql.catalyst.InternalRow
@@ -26,6 +27,10 @@ private[mxnet] object RowKey {
   def hash(record: Array[Byte], seed: Long): Long =
     XXH64.hashUnsafeBytes(record, Platform.BYTE_ARRAY_OFFSET, record.length, seed)
 
+  /** A number that decides the order of a shard's rows in an epoch. */
+  def orderSeed(seed: Long, epoch: Int, shard: Int): Long =
+    XXH64.hashLong(epoch.toLong, XXH64.hashLong(shard.toLong, seed))
+
   /** Rows go to the shards in turn. */
   def of(validation: Boolean, index: Long, numShards: Int): RowKey =
     RowKey(validation, (index % numShards).toInt, index / numShards)
@@ -40,7 +45,7 @@ private[mxnet] final class ShardPartitioner(override val numPartitions: Int, num
 }
 
 /** Makes the record of a row: the elements of all inputs and of the label as 32-bit floating point numbers. */
-private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn], sizes: IndexedSeq[Int]) {
+private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn[_]], sizes: IndexedSeq[Int]) {
   private val values = new Array[Float](sizes.sum)
   private val offsets = sizes.scanLeft(0)(_ + _)
 
@@ -56,27 +61,56 @@ private[mxnet] final class RowEncoder(columns: IndexedSeq[InputColumn], sizes: I
   }
 }
 
+/** Consecutive rows of a file, which are read together.
+  *
+  * @param offset where they begin in the file
+  */
+private[mxnet] final case class Chunk(offset: Long, numRows: Int)
+
 /** The rows of a shard in a local RecordIO file.
   *
   * @param file the file; None if there are no rows
   * @param checksum CRC-32 of the records
   */
-private[mxnet] final class ShardFile(file: Option[File], val numRows: Long, val checksum: Long) {
+private[mxnet] final class ShardFile(file: Option[File], chunks: IndexedSeq[Chunk], val checksum: Long) {
+  val numRows: Long = chunks.map(_.numRows.toLong).sum
+
   private lazy val reader =
     new MXRecordIO(file.getOrElse(throw new MXNetError("a shard has no rows")).getPath, MXRecordIO.IORead)
+  private var order: () => Iterator[Array[Byte]] = () => inOrder
+  private var records: Iterator[Array[Byte]] = Iterator.empty
 
-  /** Goes back to the first row. */
-  def rewind(): Unit = if (file.nonEmpty) reader.reset()
+  /** Goes back to the first row, in the order of the file. */
+  def rewind(): Unit = {
+    order = () => inOrder
+    records = order()
+  }
+
+  /** Goes to the first row of an order that the seed decides. Chunks are shuffled, and then the rows of a few chunks, which
+    * are in memory at a time.
+    */
+  def shuffle(seed: Long): Unit = {
+    order = () => inRandomOrder(new java.util.Random(seed))
+    records = order()
+  }
 
   /** Reads the next row, after the last one the first again. */
   def read(target: Array[Float]): Unit = {
-    var record = reader.readBytes()
-    if (record == null) {
-      reader.reset()
-      record = reader.readBytes()
-    }
-    ByteBuffer.wrap(record).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(target)
+    if (!records.hasNext) records = order()
+    ByteBuffer.wrap(records.next()).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(target)
     ()
+  }
+
+  private def inOrder: Iterator[Array[Byte]] = chunks.iterator.flatMap(rowsOf)
+
+  private def inRandomOrder(random: java.util.Random): Iterator[Array[Byte]] =
+    ShardFile.shuffled(chunks, random).grouped(ShardFile.ChunksInMemory).flatMap { few =>
+      ShardFile.shuffled(few.toIndexedSeq.flatMap(rowsOf), random)
+    }
+
+  private def rowsOf(chunk: Chunk): Iterator[Array[Byte]] = {
+    _LIB.recordReaderSeek(reader.handle, chunk.offset)
+    Iterator.fill(chunk.numRows)(reader.readBytes())
   }
 
   def close(): Unit = file.foreach { path =>
@@ -86,12 +120,21 @@ private[mxnet] final class ShardFile(file: Option[File], val numRows: Long, val 
 }
 
 private[mxnet] object ShardFile {
+  private val ChunkBytes = 1 << 20
+
+  /** The number of chunks whose rows are shuffled together. */
+  private val ChunksInMemory = 16
 
   /** Writes sorted rows to a file for each shard, so that they need not fit in memory.
     *
+    * @param chunkBytes size of a chunk; a larger row is a chunk of its own
     * @return the files by validation and shard; shards without rows have none
     */
-  def spool(rows: Iterator[(RowKey, Array[Byte])], directory: File): Map[(Boolean, Int), ShardFile] = {
+  def spool(
+      rows: Iterator[(RowKey, Array[Byte])],
+      directory: File,
+      chunkBytes: Int = ChunkBytes
+  ): Map[(Boolean, Int), ShardFile] = {
     val files = mutable.LinkedHashMap.empty[(Boolean, Int), ShardFile]
     val source = rows.buffered
     while (source.hasNext) {
@@ -99,19 +142,34 @@ private[mxnet] object ShardFile {
       val file = new File(directory, s"${if (validation) "validation" else "training"}-$shard.rec")
       val writer = new MXRecordIO(file.getPath, MXRecordIO.IOWrite)
       val checksum = new CRC32
-      var count = 0L
+      val chunks = mutable.ArrayBuffer.empty[Chunk]
       try
         while (source.hasNext && source.head._1.validation == validation && source.head._1.shard == shard) {
           val record = source.next()._2
+          val rowsPerChunk = math.max(1, chunkBytes / record.length)
+          if (chunks.lastOption.forall(_.numRows == rowsPerChunk))
+            chunks += Chunk(_LIB.recordWriterTell(writer.handle), 0)
           writer.writeBytes(record)
           checksum.update(record)
-          count += 1
+          chunks(chunks.length - 1) = chunks.last.copy(numRows = chunks.last.numRows + 1)
         }
       finally writer.close()
-      files((validation, shard)) = new ShardFile(Some(file), count, checksum.getValue)
+      files((validation, shard)) = new ShardFile(Some(file), chunks.toIndexedSeq, checksum.getValue)
     }
     files.toMap
   }
 
-  val empty: ShardFile = new ShardFile(None, 0, 0)
+  val empty: ShardFile = new ShardFile(None, IndexedSeq.empty, 0)
+
+  /** A permutation of some items (Fisher and Yates). `java.util.Random` gives the same numbers in every version of Java. */
+  private def shuffled[A](items: IndexedSeq[A], random: java.util.Random): IndexedSeq[A] = {
+    val permuted = items.toBuffer
+    (permuted.length - 1 to 1 by -1).foreach { i =>
+      val j = random.nextInt(i + 1)
+      val item = permuted(i)
+      permuted(i) = permuted(j)
+      permuted(j) = item
+    }
+    permuted.toIndexedSeq
+  }
 }

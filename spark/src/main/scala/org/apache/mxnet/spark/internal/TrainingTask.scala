@@ -260,7 +260,7 @@ private[mxnet] final class ShardTraining(
     Random.seed((plan.seed, epoch).hashCode)
     job.barrier()
     metrics.foreach(_.reset())
-    networks.foreach(_.training.rewind())
+    networks.foreach(network => network.training.shuffle(RowKey.orderSeed(plan.seed, epoch, network.shard)))
     var step = 0L
     while (step < numSteps) {
       networks.indices.foreach { i =>

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeReference, AttributeSet, UnsafeProjection}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, UnaryNode}
 import org.apache.spark.sql.classic
-import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.types.StructType
 
 /** Computes new columns for the rows of a partition. It is sent to executors. */
@@ -14,9 +14,14 @@ trait PartitionFunction extends Serializable {
 
   /** @param rows the rows of a partition; the object of one may be reused for the next
     * @param ordinals the ordinals of the input columns in these rows
-    * @return each row, joined with the values of the new columns
+    * @param passed a copy of the columns of a row that are passed through
+    * @return the passed columns of each row, joined with the values of the new columns
     */
-  def apply(rows: Iterator[InternalRow], ordinals: Array[Int]): Iterator[InternalRow]
+  def apply(
+      rows: Iterator[InternalRow],
+      ordinals: Array[Int],
+      passed: InternalRow => InternalRow
+  ): Iterator[InternalRow]
 }
 
 /** Adds columns by a function on Spark's internal rows. The public interface of a `Dataset` decodes every row into boxed
@@ -70,29 +75,45 @@ object AppendColumns {
   private case class AppendExec(
       function: PartitionFunction,
       inputs: Seq[Attribute],
+      passed: Seq[Attribute],
       produced: Seq[Attribute],
       child: SparkPlan
   ) extends UnaryExecNode {
     override def nodeName: String = "MXNetModel"
-    override def output: Seq[Attribute] = child.output ++ produced
+    override def output: Seq[Attribute] = passed ++ produced
     override def producedAttributes: AttributeSet = AttributeSet(produced)
     override def outputPartitioning = child.outputPartitioning
     override def outputOrdering = child.outputOrdering
     override protected def withNewChildInternal(newChild: SparkPlan): AppendExec = copy(child = newChild)
 
     override protected def doExecute(): RDD[InternalRow] = {
-      val (run, attributes) = (function, output)
-      val ordinals = inputs.map(input => child.output.indexWhere(_.exprId == input.exprId)).toArray
+      val (run, read, kept, attributes) = (function, child.output, passed, output)
+      val ordinals = inputs.map(input => read.indexWhere(_.exprId == input.exprId)).toArray
       child.execute().mapPartitions { rows =>
-        run(rows, ordinals).map(UnsafeProjection.create(attributes, attributes))
+        run(rows, ordinals, copier(kept, read)).map(UnsafeProjection.create(attributes, attributes))
       }
     }
   }
 
+  /** What copies some columns of rows, which may share one object. */
+  private def copier(columns: Seq[Attribute], row: Seq[Attribute]): InternalRow => InternalRow =
+    if (columns.isEmpty) _ => InternalRow.empty
+    else if (columns == row) _.copy()
+    else {
+      val projection = UnsafeProjection.create(columns, row)
+      projection(_).copy()
+    }
+
   private object Strategy extends SparkStrategy {
     override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-      case Append(function, inputs, produced, child) => AppendExec(function, inputs, produced, planLater(child)) :: Nil
-      case _                                         => Nil
+      case append: Append                       => execute(append, append.child.output) :: Nil
+      case Project(expressions, append: Append) =>
+        val needed = AttributeSet(expressions.flatMap(_.references))
+        ProjectExec(expressions, execute(append, append.child.output.filter(needed.contains))) :: Nil
+      case _ => Nil
     }
+
+    private def execute(append: Append, passed: Seq[Attribute]) =
+      AppendExec(append.function, append.inputs, passed, append.produced, planLater(append.child))
   }
 }

@@ -1,0 +1,98 @@
+package org.apache.mxnet.spark
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.mxnet.Shape
+import org.apache.mxnet.spark.internal.InputColumn
+import org.apache.spark.ml.param._
+import org.apache.spark.ml.param.shared.HasPredictionCol
+import org.apache.spark.sql.types.{DataType, StructField, StructType}
+
+/** Parameters of the stages that run a network on columns: [[MXNetModel]] and [[MXNetEstimator]]. */
+trait NetworkParams extends Params with HasPredictionCol {
+
+  /** The columns of the inputs. */
+  final val feedDict: StringMapParam = new StringMapParam(
+    this,
+    "feedDict",
+    "column of each input of the network, by the name of the input; an estimator without it reads 'data' from featuresCol"
+  )
+
+  /** The shapes of the inputs. */
+  final val inputShapes: StringMapParam = new StringMapParam(
+    this,
+    "inputShapes",
+    "shape of a row of an input, without the batch, by the name of the input, such as '1,28,28'; needed if it is neither in " +
+      "the network nor that of the column's first value",
+    _.values.forall(NetworkParams.parseShape(_).nonEmpty)
+  )
+
+  /** The number of rows of a batch. */
+  val batchSize: IntParam
+
+  setDefault(inputShapes -> Map.empty[String, String])
+
+  def getFeedDict: Map[String, String] = $(feedDict)
+  def getInputShapes: Map[String, String] = $(inputShapes)
+  def getBatchSize: Int = $(batchSize)
+
+  def setFeedDict(value: Map[String, String]): this.type = set(feedDict, value)
+  def setFeedDict(value: java.util.Map[String, String]): this.type = setFeedDict(value.asScala.toMap)
+  def setInputShapes(value: Map[String, Shape]): this.type =
+    set(inputShapes, value.map { case (name, shape) => name -> shape.toVector.mkString(",") })
+  def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes, value.asScala.toMap)
+  def setBatchSize(value: Int): this.type = set(batchSize, value)
+
+  /** Sets the column with the index of the largest element of the network's first output, or with its value if it has one
+    * element; no column if empty.
+    */
+  def setPredictionCol(value: String): this.type = set(predictionCol, value)
+
+  /** The dimensions of a row of an input that `inputShapes` has. */
+  private[spark] def shapeOf(input: String): Option[Seq[Int]] =
+    $(inputShapes).get(input).flatMap(NetworkParams.parseShape)
+
+  /** The column of this name.
+    *
+    * @param use what the column is for, for example "the input 'data'"
+    */
+  private[spark] def findColumn(schema: StructType, name: String, use: String): StructField =
+    schema.find(_.name.equalsIgnoreCase(name)).getOrElse {
+      throw new IllegalArgumentException(
+        s"$uid: there is no column '$name' for $use; the columns are ${schema.fieldNames.mkString(", ")}"
+      )
+    }
+
+  /** The column of this name, whose values an input of a network can take. */
+  private[spark] def findInput(schema: StructType, name: String, use: String): StructField = {
+    val field = findColumn(schema, name, use)
+    if (!InputColumn.accepts(field.dataType)) throw wrongType(field, use, InputColumn.Accepted)
+    field
+  }
+
+  private[spark] def wrongType(field: StructField, use: String, expected: String): IllegalArgumentException =
+    new IllegalArgumentException(
+      s"$uid: column '${field.name}' has the type ${field.dataType.sql}; $use takes $expected"
+    )
+
+  /** A schema with new columns. */
+  private[spark] def append(schema: StructType, columns: Seq[(String, DataType)]): StructType =
+    columns.foldLeft(schema) { case (all, (name, dataType)) =>
+      all.find(_.name.equalsIgnoreCase(name)).foreach { existing =>
+        throw new IllegalArgumentException(
+          s"$uid: the new column '$name' exists already, with the type ${existing.dataType.sql}; choose another name"
+        )
+      }
+      all.add(name, dataType, nullable = false)
+    }
+}
+
+private[spark] object NetworkParams {
+
+  /** The dimensions of a shape such as `1,28,28` or `(1, 28, 28)`. */
+  def parseShape(text: String): Option[Seq[Int]] = {
+    val inner = text.trim.stripPrefix("(").stripSuffix(")").trim
+    val dims = if (inner.isEmpty) Nil else inner.stripSuffix(",").split(',').toSeq.map(_.trim.toIntOption.filter(_ > 0))
+    Option.unless(dims.contains(None))(dims.flatten)
+  }
+}

@@ -1,0 +1,51 @@
+package org.apache.mxnet.spark.internal
+
+import org.apache.mxnet.{Image, ResourceScope, Shape}
+
+/** How the bytes of an image become the numbers of an input.
+  *
+  * @param channelsFirst whether a row is (channels, height, width); else (height, width, channels)
+  * @param mean what is subtracted from each channel; none if empty
+  * @param std what each channel is then divided by; nothing if empty
+  */
+private[mxnet] final case class ImageFormat(channelsFirst: Boolean, mean: Seq[Double], std: Seq[Double]) {
+
+  /** Decodes an image to red, green and blue (or grey, if the input has one channel), scales it, and writes it. */
+  def decode(bytes: Array[Byte], rowShape: Shape, target: Array[Float], offset: Int): Unit = {
+    require(
+      rowShape.length == 3,
+      s"an image goes to an input whose rows have three dimensions, not $rowShape; check the parameter inputShapes"
+    )
+    val (channels, height, width) =
+      if (channelsFirst) (rowShape(0), rowShape(1), rowShape(2)) else (rowShape(2), rowShape(0), rowShape(1))
+    require(
+      channels == 1 || channels == 3,
+      s"an image has one or three channels, the input has rows of shape $rowShape; check inputShapes and imageLayout"
+    )
+    val pixels = ResourceScope.using() {
+      val image = Image.imDecode(bytes, if (channels == 3) 1 else 0, to_rgb = true, None)
+      val scaled =
+        if (image.shape(0) == height && image.shape(1) == width) image else Image.imResize(image, width, height)
+      scaled.internal.getRaw
+    }
+    val plane = height * width
+    var channel = 0
+    while (channel < channels) {
+      val shift = if (mean.isEmpty) 0f else mean(if (mean.length == 1) 0 else channel).toFloat
+      val scale = if (std.isEmpty) 1f else std(if (std.length == 1) 0 else channel).toFloat
+      var i = 0
+      while (i < plane) {
+        val value = ((pixels(i * channels + channel) & 0xff) - shift) / scale
+        target(offset + (if (channelsFirst) channel * plane + i else i * channels + channel)) = value
+        i += 1
+      }
+      channel += 1
+    }
+  }
+}
+
+private[mxnet] object ImageFormat {
+
+  /** (channels, height, width) from 0 to 255. */
+  val Plain: ImageFormat = ImageFormat(channelsFirst = true, Nil, Nil)
+}

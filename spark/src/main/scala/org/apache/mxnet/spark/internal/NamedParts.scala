@@ -1,0 +1,121 @@
+package org.apache.mxnet.spark.internal
+
+import scala.collection.mutable
+
+import org.apache.mxnet._
+import org.apache.mxnet.optimizer._
+
+/** Optimizers, metrics and initializers by their names in MXNet, so that they can be saved, and set from Python. */
+private[mxnet] object NamedParts {
+
+  /** Settings by name. Every one must be read: an unknown name is an error, not ignored. */
+  private final class Settings(owner: String, values: Map[String, String]) {
+    private val known = mutable.LinkedHashSet.empty[String]
+
+    def text(name: String, default: String): String = {
+      known += name
+      values.getOrElse(name, default)
+    }
+
+    def number(name: String, default: Float): Float = text(name, default.toString).toFloatOption.getOrElse {
+      throw new IllegalArgumentException(s"the setting $name of $owner is '${values(name)}'; give a number")
+    }
+
+    /** The schedule, if there is one. */
+    def schedule: LRScheduler = {
+      val (step, factor) = (number("lr_step", 0f), number("lr_factor", 1f))
+      if (step == 0f && factor == 1f) null else new FactorScheduler(step.toInt, factor)
+    }
+
+    def checked[A](make: Settings => A): A = {
+      val made = make(this)
+      values.keys.toSeq.sorted.find(!known.contains(_)).foreach { unknown =>
+        throw new IllegalArgumentException(s"$owner has no setting '$unknown'; it has ${known.mkString(", ")}")
+      }
+      made
+    }
+
+    def clip: Float = number("clip_gradient", 0f)
+  }
+
+  private type OptimizerMaker = (Settings, Float) => Optimizer
+
+  private val optimizerMakers = Seq[(String, OptimizerMaker)](
+    "sgd" -> ((s, rate) => new SGD(rate, s.number("momentum", 0f), s.number("wd", 1e-4f), s.clip, s.schedule)),
+    "nag" -> ((s, rate) => new NAG(rate, s.number("momentum", 0f), s.number("wd", 1e-4f), s.clip, s.schedule)),
+    "adam" -> ((s, rate) =>
+      new Adam(
+        rate,
+        s.number("beta1", 0.9f),
+        s.number("beta2", 0.999f),
+        s.number("epsilon", 1e-8f),
+        wd = s.number("wd", 0f),
+        clipGradient = s.clip,
+        lrScheduler = s.schedule
+      )
+    ),
+    "adagrad" -> ((s, rate) => new AdaGrad(rate, epsilon = s.number("eps", 1e-7f), wd = s.number("wd", 0f))),
+    "rmsprop" -> ((s, rate) =>
+      new RMSProp(
+        rate,
+        gamma1 = s.number("gamma1", 0.95f),
+        gamma2 = s.number("gamma2", 0.9f),
+        wd = s.number("wd", 0f),
+        lrScheduler = s.schedule,
+        clipGradient = s.clip
+      )
+    ),
+    "dcasgd" -> ((s, rate) =>
+      new DCASGD(
+        rate,
+        s.number("momentum", 0f),
+        s.number("lamda", 0.04f),
+        s.number("wd", 0f),
+        s.clip,
+        s.schedule
+      )
+    ),
+    "sgld" -> ((s, rate) => new SGLD(rate, wd = s.number("wd", 1e-4f), clipGradient = s.clip, lrScheduler = s.schedule))
+  )
+
+  private val metricMakers = Seq[(String, () => EvalMetric)](
+    "acc" -> (() => new Accuracy()),
+    "f1" -> (() => new F1()),
+    "ce" -> (() => new CrossEntropy()),
+    "Perplexity" -> (() => new Perplexity()),
+    "mae" -> (() => new MAE()),
+    "mse" -> (() => new MSE()),
+    "rmse" -> (() => new RMSE())
+  )
+
+  private val TopK = "top_k_accuracy_([1-9][0-9]{0,4})".r
+
+  private val initializerMakers = Seq[(String, Settings => Initializer)](
+    "xavier" -> (s =>
+      new Xavier(s.text("rnd_type", "uniform"), s.text("factor_type", "avg"), s.number("magnitude", 3f))
+    ),
+    "uniform" -> (s => new Uniform(s.number("scale", 0.07f))),
+    "normal" -> (s => new Normal(s.number("sigma", 0.01f)))
+  )
+
+  val optimizers: Seq[String] = optimizerMakers.map(_._1)
+  val metrics: Seq[String] = metricMakers.map(_._1) :+ "top_k_accuracy_N"
+  val initializers: Seq[String] = initializerMakers.map(_._1)
+
+  def optimizer(name: String, learningRate: Float, settings: Map[String, String]): Optimizer =
+    new Settings(s"the optimizer $name", settings).checked(s => made(optimizerMakers, name)(s, learningRate))
+
+  def initializer(name: String, settings: Map[String, String]): Initializer =
+    new Settings(s"the initializer $name", settings).checked(s => made(initializerMakers, name)(s))
+
+  def isMetric(name: String): Boolean = metricMakers.exists(_._1 == name) || TopK.matches(name)
+
+  def metric(name: String): EvalMetric = name match {
+    case TopK(k) => new TopKAccuracy(k.toInt)
+    case other   => made(metricMakers, other)()
+  }
+
+  private def made[A](makers: Seq[(String, A)], name: String): A = makers
+    .collectFirst { case (`name`, make) => make }
+    .getOrElse(throw new IllegalArgumentException(s"'$name' is none of ${makers.map(_._1).mkString(", ")}"))
+}
