@@ -1,11 +1,12 @@
 """Measures FerroMX beside MXNet 1.9.1, PyTorch and ONNX Runtime in one interleaved run.
 
-    python3 tests/bench/bench.py [--threads 1,2] [--rounds 9] [--seconds 0.15] [--filter TEXT] [--quick]
+    python3 tests/bench/bench.py [--threads 1,2] [--rounds 9] [--seconds 0.15] [--filter TEXT] [--isa avx2] [--quick]
 
 Each contestant is a process of its own. In every round each of them runs the workload for a moment, in turn, so that whatever
 else the machine does strikes all alike. With one thread the times are those of the processor, with more those of the clock;
 of a contestant's variants the fastest counts. The ratio is `best peer's median / ours`: above 1, FerroMX is faster. With --write the
-measurements go to results/workloads.tsv and the table of docs/performance.md.
+measurements go to results/workloads.tsv and the table of docs/performance.md. With --isa avx2 every contestant leaves AVX-512 out; ONNX
+Runtime cannot, so it takes part only where the processor has none.
 
 The peers' Python interpreters are named by the environment variables BENCH_MXNET_PYTHON, BENCH_TORCH_PYTHON and
 BENCH_ONNXRUNTIME_PYTHON (which needs the package onnx too). A peer that is not named, or does not start, is left out.
@@ -28,6 +29,21 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 PAUSE = {"cpu": 0, "wall": 0.25}
 # Names, and the modules that variables and workers are called after.
 PEERS = (("MXNet", "mxnet"), ("PyTorch", "torch"), ("ONNX Runtime", "onnxruntime"))
+
+
+# The variables by which FerroMX, oneDNN, MKL and ATen leave instructions out.
+AVX2 = {
+    "FERROMX_ISA": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "DNNL_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+}
+
+
+def has_avx512():
+    with open("/proc/cpuinfo") as info:
+        return " avx512f " in info.read()
 
 
 class Contestant:
@@ -57,11 +73,15 @@ class Contestant:
         self.process.wait()
 
 
-def contestants(library, threads):
+def contestants(library, threads, isa):
+    level = AVX2 if isa == "avx2" else {}
     ours = [sys.executable, "worker_ferromx.py", library]
-    yield Contestant("FerroMX", ours, threads)
-    yield Contestant("FerroMX exact", ours, threads, {"MXNET_EXACT_CONV": "1"})
+    yield Contestant("FerroMX", ours, threads, level)
+    yield Contestant("FerroMX exact", ours, threads, {**level, "MXNET_EXACT_CONV": "1"})
     for name, module in PEERS:
+        if level and module == "onnxruntime" and has_avx512():
+            print("ONNX Runtime is left out: it would use AVX-512")
+            continue
         variable = f"BENCH_{module.upper()}_PYTHON"
         python = os.environ.get(variable)
         if not python:
@@ -69,7 +89,7 @@ def contestants(library, threads):
         elif subprocess.run([python, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode != 0:
             print(f"{name} is left out: {python} cannot import {module}")
         else:
-            yield Contestant(name, [python, f"worker_{module}.py"], threads)
+            yield Contestant(name, [python, f"worker_{module}.py"], threads, level)
 
 
 def takes_part(contestant, workload):
@@ -115,6 +135,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=9, help="turns of each contestant per workload (default 9)")
     parser.add_argument("--seconds", type=float, default=0.15, help="least length of a turn (default 0.15)")
     parser.add_argument("--filter", default="", help="only workloads whose name contains this")
+    parser.add_argument("--isa", choices=["best", "avx2"], default="best", help="the widest instructions (default best)")
     parser.add_argument("--quick", action="store_true", help="three rounds of 0.03 seconds: to see that all of it runs")
     parser.add_argument("--write", action="store_true", help="write results/workloads.tsv and docs/performance.md")
     parser.add_argument(
@@ -144,7 +165,7 @@ def main():
         columns = ["workload", "FerroMX", "exact", *(name for name, _ in PEERS), "ratio", "ratio of the least", "ratio, exact", "goal"]
         print(f"| {' | '.join(columns)} |")
         print("|" + "---|" * len(columns), flush=True)
-        field = list(contestants(options.library, threads))
+        field = list(contestants(options.library, threads, options.isa))
         for workload in chosen:
             entered = [c for c in field if takes_part(c, workload)]
             measured = measure(entered, workload, options.rounds, options.seconds, clock)
@@ -154,7 +175,8 @@ def main():
         for contestant in field:
             contestant.stop()
     if options.write:
-        results.write(results.WORKLOADS, results.WORKLOAD_COLUMNS, rows)
+        path = results.WORKLOADS_AVX2 if options.isa == "avx2" else results.WORKLOADS
+        results.write(path, results.WORKLOAD_COLUMNS, rows)
         results.main()
 
 

@@ -10,6 +10,7 @@ import statistics
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = os.path.join(HERE, "..", "..", "docs", "performance.md")
 WORKLOADS = os.path.join(HERE, "results", "workloads.tsv")
+WORKLOADS_AVX2 = os.path.join(HERE, "results", "workloads-avx2.tsv")
 OPERATORS = os.path.join(HERE, "results", "operators.tsv")
 
 WORKLOAD_COLUMNS = ("threads", "workload", "goal", "contestant", "median_ms", "min_ms")
