@@ -6,12 +6,11 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod conv3x3;
+pub(crate) mod int8;
 mod isa;
 pub mod microkernel;
 pub mod multiversion;
 mod portable;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod vnni;
 pub mod window;
 
 /// Starts fetching `ahead` into the second-level cache.
