@@ -19,6 +19,7 @@ pub mod grid_sample;
 pub mod histogram;
 pub mod image;
 pub mod index;
+pub mod int8;
 pub mod interpolate;
 pub mod linalg;
 pub mod map;

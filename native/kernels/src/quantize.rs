@@ -150,61 +150,6 @@ crate::simd::per_isa! {
     }
 }
 
-/// The patches of an image of (channels, height, width) elements as rows, one row per output position (im2col).
-#[derive(Clone, Copy, Debug)]
-pub struct Patches {
-    /// Channels.
-    pub channels: usize,
-    /// Height and width of the image.
-    pub input: [usize; 2],
-    /// Height and width of a patch.
-    pub kernel: [usize; 2],
-    /// Stride of the patches (y, x).
-    pub stride: [usize; 2],
-    /// Dilation of the elements of a patch.
-    pub dilate: [usize; 2],
-    /// Zero padding around the image.
-    pub pad: [usize; 2],
-    /// Number of patches (y, x).
-    pub output: [usize; 2],
-}
-
-impl Patches {
-    /// Number of elements of a patch.
-    pub fn row(&self) -> usize {
-        self.channels * self.kernel[0] * self.kernel[1]
-    }
-
-    /// Writes all patches.
-    ///
-    /// # Panics
-    /// If a length does not match.
-    pub fn write<T: Element>(&self, image: &[T], rows: &mut [T]) {
-        let [height, width] = self.input;
-        assert_eq!(image.len(), self.channels * height * width, "the image does not have this shape");
-        assert_eq!(rows.len(), self.row() * self.output[0] * self.output[1], "no room for the patches");
-        let coordinate = |out: usize, tap: usize, axis: usize| {
-            (out * self.stride[axis] + tap * self.dilate[axis])
-                .checked_sub(self.pad[axis])
-                .filter(|x| *x < self.input[axis])
-        };
-        par::parallel_rows(rows, self.row(), 64, |i, row| {
-            let (y, x) = (i / self.output[1], i % self.output[1]);
-            let mut elements = row.iter_mut();
-            for channel in image.chunks_exact(height * width) {
-                for a in 0..self.kernel[0] {
-                    for (b, to) in (0..self.kernel[1]).zip(&mut elements) {
-                        *to = match (coordinate(y, a, 0), coordinate(x, b, 1)) {
-                            (Some(y), Some(x)) => channel[y * width + x],
-                            _ => T::default(),
-                        };
-                    }
-                }
-            }
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,21 +171,5 @@ mod tests {
         assert_eq!(extremes(&x), (-50.0, 50.0));
         assert_eq!(extremes::<f32>(&[]), (0.0, 0.0));
         assert_eq!(extremes(&[-3i8, 7, 2]), (-3.0, 7.0));
-    }
-
-    #[test]
-    fn patches_are_padded() {
-        let p = Patches {
-            channels: 1,
-            input: [2, 2],
-            kernel: [2, 2],
-            stride: [1, 1],
-            dilate: [1, 1],
-            pad: [1, 0],
-            output: [3, 1],
-        };
-        let mut rows = [9u8; 12];
-        p.write(&[1, 2, 3, 4], &mut rows);
-        assert_eq!(rows, [0, 0, 1, 2, 1, 2, 3, 4, 3, 4, 0, 0]);
     }
 }

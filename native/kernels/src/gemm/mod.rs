@@ -7,7 +7,6 @@ mod batched;
 mod driver;
 mod epilogue;
 mod few_rows;
-mod int8;
 mod packed;
 mod reduced;
 #[cfg(test)]
@@ -17,7 +16,6 @@ pub use crate::par::{MatMut, MatRef};
 pub use crate::simd::microkernel::GemmElement;
 pub use batched::gemm_batched;
 pub use epilogue::{Activation, Bias, Epilogue};
-pub use int8::{Byte, gemm_int8};
 pub use packed::{PackedA, PackedB};
 pub use reduced::{Reduced, gemm_reduced};
 

@@ -8,12 +8,11 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod conv3x3;
+pub(crate) mod int8;
 mod isa;
 pub mod microkernel;
 pub mod multiversion;
 mod portable;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod vnni;
 pub mod window;
 
 /// Bytes of the second-level cache of a core, as the processor reports them; 1 MiB if it does not.

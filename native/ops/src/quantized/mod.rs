@@ -6,6 +6,7 @@
 
 mod convert;
 mod layers;
+mod packed;
 mod product;
 mod rnn;
 #[cfg(test)]

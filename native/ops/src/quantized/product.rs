@@ -1,6 +1,6 @@
 //! `quantized_fully_connected`, `quantized_conv`, `quantized_elemwise_add`, `quantized_elemwise_mul`.
 
-use ferromx_core::dtype::{DType, Element};
+use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
@@ -9,9 +9,11 @@ use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, params};
-use ferromx_kernels::gemm::{Byte, MatMut, gemm_int8};
-use ferromx_kernels::quantize::{self, Levels, Patches, Quantum};
+use ferromx_kernels::gemm::{MatMut, MatRef};
+use ferromx_kernels::int8::{ConvWeights, Epilogue, Int8, Int8Weights, MatrixWeights, conv_int8, gemm_int8};
+use ferromx_kernels::quantize::{self, Levels, Quantum};
 
+use super::packed::with_packed;
 use super::{
     BYTES, DATA, MAX_DATA, MIN_DATA, max_abs, max_abs_at, put_range, range_dtypes, range_shapes, shape_like, with_range,
 };
@@ -69,12 +71,13 @@ impl Scales {
         put_range(outs, -end, end)
     }
 
-    fn bias(&self, ins: &[In<'_>], no_bias: bool) -> Result<Option<Vec<i32>>> {
+    /// The bias in steps of the sums; empty if there is none.
+    fn bias(&self, ins: &[In<'_>], no_bias: bool) -> Result<Vec<i32>> {
         if no_bias {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         // MXNet truncates here, although it rounds elsewhere.
-        Ok(Some(ins[2].slice::<i8>()?.iter().map(|b| (f32::from(*b) * self.bias) as i32).collect()))
+        Ok(ins[2].slice::<i8>()?.iter().map(|b| (f32::from(*b) * self.bias) as i32).collect())
     }
 }
 
@@ -103,17 +106,7 @@ pub(super) static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_f
         let p = ctx.params::<FullyConnectedParam>();
         let steps = Scales::new(ins, p.no_bias)?;
         if outs[0].wanted() {
-            let (m, k) = matrix(p, ins[0].shape());
-            let n = p.num_hidden as usize;
-            let out = outs[0].slice_mut::<i32>()?;
-            dispatch!(ins[0].dtype(), Q in [i8, u8] => {
-                gemm_int8(ins[0].slice::<Q>()?, ins[1].slice::<i8>()?, k, MatMut::row_major(out, m, n));
-            }, other => return Err(ctx.unsupported(other, BYTES)));
-            if let Some(bias) = steps.bias(ins, p.no_bias)? {
-                for row in out.chunks_exact_mut(n) {
-                    row.iter_mut().zip(&bias).for_each(|(sum, b)| *sum = sum.wrapping_add(*b));
-                }
-            }
+            multiply(ctx, ins, &steps.bias(ins, p.no_bias)?, &mut outs[0])?;
         }
         steps.put_range(outs)
     });
@@ -153,49 +146,48 @@ pub(super) static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv"
         let p = ctx.params::<ConvolutionParam>();
         let steps = Scales::new(ins, p.no_bias)?;
         if outs[0].wanted() {
-            let bias = steps.bias(ins, p.no_bias)?;
-            dispatch!(ins[0].dtype(), Q in [i8, u8] => convolve::<Q>(p, ins, bias.as_deref(), &mut outs[0])?,
-                other => return Err(ctx.unsupported(other, BYTES)));
+            convolve(ctx, ins, &steps.bias(ins, p.no_bias)?, &mut outs[0])?;
         }
         steps.put_range(outs)
     });
 
-fn convolve<Q: Element + Byte>(
-    p: &ConvolutionParam,
-    ins: &[In<'_>],
-    bias: Option<&[i32]>,
-    out: &mut Out<'_>,
-) -> Result<()> {
-    let shape = p.computed(ins[0].shape())?;
-    let last = |sizes: [usize; 3]| [sizes[1], sizes[2]];
-    let dims = out.shape().to_usize();
-    let patches = Patches {
-        channels: shape.in_channels / shape.groups,
-        input: last(shape.input),
-        kernel: last(shape.kernel),
-        stride: last(shape.stride),
-        dilate: last(shape.dilate),
-        pad: last(shape.pad),
-        output: [dims[2], dims[3]],
-    };
-    let (pixels, filters, row) = (dims[2] * dims[3], shape.out_channels / shape.groups, patches.row());
-    let image_len = patches.channels * patches.input[0] * patches.input[1];
-    let (data, weights, out) = (ins[0].slice::<Q>()?, ins[1].slice::<i8>()?, out.slice_mut::<i32>()?);
-    if image_len == 0 || pixels == 0 {
+/// The data of a layer.
+fn data<'a>(ctx: &OpCtx<'_>, ins: &[In<'a>]) -> Result<Int8<'a>> {
+    let dtype = ins[0].dtype();
+    if !BYTES.contains(&dtype) {
+        return Err(ctx.unsupported(dtype, BYTES));
+    }
+    Ok(Int8 { bytes: ins[0].bytes()?, is_signed: dtype == DType::I8, zero: 0 })
+}
+
+/// The weights of a layer.
+fn weights<'a>(ins: &[In<'a>]) -> Result<Int8Weights<'a>> {
+    Ok(Int8Weights { bytes: ins[1].bytes()?, is_signed: true, zeros: &[0] })
+}
+
+fn multiply(ctx: &OpCtx<'_>, ins: &[In<'_>], bias: &[i32], out: &mut Out<'_>) -> Result<()> {
+    let p = ctx.params::<FullyConnectedParam>();
+    let ((m, k), n) = (matrix(p, ins[0].shape()), p.num_hidden as usize);
+    let (x, w) = (data(ctx, ins)?, weights(ins)?);
+    let pack = || MatrixWeights::new(&w, MatRef::row_major(w.bytes, n, k).t());
+    let out = MatMut::row_major(out.slice_mut::<i32>()?, m, n);
+    with_packed(ctx, &ins[1], pack, |weights| {
+        gemm_int8(x, weights, &Epilogue { bias, ..Epilogue::SUMS }, out);
+        Ok(())
+    })
+}
+
+fn convolve(ctx: &OpCtx<'_>, ins: &[In<'_>], bias: &[i32], out: &mut Out<'_>) -> Result<()> {
+    let shape = ctx.params::<ConvolutionParam>().computed(ins[0].shape())?;
+    let (x, w, out) = (data(ctx, ins)?, weights(ins)?, out.slice_mut::<i32>()?);
+    if out.is_empty() || x.bytes.is_empty() {
         return Ok(());
     }
-    let mut rows = memory::filled(Q::default(), pixels * row);
-    for (i, (image, out)) in data.chunks_exact(image_len).zip(out.chunks_exact_mut(filters * pixels)).enumerate() {
-        let group = i % shape.groups;
-        patches.write(image, &mut rows);
-        let weights = &weights[group * filters * row..][..filters * row];
-        gemm_int8(weights, &rows, row, MatMut::row_major(out, filters, pixels));
-        let Some(bias) = bias else { continue };
-        for (plane, b) in out.chunks_exact_mut(pixels).zip(&bias[group * filters..]) {
-            plane.iter_mut().for_each(|sum| *sum = sum.wrapping_add(*b));
-        }
-    }
-    Ok(())
+    let pack = || ConvWeights::new(&shape, &w);
+    with_packed(ctx, &ins[1], pack, |weights| {
+        conv_int8(&shape, x, weights, &Epilogue { bias, ..Epilogue::SUMS }, out);
+        Ok(())
+    })
 }
 
 const PAIR: &[ArgDef] = &[

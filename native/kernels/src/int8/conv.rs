@@ -1,0 +1,351 @@
+//! Convolutions as implicit matrix products.
+//!
+//! The image is copied once, padded, with groups of channels interleaved into words and strides resolved: the elements that a tap reads for
+//! neighbouring outputs are then adjacent, a fixed distance from those of another tap, and the tiles read them in place. Outputs are
+//! computed for all columns of the padded image, and those that are none are left out.
+
+use super::depthwise::depthwise;
+use super::epilogue::Channels;
+use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
+use crate::conv::ConvShape;
+use crate::par::{self, AlignedVec, MatMut, with_scratch};
+use crate::simd::int8::{COLS, Layout, Offsets, ROWS, Tile};
+use crate::simd::multiversion::{self, Kernel};
+
+/// Filters of a parallel block.
+const FILTERS: usize = 128;
+/// Pixels of a parallel block.
+const PIXELS: usize = 256;
+/// From this number of images and groups on, each is computed by one thread.
+const MANY_IMAGES: usize = 4;
+
+/// The weights of a convolution in one or two dimensions, packed.
+pub struct ConvWeights {
+    layout: Layout,
+    /// For each group of channels and tile of filters, for each group of terms the words of [`ROWS`] filters.
+    words: AlignedVec<i32>,
+    /// The sum of each filter's terms.
+    sums: Vec<i32>,
+    /// The terms of a depthwise convolution, which has no words.
+    taps: Vec<i32>,
+}
+
+/// True if every group has one input and one output channel.
+fn is_depthwise(shape: &ConvShape) -> bool {
+    shape.groups == shape.in_channels && shape.groups == shape.out_channels
+}
+
+impl ConvWeights {
+    /// Packs weights of (out_channels, in_channels / groups, kernel) elements.
+    ///
+    /// # Panics
+    /// If a length does not match, or the shape has three dimensions.
+    pub fn new(shape: &ConvShape, weights: &Int8Weights<'_>) -> ConvWeights {
+        let taps = shape.kernel[1] * shape.kernel[2];
+        let (inputs, filters) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
+        assert!(shape.kernel[0] == 1 && shape.input[0] == 1, "a convolution in three dimensions");
+        assert_eq!(weights.bytes.len(), shape.out_channels * inputs * taps, "elements of the weights of {shape:?}");
+        assert!([1, shape.out_channels].contains(&weights.zeros.len()), "zero points of {shape:?}");
+        if is_depthwise(shape) {
+            let term = |(i, byte): (usize, &u8)| {
+                let encoder = Encoder::weights(weights, i / taps, Layout::Words);
+                i32::from(byte ^ encoder.flip) - encoder.zero
+            };
+            let taps = weights.bytes.iter().enumerate().map(term).collect();
+            let sums = vec![0; shape.out_channels];
+            return ConvWeights { layout: Layout::Words, words: AlignedVec::zeroed(0), sums, taps };
+        }
+        let layout = weights.layout();
+        let channel_groups = inputs.div_ceil(layout.group());
+        let groups = channel_groups * taps;
+        let tiles = filters.div_ceil(ROWS);
+        let mut words = AlignedVec::zeroed(shape.groups * tiles * groups * ROWS);
+        let mut sums = vec![0; shape.out_channels];
+        for (tile, words) in words.chunks_exact_mut((groups * ROWS).max(1)).enumerate() {
+            let (conv_group, first) = (tile / tiles, tile % tiles * ROWS);
+            for lane in 0..ROWS.min(filters - first) {
+                let filter = conv_group * filters + first + lane;
+                let (encoder, bytes) =
+                    (Encoder::weights(weights, filter, layout), &weights.bytes[filter * inputs * taps..]);
+                for group in 0..groups {
+                    let (channel, tap) = (group / taps * layout.group(), group % taps);
+                    let term = |i: usize| (channel + i < inputs).then(|| bytes[(channel + i) * taps + tap]);
+                    let word = encoder.word(term);
+                    words[group * ROWS + lane] = word;
+                    sums[filter] = i32::wrapping_add(sums[filter], encoder.sum_of_terms(word));
+                }
+            }
+        }
+        ConvWeights { layout, words, sums, taps: Vec::new() }
+    }
+}
+
+/// `out` = the convolution of `x`, of (batch, in_channels, input) elements, converted by the epilogue. Elements outside of the image are
+/// the zero point.
+///
+/// # Panics
+/// If a length does not match, or the shape has three dimensions.
+pub fn conv_int8<T: OutputElement>(
+    shape: &ConvShape,
+    x: Int8<'_>,
+    weights: &ConvWeights,
+    epilogue: &Epilogue<'_>,
+    out: &mut [T],
+) {
+    assert_eq!(x.bytes.len(), shape.input_len(), "elements of the input of {shape:?}");
+    assert_eq!(out.len(), shape.output_len(), "elements of the output of {shape:?}");
+    assert_eq!(weights.sums.len(), shape.out_channels, "filters of {shape:?}");
+    epilogue.check(shape.out_channels);
+    let encoder = Encoder::data(x, weights.layout);
+    if is_depthwise(shape) {
+        let channels = Channels::new(epilogue, &weights.sums, encoder);
+        return depthwise(shape, x, encoder, &weights.taps, &channels, out);
+    }
+    if out.is_empty() {
+        return;
+    }
+    let plan = Plan::new(shape, weights.layout);
+    let (filters, inputs) = (shape.out_channels / shape.groups, x.bytes.len() / (shape.batch * shape.groups));
+    let channels: Vec<Channels> = (0..shape.groups)
+        .map(|g| {
+            let range = g * filters..(g + 1) * filters;
+            let part = Epilogue {
+                bias: epilogue.bias.get(range.clone()).unwrap_or(&[]),
+                scale: epilogue.scale.get(range.clone()).unwrap_or(&[]),
+                shift: epilogue.shift.get(range.clone()).unwrap_or(&[]),
+                limits: epilogue.limits,
+            };
+            Channels::new(&part, &weights.sums[range], encoder)
+        })
+        .collect();
+    let words = weights.words.len() / shape.groups;
+    let one = |i: usize, out: &mut [T]| {
+        let g = i % shape.groups;
+        let (image, weights) = (&x.bytes[i * inputs..][..inputs], &weights.words[g * words..][..words]);
+        plan.convolve(image, encoder, weights, &channels[g], MatMut::row_major(out, filters, plan.pixels()));
+    };
+    let len = filters * plan.pixels();
+    if shape.batch * shape.groups >= MANY_IMAGES {
+        par::parallel_rows(out, len, 1, one);
+    } else {
+        out.chunks_exact_mut(len).enumerate().for_each(|(i, out)| one(i, out));
+    }
+}
+
+/// How the image is laid out.
+struct Plan {
+    shape: ConvShape,
+    layout: Layout,
+    /// Input channels of a group.
+    inputs: usize,
+    /// Offsets (y, x) of the image's sub-grids, one for each remainder of tap coordinates by the strides.
+    phases: Vec<[usize; 2]>,
+    /// Height and width of a sub-grid.
+    grid: [usize; 2],
+    /// Words from one sub-grid to the next.
+    plane: usize,
+    /// Height and width of the output.
+    output: [usize; 2],
+    offsets: Offsets,
+}
+
+impl Plan {
+    fn new(shape: &ConvShape, layout: Layout) -> Plan {
+        let [_, rows, cols] = shape.output();
+        let taps: Vec<[usize; 2]> = (0..shape.kernel[1] * shape.kernel[2])
+            .map(|tap| [tap / shape.kernel[2] * shape.dilate[1], tap % shape.kernel[2] * shape.dilate[2]])
+            .collect();
+        let stride = [shape.stride[1], shape.stride[2]];
+        let mut phases: Vec<[usize; 2]> = Vec::new();
+        let mut reach = [0, 0];
+        for tap in &taps {
+            let phase = [tap[0] % stride[0], tap[1] % stride[1]];
+            if !phases.contains(&phase) {
+                phases.push(phase);
+            }
+            reach = [reach[0].max(tap[0] / stride[0]), reach[1].max(tap[1] / stride[1])];
+        }
+        let grid = [rows + reach[0], cols + reach[1]];
+        // Planes a multiple of 4096 bytes apart would compete for the same cache sets.
+        let plane = (grid[0] * grid[1]).next_multiple_of(16);
+        let plane = if plane.is_multiple_of(512) { plane + 16 } else { plane };
+        let inputs = shape.in_channels / shape.groups;
+        let offsets = (0..inputs.div_ceil(layout.group()))
+            .flat_map(|channel| taps.iter().map(move |tap| (channel, tap)).collect::<Vec<_>>());
+        let offset = |(channel, tap): (usize, &[usize; 2])| {
+            let phase = [tap[0] % stride[0], tap[1] % stride[1]];
+            let at = phases.iter().position(|p| *p == phase).unwrap_or(0);
+            (channel * phases.len() + at) * plane + tap[0] / stride[0] * grid[1] + tap[1] / stride[1]
+        };
+        let offsets = Offsets::new(offsets.map(offset));
+        Plan { shape: *shape, layout, inputs, phases, grid, plane, output: [rows, cols], offsets }
+    }
+
+    /// Pixels of the output.
+    fn pixels(&self) -> usize {
+        self.output[0] * self.output[1]
+    }
+
+    /// The convolution of the channels of a group.
+    fn convolve<T: OutputElement>(
+        &self,
+        image: &[u8],
+        encoder: Encoder,
+        weights: &[i32],
+        channels: &Channels,
+        out: MatMut<'_, T>,
+    ) {
+        let (group, source) = (self.layout.group(), self.shape.input[1] * self.shape.input[2]);
+        let per_group = self.phases.len() * self.plane;
+        let filled = self.inputs.div_ceil(group) * per_group;
+        // A tile reads past the last column.
+        let len = (filled + COLS).max(self.offsets.max() + self.grid[0] * self.grid[1] + COLS);
+        with_scratch(len, |words: &mut [i32]| {
+            let grain = ((1 << 15) / per_group.max(1)).max(1);
+            par::parallel_rows(&mut words[..filled], per_group, grain, |i, to| {
+                let channels = &image[i * group * source..self.inputs.min((i + 1) * group) * source];
+                multiversion::run(Fill { plan: self, channels, encoder, to });
+            });
+            let words = &*words;
+            let rows = PIXELS.div_ceil(self.output[1]);
+            par::parallel_blocks(out, FILTERS, rows * self.output[1], |filter, pixel, mut out| {
+                let y = pixel / self.output[1];
+                self.block(words, weights, channels, filter, y..y + out.cols() / self.output[1], &mut out);
+            });
+        });
+    }
+
+    /// Computes whole rows of the output for the filters from `first` on.
+    fn block<T: OutputElement>(
+        &self,
+        words: &[i32],
+        weights: &[i32],
+        channels: &Channels,
+        first: usize,
+        rows: std::ops::Range<usize>,
+        out: &mut MatMut<'_, T>,
+    ) {
+        let width = self.grid[1];
+        let (start, end) = (rows.start * width, (rows.end - 1) * width + self.output[1]);
+        let tile_words = self.offsets.len() * ROWS;
+        let (mut sums, mut results) = ([0; ROWS * COLS], [T::default(); ROWS * COLS]);
+        for position in (start..end).step_by(COLS) {
+            let num_cols = COLS.min(end - position);
+            let (segments, num_segments) = self.segments(position, num_cols, rows.start);
+            for filter in (0..out.rows()).step_by(ROWS) {
+                let num_rows = ROWS.min(out.rows() - filter);
+                let tile = Tile {
+                    rows: &weights[(first + filter) / ROWS * tile_words..][..tile_words],
+                    columns: &words[position..],
+                    offsets: &self.offsets,
+                    num_rows,
+                    num_cols,
+                    has_unsigned_rows: false,
+                };
+                tile.multiply(self.layout, &mut sums);
+                channels.finish_rows(first + filter, &sums, &mut results);
+                for (r, results) in results.chunks_exact(COLS).enumerate().take(num_rows) {
+                    let row = out.row_mut(filter + r);
+                    for [from, to, len] in &segments[..num_segments] {
+                        copy(&results[*from..from + len], &mut row[*to..to + len]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The runs of outputs in a tile of `len` positions: index in the tile, index in the block of outputs from `row` on, length.
+    fn segments(&self, position: usize, len: usize, row: usize) -> ([[usize; 3]; COLS], usize) {
+        let (mut segments, mut count) = ([[0; 3]; COLS], 0);
+        let (mut at, end) = (position, position + len);
+        while at < end {
+            let (y, x) = (at / self.grid[1], at % self.grid[1]);
+            let next = (y + 1) * self.grid[1];
+            if x < self.output[1] {
+                let run = (self.output[1] - x).min(end - at);
+                segments[count] = [at - position, (y - row) * self.output[1] + x, run];
+                count += 1;
+            }
+            at = next;
+        }
+        (segments, count)
+    }
+}
+
+/// Copies a run; a full one without a call.
+#[inline]
+fn copy<T: Copy>(from: &[T], to: &mut [T]) {
+    match (<&[T; COLS]>::try_from(from), <&mut [T; COLS]>::try_from(&mut *to)) {
+        (Ok(from), Ok(to)) => *to = *from,
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies up to a word's channels to the sub-grids of their words.
+struct Fill<'a> {
+    plan: &'a Plan,
+    channels: &'a [u8],
+    encoder: Encoder,
+    to: &'a mut [i32],
+}
+
+impl Kernel for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Fill { plan, channels, encoder, to } = self;
+        let shape = &plan.shape;
+        let [_, height, width] = shape.input;
+        let source = height * width;
+        let last = channels.len() / source - 1;
+        // Missing channels meet weights of zero, whatever they hold.
+        let planes: [&[u8]; 4] = std::array::from_fn(|i| &channels[i.min(last) * source..][..source]);
+        let (stride, pad) = ([shape.stride[1], shape.stride[2]], [shape.pad[1], shape.pad[2]]);
+        let zero = encoder.zero_word();
+        for (phase, to) in plan.phases.iter().zip(to.chunks_exact_mut(plan.plane)) {
+            if stride == [1, 1] && pad == [0, 0] && plan.grid == [height, width] {
+                interleave(planes, encoder, &mut to[..source]);
+                continue;
+            }
+            let first = pad[1].saturating_sub(phase[1]).div_ceil(stride[1]).min(plan.grid[1]);
+            let end = (width + pad[1]).saturating_sub(phase[1]).div_ceil(stride[1]).clamp(first, plan.grid[1]);
+            for (y, to) in to.chunks_exact_mut(plan.grid[1]).enumerate().take(plan.grid[0]) {
+                let row = (y * stride[0] + phase[0]).checked_sub(pad[0]).filter(|row| *row < height);
+                let (Some(row), true) = (row, first < end) else {
+                    to.fill(zero);
+                    continue;
+                };
+                to[..first].fill(zero);
+                to[end..].fill(zero);
+                let at = row * width + first * stride[1] + phase[1] - pad[1];
+                let to = &mut to[first..end];
+                if stride[1] == 1 {
+                    interleave(planes.map(|plane| &plane[at..at + to.len()]), encoder, to);
+                } else {
+                    for (i, word) in to.iter_mut().enumerate() {
+                        let terms = planes.map(|plane| plane[at + i * stride[1]]);
+                        *word = match plan.layout {
+                            Layout::Bytes => encoder.four(terms),
+                            Layout::Words => encoder.two([terms[0], terms[1]]),
+                        };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The words of adjacent elements.
+#[inline(always)]
+fn interleave([a, b, c, d]: [&[u8]; 4], encoder: Encoder, to: &mut [i32]) {
+    let terms = to.iter_mut().zip(a).zip(b);
+    match encoder.layout {
+        Layout::Bytes => {
+            for ((((word, a), b), c), d) in terms.zip(c).zip(d) {
+                *word = encoder.four([*a, *b, *c, *d]);
+            }
+        }
+        Layout::Words => terms.for_each(|((word, a), b)| *word = encoder.two([*a, *b])),
+    }
+}

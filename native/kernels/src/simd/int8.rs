@@ -1,0 +1,261 @@
+//! Tiles of products of 8-bit integers with exact 32-bit sums.
+//!
+//! Both operands are arrays of 32-bit words, each with a group of consecutive terms of one row or column. A tile is the product of
+//! up to [`ROWS`] rows, whose words are broadcast, with up to [`COLS`] columns, one in each lane of a vector.
+
+use super::Isa;
+use super::multiversion;
+
+/// Rows of a tile.
+pub(crate) const ROWS: usize = 8;
+/// Columns of half a tile.
+pub(crate) const LANES: usize = 16;
+/// Columns of a tile.
+pub(crate) const COLS: usize = 2 * LANES;
+/// The sums of a tile, row by row.
+pub(crate) type Sums = [i32; ROWS * COLS];
+
+/// How the terms of a sum are stored in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Four bytes, unsigned in one operand and signed in the other: what AVX-512 VNNI multiplies.
+    Bytes,
+    /// Two 16-bit integers of at most 9 significant bits, so that the sum of two products fits into 32 bits.
+    Words,
+}
+
+impl Layout {
+    /// The fastest layout of this processor, as far as `FERROMX_ISA` allows.
+    pub(crate) fn best() -> Layout {
+        #[cfg(target_arch = "x86_64")]
+        if multiversion::level() == Isa::Avx512 && is_x86_feature_detected!("avx512vnni") {
+            return Layout::Bytes;
+        }
+        Layout::Words
+    }
+
+    /// Terms in a word.
+    pub(crate) fn group(self) -> usize {
+        match self {
+            Layout::Bytes => 4,
+            Layout::Words => 2,
+        }
+    }
+}
+
+/// Where the words of each group of terms start in the array of columns.
+#[derive(Debug)]
+pub(crate) struct Offsets {
+    values: Vec<usize>,
+    max: usize,
+}
+
+impl Offsets {
+    /// Offsets in words.
+    pub(crate) fn new(values: impl Iterator<Item = usize>) -> Offsets {
+        let values: Vec<usize> = values.collect();
+        let max = values.iter().copied().max().unwrap_or(0);
+        Offsets { values, max }
+    }
+
+    /// Number of groups.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The largest offset.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+}
+
+/// The operands of a tile.
+#[derive(Clone, Copy)]
+pub(crate) struct Tile<'a> {
+    /// [`ROWS`] words for each group of terms.
+    pub rows: &'a [i32],
+    /// The array of columns: the words of group g start at the g-th offset.
+    pub columns: &'a [i32],
+    /// One offset per group.
+    pub offsets: &'a Offsets,
+    /// Rows to compute, up to [`ROWS`].
+    pub num_rows: usize,
+    /// Columns to compute, up to [`COLS`].
+    pub num_cols: usize,
+    /// In [`Layout::Bytes`]: true if the rows are unsigned and the columns signed, false for the reverse.
+    pub has_unsigned_rows: bool,
+}
+
+impl Tile<'_> {
+    /// Computes the sums; those of other rows and columns than asked for are unspecified.
+    ///
+    /// # Panics
+    /// If an operand is too short, or the processor lacks the instructions of the layout.
+    pub(crate) fn multiply(&self, layout: Layout, sums: &mut Sums) {
+        let halves = self.num_cols.div_ceil(LANES);
+        assert!(self.num_rows <= ROWS && halves <= 2, "{} rows and {} columns", self.num_rows, self.num_cols);
+        assert!(self.rows.len() >= self.offsets.len() * ROWS, "{} words of rows", self.rows.len());
+        let end = self.offsets.max + halves * LANES;
+        assert!(self.offsets.len() == 0 || self.columns.len() >= end, "{} of {end} words", self.columns.len());
+        match layout {
+            #[cfg(target_arch = "x86_64")]
+            Layout::Bytes => {
+                assert!(Layout::best() == Layout::Bytes, "the processor has no AVX-512 VNNI");
+                // SAFETY: the instructions are available, and both operands have the words of all groups.
+                unsafe { x86::bytes(self, halves, sums) }
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Layout::Bytes => unreachable!("never chosen on this architecture"),
+            Layout::Words => match multiversion::level() {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above; both levels have AVX2.
+                Isa::Avx2 | Isa::Avx512 => unsafe { x86::words(self, halves, sums) },
+                _ => self.portable(halves, sums),
+            },
+        }
+    }
+
+    fn portable(&self, halves: usize, sums: &mut Sums) {
+        let pair = |word: i32| [word as i16 as i32, word >> 16];
+        for half in 0..halves {
+            for row in 0..self.num_rows {
+                let mut out = [0i32; LANES];
+                for (offset, rows) in self.offsets.values.iter().zip(self.rows.as_chunks::<ROWS>().0) {
+                    let a = pair(rows[row]);
+                    let columns = &self.columns[*offset + half * LANES..][..LANES];
+                    for (sum, word) in out.iter_mut().zip(columns) {
+                        let b = pair(*word);
+                        *sum = sum.wrapping_add((a[0] * b[0]).wrapping_add(a[1] * b[1]));
+                    }
+                }
+                sums[row * COLS + half * LANES..][..LANES].copy_from_slice(&out);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{COLS, LANES, ROWS, Sums, Tile};
+    use std::arch::x86_64::*;
+
+    /// # Safety
+    /// The processor has AVX-512 VNNI; the operands have the words of all groups.
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    pub(super) unsafe fn bytes(tile: &Tile<'_>, halves: usize, sums: &mut Sums) {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            match (halves, tile.has_unsigned_rows) {
+                (0, _) => {}
+                (1, true) => bytes_rows::<1, true>(tile, sums),
+                (1, false) => bytes_rows::<1, false>(tile, sums),
+                (_, true) => bytes_rows::<2, true>(tile, sums),
+                (_, false) => bytes_rows::<2, false>(tile, sums),
+            }
+        }
+    }
+
+    /// # Safety
+    /// See [`bytes`].
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    unsafe fn bytes_rows<const V: usize, const UNSIGNED_ROWS: bool>(tile: &Tile<'_>, sums: &mut Sums) {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            match tile.num_rows {
+                0 => {}
+                1 => bytes_tile::<1, V, UNSIGNED_ROWS>(tile, sums),
+                2..=4 => bytes_tile::<4, V, UNSIGNED_ROWS>(tile, sums),
+                _ => bytes_tile::<ROWS, V, UNSIGNED_ROWS>(tile, sums),
+            }
+        }
+    }
+
+    /// The sums of M rows and V vectors: with M = 8 and V = 2 they and the operands fill 19 of the 32 registers.
+    ///
+    /// # Safety
+    /// See [`bytes`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    unsafe fn bytes_tile<const M: usize, const V: usize, const UNSIGNED_ROWS: bool>(tile: &Tile<'_>, sums: &mut Sums) {
+        let mut acc = [[_mm512_setzero_si512(); V]; M];
+        let (mut rows, columns) = (tile.rows.as_ptr(), tile.columns.as_ptr());
+        for offset in &tile.offsets.values {
+            // SAFETY: the caller guarantees the words of all groups.
+            unsafe {
+                let at = columns.add(*offset);
+                let b: [_; V] = std::array::from_fn(|v| _mm512_loadu_si512(at.add(v * LANES).cast()));
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    let a = _mm512_set1_epi32(*rows.add(i));
+                    for v in 0..V {
+                        acc[v] = match UNSIGNED_ROWS {
+                            true => _mm512_dpbusd_epi32(acc[v], a, b[v]),
+                            false => _mm512_dpbusd_epi32(acc[v], b[v], a),
+                        };
+                    }
+                }
+                rows = rows.wrapping_add(ROWS);
+            }
+        }
+        for (i, acc) in acc.iter().enumerate() {
+            for (v, acc) in acc.iter().enumerate() {
+                let out = &mut sums[i * COLS + v * LANES..][..LANES];
+                // SAFETY: the slice has the elements of a vector.
+                unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), *acc) };
+            }
+        }
+    }
+
+    /// # Safety
+    /// The processor has AVX2; the operands have the words of all groups.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn words(tile: &Tile<'_>, halves: usize, sums: &mut Sums) {
+        for half in 0..halves {
+            // SAFETY: as the caller guarantees.
+            unsafe {
+                match tile.num_rows {
+                    0 => {}
+                    1 => words_tile::<1>(tile, 0, half, sums),
+                    2..=4 => words_tile::<4>(tile, 0, half, sums),
+                    _ => {
+                        words_tile::<4>(tile, 0, half, sums);
+                        words_tile::<4>(tile, 4, half, sums);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums of M rows from `first` on and 16 columns: with M = 4 they and the operands fill 13 of the 16 registers.
+    ///
+    /// # Safety
+    /// See [`words`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn words_tile<const M: usize>(tile: &Tile<'_>, first: usize, half: usize, sums: &mut Sums) {
+        const WIDTH: usize = LANES / 2;
+        let mut acc = [[_mm256_setzero_si256(); 2]; M];
+        // SAFETY: the first row is one of the tile's.
+        let (mut rows, columns) = unsafe { (tile.rows.as_ptr().add(first), tile.columns.as_ptr().add(half * LANES)) };
+        for offset in &tile.offsets.values {
+            // SAFETY: the caller guarantees the words of all groups.
+            unsafe {
+                let at = columns.add(*offset);
+                let b: [_; 2] = std::array::from_fn(|v| _mm256_loadu_si256(at.add(v * WIDTH).cast()));
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    let a = _mm256_set1_epi32(*rows.add(i));
+                    for v in 0..2 {
+                        acc[v] = _mm256_add_epi32(acc[v], _mm256_madd_epi16(a, b[v]));
+                    }
+                }
+                rows = rows.wrapping_add(ROWS);
+            }
+        }
+        for (i, acc) in acc.iter().enumerate() {
+            for (v, acc) in acc.iter().enumerate() {
+                let out = &mut sums[(first + i) * COLS + half * LANES + v * WIDTH..][..WIDTH];
+                // SAFETY: the slice has the elements of a vector.
+                unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), *acc) };
+            }
+        }
+    }
+}
