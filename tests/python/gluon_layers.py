@@ -106,3 +106,17 @@ record("dropout", dropout(nd.array(x2)))
 with autograd.record():
     kept = (dropout(nd.ones((1000,))) != 0).mean().asscalar()
 assert 0.4 < kept < 0.6, kept
+
+# The names of arrays and operators that a hook of a hybridized network sees.
+block = nn.HybridSequential(prefix="net_")
+with block.name_scope():
+    block.add(nn.Conv2D(2, 3, activation="relu"), nn.BatchNorm(), nn.MaxPool2D(), nn.Dense(3))
+    block.add(nn.HybridLambda(lambda F, x: F.concat(x * 2, F.split(x, 3, axis=1)[0], F.softmax(x), F.sum(x, axis=1, keepdims=True))))
+block.initialize(mx.init.One())
+for inputs_too in (False, True):
+    seen = []
+    block.register_op_hook(lambda name, op, _, seen=seen: seen.append((name.decode(), op.decode())), inputs_too)
+    block.hybridize()
+    block(nd.ones((1, 2, 6, 6)))
+    nd.waitall()
+    record(f"hooks/{inputs_too}", seen)

@@ -30,6 +30,12 @@ record("types", [t.__name__ for t in net.infer_type(data="float64")[0]])
 record("partial", [list(s) for s in fc.infer_shape_partial()[1]])
 copy = mx.sym.load_json(net.tojson())
 record("json", copy.list_arguments())
+normalized = mx.sym.BatchNorm(mx.sym.Convolution(mx.sym.Variable("image"), kernel=(2, 2), num_filter=3, name="conv"), name="norm")
+many = mx.sym.add_n(*[mx.sym.Variable(f"v{i}") for i in range(11)], name="many")
+looped, _ = mx.sym.contrib.foreach(lambda x, s: (x + s, x * s), mx.sym.Variable("xs"), mx.sym.Variable("s0"))
+for name, symbol in (("net", net), ("states", normalized), ("many", many), ("loop", looped)):
+    record(f"json/text of {name}", symbol.tojson())
+record("debug/states", normalized.debug_str())
 with tempfile.TemporaryDirectory() as folder:
     net.save(os.path.join(folder, "net.json"))
     record("loaded", mx.sym.load(os.path.join(folder, "net.json")).list_outputs())

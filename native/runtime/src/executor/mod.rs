@@ -27,6 +27,7 @@ pub use bind::{Bound, BoundStored, is_dynamic};
 pub(crate) use compile::no_plan;
 pub(crate) use plan::copy_kernel;
 use plans::PlanLock;
+pub(crate) use reports::{hooked_output_names, input_names};
 pub use simple_bind::SimpleBind;
 use stepwise::Stepwise;
 

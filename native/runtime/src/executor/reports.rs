@@ -290,10 +290,46 @@ const NAMED_DATA: [&str; 15] = [
 ];
 
 /// The names of an operator's inputs as monitors show them.
-fn input_names(op: &OpCall, n: usize) -> Vec<String> {
+pub(crate) fn input_names(op: &OpCall, n: usize) -> Vec<String> {
     let names = op.def.input_names(&op.params, n);
     match names.as_slice() {
         [name] if name == "data" && !NAMED_DATA.contains(&op.def.name) => vec!["input0".into()],
         _ => names,
     }
+}
+
+/// Operators that name their outputs, besides those of the legacy interface. Hooks show an index for outputs without a name.
+const NAMED_OUTPUTS: [&str; 20] = [
+    "Activation",
+    "BatchNorm",
+    "Concat",
+    "Convolution",
+    "Deconvolution",
+    "Dropout",
+    "FullyConnected",
+    "GroupNorm",
+    "LRN",
+    "LayerNorm",
+    "LeakyReLU",
+    "Pooling",
+    "RNN",
+    "SoftmaxActivation",
+    "SoftmaxOutput",
+    "UpSampling",
+    "_rnn_param_concat",
+    "elemwise_add",
+    "softmax",
+    "softmin",
+];
+
+/// The names of an operator's outputs as hooks of cached operators show them.
+pub(crate) fn hooked_output_names(op: &OpCall) -> Vec<String> {
+    let mut names = op.def.output_names(&op.params);
+    let is_named = NAMED_OUTPUTS.contains(&op.def.name) || NAMED_GRADIENTS.contains(&op.def.name);
+    for (k, name) in names.iter_mut().enumerate().filter(|_| !is_named) {
+        if *name == "output" || *name == format!("output{k}") {
+            *name = k.to_string();
+        }
+    }
+    names
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{BoundStored, Monitor};
 use crate::arrays;
-use crate::imperative::{self, CachedOp, GradientRequest, Hook, Keep, Tensor, Tensors};
+use crate::imperative::{self, CachedOp, GradientRequest, Hook, Keep, Observer, Tensor, Tensors};
 use crate::passes::gradient::is_loss;
 use crate::symbol::Symbol;
 
@@ -87,14 +87,14 @@ impl Stepwise {
     }
 
     fn run(&self, is_train: bool, record: bool, monitor: Option<&(Monitor, bool)>) -> Result<Tensors> {
-        let hook = monitor.map(|(monitor, inputs_too)| {
+        let observer = monitor.map(|(monitor, inputs_too)| {
             let monitor = monitor.clone();
             let hook: Hook = Arc::new(move |name, _, array| monitor(name, array));
-            (hook, *inputs_too)
+            Observer { hook, inputs_too: *inputs_too, is_monitor: true }
         });
         // Free the last recording before making a new one.
         *self.recorded.lock() = None;
-        let results = imperative::in_mode(record, is_train, || self.graph.one_by_one(&self.inputs, &[], hook))?;
+        let results = imperative::in_mode(record, is_train, || self.graph.one_by_one(&self.inputs, &[], observer))?;
         *self.recorded.lock() = record.then(|| results.clone());
         Ok(results)
     }

@@ -1,6 +1,6 @@
 //! Cached operators: graphs that are called like operators.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
@@ -18,14 +18,25 @@ use parking_lot::Mutex;
 
 use super::failures;
 use super::tape::{Tensor, Tensors, check_outputs, is_recording, is_training, record};
-use crate::executor::{Bound, Executor, is_dynamic};
+use crate::executor::{Bound, Executor, hooked_output_names, input_names, is_dynamic};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
 use crate::passes::storage::infer_storage;
-use crate::symbol::Symbol;
+use crate::symbol::{OpCall, Symbol};
 
 /// Called with the name of an array, the name of its operator, and a copy of the array.
 pub type Hook = Arc<dyn Fn(&str, &str, NDArray) + Send + Sync>;
+
+/// A hook and what it gets.
+#[derive(Clone)]
+pub(crate) struct Observer {
+    /// The hook.
+    pub hook: Hook,
+    /// Whether it gets the inputs of operators, too.
+    pub inputs_too: bool,
+    /// Whether it is an executor's monitor, which also gets variables under their own names and outputs that nothing reads.
+    pub is_monitor: bool,
+}
 
 /// Flags of [`CachedOp::new`] with their types. They are checked, but have no effect: there always is a plan with static memory for each
 /// combination of shapes.
@@ -54,13 +65,15 @@ pub struct CachedOp {
     symbol: Symbol,
     graph: Graph,
     ys: Vec<Entry>,
+    /// The outputs of the graph and the entries that its nodes read.
+    read: HashSet<Entry>,
     /// The entries of the variables, each with whether it is an auxiliary state.
     variables: Vec<(Entry, bool)>,
     /// Whether the graph runs without a plan, because shapes depend on values or dense inputs give sparse arrays.
     is_stepwise: bool,
     /// Plans that are not in use.
     idle: Mutex<Vec<Planned>>,
-    hook: Mutex<Option<(Hook, bool)>>,
+    observer: Mutex<Option<Observer>>,
 }
 
 /// Maximum number of idle plans; the oldest are dropped first.
@@ -100,8 +113,9 @@ impl CachedOp {
         let variables = nodes.map(|i| entry(i, 0)).zip(symbol.variables().into_iter().map(|(_, aux)| aux)).collect();
         let makes_sparse = infer_storage(symbol, &[], &[])?.is_some_and(|storage| storage.has_sparse);
         let is_stepwise = makes_sparse || is_dynamic(symbol);
-        let (idle, hook) = (Mutex::default(), Mutex::default());
-        Ok(CachedOp { symbol: symbol.clone(), graph, ys, variables, is_stepwise, idle, hook })
+        let read = graph.nodes.iter().flat_map(|node| node.inputs.iter()).chain(&ys).copied().collect();
+        let (idle, observer) = (Mutex::default(), Mutex::default());
+        Ok(CachedOp { symbol: symbol.clone(), graph, ys, read, variables, is_stepwise, idle, observer })
     }
 
     /// The graph.
@@ -111,7 +125,7 @@ impl CachedOp {
 
     /// Installs a hook, or removes it. With a hook, operators run one by one; with `inputs_too` it gets their inputs as well.
     pub fn set_hook(&self, hook: Option<Hook>, inputs_too: bool) {
-        *self.hook.lock() = hook.map(|hook| (hook, inputs_too));
+        *self.observer.lock() = hook.map(|hook| Observer { hook, inputs_too, is_monitor: false });
     }
 
     /// Calls the graph. Results are written to `outputs`, or to new tensors if that is empty, and returned.
@@ -136,9 +150,9 @@ impl CachedOp {
         self.check_contexts(inputs)?;
         let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
         let is_sparse = |t: &Arc<Tensor>| t.storage_type().is_some_and(|s| s != StorageType::Default);
-        let hook = self.hook.lock().clone();
-        if recorded || hook.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
-            return self.one_by_one(inputs, outputs, hook);
+        let observer = self.observer.lock().clone();
+        if recorded || observer.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
+            return self.one_by_one(inputs, outputs, observer);
         }
         let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(NDArray::context).unwrap_or_default();
@@ -212,7 +226,7 @@ impl CachedOp {
         &self,
         inputs: &[Arc<Tensor>],
         outputs: &[Arc<Tensor>],
-        hook: Option<(Hook, bool)>,
+        observer: Option<Observer>,
     ) -> Result<Tensors> {
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(Array::context).unwrap_or_default();
@@ -236,13 +250,13 @@ impl CachedOp {
                     given.push(Arc::new(Tensor::new(array)));
                 }
             }
-            if let Some((hook, true)) = &hook {
-                call_hook(hook, node.inputs.iter().zip(&ins).map(|(e, t)| (self.name(*e), t)), op.name)?;
+            if let Some(observer) = observer.as_ref().filter(|observer| observer.inputs_too) {
+                self.show_inputs(observer, i, op, &ins)?;
             }
             let outs =
                 record(op, &node.attrs, Some(context), &ins, &given).map_err(|e| relocate(e, op.name, &node.name))?;
-            if let Some((hook, _)) = &hook {
-                call_hook(hook, outs.iter().enumerate().map(|(k, t)| (self.name(entry(i, k)), t)), op.name)?;
+            if let Some(observer) = &observer {
+                self.show_outputs(observer, i, op, &outs)?;
             }
             for (k, tensor) in outs.into_iter().enumerate() {
                 known.insert(entry(i, k), tensor);
@@ -272,16 +286,34 @@ impl CachedOp {
         Ok((infer::shapes(&self.graph, shapes)?, infer::dtypes(&self.graph, dtypes)?))
     }
 
-    /// The name of an entry as listings show it.
-    fn name(&self, e: Entry) -> String {
-        let node = self.graph.node(e);
-        match node.op() {
-            None => node.name.clone(),
-            Some(op) => match op.def.output_names(&op.params).get(e.index as usize) {
-                Some(output) => format!("{}_{output}", node.name),
-                None => format!("{}_output{}", node.name, e.index),
-            },
+    /// Shows the inputs of a node to a hook, under the operator's names for them.
+    fn show_inputs(&self, observer: &Observer, node: usize, op: &OpCall, ins: &[Arc<Tensor>]) -> Result<()> {
+        let node = &self.graph.nodes[node];
+        let names = input_names(op, ins.len());
+        for (k, (e, tensor)) in node.inputs.iter().zip(ins).enumerate() {
+            let source = self.graph.node(*e);
+            if observer.is_monitor && matches!(source.action, Action::Variable) {
+                show(observer, &source.name, op, tensor)?;
+            }
+            let name = names.get(k).cloned().unwrap_or_else(|| format!("input{k}"));
+            show(observer, &format!("{}_{name}", node.name), op, tensor)?;
         }
+        Ok(())
+    }
+
+    /// Shows the outputs of a node to a hook.
+    fn show_outputs(&self, observer: &Observer, node: usize, op: &OpCall, outs: &[Arc<Tensor>]) -> Result<()> {
+        let names = match observer.is_monitor {
+            true => op.def.output_names(&op.params),
+            false => hooked_output_names(op),
+        };
+        for (k, tensor) in outs.iter().enumerate() {
+            if observer.is_monitor || self.read.contains(&entry(node, k)) {
+                let name = names.get(k).cloned().unwrap_or_else(|| k.to_string());
+                show(observer, &format!("{}_{name}", self.graph.nodes[node].name), op, tensor)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -293,12 +325,10 @@ fn relocate(error: Error, op: &str, node: &str) -> Error {
     }
 }
 
-/// Passes copies of arrays to a hook.
-fn call_hook<'t>(hook: &Hook, arrays: impl Iterator<Item = (String, &'t Arc<Tensor>)>, op: &str) -> Result<()> {
-    for (name, tensor) in arrays {
-        let array = to_dense(&tensor.stored()?)?;
-        hook(&name, op, array.to_context(array.context())?);
-    }
+/// Passes a copy of an array to a hook.
+fn show(observer: &Observer, name: &str, op: &OpCall, tensor: &Arc<Tensor>) -> Result<()> {
+    let array = to_dense(&tensor.stored()?)?;
+    (observer.hook)(name, op.def.name, array.to_context(array.context())?);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ mod stored;
 mod tape;
 mod views;
 
+pub(crate) use cached_op::Observer;
 pub use cached_op::{CachedOp, Hook};
 pub use calls::{PreparedCall, call, prepare};
 pub use failures::{deferring, wait, wait_all};

@@ -1,7 +1,6 @@
 //! The JSON form of graphs: `prefix-symbol.json`.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
@@ -32,54 +31,78 @@ fn quote(text: &str) -> String {
     Value::from(text).to_string()
 }
 
+/// An object or array, with one item per line if it is `multi_line`.
+fn group(open: char, items: &[String], indent: usize, multi_line: bool) -> String {
+    let close = if open == '{' { '}' } else { ']' };
+    if !multi_line {
+        return format!("{open}{}{close}", items.join(", "));
+    }
+    let item_indent = " ".repeat(indent + 2);
+    let lines = items.join(&format!(", \n{item_indent}"));
+    format!("{open}\n{item_indent}{lines}\n{}{close}", " ".repeat(indent))
+}
+
+/// An array of numbers or short arrays. MXNet breaks the line after each item of more than ten.
+fn list(items: impl Iterator<Item = String>, indent: usize) -> String {
+    let items: Vec<String> = items.collect();
+    group('[', &items, indent, items.len() > 10)
+}
+
+fn json_of_node(node: &Node, id: &HashMap<*const Node, usize>, indent: usize) -> String {
+    let op = node.op.as_ref().map_or("null", |op| op.def.name);
+    let mut fields = vec![format!("\"op\": {}", quote(op)), format!("\"name\": {}", quote(&node.name))];
+    let attrs = node.attrs.read();
+    let mut keys: Vec<_> = attrs.iter().collect();
+    keys.sort();
+    if !keys.is_empty() {
+        let attrs: Vec<_> = keys.iter().map(|(k, v)| format!("{}: {}", quote(k), quote(v))).collect();
+        fields.push(format!("\"attrs\": {}", group('{', &attrs, indent + 2, attrs.len() > 1)));
+    }
+    let mutates = node.mutated();
+    let inputs = node
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(k, e)| format!("[{}, {}, {}]", id[&Arc::as_ptr(&e.node)], e.index, u8::from(mutates.contains(&k))));
+    fields.push(format!("\"inputs\": {}", list(inputs, indent + 2)));
+    if !node.graphs.is_empty() {
+        let graphs: Vec<String> = node.graphs.iter().map(|graph| graph.json_of_graph(indent + 4, None)).collect();
+        fields.push(format!("\"subgraphs\": {}", group('[', &graphs, indent + 2, true)));
+    }
+    group('{', &fields, indent, true)
+}
+
 impl Symbol {
-    /// The graph as JSON in the format of MXNet 1.9.1, with `is_np_shape` if NumPy semantics are on.
+    /// The graph as JSON, in the format and with the white space of MXNet 1.9.1, with `is_np_shape` if NumPy semantics are on.
     pub fn to_json(&self) -> String {
-        let mark = if semantics::is_numpy_shape() { "\"is_np_shape\": [\"int\", 1], " } else { "" };
-        self.json_of_graph(&format!(", \n  \"attrs\": {{{mark}\"mxnet_version\": [\"int\", {MXNET_VERSION}]}}"))
+        let mut attrs = vec![format!("\"mxnet_version\": [\"int\", {MXNET_VERSION}]")];
+        if semantics::is_numpy_shape() {
+            attrs.insert(0, "\"is_np_shape\": [\"int\", 1]".to_string());
+        }
+        let several = attrs.len() > 1;
+        self.json_of_graph(0, Some(format!("\"attrs\": {}", group('{', &attrs, 2, several))))
     }
 
-    /// The JSON with `end` appended to its fields: subgraphs have no version.
-    fn json_of_graph(&self, end: &str) -> String {
+    /// The JSON with `attrs` as its last field: subgraphs have no version.
+    fn json_of_graph(&self, indent: usize, attrs: Option<String>) -> String {
         let nodes = self.nodes();
         let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
-        let mut s = String::from("{\n  \"nodes\": [");
-        let mut row_ptr = vec![0];
+        let mut rows = vec![0];
+        let mut listed = Vec::with_capacity(nodes.len());
         for (i, node) in nodes.iter().enumerate() {
-            let op = node.op.as_ref().map_or("null", |op| op.def.name);
-            let comma = if i == 0 { "" } else { "," };
-            let _ =
-                write!(s, "{comma}\n    {{\n      \"op\": {}, \n      \"name\": {}, ", quote(op), quote(&node.name));
-            let attrs = node.attrs.read();
-            let mut keys: Vec<_> = attrs.iter().collect();
-            keys.sort();
-            if !keys.is_empty() {
-                let fields: Vec<_> = keys.iter().map(|(k, v)| format!("        {}: {}", quote(k), quote(v))).collect();
-                let _ = write!(s, "\n      \"attrs\": {{\n{}\n      }}, ", fields.join(", \n"));
-            }
-            let mutates = node.mutated();
-            let inputs: Vec<_> = (node.inputs.iter().enumerate())
-                .map(|(k, e)| {
-                    format!("[{}, {}, {}]", id[&Arc::as_ptr(&e.node)], e.index, u8::from(mutates.contains(&k)))
-                })
-                .collect();
-            let graphs: Vec<String> = node.graphs.iter().map(|graph| graph.json_of_graph("")).collect();
-            let graphs = match graphs.is_empty() {
-                true => String::new(),
-                false => format!(", \n      \"subgraphs\": [{}]", graphs.join(", ")),
-            };
-            let _ = write!(s, "\n      \"inputs\": [{}]{graphs}\n    }}", inputs.join(", "));
-            row_ptr.push(row_ptr[i] + node.num_outputs());
+            listed.push(json_of_node(node, &id, indent + 4));
+            rows.push(rows[i] + node.num_outputs());
         }
-        let join = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>().join(", ");
-        let arg_nodes = join(&mut (0..nodes.len()).filter(|i| nodes[*i].is_variable()).map(|i| i.to_string()));
-        let rows = join(&mut row_ptr.iter().map(|r| r.to_string()));
-        let heads = join(&mut self.outputs.iter().map(|e| format!("[{}, {}, 0]", id[&Arc::as_ptr(&e.node)], e.index)));
-        let _ = write!(
-            s,
-            "\n  ], \n  \"arg_nodes\": [{arg_nodes}], \n  \"node_row_ptr\": [{rows}], \n  \"heads\": [{heads}]{end}\n}}"
-        );
-        s
+        let arg_nodes = (0..nodes.len()).filter(|i| nodes[*i].is_variable()).map(|i| i.to_string());
+        let heads = self.outputs.iter().map(|e| format!("[{}, {}, 0]", id[&Arc::as_ptr(&e.node)], e.index));
+        let mut fields = vec![
+            format!("\"nodes\": {}", group('[', &listed, indent + 2, true)),
+            format!("\"arg_nodes\": {}", list(arg_nodes, indent + 2)),
+            format!("\"node_row_ptr\": {}", list(rows.iter().map(usize::to_string), indent + 2)),
+            format!("\"heads\": {}", list(heads, indent + 2)),
+        ];
+        fields.extend(attrs);
+        group('{', &fields, indent, true)
     }
 
     /// Writes the JSON to a file atomically.

@@ -257,8 +257,13 @@ impl Symbol {
                 continue;
             };
             let _ = writeln!(s, "--------------------\nOp:{}, Name={}\nInputs:", op.def.name, node.name);
+            let mutates = node.mutated();
             for (i, input) in node.inputs.iter().enumerate() {
-                let version = if input.node.is_variable() { " version=0" } else { "" };
+                let version = match (input.node.is_variable(), mutates.contains(&i)) {
+                    (false, _) => "",
+                    (true, false) => " version=0",
+                    (true, true) => " version=1",
+                };
                 let _ = writeln!(s, "\targ[{i}]={}({}){version}", input.node.name, input.index);
             }
             let attrs = node.attrs.read();
