@@ -6,7 +6,8 @@ ThisBuild / scalafmtConfig := (ThisBuild / baseDirectory).value.getParentFile / 
 ThisBuild / licenses := Seq(License.Apache2)
 ThisBuild / description := "Train and serve deep-learning models from Scala: the MXNet Scala API on an engine in Rust"
 
-val opsMetadata = settingKey[File]("The operator metadata that scripts/metadata writes; from FERROMX_OPS if that is set")
+val opsMetadata =
+  settingKey[File]("The operator metadata that scripts/metadata writes; from FERROMX_OPS if that is set")
 val nativeLibrary =
   settingKey[File]("The library to test with and to put into the jar; from FERROMX_LIBRARY if that is set")
 
