@@ -16,6 +16,55 @@ typedef float mx_float;
 typedef int64_t dim_t;
 typedef unsigned int nn_uint;
 
+// Indices of the callbacks of a recorded function.
+typedef enum CustomFunctionCallbacks {
+  kCustomFunctionBackward,
+  kCustomFunctionDelete,
+} CustomFunctionCallbacks;
+
+// Indices of the callbacks of an operator's instance.
+typedef enum CustomOpCallbacks {
+  kCustomOpDelete,
+  kCustomOpForward,
+  kCustomOpBackward,
+} CustomOpCallbacks;
+
+// Indices of the callbacks of an operator.
+typedef enum CustomOpPropCallbacks {
+  kCustomOpPropDelete,
+  kCustomOpPropListArguments,
+  kCustomOpPropListOutputs,
+  kCustomOpPropListAuxiliaryStates,
+  kCustomOpPropInferShape,
+  kCustomOpPropDeclareBackwardDependency,
+  kCustomOpPropCreateOperator,
+  kCustomOpPropInferType,
+  kCustomOpPropInferStorageType,
+  kCustomOpPropBackwardInferStorageType,
+} CustomOpPropCallbacks;
+
+// Type codes of the arguments and results of packed functions, after DLPack's.
+typedef enum MXNetTypeCode {
+  kHandle = 3,
+  kNull = 4,
+  kMXNetType = 5,
+  kMXNetContext = 6,
+  kArrayHandle = 7,
+  kObjectHandle = 8,
+  kModuleHandle = 9,
+  kFuncHandle = 10,
+  kStr = 11,
+  kBytes = 12,
+  kNDArrayContainer = 13,
+  kNDArrayHandle = 14,
+  kExtBegin = 15,
+  kNNVMFirst = 16,
+  kNNVMLast = 20,
+  kExtReserveEnd = 64,
+  kExtEnd = 128,
+  kCustomBegin = 129,
+} MXNetTypeCode;
+
 // An array.
 typedef void *NDArrayHandle;
 
@@ -116,6 +165,16 @@ typedef void *OpHandle;
 // A packed function.
 typedef void *MXNetFunctionHandle;
 
+// The element type of a DLPack tensor.
+typedef struct DLDataType {
+  // Type code: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat.
+  uint8_t code;
+  // Bits of an element.
+  uint8_t bits;
+  // Number of vector lanes.
+  uint16_t lanes;
+} DLDataType;
+
 // An argument or the result of a packed function.
 typedef union MXNetValue {
   // An integer.
@@ -126,6 +185,8 @@ typedef union MXNetValue {
   void *v_handle;
   // A string.
   const char *v_str;
+  // An element type.
+  struct DLDataType v_type;
 } MXNetValue;
 
 // An object of a packed function.
@@ -154,6 +215,51 @@ typedef void *CudaModuleHandle;
 
 // A kernel of compiled CUDA code.
 typedef void *CudaKernelHandle;
+
+// An operator of a graph.
+typedef void *AtomicSymbolHandle;
+
+// Computes the gradients of a function. Arguments: numbers of output and input gradients, the arrays, requests, whether in training mode.
+typedef int (*CustomFunctionBwdFunc)(int, int, void**, const int*, int, void*);
+
+// Deletes the context of a function.
+typedef int (*CustomFunctionDelFunc)(void*);
+
+// Infers the storage types of the gradients. Arguments: number of arrays, their codes, their tags.
+typedef int (*CustomOpBackwardInferStorageTypeFunc)(int, int*, int*, void*);
+
+// Declares the dependencies of the gradient. Arguments: ids of output gradients, inputs and outputs; returns number and ids of those it
+// reads.
+typedef int (*CustomOpBwdDepFunc)(const int*, const int*, const int*, int*, int**, void*);
+
+// Creates an instance. Arguments: device, number of inputs, their shapes, ranks and types, the list of callbacks to fill in.
+typedef int (*CustomOpCreateFunc)(const char*, int, uint32_t**, const int*, const int*, struct MXCallbackList*, void*);
+
+// Deletes a context.
+typedef int (*CustomOpDelFunc)(void*);
+
+// Runs forward or backward. Arguments: number of arrays, the arrays, their tags, requests, whether in training mode.
+typedef int (*CustomOpFBFunc)(int, void**, int*, const int*, int, void*);
+
+// Infers shapes. Arguments: number of arrays, their ranks, their dimensions.
+typedef int (*CustomOpInferShapeFunc)(int, int*, int**, void*);
+
+// Infers storage types. Arguments: number of arrays, their codes.
+typedef int (*CustomOpInferStorageTypeFunc)(int, int*, void*);
+
+// Infers element types. Arguments: number of arrays, their type codes.
+typedef int (*CustomOpInferTypeFunc)(int, int*, void*);
+
+// Lists names; the list is terminated by null.
+typedef int (*CustomOpListFunc)(char***, void*);
+
+// Bytes that a packed function takes or returns.
+typedef struct MXNetByteArray {
+  // The first byte.
+  const char *data;
+  // Number of bytes.
+  size_t size;
+} MXNetByteArray;
 
 #ifdef __cplusplus
 extern "C" {

@@ -26,29 +26,32 @@ use super::types::{
 };
 use crate::handle::insert_tensor;
 
-/// Indices of the callbacks of an operator; INFER_TYPE may be missing.
+/// Indices of the callbacks of an operator; `INFER_TYPE` may be missing.
 mod prop {
-    pub(super) const DELETE: usize = 0;
-    pub(super) const LIST_ARGUMENTS: usize = 1;
-    pub(super) const LIST_OUTPUTS: usize = 2;
-    pub(super) const LIST_STATES: usize = 3;
-    pub(super) const INFER_SHAPE: usize = 4;
-    pub(super) const DECLARE_DEPENDENCY: usize = 5;
-    pub(super) const CREATE: usize = 6;
-    pub(super) const INFER_TYPE: usize = 7;
+    use crate::c::types::CustomOpPropCallbacks as Index;
+    pub(super) const DELETE: usize = Index::kCustomOpPropDelete as usize;
+    pub(super) const LIST_ARGUMENTS: usize = Index::kCustomOpPropListArguments as usize;
+    pub(super) const LIST_OUTPUTS: usize = Index::kCustomOpPropListOutputs as usize;
+    pub(super) const LIST_STATES: usize = Index::kCustomOpPropListAuxiliaryStates as usize;
+    pub(super) const INFER_SHAPE: usize = Index::kCustomOpPropInferShape as usize;
+    pub(super) const DECLARE_DEPENDENCY: usize = Index::kCustomOpPropDeclareBackwardDependency as usize;
+    pub(super) const CREATE: usize = Index::kCustomOpPropCreateOperator as usize;
+    pub(super) const INFER_TYPE: usize = Index::kCustomOpPropInferType as usize;
 }
 
 /// Indices of the callbacks of an instance.
 mod instance {
-    pub(super) const DELETE: usize = 0;
-    pub(super) const FORWARD: usize = 1;
-    pub(super) const BACKWARD: usize = 2;
+    use crate::c::types::CustomOpCallbacks as Index;
+    pub(super) const DELETE: usize = Index::kCustomOpDelete as usize;
+    pub(super) const FORWARD: usize = Index::kCustomOpForward as usize;
+    pub(super) const BACKWARD: usize = Index::kCustomOpBackward as usize;
 }
 
 /// Indices of the callbacks of a function with a gradient.
 mod function {
-    pub(super) const BACKWARD: usize = 0;
-    pub(super) const DELETE: usize = 1;
+    use crate::c::types::CustomFunctionCallbacks as Index;
+    pub(super) const BACKWARD: usize = Index::kCustomFunctionBackward as usize;
+    pub(super) const DELETE: usize = Index::kCustomFunctionDelete as usize;
 }
 
 /// Tags that tell callbacks the role of each array.

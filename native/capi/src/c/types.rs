@@ -12,6 +12,9 @@ pub type OpHandle = *mut c_void;
 pub type FunctionHandle = *const c_void;
 /// A symbol.
 pub type SymbolHandle = *mut c_void;
+/// An operator of a graph.
+#[allow(dead_code)] // For C programs.
+pub type AtomicSymbolHandle = *mut c_void;
 /// A symbol bound to arrays.
 pub type ExecutorHandle = *mut c_void;
 /// A kind of data iterator.
@@ -64,6 +67,52 @@ pub struct DLManagedTensor {
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
+/// The element type of a DLPack tensor.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DLDataType {
+    /// Type code: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat.
+    pub code: u8,
+    /// Bits of an element.
+    pub bits: u8,
+    /// Number of vector lanes.
+    pub lanes: u16,
+}
+
+/// Type codes of the arguments and results of packed functions, after DLPack's.
+#[repr(C)]
+#[allow(non_camel_case_types, dead_code)] // C programs use all of them, by MXNet's names.
+pub enum MXNetTypeCode {
+    kHandle = 3,
+    kNull = 4,
+    kMXNetType = 5,
+    kMXNetContext = 6,
+    kArrayHandle = 7,
+    kObjectHandle = 8,
+    kModuleHandle = 9,
+    kFuncHandle = 10,
+    kStr = 11,
+    kBytes = 12,
+    kNDArrayContainer = 13,
+    kNDArrayHandle = 14,
+    kExtBegin = 15,
+    kNNVMFirst = 16,
+    kNNVMLast = 20,
+    kExtReserveEnd = 64,
+    kExtEnd = 128,
+    kCustomBegin = 129,
+}
+
+/// Bytes that a packed function takes or returns.
+#[repr(C)]
+#[allow(dead_code)] // For C programs.
+pub struct MXNetByteArray {
+    /// The first byte.
+    pub data: *const c_char,
+    /// Number of bytes.
+    pub size: usize,
+}
+
 /// An argument or the result of a packed function.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -76,6 +125,8 @@ pub union MXNetValue {
     pub v_handle: *mut c_void,
     /// A string.
     pub v_str: *const c_char,
+    /// An element type.
+    pub v_type: DLDataType,
 }
 
 /// A RecordIO file.
@@ -164,6 +215,50 @@ pub type CustomOpFBFunc =
 /// Computes the gradients of a function. Arguments: numbers of output and input gradients, the arrays, requests, whether in training mode.
 pub type CustomFunctionBwdFunc =
     Option<unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *const c_int, c_int, *mut c_void) -> c_int>;
+
+/// Infers storage types. Arguments: number of arrays, their codes.
+#[allow(dead_code)] // For C programs.
+pub type CustomOpInferStorageTypeFunc = Option<unsafe extern "C" fn(c_int, *mut c_int, *mut c_void) -> c_int>;
+/// Infers the storage types of the gradients. Arguments: number of arrays, their codes, their tags.
+#[allow(dead_code)] // For C programs.
+pub type CustomOpBackwardInferStorageTypeFunc =
+    Option<unsafe extern "C" fn(c_int, *mut c_int, *mut c_int, *mut c_void) -> c_int>;
+/// Deletes the context of a function.
+#[allow(dead_code)] // For C programs.
+pub type CustomFunctionDelFunc = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
+
+/// Indices of the callbacks of an operator.
+#[repr(C)]
+#[allow(non_camel_case_types, dead_code)] // C programs use all of them, by MXNet's names.
+pub enum CustomOpPropCallbacks {
+    kCustomOpPropDelete,
+    kCustomOpPropListArguments,
+    kCustomOpPropListOutputs,
+    kCustomOpPropListAuxiliaryStates,
+    kCustomOpPropInferShape,
+    kCustomOpPropDeclareBackwardDependency,
+    kCustomOpPropCreateOperator,
+    kCustomOpPropInferType,
+    kCustomOpPropInferStorageType,
+    kCustomOpPropBackwardInferStorageType,
+}
+
+/// Indices of the callbacks of an operator's instance.
+#[repr(C)]
+#[allow(non_camel_case_types)] // MXNet's names.
+pub enum CustomOpCallbacks {
+    kCustomOpDelete,
+    kCustomOpForward,
+    kCustomOpBackward,
+}
+
+/// Indices of the callbacks of a recorded function.
+#[repr(C)]
+#[allow(non_camel_case_types)] // MXNet's names.
+pub enum CustomFunctionCallbacks {
+    kCustomFunctionBackward,
+    kCustomFunctionDelete,
+}
 
 /// CUDA code in early versions of MXNet.
 pub type RtcHandle = *mut c_void;

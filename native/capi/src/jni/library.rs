@@ -6,15 +6,13 @@ use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
 use jni::objects::{JBooleanArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 
+use super::declarations::ABI_VERSION;
 use super::{JniError, longs, native, new_longs, new_strings, string};
 use crate::handle;
 
 fn wrong_random_state(len: usize) -> JniError {
     Error::Value(format!("a random state has one number and four for each device, not {len}")).into()
 }
-
-/// Version of the contract in `LibInfo.scala` that these functions implement.
-const ABI_VERSION: jint = 6;
 
 native! {
     fn abiVersion(_env) -> jint {

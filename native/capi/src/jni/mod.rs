@@ -6,6 +6,7 @@
 #![allow(unreachable_pub)] // Methods are exported by name.
 
 mod data;
+mod declarations;
 mod executor;
 mod files;
 mod gradient_graph;
@@ -97,7 +98,7 @@ impl<T: Default> ErrorPolicy<T, JniError> for ThrowMxNetError {
     }
 }
 
-/// Defines native methods of `LibInfo`, by their names there.
+/// Defines native methods of `LibInfo`, by their names there. A type that differs from the declaration does not compile.
 macro_rules! native {
     ($($(#[$meta:meta])* fn $name:ident($env:ident $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -112,6 +113,17 @@ macro_rules! native {
                 .with_env(|$env| -> $crate::jni::Result<_> { $body })
                 .resolve::<$crate::jni::ThrowMxNetError>()
         }
+
+        const _: () = {
+            const fn check<'l>() {
+                $crate::jni::declarations::check(
+                    stringify!($name),
+                    &[$($crate::jni::declarations::name_of::<$ty>()),*],
+                    [$($crate::jni::declarations::name_of::<$ret>(),)? "Unit"][0],
+                );
+            }
+            check();
+        };
     )*};
 }
 use native;

@@ -1,6 +1,9 @@
 //! Generates `native/capi/include/mxnet/c_api.h` and `docs/c-api.md`, which lists its functions. With `--check`, only checks that both are
 //! up to date.
 
+#[cfg(test)]
+mod signatures;
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -704,7 +704,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
-  val AbiVersion: Int = 6
+  val AbiVersion: Int = 7
 }
 
 /** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles

@@ -22,6 +22,52 @@ class LibInfoSuite extends munit.FunSuite {
     assertEquals(exported, declared.toSet)
   }
 
+  /** The values of an enumeration in the metadata of an operator: `{'a', 'b'},optional,default='a'`. */
+  private def enumeration(operator: String, argument: String): Set[String] = {
+    val text = NativeOp(operator).arguments.collectFirst { case (`argument`, kind) => kind }.get
+    "'([a-z0-9_]+)'".r.findAllMatchIn(text.takeWhile(_ != '}')).map(_.group(1)).toSet
+  }
+
+  test("element types have the engine's names and codes") {
+    val known = DType.values - DType.Unknown
+    assertEquals(known.map(_.toString), enumeration("Cast", "dtype"))
+    ResourceScope.using() {
+      known.foreach { dtype =>
+        val array = NDArray.api.Cast(NDArray.ones(2), dtype.toString).head
+        assertEquals(Base._LIB.ndarrayDType(array.handle), dtype.id, dtype.toString)
+      }
+    }
+  }
+
+  test("storage types have the engine's names and codes") {
+    assertEquals(SparseFormat.values.map(_.toString), enumeration("cast_storage", "stype"))
+    ResourceScope.using() {
+      SparseFormat.values.foreach { format =>
+        val array = NDArray.api.cast_storage(NDArray.ones(2, 2), format.toString).head
+        assertEquals(Base._LIB.ndarrayStorageType(array.handle), format.id, format.toString)
+      }
+    }
+  }
+
+  test("gradient requests and devices have the engine's codes") {
+    val expected = Map("null" -> 5f, "write" -> 2f, "inplace" -> 2f, "add" -> 7f)
+    assertEquals(SymbolBind.gradReqCodes.keySet, expected.keySet)
+    ResourceScope.using() {
+      val x = Symbol.Variable("x")
+      expected.foreach { case (request, value) =>
+        val gradient = NDArray.full(Shape(1), 5f)
+        val executor = (x * 2).bind(Context.cpu(), Seq(NDArray.ones(1)), Seq(gradient), Seq(request), Nil, null, null)
+        executor.forward(isTrain = true)
+        executor.backward(NDArray.ones(1))
+        assertEquals(gradient.toScalar, value, request)
+      }
+      Seq("cpu", "cpu_pinned").foreach(device =>
+        assertEquals(NDArray.ones(new Context(device, 0), 1).context, new Context(device, 0))
+      )
+    }
+    assert(intercept[MXNetError](NDArray.ones(Context.gpu(), 1)).getMessage.contains("gpu(0)"))
+  }
+
   test("version and contract") {
     assertEquals(Base._LIB.version(), 10901)
     assertEquals(Base._LIB.abiVersion(), LibInfo.AbiVersion)

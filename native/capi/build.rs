@@ -1,0 +1,67 @@
+//! Reads the native methods and the version that `LibInfo.scala` declares, so that the compiler compares each parameter with the functions
+//! of `src/jni`.
+#![allow(clippy::print_stdout)] // Cargo reads it.
+
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
+
+/// The description of the native interface, from this folder.
+const LIB_INFO: &str = "../../jvm/src/main/scala/org/apache/mxnet/internal/jni/LibInfo.scala";
+
+/// A method: name, Scala types of the parameters, type of the result.
+type Declaration = (String, Vec<String>, String);
+
+/// Splits a parameter list at the commas that are not in brackets.
+fn split_parameters(list: &str) -> Vec<&str> {
+    let mut depth = 0;
+    list.split(|c| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth == 0
+    })
+    .filter(|parameter| !parameter.trim().is_empty())
+    .collect()
+}
+
+/// A type without its package; "" for a class of the library, which JNI passes as an object.
+fn type_name(text: &str) -> String {
+    let name = text.trim().rsplit_once('.').map_or(text.trim(), |(_, name)| name);
+    let has_own_type = ["Unit", "Boolean", "Int", "Long", "Double", "String", "ByteBuffer"].contains(&name);
+    if has_own_type || name.starts_with("Array[") { name.to_string() } else { String::new() }
+}
+
+/// The declaration at the start of `text`, which follows `@native def`: `name(a: Long, b: Array[Long]): Unit`.
+fn declaration(text: &str) -> Option<Declaration> {
+    let (name, rest) = text.split_once('(')?;
+    let (parameters, rest) = rest.split_once(')')?;
+    let result = rest.strip_prefix(':')?.lines().next()?;
+    let types = split_parameters(parameters).into_iter().map(|p| p.split_once(':').map(|(_, t)| type_name(t)));
+    Some((name.trim().to_string(), types.collect::<Option<_>>()?, type_name(result)))
+}
+
+/// What the crate includes.
+fn constants(source: &str) -> Result<String, String> {
+    let declarations = source.split("@native def ").skip(1).map(|text| {
+        let line = text.lines().next().unwrap_or_default();
+        declaration(text).ok_or_else(|| format!("`@native def {line}` is not a declaration"))
+    });
+    let declarations = declarations.collect::<Result<Vec<_>, _>>()?;
+    let version = source.split("val AbiVersion: Int = ").nth(1).and_then(|text| text.lines().next());
+    let version = version.ok_or("there is no line `val AbiVersion: Int = `")?;
+    let table = format!("{declarations:?}").replace(", [", ", &[");
+    Ok(format!(
+        "/// Name, types of the parameters and type of the result of each method, in Scala's words.\n\
+         const DECLARED: &[(&str, &[&str], &str)] = &{table};\n\
+         /// The version of the interface.\n\
+         pub(super) const ABI_VERSION: i32 = {version};\n"
+    ))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed={LIB_INFO}");
+    let constants = fs::read_to_string(LIB_INFO)
+        .map_err(|error| error.to_string())
+        .and_then(|source| constants(&source))
+        .map_err(|problem| format!("{LIB_INFO}, which declares the JNI methods: {problem}"))?;
+    Ok(fs::write(Path::new(&env::var("OUT_DIR")?).join("declarations.rs"), constants)?)
+}

@@ -1,0 +1,95 @@
+//! Compares the functions of this module with the native methods that `LibInfo.scala` declares: the JVM does not, and calls a function of
+//! other parameters all the same.
+
+use jni::objects::{
+    JBooleanArray, JByteArray, JByteBuffer, JDoubleArray, JFloatArray, JIntArray, JLongArray, JObject, JObjectArray,
+    JString,
+};
+use jni::sys::{jboolean, jdouble, jint, jlong};
+
+// `DECLARED`, the methods, and `ABI_VERSION`.
+include!(concat!(env!("OUT_DIR"), "/declarations.rs"));
+
+/// A type of JNI functions.
+pub(super) trait ScalaType {
+    /// Its name in Scala; empty for classes of the library, which JNI passes as objects.
+    const NAME: &'static str;
+}
+
+macro_rules! scala_types {
+    ($($ty:ty => $name:literal),* $(,)?) => {$(impl ScalaType for $ty { const NAME: &'static str = $name; })*};
+}
+
+scala_types! {
+    () => "Unit",
+    jboolean => "Boolean",
+    jint => "Int",
+    jlong => "Long",
+    jdouble => "Double",
+    JString<'_> => "String",
+    JByteBuffer<'_> => "ByteBuffer",
+    JBooleanArray<'_> => "Array[Boolean]",
+    JByteArray<'_> => "Array[Byte]",
+    JIntArray<'_> => "Array[Int]",
+    JLongArray<'_> => "Array[Long]",
+    JFloatArray<'_> => "Array[Float]",
+    JDoubleArray<'_> => "Array[Double]",
+    JObjectArray<'_, JString<'_>> => "Array[String]",
+    JObjectArray<'_, JLongArray<'_>> => "Array[Array[Long]]",
+    JObject<'_> => "",
+}
+
+/// The name of a type in Scala.
+pub(super) const fn name_of<T: ScalaType>() -> &'static str {
+    T::NAME
+}
+
+const fn is_same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
+/// Fails to compile unless `LibInfo.scala` declares the method with these types.
+pub(super) const fn check(method: &str, parameters: &[&str], result: &str) {
+    let mut i = 0;
+    while i < DECLARED.len() && !is_same(DECLARED[i].0, method) {
+        i += 1;
+    }
+    assert!(i < DECLARED.len(), "LibInfo.scala declares no native method of this name");
+    let (_, declared, declared_result) = DECLARED[i];
+    assert!(declared.len() == parameters.len(), "LibInfo.scala declares another number of parameters");
+    let mut k = 0;
+    while k < parameters.len() {
+        assert!(is_same(declared[k], parameters[k]), "LibInfo.scala declares a parameter of another type");
+        k += 1;
+    }
+    assert!(is_same(declared_result, result), "LibInfo.scala declares a result of another type");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::check;
+
+    const SHAPES: &[&str] = &["Long", "Array[String]", "Array[Int]", "Array[Long]"];
+
+    #[test]
+    fn another_name_count_order_type_or_result_is_an_error() {
+        check("symbolInferShape", SHAPES, "");
+        let wrong: [(&str, &[&str], &str); 5] = [
+            ("symbolInferShapes", SHAPES, ""),
+            ("symbolInferShape", &SHAPES[..3], ""),
+            ("symbolInferShape", &["Long", "Array[String]", "Array[Long]", "Array[Int]"], ""),
+            ("symbolInferShape", &["Int", "Array[String]", "Array[Int]", "Array[Long]"], ""),
+            ("symbolInferShape", SHAPES, "Long"),
+        ];
+        for (name, parameters, result) in wrong {
+            assert!(catch_unwind(|| check(name, parameters, result)).is_err(), "{name} {parameters:?} {result}");
+        }
+    }
+}
