@@ -1,5 +1,6 @@
 //! Reads the native methods and the version that `LibInfo.scala` declares, so that the compiler compares each parameter with the functions
-//! of `src/jni`.
+//! of `src/jni`. Marks the library as one that stays in the process: the JVM unloads it with the class loader that loaded it, while the
+//! engine's threads still run.
 #![allow(clippy::print_stdout)] // Cargo reads it.
 
 use std::error::Error;
@@ -59,6 +60,9 @@ fn constants(source: &str) -> Result<String, String> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={LIB_INFO}");
+    if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    }
     let constants = fs::read_to_string(LIB_INFO)
         .map_err(|error| error.to_string())
         .and_then(|source| constants(&source))

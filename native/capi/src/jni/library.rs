@@ -39,11 +39,6 @@ native! {
         Ok(ferromx_runtime::storage::memory_in_use().0 as jlong)
     }
 
-    fn notifyShutdown(_env) {
-        // Worker threads have no state to save; they end with the process.
-        Ok(())
-    }
-
     fn setNumpyShape(_env, active: jboolean) -> jboolean {
         Ok(semantics::set_numpy_shape(active))
     }

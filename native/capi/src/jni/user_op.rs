@@ -3,7 +3,7 @@
 //! Upcalls run on the thread that called the engine, in their own frame of local references, with cached method ids. An exception becomes
 //! an error that carries it, so that the native method can throw it as the cause.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ferromx_runtime::context::Context;
 use ferromx_runtime::dtype::DType;
@@ -21,13 +21,13 @@ use ferromx_runtime::user_op::{
 };
 use jni::ids::JMethodID;
 use jni::objects::{JByteBuffer, JIntArray, JLongArray, JObject, JObjectArray, JString, JThrowable};
-use jni::refs::Global;
+use jni::refs::{Global, Weak};
 use jni::signature::{JavaType, Primitive};
 use jni::strings::JNIStr;
 use jni::sys::{jboolean, jlong, jvalue};
 use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
 use jni::{Env, JValue, JavaVM, jni_sig, jni_str};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::gradient_graph::{self, Template};
 use super::symbol::new_shapes;
@@ -43,7 +43,8 @@ const FRAME: usize = 16;
 
 /// The library's `OperatorBridge`, and the method ids of upcalls.
 struct Bridge {
-    object: Object,
+    /// Weak, so that the class loader of the library can be collected; `NativeLibrary` keeps the object as long as the loader lives.
+    object: Weak<JObject<'static>>,
     make: JMethodID,
     resolve: JMethodID,
     describe: JMethodID,
@@ -57,15 +58,22 @@ struct Bridge {
     backward: JMethodID,
 }
 
-static BRIDGE: OnceLock<Bridge> = OnceLock::new();
+/// Replaced when another class loader loads the library after the first one was collected.
+static BRIDGE: RwLock<Option<Arc<Bridge>>> = RwLock::new(None);
 
-fn bridge() -> Result<&'static Bridge> {
-    BRIDGE.get().ok_or_else(|| {
+fn bridge() -> Result<Arc<Bridge>> {
+    BRIDGE.read().clone().ok_or_else(|| {
         Error::Internal("user operators of the JVM are used before the library was loaded".into()).into()
     })
 }
 
 impl Bridge {
+    fn object<'l>(&self, env: &mut Env<'l>) -> Result<JObject<'l>> {
+        self.object.upgrade_local(env)?.ok_or_else(|| {
+            Error::value("user code cannot be called: the class loader that loaded the library was collected").into()
+        })
+    }
+
     fn new(env: &mut Env<'_>, object: &JObject<'_>) -> Result<Bridge> {
         const BRIDGE: &JNIStr = jni_str!("org/apache/mxnet/internal/userop/OperatorBridge");
         const OPERATOR: &JNIStr = jni_str!("org/apache/mxnet/internal/userop/BridgedOperator");
@@ -79,7 +87,7 @@ impl Bridge {
         let create = jni_sig!("(Ljava/lang/String;[[J[I)Lorg/apache/mxnet/internal/userop/BridgedInstance;");
         let run = jni_sig!("(Z[J[I)V");
         Ok(Bridge {
-            object: env.new_global_ref(object)?,
+            object: env.new_weak_ref(object)?,
             make: env.get_method_id(&bridge, jni_str!("make"), make)?,
             resolve: env.get_method_id(&bridge, jni_str!("resolve"), jni_sig!("(Ljava/lang/String;)Z"))?,
             describe: env.get_method_id(
@@ -123,7 +131,8 @@ fn caught(env: &mut Env<'_>, error: JniError) -> JniError {
     env.exception_clear();
     let describe = |env: &mut Env<'_>| -> Result<String> {
         let bridge = bridge()?;
-        let text = call_object(env, &bridge.object, bridge.describe, &[(&thrown).into()])?;
+        let object = bridge.object(env)?;
+        let text = call_object(env, &object, bridge.describe, &[(&thrown).into()])?;
         let text = env.cast_local::<JString<'_>>(text)?;
         string(env, &text, "the description of an exception")
     };
@@ -144,7 +153,7 @@ fn raw(arguments: &[JValue<'_>]) -> smallvec::SmallVec<[jvalue; 4]> {
 /// Calls a method that returns an object; null is an error.
 fn call_object<'l>(
     env: &mut Env<'l>,
-    object: &Object,
+    object: &JObject<'_>,
     method: JMethodID,
     arguments: &[JValue<'_>],
 ) -> Result<JObject<'l>> {
@@ -157,7 +166,7 @@ fn call_object<'l>(
 /// Like [`call_object`], for a method that returns a primitive or void.
 fn call_primitive<'l>(
     env: &mut Env<'l>,
-    object: &Object,
+    object: &JObject<'_>,
     method: JMethodID,
     returns: Primitive,
     arguments: &[JValue<'_>],
@@ -177,7 +186,8 @@ impl UserOpFactory for Factory {
             let keys = new_strings(env, &attrs.keys().collect::<Vec<_>>())?;
             let values = new_strings(env, &attrs.values().collect::<Vec<_>>())?;
             let arguments = [(&op_type).into(), (&keys).into(), (&values).into()];
-            let made = call_object(env, &bridge.object, bridge.make, &arguments)?;
+            let receiver = bridge.object(env)?;
+            let made = call_object(env, &receiver, bridge.make, &arguments)?;
             let object = env.new_global_ref(&made)?;
             let flags = call_primitive(env, &object, bridge.flags, Primitive::Int, &[])?.i()?;
             let mut names = |kind: i32| -> Result<Vec<String>> {
@@ -428,7 +438,7 @@ struct Instance {
 
 /// Calls a method of an instance; handles are passed only if they are new.
 fn run(
-    object: &Object,
+    object: &JObject<'_>,
     method: JMethodID,
     arrays: &ArrayHandles,
     is_new: bool,
@@ -474,13 +484,13 @@ fn engine(error: JniError) -> Error {
 native! {
     fn hostInstall(env, object: JObject<'l>) {
         let made = Bridge::new(env, &object)?;
-        // A second installation passes the same bridge.
-        let _ = BRIDGE.set(made);
+        *BRIDGE.write() = Some(Arc::new(made));
         user_op::set_resolver(Arc::new(|op_type: &str| {
             let found = in_jvm(|env| {
                 let bridge = bridge()?;
                 let name = env.new_string(op_type)?;
-                Ok(call_primitive(env, &bridge.object, bridge.resolve, Primitive::Boolean, &[(&name).into()])?.z()?)
+                let object = bridge.object(env)?;
+                Ok(call_primitive(env, &object, bridge.resolve, Primitive::Boolean, &[(&name).into()])?.z()?)
             })?;
             Ok(found.then(|| -> Arc<dyn UserOpFactory> { Arc::new(Factory(op_type.into())) }))
         }));

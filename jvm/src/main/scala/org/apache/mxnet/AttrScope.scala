@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.internal.util.PerThread
+
 /** Attributes for every symbol that is created within a scope, such as `ctx_group`.
   *
   * @param attr the attributes; null is none
@@ -21,7 +23,7 @@ private[mxnet] class AttrScope(attr: Map[String, String] = null) {
 }
 
 private[mxnet] object AttrScope {
-  private val scoped: ThreadLocal[AttrScope] = ThreadLocal.withInitial(() => new AttrScope)
+  private val scoped = new PerThread[AttrScope](() => new AttrScope)
 
   /** The innermost scope of this thread. */
   def current: AttrScope = scoped.get()

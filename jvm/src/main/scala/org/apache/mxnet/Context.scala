@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import scala.language.implicitConversions
+import org.apache.mxnet.internal.util.PerThread
 
 /** A device that holds arrays and runs operators.
   *
@@ -54,7 +55,7 @@ object Context {
 
   private val hostCpu = new Context("cpu", 0)
 
-  private val current: ThreadLocal[Context] = ThreadLocal.withInitial(() => hostCpu)
+  private val current = new PerThread[Context](() => hostCpu)
 
   /** The context that is meant where none is given: `cpu(0)`, or that of the innermost `withScope`. */
   def defaultCtx: Context = current.get()

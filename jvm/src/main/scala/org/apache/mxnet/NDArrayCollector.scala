@@ -3,6 +3,7 @@ package org.apache.mxnet
 import java.util.{Collections, IdentityHashMap}
 
 import scala.jdk.CollectionConverters._
+import org.apache.mxnet.internal.util.PerThread
 
 /** Collects the arrays that its thread creates while [[withScope]] runs, so that temporaries can be disposed at once.
   *
@@ -11,7 +12,7 @@ import scala.jdk.CollectionConverters._
   * }}}
   */
 object NDArrayCollector {
-  private val current: ThreadLocal[NDArrayCollector] = new ThreadLocal
+  private val current = new PerThread[NDArrayCollector](() => null)
 
   /** A collector that disposes what it collected at the end of the scope, except for the scope's result. */
   def auto(): NDArrayCollector = new NDArrayCollector(autoDispose = true)

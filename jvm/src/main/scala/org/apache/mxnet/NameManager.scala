@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import scala.collection.mutable
+import org.apache.mxnet.internal.util.PerThread
 
 /** Gives names to symbols that have none: a hint and a number, as in `activation0`. */
 class NameManager {
@@ -20,7 +21,7 @@ class NameManager {
   /** Runs `body` with this manager as [[NameManager.current]] of the calling thread. */
   def withScope[T](body: => T): T = {
     val outer = NameManager.scoped.get()
-    NameManager.scoped.set(this)
+    NameManager.scoped.set(Some(this))
     try body
     finally NameManager.scoped.set(outer)
   }
@@ -29,8 +30,8 @@ class NameManager {
 object NameManager {
   private val global = new NameManager
 
-  private val scoped = new ThreadLocal[NameManager]
+  private val scoped = new PerThread[Option[NameManager]](() => None)
 
   /** The manager of the innermost `withScope` of this thread, else the one that all threads share. */
-  def current: NameManager = Option(scoped.get()).getOrElse(global)
+  def current: NameManager = scoped.get().getOrElse(global)
 }

@@ -105,14 +105,28 @@ private[mxnet] object NativeResourceRef {
   private val lock = new Object
   private var first: NativeResourceRef = _
 
-  private[mxnet] val cleaner = new Thread(() => cleanUpForever(), "mxnet-cleaner")
-  cleaner.setDaemon(true)
-  cleaner.start()
+  /** Milliseconds without a collected resource after which the cleaner ends. A thread that never ends keeps the class
+    * loader of the library alive.
+    */
+  private val cleanerPatience = 10000L
+
+  private var runningCleaner: Thread = _
+
+  /** Frees the handles of collected resources. It is started again with the next resource after it ended. */
+  private[mxnet] def cleaner: Thread = lock.synchronized {
+    if (runningCleaner == null) {
+      runningCleaner = new Thread(() => cleanUntilIdle(), "mxnet-cleaner")
+      runningCleaner.setDaemon(true)
+      runningCleaner.start()
+    }
+    runningCleaner
+  }
 
   /** Follows a resource until it is disposed or collected. */
   def register(resource: NativeResource, nativeDeAllocator: CPtrAddress => Int): NativeResourceRef = {
     val ref = new NativeResourceRef(resource, nativeDeAllocator)
     lock.synchronized {
+      if (runningCleaner == null) cleaner
       ref.live = true
       ref.nextLive = first
       if (first != null) first.previousLive = ref
@@ -173,7 +187,13 @@ private[mxnet] object NativeResourceRef {
     wasLive
   }
 
-  private def cleanUpForever(): Unit =
-    try while (true) cleanup()
-    catch { case _: InterruptedException => Thread.currentThread().interrupt() }
+  private def cleanUntilIdle(): Unit =
+    try {
+      var collected = refQ.remove(cleanerPatience)
+      while (collected != null) {
+        free(collected)
+        collected = refQ.remove(cleanerPatience)
+      }
+    } catch { case _: InterruptedException => Thread.currentThread().interrupt() }
+    finally lock.synchronized { runningCleaner = null }
 }

@@ -5,6 +5,7 @@ import java.nio.{ByteBuffer, DoubleBuffer, FloatBuffer}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.memory.DirectBuffer
 import org.apache.mxnet.internal.userop.{HelperThreads, LentNDArray}
+import org.apache.mxnet.internal.util.PerThread
 
 /** What a user-defined operator works on: while shapes are inferred, inputs that have a shape only; while it runs, its
   * arrays.
@@ -148,9 +149,8 @@ private object OpContext {
   /** Blocks of a thread. The first is longer than it need be: processors take a load for one of what was just stored where
     * the addresses are a multiple of 4096 bytes apart, and wait.
     */
-  private val scratch = ThreadLocal.withInitial[(Array[Float], Array[Float])](() =>
-    (new Array(BlockSize + BlockSize / 4), new Array(BlockSize))
-  )
+  private val scratch =
+    new PerThread[(Array[Float], Array[Float])](() => (new Array(BlockSize + BlockSize / 4), new Array(BlockSize)))
 
   /** Computes the elements from `begin` until `end`. */
   def blocks(

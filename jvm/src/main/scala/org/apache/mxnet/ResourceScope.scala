@@ -7,6 +7,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.internal.util.{Given, Logging}
 import org.slf4j.Logger
+import org.apache.mxnet.internal.util.PerThread
 
 /** Frees, when it is closed, the native resources that its thread created in the meantime.
   *
@@ -58,9 +59,10 @@ class ResourceScope extends AutoCloseable {
 }
 
 object ResourceScope {
-  private[mxnet] val logger: Logger = Logging.of(classOf[ResourceScope])
+  // Lazy: to look for a logging library takes as long as to load the engine.
+  private[mxnet] lazy val logger: Logger = Logging.of(classOf[ResourceScope])
 
-  private val scopes: ThreadLocal[List[ResourceScope]] = ThreadLocal.withInitial(() => Nil)
+  private val scopes = new PerThread[List[ResourceScope]](() => Nil)
 
   /** Runs `body` in a scope. Resources in the result (also those in collections, options, tuples and case classes) move
     * to the scope around it.

@@ -81,9 +81,6 @@ private[mxnet] final class LibInfo {
   /** Bytes that live arrays hold on all devices, without what is kept for reuse. */
   @native def memoryInUse(): Long
 
-  /** Tells the engine that the process ends. */
-  @native def notifyShutdown(): Unit
-
   /** Sets numpy shape semantics for the calling thread; returns what it was before. */
   @native def setNumpyShape(active: Boolean): Boolean
 

@@ -33,34 +33,55 @@ private[mxnet] object NativeLibrary {
       name => Option(System.getProperty(name)),
       resource => Option(getClass.getResourceAsStream(resource))
     )
-    try System.load(file.toString)
-    catch {
-      case e: UnsatisfiedLinkError if String.valueOf(e.getMessage).contains("already loaded") => loadCopy(file)
-      case e: UnsatisfiedLinkError => throw notLoadable(file, e)
-    }
+    if (isUnchanged(file) && isLoaded(file)) rememberVersion(file) else loadCopy(file)
     val lib = new LibInfo
     checkAbi(file, lib)
-    lib.hostInstall(new OperatorBridge)
-    Runtime.getRuntime.addShutdownHook(new Thread(() => lib.notifyShutdown(), "mxnet-shutdown"))
+    lib.hostInstall(bridge)
     lib
   }
+
+  /** The engine itself refers to it weakly, so that this class and its loader can be collected. */
+  private val bridge = new OperatorBridge
+
+  /** Loads a file; false if it is loaded for another class loader. */
+  private def isLoaded(file: Path): Boolean =
+    try {
+      System.load(file.toString)
+      true
+    } catch {
+      case e: UnsatisfiedLinkError if String.valueOf(e.getMessage).contains("already loaded") => false
+      case e: UnsatisfiedLinkError => throw notLoadable(file, e)
+    }
+
+  /** Tells two contents of one path apart. A library stays in the process after its class loader is gone, so that loading
+    * the same path again gives the old content.
+    */
+  private def version(file: Path): String = s"${Files.size(file)} ${Files.getLastModifiedTime(file).toMillis}"
+
+  private def isUnchanged(file: Path): Boolean =
+    Option(System.getProperty(versionKey(file))).forall(_ == version(file))
+
+  /** System properties are what class loaders share. */
+  private def rememberVersion(file: Path): Unit = System.setProperty(versionKey(file), version(file))
+
+  private def versionKey(file: Path): String = s"mxnet.library.loaded.$file"
 
   private def notLoadable(file: Path, e: UnsatisfiedLinkError): MXNetError =
     error(s"the system cannot load $file: ${e.getMessage}", "use a library that was built for this platform")
 
   /** The JVM loads a file for one class loader only. Another one (of a second `sbt run`, of a redeployed application, of
-    * a notebook that starts again) gets a copy, with an engine of its own.
+    * a notebook that starts again) gets a copy, with an engine of its own: one that a collected class loader left, or a
+    * new one.
     */
   private def loadCopy(file: Path): Unit = {
-    val copy = Files.createTempFile("mxnet-", "-" + file.getFileName)
-    try {
+    val key = s"mxnet.library.copies.$file ${version(file)}"
+    val copies = Option(System.getProperty(key)).fold(Array.empty[String])(_.split('\n'))
+    if (!copies.exists(copy => Files.exists(Paths.get(copy)) && isLoaded(Paths.get(copy)))) {
+      val copy = Files.createTempFile("mxnet-", "-" + file.getFileName)
+      copy.toFile.deleteOnExit()
       Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING)
-      System.load(copy.toString)
-    } catch { case e: UnsatisfiedLinkError => throw notLoadable(file, e) }
-    finally {
-      // Where a loaded file cannot be deleted, it goes with the process.
-      try Files.deleteIfExists(copy)
-      catch { case _: IOException => copy.toFile.deleteOnExit() }
+      if (!isLoaded(copy)) throw error(s"the copy $copy of $file is in use already", "start the application again")
+      System.setProperty(key, (copies :+ copy.toString).mkString("\n"))
     }
   }
 
@@ -135,18 +156,19 @@ private[mxnet] object NativeLibrary {
       tried += s"resource $resourceName: not on the class path"
       throw notFound(tried.toSeq)
     }
-    val places = cacheDirectories(property)
-    val found = places.iterator
-      .map { directory =>
-        try Some(extract(() => resource(resourceName).get, storedDigest(resource, resourceName), directory, name))
-        catch {
-          case e: IOException =>
-            tried += s"resource $resourceName, extracted to $directory: ${describe(e)}"
-            None
-        }
+    // A plain loop: every program starts here, and each class that is loaded first takes its time.
+    val directories = cacheDirectories(property)
+    var found: Path = null
+    var i = 0
+    while (found == null && i < directories.length) {
+      try found = extract(() => resource(resourceName).get, storedDigest(resource, resourceName), directories(i), name)
+      catch {
+        case e: IOException => tried += s"resource $resourceName, extracted to ${directories(i)}: ${describe(e)}"
       }
-      .collectFirst { case Some(file) => file }
-    found.getOrElse(throw notFound(tried.toSeq))
+      i += 1
+    }
+    if (found == null) throw notFound(tried.toSeq)
+    found
   }
 
   private def cacheDirectories(property: String => Option[String]): Seq[Path] = {
@@ -164,9 +186,10 @@ private[mxnet] object NativeLibrary {
     * found without unpacking and reading it again.
     */
   private def storedDigest(resource: String => Option[InputStream], name: String): Option[StoredDigest] =
-    resource(s"$name.sha256")
-      .map(Using.resource(_)(in => new String(in.readAllBytes(), StandardCharsets.US_ASCII).trim))
-      .collect { case StoredDigest.Text(digest, size) => StoredDigest(digest, size.toLong) }
+    resource(s"$name.sha256").flatMap { in =>
+      try StoredDigest.parse(new String(in.readAllBytes(), StandardCharsets.US_ASCII).trim)
+      finally in.close()
+    }
 
   /** Copies a library into `directory` under a name that holds its checksum, unless that file is there already: with
     * the right size, where the jar says it, else with the right content. Other processes may do the same at the same
@@ -243,5 +266,9 @@ private[mxnet] object NativeLibrary {
 private[mxnet] final case class StoredDigest(digest: String, size: Long)
 
 private[mxnet] object StoredDigest {
-  val Text = "([0-9a-f]{64}) ([0-9]{1,18})".r
+
+  /** Reads `<digest> <size>`. */
+  def parse(text: String): Option[StoredDigest] =
+    if (text.indexOf(' ') != 64) None
+    else text.substring(65).toLongOption.map(size => StoredDigest(text.substring(0, 64), size))
 }

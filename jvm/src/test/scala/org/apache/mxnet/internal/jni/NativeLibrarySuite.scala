@@ -2,6 +2,7 @@ package org.apache.mxnet
 package internal.jni
 
 import java.io.{ByteArrayInputStream, InputStream}
+import java.lang.ref.WeakReference
 import java.nio.file.attribute.PosixFilePermissions
 import java.nio.file.{Files, Path}
 
@@ -153,6 +154,28 @@ class NativeLibrarySuite extends munit.FunSuite {
     assertEquals(losses.distinct.length, 1)
     assert(losses.head(1) < losses.head(0), losses.head.toString)
   }
+
+  test("a class loader that is closed after training and a user-defined operator can be collected") {
+    def deployed(): WeakReference[ClassLoader] = {
+      val urls =
+        System.getProperty("java.class.path").split(java.io.File.pathSeparator).map(new java.io.File(_).toURI.toURL)
+      val loader = new java.net.URLClassLoader(urls, ClassLoader.getPlatformClassLoader)
+      val program = loader.loadClass("org.apache.mxnet.internal.jni.ClassLoaderProgram")
+      program.getMethod("train", classOf[Int]).invoke(null, Int.box(1))
+      assertEquals(program.getMethod("square", classOf[Float]).invoke(null, Float.box(3f)), Float.box(9f))
+      loader.close()
+      new WeakReference[ClassLoader](loader)
+    }
+    for (loader <- Seq.fill(2)(deployed())) {
+      // The library's threads end when they had nothing to do for some seconds.
+      val end = System.nanoTime() + 60000000000L
+      while (loader.get != null && System.nanoTime() < end) {
+        System.gc()
+        Thread.sleep(200)
+      }
+      assertEquals(loader.get, null)
+    }
+  }
 }
 
 /** What runs in another class loader. */
@@ -177,6 +200,37 @@ object ClassLoaderProgram {
     other.join()
     module.fit(data, None, epochs)
     Array(first, loss())
+  }
+
+  /** By an operator that is written in Scala. */
+  def square(x: Float): Float = {
+    Operator.register("class_loader_square", new SquareProp)
+    val net = Symbol.Custom("square")()(Map("data" -> Symbol.Variable("data"), "op_type" -> "class_loader_square"))
+    val executor = net.bind(Context.cpu(), Map("data" -> NDArray.array(Array(x), Shape(1))))
+    executor.forward()
+    executor.outputs(0).toScalar
+  }
+
+  private class SquareProp extends CustomOpProp {
+    override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp =
+      new CustomOp {
+        override def forward(
+            isTrain: Boolean,
+            req: Array[String],
+            inData: Array[NDArray],
+            outData: Array[NDArray],
+            aux: Array[NDArray]
+        ): Unit = assign(outData(0), req(0), inData(0) * inData(0))
+
+        override def backward(
+            req: Array[String],
+            outGrad: Array[NDArray],
+            inData: Array[NDArray],
+            outData: Array[NDArray],
+            inGrad: Array[NDArray],
+            aux: Array[NDArray]
+        ): Unit = assign(inGrad(0), req(0), outGrad(0) * inData(0) * 2)
+      }
   }
 
   def sum(count: Int): Float = NDArray.sum(NDArray.ones(count)).toScalar
