@@ -22,8 +22,8 @@ static int has_nodes(SymbolHandle s, const char *expected) {
   const char *json = NULL;
   char found[1024] = "", word[128];
   OK(MXSymbolSaveToJSON(s, &json));
-  for (const char *at = json; (at = strstr(at, "\n      \"op\": \"")) != NULL;) {
-    int is_variable = strncmp(at += 14, "null", 4) == 0;
+  for (const char *at = json; (at = strstr(at, "\"op\": \"")) != NULL;) {
+    int is_variable = strncmp(at += 7, "null", 4) == 0;
     at = strstr(at, "\"name\": \"") + 9;
     size_t n = strcspn(at, "\"");
     if (is_variable || n >= sizeof word) continue;

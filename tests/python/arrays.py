@@ -130,3 +130,12 @@ for name, call in {
         record(f"error/{name}", isinstance(e, (mx.MXNetError, IndexError, ValueError)))
     else:
         raise AssertionError(f"{name} is no error")
+
+# Views of another size: an error of MXNet's own for a larger one, a ValueError for a smaller one.
+for shape in ((7,), (2, 4), (0, 7), (5,), (2, 2), (-1, 4)):
+    try:
+        nd.ones((2, 3)).reshape(shape)
+        raised = "nothing"
+    except Exception as error:
+        raised = type(error).__name__
+    record(f"reshape/error {shape}", raised)

@@ -17,6 +17,7 @@ use smallvec::smallvec;
 
 use crate::graph::op_call;
 use crate::imperative::invoke;
+use crate::semantics;
 
 /// The element type of a C API code; -1 means `float32`.
 ///
@@ -82,7 +83,25 @@ pub fn at(array: &NDArray, index: i64) -> Result<NDArray> {
 pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> {
     let size = array.shape().num_elements();
     let refused = |shape: &dyn std::fmt::Display, why: &str| {
-        Error::Value(format!("Cannot reshape array of size {size} into shape {shape}{why}"))
+        let source = array.shape().dims();
+        // Without NumPy semantics, MXNet refuses larger targets only, and Python raises `ValueError` for smaller ones. A -1 makes
+        // the target no larger than the array.
+        let wanted = dims.iter().enumerate().fold(1_i64, |size, (axis, d)| match d {
+            0 => size.saturating_mul(source.get(axis).copied().unwrap_or(1)),
+            d => size.saturating_mul((*d).max(1)),
+        });
+        let check = match (semantics::is_numpy_shape(), wanted > size as i64 && !dims.contains(&-1)) {
+            (true, _) => "== shape.Size() ({}) : target shape must have the same size as current shape.",
+            (false, true) => ">= shape.Size() ({}) : target shape size is larger than the current shape",
+            (false, false) => {
+                return Error::Value(format!("Cannot reshape array of size {size} into shape {shape}{why}"));
+            }
+        };
+        let check = check.replace("{}", &format!("{size} vs. {wanted}"));
+        Error::Value(format!(
+            "NDArray.Reshape: Check failed: shape_.Size() {check}: cannot reshape {} into {shape}{why}",
+            array.shape()
+        ))
     };
     let known = |shape: &Shape| match shape.dims().iter().all(|d| *d >= 0) && shape.num_elements() == size {
         true => array.reshape(shape),
