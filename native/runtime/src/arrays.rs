@@ -40,7 +40,10 @@ pub(crate) fn fill(array: &NDArray, value: f64) -> Result<()> {
         if is_filled || array.is_read_only() {
             return Ok(());
         }
-        storage::call_once(&[], &[(array, Req::Write)], |_, outs| Ok(outs[0].slice_mut::<T>()?.fill(value)))
+        storage::call_once(&[], &[(array, Req::Write)], |_, outs| {
+            outs[0].slice_mut::<T>()?.fill(value);
+            Ok(())
+        })
     }, _other => Ok(()))
 }
 
