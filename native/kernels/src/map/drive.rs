@@ -257,7 +257,7 @@ fn blocks<C: Lane, D: Lane>(
         }
         let mut inputs = [&[][..]; MAX_OPERANDS];
         for (k, input) in inputs.iter_mut().enumerate().take(operands.len()) {
-            *input = runs[k].map_or(&buffers[k * max..k * max + whole], |run| &run[..whole]);
+            *input = runs[k].map_or_else(|| &buffers[k * max..k * max + whole], |run| &run[..whole]);
         }
         let inputs = &inputs[..operands.len()];
         match D::view_any_mut(&mut block) {
