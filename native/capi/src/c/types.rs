@@ -181,7 +181,7 @@ pub type CustomFunctionDelFunc = Option<unsafe extern "C" fn(*mut c_void) -> c_i
 
 /// Indices of the callbacks of an operator.
 #[repr(C)]
-#[allow(non_camel_case_types, dead_code)] // C programs use all of them, by MXNet's names.
+#[allow(non_camel_case_types, clippy::enum_variant_names, dead_code)] // C programs use all of them, by MXNet's names.
 pub enum CustomOpPropCallbacks {
     kCustomOpPropDelete,
     kCustomOpPropListArguments,
@@ -197,7 +197,7 @@ pub enum CustomOpPropCallbacks {
 
 /// Indices of the callbacks of an operator's instance.
 #[repr(C)]
-#[allow(non_camel_case_types)] // MXNet's names.
+#[allow(non_camel_case_types, clippy::enum_variant_names)] // MXNet's names.
 pub enum CustomOpCallbacks {
     kCustomOpDelete,
     kCustomOpForward,
@@ -206,7 +206,7 @@ pub enum CustomOpCallbacks {
 
 /// Indices of the callbacks of a recorded function.
 #[repr(C)]
-#[allow(non_camel_case_types)] // MXNet's names.
+#[allow(non_camel_case_types, clippy::enum_variant_names)] // MXNet's names.
 pub enum CustomFunctionCallbacks {
     kCustomFunctionBackward,
     kCustomFunctionDelete,
