@@ -43,28 +43,6 @@ typedef enum CustomOpPropCallbacks {
   kCustomOpPropBackwardInferStorageType,
 } CustomOpPropCallbacks;
 
-// Type codes of the arguments and results of packed functions, after DLPack's.
-typedef enum MXNetTypeCode {
-  kHandle = 3,
-  kNull = 4,
-  kMXNetType = 5,
-  kMXNetContext = 6,
-  kArrayHandle = 7,
-  kObjectHandle = 8,
-  kModuleHandle = 9,
-  kFuncHandle = 10,
-  kStr = 11,
-  kBytes = 12,
-  kNDArrayContainer = 13,
-  kNDArrayHandle = 14,
-  kExtBegin = 15,
-  kNNVMFirst = 16,
-  kNNVMLast = 20,
-  kExtReserveEnd = 64,
-  kExtEnd = 128,
-  kCustomBegin = 129,
-} MXNetTypeCode;
-
 // An array.
 typedef void *NDArrayHandle;
 
@@ -165,16 +143,6 @@ typedef void *OpHandle;
 // A packed function.
 typedef void *MXNetFunctionHandle;
 
-// The element type of a DLPack tensor.
-typedef struct DLDataType {
-  // Type code: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat.
-  uint8_t code;
-  // Bits of an element.
-  uint8_t bits;
-  // Number of vector lanes.
-  uint16_t lanes;
-} DLDataType;
-
 // An argument or the result of a packed function.
 typedef union MXNetValue {
   // An integer.
@@ -185,8 +153,6 @@ typedef union MXNetValue {
   void *v_handle;
   // A string.
   const char *v_str;
-  // An element type.
-  struct DLDataType v_type;
 } MXNetValue;
 
 // An object of a packed function.
@@ -252,14 +218,6 @@ typedef int (*CustomOpInferTypeFunc)(int, int*, void*);
 
 // Lists names; the list is terminated by null.
 typedef int (*CustomOpListFunc)(char***, void*);
-
-// Bytes that a packed function takes or returns.
-typedef struct MXNetByteArray {
-  // The first byte.
-  const char *data;
-  // Number of bytes.
-  size_t size;
-} MXNetByteArray;
 
 #ifdef __cplusplus
 extern "C" {

@@ -11,16 +11,16 @@ use ferromx_runtime::imperative::{Tensor, call};
 use super::args::{id, put, raw, slice, text};
 use super::guard;
 use super::ret::put_texts;
-use super::types::{MXNetFunctionHandle, MXNetObjectHandle, MXNetTypeCode, MXNetValue};
+use super::types::{MXNetFunctionHandle, MXNetObjectHandle, MXNetValue};
 use crate::handle::{self, Object, insert, insert_tensor, packed, tensor};
 
-/// Type codes of values; the first two are DLPack's.
+/// Type codes of values.
 const CODE_INT: i32 = 0;
 const CODE_FLOAT: i32 = 2;
-const CODE_NULL: i32 = MXNetTypeCode::kNull as i32;
-const CODE_OBJECT: i32 = MXNetTypeCode::kObjectHandle as i32;
-const CODE_STR: i32 = MXNetTypeCode::kStr as i32;
-const CODE_ARRAY: i32 = MXNetTypeCode::kNDArrayHandle as i32;
+const CODE_NULL: i32 = 4;
+const CODE_OBJECT: i32 = 8;
+const CODE_STR: i32 = 11;
+const CODE_ARRAY: i32 = 14;
 
 /// The content of an object handle.
 pub enum PackedObject {

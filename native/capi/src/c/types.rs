@@ -67,52 +67,6 @@ pub struct DLManagedTensor {
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
-/// The element type of a DLPack tensor.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct DLDataType {
-    /// Type code: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat.
-    pub code: u8,
-    /// Bits of an element.
-    pub bits: u8,
-    /// Number of vector lanes.
-    pub lanes: u16,
-}
-
-/// Type codes of the arguments and results of packed functions, after DLPack's.
-#[repr(C)]
-#[allow(non_camel_case_types, dead_code)] // C programs use all of them, by MXNet's names.
-pub enum MXNetTypeCode {
-    kHandle = 3,
-    kNull = 4,
-    kMXNetType = 5,
-    kMXNetContext = 6,
-    kArrayHandle = 7,
-    kObjectHandle = 8,
-    kModuleHandle = 9,
-    kFuncHandle = 10,
-    kStr = 11,
-    kBytes = 12,
-    kNDArrayContainer = 13,
-    kNDArrayHandle = 14,
-    kExtBegin = 15,
-    kNNVMFirst = 16,
-    kNNVMLast = 20,
-    kExtReserveEnd = 64,
-    kExtEnd = 128,
-    kCustomBegin = 129,
-}
-
-/// Bytes that a packed function takes or returns.
-#[repr(C)]
-#[allow(dead_code)] // For C programs.
-pub struct MXNetByteArray {
-    /// The first byte.
-    pub data: *const c_char,
-    /// Number of bytes.
-    pub size: usize,
-}
-
 /// An argument or the result of a packed function.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -125,8 +79,6 @@ pub union MXNetValue {
     pub v_handle: *mut c_void,
     /// A string.
     pub v_str: *const c_char,
-    /// An element type.
-    pub v_type: DLDataType,
 }
 
 /// A RecordIO file.
@@ -229,7 +181,7 @@ pub type CustomFunctionDelFunc = Option<unsafe extern "C" fn(*mut c_void) -> c_i
 
 /// Indices of the callbacks of an operator.
 #[repr(C)]
-#[allow(non_camel_case_types, dead_code)] // C programs use all of them, by MXNet's names.
+#[allow(non_camel_case_types, clippy::enum_variant_names, dead_code)] // C programs use all of them, by MXNet's names.
 pub enum CustomOpPropCallbacks {
     kCustomOpPropDelete,
     kCustomOpPropListArguments,
@@ -245,7 +197,7 @@ pub enum CustomOpPropCallbacks {
 
 /// Indices of the callbacks of an operator's instance.
 #[repr(C)]
-#[allow(non_camel_case_types)] // MXNet's names.
+#[allow(non_camel_case_types, clippy::enum_variant_names)] // MXNet's names.
 pub enum CustomOpCallbacks {
     kCustomOpDelete,
     kCustomOpForward,
@@ -254,7 +206,7 @@ pub enum CustomOpCallbacks {
 
 /// Indices of the callbacks of a recorded function.
 #[repr(C)]
-#[allow(non_camel_case_types)] // MXNet's names.
+#[allow(non_camel_case_types, clippy::enum_variant_names)] // MXNet's names.
 pub enum CustomFunctionCallbacks {
     kCustomFunctionBackward,
     kCustomFunctionDelete,

@@ -115,6 +115,7 @@ macro_rules! native {
         }
 
         const _: () = {
+            #[allow(clippy::extra_unused_lifetimes)] // Only some types name it.
             const fn check<'l>() {
                 $crate::jni::declarations::check(
                     stringify!($name),

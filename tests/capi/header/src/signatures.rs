@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 /// MXNet's declarations, one in a line: kind, name, definition.
 const RELEASED: &str = include_str!("../mxnet-1.9.1.tsv");
 
-/// Other words for the same type: of a handle that is no array's, and of the pointer to a function.
-const EQUAL_TYPES: [(&str, &str); 2] = [
+/// Other words for the same type: of a handle that is no array's, and of the pointer to a function. A packed function here takes no type
+/// of DLPack, whose header programs include themselves.
+const EQUAL_TYPES: [(&str, &str); 3] = [
     ("MXCachedOpRegisterOpHook\tint (NDArrayHandle handle", "MXCachedOpRegisterOpHook\tint (CachedOpHandle handle"),
     ("int (**callbacks)(void)", "MXGenericCallback *callbacks"),
+    (" DLDataType v_type;", ""),
 ];
 
 /// Functions, types and enumerations by name, in a form in which equal interfaces have equal texts.
