@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import org.apache.mxnet.internal.util.Given
+import scala.annotation.nowarn
 import scala.collection.mutable.ArrayBuffer
 
 /** A measure of how well predictions fit labels, accumulated over batches.
@@ -159,7 +160,9 @@ class CompositeEvalMetric extends EvalMetric("composite") {
 
   override def reset(): Unit = metrics.foreach(_.reset())
 
-  override def get: (Array[String], Array[Float]) = {
+  // With parentheses, as in the released package.
+  @nowarn("cat=other-nullary-override")
+  override def get(): (Array[String], Array[Float]) = {
     val parts = metrics.map(_.get)
     (parts.flatMap(_._1).toArray, parts.flatMap(_._2).toArray)
   }

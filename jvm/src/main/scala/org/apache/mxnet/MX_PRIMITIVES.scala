@@ -11,7 +11,7 @@ object MX_PRIMITIVES {
   trait MX_PRIMITIVE_TYPE extends Ordered[MX_PRIMITIVE_TYPE] {
 
     /** The form that operators take. */
-    def toString: String
+    def toString(): String
 
     /** The negative of this number. */
     def unary_- : MX_PRIMITIVE_TYPE
@@ -30,14 +30,14 @@ object MX_PRIMITIVES {
 
   /** A 32-bit floating-point scalar. */
   class MX_FLOAT(val data: Float) extends MX_PRIMITIVE_TYPE {
-    override def toString: String = data.toString
+    override def toString(): String = data.toString
     override def unary_- : MX_PRIMITIVE_TYPE = new MX_FLOAT(-data)
     private[mxnet] override def toDouble: Double = data.toDouble
   }
 
   /** A 64-bit floating-point scalar. */
   class MX_Double(val data: Double) extends MX_PRIMITIVE_TYPE {
-    override def toString: String = data.toString
+    override def toString(): String = data.toString
     override def unary_- : MX_PRIMITIVE_TYPE = new MX_Double(-data)
     private[mxnet] override def toDouble: Double = data
   }

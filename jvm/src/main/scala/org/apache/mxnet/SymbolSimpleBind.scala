@@ -114,10 +114,10 @@ trait SymbolSimpleBind { self: Symbol =>
       }
       // Otherwise only shapes that depend on data are unknown: those are found when the executor runs.
       if (unknown.nonEmpty) {
-        throw new MXNetError(
-          s"Symbol.simpleBind: the shapes ${known.map { case (k, v) => s"$k $v" }.mkString(", ")} do not determine " +
-            s"all others; give the shape of ${unknown.mkString(", ")}"
-        )
+        val stated =
+          if (known.isEmpty) "no shape is given"
+          else s"the shapes ${known.map { case (k, v) => s"$k $v" }.mkString(", ")} do not determine all others"
+        throw new MXNetError(s"Symbol.simpleBind: $stated; give the shape of ${unknown.mkString(", ")}")
       }
       (args, aux)
     }

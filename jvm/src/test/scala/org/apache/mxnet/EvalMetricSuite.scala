@@ -58,7 +58,7 @@ class EvalMetricSuite extends munit.FunSuite {
     composite.add(new Accuracy())
     composite.add(new CustomMetric((label, pred) => label.shape(0).toFloat + pred.shape(1), "sizes"))
     composite.update(labels, preds)
-    val (names, values) = composite.get
+    val (names, values) = composite.get()
     assertEquals(names.toSeq, Seq("accuracy", "sizes"))
     assertEquals(values.toSeq, Seq(0.5f, 7f))
     assert(composite.getMetric(0).isInstanceOf[Accuracy])
