@@ -371,9 +371,9 @@ impl Owned<'_> {
         let dtype = DType::from_code(code).ok_or_else(|| format!("{code} is no element type"))?;
         let len = shape.iter().product::<i64>() as usize;
         let mut bytes = vec![0; len * dtype.size()];
+        let data = bytes.as_mut_ptr().cast();
         // SAFETY: there is room for `len` elements of the array's type.
-        self.library
-            .checked(unsafe { (functions.MXNDArraySyncCopyToCPU)(self.handle, bytes.as_mut_ptr().cast(), len) })?;
+        self.library.checked(unsafe { (functions.MXNDArraySyncCopyToCPU)(self.handle, data, len) })?;
         Ok(Array { dtype, shape, bytes })
     }
 
