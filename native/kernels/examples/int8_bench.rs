@@ -21,10 +21,22 @@ fn time(seconds: f64, mut f: impl FnMut()) -> f64 {
     best
 }
 
+/// Results in 8 bits, above zero.
+fn epilogue(scale: &[f32]) -> Epilogue<'_> {
+    Epilogue { bias: &[], scale, shift: &[], limits: Limits::of(DType::U8, 0, true) }
+}
+
+/// Prints the times in milliseconds of `gmacs` thousand million multiply-adds.
+fn report(what: &str, gmacs: f64, int8: f64, float: f64) {
+    println!(
+        "{what}: int8 {int8:.4} ms ({:.0} GMAC/s), float {float:.4} ms, {:.2} times",
+        gmacs * 1e3 / int8,
+        float / int8
+    );
+}
+
 fn main() {
     let seconds = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(0.3);
-    let epilogue =
-        |scale: &'static [f32]| Epilogue { bias: &[], scale, shift: &[], limits: Limits::of(DType::U8, 0, true) };
     for (groups, channels, size, filters, kernel, stride, pad) in [
         (1, 64, 56, 64, 3, 1, 1),
         (1, 64, 56, 256, 1, 1, 0),
@@ -57,14 +69,15 @@ fn main() {
         let floats = PackedConvWeights::new(&shape, &wf);
         let (mut y, mut yf) = (vec![0u8; shape.output_len()], vec![0f32; shape.output_len()]);
         let x = Int8 { bytes: &x, is_signed: false, zero: 0 };
-        let scale: &'static [f32] = vec![1e-4; filters].leak();
-        let int8 = time(seconds, || conv_int8(&shape, x, &weights, &epilogue(scale), &mut y));
+        let scale = vec![1e-4; filters];
+        let int8 = time(seconds, || conv_int8(&shape, x, &weights, &epilogue(&scale), &mut y));
         let float = time(seconds, || conv_forward_packed(&shape, &xf, &floats, &ConvEpilogue::default(), &mut yf));
-        let gmacs = shape.output_len() as f64 * (channels / groups * kernel * kernel) as f64 / 1e6;
-        println!(
-            "conv {groups}x{channels}x{size} to {filters}, {kernel}x{kernel}/{stride}: int8 {int8:.4} ms ({:.0} GMAC/s), float {float:.4} ms, {:.2} times",
-            gmacs / int8,
-            float / int8
+        let gmacs = shape.output_len() as f64 * (channels / groups * kernel * kernel) as f64 / 1e9;
+        report(
+            &format!("conv {groups}x{channels}x{size} to {filters}, {kernel}x{kernel}/{stride}"),
+            gmacs,
+            int8,
+            float,
         );
     }
     for (m, k, n) in [(1, 2048, 1000), (128, 768, 768), (128, 768, 3072), (1024, 1024, 1024)] {
@@ -76,17 +89,13 @@ fn main() {
         let weights = MatrixWeights::new(&weights, MatRef::new(&w, k, n, 1, k));
         let floats = PackedB::new(MatRef::new(&wf, k, n, 1, k));
         let (mut y, mut yf) = (vec![0u8; m * n], vec![0f32; m * n]);
-        let scale: &'static [f32] = vec![1e-4; n].leak();
+        let scale = vec![1e-4; n];
         let x = Int8 { bytes: &x, is_signed: false, zero: 0 };
-        let int8 = time(seconds, || gemm_int8(x, &weights, &epilogue(scale), MatMut::row_major(&mut y, m, n)));
+        let int8 = time(seconds, || gemm_int8(x, &weights, &epilogue(&scale), MatMut::row_major(&mut y, m, n)));
         let float = time(seconds, || {
             let (a, c) = (MatRef::row_major(&xf, m, k), MatMut::row_major(&mut yf, m, n));
             gemm_packed_b(1.0, a, &floats, 0.0, c, &FloatEpilogue::default());
         });
-        println!(
-            "gemm {m}x{k}x{n}: int8 {int8:.4} ms ({:.0} GMAC/s), float {float:.4} ms, {:.2} times",
-            (m * k * n) as f64 / 1e6 / int8,
-            float / int8
-        );
+        report(&format!("gemm {m}x{k}x{n}"), (m * k * n) as f64 / 1e9, int8, float);
     }
 }
