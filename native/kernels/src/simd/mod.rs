@@ -23,7 +23,9 @@ pub(crate) fn l2_bytes() -> usize {
         {
             use std::arch::x86_64::__cpuid;
             const CACHES: u32 = 0x8000_0006;
-            let kib = if __cpuid(0x8000_0000).eax < CACHES { 0 } else { __cpuid(CACHES).ecx >> 16 };
+            // SAFETY: every x86-64 processor has the instruction. Later compilers than the minimum know that.
+            #[allow(unused_unsafe)]
+            let kib = unsafe { if __cpuid(0x8000_0000).eax < CACHES { 0 } else { __cpuid(CACHES).ecx >> 16 } };
             if kib > 0 {
                 return kib as usize * 1024;
             }
