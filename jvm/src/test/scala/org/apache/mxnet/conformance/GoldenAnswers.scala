@@ -38,7 +38,8 @@ object GoldenAnswers {
     val dense = request.arrays("inputs")
     val stypes = request.texts("stypes")
     val inputs =
-      if (stypes.isEmpty) dense.map(_._2) else dense.map(_._2).zip(stypes).map { case (array, stype) => cast(array, stype) }
+      if (stypes.isEmpty) dense.map(_._2)
+      else dense.map(_._2).zip(stypes).map { case (array, stype) => cast(array, stype) }
     val byName = dense.map(_._1).zip(inputs).toMap
     val wrt = request.texts("wrt")
     val gradients = wrt.zip(request.texts("grad_stypes")).map { case (name, stype) =>
@@ -106,7 +107,9 @@ object GoldenAnswers {
       "aux_names" -> symbol.listAuxiliaryStates(),
       "output_names" -> symbol.listOutputs(),
       "internals" -> symbol.getInternals().listOutputs(),
-      "attrs" -> symbol.attrMap().toSeq.flatMap { case (node, attrs) => attrs.map { case (k, v) => Seq(s"$node$$$k", v) } },
+      "attrs" -> symbol.attrMap().toSeq.flatMap { case (node, attrs) =>
+        attrs.map { case (k, v) => Seq(s"$node$$$k", v) }
+      },
       "json" -> symbol.toJson,
       "shapes" -> shapes(symbol, request.map("shapes")),
       "types" -> types(symbol, request.map("types"))
@@ -135,8 +138,8 @@ object GoldenAnswers {
 
   private def storageType(array: NDArray): String = array match {
     case sparse: SparseNDArray if sparse.sparseFormat == SparseFormat.CSR => "csr"
-    case _: SparseNDArray                                                => "row_sparse"
-    case _                                                               => "default"
+    case _: SparseNDArray                                                 => "row_sparse"
+    case _                                                                => "default"
   }
 
   /** An array whose bytes are 1. */
@@ -150,7 +153,8 @@ object GoldenAnswers {
 
   /** Values as JSON. */
   private def render(value: Any): String = value match {
-    case fields: Map[_, _] => fields.map { case (key, item) => s"${render(key)}:${render(item)}" }.mkString("{", ",", "}")
+    case fields: Map[_, _] =>
+      fields.map { case (key, item) => s"${render(key)}:${render(item)}" }.mkString("{", ",", "}")
     case items: Iterable[_] => items.map(render).mkString("[", ",", "]")
     case text: String       => quoted(text)
     case other              => throw new IllegalArgumentException(s"$other cannot be rendered")
