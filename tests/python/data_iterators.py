@@ -124,6 +124,7 @@ record("ndarray", [b.label[0].asnumpy() for b in batch])
 
 pixels = image(30, 40)
 record("imdecode", mx.image.imdecode(png(pixels)))
+record("imdecode gray", mx.image.imdecode(png(pixels), flag=0))
 record("imresize", mx.image.imresize(nd.array(pixels, dtype="uint8"), 20, 10))
 record("center_crop", mx.image.center_crop(nd.array(pixels, dtype="uint8"), (10, 8))[0])
 augmented = mx.image.CreateAugmenter((3, 24, 24), resize=28, mean=True, std=True)

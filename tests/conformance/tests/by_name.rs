@@ -57,7 +57,7 @@ fn values_are_set_and_copied() {
 
 /// A PNG image of two rows of three pixels, and its decoding by MXNet 1.9.1.
 #[test]
-fn pictures_are_decoded_as_in_mxnet() {
+fn images_are_decoded_as_in_mxnet() {
     let bytes: [u8; 85] = [
         137, 80, 78, 71, 13, 10, 26, 10, 0, 0, 0, 13, 73, 72, 68, 82, 0, 0, 0, 3, 0, 0, 0, 2, 8, 2, 0, 0, 0, 18, 22,
         241, 77, 0, 0, 0, 28, 73, 68, 65, 84, 120, 156, 99, 96, 229, 151, 84, 214, 53, 119, 244, 14, 101, 136, 207, 44,

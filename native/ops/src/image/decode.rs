@@ -122,14 +122,14 @@ fn gray([r, g, b]: [u8; 3]) -> u8 {
     ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + (1 << 13)) >> 14) as u8
 }
 
-/// Decodes an image. With `gray`, formats that store luma separately (JPEG) decode only that.
+/// Decodes an image. With `gray`, JPEG and PNG images are decoded to one channel; each format has its own luma.
 ///
 /// # Errors
 /// Damaged data, a format other than JPEG, PNG and BMP, or too many pixels.
 pub fn decode(data: &[u8], gray: bool) -> Result<DecodedImage> {
     match data {
         [0xff, 0xd8, ..] => jpeg(data, gray),
-        [0x89, b'P', b'N', b'G', ..] => png(data),
+        [0x89, b'P', b'N', b'G', ..] => png(data, gray),
         [b'B', b'M', ..] => bmp(data),
         [] => Err(Error::Format("there is no image: the data is empty".into())),
         _ => Err(Error::Format("the data is not a JPEG, PNG or BMP image".into())),
@@ -197,9 +197,11 @@ fn jpeg(data: &[u8], gray: bool) -> Result<DecodedImage> {
     complete("JPEG", DecodedImage { width, height, channels, samples })
 }
 
-fn png(data: &[u8]) -> Result<DecodedImage> {
+fn png(data: &[u8], gray: bool) -> Result<DecodedImage> {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(data));
-    decoder.set_transformations(png::Transformations::EXPAND | png::Transformations::STRIP_16);
+    // Samples of 16 bits become gray before they are cut to 8.
+    let cut = if gray { png::Transformations::IDENTITY } else { png::Transformations::STRIP_16 };
+    decoder.set_transformations(png::Transformations::EXPAND | cut);
     let mut reader = decoder.read_info().map_err(|e| damaged("PNG", e))?;
     let info = reader.info();
     let (width, height) = check_size("PNG", Some((info.width as usize, info.height as usize)))?;
@@ -207,7 +209,29 @@ fn png(data: &[u8]) -> Result<DecodedImage> {
     let mut samples = memory::filled(0, size);
     let frame = reader.next_frame(&mut samples).map_err(|e| damaged("PNG", e))?;
     samples.truncate(frame.buffer_size());
-    complete("PNG", DecodedImage { width, height, channels: frame.color_type.samples(), samples })
+    let mut channels = frame.color_type.samples();
+    if gray {
+        let is_wide = frame.bit_depth == png::BitDepth::Sixteen;
+        (samples, channels) = (png_gray(&samples, channels, is_wide), 1);
+    }
+    complete("PNG", DecodedImage { width, height, channels, samples })
+}
+
+/// The first channel of gray images; the luma of colors with the weights and the rounding of libpng. `is_wide`: samples of 16 bits.
+fn png_gray(samples: &[u8], channels: usize, is_wide: bool) -> Vec<u8> {
+    let luma = |[r, g, b]: [u64; 3], half: u64| (9797 * r + 19234 * g + 3737 * b + half) >> 15;
+    if is_wide {
+        let sample = |p: &[u8], i: usize| u64::from(u16::from_be_bytes([p[2 * i], p[2 * i + 1]]));
+        memory::collected(samples.chunks_exact(2 * channels).map(|p| match channels {
+            1 | 2 => p[0],
+            _ => (luma([0, 1, 2].map(|i| sample(p, i)), 1 << 14) >> 8) as u8,
+        }))
+    } else {
+        memory::collected(samples.chunks_exact(channels).map(|p| match channels {
+            1 | 2 => p[0],
+            _ => luma([0, 1, 2].map(|i| u64::from(p[i])), 0) as u8,
+        }))
+    }
 }
 
 fn bmp(data: &[u8]) -> Result<DecodedImage> {
@@ -274,8 +298,21 @@ mod tests {
         encoder.set_color(png::ColorType::Rgba);
         encoder.write_header().unwrap().write_image_data(&[1, 2, 3, 0, 4, 5, 6, 255]).unwrap();
         assert_eq!(decoded(&data, &[]).unwrap().to_vec::<u8>().unwrap(), [1, 2, 3, 4, 5, 6]);
+        // 9797 * 4 + 19234 * 5 + 3737 * 6 = 157780, which is 4.8 times 2^15.
+        assert_eq!(decoded(&data, &[("flag", "0")]).unwrap().to_vec::<u8>().unwrap(), [1, 4]);
         let e = decoded(&data[..data.len() - 20], &[]).unwrap_err().to_string();
         assert!(e.contains("the PNG image is damaged"), "{e}");
+    }
+
+    #[test]
+    fn png_of_16_bits_is_gray_before_it_is_cut() {
+        let mut data = Vec::new();
+        let mut encoder = png::Encoder::new(&mut data, 1, 1);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Sixteen);
+        encoder.write_header().unwrap().write_image_data(&[1, 255, 1, 255, 0, 255]).unwrap();
+        assert_eq!(decoded(&data, &[]).unwrap().to_vec::<u8>().unwrap(), [1, 1, 0]);
+        assert_eq!(decoded(&data, &[("flag", "0")]).unwrap().to_vec::<u8>().unwrap(), [1]);
     }
 
     #[test]
