@@ -12,25 +12,40 @@ use std::time::{Duration, Instant};
 /// Seconds spent on a shape.
 const BUDGET: f64 = 0.25;
 
-/// Name, rows, columns, depth, whether B is stored transposed (as the weights of a layer are).
-const SHAPES: [(&str, usize, usize, usize, bool); 17] = [
-    ("square", 256, 256, 256, false),
-    ("square", 1024, 1024, 1024, false),
-    ("square", 2048, 2048, 2048, false),
-    ("square, B transposed", 1024, 1024, 1024, true),
-    ("FullyConnected", 128, 1024, 1024, true),
-    ("FullyConnected", 32, 1024, 1024, true),
-    ("FullyConnected", 8, 1024, 1024, true),
-    ("FullyConnected", 1, 1024, 1024, true),
-    ("row vector", 1, 1024, 1024, false),
-    ("column vector", 1024, 1, 1024, false),
-    ("MLP", 32, 128, 784, true),
-    ("MLP", 32, 64, 128, true),
-    ("MLP", 32, 10, 64, true),
-    ("MLP", 32, 10, 128, true),
-    ("MLP backward", 32, 128, 64, false),
-    ("MLP backward", 32, 128, 10, false),
-    ("tiny", 4, 4, 4, false),
+/// Which operands are stored transposed.
+#[derive(Clone, Copy, PartialEq)]
+enum Stored {
+    RowMajor,
+    /// A, as the gradient of a layer's output is for that of its weights.
+    LeftTransposed,
+    /// B, as the weights of a layer are.
+    RightTransposed,
+}
+use Stored::{LeftTransposed, RightTransposed, RowMajor};
+
+/// Name, rows, columns, depth, how the operands are stored.
+const SHAPES: [(&str, usize, usize, usize, Stored); 21] = [
+    ("square", 256, 256, 256, RowMajor),
+    ("square", 1024, 1024, 1024, RowMajor),
+    ("square", 2048, 2048, 2048, RowMajor),
+    ("square, B transposed", 1024, 1024, 1024, RightTransposed),
+    ("FullyConnected", 128, 1024, 1024, RightTransposed),
+    ("FullyConnected", 32, 1024, 1024, RightTransposed),
+    ("FullyConnected", 8, 1024, 1024, RightTransposed),
+    ("FullyConnected", 1, 1024, 1024, RightTransposed),
+    ("row vector", 1, 1024, 1024, RowMajor),
+    ("column vector", 1024, 1, 1024, RowMajor),
+    ("MLP", 32, 128, 784, RightTransposed),
+    ("MLP", 32, 64, 128, RightTransposed),
+    ("MLP", 32, 10, 64, RightTransposed),
+    ("MLP", 32, 10, 128, RightTransposed),
+    ("MLP backward", 32, 128, 64, RowMajor),
+    ("MLP backward", 32, 128, 10, RowMajor),
+    ("tiny", 4, 4, 4, RowMajor),
+    ("FullyConnected, gradient of weights", 1024, 1024, 128, LeftTransposed),
+    ("LSTM, step backward", 64, 256, 1024, RowMajor),
+    ("LSTM, gradient of input", 2048, 256, 1024, RowMajor),
+    ("LSTM, gradient of weights", 1024, 256, 2048, LeftTransposed),
 ];
 
 fn time(best: &mut f64, repeat: usize, mut f: impl FnMut()) {
@@ -44,7 +59,7 @@ fn main() -> std::io::Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{:?}, {} threads; microseconds (GFLOP/s)", Isa::current(), par::num_threads())?;
     writeln!(out, "{:40} {:>18} {:>18} {:>18} {:>6}", "", "gemm", "prepacked", "matrixmultiply", "ratio")?;
-    for (name, m, n, k, transposed) in SHAPES {
+    for (name, m, n, k, stored) in SHAPES {
         let title = format!("{name} {m}x{k} * {k}x{n}");
         if !title.contains(&filter) {
             continue;
@@ -52,8 +67,9 @@ fn main() -> std::io::Result<()> {
         let a: Vec<f32> = (0..m * k).map(|i| (i % 17) as f32 - 8.0).collect();
         let b: Vec<f32> = (0..k * n).map(|i| (i % 13) as f32 - 6.0).collect();
         let mut c = vec![0.0f32; m * n];
-        let left = MatRef::row_major(&a, m, k);
-        let right = if transposed { MatRef::row_major(&b, n, k).t() } else { MatRef::row_major(&b, k, n) };
+        let left = if stored == LeftTransposed { MatRef::row_major(&a, k, m).t() } else { MatRef::row_major(&a, m, k) };
+        let right =
+            if stored == RightTransposed { MatRef::row_major(&b, n, k).t() } else { MatRef::row_major(&b, k, n) };
         let packed = PackedB::new(right);
         let epilogue = Epilogue::default();
         let repeat = (4e7 / (2.0 * (m * n * k) as f64)).clamp(1.0, 2000.0) as usize;
@@ -65,6 +81,7 @@ fn main() -> std::io::Result<()> {
                 gemm_packed_b(1.0, left, &packed, 0.0, MatMut::row_major(&mut c, m, n), &epilogue);
             });
             time(&mut best[2], repeat, || {
+                let (left_row, left_col) = (left.row_stride() as isize, left.col_stride() as isize);
                 let (row_stride, col_stride) = (right.row_stride() as isize, right.col_stride() as isize);
                 // SAFETY: the three matrices have the sizes and strides that are passed.
                 unsafe {
@@ -74,8 +91,8 @@ fn main() -> std::io::Result<()> {
                         n,
                         1.0,
                         a.as_ptr(),
-                        k as isize,
-                        1,
+                        left_row,
+                        left_col,
                         b.as_ptr(),
                         row_stride,
                         col_stride,

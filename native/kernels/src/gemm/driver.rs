@@ -29,8 +29,12 @@ const PARALLEL_WORK: usize = 1 << 20;
 const TASK_PANELS: usize = 4;
 /// Maximum bytes of a B that several rows of tiles read in place; slightly more than the first-level cache.
 const IN_PLACE_BYTES: usize = 64 << 10;
-/// Maximum number of panels of B for which A is read in place.
+/// Maximum number of panels of B for which A is read in place, if its rows keep out of each other's way in the first-level cache.
 const IN_PLACE_PANELS: usize = 8;
+/// The same if the elements of a tile's rows share sets of the cache, or each is in a line of its own.
+const IN_PLACE_PANELS_SPREAD: usize = 2;
+/// Addresses this far apart share a set of the first-level cache.
+const CACHE_WAY_BYTES: usize = 4096;
 
 /// Splits the depth into as few blocks as possible, of equal length up to rounding. They depend on the depth alone, so that
 /// results do not depend on the number of threads.
@@ -243,7 +247,7 @@ impl<T: GemmElement> Product<'_, T> {
             }
             Left::View(a) => {
                 let a = a.block(row, block.inner.start, rows, depth);
-                if c.cols() <= IN_PLACE_PANELS * kernel.nr() {
+                if c.cols() <= in_place_panels(a) * kernel.nr() {
                     return self.tiles(block, (row, col), c, |i, b, tile, accumulate| {
                         kernel.strided_tile(self.alpha, a.block(i, 0, tile.rows(), depth), b, tile, accumulate);
                     });
@@ -281,6 +285,16 @@ impl<T: GemmElement> Product<'_, T> {
                 self.epilogue.apply(row, block.col + col + j, &mut c.block(0, j, m, cols));
             }
         }
+    }
+}
+
+/// Maximum number of panels of B for which `a` is read in place.
+fn in_place_panels<T: Copy>(a: MatRef<'_, T>) -> usize {
+    let row_bytes = a.row_stride() * size_of::<T>();
+    if a.col_stride() > 1 || row_bytes.is_multiple_of(CACHE_WAY_BYTES) {
+        IN_PLACE_PANELS_SPREAD
+    } else {
+        IN_PLACE_PANELS
     }
 }
 
