@@ -5,7 +5,8 @@
 Each contestant is a process of its own. In every round each of them runs the workload for a moment, in turn, so that whatever
 else the machine does strikes all alike. With one thread the times are those of the processor, with more those of the clock;
 of a contestant's variants the fastest counts. The ratio is `best peer's median / ours`: above 1, FerroMX is faster. With --write the
-measurements go to results/workloads.tsv and the table of docs/performance.md. With --isa avx2 every contestant leaves AVX-512 out; ONNX
+measurements go to results/workloads.tsv and the table of docs/performance.md. Networks run in processes of their own, whose peak of
+memory is shown. With --isa avx2 every contestant leaves AVX-512 out; ONNX
 Runtime cannot, so it takes part only where the processor has none.
 
 The peers' Python interpreters are named by the environment variables BENCH_MXNET_PYTHON, BENCH_TORCH_PYTHON and
@@ -21,7 +22,7 @@ import sys
 import time
 
 import results
-from workloads import WORKLOADS
+from workloads import NETWORK_KINDS, WORKLOADS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -68,6 +69,11 @@ class Contestant:
             raise SystemExit(f"{self.name} ended in the middle of {workload.name}; its message is above")
         return json.loads(answer)
 
+    def peak_mib(self):
+        """The largest amount of memory that the process has used so far."""
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
+
     def stop(self):
         self.process.stdin.close()
         self.process.wait()
@@ -90,6 +96,11 @@ def contestants(library, threads, isa):
             print(f"{name} is left out: {python} cannot import {module}")
         else:
             yield Contestant(name, [python, f"worker_{module}.py"], threads, level)
+
+
+def stop(field):
+    for contestant in field:
+        contestant.stop()
 
 
 def takes_part(contestant, workload):
@@ -165,15 +176,21 @@ def main():
         columns = ["workload", "FerroMX", "exact", *(name for name, _ in PEERS), "ratio", "ratio of the least", "ratio, exact", "goal"]
         print(f"| {' | '.join(columns)} |")
         print("|" + "---|" * len(columns), flush=True)
-        field = list(contestants(options.library, threads, options.isa))
+        field = []
         for workload in chosen:
+            alone = workload.kind in NETWORK_KINDS
+            if alone or not field:
+                stop(field)
+                field = list(contestants(options.library, threads, options.isa))
             entered = [c for c in field if takes_part(c, workload)]
             measured = measure(entered, workload, options.rounds, options.seconds, clock)
-            print("| " + row(workload, measured), flush=True)
+            peaks = {c.name: c.peak_mib() for c in entered if alone and c.name in measured}
+            memory = ", ".join(f"{name} {peak} MiB" for name, peak in peaks.items())
+            print("| " + row(workload, measured) + (f" {memory}" if alone else ""), flush=True)
             for name, (median, least) in measured.items():
-                rows.append([threads, workload.name, f"{workload.goal:g}", name, f"{median:.3g}", f"{least:.3g}"])
-        for contestant in field:
-            contestant.stop()
+                times = [f"{median:.3g}", f"{least:.3g}"]
+                rows.append([threads, workload.name, f"{workload.goal:g}", name, *times, peaks.get(name, "")])
+        stop(field)
     if options.write:
         path = results.WORKLOADS_AVX2 if options.isa == "avx2" else results.WORKLOADS
         results.write(path, results.WORKLOAD_COLUMNS, rows)

@@ -68,9 +68,9 @@ class Library:
 
 
 class Executor:
-    """A symbol bound to new arrays for training, or for inference only."""
+    """A symbol bound to new arrays for training, or for inference only. `fixed` are the arguments without gradients."""
 
-    def __init__(self, library, symbol, shapes, training):
+    def __init__(self, library, symbol, shapes, training, fixed=()):
         self.library, self.handle = library, c_void_p()
         count, items = c_uint32(), POINTER(c_char_p)()
         library.MXSymbolListArguments(symbol, byref(count), byref(items))
@@ -79,12 +79,13 @@ class Executor:
         ends = [0]
         for shape in shapes.values():
             ends.append(ends[-1] + len(shape))
-        requests = strings([GRADIENT_REQUEST if training else b"null"])
+        trained = [name for name in names if training and name not in fixed]
         no_buffer, num_args, num_aux = c_int(-1), c_uint32(), c_uint32()
         args, grads, aux = HANDLES(), HANDLES(), HANDLES()
         buffer_names, buffers = POINTER(c_char_p)(), HANDLES()
         library.MXExecutorSimpleBind(
-            symbol, 1, 0, 0, None, None, None, 0, None, requests,
+            symbol, 1, 0, 0, None, None, None, len(names), strings(names),
+            strings(GRADIENT_REQUEST if name in trained else b"null" for name in names),
             len(shapes), strings(shapes), (c_uint32 * len(dims))(*dims), (c_uint32 * len(ends))(*ends),
             0, None, None, 0, None, None, 0, None,
             byref(no_buffer), None, None, byref(buffer_names), byref(buffers),

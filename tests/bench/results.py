@@ -13,7 +13,7 @@ WORKLOADS = os.path.join(HERE, "results", "workloads.tsv")
 WORKLOADS_AVX2 = os.path.join(HERE, "results", "workloads-avx2.tsv")
 OPERATORS = os.path.join(HERE, "results", "operators.tsv")
 
-WORKLOAD_COLUMNS = ("threads", "workload", "goal", "contestant", "median_ms", "min_ms")
+WORKLOAD_COLUMNS = ("threads", "workload", "goal", "contestant", "median_ms", "min_ms", "peak_mib")
 SIZES = ("small", "large")
 STEPS = ("forward", "both")
 TIME_COLUMNS = [(size, step, side) for size in SIZES for step in STEPS for side in ("ferromx", "mxnet")]

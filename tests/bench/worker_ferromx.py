@@ -4,6 +4,7 @@ import ctypes
 import sys
 from array import array
 
+import networks
 import workloads
 from ferromx import Executor, Library
 from protocol import serve
@@ -48,24 +49,32 @@ def chain(library, size):
     return {"": lambda: bound.forward(False)}
 
 
-def bind_model(library, model):
-    shapes = {"data": workloads.model_input(model), "softmax_label": (workloads.BATCH,)}
-    return Executor(library, workloads.model_graph(library, model), shapes, training=True)
-
-
-def training_step(library, model):
-    bound = bind_model(library, model)
-    updates = []
+def bind_network(library, args, training):
+    """The network bound to small numbers, its states to ones."""
+    shapes = workloads.network_shapes(args)
+    bound = Executor(library, networks.classifier(library, args["model"]), shapes, training, fixed=shapes)
     for name, argument in bound.args.items():
-        values = workloads.numbers(bound.size(argument))
-        if name == "softmax_label":
-            values = array("f", (i % 10 for i in range(workloads.BATCH)))
-        elif name != "data":
-            values = array("f", (v / 10 for v in values))
-            momentum = library.array(bound.shape(argument), array("f", bytes(4 * len(values))))
-            attrs = dict(lr=workloads.LEARNING_RATE, momentum=workloads.MOMENTUM, rescale_grad=1 / workloads.BATCH)
-            updates.append(library.invoke("sgd_mom_update", [argument, bound.grads[name], momentum], argument, attrs))
-        library.write(argument, values)
+        scale = 1 if name == "data" else 10
+        library.write(argument, array("f", (v / scale for v in workloads.numbers(bound.size(argument)))))
+    for state in bound.aux:
+        library.write(state, array("f", [1.0]) * bound.size(state))
+    library.write(bound.args["softmax_label"], workloads.labels(args))
+    return bound
+
+
+def inference(library, args):
+    bound = bind_network(library, args, False)
+    return {"": lambda: bound.forward(False)}
+
+
+def training_step(library, args):
+    bound = bind_network(library, args, True)
+    attrs = dict(lr=workloads.LEARNING_RATE, momentum=workloads.MOMENTUM, rescale_grad=1 / args["batch"])
+    updates = []
+    for name, gradient in bound.grads.items():
+        weight = bound.args[name]
+        momentum = library.array(bound.shape(weight), array("f", bytes(4 * bound.size(weight))))
+        updates.append(library.invoke("sgd_mom_update", [weight, gradient, momentum], weight, attrs))
 
     def step():
         bound.forward(True)
@@ -94,10 +103,13 @@ def main(path):
             return bound_step(library, workloads.operator_graph(library, args), args["inputs"], args["backward"])
         if workload.kind == "chain":
             return chain(library, args["size"])
+        if workload.kind == "inference":
+            return inference(library, args)
         if workload.kind == "step":
-            return training_step(library, args["model"])
+            return training_step(library, args)
         if workload.kind == "bind":
-            return {"": lambda: bind_model(library, args["model"]).free()}
+            graph, shapes = networks.classifier(library, args["model"]), workloads.network_shapes(args)
+            return {"": lambda: Executor(library, graph, shapes, True).free()}
         return copy(library, args["size"])
 
     serve(prepare)

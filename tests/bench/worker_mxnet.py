@@ -5,6 +5,7 @@ import ctypes
 import mxnet as mx
 import numpy as np
 
+import networks
 import workloads
 from protocol import serve
 
@@ -18,7 +19,8 @@ class Net:
 
     @staticmethod
     def apply(op, name, inputs, **attrs):
-        return getattr(mx.sym, op)(*inputs, name=name, **attrs)
+        function = getattr(mx.sym, op, None) or getattr(mx.sym._internal, op)
+        return function(*inputs, name=name, **attrs)
 
 
 def values(shape, scale=1.0):
@@ -83,24 +85,37 @@ def chain(size):
     return {"": forward}
 
 
-def bind_model(model):
-    return workloads.model_graph(Net, model).simple_bind(
-        mx.cpu(), grad_req="write", data=workloads.model_input(model), softmax_label=(workloads.BATCH,)
-    )
-
-
-def training_step(model):
-    bound = bind_model(model)
-    parameters = []
+def bind_network(args, training):
+    """The network bound to small numbers, its states to ones."""
+    graph, shapes = networks.classifier(Net, args["model"]), workloads.network_shapes(args)
+    requests = {name: "write" for name in graph.list_arguments() if training and name not in shapes}
+    bound = graph.simple_bind(mx.cpu(), grad_req=requests or "null", **shapes)
     for name, array in bound.arg_dict.items():
-        if name == "softmax_label":
-            array[:] = mx.nd.array([i % 10 for i in range(workloads.BATCH)])
-        elif name == "data":
-            array[:] = values(array.shape)
-        else:
-            array[:] = values(array.shape, 0.1)
-            parameters.append((array, bound.grad_dict[name], mx.nd.zeros(array.shape)))
-    rate, momentum, scale = workloads.LEARNING_RATE, workloads.MOMENTUM, 1 / workloads.BATCH
+        array[:] = values(array.shape, 1.0 if name == "data" else 0.1)
+    for state in bound.aux_arrays:
+        state[:] = 1
+    bound.arg_dict["softmax_label"][:] = mx.nd.array(workloads.labels(args))
+    return bound
+
+
+def inference(args):
+    bound = bind_network(args, False)
+
+    def forward():
+        bound.forward(is_train=False)
+        bound.outputs[0].wait_to_read()
+
+    return {"": forward}
+
+
+def training_step(args):
+    bound = bind_network(args, True)
+    parameters = [
+        (bound.arg_dict[name], gradient, mx.nd.zeros(gradient.shape))
+        for name, gradient in bound.grad_dict.items()
+        if gradient is not None
+    ]
+    rate, momentum, scale = workloads.LEARNING_RATE, workloads.MOMENTUM, 1 / args["batch"]
 
     def step():
         bound.forward(is_train=True)
@@ -128,10 +143,13 @@ def prepare(workload):
         return bound_step(workloads.operator_graph(Net, args), args["inputs"], args["backward"])
     if workload.kind == "chain":
         return chain(args["size"])
+    if workload.kind == "inference":
+        return inference(args)
     if workload.kind == "step":
-        return training_step(args["model"])
+        return training_step(args)
     if workload.kind == "bind":
-        return {"": lambda: bind_model(args["model"])}
+        graph, shapes = networks.classifier(Net, args["model"]), workloads.network_shapes(args)
+        return {"": lambda: graph.simple_bind(mx.cpu(), grad_req="write", **shapes)}
     return copy(args["size"])
 
 

@@ -1,5 +1,6 @@
 """Runs workloads in ONNX Runtime: inference with constant weights, on the processor."""
 
+import io
 import os
 
 import numpy as np
@@ -27,9 +28,14 @@ def session(nodes, inputs, weights, kind=TensorProto.FLOAT):
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return run_model(model.SerializeToString(), inputs)
+
+
+def run_model(model, inputs):
+    """A function that runs a serialised model on inputs of these shapes."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
-    running = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    running = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = running.io_binding()
     for name, shape in inputs.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(values(shape)))
@@ -99,8 +105,25 @@ def chain(size):
     return session(nodes, {name: (size,) for name in workloads.CHAIN_INPUTS}, {})
 
 
+def network(args):
+    """The network of PyTorch, exported; nothing if that is not installed."""
+    try:
+        import torch
+        import torch_networks
+    except ImportError:
+        return {}
+    shape, file = workloads.network_shapes(args)["data"], io.BytesIO()
+    torch.onnx.export(
+        torch_networks.classifier(args["model"]).eval(), (torch.zeros(shape),), file,
+        dynamo=False, input_names=["data"], output_names=["output"], opset_version=17,
+    )  # fmt: skip
+    return run_model(file.getvalue(), {"data": shape})
+
+
 def prepare(workload):
     args = workload.args
+    if workload.kind == "inference":
+        return network(args)
     if workload.kind == "gemm":
         return gemm(args["n"])
     if workload.kind == "chain":

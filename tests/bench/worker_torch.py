@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import torch
 
+import torch_networks
 import workloads
 from protocol import serve
 
@@ -96,6 +97,7 @@ FUNCTIONS = {
     "BatchNorm": lambda args, data: torch.nn.BatchNorm2d(data.shape[1]),
     "Pooling": lambda args, *_: lambda data: functional.max_pool2d(data, 2),
     "LayerNorm": lambda args, data: torch.nn.LayerNorm(data.shape[-1]),
+    "Dropout": lambda args, *_: lambda data: functional.dropout(data, args["attrs"]["p"], True),
     "topk": lambda args, *_: lambda data: torch.topk(data, args["attrs"]["k"]).values,
     "sort": lambda args, *_: lambda data: torch.sort(data).values,
     "argsort": lambda args, *_: torch.argsort,
@@ -117,26 +119,11 @@ def chain(size):
     return variants
 
 
-def model_modules(model):
-    if model == "lenet":
-        features = 50 * 2 * 2
-        for channels, filters in ((1, 20), (20, 50)):
-            yield torch.nn.Conv2d(channels, filters, 3, padding=1)
-            yield torch.nn.ReLU()
-            yield torch.nn.MaxPool2d(2)
-        yield torch.nn.Flatten()
-    else:
-        features = 64
-    for units in workloads.hidden_units(model):
-        yield torch.nn.Linear(features, units)
-        yield torch.nn.ReLU()
-        features = units
-    yield torch.nn.Linear(features, 10)
-
-
-def training_step(model, **options):
-    module = torch.nn.Sequential(*model_modules(model))
-    data, label = values(workloads.model_input(model)), torch.arange(workloads.BATCH) % 10
+def training_step(args, channels_last=False, **options):
+    module, shapes = torch_networks.classifier(args["model"]), workloads.network_shapes(args)
+    data, label = values(shapes["data"]), torch.tensor(workloads.labels(args)).long()
+    if channels_last:
+        module, data = module.to(memory_format=torch.channels_last), data.contiguous(memory_format=torch.channels_last)
     sgd = torch.optim.SGD(module.parameters(), lr=workloads.LEARNING_RATE, momentum=workloads.MOMENTUM, **options)
     loss = torch.nn.CrossEntropyLoss()
 
@@ -146,6 +133,27 @@ def training_step(model, **options):
         sgd.step()
 
     return step
+
+
+def training_steps(args):
+    steps = {"foreach": training_step(args, foreach=True), "fused": training_step(args, fused=True)}
+    if has_images(args):
+        steps["channels_last"] = training_step(args, channels_last=True, fused=True)
+    return steps
+
+
+def has_images(args):
+    return len(workloads.network_shapes(args)["data"]) == 4
+
+
+def network_inference(args):
+    module, data = torch_networks.classifier(args["model"]).eval(), values(workloads.network_shapes(args)["data"])
+    steps = {"": inference(lambda: module(data))}
+    if has_images(args):
+        last = torch_networks.classifier(args["model"]).eval().to(memory_format=torch.channels_last)
+        images = data.contiguous(memory_format=torch.channels_last)
+        steps["channels_last"] = inference(lambda: last(images))
+    return steps
 
 
 def copy(size):
@@ -163,8 +171,10 @@ def prepare(workload):
         return operator(args)
     if workload.kind == "chain":
         return chain(args["size"])
+    if workload.kind == "inference":
+        return network_inference(args)
     if workload.kind == "step":
-        return {"foreach": training_step(args["model"], foreach=True), "fused": training_step(args["model"], fused=True)}
+        return training_steps(args)
     if workload.kind == "copy":
         return copy(args["size"])
     return {}  # an eager framework binds nothing

@@ -1,14 +1,15 @@
-"""What is measured. The graphs are written once, for any `net` that has `variable(name)` and `apply(op, name, inputs, **attrs)`."""
+"""What is measured. As in `networks`, graphs are written once for any `net` that has `variable(name)` and `apply(op, name, inputs, **attrs)`."""
 
 from array import array
 from collections import namedtuple
 
+from networks import NETWORKS
+
 # `kind` says what a worker does: `gemm`, `layer` (forward, or forward and backward, of one operator), `chain` (elementwise
-# operators in a bound graph), `operator` (one with the inputs and parameters that are given), `step` (forward, backward and an update of every parameter by SGD with momentum), `bind`, `copy` or
-# `add`. `goal` is the ratio to the best peer.
+# operators in a bound graph), `operator` (one with the inputs and parameters that are given), `inference` of a network, `step` (forward,
+# backward and an update of every parameter of a network by SGD with momentum), `bind` or `copy`. `goal` is the ratio to the best peer.
 Workload = namedtuple("Workload", "name kind args goal")
 
-BATCH = 32
 LEARNING_RATE = 0.05
 MOMENTUM = 0.9
 
@@ -57,12 +58,22 @@ OPERATORS = [
         2.0,
     ),
     ("LayerNorm (512,768)", operator("LayerNorm", WORDS), 1.0),
+    ("Dropout (1024,1024), forward and backward", operator("Dropout", {"data": (1024, 1024)}, True, p=0.5), 3.0),
     ("100 largest of 1M", operator("topk", MILLION, k=100, ret_typ="value"), 1.0),
     ("sort 1M", operator("sort", MILLION), 8.0),
     ("argsort 1M", operator("argsort", MILLION), 8.0),
     ("LSTM (32,64,256), forward", operator("RNN", SEQUENCE, **LSTM), 1.0),
     ("LSTM (32,64,256), forward and backward", operator("RNN", SEQUENCE, True, **LSTM), 1.1),
 ]
+
+
+
+def step(title, model, batch, goal):
+    return Workload(f"{title} training step", "step", dict(model=model, batch=batch), goal)
+
+
+def inference(title, model, batch, goal):
+    return Workload(f"{title} inference", "inference", dict(model=model, batch=batch), goal)
 
 
 WORKLOADS = [
@@ -75,11 +86,22 @@ WORKLOADS = [
     *both("Depthwise convolution 3x3 (8,128,56,56)", depthwise, ((8, 128, 56, 56), 3), (1.0, 1.0)),
     Workload("tanh(a*b+c)*exp(-d), 4M elements", "chain", dict(size=4 << 20), 2.0),
     *(Workload(name, "operator", args, goal) for name, args, goal in OPERATORS),
-    Workload("LeNet training step", "step", dict(model="lenet"), 2.0),
-    Workload("MLP 64-128-64-10 training step", "step", dict(model="mlp"), 2.0),
-    Workload("LeNet simple_bind for training", "bind", dict(model="lenet"), 1.0),
+    step("LeNet", "lenet", 32, 2.0),
+    step("MLP 64-128-64-10", "mlp", 32, 2.0),
+    Workload("LeNet simple_bind for training", "bind", dict(model="lenet", batch=32), 1.0),
     Workload("Copy 1M floats to the caller", "copy", dict(size=1_000_000), 1.0),
+    inference("ResNet-50, batch 1,", "resnet50", 1, 1.15),
+    inference("ResNet-50, batch 16,", "resnet50", 16, 1.15),
+    inference("MobileNet, batch 1,", "mobilenet", 1, 1.0),
+    inference("BERT, 4 layers, 128 words,", "bert", 1, 1.1),
+    step("ResNet-50, batch 8,", "resnet50", 8, 1.15),
+    step("MobileNet, batch 8,", "mobilenet", 8, 1.15),
+    step("LSTM, 2 layers, 32 steps, batch 64,", "lstm", 64, 1.15),
+    step("BERT, 4 layers, 128 words, batch 2,", "bert", 2, 1.15),
 ]
+
+# What runs in processes of its own, so that its peak of memory is known.
+NETWORK_KINDS = ("inference", "step")
 
 
 def layer_graph(net, args):
@@ -111,28 +133,15 @@ def chain_graph(net):
     return net.apply("elemwise_mul", "result", [net.apply("tanh", "tanh", [total]), decay])
 
 
-def model_graph(net, model):
-    """The network of the example, or three fully connected layers; both end in SoftmaxOutput."""
-    hidden = net.variable("data")
-    if model == "lenet":
-        for number, filters in ((1, 20), (2, 50)):
-            hidden = net.apply("Convolution", f"conv{number}", [hidden], kernel=(3, 3), pad=(1, 1), num_filter=filters)
-            hidden = net.apply("Activation", f"conv_relu{number}", [hidden], act_type="relu")
-            hidden = net.apply("Pooling", f"pool{number}", [hidden], pool_type="max", kernel=(2, 2), stride=(2, 2))
-        hidden = net.apply("Flatten", "flatten", [hidden])
-    for number, units in enumerate(hidden_units(model)):
-        hidden = net.apply("FullyConnected", f"fc{number}", [hidden], num_hidden=units)
-        hidden = net.apply("Activation", f"relu{number}", [hidden], act_type="relu")
-    scores = net.apply("FullyConnected", "scores", [hidden], num_hidden=10)
-    return net.apply("SoftmaxOutput", "softmax", [scores])
+def network_shapes(args):
+    """The inputs of a network for one call."""
+    network = NETWORKS[args["model"]]
+    return {"data": network.input_shape(args["batch"]), "softmax_label": (args["batch"],)}
 
 
-def hidden_units(model):
-    return (128,) if model == "lenet" else (128, 64)
-
-
-def model_input(model):
-    return (BATCH, 1, 8, 8) if model == "lenet" else (BATCH, 64)
+def labels(args):
+    """The class of each sample."""
+    return array("f", (i % NETWORKS[args["model"]].classes for i in range(args["batch"])))
 
 
 def numbers(count):

@@ -73,9 +73,19 @@ fn drive_broadcast<C: Lane, D: Lane>(
 /// The operand along the axes of the output, unless these enumerate its memory in order.
 fn strided<'a, C>(operand: Operand<'a, C>, axes: &'a [(usize, usize)]) -> Operand<'a, C> {
     match operand {
-        Operand::Elements(elements) if !matches!(axes, [(_, 1)]) => Operand::Strided(elements, axes),
+        Operand::Elements(elements) if !is_contiguous(axes) => Operand::Strided(elements, axes),
         _ => operand,
     }
+}
+
+/// True if axes of more than one element, the innermost last, enumerate memory in order.
+fn is_contiguous(axes: &[(usize, usize)]) -> bool {
+    let mut next = 1;
+    axes.iter().rev().all(|&(n, stride)| {
+        let expected = next;
+        next *= n;
+        stride == expected
+    })
 }
 
 /// [`apply`](crate::map::apply) for two operands, which are broadcast as in [`broadcast`].

@@ -50,6 +50,14 @@ enum Base {
     Unwanted,
 }
 
+/// An array as a sequence of bytes.
+struct Stream {
+    first: NonNull<u8>,
+    element: usize,
+    /// The bytes of the next block that each kernel prefetches.
+    share: usize,
+}
+
 struct Prepared {
     ins: SmallVec<[(Source, Option<usize>); 4]>,
     outs: SmallVec<[(Source, Req); 2]>,
@@ -60,8 +68,7 @@ struct Prepared {
 pub struct Chain {
     region: u64,
     arrays: Vec<NDArray>,
-    /// The address of each array, and the size of its elements.
-    starts: Vec<(NonNull<u8>, usize)>,
+    streams: Vec<Stream>,
     len: usize,
     block: usize,
     /// The shape of a block, and that of the last one, which may be shorter.
@@ -113,10 +120,15 @@ impl Chain {
                 Operand::Unwanted(dtype) => Source { base: Base::Unwanted, dtype },
             })
         };
-        let calls = calls.iter().map(|c| prepare(c, &source)).collect::<Result<_>>()?;
+        let calls: Vec<Prepared> = calls.iter().map(|c| prepare(c, &source)).collect::<Result<_>>()?;
         let shapes = [block.min(len), len - (len.saturating_sub(1) / block * block)].map(|n| Shape::new(&[n as i64]));
-        let starts = arrays.iter().map(|array| (start(array), array.dtype().size())).collect();
-        Ok(Chain { region: region.id, arrays, starts, len, block, shapes, scratch_bytes, calls })
+        let stream = |array: &NDArray| {
+            let element = array.dtype().size();
+            let share = (block * element).div_ceil(calls.len().max(1)).next_multiple_of(LINE);
+            Stream { first: start(array), element, share }
+        };
+        let streams = arrays.iter().map(stream).collect();
+        Ok(Chain { region: region.id, arrays, streams, len, block, shapes, scratch_bytes, calls })
     }
 
     /// Number of elements of each array.
@@ -269,26 +281,28 @@ impl Block<'_> {
 
     /// Prefetches a share of the next block's cache lines before each kernel, so that memory access overlaps with computation.
     fn prefetch_next(&self, call: usize) {
-        const LINE: usize = 64;
-        let Chain { len, block, ref calls, ref starts, .. } = *self.chain;
+        let Chain { len, block, ref streams, .. } = *self.chain;
         let next = self.range.end..(self.range.end + block).min(len);
-        for (first, size) in starts {
-            let lines = (next.len() * size).div_ceil(LINE);
-            for line in lines * call / calls.len()..lines * (call + 1) / calls.len() {
-                prefetch(first.as_ptr().wrapping_add(next.start * size + line * LINE));
+        for &Stream { first, element, share } in streams {
+            let from = next.start * element + call * share;
+            for byte in (from..(from + share).min(next.end * element)).step_by(LINE) {
+                prefetch(first.as_ptr().wrapping_add(byte));
             }
         }
     }
 }
 
-/// Prefetches a cache line into the L1 cache.
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Prefetches a cache line into the L2 cache. With two blocks of each array and the scratch memory the L1 cache would overflow.
 #[inline(always)]
 fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;

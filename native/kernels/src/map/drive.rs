@@ -129,11 +129,13 @@ fn locate(axes: &[(usize, usize)], at: usize) -> (usize, usize, (usize, usize)) 
     let within = at % inner.0;
     let mut rest = at / inner.0;
     let mut pos = within * inner.1;
-    for &(n, stride) in outer.iter().rev() {
+    // What is left is the index along the outermost axis; divisions would take as long as a short run.
+    let Some((outermost, middle)) = outer.split_first() else { return (pos, within, inner) };
+    for &(n, stride) in middle.iter().rev() {
         pos += rest % n * stride;
         rest /= n;
     }
-    (pos, within, inner)
+    (pos + rest * outermost.1, within, inner)
 }
 
 /// Writes the lanes of output positions from `at` on; `load` reads adjacent elements from a memory offset on.

@@ -12,8 +12,8 @@ use super::plan::{Kernel, Work};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::Entries;
 
-/// Elements of a block. Small enough that the scratch slots and the current and next blocks of the arrays fit the L1 cache; smaller
-/// blocks only cost more calls.
+/// Elements of a block. Small enough that the scratch slots and the current block of the arrays fit the L1 cache; smaller blocks only
+/// cost more calls.
 const BLOCK: usize = 1 << 10;
 
 /// A chain before its operands are checked.
