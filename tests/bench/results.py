@@ -7,7 +7,10 @@ import csv
 import os
 import statistics
 
+import chart
+
 HERE = os.path.dirname(os.path.abspath(__file__))
+CHART = os.path.join(HERE, "..", "..", "docs", "performance.svg")
 PAGE = os.path.join(HERE, "..", "..", "docs", "performance.md")
 WORKLOADS = os.path.join(HERE, "results", "workloads.tsv")
 WORKLOADS_AVX2 = os.path.join(HERE, "results", "workloads-avx2.tsv")
@@ -51,27 +54,57 @@ def write_operators(results, left_out):
     write(OPERATORS, OPERATOR_COLUMNS, [row(name) for name in sorted({*results, *left_out})])
 
 
+# The measured levels: title, file, number of threads.
+LEVELS = [
+    ("1 thread", WORKLOADS, "1"),
+    ("2 threads", WORKLOADS, "2"),
+    ("AVX2, 1 thread", WORKLOADS_AVX2, "1"),
+    ("AVX2, 2 threads", WORKLOADS_AVX2, "2"),
+]
+
+
+def workload_ratios():
+    """By workload, the goal and the ratio at each level that was measured; in the order of the files."""
+    goals, ratios = {}, {}
+    for title, path, threads in LEVELS:
+        if not os.path.exists(path):
+            continue
+        medians = {}
+        for row in read(path):
+            goals[row["workload"]] = row["goal"]
+            if row["threads"] == threads:
+                medians.setdefault(row["workload"], {})[row["contestant"]] = float(row["median_ms"])
+        for workload, times in medians.items():
+            peers = [times[peer] for peer in PEERS if peer in times]
+            if peers and OURS in times:
+                ratios.setdefault(workload, {})[title] = min(peers) / times[OURS]
+    return {workload: (goals[workload], levels) for workload, levels in ratios.items()}
+
+
 def workload_table():
-    """One line per workload: FerroMX, the fastest peer and the ratio, for each number of threads."""
-    times, goals = {}, {}
+    """One line per workload: the ratio to the fastest peer at each level. The last lines summarise the columns."""
+    measured, titles = workload_ratios(), [title for title, *_ in LEVELS]
+    lines = [f"| workload | {' | '.join(titles)} | goal |", f"|{'---|' * (len(titles) + 2)}"]
+    for workload, (goal, levels) in measured.items():
+        cells = [f"{levels[title]:.2f}" if title in levels else "" for title in titles]
+        lines.append(f"| {' | '.join([workload, *cells, goal])} |")
+    columns = [[levels[title] for _, levels in measured.values() if title in levels] for title in titles]
+    means = [f"{statistics.geometric_mean(column):.2f}" if column else "" for column in columns]
+    level = [f"{sum(ratio >= 0.95 for ratio in column)} of {len(column)}" if column else "" for column in columns]
+    lines.append(f"| **geometric mean** | {' | '.join(means)} | 1.3 |")
+    lines.append(f"| **at least 0.95** | {' | '.join(level)} | all |")
+    return "\n".join(lines)
+
+
+def memory_table():
+    """The peak of memory of each network, in MiB, on one thread."""
+    peaks = {}
     for row in read(WORKLOADS):
-        goals[row["workload"]] = row["goal"]
-        times[row["workload"], row["threads"], row["contestant"]] = float(row["median_ms"])
-
-    def cells(workload, threads):
-        ours = times.get((workload, threads, OURS))
-        peers = [(times[workload, threads, peer], peer) for peer in PEERS if (workload, threads, peer) in times]
-        if ours is None or not peers:
-            return ["", "", ""]
-        fastest, name = min(peers)
-        return [f"{ours:.3g}", f"{fastest:.3g} ({name})", f"{fastest / ours:.2f}"]
-
-    lines = [
-        "| workload | FerroMX, 1 thread | best peer | ratio | FerroMX, 2 threads | best peer | ratio | goal |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for workload, goal in goals.items():
-        lines.append(f"| {' | '.join([workload, *cells(workload, '1'), *cells(workload, '2'), goal])} |")
+        if row["threads"] == "1" and row.get("peak_mib"):
+            peaks.setdefault(row["workload"], {})[row["contestant"]] = row["peak_mib"]
+    names = (OURS, *PEERS)
+    lines = [f"| network | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
+    lines += [f"| {' | '.join([network, *(by_name.get(name, '') for name in names)])} |" for network, by_name in peaks.items()]
     return "\n".join(lines)
 
 
@@ -117,9 +150,12 @@ def main():
     with open(PAGE) as f:
         page = f.read()
     page = replace_section(page, "workloads", workload_table())
+    page = replace_section(page, "memory", memory_table())
     page = replace_section(page, "operators", operator_summary())
     with open(PAGE, "w") as f:
         f.write(page)
+    with open(CHART, "w") as f:
+        f.write(chart.draw(workload_ratios(), [title for title, *_ in LEVELS]))
 
 
 if __name__ == "__main__":
