@@ -8,8 +8,8 @@ use ferromx_core::params::NoParams;
 
 pub use crate::nn::leaky_relu::ActType as LeakyReluType;
 pub use crate::nn::pooling::PoolType;
-pub use crate::numpy::pad::{PadMode, PadWidth};
-use crate::{broadcast, control_flow, elemwise, index, init, linalg, nn, numpy, onnx, shape};
+pub use crate::shape::pad::{PadMode, PadWidth};
+use crate::{broadcast, control_flow, elemwise, index, init, linalg, nn, onnx, shape};
 
 /// An operator with the type of its parameters.
 pub struct Operator<P> {
@@ -57,10 +57,10 @@ macro_rules! operators {
 }
 
 operators! {
-    ADD: NoParams = numpy::binary::ADD;
-    AROUND: numpy::unary::AroundParam = numpy::unary::AROUND;
-    BITWISE_AND: NoParams = numpy::binary::BITWISE_AND;
-    BITWISE_OR: NoParams = numpy::binary::BITWISE_OR;
+    ADD: NoParams = broadcast::promotion::ADD;
+    AROUND: elemwise::parametric::AroundParam = elemwise::parametric::AROUND;
+    BITWISE_AND: NoParams = broadcast::promotion::BITWISE_AND;
+    BITWISE_OR: NoParams = broadcast::promotion::BITWISE_OR;
     BROADCAST_ADD: NoParams = broadcast::binary::ADD;
     BROADCAST_DIV: NoParams = broadcast::binary::DIV;
     BROADCAST_LIKE: broadcast::expand::BroadcastLikeParam = broadcast::expand::BROADCAST_LIKE;
@@ -68,54 +68,54 @@ operators! {
     BROADCAST_MINIMUM: NoParams = broadcast::binary::MINIMUM;
     BROADCAST_MUL: NoParams = broadcast::binary::MUL;
     BROADCAST_SUB: NoParams = broadcast::binary::SUB;
-    BROADCAST_TO: numpy::moves::BroadcastToParam = numpy::moves::BROADCAST_TO;
+    BROADCAST_TO: broadcast::expand::NpBroadcastToParam = broadcast::expand::NP_BROADCAST_TO;
     CAST: elemwise::identity::CastParam = elemwise::identity::CAST;
     CLIP: elemwise::parametric::ClipParam = elemwise::parametric::CLIP;
     CONCAT: shape::join::ConcatParam = shape::join::CONCAT;
     COND: control_flow::branch::CondAttrs = control_flow::branch::COND;
     COPY: NoParams = elemwise::identity::COPY;
     DIV_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::DIV;
-    EQUAL: NoParams = numpy::compare::EQUAL;
+    EQUAL: NoParams = broadcast::compare::EQUAL;
     EXPAND_DIMS: shape::axes::ExpandDimParam = shape::axes::EXPAND_DIMS;
     FFT: linalg::transforms::FftParam = linalg::transforms::FFT;
-    FLIP: numpy::moves::FlipParam = numpy::moves::FLIP;
+    FLIP: shape::flip::FlipParam = shape::flip::FLIP;
     FOREACH: control_flow::foreach::ForeachAttrs = control_flow::foreach::FOREACH;
     FULL: init::FullParam = init::FULL;
-    GREATER: NoParams = numpy::compare::GREATER;
-    GREATER_EQUAL: NoParams = numpy::compare::GREATER_EQUAL;
+    GREATER: NoParams = broadcast::compare::GREATER;
+    GREATER_EQUAL: NoParams = broadcast::compare::GREATER_EQUAL;
     HARD_SIGMOID: elemwise::parametric::HardSigmoidParam = elemwise::parametric::HARD_SIGMOID;
     IFFT: linalg::transforms::FftParam = linalg::transforms::IFFT;
     INTERPOLATE: onnx::sampling::InterpolateParam = onnx::sampling::INTERPOLATE;
     LEAKY_RELU: nn::leaky_relu::LeakyReluParam = nn::leaky_relu::LEAKY_RELU;
-    LESS: NoParams = numpy::compare::LESS;
-    LESS_EQUAL: NoParams = numpy::compare::LESS_EQUAL;
+    LESS: NoParams = broadcast::compare::LESS;
+    LESS_EQUAL: NoParams = broadcast::compare::LESS_EQUAL;
     MAXIMUM_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::MAXIMUM;
     MINIMUM_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::MINIMUM;
     MINUS_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::MINUS;
-    MOD: NoParams = numpy::binary::MOD;
-    MOVEAXIS: numpy::moves::MoveaxisParam = numpy::moves::MOVEAXIS;
-    MULTIPLY: NoParams = numpy::binary::MULTIPLY;
+    MOD: NoParams = broadcast::promotion::MOD;
+    MOVEAXIS: shape::axes::MoveaxisParam = shape::axes::MOVEAXIS;
+    MULTIPLY: NoParams = broadcast::promotion::MULTIPLY;
     MUL_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::MUL;
     NEGATIVE: NoParams = elemwise::unary::NEGATIVE;
-    NOT_EQUAL: NoParams = numpy::compare::NOT_EQUAL;
-    NPX_RESHAPE: numpy::views::NpxReshapeParam = numpy::views::NPX_RESHAPE;
-    PAD: numpy::pad::PadParam = numpy::pad::PAD;
+    NOT_EQUAL: NoParams = broadcast::compare::NOT_EQUAL;
+    NPX_RESHAPE: shape::reshape::NpxReshapeParam = shape::reshape::NPX_RESHAPE;
+    PAD: shape::pad::PadParam = shape::pad::NP_PAD;
     PLUS_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::PLUS;
     POOLING: nn::pooling::PoolingParam = nn::pooling::POOLING;
-    POWER: NoParams = numpy::binary::POWER;
+    POWER: NoParams = broadcast::promotion::POWER;
     POWER_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::POWER;
     RDIV_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::RDIV;
     RELU: NoParams = elemwise::unary::RELU;
-    RESHAPE: numpy::views::ReshapeParam = numpy::views::RESHAPE;
+    RESHAPE: shape::reshape::NpReshapeParam = shape::reshape::NP_RESHAPE;
     RMINUS_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::RMINUS;
     RPOWER_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::RPOWER;
     SHAPE_ARRAY: NoParams = elemwise::identity::SHAPE_ARRAY;
     SIGMOID: NoParams = elemwise::unary::SIGMOID;
     SLICE: shape::slice::SliceParam = shape::slice::SLICE;
     SLICE_AXIS: shape::slice::SliceAxisParam = shape::slice::SLICE_AXIS;
-    SQUEEZE: numpy::views::SqueezeParam = numpy::views::SQUEEZE;
+    SQUEEZE: shape::axes::NpSqueezeParam = shape::axes::NP_SQUEEZE;
     STACK: shape::join::StackParam = shape::join::STACK;
-    SUBTRACT: NoParams = numpy::binary::SUBTRACT;
+    SUBTRACT: NoParams = broadcast::promotion::SUBTRACT;
     SYMBOLIC_EXPAND: onnx::symbolic_shape::SymbolicShapeParam = onnx::symbolic_shape::EXPAND;
     SYMBOLIC_FULL: onnx::symbolic_shape::SymbolicFullParam = onnx::symbolic_shape::FULL;
     SYMBOLIC_RANGE: onnx::symbolic_shape::SymbolicRangeParam = onnx::symbolic_shape::RANGE;
@@ -124,10 +124,10 @@ operators! {
     SYMBOLIC_SLICE: onnx::symbolic_shape::SymbolicSliceParam = onnx::symbolic_shape::SLICE;
     TAKE: index::take::TakeParam = index::take::TAKE;
     TANH: NoParams = elemwise::unary::TANH;
-    TRUE_DIVIDE: NoParams = numpy::binary::TRUE_DIVIDE;
-    WHERE: NoParams = numpy::select::WHERE;
-    WHERE_RSCALAR: numpy::select::WhereScalarParam = numpy::select::WHERE_RSCALAR;
-    WHERE_SCALAR2: numpy::select::WhereScalar2Param = numpy::select::WHERE_SCALAR2;
+    TRUE_DIVIDE: NoParams = broadcast::promotion::TRUE_DIVIDE;
+    WHERE: NoParams = elemwise::select::NP_WHERE;
+    WHERE_RSCALAR: elemwise::select::WhereScalarParam = elemwise::select::WHERE_RSCALAR;
+    WHERE_SCALAR2: elemwise::select::WhereScalar2Param = elemwise::select::WHERE_SCALAR2;
     WHILE_LOOP: control_flow::while_loop::WhileAttrs = control_flow::while_loop::WHILE_LOOP;
 }
 

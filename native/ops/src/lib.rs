@@ -1,5 +1,8 @@
 //! The operators. A family is one file or folder with metadata, inference, gradient and kernel of each operator side
 //! by side; its `OPS` table is listed once, in [`registry`].
+//!
+//! Operators whose names begin with `_np_`, `_npi_` or `_npx_` form MXNet's NumPy interface. They follow NumPy where it differs
+//! from MXNet's older operators: operands of different types are promoted, comparisons return booleans, and a result without axes has the shape ().
 
 pub mod broadcast;
 pub mod contrib;
@@ -13,7 +16,6 @@ pub mod init;
 pub mod internal;
 pub mod linalg;
 pub mod nn;
-pub mod numpy;
 pub mod onnx;
 pub mod optimizer;
 pub mod quantized;

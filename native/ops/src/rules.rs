@@ -1,10 +1,13 @@
 //! Inference rules and gradients that several families share. Rules for all-equal shapes and types are in
 //! [`ferromx_core::infer`].
 
+use ferromx_core::context::Context;
 use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Compose, Entry, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{ArgDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Out;
@@ -17,6 +20,9 @@ pub const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> R
 /// The gradient of the identity.
 pub const PASS_BACK: Compose =
     |_: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> { Ok(vec![Some(n.ograds[0])]) };
+
+/// The first argument of listed gradient operators.
+pub(crate) const OUTPUT_GRADIENT: ArgDef = arg("grad", "The gradient of the output.");
 
 /// Infers a single unknown dimension of `shape` so that it has as many elements as `other`, if possible.
 pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
@@ -48,6 +54,11 @@ pub fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()> {
         io.assign_out(k, &shape)?;
     }
     Ok(())
+}
+
+/// A new array of the given elements, for operators whose output shapes depend on the data.
+pub(crate) fn new_array<T: Element>(items: &[T], dims: &[i64], context: Context) -> Result<NDArray> {
+    NDArray::from_slice(items, dims)?.to_context(context)
 }
 
 /// The elements of an output; empty if it is not wanted.

@@ -16,31 +16,9 @@ use ferromx_kernels::reduce::{NumericLane, reduce_to_shape_any};
 use super::backward;
 use crate::elemwise::family::{
     Arg, Binary, Chain2, Loops, Truncated, WithLoop, apply_two, broadcast_loops, elements, elements_mut, formula,
-    ternary_into,
+    operators, ternary_into,
 };
 use crate::elemwise::formulas::*;
-
-/// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[
-    &ADD,
-    &SUB,
-    &MUL,
-    &DIV,
-    &MOD,
-    &POWER,
-    &HYPOT,
-    &MAXIMUM,
-    &MINIMUM,
-    &EQUAL,
-    &NOT_EQUAL,
-    &GREATER,
-    &GREATER_EQUAL,
-    &LESSER,
-    &LESSER_EQUAL,
-    &AND,
-    &OR,
-    &XOR,
-];
 
 /// The operands.
 pub(crate) const LHS_RHS: &[ArgDef] = &[
@@ -59,10 +37,10 @@ pub(crate) const LHS_RHS: &[ArgDef] = &[
 /// broadcast_op!(EQUAL: "broadcast_equal", "Whether they are equal.", Equal, zero);
 /// ```
 /// `grad` names the kernels of both gradients, `sums` those that only need the output's gradient, `graph` the gradient composed
-/// of operators, from [`backward`]. With `keeps_csr` before the name, the result of csr and dense is csr.
+/// of operators, from [`backward`]. With `keeps_csr` after the name, the result of csr and dense is csr.
 macro_rules! broadcast_op {
-    (keeps_csr $($operator:tt)+) => {
-        broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $($operator)+);
+    ($name:ident keeps_csr: $($operator:tt)+) => {
+        broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $name: $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
@@ -95,37 +73,39 @@ macro_rules! broadcast_op {
     ($name:ident: $($operator:tt)+) => { broadcast_op!(@def [] $name: $($operator)+); };
 }
 
-broadcast_op!(ADD: "broadcast_add" ["_sparse_broadcast_add", "_sparse_broadcast_plus", "broadcast_plus"],
-    "The sum lhs + rhs with broadcasting.", Add, sums(grad_pass, grad_pass), graph ADD);
-broadcast_op!(SUB: "broadcast_sub" ["_sparse_broadcast_minus", "_sparse_broadcast_sub", "broadcast_minus"],
-    "The difference lhs - rhs with broadcasting.", Sub, sums(grad_pass, grad_negate), graph SUB);
-broadcast_op!(keeps_csr MUL: "broadcast_mul" ["_sparse_broadcast_mul"],
-    "The product lhs * rhs with broadcasting.", Mul, grad(grad_from_other::<Mul>, grad_from_other::<Mul>), graph MUL);
-broadcast_op!(keeps_csr DIV: "broadcast_div" ["_sparse_broadcast_div"],
-    "The quotient lhs / rhs with broadcasting; integers are truncated, and integer division by 0 gives 0.",
-    Div, grad(grad_from_other::<Div>, grad_from_both::<DivB>), graph DIV);
-broadcast_op!(MOD: "broadcast_mod",
-    "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
-    Mod, grad(grad_from_both::<ModA>, grad_from_both::<ModB>), graph MOD);
-broadcast_op!(POWER: "broadcast_power",
-    "lhs to the power rhs with broadcasting.", Power, grad(grad_from_both::<PowerA>, grad_from_both::<PowerB>), graph POWER);
-broadcast_op!(HYPOT: "broadcast_hypot", "The hypotenuse sqrt(lhs^2 + rhs^2) with broadcasting.",
-    Hypot, grad(grad_from_both::<HypotA>, grad_from_both::<HypotB>), graph HYPOT);
-broadcast_op!(MAXIMUM: "broadcast_maximum" ["_npi_maximum"],
-    "The larger element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-    Maximum, grad(grad_from_both::<MaximumA>, grad_from_both::<MaximumB>), graph MAXIMUM);
-broadcast_op!(MINIMUM: "broadcast_minimum" ["_npi_minimum"],
-    "The smaller element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-    Minimum, grad(grad_from_both::<MinimumA>, grad_from_both::<MinimumB>), graph MINIMUM);
-broadcast_op!(EQUAL: "broadcast_equal", "1 where lhs equals rhs with broadcasting, else 0.", Equal, zero);
-broadcast_op!(NOT_EQUAL: "broadcast_not_equal", "1 where lhs differs from rhs with broadcasting, else 0.", NotEqual, zero);
-broadcast_op!(GREATER: "broadcast_greater", "1 where lhs > rhs with broadcasting, else 0.", Greater, zero);
-broadcast_op!(GREATER_EQUAL: "broadcast_greater_equal", "1 where lhs >= rhs with broadcasting, else 0.", GreaterEqual, zero);
-broadcast_op!(LESSER: "broadcast_lesser", "1 where lhs < rhs with broadcasting, else 0.", Lesser, zero);
-broadcast_op!(LESSER_EQUAL: "broadcast_lesser_equal", "1 where lhs <= rhs with broadcasting, else 0.", LesserEqual, zero);
-broadcast_op!(AND: "broadcast_logical_and", "1 where lhs and rhs are not 0 with broadcasting, else 0.", And, zero);
-broadcast_op!(OR: "broadcast_logical_or", "1 where lhs or rhs is not 0 with broadcasting, else 0.", Or, zero);
-broadcast_op!(XOR: "broadcast_logical_xor", "1 where exactly one of lhs and rhs is not 0 with broadcasting, else 0.", Xor, zero);
+operators! { OPS [] =
+    broadcast_op!(ADD: "broadcast_add" ["_sparse_broadcast_add", "_sparse_broadcast_plus", "broadcast_plus"],
+        "The sum lhs + rhs with broadcasting.", Add, sums(grad_pass, grad_pass), graph ADD);
+    broadcast_op!(SUB: "broadcast_sub" ["_sparse_broadcast_minus", "_sparse_broadcast_sub", "broadcast_minus"],
+        "The difference lhs - rhs with broadcasting.", Sub, sums(grad_pass, grad_negate), graph SUB);
+    broadcast_op!(MUL keeps_csr: "broadcast_mul" ["_sparse_broadcast_mul"],
+        "The product lhs * rhs with broadcasting.", Mul, grad(grad_from_other::<Mul>, grad_from_other::<Mul>), graph MUL);
+    broadcast_op!(DIV keeps_csr: "broadcast_div" ["_sparse_broadcast_div"],
+        "The quotient lhs / rhs with broadcasting; integers are truncated, and integer division by 0 gives 0.",
+        Div, grad(grad_from_other::<Div>, grad_from_both::<DivB>), graph DIV);
+    broadcast_op!(MOD: "broadcast_mod",
+        "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
+        Mod, grad(grad_from_both::<ModA>, grad_from_both::<ModB>), graph MOD);
+    broadcast_op!(POWER: "broadcast_power",
+        "lhs to the power rhs with broadcasting.", Power, grad(grad_from_both::<PowerA>, grad_from_both::<PowerB>), graph POWER);
+    broadcast_op!(HYPOT: "broadcast_hypot", "The hypotenuse sqrt(lhs^2 + rhs^2) with broadcasting.",
+        Hypot, grad(grad_from_both::<HypotA>, grad_from_both::<HypotB>), graph HYPOT);
+    broadcast_op!(MAXIMUM: "broadcast_maximum" ["_npi_maximum"],
+        "The larger element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
+        Maximum, grad(grad_from_both::<MaximumA>, grad_from_both::<MaximumB>), graph MAXIMUM);
+    broadcast_op!(MINIMUM: "broadcast_minimum" ["_npi_minimum"],
+        "The smaller element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
+        Minimum, grad(grad_from_both::<MinimumA>, grad_from_both::<MinimumB>), graph MINIMUM);
+    broadcast_op!(EQUAL: "broadcast_equal", "1 where lhs equals rhs with broadcasting, else 0.", Equal, zero);
+    broadcast_op!(NOT_EQUAL: "broadcast_not_equal", "1 where lhs differs from rhs with broadcasting, else 0.", NotEqual, zero);
+    broadcast_op!(GREATER: "broadcast_greater", "1 where lhs > rhs with broadcasting, else 0.", Greater, zero);
+    broadcast_op!(GREATER_EQUAL: "broadcast_greater_equal", "1 where lhs >= rhs with broadcasting, else 0.", GreaterEqual, zero);
+    broadcast_op!(LESSER: "broadcast_lesser", "1 where lhs < rhs with broadcasting, else 0.", Lesser, zero);
+    broadcast_op!(LESSER_EQUAL: "broadcast_lesser_equal", "1 where lhs <= rhs with broadcasting, else 0.", LesserEqual, zero);
+    broadcast_op!(AND: "broadcast_logical_and", "1 where lhs and rhs are not 0 with broadcasting, else 0.", And, zero);
+    broadcast_op!(OR: "broadcast_logical_or", "1 where lhs or rhs is not 0 with broadcasting, else 0.", Or, zero);
+    broadcast_op!(XOR: "broadcast_logical_xor", "1 where exactly one of lhs and rhs is not 0 with broadcasting, else 0.", Xor, zero);
+}
 
 /// Shape rule of broadcasting: axes are aligned at the last one; lengths are equal or one of them is 1.
 pub(crate) fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {

@@ -1,22 +1,22 @@
 //! `broadcast_to`, `broadcast_axis`, `broadcast_like`.
 
-use ferromx_core::dispatch;
 use ferromx_core::dtype::{Element, bf16, f16};
-use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
-use ferromx_core::params;
 use ferromx_core::params::{Params, ShapeOrNone};
-use ferromx_core::shape::Shape;
+use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::movement;
 
 use super::backward;
 use super::binary::sum_to;
+use crate::shape::moves::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE];
+pub(super) static OPS: &[&OpDef] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE, &NP_BROADCAST_TO];
 
 params! {
     /// Parameters of `broadcast_to`.
@@ -207,6 +207,50 @@ fn repeat_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
     sum_to(ctx, &ins[0], (&from, &to), &mut outs[0])
 }
 
+params! {
+    /// Parameters of `_npi_broadcast_to`.
+    pub struct NpBroadcastToParam {
+        /// The shape of the result; -2 keeps the length of the array.
+        shape: Shape = (Shape::new(&[]));
+    }
+}
+
+pub(crate) static NP_BROADCAST_TO: OpDef = OpDef::new("_npi_broadcast_to")
+    .doc("Repeats the array along axes of length 1, and along new axes in front, to another shape.")
+    .inputs(&[arg("array", "The array.")])
+    .params::<NpBroadcastToParam>()
+    .shape(np_broadcast_to_shape)
+    .forward(|_, ins, outs| {
+        let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
+        by_size!(ins[0].dtype(), |T| {
+            movement::broadcast_to(source::<T>(&ins[0])?, &from, (target::<T>(&mut outs[0])?, &to));
+        });
+        Ok(())
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
+            sum_to(ctx, &ins[0], (&from, &to), &mut outs[0])
+        }),
+        None,
+    ));
+
+fn np_broadcast_to_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let (from, to) = (io.ins[0].clone(), &p.get::<NpBroadcastToParam>().shape);
+    let (Some(n), m) = (from.ndim(), to.dims().len()) else { return Ok(()) };
+    let mut out: Dims = to.dims().into();
+    let mut fits = n <= m;
+    for i in 0..n.min(m) {
+        let (have, want) = (from.dim(n - 1 - i), &mut out[m - 1 - i]);
+        if *want == -2 {
+            *want = have;
+        }
+        fits &= have < 0 || have == 1 || have == *want;
+    }
+    ensure!(fits && out.iter().all(|d| *d >= 0 || !from.is_known()), "shape {from} is not broadcastable to {to}");
+    io.assign_out(0, &Shape::from(out))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,6 +276,8 @@ mod tests {
         Case::new(&BROADCAST_TO, &[("shape", "(2, 3, 2)")]).check_gradient(&[x()]);
         Case::new(&BROADCAST_AXIS, &[("axis", "1"), ("size", "5")]).check_gradient(&[x()]);
         Case::new(&BROADCAST_LIKE, &[]).check_gradient(&[x(), array(&[1.0; 8], &[2, 2, 2])]);
+        Case::new(&NP_BROADCAST_TO, &[("shape", "(2, 2, 3, 2)")]).check_gradient(&[x()]);
+        Case::new(&NP_BROADCAST_TO, &[("shape", "(3, -2)")]).check_gradient(&[array(&[1.0, 2.0], &[1, 2])]);
     }
 
     #[test]
@@ -242,6 +288,7 @@ mod tests {
         };
         assert!(e(&BROADCAST_TO, &[("shape", "(2, 5)")], &[&[2, 1, 4]]).contains("has 3 axes, but shape=[2,5] has 2"));
         assert!(e(&BROADCAST_TO, &[("shape", "(3, 5, 4)")], &[&[2, 1, 4]]).contains("cannot be broadcast to 3"));
+        assert!(e(&NP_BROADCAST_TO, &[("shape", "(3,)")], &[&[2, 3]]).contains("not broadcastable"));
         assert!(e(&BROADCAST_AXIS, &[("axis", "0"), ("size", "5")], &[&[2, 1, 4]]).contains("has length 2"));
         assert!(e(&BROADCAST_AXIS, &[("axis", "(1, 1)"), ("size", "(5, 5)")], &[&[2, 1, 4]]).contains("given twice"));
         assert!(e(&BROADCAST_LIKE, &[], &[&[2, 1, 4], &[5, 4]]).contains("give lhs_axes and rhs_axes"));

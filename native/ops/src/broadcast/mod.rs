@@ -2,13 +2,22 @@
 
 pub(crate) mod backward;
 pub(crate) mod binary;
+pub(crate) mod compare;
 pub(crate) mod expand;
+pub(crate) mod promotion;
 
 use ferromx_core::op::OpDef;
 
-/// Arithmetic, comparison and logic of two arrays.
-pub static BINARY: &[&OpDef] = binary::OPS;
-/// The gradient of broadcasting.
-pub static BACKWARD: &[&OpDef] = backward::OPS;
-/// `broadcast_to`, `broadcast_axis`, `broadcast_like`.
-pub static EXPAND: &[&OpDef] = expand::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // The gradient of broadcasting.
+    backward::OPS,
+    // Arithmetic, comparison and logic of two arrays of one type.
+    binary::OPS,
+    // Comparisons whose results are of type bool.
+    compare::OPS,
+    // `broadcast_to`, `broadcast_axis`, `broadcast_like`.
+    expand::OPS,
+    // Arithmetic of arrays of different types.
+    promotion::OPS,
+];

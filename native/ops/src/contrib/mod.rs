@@ -12,17 +12,20 @@ use ferromx_core::op::OpDef;
 
 pub use rewritten::{FusedConvolutionParam, FusedFullyConnectedParam};
 
-/// Multi-head attention.
-pub static ATTENTION: &[&OpDef] = attention::OPS;
-/// Multi-head attention in graphs that were rewritten for oneDNN.
-pub static FUSED_ATTENTION: &[&OpDef] = fused_attention::OPS;
-/// Fused subgraphs in graphs that were rewritten for oneDNN.
-pub static REWRITTEN: &[&OpDef] = rewritten::OPS;
-/// Deformable convolutions.
-pub static DEFORMABLE: &[&OpDef] = deformable::OPS;
-/// Object detection.
-pub static DETECTION: &[&OpDef] = detection::OPS;
-/// Selection by a mask.
-pub static MASK: &[&OpDef] = &[&boolean_mask::BOOLEAN_MASK];
-/// Elementwise operators.
-pub static ELEMENTWISE: &[&OpDef] = elementwise::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // Multi-head attention.
+    attention::OPS,
+    // Selection by a mask.
+    &[&boolean_mask::BOOLEAN_MASK],
+    // Deformable convolutions.
+    deformable::OPS,
+    // Object detection.
+    detection::OPS,
+    // Elementwise operators.
+    elementwise::OPS,
+    // Multi-head attention in graphs that were rewritten for oneDNN.
+    fused_attention::OPS,
+    // Fused subgraphs in graphs that were rewritten for oneDNN.
+    rewritten::OPS,
+];

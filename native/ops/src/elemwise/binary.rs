@@ -5,108 +5,84 @@ use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradNode};
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
 
-use super::family::{self, Arg, Graph, apply_two, binary};
+use super::family::{self, Arg, Graph, apply_two, binary, operators};
 use super::formulas::*;
-
-/// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
-    &ADD,
-    &SUB,
-    &MUL,
-    &DIV,
-    &SCATTER_DIV,
-    &GRAD_ADD,
-    &MOD,
-    &POWER,
-    &HYPOT,
-    &MAXIMUM,
-    &MINIMUM,
-    &EQUAL,
-    &NOT_EQUAL,
-    &GREATER,
-    &GREATER_EQUAL,
-    &LESSER,
-    &LESSER_EQUAL,
-    &AND,
-    &OR,
-    &XOR,
-    &ADD_N,
-];
 
 /// The arguments of operators of two arrays.
 pub(super) const LHS_RHS: &[ArgDef] =
     &[arg("lhs", "The first array."), arg("rhs", "The second array, of the same shape and type.")];
 
-binary!(sparse(merged_rule, merged) ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
-    "The sum, element by element: lhs + rhs.",
-    Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
-binary!(sparse(merged_rule, merged) SUB: "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],
-    "The difference, element by element: lhs - rhs.",
-    Sub, graph = |g, n| (n.ograds[0], g.op("negative", n.ograds[0])?));
-binary!(sparse(product_rule, product) MUL: "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"],
-    "The product, element by element: lhs * rhs.",
-    Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
-binary!(DIV: "elemwise_div" ["_Div", "_div", "_sparse_elemwise_div"],
-"The quotient, element by element: lhs / rhs. Integers are truncated, and give 0 where they are divided by 0.",
-Div, df = (DivA, DivB), graph = |g, n| {
-    let d = g.div(n.ograds[0], n.inputs[1])?;
-    let minus = g.op("negative", d)?;
-    (d, g.mul(minus, n.outputs[0])?)
-});
-binary!(sparse(scatter_rule, each_stored) SCATTER_DIV: "_scatter_elemwise_div",
-"The quotient, element by element: lhs / rhs; for a sparse lhs only its stored elements, so that the result has its sparsity.",
-Div, df = (DivA, DivB), graph = |g, n| {
-    let d = g.div(n.ograds[0], n.inputs[1])?;
-    let minus = g.op("negative", d)?;
-    (d, g.mul(minus, n.outputs[0])?)
-});
-binary!(sparse(merged_rule, merged) GRAD_ADD: "_grad_add", "The sum of two gradients of one array: lhs + rhs.",
-    Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
-binary!(MOD: "_mod" ["_Mod"],
-"The remainder of lhs / rhs with the sign of rhs, as in Python; 0 where rhs is 0. The gradient takes the integer quotient \
- as constant.",
-Mod, df = (ModA, ModB), graph = |g, n| {
-    let q = g.div(n.inputs[0], n.inputs[1])?;
-    let q = g.op("floor", q)?;
-    let d = g.mul(n.ograds[0], q)?;
-    (n.ograds[0], g.op("negative", d)?)
-});
-binary!(POWER: "_power" ["_Power"], "lhs to the power rhs, element by element.",
-Power, df = (PowerA, PowerB), graph = |g, n| {
-    let less = g.affine(n.inputs[1], 1.0, -1.0)?;
-    let p = g.op2("_power", n.inputs[0], less)?;
-    let da = g.mul(p, n.inputs[1])?;
-    let log = g.op("log", n.inputs[0])?;
-    let db = g.mul(n.outputs[0], log)?;
-    (g.mul(n.ograds[0], da)?, g.mul(n.ograds[0], db)?)
-});
-binary!(sparse(merged_rule, merged) HYPOT: "_hypot" ["_Hypot"], "The hypotenuse sqrt(lhs^2 + rhs^2).",
-Hypot, df = (HypotA, HypotB), graph = |g, n| {
-    let d = g.div(n.ograds[0], n.outputs[0])?;
-    (g.mul(d, n.inputs[0])?, g.mul(d, n.inputs[1])?)
-});
-binary!(sparse(merged_rule, merged) MAXIMUM: "_maximum" ["_Maximum"],
-    "The larger element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-    Maximum, df = (MaximumA, MaximumB), graph = |g, n| choose(g, n, "_greater_equal", "_lesser")?);
-binary!(sparse(merged_rule, merged) MINIMUM: "_minimum" ["_Minimum"],
-    "The smaller element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-    Minimum, df = (MinimumA, MinimumB), graph = |g, n| choose(g, n, "_lesser_equal", "_greater")?);
+operators! { OPS [ADD_N] =
+    binary!(ADD sparse(merged_rule, merged): "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
+        "The sum, element by element: lhs + rhs.",
+        Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
+    binary!(SUB sparse(merged_rule, merged): "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],
+        "The difference, element by element: lhs - rhs.",
+        Sub, graph = |g, n| (n.ograds[0], g.op("negative", n.ograds[0])?));
+    binary!(MUL sparse(product_rule, product): "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"],
+        "The product, element by element: lhs * rhs.",
+        Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
+    binary!(DIV: "elemwise_div" ["_Div", "_div", "_sparse_elemwise_div"],
+        "The quotient, element by element: lhs / rhs. Integers are truncated, and give 0 where they are divided by 0.",
+        Div, df = (DivA, DivB), graph = |g, n| {
+            let d = g.div(n.ograds[0], n.inputs[1])?;
+            let minus = g.op("negative", d)?;
+            (d, g.mul(minus, n.outputs[0])?)
+        });
+    binary!(SCATTER_DIV sparse(scatter_rule, each_stored): "_scatter_elemwise_div",
+        "The quotient, element by element: lhs / rhs; for a sparse lhs only its stored elements, so that the result has its sparsity.",
+        Div, df = (DivA, DivB), graph = |g, n| {
+            let d = g.div(n.ograds[0], n.inputs[1])?;
+            let minus = g.op("negative", d)?;
+            (d, g.mul(minus, n.outputs[0])?)
+        });
+    binary!(GRAD_ADD sparse(merged_rule, merged): "_grad_add", "The sum of two gradients of one array: lhs + rhs.",
+        Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
+    binary!(MOD: "_mod" ["_Mod"],
+        "The remainder of lhs / rhs with the sign of rhs, as in Python; 0 where rhs is 0. The gradient takes the integer quotient \
+         as constant.",
+        Mod, df = (ModA, ModB), graph = |g, n| {
+            let q = g.div(n.inputs[0], n.inputs[1])?;
+            let q = g.op("floor", q)?;
+            let d = g.mul(n.ograds[0], q)?;
+            (n.ograds[0], g.op("negative", d)?)
+        });
+    binary!(POWER: "_power" ["_Power"], "lhs to the power rhs, element by element.",
+        Power, df = (PowerA, PowerB), graph = |g, n| {
+            let less = g.affine(n.inputs[1], 1.0, -1.0)?;
+            let p = g.op2("_power", n.inputs[0], less)?;
+            let da = g.mul(p, n.inputs[1])?;
+            let log = g.op("log", n.inputs[0])?;
+            let db = g.mul(n.outputs[0], log)?;
+            (g.mul(n.ograds[0], da)?, g.mul(n.ograds[0], db)?)
+        });
+    binary!(HYPOT sparse(merged_rule, merged): "_hypot" ["_Hypot"], "The hypotenuse sqrt(lhs^2 + rhs^2).",
+        Hypot, df = (HypotA, HypotB), graph = |g, n| {
+            let d = g.div(n.ograds[0], n.outputs[0])?;
+            (g.mul(d, n.inputs[0])?, g.mul(d, n.inputs[1])?)
+        });
+    binary!(MAXIMUM sparse(merged_rule, merged): "_maximum" ["_Maximum"],
+        "The larger element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
+        Maximum, df = (MaximumA, MaximumB), graph = |g, n| choose(g, n, "_greater_equal", "_lesser")?);
+    binary!(MINIMUM sparse(merged_rule, merged): "_minimum" ["_Minimum"],
+        "The smaller element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
+        Minimum, df = (MinimumA, MinimumB), graph = |g, n| choose(g, n, "_lesser_equal", "_greater")?);
+    binary!(EQUAL: "_equal" ["_Equal"], "1 where the elements are equal, else 0.", Equal, df = 0);
+    binary!(NOT_EQUAL: "_not_equal" ["_Not_Equal"], "1 where the elements differ, else 0.", NotEqual, df = 0);
+    binary!(GREATER: "_greater" ["_Greater"], "1 where lhs > rhs, else 0.", Greater, df = 0);
+    binary!(GREATER_EQUAL: "_greater_equal" ["_Greater_Equal"], "1 where lhs >= rhs, else 0.", GreaterEqual, df = 0);
+    binary!(LESSER: "_lesser" ["_Lesser"], "1 where lhs < rhs, else 0.", Lesser, df = 0);
+    binary!(LESSER_EQUAL: "_lesser_equal" ["_Lesser_Equal"], "1 where lhs <= rhs, else 0.", LesserEqual, df = 0);
+    binary!(AND: "_logical_and" ["_Logical_And"], "1 where both elements are not 0, else 0.", And, df = 0);
+    binary!(OR: "_logical_or" ["_Logical_Or"], "1 where at least one element is not 0, else 0.", Or, df = 0);
+    binary!(XOR: "_logical_xor" ["_Logical_Xor"], "1 where exactly one element is not 0, else 0.", Xor, df = 0);
+}
 
 /// Sends the gradient to lhs where the comparison `lhs` holds, to rhs where `rhs` holds.
 fn choose(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: &str, rhs: &str) -> Result<(Entry, Entry)> {
     let (a, b) = (g.op2(lhs, n.inputs[0], n.inputs[1])?, g.op2(rhs, n.inputs[0], n.inputs[1])?);
     Ok((g.mul(n.ograds[0], a)?, g.mul(n.ograds[0], b)?))
 }
-
-binary!(EQUAL: "_equal" ["_Equal"], "1 where the elements are equal, else 0.", Equal, df = 0);
-binary!(NOT_EQUAL: "_not_equal" ["_Not_Equal"], "1 where the elements differ, else 0.", NotEqual, df = 0);
-binary!(GREATER: "_greater" ["_Greater"], "1 where lhs > rhs, else 0.", Greater, df = 0);
-binary!(GREATER_EQUAL: "_greater_equal" ["_Greater_Equal"], "1 where lhs >= rhs, else 0.", GreaterEqual, df = 0);
-binary!(LESSER: "_lesser" ["_Lesser"], "1 where lhs < rhs, else 0.", Lesser, df = 0);
-binary!(LESSER_EQUAL: "_lesser_equal" ["_Lesser_Equal"], "1 where lhs <= rhs, else 0.", LesserEqual, df = 0);
-binary!(AND: "_logical_and" ["_Logical_And"], "1 where both elements are not 0, else 0.", And, df = 0);
-binary!(OR: "_logical_or" ["_Logical_Or"], "1 where at least one element is not 0, else 0.", Or, df = 0);
-binary!(XOR: "_logical_xor" ["_Logical_Xor"], "1 where exactly one element is not 0, else 0.", Xor, df = 0);
 
 pub(super) static ADD_N: OpDef = OpDef::new("add_n")
     .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])

@@ -346,6 +346,25 @@ impl Graph<'_> {
     }
 }
 
+/// Defines operators by the family macros, such as [`unary!`], and lists them as the table of the file, together with the
+/// operators in brackets.
+///
+/// ```text
+/// operators! { OPS [ADD_N] =
+///     binary!(ADD: "elemwise_add", "The sum.", Add, graph = ...);
+///     binary!(SUB: "elemwise_sub", "The difference.", Sub, graph = ...);
+/// }
+/// ```
+macro_rules! operators {
+    (OPS [$($other:ident),*] = $($family:ident!($name:ident $($operator:tt)*);)*) => {
+        /// The operators of this file.
+        pub(super) static OPS: &[&ferromx_core::op::OpDef] = &[$(&$name,)* $(&$other),*];
+
+        $($family!($name $($operator)*);)*
+    };
+}
+pub(crate) use operators;
+
 /// Defines an operator of one input `data`, elementwise, for all numeric types.
 ///
 /// ```text
@@ -355,10 +374,10 @@ impl Graph<'_> {
 /// `f` is the function, `int` its exact form on integers, `df` the derivative in terms of the input or the output, `graph` the
 /// same derivative composed of operators, for higher derivatives (`none` if it cannot be composed). `df = 0` is
 /// a zero gradient. `epilogue = Elementwise::Relu` before `df` names an epilogue that product kernels implement. A
-/// function with f(0) = 0 is marked by `keeps_zero` before its name: sparse arrays stay sparse.
+/// function with f(0) = 0 is marked by `keeps_zero` after its name: sparse arrays stay sparse.
 macro_rules! unary {
-    (keeps_zero $($operator:tt)+) => {
-        unary!(@def [.sparse(crate::sparse::keeps_zero, crate::sparse::on_values)] $($operator)+);
+    ($name:ident keeps_zero: $($operator:tt)+) => {
+        unary!(@def [.sparse(crate::sparse::keeps_zero, crate::sparse::on_values)] $name: $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
      f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(epilogue = $epilogue:expr,)? df $($grad:tt)+) => {
@@ -414,11 +433,11 @@ pub(crate) use unary;
 /// binary!(EQUAL: "_equal", "Whether they are equal.", Equal, df = 0);
 /// ```
 /// `graph` gives the gradients of both inputs, composed of operators. If those need several passes over memory, `df` gives the
-/// partial derivatives as formulas, which run in one pass; `graph` then serves higher derivatives. `sparse(rule, function)` before the
+/// partial derivatives as formulas, which run in one pass; `graph` then serves higher derivatives. `sparse(rule, function)` after the
 /// name declares the form for sparse arrays.
 macro_rules! binary {
-    (sparse($rule:ident, $run:ident) $($operator:tt)+) => {
-        binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run)] $($operator)+);
+    ($name:ident sparse($rule:ident, $run:ident): $($operator:tt)+) => {
+        binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run)] $name: $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
@@ -460,10 +479,10 @@ pub(crate) use binary;
 /// scalar!(EQUAL: "_equal_scalar", "Whether it is equal.", Equal(x, s), Grad::Zero);
 /// ```
 /// `graph` gives the gradient, composed of operators; with a `df`, a formula of the same operands, it only serves higher
-/// derivatives. `sparse(rule)` before the name decides when zero maps to zero, so that sparse arrays stay sparse.
+/// derivatives. `sparse(rule)` after the name decides when zero maps to zero, so that sparse arrays stay sparse.
 macro_rules! scalar {
-    (sparse($rule:expr) $($operator:tt)+) => {
-        scalar!(@def [.sparse($rule, crate::sparse::on_values)] $($operator)+);
+    ($name:ident sparse($rule:expr): $($operator:tt)+) => {
+        scalar!(@def [.sparse($rule, crate::sparse::on_values)] $name: $($operator)+);
     };
     (@def [$($sparse:tt)*]
      $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {

@@ -5,19 +5,34 @@ pub(crate) mod family;
 pub(crate) mod formulas;
 pub(crate) mod identity;
 mod loops;
+mod numpy_names;
 pub(crate) mod parametric;
+mod polynomial;
+pub(crate) mod predicates;
 pub(crate) mod scalar;
+pub(crate) mod select;
 pub(crate) mod unary;
 
 use ferromx_core::op::OpDef;
 
-/// Functions of one array.
-pub static UNARY: &[&OpDef] = unary::OPS;
-/// Arithmetic, comparison and logic of two arrays.
-pub static BINARY: &[&OpDef] = binary::OPS;
-/// Arithmetic, comparison and logic of an array and a number.
-pub static SCALAR: &[&OpDef] = scalar::OPS;
-/// Functions of one array with parameters.
-pub static PARAMETRIC: &[&OpDef] = parametric::OPS;
-/// Copies, casts, constants, `where`.
-pub static IDENTITY: &[&OpDef] = identity::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // Arithmetic, comparison and logic of two arrays.
+    binary::OPS,
+    // Copies, casts, constants.
+    identity::OPS,
+    // Operators of this family under their names in the NumPy interface.
+    numpy_names::OPS,
+    // Functions of one array with parameters.
+    parametric::OPS,
+    // `polyval`.
+    polynomial::OPS,
+    // Predicates of one array, and its bitwise complement.
+    predicates::OPS,
+    // Arithmetic, comparison and logic of an array and a number.
+    scalar::OPS,
+    // `where`.
+    select::OPS,
+    // Functions of one array.
+    unary::OPS,
+];

@@ -1,19 +1,24 @@
 //! Functions of one array that have parameters.
 
-use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::TypeOnly;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{ensure, param_enum, params};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::map::{Arith, Src, map};
+use ferromx_kernels::zip::zip;
 
-use super::family::{Arg, Graph, Ternary, apply_three, formula, with_scalar, with_scalar2};
-use super::identity;
+use super::family::{Arg, Graph, Ternary, apply_three, formula, src, with_scalar, with_scalar2};
+use super::identity::{self, copy};
+use super::predicates::X;
+use crate::rules::OUTPUT_GRADIENT;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&SMOOTH_L1, &HARD_SIGMOID, &CLIP, &MAKE_LOSS];
+pub(super) static OPS: &[&OpDef] =
+    &[&SMOOTH_L1, &HARD_SIGMOID, &CLIP, &MAKE_LOSS, &AROUND, &NAN_TO_NUM, &BACKWARD_NAN_TO_NUM];
 
 params! {
     /// Parameters of `smooth_l1`.
@@ -51,6 +56,7 @@ formula!(Binary SmoothL1 = |x, sigma| {
     let edge = 1.0 / (sigma * sigma);
     if x.abs() < edge { 0.5 * x * x / edge } else { x.abs() - 0.5 * edge }
 });
+
 formula!(Ternary SmoothL1Back = |g, x, sigma| g * (sigma * sigma * x).clamp(-1.0, 1.0));
 
 const SMOOTH_L1_COMPOSE: Compose = |graph, n| {
@@ -145,6 +151,7 @@ pub(crate) static CLIP: OpDef = OpDef::new("clip")
 
 formula!(Ternary Clip = |x, low, high| if x > high { high } else if x < low { low } else { x },
     int |x, low, high| if x > high { high } else if x < low { low } else { x });
+
 formula!(Ternary NotBelow = |g, x, low| if x < low { 0.0 } else { g });
 formula!(Ternary NotAbove = |g, x, high| if x > high { 0.0 } else { g });
 
@@ -233,6 +240,107 @@ fn make_loss_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }
 
+params! {
+    /// Parameters of `_npi_around`.
+    pub struct AroundParam {
+        /// The number of decimal places that are kept; negative numbers round to tens, hundreds, ...
+        decimals: i32 = 0;
+    }
+}
+
+formula!(Binary RoundFraction = |x, scale| (x * scale).round_ties_even() / scale);
+formula!(Binary RoundToTens = |x, scale| (x / scale).round_ties_even() * scale);
+
+pub(crate) static AROUND: OpDef = OpDef::new("_npi_around")
+    .doc("Rounds to a number of decimal places, halves to the even neighbour: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
+    .inputs(X)
+    .params::<AroundParam>()
+    .forward(|ctx, ins, outs| {
+        let (x, decimals, out) = (&ins[0], ctx.params::<AroundParam>().decimals, &mut outs[0]);
+        let scale = 10f64.powi(decimals.saturating_abs());
+        if out.dtype().is_float() {
+            return match decimals >= 0 {
+                true => crate::elemwise::family::with_scalar::<RoundFraction>(ctx, x, scale, out),
+                false => crate::elemwise::family::with_scalar::<RoundToTens>(ctx, x, scale, out),
+            };
+        }
+        // Integers change only with negative decimals; double precision is exact enough for the rounded result.
+        let scale = if decimals >= 0 { 1.0 } else { scale };
+        dispatch!(out.dtype(), T in [u8, i8, i32, i64] => {
+            zip(src::<T>(x)?, Src::Scalar(0 as T), out.slice_mut::<T>()?, |x: i64, _: i64| x);
+            if scale != 1.0 {
+                let round = move |x: i64| ((x as f64 / scale).round_ties_even() * scale) as i64;
+                map(Src::<T>::InPlace, out.slice_mut::<T>()?, round);
+            }
+            Ok(())
+        }, d => Err(ctx.unsupported(d, crate::elemwise::family::NUMERIC)))
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+params! {
+    /// Parameters of `_npi_nan_to_num`.
+    pub struct NanToNumParam {
+        /// Ignored: the caller decides by passing the output array.
+        copy: bool = true;
+        /// The replacement of NaN.
+        nan: f64 = 0.0;
+        /// The replacement of positive infinity; by default the largest number of the type.
+        posinf: Option<f64> = None;
+        /// The replacement of negative infinity; by default the lowest number of the type.
+        neginf: Option<f64> = None;
+    }
+}
+
+pub(super) static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num")
+    .doc("Replaces NaN and infinities by numbers; they get no gradient. Integers stay as they are.")
+    .params::<NanToNumParam>()
+    .forward(|ctx, ins, outs| {
+        let (x, p, out) = (&ins[0], ctx.params::<NanToNumParam>(), &mut outs[0]);
+        let largest = match out.dtype() {
+            DType::F64 => f64::MAX,
+            DType::F16 => f16::MAX.to_f64(),
+            DType::BF16 => bf16::MAX.to_f64(),
+            _ => f64::from(f32::MAX),
+        };
+        let (nan, high, low) = (p.nan, p.posinf.unwrap_or(largest), p.neginf.unwrap_or(-largest));
+        dispatch!(out.dtype(), T in [f32, f16, bf16] => {
+            let (nan, high, low) = (nan as f32, high as f32, low as f32);
+            map(src::<T>(x)?, out.slice_mut::<T>()?, move |x: f32| {
+                if x.is_nan() { nan } else if x.is_infinite() { if x > 0.0 { high } else { low } } else { x }
+            });
+            Ok(())
+        }, d => match d {
+            DType::F64 => {
+                map(src::<f64>(x)?, out.slice_mut::<f64>()?, move |x: f64| {
+                    if x.is_nan() { nan } else if x.is_infinite() { if x > 0.0 { high } else { low } } else { x }
+                });
+                Ok(())
+            }
+            _ => copy(ctx, ins, outs),
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(nan_to_num_backward).inputs(Deps::Some(&[0])), None))
+    .inplace(&[(0, 0)]);
+
+fn nan_to_num_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (g, x) = (src::<T>(&ins[0])?, src::<T>(&ins[1])?);
+        type C = <T as Arith>::Lane;
+        zip(g, x, outs[0].slice_mut::<T>()?, |g: C, x: C| if x.is_finite() { g } else { 0.0 });
+        Ok(())
+    }, _d => copy(ctx, &ins[..1], outs))
+}
+
+pub(super) static BACKWARD_NAN_TO_NUM: OpDef = OpDef::new("_npi_backward_nan_to_num")
+    .doc("The gradient of `_npi_nan_to_num`: that of the output where the data is finite, else 0.")
+    .inputs(&[OUTPUT_GRADIENT, arg("data", "The array.")])
+    .listed(0)
+    .params::<NanToNumParam>()
+    .unlisted_params()
+    .forward(nan_to_num_backward);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,5 +380,28 @@ mod tests {
         assert_eq!(grad(&[("normalization", "valid"), ("valid_thresh", "0.6")]), [1.0 / 3.0; 6]);
         let e = Case::new(&MAKE_LOSS, &[]).run1(&[array(&[1i32], &[1])]).unwrap_err().to_string();
         assert!(e.contains("does not take int32"), "{e}");
+    }
+
+    #[test]
+    fn halves_are_rounded_to_even() {
+        let run = |x, decimals: &str| {
+            Case::new(&AROUND, &[("decimals", decimals)]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap()
+        };
+        assert_eq!(run(vector(DType::F64, &[-2.5, 0.5, 1.5, 1.25]), "0"), [-2.0, 0.0, 2.0, 1.0]);
+        assert_eq!(run(vector(DType::F64, &[1.25, -0.75, 3.0]), "1"), [1.2, -0.8, 3.0]);
+        assert_eq!(run(vector(DType::I32, &[15.0, 25.0, -1234.0, 19.0]), "-1"), [20.0, 20.0, -1230.0, 20.0]);
+        assert_eq!(run(vector(DType::U8, &[7.0, 250.0]), "3"), [7.0, 250.0]);
+    }
+
+    #[test]
+    fn special_values_are_replaced() {
+        Case::new(&NAN_TO_NUM, &[]).check_gradient(&[array(&[0.5, -1.5, 2.0, 1.0], &[2, 2])]);
+        let x = [1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        let run = |dtype, attrs: &[(&str, &str)]| {
+            Case::new(&NAN_TO_NUM, attrs).run1(&[vector(dtype, &x)]).unwrap().to_vec_as::<f64>().unwrap()
+        };
+        assert_eq!(run(DType::F64, &[]), [1.0, 0.0, f64::MAX, f64::MIN]);
+        assert_eq!(run(DType::F16, &[]), [1.0, 0.0, 65504.0, -65504.0]);
+        assert_eq!(run(DType::F32, &[("nan", "7"), ("posinf", "8"), ("neginf", "9")]), [1.0, 7.0, 8.0, 9.0]);
     }
 }

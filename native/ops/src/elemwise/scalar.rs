@@ -9,39 +9,17 @@ use ferromx_core::params::Params;
 use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
+use ferromx_kernels::map::Elements;
 
-use super::family::{Arg, Binary, Chain2, Graph, apply_three, apply_two, scalar, with_scalar, with_scalar2};
+use super::family::{
+    Arg, Binary, Chain2, Graph, Loops, apply_three, apply_two, broadcast_loops, elements, elements_mut, operators,
+    scalar, with_scalar, with_scalar2,
+};
 use super::formulas::*;
 use super::identity::convert;
+use super::predicates::int_dtype;
+use crate::broadcast::promotion::{BitAnd, BitOr, BitXor, Lcm, int_into};
 use crate::rules::PASS_BACK;
-
-/// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[
-    &PLUS,
-    &MINUS,
-    &SCATTER_PLUS,
-    &SCATTER_MINUS,
-    &RMINUS,
-    &MUL,
-    &DIV,
-    &RDIV,
-    &MOD,
-    &RMOD,
-    &POWER,
-    &RPOWER,
-    &MAXIMUM,
-    &MINIMUM,
-    &HYPOT,
-    &EQUAL,
-    &NOT_EQUAL,
-    &GREATER,
-    &GREATER_EQUAL,
-    &LESSER,
-    &LESSER_EQUAL,
-    &AND,
-    &OR,
-    &XOR,
-];
 
 params! {
     /// Parameters of the operators of an array and a number.
@@ -66,79 +44,150 @@ fn sparse_if_scalar(
 /// The argument of the operators of an array and a number.
 pub(crate) const DATA: &[ArgDef] = &[arg("data", "The array.")];
 
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) PLUS: "_plus_scalar" ["_PlusScalar"],
-    "data + scalar.", Add(x, s), PASS_BACK);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) MINUS: "_minus_scalar" ["_MinusScalar"],
-    "data - scalar.", Sub(x, s), PASS_BACK);
-scalar!(sparse(crate::sparse::keeps_zero) SCATTER_PLUS: "_scatter_plus_scalar",
-    "data + scalar; for a sparse array only the stored elements.", Add(x, s), PASS_BACK);
-scalar!(sparse(crate::sparse::keeps_zero) SCATTER_MINUS: "_scatter_minus_scalar",
-    "data - scalar; for a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
-scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op("negative", n.ograds[0]));
-scalar!(sparse(crate::sparse::keeps_zero) MUL: "_mul_scalar" ["_MulScalar"],
-    "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
-scalar!(sparse(crate::sparse::keeps_zero) DIV: "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
-    Div(x, s), graph = |g, n, s| g.with("_div_scalar", n.ograds[0], s));
-scalar!(RDIV: "_rdiv_scalar" ["_RDivScalar"], "scalar / data; integers are truncated.",
-DivScalar(s, x), df = DivB, graph = |g, n, _s| {
-    let d = g.div(n.outputs[0], n.inputs[0])?;
-    let d = g.op("negative", d)?;
-    g.mul(n.ograds[0], d)
-});
-scalar!(MOD: "_mod_scalar" ["_ModScalar"], "The remainder of data / scalar with the sign of the scalar; 0 if the scalar is 0.",
-    Mod(x, s), df = ModA, graph = |_g, n, _s| Ok::<_, Error>(n.ograds[0]));
-scalar!(RMOD: "_rmod_scalar" ["_RModScalar"], "The remainder of scalar / data with the sign of data; 0 where data is 0.",
-Mod(s, x), df = ModB, graph = |g, n, s| {
-    let q = g.with("_rdiv_scalar", n.inputs[0], s)?;
-    let q = g.op("floor", q)?;
-    let d = g.op("negative", q)?;
-    g.mul(n.ograds[0], d)
-});
-scalar!(POWER: "_power_scalar" ["_PowerScalar"], "data to the power scalar.",
-Power(x, s), df = PowerA, graph = |g, n, s| {
-    let d = g.power(n.inputs[0], s - 1.0)?;
-    let d = g.scale(d, s)?;
-    g.mul(n.ograds[0], d)
-});
-scalar!(RPOWER: "_rpower_scalar" ["_RPowerScalar"], "The scalar to the power data.",
-Power(s, x), df = PowerB, graph = |g, n, s| {
-    let d = g.scale(n.outputs[0], s.ln())?;
-    g.mul(n.ograds[0], d)
-});
-scalar!(MAXIMUM: "_maximum_scalar" ["_MaximumScalar", "_npi_maximum_scalar"], "The larger of data and scalar.",
-Maximum(x, s), df = MaximumA, graph = |g, n, s| {
-    let d = g.with("_greater_equal_scalar", n.inputs[0], s)?;
-    g.mul(n.ograds[0], d)
-});
-scalar!(MINIMUM: "_minimum_scalar" ["_MinimumScalar", "_npi_minimum_scalar"], "The smaller of data and scalar.",
-Minimum(x, s), df = MinimumA, graph = |g, n, s| {
-    let d = g.with("_lesser_equal_scalar", n.inputs[0], s)?;
-    g.mul(n.ograds[0], d)
-});
-scalar!(HYPOT: "_hypot_scalar" ["_HypotScalar", "_npi_hypot_scalar"], "The hypotenuse sqrt(data^2 + scalar^2).",
-Hypot(x, s), df = HypotA, graph = |g, n, _s| {
-    let d = g.div(n.inputs[0], n.outputs[0])?;
-    g.mul(n.ograds[0], d)
-});
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s != 0.0)) EQUAL: "_equal_scalar" ["_EqualScalar"],
-    "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)) NOT_EQUAL: "_not_equal_scalar" ["_NotEqualScalar"],
-    "1 where data differs from the scalar, else 0.",
-    NotEqual(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s >= 0.0)) GREATER: "_greater_scalar" ["_GreaterScalar"],
-    "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s > 0.0)) GREATER_EQUAL: "_greater_equal_scalar" ["_GreaterEqualScalar"],
-    "1 where data >= scalar, else 0.",
-    GreaterEqual(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s <= 0.0)) LESSER: "_lesser_scalar" ["_LesserScalar"],
-    "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
-scalar!(sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s < 0.0)) LESSER_EQUAL: "_lesser_equal_scalar" ["_LesserEqualScalar"],
-    "1 where data <= scalar, else 0.",
-    LesserEqual(x, s), Grad::Zero);
-scalar!(AND: "_logical_and_scalar" ["_LogicalAndScalar"], "1 where data and scalar are not 0, else 0.", And(x, s), Grad::Zero);
-scalar!(OR: "_logical_or_scalar" ["_LogicalOrScalar"], "1 where data or scalar is not 0, else 0.", Or(x, s), Grad::Zero);
-scalar!(XOR: "_logical_xor_scalar" ["_LogicalXorScalar"], "1 where exactly one of data and scalar is not 0, else 0.",
-    Xor(x, s), Grad::Zero);
+/// Defines a true division, whose result is floating-point for every array type.
+macro_rules! quotient {
+    ($name:ident: $op:literal, $doc:literal, $forward:ident, $Df:ident, $backward:ident) => {
+        pub(crate) static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .inputs(DATA)
+            .params::<ScalarParam>()
+            .dtype(float_dtype)
+            .forward($forward)
+            .grad(Grad::Kernel(Backward::new($backward::<$Df>).inputs(Deps::Some(&[0])), None));
+    };
+}
+
+/// Defines an operator of integers (or bool) and a whole number.
+macro_rules! int_scalar {
+    ($name:ident: $op:literal, $doc:literal, $F:ident) => {
+        pub(crate) static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .inputs(DATA)
+            .params::<ScalarParam>()
+            .dtype(int_dtype)
+            .forward(|ctx, ins, outs| {
+                let scalar = ctx.params::<ScalarParam>().scalar;
+                let scalar = [if ins[0].dtype() == DType::Bool { i64::from(scalar != 0.0) } else { scalar as i64 }];
+                let (n, shape) = (Elements::I64(&scalar), ins[0].shape().to_usize());
+                int_into::<$F>(ctx, (elements(&ins[0])?, &shape), (n, &[]), &mut outs[0])
+            })
+            .grad(Grad::Zero);
+    };
+}
+
+operators! { OPS [] =
+    scalar!(PLUS sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)): "_plus_scalar" ["_PlusScalar"],
+        "data + scalar.", Add(x, s), PASS_BACK);
+    scalar!(MINUS sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)): "_minus_scalar" ["_MinusScalar"],
+        "data - scalar.", Sub(x, s), PASS_BACK);
+    scalar!(SCATTER_PLUS sparse(crate::sparse::keeps_zero): "_scatter_plus_scalar",
+        "data + scalar; for a sparse array only the stored elements.", Add(x, s), PASS_BACK);
+    scalar!(SCATTER_MINUS sparse(crate::sparse::keeps_zero): "_scatter_minus_scalar",
+        "data - scalar; for a sparse array only the stored elements.", Sub(x, s), PASS_BACK);
+    scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op("negative", n.ograds[0]));
+    scalar!(MUL sparse(crate::sparse::keeps_zero): "_mul_scalar" ["_MulScalar"],
+        "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
+    scalar!(DIV sparse(crate::sparse::keeps_zero): "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
+        Div(x, s), graph = |g, n, s| g.with("_div_scalar", n.ograds[0], s));
+    scalar!(RDIV: "_rdiv_scalar" ["_RDivScalar"], "scalar / data; integers are truncated.",
+        DivScalar(s, x), df = DivB, graph = |g, n, _s| {
+            let d = g.div(n.outputs[0], n.inputs[0])?;
+            let d = g.op("negative", d)?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(MOD: "_mod_scalar" ["_ModScalar"], "The remainder of data / scalar with the sign of the scalar; 0 if the scalar is 0.",
+        Mod(x, s), df = ModA, graph = |_g, n, _s| Ok::<_, Error>(n.ograds[0]));
+    scalar!(RMOD: "_rmod_scalar" ["_RModScalar"], "The remainder of scalar / data with the sign of data; 0 where data is 0.",
+        Mod(s, x), df = ModB, graph = |g, n, s| {
+            let q = g.with("_rdiv_scalar", n.inputs[0], s)?;
+            let q = g.op("floor", q)?;
+            let d = g.op("negative", q)?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(POWER: "_power_scalar" ["_PowerScalar"], "data to the power scalar.",
+        Power(x, s), df = PowerA, graph = |g, n, s| {
+            let d = g.power(n.inputs[0], s - 1.0)?;
+            let d = g.scale(d, s)?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(RPOWER: "_rpower_scalar" ["_RPowerScalar"], "The scalar to the power data.",
+        Power(s, x), df = PowerB, graph = |g, n, s| {
+            let d = g.scale(n.outputs[0], s.ln())?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(MAXIMUM: "_maximum_scalar" ["_MaximumScalar", "_npi_maximum_scalar"], "The larger of data and scalar.",
+        Maximum(x, s), df = MaximumA, graph = |g, n, s| {
+            let d = g.with("_greater_equal_scalar", n.inputs[0], s)?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(MINIMUM: "_minimum_scalar" ["_MinimumScalar", "_npi_minimum_scalar"], "The smaller of data and scalar.",
+        Minimum(x, s), df = MinimumA, graph = |g, n, s| {
+            let d = g.with("_lesser_equal_scalar", n.inputs[0], s)?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(HYPOT: "_hypot_scalar" ["_HypotScalar", "_npi_hypot_scalar"], "The hypotenuse sqrt(data^2 + scalar^2).",
+        Hypot(x, s), df = HypotA, graph = |g, n, _s| {
+            let d = g.div(n.inputs[0], n.outputs[0])?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(EQUAL sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s != 0.0)): "_equal_scalar" ["_EqualScalar"],
+        "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
+    scalar!(NOT_EQUAL sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s == 0.0)): "_not_equal_scalar" ["_NotEqualScalar"],
+        "1 where data differs from the scalar, else 0.",
+        NotEqual(x, s), Grad::Zero);
+    scalar!(GREATER sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s >= 0.0)): "_greater_scalar" ["_GreaterScalar"],
+        "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
+    scalar!(GREATER_EQUAL sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s > 0.0)): "_greater_equal_scalar" ["_GreaterEqualScalar"],
+        "1 where data >= scalar, else 0.",
+        GreaterEqual(x, s), Grad::Zero);
+    scalar!(LESSER sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s <= 0.0)): "_lesser_scalar" ["_LesserScalar"],
+        "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
+    scalar!(LESSER_EQUAL sparse(|p, ins, out| sparse_if_scalar(p, ins, out, |s| s < 0.0)): "_lesser_equal_scalar" ["_LesserEqualScalar"],
+        "1 where data <= scalar, else 0.",
+        LesserEqual(x, s), Grad::Zero);
+    scalar!(AND: "_logical_and_scalar" ["_LogicalAndScalar"], "1 where data and scalar are not 0, else 0.", And(x, s), Grad::Zero);
+    scalar!(OR: "_logical_or_scalar" ["_LogicalOrScalar"], "1 where data or scalar is not 0, else 0.", Or(x, s), Grad::Zero);
+    scalar!(XOR: "_logical_xor_scalar" ["_LogicalXorScalar"], "1 where exactly one of data and scalar is not 0, else 0.",
+        Xor(x, s), Grad::Zero);
+    quotient!(TRUE_DIVIDE: "_npi_true_divide_scalar", "data / scalar; float32 for integers and bool.",
+        divide, DivA, forward_backward);
+    quotient!(RTRUE_DIVIDE: "_npi_rtrue_divide_scalar", "scalar / data; float32 for integers and bool.",
+        divide_by, DivB, reverse_backward);
+    scalar!(ARCTAN2: "_npi_arctan2_scalar", "The angle of the point (scalar, data), in radians.",
+        Arctan2(x, s), df = Arctan2A, graph = |g, n, s| {
+            let d = g.op("square", n.inputs[0])?;
+            let d = g.affine(d, 1.0, s * s)?;
+            let d = g.with("_rdiv_scalar", d, s)?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(RARCTAN2: "_npi_rarctan2_scalar", "The angle of the point (data, scalar), in radians.",
+        Arctan2(s, x), df = Arctan2B, graph = |g, n, s| {
+            let d = g.op("square", n.inputs[0])?;
+            let d = g.affine(d, 1.0, s * s)?;
+            let d = g.with("_rdiv_scalar", d, -s)?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(COPYSIGN: "_npi_copysign_scalar", "The magnitude of data with the sign of the scalar.",
+        Copysign(x, s), df = CopysignA, graph = |g, n, s| {
+            // The sign of data as 1 or -1, then that of the scalar.
+            let d = g.with("_greater_equal_scalar", n.inputs[0], 0.0)?;
+            let d = g.affine(d, 2.0, -1.0)?;
+            let d = g.scale(d, if s >= 0.0 { 1.0 } else { -1.0 })?;
+            g.mul(n.ograds[0], d)
+        });
+    scalar!(RCOPYSIGN: "_npi_rcopysign_scalar", "The magnitude of the scalar with the sign of data.", Copysign(s, x), Grad::Zero);
+    scalar!(LDEXP: "_npi_ldexp_scalar", "data times 2 to the power scalar.",
+        Ldexp(x, s), df = LdexpA, graph = |g, n, s| g.scale(n.ograds[0], s.exp2()));
+    scalar!(RLDEXP: "_npi_rldexp_scalar", "The scalar times 2 to the power data.",
+        Ldexp(s, x), df = LdexpB, graph = |g, n, _s| {
+            let d = g.scale(n.outputs[0], std::f64::consts::LN_2)?;
+            g.mul(n.ograds[0], d)
+        });
+    int_scalar!(LCM: "_npi_lcm_scalar", "The least common multiple of |data| and |scalar|.", Lcm);
+    int_scalar!(BITWISE_AND: "_npi_bitwise_and_scalar", "The bits that are set in data and the scalar.", BitAnd);
+    int_scalar!(BITWISE_OR: "_npi_bitwise_or_scalar", "The bits that are set in data or the scalar.", BitOr);
+    int_scalar!(BITWISE_XOR: "_npi_bitwise_xor_scalar", "The bits that are set in exactly one of data and the scalar.", BitXor);
+}
 
 /// Type rule: the array's type, except that booleans become integers and a fractional scalar promotes integers to float64.
 pub(crate) fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
@@ -199,6 +248,25 @@ pub(crate) fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
     apply_three::<Chain2<F>>(ctx, [Arg::Array(&ins[0]), scalar, Arg::Array(&ins[1])], &mut outs[0])
 }
 
+fn float_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match io.ins[0] {
+        Some(d) => io.assign_out(0, if d.is_float() { d } else { DType::F32 }),
+        None => Ok(()),
+    }
+}
+
+fn divide(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (scalar, n, out) = ([ctx.params::<ScalarParam>().scalar], [ins[0].len()], &mut outs[0]);
+    let (x, scalar) = ((Arg::Elements(elements(&ins[0])?), &n[..]), (Arg::Elements(Elements::F64(&scalar)), &[][..]));
+    broadcast_loops(ctx, const { &Loops::binary::<Div>() }, out.dtype(), [x, scalar], (elements_mut(out)?, &n))
+}
+
+fn divide_by(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (scalar, n, out) = ([ctx.params::<ScalarParam>().scalar], [ins[0].len()], &mut outs[0]);
+    let (x, scalar) = ((Arg::Elements(elements(&ins[0])?), &n[..]), (Arg::Elements(Elements::F64(&scalar)), &[][..]));
+    broadcast_loops(ctx, const { &Loops::binary::<Div>() }, out.dtype(), [scalar, x], (elements_mut(out)?, &n))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,5 +320,33 @@ mod tests {
                 Case::new(&MUL, &[("scalar", "2.5"), ("is_int", is_int)]).run1(&[vector(DType::F16, &[2.0])]).unwrap();
             assert_eq!((y.dtype(), y.to_vec_as::<f64>().unwrap()), (DType::F16, vec![5.0]));
         }
+    }
+
+    #[test]
+    fn gradients_of_quotients_and_angles() {
+        for def in [&TRUE_DIVIDE, &RTRUE_DIVIDE, &ARCTAN2, &RARCTAN2, &COPYSIGN, &RCOPYSIGN, &LDEXP, &RLDEXP] {
+            for scalar in ["2.5", "-0.75"] {
+                let x = vector(DType::F64, &[0.7, -1.9, 5.3]);
+                Case::new(def, &[("scalar", scalar), ("is_int", "False")]).check_gradient(&[x]);
+            }
+        }
+    }
+
+    #[test]
+    fn quotients_of_integers_are_fractions() {
+        let run = |def, x| Case::new(def, &[("scalar", "2")]).run1(&[x]).unwrap();
+        assert_eq!(run(&TRUE_DIVIDE, array(&[3i64, -1], &[2])).to_vec::<f32>().unwrap(), [1.5, -0.5]);
+        assert_eq!(run(&RTRUE_DIVIDE, array(&[true, false], &[2])).to_vec::<f32>().unwrap(), [2.0, f32::INFINITY]);
+        assert_eq!(run(&TRUE_DIVIDE, vector(DType::F16, &[3.0])).dtype(), DType::F16);
+    }
+
+    #[test]
+    fn bits_of_a_negative_number() {
+        let run = |def, x| Case::new(def, &[("scalar", "-6")]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap();
+        assert_eq!(run(&BITWISE_XOR, array(&[4i32, 9], &[2])), [-2.0, -13.0]);
+        assert_eq!(run(&BITWISE_AND, array(&[4u8, 255], &[2])), [0.0, 250.0]);
+        assert_eq!(run(&BITWISE_OR, array(&[true, false], &[2])), [1.0, 1.0]);
+        assert_eq!(run(&BITWISE_AND, array(&[true, false], &[2])), [1.0, 0.0]);
+        assert_eq!(run(&LCM, array(&[4i64, 0], &[2])), [12.0, 0.0]);
     }
 }

@@ -16,16 +16,19 @@ use ferromx_core::op::OpDef;
 use ferromx_core::shape::Shape;
 use ferromx_core::{ensure, infer::ShapeIo};
 
-/// Decoding.
-pub static DECODE: &[&OpDef] = decode::OPS;
-/// Decoding into a batch.
-pub static IMDECODE: &[&OpDef] = imdecode::OPS;
-/// Layout, normalization, crops and flips.
-pub static TRANSFORM: &[&OpDef] = transform::OPS;
-/// Colours.
-pub static COLOR: &[&OpDef] = color::OPS;
-/// Resizing and borders.
-pub static RESIZE: &[&OpDef] = resize::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // Colours.
+    color::OPS,
+    // Decoding.
+    decode::OPS,
+    // Decoding into a batch.
+    imdecode::OPS,
+    // Resizing and borders.
+    resize::OPS,
+    // Layout, normalization, crops and flips.
+    transform::OPS,
+];
 
 /// Checks that the shape of an image, if known, is (height, width, 1 or 3).
 fn check_image(shape: &Shape) -> Result<()> {

@@ -3,7 +3,11 @@
 //! Index arrays may have any dtype; fractions are truncated. No gradient flows to them.
 
 mod assign;
+pub(crate) mod delete;
+mod insert;
+mod mask;
 mod nd;
+mod nonzero;
 mod one_hot;
 mod pick;
 mod ravel;
@@ -23,23 +27,33 @@ use ferromx_kernels::index::{self, BadIndex, Bounds};
 use crate::rules::no_gradient;
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[
-    &take::EMBEDDING,
-    &take::SPARSE_EMBEDDING,
-    &take::TAKE,
-    &pick::PICK,
-    &pick::BATCH_TAKE,
-    &one_hot::ONE_HOT,
-    &nd::GATHER_ND,
-    &nd::SCATTER_ND,
-    &nd::SCATTER_SET_ND,
-    &ravel::RAVEL_MULTI_INDEX,
-    &ravel::UNRAVEL_INDEX,
-    &assign::INDEX_ARRAY,
-    &assign::INDEX_COPY,
-    &assign::BACKWARD_INDEX_COPY,
-    &assign::FILL_ELEMENT_0INDEX,
-    &assign::ONEHOT_ENCODE,
+pub static OPS: &[&[&OpDef]] = &[
+    &[
+        &take::EMBEDDING,
+        &take::SPARSE_EMBEDDING,
+        &take::TAKE,
+        &pick::PICK,
+        &pick::BATCH_TAKE,
+        &one_hot::ONE_HOT,
+        &nd::GATHER_ND,
+        &nd::SCATTER_ND,
+        &nd::SCATTER_SET_ND,
+        &ravel::RAVEL_MULTI_INDEX,
+        &ravel::UNRAVEL_INDEX,
+        &assign::INDEX_ARRAY,
+        &assign::INDEX_COPY,
+        &assign::BACKWARD_INDEX_COPY,
+        &assign::FILL_ELEMENT_0INDEX,
+        &assign::ONEHOT_ENCODE,
+    ],
+    // `delete`.
+    delete::OPS,
+    // `insert`.
+    insert::OPS,
+    // Assignment by a mask.
+    mask::OPS,
+    // `nonzero`.
+    nonzero::OPS,
 ];
 
 /// Runs `$body` with `$I` bound to the element type of an index array.

@@ -1,22 +1,129 @@
-//! `_linspace`, `_contrib_arange_like`, `_set_value`.
+//! Ranges of numbers, `_set_value`.
 
 use std::borrow::Cow;
 
-use ferromx_core::dtype::DType;
+use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{OpDef, SparseCall, arg};
+use ferromx_core::op::{OpCtx, OpDef, SparseCall, arg};
 use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, ParamValue, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
-use ferromx_core::storage::{Req, call_once};
-use ferromx_core::{ensure, params};
+use ferromx_core::storage::{In, Out, Req, call_once};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::par;
 
-use super::{RangeParam, RangeRounding, fill, fill_range};
+use super::fill;
+use super::windows::generate;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&LINSPACE, &ARANGE_LIKE, &SET_VALUE];
+pub(super) static OPS: &[&OpDef] = &[&ARANGE, &LINSPACE, &ARANGE_LIKE, &SET_VALUE, &NP_ARANGE, &LOGSPACE];
+
+params! {
+    /// Parameters of `_arange`.
+    pub struct RangeParam {
+        /// The first number; if `stop` is omitted, the end of a range from 0.
+        start: f64 = required;
+        /// The end of the range (exclusive).
+        stop: Option<f64> = None;
+        /// The step between neighbouring numbers.
+        step: f64 = 1.0;
+        /// Number of repetitions of each number.
+        repeat: i32 = 1, where 1..=i32::MAX;
+        /// Whether the end is inferred from the shape of the output.
+        infer_range: bool = false;
+        /// The device, such as `cpu(0)`; by default the current one.
+        ctx: String = (String::new());
+        /// The element type.
+        dtype: NumDType = (NumDType(DType::F32));
+    }
+}
+
+/// Equally spaced numbers.
+static ARANGE: OpDef = OpDef::new("_arange")
+    .doc(
+        "Equally spaced numbers from `start` up to `stop` (exclusive), each repeated `repeat` times:\n\n\
+         _arange(0, 3, repeat=2) = [0, 0, 1, 1, 2, 2].",
+    )
+    .inputs(&[])
+    .params::<RangeParam>()
+    .shape(|p, io| {
+        let p = p.get::<RangeParam>();
+        ensure!(p.step != 0.0, "Range does not support step=0");
+        if p.infer_range && p.stop.is_none() {
+            return Ok(());
+        }
+        let (start, stop) = bounds(p);
+        let forwards = if p.step > 0.0 { start < stop } else { start > stop };
+        ensure!(
+            forwards,
+            "Invalid range (start, stop, step) = ({start},{stop},{}): it is empty; stop must be beyond start in the direction of step",
+            p.step
+        );
+        let count = ((stop - start) / p.step).ceil() * f64::from(p.repeat);
+        ensure!(count < i64::MAX as f64, "the range from {start} to {stop} by {} has too many numbers", p.step);
+        io.assign_out(0, &Shape::new(&[count as i64]))
+    })
+    .dtype(|p, io| io.assign_out(0, p.get::<RangeParam>().dtype.0))
+    .forward(arange)
+    .grad(Grad::Zero);
+
+/// Start and end of the range.
+fn bounds(p: &RangeParam) -> (f64, f64) {
+    match p.stop {
+        Some(stop) => (p.start, stop),
+        None if p.infer_range => (p.start, f64::INFINITY),
+        None => (0.0, p.start),
+    }
+}
+
+/// Elements of a parallel chunk.
+const GRAIN: usize = 1 << 14;
+
+/// The numbers of a range.
+fn arange(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<RangeParam>();
+    fill_range(&mut outs[0], bounds(p).0, p.step, p.repeat as usize, RangeRounding::Converted)
+}
+
+/// Fills an array with equally spaced numbers, each repeated `repeat` times.
+pub(crate) fn fill_range(
+    out: &mut Out<'_>,
+    start: f64,
+    step: f64,
+    repeat: usize,
+    rounding: RangeRounding,
+) -> Result<()> {
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let (start, step, last) = match rounding {
+            RangeRounding::Converted => (T::from_f64(start).to_f64(), T::from_f64(step).to_f64(), None),
+            RangeRounding::Exact { last } => (start, step, last),
+        };
+        let out = out.slice_mut::<T>()?;
+        par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+            for (i, x) in out.iter_mut().enumerate() {
+                *x = T::from_f64(start + ((chunk * GRAIN + i) / repeat) as f64 * step);
+            }
+        });
+        if let (Some(x), Some(last)) = (out.last_mut(), last) {
+            *x = T::from_f64(last);
+        }
+        Ok(())
+    }, d => Err(Error::Internal(format!("no range of type {d}"))))
+}
+
+/// How the numbers of a range are rounded.
+#[derive(Clone, Copy)]
+pub(crate) enum RangeRounding {
+    /// Start and step are converted to the element type first, so that integers are equally spaced.
+    Converted,
+    /// Each number is computed in double precision and converted once; the last one may be given exactly.
+    Exact {
+        /// The last number.
+        last: Option<f64>,
+    },
+}
 
 params! {
     /// The parameters that `_linspace` reads.
@@ -49,7 +156,7 @@ impl OpParams for Linspace {
     }
 }
 
-pub(super) static LINSPACE: OpDef = OpDef::new("_linspace")
+static LINSPACE: OpDef = OpDef::new("_linspace")
     .aliases(&["_npi_linspace"])
     .doc(
         "`num` equally spaced numbers from `start` to `stop`. The parameters are start, stop, num, endpoint (whether stop is the last \
@@ -85,7 +192,7 @@ params! {
     }
 }
 
-pub(super) static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
+static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
     .aliases(&["_npx_arange_like"])
     .doc("Equally spaced numbers from `start` on, each repeated `repeat` times, with the type of data and its shape or an axis's length.")
     .inputs(&[arg("data", "An array of which only shape and type are used.")])
@@ -130,7 +237,7 @@ params! {
     }
 }
 
-pub(super) static SET_VALUE: OpDef = OpDef::new("_set_value")
+static SET_VALUE: OpDef = OpDef::new("_set_value")
     .doc("Sets every element of the array that is given as output to `src`.")
     .inputs(&[])
     .params::<SetValueParam>()
@@ -162,10 +269,86 @@ fn set_all_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![SparseArray::row_sparse(shape, data, rows)?.into()])
 }
 
+static NP_ARANGE: OpDef = OpDef::new("_npi_arange")
+    .doc("Equally spaced numbers from `start` up to `stop` (exclusive); from 0 up to `start` if there is no stop.")
+    .inputs(&[])
+    .params::<RangeParam>()
+    .shape(|p, io| {
+        let p = p.get::<RangeParam>();
+        ensure!(p.step != 0.0, "step=0 is not allowed in a range");
+        ensure!(p.repeat == 1, "repeat={} is not supported: apply repeat to the range", p.repeat);
+        ensure!(!p.infer_range || p.stop.is_some(), "infer_range needs a stop");
+        let (start, stop) = bounds(p);
+        let count = ((stop - start) / p.step).ceil().max(0.0);
+        ensure!(count < i64::MAX as f64, "the range from {start} to {stop} by {} has too many numbers", p.step);
+        io.assign_out(0, &Shape::new(&[count as i64]))
+    })
+    .dtype(|p, io| io.assign_out(0, p.get::<RangeParam>().dtype.0))
+    .forward(arange)
+    .grad(Grad::Zero);
+
+params! {
+    /// Parameters of `_npi_logspace`.
+    pub struct LogspaceParam {
+        /// The first exponent.
+        start: f64 = required;
+        /// The last exponent.
+        stop: f64 = required;
+        /// Number of elements.
+        num: i32 = required;
+        /// Whether `stop` is included as the last exponent.
+        endpoint: bool = true;
+        /// The base of the powers.
+        base: f64 = 10.0;
+        /// The device, such as `cpu(0)`; by default the current one.
+        ctx: String = (String::new());
+        /// The element type.
+        dtype: NumDType = (NumDType(DType::F32));
+    }
+}
+
+static LOGSPACE: OpDef = OpDef::new("_npi_logspace")
+    .doc("Powers of `base` with equally spaced exponents from `start` to `stop`.")
+    .inputs(&[])
+    .params::<LogspaceParam>()
+    .shape(|p, io| {
+        let n = p.get::<LogspaceParam>().num;
+        ensure!(n >= 0, "num={n} must be 0 or more");
+        io.assign_out(0, &Shape::new(&[n.into()]))
+    })
+    .dtype(|p, io| io.assign_out(0, p.get::<LogspaceParam>().dtype.0))
+    .forward(|ctx, _, outs| {
+        let p = ctx.params::<LogspaceParam>();
+        let steps = if p.endpoint { p.num - 1 } else { p.num };
+        let step = if steps > 0 { (p.stop - p.start) / f64::from(steps) } else { 0.0 };
+        generate(&mut outs[0], |i| p.base.powf(p.start + i as f64 * step))
+    })
+    .grad(Grad::Zero);
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Case, array};
+
+    fn numbers(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
+        Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()
+    }
+
+    #[test]
+    fn ranges_are_equally_spaced_and_exclude_their_end() {
+        assert_eq!(numbers(&ARANGE, &[("start", "5")]).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
+        let down = [("start", "5"), ("stop", "0"), ("step", "-2"), ("dtype", "int32")];
+        assert_eq!(numbers(&ARANGE, &down).unwrap(), [5.0, 3.0, 1.0]);
+        assert_eq!(numbers(&ARANGE, &[("start", "2"), ("repeat", "2")]).unwrap(), [0.0, 0.0, 1.0, 1.0]);
+        let empty = numbers(&ARANGE, &[("start", "3"), ("stop", "3")]).unwrap_err().to_string();
+        assert!(empty.contains("Invalid range"), "{empty}");
+    }
+
+    #[test]
+    fn ranges_infer_their_end_from_the_shape() {
+        let case = Case::new(&ARANGE, &[("start", "3"), ("infer_range", "True")]);
+        assert_eq!(case.shapes_both(&[], &[Shape::new(&[4])]).unwrap().1, [Shape::new(&[4])]);
+    }
 
     #[test]
     fn both_ends_are_exact() {
@@ -180,5 +363,15 @@ mod tests {
         let x = array(&[0i32; 6], &[2, 3]);
         let y = Case::new(&ARANGE_LIKE, &[("axis", "-1"), ("start", "5")]).run1(&[x]).unwrap();
         assert_eq!(y.to_vec::<i32>().unwrap(), [5, 6, 7]);
+    }
+
+    #[test]
+    fn ranges_may_be_empty() {
+        assert_eq!(numbers(&NP_ARANGE, &[("start", "3")]).unwrap(), [0.0, 1.0, 2.0]);
+        assert!(numbers(&NP_ARANGE, &[("start", "5"), ("stop", "3")]).unwrap().is_empty());
+        assert!(numbers(&NP_ARANGE, &[("start", "5"), ("repeat", "2")]).is_err());
+        assert_eq!(numbers(&LOGSPACE, &[("start", "0"), ("stop", "2"), ("num", "3")]).unwrap(), [1.0, 10.0, 100.0]);
+        let open = [("start", "0"), ("stop", "4"), ("num", "2"), ("endpoint", "0"), ("base", "2"), ("dtype", "int32")];
+        assert_eq!(numbers(&LOGSPACE, &open).unwrap(), [1.0, 4.0]);
     }
 }

@@ -1,8 +1,10 @@
 //! Linear algebra.
 
+mod contraction;
 mod diagonals;
 pub(crate) mod dot;
 mod eigen;
+mod einsum;
 mod equations;
 mod factor;
 mod khatri_rao;
@@ -16,25 +18,30 @@ pub(crate) mod transforms;
 
 use ferromx_core::op::OpDef;
 
-/// Products of arrays.
-pub static DOT: &[&OpDef] = dot::OPS;
-/// The Khatri-Rao product.
-pub static KHATRI_RAO: &[&OpDef] = &[&khatri_rao::KHATRI_RAO];
-/// Matrix products with BLAS's options.
-pub static PRODUCTS: &[&OpDef] = products::OPS;
-/// Cholesky factorization and triangular solves.
-pub static SOLVE: &[&OpDef] = solve::OPS;
-/// LQ and eigenvalue decompositions, inverses and determinants.
-pub static FACTOR: &[&OpDef] = factor::OPS;
-/// NumPy's eigenvalues.
-pub static EIGEN: &[&OpDef] = eigen::OPS;
-/// Singular values and pseudoinverses.
-pub static SINGULAR: &[&OpDef] = singular::OPS;
-/// NumPy's linear equations.
-pub static EQUATIONS: &[&OpDef] = equations::OPS;
-/// Norms of vectors and matrices.
-pub static NORMS: &[&OpDef] = &[&matrix_norm::NORM];
-/// Fourier transforms and count sketches.
-pub static TRANSFORMS: &[&OpDef] = transforms::OPS;
-/// Diagonals and triangles of matrices.
-pub static DIAGONALS: &[&OpDef] = diagonals::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // `dot`, `matmul`, `tensordot` of the NumPy interface.
+    contraction::OPS,
+    // Diagonals and triangles of matrices.
+    diagonals::OPS,
+    // Products of arrays.
+    dot::OPS,
+    // NumPy's eigenvalues.
+    eigen::OPS,
+    // Einstein notation.
+    einsum::OPS,
+    // NumPy's linear equations.
+    equations::OPS,
+    // LQ and eigenvalue decompositions, inverses and determinants.
+    factor::OPS,
+    // The Khatri-Rao product, norms of vectors and matrices.
+    &[&khatri_rao::KHATRI_RAO, &matrix_norm::NORM],
+    // Matrix products with BLAS's options.
+    products::OPS,
+    // Singular values and pseudoinverses.
+    singular::OPS,
+    // Cholesky factorization and triangular solves.
+    solve::OPS,
+    // Fourier transforms and count sketches.
+    transforms::OPS,
+];

@@ -28,40 +28,41 @@ mod svm_output;
 use ferromx_core::op::OpDef;
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[
-    &activation::ACTIVATION,
-    &batch_norm::BATCH_NORM,
-    &batch_norm_variants::BATCH_NORM_V1,
-    &batch_norm_variants::BATCH_NORM_WITH_RELU,
-    &batch_norm_variants::SYNC_BATCH_NORM,
-    &columns::COL2IM,
-    &columns::IM2COL,
-    &convolution::CONVOLUTION,
-    &ctc_loss::CTC_LOSS,
-    &deconvolution::DECONVOLUTION,
-    &dropout::DROPOUT,
-    &fully_connected::FULLY_CONNECTED,
-    &leaky_relu::LEAKY_RELU,
-    &legacy::CONVOLUTION_V1,
-    &legacy::POOLING_V1,
-    &local_norm::L2_NORMALIZATION,
-    &local_norm::LRN,
-    &pooling::POOLING,
-    &row_norm::GROUP_NORM,
-    &row_norm::INSTANCE_NORM,
-    &row_norm::LAYER_NORM,
-    &sequence::SEQUENCE_LAST,
-    &sequence::SEQUENCE_MASK,
-    &sequence::SEQUENCE_REVERSE,
-    &rnn::RNN,
-    &softmax_output::SOFTMAX_OUTPUT,
-    &sparse_reg::IDENTITY_ATTACH_KL_SPARSE_REG,
-    &svm_output::SVM_OUTPUT,
+pub static OPS: &[&[&OpDef]] = &[
+    &[
+        &activation::ACTIVATION,
+        &batch_norm::BATCH_NORM,
+        &batch_norm_variants::BATCH_NORM_V1,
+        &batch_norm_variants::BATCH_NORM_WITH_RELU,
+        &batch_norm_variants::SYNC_BATCH_NORM,
+        &columns::COL2IM,
+        &columns::IM2COL,
+        &convolution::CONVOLUTION,
+        &ctc_loss::CTC_LOSS,
+        &deconvolution::DECONVOLUTION,
+        &dropout::DROPOUT,
+        &fully_connected::FULLY_CONNECTED,
+        &leaky_relu::LEAKY_RELU,
+        &legacy::CONVOLUTION_V1,
+        &legacy::POOLING_V1,
+        &local_norm::L2_NORMALIZATION,
+        &local_norm::LRN,
+        &pooling::POOLING,
+        &row_norm::GROUP_NORM,
+        &row_norm::INSTANCE_NORM,
+        &row_norm::LAYER_NORM,
+        &sequence::SEQUENCE_LAST,
+        &sequence::SEQUENCE_MASK,
+        &sequence::SEQUENCE_REVERSE,
+        &rnn::RNN,
+        &softmax_output::SOFTMAX_OUTPUT,
+        &sparse_reg::IDENTITY_ATTACH_KL_SPARSE_REG,
+        &svm_output::SVM_OUTPUT,
+    ],
+    // Point processes.
+    hawkes::OPS,
+    // Losses for regression.
+    regression::OPS,
+    // Softmax and its variants.
+    softmax::OPS,
 ];
-
-/// Softmax and its variants.
-pub static SOFTMAX: &[&OpDef] = softmax::OPS;
-/// Losses for regression.
-pub static REGRESSION: &[&OpDef] = regression::OPS;
-/// Point processes.
-pub static PROCESSES: &[&OpDef] = hawkes::OPS;

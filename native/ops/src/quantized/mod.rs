@@ -20,18 +20,19 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 
-/// Conversions.
-pub static CONVERT: &[&OpDef] = convert::OPS;
-/// Layers that keep the range of their input, or get a calibrated one for their output.
-pub static LAYERS: &[&OpDef] = layers::OPS;
-/// Sums and products.
-pub static PRODUCT: &[&OpDef] = product::OPS;
-
-/// Recurrent networks.
-pub static RNN: &[&OpDef] = rnn::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // Conversions.
+    convert::OPS,
+    // Layers that keep the range of their input, or get a calibrated one for their output.
+    layers::OPS,
+    // Sums and products.
+    product::OPS,
+    // Recurrent networks.
+    rnn::OPS,
+];
 
 const BYTES: &[DType] = &[DType::I8, DType::U8];
-
 const DATA: ArgDef = arg("data", "The input, of type int8 or uint8.");
 const MIN_DATA: ArgDef = arg("min_data", "The lower end of the input's range, of shape (1,).");
 const MAX_DATA: ArgDef = arg("max_data", "The upper end of the input's range, of shape (1,).");

@@ -1,20 +1,29 @@
 //! Random numbers. Every call uses its own stream of the device's seed; results do not depend on the number of threads.
+//!
+//! The distributions of MXNet's older interface have scalar parameters ([`fixed`]) or arrays of them ([`sampled`]); those of its NumPy
+//! interface have either ([`continuous`], [`integers`]).
 
+mod continuous;
 mod discrete;
 mod fixed;
+mod integers;
 mod pdf;
 mod sampled;
 
 use ferromx_core::op::OpDef;
 
-/// Distributions with scalar parameters.
-pub static FIXED: &[&OpDef] = fixed::OPS;
-
-/// Distributions with array parameters.
-pub static SAMPLED: &[&OpDef] = sampled::OPS;
-
-/// Discrete sampling and shuffling.
-pub static DISCRETE: &[&OpDef] = discrete::OPS;
-
-/// Probability densities.
-pub static PDF: &[&OpDef] = pdf::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // Continuous distributions of the NumPy interface.
+    continuous::OPS,
+    // Discrete sampling and shuffling.
+    discrete::OPS,
+    // Distributions with scalar parameters.
+    fixed::OPS,
+    // Random integers of the NumPy interface.
+    integers::OPS,
+    // Probability densities.
+    pdf::OPS,
+    // Distributions with array parameters.
+    sampled::OPS,
+];

@@ -1,22 +1,23 @@
 //! Indices of the largest and smallest elements.
 
-use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
-use ferromx_core::params::Params;
+use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::reduce;
 
-use super::axes::{Axes, reduced};
+use super::axes::{Axes, numpy_axes, numpy_reduced, reduced};
 use crate::elemwise::family::NUMERIC;
+use crate::shape::moves::around;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL];
+pub(super) static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL, &NP_ARGMAX, &NP_ARGMIN];
 
 params! {
     /// Parameters of `argmax` and `argmin`.
@@ -87,6 +88,74 @@ fn along<const LARGEST: bool>(ctx: &OpCtx<'_>, x: &In<'_>, axis: Option<i32>, ou
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, NUMERIC)))
+}
+
+params! {
+    /// Parameters of `_npi_argmax` and `_npi_argmin`.
+    pub struct NpArgParam {
+        /// The axis to reduce; negative ones count from the last. None means the flattened array.
+        axis: Option<i32> = None;
+        /// Whether the reduced axis is kept with length 1.
+        keepdims: bool = false;
+    }
+}
+
+pub(super) static NP_ARGMAX: OpDef =
+    arg_op("_npi_argmax", "The index of the first largest element along an axis, as int64; NaN counts as the largest.")
+        .forward(|ctx, ins, outs| {
+            position(ctx, &ins[0], &mut outs[0], |x, dims, out| {
+                dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+                reduce::argmax::<T, i64, <T as Arith>::Lane>(x.slice()?, dims, out);
+                Ok(())
+            }, d => Err(ctx.unsupported(d, NUMERIC)))
+            })
+        });
+
+pub(super) static NP_ARGMIN: OpDef = arg_op(
+    "_npi_argmin",
+    "The index of the first smallest element along an axis, as int64; NaN counts as the smallest.",
+)
+.forward(|ctx, ins, outs| {
+    position(ctx, &ins[0], &mut outs[0], |x, dims, out| {
+        dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+                reduce::argmin::<T, i64, <T as Arith>::Lane>(x.slice()?, dims, out);
+                Ok(())
+            }, d => Err(ctx.unsupported(d, NUMERIC)))
+    })
+});
+
+const fn arg_op(name: &'static str, doc: &'static str) -> OpDef {
+    OpDef::new(name)
+        .doc(doc)
+        .params::<NpArgParam>()
+        .shape(|p, io| {
+            let p = p.get::<NpArgParam>();
+            let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+            let axis = ShapeOrNone(p.axis.map(|a| Shape::new(&[a.into()])));
+            let out = numpy_reduced(&io.ins[0], &numpy_axes(&axis, n)?, p.keepdims);
+            io.assign_out(0, &out)
+        })
+        .dtype(|_, io| io.assign_out(0, DType::I64))
+        .grad(Grad::Zero)
+}
+
+/// Writes indices along the axis, which must not be empty unless the result is.
+fn position(
+    ctx: &OpCtx<'_>,
+    x: &In<'_>,
+    out: &mut Out<'_>,
+    find: impl Fn(&In<'_>, (usize, usize, usize), &mut [i64]) -> Result<()>,
+) -> Result<()> {
+    let shape = x.shape().to_usize();
+    let dims = match ctx.params::<NpArgParam>().axis {
+        Some(axis) if !shape.is_empty() => around(&shape, Shape::axis(axis.into(), shape.len())?),
+        _ => (1, x.len(), 1),
+    };
+    if out.is_empty() {
+        return Ok(());
+    }
+    ensure!(dims.1 > 0, "argmax and argmin need a non-empty axis, but the shape is {}", x.shape());
+    find(x, dims, out.slice_mut::<i64>()?)
 }
 
 #[cfg(test)]

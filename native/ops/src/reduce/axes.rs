@@ -1,14 +1,13 @@
 //! Axes and result shapes of reductions, and gradients that broadcast a reduced array back.
 
-use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Entry, GradNode};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::OpCtx;
-use ferromx_core::params;
-use ferromx_core::params::{Params, ShapeOrNone};
+use ferromx_core::params::{OpParams, Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
+use ferromx_core::{ensure, params};
 use smallvec::SmallVec;
 
 use crate::elemwise::family::{Arg, Binary, Graph, Loops, broadcast_loops, elements_mut};
@@ -29,7 +28,7 @@ params! {
 /// Axes or lengths of axes; six fit without a heap allocation.
 pub(crate) type Axes = SmallVec<[usize; 6]>;
 
-/// The axes to reduce out of `n`, in order.
+/// The axes to reduce out of `n` by the rules of MXNet's older operators, ascending: None and () are all.
 ///
 /// # Errors
 /// An axis that does not exist or is given twice.
@@ -38,27 +37,23 @@ pub(crate) fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axe
     if given.is_empty() {
         return Ok((0..n).collect());
     }
+    let axes = sorted_axes(given, n)?;
+    Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
+}
+
+/// The given axes out of `n`, ascending.
+fn sorted_axes(given: &[i64], n: usize) -> Result<Axes> {
     let mut axes = given.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Axes>>()?;
     axes.sort_unstable();
     ensure!(axes.windows(2).all(|w| w[0] < w[1]), "an axis is given twice in axis={}", Shape::new(given));
-    Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
+    Ok(axes)
 }
 
 /// The shape without the axes, or with `keepdims` with length 1 for them. A result of one element has shape (1), except for a scalar with
 /// `keepdims`.
 pub(crate) fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
-    let mut dims = Dims::new();
-    for (i, d) in shape.dims().iter().enumerate() {
-        match (axes.contains(&i), keepdims) {
-            (false, _) => dims.push(*d),
-            (true, true) => dims.push(1),
-            (true, false) => {}
-        }
-    }
-    if dims.is_empty() && !(keepdims && shape.dims().is_empty()) {
-        dims.push(1);
-    }
-    Shape::from(dims)
+    let kept = numpy_reduced(shape, axes, keepdims);
+    if kept.ndim() == Some(0) && !(keepdims && shape.dims().is_empty()) { Shape::new(&[1]) } else { kept }
 }
 
 /// The shape rule of operators with [`ReduceParam`].
@@ -149,6 +144,50 @@ impl<'a, 'g> Spread<'a, 'g> {
     pub(crate) fn grad(&mut self) -> Result<Entry> {
         self.g.op2("broadcast_like", self.grad, self.x)
     }
+}
+
+/// Parameters of a reduction over axes.
+pub(crate) trait OverAxes: OpParams {
+    /// The axes as given.
+    fn axis(&self) -> &ShapeOrNone;
+    /// Whether reduced axes are kept.
+    fn keepdims(&self) -> bool;
+    /// The initial value, if given.
+    fn initial(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// The axes to reduce out of `n` by NumPy's rules, ascending: None is all, () none. A scalar may be reduced along
+/// axis 0, which changes nothing.
+///
+/// # Errors
+/// An axis that is out of range or given twice.
+pub(crate) fn numpy_axes(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
+    let Some(given) = &axis.0 else { return Ok((0..n).collect()) };
+    if n == 0 && given.dims().iter().all(|a| *a == 0 || *a == -1) {
+        return Ok(Axes::new());
+    }
+    sorted_axes(given.dims(), n)
+}
+
+/// The shape without the axes, or with `keepdims` with length 1 along them; () without any axis left.
+pub(crate) fn numpy_reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
+    let keep = |(i, d): (usize, &i64)| match (axes.contains(&i), keepdims) {
+        (false, _) => Some(*d),
+        (true, true) => Some(1),
+        (true, false) => None,
+    };
+    Shape::from(shape.dims().iter().enumerate().filter_map(keep).collect::<Dims>())
+}
+
+/// The shape rule of reductions of the NumPy interface.
+pub(crate) fn numpy_reduced_shape<P: OverAxes>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<P>();
+    ensure!(p.initial().is_none(), "initial is not supported: combine the result with the initial value");
+    let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+    let out = numpy_reduced(&io.ins[0], &numpy_axes(p.axis(), n)?, p.keepdims());
+    io.assign_out(0, &out)
 }
 
 #[cfg(test)]

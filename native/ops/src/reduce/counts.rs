@@ -1,23 +1,26 @@
-//! Histograms, and comparison of arrays within a tolerance.
+//! Histograms, and comparisons of whole arrays.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_dtype, same_shape};
+use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::{ParamValue, Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{dispatch, ensure, memory, params};
 use ferromx_kernels::histogram::histogram;
 use ferromx_kernels::par::parallel_ranges;
 
 use crate::elemwise::family::NUMERIC;
+use crate::rules::new_array;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&HISTOGRAM, &ALLCLOSE];
+pub(super) static OPS: &[&OpDef] = &[&HISTOGRAM, &ALLCLOSE, &BINCOUNT, &SHARE_MEMORY];
 
 /// An optional pair of bounds; the metadata has no name for this type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -178,10 +181,74 @@ fn all_close<T: Element>(p: &AllCloseParam, a: &[T], b: &[T]) -> bool {
     all.into_inner()
 }
 
+params! {
+    /// Parameters of `_npi_bincount`.
+    pub struct BincountParam {
+        /// Minimum number of bins.
+        minlength: i32 = 0;
+        /// Whether there are weights.
+        has_weights: bool = false;
+    }
+}
+
+pub(super) static BINCOUNT: OpDef = OpDef::new("_npi_bincount")
+    .doc("How often each of the numbers 0, 1, 2, ... occurs, in the type of the data; with weights the sums of their weights.")
+    .inputs(&[
+        arg("data", "A vector of non-negative integers."),
+        arg("weights", "The weight of each element; the result has their type."),
+    ])
+    .params::<BincountParam>()
+    .num_inputs_by(|p| if p.get::<BincountParam>().has_weights { 2 } else { 1 })
+    .dynamic(bincount)
+    .grad(Grad::Zero);
+
+fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
+    let (p, x) = (ctx.params::<BincountParam>(), &ins[0]);
+    ensure!(x.shape().dims().len() <= 1, "bincount takes a vector, not an array of shape {}", x.shape());
+    ensure!(!x.dtype().is_float() && x.dtype() != DType::Bool, "bincount takes integers, not {}", x.dtype());
+    let numbers = x.to_vec_as::<i64>()?;
+    ensure!(numbers.iter().all(|n| *n >= 0), "bincount takes non-negative integers, but the data has a negative one");
+    let most = numbers.iter().max().map_or(0, |n| n + 1).max(p.minlength.into());
+    let bins = Shape::new(&[most]).checked_elements()?;
+    let weights = match ins.get(1) {
+        None => x,
+        Some(w) => w,
+    };
+    ensure!(weights.len() == numbers.len(), "there are {} weights for {} numbers", weights.len(), numbers.len());
+    dispatch!(weights.dtype(), T in [f32, f64, f16, bf16] => {
+        let mut sums = memory::filled(0f64, bins);
+        for (n, w) in numbers.iter().zip(weights.to_vec_as::<f64>()?) {
+            sums[*n as usize] += w;
+        }
+        let sums: Vec<T> = memory::collected(sums.into_iter().map(T::from_f64));
+        Ok(vec![new_array(&sums, &[most], ctx.context)?])
+    }, d => dispatch!(d, T in [u8, i8, i32, i64] => {
+        let mut sums = memory::filled(0i64, bins);
+        let one = ins.len() == 1;
+        for (n, w) in numbers.iter().zip(weights.to_vec_as::<i64>()?) {
+            sums[*n as usize] = sums[*n as usize].wrapping_add(if one { 1 } else { w });
+        }
+        // Truncation to the low bits equals wrap-around arithmetic in the type itself.
+        let sums: Vec<T> = memory::collected(sums.into_iter().map(|s| s as T));
+        Ok(vec![new_array(&sums, &[most], ctx.context)?])
+    }, d => Err(ctx.unsupported(d, NUMERIC))))
+}
+
+pub(super) static SHARE_MEMORY: OpDef = OpDef::new("_npi_share_memory")
+    .doc("Whether two arrays have memory in common, as bool.")
+    .inputs(&[arg("a", "The first array."), arg("b", "The second array, of any shape and type.")])
+    .shape(|_, io| io.assign_out(0, &Shape::new(&[])))
+    .dtype(|_, io| io.assign_out(0, DType::Bool))
+    .forward(|_, ins, outs| {
+        let (a, b) = (ins[0].bytes()?.as_ptr_range(), ins[1].bytes()?.as_ptr_range());
+        outs[0].slice_mut::<bool>()?[0] = a.start < b.end && b.start < a.end;
+        Ok(())
+    });
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, vector};
+    use crate::testing::{Case, array, vector};
 
     #[test]
     fn infinities_are_close_only_to_themselves() {
@@ -200,5 +267,26 @@ mod tests {
             |attrs: &[(&str, &str)]| Case::new(&HISTOGRAM, attrs).shapes(&[Shape::new(&[3])]).unwrap_err().to_string();
         assert!(error(&[("bin_cnt", "3")]).contains("range"));
         assert!(error(&[("bin_cnt", "3"), ("range", "(2, 1)")]).contains("less than"));
+    }
+
+    #[test]
+    fn counts_of_numbers() {
+        let run = |x: &[NDArray], weights, minlength| {
+            Case::new(&BINCOUNT, &[("has_weights", weights), ("minlength", minlength)]).run1(x)
+        };
+        let x = array(&[1i32, 1, 3], &[3]);
+        assert_eq!(run(std::slice::from_ref(&x), "0", "0").unwrap().to_vec::<i32>().unwrap(), [0, 2, 0, 1]);
+        let y = run(&[x.clone(), array(&[0.5f32, 1.0, 2.0], &[3])], "1", "5").unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [0.0, 1.5, 0.0, 2.0, 0.0]);
+        assert!(run(&[array(&[-1i32], &[1])], "0", "0").unwrap_err().to_string().contains("negative"));
+        assert!(run(&[vector(DType::F32, &[1.0])], "0", "0").unwrap_err().to_string().contains("takes integers"));
+    }
+
+    #[test]
+    fn parts_of_an_array_may_share_memory() {
+        let x = array(&[1f32, 2.0, 3.0], &[3]);
+        let shared = |a, b| Case::new(&SHARE_MEMORY, &[]).run1(&[a, b]).unwrap().to_vec::<bool>().unwrap()[0];
+        assert!(shared(x.clone(), x.slice(1, 2).unwrap()));
+        assert!(!shared(x.slice(0, 1).unwrap(), x.slice(1, 3).unwrap()));
     }
 }

@@ -3,17 +3,33 @@
 mod arg;
 pub(crate) mod axes;
 mod counts;
+mod cumulative;
+mod logic;
 mod moments;
 pub(crate) mod norm;
+mod products;
+mod statistics;
 pub(crate) mod sums;
 
 use ferromx_core::op::OpDef;
 
-/// Sums, products, maxima and minima.
-pub static SUMS: &[&OpDef] = sums::OPS;
-/// Norms and moments.
-pub static NORMS: &[&OpDef] = &[&norm::NORM, &moments::MOMENTS];
-/// Indices of maxima and minima.
-pub static ARG: &[&OpDef] = arg::OPS;
-/// Histograms, and comparison within a tolerance.
-pub static COUNTS: &[&OpDef] = counts::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // Indices of maxima and minima.
+    arg::OPS,
+    // Histograms, and comparisons of whole arrays.
+    counts::OPS,
+    // Cumulative sums, differences.
+    cumulative::OPS,
+    // `any`, `all`.
+    logic::OPS,
+    // Norms and moments.
+    &[&moments::MOMENTS, &norm::NORM],
+    // Variance, averages, percentiles.
+    statistics::OPS,
+    // Sums, products, maxima and minima.
+    sums::OPS,
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,32 +1,35 @@
 //! Sums, means, products, maxima and minima over axes.
 
 use ferromx_core::dtype::{DType, bf16, f16};
-use ferromx_core::error::Result;
-use ferromx_core::grad::{Backward, Compose, Grad};
-use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{Deps, OpCtx, OpDef};
-use ferromx_core::params::Params;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{Params, ShapeOrNone, SumDType};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure};
-use ferromx_kernels::broadcast::broadcast;
-use ferromx_kernels::map::{Arith, Load, Src, Store};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::broadcast::broadcast_any;
+use ferromx_kernels::map::{Arith, Elements, ElementsMut};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
-use ferromx_kernels::zip::zip;
 
-use super::axes::{Axes, ReduceParam, Spread, kept, reduce_shape, resolve, spread, spread_scalar, times_spread};
-use crate::elemwise::family::{Graph, NUMERIC, formula};
+use super::axes::{
+    Axes, OverAxes, ReduceParam, Spread, kept, numpy_axes, numpy_reduced_shape, reduce_shape, resolve, spread,
+    spread_args, spread_scalar, times_spread,
+};
+use super::products::{AllFactors, Factors, SkipNan, products_of_others};
+use crate::elemwise::family::{
+    Arg, Graph, Loops, apply_two, broadcast_loops, elements, elements_mut, formula, operators,
+};
 use crate::elemwise::formulas::{Div, Equal, Mul};
-
-/// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[&SUM, &MEAN, &PROD, &NANSUM, &NANPROD, &MAX, &MIN, &SQUARE_SUM];
+use crate::rules::no_gradient;
 
 /// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient, the forward operands that it reads, and the
-/// same gradient composed of operators. `sums_csr` before the name declares the form for csr matrices.
+/// same gradient composed of operators. `sums_csr` after the name declares the form for csr matrices.
 macro_rules! reduce_op {
-    (sums_csr $($operator:tt)+) => {
-        reduce_op!(@def [.sparse(crate::sparse::reduce_rule, crate::sparse::reduce)] $($operator)+);
+    ($name:ident sums_csr: $($operator:tt)+) => {
+        reduce_op!(@def [.sparse(crate::sparse::reduce_rule, crate::sparse::reduce)] $name: $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr,
      $inputs:expr, $outputs:expr,
@@ -52,47 +55,67 @@ macro_rules! reduce_op {
     ($name:ident: $($operator:tt)+) => { reduce_op!(@def [] $name: $($operator)+); };
 }
 
-reduce_op!(sums_csr SUM: "sum" ["_sparse_sum", "sum_axis"], "The sum of the elements over axes. Integers wrap around.",
-    Sum, sum_backward, Deps::None, Deps::None, graph = |s| s.grad());
-reduce_op!(sums_csr MEAN: "mean" ["_sparse_mean"], "The arithmetic mean of the elements over axes; truncated for integers.",
-Mean, mean_backward, Deps::None, Deps::None, graph = |s| {
-    let ones = s.g.op("ones_like", s.x)?;
-    let count = s.again("sum", ones)?;
-    let share = s.g.op2("broadcast_div", s.grad, count)?;
-    s.g.op2("broadcast_like", share, s.x)
-});
-reduce_op!(PROD: "prod", "The product of the elements over axes. Integers wrap around.",
-Prod, prod_backward::<AllFactors>, Deps::All, Deps::None, graph = |s| {
-    let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
-    let d = s.g.op2("broadcast_like", d, s.x)?;
-    s.g.div(d, s.x)
-});
-reduce_op!(NANSUM: "nansum", "The sum over axes of the elements that are not NaN.",
-NanSum, nansum_backward, Deps::All, Deps::None, graph = |s| {
-    let number = s.g.op2("_equal", s.x, s.x)?;
-    s.g.op2("broadcast_mul", number, s.grad)
-});
-reduce_op!(NANPROD: "nanprod", "The product over axes of the elements that are not NaN.",
-NanProd, prod_backward::<SkipNan>, Deps::All, Deps::None, graph = |s| {
-    let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
-    let d = s.g.op2("broadcast_like", d, s.x)?;
-    let d = s.g.div(d, s.x)?;
-    let number = s.g.op2("_equal", s.x, s.x)?;
-    let zeros = s.g.op("zeros_like", d)?;
-    s.g.0.apply1("where", &[number, d, zeros], &[])
-});
-reduce_op!(MAX: "max" ["max_axis"],
-"The largest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
-Max, extreme_backward, Deps::All, Deps::All, graph = |s| {
-    let hit = s.g.op2("broadcast_equal", s.x, s.y)?;
-    s.g.op2("broadcast_mul", hit, s.grad)
-});
-reduce_op!(MIN: "min" ["min_axis"],
-"The smallest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
-Min, extreme_backward, Deps::All, Deps::All, graph = |s| {
-    let hit = s.g.op2("broadcast_equal", s.x, s.y)?;
-    s.g.op2("broadcast_mul", hit, s.grad)
-});
+/// Defines the maximum or minimum.
+macro_rules! extreme {
+    ($name:ident: $op:literal [$alias:literal], $doc:literal, $R:ident) => {
+        pub(crate) static $name: OpDef = OpDef::new($op)
+            .aliases(&[$alias])
+            .doc(concat!($doc, " Each element that equals it gets the whole gradient."))
+            .inputs(A)
+            .params::<ExtremeParam>()
+            .shape(extreme_shape)
+            .forward(|ctx, ins, outs| {
+                reduce_any::<$R>(&ins[0], &axes_over::<ExtremeParam>(ctx, ins[0].shape())?, &mut outs[0])
+            })
+            .grad(Grad::Kernel(Backward::new(np_extreme_backward).inputs(Deps::All).outputs(Deps::All), None));
+    };
+}
+
+operators! { OPS [SQUARE_SUM, NP_SUM, NP_PROD, NP_MEAN] =
+    reduce_op!(SUM sums_csr: "sum" ["_sparse_sum", "sum_axis"], "The sum of the elements over axes. Integers wrap around.",
+        Sum, sum_backward, Deps::None, Deps::None, graph = |s| s.grad());
+    reduce_op!(MEAN sums_csr: "mean" ["_sparse_mean"], "The arithmetic mean of the elements over axes; truncated for integers.",
+        Mean, mean_backward, Deps::None, Deps::None, graph = |s| {
+            let ones = s.g.op("ones_like", s.x)?;
+            let count = s.again("sum", ones)?;
+            let share = s.g.op2("broadcast_div", s.grad, count)?;
+            s.g.op2("broadcast_like", share, s.x)
+        });
+    reduce_op!(PROD: "prod", "The product of the elements over axes. Integers wrap around.",
+        Prod, prod_backward::<AllFactors>, Deps::All, Deps::None, graph = |s| {
+            let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
+            let d = s.g.op2("broadcast_like", d, s.x)?;
+            s.g.div(d, s.x)
+        });
+    reduce_op!(NANSUM: "nansum", "The sum over axes of the elements that are not NaN.",
+        NanSum, nansum_backward, Deps::All, Deps::None, graph = |s| {
+            let number = s.g.op2("_equal", s.x, s.x)?;
+            s.g.op2("broadcast_mul", number, s.grad)
+        });
+    reduce_op!(NANPROD: "nanprod", "The product over axes of the elements that are not NaN.",
+        NanProd, prod_backward::<SkipNan>, Deps::All, Deps::None, graph = |s| {
+            let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
+            let d = s.g.op2("broadcast_like", d, s.x)?;
+            let d = s.g.div(d, s.x)?;
+            let number = s.g.op2("_equal", s.x, s.x)?;
+            let zeros = s.g.op("zeros_like", d)?;
+            s.g.0.apply1("where", &[number, d, zeros], &[])
+        });
+    reduce_op!(MAX: "max" ["max_axis"],
+        "The largest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
+        Max, extreme_backward, Deps::All, Deps::All, graph = |s| {
+            let hit = s.g.op2("broadcast_equal", s.x, s.y)?;
+            s.g.op2("broadcast_mul", hit, s.grad)
+        });
+    reduce_op!(MIN: "min" ["min_axis"],
+        "The smallest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
+        Min, extreme_backward, Deps::All, Deps::All, graph = |s| {
+            let hit = s.g.op2("broadcast_equal", s.x, s.y)?;
+            s.g.op2("broadcast_mul", hit, s.grad)
+        });
+    extreme!(NP_MAX: "_np_max" ["_np_amax"], "The largest element over axes, NaN if there is one.", Max);
+    extreme!(NP_MIN: "_np_min" ["_np_amin"], "The smallest element over axes, NaN if there is one.", Min);
+}
 
 pub(crate) static SQUARE_SUM: OpDef = {
     const COMPOSE: Compose = |graph, n| {
@@ -116,15 +139,23 @@ pub(crate) trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i
     /// Whether an empty reduction has a result.
     const OF_NOTHING: bool = true;
 }
+
 impl AnyLane for Sum {}
+
 impl AnyLane for Mean {}
+
 impl AnyLane for Prod {}
+
 impl AnyLane for NanSum {}
+
 impl AnyLane for SumSquares {}
+
 impl AnyLane for NanProd {}
+
 impl AnyLane for Max {
     const OF_NOTHING: bool = false;
 }
+
 impl AnyLane for Min {
     const OF_NOTHING: bool = false;
 }
@@ -189,69 +220,6 @@ fn extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     times_spread(ctx, &ins[0], &axes, &mut outs[0])
 }
 
-/// Selects the elements that are factors of a product.
-pub(crate) trait Factors: 'static {
-    /// True if an element is a factor.
-    fn is_factor<C: NumericLane>(x: C) -> bool;
-}
-
-/// All elements are factors.
-pub(crate) struct AllFactors;
-/// Elements that are NaN are skipped.
-struct SkipNan;
-
-impl Factors for AllFactors {
-    #[inline(always)]
-    fn is_factor<C: NumericLane>(_: C) -> bool {
-        true
-    }
-}
-
-impl Factors for SkipNan {
-    #[inline(always)]
-    fn is_factor<C: NumericLane>(x: C) -> bool {
-        !x.not_a_number()
-    }
-}
-
-/// The product of the nonzero factors.
-struct NonZero<F>(std::marker::PhantomData<F>);
-
-impl<F: Factors, C: NumericLane> Reducer<C> for NonZero<F> {
-    const IDENTITY: C = C::ONE;
-    #[inline(always)]
-    fn map(x: C) -> C {
-        if x == C::ZERO || !F::is_factor(x) { C::ONE } else { x }
-    }
-    #[inline(always)]
-    fn merge(a: C, b: C) -> C {
-        a.times(b)
-    }
-    #[inline(always)]
-    fn finish(x: C, _: C) -> C {
-        x
-    }
-}
-
-/// The number of zeros.
-struct Zeros;
-
-impl<C: NumericLane> Reducer<C> for Zeros {
-    const IDENTITY: C = C::ZERO;
-    #[inline(always)]
-    fn map(x: C) -> C {
-        if x == C::ZERO { C::ONE } else { C::ZERO }
-    }
-    #[inline(always)]
-    fn merge(a: C, b: C) -> C {
-        a.plus(b)
-    }
-    #[inline(always)]
-    fn finish(x: C, _: C) -> C {
-        x
-    }
-}
-
 /// The derivative with respect to each factor is the product of the others, even if factors are 0.
 fn prod_backward<F: Factors>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
@@ -259,155 +227,214 @@ fn prod_backward<F: Factors>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_
     times_spread(ctx, &ins[0], &axes, &mut outs[0])
 }
 
-/// For each element, the product of the other elements of its reduction.
-pub(crate) fn products_of_others<F: Factors>(
-    ctx: &OpCtx<'_>,
-    x: &In<'_>,
-    axes: &[usize],
-    out: &mut Out<'_>,
-) -> Result<()> {
-    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
-    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
-        other_factors::<F, T, <T as Arith>::Lane>(x, &shape, &small, axes, out);
-        Ok(())
-    }, other => Err(ctx.unsupported(other, NUMERIC)))
+const A: &[ArgDef] = &[arg("a", "The array.")];
+
+params! {
+    /// Parameters of `_np_sum`, `_np_prod` and `_npi_mean`.
+    pub struct SumParam {
+        /// The axes to reduce; negative ones count from the last. None means all of them, () none.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// The type of the result; by default the type of the array, but int64 for the sum of booleans.
+        dtype: Option<SumDType> = None;
+        /// Whether reduced axes are kept with length 1.
+        keepdims: bool = false;
+        /// Not supported.
+        initial: Option<f64> = None;
+    }
 }
 
-fn other_factors<F: Factors, T, C: NumericLane>(
-    x: &[T],
-    shape: &[usize],
-    small: &[usize],
-    axes: &[usize],
-    out: &mut [T],
-) where
-    T: Load<C> + Store<C>,
-{
-    let groups = small.iter().product();
-    with_scratch(groups, |product: &mut [C]| {
-        with_scratch(groups, |zeros: &mut [C]| {
-            reduce::reduce::<NonZero<F>, T, C, C>(x, shape, axes, product);
-            reduce::reduce::<Zeros, T, C, C>(x, shape, axes, zeros);
-            let any_zero = zeros.iter().any(|z| *z != C::ZERO);
-            // Without zeros, the product of the others is the whole product divided by the element.
-            with_scratch(groups, |whole: &mut [C]| {
-                zip(Src::Slice(&*product), Src::Slice(&*zeros), whole, without_zeros::<C>);
-                broadcast((Src::Slice(x), shape), (Src::Slice(&*whole), small), (&mut *out, shape), quotient::<F, C>);
-            });
-            if any_zero {
-                zip(Src::<C>::InPlace, Src::Slice(&*zeros), product, with_one_zero::<C>);
-                with_scratch(x.len(), |at_zeros: &mut [C]| {
-                    broadcast(
-                        (Src::Slice(x), shape),
-                        (Src::Slice(&*product), small),
-                        (&mut *at_zeros, shape),
-                        at_zero::<C>,
-                    );
-                    zip(Src::<T>::InPlace, Src::Slice(&*at_zeros), out, C::plus);
-                });
-            }
+params! {
+    /// Parameters of `_np_max` and `_np_min`.
+    pub struct ExtremeParam {
+        /// The axes to reduce; negative ones count from the last. None means all of them, () none.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// Whether reduced axes are kept with length 1.
+        keepdims: bool = false;
+        /// Not supported.
+        initial: Option<f64> = None;
+    }
+}
+
+impl OverAxes for SumParam {
+    fn axis(&self) -> &ShapeOrNone {
+        &self.axis
+    }
+    fn keepdims(&self) -> bool {
+        self.keepdims
+    }
+    fn initial(&self) -> Option<f64> {
+        self.initial
+    }
+}
+
+impl OverAxes for ExtremeParam {
+    fn axis(&self) -> &ShapeOrNone {
+        &self.axis
+    }
+    fn keepdims(&self) -> bool {
+        self.keepdims
+    }
+    fn initial(&self) -> Option<f64> {
+        self.initial
+    }
+}
+
+pub(super) fn axes_over<P: OverAxes>(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
+    numpy_axes(ctx.params::<P>().axis(), shape.dims().len())
+}
+
+pub(super) static NP_SUM: OpDef = OpDef::new("_np_sum")
+    .doc("The sum of the elements over axes. Integers wrap around.")
+    .inputs(A)
+    .params::<SumParam>()
+    .shape(numpy_reduced_shape::<SumParam>)
+    .dtype(sum_dtype)
+    .forward(|ctx, ins, outs| reduce_any::<Sum>(&ins[0], &axes_over::<SumParam>(ctx, ins[0].shape())?, &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let axes = axes_over::<SumParam>(ctx, outs[0].shape())?;
+            spread_divided(ctx, &ins[0], 1, &axes, &mut outs[0])
+        }),
+        Some(|graph, n| composed(graph, n, false)),
+    ));
+
+pub(super) static NP_PROD: OpDef = OpDef::new("_np_prod")
+    .aliases(&["_np_product"])
+    .doc("The product of the elements over axes; 1 where there are none. Integers wrap around.")
+    .inputs(A)
+    .params::<SumParam>()
+    .arg_order(&["axis", "dtype", "keepdims", "initial", "a"])
+    .shape(numpy_reduced_shape::<SumParam>)
+    .dtype(sum_dtype)
+    .forward(|ctx, ins, outs| reduce_any::<Prod>(&ins[0], &axes_over::<SumParam>(ctx, ins[0].shape())?, &mut outs[0]))
+    .grad(Grad::Kernel(Backward::new(np_prod_backward).inputs(Deps::All), None));
+
+pub(super) static NP_MEAN: OpDef = OpDef::new("_npi_mean")
+    .doc(
+        "The arithmetic mean of the elements over axes, float32 for integers and booleans unless dtype says otherwise.",
+    )
+    .inputs(A)
+    .params::<SumParam>()
+    .shape(numpy_reduced_shape::<SumParam>)
+    .dtype(|p, io| match (p.get::<SumParam>().dtype, io.ins[0]) {
+        (Some(d), _) => io.assign_out(0, d.0),
+        (None, Some(d)) => io.assign_out(0, if d.is_float() { d } else { DType::F32 }),
+        _ => Ok(()),
+    })
+    .forward(|ctx, ins, outs| reduce_any::<Mean>(&ins[0], &axes_over::<SumParam>(ctx, ins[0].shape())?, &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let axes = axes_over::<SumParam>(ctx, outs[0].shape())?;
+            let count: i64 = axes.iter().map(|a| outs[0].shape().dim(*a)).product();
+            spread_divided(ctx, &ins[0], count.max(1), &axes, &mut outs[0])
+        }),
+        Some(|graph, n| composed(graph, n, true)),
+    ));
+
+/// The gradient of a sum or mean composed of operators: the output's gradient broadcast along the reduced axes.
+fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, mean: bool) -> Result<Vec<Option<Entry>>> {
+    if n.params.get::<SumParam>().dtype.is_some() {
+        let what = "a reduction with dtype (a second time): convert its input with Cast instead";
+        return Err(Error::NotDifferentiable(what.into()));
+    }
+    let mut g = Graph(graph);
+    let axis = n.attrs.iter().find(|(name, _)| *name == "axis").map_or("None", |(_, axis)| axis);
+    let counts = g.op("ones_like", n.inputs[0])?;
+    let counts = g.0.apply1("_np_sum", &[counts], &[("axis", axis), ("keepdims", "True")])?;
+    let share = g.op2("reshape_like", n.ograds[0], counts)?;
+    let share = if mean { g.div(share, counts)? } else { share };
+    Ok(vec![Some(g.op2("broadcast_like", share, n.inputs[0])?)])
+}
+
+fn sum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match (p.get::<SumParam>().dtype, io.ins[0]) {
+        (Some(d), _) => io.assign_out(0, d.0),
+        (None, Some(DType::Bool)) => io.assign_out(0, DType::I64),
+        (None, Some(d)) => io.assign_out(0, d),
+        (None, None) => io.outs[0].filter(|d| *d != DType::I64).map_or(Ok(()), |d| io.assign_in(0, d)),
+    }
+}
+
+/// The type in which a reduction of `x` to `out` is computed: that of the elements if they are floats (or the wider of two
+/// floats), otherwise that of the result.
+fn lane_of(x: DType, out: DType) -> DType {
+    match (x, out) {
+        (DType::F64, _) | (_, DType::F64) => DType::F64,
+        (x, out) if x.is_float() || out.is_float() || out == DType::Bool => DType::F32,
+        (_, DType::I64) => DType::I64,
+        _ => DType::I32,
+    }
+}
+
+/// Reduces elements of any type to a result of any type.
+fn reduce_any<R: AnyLane>(x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    let shape = x.shape().to_usize();
+    let (from, to) = (x.dtype(), out.dtype());
+    // The mean of booleans is true if it is not 0, so it must not be truncated first.
+    if from == to && from != DType::Bool {
+        dispatch!(from, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+            reduce::reduce::<R, T, T, <T as Arith>::Lane>(x.slice()?, &shape, axes, out.slice_mut()?);
+        }, _d => {});
+        return Ok(());
+    }
+    let (x, out) = (elements(x)?, elements_mut(out)?);
+    dispatch!(lane_of(from, to), C in [f32, f64, i32, i64] => reduce_in::<R, C>(x, &shape, axes, out), _d => {});
+    Ok(())
+}
+
+/// Reduces in lanes of type `C`.
+fn reduce_in<R: Reducer<C>, C: NumericLane>(x: Elements<'_>, shape: &[usize], axes: &[usize], out: ElementsMut<'_>) {
+    let (n, left) = ([x.len()], kept(&Shape::from_usize(shape), axes).iter().product());
+    with_scratch(n[0], |lanes: &mut [C]| {
+        broadcast_any((x, &n), (Elements::I64(&[0]), &[]), (&mut *lanes, &n), |x: C, _: C| x);
+        with_scratch(left, |result: &mut [C]| {
+            reduce::reduce::<R, C, C, C>(lanes, shape, axes, result);
+            C::store_any(result, out);
         });
     });
 }
 
-#[inline(always)]
-fn without_zeros<C: NumericLane>(product: C, zeros: C) -> C {
-    if zeros == C::ZERO { product } else { C::ZERO }
+/// Broadcasts `g / divisor` along the reduced axes, in the type of the output: integers truncate g before they divide.
+fn spread_divided(ctx: &OpCtx<'_>, g: &In<'_>, divisor: i64, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    if out.dtype() == DType::Bool {
+        return no_gradient(out);
+    }
+    let (shape, small, is_float) = (out.shape().to_usize(), kept(out.shape(), axes), out.dtype().is_float());
+    let share = [if is_float { 1.0 / divisor as f64 } else { 1.0 }];
+    let operands = [(Arg::Elements(elements(g)?), &small[..]), (Arg::Elements(Elements::F64(&share)), &[][..])];
+    let mul = const { &Loops::binary::<Mul>() };
+    broadcast_loops(ctx, mul, out.dtype(), operands, (elements_mut(out)?, &shape))?;
+    if !is_float && divisor != 1 {
+        apply_two::<Div>(ctx, Arg::Output, Arg::Number(divisor as f64), out)?;
+    }
+    Ok(())
 }
 
-#[inline(always)]
-fn with_one_zero<C: NumericLane>(product: C, zeros: C) -> C {
-    if zeros == C::ONE { product } else { C::ZERO }
+fn np_prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let out = &mut outs[0];
+    let axes = axes_over::<SumParam>(ctx, out.shape())?;
+    if out.dtype() == DType::Bool {
+        return no_gradient(out);
+    }
+    products_of_others::<AllFactors>(ctx, &ins[1], &axes, out)?;
+    let g = Arg::Elements(elements(&ins[0])?);
+    spread_args(ctx, const { &Loops::binary::<Mul>() }, Arg::Output, g, &axes, out)
 }
 
-#[inline(always)]
-fn quotient<F: Factors, C: NumericLane>(x: C, whole: C) -> C {
-    if x == C::ZERO || !F::is_factor(x) { C::ZERO } else { whole.over(x) }
+fn extreme_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let axes = numpy_axes(p.get::<ExtremeParam>().axis(), io.ins[0].dims().len());
+    if io.ins[0].ndim_is_known() {
+        ensure!(
+            axes?.iter().all(|a| io.ins[0].dim(*a) != 0),
+            "an array of shape {} has no elements along a reduced axis, so it has no maximum or minimum",
+            io.ins[0]
+        );
+    }
+    numpy_reduced_shape::<ExtremeParam>(p, io)
 }
 
-#[inline(always)]
-fn at_zero<C: NumericLane>(x: C, product: C) -> C {
-    if x == C::ZERO { product } else { C::ZERO }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{Case, array, close, vector};
-
-    const AXES: &[&[(&str, &str)]] = &[
-        &[],
-        &[("axis", "1")],
-        &[("axis", "(0, 2)")],
-        &[("axis", "-1"), ("keepdims", "True")],
-        &[("axis", "1"), ("exclude", "True")],
-        &[("axis", "(0, 1, 2)"), ("exclude", "True")],
-    ];
-
-    #[test]
-    fn gradients_agree_with_finite_differences() {
-        let x: Vec<f64> = (0..24).map(|i| 0.5 + ((i * 7) % 24) as f64 / 16.0).collect();
-        for def in OPS {
-            for attrs in AXES {
-                Case::new(def, attrs).check_gradient(&[array(&x, &[2, 3, 4])]);
-            }
-        }
-    }
-
-    #[test]
-    fn shapes_follow_mxnet() {
-        let shape = |attrs: &[(&str, &str)]| Case::new(&SUM, attrs).shapes(&[[2, 3, 4].into()]).unwrap()[0].clone();
-        let want: [&[i64]; 6] = [&[1], &[2, 4], &[3], &[2, 3, 1], &[3], &[2, 3, 4]];
-        for (attrs, want) in AXES.iter().zip(want) {
-            assert_eq!(shape(attrs), Shape::new(want), "{attrs:?}");
-        }
-        assert_eq!(shape(&[("keepdims", "True")]), [1, 1, 1].into());
-        for def in [&MAX, &MIN] {
-            let error = Case::new(def, &[("axis", "0")]).shapes(&[[2, 0].into()]).unwrap_err().to_string();
-            assert!(error.contains("shape [2,0] has no elements"), "{error}");
-        }
-        assert_eq!(Case::new(&SUM, &[("axis", "0")]).shapes(&[[-1, 3].into()]).unwrap(), [Shape::new(&[3])]);
-    }
-
-    #[test]
-    fn all_types_are_reduced() {
-        let want = [
-            ("sum", [7.0, 14.0]),
-            ("mean", [7.0 / 3.0, 14.0 / 3.0]),
-            ("prod", [9.0, 0.0]),
-            ("max", [3.0, 7.0]),
-            ("min", [1.0, 0.0]),
-        ];
-        for def in OPS {
-            for dtype in DType::ALL {
-                let x = vector(dtype, &[1.0, 3.0, 3.0, 7.0, 0.0, 7.0]).reshape(&[2, 3].into()).unwrap();
-                let y = Case::new(def, &[("axis", "1")]).run1(&[x]).unwrap();
-                assert_eq!(y.dtype(), dtype);
-                let Some((_, want)) = want.iter().find(|(name, _)| *name == def.name) else { continue };
-                let want = want.map(|w| match dtype {
-                    DType::Bool => f64::from(w != 0.0),
-                    d if d.is_float() => w,
-                    _ => w.trunc(),
-                });
-                close(&y.to_vec_as::<f64>().unwrap(), &want, if dtype == DType::F64 { 0.0 } else { 1e-2 });
-            }
-        }
-    }
-
-    #[test]
-    fn ties_share_the_gradient_and_zero_factors_get_theirs() {
-        let grad = |def, x: &[f64]| {
-            let x = vector(DType::F64, x).reshape(&[2, 3].into()).unwrap();
-            let g = Case::new(def, &[("axis", "1")]).backward(&[x], &[array(&[1f64, 2.0], &[2])]).unwrap();
-            g[0].to_vec::<f64>().unwrap()
-        };
-        let x = [1.0, 3.0, 3.0, 7.0, 0.0, 7.0];
-        assert_eq!(grad(&MAX, &x), [0.0, 1.0, 1.0, 2.0, 0.0, 2.0]);
-        assert_eq!(grad(&MIN, &x), [1.0, 0.0, 0.0, 0.0, 2.0, 0.0]);
-        assert_eq!(grad(&PROD, &x), [9.0, 3.0, 3.0, 0.0, 98.0, 0.0]);
-        assert_eq!(grad(&PROD, &[0.0, 0.0, 3.0, 2.0, 2.0, 2.0]), [0.0, 0.0, 0.0, 8.0, 8.0, 8.0]);
-        let nan = f64::NAN;
-        assert_eq!(grad(&NANSUM, &[1.0, nan, 3.0, nan, nan, nan]), [1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
-        assert_eq!(grad(&NANPROD, &[2.0, nan, 3.0, nan, nan, nan]), [3.0, 0.0, 2.0, 0.0, 0.0, 0.0]);
-    }
+fn np_extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axes = axes_over::<ExtremeParam>(ctx, outs[0].shape())?;
+    spread::<Equal>(ctx, &ins[1], &ins[2], &axes, &mut outs[0])?;
+    times_spread(ctx, &ins[0], &axes, &mut outs[0])
 }

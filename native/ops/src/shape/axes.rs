@@ -1,9 +1,9 @@
-//! Operators that permute, insert, remove and reverse axes.
+//! Operators that permute, insert and remove axes.
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::{Compose, Grad};
+use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, OpDef, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape, Sizes};
 use ferromx_core::storage::{In, Out};
@@ -11,10 +11,22 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
 
 use super::moves::{by_size, source, target};
+use crate::reduce::axes::{numpy_axes, numpy_reduced};
 use crate::rules::RESHAPE_BACK;
 
 /// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[&TRANSPOSE, &SWAP_AXIS, &EXPAND_DIMS, &SQUEEZE, &REVERSE];
+pub(super) static OPS: &[&OpDef] = &[
+    &TRANSPOSE,
+    &NP_TRANSPOSE,
+    &MOVEAXIS,
+    &SWAP_AXIS,
+    &EXPAND_DIMS,
+    &SQUEEZE,
+    &NP_SQUEEZE,
+    &ATLEAST_1D,
+    &ATLEAST_2D,
+    &ATLEAST_3D,
+];
 
 params! {
     /// Parameters of `transpose`.
@@ -28,7 +40,7 @@ pub(crate) static TRANSPOSE: OpDef = OpDef::new("transpose")
     .doc("Permutes the axes: axis i of the result is axis `axes[i]` of the input.")
     .inputs(&[arg("data", "The array to transpose.")])
     .params::<TransposeParam>()
-    .shape(transpose_shape)
+    .shape(|p, io| permuted_shape(io, |rank| permutation(p.get(), rank)))
     .forward(|ctx, ins, outs| {
         let axes = permutation(ctx.params::<TransposeParam>(), ins[0].shape().dims().len())?;
         permute(&ins[0], &ins[0].shape().to_usize(), &axes, &mut outs[0])
@@ -61,28 +73,125 @@ fn permutation(p: &TransposeParam, rank: usize) -> Result<Sizes> {
     Ok(axes)
 }
 
-fn transpose_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let Some(rank) = io.ins[0].ndim().or(io.outs[0].ndim()) else { return Ok(()) };
-    let axes = permutation(p.get(), rank)?;
-    if io.ins[0].ndim_is_known() {
-        let dims = io.ins[0].dims();
-        let out: Dims = axes.iter().map(|a| dims[*a]).collect();
-        io.assign_out(0, &Shape::from(out))?;
-    }
-    if io.outs[0].ndim_is_known() {
-        let mut back: Dims = std::iter::repeat_n(-1, rank).collect();
-        for (a, d) in axes.iter().zip(io.outs[0].dims()) {
-            back[*a] = *d;
-        }
-        io.assign_in(0, &Shape::from(back))?;
-    }
-    Ok(())
-}
-
 /// Transposes the input, taken as an array of shape `dims`.
 pub(crate) fn permute(input: &In<'_>, dims: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     by_size!(input.dtype(), |T| movement::transpose(source::<T>(input)?, dims, axes, target::<T>(out)?));
     Ok(())
+}
+
+const A: &[ArgDef] = &[arg("a", "The array.")];
+
+params! {
+    /// Parameters of `_np_transpose`.
+    pub struct NpTransposeParam {
+        /// For each axis of the result, the axis of the array that becomes it; by default all axes in reverse order.
+        axes: Shape = (Shape::unknown());
+    }
+}
+
+pub(super) static NP_TRANSPOSE: OpDef = OpDef::new("_np_transpose")
+    .doc("Permutes the axes: axis i of the result is axis `axes[i]` of the array.")
+    .inputs(A)
+    .params::<NpTransposeParam>()
+    .shape(|p, io| permuted_shape(io, |rank| np_permutation(p.get(), rank)))
+    .forward(|ctx, ins, outs| {
+        let axes = np_permutation(ctx.params(), ins[0].shape().dims().len())?;
+        permute(&ins[0], &ins[0].shape().to_usize(), &axes, &mut outs[0])
+    })
+    .grad(Grad::Compose(|g, n| {
+        let axes = &n.params.get::<NpTransposeParam>().axes;
+        let inverse = match axes.ndim() {
+            None => Shape::unknown(),
+            Some(rank) => {
+                let forward = np_permutation(n.params.get(), rank)?;
+                Shape::from(
+                    (0..rank).map(|i| forward.iter().position(|a| *a == i).unwrap_or(i) as i64).collect::<Dims>(),
+                )
+            }
+        };
+        Ok(vec![Some(g.apply1("_np_transpose", &n.ograds[..1], &[("axes", &inverse.to_string())])?)])
+    }));
+
+/// The permutation of `rank` axes.
+fn np_permutation(p: &NpTransposeParam, rank: usize) -> Result<Vec<usize>> {
+    let Some(given) = p.axes.ndim() else { return Ok((0..rank).rev().collect()) };
+    ensure!(given == rank, "axes={} does not match the array, which has {rank} axes", p.axes);
+    let axes = p.axes.dims().iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
+    let mut sorted = axes.clone();
+    sorted.sort_unstable();
+    ensure!(
+        sorted.into_iter().eq(0..rank),
+        "ValueError: repeated axis in transpose: axes={} is not a permutation: list each of the {rank} axes once",
+        p.axes
+    );
+    Ok(axes)
+}
+
+/// Shape rule of permutations, which infers in both directions.
+pub(super) fn permuted_shape<A: AsRef<[usize]>>(
+    io: &mut ShapeIo<'_>,
+    permutation: impl Fn(usize) -> Result<A>,
+) -> Result<()> {
+    let Some(rank) = io.ins[0].ndim().or(io.outs[0].ndim()) else { return Ok(()) };
+    let axes = permutation(rank)?;
+    let axes = axes.as_ref();
+    if io.ins[0].ndim_is_known() {
+        let out: Dims = axes.iter().map(|a| io.ins[0].dim(*a)).collect();
+        io.assign_out(0, &Shape::from(out))?;
+    }
+    let mut back: Dims = std::iter::repeat_n(-1, rank).collect();
+    for (a, d) in axes.iter().zip(io.outs[0].dims()) {
+        back[*a] = *d;
+    }
+    io.assign_in(0, &Shape::from(back))
+}
+
+params! {
+    /// Parameters of `_np_moveaxis`.
+    pub struct MoveaxisParam {
+        /// The axes to move.
+        source: Shape = required;
+        /// The position of each moved axis in the result; the other axes keep their order.
+        destination: Shape = required;
+    }
+}
+
+pub(crate) static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
+    .doc("Moves axes to other positions; the others keep their order.")
+    .inputs(A)
+    .params::<MoveaxisParam>()
+    .shape(|p, io| permuted_shape(io, |rank| moved(p.get(), rank)))
+    .forward(|ctx, ins, outs| {
+        let axes = moved(ctx.params(), ins[0].shape().dims().len())?;
+        permute(&ins[0], &ins[0].shape().to_usize(), &axes, &mut outs[0])
+    })
+    .grad(Grad::Compose(|g, n| {
+        let p = n.params.get::<MoveaxisParam>();
+        let attrs = [("source", p.destination.to_string()), ("destination", p.source.to_string())];
+        let attrs = attrs.each_ref().map(|(k, v)| (*k, v.as_str()));
+        Ok(vec![Some(g.apply1("_np_moveaxis", &n.ograds[..1], &attrs)?)])
+    }));
+
+/// The permutation that moves the axes.
+fn moved(p: &MoveaxisParam, rank: usize) -> Result<Vec<usize>> {
+    let (from, to) = (p.source.dims(), p.destination.dims());
+    ensure!(
+        from.len() == to.len(),
+        "source={} and destination={} must have the same number of axes",
+        p.source,
+        p.destination
+    );
+    let resolve = |axes: &[i64], name: &str| {
+        let resolved = axes.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
+        let mut sorted = resolved.clone();
+        sorted.sort_unstable();
+        ensure!(sorted.windows(2).all(|w| w[0] < w[1]), "{name}={} names an axis twice", Shape::new(axes));
+        Ok(resolved)
+    };
+    let (from, to) = (resolve(from, "source")?, resolve(to, "destination")?);
+    let mut rest = (0..rank).filter(|a| !from.contains(a));
+    let axis = |i: usize| to.iter().position(|t| *t == i).map(|k| from[k]);
+    Ok((0..rank).map(|i| axis(i).or_else(|| rest.next()).unwrap_or(i)).collect())
 }
 
 params! {
@@ -100,32 +209,19 @@ pub(crate) static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
     .doc("Swaps the axes dim1 and dim2.")
     .inputs(&[arg("data", "The array whose axes are swapped.")])
     .params::<SwapAxisParam>()
-    .shape(|p, io| {
-        if let Some(rank) = io.ins[0].ndim() {
-            let (a, b) = swapped(p.get(), rank)?;
-            let mut dims: Dims = io.ins[0].dims().into();
-            dims.swap(a, b);
-            io.assign_out(0, &Shape::from(dims))?;
-        }
-        if let Some(rank) = io.outs[0].ndim() {
-            let (a, b) = swapped(p.get(), rank)?;
-            let mut dims: Dims = io.outs[0].dims().into();
-            dims.swap(a, b);
-            io.assign_in(0, &Shape::from(dims))?;
-        }
-        Ok(())
-    })
+    .shape(|p, io| permuted_shape(io, |rank| swapped(p.get(), rank)))
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
-        let (a, b) = swapped(ctx.params(), dims.len())?;
-        let mut axes: Sizes = (0..dims.len()).collect();
-        axes.swap(a, b);
+        let axes = swapped(ctx.params(), dims.len())?;
         permute(&ins[0], &dims, &axes, &mut outs[0])
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("SwapAxis", &n.ograds[..1], n.attrs)?)])));
 
-fn swapped(p: &SwapAxisParam, rank: usize) -> Result<(usize, usize)> {
-    Ok((Shape::axis(i64::from(p.dim1), rank)?, Shape::axis(i64::from(p.dim2), rank)?))
+/// The permutation that swaps two axes.
+fn swapped(p: &SwapAxisParam, rank: usize) -> Result<Sizes> {
+    let mut axes: Sizes = (0..rank).collect();
+    axes.swap(Shape::axis(p.dim1.into(), rank)?, Shape::axis(p.dim2.into(), rank)?);
+    Ok(axes)
 }
 
 params! {
@@ -199,33 +295,121 @@ fn squeeze_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 params! {
-    /// Parameters of `reverse`.
-    pub struct ReverseParam {
-        /// The axes to reverse, counted from 0.
-        axis: Shape = required;
+    /// Parameters of `_np_squeeze`.
+    pub struct NpSqueezeParam {
+        /// The axes to remove, all of length 1; by default every axis of length 1.
+        axis: ShapeOrNone = (ShapeOrNone(None));
     }
 }
 
-const REVERSE_BACK: Compose = |g, n| Ok(vec![Some(g.apply1("reverse", &n.ograds[..1], n.attrs)?)]);
+pub(crate) static NP_SQUEEZE: OpDef = OpDef::new("_np_squeeze")
+    .doc("Removes axes of length 1 without a copy.")
+    .inputs(A)
+    .params::<NpSqueezeParam>()
+    .shape(np_squeeze_shape)
+    .view()
+    .grad(Grad::Compose(RESHAPE_BACK));
 
-pub(crate) static REVERSE: OpDef = OpDef::new("reverse")
-    .aliases(&["flip"])
-    .doc("Reverses the order of the elements along the given axes.")
-    .inputs(&[arg("data", "The array to reverse.")])
-    .params::<ReverseParam>()
-    .forward(reverse)
-    .grad(Grad::Compose(REVERSE_BACK));
-
-fn reverse(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let dims = ins[0].shape().to_usize();
-    let axis = |a: &i64| match usize::try_from(*a).ok().filter(|a| *a < dims.len()) {
-        Some(a) => Ok(a),
-        None => Err(Error::value(format!("axis {a} is out of range for {} dimensions: count them from 0", dims.len()))),
+fn np_squeeze_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let shape = io.ins[0].clone();
+    let Some(rank) = shape.ndim() else { return Ok(()) };
+    let gone: Vec<usize> = match &p.get::<NpSqueezeParam>().axis {
+        ShapeOrNone(None) if !shape.is_known() => return Ok(()),
+        ShapeOrNone(None) => (0..rank).filter(|i| shape.dim(*i) == 1).collect(),
+        given => numpy_axes(given, rank)?.to_vec(),
     };
-    let given = ctx.params::<ReverseParam>().axis.dims().iter().map(axis).collect::<Result<Sizes>>()?;
-    // An axis that is given twice is reversed twice.
-    let is_odd = |a: &usize| given.iter().filter(|b| *b == a).count() % 2 == 1;
-    let axes: Sizes = (0..dims.len()).filter(is_odd).collect();
-    by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
-    Ok(())
+    if let Some(axis) = gone.iter().find(|i| shape.dim(**i) > 1 || shape.dim(**i) == 0) {
+        return Err(Error::Value(format!("axis {axis} of shape {shape} cannot be removed: its length is not 1")));
+    }
+    io.assign_out(0, &numpy_reduced(&shape, &gone, false))
+}
+
+params! {
+    /// Parameters of `_np_atleast_1d`, `_np_atleast_2d` and `_np_atleast_3d`.
+    pub struct AtleastParam {
+        /// Number of arrays.
+        num_args: i32 = required, where 1..=i32::MAX;
+    }
+}
+
+/// Defines the operator that gives arrays at least `$n` axes.
+macro_rules! atleast {
+    ($name:ident: $op:literal, $n:literal, $doc:literal) => {
+        pub(crate) static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .variadic("arys", "The arrays.", "num_args")
+            .params::<AtleastParam>()
+            .input_names_by(|p| (0..p.get::<AtleastParam>().num_args).map(|i| format!("ary{i}")).collect())
+            .outputs(|p| p.get::<AtleastParam>().num_args as usize)
+            .shape(|_, io| {
+                for i in 0..io.ins.len() {
+                    if io.ins[i].ndim_is_known() {
+                        let shape = with_axes(&io.ins[i], $n);
+                        io.assign_out(i, &shape)?;
+                    }
+                }
+                Ok(())
+            })
+            .dtype(|_, io| (0..io.ins.len()).try_for_each(|i| io.ins[i].map_or(Ok(()), |d| io.assign_out(i, d))))
+            .forward(|_, ins, outs| {
+                for (x, out) in ins.iter().zip(outs).filter(|(_, out)| out.wanted()) {
+                    out.bytes_mut()?.copy_from_slice(x.bytes()?);
+                }
+                Ok(())
+            })
+            .grad(Grad::Compose(|g, n| {
+                let back = |(x, og)| g.apply1("reshape_like", &[og, x], &[]).map(Some);
+                n.inputs.iter().copied().zip(n.ograds.iter().copied()).map(back).collect()
+            }));
+    };
+}
+
+atleast!(ATLEAST_1D: "_np_atleast_1d", 1, "Gives each array at least one axis: a number becomes an array of shape (1).");
+atleast!(ATLEAST_2D: "_np_atleast_2d", 2,
+    "Gives each array at least two axes: () becomes (1, 1), and (n) becomes (1, n).");
+atleast!(ATLEAST_3D: "_np_atleast_3d", 3,
+    "Gives each array at least three axes: () becomes (1, 1, 1), (n) becomes (1, n, 1), and (m, n) becomes (m, n, 1).");
+
+/// The shape with at least `n` axes.
+pub(super) fn with_axes(shape: &Shape, n: usize) -> Shape {
+    match (shape.dims(), n) {
+        ([], n) => Shape::new(&[1, 1, 1][..n]),
+        ([d], 2) => Shape::new(&[1, *d]),
+        ([d], 3) => Shape::new(&[1, *d, 1]),
+        ([a, b], 3) => Shape::new(&[*a, *b, 1]),
+        (dims, _) => Shape::new(dims),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn shaped(def: &'static OpDef, dims: &[i64], attrs: &[(&str, &str)]) -> Result<Shape> {
+        Case::parse(def, attrs)?.shapes(&[Shape::new(dims)]).map(|s| s[0].clone())
+    }
+
+    #[test]
+    fn axes_of_length_one_are_removed() {
+        let squeeze = |dims: &[i64], axis: &str| shaped(&NP_SQUEEZE, dims, &[("axis", axis)]);
+        assert_eq!(squeeze(&[1, 1, 1], "None").unwrap(), Shape::new(&[]));
+        assert_eq!(squeeze(&[1, 1, 4], "(0, -2)").unwrap(), [4].into());
+        assert!(squeeze(&[2, 1], "0").unwrap_err().to_string().contains("axis 0 of shape [2,1]"));
+    }
+
+    #[test]
+    fn axes_are_added() {
+        let x = [array(&[1f64], &[]), array(&[1f64, 2.0], &[2])];
+        for (def, want) in [
+            (&ATLEAST_1D, [&[1][..], &[2]]),
+            (&ATLEAST_2D, [&[1, 1], &[1, 2]]),
+            (&ATLEAST_3D, [&[1, 1, 1], &[1, 2, 1]]),
+        ] {
+            let case = Case::new(def, &[("num_args", "2")]);
+            let shapes: Vec<_> = case.run(&x).unwrap().iter().map(|y| y.shape().clone()).collect();
+            assert_eq!(shapes, want.map(Shape::new));
+            case.check_gradient(&x);
+        }
+    }
 }

@@ -1,23 +1,33 @@
-//! Operators that concatenate arrays along an axis, and split them.
+//! Concatenation and stacking of arrays.
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
+use ferromx_core::grad::{Backward, Compose, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef, arg};
-use ferromx_core::params::{ParamValue, Params};
+use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, parse_field, refuse_unknown};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
+use super::axes::with_axes;
 use super::moves::{by_size, source, target};
-use crate::rules::one_dtype;
 
 /// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[&CONCAT, &RNN_PARAM_CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2, &SPLIT_V2_BACKWARD];
+pub(super) static OPS: &[&OpDef] = &[
+    &CONCAT,
+    &RNN_PARAM_CONCAT,
+    &STACK,
+    &STACK.renamed("_npi_stack"),
+    &CONCATENATE,
+    &VSTACK,
+    &HSTACK,
+    &DSTACK,
+    &COLUMN_STACK,
+];
 
-/// Concatenates the rows of the inputs; `width` is the row_len length of an input.
+/// Concatenates the rows of the inputs; `width` is the row length of an input.
 pub(crate) fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
     by_size!(out.dtype(), |T| {
         let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<SmallVec<[_; 8]>>>()?;
@@ -26,7 +36,7 @@ pub(crate) fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut O
     Ok(())
 }
 
-/// Splits rows of `total` elements into the wanted outputs; `width` is the row_len length of an output.
+/// Splits rows of `total` elements into the wanted outputs; `width` is the row length of an output.
 pub(crate) fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &mut [Out<'_>]) -> Result<()> {
     let rows = input.len().checked_div(total).unwrap_or(0);
     let mut offset = 0;
@@ -43,13 +53,13 @@ pub(crate) fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usiz
     Ok(())
 }
 
-/// The number of elements of a row_len: the product of the lengths from `axis` on.
+/// The number of elements of a row: the product of the lengths from `axis` on.
 pub(crate) fn row_len(shape: &Shape, axis: usize) -> usize {
     shape.to_usize()[axis..].iter().product()
 }
 
 /// The index of an axis; a negative one counts from the end.
-fn axis_index(axis: i32, rank: usize) -> Result<usize> {
+pub(super) fn axis_index(axis: i32, rank: usize) -> Result<usize> {
     Shape::axis(i64::from(axis), rank)
 }
 
@@ -103,16 +113,9 @@ fn concat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, even: bool) -> Result<()> {
     let Some(rank) = io.ins.iter().chain(io.outs.iter()).find_map(Shape::ndim) else { return Ok(()) };
     let axis = axis_index(p.get::<ConcatParam>().dim, rank)?;
-    let without_axis = |s: &Shape| {
-        let mut s = s.clone();
-        if let Some(d) = s.dims_mut().and_then(|d| d.get_mut(axis)) {
-            *d = -1;
-        }
-        s
-    };
     let mut common = Shape::of_rank(rank);
     for s in io.ins.iter().chain(io.outs.iter()) {
-        let (so_far, given) = (common.clone(), without_axis(s));
+        let (so_far, given) = (common.clone(), without_axis(s, axis));
         ensure!(
             common.assign(&given),
             "Incompatible input shape: expected {so_far} (any length of axis {axis}), got {s}"
@@ -207,234 +210,198 @@ fn stack_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(dims))
 }
 
-params! {
-    /// Parameters of `SliceChannel`.
-    pub struct SliceChannelParam {
-        /// The number of equal parts.
-        num_outputs: i32 = required, where 1..=i32::MAX;
-        /// The axis to split; a negative one counts from the end.
-        axis: i32 = 1;
-        /// Whether the axis is removed, which needs parts of length 1.
-        squeeze_axis: bool = false;
-    }
-}
+/// Maps an input's shape to the shape with added axes under which it is joined, and the axis of the join.
+type JoinView = fn(&Params, &Shape) -> Result<(Shape, usize)>;
 
-pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
-    .aliases(&["split"])
-    .doc("Splits an array into num_outputs equal parts along an axis.")
-    .inputs(&[arg("data", "The array to split; num_outputs must divide the length of the axis.")])
-    .params::<SliceChannelParam>()
-    .outputs(|p| p.get::<SliceChannelParam>().num_outputs as usize)
-    .shape(slice_channel_shape)
-    .dtype(one_dtype)
-    .forward(|ctx, ins, outs| {
-        let axis = axis_index(ctx.params::<SliceChannelParam>().axis, ins[0].shape().dims().len())?;
-        let total = row_len(ins[0].shape(), axis);
-        let width = total / outs.len();
-        cut(&ins[0], total, |_| width, outs)
-    })
-    .grad(Grad::Compose(|g, n| {
-        let p = n.params.get::<SliceChannelParam>();
-        Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
-    }));
-
-/// The gradient of splitting: the concatenation of the parts' gradients.
-fn rejoin(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) -> Result<Entry> {
-    let (count, axis) = (n.ograds.len().to_string(), axis.to_string());
-    match squeezed {
-        true => g.apply1("stack", n.ograds, &[("num_args", &count), ("axis", &axis)]),
-        false => g.apply1("Concat", n.ograds, &[("num_args", &count), ("dim", &axis)]),
-    }
-}
-
-fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let p = p.get::<SliceChannelParam>();
-    let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
-    let axis = axis_index(p.axis, rank)?;
-    let mut part = Shape::unknown();
-    for (i, s) in io.outs.iter().enumerate() {
-        let so_far = part.clone();
-        ensure!(part.assign(s), "parts of an axis are equal, but output {i} is {s} and those before it are {so_far}");
-    }
-    io.outs.iter_mut().for_each(|s| s.clone_from(&part));
-    whole_from_parts(io, axis, p.squeeze_axis)?;
-    let (n, parts) = (io.ins[0].dim(axis), i64::from(p.num_outputs));
-    if !io.ins[0].ndim_is_known() {
-        return Ok(());
-    }
-    let mut dims: Dims = io.ins[0].dims().into();
-    ensure!(n < 0 || n % parts == 0, "num_outputs={parts} does not divide axis {axis} of {}", io.ins[0]);
-    if p.squeeze_axis {
-        ensure!(
-            n < 0 || n == parts,
-            "squeeze_axis needs as many outputs as axis {axis} of {} has indices, but num_outputs={parts}",
-            io.ins[0]
-        );
-        dims.remove(axis);
-    } else if n >= 0 {
-        dims[axis] = n / parts;
-    }
-    let part = Shape::from(dims);
-    (0..io.outs.len()).try_for_each(|i| io.assign_out(i, &part))
-}
-
-params! {
-    /// Parameters of `_split_v2`.
-    pub struct SplitParam {
-        /// The start index of each part, the first one 0; ignored if sections is given.
-        indices: Shape = required;
-        /// The axis to split; a negative one counts from the end.
-        axis: i32 = 1;
-        /// Whether the axis is removed, which needs parts of length 1.
-        squeeze_axis: bool = false;
-        /// If not 0, the number of parts; if they cannot be equal, the first ones are longer by one.
-        sections: i32 = 0, where 0..=i32::MAX;
-    }
-}
-
-pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
-    .aliases(&["_npi_split"])
-    .doc("Splits an array along an axis, at given indices or into a number of parts.")
-    .inputs(&[arg("data", "The array to split.")])
-    .params::<SplitParam>()
-    .outputs(|p| split_parts(p.get()))
-    .shape(split_shape)
-    .dtype(one_dtype)
-    .forward(split)
-    .grad(Grad::Compose(|g, n| {
-        let p = n.params.get::<SplitParam>();
-        Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
-    }));
-
-pub(crate) static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
-    .doc("The gradient of `_split_v2`: the gradients of the parts, concatenated along the axis.")
-    .inputs(&[])
-    .listed(0)
-    .params::<SplitParam>()
-    .unlisted_params()
-    .num_inputs_by(|p| split_parts(p.get()))
-    .input_names_by(|p| (0..split_parts(p.get())).map(|i| format!("grad{i}")).collect())
-    .shape(|p, io| {
-        let p = p.get::<SplitParam>();
-        let Some(rank) = io.ins.first().and_then(Shape::ndim) else { return Ok(()) };
-        let axis = axis_index(p.axis, if p.squeeze_axis { rank + 1 } else { rank })?;
-        if p.squeeze_axis {
-            let mut dims: Dims = io.ins[0].dims().into();
-            dims.insert(axis, io.ins.len() as i64);
-            return io.assign_out(0, &Shape::from(dims));
-        }
-        rejoined_shape(io, axis)
-    })
-    .dtype(one_dtype)
-    .forward(|ctx, ins, outs| {
-        let p = ctx.params::<SplitParam>();
-        let axis = axis_index(p.axis, outs[0].shape().dims().len())?;
-        let inner = if p.squeeze_axis { row_len(outs[0].shape(), axis) / ins.len() } else { 0 };
-        join(ins, |x| if p.squeeze_axis { inner } else { row_len(x.shape(), axis) }, &mut outs[0])
-    });
-
-/// Infers the shape of the concatenation of parts along an axis.
-pub(crate) fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
-    let mut whole = io.ins[0].clone();
-    let (total, known) = io.ins.iter().fold((0, true), |(total, known), s| {
-        let n = if s.ndim_is_known() { s.dim(axis) } else { -1 };
-        (total + n, known && n >= 0)
-    });
-    if let Some(dims) = whole.dims_mut() {
-        dims[axis] = if known { total } else { -1 };
-    }
-    io.assign_out(0, &whole)
-}
-
-/// The rank of an array that is split, from its own shape or that of a part.
-pub(crate) fn rank_of_whole(io: &ShapeIo<'_>, squeezed: bool) -> Option<usize> {
-    io.ins[0].ndim().or_else(|| io.outs.iter().find_map(Shape::ndim).map(|rank| rank + usize::from(squeezed)))
-}
-
-/// Infers the array's shape from its parts: the length of the split axis is known if those of all parts are.
-pub(crate) fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result<()> {
-    let mut whole = Shape::unknown();
-    let mut total = Some(0);
-    for (i, part) in io.outs.iter().enumerate() {
-        let Some(rank) = part.ndim() else {
-            total = None;
+/// Shape rule: all axes but the joined one are equal; the lengths along the joined axis add up.
+fn joined_views(p: &Params, io: &mut ShapeIo<'_>, view: JoinView) -> Result<()> {
+    let (mut common, mut total, mut axis) = (Shape::unknown(), 0i64, 0);
+    for i in 0..io.ins.len() {
+        if !io.ins[i].ndim_is_known() {
+            total = -1;
             continue;
+        }
+        let (shape, along) = view(p, &io.ins[i])?;
+        axis = along;
+        let others = without_axis(&shape, along);
+        let so_far = common.clone();
+        ensure!(
+            common.assign(&others),
+            "Incompatible input shape: expected {so_far} (any length of axis {along}), got {} for array {i}",
+            io.ins[i]
+        );
+        let n = shape.dim(along);
+        total = if total < 0 || n < 0 { -1 } else { total + n };
+    }
+    let Some(rank) = common.ndim() else { return Ok(()) };
+    if let Some(d) = common.dims_mut().and_then(|d| d.get_mut(axis)) {
+        *d = total;
+    }
+    io.assign_out(0, &common)?;
+    let out = io.outs[0].clone();
+    let mut missing = Vec::new();
+    let mut known = 0;
+    for i in 0..io.ins.len() {
+        match io.ins[i].ndim() {
+            // Only an input that keeps its rank can take lengths from the output.
+            Some(n) if n == rank && view(p, &io.ins[i])?.0.ndim() == Some(n) => {
+                io.assign_in(i, &without_axis(&out, axis))?;
+                let n = io.ins[i].dim(axis);
+                if n < 0 { missing.push(i) } else { known += n }
+            }
+            Some(_) => known += view(p, &io.ins[i])?.0.dim(axis).max(0),
+            None => return Ok(()),
+        }
+    }
+    match missing[..] {
+        [one] if out.dim(axis) >= known => {
+            let mut shape = out;
+            if let Some(dims) = shape.dims_mut() {
+                dims[axis] -= known;
+            }
+            io.assign_in(one, &shape)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The shape with an unknown length along one axis.
+fn without_axis(shape: &Shape, axis: usize) -> Shape {
+    let mut shape = shape.clone();
+    if let Some(d) = shape.dims_mut().and_then(|d| d.get_mut(axis)) {
+        *d = -1;
+    }
+    shape
+}
+
+fn join_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinView) -> Result<()> {
+    let width = |x: &In<'_>| view(ctx.params, x.shape()).map_or(0, |(shape, axis)| row_len(&shape, axis));
+    join(ins, width, &mut outs[0])
+}
+
+fn cut_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinView) -> Result<()> {
+    let width = |x: &Out<'_>| view(ctx.params, x.shape()).map_or(0, |(shape, axis)| row_len(&shape, axis));
+    let total = outs.iter().map(width).sum();
+    cut(&ins[0], total, width, outs)
+}
+
+/// Defines an operator that joins arrays; the closure is its [`JoinView`].
+macro_rules! joining {
+    ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
+        pub(crate) static $name: OpDef = {
+            const VIEW: JoinView = |$p, $s| $view;
+            OpDef::new($op)
+                .doc($doc)
+                .variadic($data, "The arrays, all of one type.", "num_args")
+                .params::<$P>()
+                .input_names_by(|p| (0..p.get::<$P>().num_args).map(|i| format!(concat!($names, "{}"), i)).collect())
+                .shape(|p, io| joined_views(p, io, VIEW))
+                .forward(|ctx, ins, outs| join_views(ctx, ins, outs, VIEW))
+                .grad(Grad::Kernel(Backward::new(|ctx, ins, outs| cut_views(ctx, ins, outs, VIEW)), None))
         };
-        ensure!(
-            axis < rank + usize::from(squeezed),
-            "output {i} of shape {part} cannot be a part of an array that is split along axis {axis}"
-        );
-        let mut dims: Dims = part.dims().into();
-        if squeezed {
-            dims.insert(axis, -1);
-            total = total.map(|n| n + 1);
-        } else {
-            let n = std::mem::replace(&mut dims[axis], -1);
-            total = total.filter(|_| n >= 0).map(|sum: i64| sum + n);
-        }
-        let so_far = whole.clone();
-        ensure!(
-            whole.assign(&Shape::from(dims)),
-            "output {i} is {part}, which does not fit the parts before it: {so_far}"
-        );
-    }
-    if let (Some(n), Some(dims)) = (total, whole.dims_mut()) {
-        dims[axis] = n;
-    }
-    io.assign_in(0, &whole)
-}
-
-/// The number of parts.
-pub(crate) fn split_parts(p: &SplitParam) -> usize {
-    if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }
-}
-
-/// The length of each part of an axis of length `n`. If `n` is 0, indices are not checked.
-pub(crate) fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
-    if p.sections > 0 {
-        let parts = p.sections as usize;
-        return Ok((0..parts).map(|i| n / parts + usize::from(i < n % parts)).collect());
-    }
-    let starts = p.indices.dims();
-    if n == 0 {
-        return Ok(vec![0; starts.len()]);
-    }
-    ensure!(starts.first() == Some(&0), "indices={} must begin with 0, the start of the first part", p.indices);
-    let ends = starts[1..].iter().copied().chain([n as i64]);
-    let length = |(begin, end): (&i64, i64)| {
-        usize::try_from(end - begin).ok().filter(|_| end <= n as i64).ok_or_else(|| {
-            Error::value(format!("indices={} must ascend within the axis of length {n}", p.indices.print()))
-        })
     };
-    starts.iter().zip(ends).map(length).collect()
 }
 
-pub(crate) fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let p = p.get::<SplitParam>();
-    ensure!(split_parts(p) > 0, "neither indices nor sections were given, so there are no parts: give one of them");
-    let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
-    let axis = axis_index(p.axis, rank)?;
-    whole_from_parts(io, axis, p.squeeze_axis)?;
-    let Ok(n) = usize::try_from(io.ins[0].dim(axis)) else { return Ok(()) };
-    for (i, length) in split_lengths(p, n)?.into_iter().enumerate() {
-        let mut dims: Dims = io.ins[0].dims().into();
-        if p.squeeze_axis {
-            ensure!(
-                length == 1,
-                "squeeze_axis needs parts of length 1, but part {i} of axis {axis} has length {length}"
-            );
-            dims.remove(axis);
-        } else {
-            dims[axis] = length as i64;
-        }
-        io.assign_out(i, &Shape::from(dims))?;
+params! {
+    /// Parameters of `_npi_vstack` and `_npi_column_stack`.
+    pub struct VstackParam {
+        /// Number of arrays to join.
+        num_args: i32 = required, where 1..=i32::MAX;
     }
-    Ok(())
 }
 
-fn split(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let axis = axis_index(ctx.params::<SplitParam>().axis, ins[0].shape().dims().len())?;
-    let total = row_len(ins[0].shape(), axis);
-    let rows = ins[0].len().checked_div(total).unwrap_or(0);
-    cut(&ins[0], total, |out| out.len().checked_div(rows).unwrap_or(0), outs)
+joining!(VSTACK: "_npi_vstack" ("data", "arg"),
+    "Stacks arrays along axis 0 after giving them at least two axes.",
+    VstackParam, |_p, s| Ok((with_axes(s, 2), 0)));
+
+joining!(COLUMN_STACK: "_npi_column_stack" ("data", "arg"),
+"Stacks arrays along axis 1; vectors and scalars become columns.",
+VstackParam, |_p, s| Ok(match s.dims() {
+    [] => (Shape::new(&[1, 1]), 1),
+    [n] => (Shape::new(&[*n, 1]), 1),
+    dims => (Shape::new(dims), 1),
+}));
+
+joining!(HSTACK: "_npi_hstack" ("data", "data"),
+"Stacks arrays along axis 1; vectors and scalars along axis 0. `dim` is ignored.",
+ConcatParam, |_p, s| {
+    let shape = with_axes(s, 1);
+    let axis = usize::from(shape.dims().len() > 1);
+    Ok((shape, axis))
+});
+
+joining!(DSTACK: "_npi_dstack" ("data", "data"),
+"Stacks arrays along axis 2 after giving them at least three axes. `dim` is ignored.",
+ConcatParam, |_p, s| Ok((with_axes(s, 3), 2)));
+
+joining!(CONCATENATE: "_npi_concatenate" ("data", "data"),
+"Joins arrays along an axis; None flattens them first. All their other axes have equal lengths.",
+ConcatenateParam, |p, s| {
+    let Some(axis) = p.get::<ConcatenateParam>().axis else {
+        return Ok((Shape::new(&[s.product(..)]), 0));
+    };
+    ensure!(s.ndim() != Some(0), "zero-dimensional arrays cannot be joined along an axis");
+    Ok((s.clone(), Shape::axis(axis.into(), s.dims().len())?))
+});
+
+/// Parameters of `_npi_concatenate`: MXNet's metadata lists `dim`, but the operator reads `axis`.
+pub(super) struct ConcatenateParam {
+    /// Number of arrays to join.
+    pub num_args: i32,
+    /// The axis along which they are joined.
+    pub axis: Option<i32>,
+}
+
+impl OpParams for ConcatenateParam {
+    fn fields() -> Vec<FieldInfo> {
+        let mut fields = ConcatParam::fields();
+        fields[1].doc = "Ignored; the axis is given as `axis` (0 by default, None to flatten the arrays).".into();
+        fields
+    }
+
+    fn parse(attrs: &Attrs) -> Result<Self> {
+        refuse_unknown(attrs, &["num_args", "axis"])?;
+        let num_args: i32 = parse_field(attrs, "num_args", None)?;
+        if num_args < 1 {
+            return Err(Error::Param(format!(
+                "value {num_args} for parameter num_args is out of range: give 1 or more"
+            )));
+        }
+        Ok(ConcatenateParam { num_args, axis: parse_field(attrs, "axis", Some(Some(0)))? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, numbers};
+
+    fn joined(def: &'static OpDef, axis: Option<&str>, dims: &[&[i64]]) -> Result<Shape> {
+        let n = dims.len().to_string();
+        let mut attrs = vec![("num_args", n.as_str())];
+        attrs.extend(axis.map(|a| ("axis", a)));
+        let shapes: Vec<_> = dims.iter().map(|d| Shape::new(d)).collect();
+        let shape = Case::new(def, &attrs).shapes(&shapes)?[0].clone();
+        Case::new(def, &attrs).check_gradient(&dims.iter().map(|d| numbers(d)).collect::<Vec<_>>());
+        Ok(shape)
+    }
+
+    #[test]
+    fn arrays_get_enough_axes() {
+        assert_eq!(joined(&VSTACK, None, &[&[3], &[2, 3]]).unwrap(), [3, 3].into());
+        assert_eq!(joined(&VSTACK, None, &[&[], &[]]).unwrap(), [2, 1].into());
+        assert_eq!(joined(&HSTACK, None, &[&[3], &[]]).unwrap(), [4].into());
+        assert_eq!(joined(&HSTACK, None, &[&[2, 1], &[2, 3]]).unwrap(), [2, 4].into());
+        assert_eq!(joined(&DSTACK, None, &[&[3], &[3]]).unwrap(), [1, 3, 2].into());
+        assert_eq!(joined(&COLUMN_STACK, None, &[&[2], &[2, 3]]).unwrap(), [2, 4].into());
+        assert_eq!(joined(&CONCATENATE, Some("-1"), &[&[2, 1], &[2, 3]]).unwrap(), [2, 4].into());
+        assert_eq!(joined(&CONCATENATE, Some("None"), &[&[2, 1], &[3]]).unwrap(), [5].into());
+        assert!(
+            joined(&CONCATENATE, None, &[&[2, 1], &[2, 3]])
+                .unwrap_err()
+                .to_string()
+                .contains("Incompatible input shape")
+        );
+        assert!(joined(&CONCATENATE, None, &[&[], &[]]).is_err());
+    }
 }

@@ -1,33 +1,45 @@
 //! Operators that change the shape of an array or rearrange its elements.
 
 pub(crate) mod axes;
-mod diag;
+mod depth_to_space;
+mod diagonal;
+pub(crate) mod flip;
 pub(crate) mod join;
 pub(crate) mod moves;
 pub(crate) mod pad;
 mod repeat;
-mod reshape;
+pub(crate) mod reshape;
 pub(crate) mod slice;
+mod split;
 
 pub(crate) use join::ConcatParam;
 pub(crate) use slice::SliceParam;
 
 use ferromx_core::op::OpDef;
 
-/// Reshaping, without copying.
-pub static RESHAPE: &[&OpDef] = reshape::OPS;
-/// Permutation, insertion, removal and reversal of axes.
-pub static AXES: &[&OpDef] = axes::OPS;
-/// Diagonals.
-pub static DIAG: &[&OpDef] = diag::OPS;
-/// Slicing, and assignment to slices.
-pub static SLICE: &[&OpDef] = slice::OPS;
-/// Concatenation, stacking and splitting.
-pub static JOIN: &[&OpDef] = join::OPS;
-/// Tiling and repetition.
-pub static REPEAT: &[&OpDef] = repeat::OPS;
-/// Padding, and rearrangement between channels and blocks of pixels.
-pub static PAD: &[&OpDef] = pad::OPS;
+/// The operators of this family.
+pub static OPS: &[&[&OpDef]] = &[
+    // Permutation, insertion and removal of axes.
+    axes::OPS,
+    // Rearrangement between channels and blocks of pixels.
+    depth_to_space::OPS,
+    // Diagonals and triangles.
+    diagonal::OPS,
+    // Flips, rotations and rolls.
+    flip::OPS,
+    // Concatenation and stacking.
+    join::OPS,
+    // Padding.
+    pad::OPS,
+    // Tiling and repetition.
+    repeat::OPS,
+    // Reshaping, without copying.
+    reshape::OPS,
+    // Slicing, and assignment to slices.
+    slice::OPS,
+    // Splitting.
+    split::OPS,
+];
 
 #[cfg(test)]
 mod tests;

@@ -1,27 +1,28 @@
-//! Padding, and rearrangement between channels and blocks of pixels.
+//! Padding.
 
-use ferromx_core::dtype::{DType, Element, f16};
-use ferromx_core::error::Result;
+use std::borrow::Cow;
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
-use ferromx_core::params::Params;
+use ferromx_core::params::{ParamValue, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::map::Arith;
-use ferromx_kernels::map::{Load, Store};
+use ferromx_core::{dispatch, ensure, memory, param_enum, params};
+use ferromx_kernels::map::{Arith, Load, Store};
 use ferromx_kernels::movement::{self, Padding};
-use ferromx_kernels::reduce::NumericLane;
+use ferromx_kernels::reduce::{self, Max, Min, NumericLane};
 
-use super::axes::permute;
+use super::moves::{around, by_size, source, target};
 
 /// The operators of this file.
-pub(crate) static OPS: &[&OpDef] = &[&PAD, &DEPTH_TO_SPACE, &SPACE_TO_DEPTH];
+pub(super) static OPS: &[&OpDef] = &[&PAD, &NP_PAD];
 
 param_enum! {
     /// The values of the padding.
-    pub enum PadMode {
+    pub enum SpatialPadMode {
         Constant = "constant",
         Edge = "edge",
         Reflect = "reflect",
@@ -30,9 +31,9 @@ param_enum! {
 
 params! {
     /// Parameters of `Pad`.
-    pub struct PadParam {
+    pub struct SpatialPadParam {
         /// Pad with a constant, with the edge elements, or with the array reflected at its edge elements.
-        mode: PadMode = required;
+        mode: SpatialPadMode = required;
         /// The padding (before, after) of each axis in order; 0 for the first two axes.
         pad_width: Shape = required;
         /// The constant.
@@ -44,14 +45,14 @@ pub(crate) static PAD: OpDef = OpDef::new("Pad")
     .aliases(&["pad"])
     .doc("Pads the spatial axes of an array of 4 or 5 dimensions.")
     .inputs(&[arg("data", "The array to pad, of shape (n, c, h, w) or (n, c, d, h, w) and a floating-point type.")])
-    .params::<PadParam>()
+    .params::<SpatialPadParam>()
     .shape(pad_shape)
     .forward(pad)
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let out = &mut outs[0];
             let dims = out.shape().to_usize();
-            let p = ctx.params::<PadParam>();
+            let p = ctx.params::<SpatialPadParam>();
             dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
                 pad_back::<T, <T as Arith>::Lane>(ins[0].slice()?, &dims, p, out.slice_mut()?);
                 Ok(())
@@ -61,12 +62,12 @@ pub(crate) static PAD: OpDef = OpDef::new("Pad")
     ));
 
 /// (before, after) of each axis.
-fn widths(p: &PadParam) -> Vec<(usize, usize)> {
+fn widths(p: &SpatialPadParam) -> Vec<(usize, usize)> {
     p.pad_width.to_usize().chunks_exact(2).map(|c| (c[0], c[1])).collect()
 }
 
 fn pad_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let p = p.get::<PadParam>();
+    let p = p.get::<SpatialPadParam>();
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
     let pads = p.pad_width.dims();
     ensure!(rank == 4 || rank == 5, "Pad takes arrays of 4 or 5 dimensions, but data has shape {}", io.ins[0]);
@@ -83,13 +84,13 @@ fn pad_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             continue;
         }
         ensure!(
-            p.mode != PadMode::Reflect || (w[0] < *d && w[1] < *d) || w == [0, 0],
+            p.mode != SpatialPadMode::Reflect || (w[0] < *d && w[1] < *d) || w == [0, 0],
             "axis {i} of length {d} cannot be padded by reflection with {} and {} elements: give less than its length",
             w[0],
             w[1]
         );
         ensure!(
-            p.mode != PadMode::Edge || *d > 0 || w == [0, 0],
+            p.mode != SpatialPadMode::Edge || *d > 0 || w == [0, 0],
             "axis {i} has length 0, so there is no edge element to pad with"
         );
         *d += w[0] + w[1];
@@ -98,16 +99,16 @@ fn pad_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 fn pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let p = ctx.params::<PadParam>();
+    let p = ctx.params::<SpatialPadParam>();
     let dims = ins[0].shape().to_usize();
     if outs[0].is_empty() {
         return Ok(());
     }
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
         let mode = match p.mode {
-            PadMode::Constant => Padding::Constant(<T as Element>::from_f64(p.constant_value)),
-            PadMode::Edge => Padding::Edge,
-            PadMode::Reflect => Padding::Reflect,
+            SpatialPadMode::Constant => Padding::Constant(<T as Element>::from_f64(p.constant_value)),
+            SpatialPadMode::Edge => Padding::Edge,
+            SpatialPadMode::Reflect => Padding::Reflect,
         };
         movement::pad(ins[0].slice::<T>()?, &dims, &widths(p), mode, outs[0].slice_mut()?);
         Ok(())
@@ -115,7 +116,7 @@ fn pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 }
 
 /// Adds each element of the gradient to the element of `dst` that it was copied from.
-fn pad_back<T, C>(grad: &[T], dims: &[usize], p: &PadParam, dst: &mut [T])
+fn pad_back<T, C>(grad: &[T], dims: &[usize], p: &SpatialPadParam, dst: &mut [T])
 where
     C: NumericLane,
     T: Load<C> + Store<C>,
@@ -146,74 +147,234 @@ where
 }
 
 /// The index, on the unpadded axis of length `n`, of the element at index `i` of the padded axis; `None` for constant padding.
-fn origin(mode: PadMode, i: usize, before: usize, n: usize) -> Option<usize> {
+fn origin(mode: SpatialPadMode, i: usize, before: usize, n: usize) -> Option<usize> {
     let at = i as i64 - before as i64;
     let last = n as i64 - 1;
     let at = match mode {
-        PadMode::Constant => Some(at).filter(|at| (0..=last).contains(at)),
-        PadMode::Edge => Some(at.clamp(0, last.max(0))),
-        PadMode::Reflect if at < 0 => Some(-at),
-        PadMode::Reflect => Some(if at > last { 2 * last - at } else { at }),
+        SpatialPadMode::Constant => Some(at).filter(|at| (0..=last).contains(at)),
+        SpatialPadMode::Edge => Some(at.clamp(0, last.max(0))),
+        SpatialPadMode::Reflect if at < 0 => Some(-at),
+        SpatialPadMode::Reflect => Some(if at > last { 2 * last - at } else { at }),
     };
     at.map(|at| at as usize)
 }
 
-params! {
-    /// Parameters of `depth_to_space` and `space_to_depth`.
-    pub struct DepthToSpaceParam {
-        /// Height and width of the blocks of pixels.
-        block_size: i32 = required, where 1..=i32::MAX;
+/// The number of elements before and after each axis: `((1, 2), (0, 3))`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PadWidth(pub Vec<(usize, usize)>);
+
+impl ParamValue for PadWidth {
+    fn type_name() -> Cow<'static, str> {
+        "tuple of <Shape(tuple)>".into()
+    }
+
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let wrong =
+            || format!("'{text}' is not a pad width: give a pair of numbers for each axis, as in ((1, 1), (0, 2))");
+        let inner = text.trim();
+        let inner = inner.strip_prefix(['(', '[']).and_then(|t| t.strip_suffix([')', ']'])).ok_or_else(wrong)?;
+        let mut pairs = Vec::new();
+        let mut rest = inner.trim();
+        while !rest.is_empty() {
+            let end = rest.find([')', ']']).ok_or_else(wrong)?;
+            let pair: Shape = rest[..=end].parse()?;
+            let [before, after] = pair.dims() else { return Err(wrong()) };
+            match (usize::try_from(*before), usize::try_from(*after)) {
+                (Ok(before), Ok(after)) => pairs.push((before, after)),
+                _ => return Err(format!("'{text}' has a negative pad width")),
+            }
+            rest = rest[end + 1..].trim_start().trim_start_matches(',').trim_start();
+        }
+        Ok(PadWidth(pairs))
+    }
+
+    fn print(&self) -> String {
+        let pairs: Vec<_> = self.0.iter().map(|(a, b)| format!("[{a},{b}]")).collect();
+        format!("[{}]", pairs.join(","))
     }
 }
 
-pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
+param_enum! {
+    /// How padding is filled.
+    pub enum PadMode {
+        /// A constant.
+        Constant = "constant",
+        /// The nearest edge element.
+        Edge = "edge",
+        /// The largest element along the axis.
+        Maximum = "maximum",
+        /// The smallest element along the axis.
+        Minimum = "minimum",
+        /// The array mirrored about its edge elements.
+        Reflect = "reflect",
+        /// The array mirrored about its edges, the edge elements included.
+        Symmetric = "symmetric",
+    }
+}
+
+params! {
+    /// Parameters of `_npi_pad`.
+    pub struct PadParam {
+        /// The number of elements added before and after each axis, one pair for each.
+        pad_width: PadWidth = required;
+        /// How padding is filled.
+        mode: PadMode = (PadMode::Constant);
+        /// The value with mode='constant'.
+        constant_value: f64 = 0.0;
+        /// The kind of reflection; only 'even' is supported.
+        reflect_type: String = ("even".to_string());
+    }
+}
+
+pub(crate) static NP_PAD: OpDef = OpDef::new("_npi_pad")
     .doc(
-        "Rearranges channels into blocks of pixels: (n, b*b*c, h, w) becomes (n, c, b*h, b*w), where \
-         out[n, c, b*y + i, b*x + j] = data[n, (b*i + j)*C + c, y, x] with C output channels.",
+        "Pads an array with a constant, edge or mirrored elements, or the largest or smallest element along each axis. Only constant \
+         padding has a gradient.",
     )
-    .inputs(&[arg("data", "The array, of shape (n, channels, h, w).")])
-    .params::<DepthToSpaceParam>()
+    .inputs(&[arg("data", "The array.")])
+    .params::<PadParam>()
     .shape(|p, io| {
-        let b = i64::from(p.get::<DepthToSpaceParam>().block_size);
-        let Some(mut dims) = image_dims(&io.ins[0])? else { return Ok(()) };
-        ensure!(dims[1] % (b * b) == 0, "block_size={b} squared does not divide the channels of {}", io.ins[0]);
-        dims[1] /= b * b;
-        dims[2] *= b;
-        dims[3] *= b;
+        let p = p.get::<PadParam>();
+        ensure!(p.reflect_type == "even", "reflect_type='{}' is not supported: use 'even'", p.reflect_type);
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let pads = &p.pad_width.0;
+        ensure!(pads.len() == rank, "pad_width has {} pairs, but the array has {rank} axes", pads.len());
+        let mut dims = Dims::new();
+        for (d, (before, after)) in io.ins[0].dims().iter().zip(pads) {
+            let padded = before + after > 0;
+            ensure!(
+                *d != 0 || !padded || p.mode == PadMode::Constant,
+                "an empty axis can only be padded with constants: use mode='constant'"
+            );
+            dims.push(if *d < 0 { -1 } else { d + (before + after) as i64 });
+        }
         io.assign_out(0, &Shape::from(dims))
     })
-    .forward(|ctx, ins, outs| {
-        let (b, d) = (ctx.params::<DepthToSpaceParam>().block_size as usize, ins[0].shape().to_usize());
-        permute(&ins[0], &[d[0], b, b, d[1] / (b * b), d[2], d[3]], &[0, 3, 4, 1, 5, 2], &mut outs[0])
-    })
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("space_to_depth", &n.ograds[..1], n.attrs)?)])));
+    .forward(np_pad)
+    .grad(Grad::Kernel(Backward::new(np_pad_backward), None));
 
-pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("space_to_depth")
-    .doc("Rearranges blocks of pixels into channels: (n, c, b*h, b*w) becomes (n, b*b*c, h, w). The inverse of `depth_to_space`.")
-    .inputs(&[arg("data", "The array, of shape (n, channels, h, w).")])
-    .params::<DepthToSpaceParam>()
-    .shape(|p, io| {
-        let b = i64::from(p.get::<DepthToSpaceParam>().block_size);
-        let Some(mut dims) = image_dims(&io.ins[0])? else { return Ok(()) };
-        ensure!(
-            dims[2] % b == 0 && dims[3] % b == 0,
-            "block_size={b} does not divide the height and width of {}",
-            io.ins[0]
-        );
-        dims[1] *= b * b;
-        dims[2] /= b;
-        dims[3] /= b;
-        io.assign_out(0, &Shape::from(dims))
-    })
-    .forward(|ctx, ins, outs| {
-        let (b, d) = (ctx.params::<DepthToSpaceParam>().block_size as usize, ins[0].shape().to_usize());
-        permute(&ins[0], &[d[0], d[1], d[2] / b, b, d[3] / b, b], &[0, 3, 5, 1, 2, 4], &mut outs[0])
-    })
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("depth_to_space", &n.ograds[..1], n.attrs)?)])));
+fn np_pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (p, dims) = (ctx.params::<PadParam>(), ins[0].shape().to_usize());
+    if outs[0].is_empty() {
+        return Ok(());
+    }
+    let pads = &p.pad_width.0;
+    if p.mode == PadMode::Constant {
+        return dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+            let mode = Padding::Constant(T::from_f64(p.constant_value));
+            movement::pad(ins[0].slice::<T>()?, &dims, pads, mode, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, &DType::ALL)));
+    }
+    if matches!(p.mode, PadMode::Maximum | PadMode::Minimum) {
+        return dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+            let largest = p.mode == PadMode::Maximum;
+            extremes::<T, <T as Arith>::Lane>(ins[0].slice()?, &dims, pads, largest, outs[0].slice_mut()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, &DType::ALL)));
+    }
+    by_size!(ins[0].dtype(), |T| {
+        let mode = match p.mode {
+            PadMode::Reflect => Padding::<T>::Reflect,
+            PadMode::Symmetric => Padding::Symmetric,
+            _ => Padding::Edge,
+        };
+        movement::pad(source::<T>(&ins[0])?, &dims, pads, mode, target::<T>(&mut outs[0])?);
+    });
+    Ok(())
+}
 
-/// The dimensions of a batch of images, or `None` if one is unknown.
-fn image_dims(shape: &Shape) -> Result<Option<Dims>> {
-    let Some(rank) = shape.ndim() else { return Ok(None) };
-    ensure!(rank == 4, "data must have 4 dimensions (n, channels, height, width), but has shape {shape}");
-    Ok(shape.is_known().then(|| shape.dims().into()))
+/// Pads each axis in turn with the extreme element along it, padding of earlier axes included.
+fn extremes<T, C>(x: &[T], dims: &[usize], pads: &[(usize, usize)], largest: bool, out: &mut [T])
+where
+    T: Element + Load<C> + Store<C>,
+    C: NumericLane,
+{
+    let (mut now, mut dims) = (x.to_vec(), dims.to_vec());
+    for (axis, (before, after)) in pads.iter().enumerate() {
+        let (outer, n, inner) = around(&dims, axis);
+        let mut extreme = memory::filled(T::default(), outer * inner);
+        if largest {
+            reduce::reduce::<Max, T, T, C>(&now, &[outer, n, inner], &[1], &mut extreme);
+        } else {
+            reduce::reduce::<Min, T, T, C>(&now, &[outer, n, inner], &[1], &mut extreme);
+        }
+        let mut next = Vec::with_capacity(outer * (n + before + after) * inner);
+        for o in 0..outer {
+            let row = &extreme[o * inner..(o + 1) * inner];
+            (0..*before).for_each(|_| next.extend_from_slice(row));
+            next.extend_from_slice(&now[o * n * inner..(o + 1) * n * inner]);
+            (0..*after).for_each(|_| next.extend_from_slice(row));
+        }
+        dims[axis] = n + before + after;
+        now = next;
+    }
+    out.copy_from_slice(&now);
+}
+
+fn np_pad_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<PadParam>();
+    if p.mode != PadMode::Constant {
+        return Err(Error::Unsupported(format!(
+            "padding with mode='{}' has no gradient: use mode='constant', or concatenate copies",
+            p.mode.print()
+        )));
+    }
+    let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
+    let begin: Vec<usize> = p.pad_width.0.iter().map(|(before, _)| *before).collect();
+    by_size!(ins[0].dtype(), |T| {
+        let to = (target::<T>(&mut outs[0])?, &to[..]);
+        movement::slice((source::<T>(&ins[0])?, &from), &begin, &memory::filled(1, begin.len()), to);
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn padded(mode: &str, width: &str) -> Vec<f64> {
+        let x = array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
+        let case = Case::new(&NP_PAD, &[("pad_width", width), ("mode", mode), ("constant_value", "7")]);
+        case.run1(&[x]).unwrap().to_vec::<f64>().unwrap()
+    }
+
+    #[test]
+    fn every_mode() {
+        for (mode, want) in [
+            ("constant", [7.0, 7.0, 7.0, 7.0, 7.0, 0.0, 1.0, 2.0, 7.0, 3.0, 4.0, 5.0]),
+            ("edge", [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0]),
+            ("reflect", [4.0, 3.0, 4.0, 5.0, 1.0, 0.0, 1.0, 2.0, 4.0, 3.0, 4.0, 5.0]),
+            ("symmetric", [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0]),
+            ("maximum", [5.0, 3.0, 4.0, 5.0, 2.0, 0.0, 1.0, 2.0, 5.0, 3.0, 4.0, 5.0]),
+            ("minimum", [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0]),
+        ] {
+            assert_eq!(padded(mode, "((1, 0), (1, 0))"), want, "{mode}");
+        }
+        assert_eq!(padded("symmetric", "((0, 0), (0, 4))")[..7], [0.0, 1.0, 2.0, 2.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn invalid_widths_are_refused() {
+        assert_eq!(PadWidth::parse("((1,2),(0,3))").unwrap(), PadWidth(vec![(1, 2), (0, 3)]));
+        assert_eq!(PadWidth::parse("[[1, 2]]").unwrap().print(), "[[1,2]]");
+        assert_eq!(PadWidth::parse("()").unwrap(), PadWidth(vec![]));
+        for bad in ["1", "((1,),(2,))", "((-1, 0))", "((1, 2)"] {
+            assert!(PadWidth::parse(bad).is_err(), "{bad}");
+        }
+        let shapes = |attrs: &[(&str, &str)], dims: &[i64]| Case::new(&NP_PAD, attrs).shapes(&[Shape::new(dims)]);
+        assert!(shapes(&[("pad_width", "((1, 1),)")], &[2, 3]).unwrap_err().to_string().contains("2 axes"));
+        assert!(shapes(&[("pad_width", "((1, 1),)"), ("mode", "edge")], &[0]).is_err());
+        assert_eq!(shapes(&[("pad_width", "((1, 1),)")], &[0]).unwrap(), [Shape::new(&[2])]);
+    }
+
+    #[test]
+    fn constants_have_a_gradient() {
+        let x = array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
+        let case = |mode| Case::new(&NP_PAD, &[("pad_width", "((1, 2), (2, 1))"), ("mode", mode)]);
+        case("constant").check_gradient(std::slice::from_ref(&x));
+        let g = array(&[1f64; 30], &[5, 6]);
+        assert!(case("edge").backward(&[x], &[g]).unwrap_err().to_string().contains("no gradient"));
+    }
 }

@@ -1,18 +1,17 @@
 //! Operators that reshape their input without copying.
 
-use ferromx_core::ensure;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpDef, arg};
-use ferromx_core::params;
+use ferromx_core::op::{ArgDef, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::{ensure, params};
 
 use crate::rules::{RESHAPE_BACK, complete_from_size};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&RESHAPE, &FLATTEN, &RESHAPE_LIKE];
+pub(super) static OPS: &[&OpDef] = &[&RESHAPE, &FLATTEN, &RESHAPE_LIKE, &NP_RESHAPE, &NPX_RESHAPE];
 
 params! {
     /// Parameters of `Reshape`.
@@ -258,9 +257,166 @@ fn reshape_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
+const A: &[ArgDef] = &[arg("a", "The array.")];
+
+params! {
+    /// Parameters of `_np_reshape`.
+    pub struct NpReshapeParam {
+        /// The new shape; one length may be -1, which is inferred.
+        newshape: Shape = required;
+        /// The order of the elements; only 'C' (row-major) is supported.
+        order: String = ("C".to_string());
+    }
+}
+
+pub(crate) static NP_RESHAPE: OpDef = OpDef::new("_np_reshape")
+    .doc("Reshapes the array without a copy; the elements keep their row-major order.")
+    .inputs(A)
+    .params::<NpReshapeParam>()
+    .shape(|p, io| {
+        let p = p.get::<NpReshapeParam>();
+        check_order(&p.order)?;
+        ensure!(
+            p.newshape.dims().iter().all(|d| *d >= -1),
+            "newshape={} has a length below -1: only -1 (to be inferred) is allowed",
+            p.newshape
+        );
+        let unknown = p.newshape.dims().iter().filter(|d| **d < 0).count();
+        ensure!(unknown <= 1, "Can only specify one unknown dimension: {} has {unknown}", p.newshape);
+        reshape_to(io, p.newshape.clone())
+    })
+    .view()
+    .grad(Grad::Compose(RESHAPE_BACK));
+
+fn check_order(order: &str) -> Result<()> {
+    ensure!(order == "C", "order='{order}' is not supported: only row-major order, 'C', is");
+    Ok(())
+}
+
+/// Infers the -1 of `target` and assigns it to the output.
+fn reshape_to(io: &mut ShapeIo<'_>, mut target: Shape) -> Result<()> {
+    if !io.ins[0].is_known() {
+        io.assign_out(0, &target)?;
+        complete_from_size(&mut io.ins[0], &io.outs[0]);
+        return Ok(());
+    }
+    let unknown = target.dims().iter().filter(|d| **d < 0).count();
+    ensure!(unknown <= 1, "Can only specify one unknown dimension: {target} has {unknown}");
+    let wanted = target.clone();
+    let elements = io.ins[0].checked_elements()?;
+    complete_from_size(&mut target, &io.ins[0]);
+    ensure!(
+        target.is_known() && target.checked_elements().is_ok_and(|n| n == elements),
+        "Cannot reshape array of shape {} with {} elements into shape {wanted}",
+        io.ins[0],
+        io.ins[0].num_elements()
+    );
+    io.assign_out(0, &target)
+}
+
+params! {
+    /// Parameters of `_npx_reshape`.
+    pub struct NpxReshapeParam {
+        /// The new shape. Non-negative numbers are lengths; -1 is inferred; -2 copies a length of the array; -3 drops an
+        /// axis of length 1; -4 copies all remaining lengths; -5 is the product of the next two lengths; -6 splits a length into
+        /// the two numbers that follow, one of which may be -1.
+        newshape: Shape = required;
+        /// Whether the special numbers are matched from the last axis backwards.
+        reverse: bool = false;
+        /// The order of the elements; only 'C' (row-major) is supported.
+        order: String = ("C".to_string());
+    }
+}
+
+pub(crate) static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
+    .aliases(&["_npi_reshape"])
+    .doc("Reshapes the array without a copy; special numbers in the new shape refer to its current one.")
+    .inputs(A)
+    .params::<NpxReshapeParam>()
+    .shape(|p, io| {
+        let p = p.get::<NpxReshapeParam>();
+        check_order(&p.order)?;
+        if !io.ins[0].ndim_is_known() {
+            return Ok(());
+        }
+        let target = if p.reverse {
+            let reversed = |d: &[i64]| d.iter().rev().copied().collect::<Dims>();
+            let mut target = resolve_npx(&reversed(io.ins[0].dims()), &reversed(p.newshape.dims()), &p.newshape)?;
+            target.reverse();
+            target
+        } else {
+            resolve_npx(io.ins[0].dims(), p.newshape.dims(), &p.newshape)?
+        };
+        reshape_to(io, Shape::from(target))
+    })
+    .view()
+    .grad(Grad::Compose(RESHAPE_BACK));
+
+/// Replaces the special numbers except -1.
+fn resolve_npx(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
+    let mut left = dims.iter().copied();
+    let mut next = || {
+        left.next().ok_or_else(|| {
+            Error::Value(format!("newshape={spec_text} uses more axes than shape {} has", Shape::new(dims)))
+        })
+    };
+    let mut out = Dims::new();
+    let mut numbers = spec.iter().copied();
+    while let Some(number) = numbers.next() {
+        match number {
+            -1 => {
+                out.push(-1);
+                next().ok();
+            }
+            -2 => out.push(next()?),
+            -3 => {
+                let n = next()?;
+                ensure!(
+                    n == 1 || n < 0,
+                    "-3 in newshape={spec_text} drops an axis of length 1, but meets one of length {n}"
+                );
+            }
+            -4 => {
+                while let Ok(n) = next() {
+                    out.push(n);
+                }
+            }
+            -5 => {
+                let (a, b) = (next()?, next()?);
+                out.push(if a < 0 || b < 0 { -1 } else { a * b });
+            }
+            -6 => {
+                let n = next()?;
+                let (Some(a), Some(b)) = (numbers.next(), numbers.next()) else {
+                    return Err(Error::Value(format!("-6 in newshape={spec_text} needs two numbers after it")));
+                };
+                ensure!(
+                    a >= -1 && b >= -1 && (a > 0 || b > 0),
+                    "-6 in newshape={spec_text} cannot split {n} into {a} and {b}"
+                );
+                let (a, b) = match (a, b) {
+                    _ if n < 0 => (a, b),
+                    (-1, b) => (n / b, b),
+                    (a, -1) => (a, n / a),
+                    pair => pair,
+                };
+                ensure!(n < 0 || a * b == n, "-6 in newshape={spec_text} cannot split {n} into {a} and {b}");
+                out.extend([a, b]);
+            }
+            n => {
+                ensure!(n >= 0, "{n} in newshape={spec_text} has no meaning: use numbers from -6 up");
+                out.push(n);
+                next().ok();
+            }
+        }
+    }
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Case;
 
     fn shaped(dims: &[i64], shape: &str, reverse: bool) -> Result<Shape> {
         let attrs = [("shape", shape.to_string()), ("reverse", reverse.to_string())];
@@ -281,5 +437,46 @@ mod tests {
         assert_eq!(shaped(&[10, 5, 4], "(-1,0)", true).unwrap(), [50, 4].into());
         assert!(shaped(&[2, 3], "(4,2)", false).is_err());
         assert!(shaped(&[2, 3], "(-1,-1)", false).is_err());
+    }
+
+    fn shape_of(def: &'static OpDef, dims: &[i64], attrs: &[(&str, &str)]) -> Result<Shape> {
+        Case::parse(def, attrs)?.shapes(&[Shape::new(dims)]).map(|s| s[0].clone())
+    }
+
+    #[test]
+    fn one_length_is_inferred() {
+        let reshape = |dims: &[i64], to: &str| shape_of(&NP_RESHAPE, dims, &[("newshape", to)]);
+        assert_eq!(reshape(&[2, 3], "(3, -1)").unwrap(), [3, 2].into());
+        assert_eq!(reshape(&[1, 1], "()").unwrap(), Shape::new(&[]));
+        assert_eq!(reshape(&[0, 3], "(5, 0)").unwrap(), [5, 0].into());
+        for bad in ["(-1, -1)", "(4, -1)", "(0, -1)", "(-2, 3)"] {
+            assert!(reshape(&[2, 3], bad).is_err(), "{bad}");
+        }
+        assert!(
+            shape_of(&NP_RESHAPE, &[2], &[("newshape", "2"), ("order", "F")])
+                .unwrap_err()
+                .to_string()
+                .contains("order='F'")
+        );
+    }
+
+    #[test]
+    fn special_numbers() {
+        let reshape =
+            |to: &str, reverse: &str| shape_of(&NPX_RESHAPE, &[2, 3, 4], &[("newshape", to), ("reverse", reverse)]);
+        for (to, reverse, want) in [
+            ("(-2, -1)", "0", &[2, 12][..]),
+            ("(-5, -4)", "0", &[6, 4]),
+            ("(-6, 1, 2, -4)", "0", &[1, 2, 3, 4]),
+            ("(-6, -1, 1, -4)", "0", &[2, 1, 3, 4]),
+            ("(-4,)", "0", &[2, 3, 4]),
+            ("(-1, -2)", "1", &[6, 4]),
+        ] {
+            assert_eq!(reshape(to, reverse).unwrap(), Shape::new(want), "{to}");
+        }
+        assert_eq!(shape_of(&NPX_RESHAPE, &[1, 3], &[("newshape", "(-3, -4)")]).unwrap(), [3].into());
+        for bad in ["(-3,)", "(-7,)", "(-6, -1, -1, -4)", "(-4, 3)", "(-2, -2, 4, -2)", "(-5, -5)", "(-6, 2)"] {
+            assert!(reshape(bad, "0").is_err(), "{bad}");
+        }
     }
 }

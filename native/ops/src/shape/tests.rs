@@ -27,6 +27,16 @@ fn all_ops() -> Vec<(&'static str, Vec<(&'static str, &'static str)>, Vec<NDArra
         ("expand_dims", vec![("axis", "-1")], vec![count(&[2, 3])]),
         ("squeeze", vec![("axis", "(1,)")], vec![count(&[2, 1, 3])]),
         ("reverse", vec![("axis", "(0,1)")], vec![count(&[2, 3])]),
+        ("_np_transpose", vec![], vec![count(&[2, 3, 2])]),
+        ("_np_transpose", vec![("axes", "(1, 2, 0)")], vec![count(&[2, 3, 2])]),
+        ("_np_moveaxis", vec![("source", "(0, 1)"), ("destination", "(-1, 0)")], vec![count(&[2, 3, 2])]),
+        ("_npi_flip", vec![("axis", "(0, -1)")], vec![count(&[2, 3, 2])]),
+        ("_npi_rot90", vec![("k", "1"), ("axes", "(0, 2)")], vec![count(&[2, 3, 2])]),
+        ("_npi_rot90", vec![("k", "-3"), ("axes", "(1, 0)")], vec![count(&[2, 3, 2])]),
+        ("_np_roll", vec![("shift", "5")], vec![count(&[2, 3, 2])]),
+        ("_np_roll", vec![("shift", "(1, -2)"), ("axis", "(0, 1)")], vec![count(&[2, 3, 2])]),
+        ("_npi_tril", vec![("k", "-1")], vec![count(&[2, 3, 2])]),
+        ("_npi_tril", vec![("k", "1")], vec![count(&[3])]),
         ("slice", vec![("begin", "(0,None)"), ("end", "(2,0)"), ("step", "(1,-2)")], vec![count(&[3, 4])]),
         ("slice_axis", vec![("axis", "-1"), ("begin", "-3"), ("end", "None")], vec![count(&[2, 4])]),
         ("slice_like", vec![("axes", "(0,-1)")], vec![count(&[3, 4]), count(&[2, 1])]),
@@ -77,6 +87,17 @@ fn results_do_not_depend_on_the_element_type() {
 }
 
 #[test]
+fn flags_are_moved() {
+    let x = cast(&array(&[0.0, 1.0, 2.0, 3.0], &[2, 2]), DType::Bool);
+    for (name, attrs, want) in [
+        ("_npi_rot90", vec![("k", "2"), ("axes", "(0, 1)")], [true, true, true, false]),
+        ("_npi_tril", vec![], [false, false, true, true]),
+    ] {
+        assert_eq!(op(name, &attrs).run1(std::slice::from_ref(&x)).unwrap().to_vec::<bool>().unwrap(), want, "{name}");
+    }
+}
+
+#[test]
 fn slices_follow_python() {
     let run = |begin: &str, end: &str, step: &str| {
         let attrs = [("begin", begin), ("end", end), ("step", step)];
@@ -123,4 +144,10 @@ fn errors_explain_wrong_arguments() {
     assert!(e("SliceChannel", &[("num_outputs", "2")], &[&[2, 3]]).contains("does not divide axis 1 of [2,3]"));
     assert!(e("Pad", &[("mode", "edge"), ("pad_width", "(1,1)")], &[&[3]]).contains("4 or 5 dimensions"));
     assert!(e("repeat", &[("repeats", "-1")], &[&[3]]).contains("-1 was given"));
+    assert!(e("_np_transpose", &[("axes", "()")], &[&[2, 3]]).contains("does not match"));
+    assert!(e("_np_transpose", &[("axes", "(0, 0)")], &[&[2, 3]]).contains("not a permutation"));
+    let moved = [("source", "(0, 0)"), ("destination", "(0, 1)")];
+    assert!(e("_np_moveaxis", &moved, &[&[2, 3]]).contains("names an axis twice"));
+    assert!(e("_np_roll", &[], &[&[2, 3]]).contains("shift is missing"));
+    assert!(e("_npi_rot90", &[], &[&[2, 3]]).contains("two axes"));
 }

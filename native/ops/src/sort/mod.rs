@@ -1,8 +1,9 @@
-//! Sorting: `sort`, `argsort`, `topk`.
+//! Sorting: `sort`, `argsort`, `topk`, `unique`.
 //!
 //! Sorting is stable; NaN is larger than every number.
 
 mod topk;
+mod unique;
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -18,7 +19,11 @@ use ferromx_kernels::sort::{self, Order, SortKey};
 use crate::shape::moves::around;
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[&SORT, &ARGSORT, &topk::TOPK];
+pub static OPS: &[&[&OpDef]] = &[
+    &[&SORT, &ARGSORT, &topk::TOPK],
+    // `unique`.
+    unique::OPS,
+];
 
 /// A shape around an axis: the number of elements before it, its length, the number after it.
 type AroundAxis = (usize, usize, usize);

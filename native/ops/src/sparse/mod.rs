@@ -35,10 +35,12 @@ pub use values::{
 };
 
 /// The operators on storage types and stored values.
-pub static OPS: &[&OpDef] = storage_ops::OPS;
-
-/// The operators on graphs.
-pub static GRAPH: &[&OpDef] = graph::OPS;
+pub static OPS: &[&[&OpDef]] = &[
+    // Operators on graphs.
+    graph::OPS,
+    // Conversions between storage types, and operators on stored rows.
+    storage_ops::OPS,
+];
 
 /// Runs `$body` with `$T` bound to the element type, for functions that only move elements.
 macro_rules! moved {

@@ -1,6 +1,6 @@
-//! Cumulative sums and differences.
+//! Cumulative sums, and differences of neighbouring elements.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::DTypeIo;
@@ -9,16 +9,17 @@ use ferromx_core::params::{NormDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::map::{Arith, Elements};
+use ferromx_kernels::map::{Arith, Elements, Src};
 use ferromx_kernels::reduce::NumericLane;
+use ferromx_kernels::zip::zip;
 use ferromx_kernels::{par, scan};
 
-use super::{elements, elements_mut};
-use crate::elemwise::family::NUMERIC;
+use crate::elemwise::family::{NUMERIC, elements, elements_mut};
+use crate::rules::{OUTPUT_GRADIENT, shapes_of_inputs};
 use crate::shape::moves::around;
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&CUMSUM, &DIFF];
+pub(super) static OPS: &[&OpDef] = &[&CUMSUM, &DIFF, &EDIFF1D, &BACKWARD_EDIFF1D];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -177,6 +178,121 @@ fn differences_in<C: NumericLane>(
     Ok(())
 }
 
+params! {
+    /// Parameters of `_npi_ediff1d`.
+    pub struct Ediff1dParam {
+        /// Whether an array of elements to prepend is given.
+        to_begin_arr_given: bool = false;
+        /// Whether an array of elements to append is given; it is the last input.
+        to_end_arr_given: bool = false;
+        /// A number to prepend.
+        to_begin_scalar: Option<f64> = None;
+        /// A number to append.
+        to_end_scalar: Option<f64> = None;
+    }
+}
+
+pub(super) static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
+    .doc("The differences of neighbours in the flattened array, with elements prepended and appended.")
+    .inputs(&[
+        arg("input1", "The array."),
+        arg("input2", "The elements to prepend; those to append, if there are none to prepend."),
+        arg("input3", "The elements to append."),
+    ])
+    .params::<Ediff1dParam>()
+    .num_inputs_by(|p| {
+        let p = p.get::<Ediff1dParam>();
+        1 + usize::from(p.to_begin_arr_given) + usize::from(p.to_end_arr_given)
+    })
+    .shape(|p, io| {
+        if io.ins.iter().any(|s| !s.is_known()) {
+            return Ok(());
+        }
+        let p = p.get::<Ediff1dParam>();
+        let numbers = usize::from(p.to_begin_scalar.is_some() && !p.to_begin_arr_given)
+            + usize::from(p.to_end_scalar.is_some() && !p.to_end_arr_given);
+        let arrays: usize = io.ins[1..].iter().map(Shape::num_elements).sum();
+        let n = io.ins[0].num_elements().saturating_sub(1) + numbers + arrays;
+        io.assign_out(0, &Shape::new(&[n as i64]))
+    })
+    .forward(|ctx, ins, outs| {
+        dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+            let (p, x) = (ctx.params::<Ediff1dParam>(), ins[0].slice::<T>()?);
+            let mut rest = ins[1..].iter();
+            let mut end = |given: bool, scalar: Option<f64>| match (given, scalar) {
+                (true, _) => rest.next().map_or(Ok(Vec::new()), |x| x.slice::<T>().map(<[T]>::to_vec)),
+                (false, scalar) => Ok(scalar.map(T::from_f64).into_iter().collect()),
+            };
+            let (begin, last) = (end(p.to_begin_arr_given, p.to_begin_scalar)?, end(p.to_end_arr_given, p.to_end_scalar)?);
+            let out = outs[0].slice_mut::<T>()?;
+            let (first, others) = out.split_at_mut(begin.len());
+            let (middle, tail) = others.split_at_mut(others.len() - last.len());
+            first.copy_from_slice(&begin);
+            tail.copy_from_slice(&last);
+            if let [_, next @ ..] = x {
+                type C = <T as Arith>::Lane;
+                let minus = C::from_f64(-1.0);
+                zip(Src::Slice(next), Src::Slice(&x[..next.len()]), middle, move |b: C, a: C| b.plus(a.times(minus)));
+            }
+            Ok(())
+        }, d => Err(ctx.unsupported(d, NUMERIC)))
+    })
+    .grad(Grad::Kernel(Backward::new(ediff1d_backward), None));
+
+pub(super) static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
+    .doc("The gradients of `_npi_ediff1d`, in the order of its inputs.")
+    .inputs(&[
+        OUTPUT_GRADIENT,
+        arg("input1", "The array."),
+        arg("input2", "The elements to prepend; those to append, if there are none to prepend."),
+        arg("input3", "The elements to append."),
+    ])
+    .listed(0)
+    .params::<Ediff1dParam>()
+    .unlisted_params()
+    .num_inputs_by(|p| 1 + EDIFF1D.num_inputs(p).unwrap_or(1))
+    .outputs(|p| EDIFF1D.num_inputs(p).unwrap_or(1))
+    .shape(|_, io| shapes_of_inputs(io, 1))
+    .forward(ediff1d_backward);
+
+fn ediff1d_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<Ediff1dParam>();
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let g = ins[0].slice::<T>()?;
+        let n = outs[0].len().saturating_sub(1);
+        let front = match p.to_begin_arr_given {
+            true => outs[1].len(),
+            false => usize::from(p.to_begin_scalar.is_some()),
+        };
+        let back = match p.to_end_arr_given {
+            true => outs[outs.len() - 1].len(),
+            false => usize::from(p.to_end_scalar.is_some()),
+        };
+        ensure!(g.len() == front + n + back, "the gradient has {} elements, expected {}", g.len(), front + n + back);
+        let (first, rest) = g.split_at(front);
+        let (middle, last) = rest.split_at(n);
+        let mut arrays = 1;
+        for (given, part) in [(p.to_begin_arr_given, first), (p.to_end_arr_given, last)] {
+            if given {
+                if outs[arrays].wanted() {
+                    outs[arrays].slice_mut::<T>()?.copy_from_slice(part);
+                }
+                arrays += 1;
+            }
+        }
+        if outs[0].wanted() {
+            type C = <T as Arith>::Lane;
+            let (out, minus) = (outs[0].slice_mut::<T>()?, C::from_f64(-1.0));
+            out.fill(T::default());
+            if n > 0 {
+                out[1..].copy_from_slice(middle);
+                zip(Src::<T>::InPlace, Src::Slice(middle), &mut out[..n], move |a: C, g: C| a.plus(g.times(minus)));
+            }
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +318,15 @@ mod tests {
         assert_eq!(run(&CUMSUM, &[]), [200.0, 44.0, 47.0]);
         assert_eq!(run(&CUMSUM, &[("dtype", "int32")]), [200.0, 300.0, 303.0]);
         assert_eq!(run(&DIFF, &[]), [156.0, 159.0]);
+    }
+
+    #[test]
+    fn ediff1d_has_a_gradient() {
+        let x = array(&[0.5, -1.5, 2.0, 1.0], &[2, 2]);
+        Case::new(&EDIFF1D, &[]).check_gradient(std::slice::from_ref(&x));
+        let ends = [("to_begin_arr_given", "1"), ("to_end_arr_given", "1")];
+        let (begin, end) = (array(&[9.0, 8.0], &[2]), array(&[7.0], &[1]));
+        Case::new(&EDIFF1D, &ends).check_gradient(&[x.clone(), begin.clone(), end]);
+        Case::new(&EDIFF1D, &[("to_end_arr_given", "1"), ("to_begin_scalar", "1.5")]).check_gradient(&[x, begin]);
     }
 }

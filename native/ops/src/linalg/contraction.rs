@@ -15,9 +15,10 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::{Pod, with_scratch};
 use ferromx_kernels::reduce::reduce_to_shape;
 
+use super::product::MatrixElement;
 use crate::broadcast::binary::{broadcast_two, grad_from_other};
+use crate::broadcast::promotion;
 use crate::elemwise::formulas::Mul;
-use crate::linalg::product::MatrixElement;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&DOT, &TENSORDOT, &TENSORDOT_INT_AXES, &MATMUL];
@@ -184,7 +185,7 @@ pub(super) static DOT: OpDef = OpDef::new("_np_dot")
     .dtype(float_type)
     .forward(|ctx, ins, outs| match dot_axes(ins[0].shape().dims().len(), ins[1].shape().dims().len()) {
         Some(c) => contract(ctx, &c, ins, &mut outs[0]),
-        None => super::binary::forward::<Mul>(ctx, ins, outs),
+        None => promotion::forward::<Mul>(ctx, ins, outs),
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| match dot_axes(ins[1].shape().dims().len(), ins[2].shape().dims().len()) {
@@ -283,6 +284,7 @@ macro_rules! tensordot {
 
 tensordot!(TENSORDOT: "_npi_tensordot",
     "The sum of products over pairs of axes; the result has the other axes of a, then those of b.", TensordotParam);
+
 tensordot!(TENSORDOT_INT_AXES: "_npi_tensordot_int_axes",
     "The sum of products over the last axes of a and the first of b; the result has the other axes of a, then those of b.",
     TensordotIntParam);

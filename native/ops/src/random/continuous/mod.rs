@@ -27,24 +27,8 @@ use ferromx_kernels::simd::multiversion::{self, Kernel};
 use self::params::{
     DistributionParams, ExponentParam, GammaParam, LocScaleParam, NormalParam, PowerParam, ScaleParam, UniformParam,
 };
-use super::elements;
 use crate::broadcast::binary::broadcast_two;
-
-/// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
-    &UNIFORM,
-    &UNIFORM_N,
-    &NORMAL,
-    &NORMAL_N,
-    &GUMBEL,
-    &LOGISTIC,
-    &GAMMA,
-    &EXPONENTIAL,
-    &RAYLEIGH,
-    &PARETO,
-    &WEIBULL,
-    &POWER,
-];
+use crate::elemwise::family::{elements, elements_mut, operators};
 
 const ONE: &[ArgDef] = &[arg("input1", "The parameter, if it is not given as a number.")];
 const TWO: &[ArgDef] = &[
@@ -227,7 +211,7 @@ fn sample_in<P: DistributionParams, L: Law, C: MathFloat + Store<f32> + Store<f6
         multiversion::run(Values { p, noise, values, law: PhantomData::<L> });
     });
     for (out, all) in outs.iter_mut().zip([&values, &noise]).filter(|(out, _)| out.wanted()) {
-        C::store_any(all, super::elements_mut(out)?);
+        C::store_any(all, elements_mut(out)?);
     }
     Ok(())
 }
@@ -259,7 +243,7 @@ fn backward<P: DistributionParams, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs
         let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::derivatives([at(0, i), at(1, i)], z[i])[k]).collect();
         let mut sums = vec![0.0; out.len()];
         reduce_to_shape::<f64, f64>(&all, &shape, &out.shape().to_usize(), &mut sums);
-        f64::store_any(&sums, super::elements_mut(out)?);
+        f64::store_any(&sums, elements_mut(out)?);
     }
     Ok(())
 }
@@ -358,24 +342,26 @@ macro_rules! random_op {
     };
 }
 
-random_op!(UNIFORM: "_npi_uniform" (TWO), UniformParam, Uniform, false, zero, "uniformly distributed from low to high.");
-random_op!(UNIFORM_N: "_npi_uniform_n" (TWO), UniformParam, Uniform, true, zero,
-    "uniformly distributed from low to high: an array of shape (size..., shape of the parameters...).");
-random_op!(NORMAL: "_npi_normal" (TWO), NormalParam, Normal, false, hidden,
-    "normally distributed with mean loc and standard deviation scale.");
-random_op!(NORMAL_N: "_npi_normal_n" (TWO), NormalParam, Normal, true, hidden,
-    "normally distributed with mean loc and standard deviation scale: an array of shape (size..., shape of the parameters...).");
-random_op!(GUMBEL: "_npi_gumbel" (TWO), LocScaleParam, Gumbel, false, hidden, "of the Gumbel distribution, loc - scale ln(-ln u).");
-random_op!(LOGISTIC: "_npi_logistic" (TWO), LocScaleParam, Logistic, false, hidden,
-    "of the logistic distribution, loc + scale ln(u / (1 - u)).");
-random_op!(GAMMA: "_npi_gamma" (TWO), GammaParam, Gamma, false, zero, "of the gamma distribution of a shape and a scale.");
-random_op!(EXPONENTIAL: "_npi_exponential" (ONE), ScaleParam, Exponential, false, hidden,
-    "of the exponential distribution with mean scale.");
-random_op!(RAYLEIGH: "_npi_rayleigh" (ONE), ScaleParam, Rayleigh, false, hidden, "of the Rayleigh distribution, scale sqrt(-2 ln u).");
-random_op!(PARETO: "_npi_pareto" (ONE), ExponentParam, Pareto, false, hidden,
-    "of the Pareto distribution of the second kind (Lomax), u^(-1/a) - 1.");
-random_op!(WEIBULL: "_npi_weibull" (ONE), ExponentParam, Weibull, false, hidden, "of the Weibull distribution, (-ln u)^(1/a).");
-random_op!(POWER: "_npi_powerd" (ONE), PowerParam, Power, false, zero, "with density a x^(a - 1) from 0 to 1: u^(1/a).");
+operators! { OPS [] =
+    random_op!(UNIFORM: "_npi_uniform" (TWO), UniformParam, Uniform, false, zero, "uniformly distributed from low to high.");
+    random_op!(UNIFORM_N: "_npi_uniform_n" (TWO), UniformParam, Uniform, true, zero,
+        "uniformly distributed from low to high: an array of shape (size..., shape of the parameters...).");
+    random_op!(NORMAL: "_npi_normal" (TWO), NormalParam, Normal, false, hidden,
+        "normally distributed with mean loc and standard deviation scale.");
+    random_op!(NORMAL_N: "_npi_normal_n" (TWO), NormalParam, Normal, true, hidden,
+        "normally distributed with mean loc and standard deviation scale: an array of shape (size..., shape of the parameters...).");
+    random_op!(GUMBEL: "_npi_gumbel" (TWO), LocScaleParam, Gumbel, false, hidden, "of the Gumbel distribution, loc - scale ln(-ln u).");
+    random_op!(LOGISTIC: "_npi_logistic" (TWO), LocScaleParam, Logistic, false, hidden,
+        "of the logistic distribution, loc + scale ln(u / (1 - u)).");
+    random_op!(GAMMA: "_npi_gamma" (TWO), GammaParam, Gamma, false, zero, "of the gamma distribution of a shape and a scale.");
+    random_op!(EXPONENTIAL: "_npi_exponential" (ONE), ScaleParam, Exponential, false, hidden,
+        "of the exponential distribution with mean scale.");
+    random_op!(RAYLEIGH: "_npi_rayleigh" (ONE), ScaleParam, Rayleigh, false, hidden, "of the Rayleigh distribution, scale sqrt(-2 ln u).");
+    random_op!(PARETO: "_npi_pareto" (ONE), ExponentParam, Pareto, false, hidden,
+        "of the Pareto distribution of the second kind (Lomax), u^(-1/a) - 1.");
+    random_op!(WEIBULL: "_npi_weibull" (ONE), ExponentParam, Weibull, false, hidden, "of the Weibull distribution, (-ln u)^(1/a).");
+    random_op!(POWER: "_npi_powerd" (ONE), PowerParam, Power, false, zero, "with density a x^(a - 1) from 0 to 1: u^(1/a).");
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,7 @@
 //! Arithmetic of two arrays with broadcasting. Operands of different types are promoted to a common one.
-#![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
 use ferromx_core::dtype::DType;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
@@ -11,34 +10,14 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::broadcast::broadcast_any;
 use ferromx_kernels::map::{Elements, LaneFn};
-use ferromx_kernels::math::{self, MathFloat};
 
-use super::unary::{INT_OR_BOOL, int_dtype};
-use super::{elements, elements_mut, promote};
-use crate::broadcast::backward;
-use crate::broadcast::binary::{
+use super::backward;
+use super::binary::{
     LHS_RHS, SumOf, broadcast_shapes, grad_from_both, grad_from_other, grad_negate, grad_pass, lanes_of_sums, sum_of,
 };
-use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, formula};
+use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula, operators};
 use crate::elemwise::formulas::*;
-
-/// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[
-    &ADD,
-    &SUBTRACT,
-    &MULTIPLY,
-    &MOD,
-    &POWER,
-    &TRUE_DIVIDE,
-    &COPYSIGN,
-    &LDEXP,
-    &ARCTAN2,
-    &HYPOT,
-    &LCM,
-    &BITWISE_AND,
-    &BITWISE_OR,
-    &BITWISE_XOR,
-];
+use crate::elemwise::predicates::{INT_OR_BOOL, int_dtype};
 
 const X1_X2: &[ArgDef] = &[arg("x1", "The first array."), arg("x2", "The second array, broadcast with the first.")];
 
@@ -75,62 +54,6 @@ macro_rules! mixed_op {
     };
 }
 
-mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.", Add, promoted, same(grad_pass, grad_pass), mixed(One, One), graph ADD);
-mixed_op!(SUBTRACT: "_npi_subtract", "The difference lhs - rhs with broadcasting.",
-    Sub, promoted, same(grad_pass, grad_negate), mixed(One, MinusOne), graph SUB);
-mixed_op!(MULTIPLY: "_npi_multiply", "The product lhs * rhs with broadcasting.",
-    Mul, promoted, same(grad_from_other::<Mul>, grad_from_other::<Mul>), mixed(Second, First), graph MUL);
-mixed_op!(MOD: "_npi_mod", "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
-    Mod, promoted, same(grad_from_both::<ModA>, grad_from_both::<ModB>), mixed(ModA, ModB), graph MOD);
-mixed_op!(POWER: "_npi_power", "lhs to the power rhs with broadcasting.",
-    Power, promoted, same(grad_from_both::<PowerA>, grad_from_both::<PowerB>), mixed(PowerA, PowerB), graph POWER);
-mixed_op!(TRUE_DIVIDE: "_npi_true_divide", "The quotient lhs / rhs with broadcasting; that of two integers is a float32.",
-    Div, promoted_to_float, same(grad_from_other::<Div>, grad_from_both::<DivB>), mixed(DivA, DivB), graph DIV);
-
-formula!(Binary One = |_a, _b| 1.0, int |_a, _b| 1);
-formula!(Binary MinusOne = |_a, _b| -1.0, int |_a, _b| -1);
-formula!(Binary First = |a, _b| a, int |a, _b| a);
-formula!(Binary Second = |_a, b| b, int |_a, b| b);
-
-/// Type rule: the result has the type to which the operands are promoted.
-fn promoted(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    match (io.ins[0], io.ins[1]) {
-        (Some(a), Some(b)) => io.assign_out(0, promote(a, b)?),
-        _ => io.first_known().map_or(Ok(()), |d| io.assign_all(d)),
-    }
-}
-
-fn promoted_to_float(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    let (Some(a), Some(b)) = (io.ins[0], io.ins[1]) else { return Ok(()) };
-    let d = promote(a, b)?;
-    io.assign_out(0, if d.is_float() { d } else { DType::F32 })
-}
-
-/// `out = F(lhs, rhs)` with broadcasting, in the type of the output.
-pub(super) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    promote_into(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[1]], &mut outs[0])
-}
-
-fn promote_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
-    let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
-    let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
-    broadcast_loops(ctx, loops, lanes_of_sums(out.dtype()), operands, (elements_mut(out)?, &shape))
-}
-
-/// The gradient of an operand: the output's gradient times `F(lhs, rhs)`, computed in the type of the output.
-fn mixed_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
-    let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
-    if g.dtype().is_float() && !out.dtype().is_float() {
-        out.bytes_mut()?.fill(0);
-        return Ok(());
-    }
-    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
-    let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
-    let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
-    let (times, out) = (Some(elements(g)?), elements_mut(out)?);
-    sum_of(ctx, const { &Loops::binary::<F>() }, g.dtype(), SumOf { operands, times, shape: &shape, to: &to, out })
-}
-
 /// Defines an operator of two operands of one type with gradients from partial derivatives.
 macro_rules! same_op {
     ($name:ident: $op:literal, $doc:literal, $inputs:ident, $F:ident, $dtype:expr, df($A:ident, $B:ident)) => {
@@ -156,14 +79,89 @@ macro_rules! same_op {
     };
 }
 
-same_op!(COPYSIGN: "_npi_copysign", "The magnitude of lhs with the sign of rhs, with broadcasting; rhs has no gradient.",
-    LHS_RHS, Copysign, one_type, df(CopysignA, Zero));
-same_op!(LDEXP: "_npi_ldexp", "lhs times 2 to the power rhs, with broadcasting.", LHS_RHS, Ldexp, one_type, df(LdexpA, LdexpB));
-same_op!(ARCTAN2: "_npi_arctan2",
-    "The angle of the points (x2, x1) from the positive first axis, in radians from -pi to pi, with broadcasting.",
-    X1_X2, Arctan2, float_type, df(Arctan2A, Arctan2B));
-same_op!(HYPOT: "_npi_hypot", "The hypotenuse sqrt(x1^2 + x2^2) with broadcasting, without overflow.",
-    X1_X2, Hypot, float_type, df(HypotA, HypotB));
+/// Defines an operator on integers (and bool) without a gradient.
+macro_rules! int_op {
+    ($name:ident: $op:literal, $doc:literal, $F:ident) => {
+        pub(crate) static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .inputs(LHS_RHS)
+            .shape(broadcast_shapes)
+            .dtype(int_dtype)
+            .forward(int_forward::<$F>)
+            .grad(Grad::Zero);
+    };
+}
+
+operators! { OPS [] =
+    mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.",
+        Add, promoted, same(grad_pass, grad_pass), mixed(One, One), graph ADD);
+    mixed_op!(SUBTRACT: "_npi_subtract", "The difference lhs - rhs with broadcasting.",
+        Sub, promoted, same(grad_pass, grad_negate), mixed(One, MinusOne), graph SUB);
+    mixed_op!(MULTIPLY: "_npi_multiply", "The product lhs * rhs with broadcasting.",
+        Mul, promoted, same(grad_from_other::<Mul>, grad_from_other::<Mul>), mixed(Second, First), graph MUL);
+    mixed_op!(MOD: "_npi_mod", "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
+        Mod, promoted, same(grad_from_both::<ModA>, grad_from_both::<ModB>), mixed(ModA, ModB), graph MOD);
+    mixed_op!(POWER: "_npi_power", "lhs to the power rhs with broadcasting.",
+        Power, promoted, same(grad_from_both::<PowerA>, grad_from_both::<PowerB>), mixed(PowerA, PowerB), graph POWER);
+    mixed_op!(TRUE_DIVIDE: "_npi_true_divide", "The quotient lhs / rhs with broadcasting; that of two integers is a float32.",
+        Div, promoted_to_float, same(grad_from_other::<Div>, grad_from_both::<DivB>), mixed(DivA, DivB), graph DIV);
+    same_op!(COPYSIGN: "_npi_copysign", "The magnitude of lhs with the sign of rhs, with broadcasting; rhs has no gradient.",
+        LHS_RHS, Copysign, one_type, df(CopysignA, Zero));
+    same_op!(LDEXP: "_npi_ldexp", "lhs times 2 to the power rhs, with broadcasting.", LHS_RHS, Ldexp, one_type, df(LdexpA, LdexpB));
+    same_op!(ARCTAN2: "_npi_arctan2",
+        "The angle of the points (x2, x1) from the positive first axis, in radians from -pi to pi, with broadcasting.",
+        X1_X2, Arctan2, float_type, df(Arctan2A, Arctan2B));
+    same_op!(HYPOT: "_npi_hypot", "The hypotenuse sqrt(x1^2 + x2^2) with broadcasting, without overflow.",
+        X1_X2, Hypot, float_type, df(HypotA, HypotB));
+    int_op!(LCM: "_npi_lcm", "The least common multiple of |lhs| and |rhs| with broadcasting; 0 where one of them is 0.", Lcm);
+    int_op!(BITWISE_AND: "_npi_bitwise_and", "The bits that are set in lhs and rhs, with broadcasting.", BitAnd);
+    int_op!(BITWISE_OR: "_npi_bitwise_or", "The bits that are set in lhs or rhs, with broadcasting.", BitOr);
+    int_op!(BITWISE_XOR: "_npi_bitwise_xor", "The bits that are set in exactly one of lhs and rhs, with broadcasting.", BitXor);
+}
+
+formula!(Binary One = |_a, _b| 1.0, int |_a, _b| 1);
+formula!(Binary MinusOne = |_a, _b| -1.0, int |_a, _b| -1);
+formula!(Binary First = |a, _b| a, int |a, _b| a);
+formula!(Binary Second = |_a, b| b, int |_a, b| b);
+
+/// Type rule: the result has the type to which the operands are promoted.
+fn promoted(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match (io.ins[0], io.ins[1]) {
+        (Some(a), Some(b)) => io.assign_out(0, promote(a, b)?),
+        _ => io.first_known().map_or(Ok(()), |d| io.assign_all(d)),
+    }
+}
+
+fn promoted_to_float(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let (Some(a), Some(b)) = (io.ins[0], io.ins[1]) else { return Ok(()) };
+    let d = promote(a, b)?;
+    io.assign_out(0, if d.is_float() { d } else { DType::F32 })
+}
+
+/// `out = F(lhs, rhs)` with broadcasting, in the type of the output.
+pub(crate) fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    promote_into(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[1]], &mut outs[0])
+}
+
+fn promote_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
+    let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
+    let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
+    broadcast_loops(ctx, loops, lanes_of_sums(out.dtype()), operands, (elements_mut(out)?, &shape))
+}
+
+/// The gradient of an operand: the output's gradient times `F(lhs, rhs)`, computed in the type of the output.
+fn mixed_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+    let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
+    if g.dtype().is_float() && !out.dtype().is_float() {
+        out.bytes_mut()?.fill(0);
+        return Ok(());
+    }
+    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
+    let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
+    let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
+    let (times, out) = (Some(elements(g)?), elements_mut(out)?);
+    sum_of(ctx, const { &Loops::binary::<F>() }, g.dtype(), SumOf { operands, times, shape: &shape, to: &to, out })
+}
 
 fn one_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.first_known().map_or(Ok(()), |d| io.assign_all(d))
@@ -178,64 +176,9 @@ fn float_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 formula!(Binary
     /// The derivative by an operand that the result does not depend on.
     Zero = |_a, _b| 0.0, int |_a, _b| 0);
-formula!(Binary
-/// The magnitude of `a` with the sign of `b`, as in MXNet: -0 counts as positive, and a NaN in `b` flips the sign.
-Copysign = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { a } else { -a }, int |a,
-    b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
-formula!(Binary
-    /// `d copysign(a, b)/da`.
-    CopysignA = |a, b| (if a >= 0.0 { 1.0 } else { -1.0 }) * (if b >= 0.0 { 1.0 } else { -1.0 }));
-formula!(Binary
-    /// `a * 2^b`.
-    Ldexp = |a, b| a * math::pow(2.0, b));
-formula!(Binary
-    /// `d ldexp(a, b)/da`.
-    LdexpA = |_a, b| math::pow(2.0, b));
-formula!(Binary
-    /// `d ldexp(a, b)/db`.
-    LdexpB = |a, b| a * math::pow(2.0, b) * 0.693_147_180_559_945_3);
-formula!(Binary
-    /// The angle of the point `(b, a)`.
-    Arctan2 = |a, b| arctan2(a, b));
-formula!(Binary
-    /// `d arctan2(a, b)/da`.
-    Arctan2A = |a, b| b / (a * a + b * b));
-formula!(Binary
-    /// `d arctan2(a, b)/db`.
-    Arctan2B = |a, b| -a / (a * a + b * b));
-
-/// The angle of the point `(x, y)`; special values as in C99.
-#[inline(always)]
-fn arctan2<T: MathFloat>(y: T, x: T) -> T {
-    let pi = T::of(std::f64::consts::PI);
-    let infinity = T::of(f64::INFINITY);
-    // y / x is NaN for two infinities or two zeros; only their signs determine the angle.
-    let both_infinite = x.abs() == infinity && y.abs() == infinity;
-    let (num, den) = if both_infinite { (T::ONE.copysign(y), T::ONE.copysign(x)) } else { (y, x) };
-    let angle = if num == T::ZERO && den == T::ZERO { num } else { math::atan(num / den) };
-    if T::ONE.copysign(den) < T::ZERO { angle + pi.copysign(y) } else { angle }
-}
-
-/// Defines an operator on integers (and bool) without a gradient.
-macro_rules! int_op {
-    ($name:ident: $op:literal, $doc:literal, $F:ident) => {
-        pub(crate) static $name: OpDef = OpDef::new($op)
-            .doc($doc)
-            .inputs(LHS_RHS)
-            .shape(broadcast_shapes)
-            .dtype(int_dtype)
-            .forward(int_forward::<$F>)
-            .grad(Grad::Zero);
-    };
-}
-
-int_op!(LCM: "_npi_lcm", "The least common multiple of |lhs| and |rhs| with broadcasting; 0 where one of them is 0.", Lcm);
-int_op!(BITWISE_AND: "_npi_bitwise_and", "The bits that are set in lhs and rhs, with broadcasting.", BitAnd);
-int_op!(BITWISE_OR: "_npi_bitwise_or", "The bits that are set in lhs or rhs, with broadcasting.", BitOr);
-int_op!(BITWISE_XOR: "_npi_bitwise_xor", "The bits that are set in exactly one of lhs and rhs, with broadcasting.", BitXor);
 
 /// A formula of two integers, for up to 32 bits (also bool, as 0 and 1) and for 64 bits.
-pub(super) trait IntBinary: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
+pub(crate) trait IntBinary: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
     /// The only value.
     const NEW: Self;
 }
@@ -295,7 +238,7 @@ fn int_forward<F: IntBinary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_
 }
 
 /// `out = F(a, b)` for integers and bool.
-pub(super) fn int_into<F: IntBinary>(
+pub(crate) fn int_into<F: IntBinary>(
     ctx: &OpCtx<'_>,
     a: (Elements<'_>, &[usize]),
     b: (Elements<'_>, &[usize]),
@@ -309,6 +252,27 @@ pub(super) fn int_into<F: IntBinary>(
         broadcast_any::<T, i64, i64, F>(a, b, (out.slice_mut()?, &shape), F::NEW);
         Ok(())
     }, d => Err(ctx.unsupported(d, INT_OR_BOOL))))
+}
+
+/// The type to which two operands are promoted: the wider floating-point type, a floating-point type over an integer, the wider
+/// integer, any type over bool.
+///
+/// # Errors
+/// int8 and uint8, which have no common type.
+pub(super) fn promote(a: DType, b: DType) -> Result<DType> {
+    let wider = |a: DType, b: DType| if a.size() >= b.size() { a } else { b };
+    Ok(match (a, b) {
+        (a, b) if a == b => a,
+        (DType::Bool, other) | (other, DType::Bool) => other,
+        (DType::F16, DType::BF16) | (DType::BF16, DType::F16) => DType::F32,
+        (a, b) if a.is_float() && b.is_float() => wider(a, b),
+        (a, _) if a.is_float() => a,
+        (_, b) if b.is_float() => b,
+        (DType::U8, DType::I8) | (DType::I8, DType::U8) => {
+            return Err(Error::Value("arrays of types int8 and uint8 have no common type: convert one of them".into()));
+        }
+        (a, b) => wider(a, b),
+    })
 }
 
 #[cfg(test)]

@@ -11,14 +11,12 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 use ferromx_kernels::broadcast::{broadcast, broadcast_any};
 use ferromx_kernels::map::{Arith, Elements, Lane, Src};
-use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::movement;
+use ferromx_kernels::par::{self, with_scratch};
 use ferromx_kernels::reduce::{self, Mean, NumericLane, Sum, SumSquares};
-use ferromx_kernels::{movement, par};
 
-use super::reduce::{OverAxes, reduced, reduced_shape, resolve};
-use super::{elements, elements_mut};
-use crate::elemwise::family::NUMERIC;
-use crate::reduce::axes::{Axes, kept};
+use super::axes::{Axes, OverAxes, kept, numpy_axes, numpy_reduced, numpy_reduced_shape};
+use crate::elemwise::family::{NUMERIC, elements, elements_mut};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&VAR, &STD, &AVERAGE, &PERCENTILE];
@@ -55,7 +53,7 @@ macro_rules! moment {
             .doc($doc)
             .inputs(A)
             .params::<MomentParam>()
-            .shape(reduced_shape::<MomentParam>)
+            .shape(numpy_reduced_shape::<MomentParam>)
             .dtype(|p, io| match p.get::<MomentParam>().dtype.map(|d| d.0).or(io.ins[0]) {
                 Some(d) => io.assign_out(0, d),
                 None => Ok(()),
@@ -90,7 +88,7 @@ fn moment(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'_>) -> Result<
 /// The axes, the number of elements of a group, and that number minus `ddof`.
 fn groups(ctx: &OpCtx<'_>, shape: &Shape) -> Result<(Axes, usize, f64)> {
     let p = ctx.params::<MomentParam>();
-    let axes = resolve(&p.axis, shape.dims().len())?;
+    let axes = numpy_axes(&p.axis, shape.dims().len())?;
     let n: usize = axes.iter().map(|a| shape.to_usize()[*a]).product();
     Ok((axes, n, (n as f64 - f64::from(p.ddof)).max(0.0)))
 }
@@ -194,8 +192,8 @@ pub(super) static AVERAGE: OpDef = OpDef::new("_npi_average")
 fn average_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<AverageParam>();
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-    let axes = resolve(&p.axis, rank)?;
-    let out = reduced(&io.ins[0], &axes, false);
+    let axes = numpy_axes(&p.axis, rank)?;
+    let out = numpy_reduced(&io.ins[0], &axes, false);
     io.assign_out(0, &out)?;
     if !p.weighted {
         return io.assign_out(1, &Shape::new(&[]));
@@ -229,7 +227,7 @@ fn weights_shape(a: &Shape, w: Option<&Shape>, axes: &[usize]) -> Vec<usize> {
 
 fn average(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (a, w) = (&ins[0], ins.get(1));
-    let axes = resolve(&ctx.params::<AverageParam>().axis, a.shape().dims().len())?;
+    let axes = numpy_axes(&ctx.params::<AverageParam>().axis, a.shape().dims().len())?;
     dispatch!(a.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         average_in::<<T as Arith>::Lane>(a, w, &axes, outs)
     }, d => Err(ctx.unsupported(d, NUMERIC)))
@@ -282,7 +280,7 @@ fn average_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     let weighted = rest.len() == 4;
     let (a, w) = (&rest[0], weighted.then(|| &rest[1]));
     let (y, s) = (&rest[rest.len() - 2], &rest[rest.len() - 1]);
-    let axes = resolve(&ctx.params::<AverageParam>().axis, a.shape().dims().len())?;
+    let axes = numpy_axes(&ctx.params::<AverageParam>().axis, a.shape().dims().len())?;
     let (dims, small) = (a.shape().to_usize(), kept(a.shape(), &axes));
     let w_dims = weights_shape(a.shape(), w.map(In::shape), &axes);
     let s_dims = if s.len() == y.len() && s.shape() == y.shape() { small.clone() } else { Axes::new() };
@@ -365,7 +363,7 @@ pub(super) static PERCENTILE: OpDef = OpDef::new("_npi_percentile")
             _ => return Ok(()),
         };
         ensure!(dims.len() <= 1, "q must be a number or a vector, not an array of {} axes", dims.len());
-        dims.extend_from_slice(reduced(&io.ins[0], &resolve(&p.axis, rank)?, p.keepdims).dims());
+        dims.extend_from_slice(numpy_reduced(&io.ins[0], &numpy_axes(&p.axis, rank)?, p.keepdims).dims());
         io.assign_out(0, &Shape::from(dims))
     })
     .dtype(|_, io| match io.ins[0] {
@@ -384,7 +382,7 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     if let Some(q) = qs.iter().find(|q| !(0.0..=100.0).contains(*q)) {
         return Err(Error::Value(format!("percentile {q} is out of range: use 0 to 100")));
     }
-    let axes = resolve(&p.axis, dims.len())?;
+    let axes = numpy_axes(&p.axis, dims.len())?;
     let perm: Vec<usize> = (0..dims.len()).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect();
     let n: usize = axes.iter().map(|a| dims[*a]).product();
     ensure!(n > 0 || outs[0].is_empty(), "an array of shape {} has no elements, so no percentiles", ins[0].shape());

@@ -9,25 +9,24 @@ use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::Elements;
 
-use super::{elements, elements_mut};
-use crate::broadcast::binary::{LHS_RHS, broadcast_shapes, lanes_of_sums};
-use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops};
+use super::binary::{LHS_RHS, broadcast_shapes, lanes_of_sums};
+use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut};
 use crate::elemwise::formulas::*;
 use crate::elemwise::scalar::{DATA, ScalarParam};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[
     &EQUAL,
-    &NOT_EQUAL,
-    &GREATER,
-    &GREATER_EQUAL,
-    &LESS,
-    &LESS_EQUAL,
     &EQUAL_SCALAR,
+    &NOT_EQUAL,
     &NOT_EQUAL_SCALAR,
+    &GREATER,
     &GREATER_SCALAR,
+    &GREATER_EQUAL,
     &GREATER_EQUAL_SCALAR,
+    &LESS,
     &LESS_SCALAR,
+    &LESS_EQUAL,
     &LESS_EQUAL_SCALAR,
 ];
 

@@ -15,8 +15,8 @@ use ferromx_kernels::map::Lane;
 use ferromx_kernels::movement;
 use ferromx_kernels::reduce::reduce_to_shape;
 
-use super::dynamic::slice_indices;
-use super::{elements, elements_mut};
+use super::delete::slice_indices;
+use crate::elemwise::family::{elements, elements_mut};
 use crate::shape::moves::around;
 
 /// The operators of this file.
@@ -43,6 +43,7 @@ params! {
 const ARR: ArgDef = arg("arr", "The array.");
 const VALUES: ArgDef =
     arg("values", "The values to insert, broadcast to the inserted entries and converted to the type of the array.");
+
 const OBJ: ArgDef = arg("obj", "The indices before which entries are inserted; negative ones count from the end.");
 
 /// How the indices of insertion are given.

@@ -1,61 +1,132 @@
-//! Diagonals: extraction, matrices with a given diagonal, traces.
+//! Diagonals and triangles: extraction, matrices with a given diagonal, traces.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
-use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
-use ferromx_kernels::movement;
+use ferromx_kernels::movement::{self, diagonal_len};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Sum};
 
+use super::moves::{by_size, source, target};
 use crate::elemwise::family::NUMERIC;
-use crate::shape::moves::{by_size, source, target};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES_FROM];
+pub(super) static OPS: &[&OpDef] = &[&DIAG, &NP_DIAG, &DIAGFLAT, &DIAGONAL, &TRACE, &DIAG_INDICES_FROM, &TRIL];
+
+params! {
+    /// Parameters of `diag`.
+    pub struct DiagParam {
+        /// Offset of the diagonal: 0 is the main diagonal, positive is above it, negative below.
+        k: i32 = 0;
+        /// The axis of the rows; a negative one counts from the end.
+        axis1: i32 = 0;
+        /// The axis of the columns; a negative one counts from the end.
+        axis2: i32 = 1;
+    }
+}
+
+impl DiagParam {
+    /// The axes of rows and columns.
+    fn axes(&self, rank: usize) -> Result<(usize, usize)> {
+        let (row, col) = (Shape::axis(self.axis1.into(), rank)?, Shape::axis(self.axis2.into(), rank)?);
+        ensure!(row != col, "axis1 and axis2 cannot refer to the same axis {row}");
+        Ok((row, col))
+    }
+}
+
+pub(super) static DIAG: OpDef = OpDef::new("diag")
+    .doc(
+        "Extracts a diagonal of a matrix, or of the matrices that axis1 and axis2 span: these axes are removed, and the diagonal becomes \
+         the last axis. From a vector it makes the matrix with that diagonal and zeros elsewhere.",
+    )
+    .inputs(&[arg("data", "The matrices, or a vector.")])
+    .params::<DiagParam>()
+    .shape(diag_shape)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<DiagParam>();
+        match ins[0].shape().dims().len() {
+            1 => assign_diagonals(&ins[0], (0, 1), p.k, &mut outs[0]),
+            rank => extract_diagonals(&ins[0], p.axes(rank)?, p.k, &mut outs[0]),
+        }
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let p = ctx.params::<DiagParam>();
+            match outs[0].shape().dims().len() {
+                1 => extract_diagonals(&ins[0], (0, 1), p.k, &mut outs[0]),
+                rank => assign_diagonals(&ins[0], p.axes(rank)?, p.k, &mut outs[0]),
+            }
+        }),
+        None,
+    ));
+
+fn diag_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<DiagParam>();
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    ensure!(rank > 0, "diag takes a vector or matrices, not a scalar");
+    if rank == 1 {
+        let n = io.ins[0].dim(0);
+        let n = if n < 0 { -1 } else { n + i64::from(p.k).abs() };
+        return io.assign_out(0, &Shape::new(&[n, n]));
+    }
+    let (row, col) = p.axes(rank)?;
+    let dims = io.ins[0].dims();
+    let len = if dims[row] < 0 || dims[col] < 0 { -1 } else { diagonal_len(dims[row], dims[col], p.k.into()) };
+    ensure!(
+        len >= 0 || dims[row] < 0 || dims[col] < 0,
+        "k={} is outside of matrices with {} rows and {} columns",
+        p.k,
+        dims[row],
+        dims[col]
+    );
+    let others = (0..rank).filter(|i| *i != row && *i != col).map(|i| dims[i]);
+    let out: Dims = others.chain([len]).collect();
+    io.assign_out(0, &Shape::from(out))
+}
 
 params! {
     /// Parameters of `_np_diag` and `_np_diagflat`.
-    pub struct DiagParam {
+    pub struct NpDiagParam {
         /// The diagonal: 0 is the main one, positive numbers are above it, negative ones below.
         k: i32 = 0;
     }
 }
 
-pub(super) static DIAG: OpDef = OpDef::new("_np_diag")
+pub(super) static NP_DIAG: OpDef = OpDef::new("_np_diag")
     .doc("The diagonal k of a matrix, or a square matrix with a vector on its diagonal k and zeros elsewhere.")
-    .params::<DiagParam>()
+    .params::<NpDiagParam>()
     .shape(|p, io| match io.ins[0].ndim() {
         None => Ok(()),
         Some(1) => flat_shape(p, io),
-        Some(2) => diagonal_shape(io, (0, 1), p.get::<DiagParam>().k, true),
+        Some(2) => diagonal_shape(io, (0, 1), p.get::<NpDiagParam>().k, true),
         Some(n) => Err(Error::Value(format!("diag takes a vector or a matrix, not an array of {n} axes"))),
     })
     .forward(|ctx, ins, outs| match ins[0].shape().dims().len() {
-        2 => extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
-        _ => assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+        2 => extract_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0]),
+        _ => assign_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0]),
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| match outs[0].shape().dims().len() {
-            2 => assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
-            _ => extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+            2 => assign_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0]),
+            _ => extract_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0]),
         }),
         None,
     ));
 
 pub(super) static DIAGFLAT: OpDef = OpDef::new("_np_diagflat")
     .doc("A square matrix with the elements of the array on its diagonal k and zeros elsewhere.")
-    .params::<DiagParam>()
+    .params::<NpDiagParam>()
     .shape(flat_shape)
-    .forward(|ctx, ins, outs| assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]))
+    .forward(|ctx, ins, outs| assign_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0]))
     .grad(Grad::Kernel(
-        Backward::new(|ctx, ins, outs| extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0])),
+        Backward::new(|ctx, ins, outs| extract_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0])),
         None,
     ));
 
@@ -64,7 +135,7 @@ fn flat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if !io.ins[0].is_known() {
         return Ok(());
     }
-    let n = io.ins[0].num_elements() as i64 + i64::from(p.get::<DiagParam>().k).abs();
+    let n = io.ins[0].num_elements() as i64 + i64::from(p.get::<NpDiagParam>().k).abs();
     io.assign_out(0, &Shape::new(&[n, n]))
 }
 
@@ -211,26 +282,106 @@ pub(super) static DIAG_INDICES_FROM: OpDef = OpDef::new("_npi_diag_indices_from"
     })
     .grad(Grad::Zero);
 
+params! {
+    /// Parameters of `_npi_tril`.
+    pub struct TrilParam {
+        /// The last diagonal that is kept: 0 is the main one, positive numbers are above it.
+        k: i32 = 0;
+    }
+}
+
+pub(super) static TRIL: OpDef = OpDef::new("_npi_tril")
+    .doc(
+        "The lower triangles of the matrices in the last two axes, with zeros above diagonal k. A vector of n elements is broadcast to \
+         n equal rows.",
+    )
+    .params::<TrilParam>()
+    .shape(|_, io| match io.ins[0].dims() {
+        _ if !io.ins[0].ndim_is_known() => Ok(()),
+        [] => Err(ferromx_core::error::Error::Value("tril needs an array of at least one axis".into())),
+        [n] => {
+            let square = Shape::new(&[*n, *n]);
+            io.assign_out(0, &square)
+        }
+        _ => {
+            let shape = io.ins[0].clone();
+            io.assign_out(0, &shape)?;
+            let shape = io.outs[0].clone();
+            io.assign_in(0, &shape)
+        }
+    })
+    .forward(|ctx, ins, outs| {
+        let (rows, columns) = matrix(outs[0].shape());
+        by_size!(ins[0].dtype(), |T| {
+            let k = ctx.params::<TrilParam>().k;
+            lower(source::<T>(&ins[0])?, rows, columns, k.into(), target::<T>(&mut outs[0])?);
+        });
+        Ok(())
+    })
+    .grad(Grad::Kernel(Backward::new(tril_backward), None));
+
+/// Rows and columns of the matrices in the last two axes.
+fn matrix(shape: &Shape) -> (usize, usize) {
+    let dims = shape.to_usize();
+    (dims[dims.len() - 2], dims[dims.len() - 1])
+}
+
+/// Copies the elements on and below diagonal `k`; a source of a single row is broadcast.
+fn lower<T: Copy + Default>(src: &[T], rows: usize, columns: usize, k: i64, dst: &mut [T]) {
+    if columns == 0 {
+        return;
+    }
+    for (i, out) in dst.chunks_exact_mut(columns).enumerate() {
+        let kept = (((i % rows) as i64 + k + 1).max(0) as usize).min(columns);
+        let at = if src.len() == columns { 0 } else { i * columns };
+        out[..kept].copy_from_slice(&src[at..at + kept]);
+        out[kept..].fill(T::default());
+    }
+}
+
+fn tril_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (g, k) = (&ins[0], i64::from(ctx.params::<TrilParam>().k));
+    let (rows, columns) = matrix(g.shape());
+    if outs[0].shape().dims().len() > 1 {
+        by_size!(g.dtype(), |T| lower(source::<T>(g)?, rows, columns, k, target::<T>(&mut outs[0])?));
+        return Ok(());
+    }
+    dispatch!(g.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        with_scratch(g.len(), |masked: &mut [T]| {
+            lower(g.slice::<T>()?, rows, columns, k, masked);
+            reduce::reduce::<Sum, T, T, <T as Arith>::Lane>(masked, &[rows, columns], &[0], outs[0].slice_mut()?);
+            Ok(())
+        })
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array};
+    use crate::testing::{Case, array, numbers};
 
-    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
-        array(&(0..dims.iter().product::<i64>()).map(|i| i as f64).collect::<Vec<_>>(), dims)
+    #[test]
+    fn diag_has_the_gradient_of_finite_differences() {
+        let x: Vec<f64> = (0..24).map(|i| f64::from(i * 7 % 24)).collect();
+        for k in ["0", "1", "-1", "2"] {
+            Case::new(&DIAG, &[("k", k)]).check_gradient(&[array(&x[..4], &[4])]);
+            Case::new(&DIAG, &[("k", k)]).check_gradient(&[array(&x[..6], &[2, 3])]);
+            let case = Case::new(&DIAG, &[("k", k), ("axis1", "-1"), ("axis2", "1")]);
+            case.check_gradient(&[array(&x, &[2, 3, 4])]);
+        }
     }
 
     #[test]
     fn gradients_agree_with_finite_differences() {
         for k in ["-1", "0", "2", "7"] {
             for dims in [&[3][..], &[2, 3]] {
-                Case::new(&DIAG, &[("k", k)]).check_gradient(&[counted(dims)]);
-                Case::new(&DIAGFLAT, &[("k", k)]).check_gradient(&[counted(dims)]);
+                Case::new(&NP_DIAG, &[("k", k)]).check_gradient(&[numbers(dims)]);
+                Case::new(&DIAGFLAT, &[("k", k)]).check_gradient(&[numbers(dims)]);
             }
             for def in [&DIAGONAL, &TRACE] {
-                Case::new(def, &[("offset", k)]).check_gradient(&[counted(&[2, 3])]);
+                Case::new(def, &[("offset", k)]).check_gradient(&[numbers(&[2, 3])]);
                 Case::new(def, &[("offset", k), ("axis1", "-1"), ("axis2", "0")])
-                    .check_gradient(&[counted(&[2, 3, 4])]);
+                    .check_gradient(&[numbers(&[2, 3, 4])]);
             }
         }
     }
@@ -240,13 +391,13 @@ mod tests {
         let shape = |def, attrs: &[(&str, &str)], dims: &[i64]| {
             Case::new(def, attrs).shapes(&[Shape::new(dims)]).map(|s| s[0].clone())
         };
-        assert_eq!(shape(&DIAG, &[("k", "5")], &[2, 3]).unwrap(), [0].into());
-        assert_eq!(shape(&DIAG, &[("k", "-1")], &[3]).unwrap(), [4, 4].into());
+        assert_eq!(shape(&NP_DIAG, &[("k", "5")], &[2, 3]).unwrap(), [0].into());
+        assert_eq!(shape(&NP_DIAG, &[("k", "-1")], &[3]).unwrap(), [4, 4].into());
         assert_eq!(shape(&DIAGONAL, &[("offset", "-1")], &[2, 3, 4]).unwrap(), [4, 1].into());
-        assert!(shape(&DIAG, &[], &[2, 3, 4]).unwrap_err().to_string().contains("a vector or a matrix"));
+        assert!(shape(&NP_DIAG, &[], &[2, 3, 4]).unwrap_err().to_string().contains("a vector or a matrix"));
         assert!(shape(&TRACE, &[("axis2", "0")], &[2, 3]).unwrap_err().to_string().contains("the same axis"));
         assert!(shape(&DIAG_INDICES_FROM, &[], &[2, 3]).unwrap_err().to_string().contains("must have the same length"));
-        let indices = Case::new(&DIAG_INDICES_FROM, &[]).run1(&[counted(&[3, 3])]).unwrap();
+        let indices = Case::new(&DIAG_INDICES_FROM, &[]).run1(&[numbers(&[3, 3])]).unwrap();
         assert_eq!(indices.to_vec::<i64>().unwrap(), [0, 1, 2, 0, 1, 2]);
     }
 }

@@ -5,19 +5,126 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, params};
+use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Elements;
 use ferromx_kernels::par::{self, with_scratch};
 
-use super::{elements, elements_mut};
+use super::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula};
 use crate::broadcast::binary::{SumOf, broadcast_two, sum_of};
-use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, formula};
 
 /// The operators of this file.
-pub(super) static OPS: &[&OpDef] = &[&WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
+pub(super) static OPS: &[&OpDef] = &[&WHERE, &NP_WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
 
-pub(crate) static WHERE: OpDef = OpDef::new("_npi_where")
+pub(crate) static WHERE: OpDef = OpDef::new("where")
+    .aliases(&["_sparse_where"])
+    .doc(
+        "Takes elements of x where the condition is not 0, and of y elsewhere. The condition has the shape of x, or is a vector with \
+         one element for each index of the first axis of x.",
+    )
+    .inputs(&[
+        arg("condition", "The condition, of any type: an array of the shape of x, or a vector with one element per row of x."),
+        arg("x", "The elements for a true condition."),
+        arg("y", "The elements for a false condition, of the shape and type of x."),
+    ])
+    .shape(where_shape)
+    .dtype(|_, io| {
+        let known = io.ins[1].or(io.ins[2]).or(io.outs[0]);
+        let Some(d) = known else { return Ok(()) };
+        io.assign_in(1, d)?;
+        io.assign_in(2, d)?;
+        io.assign_out(0, d)
+    })
+    .forward(where_forward)
+    .grad(Grad::Compose(|g, n| {
+        let zeros = g.apply1("zeros_like", &[n.ograds[0]], &[])?;
+        let x = g.apply1("where", &[n.inputs[0], n.ograds[0], zeros], &[])?;
+        let y = g.apply1("where", &[n.inputs[0], zeros, n.ograds[0]], &[])?;
+        Ok(vec![None, Some(x), Some(y)])
+    }));
+
+fn where_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let mut common = io.outs[0].clone();
+    for i in [1, 2] {
+        io.assign_in(i, &common)?;
+        common = io.ins[i].clone();
+    }
+    io.assign_in(1, &common)?;
+    io.assign_out(0, &common)?;
+    let (condition, x) = (&io.ins[0], &io.ins[1]);
+    match (condition.ndim(), x.ndim()) {
+        (Some(1), Some(n)) if n != 1 => {
+            ensure!(n > 0, "a vector cannot be the condition for x of shape {x}");
+            let (rows, have) = (x.dim(0), condition.dim(0));
+            ensure!(
+                rows < 0 || have < 0 || rows == have,
+                "the condition has {have} elements, but x of shape {x} has {rows} rows: give one for each, or an array of the shape of x"
+            );
+            io.assign_in(0, &Shape::new(&[rows]))
+        }
+        (Some(_), Some(_)) => {
+            io.assign_in(0, &common)?;
+            let condition = io.ins[0].clone();
+            io.assign_in(1, &condition)?;
+            io.assign_in(2, &condition)?;
+            io.assign_out(0, &condition)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Elements of a block, sized so that the mask stays in the L1 cache.
+const BLOCK: usize = 1024;
+
+fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (condition, x, y, out) = (&ins[0], &ins[1], &ins[2], &mut outs[0]);
+    if out.is_empty() {
+        return Ok(());
+    }
+    let row = out.len() / condition.len();
+    dispatch!(condition.dtype(), C in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let condition = condition.slice::<C>()?;
+        choose(&|at, flags: &mut [bool]| nonzero_flags(condition, row, at, flags), x, y, out)
+    }, d => Err(ctx.unsupported(d, &DType::ALL)))
+}
+
+/// Selects elements of x where the mask is true, otherwise of y. `mask` fills flags for the elements from an offset on.
+fn choose(mask: &(dyn Fn(usize, &mut [bool]) + Sync), x: &In<'_>, y: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let (x, y, out) = (x.slice::<T>()?, y.slice::<T>()?, out.slice_mut::<T>()?);
+        par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+            let mut flags = [false; BLOCK];
+            for (k, part) in out.chunks_mut(BLOCK).enumerate() {
+                let at = chunk * GRAIN + k * BLOCK;
+                let flags = &mut flags[..part.len()];
+                mask(at, flags);
+                let (x, y) = (&x[at..at + part.len()], &y[at..at + part.len()]);
+                for i in 0..part.len() {
+                    part[i] = if flags[i] { x[i] } else { y[i] };
+                }
+            }
+        });
+        Ok(())
+    }, d => Err(Error::Internal(format!("no choice of {d}"))))
+}
+
+/// Whether the condition is nonzero for the elements from offset `at` on; each of its values covers `row` elements.
+fn nonzero_flags<C: Element>(condition: &[C], row: usize, at: usize, flags: &mut [bool]) {
+    let zero = C::default();
+    if row == 1 {
+        for (f, c) in flags.iter_mut().zip(&condition[at..]) {
+            *f = *c != zero;
+        }
+    } else {
+        for (i, f) in flags.iter_mut().enumerate() {
+            *f = condition[(at + i) / row] != zero;
+        }
+    }
+}
+
+pub(crate) static NP_WHERE: OpDef = OpDef::new("_npi_where")
     .doc("Takes elements of x where the condition is not 0, and of y elsewhere. The three arrays are broadcast.")
     .inputs(&[
         arg("condition", "The condition, of any type."),
@@ -95,6 +202,7 @@ macro_rules! where_with_scalar {
 
 where_with_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where the condition is not 0, and elements of x elsewhere.",
     |x, s| (s, x), Other);
+
 where_with_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
     |y, s| (y, s), Chosen);
 
@@ -235,11 +343,28 @@ mod tests {
     use crate::testing::{Case, array, vector};
 
     #[test]
+    fn where_selects_elements_or_rows() {
+        let (x, y) = (array(&[1f64, 2.0, 3.0, 4.0], &[2, 2]), array(&[-1f64, -2.0, -3.0, -4.0], &[2, 2]));
+        let run = |c| Case::new(&WHERE, &[]).run1(&[c, x.clone(), y.clone()]).unwrap().to_vec::<f64>().unwrap();
+        assert_eq!(run(array(&[1i32, 0, 0, -5], &[2, 2])), [1.0, -2.0, -3.0, 4.0]);
+        assert_eq!(run(array(&[0f32, f32::NAN], &[2])), [-1.0, -2.0, 3.0, 4.0]);
+        Case::new(&WHERE, &[]).check_gradient(&[array(&[1f32, 0.0, 0.0, 2.0], &[2, 2]), x.clone(), y.clone()]);
+    }
+
+    #[test]
+    fn where_refuses_conditions_of_another_shape() {
+        let shapes = |c: &[i64]| Case::new(&WHERE, &[]).shapes(&[Shape::new(c), Shape::new(&[2, 3]), Shape::unknown()]);
+        assert_eq!(shapes(&[2]).unwrap(), [Shape::new(&[2, 3])]);
+        assert!(shapes(&[3]).unwrap_err().to_string().contains("has 3 elements, but x of shape [2,3] has 2 rows"));
+        assert!(shapes(&[2, 1]).is_err());
+    }
+
+    #[test]
     fn gradients_go_to_the_selected_operand() {
         let condition = array(&[1i32, 0, 0, 2, 1, 0], &[2, 3]);
         let x = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
-        Case::new(&WHERE, &[]).check_gradient(&[condition.clone(), x.clone(), array(&[7.0, 8.0], &[2, 1])]);
-        Case::new(&WHERE, &[]).check_gradient(&[array(&[1f32], &[]), array(&[7.0], &[]), x.clone()]);
+        Case::new(&NP_WHERE, &[]).check_gradient(&[condition.clone(), x.clone(), array(&[7.0, 8.0], &[2, 1])]);
+        Case::new(&NP_WHERE, &[]).check_gradient(&[array(&[1f32], &[]), array(&[7.0], &[]), x.clone()]);
         Case::new(&WHERE_LSCALAR, &[("scalar", "2.5")]).check_gradient(&[condition.clone(), x.clone()]);
         Case::new(&WHERE_RSCALAR, &[("scalar", "2.5")]).check_gradient(&[condition, array(&[1.0, 2.0, 3.0], &[3])]);
     }
@@ -248,7 +373,7 @@ mod tests {
     fn every_type_is_supported() {
         for dtype in DType::ALL {
             let ins = [array(&[true, false], &[2]), vector(dtype, &[1.0, 1.0]), vector(dtype, &[0.0, 0.0])];
-            let y = Case::new(&WHERE, &[]).run1(&ins).unwrap();
+            let y = Case::new(&NP_WHERE, &[]).run1(&ins).unwrap();
             assert_eq!((y.dtype(), y.to_vec_as::<f64>().unwrap()), (dtype, vec![1.0, 0.0]));
             let run = |def| Case::new(def, &[("scalar", "1")]).run1(&ins[..2]).unwrap().to_vec_as::<f64>().unwrap();
             assert_eq!((run(&WHERE_LSCALAR), run(&WHERE_RSCALAR)), (vec![1.0, 1.0], vec![1.0, 1.0]));

@@ -17,8 +17,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::{self, Pod};
 use ferromx_kernels::reduce::{self, NumericLane, Sum};
 
-use super::{elements, elements_mut};
-use crate::linalg::product::MatrixElement;
+use super::product::MatrixElement;
+use crate::elemwise::family::{elements, elements_mut};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&EINSUM];
@@ -186,6 +186,7 @@ macro_rules! float_lane {
         }
     )*};
 }
+
 float_lane!(f32 f64);
 
 impl ContractionLane for i64 {

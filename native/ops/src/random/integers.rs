@@ -12,8 +12,8 @@ use ferromx_kernels::map::Lane;
 use ferromx_kernels::movement;
 use ferromx_kernels::rng::Philox;
 
-use super::elements;
 use crate::broadcast::binary::broadcast_two;
+use crate::elemwise::family::elements;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];

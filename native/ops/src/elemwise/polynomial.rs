@@ -1,0 +1,168 @@
+//! `polyval`.
+
+use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure};
+use ferromx_kernels::map::{Arith, Elements, Src};
+use ferromx_kernels::par;
+use ferromx_kernels::reduce::{self, NumericLane, Sum};
+use ferromx_kernels::simd::multiversion::{self, Kernel};
+use ferromx_kernels::zip::zip;
+
+use super::family::{NUMERIC, elements, elements_mut};
+use crate::rules::{OUTPUT_GRADIENT, shapes_of_inputs};
+
+/// The operators of this file.
+pub(super) static OPS: &[&OpDef] = &[&POLYVAL, &BACKWARD_POLYVAL];
+
+pub(super) static POLYVAL: OpDef = OpDef::new("_npi_polyval")
+    .doc("The polynomial p[0] x^(n-1) + ... + p[n-2] x + p[n-1] at each element of x, by Horner's rule.")
+    .inputs(&[
+        arg("p", "The coefficients, a vector; that of the highest power comes first."),
+        arg("x", "The points at which to evaluate."),
+    ])
+    .shape(|_, io| {
+        if let Some(rank) = io.ins[0].ndim() {
+            ensure!(rank == 1, "p must be a vector, not of shape {}", io.ins[0]);
+        }
+        let x = io.ins[1].clone();
+        io.assign_out(0, &x)?;
+        let out = io.outs[0].clone();
+        io.assign_in(1, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+            let (p, x) = (elements(&ins[0])?, elements(&ins[1])?);
+            par::with_scratch(x.len(), |y: &mut [<T as Arith>::Lane]| {
+                horner(p, x, y, false);
+                ferromx_kernels::map::Lane::store_any(y, elements_mut(&mut outs[0])?);
+                Ok(())
+            })
+        }, d => Err(ctx.unsupported(d, NUMERIC)))
+    })
+    .grad(Grad::Kernel(Backward::new(polyval_backward).inputs(Deps::All), None));
+
+pub(super) static BACKWARD_POLYVAL: OpDef = OpDef::new("_npi_backward_polyval")
+    .doc("The gradients of `_npi_polyval`: the sums of grad * x^(n-1-k) for coefficient k, and grad times the derivative for x.")
+    .inputs(&[OUTPUT_GRADIENT, arg("p", "The coefficients."), arg("x", "The points at which the polynomial was evaluated.")])
+    .listed(0)
+    .outputs(|_| 2)
+    .shape(|_, io| shapes_of_inputs(io, 1))
+    .forward(polyval_backward);
+
+/// The elements of an array in lanes of type `C`.
+fn lanes_of<C: NumericLane>(x: &In<'_>) -> Result<Vec<C>> {
+    let mut all = vec![C::ZERO; x.len()];
+    C::load_any(elements(x)?, 0, &mut all);
+    Ok(all)
+}
+
+/// Elements of a chunk, sized for the L1 cache.
+const CHUNK: usize = 1 << 10;
+
+/// Up to this many elements, a plain loop is faster than a call of a multiversioned kernel.
+const FEW: usize = 32;
+
+/// Elements kept in registers over all coefficients.
+const LANES: usize = 16;
+
+/// The values of a polynomial, or of its derivative.
+fn horner<C: NumericLane>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], derivative: bool) {
+    par::parallel_rows(y, CHUNK, 1, |chunk, y| {
+        let (mut at, mut value, mut slope) = ([C::ZERO; CHUNK], [C::ZERO; CHUNK], [C::ZERO; CHUNK]);
+        C::load_any(x, chunk * CHUNK, &mut at[..y.len()]);
+        let mut coefficients = [C::ZERO; CHUNK];
+        let lanes = y.len().div_ceil(LANES);
+        for begin in (0..p.len()).step_by(CHUNK) {
+            let coefficients = &mut coefficients[..CHUNK.min(p.len() - begin)];
+            C::load_any(p, begin, coefficients);
+            let values = value.as_chunks_mut::<LANES>().0.iter_mut().zip(slope.as_chunks_mut::<LANES>().0);
+            for ((value, slope), x) in values.zip(at.as_chunks::<LANES>().0).take(lanes) {
+                multiversion::run(Horner { coefficients, x, value, slope: derivative.then_some(slope) });
+            }
+        }
+        let result = if derivative { &slope } else { &value };
+        y.copy_from_slice(&result[..y.len()]);
+    });
+}
+
+/// Horner's method for a run of coefficients; with `slope` also for the derivative.
+struct Horner<'a, C> {
+    coefficients: &'a [C],
+    x: &'a [C; LANES],
+    value: &'a mut [C; LANES],
+    slope: Option<&'a mut [C; LANES]>,
+}
+
+impl<C: NumericLane> Kernel for Horner<'_, C> {
+    type Output = ();
+    const EVERY_ISA: bool = C::EVERY_ISA;
+
+    #[inline(always)]
+    fn run(self) {
+        let (x, mut value) = (*self.x, *self.value);
+        if let Some(slope) = self.slope {
+            for c in self.coefficients {
+                for k in 0..LANES {
+                    slope[k] = slope[k].times(x[k]).plus(value[k]);
+                    value[k] = value[k].times(x[k]).plus(*c);
+                }
+            }
+        } else {
+            for c in self.coefficients {
+                for k in 0..LANES {
+                    value[k] = value[k].times(x[k]).plus(*c);
+                }
+            }
+        }
+        *self.value = value;
+    }
+}
+
+/// `dp[k] = sum g x^(n-1-k)`, `dx = g p'(x)`.
+fn polyval_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        polyval_gradients::<<T as Arith>::Lane>(ins, outs)
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
+fn polyval_gradients<C: NumericLane>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (g, p, x) = (lanes_of::<C>(&ins[0])?, elements(&ins[1])?, elements(&ins[2])?);
+    let [dp, dx] = outs else { return Err(Error::Internal("polyval has two inputs".into())) };
+    if dx.wanted() {
+        let mut d = vec![C::ZERO; g.len()];
+        horner(p, x, &mut d, true);
+        zip(Src::<C>::InPlace, Src::Slice(&g), &mut d, C::times);
+        C::store_any(&d, elements_mut(dx)?);
+    }
+    if dp.wanted() {
+        let (mut power, at, n) = (g, lanes_of::<C>(&ins[2])?, p.len());
+        let mut sums = vec![C::ZERO; n];
+        for sum in sums.iter_mut().rev() {
+            if power.len() <= FEW {
+                *sum = power.iter().fold(C::ZERO, |sum, p| sum.plus(*p));
+                power.iter_mut().zip(&at).for_each(|(p, x)| *p = p.times(*x));
+                continue;
+            }
+            reduce::reduce::<Sum, C, C, C>(&power, &[power.len()], &[0], std::slice::from_mut(sum));
+            zip(Src::<C>::InPlace, Src::Slice(&at), &mut power, C::times);
+        }
+        C::store_any(&sums, elements_mut(dp)?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = array(&[0.5, -1.5, 2.0, 1.0], &[2, 2]);
+        Case::new(&POLYVAL, &[]).check_gradient(&[array(&[2.0, -1.0, 0.5], &[3]), x]);
+    }
+}

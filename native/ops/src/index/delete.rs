@@ -1,0 +1,170 @@
+//! `delete`: an array without some entries along an axis.
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
+use ferromx_core::{ensure, memory, params};
+
+use crate::elemwise::family::elements;
+use crate::shape::moves::around;
+
+/// The operators of this file.
+pub(super) static OPS: &[&OpDef] = &[&DELETE];
+
+params! {
+    /// Parameters of `_npi_delete`.
+    pub struct DeleteParam {
+        /// The first index of the slice that is removed.
+        start: Option<i32> = None;
+        /// The end (exclusive) of the slice.
+        stop: Option<i32> = None;
+        /// The step of the slice.
+        step: Option<i32> = None;
+        /// A single index to remove.
+        int_ind: Option<i32> = None;
+        /// The axis along which entries are removed; by default the array is flattened.
+        axis: Option<i32> = None;
+    }
+}
+
+impl DeleteParam {
+    /// Whether the indices are given by parameters, not by an array. A slice always has a step; without one, start and stop are
+    /// ignored.
+    fn is_constant(&self) -> bool {
+        self.step.is_some() || self.int_ind.is_some()
+    }
+}
+
+pub(super) static DELETE: OpDef = OpDef::new("_npi_delete")
+    .doc("The array without some entries along an axis: one index, a slice, or the indices in an array.")
+    .inputs(&[arg("arr", "The array."), arg("obj", "The indices; negative ones count from the end.")])
+    .params::<DeleteParam>()
+    .num_inputs_by(|p| if p.get::<DeleteParam>().is_constant() { 1 } else { 2 })
+    .dynamic(|ctx, ins| {
+        let (p, x) = (ctx.params::<DeleteParam>(), &ins[0]);
+        let indices = ins.get(1).map(NDArray::to_vec_as::<i64>).transpose()?;
+        let ((outer, n, inner), kept) = kept_indices(p, x.shape(), indices.as_deref())?;
+        let mut dims: Dims = match p.axis {
+            Some(_) => x.shape().dims().into(),
+            None => Dims::from_slice(&[0]),
+        };
+        let axis = p.axis.map_or(Ok(0), |axis| Shape::axis(axis.into(), dims.len()))?;
+        dims[axis] = kept.len() as i64;
+        let out = NDArray::empty(&Shape::from(dims), x.dtype(), ctx.context)?;
+        let size = inner * x.dtype().size();
+        read_bytes(x, |from| {
+            write_bytes(&out, |to| {
+                let offsets = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
+                for (at, to) in offsets.zip(to.chunks_exact_mut(size.max(1))) {
+                    to.copy_from_slice(&from[at..at + size]);
+                }
+            });
+        });
+        Ok(vec![out])
+    })
+    .grad(Grad::Kernel(Backward::new(delete_backward).inputs(Deps::All), None));
+
+/// The shape around the axis, and the indices along it that are kept.
+fn kept_indices(
+    p: &DeleteParam,
+    shape: &Shape,
+    indices: Option<&[i64]>,
+) -> Result<((usize, usize, usize), Vec<usize>)> {
+    let dims = shape.to_usize();
+    let around = match p.axis {
+        Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
+        None => (1, dims.iter().product(), 1),
+    };
+    let n = around.1;
+    let mut is_kept = memory::filled(true, n);
+    let mut remove = |i: i64| match Shape::axis(i, n) {
+        Ok(i) => {
+            is_kept[i] = false;
+            Ok(())
+        }
+        Err(_) => Err(Error::Value(format!("index {i} is out of bounds for an axis of length {n}"))),
+    };
+    match (indices, p.int_ind) {
+        (Some(indices), _) => indices.iter().try_for_each(|i| remove(*i))?,
+        (None, Some(i)) => remove(i.into())?,
+        (None, None) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().try_for_each(|i| remove(i as i64))?,
+    }
+    Ok((around, memory::collected((0..n).filter(|i| is_kept[*i]))))
+}
+
+/// The indices of a slice of `n` entries, as in Python.
+///
+/// # Errors
+/// A step of 0.
+pub(super) fn slice_indices(start: Option<i32>, stop: Option<i32>, step: Option<i32>, n: usize) -> Result<Vec<usize>> {
+    let (n, step) = (n as i64, i64::from(step.unwrap_or(1)));
+    ensure!(step != 0, "the step of a slice cannot be 0");
+    let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
+    let bound = |given: Option<i32>, default: i64| match given.map(i64::from) {
+        None => default,
+        Some(i) => (if i < 0 { i + n } else { i }).clamp(low, high),
+    };
+    let (mut at, end) = match step > 0 {
+        true => (bound(start, low), bound(stop, high)),
+        false => (bound(start, high), bound(stop, low)),
+    };
+    let mut indices = Vec::new();
+    while (step > 0 && at < end) || (step < 0 && at > end) {
+        indices.push(at as usize);
+        at += step;
+    }
+    Ok(indices)
+}
+
+/// The gradient of the kept entries, zeros for the removed ones.
+fn delete_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (g, out) = (&ins[0], &mut outs[0]);
+    let mut wide = Vec::new();
+    if let Some(obj) = ins.get(2) {
+        wide.resize(obj.len(), 0);
+        <i64 as ferromx_kernels::map::Lane>::load_any(elements(obj)?, 0, &mut wide);
+    }
+    let indices = ins.get(2).map(|_| wide.as_slice());
+    if out.wanted() {
+        let ((outer, n, inner), kept) = kept_indices(ctx.params(), out.shape(), indices)?;
+        let size = inner * g.dtype().size();
+        let (g, to) = (g.bytes()?, out.bytes_mut()?);
+        to.fill(0);
+        let offsets = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
+        for (at, g) in offsets.zip(g.chunks_exact(size.max(1))) {
+            to[at..at + size].copy_from_slice(g);
+        }
+    }
+    if let Some(obj) = outs.get_mut(1).filter(|o| o.wanted()) {
+        obj.bytes_mut()?.fill(0);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn entries_are_removed() {
+        let x = array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
+        let case = |attrs: &[(&str, &str)]| Case::new(&DELETE, attrs);
+        let run = |attrs: &[(&str, &str)], obj: Option<&[i64]>| {
+            let mut ins = vec![x.clone()];
+            ins.extend(obj.map(|o| array(o, &[o.len() as i64])));
+            case(attrs).run1(&ins).unwrap().to_vec::<f64>().unwrap()
+        };
+        assert_eq!(run(&[("int_ind", "1")], None), [0.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(run(&[("int_ind", "-1"), ("axis", "1")], None), [0.0, 1.0, 3.0, 4.0]);
+        assert_eq!(run(&[("start", "2"), ("stop", "0"), ("step", "-1"), ("axis", "1")], None), [0.0, 3.0]);
+        assert_eq!(run(&[("axis", "1")], Some(&[0, -1, 0])), [1.0, 4.0]);
+        assert!(case(&[("int_ind", "7"), ("axis", "1")]).run1(std::slice::from_ref(&x)).is_err());
+        let g = array(&[7.0, 8.0], &[2, 1]);
+        let grads = case(&[("axis", "1")]).backward(&[x, array(&[0i64, 2], &[2])], &[g]).unwrap();
+        assert_eq!(grads[0].to_vec::<f64>().unwrap(), [0.0, 7.0, 0.0, 0.0, 8.0, 0.0]);
+    }
+}

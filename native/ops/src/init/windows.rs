@@ -1,0 +1,96 @@
+//! Window functions.
+
+use std::f32::consts::PI;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Grad;
+use ferromx_core::op::OpDef;
+use ferromx_core::params;
+use ferromx_core::params::{NumDType, Untyped};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::Out;
+use ferromx_kernels::map::Lane;
+
+use crate::elemwise::family::elements_mut;
+
+/// The operators of this file.
+pub(super) static OPS: &[&OpDef] = &[&HANNING, &HAMMING, &BLACKMAN];
+
+/// Elements of a parallel chunk.
+const GRAIN: usize = 1 << 12;
+
+/// Writes `f(i)` for each index i.
+pub(super) fn generate(out: &mut Out<'_>, f: impl Fn(usize) -> f64 + Sync) -> Result<()> {
+    elements_mut(out)?.parallel_chunks(GRAIN, &|first, part| {
+        let mut numbers = [0.0; GRAIN];
+        let numbers = &mut numbers[..part.len()];
+        numbers.iter_mut().enumerate().for_each(|(i, x)| *x = f(first + i));
+        f64::store_any(numbers, part);
+    });
+    Ok(())
+}
+
+params! {
+    /// Parameters of the windows.
+    pub struct WindowParam {
+        /// The number of points; the window is empty if it is 0 or less.
+        m as "M": Untyped<Option<i64>> = (Untyped(None));
+        /// The device, such as `cpu(0)`; by default the current one.
+        ctx: String = (String::new());
+        /// The element type.
+        dtype: NumDType = (NumDType(DType::F32));
+    }
+}
+
+/// Defines a window function: a sum of cosines of an angle from 0 to 2 pi.
+macro_rules! window {
+    ($name:ident: $op:literal, $doc:literal, |$angle:ident| $f:expr) => {
+        pub(crate) static $name: OpDef = OpDef::new($op)
+            .doc(concat!($doc, ", for n from 0 to M - 1. A window of one point is 1."))
+            .inputs(&[])
+            .params::<WindowParam>()
+            .shape(|p, io| {
+                let Some(points) = p.get::<WindowParam>().m.0 else {
+                    return Err(Error::Value("M, the number of points, is missing".into()));
+                };
+                io.assign_out(0, &Shape::new(&[points.max(0)]))
+            })
+            .dtype(|p, io| io.assign_out(0, p.get::<WindowParam>().dtype.0))
+            .forward(|_, _, outs| {
+                let last = outs[0].len().saturating_sub(1);
+                generate(&mut outs[0], |i| {
+                    // In single precision, as MXNet does.
+                    let $angle = f64::from(2.0 * PI * i as f32 / last as f32);
+                    if last == 0 { 1.0 } else { $f }
+                })
+            })
+            .grad(Grad::Zero);
+    };
+}
+
+window!(HANNING: "_npi_hanning", "The Hann window 0.5 - 0.5 cos(2 pi n / (M - 1))", |angle| 0.5 - 0.5 * angle.cos());
+window!(HAMMING: "_npi_hamming", "The Hamming window 0.54 - 0.46 cos(2 pi n / (M - 1))", |angle| 0.54 - 0.46 * angle.cos());
+window!(BLACKMAN: "_npi_blackman",
+    "The Blackman window 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1))",
+    |angle| 0.42 - 0.5 * angle.cos() + 0.08 * (2.0 * angle).cos());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, close};
+
+    fn numbers(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
+        Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()
+    }
+
+    #[test]
+    fn windows() {
+        close(&numbers(&HANNING, &[("M", "5"), ("dtype", "float64")]).unwrap(), &[0.0, 0.5, 1.0, 0.5, 0.0], 1e-7);
+        close(&numbers(&HAMMING, &[("M", "3"), ("dtype", "float64")]).unwrap(), &[0.08, 1.0, 0.08], 1e-7);
+        close(&numbers(&BLACKMAN, &[("M", "3"), ("dtype", "float64")]).unwrap(), &[0.0, 1.0, 0.0], 1e-7);
+        assert_eq!(numbers(&BLACKMAN, &[("M", "1")]).unwrap(), [1.0]);
+        assert!(numbers(&HANNING, &[("M", "-2")]).unwrap().is_empty());
+        assert!(numbers(&HANNING, &[]).unwrap_err().to_string().contains("missing"));
+    }
+}

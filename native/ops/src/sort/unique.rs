@@ -1,0 +1,136 @@
+//! `unique`.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::read_slice;
+use ferromx_core::{dispatch, memory, params};
+use ferromx_kernels::sort::{self, Order};
+
+use crate::rules::new_array;
+use crate::shape::moves::around;
+
+/// The operators of this file.
+pub(super) static OPS: &[&OpDef] = &[&UNIQUE];
+
+params! {
+    /// Parameters of `_npi_unique`.
+    pub struct UniqueParam {
+        /// Whether the index of the first occurrence of each unique value is returned.
+        return_index: bool = false;
+        /// Whether for each element the index into the unique values is returned.
+        return_inverse: bool = false;
+        /// Whether the number of occurrences of each unique value is returned.
+        return_counts: bool = false;
+        /// The axis whose slices are compared; by default the array is flattened.
+        axis: Option<i32> = None;
+    }
+}
+
+pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique")
+    .doc(
+        "The unique elements in ascending order (or the unique slices along an axis), and on request the index of each one's first \
+         occurrence, the index into the unique elements for each element, and the counts, as int64. NaNs are equal and come last.",
+    )
+    .params::<UniqueParam>()
+    .outputs(|p| {
+        let p = p.get::<UniqueParam>();
+        1 + usize::from(p.return_index) + usize::from(p.return_inverse) + usize::from(p.return_counts)
+    })
+    .dynamic(unique)
+    .grad(Grad::Zero);
+
+fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
+    let (p, x) = (ctx.params::<UniqueParam>(), &ins[0]);
+    if x.is_empty() {
+        let wanted = [p.return_index, p.return_inverse, p.return_counts].into_iter().filter(|w| *w).map(|_| DType::I64);
+        return std::iter::once(x.dtype()).chain(wanted).map(|d| NDArray::empty(&[0].into(), d, ctx.context)).collect();
+    }
+    let dims = x.shape().to_usize();
+    let (outer, n, inner) = match p.axis {
+        Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
+        None => (1, x.len(), 1),
+    };
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        read_slice::<T, _>(x, |x| {
+            if p.axis.is_none() && !(p.return_index || p.return_inverse || p.return_counts) && (1..u32::MAX as usize).contains(&n) {
+                let mut sorted = memory::filled(T::default(), n);
+                sort::sort(x, n, Order::Ascending, &mut sorted);
+                sorted.dedup_by(|a, b| compare(*a, *b).is_eq());
+                return Ok(vec![new_array(&sorted, &[sorted.len() as i64], ctx.context)?]);
+            }
+            // The elements of slice i in comparison order.
+            let entry = |i: usize| (0..outer).flat_map(move |o| (0..inner).map(move |k| x[(o * n + i) * inner + k]));
+            let order = |a: &usize, b: &usize| {
+                entry(*a).zip(entry(*b)).map(|(a, b)| compare(a, b)).find(|o| o.is_ne()).unwrap_or(a.cmp(b))
+            };
+            let same = |a: usize, b: usize| entry(a).zip(entry(b)).all(|(a, b)| compare(a, b).is_eq());
+            let mut sorted: Vec<usize> = memory::collected(0..n);
+            if outer * inner == 1 && (1..u32::MAX as usize).contains(&n) {
+                let mut order = memory::filled(0i64, n);
+                sort::argsort(x, n, Order::Ascending, &mut order);
+                sorted.iter_mut().zip(order).for_each(|(to, index)| *to = index as usize);
+            } else {
+                sorted.sort_unstable_by(order);
+            }
+            let (mut firsts, mut inverse, mut counts) = (Vec::<i64>::new(), memory::filled(0i64, n), Vec::<i64>::new());
+            for &i in &sorted {
+                match (firsts.last(), counts.last_mut()) {
+                    (Some(first), Some(count)) if same(*first as usize, i) => *count += 1,
+                    _ => {
+                        firsts.push(i as i64);
+                        counts.push(1);
+                    }
+                }
+                inverse[i] = firsts.len() as i64 - 1;
+            }
+            let found = firsts.len() as i64;
+            let values: Vec<T> = (0..outer)
+                .flat_map(|o| firsts.iter().flat_map(move |i| (0..inner).map(move |k| x[(o * n + *i as usize) * inner + k])))
+                .collect();
+            let mut shape: Dims = match p.axis {
+                Some(_) => dims.iter().map(|d| *d as i64).collect(),
+                None => Dims::from_slice(&[found]),
+            };
+            if let Some(axis) = p.axis {
+                shape[Shape::axis(axis.into(), dims.len())?] = found;
+            }
+            let mut outs = vec![new_array(&values, &shape, ctx.context)?];
+            for (wanted, numbers) in [(p.return_index, &firsts), (p.return_inverse, &inverse), (p.return_counts, &counts)] {
+                if wanted {
+                    outs.push(new_array(numbers, &[numbers.len() as i64], ctx.context)?);
+                }
+            }
+            Ok(outs)
+        })?
+    }, d => Err(ctx.unsupported(d, &DType::ALL)))
+}
+
+/// Total order of elements: NaN is greater than all numbers and equal to itself.
+fn compare<T: Element>(a: T, b: T) -> std::cmp::Ordering {
+    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+    a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn unique_elements_and_rows() {
+        let all = [("return_index", "1"), ("return_inverse", "1"), ("return_counts", "1")];
+        let x = array(&[3f64, 1.0, f64::NAN, 1.0, 3.0, f64::NAN], &[6]);
+        let y = Case::new(&UNIQUE, &all).run(&[x]).unwrap();
+        let values = y[0].to_vec::<f64>().unwrap();
+        assert!(values[..2] == [1.0, 3.0] && values[2].is_nan() && values.len() == 3);
+        let numbers: Vec<_> = y[1..].iter().map(|y| y.to_vec::<i64>().unwrap()).collect();
+        assert_eq!(numbers, [vec![1, 0, 2], vec![1, 0, 2, 0, 1, 2], vec![2, 2, 2]]);
+        let rows = array(&[1i32, 2, 1, 2, 0, 5], &[3, 2]);
+        let y = Case::new(&UNIQUE, &[("axis", "0"), ("return_counts", "1")]).run(&[rows]).unwrap();
+        assert_eq!((y[0].to_vec::<i32>().unwrap(), y[1].to_vec::<i64>().unwrap()), (vec![0, 5, 1, 2], vec![1, 2]));
+    }
+}
