@@ -9,6 +9,8 @@ pub(crate) mod parametric;
 pub(crate) mod scalar;
 pub(crate) mod unary;
 
+pub use scalar::ScalarParam;
+
 use ferromx_core::op::OpDef;
 
 /// Functions of one array.
