@@ -305,6 +305,71 @@ def quantised():
     yield one("DynamicQuantizeLinear", [x], outputs=3)
     yield one("MatMulInteger", [numbers((2, 3), "uint8"), numbers((3, 4), "uint8", 1), np.uint8(2), np.uint8(3)])
     yield one("ConvInteger", [numbers((1, 2, 4, 4), "uint8"), numbers((3, 2, 2, 2), "uint8"), np.uint8(3)], constants=(1,), pads=[1, 1, 0, 0])
+    images, kernels, matrix = bytes_of((2, 2, 5, 5), 1), signed_bytes((3, 2, 3, 3), 2), signed_bytes((4, 3), 3)
+    scales, wide = np.array([0.011, 0.007, 0.005], np.float32), np.array([-3000, 50, 4000], np.int32)
+    given = [images, np.float32(0.02), np.uint8(117), kernels, scales, np.zeros(3, np.int8), np.float32(0.31), np.uint8(99), wide]
+    yield one("QLinearConv", given, constants=tuple(range(1, 9)), pads=[1, 1, 1, 1], strides=[2, 2])
+    given = [bytes_of((2, 5, 4), 4), np.float32(0.02), np.uint8(117), matrix, scales, np.array([1, -2, 0], np.int8), np.float32(0.07), np.uint8(9)]
+    yield one("QLinearMatMul", given, constants=tuple(range(1, 8)))
+    yield from dequantized()
+
+
+def signed_bytes(shape, seed):
+    return bytes_of(shape, seed).view(np.int8)
+
+
+class Quantized:
+    """Nodes of a network whose layers stand between DequantizeLinear and QuantizeLinear."""
+
+    def __init__(self):
+        self.nodes, self.constants = [], {}
+
+    def constant(self, array):
+        name = f"k{len(self.constants)}"
+        self.constants[name] = np.asarray(array)
+        return name
+
+    def node(self, op, *inputs, **attributes):
+        output = f"t{len(self.nodes)}"
+        inputs = [x if isinstance(x, str) else self.constant(x) for x in inputs]
+        self.nodes.append(helper.make_node(op, inputs, [output], name=f"{op}_{len(self.nodes)}", **attributes))
+        return output
+
+    def rounded(self, x, scale, zero):
+        """Quantizes and dequantizes."""
+        scale, zero = self.constant(np.float32(scale)), self.constant(zero)
+        return self.node("DequantizeLinear", self.node("QuantizeLinear", x, scale, zero), scale, zero)
+
+    def weights(self, integers, scales, axis=0):
+        scales = np.asarray(scales, np.float32)
+        return self.node("DequantizeLinear", integers, scales, np.zeros(scales.shape, integers.dtype), axis=axis)
+
+    def case(self, name, x, y):
+        return Case(name, self.nodes, {"x": x}, [y], self.constants)
+
+
+def dequantized():
+    """Layers that a bound network computes on integers."""
+    net = Quantized()
+    x = net.rounded("x", 0.02, np.uint8(117))
+    conv = lambda x, w, b: net.node("Conv", x, w, b, pads=[1, 1, 1, 1])
+    scales = np.array([0.004, 0.002, 0.007, 0.003], np.float32)
+    bias = net.weights(np.array([5000, -70, 0, 900], np.int32), np.float32(0.02) * scales)
+    y = net.rounded(net.node("Relu", conv(x, net.weights(signed_bytes((4, 4, 3, 3), 5), scales), bias)), 0.05, np.uint8(0))
+    bias = net.weights(np.array([1, -2, 300, -4000], np.int32), np.float32(0.05) * np.float32(0.003))
+    y = net.rounded(conv(y, net.weights(signed_bytes((4, 4, 3, 3), 6), 0.003), bias), 0.21, np.int8(-5))
+    y = net.rounded(net.node("Relu", net.node("Add", y, x)), 0.13, np.uint8(3))
+    yield net.case("convolutions between quantized tensors", numbers((2, 4, 6, 6)), y)
+    net = Quantized()
+    x = net.rounded("x", 0.02, np.int8(-3))
+    y = net.node("MatMul", x, net.weights(signed_bytes((6, 5), 7), [0.01, 0.02, 0.03, 0.005, 0.002], axis=1))
+    y = net.rounded(net.node("Add", y, numbers((5,))), 0.03, np.uint8(120))
+    weights = bytes_of((4, 5), 8)
+    weights = net.node("DequantizeLinear", weights, np.float32(0.01), np.uint8(131))
+    y = net.node("Gemm", y, weights, np.array([0.25, -0.5, 1.0, 0.0], np.float32), transB=1)
+    yield net.case("matrix products between quantized tensors", numbers((3, 6)), net.node("Sigmoid", y))
+    net = Quantized()
+    yield net.case("quantized weights", numbers((2, 3, 6)), net.node("MatMul", "x", net.weights(signed_bytes((6, 5), 9), 0.01)))
 
 
 def recurrent():
@@ -525,6 +590,8 @@ def microsoft():
     yield ours("MatMulIntegerToFloat", [rows, weights, scale(0.021), np.array([0.01, 0.02, 0.03], np.float32), zero(7), np.int8(0)], "com.microsoft.MatMulIntegerToFloat", constants=(1, 2, 3, 4, 5))
     yield ours("DynamicQuantizeMatMul", [numbers((2, 8)), weights, scale(0.021), np.int8(3)], "com.microsoft.DynamicQuantizeMatMul", constants=(1, 2, 3))
     yield ours("QGemm", [rows, scale(0.021), zero(7), weights, scale(0.013), np.int8(0), np.array([5, -70, 90], np.int32), scale(0.113), zero(120)], "com.microsoft.QGemm", constants=tuple(range(1, 9)))
+    rows_of = [rows, scale(0.021), zero(7), weights.T.copy(), np.array([0.01, 0.02, 0.03], np.float32), np.zeros(3, np.int8), np.array([5, -70, 90], np.int32)]
+    yield ours("QGemm", rows_of, "com.microsoft.QGemm of rows", constants=tuple(range(1, 7)), transB=1)
 
 
 def bytes_of(shape, seed):

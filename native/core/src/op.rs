@@ -275,6 +275,10 @@ pub struct OpDef {
     pub accumulates: bool,
     /// Whether the operator is elementwise on operands of equal shapes.
     pub pointwise: bool,
+    /// Whether it is elementwise wherever its operands have equal shapes, although it broadcasts others.
+    pub broadcasts: bool,
+    /// The first of the inputs that an elementwise operator applies to all elements, if each of them has one element.
+    pub first_scalar: usize,
     /// Its role in a fused kernel.
     pub role: Role,
     /// Whether it draws random numbers, so that equal nodes must not be merged.
@@ -340,6 +344,8 @@ impl OpDef {
             inplace: &[],
             accumulates: false,
             pointwise: false,
+            broadcasts: false,
+            first_scalar: usize::MAX,
             role: Role::None,
             random: false,
             input_init: &[],
@@ -556,6 +562,18 @@ impl OpDef {
     /// The operator is elementwise on operands of equal shapes.
     pub const fn pointwise(mut self) -> OpDef {
         self.pointwise = true;
+        self
+    }
+
+    /// The operator is elementwise where its operands have equal shapes.
+    pub const fn broadcasts(mut self) -> OpDef {
+        self.broadcasts = true;
+        self
+    }
+
+    /// The operator is elementwise in its inputs before `first_scalar` where the others have one element each.
+    pub const fn pointwise_before(mut self, first_scalar: usize) -> OpDef {
+        self.first_scalar = first_scalar;
         self
     }
 

@@ -107,6 +107,21 @@ fn attention_and_its_activations_become_one_operator() {
     }
 }
 
+/// Weights stay integers where the data are integers, too.
+#[test]
+fn weights_of_quantized_layers_stay_integers() {
+    let weights = |name: &str| {
+        let made = imported("quantised", name, &ImportOptions::default());
+        let matrices = made.args.values().filter(|array| array.shape().dims().len() > 1).map(|array| array.dtype());
+        matrices.collect::<Vec<_>>()
+    };
+    assert_eq!(weights("convolutions between quantized tensors"), [DType::I8; 2]);
+    let mut matrices = weights("matrix products between quantized tensors");
+    matrices.sort_by_key(|dtype| dtype.name());
+    assert_eq!(matrices, [DType::I8, DType::U8]);
+    assert_eq!(weights("quantized weights"), [DType::F32]);
+}
+
 #[test]
 fn attention_is_written_as_each_version_has_it() {
     let cases = ["attention, scaled after", "attention, truth values"].map(|n| [(n, 17, 0, 1), (n, 23, 1, 0)]);

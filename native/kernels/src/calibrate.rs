@@ -1,6 +1,8 @@
 //! Choice of the range of 8-bit integers that loses the least information (entropy calibration).
 
+use crate::math;
 use crate::par::{parallel_rows, with_scratch};
+use crate::simd::per_isa;
 
 /// The count given to an empty bin, so that its logarithm is finite.
 const FLOOR: f64 = 1e-4;
@@ -39,24 +41,15 @@ fn divergence_of(hist: &[f32], start: usize, end: usize, quantized_bins: usize) 
         let (p, q) = work.split_at_mut(len);
         p.iter_mut().zip(&hist[start..end]).for_each(|(p, count)| *p = f64::from(*count));
         let outside = |bins: &[f32]| bins.iter().map(|count| f64::from(*count)).sum::<f64>();
-        let last = p[len - 1];
+        // Clipped counts are excluded from the quantized bins, and so is the first bin.
+        q.copy_from_slice(p);
+        q[0] = 0.0;
         p[0] += outside(&hist[..start]);
         p[len - 1] += outside(&hist[end..]);
         let width = len / quantized_bins;
-        for j in 0..quantized_bins {
-            let bins = j * width..if j + 1 == quantized_bins { len } else { (j + 1) * width };
-            // Clipped counts are excluded from the sums, and so is the first bin.
-            let count = |i: usize| match i {
-                0 => 0.0,
-                _ if i + 1 == len => last,
-                _ => p[i],
-            };
-            let sum: f64 = bins.clone().map(count).sum();
-            let filled = bins.clone().filter(|i| count(*i) != 0.0).count();
-            for i in bins {
-                q[i] = if filled > 0 && p[i] != 0.0 { sum / filled as f64 } else { 0.0 };
-            }
-        }
+        let (whole, rest) = ((quantized_bins - 1) * width, len - (quantized_bins - 1) * width);
+        quantize(&p[..whole], width, &mut q[..whole]);
+        quantize(&p[whole..], rest, &mut q[whole..]);
         if smooth(p) && smooth(q) { divergence(p, q) } else { f64::INFINITY }
     })
 }
@@ -69,11 +62,43 @@ fn smooth(x: &mut [f64]) -> bool {
     less < 1.0
 }
 
-/// The Kullback-Leibler divergence of two histograms.
-fn divergence(p: &[f64], q: &[f64]) -> f64 {
-    let ratio = q.iter().sum::<f64>() / p.iter().sum::<f64>();
-    let total = p.iter().sum::<f64>();
-    p.iter().zip(q).map(|(p, q)| p / total * (p / q * ratio).ln()).sum()
+per_isa! {
+    /// Spreads the counts in `q` of each quantized bin, `width` bins wide, evenly over those of its bins that are not empty in `p`.
+    fn quantize(p: &[f64], width: usize, q: &mut [f64]) {
+        for (p, q) in p.chunks(width).zip(q.chunks_mut(width)) {
+            let (mut sum, mut filled) = (0.0, 0.0);
+            for count in &*q {
+                sum += count;
+                filled += if *count == 0.0 { 0.0 } else { 1.0 };
+            }
+            let mean = if filled > 0.0 { sum / filled } else { 0.0 };
+            for (q, p) in q.iter_mut().zip(p) {
+                *q = if *p == 0.0 { 0.0 } else { mean };
+            }
+        }
+    }
+}
+
+/// Sums are computed in this many lanes.
+const LANES: usize = 16;
+
+per_isa! {
+    /// The Kullback-Leibler divergence of two histograms.
+    fn divergence(p: &[f64], q: &[f64]) -> f64 {
+        let total = p.iter().sum::<f64>();
+        let ratio = q.iter().sum::<f64>() / total;
+        let mut sums = [0.0; LANES];
+        let ((blocks, rest), (q_blocks, q_rest)) = (p.as_chunks::<LANES>(), q.as_chunks::<LANES>());
+        for (p, q) in blocks.iter().zip(q_blocks) {
+            for i in 0..LANES {
+                sums[i] += p[i] * math::log(p[i] / q[i] * ratio);
+            }
+        }
+        for (sum, (p, q)) in sums.iter_mut().zip(rest.iter().zip(q_rest)) {
+            *sum += p * math::log(p / q * ratio);
+        }
+        sums.iter().sum::<f64>() / total
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
+use ferromx_core::memory;
 
 /// Elements in a parallel chunk.
 const GRAIN: usize = 1 << 14;
@@ -34,6 +35,8 @@ impl Levels {
 pub trait Quantum: Element {
     /// The nearest integer of the type, saturating, ties to even; NaN is 0.
     fn nearest(x: f32) -> Self;
+    /// Converts to 32 bits.
+    fn wide(self) -> i32;
 }
 
 macro_rules! byte {
@@ -46,6 +49,10 @@ macro_rules! byte {
                 let x = if x.is_nan() { 0.0 } else { x };
                 (x.max(<$t>::MIN.into()).min(<$t>::MAX.into()) + ROUND).to_bits() as $t
             }
+            #[inline(always)]
+            fn wide(self) -> i32 {
+                i32::from(self)
+            }
         }
     };
 }
@@ -57,6 +64,10 @@ impl Quantum for i32 {
     #[inline(always)]
     fn nearest(x: f32) -> Self {
         x.round_ties_even() as i32
+    }
+    #[inline(always)]
+    fn wide(self) -> i32 {
+        self
     }
 }
 
@@ -94,6 +105,88 @@ crate::simd::per_isa! {
     fn dequantize_block<Q: Element>(q: &[Q], scale: f32, out: &mut [f32]) {
         for (x, q) in out.iter_mut().zip(q) {
             *x = q.to_f32() * scale;
+        }
+    }
+}
+
+/// Scales and zero points, each for `inner` consecutive elements in turn.
+pub struct Channels {
+    /// The scales.
+    pub scales: Vec<f32>,
+    /// As many zero points.
+    pub zeros: Vec<i32>,
+    /// Consecutive elements of a channel.
+    pub inner: usize,
+}
+
+impl Channels {
+    /// Calls `f` in parallel for runs of elements with their channel's scale and zero point.
+    fn for_each<T: Send>(&self, out: &mut [T], f: impl Fn(usize, &mut [T], f32, i32) + Sync) {
+        assert!(self.scales.len() == self.zeros.len() && self.inner > 0, "scales and zero points");
+        let row = if self.scales.len() == 1 { GRAIN } else { self.inner };
+        par::parallel_rows(out, row, GRAIN.div_ceil(row), |i, out| {
+            let channel = i % self.scales.len();
+            f(i * row, out, self.scales[channel], self.zeros[channel]);
+        });
+    }
+}
+
+/// `out` = the integer nearest to `x / scale`, ties to even, plus the zero point, within the range of `i8` or `u8`, by its bits. NaN
+/// becomes the zero point.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn quantize_linear(x: &[f32], channels: &Channels, is_signed: bool, out: &mut [u8]) {
+    assert_eq!(x.len(), out.len(), "the result has another length");
+    let (low, high) = if is_signed { (-128, 127) } else { (0, 255) };
+    channels.for_each(out, |at, out, scale, zero| {
+        quantize_run(&x[at..at + out.len()], scale, zero, (low - zero) as f32, (high - zero) as f32, out);
+    });
+}
+
+crate::simd::per_isa! {
+    fn quantize_run(x: &[f32], scale: f32, zero: i32, low: f32, high: f32, out: &mut [u8]) {
+        const ROUND: f32 = (3u32 << 22) as f32;
+        for (q, x) in out.iter_mut().zip(x) {
+            let x = x / scale;
+            let x = if x.is_nan() { 0.0 } else { x };
+            *q = ((x.max(low).min(high) + ROUND).to_bits() as i32).wrapping_add(zero) as u8;
+        }
+    }
+}
+
+/// Quantizes rows of numbers to `i8`, by its bits, each row with its own scale: the largest absolute value divided by 127.
+///
+/// # Panics
+/// If the rows have different lengths.
+pub fn quantize_rows(x: &[f32], rows: usize) -> (Vec<u8>, Vec<f32>) {
+    let len = x.len() / rows.max(1);
+    assert_eq!(x.len(), len * rows, "rows of different lengths");
+    let (mut out, mut scales) = (memory::filled(0, x.len()), memory::filled(1.0, rows));
+    for (i, (row, out)) in x.chunks_exact(len.max(1)).zip(out.chunks_exact_mut(len.max(1))).enumerate() {
+        let (low, high) = extremes(row);
+        let max = high.max(-low);
+        if max > 0.0 {
+            scales[i] = max / 127.0;
+        }
+        quantize_run(row, scales[i], 0, -128.0, 127.0, out);
+    }
+    (out, scales)
+}
+
+/// `out` = `(q - zero) * scale`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn dequantize_linear<Q: Quantum>(q: &[Q], channels: &Channels, out: &mut [f32]) {
+    assert_eq!(q.len(), out.len(), "the result has another length");
+    channels.for_each(out, |at, out, scale, zero| dequantize_run(&q[at..at + out.len()], scale, zero, out));
+}
+
+crate::simd::per_isa! {
+    fn dequantize_run<Q: Quantum>(q: &[Q], scale: f32, zero: i32, out: &mut [f32]) {
+        for (x, q) in out.iter_mut().zip(q) {
+            *x = q.wide().wrapping_sub(zero) as f32 * scale;
         }
     }
 }
@@ -153,6 +246,24 @@ crate::simd::per_isa! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn channels_have_their_own_scales() {
+        let channels = Channels { scales: vec![0.5, 2.0], zeros: vec![3, -4], inner: 2 };
+        let x = [0.75, -100.0, 6.0, f32::NAN, 1e30, 0.2, -7.0, 3.0];
+        let (mut q, mut back) = ([0; 8], [0.0; 8]);
+        quantize_linear(&x, &channels, true, &mut q);
+        assert_eq!(q.map(u8::cast_signed), [5, -128, -1, -4, 127, 3, -8, -2]);
+        dequantize_linear(&q.map(u8::cast_signed), &channels, &mut back);
+        assert_eq!(back, [1.0, -65.5, 6.0, 0.0, 62.0, 0.0, -8.0, 4.0]);
+    }
+
+    #[test]
+    fn rows_have_their_own_range() {
+        let (q, scales) = quantize_rows(&[63.5, -25.25, 0.0, 0.0, -254.0, 3.0], 3);
+        let q: Vec<i8> = q.iter().map(|q| q.cast_signed()).collect();
+        assert_eq!((q, scales), (vec![127, -50, 0, 0, -127, 2], vec![0.5, 1.0, 2.0]));
+    }
 
     #[test]
     fn integers_are_nearest_and_saturate() {

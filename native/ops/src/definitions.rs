@@ -8,6 +8,7 @@ use ferromx_core::params::NoParams;
 
 pub use crate::nn::leaky_relu::ActType as LeakyReluType;
 pub use crate::nn::pooling::PoolType;
+pub use crate::onnx::quantize::ByteType;
 pub use crate::shape::pad::{PadMode, PadWidth};
 use crate::{broadcast, control_flow, elemwise, index, init, linalg, nn, onnx, shape};
 
@@ -74,6 +75,7 @@ operators! {
     CONCAT: shape::join::ConcatParam = shape::join::CONCAT;
     COND: control_flow::branch::CondAttrs = control_flow::branch::COND;
     COPY: NoParams = elemwise::identity::COPY;
+    DEQUANTIZE_LINEAR: onnx::quantize::DequantizeLinearParam = onnx::quantize::DEQUANTIZE_LINEAR;
     DIV_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::DIV;
     EQUAL: NoParams = broadcast::compare::EQUAL;
     EXPAND_DIMS: shape::axes::ExpandDimParam = shape::axes::EXPAND_DIMS;
@@ -104,6 +106,7 @@ operators! {
     POOLING: nn::pooling::PoolingParam = nn::pooling::POOLING;
     POWER: NoParams = broadcast::promotion::POWER;
     POWER_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::POWER;
+    QUANTIZE_LINEAR: onnx::quantize::QuantizeLinearParam = onnx::quantize::QUANTIZE_LINEAR;
     RDIV_SCALAR: elemwise::scalar::ScalarParam = elemwise::scalar::RDIV;
     RELU: NoParams = elemwise::unary::RELU;
     RESHAPE: shape::reshape::NpReshapeParam = shape::reshape::NP_RESHAPE;

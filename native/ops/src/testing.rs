@@ -1,6 +1,6 @@
 //! Runs operator definitions on arrays for the unit tests: inference, forward, gradient.
 //!
-//! Every run of an operator with in-place pairs is repeated in place, and every run of a pointwise one in two chunks;
+//! Every run of an operator with in-place pairs is repeated in place, and every run of an elementwise one in two chunks;
 //! both must give the same bits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,7 +118,8 @@ impl Case {
         self.call(kernel, ins, &with_states, Req::Write)?;
         if self.def.mutates.is_empty() && !self.def.random {
             self.repeat_in_place(kernel, self.def.inplace, &pure, &outs)?;
-            if self.def.pointwise {
+            let is_alike = |a: &NDArray| a.shape() == outs[0].shape();
+            if self.def.pointwise || (self.def.broadcasts && pure.iter().all(is_alike)) {
                 self.repeat_in_chunks(kernel, &pure, &outs)?;
             }
         }

@@ -105,6 +105,13 @@ fn products_run_along_an_axis() {
     assert_eq!(products(&[("axis", "1"), ("reverse", "1")]), [6.0, 6.0, 3.0, 120.0, 30.0, 6.0]);
 }
 
+#[test]
+fn rows_are_rounded_to_what_8_bits_represent() {
+    let x = tensor(&[63.5, -25.25, 0.1, 0.0, 0.0, 0.0, -254.0, 3.0, 126.9], &[3, 3]);
+    let rounded = call("_contrib_fake_quantize", &[], &[x]).unwrap();
+    assert_eq!(floats(&rounded[0]), [63.5, -25.0, 0.0, 0.0, 0.0, 0.0, -254.0, 4.0, 126.0]);
+}
+
 /// Sampling points centred between four pixels, each of which contributes a quarter.
 #[test]
 fn regions_are_pooled_by_the_largest_contribution() {

@@ -20,6 +20,8 @@ use crate::shape::Shape;
 pub enum Operand {
     /// An array, by its index in the chain.
     Array(usize),
+    /// An array of one element, by its index in the chain, which every block reads.
+    Scalar(usize),
     /// A scratch buffer, by its index, which holds one block at a time.
     Scratch(usize, DType),
     /// An output that is not wanted.
@@ -45,6 +47,8 @@ struct Source {
 enum Base {
     /// The first element of an array.
     Array(NonNull<u8>),
+    /// The only element of an array.
+    Scalar(NonNull<u8>),
     /// An offset into the scratch memory.
     Scratch(usize),
     Unwanted,
@@ -63,16 +67,17 @@ struct Prepared {
     outs: SmallVec<[(Source, Req); 2]>,
 }
 
-/// The operands of a chain, checked once: arrays of equal lengths that a region locks; an array overlaps a written one only if both are
-/// exactly the same elements.
+/// The operands of a chain, checked once: arrays of equal lengths and scalars that a region locks; an array overlaps a written one only if
+/// both are exactly the same elements.
 pub struct Chain {
     region: u64,
     arrays: Vec<NDArray>,
+    /// The arrays but the scalars.
     streams: Vec<Stream>,
     len: usize,
     block: usize,
-    /// The shape of a block, and that of the last one, which may be shorter.
-    shapes: [Shape; 2],
+    /// The shape of a block, that of the last one, which may be shorter, and that of a scalar.
+    shapes: [Shape; 3],
     scratch_bytes: usize,
     calls: Vec<Prepared>,
 }
@@ -90,7 +95,12 @@ impl Chain {
     /// the same memory.
     pub fn new(region: &Region, arrays: Vec<NDArray>, calls: &[ChainCall], block: usize) -> Result<Chain> {
         let bad = |what: &str| Error::Internal(format!("a chain of elementwise kernels: {what}"));
-        let len = arrays.first().map_or(0, NDArray::len);
+        let is_read_whole = |i: usize| {
+            let mut operands = calls.iter().flat_map(|c| c.ins.iter().chain(c.outs.iter().map(|(o, _)| o)));
+            !operands.any(|o| *o == Operand::Array(i))
+        };
+        let scalars: Vec<bool> = (0..arrays.len()).map(is_read_whole).collect();
+        let len = arrays.iter().zip(&scalars).find(|(_, is_scalar)| !**is_scalar).map_or(0, |(array, _)| array.len());
         let mut written = vec![false; arrays.len()];
         for (operand, req) in calls.iter().flat_map(|c| &c.outs) {
             if let (Operand::Array(i), true) = (operand, *req != Req::Null) {
@@ -98,7 +108,7 @@ impl Chain {
             }
         }
         for (i, a) in arrays.iter().enumerate() {
-            if a.len() != len || !region.covers(a, written[i]) {
+            if a.len() != if scalars[i] { 1 } else { len } || !region.covers(a, written[i]) {
                 return Err(bad("an array has a different length or is not locked"));
             }
             for (k, b) in arrays.iter().enumerate().filter(|(k, _)| *k != i && written[*k]) {
@@ -116,18 +126,24 @@ impl Chain {
                     let array = arrays.get(i).ok_or_else(|| bad("no such array"))?;
                     Source { base: Base::Array(start(array)), dtype: array.dtype() }
                 }
+                Operand::Scalar(i) => {
+                    let array = arrays.get(i).filter(|array| array.len() == 1).ok_or_else(|| bad("no such scalar"))?;
+                    Source { base: Base::Scalar(start(array)), dtype: array.dtype() }
+                }
                 Operand::Scratch(slot, dtype) => Source { base: Base::Scratch(offsets[slot]), dtype },
                 Operand::Unwanted(dtype) => Source { base: Base::Unwanted, dtype },
             })
         };
         let calls: Vec<Prepared> = calls.iter().map(|c| prepare(c, &source)).collect::<Result<_>>()?;
-        let shapes = [block.min(len), len - (len.saturating_sub(1) / block * block)].map(|n| Shape::new(&[n as i64]));
+        let shapes =
+            [block.min(len), len - (len.saturating_sub(1) / block * block), 1].map(|n| Shape::new(&[n as i64]));
         let stream = |array: &NDArray| {
             let element = array.dtype().size();
             let share = (block * element).div_ceil(calls.len().max(1)).next_multiple_of(LINE);
             Stream { first: start(array), element, share }
         };
-        let streams = arrays.iter().map(stream).collect();
+        let blocked = arrays.iter().zip(&scalars).filter(|(_, is_scalar)| !**is_scalar);
+        let streams = blocked.map(|(array, _)| stream(array)).collect();
         Ok(Chain { region: region.id, arrays, streams, len, block, shapes, scratch_bytes, calls })
     }
 
@@ -261,17 +277,22 @@ impl Block<'_> {
         let memory = NonNull::from(scratch).cast::<u8>();
         let len = self.range.len();
         let shape = &chain.shapes[usize::from(self.range.end == chain.len)];
-        let view = |source: &Source| View {
-            ptr: match source.base {
-                // SAFETY: the range lies inside the array, which has `chain.len` elements of this type.
-                Base::Array(first) => unsafe { first.add(self.range.start * source.dtype.size()) },
-                // SAFETY: `scratch` has at least `scratch_bytes` bytes, which all offsets and blocks fit into.
-                Base::Scratch(offset) => unsafe { memory.add(offset) },
-                Base::Unwanted => NonNull::<u64>::dangling().cast(),
-            },
-            shape,
-            len,
-            dtype: source.dtype,
+        let view = |source: &Source| {
+            let is_scalar = matches!(source.base, Base::Scalar(_));
+            let (shape, len) = if is_scalar { (&chain.shapes[2], 1) } else { (shape, len) };
+            View {
+                ptr: match source.base {
+                    // SAFETY: the range lies inside the array, which has `chain.len` elements of this type.
+                    Base::Array(first) => unsafe { first.add(self.range.start * source.dtype.size()) },
+                    // SAFETY: `scratch` has at least `scratch_bytes` bytes, which all offsets and blocks fit into.
+                    Base::Scratch(offset) => unsafe { memory.add(offset) },
+                    Base::Scalar(element) => element,
+                    Base::Unwanted => NonNull::<u64>::dangling().cast(),
+                },
+                shape,
+                len,
+                dtype: source.dtype,
+            }
         };
         let prepared = &chain.calls[call];
         let ins = prepared.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s });
@@ -367,6 +388,30 @@ mod tests {
         drop(guard);
         assert_eq!((lens.len(), lens[0], lens[15]), (16, 64, 40));
         assert!(b.to_vec::<f32>().unwrap().iter().zip(&x).all(|(y, x)| *y == 5.0 * x));
+    }
+
+    #[test]
+    fn every_block_reads_a_scalar() {
+        let x: Vec<f32> = (0..200).map(|i| i as f32).collect();
+        let (a, b) = (NDArray::from_slice(&x, &[200]).unwrap(), NDArray::from_slice(&[3f32], &[]).unwrap());
+        let out = NDArray::from_slice(&x, &[200]).unwrap();
+        let scaled = call(&[Operand::Scalar(0), Operand::Array(1)], Operand::Array(2));
+        let mut region = Region::new([&a, &b], [&out]);
+        let longer = Chain::new(&region, vec![a.clone(), a.clone(), out.clone()], std::slice::from_ref(&scaled), 64);
+        assert!(longer.is_err(), "a scalar of 200 elements");
+        let chain = Chain::new(&region, vec![b, a, out.clone()], &[scaled], 64).unwrap();
+        let mut guard = region.lock();
+        let blocks = chain.blocks(&mut guard).unwrap();
+        for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
+            let multiply = |ins: &[In<'_>], outs: &mut [Out<'_>]| {
+                let ([factor], x) = (ins[0].slice::<f32>()?, ins[1].slice::<f32>()?) else { panic!("not a scalar") };
+                outs[0].slice_mut::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = factor * x);
+                Ok(())
+            };
+            block.call(0, &mut [], multiply).unwrap();
+        }
+        drop(guard);
+        assert!(out.to_vec::<f32>().unwrap().iter().zip(&x).all(|(y, x)| *y == 3.0 * x));
     }
 
     #[test]

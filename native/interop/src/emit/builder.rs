@@ -11,7 +11,9 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Forward, Inputs, OpDef};
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
-use ferromx_ops::definitions::{COPY, SYMBOLIC_EXPAND, SYMBOLIC_FULL, SYMBOLIC_RESHAPE, SYMBOLIC_SLICE};
+use ferromx_ops::definitions::{
+    COPY, DEQUANTIZE_LINEAR, SYMBOLIC_EXPAND, SYMBOLIC_FULL, SYMBOLIC_RESHAPE, SYMBOLIC_SLICE,
+};
 use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::{AtomicSymbol, NodeEntry, OpCall, Symbol, attach};
@@ -78,6 +80,10 @@ pub struct Builder {
     read: HashSet<usize>,
     /// Copies of mutated tensors, for operators that only read them.
     copies: HashMap<usize, usize>,
+    /// The calls that dequantized constants, and those that transposed the results.
+    dequantized: HashMap<usize, Folded>,
+    /// Results of such calls that were added to the graph nevertheless.
+    unfolded: HashMap<usize, usize>,
 }
 
 /// The attribute with the subgraph of an operator.
@@ -86,6 +92,18 @@ const INNER: &str = "__subgraph_name__";
 /// True if equal inputs always give equal outputs.
 fn is_pure(def: &OpDef) -> bool {
     !def.random && !matches!(def.forward, Forward::Foreign(_)) && def.name != "Custom"
+}
+
+/// Operators that plans compute on integers if both operands are dequantized.
+const INTEGER_PRODUCTS: [&str; 3] = ["Convolution", "FullyConnected", "_npi_matmul"];
+
+/// A call whose result was folded.
+#[derive(Clone)]
+struct Folded {
+    call: OpCall,
+    attrs: Attrs,
+    name: String,
+    ins: Vec<usize>,
 }
 
 /// The attributes of a variable of a known shape and type.
@@ -165,6 +183,8 @@ impl Builder {
             states: HashSet::new(),
             read: HashSet::new(),
             copies: HashMap::new(),
+            dequantized: HashMap::new(),
+            unfolded: HashMap::new(),
         }
     }
 
@@ -549,18 +569,52 @@ impl Builder {
         attrs: Attrs,
         graphs: &[Symbol],
     ) -> Result<Vec<usize>> {
-        let ins = self.inputs(op, inputs)?;
+        let mut ins = self.inputs(op, inputs)?;
         let call = self.call(op, &attrs, ins.len(), graphs)?;
         let constant: Option<Vec<NDArray>> = ins.iter().map(|h| self.tensors[*h].value.clone()).collect();
         if let Some(values) = constant.filter(|_| self.executing || is_pure(call.def))
             && let Some(made) = self.fold(&call, name, values)?
         {
+            let is_weight = match op {
+                "transpose" | "_np_transpose" => self.dequantized.contains_key(&ins[0]),
+                _ => op == DEQUANTIZE_LINEAR.name() && self.tensors[ins[0]].shape.dims().len() >= 2,
+            };
+            if is_weight {
+                self.dequantized.insert(made[0], Folded { call, attrs, name: name.to_string(), ins });
+            }
             return Ok(made);
+        }
+        if INTEGER_PRODUCTS.contains(&op)
+            && self.is_dequantized(ins[0])
+            && let Some(weights) = self.unfolded(ins[1])?
+        {
+            ins[1] = weights;
         }
         if matches!(call.def.forward, Forward::Dynamic(_)) && self.executing {
             return Err(Error::NeedsValue(format!("{op} needs the values of its inputs")));
         }
         self.add(&call, &attrs, name, &ins, graphs)
+    }
+
+    /// True if `DequantizeLinear` computes the tensor when the graph runs.
+    fn is_dequantized(&self, handle: usize) -> bool {
+        let symbol = self.tensors[handle].symbol.as_ref();
+        let node = symbol.and_then(|symbol| symbol.entries().first()).map(|e| &e.node);
+        node.and_then(|node| node.op.as_ref()).is_some_and(|op| op.def.name == DEQUANTIZE_LINEAR.name())
+    }
+
+    /// Dequantized weights as a node, so that a plan finds their integers; `None` if `handle` is something else.
+    fn unfolded(&mut self, handle: usize) -> Result<Option<usize>> {
+        if let Some(made) = self.unfolded.get(&handle) {
+            return Ok(Some(*made));
+        }
+        let Some(Folded { call, attrs, name, mut ins }) = self.dequantized.get(&handle).cloned() else {
+            return Ok(None);
+        };
+        ins[0] = self.unfolded(ins[0])?.unwrap_or(ins[0]);
+        let made = self.add(&call, &attrs, &name, &ins, &[])?[0];
+        self.unfolded.insert(handle, made);
+        Ok(Some(made))
     }
 
     fn call(&self, op: &str, attrs: &Attrs, inputs: usize, graphs: &[Symbol]) -> Result<OpCall> {

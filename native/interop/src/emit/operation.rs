@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use ferromx_core::dtype::DType;
 use ferromx_core::params::{AnyDType, OptTuple, ParamValue, ShapeOrNone, Tuple};
 use ferromx_core::shape::Shape;
-use ferromx_ops::definitions::{LeakyReluType, Operator, PadMode, PadWidth, PoolType};
+use ferromx_ops::definitions::{ByteType, LeakyReluType, Operator, PadMode, PadWidth, PoolType};
 use ferromx_ops::onnx::{Coordinates, DimExprs, NearestMode, ResizeMode};
 
 use crate::ir::Value;
@@ -95,7 +95,7 @@ macro_rules! enumerations {
         }
     )*};
 }
-enumerations!(LeakyReluType, PadMode, PoolType, Coordinates, NearestMode, ResizeMode);
+enumerations!(ByteType, LeakyReluType, PadMode, PoolType, Coordinates, NearestMode, ResizeMode);
 
 /// An absent value leaves the default.
 impl<T, V: ParamOf<T>> ParamOf<T> for Option<V> {

@@ -20,11 +20,12 @@ impl Limits {
     /// No bounds: for results in 32 bits.
     pub const NONE: Limits = Limits { low: f32::NEG_INFINITY, high: f32::INFINITY, zero: 0 };
 
-    /// The range of an 8-bit type, above zero if `is_relu`.
-    pub fn of(dtype: DType, zero: i32, is_relu: bool) -> Limits {
+    /// The range of an 8-bit type, within `clamp`, which is in steps of the results.
+    pub fn of(dtype: DType, zero: i32, clamp: [f32; 2]) -> Limits {
         let (low, high) = if dtype == DType::I8 { (-128, 127) } else { (0, 255) };
-        let low = if is_relu { low.max(zero) } else { low };
-        Limits { low: (low - zero) as f32, high: (high - zero) as f32, zero }
+        let (low, high) = ((low - zero) as f32, (high - zero) as f32);
+        let [low, high] = clamp.map(|bound| bound.max(low).min(high));
+        Limits { low, high, zero }
     }
 }
 

@@ -134,12 +134,19 @@ fn results_are_converted_per_channel() {
     let epilogue = Epilogue { bias: &bias, scale: &scale, shift: &shift, limits: Limits::NONE };
     conv_int8(&shape, x_operand, &packed, &epilogue, &mut floats);
     assert!(floats.iter().enumerate().all(|(i, y)| *y == real(i / 4, i % 4)), "{floats:?}");
-    for (dtype, zero, is_relu) in [(DType::U8, 3, false), (DType::U8, 100, true), (DType::I8, -7, false)] {
+    let (all, relu) = ([f32::NEG_INFINITY, f32::INFINITY], [0.0, f32::INFINITY]);
+    for (dtype, zero, clamp) in [
+        (DType::U8, 3, all),
+        (DType::U8, 100, relu),
+        (DType::I8, -7, all),
+        (DType::I8, 5, [-20.25, 6.5]),
+        (DType::U8, 9, [300.0, 400.0]),
+    ] {
         let mut integers = vec![0u8; 36];
-        let epilogue = Epilogue { limits: Limits::of(dtype, zero, is_relu), ..epilogue };
+        let epilogue = Epilogue { limits: Limits::of(dtype, zero, clamp), ..epilogue };
         conv_int8(&shape, x_operand, &packed, &epilogue, &mut integers);
         for (i, q) in integers.iter().enumerate() {
-            let real = if is_relu { real(i / 4, i % 4).max(0.0) } else { real(i / 4, i % 4) };
+            let real = real(i / 4, i % 4).max(clamp[0]).min(clamp[1]);
             let (low, high) = if dtype == DType::I8 { (-128, 127) } else { (0, 255) };
             let want = (real.round_ties_even() as i32 + zero).clamp(low, high);
             assert_eq!(wide(*q, dtype == DType::I8), i64::from(want), "{dtype} at {i}");

@@ -48,6 +48,7 @@ macro_rules! broadcast_op {
             .doc($doc)
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
+            .broadcasts()
             .forward(forward::<$F>)
             .grad(broadcast_op!(@grad $($grad)+))
             $($sparse)*;

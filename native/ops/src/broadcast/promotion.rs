@@ -34,6 +34,7 @@ macro_rules! mixed_op {
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
             .dtype($dtype)
+            .broadcasts()
             .forward(forward::<$F>)
             .grad(Grad::Kernel(
                 Backward::new(|ctx, ins, outs| {

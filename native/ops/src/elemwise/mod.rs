@@ -13,6 +13,8 @@ pub(crate) mod scalar;
 pub(crate) mod select;
 pub(crate) mod unary;
 
+pub use scalar::ScalarParam;
+
 use ferromx_core::op::OpDef;
 
 /// The operators of this family.

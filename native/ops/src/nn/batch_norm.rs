@@ -215,7 +215,7 @@ fn forward_typed<P: BatchNormLike, T: FloatElement>(
 
 /// Writes the scale and shift of each channel that the operator amounts to in inference. `shift` initially holds the bias of the preceding
 /// product. `ins` are all inputs but the first.
-pub(super) fn scale_and_shift<A: Accum>(
+pub(crate) fn scale_and_shift<A: Accum>(
     p: &BatchNormParam,
     ins: &[In<'_>],
     scales: &mut [A],

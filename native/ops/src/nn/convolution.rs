@@ -105,7 +105,8 @@ impl ConvolutionParam {
         }
     }
 
-    fn channels_last(&self) -> bool {
+    /// Whether the channels are the last axis.
+    pub fn channels_last(&self) -> bool {
         matches!(self.layout, Some(ConvLayout::Nhwc | ConvLayout::Ndhwc))
     }
 

@@ -25,6 +25,8 @@ mod sparse_reg;
 pub(crate) mod spatial;
 mod svm_output;
 
+pub use convolution::ConvolutionParam;
+
 use ferromx_core::op::OpDef;
 
 /// The operators of this family.

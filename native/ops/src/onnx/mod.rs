@@ -6,6 +6,7 @@ mod dim_expr;
 mod gelu;
 mod max_pool;
 mod non_max_suppression;
+pub(crate) mod quantize;
 mod recurrent;
 pub(crate) mod resize;
 pub(crate) mod sampling;
@@ -14,6 +15,7 @@ pub(crate) mod symbolic_shape;
 mod tf_idf;
 
 pub use dim_expr::{DimExprs, DimLeaf, DimOp};
+pub use quantize::DequantizeLinearParam;
 pub use resize::{Coordinates, NearestMode, Neighbours, ResizeMode, ResizedAxis, Resizing};
 
 use ferromx_core::dispatch;
@@ -44,6 +46,10 @@ pub static OPS: &[&OpDef] = &[
     &scatter::SCATTER_ELEMENTS,
     &scatter::SCATTER_ND,
     &non_max_suppression::NON_MAX_SUPPRESSION,
+    &quantize::QUANTIZE_LINEAR,
+    &quantize::DEQUANTIZE_LINEAR,
+    &quantize::MATMUL_INTEGER,
+    &quantize::CONV_INTEGER,
 ];
 
 /// The elements of an integer array; `name` is that of the input in errors.

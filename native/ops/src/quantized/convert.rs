@@ -13,7 +13,7 @@ use super::{BYTES, end, max_abs, max_abs_at, put_range, range_dtypes, range_shap
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] =
-    &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE, &CALIBRATE_ENTROPY];
+    &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE, &FAKE_QUANTIZE, &CALIBRATE_ENTROPY];
 
 const MIN: ArgDef = arg("min_range", "The lower end of the range, of shape (1,).");
 const MAX: ArgDef = arg("max_range", "The upper end of the range, of shape (1,).");
@@ -221,6 +221,7 @@ pub(super) static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
     })
     .dtype(|_, io| range_dtypes(io, 1, Some(DType::F32)))
     .grad(Grad::Zero)
+    .pointwise_before(1)
     .forward(|ctx, ins, outs| {
         let max_abs = max_abs_at(ins, 1)?;
         dispatch!(ins[0].dtype(), Q in [i8, u8] => {
@@ -284,6 +285,31 @@ fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     }
     put_range(outs, if dtype == DType::U8 { 0.0 } else { -max_abs }, max_abs)
 }
+
+/// Rounds weights to what 8-bit integers represent.
+pub(super) static FAKE_QUANTIZE: OpDef = OpDef::new("_contrib_fake_quantize")
+    .doc(
+        "Rounds each row along the first axis to the nearest multiples of r / 127, with r the largest absolute value of the row: the numbers \
+         that its quantization to int8 represents. The gradient passes through. The output has the shape of data.",
+    )
+    .inputs(&[arg("data", "The numbers, of type float32.")])
+    .shape(|_, io| {
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())
+    })
+    .dtype(|_, io| io.assign_all(DType::F32))
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_copy", &[n.ograds[0]], &[])?)])))
+    .forward(|_, ins, outs| {
+        let x = ins[0].slice::<f32>()?;
+        let rows = ins[0].shape().dims().first().map_or(1, |rows| *rows as usize);
+        let (integers, scales) = quantize::quantize_rows(x, rows);
+        let row = (x.len() / rows.max(1)).max(1);
+        let out = outs[0].slice_mut::<f32>()?;
+        for ((out, integers), scale) in out.chunks_mut(row).zip(integers.chunks(row)).zip(scales) {
+            out.iter_mut().zip(integers).for_each(|(x, q)| *x = f32::from(q.cast_signed()) * scale);
+        }
+        Ok(())
+    });
 
 params! {
     /// Parameters of `_contrib_calibrate_entropy`.

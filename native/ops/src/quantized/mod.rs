@@ -5,12 +5,17 @@
 //! through oneDNN use 127.5 and 255.5.
 
 mod convert;
+mod fused;
 mod layers;
-mod packed;
 mod product;
 mod rnn;
 #[cfg(test)]
 mod tests;
+
+pub use convert::QuantizeV2Param;
+pub use fused::{INTEGER_PRODUCT, IntegerProduct, Output, Scheme, Weights};
+
+pub(crate) use fused::{is_signed, with_packed, zero_points};
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;

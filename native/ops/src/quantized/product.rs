@@ -13,9 +13,9 @@ use ferromx_kernels::gemm::{MatMut, MatRef};
 use ferromx_kernels::int8::{ConvWeights, Epilogue, Int8, Int8Weights, MatrixWeights, conv_int8, gemm_int8};
 use ferromx_kernels::quantize::{self, Levels, Quantum};
 
-use super::packed::with_packed;
 use super::{
-    BYTES, DATA, MAX_DATA, MIN_DATA, max_abs, max_abs_at, put_range, range_dtypes, range_shapes, shape_like, with_range,
+    BYTES, DATA, MAX_DATA, MIN_DATA, is_signed, max_abs, max_abs_at, put_range, range_dtypes, range_shapes, shape_like,
+    with_packed, with_range,
 };
 use crate::nn::convolution::{CONVOLUTION, ConvolutionParam};
 use crate::nn::fully_connected::{FULLY_CONNECTED, FullyConnectedParam, matrix};
@@ -157,21 +157,21 @@ fn data<'a>(ctx: &OpCtx<'_>, ins: &[In<'a>]) -> Result<Int8<'a>> {
     if !BYTES.contains(&dtype) {
         return Err(ctx.unsupported(dtype, BYTES));
     }
-    Ok(Int8 { bytes: ins[0].bytes()?, is_signed: dtype == DType::I8, zero: 0 })
+    Ok(Int8 { bytes: ins[0].bytes()?, is_signed: is_signed(dtype), zero: 0 })
 }
 
 /// The weights of a layer.
 fn weights<'a>(ins: &[In<'a>]) -> Result<Int8Weights<'a>> {
-    Ok(Int8Weights { bytes: ins[1].bytes()?, is_signed: true, zeros: &[0] })
+    Ok(Int8Weights { bytes: ins[1].bytes()?, is_signed: is_signed(ins[1].dtype()), zeros: &[0] })
 }
 
 fn multiply(ctx: &OpCtx<'_>, ins: &[In<'_>], bias: &[i32], out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<FullyConnectedParam>();
     let ((m, k), n) = (matrix(p, ins[0].shape()), p.num_hidden as usize);
     let (x, w) = (data(ctx, ins)?, weights(ins)?);
-    let pack = || MatrixWeights::new(&w, MatRef::row_major(w.bytes, n, k).t());
+    let pack = || Ok((MatrixWeights::new(&w, MatRef::row_major(w.bytes, n, k).t()), Vec::new()));
     let out = MatMut::row_major(out.slice_mut::<i32>()?, m, n);
-    with_packed(ctx, &ins[1], pack, |weights| {
+    with_packed(ctx, &ins[1], (&[], &[]), pack, |weights, _| {
         gemm_int8(x, weights, &Epilogue { bias, ..Epilogue::SUMS }, out);
         Ok(())
     })
@@ -183,8 +183,8 @@ fn convolve(ctx: &OpCtx<'_>, ins: &[In<'_>], bias: &[i32], out: &mut Out<'_>) ->
     if out.is_empty() || x.bytes.is_empty() {
         return Ok(());
     }
-    let pack = || ConvWeights::new(&shape, &w);
-    with_packed(ctx, &ins[1], pack, |weights| {
+    let pack = || Ok((ConvWeights::new(&shape, &w), Vec::new()));
+    with_packed(ctx, &ins[1], (&[], &[]), pack, |weights, _| {
         conv_int8(&shape, x, weights, &Epilogue { bias, ..Epilogue::SUMS }, out);
         Ok(())
     })

@@ -10,6 +10,7 @@ use ferromx_core::storage::{Chain, ChainCall, Operand, Region, Req};
 
 use super::plan::{Kernel, Work};
 use crate::graph::{Action, Graph, entry};
+use crate::passes::chains;
 use crate::passes::infer::Entries;
 
 /// Elements of a block. Small enough that the scratch slots and the current block of the arrays fit the L1 cache; smaller blocks only
@@ -79,7 +80,7 @@ impl ChainDraft {
                 arrays.push(operand.clone());
                 entries.len() - 1
             });
-            Operand::Array(index)
+            index
         };
         let mut slots = ScratchSlots { graph, nodes, live: Vec::new(), free: Vec::new(), count: 0 };
         let mut calls = Vec::new();
@@ -87,15 +88,16 @@ impl ChainDraft {
             let node = &graph.nodes[*i];
             let dtype = |e: Entry| dtypes[e].unwrap_or(DType::F32);
             let mut ins = Vec::new();
-            for e in &node.inputs {
+            for (k, e) in node.inputs.iter().enumerate() {
                 ins.push(match (&memory[*e], slots.find(*e)) {
-                    (Some(operand), _) => array(*e, operand),
+                    (Some(operand), _) if k >= chains::first_scalar(node) => Operand::Scalar(array(*e, operand)),
+                    (Some(operand), _) => Operand::Array(array(*e, operand)),
                     (None, Some(slot)) => Operand::Scratch(slot, dtype(*e)),
                     (None, None) => return Err(Error::Internal(format!("an input of {} has no memory", node.name))),
                 });
             }
             let outs = (0..node.num_outputs).map(|k| entry(*i, k)).map(|e| match (&memory[e], slots.last_reader(e)) {
-                (Some(operand), _) => (array(e, operand), Req::Write),
+                (Some(operand), _) => (Operand::Array(array(e, operand)), Req::Write),
                 (None, Some(last)) => (Operand::Scratch(slots.acquire(e, last), dtype(e)), Req::Write),
                 (None, None) => (Operand::Unwanted(dtype(e)), Req::Null),
             });

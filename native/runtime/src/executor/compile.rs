@@ -21,7 +21,7 @@ use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::chains::{self, Schedule};
 use crate::passes::gradient::Trace;
 use crate::passes::infer::Entries;
-use crate::passes::{common_subexpressions, epilogue};
+use crate::passes::{common_subexpressions, epilogue, integers};
 use crate::symbol::OpCall;
 
 /// What a plan is for.
@@ -154,8 +154,9 @@ impl Blueprint {
         let changing = changing(&self.graph, &self.external);
         let needed = graph.needed_for(kept.iter().copied());
         common_subexpressions::eliminate(graph, &needed, kept, &changing);
+        let needed = graph.needed_for(kept.iter().copied());
         let request = epilogue::Request {
-            needed: &graph.needed_for(kept.iter().copied()),
+            needed: &needed,
             forward_nodes: self.forward_nodes,
             shapes: &self.shapes,
             dtypes: &self.dtypes,
@@ -163,7 +164,9 @@ impl Blueprint {
             changing: &changing,
             inference,
         };
-        epilogue::fuse(graph, &request);
+        integers::fuse(graph, &request);
+        let needed = graph.needed_for(kept.iter().copied());
+        epilogue::fuse(graph, &epilogue::Request { needed: &needed, ..request });
     }
 }
 

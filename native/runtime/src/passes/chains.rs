@@ -66,6 +66,14 @@ impl Schedule {
     }
 }
 
+/// The first input of a node that each block reads whole.
+pub fn first_scalar(node: &GraphNode) -> usize {
+    match &node.action {
+        Action::Forward(op) => op.def.first_scalar,
+        _ => usize::MAX,
+    }
+}
+
 /// Maximum number of members of a chain, which bounds its scratch memory.
 const MAX_LEN: usize = 64;
 
@@ -91,10 +99,11 @@ impl Search<'_> {
         let node = &self.request.graph.nodes[i];
         let elementwise = self.is_elementwise(i, node);
         let mut joined: Option<usize> = None;
+        let num_blocked = first_scalar(node).min(node.inputs.len());
         if elementwise {
-            let mut candidates: Vec<usize> =
-                node.inputs.iter().filter_map(|e| self.chain_of[e.node as usize]).collect();
-            candidates.extend(node.inputs.iter().filter_map(|e| self.readers.get(e)).map(|c| self.merged(*c)));
+            let blocked = &node.inputs[..num_blocked];
+            let mut candidates: Vec<usize> = blocked.iter().filter_map(|e| self.chain_of[e.node as usize]).collect();
+            candidates.extend(blocked.iter().filter_map(|e| self.readers.get(e)).map(|c| self.merged(*c)));
             for chain in candidates {
                 joined = self.join(joined, chain, i);
             }
@@ -106,11 +115,11 @@ impl Search<'_> {
             self.chain_of[i] = Some(chain);
             joined = Some(chain);
         }
-        for e in &node.inputs {
+        for (k, e) in node.inputs.iter().enumerate() {
             let producer = self.chain_of[e.node as usize];
             match (producer, joined) {
                 (Some(maker), _) if producer != joined => self.chains[maker].is_open = false,
-                (None, Some(chain)) => {
+                (None, Some(chain)) if k < num_blocked => {
                     self.readers.insert(*e, chain);
                 }
                 _ => {}
@@ -151,11 +160,15 @@ impl Search<'_> {
         joined
     }
 
-    /// Whether a node may run block by block.
+    /// Whether a node may run block by block. Scalars are read from outside the chain.
     fn is_elementwise(&self, i: usize, node: &GraphNode) -> bool {
         let r = self.request;
         let declared = match &node.action {
-            Action::Forward(op) => op.def.pointwise && op.mutated().is_empty() && !op.def.random,
+            Action::Forward(op) => {
+                let def = op.def;
+                let is_elementwise = def.pointwise || def.broadcasts || def.first_scalar != usize::MAX;
+                is_elementwise && op.mutated().is_empty() && !def.random
+            }
             Action::Backward { backward, .. } => backward.pointwise,
             Action::Variable | Action::Fused { .. } => false,
         };
@@ -163,7 +176,14 @@ impl Search<'_> {
         let alike = |e: &Entry| r.shapes[*e] == *shape && r.dtypes[*e].is_some_and(|d| d != DType::Bool);
         declared
             && shape.is_known()
-            && node.inputs.iter().all(|e| alike(e) && !r.changing.contains(e))
+            && node.inputs.iter().enumerate().all(|(k, e)| {
+                let fits = if k < first_scalar(node) {
+                    alike(e)
+                } else {
+                    r.shapes[*e].checked_elements().is_ok_and(|n| n == 1)
+                };
+                fits && !r.changing.contains(e)
+            })
             && (0..node.num_outputs).all(|k| alike(&entry(i, k)))
     }
 }

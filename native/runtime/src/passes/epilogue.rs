@@ -17,7 +17,7 @@ use crate::graph::{Action, Graph, entry};
 use crate::symbol::OpCall;
 
 /// Operators that add two arrays of equal shape.
-const ADDITIONS: [&str; 3] = ["elemwise_add", "broadcast_add", "_npi_add"];
+pub(super) const ADDITIONS: [&str; 3] = ["elemwise_add", "broadcast_add", "_npi_add"];
 
 /// The input of the pass.
 pub struct Request<'a> {

@@ -3,7 +3,7 @@
 //! - `infer` and `storage` infer shapes, types and storage types;
 //! - `gradient` differentiates;
 //! - `devices` assigns devices and inserts copies;
-//! - `common_subexpressions`, `epilogue` and `chains` optimize;
+//! - `common_subexpressions`, `integers`, `epilogue` and `chains` optimize;
 //! - `plan_memory` assigns offsets in the arena.
 
 pub mod chains;
@@ -12,5 +12,6 @@ pub mod devices;
 pub mod epilogue;
 pub mod gradient;
 pub mod infer;
+pub mod integers;
 pub mod plan_memory;
 pub mod storage;

@@ -113,6 +113,9 @@ pub(super) fn expand(
         let floats = Symbol::op("_contrib_dequantize", &format!("{name}_dequantize{i}"), &integers, &[])?;
         inputs[*i] = if inputs[*i].entries()[0].node.is_variable() { weights(&inputs[*i], &floats)? } else { floats };
     }
+    if !quantized.integers.contains(&1) && inputs.len() > 1 {
+        inputs[1] = Symbol::op("_contrib_fake_quantize", &format!("{name}_weights"), &inputs[1..2], &[])?;
+    }
     let result = graph.substitute(&inputs, None)?;
     if quantized.float_output { result.renamed(name) } else { quantize(&result, name, quantized.range) }
 }

@@ -2,12 +2,32 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
-use ferromx_ops::definitions::{LeakyReluType, PadMode};
+use ferromx_ops::definitions::{ByteType, LeakyReluType, PadMode};
 
 use super::rules;
 use crate::emit::{Handle, Scope, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
+
+/// The zero point, or a zero of the type.
+fn zero_or(s: &mut Scope<'_, '_>, zero_point: Option<Handle>, dtype: DType) -> Result<Handle> {
+    zero_point.map_or_else(|| s.emit(op!(CAST(0.0), dtype: dtype)), Ok)
+}
+
+/// Dequantizes integers with scales along an axis; `None` for types and shapes that `DEQUANTIZE_LINEAR` does not take.
+fn dequantized(
+    s: &mut Scope<'_, '_>,
+    tensor: Handle,
+    scale: Handle,
+    zero_point: Option<Handle>,
+    axis: i64,
+) -> Result<Option<Handle>> {
+    let dtype = s.info(tensor).dtype.filter(|dtype| [DType::I8, DType::U8, DType::I32].contains(dtype));
+    let is_vector = s.info(scale).shape.ndim().is_some_and(|rank| rank <= 1);
+    let Some(dtype) = dtype.filter(|_| is_vector && s.info(scale).dtype == Some(DType::F32)) else { return Ok(None) };
+    let zero = zero_or(s, zero_point, dtype)?;
+    s.emit(op!(DEQUANTIZE_LINEAR(tensor, scale, zero), axis: axis)).map(Some)
+}
 
 rules! {
     /// One element of a vector, as a zero-dimensional tensor.
@@ -38,14 +58,23 @@ rules! {
         }
     }
 
-    /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each of its last axis.
-    fn real_of(s, tensor: Value, scale: Value, zero_point: Option<Value>) -> Handle {
+    /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each index of its last axis.
+    fn real_of(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>) -> Handle {
+        if let Some(real) = dequantized(s, tensor, scale, zero_point, -1)? {
+            return Ok(real);
+        }
         let mut x = s.emit(op!(CAST(tensor), dtype: DType::F32))?;
         if let Some(zero) = zero_point {
             let zero = s.emit(op!(CAST(zero), dtype: DType::F32))?;
             x = s.emit(op!(SUBTRACT(x, zero)))?;
         }
         s.emit(op!(MULTIPLY(x, scale)))
+    }
+
+    /// Dequantizes 8-bit integers with one scale and one zero point for the tensor, or for each index of its first axis.
+    fn real_rows_of(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>) -> Handle {
+        let unknown = || Error::unsupported("the scales of rows need 8-bit integers and one scale of type float32 for each row");
+        dequantized(s, tensor, scale, zero_point, 0)?.ok_or_else(unknown)
     }
 
     /// Dequantizes 8-bit integers that stand in a list with the scale and the zero point of each.
@@ -57,22 +86,31 @@ rules! {
         let triples = tensors.chunks_exact(3);
         triples
             .map(|t| {
-                let zero_point = Some(t[2].clone()).filter(|zero| *zero != Value::None);
-                real_of(s, t[0].clone(), t[1].clone(), zero_point)
+                let handle = |value: &Value| match value {
+                    Value::Handle(handle) => Ok(Handle(*handle)),
+                    other => Err(Error::value(format!("a tensor, its scale or its zero point is {}", other.kind()))),
+                };
+                let zero_point = Some(&t[2]).filter(|zero| **zero != Value::None).map(handle).transpose()?;
+                real_of(s, handle(&t[0])?, handle(&t[1])?, zero_point)
             })
             .collect()
     }
 
     /// Quantizes to 8-bit integers: divides by the scale, rounds, adds the zero point and clips to the type.
-    fn rounded_to(s, tensor: Value, scale: Value, zero_point: Option<Value>, dtype: DType) -> Handle {
-        let low = match dtype {
-            DType::U8 => 0.0,
-            DType::I8 => -128.0,
+    fn rounded_to(s, tensor: Handle, scale: Handle, zero_point: Option<Handle>, dtype: DType) -> Handle {
+        let (low, out_type) = match dtype {
+            DType::U8 => (0.0, ByteType::Uint8),
+            DType::I8 => (-128.0, ByteType::Int8),
             other => {
                 let text = format!("integers of type {other} have no process; int8 and uint8 have");
                 return Err(Error::unsupported(text));
             }
         };
+        let is_float = |x: Handle| s.info(x).dtype == Some(DType::F32);
+        if is_float(tensor) && is_float(scale) && s.info(scale).shape.ndim().is_some_and(|rank| rank <= 1) {
+            let zero = zero_or(s, zero_point, dtype)?;
+            return s.emit_named(op!(QUANTIZE_LINEAR(tensor, scale, zero), axis: -1, out_type: out_type));
+        }
         let mut x = s.emit(op!(TRUE_DIVIDE(tensor, scale)))?;
         x = s.emit(op!(AROUND(x)))?;
         if let Some(zero) = zero_point {

@@ -1,0 +1,308 @@
+//! Computes on integers: products of dequantized operands, and sums of them that are quantized, become operators on 8-bit integers.
+//!
+//! A sequence starts at a convolution or matrix product of dequantized data, whose weights are dequantized or rounded as if they were. It
+//! continues with a bias, batch normalization (in inference), ReLU or a clamp, and a quantization, as far as each is the only reader of the
+//! one before. Its last operator becomes the fused node; the others are dead.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::fusion::{Elementwise, Role};
+use ferromx_core::grad::Entry;
+use ferromx_core::params::Params;
+use ferromx_ops::elemwise::ScalarParam;
+use ferromx_ops::nn::ConvolutionParam;
+use ferromx_ops::onnx::DequantizeLinearParam;
+use ferromx_ops::quantized::{INTEGER_PRODUCT, IntegerProduct, Output, QuantizeV2Param, Scheme, Weights};
+use hashbrown::HashMap;
+
+use super::epilogue::{ADDITIONS, Request};
+use crate::graph::{Action, Graph, GraphNode, entry};
+use crate::symbol::OpCall;
+
+const DEQUANTIZE_LINEAR: &str = "_onnx_DequantizeLinear";
+const QUANTIZE_LINEAR: &str = "_onnx_QuantizeLinear";
+const FAKE_QUANTIZE: &str = "_contrib_fake_quantize";
+const DEQUANTIZE: &str = "_contrib_dequantize";
+const QUANTIZE: &str = "_contrib_quantize_v2";
+/// Operators that transpose a matrix.
+const TRANSPOSES: [&str; 2] = ["transpose", "_np_transpose"];
+
+/// Most products of two 8-bit integers whose sum 32 bits always hold.
+const MAX_DEPTH: usize = i32::MAX as usize / (255 * 255);
+
+/// Replaces products of dequantized operands.
+pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
+    let is_dequantized =
+        |node: &GraphNode| node.op().is_some_and(|op| [DEQUANTIZE_LINEAR, DEQUANTIZE].contains(&op.def.name));
+    if !graph.nodes.iter().any(is_dequantized) {
+        return;
+    }
+    let mut readers: HashMap<Entry, Vec<usize>> = HashMap::new();
+    for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| request.needed[*i]) {
+        node.inputs.iter().for_each(|e| readers.entry(*e).or_default().push(i));
+    }
+    let search = Search { request, readers };
+    for i in (0..request.forward_nodes).filter(|i| request.needed[*i]) {
+        let Some(mut sequence) = search.product(graph, i) else { continue };
+        while search.append(graph, &mut sequence) {}
+        let inputs = sequence.inputs();
+        if inputs.iter().any(|e| request.changing.contains(e)) {
+            continue;
+        }
+        let node = &mut graph.nodes[sequence.end.node as usize];
+        node.inputs = inputs;
+        node.action = Action::Fused { op: sequence.op, kernel: INTEGER_PRODUCT, params: Params::new(sequence.product) };
+    }
+}
+
+/// Integers and the two entries that describe them.
+struct Integers {
+    data: Entry,
+    scheme: Scheme,
+    described_by: [Entry; 2],
+    /// The axis of several scales.
+    axis: i32,
+}
+
+/// The weights of a product.
+struct WeightSource {
+    weights: Weights,
+    entry: Entry,
+    described_by: Option<[Entry; 2]>,
+    /// Whether the output channels are the first axis, else the last.
+    is_channel_first: bool,
+}
+
+/// The nodes that become one.
+struct Sequence {
+    op: OpCall,
+    product: IntegerProduct,
+    data: Integers,
+    weight: WeightSource,
+    bias: Option<Entry>,
+    normalisation: Vec<Entry>,
+    quantized_by: Vec<Entry>,
+    /// The output of the last operator.
+    end: Entry,
+}
+
+impl Sequence {
+    /// In the order of [`IntegerProduct`].
+    fn inputs(&self) -> Vec<Entry> {
+        let mut inputs = vec![self.data.data, self.weight.entry];
+        inputs.extend(self.bias);
+        inputs.extend(&self.normalisation);
+        inputs.extend(self.data.described_by);
+        inputs.extend(self.weight.described_by.iter().flatten());
+        inputs.extend(&self.quantized_by);
+        inputs
+    }
+}
+
+struct Search<'a> {
+    request: &'a Request<'a>,
+    readers: HashMap<Entry, Vec<usize>>,
+}
+
+/// The operator whose first output is `e`, and its inputs.
+fn operator(graph: &Graph, e: Entry) -> Option<(&OpCall, &[Entry])> {
+    let node = &graph.nodes[e.node as usize];
+    match &node.action {
+        Action::Forward(op) if e.index == 0 => Some((op, &node.inputs)),
+        _ => None,
+    }
+}
+
+/// Whether a node swaps the axes of a matrix.
+fn is_transposition(node: &GraphNode) -> bool {
+    let swaps = |axes: &String| {
+        let axes: String = axes.chars().filter(|c| c.is_ascii_digit() || *c == '-').collect();
+        ["", "10"].contains(&axes.as_str())
+    };
+    node.op().is_some_and(|op| TRANSPOSES.contains(&op.def.name)) && node.attrs.get("axes").is_none_or(swaps)
+}
+
+impl Search<'_> {
+    fn dims(&self, e: Entry) -> &[i64] {
+        self.request.shapes[e].dims()
+    }
+
+    fn elements(&self, e: Entry) -> usize {
+        self.request.shapes[e].num_elements()
+    }
+
+    /// The integers that an entry dequantizes.
+    fn integers(&self, graph: &Graph, e: Entry) -> Option<Integers> {
+        let (op, inputs) = operator(graph, e)?;
+        let (scheme, axis) = match op.def.name {
+            DEQUANTIZE_LINEAR => (Scheme::Linear, op.params.get::<DequantizeLinearParam>().axis),
+            DEQUANTIZE => (Scheme::Range { multiplier: 1.0 }, 0),
+            _ => return None,
+        };
+        let is_byte = matches!(self.request.dtypes[inputs[0]], Some(DType::I8 | DType::U8));
+        is_byte.then(|| Integers { data: inputs[0], scheme, described_by: [inputs[1], inputs[2]], axis })
+    }
+
+    /// The sequence of node `i` alone, if it is a product of integers.
+    fn product(&self, graph: &Graph, i: usize) -> Option<Sequence> {
+        let end = entry(i, 0);
+        let (op, inputs) = operator(graph, end)?;
+        let (data, weight) = (*inputs.first()?, *inputs.get(1)?);
+        let is_matrices = op.def.name == "_npi_matmul" && self.dims(weight).len() == 2 && self.dims(data).len() >= 2;
+        let convolution = (op.def.name == "Convolution").then(|| op.params.get::<ConvolutionParam>());
+        let is_supported = match convolution {
+            Some(p) => self.dims(weight).len() <= 4 && !p.channels_last(),
+            None => is_matrices || op.def.name == "FullyConnected",
+        };
+        if !is_supported || self.request.dtypes[end] != Some(DType::F32) {
+            return None;
+        }
+        let has_one_scale = |x: &Integers| x.described_by.iter().all(|e| self.elements(*e) == 1);
+        let data = self.integers(graph, data).filter(has_one_scale)?;
+        let weight = self.weights(graph, weight, !is_matrices, convolution.is_none())?;
+        let dims = self.dims(weight.entry);
+        let channels = if weight.is_channel_first { dims.first() } else { dims.last() };
+        if self.elements(weight.entry) > MAX_DEPTH.saturating_mul(usize::try_from(*channels?).ok()?) {
+            return None;
+        }
+        let bias = inputs.get(2).copied();
+        let product = IntegerProduct {
+            params: (!is_matrices).then(|| op.params.clone()),
+            is_transposed: weight.is_channel_first,
+            data: data.scheme,
+            weights: weight.weights,
+            has_bias: bias.is_some(),
+            normalisation: None,
+            clamp: None,
+            output: Output::Numbers,
+        };
+        let (normalisation, quantized_by) = (Vec::new(), Vec::new());
+        Some(Sequence { op: op.clone(), product, data, weight, bias, normalisation, quantized_by, end })
+    }
+
+    /// Integer weights with one scale, or one per output channel, or weights that are rounded to such. A product reads a transposed matrix
+    /// as it is.
+    fn weights(&self, graph: &Graph, e: Entry, is_channel_first: bool, is_matrix: bool) -> Option<WeightSource> {
+        let (op, inputs) = operator(graph, e)?;
+        if is_matrix && is_transposition(&graph.nodes[e.node as usize]) {
+            return self.weights(graph, inputs[0], !is_channel_first, false);
+        }
+        if op.def.name == FAKE_QUANTIZE && is_channel_first {
+            return Some(WeightSource {
+                weights: Weights::Numbers,
+                entry: inputs[0],
+                described_by: None,
+                is_channel_first,
+            });
+        }
+        let integers = match op.def.name {
+            "_mul_scalar" => {
+                let integers = self.integers(graph, inputs[0]).filter(|x| x.scheme != Scheme::Linear)?;
+                let multiplier = op.params.get::<ScalarParam>().scalar as f32;
+                Integers { scheme: Scheme::Range { multiplier }, ..integers }
+            }
+            _ => self.integers(graph, e)?,
+        };
+        let rank = self.dims(e).len() as i32;
+        let axis = if integers.axis < 0 { integers.axis + rank } else { integers.axis };
+        let is_per_channel = axis == if is_channel_first { 0 } else { rank - 1 };
+        let [scales, _] = integers.described_by;
+        let fits = is_per_channel || integers.scheme != Scheme::Linear || self.elements(scales) == 1;
+        fits.then_some(WeightSource {
+            weights: Weights::Integers(integers.scheme),
+            entry: integers.data,
+            described_by: Some(integers.described_by),
+            is_channel_first,
+        })
+    }
+
+    /// Appends the only reader of the sequence's end if it can be fused; returns whether it was.
+    fn append(&self, graph: &Graph, sequence: &mut Sequence) -> bool {
+        let end = sequence.end;
+        let reader = match self.readers.get(&end).map(Vec::as_slice) {
+            Some([reader]) if !self.request.kept.contains(&end) && *reader < self.request.forward_nodes => *reader,
+            _ => return false,
+        };
+        let is_read =
+            |k: usize| self.readers.contains_key(&entry(reader, k)) || self.request.kept.contains(&entry(reader, k));
+        let node = &graph.nodes[reader];
+        let Action::Forward(op) = &node.action else { return false };
+        let is_fused = match op.def.role {
+            _ if sequence.product.output != Output::Numbers => false,
+            Role::None => self.append_quantization(sequence, op, node) || self.append_bias(sequence, op, node),
+            _ if sequence.product.clamp.is_some() || (1..node.num_outputs).any(is_read) => false,
+            Role::Normalisation(axis) => self.append_normalisation(sequence, op, node, axis),
+            Role::Function(function) => {
+                sequence.product.clamp = match function(&op.params) {
+                    Some(Elementwise::Relu) => Some([0.0, f32::INFINITY]),
+                    Some(Elementwise::Clamp { low, high }) => Some([low as f32, high as f32]),
+                    _ => None,
+                };
+                sequence.product.clamp.is_some()
+            }
+            Role::Product { .. } => false,
+        };
+        if is_fused {
+            sequence.end = entry(reader, 0);
+        }
+        is_fused
+    }
+
+    fn append_quantization(&self, sequence: &mut Sequence, op: &OpCall, node: &GraphNode) -> bool {
+        match op.def.name {
+            QUANTIZE_LINEAR
+                if node.inputs[0] == sequence.end && node.inputs[1..].iter().all(|e| self.elements(*e) == 1) =>
+            {
+                sequence.product.output = Output::Linear;
+                sequence.quantized_by = node.inputs[1..].to_vec();
+                true
+            }
+            QUANTIZE => match op.params.get::<QuantizeV2Param>() {
+                QuantizeV2Param { min_calib_range: Some(min), max_calib_range: Some(max), .. } if min <= max => {
+                    sequence.product.output = Output::Range { min: *min, max: *max };
+                    true
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// A product of matrices may have a bias per column.
+    fn append_bias(&self, sequence: &mut Sequence, op: &OpCall, node: &GraphNode) -> bool {
+        let product = &mut sequence.product;
+        if !ADDITIONS.contains(&op.def.name) || product.params.is_some() || product.has_bias || product.clamp.is_some()
+        {
+            return false;
+        }
+        let bias = node.inputs[usize::from(node.inputs[0] == sequence.end)];
+        let (dims, to) = (self.dims(bias), self.dims(sequence.end));
+        let is_row = dims.last() == to.last() && dims.len() <= to.len() && dims.iter().rev().skip(1).all(|d| *d == 1);
+        if bias == sequence.end || !is_row || self.request.dtypes[bias] != Some(DType::F32) {
+            return false;
+        }
+        sequence.bias = Some(bias);
+        product.has_bias = true;
+        true
+    }
+
+    fn append_normalisation(
+        &self,
+        sequence: &mut Sequence,
+        op: &OpCall,
+        node: &GraphNode,
+        axis: fn(&Params, usize) -> Option<usize>,
+    ) -> bool {
+        let rank = self.dims(sequence.end).len();
+        let is_convolution = sequence.op.params.downcast::<ConvolutionParam>().is_some();
+        let channels = if is_convolution { 1 } else { rank - 1 };
+        let fits = self.request.inference
+            && sequence.product.normalisation.is_none()
+            && node.inputs[0] == sequence.end
+            && axis(&op.params, rank) == Some(channels);
+        if fits {
+            sequence.normalisation = node.inputs[1..].to_vec();
+            sequence.product.normalisation = Some(op.params.clone());
+        }
+        fits
+    }
+}
