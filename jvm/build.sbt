@@ -81,7 +81,7 @@ lazy val releaseFolder = Def.setting(rootFolder.value / "target" / "release")
 def fromEnvironment(variable: String, otherwise: File): File =
   sys.env.get(variable).filter(_.nonEmpty).fold(otherwise)(path => file(path).getAbsoluteFile)
 
-/** Sources from the metadata. The options name the metadata's hash, so that a change compiles the generated functions
+/** Sources from the metadata, and overloads. The options name the metadata's hash, so that a change compiles the generated functions
   * again even where their signatures stay the same.
   */
 lazy val generated = Seq(
@@ -95,6 +95,7 @@ lazy val generated = Seq(
       streams.value.log
     )
   }.taskValue,
+  Compile / sourceGenerators += Def.task(Seq(BindOverloads.write((Compile / sourceManaged).value))).taskValue,
   Compile / compile / scalacOptions ++= {
     val metadata = OperatorMetadata.existing(opsMetadata.value)
     Seq(s"-Xmacro-settings:ops=$metadata", s"-Xmacro-settings:ops-hash=${Hash.toHex(Hash(metadata))}")

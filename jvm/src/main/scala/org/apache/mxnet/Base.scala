@@ -27,7 +27,7 @@ private[mxnet] object Base {
   val MX_REAL_TYPE: DType.DType = DType.Float32
 
   /** The types of numbers that operators take as scalars. */
-  val MX_PRIMITIVES: Specializable.Group[(Double.type, Float.type)] = new Specializable.Group((Double, Float))
+  lazy val MX_PRIMITIVES: Specializable.Group[(Double.type, Float.type)] = new Specializable.Group((Double, Float))
 
   /** A number that a function sets. */
   class RefInt(val value: Int = 0)

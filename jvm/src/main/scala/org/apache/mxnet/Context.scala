@@ -13,12 +13,12 @@ import org.apache.mxnet.internal.util.PerThread
 class Context(deviceTypeName: String, val deviceId: Int = 0) {
 
   /** The device type's code in the C API. */
-  val deviceTypeid: Int = Context.devstr2type.getOrElse(
-    deviceTypeName,
-    throw new MXNetError(
-      s"Context: '$deviceTypeName' is not a device type; known: ${Context.devstr2type.keys.toSeq.sorted.mkString(", ")}"
-    )
-  )
+  val deviceTypeid: Int = deviceTypeName match {
+    case "cpu"        => 1
+    case "gpu"        => 2
+    case "cpu_pinned" => 3
+    case other        => throw new MXNetError(s"Context: '$other' is not a device type; known: cpu, cpu_pinned, gpu")
+  }
   if (deviceId < 0) throw new MXNetError(s"Context: the device id is $deviceId, it must be 0 or more")
 
   def this(context: Context) = this(context.deviceType, context.deviceId)
@@ -32,10 +32,10 @@ class Context(deviceTypeName: String, val deviceId: Int = 0) {
   }
 
   /** The name of the device type. */
-  def deviceType: String = Context.devtype2str(deviceTypeid)
+  def deviceType: String = deviceTypeName
 
   /** The form that operators take, such as `cpu(0)`. */
-  override def toString(): String = s"$deviceType($deviceId)"
+  override def toString(): String = deviceType.concat("(").concat(Integer.toString(deviceId)).concat(")")
 
   override def equals(other: Any): Boolean = other match {
     case that: Context => deviceTypeid == that.deviceTypeid && deviceId == that.deviceId
@@ -48,10 +48,10 @@ class Context(deviceTypeName: String, val deviceId: Int = 0) {
 object Context {
 
   /** Names of the device types by their codes. */
-  val devtype2str: Map[Int, String] = Map(1 -> "cpu", 2 -> "gpu", 3 -> "cpu_pinned")
+  lazy val devtype2str: Map[Int, String] = Map(1 -> "cpu", 2 -> "gpu", 3 -> "cpu_pinned")
 
   /** Codes of the device types by their names. */
-  val devstr2type: Map[String, Int] = devtype2str.map(_.swap)
+  lazy val devstr2type: Map[String, Int] = devtype2str.map(_.swap)
 
   private val hostCpu = new Context("cpu", 0)
 

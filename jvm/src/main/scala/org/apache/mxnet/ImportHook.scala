@@ -60,7 +60,10 @@ object ImportHook {
   }
 
   /** Maps a node to a user-defined operator: attributes of the node become the fields of the same names. */
-  def user(cls: Class[_ <: UserDefinedCustomOp]): ImportHook = {
+  def user(cls: Class[_ <: UserDefinedCustomOp]): ImportHook = ofClass(cls)
+
+  /** As [[user]], for a class of operators in Scala or Java. */
+  private[mxnet] def ofClass(cls: Class[_]): ImportHook = {
     val definition = UdfClass(cls)
     user { node =>
       val op = definition.instance()

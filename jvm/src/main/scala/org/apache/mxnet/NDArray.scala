@@ -20,10 +20,10 @@ import org.apache.mxnet.internal.util.Given
 object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
 
   /** The operators with typed parameters. */
-  val api: NDArrayAPI.type = NDArrayAPI
+  lazy val api: NDArrayAPI.type = NDArrayAPI
 
   /** Random arrays. */
-  val random: NDArrayRandomAPI.type = NDArrayRandomAPI
+  lazy val random: NDArrayRandomAPI.type = NDArrayRandomAPI
 
   /** A function's result where one array is expected: its first output. */
   implicit def getFirstResult(ret: NDArrayFuncReturn): NDArray = {

@@ -15,7 +15,7 @@ trait NDArrayFactory {
 
   /** An array whose elements are undefined until they are written. */
   def empty(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray = {
-    Given("NDArray.empty", "shape" -> shape, "dtype" -> dtype)
+    requireGiven("NDArray.empty", shape, dtype)
     val device = orDefault(ctx)
     new NDArray(
       _LIB.ndarrayCreate(shape.toLongs, device.deviceTypeid, device.deviceId, delayAlloc = false, dtype.id)
@@ -28,7 +28,7 @@ trait NDArrayFactory {
 
   /** An array of zeros. */
   def zeros(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
-    create(NDArrayOps.zeros, shape, ctx, dtype)
+    create("NDArray.zeros", NDArrayOps.zeros, shape, ctx, dtype)
 
   def zeros(shape: Int*): NDArray = zeros(Shape(shape: _*))
 
@@ -36,7 +36,7 @@ trait NDArrayFactory {
 
   /** An array of ones. */
   def ones(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
-    create(NDArrayOps.ones, shape, ctx, dtype)
+    create("NDArray.ones", NDArrayOps.ones, shape, ctx, dtype)
 
   def ones(shape: Int*): NDArray = ones(Shape(shape: _*))
 
@@ -44,11 +44,11 @@ trait NDArrayFactory {
 
   /** An array of one 32-bit value. */
   def full(shape: Shape, value: Float, ctx: Context = null): NDArray =
-    create(NDArrayOps.fill, shape, ctx, DType.Float32, "value" -> value)
+    create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float32, NativeOp.render(value))
 
   /** An array of one 64-bit value. */
   def full(shape: Shape, value: Double, ctx: Context): NDArray =
-    create(NDArrayOps.fill, shape, ctx, DType.Float64, "value" -> value)
+    create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float64, NativeOp.render(value))
 
   def full(shape: Shape, value: Double): NDArray = full(shape, value, null)
 
@@ -176,10 +176,25 @@ trait NDArrayFactory {
   /** Reads what [[NDArray.serialize]] wrote. */
   def deserialize(bytes: Array[Byte]): NDArray = NDArray.fromHandle(_LIB.ndarrayLoadFromRawBytes(bytes))
 
-  private def create(op: NativeOp, shape: Shape, ctx: Context, dtype: DType, more: (String, Any)*): NDArray = {
-    val params = Seq("shape" -> shape, "ctx" -> orDefault(ctx), "dtype" -> dtype) ++ more
-    NDArray.invoke(op, Array.empty, null, params).head
+  /** An array that an operator without inputs makes; `value` is the parameter of this name, or null. */
+  private def create(
+      owner: String,
+      op: NativeOp,
+      shape: Shape,
+      ctx: Context,
+      dtype: DType,
+      value: String = null
+  ): NDArray = {
+    requireGiven(owner, shape, dtype)
+    val dims = shape.toString
+    val device = orDefault(ctx).toString
+    val keys = if (value == null) Array("shape", "ctx", "dtype") else Array("shape", "ctx", "dtype", "value")
+    val values = if (value == null) Array(dims, device, dtype.toString) else Array(dims, device, dtype.toString, value)
+    new NDArray(_LIB.imperativeInvoke(op.handle, new Array[Long](0), null, keys, values)(0))
   }
+
+  private def requireGiven(owner: String, shape: Shape, dtype: DType): Unit =
+    if (shape == null || dtype == null) Given(owner, "shape" -> shape, "dtype" -> dtype)
 
   private def orDefault(ctx: Context): Context = if (ctx == null) Context.defaultCtx else ctx
 }

@@ -115,7 +115,9 @@ private[mxnet] object NativeResourceRef {
   /** Frees the handles of collected resources. It is started again with the next resource after it ended. */
   private[mxnet] def cleaner: Thread = lock.synchronized {
     if (runningCleaner == null) {
-      runningCleaner = new Thread(() => cleanUntilIdle(), "mxnet-cleaner")
+      runningCleaner = new Thread("mxnet-cleaner") {
+        override def run(): Unit = cleanUntilIdle()
+      }
       runningCleaner.setDaemon(true)
       runningCleaner.start()
     }

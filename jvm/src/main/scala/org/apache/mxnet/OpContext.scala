@@ -60,6 +60,9 @@ final class OpContext private[mxnet] (
   /** The types of the inputs. */
   def inputTypes: IndexedSeq[DType] = inputArrays.map(_.dtype)
 
+  /** False while shapes are inferred. */
+  private[mxnet] def isRunning: Boolean = outputList.elements != null
+
   private def running(arrays: OpArrays): OpArrays =
     if (arrays.elements != null) arrays
     else

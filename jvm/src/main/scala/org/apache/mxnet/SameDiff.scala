@@ -41,8 +41,17 @@ final class SameDiff private () {
     }
   }
 
+  /** Adds an operator in Java with the symbols that it was made with. */
+  def doUdf(op: javaapi.UserDefinedCustomOp): Array[Symbol] = {
+    Given("SameDiff.doUdf", "op" -> op)
+    doUdf(op.asScala)
+  }
+
   /** As [[doUdf]], for the only or first output. */
   def udf(op: UserDefinedCustomOp): Symbol = doUdf(op).head
+
+  /** As [[doUdf]], for the only or first output. */
+  def udf(op: javaapi.UserDefinedCustomOp): Symbol = doUdf(op).head
 
   /** The outputs of all operators that were added, as one symbol: to bind, or to save. */
   def symbol: Symbol = synchronized {

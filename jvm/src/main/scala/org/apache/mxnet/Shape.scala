@@ -2,6 +2,8 @@ package org.apache.mxnet
 
 import java.util.Arrays
 
+import scala.collection.immutable.ArraySeq
+
 import org.apache.mxnet.internal.util.Given
 
 /** The dimensions of an array, outermost first.
@@ -11,9 +13,7 @@ import org.apache.mxnet.internal.util.Given
   * @param dims the dimensions
   */
 class Shape(dims: Iterable[Int]) {
-  Given("Shape", "dims" -> dims)
-
-  private val values: Array[Int] = dims.toArray
+  private val values: Array[Int] = Shape.copied(dims)
 
   def this(dims: Int*) = this(dims: Iterable[Int])
 
@@ -41,7 +41,12 @@ class Shape(dims: Iterable[Int]) {
 
   /** The number of elements of an array of this shape; 1 for a shape without dimensions. */
   def product: Int = {
-    val elements = values.foldLeft(1.0)(_ * _)
+    var elements = 1.0
+    var i = 0
+    while (i < values.length) {
+      elements *= values(i)
+      i += 1
+    }
     if (elements > Int.MaxValue) {
       val exact = values.map(BigInt(_)).product
       throw new MXNetError(s"Shape: $this has $exact elements, a JVM array holds at most ${Int.MaxValue}")
@@ -63,7 +68,16 @@ class Shape(dims: Iterable[Int]) {
   def toVector: Vector[Int] = values.toVector
 
   /** The form that operators take, such as `(2,3)`. */
-  override def toString(): String = values.mkString("(", ",", ")")
+  override def toString(): String = {
+    val text = new java.lang.StringBuilder("(")
+    var i = 0
+    while (i < values.length) {
+      if (i > 0) text.append(',')
+      text.append(values(i))
+      i += 1
+    }
+    text.append(')').toString
+  }
 
   override def equals(o: Any): Boolean = o match {
     case that: Shape => Arrays.equals(values, that.values)
@@ -73,9 +87,18 @@ class Shape(dims: Iterable[Int]) {
   override def hashCode(): Int = Arrays.hashCode(values)
 
   /** The dimensions as the native interface takes them. */
-  private[mxnet] def toLongs: Array[Long] = values.map(_.toLong)
+  private[mxnet] def toLongs: Array[Long] = {
+    val longs = new Array[Long](values.length)
+    var i = 0
+    while (i < longs.length) {
+      longs(i) = values(i)
+      i += 1
+    }
+    longs
+  }
 }
 
+// Every program makes shapes first. Loops instead of collections keep most of Scala's library from being loaded there.
 object Shape {
   def apply(dims: Int*): Shape = new Shape(dims: Iterable[Int])
 
@@ -86,15 +109,28 @@ object Shape {
 
   /** A shape from what the native interface gives; `null`, an unknown rank, becomes the empty shape. */
   private[mxnet] def fromLongs(dims: Array[Long]): Shape =
-    if (dims == null) Shape.wrap(Array.empty[Int])
-    else
-      Shape.wrap(dims.map { dim =>
-        if (dim > Int.MaxValue)
+    if (dims == null) wrap(new Array[Int](0))
+    else {
+      val ints = new Array[Int](dims.length)
+      var i = 0
+      while (i < ints.length) {
+        ints(i) = dims(i).toInt
+        if (dims(i) > Int.MaxValue)
           throw new MXNetError(
-            s"Shape: dimension $dim of ${dims.mkString("(", ",", ")")} is larger than ${Int.MaxValue}"
+            s"Shape: dimension ${dims(i)} of ${dims.mkString("(", ",", ")")} is larger than ${Int.MaxValue}"
           )
-        dim.toInt
-      })
+        i += 1
+      }
+      wrap(ints)
+    }
 
-  private def wrap(dims: Array[Int]): Shape = new Shape(dims: Iterable[Int])
+  private def wrap(dims: Array[Int]): Shape = new Shape(new ArraySeq.ofInt(dims))
+
+  private def copied(dims: Iterable[Int]): Array[Int] = {
+    if (dims == null) Given("Shape", "dims" -> dims)
+    dims match {
+      case items: ArraySeq.ofInt => items.unsafeArray.clone()
+      case items                 => items.toArray
+    }
+  }
 }

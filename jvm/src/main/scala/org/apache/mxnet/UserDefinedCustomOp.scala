@@ -185,6 +185,9 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) extends SameDiffMembe
   /** As [[apply]], with a name for the node. */
   @varargs def named(name: String, symbols: Symbol*): Symbol = UserOperators.compose(this, name, symbols.toArray)
 
+  /** The object of the program's own class: its fields are the properties, and its class registers the operator. */
+  private[mxnet] def userObject: AnyRef = this
+
   /** Runs the operator on arrays, auxiliary states last; recorded like any other while [[Autograd]] records. */
   @varargs def invoke(arrays: NDArray*): NDArrayFuncReturn = UserOperators.invoke(this, arrays.toArray)
 }

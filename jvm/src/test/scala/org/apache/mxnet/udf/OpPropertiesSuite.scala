@@ -30,7 +30,12 @@ class OpPropertiesSuite extends munit.FunSuite {
       "list" -> List(0.5f, 1f),
       "seq" -> Vector(Some("a"), None),
       "set" -> Set(Shape(2, 3)),
-      "map" -> Map("k" -> Seq(1L))
+      "map" -> Map("k" -> Seq(1L)),
+      "pair" -> ((3, Some(3))),
+      "triple" -> ((1f, "a", Seq(2))),
+      "javaOption" -> java.util.Optional.of(1.5),
+      "javaNone" -> java.util.Optional.empty[String](),
+      "javaSet" -> java.util.Set.of("only")
     )
     assertEquals(roundTrip(saved), saved)
     val error = intercept[MXNetError](OpProperties.toJson("op", Map("bad" -> Seq(new Object))))
@@ -123,6 +128,9 @@ class OpPropertiesSuite extends munit.FunSuite {
       """{"a": {"map": "x"}}""",
       """{"a": {"option": [1, 2]}}""",
       """{"a": {"option": [{"int": "1"}, {"int": "2"}]}}""",
+      """{"a": {"tuple": [{"int": "1"}]}}""",
+      """{"a": {"java-optional": "1"}}""",
+      """{"a": {"java-set": [1]}}""",
       """{"a": {"list": [1]}}""",
       """{"a": {"list": "1"}}""",
       """{"a": {"range": "1,2,0,true"}}""",

@@ -4,6 +4,7 @@ package internal.interop
 import scala.collection.mutable
 
 import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.internal.userop.UdfClass
 import org.apache.mxnet.internal.util.AnnotatedClasses
 
 /** A node as it crosses to and from the engine. Tensors are the inputs, and after a node was mapped its outputs; their
@@ -218,8 +219,7 @@ private[mxnet] object ImportHooks {
   }
 
   private def hook(cls: Class[_]): ImportHook =
-    if (classOf[UserDefinedCustomOp].isAssignableFrom(cls))
-      ImportHook.user(cls.asSubclass(classOf[UserDefinedCustomOp]))
+    if (UdfClass.isOperator(cls)) ImportHook.ofClass(cls)
     else if (classOf[ImportHook].isAssignableFrom(cls)) {
       val constructor = cls.asSubclass(classOf[ImportHook]).getDeclaredConstructor()
       constructor.setAccessible(true)

@@ -18,6 +18,9 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * The places, in order: the file or directory that the system property `mxnet.library.path` names (then no other is
   * tried); else the resource `/native/<os>-<arch>/<library>` of the jar, extracted once to a file of the user's cache
   * whose name holds the SHA-256 of its content.
+  *
+  * Every program starts here. `String.join` stands where `s` would be usual: each form of `s` makes the JVM compile code
+  * at its first use, which takes longer than the rest of a method.
   */
 private[mxnet] object NativeLibrary {
 
@@ -56,15 +59,18 @@ private[mxnet] object NativeLibrary {
   /** Tells two contents of one path apart. A library stays in the process after its class loader is gone, so that loading
     * the same path again gives the old content.
     */
-  private def version(file: Path): String = s"${Files.size(file)} ${Files.getLastModifiedTime(file).toMillis}"
+  private def version(file: Path): String =
+    String.join(" ", Files.size(file).toString, Files.getLastModifiedTime(file).toMillis.toString)
 
-  private def isUnchanged(file: Path): Boolean =
-    Option(System.getProperty(versionKey(file))).forall(_ == version(file))
+  private def isUnchanged(file: Path): Boolean = {
+    val loaded = System.getProperty(versionKey(file))
+    loaded == null || loaded == version(file)
+  }
 
   /** System properties are what class loaders share. */
   private def rememberVersion(file: Path): Unit = System.setProperty(versionKey(file), version(file))
 
-  private def versionKey(file: Path): String = s"mxnet.library.loaded.$file"
+  private def versionKey(file: Path): String = "mxnet.library.loaded.".concat(file.toString)
 
   private def notLoadable(file: Path, e: UnsatisfiedLinkError): MXNetError =
     error(s"the system cannot load $file: ${e.getMessage}", "use a library that was built for this platform")
@@ -99,7 +105,7 @@ private[mxnet] object NativeLibrary {
       )
   }
 
-  private val useMatching = s"use the library of the jar (unset $PathProperty) or build both from one source"
+  private def useMatching = s"use the library of the jar (unset $PathProperty) or build both from one source"
 
   /** `<os>-<arch>` as the resources are named, such as `linux-x86_64`. */
   def platform(osName: String, osArch: String): String = {
@@ -114,15 +120,14 @@ private[mxnet] object NativeLibrary {
       case "aarch64" | "arm64"           => "aarch64"
       case other                         => other
     }
-    s"$os-$arch"
+    String.join("-", os, arch)
   }
 
   /** The file name of the library on an operating system of [[platform]]. */
-  def fileName(platform: String): String = platform.takeWhile(_ != '-') match {
-    case "macos"   => "libmxnet.dylib"
-    case "windows" => "mxnet.dll"
-    case _         => "libmxnet.so"
-  }
+  def fileName(platform: String): String =
+    if (platform.startsWith("macos-")) "libmxnet.dylib"
+    else if (platform.startsWith("windows-")) "mxnet.dll"
+    else "libmxnet.so"
 
   /** The absolute path of the library to load.
     *
@@ -150,13 +155,11 @@ private[mxnet] object NativeLibrary {
       resource: String => Option[InputStream]
   ): Path = {
     val name = fileName(target)
-    val resourceName = s"/native/$target/$name"
-    val tried = ArrayBuffer(s"-D$PathProperty: not set")
-    if (resource(resourceName).map(_.close()).isEmpty) {
-      tried += s"resource $resourceName: not on the class path"
-      throw notFound(tried.toSeq)
-    }
-    // A plain loop: every program starts here, and each class that is loaded first takes its time.
+    val resourceName = String.join("/", "", "native", target, name)
+    val notSet = "-D".concat(PathProperty).concat(": not set")
+    if (resource(resourceName).map(_.close()).isEmpty)
+      throw notFound(Seq(notSet, s"resource $resourceName: not on the class path"))
+    val tried = ArrayBuffer(notSet)
     val directories = cacheDirectories(property)
     var found: Path = null
     var i = 0
@@ -186,7 +189,7 @@ private[mxnet] object NativeLibrary {
     * found without unpacking and reading it again.
     */
   private def storedDigest(resource: String => Option[InputStream], name: String): Option[StoredDigest] =
-    resource(s"$name.sha256").flatMap { in =>
+    resource(name.concat(".sha256")).flatMap { in =>
       try StoredDigest.parse(new String(in.readAllBytes(), StandardCharsets.US_ASCII).trim)
       finally in.close()
     }
@@ -199,7 +202,7 @@ private[mxnet] object NativeLibrary {
     createPrivateDirectory(directory)
     val digest = stored.map(_.digest).getOrElse(Using.resource(open())(sha256))
     val dot = name.lastIndexOf('.')
-    val file = directory.resolve(s"${name.take(dot)}-$digest${name.drop(dot)}")
+    val file = directory.resolve(String.join("", name.substring(0, dot), "-", digest, name.substring(dot)))
     val isThere = stored.fold(isIntact(file, digest))(known => hasSize(file, known.size))
     if (!isThere) {
       val partial = Files.createTempFile(directory, "extract-", ".tmp")
@@ -270,5 +273,7 @@ private[mxnet] object StoredDigest {
   /** Reads `<digest> <size>`. */
   def parse(text: String): Option[StoredDigest] =
     if (text.indexOf(' ') != 64) None
-    else text.substring(65).toLongOption.map(size => StoredDigest(text.substring(0, 64), size))
+    else
+      try Some(StoredDigest(text.substring(0, 64), java.lang.Long.parseLong(text.substring(65))))
+      catch { case _: NumberFormatException => None }
 }

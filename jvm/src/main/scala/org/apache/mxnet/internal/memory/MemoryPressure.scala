@@ -16,7 +16,7 @@ import scala.util.Try
   * it from running.
   */
 private[mxnet] object MemoryPressure {
-  private val threshold: Long = java.lang.Long.getLong("mxnet.gc.threshold", 256L << 20)
+  private val threshold: Long = java.lang.Long.getLong("mxnet.gc.threshold", 256L << 20).longValue
 
   /** Milliseconds to wait for the JVM's reports of a collection. */
   private val maxWait = 1000L

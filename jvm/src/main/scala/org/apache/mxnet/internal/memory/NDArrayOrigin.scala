@@ -18,7 +18,7 @@ private[mxnet] final class NDArrayOrigin(array: NDArray, inputs: Array[NDArrayOr
 }
 
 private[mxnet] object NDArrayOrigin {
-  val none: Array[NDArrayOrigin] = Array.empty
+  val none: Array[NDArrayOrigin] = new Array(0)
 
   /** A longer history is replaced by the arrays in it that still live, so that `x = x + 1` in a loop does not grow. */
   private val maxDepth = 64

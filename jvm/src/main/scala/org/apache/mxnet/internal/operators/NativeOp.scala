@@ -38,14 +38,19 @@ private[mxnet] object NativeOp {
 
   /** The operator of this name; an unknown one is an [[MXNetError]]. */
   def apply(name: String): NativeOp = {
-    Given("NativeOp", "name" -> name)
+    if (name == null) Given("NativeOp", "name" -> name)
     val known = cache.get(name)
-    if (known != null) known else cache.computeIfAbsent(name, n => new NativeOp(n, Base._LIB.opHandle(n)))
+    if (known != null) known
+    else {
+      val added = new NativeOp(name, Base._LIB.opHandle(name))
+      val earlier = cache.putIfAbsent(name, added)
+      if (earlier == null) added else earlier
+    }
   }
 
-  private val OrNone = "^([A-Za-z]+ or None,|\\{None,)".r
+  private lazy val OrNone = "^([A-Za-z]+ or None,|\\{None,)".r
 
-  private val inputTypes = Set("NDArray", "Symbol", "NDArray-or-Symbol", "Symbol or Symbol[]")
+  private lazy val inputTypes = Set("NDArray", "Symbol", "NDArray-or-Symbol", "Symbol or Symbol[]")
 
   private def isInput(kind: String): Boolean = {
     val first = kind.takeWhile(_ != ',').trim

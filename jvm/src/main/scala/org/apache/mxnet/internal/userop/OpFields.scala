@@ -4,7 +4,7 @@ package internal.userop
 import java.lang.reflect.{Field, InaccessibleObjectException, Modifier}
 
 /** The fields of a user-defined operator as its properties: those of its class and of the classes between it and
-  * [[UserDefinedCustomOp]], but for static and `@transient` ones.
+  * `UserDefinedCustomOp`, except static and transient ones.
   */
 private[mxnet] object OpFields {
 
@@ -12,28 +12,29 @@ private[mxnet] object OpFields {
     * constructor makes them again.
     */
   def read(op: UserDefinedCustomOp): Map[String, Any] =
-    fields(op.getClass).flatMap { field =>
-      val value = field.get(op)
+    fields(op.userObject.getClass).flatMap { field =>
+      val value = field.get(op.userObject)
       if (Modifier.isFinal(field.getModifiers) && !OpProperties.canSave(value)) None else Some(field.getName -> value)
     }.toMap
 
   /** Sets the fields of these names. */
   def write(op: UserDefinedCustomOp, properties: Map[String, Any]): Unit = {
-    val byName = fields(op.getClass).map(field => field.getName -> field).toMap
+    val cls = op.userObject.getClass
+    val byName = fields(cls).map(field => field.getName -> field).toMap
     properties.foreach { case (name, value) =>
       val field = byName.getOrElse(
         name,
         throw new MXNetError(
-          s"operator ${op.opName} has no property '$name'; the fields of ${op.getClass.getName} are " +
+          s"operator ${op.opName} has no property '$name'; the fields of ${cls.getName} are " +
             s"${byName.keys.toSeq.sorted.mkString(", ")}: the graph was saved with another version of the class"
         )
       )
-      try field.set(op, value)
+      try field.set(op.userObject, value)
       catch {
         case _: IllegalArgumentException =>
           val kind = if (value == null) "null" else value.getClass.getSimpleName
           throw new MXNetError(
-            s"operator ${op.opName}: property '$name' is a $kind, but the field of ${op.getClass.getName} is a " +
+            s"operator ${op.opName}: property '$name' is a $kind, but the field of ${cls.getName} is a " +
               s"${field.getType.getSimpleName}: the graph was saved with another version of the class"
           )
       }
@@ -42,21 +43,23 @@ private[mxnet] object OpFields {
 
   /** The values of fields that attributes of their names give, as other programs write them: `3`, `0.5`, `True`, `(2, 2)`. */
   def parse(op: UserDefinedCustomOp, attributes: Map[String, String]): Map[String, Any] =
-    fields(op.getClass).flatMap { field =>
+    fields(op.userObject.getClass).flatMap { field =>
       attributes.get(field.getName).map { text =>
         val name = field.getName
         def unfit: Nothing = throw new MXNetError(
-          s"operator ${op.opName}: the attribute $name is '$text', but the field of ${op.getClass.getName} is a " +
+          s"operator ${op.opName}: the attribute $name is '$text', but the field of ${field.getDeclaringClass.getName} is a " +
             field.getType.getSimpleName
         )
         name -> OpProperties.parse(field.getType, text).getOrElse(unfit)
       }
     }.toMap
 
+  private val baseClasses: Seq[Class[_]] = Seq(classOf[UserDefinedCustomOp], classOf[javaapi.UserDefinedCustomOp])
+
   private val known = new ClassValue[Seq[Field]] {
     override def computeValue(cls: Class[_]): Seq[Field] = {
       val classes =
-        Iterator.iterate[Class[_]](cls)(_.getSuperclass).takeWhile(c => c != null && c != classOf[UserDefinedCustomOp])
+        Iterator.iterate[Class[_]](cls)(_.getSuperclass).takeWhile(c => c != null && !baseClasses.contains(c))
       classes.toSeq.reverse.flatMap(_.getDeclaredFields).filter(isProperty).map(accessible)
     }
   }

@@ -2,11 +2,13 @@ package org.apache.mxnet
 package internal.userop
 
 import java.lang.reflect.{Array => JavaArray}
+import java.util.Optional
 
 import scala.collection.immutable.ArraySeq
 import scala.collection.mutable
 import scala.collection.mutable.ArrayBuffer
 import scala.jdk.CollectionConverters._
+import scala.jdk.OptionConverters._
 
 import org.apache.mxnet.internal.util.Json
 
@@ -33,8 +35,8 @@ private[mxnet] object OpProperties {
   }
 
   private val allowed =
-    "booleans, numbers, characters, strings, shapes, types of elements, arrays, sequences, sets and options of these, and maps " +
-      "with strings as keys"
+    "booleans, numbers, characters, strings, shapes, types of elements, arrays, sequences, sets, options and tuples of these, " +
+      "and maps with strings as keys"
 
   /** The properties as text, in the order of their names. */
   def toJson(op: String, properties: Map[String, Any]): String = {
@@ -58,11 +60,14 @@ private[mxnet] object OpProperties {
 
   /** Whether a value that can be saved never changes, so that several operators may share it. */
   def isImmutable(value: Any): Boolean = value match {
-    case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] | _: java.util.List[_] | _: mutable.Seq[_] => false
-    case items: Seq[_]     => items.forall(isImmutable)
-    case items: Set[_]     => items.forall(isImmutable)
-    case option: Option[_] => option.forall(isImmutable)
-    case _                 => true
+    case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] | _: java.util.Collection[_] | _: mutable.Seq[_] => false
+    case items: Seq[_]          => items.forall(isImmutable)
+    case items: Set[_]          => items.forall(isImmutable)
+    case option: Option[_]      => option.forall(isImmutable)
+    case option: Optional[_]    => option.toScala.forall(isImmutable)
+    case (first, second)        => isImmutable(first) && isImmutable(second)
+    case (first, second, third) => Seq(first, second, third).forall(isImmutable)
+    case _                      => true
   }
 
   private def fieldsToJson(fields: Map[String, String]): String =
@@ -70,15 +75,18 @@ private[mxnet] object OpProperties {
 
   private def tagged(op: String, name: String, value: Any): String = {
     val (tag, payload) = value match {
-      case null                     => ("null", "null")
-      case map: Map[_, _]           => ("map", entries(op, name, map))
-      case map: java.util.Map[_, _] => ("java-map", entries(op, name, map.asScala.toMap))
-      case option: Option[_]        => ("option", items(op, name, option.toSeq))
-      case set: Set[_]              => ("set", items(op, name, set.toSeq))
+      case null                             => ("null", "null")
+      case map: Map[_, _]                   => ("map", entries(op, name, map))
+      case map: java.util.Map[_, _]         => ("java-map", entries(op, name, map.asScala.toMap))
+      case option: Option[_]                => ("option", items(op, name, option.toSeq))
+      case option: Optional[_]              => ("java-optional", items(op, name, option.toScala.toSeq))
+      case tuple: Product if isTuple(tuple) => ("tuple", items(op, name, tuple.productIterator.toVector))
+      case set: Set[_]                      => ("set", items(op, name, set.toSeq))
       case range: Range => ("range", quote(s"${range.start},${range.end},${range.step},${range.isInclusive}"))
       case sequence: collection.Seq[_] if sequenceTag(sequence).isDefined =>
         (sequenceTag(sequence).get, items(op, name, sequence))
       case list: java.util.List[_] => ("java-list", items(op, name, list.asScala))
+      case set: java.util.Set[_]   => ("java-set", items(op, name, set.asScala.toSeq))
       case array: Array[_]         =>
         val tag = tagOf(array.getClass).getOrElse(unsupported(op, name, value))
         (tag, arrayPayload(array))
@@ -99,6 +107,12 @@ private[mxnet] object OpProperties {
     case _: ArraySeq[_]    => Some("array-seq")
     case _: ArrayBuffer[_] => Some("buffer")
     case _                 => None
+  }
+
+  /** Whether a value is a tuple of two or three elements, as for sizes and strides. */
+  private def isTuple(value: Product): Boolean = value match {
+    case (_, _) | (_, _, _) => true
+    case _                  => false
   }
 
   private def entries(op: String, name: String, map: Map[_, _]): String = fieldsToJson(map.map {
@@ -171,9 +185,14 @@ private[mxnet] object OpProperties {
       case fields: Map[_, _] if fields.size == 1 =>
         val (tag, payload) = (fields.head._1.toString, fields.head._2)
         (tag, payload) match {
-          case ("null", _)                      => null
-          case ("option", Vector())             => None
-          case ("option", Vector(item))         => Some(untagged(op, s"$name(0)", item))
+          case ("null", _)                     => null
+          case ("option", Vector())            => None
+          case ("option", Vector(item))        => Some(untagged(op, s"$name(0)", item))
+          case ("java-optional", Vector())     => Optional.empty[Any]()
+          case ("java-optional", Vector(item)) => Optional.ofNullable(untagged(op, s"$name(0)", item))
+          case ("tuple", Vector(a, b))         => (untagged(op, s"$name(0)", a), untagged(op, s"$name(1)", b))
+          case ("tuple", Vector(a, b, c))      =>
+            (untagged(op, s"$name(0)", a), untagged(op, s"$name(1)", b), untagged(op, s"$name(2)", c))
           case ("range", text: String)          => range(text).getOrElse(damaged)
           case ("map", entries: Map[_, _])      => restored(op, name, entries)
           case ("java-map", entries: Map[_, _]) =>
@@ -205,7 +224,8 @@ private[mxnet] object OpProperties {
     "vector" -> identity,
     "array-seq" -> (items => ArraySeq(items: _*)),
     "buffer" -> (items => ArrayBuffer(items: _*)),
-    "java-list" -> (items => new java.util.ArrayList[Any](items.asJava))
+    "java-list" -> (items => new java.util.ArrayList[Any](items.asJava)),
+    "java-set" -> (items => new java.util.LinkedHashSet[Any](items.asJava))
   )
 
   private def restored(op: String, name: String, entries: Map[_, _]): Map[String, Any] =

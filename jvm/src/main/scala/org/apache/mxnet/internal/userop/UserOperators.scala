@@ -93,14 +93,14 @@ private[mxnet] object UserOperators {
       if (definitions.get(op.opName) ne function.definition) register(op.opName, function.definition)
     case _ =>
       val name = op.opName
-      val known = definitions.get(name)
-      val isKnown = known match {
-        case cls: UdfClass => cls.cls == op.getClass
-        case _             => false
+      val userClass = op.userObject.getClass
+      val isKnown = definitions.get(name) match {
+        case known: UdfClass => known.cls == userClass
+        case _               => false
       }
       if (!isKnown) {
-        if (op.getClass.isAnnotationPresent(classOf[UserDefinedOp])) find(name)
-        register(name, UdfClass(op.getClass))
+        if (userClass.isAnnotationPresent(classOf[UserDefinedOp])) find(name)
+        register(name, UdfClass(userClass))
       }
   }
 
@@ -163,7 +163,7 @@ private[mxnet] object UserOperators {
 }
 
 /** The operators of a class. */
-private[mxnet] final class UdfClass private (val cls: Class[_ <: UserDefinedCustomOp], make: () => UserDefinedCustomOp)
+private[mxnet] final class UdfClass private (val cls: Class[_], make: () => UserDefinedCustomOp)
     extends OperatorDefinition {
 
   /** The name that an instance says. */
@@ -184,22 +184,29 @@ private[mxnet] final class UdfClass private (val cls: Class[_ <: UserDefinedCust
 
 private[mxnet] object UdfClass {
 
+  /** Whether a class is one of user-defined operators. */
+  def isOperator(cls: Class[_]): Boolean =
+    classOf[UserDefinedCustomOp].isAssignableFrom(cls) || classOf[javaapi.UserDefinedCustomOp].isAssignableFrom(cls)
+
   /** Checks that a class can be used. */
   def apply(cls: Class[_]): UdfClass = {
     def unfit(why: String): Nothing = throw new MXNetError(s"${cls.getName} cannot be a user-defined operator: $why")
-    if (!classOf[UserDefinedCustomOp].isAssignableFrom(cls)) unfit("it does not extend UserDefinedCustomOp")
+    if (!isOperator(cls)) unfit("it does not extend UserDefinedCustomOp")
     if (java.lang.reflect.Modifier.isAbstract(cls.getModifiers)) unfit("it is abstract")
-    val op = cls.asSubclass(classOf[UserDefinedCustomOp])
     val constructor =
-      try op.getDeclaredConstructor()
+      try cls.getDeclaredConstructor()
       catch {
         case _: NoSuchMethodException =>
           unfit("it has no empty constructor, by which graphs make it; a class inside another class never has one")
       }
     constructor.setAccessible(true)
     def make(): UserDefinedCustomOp =
-      try constructor.newInstance()
+      try
+        constructor.newInstance() match {
+          case op: javaapi.UserDefinedCustomOp => op.asScala
+          case op                              => op.asInstanceOf[UserDefinedCustomOp]
+        }
       catch { case error: java.lang.reflect.InvocationTargetException => throw error.getCause }
-    new UdfClass(op, () => make())
+    new UdfClass(cls, () => make())
   }
 }

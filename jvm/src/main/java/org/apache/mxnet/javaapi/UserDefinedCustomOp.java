@@ -1,0 +1,245 @@
+package org.apache.mxnet.javaapi;
+
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import org.apache.mxnet.MXNetError;
+import org.apache.mxnet.SameDiff;
+import org.apache.mxnet.Symbol;
+import org.apache.mxnet.internal.userop.JavaOperator;
+import scala.Enumeration;
+
+/**
+ * An operator that a program in Java defines, with Java's collections: {@code org.apache.mxnet.UserDefinedCustomOp} is the same for
+ * Scala, and documents when each method is called.
+ *
+ * <pre>{@code
+ * @UserDefinedOp
+ * public class Square extends UserDefinedCustomOp {
+ *   @Override public String opName() { return "square_udf"; }
+ *
+ *   @Override public void exec(OpContext context) { context.map(0, 0, x -> x * x); }
+ *
+ *   @Override public List<Symbol> doDiff(List<Symbol> gradients) {
+ *     return List.of(arg().$times(2f).$times(gradients.get(0)));
+ *   }
+ * }
+ * }</pre>
+ *
+ * A class needs a constructor without parameters. Its fields are saved with a graph, except transient ones. An element type is a
+ * value of {@code DType}, such as {@code DType.Float32()}.
+ */
+public abstract class UserDefinedCustomOp {
+  private final JavaOperator operator;
+
+  /** The graph that the operator was made for, or null. */
+  protected SameDiff sameDiff;
+
+  /** The inputs while the operator runs, read-only; while shapes are inferred they have a shape and nothing else. */
+  protected List<NDArray> inputArguments;
+
+  /** The outputs while the operator runs, to be written, or replaced by {@code set}, {@code add} and {@code addAll}. */
+  protected List<NDArray> outputArguments;
+
+  /** The auxiliary states while the operator runs. */
+  protected List<NDArray> stateArguments;
+
+  /** Without inputs: what graphs are loaded with. */
+  protected UserDefinedCustomOp() {
+    this(new Symbol[0]);
+  }
+
+  /** With one input. */
+  protected UserDefinedCustomOp(Symbol arg) {
+    this(new Symbol[] {arg});
+  }
+
+  /** With several inputs. */
+  protected UserDefinedCustomOp(Symbol[] args) {
+    this(null, args);
+  }
+
+  /** With one input in a graph. */
+  protected UserDefinedCustomOp(SameDiff sameDiff, Symbol arg) {
+    this(sameDiff, new Symbol[] {arg});
+  }
+
+  /** With several inputs in a graph; see {@code SameDiff.doUdf}. */
+  protected UserDefinedCustomOp(SameDiff sameDiff, Symbol[] args) {
+    this.sameDiff = sameDiff;
+    this.operator = new JavaOperator(this, this::lend, sameDiff, args);
+  }
+
+  /** Registers the operator of a class, so that graphs which name it load; an annotated class is found without. */
+  public static void register(Class<? extends UserDefinedCustomOp> opClass) {
+    JavaOperator.register(opClass);
+  }
+
+  /** The operator for functions that take one of the Scala library. */
+  public final org.apache.mxnet.UserDefinedCustomOp asScala() {
+    return operator;
+  }
+
+  /** The operator's name: what graphs know it by. No operator of the engine has it, and no other class. */
+  public abstract String opName();
+
+  /** The number of inputs; -1 for as many as are given. */
+  public int getNumInputs() {
+    return -1;
+  }
+
+  /** The names of {@code count} inputs: those that are left out become variables {@code node_name}. */
+  public List<String> inputNames(int count) {
+    return operator.defaultInputNames(count);
+  }
+
+  /** The number of outputs; by default that of the types that {@link #calculateOutputDataTypes} gives. */
+  public int getNumOutputs() {
+    return operator.defaultNumOutputs();
+  }
+
+  /** The names of auxiliary states, arrays that the operator keeps from run to run. They follow the inputs. */
+  public List<String> stateNames() {
+    return Collections.emptyList();
+  }
+
+  /** The types of the outputs, from those of the inputs; by default one output of the first input's type. */
+  public List<Enumeration.Value> calculateOutputDataTypes(List<Enumeration.Value> dataTypes) {
+    return Collections.singletonList(dataTypes.isEmpty() ? DType.Float32() : dataTypes.get(0));
+  }
+
+  /** The shapes of the outputs, from those of {@link #inputArguments}; by default that of the first input. */
+  public List<Shape> calculateOutputShape() {
+    if (inputArguments.isEmpty())
+      throw new MXNetError(opName() + " has no inputs: override calculateOutputShape");
+    return Collections.singletonList(inputArguments.get(0).shape());
+  }
+
+  /** The shapes of the outputs, from those in the context; by default {@link #calculateOutputShape()}. */
+  public List<Shape> calculateOutputShape(OpContext context) {
+    return calculateOutputShape();
+  }
+
+  /**
+   * The shapes of inputs that follow from those of other inputs and of outputs; null where a shape is unknown, in the arguments and
+   * in the result.
+   */
+  public List<Shape> inferInputShapes(List<Shape> inputs, List<Shape> outputs) {
+    return inputs;
+  }
+
+  /** The shapes of the auxiliary states, from those of {@link #inputArguments}; by default those of scalars. */
+  public List<Shape> calculateStateShapes() {
+    return Collections.nCopies(stateNames().size(), new Shape(new int[] {1}));
+  }
+
+  /**
+   * What the operator needs to be made again, by name: booleans, numbers, strings, shapes, element types, arrays, lists, sets and
+   * optionals of these, and maps with strings as keys. By default the fields of the class that are neither static nor transient.
+   */
+  public Map<String, Object> propertiesForFunction() {
+    return operator.readFields();
+  }
+
+  /** Takes over what {@link #propertiesForFunction} gave, from a graph; by default sets the fields of these names. */
+  public void setPropertiesForFunction(Map<String, Object> properties) {
+    operator.writeFields(properties);
+  }
+
+  /** Called for each new instance after its properties were set and the number of its inputs is known. */
+  public void configureFromArguments() {}
+
+  /** Called for the instance that was applied to symbols, with the outputs of the new node. */
+  public void configureWithSymbol(Symbol graph) {}
+
+  /** Called after {@link #configureWithSymbol} for an instance that was made for, or added to, a graph. */
+  public void configureWithSameDiff(SameDiff sameDiff) {
+    this.sameDiff = sameDiff;
+  }
+
+  /** Whether the first outputs start as the first inputs and are changed in place. */
+  public boolean isInplaceCall() {
+    return false;
+  }
+
+  /**
+   * The gradients of the inputs, from those of the outputs: one for each input, null for an input without one. Needed for training
+   * only.
+   */
+  public List<Symbol> doDiff(List<Symbol> gradients) {
+    return operator.noGradient();
+  }
+
+  /** Computes {@link #outputArguments} from {@link #inputArguments}. */
+  public void exec() {
+    throw new MXNetError("operator " + opName() + " computes nothing: override exec() or exec(OpContext)");
+  }
+
+  /** Computes the outputs in the context from the inputs in it; by default by {@link #exec()}. */
+  public void exec(OpContext context) {
+    exec();
+  }
+
+  /** The inputs as symbols: those that it was applied to, or in {@link #doDiff} those of the node. */
+  public final List<Symbol> args() {
+    return Arrays.asList(operator.args());
+  }
+
+  /** An input as a symbol. */
+  public final Symbol arg(int index) {
+    return operator.arg(index);
+  }
+
+  /** The first input as a symbol. */
+  public final Symbol arg() {
+    return operator.arg();
+  }
+
+  /** The first input as a symbol. */
+  public final Symbol larg() {
+    return operator.larg();
+  }
+
+  /** The second input as a symbol. */
+  public final Symbol rarg() {
+    return operator.rarg();
+  }
+
+  /** The outputs as symbols, after the operator was applied, or in {@link #doDiff}. */
+  public final List<Symbol> outputs() {
+    return Arrays.asList(operator.outputs());
+  }
+
+  /** A new node of any operator, such as {@code node("sigmoid", x)}: what gradients are composed of. */
+  public static Symbol node(String operator, Symbol... inputs) {
+    return node(operator, Collections.emptyMap(), inputs);
+  }
+
+  /** A new node of any operator with parameters, such as {@code node("clip", Map.of("a_min", 0, "a_max", 1), x)}. */
+  public static Symbol node(String operator, Map<String, ?> parameters, Symbol... inputs) {
+    return JavaOperator.node(operator, parameters, inputs);
+  }
+
+  /** Applies the operator to symbols. What is left out becomes a variable. */
+  public final Symbol apply(Symbol... symbols) {
+    return operator.apply(symbols);
+  }
+
+  /** As {@link #apply}, with a name for the node. */
+  public final Symbol named(String name, Symbol... symbols) {
+    return operator.named(name, symbols);
+  }
+
+  /** Runs the operator on arrays, auxiliary states last; returns the outputs. */
+  public final List<NDArray> invoke(NDArray... arrays) {
+    return operator.invokeOn(arrays);
+  }
+
+  /** Lends the arrays of a run, or of an inference of shapes, to the fields. */
+  private void lend(OpContext context) {
+    inputArguments = context == null ? null : context.getInputArrays();
+    outputArguments = context == null || !context.isRunning() ? null : context.getOutputArrays();
+    stateArguments = context == null || !context.isRunning() ? null : context.getStateArrays();
+  }
+}

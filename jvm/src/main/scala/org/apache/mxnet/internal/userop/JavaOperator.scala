@@ -1,0 +1,121 @@
+package org.apache.mxnet
+package internal.userop
+
+import java.util.function.Consumer
+import java.util.{Arrays, List => JList, Map => JMap}
+
+import scala.jdk.CollectionConverters._
+import scala.reflect.ClassTag
+
+import org.apache.mxnet.DType.DType
+import org.apache.mxnet.internal.util.Given
+
+/** A [[javaapi.UserDefinedCustomOp]] as the library runs it.
+  *
+  * @param op the operator of the program
+  * @param lend gives the fields of the operator the arrays of a run, or none
+  * @param graph the graph that it was made for, or null
+  */
+private[mxnet] final class JavaOperator(
+    op: javaapi.UserDefinedCustomOp,
+    lend: Consumer[javaapi.OpContext],
+    graph: SameDiff,
+    symbols: Array[Symbol]
+) extends UserDefinedCustomOp(graph, symbols) {
+
+  override private[mxnet] def userObject: AnyRef = op
+
+  override def opName: String = op.opName
+  override def getNumInputs: Int = op.getNumInputs
+  override def inputNames(count: Int): Array[String] = array(op.inputNames(count))
+  override def getNumOutputs: Int = op.getNumOutputs
+  override def stateNames: Array[String] = array(op.stateNames)
+  override def isInplaceCall: Boolean = op.isInplaceCall
+  override def configureFromArguments(): Unit = op.configureFromArguments()
+  override def configureWithSymbol(symbol: Symbol): Unit = op.configureWithSymbol(symbol)
+
+  override def configureWithSameDiff(sameDiff: SameDiff): Unit = {
+    super.configureWithSameDiff(sameDiff)
+    op.configureWithSameDiff(sameDiff)
+  }
+
+  override def calculateOutputDataTypes(dataTypes: Array[DType]): Array[DType] =
+    {
+    val known = new java.util.ArrayList[Enumeration#Value](dataTypes.length)
+    dataTypes.foreach(known.add)
+    val types = op.calculateOutputDataTypes(known)
+    if (types == null) null else types.asScala.map(_.asInstanceOf[DType]).toArray
+  }
+
+  override def calculateOutputShape(context: OpContext): Array[Shape] =
+    lending(context)(lent => shapes(op.calculateOutputShape(lent)))
+
+  override def calculateStateShapes(): Array[Shape] = lending(context)(_ => shapes(op.calculateStateShapes()))
+
+  override def inferInputShapes(inputs: Array[Shape], outputs: Array[Shape]): Array[Shape] =
+    shapes(op.inferInputShapes(javaShapes(inputs), javaShapes(outputs)))
+
+  override def propertiesForFunction(): Map[String, Any] = {
+    val properties = op.propertiesForFunction()
+    if (properties == null) null else properties.asScala.toMap
+  }
+
+  override def setPropertiesForFunction(properties: Map[String, Any]): Unit =
+    op.setPropertiesForFunction(properties.asInstanceOf[Map[String, AnyRef]].asJava)
+
+  override def doDiff(gradients: Array[Symbol]): Array[Symbol] = array(op.doDiff(Arrays.asList(gradients: _*)))
+
+  override def exec(context: OpContext): Unit = lending(context)(op.exec)
+
+  // What the methods of the program's class do unless they are overridden.
+
+  def defaultInputNames(count: Int): JList[String] = Arrays.asList(super.inputNames(count): _*)
+
+  def defaultNumOutputs: Int = super.getNumOutputs
+
+  def readFields(): JMap[String, AnyRef] = 
+    new java.util.TreeMap(super.propertiesForFunction().asInstanceOf[Map[String, AnyRef]].asJava)
+
+  def writeFields(properties: JMap[String, AnyRef]): Unit = super.setPropertiesForFunction(properties.asScala.toMap)
+
+  def noGradient(): JList[Symbol] = Arrays.asList(super.doDiff(Array.empty): _*)
+
+  /** The outputs for arrays of the API for Java. */
+  def invokeOn(arrays: Array[javaapi.NDArray]): JList[javaapi.NDArray] = {
+    Given(opName, "arrays" -> arrays)
+    val results = UserOperators.invoke(this, arrays.map(_.nd)).arr
+    Arrays.asList(results.map(new javaapi.NDArray(_)): _*)
+  }
+
+  private def lending[T](context: OpContext)(body: javaapi.OpContext => T): T = {
+    val lent = new javaapi.OpContext(context)
+    lend.accept(lent)
+    try body(lent)
+    finally lend.accept(null)
+  }
+
+  private def array[T: ClassTag](list: JList[T]): Array[T] =
+    if (list == null) null else list.asScala.toArray
+
+  private def shapes(list: JList[javaapi.Shape]): Array[Shape] =
+    if (list == null) null else list.asScala.map(shape => if (shape == null) null else shape.shape).toArray
+
+  private def javaShapes(shapes: Array[Shape]): JList[javaapi.Shape] =
+    Arrays.asList(shapes.map(shape => if (shape == null) null else new javaapi.Shape(shape)): _*)
+}
+
+private[mxnet] object JavaOperator {
+
+  /** Registers the operator of a class. */
+  def register(cls: Class[_ <: javaapi.UserDefinedCustomOp]): Unit = {
+    Given("UserDefinedCustomOp.register", "opClass" -> cls)
+    val definition = UdfClass(cls)
+    UserOperators.register(definition.name, definition)
+  }
+
+  /** A new node of any operator. */
+  def node(operator: String, parameters: JMap[String, _], inputs: Array[Symbol]): Symbol = {
+    Given("UserDefinedCustomOp.node", "operator" -> operator, "parameters" -> parameters, "inputs" -> inputs)
+    Symbol.createFromListedSymbolsNoCheck(operator)(inputs, parameters.asScala.toMap)
+  }
+}
