@@ -449,11 +449,11 @@ def control():
     collected = helper.make_node("Loop", ["n", "", "x"], ["last", "all"], body=rows)
     given = {"n": np.array(300, np.int64), "step": np.float32(0.99)}
     yield Case("Loop of 300 rounds with rows", [collected], {"x": numbers((3,))}, ["last", "all"], given)
-    turned = helper.make_node(
+    scan = helper.make_node(
         "Scan", ["x0", "xs"], ["last", "all"], body=step, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1],
         scan_input_directions=[1], scan_output_directions=[1],
     )
-    yield Case("Scan of 300 steps", [turned], {"x0": numbers((2,)), "xs": numbers((2, 300))}, ["last", "all"])
+    yield Case("Scan of 300 steps", [scan], {"x0": numbers((2,)), "xs": numbers((2, 300))}, ["last", "all"])
     single = helper.make_graph(
         [helper.make_node("Add", ["state", "in"], ["next"]), helper.make_node("Mul", ["in", "in"], ["out"])],
         "single",

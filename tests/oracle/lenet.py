@@ -25,36 +25,36 @@ def digits(folder, split):
     """Images scaled as by MNISTIter (bytes divided by 255), and labels."""
     raw = (folder / (split + "-images-idx3-ubyte")).read_bytes()
     count, height, width = struct.unpack(">3i", raw[4:16])
-    pictures = np.frombuffer(raw, np.uint8, offset=16).reshape(count, 1, height, width)
+    images = np.frombuffer(raw, np.uint8, offset=16).reshape(count, 1, height, width)
     labels = np.frombuffer((folder / (split + "-labels-idx1-ubyte")).read_bytes(), np.uint8, offset=8)
-    return (pictures / 255.0).astype("float32"), labels.astype("float32")
+    return (images / 255.0).astype("float32"), labels.astype("float32")
 
 
-def train(pictures, labels, seed):
+def train(images, labels, seed):
     for module in (mx.random, np.random, random):
         module.seed(seed)
     module = mx.mod.Module(network())
-    module.fit(mx.io.NDArrayIter(pictures, labels, BATCH), num_epoch=EPOCHS, optimizer="sgd",
+    module.fit(mx.io.NDArrayIter(images, labels, BATCH), num_epoch=EPOCHS, optimizer="sgd",
                optimizer_params={"learning_rate": RATE, "momentum": MOMENTUM}, initializer=mx.init.Xavier())
     return module
 
 
 def write(folder, store, source):
-    pictures, labels = digits(source, "train")
+    images, labels = digits(source, "train")
     test, truth = digits(source, "t10k")
     accuracies = []
     for seed in range(SEEDS):
-        module = train(pictures, labels, seed)
+        module = train(images, labels, seed)
         guesses = module.predict(mx.io.NDArrayIter(test, batch_size=BATCH)).asnumpy()
         accuracies.append(round(float((guesses.argmax(1) == truth).mean()), 6))
         if seed == 0:
             module.save_checkpoint(str(folder / "lenet"), EPOCHS)
-            step(folder, module, pictures[:BATCH], labels[:BATCH])
+            step(folder, module, images[:BATCH], labels[:BATCH])
             expectation = {
-                "pictures": store.array((test * 255).round().astype("uint8")),
+                "images": store.array((test * 255).round().astype("uint8")),
                 "labels": store.array(truth),
                 "probabilities": store.array(guesses),
-                "step_pictures": store.array((pictures[:BATCH] * 255).round().astype("uint8")),
+                "step_images": store.array((images[:BATCH] * 255).round().astype("uint8")),
                 "step_labels": store.array(labels[:BATCH]),
             }
     expectation.update(accuracies=accuracies, mean=round(float(np.mean(accuracies)), 6))
@@ -62,13 +62,13 @@ def write(folder, store, source):
     print("accuracies", accuracies, "mean", expectation["mean"])
 
 
-def step(folder, module, pictures, labels):
+def step(folder, module, images, labels):
     """Momentum before, weights and momentum after, one more step on the first batch of the training set."""
     updater = module._updater if module._updater is not None else module._kvstore._updater
     names = module._param_names
     momenta = lambda: {n: updater.states[i].copy() for i, n in enumerate(names)}  # noqa: E731
     saved = {"momentum:" + n: a for n, a in momenta().items()}
-    module.forward_backward(mx.io.DataBatch([mx.nd.array(pictures)], [mx.nd.array(labels)]))
+    module.forward_backward(mx.io.DataBatch([mx.nd.array(images)], [mx.nd.array(labels)]))
     module.update()
     saved.update({"momentum_after:" + n: a for n, a in momenta().items()})
     saved.update({"after:" + n: a for n, a in module.get_params()[0].items()})

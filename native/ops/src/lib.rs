@@ -2,7 +2,8 @@
 //! by side; its `OPS` table is listed once, in [`registry`].
 //!
 //! Operators whose names begin with `_np_`, `_npi_` or `_npx_` form MXNet's NumPy interface. They follow NumPy where it differs
-//! from MXNet's older operators: operands of different types are promoted, comparisons return booleans, and a result without axes has the shape ().
+//! from MXNet's older operators: operands of different types are promoted, comparisons return booleans, and a result without axes
+//! has the shape ().
 
 pub mod broadcast;
 pub mod contrib;

@@ -57,14 +57,12 @@ pub enum Fixture {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Checkpoint {
     /// The test images as bytes, one channel of 8 x 8.
-    #[serde(rename = "pictures")]
     pub images: GoldenArray,
     /// Their digits.
     pub labels: GoldenArray,
     /// The network's outputs for them.
     pub probabilities: GoldenArray,
     /// The batch of the additional training step.
-    #[serde(rename = "step_pictures")]
     pub step_images: GoldenArray,
     /// Its digits.
     pub step_labels: GoldenArray,

@@ -90,9 +90,9 @@ impl GoldenArray {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GradReq {
-    /// Overwrites what is there.
+    /// Overwrites the array.
     Write,
-    /// Adds to what is there.
+    /// Adds to the array.
     Add,
 }
 
@@ -203,7 +203,7 @@ pub struct InferCase {
     /// Shapes or types of the auxiliary states.
     #[serde(default)]
     pub aux: serde_json::Value,
-    /// The refusal, if what is known is contradictory.
+    /// The error, if the given shapes or types contradict each other.
     pub error: Option<Failure>,
 }
 

@@ -228,7 +228,7 @@ def proposals():
         yield propose(train=True, grad="all")
         yield propose(attrs={"output_score": True}, batch=2)
         yield propose(batch=2, attrs={"threshold": "0.4"})
-        yield propose(attrs={"feature_stride": 8}, refuse=True, why="the picture is smaller than the map")
+        yield propose(attrs={"feature_stride": 8}, refuse=True, why="the image is smaller than the map")
         yield propose(anchors=3, why="more anchors than scales and ratios")
         for dtype in ("float16", "float64"):
             yield propose(dtype=dtype)
@@ -277,7 +277,7 @@ def align():
     yield roi({"pooled_size": (2,)}, why="one size")
     yield roi({"pooled_size": (0, 2)}, why="no bins")
     yield roi(rois=regions()[:, :4], why="regions without a corner")
-    yield roi(rois=np.array([[2, 0, 0, 4, 4]], "float32"), refuse=True, why="no such picture")
+    yield roi(rois=np.array([[2, 0, 0, 4, 4]], "float32"), refuse=True, why="no such image")
 
 
 def position_sensitive():

@@ -1,4 +1,4 @@
-"""Pictures: transformations for training, scaling, borders."""
+"""Images: transformations for training, scaling, borders."""
 
 import numpy as np
 
@@ -135,7 +135,7 @@ def borders():
     for kind in range(5):
         for dtype in ("uint8", "float32", "float64", "int32"):
             yield border(image((4, 5, 3), dtype), dict(size, type=kind))
-        yield border(image((2, 2, 1)), {"top": 5, "bot": 4, "left": 5, "right": 6, "type": kind}, why="wider than the picture")
+        yield border(image((2, 2, 1)), {"top": 5, "bot": 4, "left": 5, "right": 6, "type": kind}, why="wider than the image")
         yield border(image((1, 1, 3)), dict(size, type=kind), why="one pixel")
     yield border(image((4, 5, 3)), dict(size, value=7))
     yield border(image((4, 5, 3)), dict(size, values=(7, 8, 9)))

@@ -1,4 +1,4 @@
-"""Parts of graphs for message passing. MXNet leaves what lies behind the last vertex of a part undefined, so the parts that are
+"""Parts of graphs for message passing. MXNet leaves what follows the last vertex of a part undefined, so the parts that are
 drawn here hold exactly as many vertices as there is room for."""
 
 import numpy as np

@@ -67,7 +67,7 @@ def ctc():
     yield case(5, [[0, 1, -1], [2, 2, 1]], attrs={"blank_label": "last"})
     yield case(1, [[1], [3]])
     yield case(12, [[1, 2, 3, 4, 5, 6, 5, 4], [3, 3, 3, 3, 0, 0, 0, 0]], classes=8)
-    yield case(4, [[0, 0, 0], [3, 0, 2]], why="no label; nothing counts behind padding")
+    yield case(4, [[0, 0, 0], [3, 0, 2]], why="no label; nothing counts after padding")
     yield case(3, [[1, 2, 0], [3, 3, 1]], grad=None, why="labels that do not fit into the frames")
     yield case(5, [[1, 2, 0], [3, 3, 1]], attrs={"use_data_lengths": True}, lengths=[np.array([3, 5], "float32")])
     yield case(5, [[1, 2, 3], [3, 1, 2]], attrs={"use_label_lengths": True}, lengths=[np.array([2, 1], "float32")])

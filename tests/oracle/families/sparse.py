@@ -104,9 +104,9 @@ def scalar():
 
 def dot():
     for dtype in ("float32", "float64"):
-        for turned in (False, True):
-            attrs = {"transpose_a": turned}
-            lhs = holes((4, 5) if not turned else (5, 4), dtype)
+        for transposed in (False, True):
+            attrs = {"transpose_a": transposed}
+            lhs = holes((4, 5) if not transposed else (5, 4), dtype)
             for kind in ("default", "row_sparse"):
                 yield call("dot", [lhs, holes((5, 3), dtype, 1)], ["csr", kind], attrs)
             if dtype == "float32":  # the front end makes sparse gradients of this type only
@@ -114,14 +114,14 @@ def dot():
                     yield call("dot", [lhs, data((5, 3))], ["csr", "default"], attrs, grad=["rhs"],
                                grad_stypes=(kind,), train=True)
     for stype in ("default", "row_sparse", "csr"):
-        for turned in (False, True):
+        for transposed in (False, True):
             yield call("dot", [holes((4, 4)), data((4, 3))], ["csr", "default"],
-                       {"transpose_a": turned, "forward_stype": stype})
+                       {"transpose_a": transposed, "forward_stype": stype})
             yield call("dot", [data((3, 4)), holes((4, 4))], ["default", "csr"],
-                       {"transpose_b": turned, "forward_stype": stype})
-    for turned in (False, True):
-        yield call("dot", [data((3, 4)), holes((4, 4))], ["default", "csr"], {"transpose_b": turned})
-        yield call("dot", [holes((4, 4)), data((3, 4))], ["csr", "default"], {"transpose_b": True, "transpose_a": turned})
+                       {"transpose_b": transposed, "forward_stype": stype})
+    for transposed in (False, True):
+        yield call("dot", [data((3, 4)), holes((4, 4))], ["default", "csr"], {"transpose_b": transposed})
+        yield call("dot", [holes((4, 4)), data((3, 4))], ["csr", "default"], {"transpose_b": True, "transpose_a": transposed})
     yield call("dot", [holes((4, 4)), holes((4, 4), seed=1)], ["csr", "csr"])
     yield call("dot", [holes((4, 4)), holes((4, 4), seed=1)], ["row_sparse", "row_sparse"])
     yield call("dot", [holes((4, 5)), data((4, 3))], ["csr", "default"], why="lengths differ")

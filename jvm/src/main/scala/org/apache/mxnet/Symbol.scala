@@ -112,7 +112,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
       kwargs: Map[String, Any] = null
   ): Symbol = createFromListedSymbols(operator, name, attr)(symbols, separate(kwargs)._2)
 
-  /** Applies an operator: the form behind every generated function.
+  /** Applies an operator: what every generated function calls.
     *
     * @param symbols inputs by position
     * @param kwargs parameters, and inputs by name if there are none by position

@@ -9,7 +9,7 @@ import org.apache.mxnet.internal.visualization.{CurvePlot, GraphNode, NetworkGra
 
 import scala.collection.mutable
 
-/** Pictures and tables of networks and of their training. */
+/** Plots and tables of networks and of their training. */
 object Visualization {
 
   /** A graph in Graphviz's language.

@@ -43,17 +43,17 @@ class LeNetSuite extends munit.FunSuite {
     case other => fail(s"$other is no array")
   }
 
-  /** Pictures, divided by 255, and labels of a part of the digits. */
+  /** Images, divided by 255, and labels of a part of the digits. */
   private def digits(part: String): (NDArray, NDArray) = {
     val pixels = Files.readAllBytes(Path.of("data/digits", s"$part-images-idx3-ubyte")).drop(16)
     val labels = Files.readAllBytes(Path.of("data/digits", s"$part-labels-idx1-ubyte")).drop(8)
-    val pictures = NDArray.array(pixels.map(pixel => (pixel & 0xff) / 255f), Shape(labels.length, 1, 8, 8))
-    (pictures, NDArray.array(labels.map(_.toFloat), Shape(labels.length)))
+    val images = NDArray.array(pixels.map(pixel => (pixel & 0xff) / 255f), Shape(labels.length, 1, 8, 8))
+    (images, NDArray.array(labels.map(_.toFloat), Shape(labels.length)))
   }
 
   private def iterator(part: String): NDArrayIter = {
-    val (pictures, labels) = digits(part)
-    new NDArrayIter(IndexedSeq(pictures), IndexedSeq(labels), batch, labelName = "softmax_label")
+    val (images, labels) = digits(part)
+    new NDArrayIter(IndexedSeq(images), IndexedSeq(labels), batch, labelName = "softmax_label")
   }
 
   private def network: Symbol = Symbol.load(s"$fixtures/lenet-symbol.json")
@@ -74,8 +74,8 @@ class LeNetSuite extends munit.FunSuite {
   test("a step of training gives MXNet's weights and momentum") {
     val step = NDArray.load2Map(s"$fixtures/lenet-0030-step.params")
     val (symbol, args, aux) = Model.loadCheckpoint(s"$fixtures/lenet", 30)
-    val (pictures, labels) = digits("train")
-    val inputs = Map("data" -> pictures.slice(0, batch), "softmax_label" -> labels.slice(0, batch))
+    val (images, labels) = digits("train")
+    val inputs = Map("data" -> images.slice(0, batch), "softmax_label" -> labels.slice(0, batch))
     val executor = symbol.simpleBind(Context.cpu(), "write", inputs.map { case (name, array) => name -> array.shape })
     executor.copyParamsFrom(args, aux)
     executor.forward(isTrain = true, inputs.toSeq: _*)

@@ -95,7 +95,7 @@ class OnnxSuite extends munit.FunSuite {
     }
   }
 
-  /** Digits in batches of 27, which divides the number of test pictures. */
+  /** Digits in batches of 27, which divides the number of test images. */
   private def digits(part: String): DataIter = IO.MNISTIter(
     Map(
       "image" -> s"data/digits/$part-images-idx3-ubyte",

@@ -12,7 +12,7 @@ import scala.collection.immutable.ListMap
   * of the data and
   * says so in [[getPad]], `discard` drops it, and `roll_over` fills it from the start too, without calling it padding,
   * and begins the next
-  * pass behind the instances that were used (meant for training only).
+  * pass after the instances that were used (meant for training only).
   *
   * @param data inputs with their descriptions
   * @param label labels with their descriptions; empty if there are none

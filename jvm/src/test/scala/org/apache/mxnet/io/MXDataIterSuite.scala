@@ -17,7 +17,7 @@ class MXDataIterSuite extends munit.FunSuite {
     ) ++ options
   )
 
-  test("MNISTIter reads pictures and labels, pass after pass") {
+  test("MNISTIter reads images and labels, pass after pass") {
     val bytes = Files.readAllBytes(Path.of(folder, "t10k-labels-idx1-ubyte")).drop(8).map(_.toFloat).toSeq
     val pixels = Files.readAllBytes(Path.of(folder, "t10k-images-idx3-ubyte")).slice(16, 16 + 64)
     val data = digits("label_name" -> "softmax_label")

@@ -36,7 +36,7 @@ class NDArrayIterSuite extends munit.FunSuite {
     assertEquals(data.numData, 4)
   }
 
-  test("roll_over fills the last batch from the start and goes on behind it") {
+  test("roll_over fills the last batch from the start and goes on after it") {
     val data = iter(5, 2, "roll_over")
     assertEquals(pass(data), Seq((Seq(0f, 1f), 0), (Seq(2f, 3f), 0), (Seq(4f, 0f), 0)))
     data.reset()

@@ -246,7 +246,7 @@ class ModuleSuite extends munit.FunSuite {
   test("wrong names, shapes and orders of calls are errors that say what to do") {
     def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
     assert(
-      message(new Module(network, IndexedSeq("picture")))
+      message(new Module(network, IndexedSeq("image")))
         .contains("no argument of that name; its inputs are data, softmax_label")
     )
     val module = new Module(network)

@@ -8,7 +8,7 @@ import javax.xml.parsers.DocumentBuilderFactory
 import org.apache.mxnet.Shape
 import org.w3c.dom.Document
 
-/** Pictures and tables, of networks that are read from MXNet's JSON, so that no native library is needed. */
+/** Plots and tables of networks that are read from MXNet's JSON, so that no native library is needed. */
 class VisualizationSuite extends munit.FunSuite {
   private val shapes = Map(
     "data" -> Shape(32, 1, 8, 8),
@@ -48,7 +48,7 @@ class VisualizationSuite extends munit.FunSuite {
     assertEquals(lenet.shapeOf(lenet.nodes.indexWhere(_.name == "pool1"), 0), None)
   }
 
-  test("the picture of a network is XML with a box for each operator and input, and shapes on the edges") {
+  test("the plot of a network is XML with a box for each operator and input, and shapes on the edges") {
     val document = xml(NetworkPlot.svg(lenet, "LeNet <5> & more", hideWeights = true))
     val shown = texts(document)
     assert(shown.contains("LeNet <5> & more"), shown)
