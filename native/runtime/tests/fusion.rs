@@ -48,7 +48,7 @@ fn assert_close(a: &Results, b: &Results, tolerance: f32, what: &str) {
 /// A random graph of elementwise operators on `data` and `other` with several outputs.
 fn random_net(numbers: &mut Numbers) -> Symbol {
     let unary = ["sin", "exp", "tanh", "sigmoid", "square", "negative", "relu", "sqrt"];
-    let binary = ["elemwise_add", "elemwise_mul", "elemwise_sub", "elemwise_div", "_maximum"];
+    let binary = ["elemwise_add", "_npi_multiply", "broadcast_sub", "elemwise_div", "_maximum", "_npi_add"];
     let mut symbols = vec![variable("data"), variable("other"), variable("third")];
     for i in 0..3 + numbers.below(12) {
         let a = symbols[numbers.below(symbols.len())].clone();

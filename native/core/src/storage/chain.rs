@@ -340,6 +340,9 @@ mod tests {
     use super::super::in_out;
     use super::*;
 
+    #[repr(align(64))]
+    struct Memory([u8; 256]);
+
     fn call(ins: &[Operand], out: Operand) -> ChainCall {
         ChainCall { ins: ins.to_vec(), outs: vec![(out, Req::Write)] }
     }
@@ -360,8 +363,6 @@ mod tests {
         let mut guard = region.lock();
         let blocks = chain.blocks(&mut guard).unwrap();
         assert_eq!((blocks.num_runs(), chain.scratch_bytes()), (2, 256));
-        #[repr(align(64))]
-        struct Memory([u8; 256]);
         let mut memory = Memory([0; 256]);
         let mut lens = Vec::new();
         for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
@@ -400,15 +401,17 @@ mod tests {
         let longer = Chain::new(&region, vec![a.clone(), a.clone(), out.clone()], std::slice::from_ref(&scaled), 64);
         assert!(longer.is_err(), "a scalar of 200 elements");
         let chain = Chain::new(&region, vec![b, a, out.clone()], &[scaled], 64).unwrap();
+        let mut memory = Memory([0; 256]);
         let mut guard = region.lock();
         let blocks = chain.blocks(&mut guard).unwrap();
         for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
             let multiply = |ins: &[In<'_>], outs: &mut [Out<'_>]| {
-                let ([factor], x) = (ins[0].slice::<f32>()?, ins[1].slice::<f32>()?) else { panic!("not a scalar") };
-                outs[0].slice_mut::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = factor * x);
+                assert_eq!(ins[0].shape().dims(), [1]);
+                let (scalar, x) = (ins[0].slice::<f32>()?[0], ins[1].slice::<f32>()?);
+                outs[0].slice_mut::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = scalar * x);
                 Ok(())
             };
-            block.call(0, &mut [], multiply).unwrap();
+            block.call(0, &mut memory.0, multiply).unwrap();
         }
         drop(guard);
         assert!(out.to_vec::<f32>().unwrap().iter().zip(&x).all(|(y, x)| *y == 3.0 * x));
