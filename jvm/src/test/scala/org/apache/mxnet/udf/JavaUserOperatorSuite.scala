@@ -70,10 +70,10 @@ class JavaUserOperatorSuite extends munit.FunSuite {
   }
 
   test("what an operator leaves out is an error that names it") {
-    class Incomplete extends javaapi.UserDefinedCustomOp {
-      def opName: String = "java_incomplete"
+    class Incomplete(name: String) extends javaapi.UserDefinedCustomOp {
+      def opName: String = name
     }
-    val unusable = intercept[MXNetError](new Incomplete().apply(Symbol.Variable("x")))
+    val unusable = intercept[MXNetError](new Incomplete("java_incomplete").apply(Symbol.Variable("x")))
     assert(unusable.getMessage.contains("no empty constructor"), unusable.getMessage)
     val empty = intercept[MXNetError](new NothingInJava().invoke(new javaapi.NDArray(vector(1))))
     assert(empty.getMessage.contains("operator java_nothing computes nothing"), empty.getMessage)

@@ -5,6 +5,7 @@ import java.util.concurrent.{Callable, Executors, TimeUnit}
 import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet._
+import org.apache.mxnet.internal.userop.UdfClass
 
 /** C60: whatever user code does wrong is an error that says what to do, and the executor goes on. */
 class UserOperatorSafetySuite extends munit.FunSuite {
@@ -169,6 +170,31 @@ class UserOperatorSafetySuite extends munit.FunSuite {
       ResourceScope.using()(executor.forward())
       assertEquals(executor.outputs(0).toArray.toSeq, Seq(1f, 2f))
     }
+  }
+
+  private val offset = 2f
+
+  /** Refers to the suite, as what a REPL defines refers to the values of earlier inputs. */
+  class Inner extends UserDefinedCustomOp {
+    def opName: String = "inside_a_class"
+    override def exec(context: OpContext): Unit = context.map(0, 0)(_ + offset)
+  }
+
+  test("a class inside another one, as in a REPL, belongs to the enclosing object") {
+    val symbol = new Inner()(Symbol.Variable("x"))
+    val executor = Symbol.loadJson(symbol.toJson).bind(Context.cpu(), Map("x" -> NDArray.ones(2)))
+    executor.forward()
+    assertEquals(executor.outputs(0).toArray.toSeq, Seq(3f, 3f))
+    val byClass = intercept[MXNetError](Operator.register(classOf[Inner]))
+    assert(byClass.getMessage.contains("no empty constructor"), byClass.getMessage)
+  }
+
+  test("a class that a REPL or a notebook defines again replaces the earlier one") {
+    assert(UdfClass.isDefinedAgain("$line4.$read$$iw$Square", "$line12.$read$$iw$Square"))
+    assert(UdfClass.isDefinedAgain("rs$line$4$Square", "rs$line$12$Square"))
+    assert(UdfClass.isDefinedAgain("ammonite.$sess.cmd4$Helper$Square", "ammonite.$sess.cmd12$Helper$Square"))
+    assert(!UdfClass.isDefinedAgain("$line4.$read$$iw$Square", "$line12.$read$$iw$Cube"))
+    assert(!UdfClass.isDefinedAgain("com.line4.Square", "com.line12.Square"))
   }
 
   test("two classes of one name, a built-in name, no empty constructor: errors that name them") {

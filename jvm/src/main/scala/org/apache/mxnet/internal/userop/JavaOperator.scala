@@ -39,8 +39,7 @@ private[mxnet] final class JavaOperator(
     op.configureWithSameDiff(sameDiff)
   }
 
-  override def calculateOutputDataTypes(dataTypes: Array[DType]): Array[DType] =
-    {
+  override def calculateOutputDataTypes(dataTypes: Array[DType]): Array[DType] = {
     val known = new java.util.ArrayList[Enumeration#Value](dataTypes.length)
     dataTypes.foreach(known.add)
     val types = op.calculateOutputDataTypes(known)
@@ -73,7 +72,7 @@ private[mxnet] final class JavaOperator(
 
   def defaultNumOutputs: Int = super.getNumOutputs
 
-  def readFields(): JMap[String, AnyRef] = 
+  def readFields(): JMap[String, AnyRef] =
     new java.util.TreeMap(super.propertiesForFunction().asInstanceOf[Map[String, AnyRef]].asJava)
 
   def writeFields(properties: JMap[String, AnyRef]): Unit = super.setPropertiesForFunction(properties.asScala.toMap)

@@ -100,7 +100,7 @@ private[mxnet] object UserOperators {
       }
       if (!isKnown) {
         if (userClass.isAnnotationPresent(classOf[UserDefinedOp])) find(name)
-        register(name, UdfClass(userClass))
+        register(name, UdfClass.of(op.userObject))
       }
   }
 
@@ -175,7 +175,7 @@ private[mxnet] final class UdfClass private (val cls: Class[_], make: () => User
   def instance(): UserDefinedCustomOp = make()
 
   def isSameAs(other: OperatorDefinition): Boolean = other match {
-    case that: UdfClass => that.cls == cls
+    case that: UdfClass => that.cls == cls || UdfClass.isDefinedAgain(cls.getName, that.cls.getName)
     case _              => false
   }
 
@@ -188,21 +188,43 @@ private[mxnet] object UdfClass {
   def isOperator(cls: Class[_]): Boolean =
     classOf[UserDefinedCustomOp].isAssignableFrom(cls) || classOf[javaapi.UserDefinedCustomOp].isAssignableFrom(cls)
 
-  /** Checks that a class can be used. */
-  def apply(cls: Class[_]): UdfClass = {
+  /** The class of an operator by itself. */
+  def apply(cls: Class[_]): UdfClass = checked(cls, None)
+
+  /** The class of an instance. If it is inside another class, as in a REPL or a notebook, all instances belong to the same
+    * enclosing object.
+    */
+  def of(instance: AnyRef): UdfClass = {
+    val outer = instance.getClass.getDeclaredFields.find(f => f.getName == "$outer" || f.getName.startsWith("this$"))
+    checked(
+      instance.getClass,
+      outer.map { field =>
+        field.setAccessible(true)
+        field.get(instance)
+      }
+    )
+  }
+
+  /** The beginning of the names of classes that a REPL or a notebook compiles, with the number of the input. */
+  private lazy val input = "^(\\$line|rs\\$line\\$|ammonite\\.\\$sess\\.cmd)\\d+".r
+
+  /** Whether two classes were defined by different inputs of a REPL or a notebook under the same name. */
+  def isDefinedAgain(name: String, other: String): Boolean =
+    input.findPrefixOf(name).isDefined && input.replaceFirstIn(name, "") == input.replaceFirstIn(other, "")
+
+  private def checked(cls: Class[_], outer: Option[AnyRef]): UdfClass = {
     def unfit(why: String): Nothing = throw new MXNetError(s"${cls.getName} cannot be a user-defined operator: $why")
     if (!isOperator(cls)) unfit("it does not extend UserDefinedCustomOp")
     if (java.lang.reflect.Modifier.isAbstract(cls.getModifiers)) unfit("it is abstract")
-    val constructor =
-      try cls.getDeclaredConstructor()
-      catch {
-        case _: NoSuchMethodException =>
-          unfit("it has no empty constructor, by which graphs make it; a class inside another class never has one")
-      }
+    val constructor = cls.getDeclaredConstructors
+      .find(_.getParameterTypes.corresponds(outer)(_.isInstance(_)))
+      .orElse(cls.getDeclaredConstructors.find(_.getParameterCount == 0))
+      .getOrElse(unfit("it has no empty constructor, by which graphs make it"))
+    val arguments = if (constructor.getParameterCount == 0) Nil else outer.toList
     constructor.setAccessible(true)
     def make(): UserDefinedCustomOp =
       try
-        constructor.newInstance() match {
+        constructor.newInstance(arguments: _*) match {
           case op: javaapi.UserDefinedCustomOp => op.asScala
           case op                              => op.asInstanceOf[UserDefinedCustomOp]
         }
