@@ -2,6 +2,7 @@
 //! and foreign handles are detected.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferromx_runtime::error::{Error, Result};
 use ferromx_runtime::executor::Executor;
@@ -14,7 +15,7 @@ use ferromx_runtime::predict::Predictor;
 use ferromx_runtime::profiler::Mark;
 use ferromx_runtime::registry;
 use ferromx_runtime::symbol::{AnnotatedGraph, AtomicSymbol, Symbol};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::c::{NdList, PackedObject};
 use crate::gradient_names;
@@ -91,10 +92,26 @@ struct Table {
     free: Vec<u32>,
 }
 
-static TABLE: RwLock<Table> = RwLock::new(Table { slots: Vec::new(), free: Vec::new() });
+/// One of the tables, on cache lines of its own.
+#[repr(align(128))]
+struct Stripe(RwLock<Table>);
 
-/// Layout of a handle: bits 0 to 31 are the slot index plus one, the bits above are the generation. Bit 62 marks operator handles.
+/// Each thread creates its objects in one stripe, so that threads that use their own objects do not wait for each other.
+static STRIPES: [Stripe; 1 << STRIPE_BITS] =
+    [const { Stripe(RwLock::new(Table { slots: Vec::new(), free: Vec::new() })) }; 1 << STRIPE_BITS];
+
+thread_local! {
+    /// The stripe in which this thread creates objects.
+    static STRIPE: usize = {
+        static NUM_THREADS: AtomicUsize = AtomicUsize::new(0);
+        NUM_THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES.len()
+    };
+}
+
+/// Layout of a handle: bits 0 to 31 are the slot number plus one, the bits above are the generation. Bit 62 marks operator handles.
+/// The last bits of the slot number are the stripe, the others the index in its table.
 const SLOT_BITS: u32 = 32;
+const STRIPE_BITS: u32 = 4;
 const GENERATION_MASK: u32 = 0x3FFF_FFFF;
 const OPERATOR: u64 = 1 << 62;
 /// Bit 61 marks operator handles that are names of gradients.
@@ -102,7 +119,8 @@ const GRADIENT: u64 = 1 << 61;
 
 /// Creates a handle of an object.
 pub fn insert(object: Object) -> u64 {
-    let mut table = TABLE.write();
+    let stripe = STRIPE.try_with(|stripe| *stripe).unwrap_or(0);
+    let mut table = STRIPES[stripe].0.write();
     let index = match table.free.pop() {
         Some(index) => index,
         None => {
@@ -112,7 +130,17 @@ pub fn insert(object: Object) -> u64 {
     };
     let slot = &mut table.slots[index as usize];
     slot.object = Some(object);
-    (u64::from(slot.generation) << SLOT_BITS) | (u64::from(index) + 1)
+    let number = (u64::from(index) << STRIPE_BITS) | stripe as u64;
+    (u64::from(slot.generation) << SLOT_BITS) | (number + 1)
+}
+
+/// The number of the slot of a handle; that of the first slot for null, which [`find`] refuses.
+fn slot_number(handle: u64) -> usize {
+    ((handle & u64::from(u32::MAX)) as usize).saturating_sub(1)
+}
+
+fn stripe_of(handle: u64) -> &'static RwLock<Table> {
+    &STRIPES[slot_number(handle) % STRIPES.len()].0
 }
 
 /// Creates an array handle.
@@ -129,16 +157,16 @@ fn find<'t>(table: &'t Table, handle: u64, kind: &str) -> Result<(usize, &'t Obj
     if handle == 0 {
         return Err(Error::NotFound(format!("the {kind} handle is null: an existing {kind} was expected")));
     }
-    let index = (handle & u64::from(u32::MAX)) as usize;
+    let index = slot_number(handle) >> STRIPE_BITS;
     let foreign = || {
         Error::NotFound(format!(
             "{handle:#x} is not a handle of kind {kind} of this library: pass a handle that one of its functions returned"
         ))
     };
-    let slot = index.checked_sub(1).and_then(|i| table.slots.get(i)).ok_or_else(foreign)?;
+    let slot = table.slots.get(index).filter(|_| handle & u64::from(u32::MAX) != 0).ok_or_else(foreign)?;
     let generation = handle >> SLOT_BITS;
     match &slot.object {
-        Some(object) if u64::from(slot.generation) == generation => Ok((index - 1, object)),
+        Some(object) if u64::from(slot.generation) == generation => Ok((index, object)),
         _ if generation > u64::from(slot.generation) => Err(foreign()),
         _ => Err(Error::NotFound(format!(
             "the {kind} of handle {handle:#x} was disposed already: use it before, or create a new one"
@@ -157,7 +185,7 @@ macro_rules! getters {
         /// # Errors
         /// A null, foreign or freed handle, or one of another kind.
         pub fn $name(handle: u64) -> Result<$ty> {
-            let table = TABLE.read();
+            let table = stripe_of(handle).read();
             match find(&table, handle, $kind)?.1 {
                 Object::$variant(x) => Ok(x.clone()),
                 other => Err(wrong_kind(handle, other, $kind)),
@@ -202,10 +230,18 @@ getters! {
 /// # Errors
 /// As for [`tensor`].
 pub fn tensors(handles: impl Iterator<Item = u64>) -> Result<Tensors> {
-    let table = TABLE.read();
     let mut found = Tensors::new();
+    // Most arrays of a call are of one stripe, which is locked once for a run of them.
+    let mut locked: Option<(&RwLock<Table>, RwLockReadGuard<'_, Table>)> = None;
     for handle in handles {
-        match find(&table, handle, "NDArray")?.1 {
+        let stripe = stripe_of(handle);
+        if !locked.as_ref().is_some_and(|(held, _)| std::ptr::eq(*held, stripe)) {
+            // Another stripe is locked only after this one is released: a writer between two locks of one thread would stop both.
+            drop(locked.take());
+            locked = Some((stripe, stripe.read()));
+        }
+        let Some((_, table)) = &locked else { continue };
+        match find(table, handle, "NDArray")?.1 {
             Object::Tensor(tensor) => found.push(tensor.clone()),
             other => return Err(wrong_kind(handle, other, "NDArray")),
         }
@@ -234,7 +270,7 @@ pub fn free(handle: u64, kind: &'static str) -> Result<()> {
     if handle == 0 {
         return Ok(());
     }
-    let mut table = TABLE.write();
+    let mut table = stripe_of(handle).write();
     let (index, object) = find(&table, handle, kind)?;
     if object.kind() != kind {
         return Err(wrong_kind(handle, object, kind));
@@ -250,8 +286,8 @@ pub fn free(handle: u64, kind: &'static str) -> Result<()> {
 
 /// Number of live handles, for leak checks.
 pub fn live() -> usize {
-    let table = TABLE.read();
-    table.slots.len() - table.free.len()
+    let live = |table: &Table| table.slots.len() - table.free.len();
+    STRIPES.iter().map(|stripe| live(&stripe.0.read())).sum()
 }
 
 /// The handle of an operator's name or alias, or of a gradient's name. It is never freed.
@@ -323,5 +359,23 @@ mod tests {
         assert_ne!(h, again);
         assert!(tensor(h).is_err());
         free(again, "NDArray").unwrap();
+    }
+
+    #[test]
+    fn threads_share_handles() {
+        let handles: Vec<u64> = std::thread::scope(|scope| {
+            let create = || (0..100).map(|_| insert_tensor(Tensor::default())).collect::<Vec<_>>();
+            let threads: Vec<_> = (0..STRIPES.len() + 1).map(|_| scope.spawn(create)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let mut unique = handles.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), handles.len());
+        assert_eq!(tensors(handles.iter().copied()).unwrap().len(), handles.len());
+        for handle in handles {
+            free(handle, "NDArray").unwrap();
+            assert!(tensor(handle).err().unwrap().to_string().contains("disposed already"));
+        }
     }
 }

@@ -81,7 +81,7 @@ pub struct Tensor {
     pub element: ElementType,
     /// Dimensions.
     pub dims: Vec<usize>,
-    /// The elements, as many as the dimensions say; empty for foreign types.
+    /// The elements in row-major order; empty for foreign types.
     pub data: Bytes,
 }
 
@@ -272,7 +272,7 @@ pub struct ValueInfo {
     pub element: Option<ElementType>,
     /// Dimensions; `None` if not even their number is known.
     pub dims: Option<Vec<Dim>>,
-    /// Set where the value is no tensor: `sequence` and the like.
+    /// The kind of a value that is not a tensor, such as `sequence`.
     pub other: Option<&'static str>,
 }
 

@@ -147,7 +147,7 @@ fn check_count(args: &[Argument], expected: usize) -> Result<()> {
     Ok(())
 }
 
-/// Does nothing and gives 0: a client measures by it what a call costs.
+/// Does nothing and returns 0. Clients measure the cost of a call with it.
 fn nop(_: &[Argument]) -> Result<Outcome> {
     Ok(Outcome::Integer(0))
 }

@@ -20,6 +20,7 @@ mod scalars;
 mod scope;
 mod symbolic;
 mod tables;
+mod written;
 
 use std::collections::HashMap;
 
@@ -33,9 +34,11 @@ pub use builder::{Builder, TensorInfo};
 pub use dimensions::{Dims, is_unknown};
 pub(crate) use hooks::located;
 pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
-pub use nodes::{Sink, framework_call, framework_node, framework_operator};
+pub use nodes::{Sink, framework_call};
+pub(crate) use nodes::{framework_node, framework_operator};
 pub(crate) use operation::{Operation, op};
 pub use scope::{Names, Naming, Scope};
+pub(crate) use written::Written;
 
 use crate::error::{Error, Result};
 use crate::ir::{Framework, Graph, Node, OpDescriptor, Value};

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ferromx_core::shape::Shape;
 use indexmap::IndexMap;
 
-use super::{Builder, Names, Scope};
+use super::{Builder, Names, Scope, Written};
 use crate::error::{Error, Position, Result};
 use crate::ir::{Arity, AttributeKind, Node, Value};
 use crate::mapping::ast::{Call, Expr};
@@ -66,15 +66,15 @@ fn in_import() -> Error {
 /// Adds one operator of the framework with attributes, and gives the tensors of its first `outputs` outputs.
 ///
 /// # Errors
-/// Attributes that the operator does not have.
-pub fn framework_node(
+/// Those of [`framework_call`].
+pub(crate) fn framework_node(
     scope: &mut Scope<'_, '_>,
-    op: &str,
+    written: Written,
     inputs: Vec<Value>,
-    attributes: Vec<(&str, Value)>,
     outputs: usize,
 ) -> Result<Vec<Value>> {
-    let named = attributes.into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
+    let op = written.name();
+    let named = written.attributes().into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
     let args = inputs.into_iter().map(Expr::Literal).collect();
     let call = Call { name: op.into(), args, named, position: Position::default() };
     let wanted = format!("{}/{op}", scope.name);
@@ -91,9 +91,9 @@ pub fn framework_node(
 ///
 /// # Errors
 /// Those of [`framework_call`].
-pub fn framework_operator(scope: &mut Scope<'_, '_>, op: &str, inputs: &[Value]) -> Result<Value> {
+pub(crate) fn framework_operator(scope: &mut Scope<'_, '_>, written: Written, inputs: &[Value]) -> Result<Value> {
     let args = inputs.iter().cloned().map(Expr::Literal).collect();
-    let call = Call { name: op.into(), args, named: Vec::new(), position: Position::default() };
+    let call = Call { name: written.name().into(), args, named: Vec::new(), position: Position::default() };
     framework_call(scope, &call, &Names::new(), None)
 }
 

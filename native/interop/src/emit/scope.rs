@@ -217,7 +217,7 @@ impl<'a, 't> Scope<'a, 't> {
         Ok(if values.len() == 1 { values.remove(0) } else { Value::List(values) })
     }
 
-    /// Adds an operator inside of what the node becomes. Its name is that of the node and of the operator.
+    /// Adds an inner operator of the mapped node, named after the node and the operator.
     ///
     /// # Errors
     /// Those of the operator.

@@ -183,7 +183,7 @@ impl<'t> Importer<'t> {
         if self.is_trying() && self.has_tried_enough() {
             return;
         }
-        // The nodes of the model itself are as many as its file has.
+        // The size of the file limits the nodes of the model itself.
         if !self.emitter.builder.is_executing() && self.scopes.len() > 2 {
             self.mapped += 1;
             if self.mapped > MAX_MAPPED {

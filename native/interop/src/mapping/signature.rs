@@ -82,7 +82,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Whether the rule takes so many arguments.
+    /// True if the rule takes `n` arguments.
     pub fn takes(&self, n: usize) -> bool {
         let required = self.params.iter().rposition(|p| !p.is_optional).map_or(0, |i| i + 1);
         (required..=self.params.len()).contains(&n)

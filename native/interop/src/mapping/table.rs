@@ -40,7 +40,7 @@ impl Table {
         Table::checked(built_ins, None, all, schema)
     }
 
-    /// The table of what files say, before that of `base`.
+    /// Checks the content of mapping files and makes a table of it, which is searched before `base`.
     fn checked(built_ins: BuiltIns, base: Option<&'static Table>, read: Mapping, schema: &Schema) -> Result<Table> {
         let mut table = Table { built_ins, base, rules: Vec::new(), processes: Vec::new(), import: HashMap::new() };
         let mut wrong: Vec<Error> = Vec::new();
@@ -251,10 +251,8 @@ impl Check<'_> {
         collect(&p.right, &mut used);
         p.lets.iter().for_each(|(_, e)| collect(e, &mut used));
         match inputs.iter().find(|name| !used.contains(*name)) {
-            Some(name) => {
-                Err(self
-                    .error(p.position, format!("'{name}' has no place on our side, so <-> cannot be read to the left")))
-            }
+            Some(name) => Err(self
+                .error(p.position, format!("'{name}' does not occur on our side, so <-> cannot be read to the left"))),
             None if !matches!(p.right, Expr::Call(_) | Expr::Pick(..) | Expr::Outputs(_)) => {
                 Err(self.error(p.position, "our side is no operator, so <-> cannot be read to the left".into()))
             }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// Deepest nesting of calls; more is treated as recursion.
 const MAX_DEPTH: usize = 32;
-/// Bytes that inlined nodes may take in the file format, besides a multiple of what the model takes.
+/// Bytes that inlined nodes may take in the file format, in addition to a multiple of the size of the model.
 const MAX_BYTES: usize = 1 << 25;
 /// Bytes of inlined nodes for each byte of the model.
 const BYTES_PER_BYTE: usize = 8;

@@ -1,6 +1,7 @@
 //! Jobs: the ranks that train one model together, and the operations that all of them take part in.
 //!
-//! Operations are numbered in the order of calls, which must be the same on all ranks; a digest of what each call is about travels along.
+//! Operations are numbered in the order of calls, which must be the same on all ranks; each
+//! message carries a digest of its call.
 //! An operation of kind *reduce* cuts its bytes into one slice for each rank. Every rank sends its contribution to each slice to the
 //! slice's rank, which computes the sum and sends it to all (reduce-scatter, then all-gather). In an operation of kind *gather*, every rank
 //! sends its contribution to all.

@@ -114,7 +114,7 @@ fn stacked(s: &mut Scope<'_, '_>, rounds: Vec<Handle>, axis: i64, body: &Graph, 
     s.emit_named(op!(STACK(rounds), axis: axis))
 }
 
-/// A loop of at most so many rounds, unrolled.
+/// Unrolls a loop with a known maximum number of rounds.
 fn unrolled(
     s: &mut Scope<'_, '_>,
     condition: Option<Handle>,

@@ -6,7 +6,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::{array, needs_shapes, rules};
-use crate::emit::{Handle, Naming, Scope, framework_node, framework_operator};
+use crate::emit::{Handle, Naming, Scope, Written, framework_node, framework_operator};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -19,14 +19,14 @@ rules! {
     /// For export: TopK with its two outputs, values and indices.
     fn top(s, tensor: Handle, k: i64, axis: Value, largest: bool) -> Vec<Value> {
         let k = s.integers("k", &[k])?;
-        let attributes = vec![("axis", axis), ("largest", Value::Int(i64::from(largest)))];
-        framework_node(s, "TopK", vec![tensor.into(), k.into()], attributes, 2)
+        let written = Written::TopK { axis, largest: Value::Int(i64::from(largest)) };
+        framework_node(s, written, vec![tensor.into(), k.into()], 2)
     }
 
     /// For export: inserts an axis of length 1 into every tensor.
     fn each_unsqueezed(s, tensors: &[Value], axis: i64) -> Vec<Value> {
         let axis = s.integers("axis", &[axis])?;
-        tensors.iter().map(|t| framework_operator(s, "Unsqueeze", &[t.clone(), axis.into()])).collect()
+        tensors.iter().map(|t| framework_operator(s, Written::Unsqueeze {}, &[t.clone(), axis.into()])).collect()
     }
 
     /// For export: n equal sections of an axis, which is removed if they have length 1 and squeeze is set.
@@ -40,13 +40,13 @@ rules! {
             )));
         }
         let sizes = s.integers("sizes", &vec![size / n; n as usize])?;
-        let at = vec![("axis", Value::Int(axis as i64))];
-        let sections = framework_node(s, "Split", vec![tensor.into(), sizes.into()], at, n as usize)?;
+        let split = Written::Split { axis: Value::Int(axis as i64) };
+        let sections = framework_node(s, split, vec![tensor.into(), sizes.into()], n as usize)?;
         if !squeeze {
             return Ok(sections);
         }
         let axes = s.integers("axis", &[axis as i64])?;
-        sections.into_iter().map(|section| one(s, "Squeeze", vec![section, axes.into()], vec![])).collect()
+        sections.into_iter().map(|section| one(s, Written::Squeeze {}, vec![section, axes.into()])).collect()
     }
 
     /// For export: n sections of length 1 of the last axis.
@@ -54,7 +54,7 @@ rules! {
         let n = usize::try_from(n).ok().filter(|n| *n <= 64);
         let n = n.ok_or_else(|| Error::value("an axis has up to 64 parts"))?;
         let sizes = s.integers("sizes", &vec![1; n])?;
-        framework_node(s, "Split", vec![tensor.into(), sizes.into()], vec![("axis", Value::Int(-1))], n)
+        framework_node(s, Written::Split { axis: Value::Int(-1) }, vec![tensor.into(), sizes.into()], n)
     }
 
     /// For export: the constant that an operator of ours makes, which depends on the shapes of its inputs only. Parameters are names and
@@ -87,15 +87,15 @@ rules! {
     /// For export: the shape that broadcast_like gives a tensor of this rank: some axes as long as axes of another tensor, others as they
     /// are.
     fn expansion(s, rhs: Handle, rank: i64, lhs_axes: Vec<i64>, rhs_axes: Vec<i64>) -> Value {
-        let whole = one(s, "Shape", vec![rhs.into()], vec![])?;
+        let whole = one(s, Written::Shape {}, vec![rhs.into()])?;
         let unchanged = s.integers("one", &[1])?;
         let mut lengths = vec![Value::from(unchanged); rank.clamp(0, 64) as usize];
         for (our, their) in lhs_axes.iter().zip(&rhs_axes) {
             let axis = s.integers("axis", &[*their])?;
             let our = Shape::axis(*our, lengths.len())?;
-            lengths[our] = one(s, "Gather", vec![whole.clone(), axis.into()], vec![])?;
+            lengths[our] = one(s, Written::Gather {}, vec![whole.clone(), axis.into()])?;
         }
-        one(s, "Concat", lengths, vec![("axis", Value::Int(0))])
+        one(s, Written::Concat { axis: Value::Int(0) }, lengths)
     }
 
     /// The matrix of n rows with the weights of each column at its tap indices.
@@ -135,11 +135,6 @@ rules! {
 }
 
 /// One operator of the framework with one output.
-pub(super) fn one(
-    s: &mut Scope<'_, '_>,
-    op: &str,
-    inputs: Vec<Value>,
-    attributes: Vec<(&str, Value)>,
-) -> Result<Value> {
-    Ok(framework_node(s, op, inputs, attributes, 1)?.swap_remove(0))
+pub(super) fn one(s: &mut Scope<'_, '_>, written: Written, inputs: Vec<Value>) -> Result<Value> {
+    Ok(framework_node(s, written, inputs, 1)?.swap_remove(0))
 }

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 
 use super::export_nodes::one;
 use super::{needs_shapes, rules};
-use crate::emit::{Handle, Scope, framework_node, op};
+use crate::emit::{Handle, Scope, Written, framework_node, op};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -53,7 +53,7 @@ rules! {
         if inputs < 0 || !(1..=256).contains(&layers) {
             return Err(needs_shapes("the size of the input is not known"));
         }
-        let (operator, order, attributes) = written_layer(mode)?;
+        let order = gate_order(mode)?;
         let directions = if bidirectional { 2 } else { 1 };
         let vector = match parameters {
             Value::Handle(h) => Handle(h),
@@ -71,42 +71,48 @@ rules! {
             for state in &states {
                 ins.push(rows(s, state, layer as i64 * directions, directions, layers * directions)?);
             }
-            let mut attributes = attributes.clone();
-            attributes.push(("hidden_size", Value::Int(hidden)));
-            if bidirectional {
-                attributes.push(("direction", "bidirectional".into()));
-                if mode == "rnn_relu" {
-                    attributes[0].1 = Value::List(vec!["Relu".into(), "Relu".into()]);
-                }
-            }
-            let outs = framework_node(s, operator, ins, attributes, 1 + states.len())?;
+            let outs = framework_node(s, written_layer(mode, hidden, bidirectional), ins, 1 + states.len())?;
             for (last, out) in last.iter_mut().zip(&outs[1..]) {
                 last.push(out.clone());
             }
             // (steps, directions, batch, hidden) becomes (steps, batch, directions * hidden).
-            let perm = vec![("perm", Value::from(vec![0, 2, 1, 3]))];
-            let transposed = one(s, "Transpose", vec![outs[0].clone()], perm)?;
+            let transpose = Written::Transpose { perm: Value::from(vec![0, 2, 1, 3]) };
+            let transposed = one(s, transpose, vec![outs[0].clone()])?;
             let shape = s.integers("shape", &[0, 0, directions * hidden])?;
-            data = one(s, "Reshape", vec![transposed, shape.into()], vec![])?;
+            data = one(s, Written::Reshape {}, vec![transposed, shape.into()])?;
         }
         let mut made = vec![data];
         for states in last {
-            let axis = vec![("axis", Value::Int(0))];
-            made.push(if layers == 1 { states[0].clone() } else { one(s, "Concat", states, axis)? });
+            let concat = Written::Concat { axis: Value::Int(0) };
+            made.push(if layers == 1 { states[0].clone() } else { one(s, concat, states)? });
         }
         Ok(made)
     }
 }
 
-/// The framework's operator for a mode, the order of its gates, and its attributes.
-fn written_layer(mode: &str) -> Result<(&'static str, &'static [i64], Vec<(&'static str, Value)>)> {
-    Ok(match mode {
-        "lstm" => ("LSTM", &[0, 3, 1, 2], vec![]),
-        "gru" => ("GRU", &[1, 0, 2], vec![("linear_before_reset", Value::Int(1))]),
-        "rnn_tanh" => ("RNN", &[0], vec![]),
-        "rnn_relu" => ("RNN", &[0], vec![("activations", Value::List(vec!["Relu".into()]))]),
-        other => return Err(Error::unsupported(format!("the mode {other} has no form"))),
-    })
+/// The order of the gates in ONNX's operator for a mode.
+fn gate_order(mode: &str) -> Result<&'static [i64]> {
+    match mode {
+        "lstm" => Ok(&[0, 3, 1, 2]),
+        "gru" => Ok(&[1, 0, 2]),
+        "rnn_tanh" | "rnn_relu" => Ok(&[0]),
+        other => Err(Error::unsupported(format!("the mode {other} has no form"))),
+    }
+}
+
+/// ONNX's operator for a layer of a mode that [`gate_order`] knows.
+fn written_layer(mode: &str, hidden: i64, bidirectional: bool) -> Written {
+    let hidden_size = Value::Int(hidden);
+    let direction = if bidirectional { "bidirectional".into() } else { Value::None };
+    match mode {
+        "lstm" => Written::LSTM { hidden_size, direction },
+        "gru" => Written::GRU { hidden_size, direction, linear_before_reset: Value::Int(1) },
+        _ => {
+            let num_directions = if bidirectional { 2 } else { 1 };
+            let relu = Value::List(vec!["Relu".into(); num_directions]);
+            Written::RNN { hidden_size, direction, activations: if mode == "rnn_relu" { relu } else { Value::None } }
+        }
+    }
 }
 
 /// Reads the parameter vector of RNN tensor by tensor.
@@ -178,5 +184,5 @@ fn rows(s: &mut Scope<'_, '_>, states: &Value, from: i64, n: i64, all: i64) -> R
     }
     let (begin, end) = (s.integers("begin", &[from])?, s.integers("end", &[from + n])?);
     let axis = s.integers("axis", &[0])?;
-    one(s, "Slice", vec![states.clone(), begin.into(), end.into(), axis.into()], vec![])
+    one(s, Written::Slice {}, vec![states.clone(), begin.into(), end.into(), axis.into()])
 }

@@ -1,0 +1,83 @@
+//! The operators of ONNX that mapping rules write when a graph is exported.
+
+use crate::ir::Value;
+
+/// Declares the operators as variants with their attributes as fields, so that neither a wrong operator nor a wrong attribute compiles.
+macro_rules! written {
+    ($($op:ident { $($attribute:ident),* })*) => {
+        /// An operator of ONNX with its attributes; those that are `Value::None` are not written.
+        #[derive(Clone, Debug)]
+        #[allow(clippy::upper_case_acronyms, reason = "the names are those of ONNX")]
+        pub(crate) enum Written {
+            $(
+                #[doc = concat!("`", stringify!($op), "`.")]
+                $op {
+                    $(
+                        #[doc = concat!("The attribute `", stringify!($attribute), "`.")]
+                        $attribute: Value,
+                    )*
+                },
+            )*
+        }
+
+        impl Written {
+            /// The name of the operator.
+            pub(super) fn name(&self) -> &'static str {
+                match self {
+                    $(Written::$op { .. } => stringify!($op),)*
+                }
+            }
+
+            /// The attributes.
+            pub(super) fn attributes(self) -> Vec<(&'static str, Value)> {
+                match self {
+                    $(Written::$op { $($attribute),* } => vec![$((stringify!($attribute), $attribute)),*],)*
+                }
+            }
+        }
+
+        /// Operators and attributes.
+        #[cfg(test)]
+        const DECLARED: &[(&str, &[&str])] = &[$((stringify!($op), &[$(stringify!($attribute)),*])),*];
+    };
+}
+
+written! {
+    Add {}
+    Concat { axis }
+    Div {}
+    GRU { hidden_size, direction, linear_before_reset }
+    Gather {}
+    LSTM { hidden_size, direction }
+    Max {}
+    Min {}
+    Mul {}
+    RNN { hidden_size, direction, activations }
+    Range {}
+    Reshape {}
+    Shape {}
+    Slice {}
+    Split { axis }
+    Squeeze {}
+    Sub {}
+    TopK { axis, largest }
+    Transpose { perm }
+    Unsqueeze {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Framework;
+
+    #[test]
+    fn onnx_has_the_operators_and_their_attributes() {
+        let schema = Framework::Onnx.schema().unwrap();
+        for (op, attributes) in DECLARED {
+            let descriptor = schema.find("", op, schema.written_version("")).unwrap_or_else(|| panic!("{op}"));
+            for attribute in *attributes {
+                assert!(descriptor.attribute(attribute).is_some(), "{op} has no attribute {attribute}");
+            }
+        }
+    }
+}
