@@ -1,14 +1,18 @@
 """ResNet-50, MobileNetV2 and a BERT of the base size as PyTorch exports them, with weights of a fixed seed: `onnx_models.py FOLDER`.
 
-Each becomes FOLDER/NAME.onnx. The batch is open. Needs the packages of `tests/onnx/requirements.txt`.
+Each becomes FOLDER/NAME.onnx. The batch is open. The networks for images also become FOLDER/NAME-int8.onnx, quantized by ONNX Runtime: 8-bit
+integers with a scale for each output channel, between `DequantizeLinear` and `QuantizeLinear`. Needs the packages of
+`tests/onnx/requirements.txt`.
 """
 
 import pathlib
 import sys
 
+import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 
 def conv(inputs, outputs, kernel, stride=1, groups=1, activation=None):
@@ -118,6 +122,22 @@ def models():
     yield "bert", Bert, text, ["words", "mask"]
 
 
+class Images(CalibrationDataReader):
+    """Random images that the quantization is calibrated with."""
+
+    def __init__(self, count):
+        self.images = iter(np.random.default_rng(5).normal(size=(count, 1, 3, 224, 224)).astype(np.float32))
+
+    def get_next(self):
+        image = next(self.images, None)
+        return None if image is None else {"data": image}
+
+
+def quantize(source, target):
+    types = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, "per_channel": True}
+    quantize_static(source, target, Images(4), quant_format=QuantFormat.QDQ, **types)
+
+
 def main(folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,6 +150,8 @@ def main(folder):
         torch.onnx.export(
             model, inputs, folder / f"{name}.onnx", dynamo=False, input_names=names, dynamic_axes=dims, opset_version=17
         )
+        if name != "bert":
+            quantize(folder / f"{name}.onnx", folder / f"{name}-int8.onnx")
 
 
 if __name__ == "__main__":

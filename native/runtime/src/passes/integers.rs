@@ -45,7 +45,9 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
         let Some(mut sequence) = search.product(graph, i) else { continue };
         while search.append(graph, &mut sequence) {}
         let inputs = sequence.inputs();
-        if inputs.iter().any(|e| request.changing.contains(e)) {
+        // In inference a normalisation does not change its moving averages.
+        let is_changing = |e: &Entry| request.changing.contains(e) && !sequence.normalisation.contains(e);
+        if inputs.iter().any(is_changing) {
             continue;
         }
         let node = &mut graph.nodes[sequence.end.node as usize];
