@@ -37,7 +37,7 @@ pub(super) static OPS: &[&OpDef] = &[
 pub(super) const LHS_RHS: &[ArgDef] =
     &[arg("lhs", "The first array."), arg("rhs", "The second array, of the same shape and type.")];
 
-binary!(sparse(merged_rule, merged) ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
+binary!(@def [.sparse(crate::sparse::merged_rule, crate::sparse::merged).names_outputs()] ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
     "The sum, element by element: lhs + rhs.",
     Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
 binary!(sparse(merged_rule, merged) SUB: "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],

@@ -201,7 +201,7 @@ params! {
     }
 }
 
-pub(super) static MAKE_LOSS: OpDef = OpDef::new("MakeLoss")
+pub(super) static MAKE_LOSS: OpDef = OpDef::new("MakeLoss").legacy()
     .doc(
         "Makes any expression a loss: the output is the input, and the gradient is grad_scale, normalized by `normalization`, \
          regardless of the output's gradient.",

@@ -46,7 +46,7 @@ fn act(p: &Params) -> ActType {
 }
 
 /// Rectifiers with a nonzero slope for negative inputs.
-pub(crate) static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU")
+pub(crate) static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU").names_data().names_outputs()
     .aliases(&["_npx_leaky_relu"])
     .doc(
         "Applies one of these functions to each element. All but gelu are x, and selu a multiple of it, above 0; below:\n\n\

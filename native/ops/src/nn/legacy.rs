@@ -75,7 +75,7 @@ impl ConvolutionV1Param {
 }
 
 /// The first version of the convolution.
-pub(super) static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1")
+pub(super) static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1").legacy()
     .doc(
         "The first version of `Convolution`, for networks that were saved with it: the same in two and three dimensions.\n\n\
          Shapes in two dimensions: data (batch, channel, height, width), weight (num_filter, channel/num_group, kernel...), bias \
@@ -158,7 +158,7 @@ impl PoolingV1Param {
 }
 
 /// The first version of the pooling.
-pub(super) static POOLING_V1: OpDef = OpDef::new("Pooling_v1")
+pub(super) static POOLING_V1: OpDef = OpDef::new("Pooling_v1").legacy()
     .doc(
         "The first version of `Pooling`, for networks that were saved with it. It differs for windows that reach over the border: \
          padding is 0, for the maximum too, and averages always divide by the size of the window.\n\n\

@@ -40,6 +40,8 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Softmax.
 pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
+    .names_data()
+    .names_outputs()
     .aliases(&["_npx_softmax"])
     .doc("exp(x / t) / sum(exp(x / t)) along an axis, where t is the temperature.")
     .inputs(&[
@@ -63,6 +65,7 @@ pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
 
 /// Logarithm of softmax.
 pub(super) static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
+    .names_data()
     .aliases(&["_npx_log_softmax"])
     .doc("The logarithm of softmax along an axis, x / t - log(sum(exp(x / t))), where t is the temperature.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
@@ -77,6 +80,8 @@ pub(super) static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
 
 /// Softmax of the negative.
 pub(super) static SOFTMIN: OpDef = OpDef::new("softmin")
+    .names_data()
+    .names_outputs()
     .doc("The softmax of -x along an axis: exp(-x / t) / sum(exp(-x / t)), where t is the temperature.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<SoftmaxParam>()
@@ -216,6 +221,7 @@ params! {
 
 /// Softmax per example or per position.
 pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
+    .names_outputs()
     .doc("Softmax along the last axis, or over the channels at each position. `softmax` is more general.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<SoftmaxActivationParam>()

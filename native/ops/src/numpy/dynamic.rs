@@ -57,7 +57,7 @@ params! {
     }
 }
 
-pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique")
+pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique").names_data()
     .doc(
         "The unique elements in ascending order (or the unique slices along an axis), and on request the index of each one's first \
          occurrence, the index into the unique elements for each element, and the counts, as int64. NaNs are equal and come last.",
@@ -152,7 +152,7 @@ params! {
     }
 }
 
-pub(super) static BINCOUNT: OpDef = OpDef::new("_npi_bincount")
+pub(super) static BINCOUNT: OpDef = OpDef::new("_npi_bincount").names_data()
     .doc("How often each of the numbers 0, 1, 2, ... occurs, in the type of the data; with weights the sums of their weights.")
     .inputs(&[
         arg("data", "A vector of non-negative integers."),

@@ -187,6 +187,7 @@ impl OpParams for ConcatenateParam {
 macro_rules! splitting {
     ($name:ident: $op:literal, $doc:literal, |$rank:ident| $axis:expr) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
+            .names_data()
             .doc(concat!($doc, " The argument `axis` is ignored."))
             .inputs(&[arg("data", "The array to split.")])
             .params::<SplitParam>()

@@ -145,6 +145,7 @@ params! {
 }
 
 pub(crate) static FLIP: OpDef = OpDef::new("_npi_flip")
+    .names_data()
     .doc("Reverses the order of the elements along some axes.")
     .params::<FlipParam>()
     .forward(|ctx, ins, outs| {
@@ -175,6 +176,7 @@ params! {
 }
 
 pub(super) static ROT90: OpDef = OpDef::new("_npi_rot90")
+    .names_data()
     .doc("Rotates by k times 90 degrees in the plane of two axes.")
     .params::<Rot90Param>()
     .shape(|p, io| {
@@ -231,6 +233,7 @@ params! {
 }
 
 pub(super) static ROLL: OpDef = OpDef::new("_np_roll")
+    .names_data()
     .doc("Rolls the elements along axes; those beyond the last position re-enter at the first.")
     .params::<RollParam>()
     .shape(|p, io| {
@@ -345,7 +348,7 @@ params! {
     }
 }
 
-pub(super) static TRIL: OpDef = OpDef::new("_npi_tril")
+pub(super) static TRIL: OpDef = OpDef::new("_npi_tril").names_data()
     .doc(
         "The lower triangles of the matrices in the last two axes, with zeros above diagonal k. A vector of n elements is broadcast to \
          n equal rows.",

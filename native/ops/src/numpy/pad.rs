@@ -86,7 +86,7 @@ params! {
     }
 }
 
-pub(crate) static PAD: OpDef = OpDef::new("_npi_pad")
+pub(crate) static PAD: OpDef = OpDef::new("_npi_pad").names_data()
     .doc(
         "Pads an array with a constant, edge or mirrored elements, or the largest or smallest element along each axis. Only constant \
          padding has a gradient.",

@@ -361,6 +361,7 @@ where
     R: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64>,
 {
     OpDef::new(name)
+        .names_data()
         .doc(doc)
         .params::<LogicParam>()
         .shape(reduced_shape::<LogicParam>)

@@ -96,6 +96,7 @@ params! {
 }
 
 pub(crate) static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
+    .legacy()
     .aliases(&["_npi_swapaxes", "swapaxes"])
     .doc("Swaps the axes dim1 and dim2.")
     .inputs(&[arg("data", "The array whose axes are swapped.")])
@@ -167,6 +168,7 @@ params! {
 }
 
 pub(crate) static SQUEEZE: OpDef = OpDef::new("squeeze")
+    .names_data()
     .doc("Removes axes of length 1, without copying. At least one axis is kept.")
     .inputs(&[arg("data", "The array to squeeze.")])
     .params::<SqueezeParam>()
@@ -209,6 +211,7 @@ params! {
 const REVERSE_BACK: Compose = |g, n| Ok(vec![Some(g.apply1("reverse", &n.ograds[..1], n.attrs)?)]);
 
 pub(crate) static REVERSE: OpDef = OpDef::new("reverse")
+    .names_data()
     .aliases(&["flip"])
     .doc("Reverses the order of the elements along the given axes.")
     .inputs(&[arg("data", "The array to reverse.")])

@@ -36,7 +36,7 @@ impl DiagParam {
     }
 }
 
-pub(super) static DIAG: OpDef = OpDef::new("diag")
+pub(super) static DIAG: OpDef = OpDef::new("diag").names_data()
     .doc(
         "Extracts a diagonal of a matrix, or of the matrices that axis1 and axis2 span: these axes are removed, and the diagonal becomes \
          the last axis. From a vector it makes the matrix with that diagonal and zeros elsewhere.",

@@ -64,6 +64,7 @@ params! {
 }
 
 pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
+    .names_outputs()
     .aliases(&["_sparse_concat", "concat"])
     .doc("Concatenates arrays along an axis. The lengths of all other axes must be equal.")
     .variadic("data", "The arrays to concatenate.", "num_args")
@@ -83,6 +84,7 @@ pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
     ));
 
 pub(crate) static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
+    .names_outputs()
     .aliases(&["_npi_rnn_param_concat"])
     .doc("Concatenates the parameters of a recurrent layer, as Concat does.")
     .variadic("data", "The parameters to concatenate.", "num_args")
@@ -220,6 +222,7 @@ params! {
 }
 
 pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
+    .legacy()
     .aliases(&["split"])
     .doc("Splits an array into num_outputs equal parts along an axis.")
     .inputs(&[arg("data", "The array to split; num_outputs must divide the length of the axis.")])
@@ -293,6 +296,7 @@ params! {
 }
 
 pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
+    .names_data()
     .aliases(&["_npi_split"])
     .doc("Splits an array along an axis, at given indices or into a number of parts.")
     .inputs(&[arg("data", "The array to split.")])

@@ -46,6 +46,7 @@ params! {
 
 /// Bilinear resizing.
 pub(super) static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D")
+    .names_data()
     .doc(
         "Resizes images of shape (batch, channel, height, width) by bilinear interpolation.\n\n\
          Output pixel i samples the input at coordinate i * (size - 1) / (out_size - 1) with align_corners, else at \

@@ -48,7 +48,7 @@ impl PriorParam {
 }
 
 /// Anchors (prior boxes).
-pub(super) static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior")
+pub(super) static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior").legacy()
     .aliases(&["_npx_multibox_prior"])
     .doc(
         "Anchors (prior boxes) around the cells of a feature map (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016), as corners \
@@ -102,7 +102,7 @@ params! {
 }
 
 /// Training targets.
-pub(super) static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget")
+pub(super) static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget").legacy()
     .aliases(&["_npx_multibox_target"])
     .doc(
         "Training targets of anchors (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016). Each object is matched to the anchor \
@@ -189,7 +189,7 @@ params! {
 }
 
 /// Detected boxes.
-pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection")
+pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection").legacy()
     .aliases(&["_npx_multibox_detection"])
     .doc(
         "The boxes that a single shot detector detects (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016): the codes of every \
