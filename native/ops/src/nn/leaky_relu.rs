@@ -119,8 +119,13 @@ formula!(Ternary EluBack = |g, x, slope| if x > 0.0 { g } else { g * slope * mat
 formula!(Unary Selu = |x| {
     if x > 0.0 { 1.0507009873554805 * x } else { 1.0507009873554805 * 1.6732632423543772 * math::expm1(x) }
 });
+// MXNet's formula: scale * (alpha + y) below 0, where the derivative is scale * alpha + y.
 formula!(Unary SeluBack = |x| {
-    if x > 0.0 { 1.0507009873554805 } else { 1.0507009873554805 * 1.6732632423543772 * math::exp(x) }
+    if x > 0.0 {
+        1.0507009873554805
+    } else {
+        1.0507009873554805 * 1.6732632423543772 * (1.0 + 1.0507009873554805 * math::expm1(x))
+    }
 });
 formula!(Unary Gelu = |x| math::gelu(x));
 formula!(Unary GeluBack = |x| {

@@ -234,7 +234,8 @@ pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let shape = instances(ctx, ins[1].shape())?;
+            // In mode `instance`, too, MXNet's gradient runs along the second axis.
+            let shape = channels(ins[1].shape());
             dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => {
                 let (y, y_grad) = (ins[1].slice::<T>()?, ins[0].slice::<T>()?);
                 softmax_backward(shape, SoftmaxKind::Softmax, 1.0, None, y, y_grad, outs[0].slice_mut::<T>()?);
@@ -255,8 +256,16 @@ fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
             let (classes, rows) = dims.split_last().map_or((1, &[][..]), |(last, rest)| (*last, rest));
             SoftmaxShape { outer: rows.iter().product(), axis: classes, inner: 1 }
         }
-        ActivationMode::Channel => SoftmaxShape { outer: dims[0], axis: dims[1], inner: dims[2..].iter().product() },
+        ActivationMode::Channel => channels(data),
     })
+}
+
+/// Rows along the second axis, or along the only one.
+fn channels(data: &Shape) -> SoftmaxShape {
+    match data.to_usize()[..] {
+        [outer, axis, ref inner @ ..] => SoftmaxShape { outer, axis, inner: inner.iter().product() },
+        ref only => SoftmaxShape { outer: 1, axis: only.iter().product(), inner: 1 },
+    }
 }
 
 /// The cross entropy of softmax.
@@ -317,7 +326,7 @@ mod tests {
         for def in [&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN] {
             Case::new(def, &[("axis", "1"), ("temperature", "1.5")]).check_gradient(&[x()]);
         }
-        Case::new(&SOFTMAX_ACTIVATION, &[]).check_gradient(&[x()]);
+        Case::new(&SOFTMAX_ACTIVATION, &[("mode", "channel")]).check_gradient(&[x()]);
         let lengths = array(&[1i32, 2, 2, 0], &[2, 2]);
         Case::new(&SOFTMAX, &[("use_length", "True")]).check_gradient(&[x(), lengths]);
         let case = Case::new(&SOFTMAX_CROSS_ENTROPY, &[]);

@@ -191,6 +191,10 @@ fn squeeze_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let gone: Vec<usize> = match &p.get::<SqueezeParam>().axis {
         ShapeOrNone(None) if !shape.is_known() => return Ok(()),
         ShapeOrNone(None) => (0..rank).filter(|i| shape.dim(*i) == 1).collect(),
+        // As in MXNet, an axis may be given twice.
+        ShapeOrNone(Some(given)) if rank > 0 => {
+            given.dims().iter().map(|axis| Shape::axis(*axis, rank)).collect::<Result<Vec<usize>>>()?
+        }
         given => super::reduce::resolve(given, rank)?.to_vec(),
     };
     if let Some(axis) = gone.iter().find(|i| shape.dim(**i) > 1 || shape.dim(**i) == 0) {

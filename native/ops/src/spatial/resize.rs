@@ -88,7 +88,8 @@ impl BilinearResizeParam {
         };
         let even = size % 2 == 0;
         let resized = match self.mode {
-            ResizeMode::Size if self.scale_height.is_none() && self.scale_width.is_none() => exact.into(),
+            // As in MXNet, scale_width alone has no effect.
+            ResizeMode::Size if self.scale_height.is_none() => exact.into(),
             ResizeMode::Size => scaled(size)?,
             ResizeMode::OddScale if even => scaled(size)?,
             ResizeMode::OddScale => scaled(size - 1)? + 1,

@@ -148,6 +148,11 @@ fn target_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 fn target(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TargetParam>();
     let label = ins[1].shape().to_usize();
+    ensure!(
+        p.negative_mining_ratio <= 0.0 || p.negative_mining_thresh > 0.0,
+        "Check failed: negative_mining_thresh > 0 ({} vs. 0): no anchor could be a negative",
+        p.negative_mining_thresh
+    );
     let mining = (p.negative_mining_ratio > 0.0).then(|| NegativeMining {
         ratio: p.negative_mining_ratio,
         overlap_below: p.negative_mining_thresh,
