@@ -283,6 +283,12 @@ pub struct OpDef {
     pub role: Role,
     /// Whether it draws random numbers, so that equal nodes must not be merged.
     pub random: bool,
+    /// Whether MXNet defines it in its oldest interface: monitors name gradients after the inputs.
+    pub is_legacy: bool,
+    /// Whether MXNet registers a name for a single input `data`; monitors show others as `input0`.
+    pub names_data: bool,
+    /// Whether MXNet registers names for outputs `output`, `output0`, ...; hooks show an index for others.
+    pub names_outputs: bool,
     /// Initializers (as the JSON text of an `__init__` attribute) of variables that are created for omitted inputs.
     pub input_init: &'static [(usize, &'static str)],
     /// Metadata order of all arguments, if it is not "inputs, then parameters".
@@ -348,6 +354,9 @@ impl OpDef {
             first_scalar: usize::MAX,
             role: Role::None,
             random: false,
+            is_legacy: false,
+            names_data: false,
+            names_outputs: false,
             input_init: &[],
             arg_order: &[],
             parse: ignore_attrs,
@@ -586,6 +595,24 @@ impl OpDef {
     /// The operator draws random numbers.
     pub const fn random(mut self) -> OpDef {
         self.random = true;
+        self
+    }
+
+    /// MXNet defines the operator in its oldest interface, which names inputs, outputs and gradients.
+    pub const fn legacy(mut self) -> OpDef {
+        self.is_legacy = true;
+        self.names_data().names_outputs()
+    }
+
+    /// MXNet registers the name of the input.
+    pub const fn names_data(mut self) -> OpDef {
+        self.names_data = true;
+        self
+    }
+
+    /// MXNet registers the names of the outputs.
+    pub const fn names_outputs(mut self) -> OpDef {
+        self.names_outputs = true;
         self
     }
 

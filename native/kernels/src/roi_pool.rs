@@ -2,6 +2,7 @@
 
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
+use crate::pool::lowest;
 use num_traits::Zero;
 use std::ops::Range;
 
@@ -20,8 +21,8 @@ pub struct RoiPoolShape {
     pub scale: f64,
 }
 
-/// Index stored for the maximum of an empty bin.
-const EMPTY: i32 = -1;
+/// Index stored for the maximum of a bin in which nothing is larger than the lowest finite number.
+const NONE: i32 = -1;
 
 /// A region in pixels.
 struct Region {
@@ -63,8 +64,8 @@ impl RoiPoolShape {
     }
 }
 
-/// The largest element of each bin of each region, zero for an empty bin, and its index in the plane, -1 for an empty bin. `rois`
-/// holds five numbers per region; the output is (regions, channels, height, width).
+/// The largest element of each bin of each region and its index in the plane. An empty bin has the value 0, one in which nothing is
+/// larger than the lowest finite number has that number; both have the index -1. `rois` holds five numbers per region; the output is (regions, channels, height, width).
 ///
 /// # Errors
 /// The index of the first region whose image does not exist.
@@ -87,12 +88,13 @@ pub fn roi_pool<T: FloatElement>(
         let Some(region) = &regions[i / s.channels] else { return };
         let image = &x[(region.image * s.channels + i % s.channels) * plane..][..plane];
         for (bin, (y, index)) in y.iter_mut().zip(argmax).enumerate() {
-            let columns = s.bin(region, 1, bin % s.output[1]);
-            (*y, *index) = (T::default(), EMPTY);
-            for row in s.bin(region, 0, bin / s.output[1]) {
+            let (rows, columns) = (s.bin(region, 0, bin / s.output[1]), s.bin(region, 1, bin % s.output[1]));
+            let is_empty = rows.is_empty() || columns.is_empty();
+            (*y, *index) = (if is_empty { T::default() } else { lowest::<T>().store() }, NONE);
+            for row in rows {
                 for column in columns.clone() {
                     let at = row * s.input[1] + column;
-                    if *index == EMPTY || T::Acc::of(image[at]) > T::Acc::of(*y) {
+                    if T::Acc::of(image[at]) > T::Acc::of(*y) {
                         (*y, *index) = (image[at], at as i32);
                     }
                 }

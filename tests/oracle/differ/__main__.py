@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from client import read, write  # noqa: E402
-from compare import Judge  # noqa: E402
+from compare import MARKER, Judge  # noqa: E402
 from draw import Draws  # noqa: E402
 from report import Report  # noqa: E402
 
@@ -42,13 +42,13 @@ class Library:
 
 
 class Oracle:
-    """MXNet. Its operators on 8-bit integers need oneDNN, which the others do without (see `generate.py`)."""
+    """MXNet. Its operators on 8-bit integers, and `amp_cast` to integers, need oneDNN, which the others do without (see `generate.py`)."""
 
     def __init__(self, **environment):
         self.libraries = [Library(MXNET_MKLDNN_ENABLED=enabled, **environment) for enabled in "01"]
 
     def for_call(self, call):
-        return self.libraries["quantize" in call.op]
+        return self.libraries["quantize" in call.op or call.op == "amp_cast"]
 
     def run(self, call):
         return self.for_call(call).run(call)
@@ -85,7 +85,7 @@ def main():
     if not library.exists():
         sys.exit("there is no %s" % library)
     theirs, again = Oracle(), Oracle(MALLOC_PERTURB_="90", DIFFER_SEED="8")
-    ours = Library(MXNET_LIBRARY_PATH=str(library))
+    ours = Library(MXNET_LIBRARY_PATH=str(library), DIFFER_WRITTEN_TO=str(MARKER))
     operators = theirs.libraries[0].run("operators")
     report = Report({n: r["canonical"] for n, r in operators.items()})
     judge = Judge(theirs.run, ours.run, again.run)

@@ -15,6 +15,8 @@ class Call:
     inputs: list
     requests: Optional[list] = None
     """`write`, `add` or `null` for each input, or None for no pass backward."""
+    added_to: int = 2
+    """What gradient arrays with request `add` hold before."""
     train: bool = False
     np_shape: bool = False
     """NumPy shape semantics: zero-size and zero-dimensional arrays exist."""
@@ -38,7 +40,7 @@ class Call:
         arrays = ", ".join(array_source(x) for x in self.inputs)
         words = ["%r, %r, [%s]" % (self.op, self.attrs, arrays)]
         defaults = Call("", {}, [])
-        for name in ("requests", "train", "np_shape", "bound", "stypes", "in_place"):
+        for name in ("requests", "added_to", "train", "np_shape", "bound", "stypes", "in_place"):
             if getattr(self, name) != getattr(defaults, name):
                 words.append("%s=%r" % (name, getattr(self, name)))
         return "Call(%s)" % ", ".join(words)
@@ -46,14 +48,25 @@ class Call:
 
 @dataclass
 class Graph:
-    """A network bound by `simple_bind` and run forward and backward. A node is (operator, attributes, names of inputs);
-    it is called n0, n1, ...; every other name is an argument with an array. The last node is the output."""
+    """A network, run forward and backward. A node is (operator, attributes, names of inputs); it is called n0, n1, ...; every other name
+    is an argument with an array. The last node is the output."""
 
     nodes: list
     arrays: dict
     request: str = "write"
+    """The gradient request of all arguments but `null`."""
+    added_to: int = 2
     train: bool = True
     np_shape: bool = False
+    way: str = "bind"
+    """`bind`: by `simple_bind`; `reshape`: then reshaped to half the batch; `record`: as a hybridized Gluon block; `static`: likewise,
+    with static memory and shapes."""
+    null: tuple = ()
+    """Arguments without a gradient."""
+    passes: int = 1
+    """How often the backward pass runs."""
+    outputs: int = 1
+    """How many of the last nodes are outputs."""
     why: str = field(default="", compare=False)
 
     @property
@@ -66,8 +79,10 @@ class Graph:
 
     def source(self):
         arrays = ", ".join("%r: %s" % (n, array_source(x)) for n, x in self.arrays.items())
-        more = "" if self.request == "write" else ", request=%r" % self.request
-        return "Graph(%r, {%s}%s, train=%r, np_shape=%r)" % (self.nodes, arrays, more, self.train, self.np_shape)
+        more = "" if self.request == "write" else ", request=%r, added_to=%r" % (self.request, self.added_to)
+        fields = (self.train, self.np_shape, self.way, self.null, self.passes, self.outputs)
+        text = "train=%r, np_shape=%r, way=%r, null=%r, passes=%r, outputs=%r" % fields
+        return "Graph(%r, {%s}%s, %s)" % (self.nodes, arrays, more, text)
 
 
 def array_source(x):

@@ -26,9 +26,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
 
 from call import Call, Graph  # noqa: E402
-from compare import ADDED_TO, UNTOUCHED  # noqa: E402
+from compare import MARKER  # noqa: E402
 from worker import Oracle  # noqa: E402
 
+# What gradient arrays with request `write` hold before: zeros, as programs make them. Our library gets a marker.
+WRITTEN_TO = int(os.environ.get("DIFFER_WRITTEN_TO", "0"))
 SECONDS = 10
 MEMORY = 6 << 30
 # Results beyond it are compared by shape and type only.
@@ -68,12 +70,12 @@ class Client:
             answer["outputs"] = numbers(self.oracle.call(call, arrays, given_outputs(call, arrays)))
             answer["inputs"] = numbers(arrays)
             return
-        grads = [self.oracle.array(start(r, x)) for r, x in zip(call.requests, call.inputs)]
+        grads = [self.oracle.array(start(r, x, call.added_to)) for r, x in zip(call.requests, call.inputs)]
         autograd.mark_variables(arrays, grads, call.requests)
         with autograd.record(train_mode=call.train):
             outputs = self.oracle.call(call, arrays)
         answer["outputs"] = numbers(outputs)
-        heads = [self.oracle.array(head(o, i)) for i, o in enumerate(outputs)]
+        heads = [self.head(o, i) for i, o in enumerate(outputs)]
         autograd.backward(outputs, heads, train_mode=call.train)
         answer["gradients"] = numbers(grads)
 
@@ -90,7 +92,7 @@ class Client:
             raise ValueError("%d inputs instead of %d" % (len(call.inputs), len(names)))
         arrays = {n: self.oracle.array(x) for n, x in zip(names, call.inputs)}
         requests = {n: r for n, r in zip(names, call.requests or ["null"] * len(names)) if n not in states}
-        grads = {n: self.oracle.array(start(r, arrays[n])) for n, r in requests.items() if r != "null"}
+        grads = {n: self.oracle.array(start(r, arrays[n], call.added_to)) for n, r in requests.items() if r != "null"}
         self.execute(symbol, arrays, states, grads, requests, call.train, answer)
 
     def execute(self, symbol, arrays, states, grads, requests, train, answer):
@@ -100,7 +102,7 @@ class Client:
         executor.forward(is_train=train)
         answer["outputs"] = numbers(executor.outputs)
         if any(r != "null" for r in requests.values()):
-            executor.backward([self.oracle.array(head(o, i)) for i, o in enumerate(executor.outputs)], is_train=train)
+            executor.backward([self.head(o, i) for i, o in enumerate(executor.outputs)], is_train=train)
             answer["gradients"] = numbers(grads[n] for n in requests if n in grads)
         answer["inputs"] = numbers(arrays.values())
 
@@ -111,24 +113,78 @@ class Client:
             if op == "Custom":
                 register_operator(self.mx)
             made["n%d" % i] = compose(*[made[n] for n in inputs], name="n%d" % i, **attrs)
-        symbol = made["n%d" % (len(graph.nodes) - 1)]
+        last = len(graph.nodes) - 1
+        nodes = [made["n%d" % i] for i in range(last, last - graph.outputs, -1)]
+        symbol = self.mx.sym.Group(nodes) if len(nodes) > 1 else nodes[0]
+        if graph.way in ("record", "static"):
+            self.run_block(graph, symbol, answer)
+        else:
+            self.run_executor(graph, symbol, answer)
+
+    def run_executor(self, graph, symbol, answer):
         known = {n: x for n, x in graph.arrays.items() if n in symbol.list_inputs()}
         executor = symbol.simple_bind(
             self.mx.cpu(),
-            grad_req=graph.request,
+            grad_req={n: "null" if n in graph.null else graph.request for n in symbol.list_arguments()},
             type_dict={n: x.dtype for n, x in known.items()},
             **{n: x.shape for n, x in known.items()}
         )
         for n, array in {**executor.arg_dict, **executor.aux_dict}.items():
             array[:] = known[n] if n in known else values(n, array)
+        self.run_passes(graph, executor, answer)
+        if graph.way == "reshape":
+            rows = graph.arrays["x"].shape[0] // 2
+            executor = executor.reshape(partial_shaping=True, x=(rows,) + graph.arrays["x"].shape[1:])
+            self.run_passes(graph, executor, answer)
+
+    def run_passes(self, graph, executor, answer):
         for array in executor.grad_dict.values():
             if array is not None:
-                array[:] = UNTOUCHED if graph.request == "write" else ADDED_TO
+                array[:] = WRITTEN_TO if graph.request == "write" else graph.added_to
         executor.forward(is_train=graph.train)
-        answer["outputs"] = numbers(executor.outputs)
-        executor.backward([self.oracle.array(head(o, i)) for i, o in enumerate(executor.outputs)])
-        answer["gradients"] = numbers(a for a in executor.grad_arrays if a is not None)
+        answer.setdefault("outputs", []).extend(numbers(executor.outputs))
+        for _ in range(graph.passes):
+            executor.backward([self.head(o, i) for i, o in enumerate(executor.outputs)])
+        answer.setdefault("gradients", []).extend(numbers(a for a in executor.grad_arrays if a is not None))
         answer["inputs"] = numbers(executor.aux_arrays)
+
+    def run_block(self, graph, symbol, answer):
+        """A hybridized block whose parameters are the network's other arguments."""
+        mx = self.mx
+        names = [n for n in symbol.list_inputs() if n in graph.arrays]
+        block = mx.gluon.SymbolBlock(symbol, [mx.sym.var(n) for n in names])
+        arrays = {n: self.oracle.array(graph.arrays[n]) for n in names}
+        for n, array in arrays.items():
+            if n not in graph.null and graph.request != "null":
+                array.attach_grad(graph.request)
+                array.grad[:] = WRITTEN_TO if graph.request == "write" else graph.added_to
+        shapes = {n: a.shape for n, a in arrays.items()}
+        inferred = symbol.infer_shape(**shapes)
+        known = dict(zip(symbol.list_arguments() + symbol.list_auxiliary_states(), inferred[0] + inferred[2]))
+        for name, parameter in block.collect_params().items():
+            parameter.shape, parameter.dtype = known[name], graph.arrays["x"].dtype
+            parameter.initialize()
+            parameter.set_data(mx.nd.array(values(name, np.zeros(known[name])), dtype=parameter.dtype))
+        static = graph.way == "static"
+        block.hybridize(static_alloc=static, static_shape=static)
+        with mx.autograd.record(train_mode=graph.train):
+            results = block(*arrays.values())
+        results = results if isinstance(results, (list, tuple)) else [results]
+        answer["outputs"] = numbers(results)
+        heads = [self.head(o, i) for i, o in enumerate(results)]
+        for turn in range(graph.passes):
+            mx.autograd.backward(results, heads, retain_graph=turn + 1 < graph.passes, train_mode=graph.train)
+        answer["gradients"] = numbers(a.grad for a in arrays.values() if a.grad is not None)
+        answer["inputs"] = numbers(p.data() for _, p in sorted(block.collect_params().items()))
+
+    def head(self, output, index):
+        """The head gradient of an output: equal in both libraries, different for every element."""
+        rng = np.random.RandomState(zlib.crc32(repr((output.shape, index)).encode()) & 0x7FFFFFFF)
+        numbers = rng.randint(-16, 17, output.shape) / 8.0
+        # The front end makes no arrays of bfloat16, whose NumPy type is a structure.
+        if np.dtype(output.dtype).kind == "V":
+            return self.oracle.array(numbers.astype("float32")).astype(output.dtype)
+        return self.oracle.array(numbers.astype(output.dtype))
 
     def operators(self):
         """Of every operator: its canonical name and its arguments' names and type strings."""
@@ -214,15 +270,9 @@ def numbers(arrays):
     return [np.broadcast_to(np.zeros((), a.dtype), a.shape) if l else a.asnumpy() for a, l in zip(arrays, large)]
 
 
-def start(request, array):
+def start(request, array, added_to):
     """The initial content of a gradient array."""
-    return np.full(array.shape, ADDED_TO if request == "add" else UNTOUCHED, array.dtype)
-
-
-def head(output, index):
-    """The head gradient of an output: equal in both libraries, different for every element."""
-    rng = np.random.RandomState(zlib.crc32(repr((output.shape, index)).encode()) & 0x7FFFFFFF)
-    return (rng.randint(-16, 17, output.shape) / 8.0).astype(output.dtype)
+    return np.full(array.shape, {"write": WRITTEN_TO, "add": added_to, "null": MARKER}[request], array.dtype)
 
 
 def values(name, array):

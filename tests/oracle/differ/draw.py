@@ -68,6 +68,7 @@ def differentiate(rng, call):
     call.requests = [request if w and rng.rand() < 0.9 else "null" for w in wanted]
     if "write" not in call.requests and call.inputs:
         call.requests[0] = request
+    call.added_to = pick(rng, (0, 2))
     call.train = rng.rand() < 0.8
     call.bound = call.bound or rng.rand() < 0.5
 

@@ -18,7 +18,11 @@ def draw_graph(rng):
         pick(rng, STEPS)(builder)
     np_shape = rng.rand() < 0.2
     request = pick(rng, ("write", "write", "add", "null" if rng.rand() < 0.3 else "write"))
-    return Graph(builder.nodes, builder.arrays, request, rng.rand() < 0.8, np_shape, why="network")
+    graph = Graph(builder.nodes, builder.arrays, request, pick(rng, (0, 2)), rng.rand() < 0.8, np_shape, why="network")
+    graph.way = pick(rng, ("bind", "bind", "reshape", "record", "static"))
+    graph.null = tuple(n for n in builder.arrays if rng.rand() < 0.1)
+    graph.passes, graph.outputs = pick(rng, (1, 1, 2)), min(pick(rng, (1, 1, 2)), len(builder.nodes))
+    return graph
 
 
 class Builder:

@@ -33,7 +33,7 @@ class Report:
         op = self.canonical.get(call.op, "network")
         row = next((row for pattern, row in self.explanations if pattern.search(text(op, call, difference))), None)
         if row:
-            counts["explained"] += 1
+            counts["accepted" if difference.kind.startswith("MXNet refuses") else "explained"] += 1
             self.explained[row].append((op, call, difference))
         else:
             self.groups[op, difference.kind, normalised(difference)].append((call, difference))
@@ -50,15 +50,16 @@ class Report:
             print("    # %s\n    %s" % (call.why, call.source()))
         print()
         for row, found in sorted(self.explained.items(), key=lambda e: -len(e[1])):
-            print("explained %d x %s" % (len(found), row))
+            print("%s %d x %s" % ("accepted" if found[0][2].kind.startswith("MXNet refuses") else "explained", len(found), row))
             for op, call, difference in found if with_explained else ():
                 print("    %s: %s: %s\n        %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), call.source()))
         for kind, c in self.counts.items():
-            left = c["all"] - c["agree"] - c["explained"]
-            shares = tuple(100.0 * n / c["all"] for n in (c["agree"], c["explained"]))
+            left = c["all"] - c["agree"] - c["accepted"] - c["explained"]
+            answered = c["all"] - c["accepted"]
+            shares = (100.0 * c["agree"] / c["all"],) + tuple(100.0 * n / answered for n in (c["agree"], c["explained"]))
             print(
-                "%s: %d, agree %.2f %%, explained %.2f %%, unexplained %d (MXNet refuses %d, ends %d)"
-                % ((kind, c["all"]) + shares + (left, c["MXNet refuses"], c["MXNet ends"]))
+                "%s: %d, agree %.2f %%; only we compute %d; of the others agree %.2f %%, explained %.2f %%, unexplained %d (MXNet "
+                "refuses %d, ends %d)" % ((kind, c["all"]) + shares[:1] + (c["accepted"],) + shares[1:] + (left, c["MXNet refuses"], c["MXNet ends"]))
             )
         print("%d groups" % len(groups))
 

@@ -16,6 +16,9 @@ def cases():
     yield from functions_of_integers()
     yield from repeated_axes()
     yield from mixed_types()
+    yield from bounds_of_integers()
+    yield from infinite_statistics()
+    yield from lengths_of_zero()
 
 
 def graded(op, inputs, attrs=None, **more):
@@ -176,3 +179,47 @@ def mixed_types():
             yield OpCase("amp_multicast", arrays, {"num_outputs": str(len(types)), "cast_narrow": narrow})
     for op in ("log_softmax", "softmin"):
         yield OpCase(op, [data((2, 3))], {"use_length": "True"})
+
+
+def bounds_of_integers():
+    """Bounds that are no integers, or that no element reaches."""
+    numbers = {"int8": [4, -2, 3, 0, -4, -1, 127], "uint8": [4, 2, 0, 1, 255, 200, 199], "int32": [4, -2, 3, 0, -4, -1, 300]}
+    for dtype, values in numbers.items():
+        for low, high in (("-1", "-0.25"), ("-1.5", "1.5"), ("0.5", "200")):
+            yield graded("clip", [np.array(values, dtype)], {"a_min": low, "a_max": high})
+
+
+def infinite_statistics():
+    """Infinities in windows, rows and channels."""
+    rows = np.array([[1, 2, 3, 4], [-np.inf, 1e30, -1.5, 2], [np.inf, 1, 2, 3], [np.nan, 1, 2, 3]], "float32")
+    ones = np.ones(4, "float32")
+    yield OpCase("LayerNorm", [rows, ones, 0 * ones], {"output_mean_var": "True"})
+    yield OpCase("LayerNorm", [np.repeat(rows, 20, axis=1), np.ones(80, "float32"), np.zeros(80, "float32")], {"output_mean_var": "True"})
+    x, ones = data((2, 2, 3)), np.ones(2, "float32")
+    means, variances = np.array([np.inf, 1], "float32"), np.array([1, np.inf], "float32")
+    attrs = {"use_global_stats": "True", "fix_gamma": "False"}
+    yield graded("BatchNorm", [x, ones, 0 * ones, means, variances], attrs)
+    image = np.array([[[[-np.inf, -np.inf, 1, -np.inf, np.nan, 2]]]], "float32")
+    for dtype in ("float32", "float16", "float64"):
+        yield graded("Pooling", [image.astype(dtype)], {"kernel": "(1, 2)", "pool_type": "max"})
+        beyond = {"kernel": "(3, 1)", "pad": "(1, 1)", "pool_type": "max", "pooling_convention": "full"}
+        yield graded("Pooling", [data((1, 2, 3, 3), dtype)], beyond)
+    regions = np.array([[0, 0, 0, 1, 0], [0, 0, 1, 1, 1]], "float32")
+    image = np.array([[[[-np.inf, -np.inf], [np.nan, 1]]]], "float32")
+    yield OpCase("ROIPooling", [image, regions], {"pooled_size": "(1, 2)", "spatial_scale": "1"}, train=True, grad=["data"])
+
+
+def lengths_of_zero():
+    """Lengths that follow from parameters, in both semantics, and what has no elements."""
+    for op, attrs in (("_npi_blackman", {"M": "0"}), ("_npi_eye", {"N": "0"}), ("_npi_logspace", {"start": "0", "stop": "2", "num": "0"}),
+                      ("_linspace", {"start": "0", "stop": "2", "num": "0"}), ("_npi_uniform", {"size": "(0, 2)", "low": "0", "high": "1"})):
+        yield OpCase(op, [], attrs)
+        yield OpCase(op, [], attrs, np_shape=True)
+    for offset in ("-1", "0", "1"):
+        for op in ("_linalg_makediag", "_linalg_maketrian"):
+            yield graded(op, [np.zeros((2, 0), "float32")], {"offset": offset}, np_shape=True)
+    yield OpCase("_contrib_arange_like", [data((2, 3))], {"start": "2", "step": "0"})
+    yield OpCase("_np_squeeze", [data((1, 1, 2))], {"axis": "(0, -3)"}, np_shape=True)
+    yield graded("_contrib_BilinearResize2D", [data((1, 2, 3, 2))], {"height": "5", "width": "3", "scale_width": "0.5"})
+    boxes = [data((1, 3, 4), lo=0), data((1, 2, 5), lo=0), data((1, 2, 3))]
+    yield OpCase("_contrib_MultiBoxTarget", boxes, {"negative_mining_ratio": "1", "negative_mining_thresh": "0"})

@@ -209,7 +209,7 @@ fn half_size<A: Accum>(code: A, clip: A, anchor: A) -> A {
 }
 
 /// Matches rows and columns of each (`rows`, `cols`) matrix of scores greedily, best score first, until no score is better than
-/// `threshold` or `topk` pairs are found. `row_of` and `col_of` get the column of each row and the row of each column; -1 for
+/// `threshold` or, as in MXNet, `topk + 1` pairs are found. `row_of` and `col_of` get the column of each row and the row of each column; -1 for
 /// unmatched ones. Of equal scores the first wins.
 ///
 /// # Panics
@@ -244,10 +244,10 @@ pub fn bipartite_matching<T: FloatElement + SortKey>(
             }
             (rows_free[row], cols_free[col]) = (false, false);
             (row_of[row], col_of[col]) = (T::from_f64(col as f64), T::from_f64(row as f64));
-            left -= 1;
             if left == 0 {
                 break;
             }
+            left -= 1;
         }
     });
 }

@@ -267,7 +267,8 @@ pub fn batch_norm_backward<T: FloatElement>(
                     (0.0, 0.0)
                 };
                 *slope = Slope {
-                    mean: mean[first + i],
+                    // Without a dependence on the mean, an infinite one must not turn the gradient into NaN.
+                    mean: if own_statistics { mean[first + i] } else { T::Acc::zero() },
                     grad: T::Acc::of(scale),
                     x: T::Acc::of(x),
                     constant: T::Acc::of(constant),

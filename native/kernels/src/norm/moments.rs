@@ -47,6 +47,12 @@ impl Moments {
     }
 }
 
+/// The correction of a mean. It is not a number if the mean is infinite, which it then stays.
+#[inline(always)]
+pub(super) fn correction<A: Float>(shift: A) -> A {
+    if shift.is_nan() { A::zero() } else { shift }
+}
+
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     fn block_moments<T: FloatElement>(values: &[T]) -> Moments {
@@ -55,7 +61,7 @@ crate::simd::per_isa! {
         let center = T::Acc::of(mean);
         let [sum, squares] = lanes2(values, values, |x, _| (x - center, (x - center) * (x - center)));
         // Corrects for the rounding of the center.
-        let shift = sum.wide() / count as f64;
+        let shift = correction(sum.wide() / count as f64);
         Moments::new(count, center.wide() + shift, squares.wide() - sum.wide() * shift)
     }
 }

@@ -4,7 +4,7 @@
 //! A row is the set of elements that share a mean. For MXNet's `LayerNorm` rows run along the axis; for `GroupNorm` and
 //! `InstanceNorm` a row is a group of channels, or one channel, of one image.
 
-use super::moments::{Moments, dot, sums};
+use super::moments::{Moments, correction, dot, sums};
 use super::{CHUNK, NormShape};
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
@@ -145,9 +145,10 @@ crate::simd::per_isa! {
         }
         for ((mean, deviation), (sum, squares)) in mean.iter_mut().zip(deviation).zip(sums.iter().zip(&squares)) {
             // Corrects for the rounding of the mean.
-            let shift = *sum / count;
+            let shift = correction(*sum / count);
             *mean += shift;
-            *deviation = ((*squares - *sum * shift).max(A::zero()) / count + eps).sqrt();
+            let squares = *squares - *sum * shift;
+            *deviation = ((if squares < A::zero() { A::zero() } else { squares }) / count + eps).sqrt();
         }
     }
 }

@@ -4,7 +4,7 @@ use super::forward::{divisor, each_strided};
 use super::{Axis, PoolKind, PoolPower, PoolShape};
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
-use num_traits::{Float, Zero};
+use num_traits::Zero;
 use std::ops::Range;
 
 /// The gradient of [`pool_forward`](super::pool_forward) with respect to its input.
@@ -77,6 +77,9 @@ fn planes<T: FloatElement>(
     });
 }
 
+/// The index of the maximum of a window without one.
+const NONE: usize = usize::MAX;
+
 fn max_plane<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {
     let axes = shape.axes();
     let (row, offsets) = (axes[2].output * shape.inner, axes[2].offsets());
@@ -92,7 +95,11 @@ fn max_plane<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: 
                     grad.chunks_exact(shape.inner).zip(indices.chunks_exact(shape.inner)).enumerate()
                 {
                     if !axes[2].window(w).is_empty() {
-                        grad.iter().zip(indices).for_each(|(grad, &index)| sums[index] += T::Acc::of(*grad));
+                        for (grad, &index) in grad.iter().zip(indices) {
+                            if let Some(sum) = sums.get_mut(index) {
+                                *sum += T::Acc::of(*grad);
+                            }
+                        }
                     }
                 }
             }
@@ -103,7 +110,7 @@ fn max_plane<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     /// Finds the index of the first largest element of each window of one row of outputs. A window in which nothing is larger
-    /// than negative infinity yields its first element.
+    /// than the lowest finite number yields [`NONE`].
     fn argmax_row<T: FloatElement>(
         axes: &[Axis; 3],
         offsets: &[(Range<usize>, usize)],
@@ -115,12 +122,8 @@ crate::simd::per_isa! {
     ) {
         let [depth, height, width] = axes;
         let row_start = |d: usize, h: usize| (d * height.input + h) * width.input * inner;
-        let first = row_start(depth.window(row_index[0]).start, height.window(row_index[1]).start);
-        largest.fill(T::Acc::neg_infinity());
-        for (w, indices) in indices.chunks_exact_mut(inner).enumerate() {
-            let first = first + width.window(w).start * inner;
-            indices.iter_mut().enumerate().for_each(|(i, index)| *index = first + i);
-        }
+        largest.fill(super::lowest::<T>());
+        indices.fill(NONE);
         for d in depth.window(row_index[0]) {
             for h in height.window(row_index[1]) {
                 for (outputs, position) in offsets {
@@ -272,7 +275,7 @@ fn share_blocks<T: FloatElement, const N: usize>(
 ) -> usize {
     let (a, b, grad) = (&a[..2 * N], &b[..2 * N], &grad[..N]);
     let (to_a, to_b) = (&mut to_a[..2 * N], &mut to_b[..2 * N]);
-    let (mut largest, mut argmax) = ([T::Acc::neg_infinity(); N], [0u32; N]);
+    let (mut largest, mut argmax) = ([super::lowest::<T>(); N], [u32::MAX; N]);
     for (i, (row, corner)) in [(a, 0), (a, 1), (b, 0), (b, 1)].into_iter().enumerate() {
         let values: [T::Acc; N] = std::array::from_fn(|n| T::Acc::of(row[2 * n + corner]));
         for n in 0..N {

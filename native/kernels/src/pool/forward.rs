@@ -42,7 +42,7 @@ impl Fold for Max {
     const BY_ROWS: bool = true;
     #[inline(always)]
     fn start<A: Accum>() -> A {
-        A::neg_infinity()
+        A::min_value()
     }
     #[inline(always)]
     fn step<A: Accum>(so_far: A, x: A) -> A {
@@ -229,7 +229,8 @@ fn finish<T: FloatElement>(
         out.iter_mut().zip(sums).for_each(|(out, sum)| *out = f(*sum).store());
     };
     match kind {
-        PoolKind::Max | PoolKind::Sum | PoolKind::Power(PoolPower::One) => map(out, |sum| sum),
+        PoolKind::Max => map(out, |largest| Max::join(super::lowest::<T>(), largest)),
+        PoolKind::Sum | PoolKind::Power(PoolPower::One) => map(out, |sum| sum),
         PoolKind::Power(PoolPower::Two) => map(out, |sum| sum.sqrt()),
         PoolKind::Power(PoolPower::Three) => map(out, |sum| sum.cbrt()),
         PoolKind::Average { count_include_pad } => {
@@ -260,7 +261,7 @@ crate::simd::per_isa! {
         for (rows, out) in image.chunks_exact(2 * width).zip(out.chunks_exact_mut(out_width)) {
             let (upper, lower) = rows.split_at(width);
             for ((out, a), b) in out.iter_mut().zip(upper.chunks_exact(2)).zip(lower.chunks_exact(2)) {
-                let max = [a[0], a[1], b[0], b[1]].map(T::Acc::of).into_iter().fold(Max::start(), Max::step);
+                let max = [a[0], a[1], b[0], b[1]].map(T::Acc::of).into_iter().fold(super::lowest::<T>(), Max::step);
                 *out = max.store();
             }
         }

@@ -12,8 +12,22 @@ mod tests;
 pub use backward::pool_backward;
 pub use forward::pool_forward;
 
+use ferromx_core::dtype::{DType, bf16, f16};
+use num_traits::Float;
 use smallvec::SmallVec;
 use std::ops::Range;
+
+use crate::float::{Accum, FloatElement};
+
+/// The lowest finite number of an element type: the maximum of a window in which nothing is larger, as in MXNet.
+#[inline(always)]
+pub(crate) fn lowest<T: FloatElement>() -> T::Acc {
+    match T::DTYPE {
+        DType::F16 => T::Acc::of(f16::MIN),
+        DType::BF16 => T::Acc::of(bf16::MIN),
+        _ => T::Acc::min_value(),
+    }
+}
 
 /// How the output size along a dimension follows from the other sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -175,8 +175,8 @@ fn empty_windows_and_nan() {
         (y, x_grad)
     };
     let (y, x_grad) = pool(PoolKind::Max);
-    assert_eq!(y, [1.0, f32::NEG_INFINITY, f32::NEG_INFINITY]);
-    assert_eq!(x_grad, [0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(y, [1.0, f32::MIN, f32::MIN]);
+    assert_eq!(x_grad, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     for kind in [PoolKind::Sum, PoolKind::Average { count_include_pad: true }, PoolKind::Power(PoolPower::Two)] {
         assert_eq!(pool(kind).0[2], 0.0);
     }

@@ -42,6 +42,7 @@ macro_rules! comparison {
             .grad(Grad::Zero);
 
         pub(crate) static $scalar_name: OpDef = OpDef::new($scalar_op)
+            .names_data()
             .doc(concat!("Whether data ", $relation, " the scalar, as bool."))
             .inputs(DATA)
             .params::<ScalarParam>()

@@ -35,7 +35,7 @@ const KEYS_VALUES: ArgDef = arg(
 );
 
 /// Attention scores of self-attention.
-pub(super) static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_qk")
+pub(super) static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_qk").names_outputs()
     .doc(
         "The scores of multi-head self-attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
          example n and head h (Vaswani et al., \"Attention is all you need\", 2017). The output has shape (batch * heads, length, \
@@ -55,6 +55,7 @@ pub(super) static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_se
 
 /// Weighted values of self-attention.
 pub(super) static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_valatt")
+    .names_outputs()
     .doc(
         "The weighted values of multi-head self-attention: out[i, n, h * dim..] = sum over j of \
          attention[n * heads + h, i, j] * value_j. The output has shape (length, batch, heads * dim).",
@@ -69,7 +70,7 @@ pub(super) static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmu
     ));
 
 /// Attention scores of encoder-decoder attention.
-pub(super) static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk")
+pub(super) static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk").names_outputs()
     .doc(
         "The scores of multi-head encoder-decoder attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
          example n and head h (Vaswani et al., 2017). The output has shape (batch * heads, query_length, key_length).",
@@ -95,7 +96,7 @@ pub(super) static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_enc
     ));
 
 /// Weighted values of encoder-decoder attention.
-pub(super) static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_valatt")
+pub(super) static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_valatt").names_outputs()
     .doc(
         "The weighted values of multi-head encoder-decoder attention: out[i, n, h * dim..] = sum over j of attention[n * heads + h, i, \
          j] * value_j. The output has shape (query_length, batch, heads * dim).",

@@ -137,7 +137,7 @@ const fn deformable_convolution<P: Deformable>(name: &'static str, args: &'stati
 
 /// Deformable convolution.
 pub(super) static DEFORMABLE_CONVOLUTION: OpDef =
-    deformable_convolution::<DeformableParam>("_contrib_DeformableConvolution", &[DATA, OFFSET, WEIGHT, BIAS]).doc(
+    deformable_convolution::<DeformableParam>("_contrib_DeformableConvolution", &[DATA, OFFSET, WEIGHT, BIAS]).legacy().doc(
         "A convolution whose taps are shifted by offsets (Dai et al., \"Deformable convolutional networks\", 2017): tap (i, j) of \
          output pixel (y, x) reads the data, interpolated bilinearly, at row y*stride + i*dilate - pad + offset_down and the \
          column likewise; points outside the image count as 0. The shapes are those of `Convolution`.",

@@ -51,6 +51,7 @@ params! {
 
 /// A quadratic function.
 pub(super) static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
+    .names_data()
     .doc("A quadratic function of each element: a * data^2 + b * data + c.")
     .inputs(&[arg("data", "The array.")])
     .params::<QuadraticParam>()

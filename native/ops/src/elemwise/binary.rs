@@ -13,7 +13,7 @@ pub(super) const LHS_RHS: &[ArgDef] =
     &[arg("lhs", "The first array."), arg("rhs", "The second array, of the same shape and type.")];
 
 operators! { OPS [ADD_N] =
-    binary!(ADD sparse(merged_rule, merged): "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
+    binary!(ADD names_outputs sparse(merged_rule, merged): "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"],
         "The sum, element by element: lhs + rhs.",
         Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
     binary!(SUB sparse(merged_rule, merged): "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],

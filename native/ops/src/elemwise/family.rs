@@ -439,7 +439,10 @@ macro_rules! binary {
     ($name:ident sparse($rule:ident, $run:ident): $($operator:tt)+) => {
         binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run)] $name: $($operator)+);
     };
-    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
+    ($name:ident names_outputs sparse($rule:ident, $run:ident): $($operator:tt)+) => {
+        binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run).names_outputs()] $name: $($operator)+);
+    };
+    (@def [$($property:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
@@ -448,7 +451,7 @@ macro_rules! binary {
             .grad(binary!(@grad $($grad)+))
             .inplace(&[(0, 0), (1, 0)])
             .pointwise()
-            $($sparse)*;
+            $($property)*;
     };
     (@grad df = 0) => { Grad::Zero };
     (@grad graph = |$g:ident, $n:ident| $graph:expr) => { Grad::Compose(binary!(@compose $g $n $graph)) };

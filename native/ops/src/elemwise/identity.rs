@@ -42,6 +42,7 @@ pub(crate) static COPY: OpDef = OpDef::new("_copy")
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
 pub(crate) static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
+    .names_outputs()
     .doc("A copy of the input, inserted into graphs where an array moves from one device to another.")
     .inputs(&[])
     .num_inputs_by(|_| 1)

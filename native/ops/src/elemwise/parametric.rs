@@ -167,8 +167,20 @@ fn bound(x: f32, dtype: DType) -> f64 {
 
 fn clip_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, out) = (ctx.params::<ClipParam>(), &mut outs[0]);
-    with_scalar2::<NotBelow>(ctx, &ins[0], &ins[1], bound(p.a_min, out.dtype()), out)?;
-    let high = Arg::Number(bound(p.a_max, out.dtype()));
+    let dtype = out.dtype();
+    // Integers are compared with the bounds as they were given, not with bounds that are cut to integers.
+    let (low, high) = if !dtype.is_float() { (p.a_min.ceil(), p.a_max.floor()) } else { (p.a_min, p.a_max) };
+    let is_all_outside = match dtype {
+        DType::U8 => low > 255.0 || high < 0.0,
+        DType::I8 => low > 127.0 || high < -128.0,
+        _ => false,
+    };
+    if is_all_outside {
+        out.bytes_mut()?.fill(0);
+        return Ok(());
+    }
+    with_scalar2::<NotBelow>(ctx, &ins[0], &ins[1], bound(low, dtype), out)?;
+    let high = Arg::Number(bound(high, dtype));
     apply_three::<NotAbove>(ctx, [Arg::Output, Arg::Array(&ins[1]), high], out)
 }
 
@@ -208,7 +220,7 @@ params! {
     }
 }
 
-pub(super) static MAKE_LOSS: OpDef = OpDef::new("MakeLoss")
+pub(super) static MAKE_LOSS: OpDef = OpDef::new("MakeLoss").legacy()
     .doc(
         "Makes any expression a loss: the output is the input, and the gradient is grad_scale, normalized by `normalization`, \
          regardless of the output's gradient.",
@@ -293,7 +305,7 @@ params! {
     }
 }
 
-pub(super) static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num")
+pub(super) static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num").names_data()
     .doc("Replaces NaN and infinities by numbers; they get no gradient. Integers stay as they are.")
     .params::<NanToNumParam>()
     .forward(|ctx, ins, outs| {

@@ -27,7 +27,7 @@ pub(super) static OPS: &[&OpDef] = &[
 ];
 
 /// Conversion of images to network inputs.
-pub(super) static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor")
+pub(super) static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor").names_data()
     .aliases(&["_npx__image_to_tensor"])
     .doc(
         "Converts images to network inputs: channels come first, and elements are divided by 255.\n\n\
@@ -75,7 +75,7 @@ params! {
 }
 
 /// Normalization of the channels.
-pub(super) static NORMALIZE: OpDef = OpDef::new("_image_normalize")
+pub(super) static NORMALIZE: OpDef = OpDef::new("_image_normalize").names_data()
     .aliases(&["_npx__image_normalize"])
     .doc(
         "Normalizes the channels of images: output = (data - mean) / std.\n\n\

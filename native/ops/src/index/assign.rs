@@ -31,7 +31,7 @@ fn listed_axes(p: &IndexArrayParam, rank: usize) -> Result<Vec<usize>> {
     }
 }
 
-pub(super) static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array")
+pub(super) static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array").names_data().names_outputs()
     .doc(
         "The coordinates of all elements: for data of shape (d1, ..., dn) an array of shape (d1, ..., dn, m), of type int64, whose last \
          axis has the coordinates along the m axes.",

@@ -27,7 +27,7 @@ fn inner_lengths(p: &RavelParam) -> Result<Vec<i64>> {
     Ok(lengths)
 }
 
-pub(super) static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index")
+pub(super) static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index").names_data()
     .aliases(&["ravel_multi_index"])
     .doc(
         "The flat (row-major) indices of elements with given coordinates in an array of the given shape: data of shape (d, n) \
@@ -55,7 +55,7 @@ pub(super) static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index")
     })
     .grad(Grad::Zero);
 
-pub(super) static UNRAVEL_INDEX: OpDef = OpDef::new("_unravel_index")
+pub(super) static UNRAVEL_INDEX: OpDef = OpDef::new("_unravel_index").names_data()
     .aliases(&["unravel_index"])
     .doc(
         "The coordinates of elements of an array of the given shape from their flat (row-major) indices: data of shape (n,) gives (d, \

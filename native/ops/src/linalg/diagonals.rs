@@ -5,6 +5,7 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::op::{Deps, OpDef, arg};
 use ferromx_core::params;
+use ferromx_core::shape::Shape;
 use ferromx_kernels::linalg::{pack_triangle, unpack_triangle};
 use ferromx_kernels::math::log;
 use ferromx_kernels::movement::{diagonal, diagonal_assign};
@@ -81,11 +82,13 @@ impl TriangleParam {
     }
 }
 
-/// The length of the diagonal at `offset` in an n x n matrix; -1 if n is unknown.
-fn length(n: i64, offset: i32) -> Result<i64> {
+/// The length of the diagonal at `offset` in an n x n matrix; -1 if n is unknown. `out` is the known part of the output's shape: as a
+/// gradient, the diagonal may have no elements.
+fn length(n: i64, offset: i32, out: &Shape) -> Result<i64> {
     let len = n - i64::from(offset).abs();
+    let is_empty = len == 0 && out.dims().last() == Some(&0);
     ensure!(
-        n < 0 || len > 0 || (n == 0 && offset == 0),
+        n < 0 || len > 0 || is_empty || (n == 0 && offset == 0),
         "Illegal offset {offset} for diag/trian extraction of matrix with dimension {n}"
     );
     Ok(if n < 0 { -1 } else { len })
@@ -99,7 +102,7 @@ pub(super) static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
     .shape(|p, io| {
         check_square(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let len = length(io.ins[0].dim(rank - 1), p.get::<DiagonalParam>().offset)?;
+        let len = length(io.ins[0].dim(rank - 1), p.get::<DiagonalParam>().offset, &io.outs[0])?;
         let out = replaced(&io.ins[0], 2, &[len]);
         io.assign_out(0, &out)
     })
@@ -149,7 +152,7 @@ pub(super) static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
     .shape(|p, io| {
         check_square(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let m = length(io.ins[0].dim(rank - 1), p.get::<TriangleParam>().offset)?;
+        let m = length(io.ins[0].dim(rank - 1), p.get::<TriangleParam>().offset, &io.outs[0])?;
         let out = replaced(&io.ins[0], 2, &[if m < 0 { -1 } else { m * (m + 1) / 2 }]);
         io.assign_out(0, &out)
     })
@@ -177,7 +180,7 @@ pub(super) static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
         let mut n = -1;
         if len >= 0 {
             let m = ((8 * len + 1).isqrt() - 1) / 2;
-            ensure!(m * (m + 1) / 2 == len && m > 0, "the last axis of A has length {len}, which is not m (m + 1) / 2 for any m");
+            ensure!(m * (m + 1) / 2 == len, "the last axis of A has length {len}, which is not m (m + 1) / 2 for any m");
             n = m + i64::from(p.get::<TriangleParam>().offset).abs();
         }
         let out = replaced(&io.ins[0], 1, &[n, n]);

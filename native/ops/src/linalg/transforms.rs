@@ -100,7 +100,7 @@ params! {
     }
 }
 
-pub(super) static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch")
+pub(super) static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch").legacy()
     .doc(
         "Count sketches of the last axis: out[..., h[j]] is the sum of s[j] * data[..., j] over the j with that hash (Charikar, Chen, \
          Farach-Colton, Finding Frequent Items in Data Streams, 2002).",

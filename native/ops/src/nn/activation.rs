@@ -27,6 +27,7 @@ params! {
 
 /// Elementwise activation functions.
 pub(crate) static ACTIVATION: OpDef = OpDef::new("Activation")
+    .names_outputs()
     .aliases(&["_npx_activation"])
     .doc("Applies an activation function to each element: see act_type.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])

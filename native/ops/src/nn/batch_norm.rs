@@ -94,6 +94,7 @@ pub(super) const ARGS: &[ArgDef] = &[
 pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
     let outputs = if P::RECTIFIED { Deps::Some(&[0, 1, 2]) } else { Deps::Some(&[1, 2]) };
     OpDef::new(name)
+        .names_outputs()
         .inputs(ARGS)
         .params::<P>()
         .mutates(&[3, 4])

@@ -38,7 +38,7 @@ impl BatchNormLike for BatchNormV1Param {
 }
 
 /// The first version.
-pub(super) static BATCH_NORM_V1: OpDef = batch_norm::<BatchNormV1Param>("BatchNorm_v1").listed(3).doc(
+pub(super) static BATCH_NORM_V1: OpDef = batch_norm::<BatchNormV1Param>("BatchNorm_v1").legacy().listed(3).doc(
     "The first version of `BatchNorm`, for networks that were saved with it: out = (data - mean) / sqrt(var + eps) * gamma + beta, \
      with the channels along axis 1 (Ioffe and Szegedy, 2015). Its third output is the variance. It has the auxiliary states \
      moving_mean and moving_var.",
@@ -136,7 +136,7 @@ impl BatchNormLike for SyncBatchNormParam {
 }
 
 /// Batch normalisation synchronised across devices.
-pub(super) static SYNC_BATCH_NORM: OpDef = batch_norm::<SyncBatchNormParam>("_contrib_SyncBatchNorm").doc(
+pub(super) static SYNC_BATCH_NORM: OpDef = batch_norm::<SyncBatchNormParam>("_contrib_SyncBatchNorm").legacy().doc(
     "Batch normalisation whose statistics several devices share (Zhang et al., \"Context encoding for semantic segmentation\", \
      2018): out = (data - mean) / sqrt(var + eps) * gamma + beta, with the channels along axis 1. Its third output is the \
      variance. There is one device here, so that it equals `BatchNorm`.",

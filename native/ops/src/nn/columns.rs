@@ -46,7 +46,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Unfolds images into columns.
-pub(super) static IM2COL: OpDef = OpDef::new("im2col")
+pub(super) static IM2COL: OpDef = OpDef::new("im2col").names_data().names_outputs()
     .doc(
         "Unfolds the windows of a convolution into columns of a matrix: out[n, c * taps + t, p] is the element of channel c at tap t of \
          the window of output pixel p, 0 in the padding. The weights as a matrix (num_filter, channel * taps) times the result are the \
@@ -70,7 +70,7 @@ pub(super) static IM2COL: OpDef = OpDef::new("im2col")
     ));
 
 /// Folds columns into images.
-pub(super) static COL2IM: OpDef = OpDef::new("col2im")
+pub(super) static COL2IM: OpDef = OpDef::new("col2im").names_data().names_outputs()
     .doc(
         "Adds the elements of windows to the pixels they were taken from. This is the gradient of `im2col`, and its inverse if windows do \
          not overlap.\n\n\

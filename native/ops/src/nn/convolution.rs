@@ -61,7 +61,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A convolution.
-pub(crate) static CONVOLUTION: OpDef = OpDef::new("Convolution")
+pub(crate) static CONVOLUTION: OpDef = OpDef::new("Convolution").names_outputs()
     .aliases(&["_npx_convolution"])
     .doc(
         "Slides windows over the input and sums the products with the weights (a cross-correlation):\n\n\

@@ -57,7 +57,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A transposed convolution.
-pub(super) static DECONVOLUTION: OpDef = OpDef::new("Deconvolution")
+pub(super) static DECONVOLUTION: OpDef = OpDef::new("Deconvolution").names_outputs()
     .aliases(&["_npx_deconvolution"])
     .doc(
         "A transposed convolution, which is the gradient of `Convolution` with respect to its data: each input element adds its \

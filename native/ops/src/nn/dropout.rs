@@ -39,7 +39,7 @@ params! {
 }
 
 /// Dropout.
-pub(super) static DROPOUT: OpDef = OpDef::new("Dropout")
+pub(super) static DROPOUT: OpDef = OpDef::new("Dropout").names_data().names_outputs()
     .aliases(&["_npx_dropout"])
     .doc(
         "In training, sets elements to 0 with the probability p and multiplies the others by 1 / (1 - p), so that the expectation \

@@ -16,7 +16,7 @@ use crate::rules::{shapes_of_inputs, slice_if_wanted};
 pub(super) static OPS: &[&OpDef] = &[&HAWKESLL, &BACKWARD_HAWKESLL];
 
 /// The log-likelihood of marked Hawkes processes.
-pub(super) static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll")
+pub(super) static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll").names_outputs()
     .doc(
         "The log-likelihood of marked, self-exciting Hawkes processes with exponentially decaying excitation. Mark k of process i has \
          the intensity lda[i, k] + alpha[k] * beta[k] * sum of exp(-beta[k] * (t - s)) over its earlier points s. The result is, for \

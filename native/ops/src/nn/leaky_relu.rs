@@ -46,7 +46,7 @@ fn act(p: &Params) -> ActType {
 }
 
 /// Rectifiers with a nonzero slope for negative inputs.
-pub(crate) static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU")
+pub(crate) static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU").names_data().names_outputs()
     .aliases(&["_npx_leaky_relu"])
     .doc(
         "Applies one of these functions to each element. All but gelu are x, and selu a multiple of it, above 0; below:\n\n\
@@ -119,8 +119,13 @@ formula!(Ternary EluBack = |g, x, slope| if x > 0.0 { g } else { g * slope * mat
 formula!(Unary Selu = |x| {
     if x > 0.0 { 1.0507009873554805 * x } else { 1.0507009873554805 * 1.6732632423543772 * math::expm1(x) }
 });
+// MXNet's formula: scale * (alpha + y) below 0, where the derivative is scale * alpha + y.
 formula!(Unary SeluBack = |x| {
-    if x > 0.0 { 1.0507009873554805 } else { 1.0507009873554805 * 1.6732632423543772 * math::exp(x) }
+    if x > 0.0 {
+        1.0507009873554805
+    } else {
+        1.0507009873554805 * 1.6732632423543772 * (1.0 + 1.0507009873554805 * math::expm1(x))
+    }
 });
 formula!(Unary Gelu = |x| math::gelu(x));
 formula!(Unary GeluBack = |x| {

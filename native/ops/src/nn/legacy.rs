@@ -9,9 +9,9 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
-use ferromx_kernels::float::FloatElement;
+use ferromx_kernels::float::{Accum, FloatElement};
 use ferromx_kernels::movement::{self, Padding};
-use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::par::{parallel_rows, with_scratch};
 use ferromx_kernels::pool::{PoolKind, PoolShape, pool_backward, pool_forward};
 
 use super::convolution::{self, ConvLayout, ConvolutionParam, CudnnTune};
@@ -75,7 +75,7 @@ impl ConvolutionV1Param {
 }
 
 /// The first version of the convolution.
-pub(super) static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1")
+pub(super) static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1").legacy()
     .doc(
         "The first version of `Convolution`, for networks that were saved with it: the same in two and three dimensions.\n\n\
          Shapes in two dimensions: data (batch, channel, height, width), weight (num_filter, channel/num_group, kernel...), bias \
@@ -158,7 +158,7 @@ impl PoolingV1Param {
 }
 
 /// The first version of the pooling.
-pub(super) static POOLING_V1: OpDef = OpDef::new("Pooling_v1")
+pub(super) static POOLING_V1: OpDef = OpDef::new("Pooling_v1").legacy()
     .doc(
         "The first version of `Pooling`, for networks that were saved with it. It differs for windows that reach over the border: \
          padding is 0, for the maximum too, and averages always divide by the size of the window.\n\n\
@@ -241,6 +241,37 @@ fn with_padded<T: FloatElement, R>(
     })
 }
 
+/// The gradient of a maximum: unlike in `Pooling`, every element that equals the maximum of its window gets the whole gradient.
+fn max_backward<T: FloatElement>(shape: &PoolShape, x: &[T], y: &[T], dy: &[T], dx: &mut [T]) {
+    let [_, rows, columns] = shape.output;
+    let [_, height, width] = shape.input;
+    let windows: usize = shape.output.iter().product();
+    let range = |i: usize, at: usize| {
+        let start = at * shape.stride[i];
+        start..(start + shape.kernel[i]).min(shape.input[i])
+    };
+    parallel_rows(dx, shape.input.iter().product(), 1, |plane, dx| {
+        let (x, first) = (&x[plane * dx.len()..][..dx.len()], plane * windows);
+        with_scratch(dx.len(), |sums: &mut [T::Acc]| {
+            sums.fill(T::Acc::of(0.0f32));
+            for (w, (y, dy)) in y[first..][..windows].iter().zip(&dy[first..][..windows]).enumerate() {
+                let (y, dy) = (T::Acc::of(*y), T::Acc::of(*dy));
+                for d in range(0, w / (rows * columns)) {
+                    for h in range(1, w / columns % rows) {
+                        let row = (d * height + h) * width;
+                        for at in range(2, w % columns).map(|column| row + column) {
+                            if T::Acc::of(x[at]) == y {
+                                sums[at] += dy;
+                            }
+                        }
+                    }
+                }
+            }
+            dx.iter_mut().zip(&*sums).for_each(|(dx, sum)| *dx = sum.store());
+        });
+    });
+}
+
 /// Inputs: gradient of the output, data, output. Output: gradient of the data.
 fn unpool<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (shape, kind, pads) = padded(ctx.params(), ins[1].shape())?;
@@ -249,12 +280,16 @@ fn unpool<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]
         return Ok(());
     }
     let dx = outs[0].slice_mut::<T>()?;
+    let backward = |x: &[T], dx: &mut [T]| match kind {
+        PoolKind::Max => max_backward(&shape, x, y, dy, dx),
+        _ => pool_backward(&shape, kind, x, y, dy, dx),
+    };
     with_padded(&shape, &pads, x, |x| {
         if pads == [(0, 0); 4] {
-            return pool_backward(&shape, kind, x, y, dy, dx);
+            return backward(x, dx);
         }
         with_scratch(x.len(), |padded: &mut [T]| {
-            pool_backward(&shape, kind, x, y, dy, padded);
+            backward(x, padded);
             let [depth, height, width] = shape.input;
             let begin = pads.map(|(before, _)| before);
             let from = (&*padded, &[shape.planes, depth, height, width][..]);
@@ -287,6 +322,14 @@ mod tests {
         let weight = array(&(0..16).map(|i| f64::from(i * 5 % 7) / 3.0).collect::<Vec<_>>(), &[2, 2, 2, 2]);
         let attrs = [("kernel", "(2, 2)"), ("num_filter", "2"), ("no_bias", "1"), ("pad", "(1, 0)")];
         Case::new(&CONVOLUTION_V1, &attrs).check_gradient(&[image(), weight]);
+    }
+
+    #[test]
+    fn equal_maxima_share_no_gradient() {
+        let (x, g) = (array(&[1.0f32, 1.0, 0.0, 1.0], &[1, 1, 1, 4]), array(&[2.0f32, 3.0, 5.0], &[1, 1, 1, 3]));
+        let case = Case::new(&POOLING_V1, &[("kernel", "(1, 2)")]);
+        let grad = case.backward(&[x], &[g]).unwrap()[0].to_vec::<f32>().unwrap();
+        assert_eq!(grad, [2.0, 5.0, 0.0, 5.0]);
     }
 
     #[test]

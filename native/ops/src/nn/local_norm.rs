@@ -33,7 +33,7 @@ params! {
 }
 
 /// Local response normalisation.
-pub(super) static LRN: OpDef = OpDef::new("LRN")
+pub(super) static LRN: OpDef = OpDef::new("LRN").names_data().names_outputs()
     .doc(
         "Divides each element by a power of the sum of squares of adjacent channels:\n\n\
          out[n, c, ...] = data[n, c, ...] / (knorm + alpha / nsize * sum over i of data[n, i, ...]^2)^beta, \
@@ -130,7 +130,7 @@ params! {
 }
 
 /// L2 normalisation.
-pub(super) static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization")
+pub(super) static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization").legacy()
     .doc(
         "Divides by the Euclidean norm: out = data / sqrt(sum of squares + eps).\n\n\
          The sum runs, for data of shape (batch, channel, ...), over all axes but the first with mode `instance`, over the \

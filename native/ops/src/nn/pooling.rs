@@ -60,7 +60,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A pooling layer.
-pub(crate) static POOLING: OpDef = OpDef::new("Pooling")
+pub(crate) static POOLING: OpDef = OpDef::new("Pooling").names_data().names_outputs()
     .aliases(&["_npx_pooling"])
     .doc(
         "Computes the maximum, the average, the sum or the p-norm of sliding windows of the input.\n\n\

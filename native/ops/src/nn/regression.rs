@@ -63,8 +63,8 @@ pub(super) static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
 pub(super) static MAE: OpDef = OpDef::new("MAERegressionOutput")
     .aliases(&["_sparse_MAERegressionOutput"])
     .doc(
-        "Absolute loss: returns the data; the gradient is sign(data - label) * grad_scale / m, where m is the number of outputs \
-         of an example. Gradients of the output are not used.",
+        "Absolute loss: returns the data; the gradient is grad_scale / m where data > label and -grad_scale / m elsewhere, where m \
+         is the number of outputs of an example. Gradients of the output are not used.",
     )
     .inputs(INPUTS)
     .params::<RegressionParam>()
@@ -76,16 +76,7 @@ pub(super) static MAE: OpDef = OpDef::new("MAERegressionOutput")
 formula!(Unary Identity = |x| x);
 formula!(Unary Sigmoid = |x| math::sigmoid(x));
 formula!(Ternary Difference = |y, label, scale| (y - label) * scale);
-formula!(Ternary Direction = |y, label, scale| {
-    let d = y - label;
-    if d > 0.0 {
-        scale
-    } else if d < 0.0 {
-        -scale
-    } else {
-        d * scale
-    }
-});
+formula!(Ternary Direction = |y, label, scale| if y - label > 0.0 { scale } else { -scale });
 
 fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.expect_inputs(&["data", "label"])?;
@@ -147,7 +138,7 @@ mod tests {
             case.backward(&[x.clone(), label.clone()], std::slice::from_ref(&x)).unwrap()[0].to_vec::<f64>().unwrap()
         };
         close(&grad(&LINEAR), &[1.5, -4.5, 0.0, 3.0], 1e-12);
-        close(&grad(&MAE), &[1.5, -1.5, 0.0, 1.5], 1e-12);
+        close(&grad(&MAE), &[1.5, -1.5, -1.5, 1.5], 1e-12);
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         close(&grad(&LOGISTIC)[..1], &[1.5 * sigmoid(1.0)], 1e-12);
     }

@@ -117,7 +117,7 @@ impl RnnParam {
 }
 
 /// Recurrent layers.
-pub(crate) static RNN: OpDef = OpDef::new("RNN")
+pub(crate) static RNN: OpDef = OpDef::new("RNN").names_outputs()
     .aliases(&["_npx_rnn"])
     .doc(
         "Runs layers of recurrent units over sequences.\n\n\

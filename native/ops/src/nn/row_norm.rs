@@ -136,6 +136,7 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 /// Defines a row normalisation operator.
 const fn row_norm<P: RowNorm>(name: &'static str, args: &'static [ArgDef]) -> OpDef {
     OpDef::new(name)
+        .names_outputs()
         .inputs(args)
         .params::<P>()
         .outputs(|_| 3)
@@ -195,6 +196,7 @@ pub(super) static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
         arg("beta", "The offset of each channel, of shape (channel,)."),
     ],
 )
+.legacy()
 .doc(
     "Normalises each channel of each example: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the \
      (biased) variance over the axes after the channels (Ulyanov, Vedaldi and Lempitsky, 2016).",

@@ -61,6 +61,7 @@ const ARGS: &[ArgDef] = &[
 
 const fn sequence_op<P: SequenceOp>(name: &'static str) -> OpDef {
     OpDef::new(name)
+        .legacy()
         .inputs(ARGS)
         .params::<P>()
         .num_inputs_by(|p| if p.get::<P>().layout().0 { 2 } else { 1 })

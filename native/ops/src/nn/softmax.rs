@@ -40,6 +40,8 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// Softmax.
 pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
+    .names_data()
+    .names_outputs()
     .aliases(&["_npx_softmax"])
     .doc("exp(x / t) / sum(exp(x / t)) along an axis, where t is the temperature.")
     .inputs(&[
@@ -63,6 +65,7 @@ pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
 
 /// Logarithm of softmax.
 pub(super) static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
+    .names_data()
     .aliases(&["_npx_log_softmax"])
     .doc("The logarithm of softmax along an axis, x / t - log(sum(exp(x / t))), where t is the temperature.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
@@ -77,6 +80,8 @@ pub(super) static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
 
 /// Softmax of the negative.
 pub(super) static SOFTMIN: OpDef = OpDef::new("softmin")
+    .names_data()
+    .names_outputs()
     .doc("The softmax of -x along an axis: exp(-x / t) / sum(exp(-x / t)), where t is the temperature.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<SoftmaxParam>()
@@ -216,6 +221,7 @@ params! {
 
 /// Softmax per example or per position.
 pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
+    .names_outputs()
     .doc("Softmax along the last axis, or over the channels at each position. `softmax` is more general.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<SoftmaxActivationParam>()
@@ -228,7 +234,8 @@ pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let shape = instances(ctx, ins[1].shape())?;
+            // In mode `instance`, too, MXNet's gradient runs along the second axis.
+            let shape = channels(ins[1].shape());
             dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => {
                 let (y, y_grad) = (ins[1].slice::<T>()?, ins[0].slice::<T>()?);
                 softmax_backward(shape, SoftmaxKind::Softmax, 1.0, None, y, y_grad, outs[0].slice_mut::<T>()?);
@@ -249,8 +256,16 @@ fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
             let (classes, rows) = dims.split_last().map_or((1, &[][..]), |(last, rest)| (*last, rest));
             SoftmaxShape { outer: rows.iter().product(), axis: classes, inner: 1 }
         }
-        ActivationMode::Channel => SoftmaxShape { outer: dims[0], axis: dims[1], inner: dims[2..].iter().product() },
+        ActivationMode::Channel => channels(data),
     })
+}
+
+/// Rows along the second axis, or along the only one.
+fn channels(data: &Shape) -> SoftmaxShape {
+    match data.to_usize()[..] {
+        [outer, axis, ref inner @ ..] => SoftmaxShape { outer, axis, inner: inner.iter().product() },
+        ref only => SoftmaxShape { outer: 1, axis: only.iter().product(), inner: 1 },
+    }
 }
 
 /// The cross entropy of softmax.
@@ -311,7 +326,7 @@ mod tests {
         for def in [&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN] {
             Case::new(def, &[("axis", "1"), ("temperature", "1.5")]).check_gradient(&[x()]);
         }
-        Case::new(&SOFTMAX_ACTIVATION, &[]).check_gradient(&[x()]);
+        Case::new(&SOFTMAX_ACTIVATION, &[("mode", "channel")]).check_gradient(&[x()]);
         let lengths = array(&[1i32, 2, 2, 0], &[2, 2]);
         Case::new(&SOFTMAX, &[("use_length", "True")]).check_gradient(&[x(), lengths]);
         let case = Case::new(&SOFTMAX_CROSS_ENTROPY, &[]);

@@ -45,7 +45,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64];
 
 /// Softmax for classification.
-pub(super) static SOFTMAX_OUTPUT: OpDef = OpDef::new("SoftmaxOutput")
+pub(super) static SOFTMAX_OUTPUT: OpDef = OpDef::new("SoftmaxOutput").names_outputs()
     .aliases(&["Softmax"])
     .doc(
         "Computes softmax, and in the backward pass the gradient of the cross entropy between it and the label.\n\n\

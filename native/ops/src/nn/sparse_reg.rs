@@ -27,7 +27,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A penalty on the mean activation.
-pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAttachKLSparseReg")
+pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAttachKLSparseReg").legacy()
     .doc(
         "Copies the activations of sigmoid units, and adds to their gradient that of a penalty for units that are active too often: \
          the Kullback-Leibler divergence between sparseness_target and the mean activation m of each unit (Ng, \"Sparse \

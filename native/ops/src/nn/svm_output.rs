@@ -28,7 +28,7 @@ params! {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// The output of a support vector machine.
-pub(super) static SVM_OUTPUT: OpDef = OpDef::new("SVMOutput")
+pub(super) static SVM_OUTPUT: OpDef = OpDef::new("SVMOutput").legacy()
     .doc(
         "Copies the scores, and in the backward pass gives the gradient of the loss of a support vector machine, one class against \
          all others: regularization_coefficient * sum over classes k of max(0, margin - s_k * data_k)^2, or without the square \

@@ -85,7 +85,23 @@ scalars |p| [
     [weight + momentum * mom - lr * g, mom]
 });
 
-mixed_step!(MP_NAG_MOM_UPDATE: NagMom<5, 2>, "mp_nag_mom_update", "nag_mom_update", MomParam,
+// As in MXNet, the weight decay in the new momentum is that of the new weight.
+family::rule!(
+    MixedNagMom,
+    MomParam,
+    states[mom],
+    scalars
+        | p
+        | [lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),],
+    |weight, grad| {
+        let (g, kept) = (clip(rescale * grad, limit), momentum * mom);
+        let step = kept - lr * (g + wd * weight);
+        let weight = weight + momentum * step - lr * (g + wd * weight);
+        [weight, kept - lr * (g + wd * weight)]
+    }
+);
+
+mixed_step!(MP_NAG_MOM_UPDATE: MixedNagMom<5, 2>, "mp_nag_mom_update", "nag_mom_update", MomParam,
 states [mom = "The momentum, in single precision."]);
 
 step_params! {

@@ -110,7 +110,7 @@ params! {
 }
 
 /// Quantizes with a calibrated range, or with that of the data.
-pub(super) static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
+pub(super) static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2").names_data()
     .doc(
         "Quantizes to 8-bit integers: with r the largest absolute value of the range, the integers nearest to \
          data * 127.5 / r (int8) or data * 255.5 / r (uint8), within their range. 8-bit integers are passed through; without \
@@ -319,7 +319,7 @@ params! {
     }
 }
 
-pub(super) static CALIBRATE_ENTROPY: OpDef = OpDef::new("_contrib_calibrate_entropy")
+pub(super) static CALIBRATE_ENTROPY: OpDef = OpDef::new("_contrib_calibrate_entropy").names_outputs()
     .doc(
         "The range for 8-bit integers that keeps the most information of data whose histogram is given: among the ranges around the \
          middle bin, that with the smallest Kullback-Leibler divergence between the clipped counts and the same merged into \

@@ -63,7 +63,7 @@ pub(super) static ACT: OpDef = OpDef::new("_contrib_quantized_act")
     });
 
 /// Quantized flatten.
-pub(super) static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
+pub(super) static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten").names_outputs()
     .doc(
         "Reshapes 8-bit integers of shape (d1, d2, ..., dk) to (d1, d2*...*dk); the range is unchanged. Outputs: the integers and \
          the ends of their range.",
@@ -88,7 +88,7 @@ pub(super) static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
     });
 
 /// Quantized pooling.
-pub(super) static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
+pub(super) static POOL: OpDef = OpDef::new("_contrib_quantized_pooling").names_outputs()
     .doc(
         "The maximum or the average (rounded to the nearest integer) of sliding windows of 8-bit integers; the range is unchanged. \
          Shapes and parameters are those of Pooling; pool types sum and lp are errors. Outputs: the integers and \
@@ -188,7 +188,7 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
 }
 
 /// Quantized embedding.
-pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
+pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").names_outputs()
     .doc(
         "Looks up rows of a table of 8-bit integers, as Embedding does; the range is that of the table. Outputs: the integers and \
          the ends of their range.",

@@ -118,7 +118,7 @@ fn layer_shape(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, no_bias: bool) -> 
 }
 
 /// Quantized convolution.
-pub(super) static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv")
+pub(super) static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv").names_outputs()
     .doc(
         "Convolution of 8-bit integers in two dimensions, channels first: sums of products of data and weights as exact 32-bit \
          integers, plus the bias rescaled to their range.\n\n\
@@ -282,7 +282,7 @@ params! {
 }
 
 /// Quantized multiplication.
-pub(super) static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
+pub(super) static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul").names_outputs()
     .doc(
         "Multiplies 8-bit integers. With enable_float_output the result is dequantized to float32; with a calibrated range \
          it is of type int8; else it is the products of the integers, of type int32. Outputs: the integers, in the shape of the \

@@ -191,7 +191,7 @@ params! {
     }
 }
 
-pub(super) static BINCOUNT: OpDef = OpDef::new("_npi_bincount")
+pub(super) static BINCOUNT: OpDef = OpDef::new("_npi_bincount").names_data()
     .doc("How often each of the numbers 0, 1, 2, ... occurs, in the type of the data; with weights the sums of their weights.")
     .inputs(&[
         arg("data", "A vector of non-negative integers."),

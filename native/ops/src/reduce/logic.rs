@@ -76,6 +76,7 @@ where
     R: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64>,
 {
     OpDef::new(name)
+        .names_data()
         .doc(doc)
         .params::<LogicParam>()
         .shape(numpy_reduced_shape::<LogicParam>)

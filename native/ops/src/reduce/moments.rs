@@ -28,7 +28,7 @@ params! {
 }
 
 /// Mean and variance.
-pub(super) static MOMENTS: OpDef = OpDef::new("moments")
+pub(super) static MOMENTS: OpDef = OpDef::new("moments").names_data()
     .doc(
         "The mean and the (biased) variance over some axes: two outputs, of the shape of the data without these axes. Integers are \
          computed in floating point and truncated.",

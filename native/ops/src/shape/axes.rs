@@ -205,6 +205,7 @@ params! {
 }
 
 pub(crate) static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
+    .legacy()
     .aliases(&["_npi_swapaxes", "swapaxes"])
     .doc("Swaps the axes dim1 and dim2.")
     .inputs(&[arg("data", "The array whose axes are swapped.")])
@@ -263,6 +264,7 @@ params! {
 }
 
 pub(crate) static SQUEEZE: OpDef = OpDef::new("squeeze")
+    .names_data()
     .doc("Removes axes of length 1, without copying. At least one axis is kept.")
     .inputs(&[arg("data", "The array to squeeze.")])
     .params::<SqueezeParam>()
@@ -316,6 +318,10 @@ fn np_squeeze_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let gone: Vec<usize> = match &p.get::<NpSqueezeParam>().axis {
         ShapeOrNone(None) if !shape.is_known() => return Ok(()),
         ShapeOrNone(None) => (0..rank).filter(|i| shape.dim(*i) == 1).collect(),
+        // As in MXNet, an axis may be given twice.
+        ShapeOrNone(Some(given)) if rank > 0 => {
+            given.dims().iter().map(|axis| Shape::axis(*axis, rank)).collect::<Result<Vec<usize>>>()?
+        }
         given => numpy_axes(given, rank)?.to_vec(),
     };
     if let Some(axis) = gone.iter().find(|i| shape.dim(**i) > 1 || shape.dim(**i) == 0) {

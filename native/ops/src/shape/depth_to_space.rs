@@ -19,7 +19,7 @@ params! {
     }
 }
 
-pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
+pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space").names_data()
     .doc(
         "Rearranges channels into blocks of pixels: (n, b*b*c, h, w) becomes (n, c, b*h, b*w), where \
          out[n, c, b*y + i, b*x + j] = data[n, (b*i + j)*C + c, y, x] with C output channels.",
@@ -41,7 +41,7 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("space_to_depth", &n.ograds[..1], n.attrs)?)])));
 
-pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("space_to_depth")
+pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("space_to_depth").names_data()
     .doc("Rearranges blocks of pixels into channels: (n, c, b*h, b*w) becomes (n, b*b*c, h, w). The inverse of `depth_to_space`.")
     .inputs(&[arg("data", "The array, of shape (n, channels, h, w).")])
     .params::<DepthToSpaceParam>()

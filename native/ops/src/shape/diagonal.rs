@@ -41,7 +41,7 @@ impl DiagParam {
     }
 }
 
-pub(super) static DIAG: OpDef = OpDef::new("diag")
+pub(super) static DIAG: OpDef = OpDef::new("diag").names_data()
     .doc(
         "Extracts a diagonal of a matrix, or of the matrices that axis1 and axis2 span: these axes are removed, and the diagonal becomes \
          the last axis. From a vector it makes the matrix with that diagonal and zeros elsewhere.",
@@ -100,6 +100,7 @@ params! {
 }
 
 pub(super) static NP_DIAG: OpDef = OpDef::new("_np_diag")
+    .names_data()
     .doc("The diagonal k of a matrix, or a square matrix with a vector on its diagonal k and zeros elsewhere.")
     .params::<NpDiagParam>()
     .shape(|p, io| match io.ins[0].ndim() {
@@ -121,6 +122,7 @@ pub(super) static NP_DIAG: OpDef = OpDef::new("_np_diag")
     ));
 
 pub(super) static DIAGFLAT: OpDef = OpDef::new("_np_diagflat")
+    .names_data()
     .doc("A square matrix with the elements of the array on its diagonal k and zeros elsewhere.")
     .params::<NpDiagParam>()
     .shape(flat_shape)
@@ -194,7 +196,7 @@ fn diagonal_shape(io: &mut ShapeIo<'_>, pair: (usize, usize), offset: i32, keep_
     io.assign_out(0, &Shape::from(dims))
 }
 
-pub(super) static DIAGONAL: OpDef = OpDef::new("_np_diagonal")
+pub(super) static DIAGONAL: OpDef = OpDef::new("_np_diagonal").names_data()
     .doc("The diagonals of the matrices in two axes: the other axes in order, then the diagonal. For any number of axes from 2 up.")
     .params::<DiagonalParam>()
     .shape(|p, io| {
@@ -215,6 +217,7 @@ pub(super) static DIAGONAL: OpDef = OpDef::new("_np_diagonal")
     ));
 
 pub(super) static TRACE: OpDef = OpDef::new("_np_trace")
+    .names_data()
     .doc("The sums of the diagonals of the matrices in two axes; the other axes stay.")
     .params::<DiagonalParam>()
     .shape(|p, io| {
@@ -260,7 +263,7 @@ fn trace_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     Ok(())
 }
 
-pub(super) static DIAG_INDICES_FROM: OpDef = OpDef::new("_npi_diag_indices_from")
+pub(super) static DIAG_INDICES_FROM: OpDef = OpDef::new("_npi_diag_indices_from").names_data()
     .doc("The indices of the diagonal of an array whose axes all have length n: for each axis 0, 1, ..., n - 1, as int64.")
     .shape(|_, io| {
         if !io.ins[0].is_known() {
@@ -290,7 +293,7 @@ params! {
     }
 }
 
-pub(super) static TRIL: OpDef = OpDef::new("_npi_tril")
+pub(super) static TRIL: OpDef = OpDef::new("_npi_tril").names_data()
     .doc(
         "The lower triangles of the matrices in the last two axes, with zeros above diagonal k. A vector of n elements is broadcast to \
          n equal rows.",

@@ -74,6 +74,7 @@ params! {
 }
 
 pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
+    .names_outputs()
     .aliases(&["_sparse_concat", "concat"])
     .doc("Concatenates arrays along an axis. The lengths of all other axes must be equal.")
     .variadic("data", "The arrays to concatenate.", "num_args")
@@ -93,6 +94,7 @@ pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
     ));
 
 pub(crate) static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
+    .names_outputs()
     .aliases(&["_npi_rnn_param_concat"])
     .doc("Concatenates the parameters of a recurrent layer, as Concat does.")
     .variadic("data", "The parameters to concatenate.", "num_args")

@@ -42,6 +42,7 @@ params! {
 }
 
 pub(crate) static PAD: OpDef = OpDef::new("Pad")
+    .legacy()
     .aliases(&["pad"])
     .doc("Pads the spatial axes of an array of 4 or 5 dimensions.")
     .inputs(&[arg("data", "The array to pad, of shape (n, c, h, w) or (n, c, d, h, w) and a floating-point type.")])
@@ -226,7 +227,7 @@ params! {
     }
 }
 
-pub(crate) static NP_PAD: OpDef = OpDef::new("_npi_pad")
+pub(crate) static NP_PAD: OpDef = OpDef::new("_npi_pad").names_data()
     .doc(
         "Pads an array with a constant, edge or mirrored elements, or the largest or smallest element along each axis. Only constant \
          padding has a gradient.",

@@ -29,6 +29,7 @@ params! {
 }
 
 pub(super) static TILE: OpDef = OpDef::new("tile")
+    .names_data()
     .aliases(&["_npi_tile"])
     .doc("Repeats the whole array along its axes.")
     .inputs(&[arg("data", "The array to repeat.")])
@@ -90,6 +91,7 @@ params! {
 }
 
 pub(super) static REPEAT: OpDef = OpDef::new("repeat")
+    .names_data()
     .aliases(&["_np_repeat"])
     .doc("Repeats each element along an axis; its copies are adjacent.")
     .inputs(&[arg("data", "The array whose elements are repeated.")])

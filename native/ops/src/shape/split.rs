@@ -27,7 +27,7 @@ params! {
     }
 }
 
-pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
+pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel").legacy()
     .aliases(&["split"])
     .doc("Splits an array into num_outputs equal parts along an axis.")
     .inputs(&[arg("data", "The array to split; num_outputs must divide the length of the axis.")])
@@ -100,7 +100,7 @@ params! {
     }
 }
 
-pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
+pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2").names_data()
     .aliases(&["_npi_split"])
     .doc("Splits an array along an axis, at given indices or into a number of parts.")
     .inputs(&[arg("data", "The array to split.")])
@@ -235,6 +235,7 @@ fn split(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 macro_rules! splitting {
     ($name:ident: $op:literal, $doc:literal, |$rank:ident| $axis:expr) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
+            .names_data()
             .doc(concat!($doc, " The argument `axis` is ignored."))
             .inputs(&[arg("data", "The array to split.")])
             .params::<SplitParam>()

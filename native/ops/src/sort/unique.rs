@@ -30,7 +30,7 @@ params! {
     }
 }
 
-pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique")
+pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique").names_data()
     .doc(
         "The unique elements in ascending order (or the unique slices along an axis), and on request the index of each one's first \
          occurrence, the index into the unique elements for each element, and the counts, as int64. NaNs are equal and come last.",

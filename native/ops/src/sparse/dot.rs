@@ -135,17 +135,17 @@ fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<
     Ok(out)
 }
 
-/// The gradient of the dense operand of csr times dense is also a product of csr and dense.
+/// The gradient of the right operand of csr times another matrix is also a product of csr and another matrix.
 pub fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
-    let dense = ins[0] == Dense && ins[1] == Csr && ins[2] != Csr && !p.transpose_b;
-    dense.then_some(if p.transpose_a { Dense } else { RowSparse })
+    let is_product = ins[1] == Csr && !p.transpose_b && (ins[0] == Dense || ins[0] == RowSparse && !p.transpose_a);
+    is_product.then_some(if p.transpose_a { Dense } else { RowSparse })
 }
 
 /// The gradient of csr times dense. With C = A B: dB = A^T dC; dA, which is dense, is only computed if it is wanted.
 pub fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
-    let (grad, lhs) = (call.ins[0].dense()?, call.ins[1].sparse()?);
+    let (grad, lhs) = (&to_dense(&call.ins[0])?, call.ins[1].sparse()?);
     let mut grads = if call.wanted[0] {
         let operands = call.ins.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
         (call.dense)(&operands)?.into_iter().map(Array::Dense).take(1).collect()

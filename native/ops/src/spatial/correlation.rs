@@ -33,7 +33,7 @@ params! {
 }
 
 /// Correlates patches of two images.
-pub(super) static CORRELATION: OpDef = OpDef::new("Correlation")
+pub(super) static CORRELATION: OpDef = OpDef::new("Correlation").legacy()
     .doc(
         "Compares patches of two images at a range of displacements (Fischer et al., \"FlowNet\", 2015):\n\n\
          out[n, d, i, j] = mean over channels c and taps h, w of data1[n, c, y + h, x + w] * data2[n, c, y + dy + h, x + dx + w], \

@@ -29,7 +29,7 @@ params! {
 }
 
 /// Cuts a rectangle out of images.
-pub(super) static CROP: OpDef = OpDef::new("Crop")
+pub(super) static CROP: OpDef = OpDef::new("Crop").legacy()
     .doc(
         "Cuts the rectangle of height and width h_w, or of the size of a second input, out of images: out[n, c, i, j] = \
          data[n, c, i + offset_y, j + offset_x]. With center_crop the offset is (size - out_size) / 2, rounded down. The second \

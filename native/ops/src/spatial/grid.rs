@@ -29,7 +29,7 @@ params! {
 }
 
 /// Makes a sampling grid.
-pub(super) static GRID_GENERATOR: OpDef = OpDef::new("GridGenerator")
+pub(super) static GRID_GENERATOR: OpDef = OpDef::new("GridGenerator").legacy()
     .doc(
         "Makes a grid for `BilinearSampler`, of shape (batch, 2, height, width): x and y coordinates, normalised to -1..1 over the image \
          (Jaderberg et al., \"Spatial transformer networks\", 2015).\n\n\

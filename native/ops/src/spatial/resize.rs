@@ -46,6 +46,7 @@ params! {
 
 /// Bilinear resizing.
 pub(super) static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D")
+    .names_data()
     .doc(
         "Resizes images of shape (batch, channel, height, width) by bilinear interpolation.\n\n\
          Output pixel i samples the input at coordinate i * (size - 1) / (out_size - 1) with align_corners, else at \
@@ -87,7 +88,8 @@ impl BilinearResizeParam {
         };
         let even = size % 2 == 0;
         let resized = match self.mode {
-            ResizeMode::Size if self.scale_height.is_none() && self.scale_width.is_none() => exact.into(),
+            // As in MXNet, scale_width alone has no effect.
+            ResizeMode::Size if self.scale_height.is_none() => exact.into(),
             ResizeMode::Size => scaled(size)?,
             ResizeMode::OddScale if even => scaled(size)?,
             ResizeMode::OddScale => scaled(size - 1)? + 1,

@@ -27,7 +27,7 @@ params! {
 }
 
 /// Pools regions of interest.
-pub(super) static ROI_POOLING: OpDef = OpDef::new("ROIPooling")
+pub(super) static ROI_POOLING: OpDef = OpDef::new("ROIPooling").legacy()
     .aliases(&["_npx_roi_pooling"])
     .doc(
         "Divides each region of an image into pooled_size bins and takes the maximum of each bin, 0 if a bin is empty \

@@ -27,7 +27,7 @@ params! {
 }
 
 /// Samples images at the coordinates of a grid.
-pub(super) static BILINEAR_SAMPLER: OpDef = OpDef::new("BilinearSampler")
+pub(super) static BILINEAR_SAMPLER: OpDef = OpDef::new("BilinearSampler").legacy()
     .doc(
         "Samples images at the coordinates of a grid by bilinear interpolation (Jaderberg et al., \"Spatial transformer networks\", \
          2015): out[n, c, i, j] is data[n, c] at x = grid[n, 0, i, j], y = grid[n, 1, i, j], where -1 and 1 are the centres of the \
@@ -109,7 +109,7 @@ params! {
 }
 
 /// Transforms images by affine maps.
-pub(super) static SPATIAL_TRANSFORMER: OpDef = OpDef::new("SpatialTransformer")
+pub(super) static SPATIAL_TRANSFORMER: OpDef = OpDef::new("SpatialTransformer").legacy()
     .doc(
         "Transforms images by affine maps, as `GridGenerator` followed by `BilinearSampler` (Jaderberg et al., \"Spatial transformer \
          networks\", 2015).\n\n\

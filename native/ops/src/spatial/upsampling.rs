@@ -44,7 +44,7 @@ params! {
 }
 
 /// Enlarges images by an integer scale.
-pub(super) static UP_SAMPLING: OpDef = OpDef::new("UpSampling")
+pub(super) static UP_SAMPLING: OpDef = OpDef::new("UpSampling").names_outputs()
     .doc(
         "Enlarges images of shape (batch, channel, height, width) by an integer scale.\n\n\
          `nearest` repeats each pixel: out[n, c, y, x] = data[n, c, y / scale, x / scale]. Further inputs may have other sizes that \

@@ -72,6 +72,14 @@ pub(super) struct Blueprint {
 }
 
 impl Blueprint {
+    /// The inputs and operators of the forward nodes.
+    pub(super) fn forward_calls(&self) -> impl Iterator<Item = (&[Entry], &OpCall)> {
+        self.graph.nodes[..self.forward_nodes].iter().filter_map(|node| match &node.action {
+            Action::Forward(op) => Some((&node.inputs[..], op)),
+            _ => None,
+        })
+    }
+
     /// Compiles a plan. `arenas` are reused for intermediate results if they are large enough.
     ///
     /// # Errors

@@ -4,15 +4,24 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Monitor;
 use super::assign_memory::Arenas;
 use super::compile::{Blueprint, Purpose};
 use super::plan::Plan;
+use crate::{arrays, random};
 
 /// The plans, and the purpose of the last forward pass.
 pub(super) struct Plans {
+    /// Whether the forward pass was one of training.
+    is_train: bool,
+    /// Whether a backward pass has run since, which reuses the memory of intermediate results.
+    is_spent: bool,
+    /// The random state before the forward pass, if it draws random numbers.
+    random: Option<random::State>,
+    has_random: bool,
     blueprint: Blueprint,
     inference: Option<Plan>,
     training: Option<Plan>,
@@ -24,7 +33,18 @@ impl Plans {
     /// Compiles the plan that is most likely needed, so that errors are reported when the symbol is bound.
     pub(super) fn new(blueprint: Blueprint, arenas: &Arenas) -> Result<Plans> {
         let purpose = if blueprint.targets.is_empty() { Purpose::Inference } else { Purpose::Training };
-        let mut plans = Plans { blueprint, inference: None, training: None, monitoring: None, last: None };
+        let has_random = blueprint.forward_calls().any(|(_, op)| op.def.random);
+        let mut plans = Plans {
+            is_train: false,
+            is_spent: false,
+            random: None,
+            has_random,
+            blueprint,
+            inference: None,
+            training: None,
+            monitoring: None,
+            last: None,
+        };
         let plan = plans.blueprint.compile(purpose, arenas)?;
         *plans.slot(purpose) = Some(plan);
         Ok(plans)
@@ -74,6 +94,8 @@ impl Plans {
             (None, false) => Purpose::Inference,
         };
         self.last = None;
+        self.random = (self.has_random && purpose != Purpose::Inference).then(random::state);
+        (self.is_train, self.is_spent) = (is_train, false);
         self.plan(purpose)?.forward(is_train, monitor)?;
         self.last = Some(purpose);
         Ok(())
@@ -86,18 +108,49 @@ impl Plans {
     }
 
     /// Computes the gradients from the intermediate results of the last forward pass. A pass for inference does not keep them, so the
-    /// forward pass is run again.
+    /// forward pass is run again, and so is it for a second pass backward.
     pub(super) fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         let purpose = match self.last {
             Some(purpose @ (Purpose::Training | Purpose::Monitoring)) => purpose,
             Some(Purpose::Inference) | None => {
                 let purpose = if monitor.is_some() { Purpose::Monitoring } else { Purpose::Training };
+                self.random = self.has_random.then(random::state);
+                (self.is_train, self.is_spent) = (false, false);
                 self.plan(purpose)?.forward(false, None)?;
                 purpose
             }
         };
-        self.last = Some(purpose);
+        if self.is_spent {
+            self.recompute(purpose)?;
+        }
+        (self.last, self.is_spent) = (Some(purpose), true);
         self.plan(purpose)?.backward(is_train, monitor)
+    }
+
+    /// Runs the last forward pass again, with the same random numbers. Auxiliary states keep their values.
+    fn recompute(&mut self, purpose: Purpose) -> Result<()> {
+        let mut states = Vec::new();
+        for (inputs, op) in self.blueprint.forward_calls() {
+            for e in op.mutated().iter().filter_map(|i| inputs.get(*i)) {
+                if let Some(array) = self.blueprint.external.get(e) {
+                    let saved = NDArray::empty(array.shape(), array.dtype(), array.context())?;
+                    arrays::copy_dense(array, &saved)?;
+                    states.push((array.clone(), saved));
+                }
+            }
+        }
+        let is_train = self.is_train;
+        let later = self.random.as_ref().map(|before| {
+            let later = random::state();
+            random::restore(before);
+            later
+        });
+        let result = self.plan(purpose)?.forward(is_train, None);
+        if let Some(later) = later {
+            random::restore(&later);
+        }
+        states.iter().try_for_each(|(array, saved)| arrays::copy_dense(saved, array))?;
+        result
     }
 
     /// Describes steps and memory of the first plan.

@@ -45,30 +45,6 @@ impl Reports {
 /// Operators whose gradient node in MXNet is the identity and is not reported.
 const UNREPORTED: [&str; 3] = ["elemwise_add", "_grad_add", "add_n"];
 
-/// Operators of MXNet's legacy interface: their gradients are named after their inputs.
-const NAMED_GRADIENTS: [&str; 20] = [
-    "BilinearSampler",
-    "Correlation",
-    "Crop",
-    "GridGenerator",
-    "IdentityAttachKLSparseReg",
-    "InstanceNorm",
-    "L2Normalization",
-    "MakeLoss",
-    "Pad",
-    "SVMOutput",
-    "SequenceLast",
-    "SequenceMask",
-    "SequenceReverse",
-    "SliceChannel",
-    "SpatialTransformer",
-    "SwapAxis",
-    "BatchNorm_v1",
-    "Convolution_v1",
-    "Pooling_v1",
-    "_contrib_CountSketch",
-];
-
 /// A node of MXNet's gradient graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Unit {
@@ -259,7 +235,7 @@ impl Recorder<'_> {
         let names = input_names(op, node.inputs.len());
         for (i, k) in kept.iter().enumerate() {
             let output = match kept.len() {
-                _ if NAMED_GRADIENTS.contains(&op.def.name) => names.get(*k).cloned().unwrap_or_default(),
+                _ if op.def.is_legacy => names.get(*k).cloned().unwrap_or_default(),
                 1 => "output".into(),
                 _ => format!("output{i}"),
             };
@@ -270,63 +246,19 @@ impl Recorder<'_> {
     }
 }
 
-/// Unary operators whose input monitors show as `data`; the others show `input0`.
-const NAMED_DATA: [&str; 15] = [
-    "Dropout",
-    "IdentityAttachKLSparseReg",
-    "L2Normalization",
-    "LRN",
-    "LeakyReLU",
-    "MakeLoss",
-    "Pad",
-    "Pooling",
-    "Pooling_v1",
-    "SequenceMask",
-    "SliceChannel",
-    "SwapAxis",
-    "log_softmax",
-    "softmax",
-    "softmin",
-];
-
 /// The names of an operator's inputs as monitors show them.
 pub(crate) fn input_names(op: &OpCall, n: usize) -> Vec<String> {
     let names = op.def.input_names(&op.params, n);
     match names.as_slice() {
-        [name] if name == "data" && !NAMED_DATA.contains(&op.def.name) => vec!["input0".into()],
+        [name] if name == "data" && !op.def.names_data => vec!["input0".into()],
         _ => names,
     }
 }
 
-/// Operators that name their outputs, besides those of the legacy interface. Hooks show an index for outputs without a name.
-const NAMED_OUTPUTS: [&str; 20] = [
-    "Activation",
-    "BatchNorm",
-    "Concat",
-    "Convolution",
-    "Deconvolution",
-    "Dropout",
-    "FullyConnected",
-    "GroupNorm",
-    "LRN",
-    "LayerNorm",
-    "LeakyReLU",
-    "Pooling",
-    "RNN",
-    "SoftmaxActivation",
-    "SoftmaxOutput",
-    "UpSampling",
-    "_rnn_param_concat",
-    "elemwise_add",
-    "softmax",
-    "softmin",
-];
-
 /// The names of an operator's outputs as hooks of cached operators show them.
 pub(crate) fn hooked_output_names(op: &OpCall) -> Vec<String> {
     let mut names = op.def.output_names(&op.params);
-    let is_named = NAMED_OUTPUTS.contains(&op.def.name) || NAMED_GRADIENTS.contains(&op.def.name);
-    for (k, name) in names.iter_mut().enumerate().filter(|_| !is_named) {
+    for (k, name) in names.iter_mut().enumerate().filter(|_| !op.def.names_outputs) {
         if *name == "output" || *name == format!("output{k}") {
             *name = k.to_string();
         }

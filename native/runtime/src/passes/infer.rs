@@ -116,12 +116,13 @@ fn fixpoint(n: usize, mut visit: impl FnMut(usize) -> Result<Effect>) -> Result<
     Ok(())
 }
 
-/// Shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 in its parameters is unknown: the initial
-/// states of a recurrent network leave the batch size open.
+/// Shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 in its parameter `shape` is unknown: the
+/// initial states of a recurrent network leave the batch size open. A length of 0 that follows from other parameters is known.
 pub fn shapes_without_inputs(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
     let mut made: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
     (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut made })?;
-    if !semantics::is_numpy_shape() {
+    let has_zero = made.iter().any(|shape| shape.dims().contains(&0));
+    if has_zero && !semantics::is_numpy_shape() && op.def.fields().iter().any(|field| field.name == "shape") {
         made.iter_mut().filter_map(Shape::dims_mut).flatten().filter(|d| **d == 0).for_each(|d| *d = -1);
     }
     let mut io = ShapeIo { ins: &mut [], outs };

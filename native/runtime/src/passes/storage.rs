@@ -80,11 +80,15 @@ pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &
     }
     .into_iter();
     let types = sweep(&graph, &known, &like);
-    let gradients = wanted.iter().map(|w| if *w { grads.next().flatten() } else { None });
+    // A gradient that is zero has the storage type of its argument.
+    let gradients = wanted.iter().zip(&args).map(|(wanted, arg)| match wanted {
+        true => types[grads.next().flatten().unwrap_or(*arg)],
+        false => StorageType::Default,
+    });
     let forward = (0..forward_nodes).flat_map(|i| types.of_node(i));
     Ok(Some(Storage {
         has_sparse: forward.into_iter().any(|t| *t != StorageType::Default),
-        grads: gradients.map(|e| e.map_or(StorageType::Default, |e| types[e])).collect(),
+        grads: gradients.collect(),
         args: args.iter().map(|e| types[*e]).collect(),
         aux: of(true).map(|e| types[e]).collect(),
         outputs: ys.iter().map(|y| types[*y]).collect(),
@@ -131,8 +135,10 @@ fn sweep(graph: &Graph, known: &HashMap<Entry, StorageType>, like: &HashMap<Entr
                 (rule(form, &op.params), op.def.num_visible(&op.params))
             }
             Action::Backward { op, backward, .. } => {
-                // The gradient of an elementwise operator is a product, which is zero wherever the head gradient is.
-                let same = ins.first().copied().filter(|t| op.def.pointwise && ins.iter().all(|other| other == t));
+                // The gradient of an elementwise operator of one array is a product, which is zero wherever the head gradient is. As
+                // in MXNet, those of two arrays have dense gradients.
+                let is_unary = op.def.num_inputs(&op.params) == Some(1);
+                let same = ins.first().copied().filter(|t| op.def.pointwise && is_unary && ins.iter().all(|i| i == t));
                 (rule(backward.sparse, &op.params).or(same), node.num_outputs)
             }
             Action::Fused { .. } => (None, 0),

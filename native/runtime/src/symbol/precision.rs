@@ -46,57 +46,6 @@ pub struct Precision {
     pub cast_params: bool,
 }
 
-/// Operators with named outputs in MXNet. A cast of such an output is named after the output's name, other casts after its index.
-const NAMED_OUTPUT: [&str; 47] = [
-    "Activation",
-    "BatchNorm",
-    "BatchNorm_v1",
-    "BilinearSampler",
-    "Concat",
-    "Convolution",
-    "Correlation",
-    "Crop",
-    "Deconvolution",
-    "Dropout",
-    "FullyConnected",
-    "GridGenerator",
-    "GroupNorm",
-    "IdentityAttachKLSparseReg",
-    "InstanceNorm",
-    "L2Normalization",
-    "LRN",
-    "LayerNorm",
-    "LeakyReLU",
-    "MakeLoss",
-    "Pad",
-    "Pooling",
-    "RNN",
-    "ROIPooling",
-    "SVMOutput",
-    "SequenceLast",
-    "SequenceMask",
-    "SequenceReverse",
-    "SliceChannel",
-    "SoftmaxActivation",
-    "SoftmaxOutput",
-    "SpatialTransformer",
-    "SwapAxis",
-    "UpSampling",
-    "_CrossDeviceCopy",
-    "_contrib_BatchNormWithReLU",
-    "_contrib_MultiBoxDetection",
-    "_contrib_MultiBoxPrior",
-    "_contrib_MultiBoxTarget",
-    "_contrib_MultiProposal",
-    "_contrib_Proposal",
-    "_contrib_calibrate_entropy",
-    "_contrib_quantized_flatten",
-    "elemwise_add",
-    "log_softmax",
-    "softmax",
-    "softmin",
-];
-
 /// An output of the original graph in the new graph.
 struct Mapped {
     entry: NodeEntry,
@@ -166,7 +115,7 @@ fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<
 fn suffix(e: &NodeEntry) -> String {
     let Some(op) = &e.node.op else { return String::new() };
     let name = op.def.output_names(&op.params).into_iter().nth(e.index as usize);
-    match name.filter(|_| NAMED_OUTPUT.contains(&op.def.name)) {
+    match name.filter(|_| op.def.names_outputs) {
         Some(name) => format!("_{name}"),
         None => format!("_{}", e.index),
     }

@@ -48,7 +48,7 @@ impl PriorParam {
 }
 
 /// Anchors (prior boxes).
-pub(super) static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior")
+pub(super) static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior").legacy()
     .aliases(&["_npx_multibox_prior"])
     .doc(
         "Anchors (prior boxes) around the cells of a feature map (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016), as corners \
@@ -102,7 +102,7 @@ params! {
 }
 
 /// Training targets.
-pub(super) static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget")
+pub(super) static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget").legacy()
     .aliases(&["_npx_multibox_target"])
     .doc(
         "Training targets of anchors (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016). Each object is matched to the anchor \
@@ -148,6 +148,11 @@ fn target_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 fn target(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TargetParam>();
     let label = ins[1].shape().to_usize();
+    ensure!(
+        p.negative_mining_ratio <= 0.0 || p.negative_mining_thresh > 0.0,
+        "Check failed: negative_mining_thresh > 0 ({} vs. 0): no anchor could be a negative",
+        p.negative_mining_thresh
+    );
     let mining = (p.negative_mining_ratio > 0.0).then(|| NegativeMining {
         ratio: p.negative_mining_ratio,
         overlap_below: p.negative_mining_thresh,
@@ -189,7 +194,7 @@ params! {
 }
 
 /// Detected boxes.
-pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection")
+pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection").legacy()
     .aliases(&["_npx_multibox_detection"])
     .doc(
         "The boxes that a single shot detector detects (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016): the codes of every \

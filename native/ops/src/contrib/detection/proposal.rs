@@ -67,7 +67,7 @@ const INPUTS: &[ArgDef] = &[
 macro_rules! proposal {
     ($(#[$meta:meta])* $NAME:ident: $op:literal, $images:literal, $multiple:literal) => {
         $(#[$meta])*
-        pub(crate) static $NAME: OpDef = OpDef::new($op)
+        pub(crate) static $NAME: OpDef = OpDef::new($op).legacy()
             .doc(concat!(
                 "Proposes regions of images that may show objects (Ren et al., \"Faster R-CNN\", 2015): the codes of every anchor are \
                  decoded and clipped to the image, and of overlapping boxes the most probable one is kept. If fewer boxes than \

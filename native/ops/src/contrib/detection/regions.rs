@@ -113,7 +113,7 @@ fn pool_backward<T: FloatElement>(dy: &[T], outs: &mut [Out<'_>], regions: &impl
 const ROIS: ArgDef = arg("rois", "The regions, of shape (regions, 5) with rows (image, left, top, right, bottom).");
 
 /// RoI pooling by bilinear interpolation.
-pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign")
+pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outputs()
     .doc(
         "Pools regions of images (He et al., \"Mask R-CNN\", 2017): each bin of a region is the average of points on a regular \
          grid, interpolated between pixels.\n\n\
@@ -259,7 +259,7 @@ const PS_DATA: ArgDef =
 const PS_ROIS: ArgDef = symbol("rois", ROIS.doc);
 
 /// Position-sensitive pooling.
-pub(super) static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling")
+pub(super) static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling").legacy()
     .doc(
         "Position-sensitive pooling of regions (Dai et al., \"R-FCN\", 2016): each bin of a region is the average of the pixels that \
          it touches, taken from the bin's own channels.\n\n\
@@ -323,7 +323,7 @@ impl DeformablePsRoiParam {
 }
 
 /// Position-sensitive pooling with learned offsets.
-pub(super) static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_DeformablePSROIPooling")
+pub(super) static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_DeformablePSROIPooling").legacy()
     .doc(
         "Position-sensitive pooling of regions whose bins are shifted by offsets (Dai et al., \"Deformable Convolutional Networks\", \
          2017): each bin is the average of points, interpolated between pixels of the bin's own channels and shifted by offset * \
