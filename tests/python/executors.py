@@ -126,6 +126,8 @@ for name, shapes in {
     record(f"reshape/{name}", failure(lambda shapes=shapes: executor.reshape(**shapes)))
 for name, wrong in {"list": ["write"] * 5, "word": "replace"}.items():
     record(f"simple_bind/{name}", failure(lambda wrong=wrong: network().simple_bind(mx.cpu(), wrong, data=(2, 3))))
+executor = network().simple_bind(mx.cpu(), data=(2, 3), label_of_another_network=(2,))
+record("simple_bind/other names", [list(array.shape) for array in executor.forward()])
 buffer = {}
 first = network().simple_bind(mx.cpu(), shared_buffer=buffer, data=(4, 3))
 first.arg_dict["data"][:] = 3

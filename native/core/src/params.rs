@@ -94,12 +94,17 @@ pub fn print_g(x: f64, digits: usize) -> String {
     trim(&format!("{:.*}", (digits as i32 - 1 - exp).max(0) as usize, x))
 }
 
+/// A number; `0.5f` is one, as in C.
 fn parse_float(text: &str) -> Result<f64, String> {
-    match text.trim() {
-        "True" | "true" => Ok(1.0),
-        "False" | "false" => Ok(0.0),
-        t => t.parse().map_err(|_| format!("'{text}' is not a number")),
+    let trimmed = text.trim();
+    match trimmed {
+        "True" | "true" => return Ok(1.0),
+        "False" | "false" => return Ok(0.0),
+        _ => {}
     }
+    let is_number = |text: &&str| text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+    let number = trimmed.strip_suffix(['f', 'F']).filter(is_number).unwrap_or(trimmed);
+    number.parse().map_err(|_| format!("'{text}' is not a number"))
 }
 
 impl ParamValue for f32 {
@@ -134,9 +139,9 @@ impl ParamValue for bool {
         "boolean".into()
     }
     fn parse(text: &str) -> Result<Self, String> {
-        match text.trim() {
-            "True" | "true" | "1" => Ok(true),
-            "False" | "false" | "0" => Ok(false),
+        match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "1" => Ok(true),
+            "false" | "0" => Ok(false),
             _ => Err(format!("'{text}' is not a boolean: write True or False")),
         }
     }
@@ -591,5 +596,31 @@ impl Params {
 impl std::fmt::Debug for Params {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Params")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn booleans_are_read_in_any_case() {
+        for text in ["True", "true", "TRUE", "1"] {
+            assert_eq!(bool::parse(text), Ok(true), "{text}");
+        }
+        for text in ["False", "false", "FALSE", "0"] {
+            assert_eq!(bool::parse(text), Ok(false), "{text}");
+        }
+        assert!(bool::parse("yes").unwrap_err().contains("write True or False"));
+    }
+
+    #[test]
+    fn numbers_may_have_the_suffix_of_c() {
+        assert_eq!(f32::parse("0.5f"), Ok(0.5));
+        assert_eq!(f64::parse(" 2.F"), Ok(2.0));
+        assert_eq!(f64::parse("inf"), Ok(f64::INFINITY));
+        for text in ["f", "0.5ff", "0.5d", ""] {
+            assert!(f64::parse(text).unwrap_err().contains("is not a number"), "{text}");
+        }
     }
 }

@@ -71,17 +71,18 @@ impl Network {
         Ok(self)
     }
 
-    /// Binds the network for these input shapes. Arguments that are neither inputs nor parameters, such as labels, are zero.
+    /// Binds the network for these input shapes. Arguments that are neither inputs nor parameters, such as labels, are zero. Shapes of
+    /// inputs that the network does not have are ignored, as in MXNet; such an input cannot be set.
     ///
     /// # Errors
-    /// Unknown inputs; shapes that are inconsistent with the parameters or cannot be inferred.
+    /// Shapes that are inconsistent with the parameters or cannot be inferred.
     pub fn bind(&self, inputs: &[(String, Shape)]) -> Result<Predictor> {
         let arguments = self.symbol.list_arguments();
         let auxiliary = self.symbol.list_auxiliary_states();
         let used = |name: &str| arguments.iter().chain(&auxiliary).any(|n| n == name);
         let params: Vec<_> = self.params.iter().filter(|(name, _)| used(name)).collect();
         let mut shapes: Vec<_> = params.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect();
-        shapes.extend_from_slice(inputs);
+        shapes.extend(inputs.iter().filter(|(name, _)| used(name)).cloned());
         let mut dtypes: Vec<_> = params.iter().map(|(n, a)| (n.clone(), a.dtype())).collect();
         dtypes.extend(self.dtypes.iter().filter(|(n, _)| !params.iter().any(|(p, _)| p == n)).cloned());
         let (shapes, dtypes) = (infer_shapes(&self.symbol, &shapes)?, infer_dtypes(&self.symbol, &dtypes)?);

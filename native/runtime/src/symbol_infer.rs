@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::shape::Shape;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
@@ -48,6 +48,16 @@ impl Inference {
         self.infer(Shape::unknown(), given.iter().map(|(name, shape)| (name.as_str(), shape.clone())), infer::shapes)
     }
 
+    /// As [`Inference::shapes`], but as in MXNet's binding, shapes of names that no variable has are ignored.
+    ///
+    /// # Errors
+    /// Inconsistent shapes.
+    pub fn shapes_of_variables(&self, given: &[(String, Shape)]) -> Result<Inferred<Shape>> {
+        let names: HashSet<&str> = self.variables.iter().map(|(e, _)| self.graph.node(*e).name.as_str()).collect();
+        let given = given.iter().map(|(name, shape)| (name.as_str(), shape.clone()));
+        self.infer(Shape::unknown(), given.filter(|(name, _)| names.contains(name)), infer::shapes)
+    }
+
     /// See [`infer_dtypes`].
     ///
     /// # Errors
@@ -63,14 +73,16 @@ impl Inference {
         run: impl FnOnce(&Graph, Entries<T>) -> Result<Entries<T>>,
     ) -> Result<Inferred<T>> {
         let name = |e: &Entry| self.graph.node(*e).name.as_str();
-        let by_name: HashMap<&str, Entry> = self.variables.iter().map(|(e, _)| (name(e), *e)).collect();
+        // Variables may share a name: a value is given to all of them.
+        let mut by_name: HashMap<&str, Vec<Entry>> = HashMap::new();
+        self.variables.iter().for_each(|(e, _)| by_name.entry(name(e)).or_default().push(*e));
         let mut known = Entries::new(&self.graph, unknown);
         for (given, value) in given {
-            let e = by_name.get(given).ok_or_else(|| {
+            let entries = by_name.get(given).ok_or_else(|| {
                 let all: Vec<&str> = self.variables.iter().map(|(e, _)| name(e)).collect();
                 Error::NotFound(format!("there is no argument '{given}'; the arguments are {}", all.join(", ")))
             })?;
-            known[*e] = value;
+            entries.iter().for_each(|e| known[*e] = value.clone());
         }
         let known = run(&self.graph, known)?;
         let of = |wanted: bool| {

@@ -26,13 +26,26 @@ pub enum Interpolation {
 }
 
 /// Elements of images that can be resized: bytes and floating-point numbers.
+#[expect(private_interfaces, reason = "no other crate resizes by its own filters")]
 pub trait Pixel: Element {
     /// The accumulation type.
     type Sum: Accum;
+    /// Weighted sums: of bytes in fixed point, of other types in floating point.
+    fn weighted(src: &[Self], shape: &Shape, filters: &(Filter, Filter), dst: &mut [Self]) {
+        averages(src, shape, filters, dst, false);
+    }
 }
 
+#[expect(private_interfaces, reason = "as in the trait")]
 impl Pixel for u8 {
     type Sum = f32;
+    fn weighted(src: &[Self], shape: &Shape, filters: &(Filter, Filter), dst: &mut [Self]) {
+        match filters.0.num_taps() {
+            2 => weighted_bytes::<2>(src, shape, filters, dst),
+            4 => weighted_bytes::<4>(src, shape, filters, dst),
+            _ => weighted_bytes::<8>(src, shape, filters, dst),
+        }
+    }
 }
 impl Pixel for f32 {
     type Sum = f32;
@@ -43,6 +56,11 @@ impl Pixel for f64 {
 
 /// Fractional bits of a fixed-point weight.
 const BITS: u32 = 11;
+
+/// Source pixels per pixel of the result, with OpenCV's rounding: it decides on which side of an integer a coordinate lies.
+fn scale(from: usize, to: usize) -> f64 {
+    (to as f64 / from as f64).recip()
+}
 
 /// For each pixel of the result, the source pixels and their weights.
 struct Filter {
@@ -65,9 +83,21 @@ impl Filter {
         &self.taps[self.starts[i]..self.starts[i + 1]]
     }
 
+    /// The number of taps of each pixel, for a filter in which it is the same for all.
+    fn num_taps(&self) -> usize {
+        self.starts.get(1).copied().unwrap_or(0)
+    }
+
+    /// The taps of each pixel in fixed point; `step` elements lie between two source pixels.
+    fn fixed<const N: usize>(&self, step: usize) -> Vec<FixedTaps<N>> {
+        let weight = |weight: f32| (weight * (1 << BITS) as f32).round_ties_even() as i32;
+        let (taps, _) = self.taps.as_chunks::<N>();
+        taps.iter().map(|taps| FixedTaps { at: taps.map(|t| t.0 * step), weights: taps.map(|t| weight(t.1)) }).collect()
+    }
+
     /// Taps around the source coordinate of each pixel: `weights(fraction)` for the pixels from `first` on, clamped to the edge.
     fn around<const N: usize>(from: usize, to: usize, first: isize, weights: impl Fn(f32) -> [f32; N]) -> Filter {
-        let scale = from as f64 / to as f64;
+        let scale = scale(from, to);
         Filter::new(to, |i, taps| {
             let x = ((i as f64 + 0.5) * scale - 0.5) as f32;
             let low = x.floor();
@@ -99,7 +129,7 @@ impl Filter {
 
     /// The fraction of a larger pixel's area that each source pixel covers.
     fn area(from: usize, to: usize) -> Filter {
-        let scale = from as f64 / to as f64;
+        let scale = scale(from, to);
         Filter::new(to, |i, taps| {
             let (low, high) = (i as f64 * scale, (i as f64 + 1.0) * scale);
             let size = scale.min(from as f64 - low);
@@ -114,7 +144,7 @@ impl Filter {
 
     /// Linear, with pixel edges (rather than centres) at integer coordinates.
     fn enlarging_area(from: usize, to: usize) -> Filter {
-        let (scale, inverse) = (from as f64 / to as f64, to as f64 / from as f64);
+        let (scale, inverse) = (scale(from, to), to as f64 / from as f64);
         Filter::new(to, |i, taps| {
             let low = (i as f64 * scale).floor();
             let x = ((i as f64 + 1.0) - (low + 1.0) * inverse) as f32;
@@ -147,12 +177,14 @@ pub fn resize<T: Pixel>(
         Interpolation::Nearest => nearest(src, &shape, dst),
         Interpolation::Linear if bytes && halved => averages(src, &shape, &both(&Filter::area), dst, true),
         Interpolation::Area if shrinking => averages(src, &shape, &both(&Filter::area), dst, halved),
-        Interpolation::Area => weighted(src, &shape, &both(&Filter::enlarging_area), dst),
+        Interpolation::Area => T::weighted(src, &shape, &both(&Filter::enlarging_area), dst),
         Interpolation::Linear => {
-            weighted(src, &shape, &both(&|a, b| Filter::around(a, b, 0, |x| [1.0 - x, x])), dst);
+            T::weighted(src, &shape, &both(&|a, b| Filter::around(a, b, 0, |x| [1.0 - x, x])), dst);
         }
-        Interpolation::Cubic => weighted(src, &shape, &both(&|a, b| Filter::around(a, b, -1, Filter::cubic)), dst),
-        Interpolation::Lanczos => weighted(src, &shape, &both(&|a, b| Filter::around(a, b, -3, Filter::lanczos)), dst),
+        Interpolation::Cubic => T::weighted(src, &shape, &both(&|a, b| Filter::around(a, b, -1, Filter::cubic)), dst),
+        Interpolation::Lanczos => {
+            T::weighted(src, &shape, &both(&|a, b| Filter::around(a, b, -3, Filter::lanczos)), dst)
+        }
     }
 }
 
@@ -170,9 +202,8 @@ impl Shape {
 }
 
 fn nearest<T: Element>(src: &[T], shape: &Shape, dst: &mut [T]) {
-    let source_index = |i: usize, from: usize, to: usize| {
-        ((i as f64 / (to as f64 / from as f64)).floor() as usize).min(from.saturating_sub(1))
-    };
+    let source_index =
+        |i: usize, from: usize, to: usize| ((i as f64 * scale(from, to)).floor() as usize).min(from.saturating_sub(1));
     let n = shape.channels;
     let columns: Vec<usize> = (0..shape.to.1).map(|i| source_index(i, shape.from.1, shape.to.1) * n).collect();
     par::parallel_rows(dst, shape.to.1 * n, shape.grain(), |row, dst| {
@@ -229,31 +260,63 @@ fn averages<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst:
     );
 }
 
-/// Weighted sums: of bytes in fixed point, of other types in floating point.
-fn weighted<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T]) {
-    if T::DTYPE != DType::U8 {
-        return averages(src, shape, filters, dst, false);
+/// The taps of one pixel in fixed point.
+struct FixedTaps<const N: usize> {
+    /// Where each tap begins in a row, or its row.
+    at: [usize; N],
+    weights: [i32; N],
+}
+
+/// Weighted sums of bytes in fixed point, with `N` taps for each pixel.
+fn weighted_bytes<const N: usize>(src: &[u8], shape: &Shape, filters: &(Filter, Filter), dst: &mut [u8]) {
+    let (n, width, out) = (shape.channels, shape.from.1 * shape.channels, shape.to.1 * shape.channels);
+    let (rows, columns) = (filters.0.fixed::<N>(1), filters.1.fixed::<N>(n));
+    let mut middle = memory::filled(0, shape.from.0 * out);
+    par::parallel_rows(&mut middle, out, shape.grain(), |row, middle| {
+        let src = &src[row * width..][..width];
+        for (pixel, taps) in middle.chunks_exact_mut(n).zip(&columns) {
+            let sources = taps.at.map(|at| &src[at..at + n]);
+            for (c, sum) in pixel.iter_mut().enumerate() {
+                *sum = (0..N).map(|k| taps.weights[k] * i32::from(sources[k][c])).sum::<i32>();
+            }
+        }
+    });
+    par::parallel_rows(dst, out, shape.grain(), |row, dst| {
+        let taps = &rows[row];
+        let sources = taps.at.map(|at| &middle[at * out..][..out]);
+        // OpenCV's vectors of eight elements sum four taps in floating point; the rest of a row is summed in integers.
+        let vectors = if N == 4 { out / 8 * 8 } else { 0 };
+        let (head, tail) = dst.split_at_mut(vectors);
+        sum_in_floats(sources.map(|row| &row[..vectors]), taps.weights, head);
+        let sources = sources.map(|row| &row[vectors..]);
+        if N == 2 { sum_two(sources, taps.weights, tail) } else { sum_in_integers(sources, taps.weights, tail) }
+    });
+}
+
+/// Weighted sums of the rows, rounded to nearest, ties to even.
+fn sum_in_floats<const N: usize>(rows: [&[i32]; N], weights: [i32; N], dst: &mut [u8]) {
+    /// Added to a number below 2^22, it leaves the nearest integer in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    let weights = weights.map(|w| w as f32 * ((1 << (2 * BITS)) as f32).recip());
+    let rows = rows.map(|row| &row[..dst.len()]);
+    for (i, dst) in dst.iter_mut().enumerate() {
+        let sum: f32 = (0..N).map(|k| rows[k][i] as f32 * weights[k]).sum();
+        *dst = ((sum + ROUND).to_bits() as i32 - ROUND.to_bits() as i32).clamp(0, 255) as u8;
     }
-    let n = shape.channels;
-    let fixed = |weight: f32| (weight * (1 << BITS) as f32).round_ties_even() as i32;
-    separable(
-        src,
-        shape,
-        filters,
-        dst,
-        |src, taps, c| taps.iter().map(|(at, w)| src[at * n + c].to_f32() as i32 * fixed(*w)).sum::<i32>(),
-        |taps, i| {
-            let value = match taps {
-                // Two taps are summed with less precision, as OpenCV's 16-bit vectors do.
-                [(a, wa), (b, wb)] => {
-                    (((fixed(*wa) * (a[i] >> 4)) >> 16) + ((fixed(*wb) * (b[i] >> 4)) >> 16) + 2) >> 2
-                }
-                _ => {
-                    let sum: i64 = taps.iter().map(|(row, w)| i64::from(fixed(*w)) * i64::from(row[i])).sum();
-                    ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as i32
-                }
-            };
-            T::from_f32(value.clamp(0, 255) as f32)
-        },
-    );
+}
+
+/// Weighted sums of two rows, with less precision, as OpenCV's 16-bit vectors compute them.
+fn sum_two<const N: usize>(rows: [&[i32]; N], weights: [i32; N], dst: &mut [u8]) {
+    let term = |k: usize, i: usize| (weights[k] * (rows[k][i] >> 4)) >> 16;
+    for (i, dst) in dst.iter_mut().enumerate() {
+        *dst = ((term(0, i) + term(1, i) + 2) >> 2).clamp(0, 255) as u8;
+    }
+}
+
+/// Weighted sums of the rows, rounded to nearest, ties up.
+fn sum_in_integers<const N: usize>(rows: [&[i32]; N], weights: [i32; N], dst: &mut [u8]) {
+    for (i, dst) in dst.iter_mut().enumerate() {
+        let sum: i64 = (0..N).map(|k| i64::from(weights[k]) * i64::from(rows[k][i])).sum();
+        *dst = ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)).clamp(0, 255) as u8;
+    }
 }

@@ -19,6 +19,14 @@ fn resizing_keeps_a_constant_image() {
 }
 
 #[test]
+fn nearest_pixels_are_those_of_opencv() {
+    let mut dst = [0u8; 34];
+    resize(&[0, 1, 2, 3, 4, 5], (1, 6, 1), (1, 34), Interpolation::Nearest, &mut dst);
+    // 17 * 6 / 34 is 3, but 17 * (1 / (34 / 6)) rounds to less.
+    assert_eq!(dst[16..19], [2, 2, 3]);
+}
+
+#[test]
 fn area_is_the_average() {
     let src: Vec<f32> = (0..16).map(|x| x as f32).collect();
     let mut dst = [0f32; 4];

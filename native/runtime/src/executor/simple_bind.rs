@@ -20,7 +20,7 @@ use crate::symbol_infer::Inference;
 /// The arguments of [`SimpleBind::bind`].
 #[derive(Default)]
 pub struct SimpleBind<'a> {
-    /// Shapes of arguments by name; the others are inferred.
+    /// Shapes of arguments by name; the others are inferred. Names that no argument has are ignored, as in MXNet.
     pub shapes: Vec<(String, Shape)>,
     /// Element types of arguments by name; the others are inferred, or 32-bit floats.
     pub dtypes: Vec<(String, DType)>,
@@ -48,7 +48,7 @@ impl SimpleBind<'_> {
     pub fn bind(&mut self, symbol: &Symbol) -> Result<Executor> {
         symbol.check_ready()?;
         let inference = Inference::new(symbol);
-        let (shapes, types) = (inference.shapes(&self.shapes)?, inference.dtypes(&self.dtypes)?);
+        let (shapes, types) = (inference.shapes_of_variables(&self.shapes)?, inference.dtypes(&self.dtypes)?);
         drop(inference);
         let (aux_variables, arg_variables): (Vec<_>, Vec<_>) =
             symbol.variables().into_iter().partition(|(_, aux)| *aux);

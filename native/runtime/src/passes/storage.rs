@@ -55,12 +55,12 @@ pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &
         }
     }
     for (name, storage) in given {
-        let found = variables.iter().find(|(e, _)| graph.node(*e).name == *name);
-        let (e, _) = found.ok_or_else(|| {
+        let mut found = variables.iter().map(|(e, _)| *e).filter(|e| graph.node(*e).name == *name).peekable();
+        if found.peek().is_none() {
             let all = symbol.list_inputs().join(", ");
-            Error::NotFound(format!("there is no argument '{name}'; the arguments are {all}"))
-        })?;
-        known.insert(*e, *storage);
+            return Err(Error::NotFound(format!("there is no argument '{name}'; the arguments are {all}")));
+        }
+        known.extend(found.map(|e| (e, *storage)));
     }
     let of = |aux: bool| variables.iter().filter(move |v| v.1 == aux).map(|v| v.0);
     let args: Vec<Entry> = of(false).collect();
