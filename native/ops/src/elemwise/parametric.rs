@@ -305,7 +305,8 @@ params! {
     }
 }
 
-pub(super) static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num").names_data()
+pub(super) static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num")
+    .names_data()
     .doc("Replaces NaN and infinities by numbers; they get no gradient. Integers stay as they are.")
     .params::<NanToNumParam>()
     .forward(|ctx, ins, outs| {

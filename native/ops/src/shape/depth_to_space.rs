@@ -19,7 +19,8 @@ params! {
     }
 }
 
-pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space").names_data()
+pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("depth_to_space")
+    .names_data()
     .doc(
         "Rearranges channels into blocks of pixels: (n, b*b*c, h, w) becomes (n, c, b*h, b*w), where \
          out[n, c, b*y + i, b*x + j] = data[n, (b*i + j)*C + c, y, x] with C output channels.",

@@ -25,7 +25,8 @@ params! {
     }
 }
 
-pub(crate) static REVERSE: OpDef = OpDef::new("reverse").names_data()
+pub(crate) static REVERSE: OpDef = OpDef::new("reverse")
+    .names_data()
     .aliases(&["flip"])
     .doc("Reverses the order of the elements along the given axes.")
     .inputs(&[arg("data", "The array to reverse.")])
@@ -54,7 +55,8 @@ params! {
     }
 }
 
-pub(crate) static FLIP: OpDef = OpDef::new("_npi_flip").names_data()
+pub(crate) static FLIP: OpDef = OpDef::new("_npi_flip")
+    .names_data()
     .doc("Reverses the order of the elements along some axes.")
     .params::<FlipParam>()
     .forward(|ctx, ins, outs| {
@@ -89,7 +91,8 @@ params! {
     }
 }
 
-pub(super) static ROT90: OpDef = OpDef::new("_npi_rot90").names_data()
+pub(super) static ROT90: OpDef = OpDef::new("_npi_rot90")
+    .names_data()
     .doc("Rotates by k times 90 degrees in the plane of two axes.")
     .params::<Rot90Param>()
     .shape(|p, io| {
@@ -145,7 +148,8 @@ params! {
     }
 }
 
-pub(super) static ROLL: OpDef = OpDef::new("_np_roll").names_data()
+pub(super) static ROLL: OpDef = OpDef::new("_np_roll")
+    .names_data()
     .doc("Rolls the elements along axes; those beyond the last position re-enter at the first.")
     .params::<RollParam>()
     .shape(|p, io| {

@@ -27,7 +27,8 @@ params! {
     }
 }
 
-pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel").legacy()
+pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
+    .legacy()
     .aliases(&["split"])
     .doc("Splits an array into num_outputs equal parts along an axis.")
     .inputs(&[arg("data", "The array to split; num_outputs must divide the length of the axis.")])
@@ -100,7 +101,8 @@ params! {
     }
 }
 
-pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2").names_data()
+pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
+    .names_data()
     .aliases(&["_npi_split"])
     .doc("Splits an array along an axis, at given indices or into a number of parts.")
     .inputs(&[arg("data", "The array to split.")])
