@@ -57,7 +57,7 @@ fn channels(shape: &Shape, axis: i32, ins: &[In<'_>]) -> Result<Channels> {
     );
     let zeros = if zeros.len() == scales.len() { zeros } else { vec![zeros[0]; scales.len()] };
     if scales.len() == 1 {
-        return Ok(Channels { scales, zeros, inner: shape.num_elements().max(1) as usize });
+        return Ok(Channels { scales, zeros, inner: shape.num_elements().max(1) });
     }
     let rank = shape.dims().len() as i32;
     let from_start = if axis < 0 { axis + rank } else { axis };

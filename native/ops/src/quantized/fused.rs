@@ -14,7 +14,7 @@ use ferromx_kernels::int8::{
     ConvWeights, Epilogue, Int8, Int8Weights, Limits, MatrixWeights, OutputElement, conv_int8, gemm_int8,
 };
 use ferromx_kernels::par::MatRef;
-use ferromx_kernels::quantize::{self, Levels};
+use ferromx_kernels::quantize::{self, Levels, Quantum};
 
 use super::{max_abs, max_abs_at, put_range};
 use crate::nn::batch_norm::{BatchNormParam, scale_and_shift};
@@ -131,7 +131,7 @@ pub(crate) fn is_signed(dtype: DType) -> bool {
 
 /// The zero points in an array of integers.
 pub(crate) fn zero_points(x: &In<'_>) -> Result<Vec<i32>> {
-    dispatch!(x.dtype(), Q in [i8, u8, i32] => Ok(x.slice::<Q>()?.iter().map(|q| i32::from(*q)).collect()),
+    dispatch!(x.dtype(), Q in [i8, u8, i32] => Ok(x.slice::<Q>()?.iter().map(|q| q.wide()).collect()),
         other => Err(Error::Value(format!("the zero point has the type {other}, expected int8, uint8 or int32"))))
 }
 

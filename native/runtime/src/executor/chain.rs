@@ -75,12 +75,11 @@ impl ChainDraft {
         let mut arrays: Vec<NDArray> = Vec::new();
         let mut entries: Vec<Entry> = Vec::new();
         let mut array = |e: Entry, operand: &NDArray| {
-            let index = entries.iter().position(|other| *other == e).unwrap_or_else(|| {
+            entries.iter().position(|other| *other == e).unwrap_or_else(|| {
                 entries.push(e);
                 arrays.push(operand.clone());
                 entries.len() - 1
-            });
-            index
+            })
         };
         let mut slots = ScratchSlots { graph, nodes, live: Vec::new(), free: Vec::new(), count: 0 };
         let mut calls = Vec::new();
