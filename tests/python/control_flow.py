@@ -131,3 +131,32 @@ try:
     record("custom/unknown", "accepted")
 except mx.MXNetError:
     record("custom/unknown", "refused")
+
+# A loop or branch within another one: both bodies read a variable of the outer loop and one outside of both.
+
+
+def grow_by_branch(count, value):
+    halved = mx.sym.contrib.cond(mx.sym.sum(value) > 10, lambda: value / 2, lambda: value * 3 + second)
+    return [halved], [count + 1, halved]
+
+
+def sum_rows(row, total):
+    rows, last = mx.sym.contrib.foreach(lambda d, s: (d * s + total + first, s + d), row, second)
+    return rows, total + last
+
+
+branches, _ = mx.sym.contrib.while_loop(lambda count, value: count < 4, grow_by_branch, [data, first], max_iterations=4)
+rows, total = mx.sym.contrib.foreach(sum_rows, data, first)
+for name, nested, shapes in (
+    ("branch in loop", branches[0], {"data": (1,), "first": (2,), "second": (2,)}),
+    ("loop in loop", mx.sym.Group([rows, total]), {"data": (3, 2, 4), "first": (4,), "second": (4,)}),
+):
+    record(f"{name}/arguments", nested.list_arguments())
+    for way, symbol in (("composed", nested), ("loaded", mx.sym.load_json(nested.tojson()))):
+        values = np.random.RandomState(1)
+        given = {key: nd.array(values.uniform(0, 1, shape)) for key, shape in shapes.items()}
+        if name == "branch in loop":
+            given["data"][:] = 0
+        # MXNet cannot differentiate loops and branches within others.
+        for k, output in enumerate(symbol.bind(mx.cpu(), given, grad_req="null").forward()):
+            record(f"{name}/{way}/output {k}", output)

@@ -120,3 +120,12 @@ for inputs_too in (False, True):
     block(nd.ones((1, 2, 6, 6)))
     nd.waitall()
     record(f"hooks/{inputs_too}", seen)
+
+block = nn.Dense(2, in_units=3)
+block.initialize()
+block.hybridize(static_shape=True)
+try:
+    block(nd.ones((1, 3)))
+    record("static shapes without static memory", "accepted")
+except mx.MXNetError:
+    record("static shapes without static memory", "refused")

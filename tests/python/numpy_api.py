@@ -118,3 +118,55 @@ for _ in range(3):
     trainer.step(1)
 record("net/loss", loss)
 npx.waitall()
+
+# Errors of the classes that NumPy raises, at the latest when the result is read.
+
+
+def error_of(call):
+    try:
+        call().asnumpy()
+    except Exception as error:
+        return type(error).__name__
+    return "none"
+
+
+negative, draw = np.array([-1.0, 2]), np.random
+for name, call in {
+    "normal": lambda scale: draw.normal(0, scale, size=2),
+    "logistic": lambda scale: draw.logistic(0, scale, size=2),
+    "gumbel": lambda scale: draw.gumbel(0, scale, size=2),
+    "exponential": lambda scale: draw.exponential(scale, size=2),
+    "rayleigh": lambda scale: draw.rayleigh(scale, size=2),
+    "weibull": lambda shape: draw.weibull(shape, size=2),
+    "pareto": lambda shape: draw.pareto(shape, size=2),
+    "power": lambda shape: draw.power(shape, size=2),
+    "gamma": lambda shape: draw.gamma(shape, 1.0, size=2),
+    "gamma scale": lambda scale: draw.gamma(1.0, scale, size=2),
+    "chisquare": lambda df: draw.chisquare(df, size=2),
+    "bernoulli": lambda prob: npx.random.bernoulli(prob, size=2),
+}.items():
+    for kind, parameter in (("number", -1.0), ("array", negative), ("zero", 0.0), ("two", 2.0)):
+        record(f"error/{name} of {kind}", error_of(lambda call=call, parameter=parameter: call(parameter)))
+for name in ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not"):
+    record(f"error/{name} into numbers", error_of(lambda name=name: getattr(np, name)(np.ones(2), out=np.zeros(2))))
+for name, call in {
+    "percentile": lambda: np.percentile(np.arange(3.0), np.array([10, 150.0])),
+    "quantile": lambda: np.quantile(np.arange(3.0), -0.5),
+    "polyval": lambda: np.polyval(np.ones((2, 2)), np.ones(2)),
+    "diag_indices_from": lambda: np.diag_indices_from(np.ones((2, 3)))[0],
+    "diag_indices_from a vector": lambda: np.diag_indices_from(np.ones(2))[0],
+    "hsplit": lambda: np.hsplit(np.array(1.0), 2)[0],
+    "dsplit": lambda: np.dsplit(np.ones((2, 2)), 2)[0],
+}.items():
+    record(f"error/{name}", error_of(call))
+
+# Slices without elements, while recording.
+x = np.arange(12.0).reshape(4, 3)
+for k, index in enumerate((slice(2, 2), (1, slice(0, 0)), (slice(2, 2), 1), (Ellipsis, slice(0, 0)))):
+    x.attach_grad()
+    with autograd.record():
+        y = (x[index] * 2).sum() + x.sum()
+    y.backward()
+    record(f"empty slice {k}", y)
+    record(f"empty slice {k}/gradient", x.grad)
+npx.waitall()

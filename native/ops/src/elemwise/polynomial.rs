@@ -26,7 +26,7 @@ pub(super) static POLYVAL: OpDef = OpDef::new("_npi_polyval")
     ])
     .shape(|_, io| {
         if let Some(rank) = io.ins[0].ndim() {
-            ensure!(rank == 1, "p must be a vector, not of shape {}", io.ins[0]);
+            ensure!(rank == 1, "ValueError: p has to be an 1-D array, but its shape is {}", io.ins[0]);
         }
         let x = io.ins[1].clone();
         io.assign_out(0, &x)?;

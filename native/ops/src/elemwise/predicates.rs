@@ -2,7 +2,7 @@
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::DType;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
@@ -25,7 +25,12 @@ macro_rules! predicate {
             OpDef::new($op)
                 .doc($doc)
                 .inputs(X)
-                .dtype(|_, io| io.assign_out(0, DType::Bool))
+                .dtype(|_, io| match io.outs[0] {
+                    Some(given) if given != DType::Bool => Err(Error::Value(format!(
+                        "TypeError: the `out` parameter should be a boolean array, but it is of type {given}"
+                    ))),
+                    _ => io.assign_out(0, DType::Bool),
+                })
                 .forward(predicate::<F>)
                 .grad(Grad::Zero)
         };

@@ -93,7 +93,10 @@ fn bernoulli(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
     if p.is_logit {
         chances.iter_mut().for_each(|c| *c = 1.0 / (1.0 + (-*c).exp()));
     }
-    ensure!(chances.iter().all(|c| (0.0..=1.0).contains(c)), "probabilities from 0 to 1 are expected");
+    ensure!(
+        chances.iter().all(|c| (0.0..=1.0).contains(c)),
+        "ValueError: expect probs >= 0 && probs <= 1, but a probability is outside this range"
+    );
     let random = source(ctx);
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, u8, i32, bool] => {
         let hit = |i: usize, draws: &mut ferromx_kernels::rng::Draws| f64::from(u8::from(draws.uniform() < chances[i]));

@@ -380,7 +380,7 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
         f64::load_any(elements(q)?, 0, &mut qs);
     }
     if let Some(q) = qs.iter().find(|q| !(0.0..=100.0).contains(*q)) {
-        return Err(Error::Value(format!("percentile {q} is out of range: use 0 to 100")));
+        return Err(Error::Value(format!("ValueError: percentile exceeds the valid range: {q} is not from 0 to 100")));
     }
     let axes = numpy_axes(&p.axis, dims.len())?;
     let perm: Vec<usize> = (0..dims.len()).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect();

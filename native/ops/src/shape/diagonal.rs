@@ -270,8 +270,12 @@ pub(super) static DIAG_INDICES_FROM: OpDef = OpDef::new("_npi_diag_indices_from"
             return Ok(());
         }
         let dims = io.ins[0].dims();
-        ensure!(dims.len() >= 2, "a diagonal needs an array with at least two axes, but its shape is {}", io.ins[0]);
-        ensure!(dims.windows(2).all(|w| w[0] == w[1]), "all axes must have the same length, but the shape is {}", io.ins[0]);
+        let shape = &io.ins[0];
+        ensure!(dims.len() >= 2, "ValueError: Input array should be at least 2d, but its shape is {shape}");
+        ensure!(
+            dims.windows(2).all(|w| w[0] == w[1]),
+            "ValueError: All dimensions of input must be of equal length, but the shape is {shape}"
+        );
         let out = Shape::new(&[dims.len() as i64, dims[0]]);
         io.assign_out(0, &out)
     })

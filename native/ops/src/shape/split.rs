@@ -266,7 +266,7 @@ macro_rules! splitting {
 }
 
 splitting!(HSPLIT: "_npi_hsplit", "Splits an array along axis 1 (a vector along axis 0), at indices or into a number of parts.",
-    |rank| axis_of(rank, 1, usize::from(rank > 1)));
+    |rank| axis_of("hsplit", rank, 1, usize::from(rank > 1)));
 
 pub(super) static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
     .doc("The gradient of `_npi_hsplit`: the gradients of the parts, joined along the axis.")
@@ -277,7 +277,7 @@ pub(super) static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
     .num_inputs_by(|p| split_parts(p.get()))
     .input_names_by(|p| (0..split_parts(p.get())).map(|i| format!("grad{i}")).collect())
     .shape(|_, io| match io.ins.first().and_then(Shape::ndim) {
-        Some(rank) => rejoined_shape(io, axis_of(rank, 1, usize::from(rank > 1))?),
+        Some(rank) => rejoined_shape(io, axis_of("hsplit", rank, 1, usize::from(rank > 1))?),
         None => Ok(()),
     })
     .dtype(crate::rules::one_dtype)
@@ -287,10 +287,13 @@ pub(super) static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
     });
 
 splitting!(DSPLIT: "_npi_dsplit", "Splits an array along axis 2, at indices or into a number of parts.",
-    |rank| axis_of(rank, 3, 2));
+    |rank| axis_of("dsplit", rank, 3, 2));
 
-fn axis_of(rank: usize, least: usize, axis: usize) -> Result<usize> {
-    ensure!(rank >= least, "the array must have at least {least} axes, but it has {rank}");
+fn axis_of(split: &str, rank: usize, least: usize, axis: usize) -> Result<usize> {
+    ensure!(
+        rank >= least,
+        "ValueError: {split} only works on arrays of {least} or more dimensions, but this one has {rank}"
+    );
     Ok(axis)
 }
 

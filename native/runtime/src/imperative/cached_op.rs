@@ -108,6 +108,11 @@ impl CachedOp {
             };
             parsed.map_err(|e| Error::Param(format!("flag {key} of a cached operator: {e}")))?;
         }
+        let is_set = |flag: &str| flags.iter().any(|(key, value)| key == flag && bool::parse(value) == Ok(true));
+        ensure!(
+            is_set("static_alloc") || !is_set("static_shape"),
+            "static_alloc must be True when static_shape is True: set both"
+        );
         let (graph, ys) = Graph::from_symbol(symbol);
         let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
         let variables = nodes.map(|i| entry(i, 0)).zip(symbol.variables().into_iter().map(|(_, aux)| aux)).collect();

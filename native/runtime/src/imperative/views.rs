@@ -27,6 +27,11 @@ pub fn slice(source: &Arc<Tensor>, begin: i64, end: i64) -> Result<Arc<Tensor>> 
     if !is_recorded(source) {
         return Ok(Arc::new(Tensor::new(view)));
     }
+    if begin == end {
+        // `slice_axis` refuses empty ranges.
+        let index = format!("({begin},)");
+        return call_recorded("slice", &[("begin", &index), ("end", &index)], source);
+    }
     let (begin, end) = (begin.to_string(), end.to_string());
     call_recorded("slice_axis", &[("axis", "0"), ("begin", &begin), ("end", &end)], source)
 }

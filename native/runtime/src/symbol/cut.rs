@@ -15,9 +15,9 @@ fn graph_of(node: &Node) -> Option<String> {
 }
 
 impl Symbol {
-    /// Cuts out the subgraph of the first output: the nodes with the same attribute `__subgraph_name__`. Outputs of other operators that
-    /// it reads become variables with their listed names. Returns the subgraph and the outputs that the new variables stand for, in order
-    /// of first use. Without the attribute, nothing is cut.
+    /// Cuts out the subgraph of the first output: the nodes with the same attribute `__subgraph_name__`. Variables and outputs of
+    /// operators outside of it that it reads become new variables with their listed names. Returns the subgraph and the outputs that the
+    /// new variables stand for, in order of first use. Without the attribute, nothing is cut.
     pub fn cut(&self) -> (Symbol, Vec<Symbol>) {
         let Some(name) = self.outputs.first().and_then(|e| graph_of(&e.node)) else {
             return (self.clone(), Vec::new());
@@ -30,7 +30,8 @@ impl Symbol {
                 cuts.copy(&node);
             }
         }
-        let outputs = self.outputs.iter().map(|e| cuts.entry(e)).collect();
+        let outputs =
+            self.outputs.iter().map(|e| if e.node.is_variable() { e.clone() } else { cuts.entry(e) }).collect();
         let cut = cuts.variables.into_iter().map(|(entry, _)| Symbol { outputs: vec![entry] }).collect();
         (Symbol { outputs }, cut)
     }
@@ -60,9 +61,6 @@ impl Cuts {
     fn entry(&mut self, e: &NodeEntry) -> NodeEntry {
         if let Some(copy) = self.copies.get(&Arc::as_ptr(&e.node)) {
             return NodeEntry { node: copy.clone(), index: e.index };
-        }
-        if e.node.is_variable() {
-            return e.clone();
         }
         let known = self.variables.iter().find(|(old, _)| Arc::ptr_eq(&old.node, &e.node) && old.index == e.index);
         if let Some((_, variable)) = known {

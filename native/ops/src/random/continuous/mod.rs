@@ -116,7 +116,7 @@ fn parameters<P: DistributionParams, L: Law, C: MathFloat>(
             *x = *number;
         }
         let valid = small.iter().all(|x| L::valid(k, x.to_f64()));
-        ensure!(valid, "expected {}, but a parameter is outside this range", L::RULE);
+        ensure!(valid, "ValueError: expect {}, but a parameter is outside this range", L::RULE);
     }
     Ok(all)
 }
@@ -292,7 +292,7 @@ law!(
     value |[m, s], z| m + s * z, derivatives |_, z| [1.0, z]);
 law!(
     /// Marsaglia and Tsang's method.
-    Gamma: "shape > 0 and scale >= 0", valid |k, x| if k == 0 { x > 0.0 } else { x >= 0.0 }, noise Gamma |z| z,
+    Gamma: "shape > 0 and scale > 0", valid |_, x| x > 0.0, noise Gamma |z| z,
     value |[_, s], z| s * z);
 law!(
     /// `scale e`.
