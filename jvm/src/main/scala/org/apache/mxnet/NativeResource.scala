@@ -112,6 +112,9 @@ private[mxnet] object NativeResourceRef {
 
   private var runningCleaner: Thread = _
 
+  /** How many resources were ever followed. */
+  private var registered = 0L
+
   /** Frees the handles of collected resources. It is started again with the next resource after it ended. */
   private[mxnet] def cleaner: Thread = lock.synchronized {
     if (runningCleaner == null) {
@@ -129,6 +132,7 @@ private[mxnet] object NativeResourceRef {
     val ref = new NativeResourceRef(resource, nativeDeAllocator)
     lock.synchronized {
       if (runningCleaner == null) cleaner
+      registered += 1
       ref.live = true
       ref.nextLive = first
       if (first != null) first.previousLive = ref
@@ -191,11 +195,19 @@ private[mxnet] object NativeResourceRef {
 
   private def cleanUntilIdle(): Unit =
     try {
-      var collected = refQ.remove(cleanerPatience)
-      while (collected != null) {
-        free(collected)
-        collected = refQ.remove(cleanerPatience)
+      var ended = false
+      while (!ended) {
+        val known = lock.synchronized(registered)
+        val collected = refQ.remove(cleanerPatience)
+        if (collected != null) free(collected) else ended = endUnlessRegistered(known)
       }
     } catch { case _: InterruptedException => Thread.currentThread().interrupt() }
-    finally lock.synchronized { runningCleaner = null }
+    finally lock.synchronized { if (runningCleaner eq Thread.currentThread()) runningCleaner = null }
+
+  /** Ends the cleaner unless there are new resources, which have found it running; true if it ends. */
+  private def endUnlessRegistered(known: Long): Boolean = lock.synchronized {
+    val isIdle = registered == known
+    if (isIdle) runningCleaner = null
+    isIdle
+  }
 }
