@@ -16,6 +16,7 @@ pub mod random;
 mod subgraph;
 pub mod symbol;
 pub mod symbol_infer;
+pub mod view;
 
 pub use ferromx_core::{
     context, dispatch, dtype, ensure, error, file_format, grad, memory, ndarray, op, params, semantics, shape, sparse,
