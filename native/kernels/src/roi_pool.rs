@@ -65,7 +65,8 @@ impl RoiPoolShape {
 }
 
 /// The largest element of each bin of each region and its index in the plane. An empty bin has the value 0, one in which nothing is
-/// larger than the lowest finite number has that number; both have the index -1. `rois` holds five numbers per region; the output is (regions, channels, height, width).
+/// larger than the lowest finite number has that number; both have the index -1. `rois` holds five numbers per region; the output is
+/// (regions, channels, height, width).
 ///
 /// # Errors
 /// The index of the first region whose image does not exist.

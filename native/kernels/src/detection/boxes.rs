@@ -209,8 +209,8 @@ fn half_size<A: Accum>(code: A, clip: A, anchor: A) -> A {
 }
 
 /// Matches rows and columns of each (`rows`, `cols`) matrix of scores greedily, best score first, until no score is better than
-/// `threshold` or, as in MXNet, `topk + 1` pairs are found. `row_of` and `col_of` get the column of each row and the row of each column; -1 for
-/// unmatched ones. Of equal scores the first wins.
+/// `threshold` or, as in MXNet, `topk + 1` pairs are found. `row_of` and `col_of` get the column of each row and the row of each
+/// column; -1 for unmatched ones. Of equal scores the first wins.
 ///
 /// # Panics
 /// If the lengths do not match.

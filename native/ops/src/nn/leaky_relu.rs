@@ -271,12 +271,23 @@ mod tests {
     #[test]
     fn gradients_agree_with_finite_differences() {
         let x = || array(&[-2.0f64, 0.7, -0.3, 1.9, 0.2, -1.1, 0.4, -0.8], &[2, 2, 2]);
-        for act_type in ["elu", "gelu", "leaky", "rrelu", "selu"] {
+        for act_type in ["elu", "gelu", "leaky", "rrelu"] {
             Case::new(&LEAKY_RELU, &[("act_type", act_type)]).check_gradient(&[x()]);
         }
         let prelu = Case::new(&LEAKY_RELU, &[("act_type", "prelu")]);
         prelu.check_gradient(&[x(), array(&[0.1f64, 0.3], &[2])]);
         prelu.check_gradient(&[x(), array(&[0.2f64], &[1])]);
+    }
+
+    #[test]
+    fn the_gradient_of_selu_is_that_of_mxnet() {
+        let x = array(&[-1.0f64, 2.0], &[2]);
+        let case = Case::new(&LEAKY_RELU, &[("act_type", "selu")]);
+        let (y, ones) =
+            (case.run1(std::slice::from_ref(&x)).unwrap().to_vec::<f64>().unwrap(), array(&[1.0f64, 1.0], &[2]));
+        let grad = case.backward(&[x], &[ones]).unwrap()[0].to_vec::<f64>().unwrap();
+        let (scale, alpha) = (1.0507009873554805, 1.6732632423543772);
+        assert!((grad[0] - scale * (alpha + y[0])).abs() < 1e-12 && (grad[1] - scale).abs() < 1e-12, "{grad:?}");
     }
 
     #[test]
