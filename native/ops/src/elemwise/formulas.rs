@@ -1,5 +1,6 @@
 //! Formulas of two operands and their partial derivatives, shared by the elementwise, the broadcasting and the scalar forms of an
 //! operator.
+#![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
 use ferromx_kernels::math::{self, MathFloat};
 

@@ -3,9 +3,9 @@
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::op::{Deps, OpDef, arg};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params;
-use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
 use ferromx_kernels::linalg::{pack_triangle, unpack_triangle};
 use ferromx_kernels::math::log;
 use ferromx_kernels::movement::{diagonal, diagonal_assign};
@@ -82,13 +82,11 @@ impl TriangleParam {
     }
 }
 
-/// The length of the diagonal at `offset` in an n x n matrix; -1 if n is unknown. `out` is the known part of the output's shape: as a
-/// gradient, the diagonal may have no elements.
-fn length(n: i64, offset: i32, out: &Shape) -> Result<i64> {
+/// The length of the diagonal at `offset` in an n x n matrix; -1 if n is unknown.
+fn length(n: i64, offset: i32) -> Result<i64> {
     let len = n - i64::from(offset).abs();
-    let is_empty = len == 0 && out.dims().last() == Some(&0);
     ensure!(
-        n < 0 || len > 0 || is_empty || (n == 0 && offset == 0),
+        n < 0 || len > 0 || (n == 0 && offset == 0),
         "Illegal offset {offset} for diag/trian extraction of matrix with dimension {n}"
     );
     Ok(if n < 0 { -1 } else { len })
@@ -102,19 +100,21 @@ pub(super) static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
     .shape(|p, io| {
         check_square(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let len = length(io.ins[0].dim(rank - 1), p.get::<DiagonalParam>().offset, &io.outs[0])?;
+        let len = length(io.ins[0].dim(rank - 1), p.get::<DiagonalParam>().offset)?;
         let out = replaced(&io.ins[0], 2, &[len]);
         io.assign_out(0, &out)
     })
-    .forward(|ctx, ins, outs| {
-        let (offset, shape) = (ctx.params::<DiagonalParam>().offset as isize, ins[0].shape().to_usize());
-        let axes = (shape.len() - 2, shape.len() - 1);
-        matrix_type!(ctx, ins[0].dtype(), |T| {
-            diagonal(ins[0].slice::<T>()?, &shape, axes, offset, outs[0].slice_mut()?);
-            Ok(())
-        })
-    })
+    .forward(extract_diagonal)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_makediag", &[n.ograds[0]], n.attrs)?)])));
+
+fn extract_diagonal(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (offset, shape) = (ctx.params::<DiagonalParam>().offset as isize, ins[0].shape().to_usize());
+    let axes = (shape.len() - 2, shape.len() - 1);
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        diagonal(ins[0].slice::<T>()?, &shape, axes, offset, outs[0].slice_mut()?);
+        Ok(())
+    })
+}
 
 pub(super) static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
     .aliases(&["linalg_makediag"])
@@ -139,7 +139,10 @@ pub(super) static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
             Ok(())
         })
     })
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_extractdiag", &[n.ograds[0]], n.attrs)?)])));
+    .grad(Grad::Kernel(
+        Backward::new(extract_diagonal),
+        Some(|g, n| Ok(vec![Some(g.apply1("_linalg_extractdiag", &[n.ograds[0]], n.attrs)?)])),
+    ));
 
 pub(super) static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
     .aliases(&["linalg_extracttrian"])
@@ -152,18 +155,20 @@ pub(super) static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
     .shape(|p, io| {
         check_square(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let m = length(io.ins[0].dim(rank - 1), p.get::<TriangleParam>().offset, &io.outs[0])?;
+        let m = length(io.ins[0].dim(rank - 1), p.get::<TriangleParam>().offset)?;
         let out = replaced(&io.ins[0], 2, &[if m < 0 { -1 } else { m * (m + 1) / 2 }]);
         io.assign_out(0, &out)
     })
-    .forward(|ctx, ins, outs| {
-        let (p, (n, _)) = (ctx.params::<TriangleParam>(), size(ins[0].shape()));
-        matrix_type!(ctx, ins[0].dtype(), |T| {
-            pack_triangle(ins[0].slice::<T>()?, n, p.is_lower(), p.offset.unsigned_abs() as usize, outs[0].slice_mut()?);
-            Ok(())
-        })
-    })
+    .forward(extract_triangle)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_maketrian", &[n.ograds[0]], n.attrs)?)])));
+
+fn extract_triangle(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (p, (n, _)) = (ctx.params::<TriangleParam>(), size(ins[0].shape()));
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        pack_triangle(ins[0].slice::<T>()?, n, p.is_lower(), p.offset.unsigned_abs() as usize, outs[0].slice_mut()?);
+        Ok(())
+    })
+}
 
 pub(super) static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
     .aliases(&["linalg_maketrian"])
@@ -194,4 +199,7 @@ pub(super) static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
             Ok(())
         })
     })
-    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_extracttrian", &[n.ograds[0]], n.attrs)?)])));
+    .grad(Grad::Kernel(
+        Backward::new(extract_triangle),
+        Some(|g, n| Ok(vec![Some(g.apply1("_linalg_extracttrian", &[n.ograds[0]], n.attrs)?)])),
+    ));
