@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ferromx_core::context::Context;
 use ferromx_core::op::{RandomKey, RandomSource};
 use parking_lot::RwLock;
+use smallvec::SmallVec;
 
 /// The random state of a device: every call that draws random numbers takes the next stream.
 #[derive(Debug, Default)]
@@ -84,13 +85,13 @@ pub struct State {
     /// The seed of devices that have drawn no number yet.
     pub global_seed: u64,
     /// Seed and next stream of each device that has, in the order of the devices.
-    pub devices: Vec<(Context, u64, u64)>,
+    pub devices: SmallVec<[(Context, u64, u64); 4]>,
 }
 
 /// The state of all devices.
 pub fn state() -> State {
     let all = states().read();
-    let mut devices: Vec<_> = (all.by_context.iter())
+    let mut devices: SmallVec<_> = (all.by_context.iter())
         .map(|(context, d)| (*context, d.seed.load(Ordering::Relaxed), d.next.load(Ordering::Relaxed)))
         .collect();
     devices.sort_unstable();

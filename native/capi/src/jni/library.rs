@@ -69,7 +69,7 @@ native! {
             let (kind, id) = (i32::try_from(kind).unwrap_or(-1), i32::try_from(id).unwrap_or(-1));
             Ok((Context::from_codes(kind, id)?, seed as u64, next as u64))
         });
-        let devices = devices.collect::<Result<Vec<_>, Error>>()?;
+        let devices = devices.collect::<Result<_, Error>>()?;
         random::restore(&random::State { global_seed: *global_seed as u64, devices });
         Ok(())
     }

@@ -486,7 +486,11 @@ mod tests {
         let nan = Case::new(&PERCENTILE, &[("q_scalar", "0")]).run1(&[vector(DType::F32, &[1.0, f64::NAN])]).unwrap();
         assert!(nan.to_vec::<f32>().unwrap()[0].is_nan());
         assert!(
-            Case::new(&PERCENTILE, &[("q_scalar", "135")]).run1(&[x]).unwrap_err().to_string().contains("use 0 to 100")
+            Case::new(&PERCENTILE, &[("q_scalar", "135")])
+                .run1(&[x])
+                .unwrap_err()
+                .to_string()
+                .contains("not from 0 to 100")
         );
     }
 

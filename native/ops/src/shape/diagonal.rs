@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(shape(&DIAGONAL, &[("offset", "-1")], &[2, 3, 4]).unwrap(), [4, 1].into());
         assert!(shape(&NP_DIAG, &[], &[2, 3, 4]).unwrap_err().to_string().contains("a vector or a matrix"));
         assert!(shape(&TRACE, &[("axis2", "0")], &[2, 3]).unwrap_err().to_string().contains("the same axis"));
-        assert!(shape(&DIAG_INDICES_FROM, &[], &[2, 3]).unwrap_err().to_string().contains("must have the same length"));
+        assert!(shape(&DIAG_INDICES_FROM, &[], &[2, 3]).unwrap_err().to_string().contains("of equal length"));
         let indices = Case::new(&DIAG_INDICES_FROM, &[]).run1(&[numbers(&[3, 3])]).unwrap();
         assert_eq!(indices.to_vec::<i64>().unwrap(), [0, 1, 2, 0, 1, 2]);
     }
