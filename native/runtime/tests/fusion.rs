@@ -205,3 +205,28 @@ fn chains_are_single_steps_without_intermediate_arrays() {
     assert!(text.contains("Plan: 1 forward and 0 gradient steps"), "{text}");
     assert!(text.contains("Total 0 MB allocated"), "{text}");
 }
+
+#[test]
+fn a_second_pass_backward_gives_the_same_gradients() {
+    let hidden = op("tanh", "hidden", &[variable("data")], &[]);
+    let normed =
+        op("BatchNorm", "normed", &[op("square", "squared", &[hidden.clone()], &[])], &[("fix_gamma", "False")]);
+    let dropped = op("Dropout", "dropped", &[op("elemwise_mul", "product", &[normed, hidden], &[])], &[]);
+    let net = op(
+        "log",
+        "log",
+        &[op("_plus_scalar", "above", &[op("square", "size", &[dropped], &[])], &[("scalar", "0.5")])],
+        &[],
+    );
+    let executor = bind(&net, &[("data", &[6, 5])], writes(&net), 5);
+    fill(&executor, 3);
+    executor.forward(true).unwrap();
+    let heads: Vec<_> = executor.outputs().iter().map(|y| y.to_context(executor.context()).unwrap()).collect();
+    let mut passes = (0..3).map(|_| {
+        executor.backward(&heads, true).unwrap();
+        (gradients(&executor), values(executor.outputs()), values(executor.aux()))
+    });
+    let first = passes.next().unwrap();
+    assert!(first.0.iter().flatten().any(|x| *x != 0.0));
+    assert!(passes.all(|pass| pass == first));
+}

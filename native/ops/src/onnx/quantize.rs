@@ -70,8 +70,8 @@ fn channels(shape: &Shape, axis: i32, ins: &[In<'_>]) -> Result<Channels> {
 /// Linear quantization.
 pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("_onnx_QuantizeLinear")
     .doc(
-        "Quantizes to 8-bit integers: the integer nearest to data / scale, ties to even, plus zero_point, within the range of the type. The \
-         output has the shape of data. Source: QuantizeLinear of ONNX.",
+        "Quantizes to 8-bit integers: the integer nearest to data / scale, ties to even, plus zero_point, within the range of the type. \
+         The output has the shape of data. Source: QuantizeLinear of ONNX.",
     )
     .inputs(&[arg("data", "The numbers, of type float32."), SCALE, ZERO])
     .params::<QuantizeLinearParam>()
@@ -98,8 +98,8 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("_onnx_QuantizeLinear")
 /// Linear dequantization.
 pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("_onnx_DequantizeLinear")
     .doc(
-        "Dequantizes integers: (data - zero_point) * scale, of type float32, in the shape of data. A bound network computes convolutions and \
-         matrix products of such numbers on the integers. Source: DequantizeLinear of ONNX.",
+        "Dequantizes integers: (data - zero_point) * scale, of type float32, in the shape of data. A bound network computes convolutions \
+         and matrix products of such numbers on the integers. Source: DequantizeLinear of ONNX.",
     )
     .inputs(&[arg("data", "The integers, of type int8, uint8 or int32."), SCALE, ZERO])
     .params::<DequantizeLinearParam>()
@@ -200,8 +200,8 @@ pub(super) static MATMUL_INTEGER: OpDef = OpDef::new("_onnx_MatMulInteger")
 /// A convolution of integers.
 pub(super) static CONV_INTEGER: OpDef = OpDef::new("_onnx_ConvInteger")
     .doc(
-        "The convolution of data - data_zero_point with weight - weight_zero_point in one or two dimensions, as 32-bit integers. Shapes and \
-         parameters are those of Convolution without a bias; padding is zero_point. Source: ConvInteger of ONNX.",
+        "The convolution of data - data_zero_point with weight - weight_zero_point in one or two dimensions, as 32-bit integers. Shapes \
+         and parameters are those of Convolution without a bias; padding is zero_point. Source: ConvInteger of ONNX.",
     )
     .inputs(OPERANDS)
     .params::<ConvolutionParam>()

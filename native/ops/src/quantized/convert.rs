@@ -289,8 +289,8 @@ fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
 /// Rounds weights to what 8-bit integers represent.
 pub(super) static FAKE_QUANTIZE: OpDef = OpDef::new("_contrib_fake_quantize")
     .doc(
-        "Rounds each row along the first axis to the nearest multiples of r / 127, with r the largest absolute value of the row: the numbers \
-         that its quantization to int8 represents. The gradient passes through. The output has the shape of data.",
+        "Rounds each row along the first axis to the nearest multiples of r / 127, with r the largest absolute value of the row: the \
+         numbers that its quantization to int8 represents. The gradient passes through. The output has the shape of data.",
     )
     .inputs(&[arg("data", "The numbers, of type float32.")])
     .shape(|_, io| {

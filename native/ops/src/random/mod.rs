@@ -1,7 +1,7 @@
 //! Random numbers. Every call uses its own stream of the device's seed; results do not depend on the number of threads.
 //!
-//! The distributions of MXNet's older interface have scalar parameters ([`fixed`]) or arrays of them ([`sampled`]); those of its NumPy
-//! interface have either ([`continuous`], [`integers`]).
+//! The distributions of MXNet's older interface have scalar parameters (`fixed`) or arrays of them (`sampled`); those of its NumPy
+//! interface have either (`continuous`, `integers`).
 
 mod continuous;
 mod discrete;
