@@ -209,8 +209,12 @@ fn chains_are_single_steps_without_intermediate_arrays() {
 #[test]
 fn a_second_pass_backward_gives_the_same_gradients() {
     let hidden = op("tanh", "hidden", &[variable("data")], &[]);
-    let normed =
-        op("BatchNorm", "normed", &[op("square", "squared", &[hidden.clone()], &[])], &[("fix_gamma", "False")]);
+    let normed = op(
+        "BatchNorm",
+        "normed",
+        &[op("square", "squared", std::slice::from_ref(&hidden), &[])],
+        &[("fix_gamma", "False")],
+    );
     let dropped = op("Dropout", "dropped", &[op("elemwise_mul", "product", &[normed, hidden], &[])], &[]);
     let net = op(
         "log",
