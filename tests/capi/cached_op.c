@@ -109,6 +109,9 @@ static void loops_over_subgraphs(void) {
   outside = node("_mul_scalar", "double", "scalar", "2", &w, 1);
   OK(MXSymbolCreateVariable("row", &row));
   OK(MXSymbolCreateVariable("state", &state));
+  /* Front ends create the variables of the body within the attribute's scope; other variables are cut. */
+  OK(MXSymbolSetAttr(row, "__subgraph_name__", "loop"));
+  OK(MXSymbolSetAttr(state, "__subgraph_name__", "loop"));
   SymbolHandle first[] = {row, outside};
   SymbolHandle product = node("elemwise_mul", "product", "__subgraph_name__", "loop", first, 2);
   SymbolHandle second[] = {product, state};
