@@ -22,7 +22,7 @@ import scala.Enumeration;
  *   @Override public void exec(OpContext context) { context.map(0, 0, x -> x * x); }
  *
  *   @Override public List<Symbol> doDiff(List<Symbol> gradients) {
- *     return List.of(arg().$times(2f).$times(gradients.get(0)));
+ *     return List.of(node("elemwise_mul", node("elemwise_add", arg(), arg()), gradients.get(0)));
  *   }
  * }
  * }</pre>
