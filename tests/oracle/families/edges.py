@@ -218,6 +218,8 @@ def lengths_of_zero():
     for offset in ("-1", "0", "1"):
         for op in ("_linalg_makediag", "_linalg_maketrian"):
             yield graded(op, [np.zeros((2, 0), "float32")], {"offset": offset}, np_shape=True)
+    nothing = np.zeros(0, "float32")
+    yield OpCase("LayerNorm", [nothing.reshape((2, 0, 3)), nothing, nothing], {"axis": "1"}, np_shape=True, train=True, grad=["gamma", "beta"])
     yield OpCase("_contrib_arange_like", [data((2, 3))], {"start": "2", "step": "0"})
     yield OpCase("_np_squeeze", [data((1, 1, 2))], {"axis": "(0, -3)"}, np_shape=True)
     yield graded("_contrib_BilinearResize2D", [data((1, 2, 3, 2))], {"height": "5", "width": "3", "scale_width": "0.5"})

@@ -260,12 +260,13 @@ fn backward_as<P: RowNorm, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], out
     let rows = ctx.params::<P>().rows(ins[1].shape())?;
     let (y_grad, x, gamma) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     let (mean, deviation) = (ins[3].slice::<T>()?, ins[4].slice::<T>()?);
-    let unwanted = if outs[0].wanted() { 0 } else { x.len() };
+    let is_wanted = outs[0].wanted();
+    let unwanted = if is_wanted { 0 } else { x.len() };
     let values = gamma.len();
     with_scratch(unwanted, |dropped: &mut [T]| {
         with_scratch(2 * values, |param_grads: &mut [T::Acc]| {
             let (gamma_grad, beta_grad) = param_grads.split_at_mut(values);
-            let x_grad = if unwanted == 0 { outs[0].slice_mut::<T>()? } else { dropped };
+            let x_grad = if is_wanted { outs[0].slice_mut::<T>()? } else { dropped };
             let grads = RowNormGrads { x: x_grad, gamma: &mut *gamma_grad, beta: &mut *beta_grad };
             with_wide(gamma, |gamma| {
                 with_wide(mean, |mean| {
