@@ -29,10 +29,11 @@ const PARALLEL_WORK: usize = 1 << 20;
 const TASK_PANELS: usize = 4;
 /// Maximum bytes of a B that several rows of tiles read in place; slightly more than the first-level cache.
 const IN_PLACE_BYTES: usize = 64 << 10;
-/// Maximum number of panels of B for which A is read in place, if its rows keep out of each other's way in the first-level cache.
+/// Maximum number of panels of B for which A is read in place.
 const IN_PLACE_PANELS: usize = 8;
-/// The same if the elements of a tile's rows share sets of the cache, or each is in a line of its own.
-const IN_PLACE_PANELS_SPREAD: usize = 2;
+/// The same for an A whose rows share sets of the first-level cache, or whose rows' elements are not adjacent: each panel of B would
+/// read it from the second-level cache again.
+const IN_PLACE_PANELS_STRIDED: usize = 2;
 /// Addresses this far apart share a set of the first-level cache.
 const CACHE_WAY_BYTES: usize = 4096;
 
@@ -292,7 +293,7 @@ impl<T: GemmElement> Product<'_, T> {
 fn in_place_panels<T: Copy>(a: MatRef<'_, T>) -> usize {
     let row_bytes = a.row_stride() * size_of::<T>();
     if a.col_stride() > 1 || row_bytes.is_multiple_of(CACHE_WAY_BYTES) {
-        IN_PLACE_PANELS_SPREAD
+        IN_PLACE_PANELS_STRIDED
     } else {
         IN_PLACE_PANELS
     }
