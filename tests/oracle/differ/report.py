@@ -70,7 +70,8 @@ def text(op, call, difference):
     attrs = call.attrs if is_call else [node[:2] for node in call.nodes]
     arrays = call.inputs if is_call else list(call.arrays.values())
     is_special = any(x.dtype.kind == "f" and not np.isfinite(x).all() for x in arrays)
-    facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + ["special"] * is_special
+    stypes = [str(stype) for stype in (is_call and call.stypes) or ()]
+    facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + stypes + ["special"] * is_special
     return "%s: %s: %s; %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs, " ".join(facts))
 
 
