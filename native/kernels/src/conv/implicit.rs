@@ -21,8 +21,8 @@ use std::ops::Range;
 const BLOCK_BYTES: usize = 2048;
 /// Multiply-adds in a thread's chunk.
 const CHUNK_WORK: usize = 1 << 18;
-/// Panels of windows multiplied with a panel of weights, one after the other.
-const PANELS: usize = 4;
+/// Bytes of the panels of windows that are multiplied with a panel of weights, one after the other: part of the second-level cache.
+const PANELS_BYTES: usize = 128 << 10;
 /// Cost of packing the windows, in rows of the product.
 const PACKING_ROWS: f64 = 4.0;
 /// Maximum bytes of working memory for a stripe, unless one row of pixels needs more: part of the second-level cache.
@@ -126,6 +126,13 @@ impl<'a, T: Accum> Implicit<'a, T> {
     pub(super) fn depth_offsets<'l>(&self, layout: &'l Layout<'_>) -> impl Iterator<Item = usize> + use<'l, T> {
         let len = layout.len();
         (0..self.channels).flat_map(move |c| layout.taps().iter().map(move |tap| c * len + tap))
+    }
+
+    /// Number of panels of windows multiplied with a panel of weights. Many short panels write long runs of each row of the result and
+    /// read long runs of each channel.
+    fn panels(&self) -> usize {
+        let longest = depth_blocks::<T>(self.depth()).map(|block| block.len()).max().unwrap_or(0);
+        (PANELS_BYTES / (longest * self.kernel.nr() * size_of::<T>()).max(1)).clamp(4, 16)
     }
 
     /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. Calls `finish` for every block of the
@@ -263,7 +270,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let (cols, together) = match stripes {
             _ if self.depth() == 0 => (pixels, 1),
             Some(stripes) => (self.stripe_pixels(stripes), stripes.images),
-            None => (PANELS * self.kernel.nr(), 1),
+            None => (self.panels() * self.kernel.nr(), 1),
         };
         let blocks_across = pixels.div_ceil(cols);
         let block_at = |i: usize| {
@@ -435,19 +442,18 @@ impl<'a, T: Accum> Implicit<'a, T> {
         c: &mut MatMut<'_, T>,
     ) {
         let (nr, outputs, table) = (self.kernel.nr(), c.cols(), &stripes.table);
+        let cols = self.panels() * nr;
         // Number of outputs computed together, and the windows between them.
         let (together, pitch) = match stripes.order {
             Order::ByRows => (self.geometry.grid[2], stripes.layout.pitch()),
             Order::Through | Order::Dense => (outputs, 0),
         };
         let dense = stripes.order == Order::Dense;
-        let tiles = outputs.div_ceil(together) * together.div_ceil(PANELS * nr) * c.rows().div_ceil(self.kernel.mr());
+        let tiles = outputs.div_ceil(together) * together.div_ceil(cols) * c.rows().div_ceil(self.kernel.mr());
         let planes = windows.len() / stripes.layout.len();
         let each = planes.div_ceil(tiles * depth_blocks::<T>(self.depth()).count());
         let parts = (0..outputs).step_by(together).enumerate().flat_map(|(i, first)| {
-            (0..together)
-                .step_by(PANELS * nr)
-                .map(move |start| (i * pitch, first, start..together.min(start + PANELS * nr)))
+            (0..together).step_by(cols).map(move |start| (i * pitch, first, start..together.min(start + cols)))
         });
         for (windows_from, first_output, part_outputs) in parts {
             for block in depth_blocks::<T>(self.depth()) {

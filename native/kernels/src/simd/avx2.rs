@@ -85,8 +85,9 @@ macro_rules! tile {
                 unsafe {
                     if INDEXED {
                         b = args.b.add(*args.b_offsets.add(p) as usize);
+                    } else {
+                        _mm_prefetch::<_MM_HINT_T1>(args.ahead.wrapping_add($lanes * p).cast());
                     }
-                    _mm_prefetch::<_MM_HINT_T1>(args.ahead.wrapping_add($lanes * p).cast());
                     let mut y = [$zero(); V];
                     for v in 0..V - 1 {
                         y[v] = $load(b.add($lanes * v));

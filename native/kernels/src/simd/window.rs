@@ -9,10 +9,6 @@ use super::Isa;
 use super::microkernel::{GemmElement, IndexedPanel};
 use crate::par::List;
 
-/// Lanes of an AVX-512 vector of `f32`.
-#[cfg(target_arch = "x86_64")]
-const LANES: usize = 16;
-
 /// Adjacent lanes whose elements are adjacent too.
 #[derive(Clone, Copy, Debug)]
 struct Run {
@@ -62,9 +58,20 @@ impl WindowElement for f32 {
     fn pack_runs(runs: &Runs, panel: IndexedPanel<'_, f32>, out: &mut [f32]) {
         let offsets = check_runs(runs, &panel, out);
         #[cfg(target_arch = "x86_64")]
-        if runs.width.is_multiple_of(LANES) && Isa::current() == Isa::Avx512 {
-            // SAFETY: the processor has AVX-512F; `out` has room for each offset and `data` holds all elements, as checked.
-            return unsafe { runs_avx512(runs, offsets, panel.data.as_ptr(), out) };
+        {
+            let data = panel.data.as_ptr();
+            let avx512: [PartsFn; 4] = [parts_avx512::<1>, parts_avx512::<2>, parts_avx512::<3>, parts_avx512::<4>];
+            let avx2: [PartsFn; 4] = [parts_avx2::<1>, parts_avx2::<2>, parts_avx2::<3>, parts_avx2::<4>];
+            // SAFETY: the processor has the instructions; `out` has room for each offset and `data` holds all elements, as checked.
+            match Isa::current() {
+                Isa::Avx512 if runs.width.is_multiple_of(16) => unsafe {
+                    return runs_by_vector::<16>(runs, offsets, data, out, avx512);
+                },
+                Isa::Avx2 | Isa::Avx512 if runs.width.is_multiple_of(8) => unsafe {
+                    return runs_by_vector::<8>(runs, offsets, data, out, avx2);
+                },
+                _ => {}
+            }
         }
         runs_portable(runs, offsets, panel.data, out);
     }
@@ -98,69 +105,128 @@ crate::simd::per_isa! {
     }
 }
 
-/// # Safety
-/// `out` must have room for a row for each offset, and `data` must hold the elements of all lanes at all offsets.
+/// The elements that one run has in a vector of a panel.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn runs_avx512(runs: &Runs, offsets: &[u32], data: *const f32, out: &mut [f32]) {
-    use std::arch::x86_64::*;
-    /// Writes one vector of each row from up to PARTS runs, or adds it to what is there.
-    ///
-    /// # Safety
-    /// As above; `out` starts at the vector.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn vector<const PARTS: usize>(
-        parts: &[(*const f32, u16)],
-        offsets: &[u32],
-        out: *mut f32,
-        width: usize,
-        add: bool,
-    ) {
-        let parts: [(*const f32, u16); PARTS] = std::array::from_fn(|i| parts[i]);
-        for (row, offset) in offsets.iter().enumerate() {
-            // SAFETY: the masks select elements of the runs, and lanes of this panel.
-            unsafe {
-                let to = out.add(row * width);
-                let mut lanes = if add { _mm512_loadu_ps(to) } else { _mm512_setzero_ps() };
-                for (from, mask) in parts {
-                    lanes = _mm512_mask_loadu_ps(lanes, mask, from.wrapping_add(*offset as usize));
-                }
-                _mm512_storeu_ps(to, lanes);
-            }
-        }
-    }
+#[derive(Clone, Copy)]
+struct Part {
+    /// Where lane 0 would be read at offset 0; may lie outside the data.
+    from: *const f32,
+    /// The lanes from `start` up to `end` belong to the run.
+    start: usize,
+    end: usize,
+}
 
+/// Writes one vector of each row of a panel of `width` lanes from up to PARTS parts, or fills its missing lanes if `add`.
+#[cfg(target_arch = "x86_64")]
+type PartsFn = unsafe fn(parts: &[Part], offsets: &[u32], out: *mut f32, width: usize, add: bool);
+
+/// Packs vector by vector; `copy[n]` copies n + 1 parts.
+///
+/// # Safety
+/// `out` must have room for a row for each offset, `data` must hold the elements of all lanes at all offsets, and the processor must
+/// have the instructions of `copy`, whose vectors have LANES lanes.
+#[cfg(target_arch = "x86_64")]
+unsafe fn runs_by_vector<const LANES: usize>(
+    runs: &Runs,
+    offsets: &[u32],
+    data: *const f32,
+    out: &mut [f32],
+    copy: [PartsFn; 4],
+) {
     for first in (0..runs.width).step_by(LANES) {
-        let mut parts = [(data, 0u16); LANES];
+        let mut parts = [Part { from: data, start: 0, end: 0 }; LANES];
         let mut count = 0;
         for run in runs.runs.iter() {
             let (start, end) = (run.lane.max(first), (run.lane + run.len).min(first + LANES));
             if start < end {
-                let mask = (u16::MAX >> (LANES - (end - start))) << (start - first);
-                parts[count] = (data.wrapping_add(run.first + first).wrapping_sub(run.lane), mask);
+                let from = data.wrapping_add(run.first + first).wrapping_sub(run.lane);
+                parts[count] = Part { from, start: start - first, end: end - first };
                 count += 1;
             }
         }
         let out = out.as_mut_ptr().wrapping_add(first);
-        let width = runs.width;
-        // SAFETY: as the caller guarantees.
+        for (i, parts) in parts[..count.max(1)].chunks(copy.len()).enumerate() {
+            // SAFETY: as the caller guarantees; `parts` has as many elements as the function copies.
+            unsafe { copy[parts.len() - 1](parts, offsets, out, runs.width, i > 0) };
+        }
+    }
+}
+
+/// # Safety
+/// As for [`runs_by_vector`]; `parts` has at least PARTS elements, `out` starts at the vector.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn parts_avx512<const PARTS: usize>(parts: &[Part], offsets: &[u32], out: *mut f32, width: usize, add: bool) {
+    use std::arch::x86_64::*;
+    let parts: [(*const f32, u16); PARTS] = std::array::from_fn(|i| {
+        let Part { from, start, end } = parts[i];
+        (from, ((1u32 << end) - (1u32 << start)) as u16)
+    });
+    for (row, offset) in offsets.iter().enumerate() {
+        // SAFETY: the masks select elements of the runs, and lanes of this panel.
         unsafe {
-            match count {
-                0 | 1 => vector::<1>(&parts, offsets, out, width, false),
-                2 => vector::<2>(&parts, offsets, out, width, false),
-                3 => vector::<3>(&parts, offsets, out, width, false),
-                4 => vector::<4>(&parts, offsets, out, width, false),
-                _ => {
-                    vector::<4>(&parts, offsets, out, width, false);
-                    for parts in parts[4..count].chunks(4) {
-                        match parts.len() {
-                            4 => vector::<4>(parts, offsets, out, width, true),
-                            _ => parts.chunks(1).for_each(|part| vector::<1>(part, offsets, out, width, true)),
-                        }
-                    }
-                }
+            let to = out.add(row * width);
+            let mut lanes = if add { _mm512_loadu_ps(to) } else { _mm512_setzero_ps() };
+            for (from, mask) in parts {
+                lanes = _mm512_mask_loadu_ps(lanes, mask, from.wrapping_add(*offset as usize));
             }
+            _mm512_storeu_ps(to, lanes);
+        }
+    }
+}
+
+/// # Safety
+/// As for [`parts_avx512`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn parts_avx2<const PARTS: usize>(parts: &[Part], offsets: &[u32], out: *mut f32, width: usize, add: bool) {
+    use std::arch::x86_64::*;
+    let index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let parts: [(*const f32, __m256i); PARTS] = std::array::from_fn(|i| {
+        let Part { from, start, end } = parts[i];
+        let from_start = _mm256_cmpgt_epi32(index, _mm256_set1_epi32(start as i32 - 1));
+        (from, _mm256_and_si256(from_start, _mm256_cmpgt_epi32(_mm256_set1_epi32(end as i32), index)))
+    });
+    for (row, offset) in offsets.iter().enumerate() {
+        // SAFETY: the masks select elements of the runs, and lanes of this panel.
+        unsafe {
+            let to = out.add(row * width);
+            let mut lanes = if add { _mm256_loadu_ps(to) } else { _mm256_setzero_ps() };
+            for (from, mask) in parts {
+                // Other lanes are zero in one of the two.
+                lanes = _mm256_or_ps(lanes, _mm256_maskload_ps(from.wrapping_add(*offset as usize), mask));
+            }
+            _mm256_storeu_ps(to, lanes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::microkernel::OffsetTable;
+
+    #[test]
+    fn panels_hold_the_elements_of_their_runs() {
+        let data: Vec<f32> = (0..400).map(|i| i as f32).collect();
+        let offsets = [0, 7, 3, 100, 65];
+        let table = OffsetTable::new(offsets);
+        for (width, lens) in
+            [(32, &[20, 9][..]), (16, &[1; 16]), (24, &[3, 1, 2, 2, 5, 4, 1]), (14, &[6, 8]), (16, &[])]
+        {
+            let (mut runs, mut expected, mut lane) = (Runs::new(width), vec![0.0; offsets.len() * width], 0);
+            for (i, &len) in lens.iter().enumerate() {
+                let first = 11 * i + 5;
+                runs.push(lane, len, first);
+                for (row, offset) in offsets.iter().enumerate() {
+                    let from = &data[offset + first..][..len];
+                    expected[row * width + lane..][..len].copy_from_slice(from);
+                }
+                lane += len;
+            }
+            let mut panel = vec![f32::NAN; expected.len()];
+            f32::pack_runs(&runs, IndexedPanel { data: &data, table: &table, first: 0 }, &mut panel);
+            assert_eq!(panel, expected, "{width} lanes in runs of {lens:?}");
         }
     }
 }
