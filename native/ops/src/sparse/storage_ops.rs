@@ -40,6 +40,7 @@ pub(super) static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     .grad(Grad::Compose(crate::rules::PASS_BACK))
     .inplace(&[(0, 0)])
     .sparse_from_dense(
+        |_| true,
         |p, ins, _| {
             let wanted = p.get::<CastStorageParam>().stype.storage_type();
             (ins[0] != Dense || wanted != Dense).then_some(wanted)

@@ -295,7 +295,7 @@ fn dense_operands(
     arrays: &mut Arrays,
     results: &mut Arrays,
 ) -> Result<bool> {
-    if op.def.sparse.is_some_and(|form| form.from_dense) {
+    if op.def.sparse.is_some_and(|form| (form.from_dense)(&op.params)) {
         return Ok(false);
     }
     for tensor in inputs {
