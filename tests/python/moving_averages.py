@@ -125,6 +125,16 @@ for mode, flags in (("imperative", None), ("hybrid", {}), ("static", {"static_al
     nd.waitall()
     record(f"{mode}/passed through", mean.data())
 
+# No gradient passes a BlockGrad, but the averages before it are updated.
+blocked = mx.sym.BlockGrad(mx.sym.BatchNorm(mx.sym.var("data"), name="bn"))
+for requests in ("write", {"data": "write", "bn_gamma": "null", "bn_beta": "null"}):
+    executor = blocked.simple_bind(mx.cpu(), data=x.shape, grad_req=requests)
+    executor.arg_arrays[0][:] = x
+    executor.forward(is_train=True)
+    executor.backward([head])
+    nd.waitall()
+    record(f"blocked/{requests}", executor.aux_arrays[0])
+
 penalty = mx.sym.IdentityAttachKLSparseReg(mx.sym.var("data"), name="kl", momentum=0.5, penalty=0.1)
 executor = penalty.simple_bind(mx.cpu(), data=(2, 2), grad_req="write")
 executor.arg_arrays[0][:] = nd.array([[0.2, 0.4], [0.6, 0.8]])

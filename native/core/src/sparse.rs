@@ -569,7 +569,7 @@ mod tests {
         let b = b.unwrap();
         b.set_values(&rows).unwrap();
         b.set_indices(0, &vector(&[3i64, 1])).unwrap();
-        assert!(b.check_format().unwrap_err().to_string().contains("ascend"));
+        assert!(b.check_format(true).unwrap_err().to_string().contains("ascend"));
         assert_eq!(b.parts().unwrap().data.to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);
     }
 
@@ -578,9 +578,9 @@ mod tests {
         let a =
             SparseArray::zeros(StorageType::RowSparse, &Shape::new(&[4, 2]), DType::F32, Context::default()).unwrap();
         a.set_values(&NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap()).unwrap();
-        assert!(a.check_format().is_err());
+        assert!(a.check_format(true).is_err());
         a.set_indices(0, &vector(&[1i64, 3])).unwrap();
-        assert!(a.check_format().is_ok());
+        assert!(a.check_format(true).is_ok());
         assert!(a.set_indices(1, &vector(&[1i64])).is_err());
         assert!(a.set_indices(0, &vector(&[1i32])).is_err());
         assert!(a.set_values(&vector(&[1f32])).is_err());

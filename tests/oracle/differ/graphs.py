@@ -45,7 +45,11 @@ class GraphRunner:
         return [made["n%d" % i] for i in range(last, last - self.graph.outputs, -1)]
 
     def symbol(self, flows):
-        outputs = self.compose(self.mx.sym, {n: self.mx.sym.var(n) for n in self.graph.arrays}, {}, flows)
+        groups = {}
+        for group, (_, _, inputs) in zip(self.graph.groups, self.graph.nodes):
+            groups.update({n: group for n in inputs if group and n not in groups})
+        made = {n: self.mx.sym.var(n, attr={"ctx_group": groups[n]} if n in groups else None) for n in self.graph.arrays}
+        outputs = self.compose(self.mx.sym, made, {}, flows)
         return self.mx.sym.Group(outputs) if len(outputs) > 1 else outputs[0]
 
     def request(self, name):

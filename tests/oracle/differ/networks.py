@@ -30,14 +30,18 @@ def draw_graph(rng):
     request = pick(rng, ("write", "write", "add", "null" if rng.rand() < 0.3 else "write"))
     graph = Graph(builder.nodes, builder.arrays, request, pick(rng, (0, 2)), rng.rand() < 0.8, np_shape, why="network")
     graph.way = pick(rng, ("bind", "bind", "reshape", "record", "hybrid", "hybrid", "imperative"))
-    if graph.way == "reshape" and graph.has_branches:
+    # MXNet reshapes neither branches nor, with NumPy shape semantics, to smaller batches.
+    if graph.way == "reshape" and (graph.has_branches or np_shape):
         graph.way = "bind"
+    # Nor does it infer their shapes with these semantics.
+    graph.np_shape = np_shape and not graph.has_branches
     graph.requests = {n: pick(rng, ("write", "add", "null")) for n in builder.arrays if rng.rand() < 0.2}
     if graph.way in ("record", "hybrid"):
         graph.flags = pick(rng, FLAGS)
     if graph.way == "bind" and not graph.has_branches and rng.rand() < 0.3:
         graph.groups = tuple(pick(rng, ("", "first", "second")) for _ in builder.nodes)
-    graph.forwards, graph.passes = pick(rng, (1, 1, 1, 2)), pick(rng, (1, 1, 2))
+    # The memory of MXNet's executors is reused by the first pass backward.
+    graph.forwards, graph.passes = pick(rng, (1, 1, 1, 2)), 1 if graph.way in ("bind", "reshape") else pick(rng, (1, 2))
     # MXNet does not differentiate loops and branches that ran for inference, or twice.
     if any(op in CONTROL_FLOW for op, _, _ in graph.nodes) and rng.rand() < 0.9:
         graph.train, graph.passes = True, 1

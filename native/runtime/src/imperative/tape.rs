@@ -86,6 +86,8 @@ static OPERATORS: AtomicU64 = AtomicU64::new(0);
 /// A recorded operator.
 struct TapeNode {
     number: u64,
+    /// The number of its first input that is not on the tape; the others follow.
+    first_constant: u64,
     op: OpCall,
     attrs: Attrs,
     /// The arrays that the gradient needs. A backward pass that does not retain the graph frees them.
@@ -104,7 +106,9 @@ struct Kept {
 impl TapeNode {
     fn new(op: OpCall, attrs: Attrs, kept: Kept, cache: Option<Arc<Cache>>) -> Arc<TapeNode> {
         let number = OPERATORS.fetch_add(1, Ordering::Relaxed);
-        Arc::new(TapeNode { number, op, attrs, kept: Mutex::new(Some(kept)), cache })
+        let num_constants = kept.inputs.iter().filter(|(tape, _)| tape.is_none()).count() as u64;
+        let first_constant = VARIABLES.fetch_add(num_constants, Ordering::Relaxed);
+        Arc::new(TapeNode { number, first_constant, op, attrs, kept: Mutex::new(Some(kept)), cache })
     }
 
     fn is_freed(&self) -> bool {
@@ -426,6 +430,8 @@ struct Recorded {
     values: HashMap<Entry, Array>,
     nodes: HashMap<*const TapeNode, (u32, Arc<TapeNode>)>,
     leaves: HashMap<*const Leaf, (Entry, Arc<Leaf>)>,
+    /// The numbers of inputs that are not on the tape, by node.
+    constants: HashMap<u32, u64>,
 }
 
 impl Recorded {
@@ -479,9 +485,12 @@ impl Recorded {
                 continue;
             }
             let mut inputs = Vec::with_capacity(kept.inputs.len());
+            let mut numbers = node.first_constant..;
             for (tape, value) in &kept.inputs {
+                let number = if tape.is_none() { numbers.next() } else { None };
                 let known = tape.as_ref().and_then(|t| self.known(t));
                 inputs.push(known.unwrap_or_else(|| self.constant(value)));
+                self.constants.extend(number.zip(inputs.last()).map(|(number, e)| (e.node, number)));
             }
             let first = self.graph.push(node.op.title(), Action::Forward(node.op.clone()), inputs, node.attrs.clone());
             if let Some(cache) = &node.cache {
@@ -498,7 +507,8 @@ impl Recorded {
 }
 
 /// The recorded computation of a tensor as a symbol. As in MXNet, variables are named `var0`, `var1`, ... in the order in which they were
-/// marked, operators `node_0`, `node_1`, ... in the order in which they were recorded, and arrays that have no gradient `null`.
+/// marked, operators `node_0`, `node_1`, ... in the order in which they were recorded, and other arrays `null` with a number after those of
+/// the variables before.
 ///
 /// # Errors
 /// The tensor was not recorded.
@@ -511,7 +521,8 @@ pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
     let head = recorded.add(&tape)?;
     let variables = recorded.leaves.values().map(|(e, leaf)| (e.node, format!("var{}", leaf.number)));
     let operators = recorded.nodes.values().map(|(i, node)| (*i, format!("node_{}", node.number)));
-    let mut names: HashMap<u32, String> = variables.chain(operators).collect();
+    let constants = recorded.constants.iter().map(|(i, number)| (*i, format!("null{number}")));
+    let mut names: HashMap<u32, String> = variables.chain(operators).chain(constants).collect();
     let mut nodes: Vec<Arc<Node>> = Vec::new();
     for (i, node) in recorded.graph.nodes.iter().enumerate() {
         let inputs =
@@ -583,7 +594,7 @@ pub fn backward(
     }
     let xs: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
     ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
-    let Recorded { mut graph, values, leaves, nodes } = recorded;
+    let Recorded { mut graph, values, leaves, nodes, .. } = recorded;
     let request = Request { ys: &ys, head_grads: &head_entries, xs: &xs, create_graph };
     let entries = gradient(&mut graph, &request)?;
     let mut tensors = Evaluator::new(&graph, values, leaves, create_graph);
