@@ -139,3 +139,39 @@ for shape in ((7,), (2, 4), (0, 7), (5,), (2, 2), (-1, 4)):
     except Exception as error:
         raised = type(error).__name__
     record(f"reshape/error {shape}", raised)
+
+
+def outcome(call):
+    """The result of a call, or the class of its error and which of MXNet's texts it has."""
+    texts = ("Shape mismatch of this", "IndPtr of csr NDArray should be", "Indices of csr NDArray should be",
+             "Indices of row_sparse NDArray should be", "target shape size is larger than the current shape",
+             "Cannot reshape array of size 24 into shape")
+    try:
+        return str(call())
+    except Exception as e:
+        return " ".join([type(e).__name__] + [text for text in texts if text in str(e)])
+
+
+cube = nd.arange(24).reshape((2, 3, 4))
+for shape in ((5, 5), (25,), (0, 0), (24, 0), (-1, -1), (7, -1), (0, 0, 0, 0), (-5,), (-4, 3, 2, -2), (-4, -1, -1, 3, 4), (1, 24), (-3, -2)):
+    record(f"reshape of a cube to {shape}", outcome(lambda: cube.reshape(shape).shape))
+    record(f"reshape of a cube to {shape} from the right", outcome(lambda: cube.reshape(shape, reverse=True).shape))
+
+csr_parts = {
+    "valid": ([0, 1, 2], [0, 1, 2, 3]),
+    "column too large": ([0, 1, 5], [0, 1, 2, 3]),
+    "negative column": ([0, 1, -1], [0, 1, 2, 3]),
+    "descending columns": ([0, 2, 1], [0, 1, 3, 3]),
+    "column twice": ([0, 1, 1], [0, 1, 3, 3]),
+    "descending pointers": ([0, 1, 2], [0, 2, 1, 3]),
+    "first pointer": ([0, 1, 2], [1, 1, 2, 3]),
+    "last pointer": ([0, 1, 2], [0, 1, 2, 2]),
+    "too few pointers": ([0, 1, 2], [0, 1, 3]),
+}
+for full in (True, False):
+    for name, (columns, pointers) in csr_parts.items():
+        parts = (np.array([1, 2, 3], "float32"), np.array(columns), np.array(pointers))
+        record(f"csr {name}, full {full}", outcome(lambda: nd.sparse.csr_matrix(parts, shape=(3, 3)).check_format(full)))
+    for rows in ([0, 2], [2, 0], [1, 1], [0, 3], [-1, 0]):
+        parts = (np.ones((2, 2), "float32"), np.array(rows))
+        record(f"row_sparse {rows}, full {full}", outcome(lambda: nd.sparse.row_sparse_array(parts, shape=(3, 2)).check_format(full)))

@@ -101,3 +101,12 @@ for kind in ("local", "device"):
                             key = f"{name}/pull {out} {ignored}"
                             attempt(key, lambda s=store, o=out, i=ignored: pulled(s, "w", empty(o), ignore_sparse=i))
                         attempt(f"{name}/rows {out}", lambda s=store, o=out: rows(s, "w", empty(o)))
+
+for kind in ("zz", "localx", "p3"):
+    store = mx.kv.create(kind)
+    record(f"{kind}/type", store.type)
+    store.init(3, mx.nd.ones(2))
+    store.push(3, [mx.nd.ones(2) * 2] * 2)
+    pulled = mx.nd.zeros(2)
+    store.pull(3, out=pulled)
+    record(f"{kind}/pulled", pulled)

@@ -62,9 +62,9 @@ pub(crate) fn copy_component(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32)
 ///
 /// # Errors
 /// Inconsistent components.
-pub(crate) fn check_format(tensor: &Arc<Tensor>) -> Result<()> {
+pub(crate) fn check_format(tensor: &Arc<Tensor>, full: bool) -> Result<()> {
     match tensor.stored()? {
-        Array::Sparse(a) => a.check_format(),
+        Array::Sparse(a) => a.check_format(full),
         Array::Dense(_) => Ok(()),
     }
 }

@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
                 array.set_indices(i, &indices).map_err(|e| self.error(e.to_string()))?;
             }
         }
-        array.check_format().map_err(|e| self.error(e.to_string()))?;
+        array.check_format(true).map_err(|e| self.error(e.to_string()))?;
         Ok(Some(array.into()))
     }
 }

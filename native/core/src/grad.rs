@@ -70,7 +70,7 @@ pub type Compose = fn(&mut dyn GradGraph, &GradNode<'_>) -> Result<Vec<Option<En
 ///
 /// The kernel's inputs are the output gradients that `ograds` selects, then the forward inputs and outputs that `inputs` and `outputs`
 /// select, each in order. Its outputs are the gradients of all forward inputs except the mutable ones, with the shapes and types of those
-/// inputs; some may be unwanted.
+/// inputs, then the inputs that `updates` lists; some gradients may be unwanted.
 #[derive(Clone, Copy)]
 pub struct Backward {
     /// The kernel.
@@ -93,6 +93,10 @@ pub struct Backward {
     pub pointwise: bool,
     /// The form for sparse operands; its inputs and outputs are those of the kernel.
     pub sparse: Option<SparseForm>,
+    /// The gradients that have the storage type of the sparse form's rule; the others are dense.
+    pub sparse_gradients: Deps,
+    /// Inputs of the kernel that it modifies: auxiliary states. They follow the gradients as [`Out`](crate::storage::Out)s.
+    pub updates: &'static [usize],
 }
 
 impl Backward {
@@ -109,6 +113,8 @@ impl Backward {
             accumulates: false,
             pointwise: false,
             sparse: None,
+            sparse_gradients: Deps::All,
+            updates: &[],
         }
     }
 
@@ -163,7 +169,19 @@ impl Backward {
 
     /// The form for sparse operands; `rule` infers the storage types of the gradients.
     pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> Backward {
-        self.sparse = Some(SparseForm { rule, run, from_dense: true });
+        self.sparse = Some(SparseForm { rule, run, from_dense: |_| true });
+        self
+    }
+
+    /// The gradients to which the rule of [`Backward::sparse`] applies; the others are dense.
+    pub const fn sparse_gradients(mut self, deps: Deps) -> Backward {
+        self.sparse_gradients = deps;
+        self
+    }
+
+    /// Inputs of the kernel that it modifies, such as moving averages.
+    pub const fn updates(mut self, inputs: &'static [usize]) -> Backward {
+        self.updates = inputs;
         self
     }
 

@@ -206,8 +206,19 @@ pub struct SparseForm {
     pub rule: SparseRule,
     /// The computation.
     pub run: SparseFn,
-    /// Whether the rule also applies to calls whose inputs are all dense, because they can have sparse outputs.
-    pub from_dense: bool,
+    /// Whether the rule also applies to calls whose inputs are all dense, because their parameters can ask for sparse outputs.
+    pub from_dense: fn(&Params) -> bool,
+}
+
+/// How `simple_bind` chooses the storage types of an operator's gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GradientStorage {
+    /// Those of the operators that compose them. A gradient kernel without a sparse form has dense results.
+    Composed,
+    /// The storage type that all operands of the gradient kernel have, or dense.
+    OfOperands,
+    /// Dense.
+    Dense,
 }
 
 /// Indices of inputs, which depend on the parameters.
@@ -269,6 +280,8 @@ pub struct OpDef {
     pub grad: Grad,
     /// The form for sparse arrays; without it they are converted to dense ones.
     pub sparse: Option<SparseForm>,
+    /// The storage types of the gradients that `simple_bind` allocates.
+    pub gradient_storage: GradientStorage,
     /// Pairs (input, output) that may be the same memory.
     pub inplace: &'static [(usize, usize)],
     /// Whether the kernel handles [`Req::Add`].
@@ -347,6 +360,7 @@ impl OpDef {
             forward: Forward::Kernel(no_kernel),
             grad: Grad::None,
             sparse: None,
+            gradient_storage: GradientStorage::Composed,
             inplace: &[],
             accumulates: false,
             pointwise: false,
@@ -546,13 +560,24 @@ impl OpDef {
 
     /// The form for sparse arrays: the rule for the outputs' storage type, and the function that computes them.
     pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> OpDef {
-        self.sparse = Some(SparseForm { rule, run, from_dense: false });
+        self.sparse = Some(SparseForm { rule, run, from_dense: |_| false });
         self
     }
 
-    /// As [`OpDef::sparse`], for an operator that can also make sparse outputs from dense inputs.
-    pub const fn sparse_from_dense(mut self, rule: SparseRule, run: SparseFn) -> OpDef {
-        self.sparse = Some(SparseForm { rule, run, from_dense: true });
+    /// As [`OpDef::sparse`], for an operator that makes sparse outputs from dense inputs if its parameters satisfy the predicate.
+    pub const fn sparse_from_dense(
+        mut self,
+        from_dense: fn(&Params) -> bool,
+        rule: SparseRule,
+        run: SparseFn,
+    ) -> OpDef {
+        self.sparse = Some(SparseForm { rule, run, from_dense });
+        self
+    }
+
+    /// The storage types of the gradients that `simple_bind` allocates.
+    pub const fn gradient_storage(mut self, storage: GradientStorage) -> OpDef {
+        self.gradient_storage = storage;
         self
     }
 

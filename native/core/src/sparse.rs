@@ -211,19 +211,46 @@ impl SparseArray {
         }
         let mut state = self.state.write();
         check_lengths(self.storage_type, &self.shape, &state.parts)?;
+        if let Some(indptr) = &state.parts.indptr {
+            check_bounds(indptr, state.parts.indices.len())?;
+        }
         sort(&mut state.parts)?;
         check(self.storage_type, &self.shape, &state.parts)?;
         state.checked = true;
         Ok(state.parts.clone())
     }
 
-    /// Checks that the parts are consistent and the indices ascend. (Operators sort the indices of arrays they read.)
+    /// Checks that the lengths of the parts are consistent and, in a full check, that the indices are in range and ascend. (Operators
+    /// sort the indices of arrays they read.)
     ///
     /// # Errors
-    /// Lengths that differ; indices out of range or order.
-    pub fn check_format(&self) -> Result<()> {
+    /// Lengths that differ; indices out of range or order. They begin as MXNet's do.
+    pub fn check_format(&self, full: bool) -> Result<()> {
         let state = self.state.read();
-        if state.checked { Ok(()) } else { check(self.storage_type, &self.shape, &state.parts) }
+        if state.checked {
+            return Ok(());
+        }
+        let (kind, parts) = (self.storage_type, &state.parts);
+        check_lengths(kind, &self.shape, parts)
+            .map_err(|e| Error::Value(format!("Shape mismatch of this {kind} NDArray: {e}")))?;
+        if !full {
+            return Ok(());
+        }
+        if let Some(indptr) = &parts.indptr {
+            check_bounds(indptr, parts.indices.len()).map_err(|e| {
+                Error::Value(format!(
+                    "IndPtr of csr NDArray should be non-negative, in non-decreasing order, start with 0, and end with value equal with \
+                     size of indices.: {e}"
+                ))
+            })?;
+        }
+        check(kind, &self.shape, parts).map_err(|e| {
+            let expected = match kind {
+                StorageType::Csr => "in ascending order per row  and less than the number of columns.",
+                _ => "less than the size of first dimension and in ascending order",
+            };
+            Error::Value(format!("Indices of {kind} NDArray should be non-negative, {expected}: {e}"))
+        })
     }
 
     /// The values without any check, sharing memory.
@@ -354,13 +381,18 @@ fn check_lengths(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Res
     );
     let Some(indptr) = &parts.indptr else { return Ok(()) };
     let rows = shape.dim(0);
-    let bounds = indptr.to_vec::<i64>()?;
     ensure!(
-        bounds.len() as i64 == rows + 1,
+        indptr.len() as i64 == rows + 1,
         "the indptr of a csr array of shape {shape} has {} elements, but {} were expected",
-        bounds.len(),
+        indptr.len(),
         rows + 1
     );
+    Ok(())
+}
+
+/// Checks that the row pointers of a csr array ascend from 0 to the number of stored values.
+fn check_bounds(indptr: &NDArray, stored: usize) -> Result<()> {
+    let bounds = indptr.to_vec::<i64>()?;
     let ends = (bounds.first().copied(), bounds.last().copied());
     ensure!(
         ends == (Some(0), Some(stored as i64)) && bounds.is_sorted(),
@@ -372,6 +404,9 @@ fn check_lengths(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Res
 /// Checks that the parts are consistent, so that no kernel indexes out of bounds.
 fn check(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
     check_lengths(storage_type, shape, parts)?;
+    if let Some(indptr) = &parts.indptr {
+        check_bounds(indptr, parts.indices.len())?;
+    }
     let (bounds, limit, axis_name) = match &parts.indptr {
         Some(indptr) => (indptr.to_vec::<i64>()?, shape.dim(1), "column"),
         None => (vec![0, parts.indices.len() as i64], shape.dim(0), "row"),
@@ -534,7 +569,7 @@ mod tests {
         let b = b.unwrap();
         b.set_values(&rows).unwrap();
         b.set_indices(0, &vector(&[3i64, 1])).unwrap();
-        assert!(b.check_format().unwrap_err().to_string().contains("ascend"));
+        assert!(b.check_format(true).unwrap_err().to_string().contains("ascend"));
         assert_eq!(b.parts().unwrap().data.to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);
     }
 
@@ -543,9 +578,9 @@ mod tests {
         let a =
             SparseArray::zeros(StorageType::RowSparse, &Shape::new(&[4, 2]), DType::F32, Context::default()).unwrap();
         a.set_values(&NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap()).unwrap();
-        assert!(a.check_format().is_err());
+        assert!(a.check_format(true).is_err());
         a.set_indices(0, &vector(&[1i64, 3])).unwrap();
-        assert!(a.check_format().is_ok());
+        assert!(a.check_format(true).is_ok());
         assert!(a.set_indices(1, &vector(&[1i64])).is_err());
         assert!(a.set_indices(0, &vector(&[1i32])).is_err());
         assert!(a.set_values(&vector(&[1f32])).is_err());

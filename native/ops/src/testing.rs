@@ -212,7 +212,8 @@ impl Case {
         let pick = |deps: Deps, from: &[NDArray]| deps.indices(from.len()).map(|i| from[i].clone()).collect::<Vec<_>>();
         let given = [pick(b.ograds, ograds), pick(b.inputs, ins), pick(b.outputs, outs)].concat();
         let grads: Vec<_> = self.differentiable(ins).map(|x| blank(x.shape(), x.dtype())).collect();
-        self.call(b.kernel, &given, &grads, Req::Write)?;
+        let states: Vec<_> = b.updates.iter().map(|i| given[*i].clone()).collect();
+        self.call(b.kernel, &given, &[&*grads, &*states].concat(), Req::Write)?;
         self.repeat_in_place(b.kernel, b.inplace, &given, &grads)?;
         if b.accumulates {
             let sums: Vec<_> = grads.iter().map(copy_of).collect();

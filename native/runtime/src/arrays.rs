@@ -5,12 +5,12 @@ use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::infer::ShapeIo;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::{self, Req};
+use ferromx_ops::shape::reshape::target_shape;
 use ferromx_ops::sparse::cast::assign;
 pub use ferromx_ops::sparse::cast::to_dense;
 use smallvec::smallvec;
@@ -79,48 +79,31 @@ pub fn at(array: &NDArray, index: i64) -> Result<NDArray> {
     array.at(index as usize)
 }
 
-/// A view with another shape, which may contain the special values 0, -1, -2, -3 and -4 of the operator `Reshape`.
+/// A view with another shape, which may contain the special values 0, -1, -2, -3 and -4 of the operator `Reshape`. As in MXNet, a smaller
+/// shape takes the first elements, unless NumPy shape semantics are on.
 ///
 /// # Errors
-/// Those of `Reshape`.
+/// More elements than the array has; those of `Reshape`.
 pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> {
-    let size = array.shape().num_elements();
-    let refused = |shape: &dyn std::fmt::Display, why: &str| {
-        let source = array.shape().dims();
-        // Without NumPy semantics, MXNet refuses larger targets only, and Python raises `ValueError` for smaller ones. A -1 makes
-        // the target no larger than the array.
-        let wanted = dims.iter().enumerate().fold(1_i64, |size, (axis, d)| match d {
-            0 => size.saturating_mul(source.get(axis).copied().unwrap_or(1)),
-            d => size.saturating_mul((*d).max(1)),
-        });
-        let check = match (semantics::is_numpy_shape(), wanted > size as i64 && !dims.contains(&-1)) {
-            (true, _) => "== shape.Size() ({}) : target shape must have the same size as current shape.",
-            (false, true) => ">= shape.Size() ({}) : target shape size is larger than the current shape",
-            (false, false) => {
-                return Error::Value(format!("Cannot reshape array of size {size} into shape {shape}{why}"));
-            }
-        };
-        let check = check.replace("{}", &format!("{size} vs. {wanted}"));
-        Error::Value(format!(
-            "NDArray.Reshape: Check failed: shape_.Size() {check}: cannot reshape {} into {shape}{why}",
-            array.shape()
-        ))
-    };
-    let known = |shape: &Shape| match shape.dims().iter().all(|d| *d >= 0) && shape.num_elements() == size {
-        true => array.reshape(shape),
-        false => Err(refused(&Shape::new(dims), ": the numbers of elements must be equal")),
-    };
-    if dims.iter().all(|d| *d > 0) {
-        return known(&Shape::new(dims));
+    let is_plain = dims.iter().all(|d| *d > 0);
+    let target = if is_plain { Shape::new(dims) } else { target_shape(array.shape(), dims, reverse)? };
+    let (size, wanted) = (array.len(), target.checked_elements()?);
+    if wanted == size {
+        return array.reshape(&target);
     }
-    let attrs: Attrs = [("shape", Shape::new(dims).to_string()), ("reverse", reverse.to_string())]
-        .map(|(k, v)| (k.to_string(), v))
-        .into();
-    let op = op_call("Reshape", &attrs)?;
-    let (mut ins, mut outs) = ([array.shape().clone()], [Shape::unknown()]);
-    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
-        .map_err(|e| refused(&Shape::new(dims), &format!(": {e}")))?;
-    known(&outs[0])
+    let check = match semantics::is_numpy_shape() {
+        true => {
+            format!("== shape.Size() ({size} vs. {wanted}) : target shape must have the same size as current shape.")
+        }
+        false if wanted < size => {
+            return array.reshape(&Shape::new(&[size as i64]))?.slice(0, wanted)?.reshape(&target);
+        }
+        false => format!(">= shape.Size() ({size} vs. {wanted}) : target shape size is larger than the current shape"),
+    };
+    Err(Error::Value(format!(
+        "NDArray.Reshape: Check failed: shape_.Size() {check}: cannot reshape {} into {target}",
+        array.shape()
+    )))
 }
 
 /// Copies an array to another of the same shape, which may have another type, storage type or device.

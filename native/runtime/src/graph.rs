@@ -70,6 +70,15 @@ impl GraphNode {
         }
     }
 
+    /// Indices of the inputs that the node modifies.
+    pub fn modified(&self) -> &[usize] {
+        match &self.action {
+            Action::Variable | Action::Fused { .. } => &[],
+            Action::Forward(op) => op.mutated(),
+            Action::Backward { backward, .. } => backward.updates,
+        }
+    }
+
     /// Whether the kernel can add to its output.
     pub fn accumulates(&self) -> bool {
         match &self.action {

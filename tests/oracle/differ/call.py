@@ -54,15 +54,21 @@ class Graph:
     nodes: list
     arrays: dict
     request: str = "write"
-    """The gradient request of all arguments but `null`."""
+    """The gradient request of all arguments but those in `requests`."""
     added_to: int = 2
     train: bool = True
     np_shape: bool = False
     way: str = "bind"
-    """`bind`: by `simple_bind`; `reshape`: then reshaped to half the batch; `record`: as a hybridized Gluon block; `static`: likewise,
-    with static memory and shapes."""
-    null: tuple = ()
-    """Arguments without a gradient."""
+    """`bind`: by `simple_bind`; `reshape`: then reshaped to half the batch; `record`: as a hybridized `SymbolBlock`; `hybrid`: as a
+    hybridized block that composes it; `imperative`: as that block, not hybridized."""
+    flags: dict = field(default_factory=dict)
+    """Flags of `hybridize`."""
+    requests: dict = field(default_factory=dict)
+    """Other gradient requests, by argument."""
+    groups: tuple = ()
+    """The context group of each node, for `bind` over two devices."""
+    forwards: int = 1
+    """How often the pass forward runs before."""
     passes: int = 1
     """How often the backward pass runs."""
     outputs: int = 1
@@ -77,12 +83,16 @@ class Graph:
     def size(self):
         return 100 * len(self.nodes) + sum(x.size for x in self.arrays.values())
 
+    @property
+    def has_branches(self):
+        return any(op in ("while_loop", "cond") for op, _, _ in self.nodes)
+
     def source(self):
         arrays = ", ".join("%r: %s" % (n, array_source(x)) for n, x in self.arrays.items())
-        more = "" if self.request == "write" else ", request=%r, added_to=%r" % (self.request, self.added_to)
-        fields = (self.train, self.np_shape, self.way, self.null, self.passes, self.outputs)
-        text = "train=%r, np_shape=%r, way=%r, null=%r, passes=%r, outputs=%r" % fields
-        return "Graph(%r, {%s}%s, %s)" % (self.nodes, arrays, more, text)
+        names = ("request", "added_to", "train", "np_shape", "way", "flags", "requests", "groups", "forwards", "passes", "outputs")
+        defaults = Graph([], {})
+        told = [n for n in names if getattr(self, n) != getattr(defaults, n)]
+        return "Graph(%r, {%s}%s)" % (self.nodes, arrays, "".join(", %s=%r" % (n, getattr(self, n)) for n in told))
 
 
 def array_source(x):

@@ -4,7 +4,6 @@ As a program it reads pickled requests from stdin and writes pickled answers to 
 call that ends the process, or takes too long, costs a fork instead of a start.
 """
 
-import functools
 import os
 import pathlib
 import pickle
@@ -27,14 +26,11 @@ os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
 
 from call import Call, Graph  # noqa: E402
 from compare import MARKER  # noqa: E402
+from graphs import WRITTEN_TO, GraphRunner, numbers  # noqa: E402
 from worker import Oracle  # noqa: E402
 
-# What gradient arrays with request `write` hold before: zeros, as programs make them. Our library gets a marker.
-WRITTEN_TO = int(os.environ.get("DIFFER_WRITTEN_TO", "0"))
 SECONDS = 10
 MEMORY = 6 << 30
-# Results beyond it are compared by shape and type only.
-LARGEST_RESULT = 1 << 20
 
 
 class Client:
@@ -47,10 +43,12 @@ class Client:
     def run(self, call):
         answer = {}
         self.mx.random.seed(int(os.environ.get("DIFFER_SEED", "7")))
+        # A loop that failed in MXNet leaves recording on.
+        self.mx.autograd.set_recording(False)
         try:
             with self.mx.util.np_shape(call.np_shape):
                 if isinstance(call, Graph):
-                    self.run_graph(call, answer)
+                    GraphRunner(self, call, answer).run()
                 elif call.bound:
                     self.run_bound(call, answer)
                 else:
@@ -106,77 +104,6 @@ class Client:
             answer["gradients"] = numbers(grads[n] for n in requests if n in grads)
         answer["inputs"] = numbers(arrays.values())
 
-    def run_graph(self, graph, answer):
-        made = {n: self.mx.sym.var(n) for n in graph.arrays}
-        for i, (op, attrs, inputs) in enumerate(graph.nodes):
-            compose = loop if op == "foreach" else getattr(self.mx.sym, op)
-            if op == "Custom":
-                register_operator(self.mx)
-            made["n%d" % i] = compose(*[made[n] for n in inputs], name="n%d" % i, **attrs)
-        last = len(graph.nodes) - 1
-        nodes = [made["n%d" % i] for i in range(last, last - graph.outputs, -1)]
-        symbol = self.mx.sym.Group(nodes) if len(nodes) > 1 else nodes[0]
-        if graph.way in ("record", "static"):
-            self.run_block(graph, symbol, answer)
-        else:
-            self.run_executor(graph, symbol, answer)
-
-    def run_executor(self, graph, symbol, answer):
-        known = {n: x for n, x in graph.arrays.items() if n in symbol.list_inputs()}
-        executor = symbol.simple_bind(
-            self.mx.cpu(),
-            grad_req={n: "null" if n in graph.null else graph.request for n in symbol.list_arguments()},
-            type_dict={n: x.dtype for n, x in known.items()},
-            **{n: x.shape for n, x in known.items()}
-        )
-        for n, array in {**executor.arg_dict, **executor.aux_dict}.items():
-            array[:] = known[n] if n in known else values(n, array)
-        self.run_passes(graph, executor, answer)
-        if graph.way == "reshape":
-            rows = graph.arrays["x"].shape[0] // 2
-            executor = executor.reshape(partial_shaping=True, x=(rows,) + graph.arrays["x"].shape[1:])
-            self.run_passes(graph, executor, answer)
-
-    def run_passes(self, graph, executor, answer):
-        for array in executor.grad_dict.values():
-            if array is not None:
-                array[:] = WRITTEN_TO if graph.request == "write" else graph.added_to
-        executor.forward(is_train=graph.train)
-        answer.setdefault("outputs", []).extend(numbers(executor.outputs))
-        for _ in range(graph.passes):
-            executor.backward([self.head(o, i) for i, o in enumerate(executor.outputs)])
-        answer.setdefault("gradients", []).extend(numbers(a for a in executor.grad_arrays if a is not None))
-        answer["inputs"] = numbers(executor.aux_arrays)
-
-    def run_block(self, graph, symbol, answer):
-        """A hybridized block whose parameters are the network's other arguments."""
-        mx = self.mx
-        names = [n for n in symbol.list_inputs() if n in graph.arrays]
-        block = mx.gluon.SymbolBlock(symbol, [mx.sym.var(n) for n in names])
-        arrays = {n: self.oracle.array(graph.arrays[n]) for n in names}
-        for n, array in arrays.items():
-            if n not in graph.null and graph.request != "null":
-                array.attach_grad(graph.request)
-                array.grad[:] = WRITTEN_TO if graph.request == "write" else graph.added_to
-        shapes = {n: a.shape for n, a in arrays.items()}
-        inferred = symbol.infer_shape(**shapes)
-        known = dict(zip(symbol.list_arguments() + symbol.list_auxiliary_states(), inferred[0] + inferred[2]))
-        for name, parameter in block.collect_params().items():
-            parameter.shape, parameter.dtype = known[name], graph.arrays["x"].dtype
-            parameter.initialize()
-            parameter.set_data(mx.nd.array(values(name, np.zeros(known[name])), dtype=parameter.dtype))
-        static = graph.way == "static"
-        block.hybridize(static_alloc=static, static_shape=static)
-        with mx.autograd.record(train_mode=graph.train):
-            results = block(*arrays.values())
-        results = results if isinstance(results, (list, tuple)) else [results]
-        answer["outputs"] = numbers(results)
-        heads = [self.head(o, i) for i, o in enumerate(results)]
-        for turn in range(graph.passes):
-            mx.autograd.backward(results, heads, retain_graph=turn + 1 < graph.passes, train_mode=graph.train)
-        answer["gradients"] = numbers(a.grad for a in arrays.values() if a.grad is not None)
-        answer["inputs"] = numbers(p.data() for _, p in sorted(block.collect_params().items()))
-
     def head(self, output, index):
         """The head gradient of an output: equal in both libraries, different for every element."""
         rng = np.random.RandomState(zlib.crc32(repr((output.shape, index)).encode()) & 0x7FFFFFFF)
@@ -204,49 +131,6 @@ class Client:
         return {"canonical": canonical.value.decode(), "arguments": arguments, "count": (variadic.value or b"").decode()}
 
 
-def loop(data, state, name):
-    """The state is added to each row, and each result is the next state."""
-    from mxnet import sym
-
-    def body(row, states):
-        out = sym.tanh(row * states[0] + row)
-        return out, [out + states[0]]
-
-    rows, last = sym.contrib.foreach(body, data, [state], name=name)
-    return sym.broadcast_add(rows, sym.expand_dims(last[0], axis=0), name=name + "_sum")
-
-
-@functools.lru_cache(maxsize=None)
-def register_operator(mx):
-    """An operator in Python with a parameter and two inputs."""
-
-    class Operator(mx.operator.CustomOp):
-        def __init__(self, scale):
-            self.scale = scale
-
-        def forward(self, is_train, req, in_data, out_data, aux):
-            self.assign(out_data[0], req[0], in_data[0] * in_data[1] * self.scale)
-
-        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-            self.assign(in_grad[0], req[0], out_grad[0] * in_data[1] * self.scale)
-            self.assign(in_grad[1], req[1], out_grad[0] * in_data[0] * self.scale)
-
-    @mx.operator.register("differ")
-    class Properties(mx.operator.CustomOpProp):
-        def __init__(self, scale):
-            super().__init__(need_top_grad=True)
-            self.scale = float(scale)
-
-        def list_arguments(self):
-            return ["lhs", "rhs"]
-
-        def infer_shape(self, in_shape):
-            return [in_shape[0], in_shape[0]], [in_shape[0]], []
-
-        def create_operator(self, ctx, in_shapes, in_dtypes):
-            return Operator(self.scale)
-
-
 def operator_names(mx):
     return mx.operator.get_all_registered_operators()
 
@@ -263,23 +147,9 @@ def given_outputs(call, arrays):
     return [arrays[i * each].zeros_like() for i in range(count)] if each > 0 else None
 
 
-def numbers(arrays):
-    """The arrays' contents, or, of very large ones, zeros of no memory."""
-    arrays = list(arrays)
-    large = [int(np.prod(a.shape)) > LARGEST_RESULT for a in arrays]
-    return [np.broadcast_to(np.zeros((), a.dtype), a.shape) if l else a.asnumpy() for a, l in zip(arrays, large)]
-
-
 def start(request, array, added_to):
     """The initial content of a gradient array."""
     return np.full(array.shape, {"write": WRITTEN_TO, "add": added_to, "null": MARKER}[request], array.dtype)
-
-
-def values(name, array):
-    """Contents for an argument that a network's drawing left to `simple_bind`."""
-    rng = np.random.RandomState(zlib.crc32(name.encode()) & 0x7FFFFFFF)
-    numbers = rng.randint(-16, 17, array.shape) / 16.0
-    return np.abs(numbers) + 0.5 if name.endswith(("gamma", "var")) else numbers
 
 
 def answer_requests(client, requests, answers):

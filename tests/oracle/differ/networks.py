@@ -7,6 +7,16 @@ from parameters import pick
 UNARY = ("relu", "sigmoid", "tanh", "exp", "square", "abs", "negative", "sqrt", "log", "softsign", "erf", "floor", "BlockGrad", "identity")
 BINARY = ("broadcast_add", "broadcast_mul", "broadcast_sub", "broadcast_div", "broadcast_maximum", "elemwise_add", "elemwise_mul", "broadcast_greater")
 
+CONTROL_FLOW = ("foreach", "nested", "while_loop", "cond")
+FLAGS = (
+    {},
+    {"static_alloc": True},
+    {"static_alloc": True, "static_shape": True},
+    {"inline_limit": 0},
+    {"inline_limit": 100},
+    {"forward_bulk_size": 2, "backward_bulk_size": 2},
+)
+
 
 def draw_graph(rng):
     """A chain of two to seven nodes from one array, with side inputs and skips."""
@@ -19,9 +29,23 @@ def draw_graph(rng):
     np_shape = rng.rand() < 0.2
     request = pick(rng, ("write", "write", "add", "null" if rng.rand() < 0.3 else "write"))
     graph = Graph(builder.nodes, builder.arrays, request, pick(rng, (0, 2)), rng.rand() < 0.8, np_shape, why="network")
-    graph.way = pick(rng, ("bind", "bind", "reshape", "record", "static"))
-    graph.null = tuple(n for n in builder.arrays if rng.rand() < 0.1)
-    graph.passes, graph.outputs = pick(rng, (1, 1, 2)), min(pick(rng, (1, 1, 2)), len(builder.nodes))
+    graph.way = pick(rng, ("bind", "bind", "reshape", "record", "hybrid", "hybrid", "imperative"))
+    # MXNet reshapes neither branches nor, with NumPy shape semantics, to smaller batches.
+    if graph.way == "reshape" and (graph.has_branches or np_shape):
+        graph.way = "bind"
+    # Nor does it infer their shapes with these semantics.
+    graph.np_shape = np_shape and not graph.has_branches
+    graph.requests = {n: pick(rng, ("write", "add", "null")) for n in builder.arrays if rng.rand() < 0.2}
+    if graph.way in ("record", "hybrid"):
+        graph.flags = pick(rng, FLAGS)
+    if graph.way == "bind" and not graph.has_branches and rng.rand() < 0.3:
+        graph.groups = tuple(pick(rng, ("", "first", "second")) for _ in builder.nodes)
+    # The memory of MXNet's executors is reused by the first pass backward.
+    graph.forwards, graph.passes = pick(rng, (1, 1, 1, 2)), 1 if graph.way in ("bind", "reshape") else pick(rng, (1, 2))
+    # MXNet does not differentiate loops and branches that ran for inference, or twice.
+    if any(op in CONTROL_FLOW for op, _, _ in graph.nodes) and rng.rand() < 0.9:
+        graph.train, graph.passes = True, 1
+    graph.outputs = min(pick(rng, (1, 1, 2)), len(builder.nodes))
     return graph
 
 
@@ -131,11 +155,22 @@ def foreach(b):
     """A loop over the first axis, with a state like its rows."""
     if len(b.shape) < 2:
         return unary(b)
-    b.add("foreach", {}, [b.last, b.side(b.shape[1:])], b.shape)
+    b.add(pick(b.rng, ("foreach", "nested")), {}, [b.last, b.side(b.shape[1:])], b.shape)
+
+
+def while_loop(b):
+    b.add("while_loop", {"steps": pick(b.rng, (1, 2, 3))}, [b.last, b.side(b.shape)], b.shape)
+
+
+def branch(b):
+    # MXNet infers no branches in double precision.
+    if b.arrays["x"].dtype != "float32":
+        return unary(b)
+    b.add("cond", {}, [b.last, b.side(b.shape)], b.shape)
 
 
 def custom(b):
     b.add("Custom", {"op_type": "differ", "scale": pick(b.rng, ("2", "-0.5"))}, [b.last, b.side(b.shape)], b.shape)
 
 
-STEPS = (unary, unary, unary, scalar, binary, binary, binary, reduction, transpose, flatten, dense, convolution, normalization, pooling, join, cut, foreach, custom)
+STEPS = (unary, unary, unary, scalar, binary, binary, binary, reduction, transpose, flatten, dense, convolution, normalization, pooling, join, cut, foreach, while_loop, branch, custom)

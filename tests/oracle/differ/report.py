@@ -71,8 +71,14 @@ def text(op, call, difference):
     arrays = call.inputs if is_call else list(call.arrays.values())
     is_special = any(x.dtype.kind == "f" and not np.isfinite(x).all() for x in arrays)
     stypes = [str(stype) for stype in (is_call and call.stypes) or ()]
-    facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + stypes + ["special"] * is_special
+    facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + stypes
+    facts += ["equal"] * has_equal(arrays) + ["null"] * (is_call and "null" in (call.requests or ())) + ["special"] * is_special
     return "%s: %s: %s; %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs, " ".join(facts))
+
+
+def has_equal(arrays):
+    """Whether the first array has equal elements that a sort need not keep in order: short ones it does."""
+    return bool(arrays) and arrays[0].size > 16 and np.unique(arrays[0]).size < arrays[0].size
 
 
 def normalised(difference):

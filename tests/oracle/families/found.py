@@ -106,3 +106,7 @@ def edges():
     boxes = np.array([[0.25, 0.9, 0, 0, 1, 1], [0.75, 0.8, 0, 0, 1, 0.875], [1.5, 0.7, 0, 0, 1, 1], [-0.5, 0.6, 0, 0, 1, 1]], "float32")
     for background in (-1, 0, 1):
         yield OpCase("_contrib_box_nms", [boxes], {"id_index": 0, "background_id": background}, why="classes with fractions")
+    for rescale_grad in ("-1", "0"):
+        yield OpCase("signsgd_update", [data((2, 3)), data((2, 3), seed=1)], {"lr": "0.25", "wd": "0.5", "rescale_grad": rescale_grad})
+    yield OpCase("SoftmaxActivation", [data((3, 2))], {"mode": "channel"}, why="too few axes")
+    yield plain("_npi_boolean_mask_assign_tensor", [data((2, 3)), np.zeros((2, 3), bool), np.ones(2, "float32")])

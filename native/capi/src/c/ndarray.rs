@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use ferromx_runtime::context::Context;
 use ferromx_runtime::ensure;
-use ferromx_runtime::error::{Error, Result};
+use ferromx_runtime::error::Result;
 use ferromx_runtime::imperative::{self, Tensor};
 use ferromx_runtime::shape::Shape;
 use ferromx_runtime::sparse::Array;
@@ -193,12 +193,7 @@ pub extern "C" fn MXNDArrayReshape64(
     guard(|| {
         let source = tensor(id(handle))?;
         let dims = slice(dims, count(ndim, "ndim")?, "dims")?;
-        // Python's front end raises this class for arrays that do not fit, and programs catch it.
-        let class = |e: Error| match e {
-            Error::Value(text) if text.starts_with("Cannot reshape") => Error::Value(format!("ValueError: {text}")),
-            other => other,
-        };
-        put_handle(out, || Ok(insert_tensor(imperative::reshape(&source, dims, reverse).map_err(class)?)))
+        put_handle(out, || Ok(insert_tensor(imperative::reshape(&source, dims, reverse)?)))
     })
 }
 

@@ -145,12 +145,9 @@ pub extern "C" fn MXNDArraySyncCopyFromNDArray(
     guard(|| sparse::copy_component(&tensor(id(handle_dst))?, &tensor(id(handle_src))?, i))
 }
 
-/// Checks the consistency of a sparse array: lengths, ranges and order of the indices, whatever `full_check` is. Dense arrays are always
-/// consistent.
+/// Checks the consistency of a sparse array: the lengths of its parts and, with `full_check`, ranges and order of the indices. Dense arrays
+/// are always consistent.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCheckFormat(handle: NDArrayHandle, full_check: bool) -> c_int {
-    guard(|| {
-        let _ = full_check;
-        sparse::check_format(&tensor(id(handle))?)
-    })
+    guard(|| sparse::check_format(&tensor(id(handle))?, full_check))
 }

@@ -154,8 +154,14 @@ native! {
     fn ndarrayReshape(
         env, handle: jlong, dims: JLongArray<'l>, reverse: jboolean) -> jlong
     {
-        let dims = longs(env, &dims, "dims")?;
-        Ok(insert_tensor(imperative::reshape(&tensor(handle as u64)?, &dims, reverse)?) as jlong)
+        let (source, dims) = (tensor(handle as u64)?, longs(env, &dims, "dims")?);
+        let view = imperative::reshape(&source, &dims, reverse)?;
+        let (from, to) = (source.array()?, view.array()?);
+        if from.len() != to.len() {
+            let text = format!("cannot reshape {} into {}: both must have the same size", from.shape(), to.shape());
+            Err(Error::Value(text))?;
+        }
+        Ok(insert_tensor(view) as jlong)
     }
 
     fn ndarrayWaitToRead(_env, handle: jlong) {

@@ -19,7 +19,7 @@ operators! { OPS [ADD_N] =
     binary!(SUB sparse(merged_rule, merged): "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],
         "The difference, element by element: lhs - rhs.",
         Sub, graph = |g, n| (n.ograds[0], g.op("negative", n.ograds[0])?));
-    binary!(MUL sparse(product_rule, product): "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"],
+    binary!(MUL dense_gradients sparse(product_rule, product): "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"],
         "The product, element by element: lhs * rhs.",
         Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
     binary!(DIV: "elemwise_div" ["_Div", "_div", "_sparse_elemwise_div"],

@@ -374,8 +374,15 @@ pub(crate) use operators;
 /// `f` is the function, `int` its exact form on integers, `df` the derivative in terms of the input or the output, `graph` the
 /// same derivative composed of operators, for higher derivatives (`none` if it cannot be composed). `df = 0` is
 /// a zero gradient. `epilogue = Elementwise::Relu` before `df` names an epilogue that product kernels implement. A
-/// function with f(0) = 0 is marked by `keeps_zero` after its name: sparse arrays stay sparse.
+/// function with f(0) = 0 is marked by `keeps_zero` after its name: sparse arrays stay sparse. `sparse_gradient` says that, as in MXNet,
+/// executors give it a sparse gradient, too.
 macro_rules! unary {
+    ($name:ident keeps_zero sparse_gradient: $($operator:tt)+) => {
+        unary!(@def [
+            .sparse(crate::sparse::keeps_zero, crate::sparse::on_values)
+            .gradient_storage(ferromx_core::op::GradientStorage::OfOperands)
+        ] $name: $($operator)+);
+    };
     ($name:ident keeps_zero: $($operator:tt)+) => {
         unary!(@def [.sparse(crate::sparse::keeps_zero, crate::sparse::on_values)] $name: $($operator)+);
     };
@@ -434,8 +441,14 @@ pub(crate) use unary;
 /// ```
 /// `graph` gives the gradients of both inputs, composed of operators. If those need several passes over memory, `df` gives the
 /// partial derivatives as formulas, which run in one pass; `graph` then serves higher derivatives. `sparse(rule, function)` after the
-/// name declares the form for sparse arrays.
+/// name declares the form for sparse arrays; `dense_gradients` before it says that, as in MXNet, executors give it dense gradients.
 macro_rules! binary {
+    ($name:ident dense_gradients sparse($rule:ident, $run:ident): $($operator:tt)+) => {
+        binary!(@def [
+            .sparse(crate::sparse::$rule, crate::sparse::$run)
+            .gradient_storage(ferromx_core::op::GradientStorage::Dense)
+        ] $name: $($operator)+);
+    };
     ($name:ident sparse($rule:ident, $run:ident): $($operator:tt)+) => {
         binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run)] $name: $($operator)+);
     };

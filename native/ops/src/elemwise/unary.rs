@@ -22,7 +22,7 @@ macro_rules! sign {
 }
 
 operators! { OPS [] =
-    unary!(ABS keeps_zero: "abs" ["_sparse_abs"], "The absolute value: abs([-2, 0, 3]) = [2, 0, 3].",
+    unary!(ABS keeps_zero sparse_gradient: "abs" ["_sparse_abs"], "The absolute value: abs([-2, 0, 3]) = [2, 0, 3].",
         f = |x| x.abs(), int = |x| x.wrapping_abs(),
         df(Input) = |x| sign!(x), graph = |g, x| g.op("sign", x));
     unary!(SIGN keeps_zero: "sign" ["_sparse_sign"], "The sign: -1 for negative, 0 for zero, 1 for positive elements.",
@@ -39,7 +39,7 @@ operators! { OPS [] =
         f = |x| x.trunc(), int = |x| x, df = 0);
     unary!(FIX keeps_zero: "fix" ["_sparse_fix"], "The nearest integer towards zero; the same as trunc.",
         f = |x| x.trunc(), int = |x| x, df = 0);
-    unary!(SQUARE keeps_zero: "square" ["_sparse_square"], "The square: x^2. Integers wrap around.",
+    unary!(SQUARE keeps_zero sparse_gradient: "square" ["_sparse_square"], "The square: x^2. Integers wrap around.",
         f = |x| x * x, int = |x| x.wrapping_mul(x),
         df(Input) = |x| 2.0 * x, graph = |g, x| g.scale(x, 2.0));
     unary!(SQRT keeps_zero: "sqrt" ["_sparse_sqrt"], "The square root; NaN for negative elements.",
@@ -66,7 +66,7 @@ operators! { OPS [] =
             let y2 = g.op("square", y)?;
             g.op("negative", y2)
         });
-    unary!(NEGATIVE keeps_zero: "negative" ["_sparse_negative"], "The elements with the opposite sign.",
+    unary!(NEGATIVE keeps_zero sparse_gradient: "negative" ["_sparse_negative"], "The elements with the opposite sign.",
         f = |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
             let ones = g.op("ones_like", x)?;
             g.op("negative", ones)
@@ -174,7 +174,7 @@ operators! { OPS [] =
             let e = g.op("exp", y2)?;
             g.scale(e, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)
         });
-    unary!(RELU keeps_zero: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
+    unary!(RELU keeps_zero sparse_gradient: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
         f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
         epilogue = Elementwise::Relu,
         df(Output) = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y },

@@ -83,6 +83,10 @@ pub(super) static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assi
         copy(ctx, &ins[..1], outs)?;
         let selection = selection(&ins[1], outs[0].shape(), ctx.params::<MaskTensorParam>().start_axis.0)?;
         let (from, to) = (ins[2].shape().to_usize(), selection.shape(outs[0].shape()));
+        // As in MXNet, values for no element may have any shape.
+        if to.contains(&0) {
+            return Ok(());
+        }
         let fits = from.len() <= to.len()
             && from.iter().rev().zip(to.iter().rev()).all(|(have, want)| have == want || *have == 1);
         ensure!(

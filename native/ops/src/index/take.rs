@@ -57,7 +57,8 @@ const fn embedding(name: &'static str) -> OpDef {
             Backward::new(embedding_backward)
                 .inputs(Deps::Some(&[0]))
                 .accumulates()
-                .sparse(sparse::embedding_rule, sparse::embedding_backward),
+                .sparse(sparse::embedding_rule, sparse::embedding_backward)
+                .sparse_gradients(Deps::Some(&[1])),
             None,
         ))
 }

@@ -63,9 +63,12 @@ pub(crate) static DOT: OpDef = OpDef::new("dot")
     .params::<DotParam>()
     .shape(dot_shape)
     .forward(dot)
-    .sparse(sparse::dot_rule, sparse::dot)
+    .sparse_from_dense(|p| p.get::<DotParam>().forward_stype.is_some(), sparse::dot_rule, sparse::dot)
     .grad(Grad::Kernel(
-        Backward::new(dot_backward).inputs(Deps::All).sparse(sparse::dot_backward_rule, sparse::dot_backward),
+        Backward::new(dot_backward)
+            .inputs(Deps::All)
+            .sparse(sparse::dot_backward_rule, sparse::dot_backward)
+            .sparse_gradients(Deps::Some(&[1])),
         Some(DOT_GRAPH),
     ));
 

@@ -86,13 +86,14 @@ pub(super) const ARGS: &[ArgDef] = &[
     arg("data", "The input, with the channels along `axis`, which is 1 unless it is a parameter."),
     arg("gamma", "The scale of each channel; 1 with fix_gamma."),
     arg("beta", "The offset of each channel."),
-    arg("moving_mean", "The moving mean of each channel, updated in training."),
-    arg("moving_var", "The moving variance of each channel, updated in training."),
+    arg("moving_mean", "The moving mean of each channel, updated by the gradient's computation in training."),
+    arg("moving_var", "The moving variance of each channel, updated likewise."),
 ];
 
 /// Defines a batch normalisation operator.
 pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
     let outputs = if P::RECTIFIED { Deps::Some(&[0, 1, 2]) } else { Deps::Some(&[1, 2]) };
+    let backward = Backward::new(backward::<P>).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1, 3, 4]));
     OpDef::new(name)
         .names_outputs()
         .inputs(ARGS)
@@ -106,10 +107,7 @@ pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
         .shape(infer_shape::<P>)
         .dtype(infer_dtype)
         .forward(forward::<P>)
-        .grad(Grad::Kernel(
-            Backward::new(backward::<P>).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1])).outputs(outputs),
-            None,
-        ))
+        .grad(Grad::Kernel(backward.outputs(outputs).updates(&[3, 4]), None))
 }
 
 /// Batch normalisation.
@@ -117,9 +115,9 @@ pub(crate) static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
     .aliases(&["_npx_batch_norm"])
     .doc(
         "Normalises each channel: out = (data - mean) / sqrt(var + eps) * gamma + beta (Ioffe and Szegedy, 2015).\n\n\
-         In training, mean and (biased) variance are those of the channel in the batch, and the moving ones become \
-         moving * momentum + new * (1 - momentum). Otherwise, and with use_global_stats, they are the moving ones. gamma, beta, \
-         moving_mean and moving_var have one element for each channel, of type float32 for data of a 16-bit type.",
+         In training, mean and (biased) variance are those of the channel in the batch; when the gradient is computed, the moving \
+         ones become moving * momentum + new * (1 - momentum). Otherwise, and with use_global_stats, they are the moving ones. gamma, \
+         beta, moving_mean and moving_var have one element for each channel, of type float32 for data of a 16-bit type.",
     )
     .role(Role::Normalisation(|p, rank| channel_axis(p.get::<BatchNormParam>().axis, rank).ok()));
 
@@ -184,14 +182,12 @@ fn forward_typed<P: BatchNormLike, T: FloatElement>(
     let x = ins[0].slice::<T>()?;
     let (gamma, beta) = (ins[1].slice::<T::Acc>()?, ins[2].slice::<T::Acc>()?);
     let norm = BatchNormParams { gamma: (!p.fix_gamma).then_some(gamma), beta, eps: p.eps };
-    let (moving_mean, moving_var) = (moving_mean.slice_mut::<T::Acc>()?, moving_var.slice_mut::<T::Acc>()?);
+    let (moving_mean, moving_var) = (&*moving_mean.slice_mut::<T::Acc>()?, &*moving_var.slice_mut::<T::Acc>()?);
     with_scratch(2 * shape.axis, |stats: &mut [T::Acc]| {
         let (mean, var) = stats.split_at_mut(shape.axis);
         let y = out.slice_mut::<T>()?;
         if ctx.is_train && !p.use_global_stats {
             batch_norm_training(shape, &norm, x, y, mean, var);
-            update_moving(moving_mean, mean, p.momentum);
-            update_moving(moving_var, var, p.momentum);
         } else {
             mean.copy_from_slice(moving_mean);
             var.copy_from_slice(moving_var);
@@ -244,8 +240,8 @@ fn update_moving<A: Accum>(moving: &mut [A], new: &[A], momentum: f32) {
     }
 }
 
-/// Inputs: gradient of the output, data, gamma, the output if a ReLU follows, mean, the third output. Outputs: gradients of data, gamma,
-/// beta.
+/// Inputs: gradient of the output, data, gamma, moving mean, moving variance, the output if a ReLU follows, mean, the third output.
+/// Outputs: gradients of data, gamma, beta; the moving mean and variance, which training updates.
 fn backward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => backward_typed::<P, T>(ctx, ins, outs), d => {
         Err(ctx.unsupported(d, TYPES))
@@ -262,7 +258,7 @@ fn backward_typed<P: BatchNormLike, T: FloatElement>(
         return backward_from::<P, T>(ctx, y_grad, &ins[1..], outs);
     }
     with_scratch(y_grad.len(), |passed: &mut [T]| {
-        rectify_backward(ins[3].slice::<T>()?, y_grad, passed);
+        rectify_backward(ins[5].slice::<T>()?, y_grad, passed);
         backward_from::<P, T>(ctx, passed, &ins[1..], outs)
     })
 }
@@ -278,9 +274,14 @@ fn backward_from<P: BatchNormLike, T: FloatElement>(
     let (x, gamma) = (ins[0].slice::<T>()?, ins[1].slice::<T::Acc>()?);
     let [.., mean, spread] = ins else { return Err(Error::Internal("BatchNorm reads its statistics".into())) };
     let (mean, spread) = (mean.slice::<T::Acc>()?, spread.slice::<T::Acc>()?);
+    let (outs, [moving_mean, moving_var]) = outs
+        .split_last_chunk_mut()
+        .ok_or_else(|| Error::Internal("the gradient of BatchNorm updates two states".into()))?;
+    let (moving_mean, moving_var) = (moving_mean.slice_mut::<T::Acc>()?, moving_var.slice_mut::<T::Acc>()?);
     let shape = norm_shape(p, ins[0].shape())?;
     let channels = shape.axis;
     let unwanted = if outs[0].wanted() { 0 } else { x.len() };
+    let own_statistics = ctx.is_train && !p.use_global_stats;
     with_scratch(unwanted, |dropped: &mut [T]| {
         with_scratch(4 * channels, |scratch: &mut [T::Acc]| {
             let (var, rest) = scratch.split_at_mut(channels);
@@ -289,13 +290,20 @@ fn backward_from<P: BatchNormLike, T: FloatElement>(
             for (var, spread) in var.iter_mut().zip(spread) {
                 *var = if P::VARIANCE { *spread } else { T::Acc::from_f64(spread.wide().powi(-2) - p.eps) };
             }
+            let mean = if own_statistics {
+                update_moving(moving_mean, mean, p.momentum);
+                update_moving(moving_var, var, p.momentum);
+                mean
+            } else {
+                var.copy_from_slice(moving_var);
+                &*moving_mean
+            };
             let norm = BatchNormParams { gamma: (!p.fix_gamma).then_some(gamma), beta: &*beta, eps: p.eps };
             let grads = BatchNormGrads {
                 x: if unwanted == 0 { outs[0].slice_mut::<T>()? } else { dropped },
                 gamma: &mut *gamma_grad,
                 beta: &mut *beta_grad,
             };
-            let own_statistics = ctx.is_train && !p.use_global_stats;
             batch_norm_backward(shape, &norm, (mean, &*var, own_statistics), x, y_grad, grads);
             if p.fix_gamma {
                 gamma_grad.fill(T::Acc::from_f64(0.0));
@@ -328,11 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn training_moves_the_statistics_and_inference_does_not() {
+    fn the_gradient_moves_the_statistics_in_training() {
         let (case, ins) = (|| Case::new(&BATCH_NORM, &[("momentum", "0.75")]), operands());
-        case().run(&ins).unwrap();
-        assert_eq!(ins[3].to_vec::<f64>().unwrap(), [0.3, 0.6]);
+        case().backward(&ins, &ins[..1]).unwrap();
         case().train().run(&ins).unwrap();
+        assert_eq!(ins[3].to_vec::<f64>().unwrap(), [0.3, 0.6]);
+        case().train().backward(&ins, &ins[..1]).unwrap();
         let x = ins[0].to_vec::<f64>().unwrap();
         let mean = [0, 1, 4, 5, 8, 9].iter().map(|i| x[*i]).sum::<f64>() / 6.0;
         close(&ins[3].to_vec::<f64>().unwrap()[..1], &[0.3 * 0.75 + mean * 0.25], 1e-7);

@@ -249,7 +249,7 @@ pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
 fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
     let dims = data.to_usize();
     let mode = ctx.params::<SoftmaxActivationParam>().mode;
-    let least = if mode == ActivationMode::Channel { 2 } else { 1 };
+    let least = if mode == ActivationMode::Channel { 3 } else { 1 };
     ensure!(dims.len() >= least, "SoftmaxActivation in this mode needs data of {least} or more dimensions, not {data}");
     Ok(match mode {
         ActivationMode::Instance => {

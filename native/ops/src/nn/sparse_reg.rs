@@ -31,24 +31,21 @@ pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAtt
     .doc(
         "Copies the activations of sigmoid units, and adds to their gradient that of a penalty for units that are active too often: \
          the Kullback-Leibler divergence between sparseness_target and the mean activation m of each unit (Ng, \"Sparse \
-         autoencoder\", 2011), penalty * ((1 - target) / (1 - m) - target / m). In training, m is a moving mean, \
-         m * momentum + mean of the batch * (1 - momentum), which is the auxiliary state moving_avg.\n\n\
+         autoencoder\", 2011), penalty * ((1 - target) / (1 - m) - target / m). m is a moving mean, the auxiliary state moving_avg: \
+         the gradient's computation sets it to m * momentum + mean of the batch * (1 - momentum).\n\n\
          Shapes: data and output (batch, units), moving_avg (units,).",
     )
     .inputs(&[
         arg("data", "The activations, between 0 and 1, of shape (batch, units)."),
-        arg("moving_avg", "The moving mean of each unit, updated in training."),
+        arg("moving_avg", "The moving mean of each unit, updated by the gradient's computation."),
     ])
     .listed(1)
     .params::<SparseRegParam>()
     .mutates(&[1])
     .input_init(&[(1, "[\"zero\", {}]")])
-    .outputs(|_| 2)
-    .visible(|_| 1)
-    .output_names_by(|_| vec!["output".into(), "mean".into()])
     .shape(infer_shape)
     .forward(forward)
-    .grad(Grad::Kernel(Backward::new(backward).ograds(Deps::Some(&[0])).outputs(Deps::Some(&[1])), None));
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).updates(&[2]), None));
 
 fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let out = io.outs[0].clone();
@@ -58,39 +55,27 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     ensure!(n == 2, "IdentityAttachKLSparseReg takes data of shape (batch, units), not {data}: flatten it");
     let units = Shape::new(&[data.dim(1)]);
     io.assign_in(1, &units)?;
-    io.assign_out(1, &units)?;
     io.assign_out(0, &data)
 }
 
-fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let [out, mean, moving] = outs else {
-        return Err(Error::Internal("IdentityAttachKLSparseReg has two outputs and a state".into()));
-    };
-    if out.wanted() {
-        out.bytes_mut()?.copy_from_slice(ins[0].bytes()?);
-    }
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        let moving = moving.slice_mut::<T>()?;
-        if ctx.is_train {
-            blend_column_means(f64::from(ctx.params::<SparseRegParam>().momentum), ins[0].slice::<T>()?, moving);
-        }
-        if mean.wanted() {
-            mean.slice_mut::<T>()?.copy_from_slice(moving);
-        }
-        Ok(())
-    }, other => Err(ctx.unsupported(other, TYPES)))
+fn forward(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+    Ok(())
 }
 
-/// Inputs: gradient of the output, mean activations. Output: gradient of the data.
+/// Inputs: gradient of the output, activations, their moving mean. Outputs: gradient of the data, the moving mean.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    if !outs[0].wanted() {
-        return Ok(());
-    }
     let p = ctx.params::<SparseRegParam>();
-    let (target, penalty) = (f64::from(p.sparseness_target), f64::from(p.penalty));
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        let (dy, mean) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-        sparse_reg_backward(target, penalty, mean, dy, outs[0].slice_mut::<T>()?);
+    let [grad, moving] = outs else {
+        return Err(Error::Internal("the gradient of IdentityAttachKLSparseReg has an output and a state".into()));
+    };
+    dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => {
+        let moving = moving.slice_mut::<T>()?;
+        blend_column_means(f64::from(p.momentum), ins[1].slice::<T>()?, moving);
+        if grad.wanted() {
+            let (target, penalty) = (f64::from(p.sparseness_target), f64::from(p.penalty));
+            sparse_reg_backward(target, penalty, moving, ins[0].slice::<T>()?, grad.slice_mut::<T>()?);
+        }
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
@@ -101,16 +86,16 @@ mod tests {
     use crate::testing::{Case, array, close};
 
     #[test]
-    fn training_moves_the_mean_and_adds_the_penalty() {
+    fn the_gradient_moves_the_mean_and_adds_the_penalty() {
         let case = Case::new(&IDENTITY_ATTACH_KL_SPARSE_REG, &[("penalty", "0.5"), ("momentum", "0.5")]).train();
         let x = array(&[0.2, 0.4, 0.6, 0.8], &[2, 2]);
-        let moving = || array(&[0.1, 0.2], &[2]);
-        let state = moving();
+        let state = array(&[0.1, 0.2], &[2]);
         let y = case.run1(&[x.clone(), state.clone()]).unwrap().to_vec::<f64>().unwrap();
         assert_eq!(y, [0.2, 0.4, 0.6, 0.8]);
-        close(&state.to_vec::<f64>().unwrap(), &[0.25, 0.4], 1e-7);
+        assert_eq!(state.to_vec::<f64>().unwrap(), [0.1, 0.2]);
         let head = array(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
-        let grad = case.backward(&[x, moving()], &[head]).unwrap()[0].to_vec::<f64>().unwrap();
+        let grad = case.backward(&[x, state.clone()], &[head]).unwrap()[0].to_vec::<f64>().unwrap();
+        close(&state.to_vec::<f64>().unwrap(), &[0.25, 0.4], 1e-7);
         let slope = |m: f64| 0.5 * (0.9 / (1.0 - m) - 0.1 / m);
         let (a, b) = (slope(0.25), slope(0.4));
         close(&grad, &[1.0 + a, 2.0 + b, 3.0 + a, 4.0 + b], 1e-6);

@@ -110,10 +110,11 @@ step_params! {
 }
 
 step!(SIGNSGD_UPDATE: SignSgd, "signsgd_update",
-    "A step by the sign of the gradient: (1 - lr * wd) * weight - lr * sign(grad) (Bernstein et al., signSGD, 2018).",
+    "A step by the sign of the gradient: (1 - lr * wd) * weight - lr * sign(grad) (Bernstein et al., signSGD, 2018). The sign is that of \
+     the gradient as it is given: rescale_grad and clip_gradient have no effect.",
     SignSgdParam, states [],
-    scalars |p| [lr = p.lr, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
-    |weight, grad| [(C::ONE - lr * wd) * weight - lr * sign(clip(rescale * grad, limit))]);
+    scalars |p| [lr = p.lr, wd = p.wd],
+    |weight, grad| [(C::ONE - lr * wd) * weight - lr * sign(grad)]);
 
 step_params! {
     /// Parameters of `signum_update`.

@@ -8,7 +8,7 @@ pub(crate) mod join;
 pub(crate) mod moves;
 pub(crate) mod pad;
 mod repeat;
-pub(crate) mod reshape;
+pub mod reshape;
 pub(crate) mod slice;
 mod split;
 

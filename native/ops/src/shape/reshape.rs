@@ -46,14 +46,7 @@ fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         return Ok(());
     }
     let target = if !p.shape.dims().is_empty() {
-        match p.reverse {
-            false => resolve(io.ins[0].dims(), p.shape.dims())?,
-            true => {
-                let flip = |d: &[i64]| d.iter().rev().copied().collect::<Dims>();
-                let spec = unsplit_reversed(p.shape.dims());
-                flip(&resolve(&flip(io.ins[0].dims()), &spec)?)
-            }
-        }
+        resolve_either_way(io.ins[0].dims(), p.shape.dims(), p.reverse)?
     } else {
         ensure!(!p.target_shape.dims().is_empty(), "Reshape needs a target: give shape");
         let mut dims: Dims = p.target_shape.dims().iter().map(|d| if *d == 0 { -1 } else { *d }).collect();
@@ -77,6 +70,29 @@ fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let whole = io.outs[0].clone();
     complete_from_size(&mut io.ins[0], &whole);
     Ok(())
+}
+
+/// The shape that `spec`, which may contain the special values of `Reshape`, means for an array. A -1 becomes the length for which the
+/// array has enough elements; other elements may be left over, or missing.
+///
+/// # Errors
+/// Special values that the array's dimensions do not satisfy; more than one -1.
+pub fn target_shape(source: &Shape, spec: &[i64], reverse: bool) -> Result<Shape> {
+    let mut target = resolve_either_way(source.dims(), spec, reverse)?;
+    if let Some(unknown) = target.iter().position(|d| *d < 0) {
+        let known = target.iter().filter(|d| **d >= 0).try_fold(1i64, |n, d| n.checked_mul(*d));
+        target[unknown] = known.map_or(0, |known| (source.checked_elements().unwrap_or(0) as i64) / known.max(1));
+    }
+    Ok(Shape::from(target))
+}
+
+/// Resolves the special values of `spec` from left to right or, with `reverse`, from right to left.
+fn resolve_either_way(dims: &[i64], spec: &[i64], reverse: bool) -> Result<Dims> {
+    if !reverse {
+        return resolve(dims, spec);
+    }
+    let flip = |d: &[i64]| d.iter().rev().copied().collect::<Dims>();
+    Ok(flip(&resolve(&flip(dims), &unsplit_reversed(spec))?))
 }
 
 /// Reverses the target shape, but keeps each -4 before the two dimensions that it splits into.

@@ -96,7 +96,7 @@ pub fn assign(target: &Array, value: Array) -> Result<()> {
         Array::Sparse(to) => match cast(&value, to.storage_type())? {
             Array::Sparse(from) if to.is_same(&from) => Ok(()),
             Array::Sparse(from) => to.take(from),
-            Array::Dense(_) => to.check_format(),
+            Array::Dense(_) => to.check_format(true),
         },
     }
 }

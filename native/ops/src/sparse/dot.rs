@@ -22,13 +22,12 @@ use StorageType::{Csr, Default as Dense, RowSparse};
 pub fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
     let default = match (ins[0], ins[1]) {
-        (Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => RowSparse,
-        (Csr, Dense | RowSparse) => Dense,
-        (Dense, Csr) if p.transpose_a => return None,
-        (Dense, Csr) => Csr,
-        _ => return None,
+        (Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => Some(RowSparse),
+        (Csr, Dense | RowSparse) => Some(Dense),
+        (Dense, Csr) if !p.transpose_a => Some(Csr),
+        _ => None,
     };
-    Some(p.forward_stype.map_or(default, Storage::storage_type))
+    p.forward_stype.map(Storage::storage_type).or(default)
 }
 
 /// The sparse matrix product.
@@ -36,11 +35,11 @@ pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
     let product = match (&call.ins[0], &call.ins[1]) {
         (Array::Dense(lhs), Array::Sparse(rhs))
-            if !p.transpose_a && !p.transpose_b && lhs.shape().dims().len() == 2 =>
+            if rhs.storage_type() == Csr && !p.transpose_a && !p.transpose_b && lhs.shape().dims().len() == 2 =>
         {
             dense_csr(call, lhs, rhs)?.into()
         }
-        (Array::Sparse(lhs), rhs) if !p.transpose_b => {
+        (Array::Sparse(lhs), rhs) if lhs.storage_type() == Csr && !p.transpose_b => {
             let rhs = to_dense(rhs)?;
             csr_dense(call, lhs, p.transpose_a, &rhs, &call.shapes[0], call.storage_type == RowSparse)?
         }

@@ -40,6 +40,7 @@ pub(super) static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     .grad(Grad::Compose(crate::rules::PASS_BACK))
     .inplace(&[(0, 0)])
     .sparse_from_dense(
+        |_| true,
         |p, ins, _| {
             let wanted = p.get::<CastStorageParam>().stype.storage_type();
             (ins[0] != Dense || wanted != Dense).then_some(wanted)
@@ -189,11 +190,12 @@ pub(super) static EDGE_ID: OpDef = OpDef::new("_contrib_edge_id")
     .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
     .forward(only_csr)
     .grad(Grad::Zero)
-    .sparse(|_, ins, _| are(ins, &[Csr, Dense, Dense]).then_some(Dense), edge_id);
+    .sparse(|_, ins, _| (ins[0] == Csr).then_some(Dense), edge_id);
 
 fn edge_id(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let (u, v) = (call.ins[1].dense()?.to_vec_as::<i64>()?, call.ins[2].dense()?.to_vec_as::<i64>()?);
+    let indices = |i: usize| cast::to_dense(&call.ins[i])?.to_vec_as::<i64>();
+    let (u, v) = (indices(1)?, indices(2)?);
     check_rows(&u, a.shape().dim(0))?;
     let out = NDArray::empty(&call.shapes[0], a.dtype(), a.context())?;
     call_once(&csr_parts(&a.parts()?)?, &[(&out, Req::Write)], |ins, outs| {

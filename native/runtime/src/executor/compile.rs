@@ -180,11 +180,8 @@ impl Blueprint {
 
 /// Entries whose memory an operator modifies; `external` has the arrays of variables.
 pub(super) fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<Entry> {
-    let changes = graph.nodes.iter().flat_map(|node| match &node.action {
-        Action::Forward(op) => op.mutated().iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
-        _ => Vec::new(),
-    });
-    let changed: HashSet<Entry> = changes.collect();
+    let changes = graph.nodes.iter().flat_map(|node| node.modified().iter().filter_map(|m| node.inputs.get(*m)));
+    let changed: HashSet<Entry> = changes.copied().collect();
     let memory: Overlaps<Entry> = changed.iter().filter_map(|e| Some((*e, external.get(e)?))).collect();
     let aliases = external.iter().filter(|(_, array)| memory.with(array).next().is_some()).map(|(e, _)| *e);
     changed.iter().copied().chain(aliases).collect()
@@ -285,7 +282,7 @@ impl Compiler<'_> {
             },
             Action::Backward { of, op, backward } => match backward.foreign {
                 Some(f) => (op, Run::Foreign(f), &[], &self.graph.nodes[*of as usize].cache),
-                None => (op, Run::Kernel(backward.kernel), &[], cache),
+                None => (op, Run::Kernel(backward.kernel), backward.updates, cache),
             },
         };
         let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));

@@ -178,7 +178,8 @@ pub(super) fn backward_stored(
         let gradients =
             outputs.iter().map(|o| NDArray::empty(&o.shape, o.dtype, o.context)).collect::<Result<Arrays>>()?;
         let requests = wanted.iter().map(|w| if *w { Req::Write } else { Req::Null });
-        let outs: SmallVec<[(&NDArray, Req); 4]> = gradients.iter().zip(requests).collect();
+        let states = backward.updates.iter().filter_map(|i| Some((arrays.get(*i)?, Req::Write)));
+        let outs: SmallVec<[(&NDArray, Req); 4]> = gradients.iter().zip(requests).chain(states).collect();
         let ins: SmallVec<[&NDArray; 6]> = arrays.iter().collect();
         call_once(&ins, &outs, |ins, outs| (backward.kernel)(&ctx, ins, outs))?;
         drop(outs);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferromx_core::context::Context;
 use ferromx_core::ensure;
@@ -79,8 +79,15 @@ pub struct GradientRequest {
     pub req: Req,
 }
 
+/// Number of variables, and of operators, that this process has put on the tape. As in MXNet they number their names.
+static VARIABLES: AtomicU64 = AtomicU64::new(0);
+static OPERATORS: AtomicU64 = AtomicU64::new(0);
+
 /// A recorded operator.
 struct TapeNode {
+    number: u64,
+    /// The number of its first input that is not on the tape; the others follow.
+    first_constant: u64,
     op: OpCall,
     attrs: Attrs,
     /// The arrays that the gradient needs. A backward pass that does not retain the graph frees them.
@@ -98,7 +105,10 @@ struct Kept {
 
 impl TapeNode {
     fn new(op: OpCall, attrs: Attrs, kept: Kept, cache: Option<Arc<Cache>>) -> Arc<TapeNode> {
-        Arc::new(TapeNode { op, attrs, kept: Mutex::new(Some(kept)), cache })
+        let number = OPERATORS.fetch_add(1, Ordering::Relaxed);
+        let num_constants = kept.inputs.iter().filter(|(tape, _)| tape.is_none()).count() as u64;
+        let first_constant = VARIABLES.fetch_add(num_constants, Ordering::Relaxed);
+        Arc::new(TapeNode { number, first_constant, op, attrs, kept: Mutex::new(Some(kept)), cache })
     }
 
     fn is_freed(&self) -> bool {
@@ -143,6 +153,7 @@ impl TapeEntry {
 }
 
 struct Leaf {
+    number: u64,
     gradient: Mutex<GradientRequest>,
     value: Array,
     /// Whether the gradient was computed since the flag was last cleared. Trainers detect stale gradients by it.
@@ -281,7 +292,9 @@ pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) 
             grad.shape(),
             value.shape()
         );
-        let leaf = Leaf { gradient: Mutex::new(gradient.clone()), value, is_fresh: AtomicBool::new(false) };
+        let number = VARIABLES.fetch_add(1, Ordering::Relaxed);
+        let gradient = Mutex::new(gradient.clone());
+        let leaf = Leaf { number, gradient, value, is_fresh: AtomicBool::new(false) };
         *variable.tape.lock() = Some(TapeEntry::Variable(Arc::new(leaf)));
     }
     Ok(())
@@ -295,7 +308,7 @@ fn dense_operands(
     arrays: &mut Arrays,
     results: &mut Arrays,
 ) -> Result<bool> {
-    if op.def.sparse.is_some_and(|form| form.from_dense) {
+    if op.def.sparse.is_some_and(|form| (form.from_dense)(&op.params)) {
         return Ok(false);
     }
     for tensor in inputs {
@@ -417,6 +430,8 @@ struct Recorded {
     values: HashMap<Entry, Array>,
     nodes: HashMap<*const TapeNode, (u32, Arc<TapeNode>)>,
     leaves: HashMap<*const Leaf, (Entry, Arc<Leaf>)>,
+    /// The numbers of inputs that are not on the tape, by node.
+    constants: HashMap<u32, u64>,
 }
 
 impl Recorded {
@@ -470,9 +485,12 @@ impl Recorded {
                 continue;
             }
             let mut inputs = Vec::with_capacity(kept.inputs.len());
+            let mut numbers = node.first_constant..;
             for (tape, value) in &kept.inputs {
+                let number = if tape.is_none() { numbers.next() } else { None };
                 let known = tape.as_ref().and_then(|t| self.known(t));
                 inputs.push(known.unwrap_or_else(|| self.constant(value)));
+                self.constants.extend(number.zip(inputs.last()).map(|(number, e)| (e.node, number)));
             }
             let first = self.graph.push(node.op.title(), Action::Forward(node.op.clone()), inputs, node.attrs.clone());
             if let Some(cache) = &node.cache {
@@ -488,31 +506,32 @@ impl Recorded {
     }
 }
 
-/// The recorded computation of a tensor as a symbol. Variables are named `var0`, `var1`, ..., operators `node_0`, `node_1`, ...
+/// The recorded computation of a tensor as a symbol. As in MXNet, variables are named `var0`, `var1`, ... in the order in which they were
+/// marked, operators `node_0`, `node_1`, ... in the order in which they were recorded, and other arrays `null` with a number after those of
+/// the variables before.
 ///
 /// # Errors
 /// The tensor was not recorded.
 pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
     let tape = tensor.tape.lock().clone();
-    let tape = tape
-        .ok_or_else(|| Error::value("the array is not part of a recorded computation, so there is no symbol of it"))?;
+    let tape = tape.ok_or_else(|| {
+        Error::value("NDArray is not part of a computation graph. Did you forget to turn on recording?")
+    })?;
     let mut recorded = Recorded::default();
     let head = recorded.add(&tape)?;
+    let variables = recorded.leaves.values().map(|(e, leaf)| (e.node, format!("var{}", leaf.number)));
+    let operators = recorded.nodes.values().map(|(i, node)| (*i, format!("node_{}", node.number)));
+    let constants = recorded.constants.iter().map(|(i, number)| (*i, format!("null{number}")));
+    let mut names: HashMap<u32, String> = variables.chain(operators).chain(constants).collect();
     let mut nodes: Vec<Arc<Node>> = Vec::new();
-    let (mut variables, mut operators) = (0, 0);
-    for node in &recorded.graph.nodes {
+    for (i, node) in recorded.graph.nodes.iter().enumerate() {
         let inputs =
             node.inputs.iter().map(|e| NodeEntry { node: nodes[e.node as usize].clone(), index: e.index }).collect();
-        let (name, op) = match &node.action {
-            Action::Forward(op) => {
-                operators += 1;
-                (format!("node_{}", operators - 1), Some(op.clone()))
-            }
-            _ => {
-                variables += 1;
-                (format!("var{}", variables - 1), None)
-            }
+        let op = match &node.action {
+            Action::Forward(op) => Some(op.clone()),
+            _ => None,
         };
+        let name = names.remove(&(i as u32)).unwrap_or_else(|| "null".into());
         let attrs = NodeAttrs::new(Attrs::clone(&node.attrs));
         nodes.push(Arc::new(Node { name, op, inputs, graphs: Vec::new(), attrs }));
     }
@@ -575,7 +594,7 @@ pub fn backward(
     }
     let xs: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
     ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
-    let Recorded { mut graph, values, leaves, nodes } = recorded;
+    let Recorded { mut graph, values, leaves, nodes, .. } = recorded;
     let request = Request { ys: &ys, head_grads: &head_entries, xs: &xs, create_graph };
     let entries = gradient(&mut graph, &request)?;
     let mut tensors = Evaluator::new(&graph, values, leaves, create_graph);

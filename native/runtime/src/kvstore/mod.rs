@@ -74,15 +74,6 @@ pub type Updater = Arc<dyn Fn(Update<'_>) -> Result<()> + Send + Sync>;
 /// The device on which stores keep and sum arrays.
 const STORE_CONTEXT: Context = Context { device_type: DeviceType::CpuPinned, device_id: 0 };
 
-/// The kinds of stores, each with whether it supports gradient compression.
-const KINDS: &[(&str, bool)] = &[
-    ("local", false),
-    ("local_update_cpu", false),
-    ("local_allreduce_cpu", false),
-    ("device", true),
-    ("local_allreduce_device", true),
-];
-
 /// The kinds of stores that several processes share. As in MXNet, they support gradient compression. All of them sum on the CPU.
 const DISTRIBUTED_KINDS: &[&str] = &["dist_sync", "dist_device_sync", "dist_sync_device", "dist"];
 
@@ -128,7 +119,7 @@ enum Scope {
 
 /// A key-value store.
 pub struct KvStore {
-    kind: &'static str,
+    kind: String,
     can_compress: bool,
     scope: Scope,
     /// Whether the end of the store waits for the other ranks.
@@ -166,13 +157,18 @@ fn check_count(keys: &[Key], arrays: usize) -> Result<()> {
 }
 
 impl KvStore {
-    /// Creates an empty store: `local`, `device` or one of their synonyms, or a distributed one of the job that the environment describes.
+    /// Creates an empty store. As in MXNet, a kind that contains `dist` is that of a distributed store of the job that the environment
+    /// describes, and any other is that of a store of this process, which compresses gradients if its kind contains `device`.
     ///
     /// # Errors
-    /// Another kind. For distributed ones: missing variables, ranks that do not come in time.
+    /// A store of GPUs; a distributed kind that is not supported, missing variables, ranks that do not come in time.
     pub fn new(kind: &str) -> Result<KvStore> {
-        if let Some((kind, can_compress)) = KINDS.iter().find(|(name, _)| *name == kind) {
-            return Ok(KvStore::in_scope(kind, *can_compress, Scope::Local));
+        if !kind.contains("dist") {
+            ensure!(
+                !kind.contains("nccl"),
+                "compile with USE_NCCL=1 to use nccl: there are no GPUs here, so use 'device'"
+            );
+            return Ok(KvStore::in_scope(kind, kind.contains("device"), Scope::Local));
         }
         let kind = distributed_kind(kind)?;
         let scope = match environment::role()? {
@@ -190,8 +186,14 @@ impl KvStore {
         Ok(KvStore::in_scope(distributed_kind(kind)?, true, Scope::Job(Distributed::new(job.clone()))))
     }
 
-    fn in_scope(kind: &'static str, can_compress: bool, scope: Scope) -> KvStore {
-        KvStore { kind, can_compress, scope, waits_at_end: AtomicBool::new(false), state: Mutex::default() }
+    fn in_scope(kind: &str, can_compress: bool, scope: Scope) -> KvStore {
+        KvStore {
+            kind: kind.into(),
+            can_compress,
+            scope,
+            waits_at_end: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
     }
 
     fn distributed(&self) -> Option<&Distributed> {
@@ -264,8 +266,8 @@ impl KvStore {
     }
 
     /// The kind of the store.
-    pub fn kind(&self) -> &'static str {
-        self.kind
+    pub fn kind(&self) -> &str {
+        &self.kind
     }
 
     /// Initializes new keys with copies of arrays.
@@ -569,10 +571,9 @@ impl KvStore {
 /// The kind of a distributed store.
 fn distributed_kind(kind: &str) -> Result<&'static str> {
     DISTRIBUTED_KINDS.iter().find(|name| **name == kind).copied().ok_or_else(|| {
-        let names: Vec<_> = KINDS.iter().map(|(name, _)| name).chain(DISTRIBUTED_KINDS).copied().collect();
         Error::Unsupported(format!(
-            "a key-value store of kind '{kind}' is not there: this library has {}",
-            names.join(", ")
+            "a key-value store of kind '{kind}' is not there: the distributed ones are {}",
+            DISTRIBUTED_KINDS.join(", ")
         ))
     })
 }

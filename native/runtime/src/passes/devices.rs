@@ -96,7 +96,7 @@ pub fn assign(
                 inputs.push(assigned.entry(*e));
                 continue;
             }
-            if node.op().is_some_and(|op| matches!(node.action, Action::Forward(_)) && op.mutated().contains(&k)) {
+            if node.modified().contains(&k) {
                 let text = format!(
                     "mutable state cannot go across device: {} is on {}, but the node runs on {context}",
                     graph.node(*e).name,

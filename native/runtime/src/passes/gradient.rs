@@ -139,9 +139,8 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
                     .in_operator(op.title(), &node.name));
             }
         };
-        if !node.inputs.iter().any(|e| on_path[e.node as usize])
-            || (ograds.iter().all(Option::is_none) && !is_loss(&op))
-        {
+        let is_blocked = ograds.iter().all(Option::is_none) && !is_loss(&op);
+        if !node.inputs.iter().any(|e| on_path[e.node as usize]) || (is_blocked && !updates_states(&op)) {
             continue;
         }
         let inputs = node.inputs.clone();
@@ -151,8 +150,13 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
         let igrads =
             node_gradient(graph, i, &op, ograds, request.create_graph).map_err(|e| e.in_operator(op.title(), &name))?;
         graph.nodes[first..].iter_mut().for_each(|node| node.gradient_of = Some(i as u32));
-        let igrads: Vec<Option<Entry>> =
+        let mut igrads: Vec<Option<Entry>> =
             inputs.iter().zip(igrads).map(|(e, g)| g.filter(|_| on_path[e.node as usize])).collect();
+        if is_blocked {
+            // As in MXNet, the node updates its states although no gradient flows back to it. One of its gradients keeps it alive.
+            let last = igrads.iter().rposition(Option::is_some);
+            igrads.iter_mut().enumerate().filter(|(k, _)| Some(*k) != last).for_each(|(_, g)| *g = None);
+        }
         for (e, g) in inputs.iter().zip(&igrads) {
             if let Some(g) = g {
                 flows.entry(*e).or_default().push(*g);
@@ -174,6 +178,11 @@ fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut T
 /// Whether the operator is a loss: its gradient reads no head gradient.
 pub fn is_loss(op: &OpCall) -> bool {
     matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if matches!(b.ograds_for(&op.params), Deps::None))
+}
+
+/// Whether the computation of the operator's gradient updates auxiliary states.
+fn updates_states(op: &OpCall) -> bool {
+    matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if !b.updates.is_empty())
 }
 
 /// Which nodes depend on one of `xs`.

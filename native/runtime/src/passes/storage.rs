@@ -2,7 +2,7 @@
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Entry, Grad};
-use ferromx_core::op::SparseForm;
+use ferromx_core::op::{Deps, GradientStorage, SparseForm};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::sparse::StorageType;
 use hashbrown::HashMap;
@@ -100,10 +100,15 @@ fn may_be_sparse(node: &Node) -> bool {
     match &node.op {
         None => node.attrs.read().contains_key(STORAGE_ATTR),
         Some(op) => {
-            op.def.sparse.is_some_and(|form| form.from_dense)
+            op.def.sparse.is_some_and(|form| (form.from_dense)(&op.params))
                 || matches!(op.def.gradient(&op.params), Grad::Kernel(backward, _) if backward.sparse.is_some())
         }
     }
+}
+
+/// The storage of the gradients of the operator that the node helps to differentiate.
+fn gradient_storage(graph: &Graph, node: &GraphNode) -> Option<GradientStorage> {
+    Some(graph.nodes[node.gradient_of? as usize].op()?.def.gradient_storage)
 }
 
 /// The storage type in the attributes of a variable.
@@ -128,22 +133,21 @@ fn sweep(graph: &Graph, known: &HashMap<Entry, StorageType>, like: &HashMap<Entr
             Action::Variable => {
                 let e = entry(i, 0);
                 let same = like.get(&e).map(|y| types[*y]);
-                (same.or(known.get(&e).copied()), 1)
+                (same.or(known.get(&e).copied()), Deps::Some(&[0]))
             }
+            Action::Forward(_) if gradient_storage(graph, node) == Some(GradientStorage::Dense) => (None, Deps::None),
             Action::Forward(op) => {
-                let form = op.def.sparse.filter(|form| sparse || form.from_dense);
-                (rule(form, &op.params), op.def.num_visible(&op.params))
+                let form = op.def.sparse.filter(|form| sparse || (form.from_dense)(&op.params));
+                (rule(form, &op.params), Deps::All)
             }
             Action::Backward { op, backward, .. } => {
-                // The gradient of an elementwise operator of one array is a product, which is zero wherever the head gradient is. As
-                // in MXNet, those of two arrays have dense gradients.
-                let is_unary = op.def.num_inputs(&op.params) == Some(1);
-                let same = ins.first().copied().filter(|t| op.def.pointwise && is_unary && ins.iter().all(|i| i == t));
-                (rule(backward.sparse, &op.params).or(same), node.num_outputs)
+                let is_kept = op.def.gradient_storage == GradientStorage::OfOperands;
+                let same = ins.first().copied().filter(|t| is_kept && ins.iter().all(|i| i == t));
+                (rule(backward.sparse, &op.params).or(same), backward.sparse_gradients)
             }
-            Action::Fused { .. } => (None, 0),
+            Action::Fused { .. } => (None, Deps::None),
         };
-        for k in 0..outputs {
+        for k in outputs.indices(node.num_visible()) {
             types[entry(i, k)] = made.unwrap_or(StorageType::Default);
         }
     }

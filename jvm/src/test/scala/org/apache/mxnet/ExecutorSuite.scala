@@ -91,12 +91,15 @@ class ExecutorSuite extends munit.FunSuite {
     }
   }
 
-  test("auxiliary states are updated in training") {
+  test("auxiliary states are updated by the pass backward in training") {
     val norm = Symbol.api.BatchNorm(data = x, fix_gamma = false, momentum = 0.5f, name = "bn")
     val args = Map("x" -> NDArray.array(Array(1f, 3f), Shape(2, 1)), "bn_gamma" -> vector(1), "bn_beta" -> vector(0))
     val aux = Map("bn_moving_mean" -> vector(0), "bn_moving_var" -> vector(1))
-    val executor = norm.bind(cpu, args, Map.empty[String, NDArray], "null", aux, null, null)
+    val grads = args.map { case (name, array) => name -> NDArray.zeros(array.shape) }
+    val executor = norm.bind(cpu, args, grads, "write", aux, null, null)
     executor.forward(isTrain = true)
+    assertEquals(executor.auxDict("bn_moving_mean").toScalar, 0f)
+    executor.backward(NDArray.ones(2, 1))
     assertEquals(executor.auxDict.keySet, aux.keySet)
     assertEqualsFloat(executor.auxDict("bn_moving_mean").toScalar, 1f, 1e-6f)
     assert(executor.auxDict("bn_moving_mean") eq aux("bn_moving_mean"))
