@@ -19,7 +19,7 @@ import org.slf4j.LoggerFactory
   *   .fit(points)
   * }}}
   *
-  * The optimizer is SGD with momentum, and workers add up their gradients at every step. New programs that need other
+  * The optimizer is SGD with momentum, and workers sum their gradients at every step. New programs that need other
   * optimizers, checkpoints or validation use the estimator.
   */
 class MXNet extends Serializable {
@@ -65,13 +65,13 @@ class MXNet extends Serializable {
     this
   }
 
-  /** Sets the number of tasks that train at the same time. */
+  /** Sets the number of tasks that train concurrently. */
   def setNumWorker(numWorker: Int): this.type = {
     this.numWorker = numWorker
     this
   }
 
-  /** Accepted for old programs: workers exchange gradients without servers. */
+  /** Accepted for compatibility: workers exchange gradients without servers. */
   def setNumServer(numServer: Int): this.type = noProcess("setNumServer", numServer > 0, numServer.toString)
 
   def setDataName(name: String): this.type = {
@@ -84,16 +84,16 @@ class MXNet extends Serializable {
     this
   }
 
-  /** Sets the seconds that a worker waits for others. */
+  /** Sets the maximum time in seconds that a worker waits for others. */
   def setTimeout(timeout: Int): this.type = {
     this.timeout = timeout
     this
   }
 
-  /** Accepted for old programs: workers are tasks of Spark, which has the jars of the job. */
+  /** Accepted for compatibility: workers are tasks of Spark, which has the jars of the job. */
   def setExecutorJars(jars: String): this.type = noProcess("setExecutorJars", jars != null, jars)
 
-  /** Accepted for old programs: no process is started that would need a Java command. */
+  /** Accepted for compatibility: no Java process is started. */
   def setJava(java: String): this.type = noProcess("setJava", java != null, java)
 
   private def noProcess(method: String, isValid: Boolean, value: String): this.type = {
