@@ -45,7 +45,7 @@ impl External {
         let number = |key: &str, absent: usize| match entry(key) {
             None => Ok(absent),
             Some(text) => {
-                text.parse().map_err(|_| Error::format(format!("the {key} '{text}' of external data is no number")))
+                text.parse().map_err(|_| Error::format(format!("the {key} '{text}' of external data is not a number")))
             }
         };
         let file = self.file(location).map_err(|e| match self.is_first_failure(location) {
@@ -89,7 +89,9 @@ impl External {
             .canonicalize()
             .map_err(|e| Error::Engine(ferromx_core::error::Error::io(directory.join(location).display(), &e)))?;
         if !path.starts_with(directory) || !path.is_file() {
-            return Err(Error::format(format!("external data '{location}' is no file in the directory of the model")));
+            return Err(Error::format(format!(
+                "external data '{location}' is not a file in the directory of the model"
+            )));
         }
         let mut mapped = match self.mapped.lock() {
             Ok(mapped) => mapped,

@@ -26,7 +26,7 @@ use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, 
 /// Bytes that are not an ONNX model.
 pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
     wire::check(&bytes)?;
-    let proto = ModelProto::decode(bytes).map_err(|e| Error::format(format!("this is no ONNX file: {e}")))?;
+    let proto = ModelProto::decode(bytes).map_err(|e| Error::format(format!("this is not an ONNX file: {e}")))?;
     let mut opsets = IndexMap::new();
     for set in &proto.opset_import {
         let domain = domain_name(&set.domain);
@@ -215,11 +215,11 @@ impl Reader<'_> {
 
 fn dims(dims: &[i64]) -> Result<Vec<usize>> {
     let all: Option<Vec<usize>> = dims.iter().map(|d| usize::try_from(*d).ok()).collect();
-    all.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{dims:?} is no shape of a tensor")))
+    all.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{dims:?} is not a shape of a tensor")))
 }
 
 fn text(bytes: &[u8]) -> Result<String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is no UTF-8"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is not UTF-8"))
 }
 
 /// Elements in typed fields: small types share `int32_data`.

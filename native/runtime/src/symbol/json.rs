@@ -133,7 +133,7 @@ impl Symbol {
     pub fn from_json(text: &str) -> Result<Symbol> {
         memory::ensure_available(text.len().saturating_mul(JSON_BYTES_PER_CHARACTER))?;
         let root: Value = serde_json::from_str(text).map_err(|e| {
-            Error::Format(format!("the symbol file is no complete JSON: {e}; save it again or download it anew"))
+            Error::Format(format!("the symbol file is not complete JSON: {e}; save it again or download it anew"))
         })?;
         let version = root["attrs"]["mxnet_version"][1].as_i64().unwrap_or(legacy_json::UNVERSIONED);
         Symbol::from_value(&root, version, 0)
@@ -173,7 +173,7 @@ impl Symbol {
 }
 
 fn bad(what: impl std::fmt::Display) -> Error {
-    Error::Format(format!("the symbol file is no graph: {what}"))
+    Error::Format(format!("the symbol file is not a graph: {what}"))
 }
 
 /// Reads `[node, output, version]`; old files omit the version.

@@ -308,5 +308,5 @@ fn messages_that_cannot_be_parsed_are_refused_in_the_introduction() {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&[b'x'; 200]).unwrap();
     let refusal = reception.callers.recv_timeout(TIMEOUT).unwrap().unwrap_err();
-    assert!(refusal.contains("it speaks another protocol"), "{refusal}");
+    assert!(refusal.contains("it uses another protocol"), "{refusal}");
 }

@@ -12,10 +12,10 @@ final case class ModelInput(name: String, elementType: String, dims: Option[Inde
 
 /** A problem of a model that cannot be mapped.
   *
-  * @param place the node or input
+  * @param location the node or input
   * @param message the problem, and what to do about it
   */
-final case class ModelProblem(place: String, message: String)
+final case class ModelProblem(location: String, message: String)
 
 /** An imported model: a network and its parameters.
   *

@@ -31,7 +31,7 @@ abstract class ModelFormat private[mxnet] (framework: String) {
     val (files, texts) = added(options.mappings)
     withHooks(options)(_LIB.modelCheck(framework, path, options.externalData, names, ndims, dims, _, files, texts))
       .grouped(2)
-      .map(problem => ModelProblem(place = problem(0), message = problem(1)))
+      .map(problem => ModelProblem(location = problem(0), message = problem(1)))
       .toIndexedSeq
   }
 

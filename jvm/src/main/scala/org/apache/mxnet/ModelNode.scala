@@ -138,7 +138,7 @@ final class ModelNode private[mxnet] (
     * an array), or an [[NDArray]].
     */
   def withAttribute(name: String, value: Any): ModelNode = {
-    val plain = ModelNode.plain(value).getOrElse(fail(s"'$name' cannot be $value: it is no value of an attribute"))
+    val plain = ModelNode.plain(value).getOrElse(fail(s"'$name' cannot be $value: it is not a value of an attribute"))
     copy(attributes = attributes + (name -> plain))
   }
 

@@ -131,7 +131,7 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
   private def rows(start: Int, end: Int): SparseNDArray = {
     if (start < 0 || start >= end || end > shape(0))
       throw new MXNetError(
-        s"SparseNDArray.slice: rows $start until $end were asked for, the shape is $shape; give 0 <= start < end"
+        s"SparseNDArray.slice: rows $start until $end were requested, the shape is $shape; give 0 <= start < end"
       )
     if (sparseFormat == SparseFormat.CSR) asSparse(sliceRows(start, end)) else sliceStoredRows(start, end)
   }

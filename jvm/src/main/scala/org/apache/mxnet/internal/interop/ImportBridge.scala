@@ -155,7 +155,7 @@ private[mxnet] object ImportBridge {
     case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[Double]) =>
       'F' -> items.collect { case x: Double => x }.toArray
     case items: IndexedSeq[_] => 'I' -> items.collect { case i: Long => i }.toArray
-    case other                => throw new MXNetError(s"$other is no value of an attribute")
+    case other                => throw new MXNetError(s"$other is not a value of an attribute")
   }
 
   def checked(node: ModelNode, symbols: Array[Symbol], whose: String): Array[Symbol] = {

@@ -31,7 +31,9 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
   private def number(key: String): Option[Int] = attributes.get(key).map { text =>
     text.toIntOption
       .filter(_ >= 0)
-      .getOrElse(throw new MXNetError(s"operator $name: the attribute $key is '$text', which is no number of arrays"))
+      .getOrElse(
+        throw new MXNetError(s"operator $name: the attribute $key is '$text', which is not a number of arrays")
+      )
   }
 
   /** A new instance with the node's properties. */

@@ -26,7 +26,8 @@ class LibInfoSuite extends munit.FunSuite {
   test("every method that the library calls exists with its descriptor") {
     val called = Base._LIB.upcalls().grouped(3).toSeq
     assert(called.map(_.toSeq).contains(Seq("org/apache/mxnet/MXMonitorCallback", "invoke", "(Ljava/lang/String;J)V")))
-    called.foreach { case Array(className, name, descriptor) =>
+    called.foreach { entry =>
+      val (className, name, descriptor) = (entry(0), entry(1), entry(2))
       val owner = Class.forName(className.replace('/', '.'))
       val types =
         if (name == "<init>") owner.getConstructors.map(c => MethodType.methodType(classOf[Unit], c.getParameterTypes))
