@@ -311,7 +311,7 @@ mod tests {
     fn damaged_files_are_errors_that_name_the_node() {
         let text = Symbol::op("Flatten", "f", &[], &[]).unwrap().to_json();
         let error = |t: &str| Symbol::from_json(t).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error(&text[..text.len() / 2]).contains("no complete JSON"));
+        assert!(error(&text[..text.len() / 2]).contains("not complete JSON"));
         assert!(error(&text.replace("Flatten", "Flattn")).contains("node 1 'f' of the symbol file: operator 'Flattn'"));
         assert!(error(&text.replace("[[0, 0, 0]]", "[[1, 0, 0]]")).contains("before it is defined"));
         assert!(error("{}").contains("'nodes' is missing"));

@@ -48,7 +48,7 @@ abstract class CustomOp {
     case "add"               => dst += src
     case "null"              =>
     case other               =>
-      throw new MXNetError(s"CustomOp.assign: '$other' is no request; it is one of write, inplace, add, null")
+      throw new MXNetError(s"CustomOp.assign: '$other' is not a request; use one of write, inplace, add, null")
   }
 }
 

@@ -516,7 +516,7 @@ object FeedForward {
     def params(): Map[String, Array[Byte]] = Iterator.fill(in.readInt())(text() -> block()).toMap
     try {
       if (in.readInt() != Magic)
-        throw new MXNetError("these bytes are no model that FeedForward.serialize of this library made")
+        throw new MXNetError("these bytes are not a model of FeedForward.serialize")
       new Model.SerializedModel(text(), params(), params())
     } catch {
       case _: EOFException => throw new MXNetError(s"the serialized model ends too early, after ${bytes.length} bytes")

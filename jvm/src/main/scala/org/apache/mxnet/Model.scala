@@ -126,11 +126,11 @@ object Model {
     val (args, others) = names.zip(arrays).partition(_._1.startsWith("arg:"))
     others.find(!_._1.startsWith("aux:")).foreach { case (name, _) =>
       throw new IOException(
-        s"$fname is no file of parameters: it has an array named '$name', which starts neither with arg: nor with aux:"
+        s"$fname is not a parameter file: it has an array named '$name', which starts neither with arg: nor with aux:"
       )
     }
     if (names.length != arrays.length)
-      throw new IOException(s"$fname is no file of parameters: its ${arrays.length} arrays have no names")
+      throw new IOException(s"$fname is not a parameter file: its ${arrays.length} arrays have no names")
     (
       args.map { case (name, array) => name.drop(4) -> array }.toMap,
       others.map { case (name, array) => name.drop(4) -> array }.toMap

@@ -60,7 +60,7 @@ trait NativeResource extends AutoCloseable {
     */
   protected[mxnet] final def handleOf(kind: String): CPtrAddress = {
     if (disposed)
-      throw new MXNetError(s"$kind: it was used after dispose(); keep it until the last use, or copy what is needed")
+      throw new MXNetError(s"$kind: it was used after dispose(); keep it until the last use, or copy it")
     nativeAddress
   }
 }

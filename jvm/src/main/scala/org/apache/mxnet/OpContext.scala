@@ -90,7 +90,7 @@ final class OpContext private[mxnet] (
 
   private def memory(array: NDArray, what: String, dtype: DType): ByteBuffer = {
     if (array.dtype != dtype)
-      throw new MXNetError(s"OpContext: $what is of type ${array.dtype}, the buffer would be of $dtype")
+      throw new MXNetError(s"OpContext: $what is of type ${array.dtype}, but the buffer is of $dtype")
     array match {
       case lent: LentNDArray => lent.buffer
       case other             => DirectBuffer.of(other)

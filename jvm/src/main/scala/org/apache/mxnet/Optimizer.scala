@@ -294,7 +294,7 @@ private[mxnet] final class OptimizerUpdater(optimizer: Optimizer) extends MXKVSt
       val magic = in.readInt()
       if (magic != OptimizerUpdater.Magic) {
         throw new MXNetError(
-          f"these are no optimizer states: they start with 0x$magic%08x instead of 0x${OptimizerUpdater.Magic}%08x; " +
+          f"these are not optimizer states: they start with 0x$magic%08x instead of 0x${OptimizerUpdater.Magic}%08x; " +
             "give a file that saveOptimizerStates of this library wrote"
         )
       }

@@ -33,7 +33,7 @@ private[mxnet] object Serializer {
   def decodeBase64String(str: String): ByteBuffer =
     try ByteBuffer.wrap(Base64.getDecoder.decode(str))
     catch {
-      case e: IllegalArgumentException => throw new MXNetError(s"Serializer: the text is no Base64: ${e.getMessage}")
+      case e: IllegalArgumentException => throw new MXNetError(s"Serializer: the text is not Base64: ${e.getMessage}")
     }
 }
 

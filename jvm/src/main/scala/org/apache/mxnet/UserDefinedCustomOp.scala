@@ -171,7 +171,7 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) extends SameDiffMembe
     if (context != null) context
     else
       throw new MXNetError(
-        s"operator $opName: there are no arrays and shapes of inputs but while it runs or infers shapes"
+        s"operator $opName: arrays and shapes of inputs exist only while it runs or infers shapes"
       )
 
   /** Applies the operator to symbols. Missing inputs become variables. Symbols of auxiliary states may follow the

@@ -53,7 +53,7 @@ object Visualization {
       */
     def render(engine: String = "dot", format: String = "pdf", fileName: String, path: String): Unit = {
       require(Dot.Engines.contains(engine), s"unknown engine $engine; there are ${Dot.Engines.mkString(", ")}")
-      require(format.matches("[a-z0-9.-]+"), s"format $format is no name of a Graphviz format, such as pdf or png")
+      require(format.matches("[a-z0-9.-]+"), s"format $format is not a Graphviz format, such as pdf or png")
       val file = Paths.get(path, fileName)
       write(file, source)
       val command = Seq(engine, s"-T$format", "-O", file.toString)

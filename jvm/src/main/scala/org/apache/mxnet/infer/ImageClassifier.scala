@@ -127,7 +127,7 @@ object ImageClassifier {
     val image = ImageIO.read(file)
     require(
       image != null,
-      s"$inputImagePath is no image of a known format: ${ImageIO.getReaderFormatNames.mkString(", ")}"
+      s"$inputImagePath is not an image of a known format: ${ImageIO.getReaderFormatNames.mkString(", ")}"
     )
     image
   }

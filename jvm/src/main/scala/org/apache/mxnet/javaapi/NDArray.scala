@@ -192,7 +192,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   /** An array of 32-bit numbers, given in row-major order. */
   def this(arr: JList[java.lang.Float], shape: Shape, ctx: Context) = this(NDArray.floats(arr), shape, ctx)
 
-  if (nd == null) throw new MXNetError("javaapi.NDArray: the array that it stands for is null")
+  if (nd == null) throw new MXNetError("javaapi.NDArray: the array is null")
 
   override def toString: String = nd.toString
 

@@ -174,7 +174,7 @@ class BucketingModule(
     if (key != currentKey) {
       require(
         buckets.contains(key) || batch.provideDataDesc != null,
-        s"the batch of bucket $key says nothing about its inputs; give provideData and provideLabel when it is built"
+        s"the batch of bucket $key does not describe its inputs; set provideData and provideLabel when it is built"
       )
       switchBucket(key, batch.provideDataDesc, Option(batch.provideLabelDesc))
     }

@@ -25,7 +25,7 @@ class SequentialModule extends BaseModule {
   def add(module: BaseModule, kwargs: (String, Boolean)*): SequentialModule = {
     kwargs.find { case (key, _) => !SequentialModule.Options.contains(key) }.foreach { case (key, _) =>
       throw new IllegalArgumentException(
-        s"$key is no option of a layer; there are ${SequentialModule.Options.mkString(" and ")}"
+        s"$key is not an option of a layer; there are ${SequentialModule.Options.mkString(" and ")}"
       )
     }
     val options = kwargs.toMap

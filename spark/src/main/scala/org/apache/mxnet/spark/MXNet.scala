@@ -59,7 +59,7 @@ class MXNet extends Serializable {
   def setContext(ctx: Array[Context]): this.type = {
     require(ctx.nonEmpty, "setContext: there is no context; give one or more")
     ctx.find(_.deviceType != "cpu").foreach { other =>
-      throw new IllegalArgumentException(s"setContext: $other is no device of this library; use Context.cpu()")
+      throw new IllegalArgumentException(s"setContext: $other is not a device of this library; use Context.cpu()")
     }
     numContexts = ctx.length
     this
@@ -97,8 +97,8 @@ class MXNet extends Serializable {
   def setJava(java: String): this.type = noProcess("setJava", java != null, java)
 
   private def noProcess(method: String, isValid: Boolean, value: String): this.type = {
-    require(isValid, s"$method: $value is no valid value")
-    MXNet.logger.info(s"$method($value) has no effect: training runs in Spark's tasks and starts no process of its own")
+    require(isValid, s"$method: $value is not a valid value")
+    MXNet.logger.info(s"$method($value) has no effect: training runs in Spark's tasks and starts no processes")
     this
   }
 

@@ -57,7 +57,7 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
   final val imageMean: DoubleArrayParam = new DoubleArrayParam(
     this,
     "imageMean",
-    "what is subtracted from the pixels (0 to 255) of images: one number, or one for each channel"
+    "mean of the pixels (0 to 255) of images, which is subtracted: one number, or one for each channel"
   )
 
   /** The standard deviation of images. */

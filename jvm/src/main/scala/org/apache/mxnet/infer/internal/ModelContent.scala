@@ -46,7 +46,7 @@ private[infer] object ModelContent {
     case None          =>
       require(
         Files.isRegularFile(file),
-        s"there is no file $file; put the names of the classes there, one on each line"
+        s"there is no file $file; put the names of the classes there, one per line"
       )
       Files.readAllLines(file, StandardCharsets.UTF_8).asScala.filter(_.nonEmpty).toIndexedSeq
   }
@@ -118,7 +118,7 @@ private[infer] object SerializedPredictor {
   ): SerializedPredictor = {
     if (!Kinds.contains(owner.getClass))
       throw new NotSerializableException(
-        s"${owner.getClass.getName} is a class of its own; serialize the predictor that it wraps instead of extending it"
+        s"${owner.getClass.getName} is a subclass; serialize the predictor that it wraps instead of extending it"
       )
     new SerializedPredictor(
       owner.getClass.getSimpleName,

@@ -48,7 +48,7 @@ private[mxnet] object OpProperties {
   /** Parses properties. */
   def fromJson(op: String, text: String): Map[String, Any] = Json.parse(text) match {
     case fields: Map[_, _] => fields.map { case (name, value) => name.toString -> untagged(op, name.toString, value) }
-    case _                 => throw new MXNetError(s"operator $op: its properties are no JSON object: $text")
+    case _                 => throw new MXNetError(s"operator $op: its properties are not a JSON object: $text")
   }
 
   /** Whether the type of a value is supported. */
@@ -118,7 +118,7 @@ private[mxnet] object OpProperties {
   private def entries(op: String, name: String, map: Map[_, _]): String = fieldsToJson(map.map {
     case (key: String, value) => key -> tagged(op, s"$name.$key", value)
     case (key, _)             =>
-      throw new MXNetError(s"operator $op: property '$name' is a map with the key $key, which is no string")
+      throw new MXNetError(s"operator $op: property '$name' is a map with the key $key, which is not a string")
   })
 
   private def unsupported(op: String, name: String, value: Any): Nothing = throw new MXNetError(

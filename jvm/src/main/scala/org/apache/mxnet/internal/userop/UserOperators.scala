@@ -60,7 +60,7 @@ private[mxnet] object UserOperators {
 
   private def checkName(name: String, whose: String): Unit = {
     if (name == null || !name.matches("[A-Za-z_][A-Za-z0-9_.]*"))
-      throw new MXNetError(s"$whose: '$name' is no name of an operator: use letters, digits, '_' and '.'")
+      throw new MXNetError(s"$whose: '$name' is not a name of an operator: use letters, digits, '_' and '.'")
     if (builtIn.contains(name))
       throw new MXNetError(s"$whose: '$name' is an operator of the engine: give the user-defined one another opName")
   }

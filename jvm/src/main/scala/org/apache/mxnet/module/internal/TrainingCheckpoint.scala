@@ -80,7 +80,7 @@ private[mxnet] object TrainingCheckpoint {
         verify(file)
         parse(file, new DataInputStream(new BufferedInputStream(stream)))
       }
-    catch { case _: EOFException => throw new MXNetError(s"$file ends too early: it is no whole checkpoint") }
+    catch { case _: EOFException => throw new MXNetError(s"$file ends too early: the checkpoint is incomplete") }
 
   /** Checks the checksum at the end of a file before its content is parsed. */
   private def verify(file: String): Unit = {
@@ -96,12 +96,12 @@ private[mxnet] object TrainingCheckpoint {
       }
       val sum = checked.getChecksum.getValue
       if (left < 0 || new DataInputStream(stream).readLong() != sum)
-        throw new MXNetError(s"$file is no checkpoint of training, or it is damaged: its checksum is wrong")
+        throw new MXNetError(s"$file is not a training checkpoint, or it is damaged: its checksum is wrong")
     }
   }
 
   private def parse(file: String, in: DataInputStream): TrainingCheckpoint = {
-    if (in.readInt() != Magic) throw new MXNetError(s"$file is no checkpoint of training")
+    if (in.readInt() != Magic) throw new MXNetError(s"$file is not a training checkpoint")
     val version = in.readInt()
     if (version != Version)
       throw new MXNetError(s"$file is a checkpoint of version $version; this library reads version $Version")
