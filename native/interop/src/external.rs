@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::map;
-use crate::onnx::proto::StringStringEntryProto;
 
 /// Where external tensor data may be read from.
 #[derive(Default)]
@@ -35,12 +34,11 @@ impl External {
         Ok(External { directory: Some(directory.canonicalize().map_err(io)?), ..External::default() })
     }
 
-    /// The bytes that a tensor's entries point to; `expected` is how many it needs.
+    /// The bytes of a tensor, located by its entries `location`, `offset` and `length`; `expected` is their number.
     ///
     /// # Errors
     /// External data is not allowed, lies outside of the directory, or has the wrong length.
-    pub fn data(&self, entries: &[StringStringEntryProto], expected: usize) -> Result<Bytes> {
-        let entry = |key: &str| entries.iter().find(|e| e.key == key).map(|e| e.value.as_str());
+    pub fn data<'a>(&self, entry: impl Fn(&str) -> Option<&'a str>, expected: usize) -> Result<Bytes> {
         let location = entry("location").ok_or_else(|| Error::format("external data has no location"))?;
         let number = |key: &str, absent: usize| match entry(key) {
             None => Ok(absent),

@@ -161,7 +161,10 @@ impl Reader<'_> {
             .filter(|n| n.checked_mul(dtype.size()).is_some())
             .ok_or_else(|| Error::format(format!("a tensor of shape {dims:?} is larger than memory")))?;
         let data = match (t.data_location, t.raw_data) {
-            (1, _) => self.external.data(&t.external_data, count * dtype.size())?,
+            (1, _) => {
+                let entry = |key: &str| t.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
+                self.external.data(entry, count * dtype.size())?
+            }
             (_, Some(raw)) => raw,
             (_, None) => typed_data(dtype, &t.float_data, &t.int32_data, &t.int64_data, &t.double_data),
         };
