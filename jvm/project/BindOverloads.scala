@@ -1,12 +1,12 @@
 import sbt._
 
-/** The overloads of `Symbol.bind`: arrays are given in order or by name, gradient requests also as one for all. */
+/** The overloads of `Symbol.bind`: arrays in order or by name, gradient requests also as one for all. */
 object BindOverloads {
   private val arrays = Seq("Seq[NDArray]", "Map[String, NDArray]")
   private val requests =
     Seq("gradReq" -> "String", "gradsReq" -> "Seq[String]", "gradsReq" -> "Map[String, String]")
 
-  /** Writes the trait that holds them. */
+  /** Writes the trait with the overloads. */
   def write(folder: File): File = {
     val file = folder / "org" / "apache" / "mxnet" / "SymbolBindOverloads.scala"
     if (!file.isFile || IO.read(file) != source) IO.write(file, source)

@@ -4,7 +4,7 @@ import sbt._
 import sjsonnew.shaded.scalajson.ast.unsafe._
 import sjsonnew.support.scalajson.unsafe.Parser
 
-/** The licences of the crates that the native library is linked from, as cargo knows them when the jar is made. */
+/** The licences of the crates that are linked into the native library, from cargo's metadata. */
 object CrateLicences {
 
   private val Host = "host: (.*)".r
@@ -37,7 +37,7 @@ object CrateLicences {
       .mkString("", "\n", "\n")
   }
 
-  /** A package without a licence file still has its licence; the text of Apache-2.0 is at hand. */
+  /** For a crate without a licence file, uses the text of Apache-2.0. */
   private def licenceFiles(crate: Crate, apache: File): Seq[File] = {
     val files =
       IO.listFiles(crate.folder).filter(_.getName.matches("(?i)(licen[cs]e|copying|unlicense|notice).*")).toSeq
@@ -47,7 +47,7 @@ object CrateLicences {
       sys.error(s"The crate ${crate.name} ${crate.version} (${crate.licence}) has no licence file in ${crate.folder}")
   }
 
-  /** The crates of others that are linked into the library on this platform, by name. */
+  /** The external crates that are linked into the library on this platform, sorted by name. */
   private def crates(root: File): Seq[Crate] = {
     val host = output(root, "rustc", "-vV").split("\n").collectFirst { case Host(triple) => triple }
     val locked = Seq("--locked", "--offline")

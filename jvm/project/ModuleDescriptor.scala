@@ -1,14 +1,16 @@
 import org.objectweb.asm.{ClassWriter, Opcodes}
 import sbt._
 
-/** The jar's `module-info.class`. An automatic module would not do: the JVM resolves no dependencies for it. */
+/** The jar's `module-info.class`. An automatic module does not suffice, because the JVM does not resolve its
+  * dependencies.
+  */
 object ModuleDescriptor {
   val name = "io.github.ferromx.mxnet"
 
-  /** ClassGraph is an automatic module, like Scala's library: who reads one of them reads all. */
+  /** ClassGraph and Scala's library are automatic modules: reading one implies reading all. */
   private val required = Seq("scala.library", "java.desktop", "java.management", "org.slf4j")
 
-  /** What programs see in the public signatures of the library. */
+  /** Modules in public signatures of the library. */
   private val transitive = Set("scala.library", "java.desktop")
 
   /** @param classes the paths of the jar's classes, whose packages are exported

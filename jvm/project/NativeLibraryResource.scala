@@ -18,7 +18,7 @@ object NativeLibraryResource {
     case other                         => other
   }
 
-  /** What cargo calls the library here. */
+  /** The file name of the library on this platform. */
   val fileName: String = os match {
     case "macos"   => "libmxnet.dylib"
     case "windows" => "mxnet.dll"

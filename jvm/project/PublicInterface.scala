@@ -14,11 +14,13 @@ import org.objectweb.asm.{
 }
 import sbt._
 
-/** The classes of a jar without their code: what MiMa compares later versions with while no release is in a repository. */
+/** The public classes of a jar without code. MiMa compares later versions with them as long as no release is in a
+  * repository.
+  */
 object PublicInterface {
   private val Version = Opcodes.ASM9
 
-  /** Writes the declarations of what `jar` offers to programs. The same classes give the same bytes. */
+  /** Writes the public declarations of `jar`, reproducibly. */
   def write(jar: File, target: File): Unit = {
     IO.createDirectory(target.getParentFile)
     val zip = new ZipFile(jar)
@@ -47,7 +49,7 @@ object PublicInterface {
     writer.toByteArray
   }
 
-  /** Leaves out what is private or made by the compiler. Scala's signature stays: it says what is private to the package. */
+  /** Removes private and synthetic members. Keeps Scala's signature, which records package-private members. */
   private final class Declarations(next: ClassVisitor) extends ClassVisitor(Version, next) {
     private def isHidden(access: Int): Boolean =
       (access & Opcodes.ACC_PRIVATE) != 0 || (access & Opcodes.ACC_SYNTHETIC) != 0 && (access & Opcodes.ACC_BRIDGE) == 0

@@ -6,13 +6,13 @@ import java.nio.file.Files
 import sbt._
 import sjsonnew.support.scalajson.unsafe.Parser
 
-/** What GraalVM's native-image must keep for the native library: the classes and members that it looks up, and the
-  * library as a resource. Made from the library and from the native methods themselves, so that it cannot be out of date.
+/** Metadata for GraalVM's native-image: the classes and members that the native library looks up, and the library as a
+  * resource. Generated from the library and the native methods, so that it is always up to date.
   */
 object ReachabilityMetadata {
   private val folder = "META-INF/native-image/io.github.ferromx/mxnet"
 
-  /** Names of classes as JNI writes them, which the library holds as constants. */
+  /** Class names in JNI's form, which are constants in the library. */
   private val ClassName = "(?:org/apache/mxnet/(?:[a-z]+/)*|java/lang/)[A-Za-z]+".r
 
   /** @param library the native library
@@ -34,7 +34,7 @@ object ReachabilityMetadata {
     }
   }
 
-  /** Classes that user programs name by annotations must be registered by them; the annotations themselves are known. */
+  /** Programs must register their annotated classes; the annotations are registered here. */
   private val userOperators =
     """[{ "name": "org.apache.mxnet.UserDefinedOp" }, { "name": "org.apache.mxnet.ImportHookRule" }]"""
 
@@ -44,8 +44,7 @@ object ReachabilityMetadata {
       .map(_.replace('/', '.'))
       .toSet
 
-  /** The classes that the library names, and those of the package in the signatures of the native methods, which it calls
-    * back.
+  /** The classes that the library names, and those in the signatures of native methods, which it calls back.
     */
   private def jniConfig(loader: ClassLoader, named: Set[String]): String = {
     val info = loader.loadClass("org.apache.mxnet.internal.jni.LibInfo")
@@ -65,7 +64,7 @@ object ReachabilityMetadata {
       .mkString("[\n", ",\n", "\n]")
   }
 
-  /** `None` for a constant of the library that is no class, such as a part of a longer name. */
+  /** `None` for a constant that is not a class, such as a part of a longer name. */
   private def load(loader: ClassLoader, name: String): Option[Class[_]] =
     try Some(loader.loadClass(name))
     catch { case _: ClassNotFoundException => None }

@@ -1,30 +1,13 @@
 /* How long an addition of one element takes through the C API.
  *   cc -O2 -I native/capi/include tests/bench/capi_add.c -o target/capi_add -L target/release -lmxnet -Wl,-rpath,target/release
  * An argument sets the number of additions per round. */
-#include <mxnet/c_api.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-#define MUST(call)                                                  \
-  do {                                                              \
-    if ((call) != 0) {                                              \
-      fprintf(stderr, "%s: %s\n", #call, MXGetLastError());         \
-      exit(1);                                                      \
-    }                                                               \
-  } while (0)
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
+#include "capi.h"
 
 /* Microseconds per call, the best of seven rounds. */
 static double best(OpHandle op, NDArrayHandle *ins, int num_ins, const char *key, const char *value, NDArrayHandle target, int n) {
   double fastest = 1e30;
   for (int round = 0; round < 7; round++) {
-    double start = now();
+    double start = microseconds(CLOCK_MONOTONIC);
     for (int i = 0; i < n; i++) {
       NDArrayHandle *outs = target ? &target : NULL;
       int num_outs = target ? 1 : 0;
@@ -32,7 +15,7 @@ static double best(OpHandle op, NDArrayHandle *ins, int num_ins, const char *key
       MUST(MXImperativeInvokeEx(op, num_ins, ins, &num_outs, &outs, key ? 1 : 0, &key, &value, &types));
       if (!target) MUST(MXNDArrayFree(outs[0]));
     }
-    double each = (now() - start) / n;
+    double each = (microseconds(CLOCK_MONOTONIC) - start) / n;
     if (each < fastest) fastest = each;
   }
   return fastest;

@@ -2,24 +2,7 @@
  *   (cd tests/bench/scala && ../../../scripts/sbt "runMain ferromx.bench.Networks $PWD/target/lenet-symbol.json")
  *   cc -O2 -I native/capi/include tests/bench/capi_bind.c -o target/capi_bind -L target/release -lmxnet -Wl,-rpath,$PWD/target/release
  *   target/capi_bind tests/bench/scala/target/lenet-symbol.json */
-#include <mxnet/c_api.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-#define MUST(call)                                                  \
-  do {                                                              \
-    if ((call) != 0) {                                              \
-      fprintf(stderr, "%s: %s\n", #call, MXGetLastError());         \
-      exit(1);                                                      \
-    }                                                               \
-  } while (0)
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
+#include "capi.h"
 
 /* Binds the network for training and frees all that this made. */
 static void bind(SymbolHandle symbol) {
@@ -48,9 +31,9 @@ int main(int argc, char **argv) {
   MUST(MXSymbolCreateFromFile(argv[1], &symbol));
   double fastest = 1e30;
   for (int round = 0; round < 30; round++) {
-    double start = now();
+    double start = microseconds(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < 100; i++) bind(symbol);
-    double each = (now() - start) / 100;
+    double each = (microseconds(CLOCK_THREAD_CPUTIME_ID) - start) / 100;
     if (each < fastest) fastest = each;
   }
   printf("simple_bind of LeNet for training: %.1f us\n", fastest);

@@ -5,32 +5,16 @@
  *   target/capi_start load FILE.params
  *   target/capi_start infer SYMBOL.json FILE.params DATA_SHAPE
  * DATA_SHAPE is the shape of the argument `data`, such as 1,3,224,224. With LD_LIBRARY_PATH the same program runs on MXNet. */
-#include <mxnet/c_api.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "capi.h"
 
-#define MUST(call)                                          \
-  do {                                                      \
-    if ((call) != 0) {                                      \
-      fprintf(stderr, "%s: %s\n", #call, MXGetLastError()); \
-      exit(1);                                              \
-    }                                                       \
-  } while (0)
+#include <string.h>
 
 typedef struct {
   double wall, processor;
 } Time;
 
-static double read_clock(clockid_t clock) {
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static Time now(void) {
-  Time t = {read_clock(CLOCK_MONOTONIC), read_clock(CLOCK_PROCESS_CPUTIME_ID)};
+  Time t = {microseconds(CLOCK_MONOTONIC) / 1e3, microseconds(CLOCK_PROCESS_CPUTIME_ID) / 1e3};
   return t;
 }
 
@@ -53,7 +37,7 @@ static double process_age(void) {
   if (!stat) return 0;
   if (fscanf(stat, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) != 1) start = 0;
   fclose(stat);
-  return read_clock(CLOCK_BOOTTIME) - (double)start * 10;
+  return microseconds(CLOCK_BOOTTIME) / 1e3 - (double)start * 10;
 }
 
 /* A bound network. */

@@ -313,7 +313,7 @@ static void predictors_run_step_by_step(void) {
   int dtype = -1;
   OK(MXPredGetOutputType(p[0], 0, &dtype));
   CHECK(dtype == 0);
-  REFUSED(MXPredGetOutputType(p[0], 1, &dtype), "output 1 was asked for");
+  REFUSED(MXPredGetOutputType(p[0], 1, &dtype), "output 1 was requested");
   PredictorHandle typed = NULL;
   const char *typed_name = "x";
   const int type = 0;

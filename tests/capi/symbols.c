@@ -124,7 +124,7 @@ static void subgraphs_and_copies(void) {
   OK(NNSymbolGetOutput(made[0], 2, &made[2]));
   OK(NNSymbolListOutputNames(made[2], &n, &names));
   CHECK(lists(names, n, "dense_output"));
-  REFUSED(NNSymbolGetOutput(made[0], 4, &made[3]), "output 4 was asked for");
+  REFUSED(NNSymbolGetOutput(made[0], 4, &made[3]), "output 4 was requested");
   OK(NNSymbolGetChildren(s, &made[3]));
   OK(MXSymbolGetChildren(s, &made[4]));
   OK(MXSymbolListOutputs(made[4], &n, &names));

@@ -23,7 +23,7 @@ FERROMX = os.environ.get("FERROMX", str(ROOT / "target/debug/ferromx"))
 
 
 def arrays(values):
-    """The inputs or outputs of a case as NumPy writes them; None where one is no tensor or has an element type that NumPy has not."""
+    """The inputs or outputs of a case as NumPy writes them; None where one is not a tensor or has an element type that NumPy has not."""
     found = []
     for value in values:
         if isinstance(value, (list, dict)) or value is None:

@@ -92,7 +92,7 @@ struct Table {
     free: Vec<u32>,
 }
 
-/// One of the tables, on cache lines of its own.
+/// One of the tables, on separate cache lines.
 #[repr(align(128))]
 struct Stripe(RwLock<Table>);
 
@@ -236,7 +236,7 @@ pub fn tensors(handles: impl Iterator<Item = u64>) -> Result<Tensors> {
     for handle in handles {
         let stripe = stripe_of(handle);
         if !locked.as_ref().is_some_and(|(held, _)| std::ptr::eq(*held, stripe)) {
-            // Another stripe is locked only after this one is released: a writer between two locks of one thread would stop both.
+            // Release this stripe before locking another: a writer that waits between two locks of one thread would deadlock.
             drop(locked.take());
             locked = Some((stripe, stripe.read()));
         }

@@ -101,7 +101,7 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// An allocation failed.
-    #[error("out of memory: {0} bytes were asked for; use smaller arrays or batches, or free some with dispose()")]
+    #[error("out of memory: {0} bytes were requested; use smaller arrays or batches, or free some with dispose()")]
     OutOfMemory(usize),
     /// Foreign code that the engine called failed.
     #[error("{message}")]

@@ -22,7 +22,7 @@ const FILE_MAGIC: u64 = 0x112;
 const MAGIC_V1: u32 = 0xF993_FAC8;
 const MAGIC_V2: u32 = 0xF993_FAC9;
 const MAGIC_V3: u32 = 0xF993_FACA;
-/// The most dimensions of an array in MXNet.
+/// Maximum rank of an array in MXNet.
 const MAX_NDIM: usize = 32;
 
 /// A cursor over a file, with bounds checks. Elements are read directly into the memory of their array.
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     /// Checks that the number of row pointers of a csr array fits its rows, before memory for them is allocated. `pointers` is their shape
     /// in the file.
     fn check_rows(&self, shape: &Shape, pointers: Option<Shape>) -> Result<()> {
-        /// The most rows of an array that stores nothing, not even row pointers.
+        /// Maximum number of rows of an array without any stored arrays, not even row pointers.
         const MAX_EMPTY_ROWS: i64 = 1 << 24;
         let (rows, pointers) = (shape.dims().first().copied().unwrap_or(0), pointers.map_or(0, |p| p.dims()[0]));
         if if pointers == 0 { rows <= MAX_EMPTY_ROWS } else { rows.checked_add(1) == Some(pointers) } {

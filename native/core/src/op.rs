@@ -19,7 +19,7 @@ use crate::sparse::{Array, StorageType};
 use crate::storage::{In, Out, Req};
 use crate::subgraph::Subgraph;
 
-/// The most inputs, or outputs, of an operator.
+/// Maximum number of inputs, or outputs, of an operator.
 const MAX_ARITY: usize = 1 << 20;
 
 /// Checks a number of inputs or outputs that parameters request, so that it cannot exhaust memory.
@@ -162,7 +162,7 @@ pub type ForeignFn = fn(&OpCtx<'_>, &[NDArray], &[NDArray], &[Req]) -> Result<()
 pub enum Forward {
     /// By a kernel.
     Kernel(KernelFn),
-    /// Not at all: the output is a view of the first input with another shape.
+    /// By no computation: the output is a view of the first input with another shape.
     View,
     /// By a function that allocates them, since their shapes depend on the values of the inputs. Such an operator is imperative only: a
     /// graph that contains it cannot be planned.
@@ -653,7 +653,7 @@ impl OpDef {
         self
     }
 
-    /// The name that users know a call by, if it depends on the parameters.
+    /// The name of a call in messages, if it depends on the parameters.
     pub const fn title_by(mut self, f: fn(&Params) -> &str) -> OpDef {
         self.title = Some(f);
         self
@@ -711,7 +711,7 @@ impl OpDef {
         }
     }
 
-    /// The name that users know a call with these parameters by, if [`OpDef::title_by`] sets one.
+    /// The name of a call with these parameters in messages, if [`OpDef::title_by`] sets one.
     pub fn title<'p>(&self, params: &'p Params) -> Option<&'p str> {
         self.title.map(|f| f(params))
     }

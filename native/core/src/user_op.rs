@@ -1,8 +1,8 @@
 //! User operators, which run on arrays outside of the engine's kernels and without its locks.
 //!
-//! A [`UserOpFactory`] is registered under a name, the `op_type` of the operator `Custom`. For each node of that type it makes a
-//! [`UserOperator`] from the node's attributes, which infers names, shapes and types, and which makes a [`UserOpInstance`] for each
-//! executor or recorded call that runs the node. The C API and the JVM both register their operators here.
+//! A [`UserOpFactory`] is registered under a name, the `op_type` of the operator `Custom`. For each node of that type it creates a
+//! [`UserOperator`] from the node's attributes, which infers names, shapes and types and creates a [`UserOpInstance`] for each executor or
+//! recorded call that runs the node. The C API and the JVM both register their operators here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,9 +49,8 @@ pub trait UserOperator: Send + Sync {
 
     /// Infers all shapes from the known ones of inputs and outputs.
     ///
-    /// # Errors
-    /// Shapes that the operator does not accept, or not enough is known. While an input's shape is not fully known, the graph ignores the
-    /// error and tries again later.
+    /// # Errors Shapes that the operator does not accept, or unknown ones that it needs. While an input's shape is not fully known,
+    /// inference ignores the error and tries again later.
     fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> Result<InferredArgs<Shape>>;
 
     /// Infers all element types from the known ones of inputs and outputs; by default all are the first known one.
@@ -91,7 +90,7 @@ pub trait UserOperator: Send + Sync {
         Err(Error::Internal("a gradient that an instance computes is not composed of operators".into()))
     }
 
-    /// Makes the instance of a node that is about to run with inputs of these shapes and types.
+    /// Creates the instance of a node for inputs of these shapes and types.
     ///
     /// # Errors
     /// Those of the user's code.
@@ -147,7 +146,7 @@ pub trait UserOpInstance: Send {
     fn backward(&mut self, call: &UserOpBackward<'_>) -> Result<()>;
 }
 
-/// Makes the user operators of one type.
+/// Creates the user operators of one type.
 pub trait UserOpFactory: Send + Sync {
     /// The operator with these attributes.
     ///

@@ -8,9 +8,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// One problem of a model, and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// The node, as [`crate::ir::Node::label`] gives it, or another part of the model such as `input 'x'`.
+    /// The node's [`crate::ir::Node::label`], or another part of the model such as `input 'x'`.
     pub location: String,
-    /// What is wrong and what to do about it.
+    /// The problem and what to do about it.
     pub message: String,
     /// True if mapping with the values of inputs could succeed.
     pub needs_value: bool,
@@ -57,9 +57,9 @@ pub enum Error {
     Mapping {
         /// The file.
         file: String,
-        /// Where in the file.
+        /// The location in the file.
         position: Position,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// All problems of a model.

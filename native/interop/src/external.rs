@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::map;
-use crate::onnx::proto::StringStringEntryProto;
 
 /// Where external tensor data may be read from.
 #[derive(Default)]
@@ -35,17 +34,16 @@ impl External {
         Ok(External { directory: Some(directory.canonicalize().map_err(io)?), ..External::default() })
     }
 
-    /// The bytes that a tensor's entries point to; `expected` is how many it needs.
+    /// The bytes of a tensor, located by its entries `location`, `offset` and `length`; `expected` is their number.
     ///
     /// # Errors
     /// External data is not allowed, lies outside of the directory, or has the wrong length.
-    pub fn data(&self, entries: &[StringStringEntryProto], expected: usize) -> Result<Bytes> {
-        let entry = |key: &str| entries.iter().find(|e| e.key == key).map(|e| e.value.as_str());
+    pub fn data<'a>(&self, entry: impl Fn(&str) -> Option<&'a str>, expected: usize) -> Result<Bytes> {
         let location = entry("location").ok_or_else(|| Error::format("external data has no location"))?;
         let number = |key: &str, absent: usize| match entry(key) {
             None => Ok(absent),
             Some(text) => {
-                text.parse().map_err(|_| Error::format(format!("the {key} '{text}' of external data is no number")))
+                text.parse().map_err(|_| Error::format(format!("the {key} '{text}' of external data is not a number")))
             }
         };
         let file = self.file(location).map_err(|e| match self.is_first_failure(location) {
@@ -89,7 +87,9 @@ impl External {
             .canonicalize()
             .map_err(|e| Error::Engine(ferromx_core::error::Error::io(directory.join(location).display(), &e)))?;
         if !path.starts_with(directory) || !path.is_file() {
-            return Err(Error::format(format!("external data '{location}' is no file in the directory of the model")));
+            return Err(Error::format(format!(
+                "external data '{location}' is not a file in the directory of the model"
+            )));
         }
         let mut mapped = match self.mapped.lock() {
             Ok(mapped) => mapped,

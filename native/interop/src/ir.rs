@@ -40,17 +40,17 @@ impl Framework {
     }
 }
 
-/// The type of a tensor's elements: one of ours, or one that our arrays do not have, by its name in the framework.
+/// The element type of a tensor: one of arrays, or an unsupported one, by its name in the framework.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElementType {
-    /// A type of our arrays.
+    /// A type of arrays.
     Ours(DType),
-    /// A type that our arrays do not have, such as `uint16`.
+    /// A type that arrays do not support, such as `uint16`.
     Foreign(String),
 }
 
 impl ElementType {
-    /// The type of our arrays.
+    /// The type of arrays.
     ///
     /// # Errors
     /// There is none.
@@ -74,7 +74,7 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// A constant tensor. Its elements are row-major, little-endian, and may lie in a mapped file.
+/// A constant tensor. Its elements are row-major, little-endian, and possibly in a memory-mapped file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     /// Element type.
@@ -86,7 +86,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of our element types.
+    /// A tensor of an array's element type.
     pub fn new(dtype: DType, dims: Vec<usize>, data: Bytes) -> Tensor {
         Tensor { element: ElementType::Ours(dtype), dims, data }
     }
@@ -122,7 +122,7 @@ pub enum Value {
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// A number.
+    /// A floating-point number.
     Float(f64),
     /// Text, or the name of an element type.
     Text(String),
@@ -132,7 +132,7 @@ pub enum Value {
     Tensor(Tensor),
     /// A graph: the body of a loop, a branch.
     Graph(Arc<Graph>),
-    /// A tensor of the graph that is being built, by its index.
+    /// A tensor of the graph under construction, by its index.
     Handle(usize),
 }
 
@@ -255,7 +255,7 @@ impl fmt::Display for Value {
 /// One dimension of an input or output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dim {
-    /// A number.
+    /// A floating-point number.
     Known(usize),
     /// A name; dimensions with the same name are equal.
     Named(String),
@@ -270,7 +270,7 @@ pub struct ValueInfo {
     pub name: String,
     /// Element type.
     pub element: Option<ElementType>,
-    /// Dimensions; `None` if not even their number is known.
+    /// Dimensions; `None` if the rank is unknown.
     pub dims: Option<Vec<Dim>>,
     /// The kind of a value that is not a tensor, such as `sequence`.
     pub other: Option<&'static str>,
@@ -380,7 +380,7 @@ pub enum AttributeKind {
     Int,
     /// Integers.
     Ints,
-    /// A number.
+    /// A floating-point number.
     Float,
     /// Numbers.
     Floats,
@@ -396,7 +396,7 @@ pub enum AttributeKind {
     Bool,
     /// Pairs of integers.
     Pairs,
-    /// A kind that is not mapped: sparse tensors, types.
+    /// An unsupported kind: sparse tensors, types.
     Other,
 }
 
@@ -420,7 +420,7 @@ impl AttributeKind {
     }
 }
 
-/// How many values an input or output takes.
+/// The number of values of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
     /// Exactly one.
@@ -436,7 +436,7 @@ pub enum Arity {
 pub struct ArgDescriptor {
     /// Name.
     pub name: String,
-    /// How many values it takes.
+    /// Its number of values.
     pub arity: Arity,
 }
 

@@ -1,13 +1,13 @@
-//! The interpreter: models move between frameworks and our graphs by named mapping rules.
+//! The interpreter: converts models between frameworks and MXNet graphs by named mapping rules.
 //!
-//! Modules use those before them, never those after them; `tests/layers.rs` checks that.
+//! A module uses only modules above it in this list; `tests/layers.rs` checks that.
 //!
 //! - [`ir`]: the framework-neutral form of models.
 //! - [`mapping`]: mapping processes, written as data in `native/interop/mappings`, and the operators of each framework.
-//! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the one that reads models of NNEF; [`mxnet`]: our own graphs
-//!   in the neutral form.
+//! - [`onnx`]: the front end that reads and writes ONNX files; [`nnef`]: the front end that reads NNEF models; [`mxnet`]: MXNet graphs in
+//!   the neutral form.
 //! - [`emit`]: evaluates processes with the rules they call, and builds graphs.
-//! - [`import`]: the import process, which makes our graph, or executes a model straight away.
+//! - [`import`]: the import process, which builds an MXNet graph, or executes a model directly.
 //! - [`export`]: the export process, which reads the same table from right to left.
 //! - [`run`]: imported models on arrays.
 

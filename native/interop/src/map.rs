@@ -15,7 +15,7 @@ const SMALL: u64 = 1 << 16;
 
 /// The content of a file, memory-mapped: pages are read when they are needed and nothing is copied.
 ///
-/// If another program writes to the file, the bytes change. Readers check every use of them, so this gives wrong numbers or an error.
+/// If another program writes to the file, the bytes change. Readers check every use of them, so the result is wrong numbers or an error.
 /// Truncating the file ends the process, as for every program that maps files.
 ///
 /// # Errors

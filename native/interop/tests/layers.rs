@@ -10,7 +10,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("map", &["error"]),
     ("ir", &["error"]),
     ("mapping", &["error", "ir"]),
-    ("external", &["error", "map", "onnx"]),
+    ("external", &["error", "map"]),
     ("onnx", &["error", "external", "ir", "map"]),
     ("nnef", &["error", "external", "ir", "mapping"]),
     ("mxnet", &["error", "ir"]),

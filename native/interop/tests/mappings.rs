@@ -98,7 +98,7 @@ fn mistakes_are_named_with_line_and_column() {
         ("rule size(x) = x", "own.map:1:6: there is a rule size already"),
         ("rule a(x) = b(x)\nrule b(x) = x", "own.map:1:13: 'b' is neither a rule nor an operator"),
         ("operator Relu(X) -> (Y)", "own.map:1:10: the framework has an operator Relu"),
-        ("domain \"d\"\noperator A(X) -> (Y) a: real", "own.map:2:25: 'real' is no kind of attribute"),
+        ("domain \"d\"\noperator A(X) -> (Y) a: real", "own.map:2:25: 'real' is not a kind of attribute"),
         ("rule f(x) = x\nRelu(X) -> relu(f(X, X))", "own.map:2:17: 2 arguments for the rule f(x) -> any"),
         ("domain \"d\"\noperator A(X) -> (Y) a: int = 1\nA(X) -> relu(X)", "own.map:3:1: the attribute a of A"),
     ] {

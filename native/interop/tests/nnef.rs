@@ -117,7 +117,7 @@ fn variables_are_read_from_the_models_folder_only() {
     std::fs::write(folder.join("model/graph.nnef"), outside).unwrap();
     std::fs::copy(folder.join("model/of/bias.dat"), folder.join("secret.dat")).unwrap();
     let e = nnef::load(&folder.join("model/graph.nnef")).unwrap_err().to_string();
-    assert!(e.contains("'../secret.dat' is no file in the directory"), "{e}");
+    assert!(e.contains("'../secret.dat' is not a file in the directory"), "{e}");
     std::fs::write(folder.join("model/graph.quant"), "").unwrap();
     assert!(nnef::load(&folder.join("model")).unwrap_err().to_string().contains("without them"));
     std::fs::remove_dir_all(&folder).unwrap();

@@ -47,6 +47,14 @@ pub fn one_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.first_known().map_or(Ok(()), |d| io.assign_all(d))
 }
 
+/// Two inputs, by index, and output 0 have one type.
+pub fn one_dtype_of(io: &mut DTypeIo<'_>, [a, b]: [usize; 2]) -> Result<()> {
+    let Some(dtype) = io.ins[a].or(io.ins[b]).or(io.outs[0]) else { return Ok(()) };
+    io.assign_in(a, dtype)?;
+    io.assign_in(b, dtype)?;
+    io.assign_out(0, dtype)
+}
+
 /// Shape rule of listed gradient operators: the outputs have the shapes of the inputs from index `first` on.
 pub fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()> {
     for k in 0..io.outs.len() {

@@ -24,6 +24,11 @@ pub(crate) fn numbers(dims: &[i64]) -> NDArray {
     array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
 }
 
+/// The elements that an operator without inputs creates.
+pub(crate) fn created(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
+    Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()
+}
+
 /// An array of shape `dims` with the given elements.
 pub(crate) fn array<T: Element>(items: &[T], dims: &[i64]) -> NDArray {
     NDArray::from_slice(items, dims).unwrap()

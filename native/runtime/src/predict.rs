@@ -168,7 +168,7 @@ impl Predictor {
     pub fn output(&self, index: usize) -> Result<NDArray> {
         let outputs = self.executor.output_tensors();
         let output = outputs.get(index).ok_or_else(|| {
-            Error::NotFound(format!("output {index} was asked for, but the network has {}", outputs.len()))
+            Error::NotFound(format!("output {index} was requested, but the network has {}", outputs.len()))
         })?;
         output.array()
     }

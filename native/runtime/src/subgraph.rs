@@ -17,7 +17,7 @@ use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
 use crate::symbol::Symbol;
 
-/// Most results of inference that a graph keeps.
+/// Maximum number of cached inference results of a graph.
 const MAX_KEPT: usize = 16;
 
 /// What inference was given and what it found, inputs and outputs each.

@@ -102,7 +102,7 @@ fn graph(runner: &dyn Runner, case: &GraphCase) -> Result<(), String> {
 /// A saved network without `node_row_ptr`, which counts hidden outputs of MXNet's kernels and has no readers.
 ///
 /// # Errors
-/// The text is no JSON.
+/// The text is not JSON.
 pub fn network(json: &str) -> Result<Value, String> {
     let mut network: Value = serde_json::from_str(json).map_err(|e| format!("json: {e}"))?;
     if let Some(fields) = network.as_object_mut() {

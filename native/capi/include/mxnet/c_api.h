@@ -927,8 +927,8 @@ int MXSymbolInferTypePartial(SymbolHandle handle,
                              const int **aux_type_data,
                              int *complete);
 
-// Opens the listener of a distributed job at an address of this machine; port 0 takes a free one. The others are told the port, then all
-// ranks join.
+// Opens the listener of a distributed job on a local address; port 0 takes a free one. The program sends the port to the other ranks; then
+// all ranks join.
 MXNET_DLL
 int FerroJobListen(const char *host,
                    int port,
@@ -938,7 +938,7 @@ int FerroJobListen(const char *host,
 MXNET_DLL int FerroJobGetPort(FerroJobHandle handle, int *port);
 
 // Connects to all other ranks of a job. `peers` has `host:port` for each of the `size` ranks. `secret` has 16 or more bytes, the same for
-// all ranks. No wait for other ranks, now or later, is longer than `timeout_ms` milliseconds.
+// all ranks. `timeout_ms` is the maximum time in milliseconds to wait for other ranks, now and in each later operation.
 MXNET_DLL
 int FerroJobJoin(FerroJobHandle handle,
                  int rank,
@@ -960,7 +960,7 @@ MXNET_DLL int FerroJobBarrier(FerroJobHandle handle);
 // Creates a store of kind `dist_sync` or `dist_device_sync` of a job. All ranks create their stores in the same order.
 MXNET_DLL int FerroJobCreateStore(FerroJobHandle handle, const char *kind, KVStoreHandle *out);
 
-// Leaves a job. Waits of other threads end with an error.
+// Leaves a job. Threads that wait get an error.
 MXNET_DLL int FerroJobClose(FerroJobHandle handle);
 
 // Frees the handle of a job; null is ignored. The job ends with its last store, unless it was closed before.
@@ -987,8 +987,8 @@ MXNET_DLL int MXKVStoreGetGroupSize(KVStoreHandle handle, int *ret);
 // Waits for the other processes that share the store.
 MXNET_DLL int MXKVStoreBarrier(KVStoreHandle handle);
 
-// Returns whether this process sends its optimizer to servers: 1 for a worker by `DMLC_ROLE`, 0 as soon as it has a distributed store of
-// its environment, since then it holds all values and runs the optimizer itself, as servers do in MXNet.
+// Returns whether this process sends its optimizer to servers: 1 for a worker by `DMLC_ROLE`; 0 once it has a distributed store of its
+// environment, because it then stores all values and runs the optimizer itself.
 MXNET_DLL
 int MXKVStoreIsWorkerNode(int *ret);
 
@@ -1132,14 +1132,14 @@ MXNET_DLL int MXKVStoreGetNumDeadNode(KVStoreHandle handle, int node_id, int *nu
 // Sets whether the end of a store waits for the other processes.
 MXNET_DLL int MXKVStoreSetBarrierBeforeExit(KVStoreHandle handle, int barrier_before_exit);
 
-// Does the work of this process's role. A scheduler introduces the workers to each other. A server has nothing to do and returns at
-// once, as does a worker.
+// Runs in this process's role. A scheduler sends the workers each other's addresses. A server has nothing to do and returns at once, as
+// does a worker.
 MXNET_DLL
 int MXKVStoreRunServer(KVStoreHandle handle,
                        MXKVStoreServerController controller,
                        void *controller_handle);
 
-// Sends a command to the servers of a store: nothing for a local store, an error for a distributed one, since every worker holds all
+// Sends a command to the servers of a store: ignored by a local store, an error for a distributed one, because every worker stores all
 // values.
 MXNET_DLL
 int MXKVStoreSendCommmandToServers(KVStoreHandle handle,

@@ -13,8 +13,8 @@ use super::ret::put_handle;
 use super::types::{FerroJobHandle, KVStoreHandle};
 use crate::handle::{self, Object, insert, job};
 
-/// Opens the listener of a distributed job at an address of this machine; port 0 takes a free one. The others are told the port, then all
-/// ranks join.
+/// Opens the listener of a distributed job on a local address; port 0 takes a free one. The program sends the port to the other ranks; then
+/// all ranks join.
 #[unsafe(no_mangle)]
 pub extern "C" fn FerroJobListen(host: *const c_char, port: c_int, out: *mut FerroJobHandle) -> c_int {
     guard(|| {
@@ -31,7 +31,7 @@ pub extern "C" fn FerroJobGetPort(handle: FerroJobHandle, port: *mut c_int) -> c
 }
 
 /// Connects to all other ranks of a job. `peers` has `host:port` for each of the `size` ranks. `secret` has 16 or more bytes, the same for
-/// all ranks. No wait for other ranks, now or later, is longer than `timeout_ms` milliseconds.
+/// all ranks. `timeout_ms` is the maximum time in milliseconds to wait for other ranks, now and in each later operation.
 #[unsafe(no_mangle)]
 pub extern "C" fn FerroJobJoin(
     handle: FerroJobHandle,
@@ -80,7 +80,7 @@ pub extern "C" fn FerroJobCreateStore(handle: FerroJobHandle, kind: *const c_cha
     })
 }
 
-/// Leaves a job. Waits of other threads end with an error.
+/// Leaves a job. Threads that wait get an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn FerroJobClose(handle: FerroJobHandle) -> c_int {
     guard(|| {

@@ -113,8 +113,8 @@ pub extern "C" fn MXKVStoreBarrier(handle: KVStoreHandle) -> c_int {
     guard(|| kv_store(id(handle))?.barrier())
 }
 
-/// Returns whether this process sends its optimizer to servers: 1 for a worker by `DMLC_ROLE`, 0 as soon as it has a distributed store of
-/// its environment, since then it holds all values and runs the optimizer itself, as servers do in MXNet.
+/// Returns whether this process sends its optimizer to servers: 1 for a worker by `DMLC_ROLE`; 0 once it has a distributed store of its
+/// environment, because it then stores all values and runs the optimizer itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreIsWorkerNode(ret: *mut c_int) -> c_int {
     guard(|| put(ret, c_int::from(role()? == Role::Worker && !has_job()), "ret"))
@@ -427,8 +427,8 @@ pub extern "C" fn MXKVStoreSetBarrierBeforeExit(handle: KVStoreHandle, barrier_b
     })
 }
 
-/// Does the work of this process's role. A scheduler introduces the workers to each other. A server has nothing to do and returns at
-/// once, as does a worker.
+/// Runs in this process's role. A scheduler sends the workers each other's addresses. A server has nothing to do and returns at once, as
+/// does a worker.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreRunServer(
     handle: KVStoreHandle,
@@ -442,7 +442,7 @@ pub extern "C" fn MXKVStoreRunServer(
     })
 }
 
-/// Sends a command to the servers of a store: nothing for a local store, an error for a distributed one, since every worker holds all
+/// Sends a command to the servers of a store: ignored by a local store, an error for a distributed one, because every worker stores all
 /// values.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStoreSendCommmandToServers(

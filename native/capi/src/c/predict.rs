@@ -295,7 +295,7 @@ pub extern "C" fn MXNDListGet(
     guard(|| {
         let list = nd_list(id(handle))?;
         let item = list.0.get(index as usize).ok_or_else(|| {
-            Error::NotFound(format!("array {index} was asked for, but the list has {}", list.0.len()))
+            Error::NotFound(format!("array {index} was requested, but the list has {}", list.0.len()))
         })?;
         put(out_key, item.name.as_ptr(), "out_key")?;
         put(out_data, item.data.as_ptr(), "out_data")?;

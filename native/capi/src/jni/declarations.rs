@@ -1,5 +1,5 @@
-//! Compares the functions of this module with the native methods that `LibInfo.scala` declares: the JVM does not, and calls a function of
-//! other parameters all the same.
+//! Compares the functions of this module with the native methods that `LibInfo.scala` declares, at compile time. The JVM does not check
+//! their types.
 
 use jni::objects::{
     JBooleanArray, JByteArray, JByteBuffer, JDoubleArray, JFloatArray, JIntArray, JLongArray, JObject, JObjectArray,
@@ -7,7 +7,7 @@ use jni::objects::{
 };
 use jni::sys::{jboolean, jdouble, jint, jlong};
 
-// `DECLARED`, the methods, and `ABI_VERSION`.
+// Defines `DECLARED`, the methods, and `ABI_VERSION`.
 include!(concat!(env!("OUT_DIR"), "/declarations.rs"));
 
 /// A type of JNI functions.

@@ -9,13 +9,13 @@ use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
+use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
-use jni::{Env, jni_sig, jni_str};
 
 use super::symbol::unpack_shapes;
-use super::{Result, call_back, ints, longs, native, new_longs, new_object, same_length, strings};
+use super::{Result, call_back, ints, longs, native, new_longs, same_length, strings, upcalls};
 use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tensor};
 
 fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
@@ -38,8 +38,7 @@ fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
         let _ = call_back(|env| {
             let name = env.new_string(name)?;
             let arguments = [(&name).into(), wrap(&array).into()];
-            let sig = jni_sig!("(Ljava/lang/String;J)V");
-            env.call_method(&callback, jni_str!("invoke"), sig, &arguments)?;
+            upcalls::MONITOR.call(env, &callback, &arguments)?;
             env.delete_local_ref(name);
             Ok(())
         });
@@ -131,9 +130,8 @@ native! {
         let aux: Vec<jlong> = new.aux().iter().map(wrap).collect();
         let handle = insert(Object::Executor(Arc::new(new))) as jlong;
         let (args, grads, aux) = (new_longs(env, &args)?, new_longs(env, &grads)?, new_longs(env, &aux)?);
-        let class = jni_str!("org/apache/mxnet/internal/jni/ReshapedExecutor");
         let arguments = [handle.into(), (&args).into(), (&grads).into(), (&aux).into()];
-        new_object(env, class, jni_sig!("(J[J[J[J)V"), &arguments)
+        upcalls::RESHAPED_EXECUTOR.construct(env, &arguments)
     }
 
     fn executorPrint(env, handle: jlong) -> JString<'l> {

@@ -1,5 +1,4 @@
-//! Hooks of imports and exports written in Scala or Java. Calls `ImportBridge` or `ExportBridge` and exchanges `RawNode` and `RawMade` of
-//! `ImportBridge.scala`.
+//! Hooks of imports and exports written in Scala or Java: calls a `HookBridge`, and exchanges `RawNode` and `RawMade` with it.
 
 use std::sync::Arc;
 
@@ -12,15 +11,15 @@ use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::shape::Shape;
 use jni::objects::{JDoubleArray, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::jlong;
-use jni::{Env, JValue, jni_sig, jni_str};
+use jni::{Env, JValue};
 
 use super::gradient_graph::take_symbols;
 use super::symbol::new_shapes;
 use super::user_op::{Object, in_jvm};
-use super::{JniError, Result, longs, new_ints, new_longs, new_object, new_strings, string, strings};
+use super::{JniError, Result, longs, new_ints, new_longs, new_strings, string, strings, upcalls};
 use crate::handle::{self, insert_symbol, insert_tensor, tensor};
 
-/// An `ImportBridge` or an `ExportBridge`.
+/// A `HookBridge`.
 pub(super) struct JvmHooks(Object);
 
 impl JvmHooks {
@@ -33,7 +32,7 @@ impl JvmHooks {
     }
 
     /// Runs `f` in the JVM with the node as a `RawNode`.
-    fn ask<R>(
+    fn call<R>(
         &self,
         node: &HookNode<'_>,
         outputs: Option<&[Option<HookTensor>]>,
@@ -51,35 +50,28 @@ impl Hooks for JvmHooks {
         Ok(in_jvm(|env| {
             let (domain, op) = (env.new_string(&node.domain)?, env.new_string(&node.op)?);
             let name = env.new_string(&node.name)?;
-            let signature = jni_sig!("(Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;)Z");
             let arguments = [(&domain).into(), (&op).into(), (&name).into()];
-            Ok(env.call_method(&self.0, jni_str!("concerns"), signature, &arguments)?.z()?)
+            Ok(upcalls::CONCERNS.call(env, &self.0, &arguments)?.z()?)
         })?)
     }
 
     fn prepare(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<Prepared>> {
-        self.ask(node, None, |env, bridge, raw| {
-            let signature =
-                jni_sig!("(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawNode;");
-            let made = env.call_method(bridge, jni_str!("prepare"), signature, &[raw.into()])?.l()?;
+        self.call(node, None, |env, bridge, raw| {
+            let made = upcalls::PREPARE.call(env, bridge, &[raw.into()])?.l()?;
             if made.is_null() { Ok(None) } else { prepared(env, &made, node.node).map(Some) }
         })
     }
 
     fn before(&self, node: &HookNode<'_>) -> ferromx_interop::Result<Option<Made>> {
-        self.ask(node, None, |env, bridge, raw| {
-            let signature =
-                jni_sig!("(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawMade;");
-            let made = env.call_method(bridge, jni_str!("before"), signature, &[raw.into()])?.l()?;
+        self.call(node, None, |env, bridge, raw| {
+            let made = upcalls::BEFORE.call(env, bridge, &[raw.into()])?.l()?;
             taken(env, &made)
         })
     }
 
     fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> ferromx_interop::Result<Option<Made>> {
-        self.ask(node, Some(outputs), |env, bridge, raw| {
-            let signature =
-                jni_sig!("(Lorg/apache/mxnet/internal/interop/RawNode;)Lorg/apache/mxnet/internal/interop/RawMade;");
-            let made = env.call_method(bridge, jni_str!("after"), signature, &[raw.into()])?.l()?;
+        self.call(node, Some(outputs), |env, bridge, raw| {
+            let made = upcalls::AFTER.call(env, bridge, &[raw.into()])?.l()?;
             taken(env, &made)
         })
     }
@@ -114,9 +106,6 @@ fn raw_node<'l>(
     let shapes = new_shapes(env, &shapes)?;
     let codes: Vec<i32> = tensors.iter().map(|t| t.and_then(|t| t.dtype).map_or(-1, DType::code)).collect();
     let dtypes = new_ints(env, &codes)?;
-    let signature = jni_sig!(
-        "([Ljava/lang/String;J[Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/String;Ljava/lang/String;[Ljava/lang/Object;[J[J[[J[I)V"
-    );
     let arguments = [
         (&texts).into(),
         JValue::Long(hooked.version),
@@ -130,7 +119,7 @@ fn raw_node<'l>(
         (&shapes).into(),
         (&dtypes).into(),
     ];
-    new_object(env, jni_str!("org/apache/mxnet/internal/interop/RawNode"), signature, &arguments)
+    upcalls::NODE.construct(env, &arguments)
 }
 
 /// Converts an attribute for the JVM: its kind, and an array of its elements. Graphs are not passed.
@@ -158,8 +147,8 @@ fn attribute<'l>(env: &mut Env<'l>, value: &Value) -> Result<(char, JObject<'l>)
 
 /// Reads a field of an object of the bridge.
 macro_rules! field {
-    ($env:expr, $object:expr, $name:literal, $class:literal, $ty:ty) => {{
-        let value = $env.call_method($object, jni_str!($name), jni_sig!($class), &[])?.l()?;
+    ($env:expr, $object:expr, $method:ident, $ty:ty) => {{
+        let value = upcalls::$method.call($env, $object, &[])?.l()?;
         $env.cast_local::<$ty>(value)?
     }};
 }
@@ -176,8 +165,8 @@ fn take_arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
 
 /// Reads names and arrays of the constants that a hook added.
 fn constants<'l>(env: &mut Env<'l>, object: &JObject<'l>) -> Result<Vec<(String, NDArray)>> {
-    let names = field!(env, object, "constantNames", "()[Ljava/lang/String;", JObjectArray<'l, JString<'l>>);
-    let handles = field!(env, object, "constantHandles", "()[J", JLongArray<'l>);
+    let names = field!(env, object, CONSTANT_NAMES, JObjectArray<'l, JString<'l>>);
+    let handles = field!(env, object, CONSTANT_HANDLES, JLongArray<'l>);
     let names = strings(env, &names, "names of constants")?;
     Ok(names.into_iter().zip(take_arrays(&longs(env, &handles, "constants")?)?).collect())
 }
@@ -187,7 +176,7 @@ fn taken<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<Made>> {
     if made.is_null() {
         return Ok(None);
     }
-    let symbols = field!(env, made, "symbols", "()[J", JLongArray<'l>);
+    let symbols = field!(env, made, MADE_SYMBOLS, JLongArray<'l>);
     let symbols = take_symbols(&longs(env, &symbols, "symbols")?)?;
     let outputs = symbols.into_iter().flatten().collect();
     Ok(Some(Made { outputs, constants: constants(env, made)? }))
@@ -195,15 +184,15 @@ fn taken<'l>(env: &mut Env<'l>, made: &JObject<'l>) -> Result<Option<Made>> {
 
 /// Converts a `RawNode` to a node; graph attributes are taken from the original.
 fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result<Prepared> {
-    let texts = field!(env, raw, "texts", "()[Ljava/lang/String;", JObjectArray<'l, JString<'l>>);
+    let texts = field!(env, raw, NODE_TEXTS, JObjectArray<'l, JString<'l>>);
     let [domain, op, name]: [String; 3] = strings(env, &texts, "texts")?
         .try_into()
         .map_err(|_| JniError::Engine(Error::Internal("a node does not have three strings".into())))?;
-    let version = env.call_method(raw, jni_str!("version"), jni_sig!("()J"), &[])?.j()?;
-    let inputs = field!(env, raw, "inputNames", "()[Ljava/lang/String;", JObjectArray<'l, JString<'l>>);
-    let keys = field!(env, raw, "keys", "()[Ljava/lang/String;", JObjectArray<'l, JString<'l>>);
-    let kinds = field!(env, raw, "kinds", "()Ljava/lang/String;", JString<'l>);
-    let values = field!(env, raw, "values", "()[Ljava/lang/Object;", JObjectArray<'l, JObject<'l>>);
+    let version = upcalls::NODE_VERSION.call(env, raw, &[])?.j()?;
+    let inputs = field!(env, raw, NODE_INPUT_NAMES, JObjectArray<'l, JString<'l>>);
+    let keys = field!(env, raw, NODE_KEYS, JObjectArray<'l, JString<'l>>);
+    let kinds = field!(env, raw, NODE_KINDS, JString<'l>);
+    let values = field!(env, raw, NODE_VALUES, JObjectArray<'l, JObject<'l>>);
     let (inputs, keys) = (strings(env, &inputs, "inputs")?, strings(env, &keys, "attributes")?);
     let kinds = string(env, &kinds, "kinds of attributes")?;
     let mut attributes = Vec::new();

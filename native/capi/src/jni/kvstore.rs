@@ -6,12 +6,12 @@ use std::time::Duration;
 use ferromx_runtime::error::Error;
 use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::kvstore::{Joining, Key, KvStore, Member, Update, Updater, set_environment};
+use jni::Env;
 use jni::objects::{JByteArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
-use jni::{Env, jni_sig, jni_str};
 
-use super::{JniError, Result, attrs, call_back, longs, native, null, string, strings};
+use super::{JniError, Result, attrs, call_back, longs, native, null, string, strings, upcalls};
 use crate::handle::{self, Object, insert, insert_tensor, job, kv_store};
 
 /// The keys and arrays of a call.
@@ -34,8 +34,7 @@ fn updater(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Updater> {
             let (pushed, stored) =
                 (insert_tensor(update.pushed.clone()) as jlong, insert_tensor(update.stored.clone()) as jlong);
             let arguments = [(&key).into(), pushed.into(), stored.into()];
-            let sig = jni_sig!("(Ljava/lang/String;JJ)V");
-            env.call_method(&callback, jni_str!("update"), sig, &arguments)?;
+            upcalls::UPDATER.call(env, &callback, &arguments)?;
             env.delete_local_ref(key);
             Ok(())
         })

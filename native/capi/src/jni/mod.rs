@@ -18,6 +18,7 @@ mod models;
 mod ndarray;
 mod profile;
 mod symbol;
+mod upcalls;
 mod user_op;
 
 use std::any::Any;
@@ -25,13 +26,11 @@ use std::any::Any;
 use ferromx_runtime::error::Error;
 use ferromx_runtime::params::Attrs;
 use jni::errors::ErrorPolicy;
-use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString, JThrowable, JValue};
-use jni::refs::IntoAuto;
-use jni::signature::MethodSignature;
-use jni::strings::{JNIStr, JNIString};
+use jni::objects::{JIntArray, JLongArray, JObjectArray, JString, JThrowable};
+use jni::strings::JNIString;
 use jni::sys::jlong;
 use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
-use jni::{DEFAULT_LOCAL_FRAME_CAPACITY, Env, JavaVM, jni_sig, jni_str};
+use jni::{DEFAULT_LOCAL_FRAME_CAPACITY, Env, JavaVM};
 
 /// The error of a native method.
 #[derive(Debug, thiserror::Error)]
@@ -46,24 +45,25 @@ pub(crate) enum JniError {
 
 type Result<T, E = JniError> = std::result::Result<T, E>;
 
-/// The exception class.
-const ERROR: &JNIStr = jni_str!("org/apache/mxnet/MXNetError");
-
 /// Throws an `MXNetError`.
 pub(crate) struct ThrowMxNetError;
+
+fn throw_new(env: &mut Env<'_>, message: &str) -> Result<()> {
+    let class = upcalls::ERROR.class(env)?;
+    Ok(env.throw_new(&class, JNIString::new(message))?)
+}
 
 fn throw(env: &mut Env<'_>, message: &str) {
     if !env.exception_check() {
         // Throwing always returns the error JavaException.
-        let _ = env.find_class(ERROR).and_then(|class| env.throw_new(&class, JNIString::new(message)));
+        let _ = throw_new(env, message);
     }
 }
 
 /// Throws an `MXNetError` with the exception of user code as the cause.
 fn throw_with_cause(env: &mut Env<'_>, message: &str, cause: &user_op::Thrown) -> Result<()> {
     let text = env.new_string(message)?;
-    let signature = jni_sig!("(Ljava/lang/String;Ljava/lang/Throwable;)V");
-    let error = new_object(env, ERROR, signature, &[(&text).into(), (&**cause).into()])?;
+    let error = upcalls::ERROR_WITH_CAUSE.construct(env, &[(&text).into(), (&**cause).into()])?;
     let error = env.cast_local::<JThrowable<'_>>(error)?;
     Ok(env.throw(error)?)
 }
@@ -142,18 +142,6 @@ fn call_back(call: impl FnOnce(&mut Env<'_>) -> Result<()>) -> Result<()> {
 
 fn null(what: &str) -> JniError {
     JniError::Engine(Error::Value(format!("{what} is null: a value was expected")))
-}
-
-/// An object of a class of the library. `FindClass` takes the class loader of the native method that runs; what the crate does with
-/// names asks the loader of the thread first, which may be that of another application in the same process.
-fn new_object<'l>(
-    env: &mut Env<'l>,
-    class: &JNIStr,
-    constructor: MethodSignature<'_, '_>,
-    arguments: &[JValue<'_>],
-) -> Result<JObject<'l>> {
-    let class = env.find_class(class)?.auto();
-    Ok(env.new_object(&class, constructor, arguments)?)
 }
 
 /// A Java string.

@@ -21,12 +21,11 @@ use ferromx_runtime::shape::Shape;
 use jni::Env;
 use jni::objects::{JByteArray, JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
-use jni::{jni_sig, jni_str};
 
 use super::import_hooks::JvmHooks;
 use super::symbol::unpack_shapes;
 use super::{
-    JniError, Result, ints, longs, native, new_longs, new_object, new_strings, null, same_length, string, strings,
+    JniError, Result, ints, longs, native, new_longs, new_strings, null, same_length, string, strings, upcalls,
 };
 use crate::handle::{insert_symbol, insert_tensor, symbol, tensor};
 
@@ -159,12 +158,8 @@ native! {
         let inputs = new_strings(env, &inputs)?;
         let outputs = new_strings(env, &imported.outputs)?;
         let symbol = insert_symbol(imported.symbol) as jlong;
-        new_object(
-            env,
-            jni_str!("org/apache/mxnet/internal/jni/ImportedParts"),
-            jni_sig!("(J[Ljava/lang/String;[J[Ljava/lang/String;[Ljava/lang/String;)V"),
-            &[symbol.into(), (&names).into(), (&handles).into(), (&inputs).into(), (&outputs).into()],
-        )
+        let arguments = [symbol.into(), (&names).into(), (&handles).into(), (&inputs).into(), (&outputs).into()];
+        upcalls::IMPORTED_PARTS.construct(env, &arguments)
     }
 
     fn modelCheck(

@@ -15,9 +15,8 @@ use jni::objects::{
     TypeArray,
 };
 use jni::sys::{jboolean, jbyte, jdouble, jint, jlong};
-use jni::{jni_sig, jni_str};
 
-use super::{JniError, Result, ints, longs, native, new_longs, new_object, new_strings, same_length, string, strings};
+use super::{JniError, Result, ints, longs, native, new_longs, new_strings, same_length, string, strings, upcalls};
 use crate::handle::{self, insert_tensor, tensor};
 use crate::sparse;
 
@@ -289,8 +288,7 @@ native! {
         let tensors = loaded.arrays.into_iter().map(|a| a.map_or_else(Tensor::default, Tensor::new));
         let handles: Vec<jlong> = tensors.map(|t| insert_tensor(t) as jlong).collect();
         let (handles, names) = (new_longs(env, &handles)?, new_strings(env, &loaded.names)?);
-        let class = jni_str!("org/apache/mxnet/internal/jni/LoadedNDArrays");
-        new_object(env, class, jni_sig!("([J[Ljava/lang/String;)V"), &[(&handles).into(), (&names).into()])
+        upcalls::LOADED_ARRAYS.construct(env, &[(&handles).into(), (&names).into()])
     }
 
     fn ndarraySaveRawBytes(env, handle: jlong) -> JByteArray<'l> {

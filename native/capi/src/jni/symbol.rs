@@ -9,9 +9,8 @@ use ferromx_runtime::symbol_infer::{argument_names, infer_dtypes, infer_shapes};
 use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::{jint, jlong};
-use jni::{jni_sig, jni_str};
 
-use super::{Result, attrs, ints, longs, native, new_ints, new_longs, new_object, new_strings, pairs, string, strings};
+use super::{Result, attrs, ints, longs, native, new_ints, new_longs, new_strings, pairs, string, strings, upcalls};
 use crate::handle::{self, SymbolState, insert_symbol, symbol};
 
 fn symbols(handles: &[jlong]) -> Result<Vec<Symbol>> {
@@ -175,9 +174,8 @@ native! {
         let complete = inferred.all(Shape::is_known);
         let (args, outs, aux) =
             (new_shapes(env, &inferred.args)?, new_shapes(env, &inferred.outputs)?, new_shapes(env, &inferred.aux)?);
-        let class = jni_str!("org/apache/mxnet/internal/jni/InferredShapes");
         let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
-        new_object(env, class, jni_sig!("(Z[[J[[J[[J)V"), &arguments)
+        upcalls::INFERRED_SHAPES.construct(env, &arguments)
     }
 
     fn symbolInferType(
@@ -199,9 +197,8 @@ native! {
         let args = new_ints(env, &codes(&inferred.args))?;
         let outs = new_ints(env, &codes(&inferred.outputs))?;
         let aux = new_ints(env, &codes(&inferred.aux))?;
-        let class = jni_str!("org/apache/mxnet/internal/jni/InferredTypes");
         let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
-        new_object(env, class, jni_sig!("(Z[I[I[I)V"), &arguments)
+        upcalls::INFERRED_TYPES.construct(env, &arguments)
     }
 
     fn symbolCheckReady(_env, handle: jlong) {

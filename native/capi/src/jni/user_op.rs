@@ -1,4 +1,4 @@
-//! User operators written in Scala or Java. Calls `OperatorBridge`, `BridgedOperator` and `BridgedInstance` of `LibInfo.scala`.
+//! User operators written in Scala or Java. Calls `OperatorBridge`, `BridgedOperator` and `BridgedInstance` of `OperatorBridge.scala`.
 //!
 //! Upcalls run on the thread that called the engine, in their own frame of local references, with cached method ids. An exception becomes
 //! an error that carries it, so that the native method can throw it as the cause.
@@ -19,19 +19,17 @@ use ferromx_runtime::storage::Req;
 use ferromx_runtime::user_op::{
     self, InferredArgs, UserOpBackward, UserOpFactory, UserOpForward, UserOpInstance, UserOperator,
 };
-use jni::ids::JMethodID;
 use jni::objects::{JByteBuffer, JIntArray, JLongArray, JObject, JObjectArray, JString, JThrowable};
 use jni::refs::{Global, Weak};
-use jni::signature::{JavaType, Primitive};
-use jni::strings::JNIStr;
-use jni::sys::{jboolean, jlong, jvalue};
+use jni::sys::{jboolean, jlong};
 use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
-use jni::{Env, JValue, JavaVM, jni_sig, jni_str};
+use jni::{Env, JValue, JavaVM};
 use parking_lot::{Mutex, RwLock};
 
 use super::gradient_graph::{self, Template};
 use super::symbol::new_shapes;
-use super::{JniError, Result, ints, longs, native, new_ints, new_longs, new_strings, null, string, strings};
+use super::upcalls::ResolvedMethod;
+use super::{JniError, Result, ints, longs, native, new_ints, new_longs, new_strings, null, string, strings, upcalls};
 use crate::handle::{self, insert_tensor, tensor};
 
 pub(super) type Object = Global<JObject<'static>>;
@@ -45,17 +43,17 @@ const FRAME: usize = 16;
 struct Bridge {
     /// Weak, so that the class loader of the library can be collected; `NativeLibrary` keeps the object as long as the loader lives.
     object: Weak<JObject<'static>>,
-    make: JMethodID,
-    resolve: JMethodID,
-    describe: JMethodID,
-    names: JMethodID,
-    flags: JMethodID,
-    infer_shapes: JMethodID,
-    infer_types: JMethodID,
-    gradient: JMethodID,
-    create: JMethodID,
-    forward: JMethodID,
-    backward: JMethodID,
+    make: ResolvedMethod,
+    resolve: ResolvedMethod,
+    describe: ResolvedMethod,
+    names: ResolvedMethod,
+    flags: ResolvedMethod,
+    infer_shapes: ResolvedMethod,
+    infer_types: ResolvedMethod,
+    gradient: ResolvedMethod,
+    create: ResolvedMethod,
+    forward: ResolvedMethod,
+    backward: ResolvedMethod,
 }
 
 /// Replaced when another class loader loads the library after the first one was collected.
@@ -75,34 +73,19 @@ impl Bridge {
     }
 
     fn new(env: &mut Env<'_>, object: &JObject<'_>) -> Result<Bridge> {
-        const BRIDGE: &JNIStr = jni_str!("org/apache/mxnet/internal/userop/OperatorBridge");
-        const OPERATOR: &JNIStr = jni_str!("org/apache/mxnet/internal/userop/BridgedOperator");
-        const INSTANCE: &JNIStr = jni_str!("org/apache/mxnet/internal/userop/BridgedInstance");
-        // By `FindClass`, as `new_object` has it: the methods must be those of the bridge's own class loader.
-        let (bridge, operator) = (env.find_class(BRIDGE)?, env.find_class(OPERATOR)?);
-        let instance = env.find_class(INSTANCE)?;
-        let make = jni_sig!(
-            "(Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/String;)Lorg/apache/mxnet/internal/userop/BridgedOperator;"
-        );
-        let create = jni_sig!("(Ljava/lang/String;[[J[I)Lorg/apache/mxnet/internal/userop/BridgedInstance;");
-        let run = jni_sig!("(Z[J[I)V");
         Ok(Bridge {
             object: env.new_weak_ref(object)?,
-            make: env.get_method_id(&bridge, jni_str!("make"), make)?,
-            resolve: env.get_method_id(&bridge, jni_str!("resolve"), jni_sig!("(Ljava/lang/String;)Z"))?,
-            describe: env.get_method_id(
-                &bridge,
-                jni_str!("describe"),
-                jni_sig!("(Ljava/lang/Throwable;)Ljava/lang/String;"),
-            )?,
-            names: env.get_method_id(&operator, jni_str!("names"), jni_sig!("(I)[Ljava/lang/String;"))?,
-            flags: env.get_method_id(&operator, jni_str!("flags"), jni_sig!("()I"))?,
-            infer_shapes: env.get_method_id(&operator, jni_str!("inferShapes"), jni_sig!("([[J[[J)[[J"))?,
-            infer_types: env.get_method_id(&operator, jni_str!("inferTypes"), jni_sig!("([I[I)[I"))?,
-            gradient: env.get_method_id(&operator, jni_str!("gradient"), jni_sig!("([J[J[J)[J"))?,
-            create: env.get_method_id(&operator, jni_str!("create"), create)?,
-            forward: env.get_method_id(&instance, jni_str!("forward"), &run)?,
-            backward: env.get_method_id(&instance, jni_str!("backward"), &run)?,
+            make: upcalls::BRIDGE_MAKE.resolve(env)?,
+            resolve: upcalls::BRIDGE_RESOLVE.resolve(env)?,
+            describe: upcalls::BRIDGE_DESCRIBE.resolve(env)?,
+            names: upcalls::OPERATOR_NAMES.resolve(env)?,
+            flags: upcalls::OPERATOR_FLAGS.resolve(env)?,
+            infer_shapes: upcalls::OPERATOR_INFER_SHAPES.resolve(env)?,
+            infer_types: upcalls::OPERATOR_INFER_TYPES.resolve(env)?,
+            gradient: upcalls::OPERATOR_GRADIENT.resolve(env)?,
+            create: upcalls::OPERATOR_CREATE.resolve(env)?,
+            forward: upcalls::INSTANCE_FORWARD.resolve(env)?,
+            backward: upcalls::INSTANCE_BACKWARD.resolve(env)?,
         })
     }
 }
@@ -146,33 +129,15 @@ fn caught(env: &mut Env<'_>, error: JniError) -> JniError {
     }
 }
 
-fn raw(arguments: &[JValue<'_>]) -> smallvec::SmallVec<[jvalue; 4]> {
-    arguments.iter().map(JValue::as_jni).collect()
-}
-
 /// Calls a method that returns an object; null is an error.
 fn call_object<'l>(
     env: &mut Env<'l>,
     object: &JObject<'_>,
-    method: JMethodID,
+    method: ResolvedMethod,
     arguments: &[JValue<'_>],
 ) -> Result<JObject<'l>> {
-    // SAFETY: `Bridge::new` looked the method up by a signature that these arguments and this result fit, in a class that `object`
-    // is an instance of.
-    let returned = unsafe { env.call_method_unchecked(object, method, JavaType::Object, &raw(arguments)) }?.l()?;
+    let returned = method.call(env, object, arguments)?.l()?;
     if returned.is_null() { Err(null("the result of an operator's method")) } else { Ok(returned) }
-}
-
-/// Like [`call_object`], for a method that returns a primitive or void.
-fn call_primitive<'l>(
-    env: &mut Env<'l>,
-    object: &JObject<'_>,
-    method: JMethodID,
-    returns: Primitive,
-    arguments: &[JValue<'_>],
-) -> Result<jni::JValueOwned<'l>> {
-    // SAFETY: as in `call_object`.
-    Ok(unsafe { env.call_method_unchecked(object, method, JavaType::Primitive(returns), &raw(arguments)) }?)
 }
 
 /// Creates operators of one type through the bridge.
@@ -189,7 +154,7 @@ impl UserOpFactory for Factory {
             let receiver = bridge.object(env)?;
             let made = call_object(env, &receiver, bridge.make, &arguments)?;
             let object = env.new_global_ref(&made)?;
-            let flags = call_primitive(env, &object, bridge.flags, Primitive::Int, &[])?.i()?;
+            let flags = bridge.flags.call(env, &object, &[])?.i()?;
             let mut names = |kind: i32| -> Result<Vec<String>> {
                 let names = call_object(env, &object, bridge.names, &[kind.into()])?;
                 let names = env.cast_local::<JObjectArray<'_, JString<'_>>>(names)?;
@@ -439,7 +404,7 @@ struct Instance {
 /// Calls a method of an instance; handles are passed only if they are new.
 fn run(
     object: &JObject<'_>,
-    method: JMethodID,
+    method: ResolvedMethod,
     arrays: &ArrayHandles,
     is_new: bool,
     is_train: bool,
@@ -453,7 +418,7 @@ fn run(
             }
         };
         let arguments = [JValue::Bool(is_train), (&handles).into(), (&reqs).into()];
-        call_primitive(env, object, method, Primitive::Void, &arguments).map(|_| ())
+        method.call(env, object, &arguments).map(|_| ())
     })
 }
 
@@ -482,7 +447,7 @@ fn engine(error: JniError) -> Error {
 }
 
 native! {
-    fn hostInstall(env, object: JObject<'l>) {
+    fn userOpInstall(env, object: JObject<'l>) {
         let made = Bridge::new(env, &object)?;
         *BRIDGE.write() = Some(Arc::new(made));
         user_op::set_resolver(Arc::new(|op_type: &str| {
@@ -490,14 +455,14 @@ native! {
                 let bridge = bridge()?;
                 let name = env.new_string(op_type)?;
                 let object = bridge.object(env)?;
-                Ok(call_primitive(env, &object, bridge.resolve, Primitive::Boolean, &[(&name).into()])?.z()?)
+                Ok(bridge.resolve.call(env, &object, &[(&name).into()])?.z()?)
             })?;
             Ok(found.then(|| -> Arc<dyn UserOpFactory> { Arc::new(Factory(op_type.into())) }))
         }));
         Ok(())
     }
 
-    fn hostRegister(env, name: JString<'l>) -> jboolean {
+    fn userOpRegister(env, name: JString<'l>) -> jboolean {
         let name = string(env, &name, "the operator's name")?;
         Ok(user_op::register(&name.clone(), Arc::new(Factory(name))))
     }

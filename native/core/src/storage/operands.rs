@@ -12,9 +12,9 @@ thread_local! {
     static SPARE: RefCell<Lists<'static>> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// The most inputs that are on the stack.
+/// Maximum number of inputs on the stack.
 const MAX_STACK_INS: usize = 6;
-/// The most outputs that are on the stack.
+/// Maximum number of outputs on the stack.
 const MAX_STACK_OUTS: usize = 4;
 
 /// Calls `f` with the operands as slices.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::pages;
 use crate::error::{Error, Result};
 
-/// The most bytes of free blocks that the pool keeps; further ones are returned to the system.
+/// Maximum number of bytes of cached free blocks; further ones are returned to the system.
 const MAX_CACHED_BYTES: usize = 2 << 30;
 
 /// Number of size classes: two per power of two, from 64 bytes up.

@@ -80,7 +80,7 @@ fn toggle(used: &mut Bitmap, first: usize, count: usize) {
     (first..first + count).for_each(|granule| used[granule / 64] ^= 1 << (granule % 64));
 }
 
-/// The index of the first free run of `count` num_granules.
+/// The index of the first free run of `count` granules.
 fn find(used: &Bitmap, count: usize) -> Option<usize> {
     let mut run = 0;
     for granule in 0..NUM_GRANULES {

@@ -17,7 +17,7 @@ pub struct Handle(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SymInt(pub i64);
 
-/// Integers of which some may be symbolic dimensions.
+/// Integers, some of which may be symbolic dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymInts(pub Vec<i64>);
 
@@ -35,7 +35,7 @@ pub(crate) trait Argument<'v>: Sized {
     fn read(value: &'v Value) -> Result<Option<Self>>;
 }
 
-/// The arguments of a call of a rule. Those that are left out are absent.
+/// The arguments of a call of a rule. Omitted ones are absent.
 pub(crate) struct Arguments<'v> {
     values: &'v [Value],
     next: usize,

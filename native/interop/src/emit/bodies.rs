@@ -1,7 +1,7 @@
-//! Control flow that is decided when the model runs: branches become `_cond`, loops `_while_loop` and `_foreach`.
+//! Dynamic control flow: branches become `_cond`, loops `_while_loop` and `_foreach`.
 //!
-//! A body is mapped with variables as its inputs. Its operators are marked, so that the subgraph can be cut out of the outer graph; outer
-//! values that it reads become inputs of the operator.
+//! A body is mapped with variables as its inputs. Its operators are marked, so that the subgraph can be extracted from the outer graph;
+//! outer values that it reads become inputs of the operator.
 
 use std::collections::HashMap;
 
@@ -67,7 +67,7 @@ impl Builder {
 }
 
 impl Scope<'_, '_> {
-    /// Creates a body's operators by `make` and cuts them out of the graph. Also returns the outputs.
+    /// Creates a body's operators by `make` and extracts them from the graph. Also returns the outputs.
     ///
     /// # Errors
     /// Those of `make`.

@@ -1,4 +1,4 @@
-//! Builds our graph: adds operators by name, infers shapes and types, folds constants.
+//! Builds an MXNet graph: adds operators by name, infers shapes and types, folds constants.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -27,17 +27,17 @@ use crate::ir::{Dim, Value};
 use crate::mapping::ast::Operator;
 use crate::mxnet;
 
-/// Most elements of a folded constant that is larger than its inputs, such as a tensor of zeros.
+/// Maximum number of elements of a folded constant that is larger than its inputs, such as a tensor of zeros.
 const MAX_GROWN: usize = 1 << 24;
-/// Most elements of a tensor: more than any array has, and few enough that shape arithmetic cannot overflow.
+/// Maximum number of elements of a tensor: more than any array has, and few enough that shape arithmetic cannot overflow.
 const MAX_ELEMENTS: i64 = 1 << 36;
-/// Bytes of constants up to which every fold counts as small.
+/// Constants up to this many bytes are always folded.
 const SMALL_FOLD: usize = 1 << 12;
-/// Bytes that all constants made by folding may take in a graph, besides a multiple of the model's own.
+/// Maximum number of bytes of folded constants in a graph, in addition to a multiple of the model's constants.
 const MAX_FOLDED: usize = 1 << 28;
-/// Bytes of folded constants for each byte of the model's own.
+/// Bytes of folded constants for each byte of the model's constants.
 const FOLDED_PER_BYTE: usize = 4;
-/// Most elements of an integer tensor whose symbolic elements are propagated.
+/// Maximum number of elements of an integer tensor whose symbolic elements are propagated.
 const MAX_FOLLOWED: usize = 1 << 10;
 
 /// The known facts about a tensor of the graph.
@@ -69,7 +69,7 @@ pub struct Builder {
     names: HashMap<String, usize>,
     /// True if a model is executed by folding, so that random operators are computed, too.
     executing: bool,
-    /// Bytes that folding may still make.
+    /// Remaining bytes for folded constants.
     fold_budget: usize,
     dimensions: Dimensions,
     /// The subgraphs that are being built, the innermost one last: name and first tensor.
@@ -82,7 +82,7 @@ pub struct Builder {
     copies: HashMap<usize, usize>,
     /// The calls that dequantized constants, and those that transposed the results.
     dequantized: HashMap<usize, Folded>,
-    /// Results of such calls that were added to the graph nevertheless.
+    /// Results of such calls that were added to the graph.
     unfolded: HashMap<usize, usize>,
 }
 
@@ -166,12 +166,12 @@ pub(crate) fn check_shape(shape: &Shape) -> Result<()> {
     let elements = known.try_fold(1i64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_ELEMENTS);
     match elements {
         Some(_) => Ok(()),
-        None => Err(Error::value(format!("no array is as large as the shape {shape} says"))),
+        None => Err(Error::value(format!("the shape {shape} is too large for an array"))),
     }
 }
 
 impl Builder {
-    /// An empty graph. With `executing` all operators are computed at once, random ones too.
+    /// An empty graph. With `executing`, all operators are computed at once, even random ones.
     pub fn new(executing: bool) -> Builder {
         Builder {
             tensors: Vec::new(),
@@ -203,7 +203,7 @@ impl Builder {
         self.tensors.len() - 1
     }
 
-    /// An unused node name: the wanted one, or one that begins with it.
+    /// An unused node name: the requested one, or one that begins with it.
     pub fn unique(&mut self, wanted: &str) -> String {
         let wanted = if wanted.is_empty() { "node" } else { wanted };
         let mut name = wanted.to_string();
@@ -544,7 +544,8 @@ impl Builder {
     /// Tiles a tensor: inserts an axis before each axis, broadcasts it, and merges both by a reshape.
     fn tile_dynamic(&mut self, data: usize, name: &str, reps: &[i64]) -> Result<Vec<usize>> {
         let dims = self.tensors[data].dims.clone().filter(|dims| dims.len() == reps.len());
-        let unknown = || Error::NeedsValue("what is repeated is not known: give the shapes of the inputs".into());
+        let unknown =
+            || Error::NeedsValue("the shape of the repeated tensor is unknown: give the shapes of the inputs".into());
         let dims = dims.ok_or_else(unknown)?;
         let (mut apart, mut repeated, mut joined) = (Vec::new(), Vec::new(), Vec::new());
         for (d, r) in dims.iter().zip(reps) {
@@ -667,7 +668,7 @@ impl Builder {
         Ok(ins)
     }
 
-    /// Folds an operator with constant inputs, unless its result would be much larger than they are.
+    /// Folds an operator with constant inputs, unless its result would be much larger than the inputs.
     fn fold(&mut self, call: &OpCall, name: &str, values: Vec<NDArray>) -> Result<Option<Vec<usize>>> {
         let given: usize = values.iter().map(NDArray::len).sum();
         if !self.executing && !matches!(call.def.forward, Forward::Dynamic(_)) {
@@ -724,7 +725,7 @@ impl Builder {
             };
             let partly = followed.as_ref().and_then(|arrays| arrays.get(k).cloned());
             let dtype = dtypes[k];
-            // All elements turned out to be known, so it is a constant.
+            // All elements are known, so it is a constant.
             let known = partly.as_ref().filter(|a| !symbolic::has_unknown(a));
             if let (Some(array), Some(dtype)) = (known, dtype) {
                 let value = symbolic::converted(array, dtype)?;

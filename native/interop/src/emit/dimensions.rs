@@ -15,10 +15,10 @@ const NAMES: i64 = i64::MIN / 2;
 /// An unknown dimension without a name.
 pub(super) const UNNAMED: i64 = i64::MIN;
 
-/// Most terms of a polynomial, and most factors of a term. Larger expressions are unknown.
+/// Maximum number of terms of a polynomial, and of factors of a term. Larger expressions are unknown.
 const MAX_SIZE: usize = 24;
 
-/// Deepest nesting of expressions.
+/// Maximum nesting depth of expressions.
 const MAX_DEPTH: usize = 24;
 
 /// True for a symbolic dimension.

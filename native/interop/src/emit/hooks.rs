@@ -1,7 +1,7 @@
-//! Hooks: code of a program that replaces or adjusts the mapping of nodes.
+//! Hooks: user code that replaces or adjusts the mapping of nodes.
 //!
-//! A hook may rewrite a node before mapping, replace the table's process, or change its result. It builds symbols in which variables stand
-//! for the node's tensors.
+//! A hook may rewrite a node before mapping, replace the table's process, or change its result. It builds symbols whose variables represent
+//! the node's tensors.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,11 +53,11 @@ pub struct Made {
 pub struct Prepared {
     /// The node.
     pub node: Node,
-    /// Constants that its inputs name and the model does not have.
+    /// Constants for inputs that the model does not have.
     pub constants: Vec<(String, NDArray)>,
 }
 
-/// The hooks of a program. Their errors end the import.
+/// Hooks. Their errors end the import.
 pub trait Hooks: Send + Sync {
     /// True if there is a hook for the node's name or operator.
     ///
@@ -98,7 +98,7 @@ impl HookTensor {
     }
 }
 
-/// Names the node in an error of a program's code, whose cause is kept.
+/// Adds the node to an error of user code, keeping its cause.
 pub(crate) fn located(e: Error, node: &Node) -> Error {
     match e {
         Error::Engine(e) => {

@@ -1,12 +1,12 @@
-//! Emits operators: evaluates the expressions of processes, in imports as operators of ours and in exports as operators of the framework.
+//! Emits operators: evaluates the expressions of processes, in imports to MXNet operators and in exports to operators of the framework.
 //!
-//! - [`Builder`]: our graph with shapes, types and folded constants; symbolic dimensions.
+//! - [`Builder`]: an MXNet graph with shapes, types and folded constants; symbolic dimensions.
 //! - [`Scope`]: evaluates the expressions of a process for a node.
 //! - [`rules`]: the rules that expressions call.
 //! - [`Sink`]: the framework's nodes that an export writes.
-//! - [`Hooks`]: code of a program in place of processes.
+//! - [`Hooks`]: user code in place of processes.
 //!
-//! Import and export differ in what a [`Context`] gives.
+//! Import and export differ in their [`Context`].
 
 mod arguments;
 mod bodies;

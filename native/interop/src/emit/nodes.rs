@@ -15,7 +15,7 @@ use crate::mapping::ast::{Call, Expr};
 pub struct Sink {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// Names by handle, of tensors of our graph and of new ones.
+    /// Names by handle, of tensors of the MXNet graph and of new ones.
     pub names: HashMap<usize, String>,
     /// All names in the model.
     pub used: HashSet<String>,
@@ -42,8 +42,7 @@ impl Sink {
 
     /// The name of a tensor in the model. A constant gets its name at the first use.
     ///
-    /// # Errors
-    /// A value that is no tensor.
+    /// # Errors A value that is not a tensor.
     pub fn written_name(&mut self, builder: &Builder, value: &Value) -> Result<String> {
         let handle = match value {
             Value::None => return Ok(String::new()),
@@ -63,7 +62,7 @@ fn in_import() -> Error {
     Error::value("nothing is being written")
 }
 
-/// Adds one operator of the framework with attributes, and gives the tensors of its first `outputs` outputs.
+/// Adds one operator of the framework with attributes, and returns the tensors of its first `outputs` outputs.
 ///
 /// # Errors
 /// Those of [`framework_call`].
@@ -87,7 +86,7 @@ pub(crate) fn framework_node(
     written.map(|_| made)
 }
 
-/// Adds one operator of the framework on tensors, without attributes, and gives the tensor of its first output.
+/// Adds one operator of the framework on tensors, without attributes, and returns the tensor of its first output.
 ///
 /// # Errors
 /// Those of [`framework_call`].
@@ -97,7 +96,7 @@ pub(crate) fn framework_operator(scope: &mut Scope<'_, '_>, written: Written, in
     framework_call(scope, &call, &Names::new(), None)
 }
 
-/// Adds one operator of the framework with those in its inputs, and gives the tensor of its first output.
+/// Adds one operator of the framework with the operators in its inputs, and returns the tensor of its first output.
 ///
 /// # Errors
 /// Inputs and attributes that the operator does not accept.
@@ -129,7 +128,7 @@ pub fn framework_call(
             None if outputs.is_some() => names.get(a.name.as_str()).cloned().unwrap_or_default(),
             None => Value::None,
         };
-        // Booleans and integers are written as the kind of the attribute demands.
+        // Booleans and integers are converted to the kind of the attribute.
         let value = match (a.kind, value) {
             (AttributeKind::Int, Value::Bool(b)) => Value::Int(i64::from(b)),
             (AttributeKind::Float, v) if v.number().is_some() => Value::Float(v.number().unwrap_or_default()),

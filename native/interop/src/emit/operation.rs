@@ -1,4 +1,4 @@
-//! Calls of our operators whose inputs and parameters are checked when they are compiled.
+//! Calls of MXNet operators whose inputs and parameters are checked at compile time.
 
 use std::marker::PhantomData;
 
@@ -24,7 +24,7 @@ impl<P> Operation<P> {
         Operation { operator: operator.name(), inputs, params: Vec::new(), types: PhantomData }
     }
 
-    /// Sets a parameter. `field` selects the field of this name, whose type decides which values it takes.
+    /// Sets a parameter. `field` selects the field of this name, whose type determines the accepted values.
     pub(crate) fn with<T>(mut self, name: &'static str, _field: fn(&P) -> &T, value: impl ParamOf<T>) -> Operation<P> {
         self.params.push((name, value.value()));
         self
@@ -81,7 +81,7 @@ params_of! {
     Vec<i64> => Shape, ShapeOrNone, Tuple<i64> => |x| x.into();
     Vec<Value> => OptTuple => |x| Value::List(x);
     Vec<[i64; 2]> => PadWidth => |x| Value::List(x.into_iter().map(|pair| pair.to_vec().into()).collect());
-    // A number that is not known to be an integer or not.
+    // A number that may be an integer.
     Value => f64 => |x| x;
 }
 
@@ -97,7 +97,7 @@ macro_rules! enumerations {
 }
 enumerations!(ByteType, LeakyReluType, PadMode, PoolType, Coordinates, NearestMode, ResizeMode);
 
-/// An absent value leaves the default.
+/// An absent value selects the default.
 impl<T, V: ParamOf<T>> ParamOf<T> for Option<V> {
     fn value(self) -> Value {
         self.map_or(Value::None, V::value)

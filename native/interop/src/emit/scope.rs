@@ -49,7 +49,7 @@ impl<'a, 't> Scope<'a, 't> {
         Scope { context, node, name, wanted_value: false, process, defined: HashMap::new() }
     }
 
-    /// The graph that is built.
+    /// The graph under construction.
     pub fn builder(&mut self) -> &mut Builder {
         &mut self.context.emitter_mut().builder
     }
@@ -184,7 +184,7 @@ impl<'a, 't> Scope<'a, 't> {
         }
     }
 
-    /// Adds an operator of ours that a mapping file names. A single output is not wrapped in a list.
+    /// Adds an MXNet operator that a mapping file names. A single output is not wrapped in a list.
     ///
     /// # Errors
     /// Those of the operator.
@@ -196,7 +196,7 @@ impl<'a, 't> Scope<'a, 't> {
         naming: Naming,
     ) -> Result<Value> {
         let (_, def) = ferromx_ops::registry::find(op)?;
-        // Inputs may be given by name, too.
+        // Inputs may also be passed by name.
         let mut attrs = Vec::new();
         for (key, value) in params {
             let index = match def.inputs {
@@ -226,7 +226,7 @@ impl<'a, 't> Scope<'a, 't> {
         self.builder().emit(&name, operation)
     }
 
-    /// Adds the operator that the node becomes. It gets the name of the node.
+    /// Adds the operator that replaces the node, with the node's name.
     ///
     /// # Errors
     /// Those of the operator.
@@ -235,7 +235,7 @@ impl<'a, 't> Scope<'a, 't> {
         self.builder().emit(&name, operation)
     }
 
-    /// Adds an operator whose name is that of the node and another one.
+    /// Adds an operator named by the node and a suffix.
     ///
     /// # Errors
     /// Those of the operator.
@@ -250,7 +250,7 @@ impl<'a, 't> Scope<'a, 't> {
         Handle(self.builder().constant(&name, array))
     }
 
-    /// A constant whose name is that of the node and another one.
+    /// A constant named by the node and a suffix.
     pub fn inner_constant(&mut self, what: &str, array: NDArray) -> Handle {
         let name = format!("{}/{what}", self.name);
         Handle(self.builder().constant(&name, array))

@@ -198,7 +198,7 @@ pub(super) fn follow(
     Ok(Some(moved.into_iter().collect()))
 }
 
-/// Sample lengths for eight unknown dimensions, in several sets, so that a coincidence in one set does not mislead.
+/// Sample lengths for eight unknown dimensions, in several sets, so that a coincidence in one set has no effect.
 type Samples = [[i64; 8]; 3];
 
 /// Primes as sample lengths of unknown dimensions.

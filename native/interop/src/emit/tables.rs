@@ -1,4 +1,4 @@
-//! The tables of the frameworks: their mapping files with the rules that are built in.
+//! The tables of the frameworks: their mapping files, with the built-in rules.
 
 use std::sync::OnceLock;
 

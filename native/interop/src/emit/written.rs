@@ -1,8 +1,8 @@
-//! The operators of ONNX that mapping rules write when a graph is exported.
+//! The ONNX operators that mapping rules emit in exports.
 
 use crate::ir::Value;
 
-/// Declares the operators as variants with their attributes as fields, so that neither a wrong operator nor a wrong attribute compiles.
+/// Declares the operators as variants with their attributes as fields, so that a wrong operator or attribute does not compile.
 macro_rules! written {
     ($($op:ident { $($attribute:ident),* })*) => {
         /// An operator of ONNX with its attributes; those that are `Value::None` are not written.

@@ -41,7 +41,7 @@ pub(super) fn write(
     Ok(vec![i])
 }
 
-/// Writes a graph over the tensors of its variables in place of a node.
+/// Replaces a node by a graph on the tensors of its variables.
 pub(super) fn write_composed(
     exporter: &mut Exporter<'_>,
     source: &Source,
@@ -79,7 +79,7 @@ impl Writer<'_, '_> {
     fn indices(&self, parameter: &str) -> Result<Vec<usize>> {
         let value = self.node.attributes.get(parameter).and_then(Value::ints);
         let value =
-            value.ok_or_else(|| Error::value(format!("{parameter} of {} is no list of numbers", self.node.op)))?;
+            value.ok_or_else(|| Error::value(format!("{parameter} of {} is not a list of numbers", self.node.op)))?;
         Ok(value.into_iter().filter_map(|i| usize::try_from(i).ok()).collect())
     }
 

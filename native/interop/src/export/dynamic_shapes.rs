@@ -34,7 +34,7 @@ pub(super) fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<
     Ok(plain?)
 }
 
-/// The dimensions on which both shapes agree.
+/// The dimensions that are equal in both shapes.
 fn common(a: &Shape, b: &Shape) -> Shape {
     match a.ndim_is_known() && a.ndim() == b.ndim() {
         true => {

@@ -1,5 +1,5 @@
-//! Hooks of an export: what a program writes in place of the table. A node of ours becomes a node of any domain, or other operators of
-//! ours, which are then mapped.
+//! Hooks of an export: user code in place of the table. An MXNet node becomes a node of any domain, or other MXNet operators, which are
+//! then mapped.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::mxnet::USER_OPERATOR;
 /// Hooks that make nodes for which the same hook makes nodes again.
 const MAX_DEPTH: usize = 24;
 
-/// The hooks of an export, and what they wrote.
+/// The hooks of an export, and the nodes that they wrote.
 #[derive(Default)]
 pub(super) struct ExportHooks {
-    /// The program's hooks: `before` gives operators of ours, `prepare` a node of the framework.
+    /// The hooks: `before` returns MXNet operators, `prepare` a node of the framework.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// The versions of operator sets that nodes were written in.
     pub opsets: IndexMap<String, i64>,
-    /// Nesting of hooks whose operators are asked about again.
+    /// Nesting depth of hooks that are called for operators of hooks.
     pub depth: usize,
 }
 
-/// A node of ours as hooks see it: a user-defined operator has its own name, and attributes are those that have a value.
+/// An MXNet node for hooks: a user-defined operator has its own name; attributes without a value are omitted.
 fn shown(node: &Node) -> Node {
     let is_user_operator = node.op == USER_OPERATOR;
     let own_name = node.attributes.get("op_type").filter(|_| is_user_operator);
@@ -45,7 +45,7 @@ fn shown(node: &Node) -> Node {
     }
 }
 
-/// Asks the hooks about a node of ours. True if they wrote it.
+/// Calls the hooks for an MXNet node. True if they wrote it.
 ///
 /// # Errors
 /// Those of the hooks; what they made cannot be written.
@@ -71,7 +71,7 @@ pub(super) fn write(exporter: &mut Exporter<'_>, source: &Source, i: usize, opse
     Ok(true)
 }
 
-/// Writes operators of ours in place of a node.
+/// Replaces a node by other MXNet operators.
 fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &Made, opset: i64) -> Result<()> {
     let node = &source.graph.nodes[i];
     let graph = Symbol::group(&made.outputs);
@@ -93,7 +93,7 @@ fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &Made,
         });
     }
     if exporter.hooks.depth >= MAX_DEPTH {
-        return Err(Error::value("its hook makes an operator that the hook is asked about again, and so on"));
+        return Err(Error::value("its hook creates an operator that the hook replaces again, without end"));
     }
     exporter.hooks.depth += 1;
     let written = bodies::write_composed(exporter, source, i, &graph, &variables, opset);
@@ -101,7 +101,7 @@ fn composed(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: &Made,
     written
 }
 
-/// Writes a node of any operator set in place of a node of ours.
+/// Replaces an MXNet node by a node of any operator set.
 fn foreign(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: Prepared, opset: i64) -> Result<()> {
     let ours = &source.graph.nodes[i];
     let mut node = made.node;
@@ -143,7 +143,7 @@ fn foreign(exporter: &mut Exporter<'_>, source: &Source, i: usize, made: Prepare
     Ok(())
 }
 
-/// The domains of nodes and of graphs inside of them.
+/// The domains of nodes and of their subgraphs.
 pub(super) fn domains(nodes: &[Node], found: &mut HashSet<String>) {
     for node in nodes {
         found.insert(node.domain.clone());

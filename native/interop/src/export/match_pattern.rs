@@ -1,4 +1,4 @@
-//! Reads a process from right to left: matches its right side with nodes of ours and binds its names.
+//! Reads a process from right to left: matches its right side with MXNet nodes and binds its names.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ const NO_MEANING: [&str; 10] = [
 
 /// A process that is being matched.
 pub(super) struct PatternMatch<'a, 'p> {
-    /// Our graph.
+    /// The MXNet graph.
     pub source: &'a Source,
     /// The table that the process belongs to.
     pub table: &'p Table,
@@ -54,7 +54,7 @@ impl<'p> PatternMatch<'_, 'p> {
             // Several outputs of one operator, or only the first of them.
             Expr::Pick(e, 0) => match &**e {
                 Expr::Call(call) => self.call(call, node, true),
-                _ => Err("the recipe is no operator".into()),
+                _ => Err("the recipe is not an operator".into()),
             },
             Expr::Outputs(items) => {
                 let mut first = None;
@@ -67,12 +67,12 @@ impl<'p> PatternMatch<'_, 'p> {
                 match first {
                     Some(e) => match self.definition(e) {
                         Expr::Call(call) => self.call(call, node, true),
-                        _ => Err("the recipe is no operator".into()),
+                        _ => Err("the recipe is not an operator".into()),
                     },
                     None => Err("the recipe makes nothing".into()),
                 }
             }
-            _ => Err("the recipe is no operator".into()),
+            _ => Err("the recipe is not an operator".into()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The export process: from our graph to a model, by the same table read from right to left.
+//! The export process: from an MXNet graph to a model, by the same table read from right to left.
 //!
 //! Nodes are visited from the outputs to the inputs. For each one, the first process whose right side matches writes the framework's
 //! operators.
@@ -32,7 +32,7 @@ pub const DEFAULT_OPSET: i64 = 21;
 /// Supported versions of the operator set.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 13..=25;
 
-/// Our graph with the known facts about its tensors.
+/// The MXNet graph with the known facts about its tensors.
 pub struct Source {
     /// The graph in framework-neutral form.
     graph: Graph,
@@ -96,7 +96,7 @@ impl Source {
         self.producers.get(name).copied().filter(|n| self.graph.nodes[*n].outputs[0] == *name)
     }
 
-    /// The number that a tensor holds, if it is a constant of one element.
+    /// The element of a tensor, if it is a constant of one element.
     fn number(&self, handle: usize) -> Option<f64> {
         self.numbers.get(&handle).copied()
     }
@@ -144,7 +144,7 @@ pub struct ExportOptions {
     pub inputs: Vec<ValueInfo>,
     /// Version of the operator set.
     pub opset: Option<i64>,
-    /// What the program writes in place of the table: `before` gives operators of ours, `prepare` a node of any operator set.
+    /// The user's hooks: `before` returns MXNet operators, `prepare` a node of any operator set.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Operators, rules and processes that the program adds to the table.
     pub mappings: Option<Arc<Mappings>>,
@@ -239,7 +239,7 @@ fn look_at(
     Ok(source)
 }
 
-/// The framework's nodes for each live node of ours, from the outputs to the inputs.
+/// The framework's nodes for each live MXNet node, from the outputs to the inputs.
 fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec<Vec<Node>>> {
     let mut covered = vec![false; source.graph.nodes.len()];
     let mut problems: Vec<Problem> = Vec::new();
@@ -253,7 +253,7 @@ fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec
                 inner.into_iter().for_each(|n| covered[n] = true);
                 chunks.push(std::mem::take(&mut exporter.sink.nodes));
             }
-            // The program's own error keeps its cause.
+            // An error of user code keeps its cause.
             Err(e) if e.is_foreign() => return Err(e),
             Err(e) => problems.extend(e.at(source.graph.nodes[i].label())),
         }
@@ -261,7 +261,7 @@ fn nodes(exporter: &mut Exporter<'_>, source: &Source, opset: i64) -> Result<Vec
     if problems.is_empty() { Ok(chunks) } else { Err(Error::Model(problems)) }
 }
 
-/// Writes one node of ours and returns the nodes that the process covers.
+/// Writes one MXNet node and returns the nodes that the process covers.
 fn node(exporter: &mut Exporter<'_>, source: &Source, i: usize, opset: i64) -> Result<Vec<usize>> {
     if let Some(op) = source.inner.get(&source.graph.nodes[i].name) {
         return bodies::write(exporter, source, i, op, opset);

@@ -1,4 +1,4 @@
-//! The check of a model: whether it can be mapped, and whether what it is mapped to can be bound.
+//! Checks a model: whether it can be mapped, and whether the resulting graph can be bound.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,15 @@ use crate::emit::NumpyShapes;
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Dim, Model};
 
-/// Lengths that dynamic dimensions get first, in turn. Some models need lengths that can be divided, others short ones.
+/// Lengths that dynamic dimensions get first. Some models need lengths with many divisors, others short ones.
 const DIFFERENT: [&[i64]; 2] = [&[4, 6, 10, 12], &[64, 96, 160, 224]];
 /// Lengths that all dynamic dimensions get afterwards: these, and 1 to 64.
 const EQUAL: [i64; 14] = [224, 640, 1024, 128, 160, 192, 256, 384, 480, 512, 768, 16_000, 48_000, 480_000];
 
-/// Maps a model as [`import`] does, and makes sure that the graph can be bound: for the shapes of its inputs, or for sample lengths of
-/// their dynamic dimensions.
+/// Maps a model like [`import`] and checks that the graph can be bound: for the shapes of its inputs, or for sample lengths of their
+/// dynamic dimensions.
 ///
-/// # Errors
-/// Everything in the model that cannot be mapped, with the names of the nodes; what keeps the graph from being bound.
+/// # Errors All parts of the model that cannot be mapped, with the names of the nodes; the reason why the graph cannot be bound.
 pub fn check(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let imported = import(model, options)?;
     match unbound(&imported, options) {
@@ -29,7 +28,7 @@ pub fn check(model: &Model, options: &ImportOptions) -> Result<Imported> {
     }
 }
 
-/// What keeps a graph from being bound, whatever lengths its dynamic dimensions have.
+/// The reason why a graph cannot be bound for any length of its dynamic dimensions.
 fn unbound(imported: &Imported, options: &ImportOptions) -> Option<Problem> {
     let _numpy = NumpyShapes::set();
     let mut first: Option<(String, Error)> = None;
@@ -50,7 +49,7 @@ fn unbound(imported: &Imported, options: &ImportOptions) -> Option<Problem> {
     Some(Problem { location: "the graph".into(), message, needs_value: false })
 }
 
-/// The shapes of the inputs with lengths for dynamic dimensions, and whether there are any; nothing if even their number is not known.
+/// The shapes of the inputs with lengths for dynamic dimensions, and whether there are any; `None` if a rank is unknown.
 fn shapes(imported: &Imported, options: &ImportOptions, lengths: &[i64]) -> Option<(Vec<(String, Shape)>, bool)> {
     let mut chosen: HashMap<String, i64> = HashMap::new();
     let mut is_dynamic_shape = false;
@@ -92,7 +91,7 @@ fn bound(imported: &Imported, inputs: &[(String, Shape)]) -> Result<()> {
         }
     }
     infer_dtypes(&imported.symbol, &types)?;
-    // Where shapes depend on data they are found while the graph runs.
+    // Shapes that depend on data are known only when the graph runs.
     if is_dynamic(&imported.symbol) {
         return Ok(());
     }

@@ -1,8 +1,8 @@
-//! Error recovery: after a node that cannot be mapped the check goes on, so that one check reports all problems.
+//! Error recovery: the check continues after a node that cannot be mapped, so that it reports all problems.
 //!
 //! The outputs of such a node become placeholders with the declared types and shapes. If a later node that reads placeholders fails, too,
-//! it is mapped again with other tensors instead of them. A problem that all attempts have is the node's own and is reported; a problem
-//! that depends on the placeholders is not.
+//! it is mapped again with other tensors instead. A problem that occurs in all attempts is reported; one that depends on the placeholders
+//! is not.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::emit::check_shape;
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Graph, Node, Value, ValueInfo};
 
-/// Most attempts with other tensors in one import, which bounds the time for a model with many problems.
+/// Maximum number of attempts with other tensors in one import, which bounds the time for a model with many problems.
 const MAX_TRIALS: usize = 1 << 15;
 /// Element types that are tried first, then all others.
 const COMMON: [DType; 3] = [DType::F32, DType::I64, DType::Bool];
@@ -38,12 +38,12 @@ pub(super) struct Diagnosis {
     trials: usize,
     /// True during an attempt.
     trying: bool,
-    /// The graphs that were mapped outside of attempts, by address: the model keeps them in place.
+    /// The graphs that were mapped outside of attempts, by address, which is stable in the model.
     visited: HashSet<usize>,
 }
 
 impl Diagnosis {
-    /// Notes that a graph is mapped, so that its problems are reported.
+    /// Records that a graph is mapped, so that its problems are reported.
     pub(super) fn visit(&mut self, graph: &Graph) {
         if !self.trying {
             self.visited.insert(std::ptr::from_ref(graph) as usize);
@@ -51,7 +51,7 @@ impl Diagnosis {
     }
 }
 
-/// A guess for a placeholder; its known type and dimensions are kept.
+/// A guess for a placeholder, with its known type and dimensions.
 #[derive(Clone, Copy)]
 struct Guess {
     dtype: Option<DType>,

@@ -18,7 +18,7 @@ use crate::ir::{Graph, Node, Tensor, Value};
 #[derive(Default)]
 pub(super) struct Hooked {
     hooks: Option<Arc<dyn Hooks>>,
-    /// Values that hooks produced or changed: patterns must not look through them.
+    /// Values that hooks produced or changed, which patterns must not match through.
     values: HashSet<String>,
     /// The error that ended the import.
     pub failed: Option<Error>,

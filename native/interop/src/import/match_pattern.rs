@@ -120,7 +120,7 @@ fn inputs<'p>(
                 }
             }
             literal => {
-                let Some(expected) = constant(literal) else { return Ok(Err("the pattern is no value".into())) };
+                let Some(expected) = constant(literal) else { return Ok(Err("the pattern is not a value".into())) };
                 if importer.known_number(input)?.is_none_or(|x| !close(&expected, x)) {
                     return Ok(Err(format!("its input {i} is not {expected}")));
                 }

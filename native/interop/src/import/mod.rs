@@ -1,6 +1,6 @@
-//! The import process: from a model in the neutral form to our graph.
+//! The import process: from a model in the neutral form to an MXNet graph.
 //!
-//! Nodes are visited in topological order. For each one, the first process whose pattern and conditions match creates operators of ours.
+//! Nodes are visited in topological order. For each one, the first process whose pattern and conditions match creates MXNet operators.
 //! Constants are folded at once, so importing a graph whose inputs all have values executes it: [`execute`] runs models in this way if
 //! shapes depend on their data.
 
@@ -35,13 +35,13 @@ pub struct ImportOptions {
     pub shapes: HashMap<String, Vec<i64>>,
     /// Values of inputs by name that become part of the graph.
     pub values: HashMap<String, NDArray>,
-    /// The program's hooks.
+    /// The user's hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Operators, rules and processes that the program adds to the table.
     pub mappings: Option<Arc<Mappings>>,
 }
 
-/// A model as a graph of ours.
+/// A model as an MXNet graph.
 pub struct Imported {
     /// The graph.
     pub symbol: Symbol,
@@ -49,7 +49,7 @@ pub struct Imported {
     pub args: IndexMap<String, NDArray>,
     /// Auxiliary states.
     pub aux: IndexMap<String, NDArray>,
-    /// The inputs that the graph needs, in the order of the model.
+    /// The required inputs, in the order of the model.
     pub inputs: Vec<ValueInfo>,
     /// The names of the outputs in the model, in the order of the graph's outputs.
     pub outputs: Vec<String>,
@@ -63,14 +63,14 @@ struct Importer<'t> {
     problems: Vec<Problem>,
     diagnosis: Diagnosis,
     hooked: Hooked,
-    /// Number of nodes mapped so far; those of an unrolled loop count for each trip.
+    /// Number of nodes mapped so far; those of an unrolled loop count for each iteration.
     mapped: usize,
 }
 
-/// Deepest nesting of subgraphs.
+/// Maximum nesting depth of subgraphs.
 const MAX_DEPTH: usize = 24;
 
-/// Most nodes of branches and loops that an import maps, each trip of an unrolled loop counted.
+/// Maximum number of nodes of branches and loops that an import maps, counted for each iteration of an unrolled loop.
 const MAX_MAPPED: usize = 1 << 18;
 
 impl<'t> Context<'t> for Importer<'t> {
@@ -121,12 +121,12 @@ impl<'t> Importer<'t> {
         }
     }
 
-    /// True if a hook produced the value of a name, so that patterns must not look through it.
+    /// True if a hook produced the value of a name, so that patterns must not match through it.
     fn made_by_hook(&self, name: &str) -> bool {
         self.hooked.made(name)
     }
 
-    /// The number that a name stands for, if it is a constant of one element.
+    /// The element of a name's value, if it is a constant of one element.
     fn known_number(&self, name: &str) -> Result<Option<f64>> {
         let Value::Handle(h) = self.value(name)? else { return Ok(None) };
         let Some(array) = self.emitter.builder.info(h).value.as_ref().filter(|a| a.len() == 1) else { return Ok(None) };
@@ -371,7 +371,7 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
     }
 }
 
-/// Maps a model to a graph of ours.
+/// Maps a model to an MXNet graph.
 ///
 /// # Errors
 /// All parts of the model that cannot be mapped, with the names of the nodes.
@@ -380,7 +380,7 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let mut importer = importer;
     let mut heads = Vec::new();
     for value in &values {
-        let Value::Handle(h) = value else { return Err(Error::format("an output is no tensor")) };
+        let Value::Handle(h) = value else { return Err(Error::format("an output is not a tensor")) };
         heads.push(importer.emitter.builder.symbol(*h));
     }
     let symbol = Symbol::group(&heads);

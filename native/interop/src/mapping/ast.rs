@@ -73,7 +73,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// As it is written.
+    /// The arrow in the source.
     pub fn arrow(self) -> &'static str {
         match self {
             Direction::Both => "<->",
@@ -83,7 +83,7 @@ impl Direction {
     }
 }
 
-/// A mapping process: a pattern of framework operators and the equivalent operators of ours.
+/// A mapping process: a pattern of framework operators and the equivalent MXNet operators.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Name, for messages and listings: the label, or the framework's operator.
@@ -96,7 +96,7 @@ pub struct Process {
     pub until: i64,
     /// The framework's side.
     pub left: Call,
-    /// Our side.
+    /// MXNet's side.
     pub right: Expr,
     /// Direction.
     pub direction: Direction,
@@ -110,26 +110,26 @@ pub struct Process {
     pub file: String,
     /// Where it begins.
     pub position: Position,
-    /// The lines as they are written.
+    /// The source lines.
     pub text: String,
 }
 
-/// A named rule that is written in the language itself.
+/// A named rule defined in a mapping file.
 #[derive(Clone, Debug)]
 pub struct Definition {
     /// Name, arguments and result.
     pub signature: Signature,
-    /// How the result follows from the arguments.
+    /// The expression of the result.
     pub body: Expr,
     /// The file.
     pub file: String,
     /// Where it begins.
     pub position: Position,
-    /// The lines as they are written.
+    /// The source lines.
     pub text: String,
 }
 
-/// An operator that a mapping file describes, since its framework does not know it.
+/// The descriptor of an operator in a mapping file, for operators that the framework does not describe.
 #[derive(Clone, Debug)]
 pub struct Declaration {
     /// Domain.
@@ -177,7 +177,7 @@ impl Call {
 }
 
 impl Process {
-    /// Every expression of our side: definitions, conditions and the result.
+    /// All expressions of MXNet's side: definitions, conditions and the result.
     pub fn visit_right<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
         self.lets.iter().for_each(|(_, e)| e.visit(f));
         self.conditions.iter().for_each(|(e, _)| e.visit(f));

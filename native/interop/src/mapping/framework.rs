@@ -31,7 +31,7 @@ macro_rules! operators {
     };
 }
 
-/// A new family of operators is added here and nowhere else.
+/// List the file of a new family of operators here.
 const ONNX: Sources = Sources {
     operators: &[
         operators!("", "runtime-operators.txt"),

@@ -88,9 +88,12 @@ fn number(text: &str) -> Result<(Token, usize), String> {
         float = true;
         n += 1 + sign + digits(n + 1 + sign);
     }
-    let bad = |_| format!("'{}' is no number", &text[..n]);
+    let bad = |_| format!("'{}' is not a number", &text[..n]);
     if float {
-        return text[..n].parse().map(|x| (Token::Float(x), n)).map_err(|_| format!("'{}' is no number", &text[..n]));
+        return text[..n]
+            .parse()
+            .map(|x| (Token::Float(x), n))
+            .map_err(|_| format!("'{}' is not a number", &text[..n]));
     }
     text[..n].parse().map(|x| (Token::Int(x), n)).map_err(bad)
 }

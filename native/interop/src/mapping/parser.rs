@@ -7,7 +7,7 @@ use super::signature::{Kind, Param, Signature};
 use crate::error::Result;
 use crate::ir::{Arity, Value};
 
-/// Deepest nesting of expressions.
+/// Maximum nesting depth of expressions.
 const MAX_DEPTH: usize = 100;
 
 /// The operators, rules and processes of a file.
@@ -82,10 +82,10 @@ impl Parser<'_> {
             let error =
                 |message: String| crate::error::Error::Mapping { file: self.file.into(), position: at, message };
             if params.iter().any(|p| p.name == param) {
-                return Err(error(format!("the argument '{param}' is there twice")));
+                return Err(error(format!("the argument '{param}' occurs twice")));
             }
             if !is_optional && params.last().is_some_and(|p| p.is_optional) {
-                return Err(error(format!("'{param}' stands after an argument that may be left out")));
+                return Err(error(format!("'{param}' follows an optional argument")));
             }
             params.push(Param { name: param.into(), kind, is_optional });
             if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
@@ -106,7 +106,7 @@ impl Parser<'_> {
         let name = self.c.name("the kind of a value")?;
         Kind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind).ok_or_else(|| {
             let known = Kind::ALL.map(|(name, _)| name).join(", ");
-            let message = format!("'{name}' is no kind of value; there are {known}");
+            let message = format!("'{name}' is not a kind of value; there are {known}");
             crate::error::Error::Mapping { file: self.file.into(), position, message }
         })
     }
@@ -361,10 +361,10 @@ mod tests {
         assert!(e.starts_with("f.map:1:18: ',' or ')' was expected, but the end of the file was found"), "{e}");
         assert!(error("\n ü(X)").starts_with("f.map:2:2: no word begins with 'ü'"));
         assert!(error(&format!("A() -> {}1", "[".repeat(500))).contains("deeper"));
-        assert!(error("rule f(a, a) = a").starts_with("f.map:1:11: the argument 'a' is there twice"));
-        assert!(error("rule f(a?, b) = a").starts_with("f.map:1:12: 'b' stands after an argument"));
+        assert!(error("rule f(a, a) = a").starts_with("f.map:1:11: the argument 'a' occurs twice"));
+        assert!(error("rule f(a?, b) = a").starts_with("f.map:1:12: 'b' follows an optional argument"));
         assert!(
-            error("rule f(a: float) = a").starts_with("f.map:1:11: 'float' is no kind of value; there are any, int")
+            error("rule f(a: float) = a").starts_with("f.map:1:11: 'float' is not a kind of value; there are any, int")
         );
     }
 

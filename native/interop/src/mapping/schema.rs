@@ -9,7 +9,7 @@ use crate::ir::{ArgDescriptor, Arity, AttributeDescriptor, AttributeKind, OpDesc
 
 /// The descriptors of a framework.
 pub struct Schema {
-    /// What is described besides.
+    /// Additional descriptors.
     base: Option<&'static Schema>,
     /// The newest version of the operator set that is described, by domain.
     newest: HashMap<&'static str, i64>,
@@ -32,8 +32,7 @@ impl Schema {
 
     /// The descriptors of a framework with those of a program.
     ///
-    /// # Errors
-    /// An operator that the framework has, one that is there twice.
+    /// # Errors An operator that the framework has, or that is described twice.
     pub fn extended(base: &'static Schema, declarations: &[Declaration]) -> Result<Schema> {
         let mut schema = Schema { base: Some(base), newest: HashMap::new(), operators: HashMap::new() };
         for added in declarations {
@@ -79,7 +78,7 @@ impl Schema {
         self.newest.get(domain).copied().or_else(|| self.base?.newest(domain))
     }
 
-    /// The version in which operators of a domain are written where nothing else decides: that of the newest description.
+    /// The default version of a domain in exports: that of the newest descriptor.
     pub fn written_version(&self, domain: &str) -> i64 {
         let described = |schema: &Schema| {
             let operators = schema.operators.get(domain)?;
@@ -121,8 +120,7 @@ fn read(schema: &mut Schema, domain: &'static str, file: &'static str, text: &st
 
 /// An operator with inputs, outputs and attributes; without a version it is the first one.
 ///
-/// # Errors
-/// Something else stands here.
+/// # Errors Unexpected tokens.
 pub(super) fn descriptor(c: &mut Cursor<'_>) -> Result<OpDescriptor> {
     let name = c.name("an operator")?;
     let since = if c.takes("@") { c.int("a version")? } else { 1 };
@@ -130,7 +128,7 @@ pub(super) fn descriptor(c: &mut Cursor<'_>) -> Result<OpDescriptor> {
     c.expect("->")?;
     let outputs = arguments(c)?;
     let mut attributes = Vec::new();
-    // An attribute begins with a name and a colon. So does a process with a label, but that goes on with an operator and its inputs.
+    // An attribute begins with a name and a colon. So does a process with a label, but an operator and its inputs follow.
     while matches!(c.peek_at(1), Token::Sign(":")) && !matches!(c.peek_at(3), Token::Sign("(")) {
         attributes.push(attribute(c)?);
         c.takes(",");
@@ -176,7 +174,7 @@ fn attribute(c: &mut Cursor<'_>) -> Result<AttributeDescriptor> {
         "sparse_tensor" | "type" => AttributeKind::Other,
         other => {
             let known = "int, ints, float, floats, string, strings, tensor, graph, bool, pairs";
-            return Err(c.error_at(position, format!("'{other}' is no kind of attribute; there are {known}")));
+            return Err(c.error_at(position, format!("'{other}' is not a kind of attribute; there are {known}")));
         }
     };
     let optional = c.takes("?");

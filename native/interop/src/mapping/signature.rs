@@ -5,14 +5,14 @@ use std::fmt;
 
 use crate::ir::Value;
 
-/// The kind of value that a rule takes or gives.
+/// The kind of an argument or result of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Anything, or nothing.
     Any,
     /// An integer.
     Int,
-    /// An integer or a number with a fraction.
+    /// An integer or a floating-point number.
     Number,
     /// A truth value.
     Bool,
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds with the names that signatures give them.
+    /// All kinds with their names in signatures.
     pub const ALL: [(&'static str, Kind); 8] = [
         ("any", Kind::Any),
         ("int", Kind::Int),
@@ -64,9 +64,9 @@ impl Kind {
 pub struct Param {
     /// Name.
     pub name: Cow<'static, str>,
-    /// What it takes.
+    /// Its kind.
     pub kind: Kind,
-    /// Whether it may be absent; the last ones may be left out, too.
+    /// Whether it may be absent; the last ones may also be omitted.
     pub is_optional: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct Signature {
     pub name: Cow<'static, str>,
     /// Arguments.
     pub params: Cow<'static, [Param]>,
-    /// What it gives.
+    /// The kind of the result.
     pub result: Kind,
 }
 

@@ -10,7 +10,7 @@ use super::{Schema, Signature, parser};
 use crate::error::{Error, Position, Result};
 use crate::ir::{Arity, OpDescriptor};
 
-/// The signature of a rule that is built in, by name.
+/// The signature of a built-in rule, by name.
 pub type BuiltIns = fn(&str) -> Option<&'static Signature>;
 
 /// The processes of a framework.
@@ -40,7 +40,7 @@ impl Table {
         Table::checked(built_ins, None, all, schema)
     }
 
-    /// Checks the content of mapping files and makes a table of it, which is searched before `base`.
+    /// Builds a table from checked mapping files, which is searched before `base`.
     fn checked(built_ins: BuiltIns, base: Option<&'static Table>, read: Mapping, schema: &Schema) -> Result<Table> {
         let mut table = Table { built_ins, base, rules: Vec::new(), processes: Vec::new(), import: HashMap::new() };
         let mut wrong: Vec<Error> = Vec::new();
@@ -108,7 +108,7 @@ impl Table {
     }
 }
 
-/// A framework's operators and processes, with those that a program adds. Processes of the program come first.
+/// A framework's operators and processes, with added ones. Added processes are tried first.
 pub struct Mappings {
     /// Operators.
     pub schema: Schema,
@@ -134,7 +134,7 @@ impl Mappings {
         Ok(Mappings { schema, table })
     }
 
-    /// The domains of the processes that are added, without that of the framework.
+    /// The domains of the added processes, without that of the framework.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         self.table.processes.iter().map(|p| p.domain.as_str()).filter(|domain| !domain.is_empty())
     }
@@ -156,10 +156,10 @@ fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
             Expr::Name(used, Arity::One) if params.iter().any(|p| p.name == *used) => Ok(()),
             Expr::Name(used, _) => {
                 let known: Vec<_> = params.iter().map(|p| p.name.as_ref()).collect();
-                let text = format!("'{used}' is no argument of the rule {name}; it has {}", known.join(", "));
+                let text = format!("'{used}' is not an argument of the rule {name}; it has {}", known.join(", "));
                 Err(error(rule.position, text))
             }
-            // What a rule makes may be operators of either side.
+            // A rule may create operators of either side.
             Expr::Call(call) if table.signature(&call.name).is_some() || !schema.has(&call.name) => {
                 check_call(table, call).map_err(|text| error(call.position, text))
             }
@@ -172,7 +172,7 @@ fn check_rule(table: &Table, schema: &Schema, rule: &Definition) -> Result<()> {
     found
 }
 
-/// Checks the name, the arguments and the parameters of a rule or an operator of ours.
+/// Checks the name, the arguments and the parameters of a rule or an MXNet operator.
 fn check_call(table: &Table, call: &Call) -> Result<(), String> {
     if let Some(rule) = table.signature(&call.name) {
         if !call.named.is_empty() {
@@ -251,16 +251,18 @@ impl Check<'_> {
         collect(&p.right, &mut used);
         p.lets.iter().for_each(|(_, e)| collect(e, &mut used));
         match inputs.iter().find(|name| !used.contains(*name)) {
-            Some(name) => Err(self
-                .error(p.position, format!("'{name}' does not occur on our side, so <-> cannot be read to the left"))),
+            Some(name) => Err(self.error(
+                p.position,
+                format!("'{name}' does not occur on MXNet's side, so <-> cannot be read to the left"),
+            )),
             None if !matches!(p.right, Expr::Call(_) | Expr::Pick(..) | Expr::Outputs(_)) => {
-                Err(self.error(p.position, "our side is no operator, so <-> cannot be read to the left".into()))
+                Err(self.error(p.position, "MXNet's side is not an operator, so <-> cannot be read to the left".into()))
             }
             None => Ok(()),
         }
     }
 
-    /// Checks an export-only process: our side is the pattern, the framework's side the recipe.
+    /// Checks an export-only process: MXNet's side is the pattern, the framework's side the recipe.
     fn export(&self) -> Result<()> {
         let p = self.process;
         let mut names = HashSet::new();
@@ -273,7 +275,7 @@ impl Check<'_> {
         let mut check = |e: &Expr| {
             let checked = match e {
                 Expr::Name(name, _) if !names.contains(name.as_str()) => {
-                    Err(self.error(p.position, format!("'{name}' is not on our side, so it has no value")))
+                    Err(self.error(p.position, format!("'{name}' is not on MXNet's side, so it has no value")))
                 }
                 Expr::Call(call) => self.framework_side(call),
                 _ => Ok(()),
@@ -316,7 +318,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The forms that an operator of the pattern has in the versions of the process.
+    /// The descriptors of an operator of the pattern in the versions of the process.
     fn versions(&self, call: &Call) -> Result<Vec<&OpDescriptor>> {
         let p = self.process;
         let domain = self.schema.domain_of(&p.domain, &call.name);
@@ -337,7 +339,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a pattern and collects the names that it gives to inputs and attributes.
+    /// Checks a pattern and collects the names that it binds to inputs and attributes.
     fn pattern<'e>(&self, call: &'e Call, names: &mut HashSet<&'e str>) -> Result<()> {
         let versions = self.versions(call)?;
         for op in &versions {
@@ -367,7 +369,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks the names, rules, operators and parameters of our side.
+    /// Checks the names, rules, operators and parameters of MXNet's side.
     fn recipe(&self, e: &Expr, names: &HashSet<&str>) -> Result<()> {
         let mut found = Ok(());
         e.visit(&mut |e| {

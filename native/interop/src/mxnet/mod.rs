@@ -30,8 +30,7 @@ pub const USER_OPERATOR: &str = "Custom";
 
 /// A symbol in framework-neutral form, without subgraphs. All variables are inputs; the caller adds the values of parameters.
 ///
-/// # Errors
-/// Two nodes with one name.
+/// # Errors Two nodes with the same name.
 pub fn graph(symbol: &Symbol) -> Result<Graph> {
     let value = |name: String| ValueInfo { name, element: None, dims: None, other: None };
     let mut graph = Graph::default();
@@ -50,7 +49,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             let value = written.get(&a.name).map_or_else(|| a.default.clone(), |text| typed(text, a.kind));
             (a.name.clone(), value)
         });
-        // A user-defined operator has attributes of its own.
+        // A user-defined operator has its own attributes.
         let own = written
             .iter()
             .filter(|(key, _)| op.def.name == USER_OPERATOR && *key != "op_type" && !key.starts_with("__"));
@@ -69,7 +68,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
     Ok(graph)
 }
 
-/// The descriptor of an operator of our registry.
+/// The descriptor of a registered operator.
 pub fn descriptor(def: &OpDef) -> OpDescriptor {
     let inputs = match def.inputs {
         Inputs::Fixed(args) => args.iter().map(|a| ArgDescriptor { name: a.name.into(), arity: Arity::One }).collect(),
@@ -120,7 +119,7 @@ fn number(text: &str) -> Value {
     }
 }
 
-/// A tuple, which may hold tuples.
+/// A tuple, possibly of tuples.
 fn list(text: &str) -> Option<Value> {
     let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
     let inner = inner.or_else(|| text.strip_prefix('[').and_then(|t| t.strip_suffix(']')))?;

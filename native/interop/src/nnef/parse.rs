@@ -4,7 +4,7 @@ use crate::error::{Position, Result};
 use crate::ir::Value;
 use crate::mapping::lexer::{Cursor, Token};
 
-/// Deepest nesting of lists.
+/// Maximum nesting depth of lists.
 const MAX_DEPTH: usize = 8;
 
 /// An argument of an operator.

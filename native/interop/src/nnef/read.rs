@@ -16,7 +16,7 @@ use crate::mapping::Schema;
 
 /// The format version, which is also the operator set version.
 const VERSION: i64 = 1;
-/// Most elements of a constant in the text.
+/// Maximum number of elements of a constant in the text.
 const MAX_ELEMENTS: usize = 1 << 24;
 
 /// Reads the text of a graph. `variable` loads the tensor of a variable by its label; `file` is the name for messages.
@@ -118,7 +118,7 @@ fn shape(statement: &Statement) -> Result<Vec<usize>> {
     let value = given(statement, "shape", 0)?;
     let dims: Option<Vec<usize>> =
         value.ints().and_then(|dims| dims.into_iter().map(|d| usize::try_from(d).ok()).collect());
-    dims.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{value} is no shape")))
+    dims.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{value} is not a shape")))
 }
 
 impl Reader<'_> {

@@ -8,7 +8,7 @@ use crate::ir::{ElementType, Tensor};
 
 /// Length of the header in bytes.
 const HEADER: usize = 128;
-/// Most dimensions in the header.
+/// Maximum number of dimensions in the header.
 const MAX_RANK: usize = 8;
 
 /// The tensor in the bytes of a file, which it shares.
@@ -16,7 +16,7 @@ const MAX_RANK: usize = 8;
 /// # Errors
 /// Bytes that are not a variable file, a header that contradicts their number.
 pub fn parse(bytes: Bytes) -> Result<Tensor> {
-    let bad = |what: String| Error::format(format!("this is no tensor of NNEF: {what}"));
+    let bad = |what: String| Error::format(format!("this is not a tensor of NNEF: {what}"));
     if bytes.len() < HEADER || bytes[..2] != [0x4e, 0xef] {
         return Err(bad("its beginning is another".into()));
     }

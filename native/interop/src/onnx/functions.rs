@@ -7,9 +7,9 @@ use prost::Message;
 use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 use crate::error::{Error, Result};
 
-/// Deepest nesting of calls; more is treated as recursion.
+/// Maximum nesting depth of calls; deeper nesting is treated as recursion.
 const MAX_DEPTH: usize = 32;
-/// Bytes that inlined nodes may take in the file format, in addition to a multiple of the size of the model.
+/// Maximum number of bytes of inlined nodes in the file format, in addition to a multiple of the size of the model.
 const MAX_BYTES: usize = 1 << 25;
 /// Bytes of inlined nodes for each byte of the model.
 const BYTES_PER_BYTE: usize = 8;
@@ -17,7 +17,7 @@ const BYTES_PER_BYTE: usize = 8;
 struct Inliner<'f> {
     functions: HashMap<(&'f str, &'f str, &'f str), &'f FunctionProto>,
     calls: usize,
-    /// Bytes that inlined nodes may still take.
+    /// Remaining bytes for inlined nodes.
     budget: usize,
 }
 

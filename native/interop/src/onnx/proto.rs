@@ -1,5 +1,4 @@
-//! The messages of an ONNX file, by the field numbers of the published `onnx.proto`. Fields that nothing here needs are left out: the
-//! decoder skips them.
+//! The messages of an ONNX file, by the field numbers of the published `onnx.proto`. Unused fields are omitted: the decoder skips them.
 
 #![allow(missing_docs, reason = "the names are those of onnx.proto, which describes them")]
 

@@ -26,7 +26,7 @@ use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, 
 /// Bytes that are not an ONNX model.
 pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
     wire::check(&bytes)?;
-    let proto = ModelProto::decode(bytes).map_err(|e| Error::format(format!("this is no ONNX file: {e}")))?;
+    let proto = ModelProto::decode(bytes).map_err(|e| Error::format(format!("this is not an ONNX file: {e}")))?;
     let mut opsets = IndexMap::new();
     for set in &proto.opset_import {
         let domain = domain_name(&set.domain);
@@ -161,7 +161,10 @@ impl Reader<'_> {
             .filter(|n| n.checked_mul(dtype.size()).is_some())
             .ok_or_else(|| Error::format(format!("a tensor of shape {dims:?} is larger than memory")))?;
         let data = match (t.data_location, t.raw_data) {
-            (1, _) => self.external.data(&t.external_data, count * dtype.size())?,
+            (1, _) => {
+                let entry = |key: &str| t.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
+                self.external.data(entry, count * dtype.size())?
+            }
             (_, Some(raw)) => raw,
             (_, None) => typed_data(dtype, &t.float_data, &t.int32_data, &t.int64_data, &t.double_data),
         };
@@ -215,11 +218,11 @@ impl Reader<'_> {
 
 fn dims(dims: &[i64]) -> Result<Vec<usize>> {
     let all: Option<Vec<usize>> = dims.iter().map(|d| usize::try_from(*d).ok()).collect();
-    all.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{dims:?} is no shape of a tensor")))
+    all.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{dims:?} is not a shape of a tensor")))
 }
 
 fn text(bytes: &[u8]) -> Result<String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is no UTF-8"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is not UTF-8"))
 }
 
 /// Elements in typed fields: small types share `int32_data`.

@@ -4,7 +4,7 @@ use ferromx_core::dtype::DType;
 
 use crate::ir::ElementType;
 
-/// Our types with their codes.
+/// The types of arrays with their codes.
 const OURS: [(i32, DType); 9] = [
     (1, DType::F32),
     (2, DType::U8),
@@ -17,7 +17,7 @@ const OURS: [(i32, DType); 9] = [
     (16, DType::BF16),
 ];
 
-/// Types that our arrays do not support.
+/// Types that arrays do not support.
 const FOREIGN: [(i32, &str); 17] = [
     (4, "uint16"),
     (5, "int16"),
@@ -47,7 +47,7 @@ pub fn element_type(code: i64) -> ElementType {
     ElementType::Foreign(name.unwrap_or_else(|| format!("with the code {code}")))
 }
 
-/// The code of one of our types.
+/// The code of a type of arrays.
 pub fn code_of(dtype: DType) -> i32 {
     OURS.iter().find(|(_, d)| *d == dtype).map_or(0, |(code, _)| *code)
 }

@@ -3,11 +3,11 @@
 
 use crate::error::{Error, Result};
 
-/// Deepest nesting of messages; deeper files are rejected.
+/// Maximum nesting depth of messages; deeper files are rejected.
 const MAX_DEPTH: usize = 64;
-/// Most messages in one file: nodes, attributes, tensors, dimensions.
+/// Maximum number of messages in one file: nodes, attributes, tensors, dimensions.
 const MAX_MESSAGES: usize = 8_000_000;
-/// Most numbers in packed lists, which take up to eight times their encoded size in memory.
+/// Maximum number of elements in packed lists, which take up to eight times their encoded size in memory.
 const MAX_NUMBERS: usize = 256 << 20;
 
 /// The kinds of a message's fields.
@@ -74,11 +74,11 @@ fn varint(bytes: &mut &[u8]) -> Result<u64> {
             return Ok(value);
         }
     }
-    Err(Error::format("this is no ONNX file: a number has more than ten bytes"))
+    Err(Error::format("this is not an ONNX file: a number has more than ten bytes"))
 }
 
 fn truncated() -> Error {
-    Error::format("this is no ONNX file, or only the beginning of one: it ends in the middle of a field")
+    Error::format("this is not an ONNX file, or only the beginning of one: it ends in the middle of a field")
 }
 
 fn take<'a>(bytes: &mut &'a [u8], n: usize) -> Result<&'a [u8]> {
@@ -123,7 +123,7 @@ impl Scan {
                 }
                 wire => {
                     return Err(Error::format(format!(
-                        "this is no ONNX file: a field has the unknown wire type {wire}"
+                        "this is not an ONNX file: a field has the unknown wire type {wire}"
                     )));
                 }
             }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn depth_is_bounded() {
-        // A graph whose node has an attribute that is a graph, and so on.
+        // A graph with nested graph attributes.
         let mut bytes = vec![];
         for _ in 0..40 {
             for tag in [6u8, 5, 1] {

@@ -42,7 +42,6 @@ impl Border {
 
 /// Copies an image of (height, width, channels) elements into a larger one, `top` rows and `left` columns from its corner.
 /// `color` has one element per channel.
-/// `color` has one element for each channel.
 ///
 /// # Panics
 /// If a length does not match.

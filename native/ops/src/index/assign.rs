@@ -12,7 +12,7 @@ use ferromx_kernels::index::{self, Bounds};
 
 use super::{index_type, no_gradient, row_numbers};
 use crate::elemwise::family::NUMERIC;
-use crate::rules::shapes_of_inputs;
+use crate::rules::{one_dtype_of, shapes_of_inputs};
 use crate::shape::moves::{by_size, source, target};
 
 params! {
@@ -74,14 +74,7 @@ pub(super) static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
         let new: Dims = std::iter::once(io.ins[1].dim(0)).chain(old.dims()[1..].iter().copied()).collect();
         io.assign_in(2, &Shape::from(new))
     })
-    .dtype(|_, io| match io.ins[0].or(io.ins[2]).or(io.outs[0]) {
-        Some(d) => {
-            io.assign_in(0, d)?;
-            io.assign_in(2, d)?;
-            io.assign_out(0, d)
-        }
-        None => Ok(()),
-    })
+    .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
         let rows = row_numbers(ctx, &ins[1], rows_of(outs[0].shape()), Bounds::Raise)?;
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);

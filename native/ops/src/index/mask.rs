@@ -71,14 +71,7 @@ pub(super) static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assi
     .inputs(&[DATA, MASK, VALUE])
     .params::<MaskTensorParam>()
     .shape(|p, io| mask_shape(io, p.get::<MaskTensorParam>().start_axis.0))
-    .dtype(|_, io| match io.ins[0].or(io.ins[2]).or(io.outs[0]) {
-        Some(d) => {
-            io.assign_in(0, d)?;
-            io.assign_in(2, d)?;
-            io.assign_out(0, d)
-        }
-        None => Ok(()),
-    })
+    .dtype(|_, io| crate::rules::one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
         copy(ctx, &ins[..1], outs)?;
         let selection = selection(&ins[1], outs[0].shape(), ctx.params::<MaskTensorParam>().start_axis.0)?;

@@ -126,14 +126,7 @@ pub(super) static SCATTER_SET_ND: OpDef = OpDef::new("_scatter_set_nd")
         io.assign_in(0, &p.get::<ScatterNdParam>().shape)?;
         scatter_nd_shape(p, &mut ShapeIo { ins: &mut io.ins[1..], outs: io.outs })
     })
-    .dtype(|_, io| match io.ins[0].or(io.ins[1]).or(io.outs[0]) {
-        Some(d) => {
-            io.assign_in(0, d)?;
-            io.assign_in(1, d)?;
-            io.assign_out(0, d)
-        }
-        None => Ok(()),
-    })
+    .dtype(|_, io| crate::rules::one_dtype_of(io, [0, 1]))
     .forward(|ctx, ins, outs| {
         let (rows, inner) = rows_nd(ctx, &ins[2], &outs[0].shape().to_usize())?;
         if ins[0].shared_with().is_none() {

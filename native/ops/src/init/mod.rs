@@ -146,15 +146,11 @@ pub(super) static FULL_LIKE: OpDef = OpDef::new("_npi_full_like")
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Case;
-
-    fn numbers(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
-        Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()
-    }
+    use crate::testing::{Case, created};
 
     #[test]
     fn constants_have_the_requested_type() {
-        let full = numbers(&FULL, &[("shape", "(2,)"), ("value", "-1.25"), ("dtype", "int8")]).unwrap();
+        let full = created(&FULL, &[("shape", "(2,)"), ("value", "-1.25"), ("dtype", "int8")]).unwrap();
         assert_eq!(full, [-1.0, -1.0]);
         let e = Case::new(&ZEROS_WITHOUT_DTYPE, &[("dtype", "99")]).dtypes(&[]).unwrap_err().to_string();
         assert!(e.contains("99"), "{e}");

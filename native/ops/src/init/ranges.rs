@@ -327,19 +327,15 @@ static LOGSPACE: OpDef = OpDef::new("_npi_logspace")
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array};
-
-    fn numbers(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
-        Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()
-    }
+    use crate::testing::{Case, array, created};
 
     #[test]
     fn ranges_are_equally_spaced_and_exclude_their_end() {
-        assert_eq!(numbers(&ARANGE, &[("start", "5")]).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(created(&ARANGE, &[("start", "5")]).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
         let down = [("start", "5"), ("stop", "0"), ("step", "-2"), ("dtype", "int32")];
-        assert_eq!(numbers(&ARANGE, &down).unwrap(), [5.0, 3.0, 1.0]);
-        assert_eq!(numbers(&ARANGE, &[("start", "2"), ("repeat", "2")]).unwrap(), [0.0, 0.0, 1.0, 1.0]);
-        let empty = numbers(&ARANGE, &[("start", "3"), ("stop", "3")]).unwrap_err().to_string();
+        assert_eq!(created(&ARANGE, &down).unwrap(), [5.0, 3.0, 1.0]);
+        assert_eq!(created(&ARANGE, &[("start", "2"), ("repeat", "2")]).unwrap(), [0.0, 0.0, 1.0, 1.0]);
+        let empty = created(&ARANGE, &[("start", "3"), ("stop", "3")]).unwrap_err().to_string();
         assert!(empty.contains("Invalid range"), "{empty}");
     }
 
@@ -366,11 +362,11 @@ mod tests {
 
     #[test]
     fn ranges_may_be_empty() {
-        assert_eq!(numbers(&NP_ARANGE, &[("start", "3")]).unwrap(), [0.0, 1.0, 2.0]);
-        assert!(numbers(&NP_ARANGE, &[("start", "5"), ("stop", "3")]).unwrap().is_empty());
-        assert!(numbers(&NP_ARANGE, &[("start", "5"), ("repeat", "2")]).is_err());
-        assert_eq!(numbers(&LOGSPACE, &[("start", "0"), ("stop", "2"), ("num", "3")]).unwrap(), [1.0, 10.0, 100.0]);
+        assert_eq!(created(&NP_ARANGE, &[("start", "3")]).unwrap(), [0.0, 1.0, 2.0]);
+        assert!(created(&NP_ARANGE, &[("start", "5"), ("stop", "3")]).unwrap().is_empty());
+        assert!(created(&NP_ARANGE, &[("start", "5"), ("repeat", "2")]).is_err());
+        assert_eq!(created(&LOGSPACE, &[("start", "0"), ("stop", "2"), ("num", "3")]).unwrap(), [1.0, 10.0, 100.0]);
         let open = [("start", "0"), ("stop", "4"), ("num", "2"), ("endpoint", "0"), ("base", "2"), ("dtype", "int32")];
-        assert_eq!(numbers(&LOGSPACE, &open).unwrap(), [1.0, 4.0]);
+        assert_eq!(created(&LOGSPACE, &open).unwrap(), [1.0, 4.0]);
     }
 }

@@ -430,17 +430,12 @@ fn matmul_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array};
-
-    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
-        let n = dims.iter().product::<i64>();
-        array(&(0..n).map(|i| (i * 5 % 7) as f64 / 3.0 - 1.0).collect::<Vec<_>>(), dims)
-    }
+    use crate::testing::{Case, numbers};
 
     #[test]
     fn gradients_agree_with_finite_differences() {
         let check = |def, attrs: &[(&str, &str)], a: &[i64], b: &[i64]| {
-            Case::new(def, attrs).check_gradient(&[counted(a), counted(b)]);
+            Case::new(def, attrs).check_gradient(&[numbers(a), numbers(b)]);
         };
         for (a, b) in [
             (&[3][..], &[3][..]),

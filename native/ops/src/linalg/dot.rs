@@ -289,17 +289,12 @@ const BATCH_DOT_COMPOSE: Compose = |g, n| {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array};
-
-    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
-        let n = dims.iter().product::<i64>();
-        array(&(0..n).map(|i| (i * 5 % 7) as f64 / 3.0 - 1.0).collect::<Vec<_>>(), dims)
-    }
+    use crate::testing::{Case, numbers};
 
     #[test]
     fn gradients_agree_with_finite_differences() {
         let dot = |a: &str, b: &str, x: &[i64], y: &[i64]| {
-            Case::new(&DOT, &[("transpose_a", a), ("transpose_b", b)]).check_gradient(&[counted(x), counted(y)]);
+            Case::new(&DOT, &[("transpose_a", a), ("transpose_b", b)]).check_gradient(&[numbers(x), numbers(y)]);
         };
         dot("0", "0", &[2, 3], &[3, 4]);
         dot("1", "0", &[3, 2], &[3, 4]);
@@ -315,7 +310,7 @@ mod tests {
             ("1", "1", [2, 3, 2], [2, 4, 3]),
         ] {
             Case::new(&BATCH_DOT, &[("transpose_a", a), ("transpose_b", b)])
-                .check_gradient(&[counted(&x), counted(&y)]);
+                .check_gradient(&[numbers(&x), numbers(&y)]);
         }
     }
 

@@ -370,12 +370,7 @@ fn backward<C: ContractionLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array, vector};
-
-    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
-        let n = dims.iter().product::<i64>();
-        array(&(0..n).map(|i| (i * 5 % 7) as f64 / 3.0 - 1.0).collect::<Vec<_>>(), dims)
-    }
+    use crate::testing::{Case, numbers, vector};
 
     fn case(subscripts: &str, n: usize) -> Case {
         Case::new(&EINSUM, &[("num_args", &n.to_string()), ("subscripts", subscripts)])
@@ -399,7 +394,7 @@ mod tests {
             ("i...,j...->ij...", &[&[2, 3], &[2, 1]]),
             ("ij,ik,il->jkl", &[&[2, 2], &[2, 3], &[2, 2]]),
         ] {
-            case(subscripts, dims.len()).check_gradient(&dims.iter().map(|d| counted(d)).collect::<Vec<_>>());
+            case(subscripts, dims.len()).check_gradient(&dims.iter().map(|d| numbers(d)).collect::<Vec<_>>());
         }
     }
 

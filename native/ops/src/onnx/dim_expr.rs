@@ -54,7 +54,7 @@ impl DimExpr {
             DimExpr::Number(n) => Ok(Some(*n)),
             DimExpr::Dim(input, axis) => {
                 let missing =
-                    || Error::Value(format!("#{input}.{axis} is no dimension of the {} inputs", shapes.len()));
+                    || Error::Value(format!("#{input}.{axis} is not a dimension of the {} inputs", shapes.len()));
                 let shape = shapes.get(*input).ok_or_else(missing)?;
                 match shape.ndim() {
                     None => Ok(None),
@@ -171,7 +171,7 @@ impl ParamValue for DimExprs {
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let trimmed = text.trim();
         let inner = trimmed.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
-        let inner = inner.ok_or_else(|| format!("'{text}' is no list of integers such as (#0.0, 8)"))?;
+        let inner = inner.ok_or_else(|| format!("'{text}' is not a list of integers such as (#0.0, 8)"))?;
         let mut parser = Parser { rest: inner.trim_start(), depth: 0 };
         let mut items = Vec::new();
         while !parser.rest.is_empty() && items.len() < MAX_LEN {

@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
@@ -146,19 +146,19 @@ params! {
 /// Interpolates along one axis with given taps.
 pub(crate) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
     .doc(
-        "Interpolates along an axis: output element i is the sum over k of weights[i, k] times the element at index places[i, k]. \
+        "Interpolates along an axis: output element i is the sum over k of weights[i, k] times the element at index indices[i, k]. \
          Resizing an image applies it once to each axis.\n\n\
-         Shapes: data of any, places and weights (n, taps), output as data with length n along the axis. Places and weights have no \
+         Shapes: data of any, indices and weights (n, taps), output as data with length n along the axis. Indices and weights have no \
          gradient. Source: Resize of ONNX.",
     )
     .inputs(&[
         arg("data", "The array to interpolate."),
-        arg("places", "The index of each tap along the axis, of shape (n, taps). Integers."),
+        arg("indices", "The index of each tap along the axis, of shape (n, taps). Integers."),
         arg("weights", "The weight of each tap, of shape (n, taps)."),
     ])
     .params::<InterpolateParam>()
     .shape(interpolate_shape)
-    .dtype(interpolate_types)
+    .dtype(|_, io| crate::rules::one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
             with_taps::<T>(ctx, ins[0].shape(), &ins[1], &ins[2], |dims, taps| {
@@ -191,7 +191,7 @@ fn interpolate_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     for (a, b) in [(1, 2), (2, 1)] {
         ensure!(
             io.ins[a].ndim().is_none_or(|n| n == 2),
-            "places and weights have shape {}, expected (n, taps)",
+            "indices and weights have shape {}, expected (n, taps)",
             io.ins[a]
         );
         io.assign_in(b, &io.ins[a].clone())?;
@@ -205,13 +205,6 @@ fn interpolate_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-fn interpolate_types(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    let Some(dtype) = io.ins[0].or(io.ins[2]).or(io.outs[0]) else { return Ok(()) };
-    io.assign_in(0, dtype)?;
-    io.assign_in(2, dtype)?;
-    io.assign_out(0, dtype)
-}
-
 /// Calls `f` with the axis length, the number of elements after the axis, and the taps.
 fn with_taps<T: FloatElement>(
     ctx: &OpCtx<'_>,
@@ -223,11 +216,11 @@ fn with_taps<T: FloatElement>(
     let dims = data.to_usize();
     let (_, n, inner) = around(&dims, Shape::axis(ctx.params::<InterpolateParam>().axis.into(), dims.len())?);
     let taps = indices.shape().dims().last().map_or(0, |n| *n as usize);
-    let indices = integers("places", indices)?;
+    let indices = integers("indices", indices)?;
     let checked = |index: &i64| {
         let valid = usize::try_from(*index).ok().filter(|i| *i < n);
         valid.ok_or_else(|| {
-            Error::Value(format!("places has index {index}, which is out of bounds for an axis of length {n}"))
+            Error::Value(format!("indices has {index}, which is out of bounds for an axis of length {n}"))
         })
     };
     let indices = indices.iter().map(checked).collect::<Result<Vec<usize>>>()?;

@@ -80,8 +80,7 @@ pub(super) static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
     .params::<QuantizeParam>()
     .outputs(|_| 3)
     .shape(|_, io| {
-        io.assign_out(0, &io.ins[0].clone())?;
-        io.assign_in(0, &io.outs[0].clone())?;
+        io.tie(0, 0)?;
         range_shapes(io, 1)
     })
     .dtype(|p, io| {
@@ -121,8 +120,7 @@ pub(super) static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2").names_
     .params::<QuantizeV2Param>()
     .outputs(|_| 3)
     .shape(|_, io| {
-        io.assign_out(0, &io.ins[0].clone())?;
-        io.assign_in(0, &io.outs[0].clone())?;
+        io.tie(0, 0)?;
         range_shapes(io, 1)
     })
     .dtype(|p, io| {
@@ -172,8 +170,7 @@ pub(super) static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
     .outputs(|_| 3)
     .output_names_by(|_| ["output", "scale", "shift"].map(String::from).to_vec())
     .shape(|_, io| {
-        io.assign_out(0, &io.ins[0].clone())?;
-        io.assign_in(0, &io.outs[0].clone())?;
+        io.tie(0, 0)?;
         range_shapes(io, 1)
     })
     .dtype(|_, io| {
@@ -215,8 +212,7 @@ pub(super) static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
     .inputs(&[arg("data", "The integers, of type int8 or uint8."), MIN, MAX])
     .params::<DequantizeParam>()
     .shape(|_, io| {
-        io.assign_out(0, &io.ins[0].clone())?;
-        io.assign_in(0, &io.outs[0].clone())?;
+        io.tie(0, 0)?;
         range_shapes(io, 1)
     })
     .dtype(|_, io| range_dtypes(io, 1, Some(DType::F32)))
@@ -255,8 +251,7 @@ pub(super) static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
     .params::<RequantizeParam>()
     .outputs(|_| 3)
     .shape(|_, io| {
-        io.assign_out(0, &io.ins[0].clone())?;
-        io.assign_in(0, &io.outs[0].clone())?;
+        io.tie(0, 0)?;
         range_shapes(io, 1)
     })
     .dtype(|p, io| {

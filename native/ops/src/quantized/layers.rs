@@ -45,8 +45,7 @@ pub(super) static ACT: OpDef = OpDef::new("_contrib_quantized_act")
             kind == ActType::Relu,
             "_contrib_quantized_act only supports act_type=relu, not {kind:?}: dequantize first"
         );
-        io.assign_out(0, &io.ins[0].clone())?;
-        io.assign_in(0, &io.outs[0].clone())?;
+        io.tie(0, 0)?;
         range_shapes(io, 1)
     })
     .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))

@@ -158,6 +158,24 @@ pub(crate) trait OverAxes: OpParams {
     }
 }
 
+/// Implements [`OverAxes`] for parameters with the fields `axis`, `keepdims` and, if it is named, `initial`.
+macro_rules! over_axes {
+    ($param:ty $(, $initial:ident)?) => {
+        impl $crate::reduce::axes::OverAxes for $param {
+            fn axis(&self) -> &ferromx_core::params::ShapeOrNone {
+                &self.axis
+            }
+            fn keepdims(&self) -> bool {
+                self.keepdims
+            }
+            $(fn initial(&self) -> Option<f64> {
+                self.$initial
+            })?
+        }
+    };
+}
+pub(crate) use over_axes;
+
 /// The axes to reduce out of `n` by NumPy's rules, ascending: None is all, () none. A scalar may be reduced along
 /// axis 0, which changes nothing.
 ///

@@ -9,7 +9,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::reduce::{self, NumericLane, Reducer};
 
-use super::axes::{OverAxes, numpy_reduced_shape};
+use super::axes::{numpy_reduced_shape, over_axes};
 use super::sums::axes_over;
 
 /// The operators of this file.
@@ -25,14 +25,7 @@ params! {
     }
 }
 
-impl OverAxes for LogicParam {
-    fn axis(&self) -> &ShapeOrNone {
-        &self.axis
-    }
-    fn keepdims(&self) -> bool {
-        self.keepdims
-    }
-}
+over_axes!(LogicParam);
 
 /// Defines a reducer of the flags `x != 0`: their maximum or minimum.
 macro_rules! logic {

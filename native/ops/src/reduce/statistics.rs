@@ -15,7 +15,7 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::{self, with_scratch};
 use ferromx_kernels::reduce::{self, Mean, NumericLane, Sum, SumSquares};
 
-use super::axes::{Axes, OverAxes, kept, numpy_axes, numpy_reduced, numpy_reduced_shape};
+use super::axes::{Axes, kept, numpy_axes, numpy_reduced, numpy_reduced_shape, over_axes};
 use crate::elemwise::family::{NUMERIC, elements, elements_mut};
 
 /// The operators of this file.
@@ -37,14 +37,7 @@ params! {
     }
 }
 
-impl OverAxes for MomentParam {
-    fn axis(&self) -> &ShapeOrNone {
-        &self.axis
-    }
-    fn keepdims(&self) -> bool {
-        self.keepdims
-    }
-}
+over_axes!(MomentParam);
 
 /// Defines the variance or the standard deviation.
 macro_rules! moment {

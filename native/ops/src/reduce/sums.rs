@@ -15,8 +15,8 @@ use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 
 use super::axes::{
-    Axes, OverAxes, ReduceParam, Spread, kept, numpy_axes, numpy_reduced_shape, reduce_shape, resolve, spread,
-    spread_args, spread_scalar, times_spread,
+    Axes, OverAxes, ReduceParam, Spread, kept, numpy_axes, numpy_reduced_shape, over_axes, reduce_shape, resolve,
+    spread, spread_args, spread_scalar, times_spread,
 };
 use super::products::{AllFactors, Factors, SkipNan, products_of_others};
 use crate::elemwise::family::{
@@ -255,29 +255,8 @@ params! {
     }
 }
 
-impl OverAxes for SumParam {
-    fn axis(&self) -> &ShapeOrNone {
-        &self.axis
-    }
-    fn keepdims(&self) -> bool {
-        self.keepdims
-    }
-    fn initial(&self) -> Option<f64> {
-        self.initial
-    }
-}
-
-impl OverAxes for ExtremeParam {
-    fn axis(&self) -> &ShapeOrNone {
-        &self.axis
-    }
-    fn keepdims(&self) -> bool {
-        self.keepdims
-    }
-    fn initial(&self) -> Option<f64> {
-        self.initial
-    }
-}
+over_axes!(SumParam, initial);
+over_axes!(ExtremeParam, initial);
 
 pub(super) fn axes_over<P: OverAxes>(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
     numpy_axes(ctx.params::<P>().axis(), shape.dims().len())

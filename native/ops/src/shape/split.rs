@@ -116,32 +116,40 @@ pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
         Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
     }));
 
-pub(crate) static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
-    .doc("The gradient of `_split_v2`: the gradients of the parts, concatenated along the axis.")
-    .inputs(&[])
-    .listed(0)
-    .params::<SplitParam>()
-    .unlisted_params()
-    .num_inputs_by(|p| split_parts(p.get()))
-    .input_names_by(|p| (0..split_parts(p.get())).map(|i| format!("grad{i}")).collect())
-    .shape(|p, io| {
-        let p = p.get::<SplitParam>();
-        let Some(rank) = io.ins.first().and_then(Shape::ndim) else { return Ok(()) };
-        let axis = axis_index(p.axis, if p.squeeze_axis { rank + 1 } else { rank })?;
-        if p.squeeze_axis {
-            let mut dims: Dims = io.ins[0].dims().into();
-            dims.insert(axis, io.ins.len() as i64);
-            return io.assign_out(0, &Shape::from(dims));
-        }
-        rejoined_shape(io, axis)
-    })
-    .dtype(one_dtype)
-    .forward(|ctx, ins, outs| {
-        let p = ctx.params::<SplitParam>();
-        let axis = axis_index(p.axis, outs[0].shape().dims().len())?;
-        let inner = if p.squeeze_axis { row_len(outs[0].shape(), axis) / ins.len() } else { 0 };
-        join(ins, |x| if p.squeeze_axis { inner } else { row_len(x.shape(), axis) }, &mut outs[0])
-    });
+/// The gradient of a split as an operator: its inputs are the gradients of the parts.
+const fn split_backward(name: &'static str, doc: &'static str) -> OpDef {
+    OpDef::new(name)
+        .doc(doc)
+        .inputs(&[])
+        .listed(0)
+        .params::<SplitParam>()
+        .unlisted_params()
+        .num_inputs_by(|p| split_parts(p.get()))
+        .input_names_by(|p| (0..split_parts(p.get())).map(|i| format!("grad{i}")).collect())
+        .dtype(one_dtype)
+}
+
+pub(crate) static SPLIT_V2_BACKWARD: OpDef = split_backward(
+    "_split_v2_backward",
+    "The gradient of `_split_v2`: the gradients of the parts, concatenated along the axis.",
+)
+.shape(|p, io| {
+    let p = p.get::<SplitParam>();
+    let Some(rank) = io.ins.first().and_then(Shape::ndim) else { return Ok(()) };
+    let axis = axis_index(p.axis, if p.squeeze_axis { rank + 1 } else { rank })?;
+    if p.squeeze_axis {
+        let mut dims: Dims = io.ins[0].dims().into();
+        dims.insert(axis, io.ins.len() as i64);
+        return io.assign_out(0, &Shape::from(dims));
+    }
+    rejoined_shape(io, axis)
+})
+.forward(|ctx, ins, outs| {
+    let p = ctx.params::<SplitParam>();
+    let axis = axis_index(p.axis, outs[0].shape().dims().len())?;
+    let inner = if p.squeeze_axis { row_len(outs[0].shape(), axis) / ins.len() } else { 0 };
+    join(ins, |x| if p.squeeze_axis { inner } else { row_len(x.shape(), axis) }, &mut outs[0])
+});
 
 /// Infers the shape of the concatenation of parts along an axis.
 fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
@@ -248,7 +256,7 @@ macro_rules! splitting {
                 ensure!(split_parts(p) > 0, "there is nothing to split into: give indices or sections");
                 split_along(p, io, $axis?)
             })
-            .dtype(|_, io| io.first_known().map_or(Ok(()), |d| io.assign_all(d)))
+            .dtype(one_dtype)
             .forward(|_, ins, outs| {
                 let $rank = ins[0].shape().dims().len();
                 let axis = $axis?;
@@ -268,23 +276,18 @@ macro_rules! splitting {
 splitting!(HSPLIT: "_npi_hsplit", "Splits an array along axis 1 (a vector along axis 0), at indices or into a number of parts.",
     |rank| axis_of("hsplit", rank, 1, usize::from(rank > 1)));
 
-pub(super) static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
-    .doc("The gradient of `_npi_hsplit`: the gradients of the parts, joined along the axis.")
-    .inputs(&[])
-    .listed(0)
-    .params::<SplitParam>()
-    .unlisted_params()
-    .num_inputs_by(|p| split_parts(p.get()))
-    .input_names_by(|p| (0..split_parts(p.get())).map(|i| format!("grad{i}")).collect())
-    .shape(|_, io| match io.ins.first().and_then(Shape::ndim) {
-        Some(rank) => rejoined_shape(io, axis_of("hsplit", rank, 1, usize::from(rank > 1))?),
-        None => Ok(()),
-    })
-    .dtype(crate::rules::one_dtype)
-    .forward(|_, ins, outs| {
-        let axis = usize::from(outs[0].shape().dims().len() > 1);
-        join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
-    });
+pub(super) static HSPLIT_BACKWARD: OpDef = split_backward(
+    "_npi_hsplit_backward",
+    "The gradient of `_npi_hsplit`: the gradients of the parts, concatenated along the axis.",
+)
+.shape(|_, io| match io.ins.first().and_then(Shape::ndim) {
+    Some(rank) => rejoined_shape(io, axis_of("hsplit", rank, 1, usize::from(rank > 1))?),
+    None => Ok(()),
+})
+.forward(|_, ins, outs| {
+    let axis = usize::from(outs[0].shape().dims().len() > 1);
+    join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
+});
 
 splitting!(DSPLIT: "_npi_dsplit", "Splits an array along axis 2, at indices or into a number of parts.",
     |rank| axis_of("dsplit", rank, 3, 2));

@@ -624,7 +624,7 @@ fn target_of(recorded: &Recorded, variable: &Arc<Tensor>) -> Result<(Entry, Arc<
         Some(TapeEntry::Variable(leaf)) => recorded.leaves.get(&Arc::as_ptr(leaf)).cloned().ok_or_else(|| {
             Error::Value("a variable does not influence the heads, so there is no gradient with respect to it".into())
         }),
-        _ => Err(Error::Value("a gradient was asked for with respect to an array without an attached gradient".into())),
+        _ => Err(Error::Value("a gradient was requested with respect to an array without an attached gradient".into())),
     }
 }
 

@@ -99,7 +99,7 @@ fn shuffle(items: &mut [u64], seed: u64) {
 /// Dimensions and data of an IDX file of unsigned bytes with `ndim` dimensions.
 fn read_idx(path: &str, ndim: usize) -> Result<(Vec<usize>, Vec<u8>)> {
     let bytes = fs::read(path).map_err(|e| Error::io(path, &e))?;
-    let bad = |what: String| Error::Format(format!("{path} is no IDX file of {ndim} dimensions: {what}"));
+    let bad = |what: String| Error::Format(format!("{path} is not an IDX file of {ndim} dimensions: {what}"));
     let number = |i: usize| bytes.get(4 * i..4 * i + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
     if bytes.starts_with(&[0x1f, 0x8b]) {
         return Err(bad("it is compressed; unpack it with gunzip first".into()));

@@ -28,16 +28,16 @@ pub struct Batch {
     pub pad: usize,
 }
 
-/// Where an epoch begins.
+/// The start of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Epoch {
-    /// Number of the epoch, from 0, which the order and the augmentations depend on where they are random.
+    /// Number of the epoch, from 0, which determines random order and augmentations.
     pub number: u64,
-    /// Index of its first example: the last batch of the epoch before may have taken some.
+    /// Index of its first example, because the last batch of the previous epoch may include some.
     pub first: u64,
 }
 
-/// A source of batches.
+/// An iterator over batches.
 pub trait DataIter: Send {
     /// Rewinds to before the first batch.
     ///
@@ -54,12 +54,11 @@ pub trait DataIter: Send {
     /// # Errors
     /// `next` was not called yet, or returned `false`.
     fn batch(&self) -> Result<&Batch>;
-    /// Where the current epoch began.
+    /// The start of the current epoch.
     fn epoch(&self) -> Epoch;
-    /// Goes back before the first batch of an epoch that [`DataIter::epoch`] gave, of this iterator or of one like it.
+    /// Rewinds to before the first batch of an epoch of [`DataIter::epoch`], of this iterator or of one over the same data.
     ///
-    /// # Errors
-    /// The data have no such example.
+    /// # Errors The data have no such example.
     fn restart(&mut self, epoch: Epoch) -> Result<()>;
 }
 
@@ -78,7 +77,7 @@ fn first_example(epoch: Epoch, examples: usize) -> Result<usize> {
 pub struct IterDef {
     /// Name, such as `MNISTIter`.
     pub name: &'static str,
-    /// What it reads and yields.
+    /// Description: input files and batches.
     pub doc: &'static str,
     fields: fn() -> Vec<FieldInfo>,
     create: fn(&Attrs) -> Result<Box<dyn DataIter>>,
@@ -227,10 +226,10 @@ struct InMemory {
     current: Option<Batch>,
 }
 
-/// What to do when the last batch is incomplete.
+/// The treatment of an incomplete last batch.
 #[derive(Clone, Copy, PartialEq)]
 enum LastBatch {
-    /// Leave it out.
+    /// Drop it.
     Discard,
     /// Fill it up with examples from the start.
     Pad,

@@ -1,4 +1,4 @@
-//! Buckets: gradients of several keys, or ranges of a large one, that travel together.
+//! Buckets: gradients of several keys, or ranges of a large one, that are sent together.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -13,13 +13,13 @@ use super::wire::MAX_BODY;
 
 /// Buckets of at most this many bytes are sent whole to all ranks, which takes one message instead of two in a row.
 const SMALL: usize = 32 << 10;
-/// Slices begin at multiples of this many bytes, so that no element is cut.
+/// Slices begin at multiples of this many bytes, so that elements are not split.
 const ALIGNMENT: usize = 64;
 
-/// How the sums of nodes are written in messages.
+/// The encoding of the sums of nodes in messages.
 #[derive(Clone, Copy, PartialEq)]
 enum Encoding {
-    /// As they are in memory.
+    /// As in memory.
     Raw,
     /// Two bits for each `float32`: 0, threshold or -threshold.
     TwoBit(f32),
@@ -64,7 +64,7 @@ impl Encoding {
     }
 }
 
-/// What the ranks agree on about a bucket.
+/// The properties of a bucket that must be equal on all ranks.
 #[derive(Clone, PartialEq)]
 pub(super) struct Layout {
     pub(super) dtype: DType,
@@ -80,7 +80,7 @@ pub(super) struct Layout {
 impl Layout {
     pub(super) fn new(dtype: DType, shards_per_rank: usize, threshold: Option<f32>, size: usize) -> Layout {
         let max_nodes = tree::max_nodes(shards_per_rank, size);
-        // Two bits for each shard, or else 32 bits for each node.
+        // The smaller of two bits per shard and 32 bits per node.
         let encoding = match threshold {
             Some(threshold) if dtype == DType::F32 && shards_per_rank <= 16 * max_nodes => Encoding::TwoBit(threshold),
             _ => Encoding::Raw,
@@ -92,7 +92,7 @@ impl Layout {
         Layout { dtype, shards_per_rank, threshold, size, encoding, nodes: Arc::new(nodes.collect()) }
     }
 
-    /// Bytes of gradient that fit into a bucket, so that no message exceeds its limit.
+    /// Maximum number of gradient bytes in a bucket, so that no message exceeds its limit.
     fn capacity(&self) -> usize {
         let most = self.nodes.iter().map(|nodes| nodes.len() * self.encoding.len(ALIGNMENT)).max().unwrap_or(1);
         (MAX_BODY * ALIGNMENT / most.max(ALIGNMENT)) / ALIGNMENT * ALIGNMENT
@@ -122,10 +122,10 @@ impl Layout {
     }
 }
 
-/// A bucket that gradients refer to; its sum is there when the job has computed it.
+/// A bucket with its gradients; its sum is available when the job has computed it.
 pub(super) struct Handle {
     layout: Layout,
-    /// Length and number of the operation, once the bucket is sent.
+    /// Length and operation number, once the bucket is sent.
     sent: OnceLock<Result<(usize, u64)>>,
     sum: OnceLock<Vec<u8>>,
     job: Arc<Job>,
@@ -169,7 +169,7 @@ fn is_whole(len: usize, size: usize) -> bool {
     len <= SMALL || size == 1
 }
 
-/// A bucket that is being filled.
+/// A bucket under construction.
 pub(super) struct Bucket {
     pub(super) handle: Arc<Handle>,
     /// The sum of each node of this rank.
@@ -189,12 +189,12 @@ impl Bucket {
         &self.handle.layout
     }
 
-    /// Bytes that still fit.
+    /// Remaining bytes.
     pub(super) fn space(&self) -> usize {
         self.layout().capacity() - self.len
     }
 
-    /// Adds the gradients of this rank's shards, of equal length, and returns their range in the sum. `about` is what ranks must agree on.
+    /// Adds the gradients of this rank's shards, of equal length, and returns their range in the sum. `about` must be equal on all ranks.
     pub(super) fn add(&mut self, about: u64, shards: &[&[u8]]) -> Result<Range<usize>> {
         let len = shards.first().map_or(0, |bytes| bytes.len());
         self.digest = self.digest.number(about).number(len as u64);
@@ -238,7 +238,7 @@ impl Bucket {
     }
 }
 
-/// An FNV-1a hash of what ranks must agree on.
+/// An FNV-1a hash of the properties that must be equal on all ranks.
 #[derive(Clone, Copy)]
 pub(super) struct Digest(u64);
 

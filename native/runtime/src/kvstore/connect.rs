@@ -1,5 +1,5 @@
-//! Connecting ranks. Both sides of a connection prove that they know the job's secret, which itself is never sent: each computes a keyed
-//! hash of random numbers of both sides.
+//! Connects ranks. Both sides of a connection authenticate by the job's secret, which is never sent: each computes a keyed hash of random
+//! numbers of both sides.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -20,21 +20,21 @@ const NONCE: usize = 32;
 const HELLO: usize = 8 + 1 + 4 + 4 + NONCE;
 const PROOF: usize = 32;
 const CHALLENGE: usize = NONCE + PROOF;
-/// How long a stranger may take to introduce itself.
+/// Timeout of the handshake of an unauthenticated peer.
 const INTRODUCTION: Duration = Duration::from_secs(10);
-/// Strangers that are heard at the same time.
+/// Maximum number of concurrent handshakes.
 const MAX_STRANGERS: usize = 256;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Exchanging gradients.
     Peer = 0,
-    /// Learning the addresses of the other ranks.
+    /// Exchanging the addresses of the ranks.
     Rendezvous = 1,
 }
 
-/// What every rank of a job knows.
+/// The parameters that all ranks of a job share.
 #[derive(Clone)]
 pub(super) struct Membership {
     pub(super) rank: usize,
@@ -59,7 +59,7 @@ fn refused(text: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, text)
 }
 
-/// Sets up a stream for short reads and for writes that end after the job's time-out.
+/// Configures a stream for short reads, and for writes with the job's timeout.
 pub(super) fn prepare(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
@@ -67,7 +67,7 @@ pub(super) fn prepare(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     stream.set_write_timeout(Some(timeout))
 }
 
-/// Introduces this rank to the listener at the other end and checks that both know the secret.
+/// The handshake of a connecting rank: sends its rank and verifies the secret.
 fn introduce(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<()> {
     prepare(stream, us.timeout)?;
     let mut hello = Vec::with_capacity(HELLO);
@@ -82,21 +82,21 @@ fn introduce(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::R
     let (nonce, proof) = challenge.split_at(NONCE);
     hash(&us.secret, &[b"listener", &hello, nonce])?
         .verify_slice(proof)
-        .map_err(|_| refused("it does not know this job's secret"))?;
+        .map_err(|_| refused("it does not have this job's secret"))?;
     stream.write_all(&hash(&us.secret, &[b"caller", &hello, &challenge])?.finalize().into_bytes())?;
-    // The listener confirms, so that a refusal is noticed here.
+    // The listener confirms, so that a rejection is an error here.
     let mut confirmation = [0];
     wire::fill(stream, &mut confirmation, us.timeout, None)
 }
 
-/// Hears the introduction of a caller and returns its rank.
+/// The handshake of a listener: verifies the secret and returns the rank of the peer.
 fn hear(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result<usize> {
     let timeout = INTRODUCTION.min(us.timeout);
     prepare(stream, timeout)?;
     let mut hello = [0; HELLO];
     wire::fill(stream, &mut hello, timeout, None)?;
     if hello[..8] != *MAGIC || hello[8] != purpose as u8 {
-        return Err(refused("it speaks another protocol"));
+        return Err(refused("it uses another protocol"));
     }
     let mut challenge = nonce()?.to_vec();
     let proof = hash(&us.secret, &[b"listener", &hello, &challenge])?.finalize().into_bytes();
@@ -106,7 +106,7 @@ fn hear(mut stream: &TcpStream, purpose: Purpose, us: &Membership) -> io::Result
     wire::fill(stream, &mut proof, timeout, None)?;
     hash(&us.secret, &[b"caller", &hello, &challenge])?
         .verify_slice(&proof)
-        .map_err(|_| refused("it does not know this job's secret"))?;
+        .map_err(|_| refused("it does not have this job's secret"))?;
     let number = |at: usize| u32::from_le_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]]) as usize;
     if number(13) != us.size {
         return Err(refused(&format!("it belongs to a job of {} ranks", number(13))));
@@ -120,7 +120,7 @@ fn is_broken(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
-/// Connects to a listener, which may not be open yet, and introduces this rank.
+/// Connects to a listener, which may not be open yet, and performs the handshake.
 pub(super) fn call(address: &str, purpose: Purpose, us: &Membership, deadline: Instant) -> io::Result<TcpStream> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -141,7 +141,7 @@ pub(super) fn call(address: &str, purpose: Purpose, us: &Membership, deadline: I
                     prepare(&stream, us.timeout)?;
                     return Ok(stream);
                 }
-                // The listener may have been that of a job that ended.
+                // The listener may belong to a job that has ended.
                 Err(e) if is_broken(&e) && !left.is_zero() => thread::sleep(Duration::from_millis(50).min(left)),
                 Err(e) => return Err(e),
             },
@@ -151,10 +151,10 @@ pub(super) fn call(address: &str, purpose: Purpose, us: &Membership, deadline: I
     }
 }
 
-/// Accepts callers on a listener until stopped. Each is heard on its own thread, so that a silent one delays nobody.
+/// Accepts connections on a listener until stopped. Each handshake has its own thread, so that a silent peer does not delay others.
 pub(super) struct Reception {
     is_open: Arc<AtomicBool>,
-    /// Callers that introduced themselves, and why others were refused.
+    /// Authenticated peers, and the errors of rejected ones.
     pub(super) callers: Receiver<Result<(usize, TcpStream), String>>,
 }
 
@@ -168,7 +168,7 @@ fn welcome(stream: TcpStream, purpose: Purpose, us: &Membership, heard: &Sender<
     let from = stream.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
     let result = hear(&stream, purpose, us).map_err(|e| format!("a connection from {from} was refused: {e}"));
     if result.is_err() {
-        // The caller may be gone.
+        // The peer may have disconnected.
         let _ = stream.shutdown(Shutdown::Both);
     }
     let _ = heard.send(result.map(|rank| (rank, stream)));
@@ -192,7 +192,7 @@ impl Reception {
                     continue;
                 }
                 let (us, heard, strangers) = (us.clone(), heard.clone(), strangers.clone());
-                // Without a thread, the stream is dropped and the caller notices.
+                // Without a thread, the stream is dropped, which the peer detects.
                 let _ = spawn("ferromx-hear", move || {
                     welcome(stream, purpose, &us, &heard);
                     strangers.fetch_sub(1, Ordering::Relaxed);
@@ -208,10 +208,9 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
     thread::Builder::new().name(name.into()).stack_size(512 << 10).spawn(run)
 }
 
-/// Connects this rank to all others: it calls the lower ranks and is called by the higher ones.
+/// Connects this rank to all others: it connects to lower ranks and accepts connections of higher ones.
 ///
-/// # Errors
-/// A rank that cannot be reached or does not come within the time-out, by name.
+/// # Errors A rank that cannot be reached or does not connect within the timeout, by name.
 pub(super) fn connect_all(
     listener: TcpListener,
     us: &Membership,

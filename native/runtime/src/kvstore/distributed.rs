@@ -1,4 +1,4 @@
-//! The part of a store that all ranks of a job share: values of keys start equal, and pushes are summed over all ranks.
+//! The state of a distributed store: initial values are equal on all ranks, and pushes are summed over all ranks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) struct Pending {
 enum Sum {
     /// Ranges of buckets.
     Buckets(Vec<(Arc<Handle>, Range<usize>)>),
-    /// Computed when it was pushed.
+    /// Computed at the push.
     Ready(Array),
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Distributed {
     pub(super) job: Arc<Job>,
     id: u64,
     queue: Mutex<Queue>,
-    /// Held by the thread that applies sums. An updater may use the store.
+    /// Locked by the thread that applies sums. An updater may use the store.
     applying: ReentrantMutex<()>,
 }
 
@@ -62,7 +62,7 @@ impl Distributed {
         Digest::new(what).number(self.id).text(&described)
     }
 
-    /// Replaces the content of an array by that of rank 0.
+    /// Broadcasts the content of an array from rank 0.
     pub(super) fn broadcast(&self, key: &Key, array: Array) -> Result<Array> {
         let digest = self.digest("init", key, &array).value();
         match &array {
@@ -85,7 +85,7 @@ impl Distributed {
         self.job.rank() == rank
     }
 
-    /// Gathers the bytes of all ranks, whose lengths are known.
+    /// Gathers bytes of known lengths from all ranks.
     fn exchange(&self, digest: u64, own: &[u8], len_of: impl Fn(usize) -> usize) -> Result<Vec<Vec<u8>>> {
         let lens: Vec<usize> = (0..self.job.size()).map(len_of).collect();
         let mut gathered = vec![Vec::new(); lens.len()];
@@ -101,7 +101,7 @@ impl Distributed {
         Ok(gathered)
     }
 
-    /// Gathers row_sparse arrays of the type and shape of `like`, as many of each rank as `count_of` says.
+    /// Gathers row_sparse arrays of the type and shape of `like`; `count_of` is the number of arrays of a rank.
     fn exchange_rows(
         &self,
         digest: u64,
@@ -195,17 +195,17 @@ impl Distributed {
         sum_tensors(&terms)?.stored()
     }
 
-    /// Sends the bucket that is being filled.
+    /// Sends the bucket under construction.
     pub(super) fn send_open(&self) -> Result<()> {
         send(&mut self.queue.lock())
     }
 
-    /// Lets this thread alone apply sums.
+    /// Locks the application of sums for this thread.
     pub(super) fn apply(&self) -> ReentrantMutexGuard<'_, ()> {
         self.applying.lock()
     }
 
-    /// The first sum that is to be applied before the value of `key` is complete.
+    /// The first sum to apply before the value of `key` is complete.
     pub(super) fn first_pending(&self, key: &Key) -> Option<Arc<Pending>> {
         let queue = self.queue.lock();
         queue.pending.iter().any(|p| p.key == *key).then(|| queue.pending.front().cloned()).flatten()
@@ -230,7 +230,7 @@ impl Distributed {
         Ok(array.into())
     }
 
-    /// Removes a sum that is applied.
+    /// Removes an applied sum.
     pub(super) fn remove(&self, pending: &Arc<Pending>) {
         self.queue.lock().pending.retain(|p| !Arc::ptr_eq(p, pending));
     }

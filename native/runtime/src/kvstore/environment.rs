@@ -1,5 +1,5 @@
-//! The job that MXNet's environment variables describe. No server and no scheduler is needed: the first process that can listen at the root
-//! address collects the addresses of all workers, gives each a rank and hands the addresses out.
+//! The job that MXNet's environment variables describe. Neither a server nor a scheduler is needed: the first process that can listen on
+//! the root address collects the addresses of all workers, assigns ranks and distributes the addresses.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
@@ -18,25 +18,25 @@ use super::wire;
 
 const SECRET: &str = "FERROMX_JOB_SECRET";
 const TIMEOUT: &str = "FERROMX_JOB_TIMEOUT";
-/// The longest text of a registration, and of a peer in a table.
+/// Maximum length of a registration, and of a peer in a table.
 const MAX_TEXT: usize = 300;
-/// The secret of jobs on one machine that name none.
+/// The default secret of jobs on one machine.
 const LOOPBACK_SECRET: &str = "FerroMX on one machine";
 
-/// What a process is for.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Trains.
     Worker,
-    /// Held values in MXNet; workers need none here.
+    /// Stores values in MXNet; not needed here.
     Server,
-    /// Introduces the workers to each other.
+    /// Sends the workers each other's addresses.
     Scheduler,
 }
 
 /// Values that take precedence over the variables of the process.
 static GIVEN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
-/// The job of the environment, which all its stores share.
+/// The job of the environment, shared by all its stores.
 static JOB: Mutex<Weak<Job>> = Mutex::new(Weak::new());
 
 /// Sets variables that describe the job, with precedence over those of the process.
@@ -82,12 +82,12 @@ pub fn role() -> Result<Role> {
     }
 }
 
-/// Whether this process has a store of the job of its environment.
+/// Whether this process has a store of its environment's job.
 pub fn has_job() -> bool {
     JOB.lock().strong_count() > 0
 }
 
-/// What the environment says.
+/// The settings of the environment.
 struct Settings {
     size: usize,
     rank: Option<usize>,
@@ -145,8 +145,7 @@ fn settings() -> Result<Settings> {
 
 /// The job of the environment; the first call joins it.
 ///
-/// # Errors
-/// Missing or invalid variables; workers that do not come in time.
+/// # Errors Missing or invalid variables; workers that do not connect in time.
 pub(super) fn job() -> Result<Arc<Job>> {
     let mut current = JOB.lock();
     if let Some(job) = current.upgrade() {
@@ -221,7 +220,7 @@ fn read_text(stream: &TcpStream, timeout: Duration) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Tells the root where this process listens; returns its rank and the addresses of all.
+/// Sends this process's address to the root; returns its rank and the addresses of all workers.
 fn register(settings: &Settings, port: u16) -> Result<(usize, Vec<String>)> {
     let (host, root_port) = &settings.root;
     let root = format!("{host}:{root_port}");
@@ -234,7 +233,7 @@ fn register(settings: &Settings, port: u16) -> Result<(usize, Vec<String>)> {
         };
         let own = if own.contains(':') { format!("[{own}]") } else { own };
         write_text(&stream, &format!("{own}:{port}"))?;
-        // The root answers when the last worker has come, or after its own time-out.
+        // The root answers when the last worker has registered, or after its own timeout.
         let first = read_text(&stream, settings.timeout + Duration::from_secs(1))?;
         let mut answer = vec![first];
         if answer[0].parse::<usize>().is_ok() {
@@ -253,14 +252,14 @@ fn register(settings: &Settings, port: u16) -> Result<(usize, Vec<String>)> {
     Ok((rank, answer))
 }
 
-/// A worker that has registered.
+/// A registered worker.
 struct Registered {
     rank: Option<usize>,
     address: String,
     stream: TcpStream,
 }
 
-/// Waits for all workers, gives ranks to those without, and sends the addresses to all.
+/// Waits for all workers, assigns missing ranks, and sends the addresses to all.
 fn introduce_workers(listener: TcpListener, us: &Membership, size: usize) -> Result<()> {
     let failed = |e: io::Error| Error::Value(format!("the root could not listen: {e}"));
     let reception = Reception::open(listener, Purpose::Rendezvous, us.clone()).map_err(failed)?;
@@ -279,7 +278,7 @@ fn introduce_workers(listener: TcpListener, us: &Membership, size: usize) -> Res
             }
             Ok(Err(refusal)) => log::warn!("{refusal}"),
             Err(_) if workers.is_empty() => {
-                log::warn!("no worker of a distributed job came to the root: they may know each other already");
+                log::warn!("no worker of a distributed job registered with the root: they may be connected already");
                 return Ok(());
             }
             Err(_) => {
@@ -296,7 +295,7 @@ fn introduce_workers(listener: TcpListener, us: &Membership, size: usize) -> Res
         }
     }
     if let Some(problem) = problem {
-        // A worker that is gone needs no answer.
+        // A disconnected worker needs no answer.
         workers.iter().for_each(|w| drop(write_text(&w.stream, &problem)));
         return Err(Error::Value(problem));
     }
@@ -309,17 +308,16 @@ fn introduce_workers(listener: TcpListener, us: &Membership, size: usize) -> Res
         answer.extend(workers.iter().map(|w| w.address.clone()));
         let sent = answer.iter().try_for_each(|text| write_text(&worker.stream, text));
         if let Err(e) = sent {
-            log::warn!("rank {} ({}) could not be told the addresses: {e}", answer[0], worker.address);
+            log::warn!("rank {} ({}) could not be sent the addresses: {e}", answer[0], worker.address);
         }
     }
     Ok(())
 }
 
-/// Does what the role of this process asks for. A scheduler introduces the workers to each other, unless a worker does so already; a server
-/// has nothing to do, since every worker holds all values.
+/// Runs in the role of this process. A scheduler sends the workers each other's addresses, unless a worker does so already. A server has
+/// nothing to do, because every worker stores all values.
 ///
-/// # Errors
-/// Missing variables; workers that do not come in time.
+/// # Errors Missing variables; workers that do not connect in time.
 pub(super) fn serve(role: Role) -> Result<()> {
     if role != Role::Scheduler {
         return Ok(());
@@ -339,7 +337,7 @@ mod tests {
         Listener::open("127.0.0.1", 0).unwrap().port()
     }
 
-    /// Starts workers that ask for these ranks; the ranks that they get, or their errors.
+    /// Starts workers that request these ranks; returns their ranks or errors.
     fn ranks(wanted: &[Option<usize>], size: usize, has_scheduler: bool) -> Vec<Result<usize>> {
         let port = free_port();
         let settings = |rank| Settings {

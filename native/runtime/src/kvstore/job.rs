@@ -1,10 +1,9 @@
-//! Jobs: the ranks that train one model together, and the operations that all of them take part in.
+//! Jobs: the ranks that train one model, and their collective operations.
 //!
-//! Operations are numbered in the order of calls, which must be the same on all ranks; each
-//! message carries a digest of its call.
-//! An operation of kind *reduce* cuts its bytes into one slice for each rank. Every rank sends its contribution to each slice to the
-//! slice's rank, which computes the sum and sends it to all (reduce-scatter, then all-gather). In an operation of kind *gather*, every rank
-//! sends its contribution to all.
+//! Operations are numbered in the order of calls, which must be the same on all ranks; each message carries a digest of its call. An
+//! operation of kind *reduce* splits its bytes into one slice per rank. Every rank sends its contribution to each slice to the slice's
+//! rank, which computes the sum and sends it to all (reduce-scatter, then all-gather). In an operation of kind *gather*, every rank sends
+//! its contribution to all.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,35 +22,35 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::connect::{self, Membership};
 use super::wire::{self, Header, Kind, Message, POLL};
 
-/// Operations that may be under way at once.
+/// Maximum number of concurrent operations.
 const WINDOW: u64 = 16;
-/// How long closing a job waits until what it has sent is on its way.
+/// Maximum time that closing a job waits for its sent messages.
 const LINGER: Duration = Duration::from_secs(5);
-/// The largest text of a failure that is sent.
+/// Maximum length of an error message that is sent.
 const MAX_REASON: usize = 1024;
-/// The time-out of a job that names none.
+/// The default timeout of a job.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
-/// The shortest secret of a job of several ranks.
+/// Minimum length of the secret of a job of several ranks.
 pub(super) const MIN_SECRET: usize = 16;
-/// The largest number of ranks: each is connected to all others.
+/// Maximum number of ranks; each is connected to all others.
 pub(super) const MAX_SIZE: usize = 1024;
 
 /// Computes the sum of a slice from the contributions of all ranks.
 pub(super) type Reduction = dyn Fn(Range<usize>, &[Payload]) -> Result<Vec<u8>> + Send + Sync;
 pub(super) type Payload = Arc<Vec<u8>>;
 
-/// What an operation does with contributions.
+/// The kind of an operation.
 pub(super) enum Work {
     /// Every rank gets the contributions of all.
     Gather {
-        /// What this rank contributes.
+        /// The contribution of this rank.
         own: Vec<u8>,
         /// Bytes that each rank contributes.
         lens: Vec<usize>,
     },
     /// Every rank gets the sum of slices.
     Reduce {
-        /// What this rank contributes to each slice.
+        /// The contributions of this rank to each slice.
         own: Vec<Vec<u8>>,
         /// Bytes that each rank contributes to the slice of this rank.
         lens: Vec<usize>,
@@ -71,15 +70,15 @@ struct Operation {
     slices: Vec<Range<usize>>,
     sums: Vec<Option<Payload>>,
     sum: Option<Box<Reduction>>,
-    /// Messages that are not yet with the operating system.
+    /// Messages that were not passed to the operating system yet.
     unsent: usize,
     is_done: bool,
-    /// Nobody will ask for the result.
+    /// The result is not needed.
     is_forgotten: bool,
 }
 
 impl Operation {
-    /// The ranks whose messages are missing: those that did not contribute, or else those that sent no sum.
+    /// The ranks whose messages are missing: first contributions, then sums.
     fn missing(&self) -> Vec<usize> {
         let none = |items: &[Option<Payload>]| {
             items.iter().enumerate().filter(|(_, i)| i.is_none()).map(|(rank, _)| rank).collect::<Vec<_>>()
@@ -91,7 +90,7 @@ impl Operation {
     }
 }
 
-/// A message that came before this rank started the operation.
+/// A message that arrived before this rank started the operation.
 type Early = BTreeMap<(u64, usize, bool), (u64, Payload)>;
 
 #[derive(Default)]
@@ -99,7 +98,7 @@ struct State {
     /// Number of the next operation.
     next: u64,
     operations: BTreeMap<u64, Operation>,
-    /// Operations that were started and are not done.
+    /// Operations that were started and are not complete.
     under_way: u64,
     early: Early,
     /// Ranks that have closed their jobs.
@@ -108,7 +107,7 @@ struct State {
     lost: Vec<usize>,
     failure: Option<String>,
     is_closed: bool,
-    /// Operations that were done so far, to see progress.
+    /// Number of completed operations, to detect progress.
     num_done: u64,
 }
 
@@ -121,7 +120,7 @@ struct Shared {
     streams: Vec<Option<TcpStream>>,
 }
 
-/// A listener that other ranks will connect to when the job is joined.
+/// A listener for the connections of other ranks.
 pub(super) struct Listener {
     listener: TcpListener,
     port: u16,
@@ -130,8 +129,7 @@ pub(super) struct Listener {
 impl Listener {
     /// Opens a listener; port 0 takes a free one.
     ///
-    /// # Errors
-    /// An address that cannot be listened at.
+    /// # Errors An address that cannot be listened on.
     pub(super) fn open(host: &str, port: u16) -> Result<Listener> {
         let failed = |e: std::io::Error| Error::Value(format!("a distributed job cannot listen at {host}:{port}: {e}"));
         let listener = TcpListener::bind((host, port)).map_err(failed)?;
@@ -145,15 +143,15 @@ impl Listener {
     }
 }
 
-/// How a rank joins a job.
+/// The parameters for joining a job.
 pub struct Joining {
     /// The rank.
     pub rank: usize,
     /// `host:port` of each rank, this one included.
     pub peers: Vec<String>,
-    /// What only members of the job know.
+    /// The secret, known only to members of the job.
     pub secret: Vec<u8>,
-    /// The longest wait for others, now and in each later operation.
+    /// Maximum time to wait for other ranks, now and in each later operation.
     pub timeout: Duration,
 }
 
@@ -162,15 +160,14 @@ pub struct Job {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     num_stores: AtomicU64,
-    /// The root's listener: while it is open, a scheduler that starts late sees that the workers know each other.
+    /// The root's listener. While it is open, a scheduler that starts late detects that the workers are connected.
     root: Mutex<Option<TcpListener>>,
 }
 
 impl Job {
     /// Connects to all other ranks.
     ///
-    /// # Errors
-    /// Ranks that cannot be reached or do not come in time, by name; a short secret; a rank outside the list of peers.
+    /// # Errors Ranks that cannot be reached or do not connect in time, by name; a short secret; a rank outside the list of peers.
     pub(super) fn join(listener: Listener, joining: Joining, is_closed: &dyn Fn() -> bool) -> Result<Job> {
         let Joining { rank, peers, secret, timeout } = joining;
         let size = peers.len();
@@ -216,7 +213,7 @@ impl Job {
         *self.root.lock() = Some(root);
     }
 
-    /// This process's number among the ranks.
+    /// The rank of this process.
     pub fn rank(&self) -> usize {
         self.shared.us.rank
     }
@@ -232,18 +229,18 @@ impl Job {
         (0..self.size()).filter(|rank| state.lost.contains(rank) || state.left.contains(rank)).count()
     }
 
-    /// A number for a new store: stores of the same number belong together, so all ranks must create them in the same order.
+    /// The number of a new store. Stores with equal numbers correspond, so all ranks must create them in the same order.
     pub(super) fn new_store(&self) -> u64 {
         self.num_stores.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Starts an operation and returns its number. Waits if too many are under way.
+    /// Starts an operation and returns its number. Waits if too many are running.
     pub(super) fn start(&self, digest: u64, work: Work) -> Result<u64> {
         self.shared.start(digest, work)
     }
 
-    /// Waits for an operation and returns its result: the contributions of all ranks, or the sums of all slices. It stays with the job
-    /// until it is [forgotten](Job::forget).
+    /// Waits for an operation and returns its result: the contributions of all ranks, or the sums of all slices. The job stores it until
+    /// [`Job::forget`].
     pub(super) fn wait(&self, sequence: u64) -> Result<Vec<Payload>> {
         self.shared.wait(sequence)
     }
@@ -252,7 +249,7 @@ impl Job {
     pub(super) fn forget(&self, sequence: u64) {
         let mut state = self.shared.state.lock();
         if let Some(operation) = state.operations.get_mut(&sequence) {
-            // Messages of an operation that is under way still come.
+            // Messages of a running operation can still arrive.
             operation.is_forgotten = true;
             if operation.is_done {
                 state.operations.remove(&sequence);
@@ -268,7 +265,7 @@ impl Job {
         result
     }
 
-    /// Waits until all ranks are here.
+    /// Waits until all ranks have called it.
     ///
     /// # Errors
     /// A rank that is lost or silent, by name.
@@ -276,7 +273,7 @@ impl Job {
         self.gather(0, Vec::new(), vec![0; self.size()]).map(|_| ())
     }
 
-    /// Leaves the job. Waits of other threads end with an error. What was sent before still reaches the others.
+    /// Leaves the job. Threads that wait get an error. Messages sent before are still delivered.
     pub fn close(&self) {
         let shared = &self.shared;
         {
@@ -322,7 +319,7 @@ impl Shared {
 
     fn post(&self, peer: usize, message: Message) {
         if let Some(Some(outbox)) = self.outboxes.lock().get(peer) {
-            // A writer that has ended has reported why.
+            // A writer that has ended has reported its error.
             let _ = outbox.send(message);
         }
     }
@@ -341,7 +338,7 @@ impl Shared {
         }
     }
 
-    /// Ends all operations with an error, of which the other ranks are told.
+    /// Ends all operations with an error, which is sent to the other ranks.
     fn fail(&self, reason: String) {
         {
             let mut state = self.state.lock();
@@ -410,7 +407,7 @@ impl Shared {
         Ok(sequence)
     }
 
-    /// Records that a peer broke the protocol.
+    /// Records a violation of the protocol by a peer.
     fn blame(&self, state: &mut MutexGuard<'_, State>, peer: usize, reason: String) -> Error {
         let reason = format!("{} {reason}", self.name(peer));
         MutexGuard::unlocked(state, || self.fail(reason));
@@ -455,13 +452,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Sums the slice of this rank when all contributions are there, and ends the operation when it is complete.
+    /// Sums the slice of this rank once all contributions have arrived, and ends the operation when it is complete.
     fn advance(&self, mut state: MutexGuard<'_, State>, sequence: u64) -> Result<()> {
         let rank = self.us.rank;
         let Some(operation) = state.operations.get_mut(&sequence) else { return Ok(()) };
         if operation.contributions.iter().all(Option::is_some) && operation.sum.is_some() {
             let terms: Vec<Payload> = operation.contributions.iter_mut().filter_map(|c| c.take()).collect();
-            // They count as there, without their memory.
+            // They count as received, but their memory is freed.
             operation.contributions.fill(Some(Payload::default()));
             let slice = operation.slices[rank].clone();
             let (sum, digest) = (operation.sum.take(), operation.digest);
@@ -503,7 +500,7 @@ impl Shared {
         }
     }
 
-    /// Waits until `ready` returns a value. Each operation that ends meanwhile starts the time-out anew.
+    /// Waits until `ready` returns a value. Each operation that ends meanwhile restarts the timeout.
     fn wait_until<T>(&self, state: &mut MutexGuard<'_, State>, ready: impl Fn(&State) -> Option<T>) -> Result<T> {
         let mut num_done = state.num_done;
         let mut deadline = Instant::now() + self.us.timeout;
@@ -542,7 +539,7 @@ impl Shared {
         let mut state = self.state.lock();
         let is_known = |state: &State| state.operations.contains_key(&sequence);
         ensure!(is_known(&state), "the result of call {sequence} of the distributed job was forgotten");
-        // A result that is there can be read even after a failure.
+        // An existing result can be read even after a failure.
         if !state.operations.get(&sequence).is_some_and(|o| o.is_done) {
             self.wait_until(&mut state, |state| {
                 state.operations.get(&sequence).is_none_or(|o| o.is_done).then_some(())
@@ -608,7 +605,7 @@ impl Shared {
             return Ok(false);
         }
         if sequence >= state.next {
-            // Others wait for this rank, so that they are ahead by less than a window.
+            // Other ranks wait for this one, so they are ahead by less than a window.
             if sequence - state.next >= WINDOW {
                 return Err(format!("is {} calls ahead, which is not possible", sequence - state.next));
             }
@@ -616,7 +613,7 @@ impl Shared {
             return if early.is_some() { Err("sent a message twice".into()) } else { Ok(true) };
         }
         self.deposit(&mut state, peer, is_sum, (sequence, header.digest), body)?;
-        // An error of the sum was reported to everybody.
+        // An error of the sum was reported to all ranks.
         Ok(self.advance(state, sequence).is_ok())
     }
 

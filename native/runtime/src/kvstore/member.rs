@@ -1,4 +1,4 @@
-//! A rank's membership in a job that programs set up themselves, without environment variables: first a listener, whose port is told to the
+//! A rank's membership in a job that a program sets up without environment variables: first a listener, whose port the program sends to the
 //! others, then the job.
 
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::job::{Job, Joining, Listener};
 
 enum Stage {
     Listening(Listener),
-    /// A call of `join` is under way or has failed.
+    /// A call of `join` is running or has failed.
     Joining,
     Joined(Arc<Job>),
 }
 
-/// A listener, then a job, which ends when it is closed or when this and its last store are gone.
+/// A listener, then a job, which ends when it is closed or when this and its last store are dropped.
 pub struct Member {
     port: u16,
     stage: Mutex<Stage>,
@@ -26,8 +26,7 @@ pub struct Member {
 impl Member {
     /// Opens a listener; port 0 takes a free one.
     ///
-    /// # Errors
-    /// An address that cannot be listened at.
+    /// # Errors An address that cannot be listened on.
     pub fn listen(host: &str, port: u16) -> Result<Member> {
         let listener = Listener::open(host, port)?;
         let port = listener.port();
@@ -41,9 +40,8 @@ impl Member {
 
     /// Connects to all other ranks.
     ///
-    /// # Errors
-    /// Ranks that cannot be reached or do not come in time, by name; a short secret; a rank outside the list of peers; a second call; a
-    /// closed job.
+    /// # Errors Ranks that cannot be reached or do not connect in time, by name; a short secret; a rank outside the list of peers; a second
+    /// call; a closed job.
     pub fn join(&self, joining: Joining) -> Result<()> {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Joining);
         let listener = match stage {

@@ -1,5 +1,5 @@
 //! Key-value stores: they sum the arrays that devices push, update the stored arrays, and return them by pull. Stores of kind `dist_sync`
-//! sum over all ranks of a [job](Job), each of which holds all values and applies the same updates.
+//! sum over all ranks of a [job](Job), each of which stores all values and applies the same updates.
 
 mod bucket;
 mod connect;
@@ -107,13 +107,13 @@ struct State {
     residuals: HashMap<(Key, usize), Vec<f32>>,
 }
 
-/// Who shares a store.
+/// The processes that share a store.
 enum Scope {
     /// The devices of this process.
     Local,
     /// The ranks of a job.
     Job(Distributed),
-    /// Nobody: the process is a server or scheduler, which holds no values.
+    /// None: the process is a server or scheduler, which stores no values.
     Service(Role),
 }
 
@@ -122,7 +122,7 @@ pub struct KvStore {
     kind: String,
     can_compress: bool,
     scope: Scope,
-    /// Whether the end of the store waits for the other ranks.
+    /// Whether dropping the store waits for the other ranks.
     waits_at_end: AtomicBool,
     state: Mutex<State>,
 }
@@ -161,7 +161,7 @@ impl KvStore {
     /// describes, and any other is that of a store of this process, which compresses gradients if its kind contains `device`.
     ///
     /// # Errors
-    /// A store of GPUs; a distributed kind that is not supported, missing variables, ranks that do not come in time.
+    /// A store of GPUs; a distributed kind that is not supported, missing variables, ranks that do not connect in time.
     pub fn new(kind: &str) -> Result<KvStore> {
         if !kind.contains("dist") {
             ensure!(
@@ -203,15 +203,14 @@ impl KvStore {
         }
     }
 
-    /// This process's number among those that share the store.
+    /// The rank of this process among those that share the store.
     pub fn rank(&self) -> usize {
         self.distributed().map_or(0, |d| d.job.rank())
     }
 
     /// Number of processes that share the store.
     ///
-    /// # Errors
-    /// The environment of a server or scheduler does not say how many workers there are.
+    /// # Errors The environment of a server or scheduler lacks the number of workers.
     pub fn num_workers(&self) -> Result<usize> {
         match &self.scope {
             Scope::Local => Ok(1),
@@ -225,7 +224,7 @@ impl KvStore {
         self.distributed().filter(|_| group & 4 != 0).map_or(0, |d| d.job.num_lost())
     }
 
-    /// Waits until all processes that share the store are here.
+    /// Waits for all processes that share the store.
     ///
     /// # Errors
     /// A rank that is lost or silent, by name.
@@ -235,15 +234,14 @@ impl KvStore {
         distributed.job.barrier()
     }
 
-    /// Sets whether the end of the store waits for the other ranks. It need not, since a store that ends says so.
+    /// Sets whether dropping the store waits for the other ranks. That is not necessary, because a dropped store notifies them.
     pub fn set_wait_at_end(&self, wait: bool) {
         self.waits_at_end.store(wait, Ordering::Relaxed);
     }
 
-    /// Does the work of a server or scheduler until all workers know each other; returns at once for other stores.
+    /// Runs as a server or scheduler until all workers are connected; returns at once for other stores.
     ///
-    /// # Errors
-    /// Missing variables; workers that do not come in time.
+    /// # Errors Missing variables; workers that do not connect in time.
     pub fn serve(&self) -> Result<()> {
         match self.scope {
             Scope::Service(role) => environment::serve(role),
@@ -323,7 +321,7 @@ impl KvStore {
     }
 
     /// Sums the arrays of each key and updates its stored array, or replaces it if there is no updater. The arrays of a distributed store
-    /// are the gradients of this rank's shards; their sum travels while this rank computes and is applied when the key is pulled.
+    /// are the gradients of this rank's shards; their sum is computed in the background and applied when the key is pulled.
     ///
     /// # Errors
     /// An unknown key; incompatible or csr arrays; errors of the updater.
@@ -351,7 +349,7 @@ impl KvStore {
 
     /// Updates a stored array by the sum of the pushed arrays.
     fn apply(&self, key: &Key, value: &Value, sum: Array) -> Result<()> {
-        // Call the updater without the lock, since it may use the store.
+        // Call the updater without the lock, because it may use the store.
         let updater = self.state.lock().updater.clone();
         match updater {
             Some(updater) => {
@@ -514,7 +512,7 @@ impl KvStore {
     ) -> Result<()> {
         let pushed: HashSet<&Key> = keys.iter().collect();
         let pulled: HashSet<&Key> = out_keys.iter().collect();
-        ensure!(pushed == pulled, "pushpull needs the same keys for what is pushed and what is pulled");
+        ensure!(pushed == pulled, "pushpull needs the same keys for pushed and pulled arrays");
         self.push(keys, arrays)?;
         self.pull(out_keys, outputs, true)
     }

@@ -35,7 +35,7 @@ pub(super) fn nodes_of(rank: usize, shards_per_rank: usize, size: usize) -> Vec<
     found
 }
 
-/// The largest number of nodes that a rank has.
+/// Maximum number of nodes of a rank.
 pub(super) fn max_nodes(shards_per_rank: usize, size: usize) -> usize {
     (0..size).map(|rank| nodes_of(rank, shards_per_rank, size).len()).max().unwrap_or(1)
 }

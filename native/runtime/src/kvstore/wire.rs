@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 
 use ferromx_core::memory;
 
-/// The largest body of a message. A larger one is an error before any memory is reserved for it.
+/// Maximum length of a message's body. A larger one is rejected before memory is allocated for it.
 pub(super) const MAX_BODY: usize = 4 << 20;
-/// How often a thread that reads looks whether the job has ended.
+/// Interval at which a reading thread checks whether the job has ended.
 pub(super) const POLL: Duration = Duration::from_millis(200);
 const HEADER: usize = 24;
-/// Bytes that are reserved at once for a body, so that a peer that announces a long body must send it.
+/// Allocation step of a body: memory grows with the received bytes, not with the announced length.
 const GROWTH: usize = 256 << 10;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The sender's part of an operation.
+    /// The sender's contribution to an operation.
     Contribution,
-    /// The sum that the sender computed.
+    /// A sum that the sender computed.
     Sum,
     /// The sender has closed its job.
     Goodbye,
-    /// The sender's job failed; the body says why.
+    /// The sender's job failed; the body is the error message.
     Failure,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Header {
     pub(super) kind: Kind,
     /// Number of the operation in the order of calls.
     pub(super) sequence: u64,
-    /// Digest of what all ranks must agree on.
+    /// Digest of the properties that must be equal on all ranks.
     pub(super) digest: u64,
     pub(super) len: usize,
 }
@@ -73,7 +73,7 @@ pub(super) struct Message {
     pub(super) sequence: Option<u64>,
 }
 
-/// The beginning of a text, of at most `max` bytes.
+/// The first `max` bytes of a text.
 pub(super) fn truncated(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]

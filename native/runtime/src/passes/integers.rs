@@ -26,7 +26,7 @@ const QUANTIZE: &str = "_contrib_quantize_v2";
 /// Operators that transpose a matrix.
 const TRANSPOSES: [&str; 2] = ["transpose", "_np_transpose"];
 
-/// Most products of two 8-bit integers whose sum 32 bits always hold.
+/// Maximum number of products of two 8-bit integers whose sum cannot overflow 32 bits.
 const MAX_DEPTH: usize = i32::MAX as usize / (255 * 255);
 
 /// Replaces products of dequantized operands.

@@ -133,7 +133,7 @@ impl Symbol {
     pub fn from_json(text: &str) -> Result<Symbol> {
         memory::ensure_available(text.len().saturating_mul(JSON_BYTES_PER_CHARACTER))?;
         let root: Value = serde_json::from_str(text).map_err(|e| {
-            Error::Format(format!("the symbol file is no complete JSON: {e}; save it again or download it anew"))
+            Error::Format(format!("the symbol file is not complete JSON: {e}; save it again or download it anew"))
         })?;
         let version = root["attrs"]["mxnet_version"][1].as_i64().unwrap_or(legacy_json::UNVERSIONED);
         Symbol::from_value(&root, version, 0)
@@ -173,7 +173,7 @@ impl Symbol {
 }
 
 fn bad(what: impl std::fmt::Display) -> Error {
-    Error::Format(format!("the symbol file is no graph: {what}"))
+    Error::Format(format!("the symbol file is not a graph: {what}"))
 }
 
 /// Reads `[node, output, version]`; old files omit the version.
@@ -311,7 +311,7 @@ mod tests {
     fn damaged_files_are_errors_that_name_the_node() {
         let text = Symbol::op("Flatten", "f", &[], &[]).unwrap().to_json();
         let error = |t: &str| Symbol::from_json(t).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error(&text[..text.len() / 2]).contains("no complete JSON"));
+        assert!(error(&text[..text.len() / 2]).contains("not complete JSON"));
         assert!(error(&text.replace("Flatten", "Flattn")).contains("node 1 'f' of the symbol file: operator 'Flattn'"));
         assert!(error(&text.replace("[[0, 0, 0]]", "[[1, 0, 0]]")).contains("before it is defined"));
         assert!(error("{}").contains("'nodes' is missing"));

@@ -107,7 +107,7 @@ impl Symbol {
         match self.outputs.get(index) {
             Some(e) => Ok(Symbol { outputs: vec![e.clone()] }),
             None => {
-                Err(Error::NotFound(format!("output {index} was asked for, but the symbol has {}", self.outputs.len())))
+                Err(Error::NotFound(format!("output {index} was requested, but the symbol has {}", self.outputs.len())))
             }
         }
     }

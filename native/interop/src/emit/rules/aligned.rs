@@ -1,4 +1,4 @@
-//! Rules for NNEF, which broadcasts from the first axis on and gives windows for all axes.
+//! Rules for NNEF, which aligns shapes at the first axis to broadcast, and specifies windows for all axes.
 
 use ferromx_ops::definitions::PoolType;
 
@@ -47,7 +47,7 @@ rules! {
         }
     }
 
-    /// True if windows, given for all axes, have length 1 along batch and channels.
+    /// True if windows, specified for all axes, have length 1 along batch and channels.
     fn in_images(_, size: &[Value], stride: &[Value], dilation: &[Value], padding: &[Value]) -> bool {
         let ones = |list: &[Value]| list.iter().take(2).all(|v| *v == Value::Int(1));
         let is_unpadded = padding.iter().take(2).all(|v| v.ints().is_some_and(|p| p == [0, 0]));

@@ -1,5 +1,5 @@
 //! Scan of operator set 8, which has a batch axis: an outer scan over the batch whose body scans one sequence. After the end of a short
-//! sequence its states stay as they are and its outputs are zeros.
+//! sequence, its states do not change and its outputs are zeros.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ rules! {
     ) -> Vec<Handle> {
         let mut values = values;
         let scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
-        let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not fit the inputs"))?;
+        let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not match the inputs"))?;
         let states = values.len() - scans;
         if body.inputs.len() != values.len() || body.outputs.len() < states {
             let (inputs, outputs) = (body.inputs.len(), body.outputs.len());
@@ -45,7 +45,7 @@ rules! {
     }
 }
 
-/// The total number of steps of all sequences; a large number if it is not known.
+/// The total length of all sequences; a large number if it is unknown.
 fn steps(s: &Scope<'_, '_>, rows: Handle) -> Result<i64> {
     match s.info(rows).shape.dims() {
         [batch, length, ..] if *batch >= 0 && *length >= 0 => Ok(batch.saturating_mul(*length)),
@@ -129,7 +129,7 @@ fn each(prefix: &str, body: &Arc<Graph>, states: usize, directions: Vec<i64>, le
     each
 }
 
-/// A body that counts its rounds, and from round `length` on keeps the states and outputs zeros.
+/// A body that counts its iterations; from iteration `length` on it leaves the states unchanged and outputs zeros.
 fn until(prefix: &str, body: &Graph, states: usize, length: &str) -> Graph {
     let name = |what: &str, i: usize| format!("{prefix}/{what}{i}");
     let (round, next, one, goes_on, nothing) =

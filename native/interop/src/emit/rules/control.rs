@@ -24,7 +24,7 @@ rules! {
         }
     }
 
-    /// ONNX's Loop: the final values, then the scan outputs of all rounds, stacked along a new first axis.
+    /// ONNX's Loop: the final values, then the scan outputs of all iterations, stacked along a new first axis.
     fn looped(
         s, trips: Option<Handle>, condition: Option<Handle>, values: Vec<Handle>, body: Arc<Graph>,
     ) -> Vec<Handle> {
@@ -49,7 +49,7 @@ rules! {
     /// directions.
     fn scanned(s, values: Vec<Handle>, body: Arc<Graph>, inputs: i64, how: &[Value]) -> Vec<Handle> {
         let scans = usize::try_from(inputs).ok().filter(|n| *n >= 1 && *n <= values.len());
-        let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not fit the inputs"))?;
+        let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not match the inputs"))?;
         let mut how = how.iter().map(|v| v.ints().unwrap_or_default());
         let mut next = || how.next().unwrap_or_default();
         let directions =
@@ -58,12 +58,12 @@ rules! {
     }
 }
 
-/// Most rounds of a loop that is unrolled into a graph.
+/// Maximum number of iterations of a loop that is unrolled into a graph.
 pub(super) const MAX_UNROLLED: i64 = 256;
-/// Most rounds of a loop that is executed.
+/// Maximum number of iterations of a loop that is executed.
 const MAX_EXECUTED: i64 = 100_000_000;
 
-/// The value of a tensor that decides what runs.
+/// The value of a tensor that controls the flow.
 fn known(s: &Scope<'_, '_>, tensor: Handle) -> Result<NDArray> {
     s.info(tensor).value.clone().ok_or_else(|| {
         Error::NeedsValue("what runs is decided by a tensor whose value is known only when the model runs".into())
@@ -84,7 +84,7 @@ fn mapped(s: &mut Scope<'_, '_>, graph: &Graph, inputs: &[Handle]) -> Result<Vec
     let made = s.context.graph(graph, inputs)?;
     let handle = |value: Value| match value {
         Value::Handle(h) => Ok(Handle(h)),
-        _ => Err(Error::format("an output of an inner graph is no tensor")),
+        _ => Err(Error::format("an output of an inner graph is not a tensor")),
     };
     made.into_iter().map(handle).collect()
 }
@@ -100,10 +100,10 @@ pub(super) fn round(s: &mut Scope<'_, '_>, body: &Graph, values: &[Handle]) -> R
     if s.context.problem_count() > before { Err(Error::Model(Vec::new())) } else { made }
 }
 
-/// Stacks the outputs of all rounds along a new axis.
+/// Stacks the outputs of all iterations along a new axis.
 fn stacked(s: &mut Scope<'_, '_>, rounds: Vec<Handle>, axis: i64, body: &Graph, output: usize) -> Result<Handle> {
     if rounds.is_empty() {
-        // Without a round, only the body declares the shape and type of the empty result.
+        // Without iterations, only the body declares the shape and type of the empty result.
         let info = body.outputs.get(output);
         let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.ours().ok()).unwrap_or(DType::F32);
         let dims = info.map(|i| i.shape().dims().iter().map(|d| (*d).max(0)).collect::<Vec<_>>()).unwrap_or_default();
@@ -114,7 +114,7 @@ fn stacked(s: &mut Scope<'_, '_>, rounds: Vec<Handle>, axis: i64, body: &Graph, 
     s.emit_named(op!(STACK(rounds), axis: axis))
 }
 
-/// Unrolls a loop with a known maximum number of rounds.
+/// Unrolls a loop with a known maximum number of iterations.
 fn unrolled(
     s: &mut Scope<'_, '_>,
     condition: Option<Handle>,
@@ -155,7 +155,7 @@ fn unrolled(
     Ok(values)
 }
 
-/// The axes and directions of a scan's inputs and outputs; entries that are left out are 0.
+/// The axes and directions of a scan's inputs and outputs; missing entries are 0.
 #[derive(Default)]
 pub(super) struct Directions {
     /// The scanned axes of the inputs.

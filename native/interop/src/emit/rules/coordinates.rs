@@ -15,7 +15,7 @@ rules! {
         let shape = s.info(indices).shape.clone();
         let axes = axes as usize;
         if !shape.is_known() || shape.dims().len() <= axes {
-            return Err(needs_shapes(&format!("indices of shape {shape} do not say all batches")));
+            return Err(needs_shapes(&format!("indices of shape {shape} have unknown batch axes")));
         }
         let leading = &shape.dims()[..shape.dims().len() - 1];
         let count = made_elements(leading)?;

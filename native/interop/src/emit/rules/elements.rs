@@ -77,11 +77,11 @@ rules! {
         dequantized(s, tensor, scale, zero_point, 0)?.ok_or_else(unknown)
     }
 
-    /// Dequantizes 8-bit integers that stand in a list with the scale and the zero point of each.
+    /// Dequantizes 8-bit tensors in a list that has each with its scale and zero point.
     fn real_triples(s, tensors: &[Value]) -> Vec<Handle> {
         if !tensors.len().is_multiple_of(3) {
             let count = tensors.len();
-            return Err(Error::value(format!("{count} inputs are no triples of tensor, scale and zero point")));
+            return Err(Error::value(format!("{count} inputs are not triples of tensor, scale and zero point")));
         }
         let triples = tensors.chunks_exact(3);
         triples

@@ -57,8 +57,8 @@ rules! {
         framework_node(s, Written::Split { axis: Value::Int(-1) }, vec![tensor.into(), sizes.into()], n)
     }
 
-    /// For export: the constant that an operator of ours makes, which depends on the shapes of its inputs only. Parameters are names and
-    /// values in turn.
+    /// For export: the result of an MXNet operator that depends only on the shapes of its inputs, as a constant. Parameters are alternating
+    /// names and values.
     fn computed(s, op: &str, tensors: Vec<Handle>, parameters: &[Value]) -> Value {
         let mut inputs = Vec::new();
         for tensor in tensors {
@@ -84,8 +84,8 @@ rules! {
         }
     }
 
-    /// For export: the shape that broadcast_like gives a tensor of this rank: some axes as long as axes of another tensor, others as they
-    /// are.
+    /// For export: the result shape of broadcast_like for a tensor of this rank: some axes have the lengths of axes of another tensor,
+    /// others are unchanged.
     fn expansion(s, rhs: Handle, rank: i64, lhs_axes: Vec<i64>, rhs_axes: Vec<i64>) -> Value {
         let whole = one(s, Written::Shape {}, vec![rhs.into()])?;
         let unchanged = s.integers("one", &[1])?;

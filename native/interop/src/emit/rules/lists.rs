@@ -142,7 +142,7 @@ rules! {
     /// Axes that may count from the end, counted from the start, ascending.
     fn axes_from_start(_, axes: Vec<i64>, rank: i64) -> Vec<i64> {
         if axes.iter().any(|x| !(-rank..rank).contains(x)) {
-            return Err(Error::value(format!("{axes:?} are no axes of a tensor of {rank} dimensions")));
+            return Err(Error::value(format!("{axes:?} are not axes of a tensor of {rank} dimensions")));
         }
         let mut axes: Vec<i64> = axes.into_iter().map(|x| if x < 0 { x + rank } else { x }).collect();
         axes.sort_unstable();
@@ -158,7 +158,7 @@ rules! {
         Ok((0..rank).filter(|x| !axes.contains(x) && !axes.contains(&(x - rank))).collect())
     }
 
-    /// A list of ones, one per axis, with other sizes for some axes.
+    /// A list of ones, one per axis, with given sizes for some axes.
     fn axes_sizes(_, rank: i64, axes: Vec<i64>, sizes: Vec<i64>) -> Vec<i64> {
         let mut all = vec![1; rank.clamp(0, 64) as usize];
         for (axis, size) in axes.into_iter().zip(sizes) {
@@ -182,7 +182,7 @@ rules! {
 
     /// The begins of sections of an axis: of given sizes, or a number of equal sections, of which the last may be smaller.
     fn split_points(_, size: SymInt, sizes: Option<Vec<i64>>, parts: i64) -> Vec<i64> {
-        // Given sizes do not need the length of the axis. If that is not known, the last section takes the rest.
+        // Sizes need no axis length. If that is unknown, the last section gets the rest.
         let size = match (&sizes, is_unknown(size.0)) {
             (_, false) => size.0,
             (Some(sizes), true) => total(sizes)?,
@@ -239,7 +239,7 @@ rules! {
         }
     }
 
-    /// The target of a reshape as ONNX writes it: -2 (copy) becomes 0, -5 (two axes in one) becomes -1 where it is the last.
+    /// The target of a reshape in ONNX's encoding: -2 (copy) becomes 0, -5 (two axes in one) becomes -1 where it is the last.
     fn shape_written(_, newshape: Vec<i64>) -> Vec<i64> {
         let mut target = newshape;
         if target.last() == Some(&-5) && !target.contains(&-1) {
@@ -271,7 +271,7 @@ rules! {
         slice_steps(&step, n.clamp(0, 64) as usize)
     }
 
-    /// Pairs of padding as ONNX writes them: all beginnings, then all ends.
+    /// Pairs of padding in ONNX's order: all beginnings, then all ends.
     fn pads_of(_, pairs: &[Value]) -> Vec<i64> {
         let pairs: Option<Vec<Vec<i64>>> = pairs.iter().map(Value::ints).collect();
         let pairs = pairs.filter(|p| p.iter().all(|p| p.len() == 2));
@@ -279,7 +279,7 @@ rules! {
         Ok(pairs.iter().map(|p| p[0]).chain(pairs.iter().map(|p| p[1])).collect())
     }
 
-    /// Groups neighbours in pairs.
+    /// Groups consecutive elements in pairs.
     fn in_pairs(_, list: &[Value]) -> Vec<Value> {
         Ok(list.chunks(2).map(|pair| Value::List(pair.to_vec())).collect())
     }
@@ -371,7 +371,7 @@ fn slice_steps(steps: &Value, n: usize) -> Result<Vec<i64>> {
     match steps {
         Value::List(items) if items.len() == n => Ok(items.iter().map(|v| v.int().unwrap_or(1)).collect()),
         Value::List(items) if items.is_empty() => Ok(vec![1; n]),
-        other => Err(Error::value(format!("{other} are no steps of {n} slices"))),
+        other => Err(Error::value(format!("{other} are not steps of {n} slices"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Branches and loops that are decided when the model runs.
+//! Branches and loops whose conditions are computed when the model runs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,12 +20,12 @@ fn variable_like(s: &mut Scope<'_, '_>, tensor: Handle, what: &str) -> Handle {
 }
 
 /// Makes the outputs of a body depend on unused inputs without changing their values, by a `where` that always selects the output. `of`
-/// gives the output with the shape of each input.
+/// maps each input to the output with its shape.
 fn keep(s: &mut Scope<'_, '_>, values: &mut [Handle], inputs: &[Handle], of: impl Fn(usize) -> usize) -> Result<()> {
     let name = s.name.clone();
     for (i, input) in inputs.iter().enumerate() {
         let value = &mut values[of(i)];
-        // Other runtimes lack Where for Booleans.
+        // Other runtimes do not support Where on Booleans.
         *value = if s.info(*value).dtype == Some(DType::Bool) {
             let never = s.builder().scalar(&format!("{name}/never"), false)?;
             let nothing = s.emit_named(op!(BITWISE_AND(*input, never)))?;
@@ -65,7 +65,7 @@ fn using(
 fn outputs(s: &mut Scope<'_, '_>, graph: &Graph) -> Result<Vec<Handle>> {
     let handle = |value: Value| match value {
         Value::Handle(h) => Ok(Handle(h)),
-        _ => Err(Error::format("an output of an inner graph is no tensor")),
+        _ => Err(Error::format("an output of an inner graph is not a tensor")),
     };
     s.context.graph(graph, HashMap::new())?.into_iter().map(handle).collect()
 }
@@ -101,17 +101,17 @@ pub(super) fn dynamic_branch(s: &mut Scope<'_, '_>, condition: Handle, graphs: [
 
 /// The operands of a loop.
 pub(super) struct Loop<'a> {
-    /// Most rounds, if there is a limit.
+    /// Maximum number of iterations, if there is a limit.
     pub trips: Option<Handle>,
-    /// Whether the first round runs; absent for always.
+    /// Whether the first iteration runs; absent for always.
     pub condition: Option<Handle>,
-    /// The values carried from round to round.
+    /// The loop-carried values.
     pub carried: &'a [Handle],
     /// The value of `trips`, if it is known.
     pub most: Option<i64>,
 }
 
-/// `Loop` with an unknown number of rounds: `_while_loop`.
+/// `Loop` with an unknown number of iterations: `_while_loop`.
 pub(super) fn dynamic_loop(s: &mut Scope<'_, '_>, of: &Loop<'_>, body: &Graph) -> Result<Vec<Handle>> {
     let Loop { trips, condition, carried, most } = *of;
     let rows = body.outputs.len().saturating_sub(carried.len() + 1);
@@ -259,7 +259,7 @@ pub(super) fn dynamic_scan(s: &mut Scope<'_, '_>, scan: &Scan<'_>, body: &Graph)
     let (step, _) = using(s, &states, |i| count + i, make)?;
     let used: Vec<usize> = (0..rows.len()).filter(|i| step.inputs().contains(&rows[*i].variable)).collect();
     if used.is_empty() {
-        return Err(Error::NeedsValue("the body of a scan does not use what is scanned".into()));
+        return Err(Error::NeedsValue("the body of a scan does not use its scanned inputs".into()));
     }
     let index = |t: &Handle| step.inputs().iter().position(|i| i == t).map_or(0, |i| i as i64);
     let is_given = |t: &Handle| states.contains(t) || rows.iter().any(|row| row.variable == *t);
@@ -298,7 +298,8 @@ fn scanned_rows(s: &mut Scope<'_, '_>, sequence: &Sequence, index: usize) -> Res
     Ok((tensor, Row { variable, is_scalar }))
 }
 
-/// The stacked output of a scan in ONNX's layout. With `is_scalar` each step gives a scalar, which has the shape (1,) here.
+/// The stacked output of a scan in ONNX's layout. With `is_scalar`, the output of each iteration is a scalar, which has the shape (1,)
+/// here.
 fn collected(s: &mut Scope<'_, '_>, mut made: Handle, is_scalar: bool, stacking: Stacking) -> Result<Handle> {
     if is_scalar {
         made = s.emit_named(op!(SQUEEZE(made), axis: vec![1]))?;

@@ -131,7 +131,7 @@ pub fn signature(name: &str) -> Option<&'static Signature> {
     find(name).map(|rule| &rule.signature)
 }
 
-/// Most elements of a constant that a rule creates.
+/// Maximum number of elements of a constant that a rule creates.
 const MAX_MADE: usize = 1 << 24;
 
 /// The number of elements of a constant that a rule creates, checked against the limit.
@@ -183,7 +183,7 @@ impl Scope<'_, '_> {
     /// The element type of a tensor.
     fn dtype(&self, tensor: Handle) -> Result<DType> {
         let unknown =
-            || Error::value("the element type of a tensor is not known: the model does not say that of its input");
+            || Error::value("the element type of a tensor is unknown: the model does not declare that of its input");
         self.info(tensor).dtype.ok_or_else(unknown)
     }
 }

@@ -1,4 +1,4 @@
-//! Rules for recurrent networks: ONNX has a weight tensor for each kind of weight, `RNN` takes one vector with another order of gates.
+//! Rules for recurrent networks: ONNX has one tensor per kind of weight, `RNN` one vector with another order of gates.
 
 use ferromx_core::dtype::DType;
 
@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::ir::Value;
 
 rules! {
-    /// The vector of parameters of RNN from the weights of ONNX, with the gates in this order: for each direction the weights of the input
-    /// and of the state, then for each direction their biases.
+    /// The parameter vector of RNN from the weights of ONNX, with the gates in this order: the input and state weights of each direction,
+    /// then their biases.
     fn recurrent_params(s, w: Handle, r: Handle, b: Option<Handle>, order: Vec<i64>) -> Handle {
         let gates = order.len() as i64;
         let shape = s.info(w).shape.clone();
@@ -19,7 +19,7 @@ rules! {
         }
         let (directions, hidden, inputs) = (shape.dim(0), shape.dim(1) / gates, shape.dim(2));
         let order = s.integers("gates", &order)?;
-        // One direction of weights of shape (direction, gates * hidden, width), with the gates in our order, as a vector.
+        // One direction of weights of shape (direction, gates * hidden, width), with the gates in MXNet's order, as a vector.
         let part = |s: &mut Scope<'_, '_>, tensor: Handle, direction: i64, groups: i64, width: i64| {
             let one = s.emit(op!(SLICE_AXIS(tensor), axis: 0, begin: direction, end: direction + 1))?;
             let split = s.emit(op!(NPX_RESHAPE(one), newshape: vec![groups, gates, hidden, width]))?;
@@ -44,8 +44,8 @@ rules! {
         s.emit(op!(CONCAT(parts), dim: 0))
     }
 
-    /// For export: the layers of RNN as operators of the framework, with the outputs of RNN. The parameters are one tensor or those that
-    /// are joined to it; states are the first states, and the first cells of an LSTM.
+    /// For export: the layers of RNN as operators of the framework, with the outputs of RNN. The parameters are one tensor or the tensors
+    /// concatenated to it; states are the initial states, and the initial cells of an LSTM.
     fn recurrent_nodes(
         s, data: Handle, parameters: Value, states: &[Value], mode: &str, layers: i64, bidirectional: bool, hidden: i64,
     ) -> Vec<Value> {

@@ -109,7 +109,7 @@ enum Change {
     Scale(f64),
 }
 
-/// What a node asks for, without empty lists.
+/// The parameters of a node, without empty lists.
 struct Request {
     axes: Option<Vec<i64>>,
     roi: Option<Vec<f64>>,
@@ -137,9 +137,7 @@ fn changed_axes(request: Request, dims: &[i64], how: &How<'_>) -> Result<Vec<Axi
         }
         if is_unknown(dims[axis]) || size.is_some_and(is_unknown) {
             if how.is_cropping() || how.policy != "stretch" {
-                let text = format!(
-                    "dimension {axis} decides what is resized, and is not known: give the shapes of the inputs"
-                );
+                let text = format!("dimension {axis} must be known to resize it: give the shapes of the inputs");
                 return Err(Error::NeedsValue(text));
             }
             let change = size.map(Change::Size).or(scale.map(Change::Scale)).unwrap_or(Change::Scale(1.0));

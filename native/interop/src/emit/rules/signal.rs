@@ -88,8 +88,8 @@ rules! {
         Ok(s.constant(made))
     }
 
-    /// The discrete Fourier transform along an axis. The last axis holds real parts, or real and imaginary parts. A length that is not
-    /// given is that of the axis.
+    /// The discrete Fourier transform along an axis. The last axis holds real parts, or real and imaginary parts. The default length is
+    /// that of the axis.
     fn fourier(s, tensor: Handle, axis: i64, length: Option<i64>, inverse: bool, onesided: bool) -> Handle {
         let info = s.info(tensor);
         let (shape, dtype) = (info.shape.clone(), info.dtype);

@@ -1,4 +1,4 @@
-//! Rules for tensors of the graph: shapes, types, known elements, and operators given by name.
+//! Rules for tensors of the graph: shapes, types, known elements, and operators by name.
 
 use std::cmp::Ordering;
 
@@ -111,8 +111,7 @@ rules! {
         Ok(Handle(s.builder().constant(&name, array)))
     }
 
-    /// A tensor of the type of another one with the value everywhere. A dimension may be written as [tensor, axis]: it is taken from there,
-    /// known or not.
+    /// A tensor of the type of another one, filled with a value. A dimension may be written as [tensor, axis], even if it is unknown.
     fn filled_like(s, dims: &[Value], value: Value, tensor: Handle) -> Handle {
         let dtype = s.dtype(tensor)?;
         let (mut lengths, mut dynamic) = (Vec::new(), Vec::new());
@@ -310,7 +309,7 @@ fn known_elements(s: &Scope<'_, '_>, tensor: Handle) -> Result<Vec<Value>> {
     Ok(elements(value)?.into_iter().map(not_symbolic).collect())
 }
 
-/// Moves a number out of the range that is reserved for symbolic dimensions. It stays beyond the end of every axis.
+/// Moves a number out of the range that is reserved for symbolic dimensions; it still exceeds every axis.
 fn not_symbolic(value: Value) -> Value {
     match value {
         Value::Int(i) if is_unknown(i) => Value::Int(i64::MIN / 2),
@@ -333,7 +332,7 @@ fn elements(array: &NDArray) -> Result<Vec<Value>> {
 fn count(steps: f64) -> Result<usize> {
     match steps.is_finite() && steps < (1u64 << 30) as f64 {
         true => Ok(steps.ceil().max(0.0) as usize),
-        false => Err(Error::value(format!("a range of {steps} steps is no tensor"))),
+        false => Err(Error::value(format!("a range of {steps} steps is not a tensor"))),
     }
 }
 

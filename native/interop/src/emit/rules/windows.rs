@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::ir::Value;
 
 rules! {
-    /// The padding of a window: that which is given, or that which makes the output as large as the input divided by the stride. First at
-    /// the beginning of each axis, then at the end of each.
+    /// The padding of a window: the given one, or the one for which the output size is the input size divided by the stride. The beginnings
+    /// of all axes, then the ends.
     fn window_pads(
         s, auto_pad: &str, pads: Option<Vec<i64>>, kernel: Vec<i64>, strides: Vec<i64>, dilations: Vec<i64>,
         data: Handle,
@@ -32,7 +32,7 @@ rules! {
             "VALID" => return Ok(vec![0; 2 * n]),
             "SAME_UPPER" => true,
             "SAME_LOWER" => false,
-            other => return Err(Error::value(format!("there is no padding '{other}'"))),
+            other => return Err(Error::value(format!("unknown padding '{other}'"))),
         };
         let shape = s.info(data).shape.clone();
         if shape.dims().len() != n + 2 {
@@ -60,8 +60,8 @@ rules! {
         Ok(begin)
     }
 
-    /// Padding that is so much larger at the end that the last window, which sticks out, is whole (ceil_mode); a window that would lie only
-    /// in the padding is left out.
+    /// Padding for ceil_mode: enlarged at the end so that a last, incomplete window is whole. A window that would contain only padding is
+    /// dropped.
     fn pads_to_the_end(s, pads: Vec<i64>, kernel: Vec<i64>, strides: Vec<i64>, data: Handle) -> Vec<i64> {
         let mut pads = pads;
         check_windows(&[&pads, &kernel, &strides])?;
@@ -101,7 +101,7 @@ rules! {
             "VALID" => return Ok(vec![0; 2 * n]),
             "SAME_UPPER" => Some(true),
             "SAME_LOWER" => Some(false),
-            other => return Err(Error::value(format!("there is no padding '{other}'"))),
+            other => return Err(Error::value(format!("unknown padding '{other}'"))),
         };
         if is_same_upper.is_none() && output_shape.is_none() {
             return Ok(given);
@@ -119,7 +119,7 @@ rules! {
             let made = strides[k] * (size(k) - 1) + extra[k] + (kernel[k] - 1) * dilations[k] + 1;
             let total = made.saturating_sub(wanted[k]);
             (begin[k], end[k]) = match is_same_upper {
-                // A requested output larger than the computed one is extended at its end.
+                // If the requested output is larger than the computed one, it is extended at the end.
                 _ if total < 0 => (0, total),
                 Some(true) => (total / 2, total - total / 2),
                 _ => (total - total / 2, total / 2),

@@ -232,7 +232,7 @@ fn a_wrong_secret_joins_nobody() {
     });
     assert!(errors[0].contains("rank 1 (127.0.0.1:") && errors[0].contains("was refused"), "{errors:?}");
     assert!(
-        errors[1].contains("rank 0 (127.0.0.1:") && errors[1].contains("does not know this job's secret"),
+        errors[1].contains("rank 0 (127.0.0.1:") && errors[1].contains("does not have this job's secret"),
         "{errors:?}"
     );
     assert!(begin.elapsed() < Duration::from_secs(10));
@@ -308,5 +308,5 @@ fn messages_that_cannot_be_parsed_are_refused_in_the_introduction() {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&[b'x'; 200]).unwrap();
     let refusal = reception.callers.recv_timeout(TIMEOUT).unwrap().unwrap_err();
-    assert!(refusal.contains("it speaks another protocol"), "{refusal}");
+    assert!(refusal.contains("it uses another protocol"), "{refusal}");
 }

@@ -7,14 +7,14 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Marks a class on the class path that takes part in every import of a model, unless {@link ImportOptions} say otherwise: an {@link
- * ImportHook} with an empty constructor, or a {@link UserDefinedCustomOp}, to which the operators are then mapped.
+ * Marks a class on the class path that is used in every import of a model, unless {@link ImportOptions} exclude it: an
+ * {@link ImportHook} with an empty constructor, or a {@link UserDefinedCustomOp}, to which the operators are mapped.
  */
 @Documented
 @Retention(RetentionPolicy.RUNTIME)
 @Target(ElementType.TYPE)
 public @interface ImportHookRule {
-  /** Operators, with their domain where that is not the one of ONNX: {@code "Gelu"}, {@code "org.example.Swirl"}. */
+  /** Operators, with their domain unless it is that of ONNX: {@code "Gelu"}, {@code "org.example.Swirl"}. */
   String[] opNames() default {};
 
   /** Names of nodes. */

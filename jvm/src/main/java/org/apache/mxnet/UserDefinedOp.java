@@ -7,8 +7,8 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
 /**
- * Marks a {@link UserDefinedCustomOp} that is to be found on the class path: graphs and models that name its operator load without any
- * registration. The class needs an empty constructor.
+ * Marks a {@link UserDefinedCustomOp} to be found on the class path, so that graphs and models that name its operator
+ * load without registration. The class needs an empty constructor.
  */
 @Documented
 @Retention(RetentionPolicy.RUNTIME)

@@ -5,12 +5,12 @@ import scala.language.implicitConversions
 
 import org.apache.mxnet.codegen.DefaultMacros
 
-/** Lets the generated classes write an engine's default as a value, which ScalaDoc shows: `no_bias: Opt[Boolean] = false`.
-  * What is compiled is `Opt.absent`.
+/** Allows generated classes to write the engine's default as a value, for ScalaDoc: `no_bias: Opt[Boolean] = false`. It
+  * compiles to `Opt.absent`.
   */
 private[mxnet] object EngineDefault {
   implicit def absent[A, T](value: A): Opt[T] = macro DefaultMacros.absent[A, T]
 
-  /** The same where the type must be said. */
+  /** The same with an explicit type. */
   def default[T](value: Any): Opt[T] = macro DefaultMacros.default[T]
 }

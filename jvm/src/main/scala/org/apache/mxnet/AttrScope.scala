@@ -4,12 +4,12 @@ import org.apache.mxnet.internal.util.PerThread
 
 /** Attributes for every symbol that is created within a scope, such as `ctx_group`.
   *
-  * @param attr the attributes; null is none
+  * @param attr the attributes; null for none
   */
 private[mxnet] class AttrScope(attr: Map[String, String] = null) {
   private val attributes: Map[String, String] = Option(attr).getOrElse(Map.empty)
 
-  /** The attributes of this scope and those given by the user, who has the last word. */
+  /** The attributes of this scope and those given by the user, which take precedence. */
   def get(userDefinedAttr: Option[Map[String, String]]): Map[String, String] =
     userDefinedAttr.filter(_ != null).fold(attributes)(attributes ++ _)
 

@@ -4,7 +4,8 @@ import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.util.Given
 
-/** Gradients of array code: operations in [[record]] are kept on a tape, and [[backward]] runs it in reverse.
+/** Automatic differentiation of array code: [[record]] writes operations to a tape, and [[backward]] runs it in
+  * reverse.
   *
   * {{{
   * Autograd.attachGradient(x)
@@ -20,18 +21,18 @@ object Autograd {
   /** Whether operations of this thread are recorded. */
   def isRecording: Boolean = _LIB.autogradIsRecording()
 
-  /** Whether operators of this thread behave as in training. */
+  /** Whether this thread is in training mode. */
   def isTraining: Boolean = _LIB.autogradIsTraining()
 
   /** Runs `body` and records it.
     *
-    * @param trainMode whether operators behave as in training
+    * @param trainMode whether operators run in training mode
     */
   def record[T](trainMode: Boolean = true)(body: => T): T = in(recording = true, trainMode)(body)
 
   /** Runs `body` without recording it, within [[record]].
     *
-    * @param trainMode whether operators behave as in training
+    * @param trainMode whether operators run in training mode
     */
   def pause[T](trainMode: Boolean = false)(body: => T): T = in(recording = false, trainMode)(body)
 
@@ -45,7 +46,7 @@ object Autograd {
     }
   }
 
-  /** Makes an array a variable, with a gradient of its shape that starts at zero.
+  /** Marks an array as a variable, with a gradient of zeros in its shape.
     *
     * @param gradReq what [[backward]] does with the gradient: `write`, `add` or `null`
     */
@@ -54,7 +55,7 @@ object Autograd {
     markVariables(Seq(array), Seq(NDArray.zeros(array.shape, array.context, array.dtype)), gradReq)
   }
 
-  /** Makes arrays variables whose gradients go to the given arrays. */
+  /** Marks arrays as variables whose gradients are written to the given arrays. */
   def markVariables(variables: Seq[NDArray], gradients: Seq[NDArray], gradReq: String = "write"): Unit = {
     Given("Autograd.markVariables", "variables" -> variables, "gradients" -> gradients, "gradReq" -> gradReq)
     if (variables.length != gradients.length)
@@ -69,7 +70,7 @@ object Autograd {
     keepAlive(gradients)
   }
 
-  /** The gradient of a variable; it is an error if the array is none. */
+  /** The gradient of a variable; any other array is an error. */
   def gradient(variable: NDArray): NDArray = {
     Given("Autograd.gradient", "variable" -> variable)
     val handle = _LIB.ndarrayGrad(variable.liveHandle)
@@ -87,9 +88,9 @@ object Autograd {
 
   /** Computes the gradients of the variables that `heads` were computed from.
     *
-    * @param headGradients the gradients of the heads; empty is all ones
+    * @param headGradients the gradients of the heads; if empty, all ones
     * @param retainGraph whether the tape is kept for another backward pass
-    * @param trainMode whether operators behave as in training
+    * @param trainMode whether operators run in training mode
     */
   def backward(
       heads: Seq[NDArray],
@@ -104,11 +105,11 @@ object Autograd {
     keepAlive(headGradients)
   }
 
-  /** The gradients of `heads` with respect to some variables; those that are attached to the variables stay as they are.
+  /** The gradients of `heads` with respect to some variables. The gradients attached to the variables do not change.
     *
-    * @param headGradients the gradients of the heads; empty is all ones
-    * @param createGraph whether the gradients are recorded themselves, for gradients of a higher order
-    * @param trainMode whether operators behave as in training
+    * @param headGradients the gradients of the heads; if empty, all ones
+    * @param createGraph whether the gradients are recorded, for higher-order gradients
+    * @param trainMode whether operators run in training mode
     */
   def gradients(
       heads: Seq[NDArray],

@@ -2,10 +2,10 @@ package org.apache.mxnet
 
 import org.apache.mxnet.internal.jni.{LibInfo, NativeLibrary}
 
-/** Names that the whole library shares: handle types, the default element type, and the loaded native library. */
+/** Names that the whole library uses: handle types, the default element type, and the loaded native library. */
 private[mxnet] object Base {
 
-  /** The address of a native object as the library hands it out: a generation-checked handle, 0 for none. */
+  /** The handle of a native object, checked by generation; 0 for none. */
   type CPtrAddress = Long
 
   type NDArrayHandle = CPtrAddress
@@ -23,22 +23,22 @@ private[mxnet] object Base {
   /** The type of a generated parameter that the engine takes as a 32-bit float. */
   type MXFloat = Float
 
-  /** The element type of arrays for which none is given. */
+  /** The default element type of arrays. */
   val MX_REAL_TYPE: DType.DType = DType.Float32
 
   /** The types of numbers that operators take as scalars. */
   lazy val MX_PRIMITIVES: Specializable.Group[(Double.type, Float.type)] = new Specializable.Group((Double, Float))
 
-  /** A number that a function sets. */
+  /** A number that a function returns through its argument. */
   class RefInt(val value: Int = 0)
 
-  /** A number that a function sets. */
+  /** A number that a function returns through its argument. */
   class RefLong(val value: Long = 0L)
 
-  /** A number that a function sets. */
+  /** A number that a function returns through its argument. */
   class RefFloat(val value: Float = 0f)
 
-  /** A text that a function sets. */
+  /** A string that a function returns through its argument. */
   class RefString(val value: String = null)
 
   type MXUintRef = RefInt
@@ -53,10 +53,10 @@ private[mxnet] object Base {
   type RecordIOHandleRef = RefLong
   type RtcHandleRef = RefLong
 
-  /** An error unless `ret` is 0. The functions of [[LibInfo]] throw by themselves. */
+  /** Throws unless `ret` is 0. The functions of [[LibInfo]] throw themselves. */
   def checkCall(ret: Int): Unit = if (ret != 0) throw new MXNetError(s"a native function returned $ret instead of 0")
 
-  /** Names, types and descriptions of arguments as the section of a docstring. */
+  /** Names, types and descriptions of arguments as a section of a docstring. */
   def ctypes2docstring(argNames: Seq[String], argTypes: Seq[String], argDescs: Seq[String]): String = {
     val arguments = argNames.lazyZip(argTypes).lazyZip(argDescs).map { (name, kind, description) =>
       s"$name : $kind" + (if (description.isEmpty) "" else s"\n    $description")

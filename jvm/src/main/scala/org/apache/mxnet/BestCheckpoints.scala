@@ -6,8 +6,8 @@ import org.apache.mxnet.Callback.EpochRecord
 import org.apache.mxnet.internal.util.AtomicFile
 import org.apache.mxnet.module.internal.MetricChoice
 
-/** Keeps the parameters of the best epochs in files: `prefix-symbol.json` and, for each of them, `prefix-NNNN.params` with
-  * the number of epochs trained, as `Module.loadCheckpoint` and MXNet read them.
+/** Saves the parameters of the best epochs: `prefix-symbol.json`, and `prefix-NNNN.params` for each, where NNNN is the
+  * number of trained epochs. `Module.loadCheckpoint` and MXNet read them.
   *
   * {{{
   * val best = new BestCheckpoints("model", k = 3)
@@ -16,7 +16,7 @@ import org.apache.mxnet.module.internal.MetricChoice
   * }}}
   *
   * @param prefix prefix of the files' names
-  * @param k how many epochs are kept
+  * @param k number of epochs to keep
   * @param metric the metric's name, such as `accuracy`, `validation-accuracy` or `train-accuracy`; by default the first
   *   metric, of the validation data if there are any
   * @param mode `max` if larger values are better, `min` if smaller ones are; `auto` knows the metrics of this library
@@ -28,7 +28,7 @@ class BestCheckpoints(prefix: String, k: Int = 1, metric: String = "", mode: Str
   private val choice = new MetricChoice(metric, mode)
   private var best = Vector.empty[EpochRecord]
 
-  /** The epochs whose parameters are in files, the best one first. */
+  /** The epochs whose parameters are saved, the best one first. */
   def kept: IndexedSeq[EpochRecord] = best
 
   override def onTrainBegin(training: Training): Unit = {
@@ -48,7 +48,7 @@ class BestCheckpoints(prefix: String, k: Int = 1, metric: String = "", mode: Str
 
   private def fileOf(record: EpochRecord): String = Model.paramsFile(prefix, record.epoch + 1)
 
-  /** Takes an epoch among the best, before those that it is better than; gives the one that is left out, if any. */
+  /** Inserts an epoch among the best, ordered from best to worst; returns the one that is dropped, if any. */
   private def rank(record: EpochRecord): Option[EpochRecord] = {
     val position = best.indexWhere(other => choice.isBetter(record, choice.in(other)._2))
     val ranked = if (position < 0) best :+ record else best.patch(position, Seq(record), 0)

@@ -7,10 +7,10 @@ import org.apache.mxnet.module.FitParams
 
 import scala.collection.mutable
 
-/** What training can call to say how it goes. */
+/** Callbacks that report the progress of training. */
 object Callback {
 
-  /** Logs speed and metric every so many batches, by slf4j at level info.
+  /** Logs speed and metric every `frequent` batches, by SLF4J at level info.
     *
     * @param batchSize number of instances in a batch
     * @param frequent number of batches between two lines
@@ -48,7 +48,7 @@ object Callback {
     private val logger = Logging.of(classOf[Speedometer])
   }
 
-  /** How one epoch went.
+  /** The results of one epoch.
     *
     * @param epoch number of the epoch, from 0
     * @param train metrics of the training data by name
@@ -72,9 +72,9 @@ object Callback {
     * }}}
     *
     * @param batchSize number of instances in a batch
-    * @param numEpoch number of the last epoch, as `fit` is told
-    * @param validation whether `fit` gets validation data; the line is printed after them then
-    * @param out where lines go
+    * @param numEpoch number of the last epoch, as passed to `fit`
+    * @param validation whether `fit` gets validation data; the line is then printed after the validation
+    * @param out where lines are printed
     */
   class Progress(batchSize: Int, numEpoch: Int, validation: Boolean = false, out: PrintStream = System.out)
       extends BatchEndCallback
@@ -88,7 +88,7 @@ object Callback {
     /** The epochs so far, in order. */
     def history: IndexedSeq[EpochRecord] = records.toIndexedSeq
 
-    /** What `fit` must call at the end of each evaluation if there are validation data. */
+    /** The callback for the end of each evaluation; required with validation data. */
     val evalEnd: BatchEndCallback = (epoch, _, metric) => finish(epoch, Progress.valuesOf(metric))
 
     /** Adds this callback to the parameters of `fit`. */
@@ -132,7 +132,7 @@ object Callback {
 
   private[mxnet] object Progress {
 
-    /** An epoch in a line.
+    /** An epoch as a line of text.
       *
       * @param secondsPerEpoch mean time of an epoch, for the estimate of the time left
       */
@@ -147,7 +147,7 @@ object Callback {
       (head(record.epoch, numEpoch) +: (train ++ tested ++ pace)).mkString("  ")
     }
 
-    /** The number of an epoch, from 1, and of all. */
+    /** The number of an epoch, from 1, and the number of epochs. */
     def head(epoch: Int, numEpoch: Int): String = {
       val width = numEpoch.toString.length
       s"epoch ${(epoch + 1).toString.reverse.padTo(width, ' ').reverse}/$numEpoch"

@@ -57,16 +57,16 @@ object Context {
 
   private val current = new PerThread[Context](() => hostCpu)
 
-  /** The context that is meant where none is given: `cpu(0)`, or that of the innermost `withScope`. */
+  /** The default context: that of the innermost `withScope`, else `cpu(0)`. */
   def defaultCtx: Context = current.get()
 
   /** A CPU. */
   def cpu(deviceId: Int = 0): Context = if (deviceId == 0) hostCpu else new Context("cpu", deviceId)
 
-  /** A GPU. Using one that is not there is an error, never a silent fall-back to the CPU. */
+  /** A GPU. Using one that is not available is an error; nothing falls back to the CPU silently. */
   def gpu(deviceId: Int = 0): Context = new Context("gpu", deviceId)
 
-  /** A single context where several may be given. */
+  /** Converts a single context to an array of contexts. */
   implicit def ctx2Array(ctx: Context): Array[Context] = Array(ctx)
 
   /** A context from the codes of the native interface: the type in the upper 32 bits, the id in the lower. */

@@ -42,18 +42,18 @@ abstract class CustomOp {
       aux: Array[NDArray]
   ): Unit
 
-  /** Puts `src` into `dst` as a request says. */
+  /** Writes `src` to `dst` as the request specifies. */
   def assign(dst: NDArray, req: String, src: NDArray): Unit = req match {
     case "write" | "inplace" => dst.set(src)
     case "add"               => dst += src
     case "null"              =>
     case other               =>
-      throw new MXNetError(s"CustomOp.assign: '$other' is no request; it is one of write, inplace, add, null")
+      throw new MXNetError(s"CustomOp.assign: '$other' is not a request; use one of write, inplace, add, null")
   }
 }
 
-/** What an operator that was registered by [[Operator.register]] is like: the names and shapes of its arrays, and what
-  * computes. Every node has one of its own, a copy of the registered one with the node's parameters.
+/** The properties of an operator registered by [[Operator.register]]: the names, shapes and types of its arrays, and
+  * its computation. Each node has its own copy, with the node's parameters.
   *
   * @param needTopGrad whether the gradient reads the gradients of the outputs; that of a loss does not
   */
@@ -62,7 +62,7 @@ abstract class CustomOpProp(needTopGrad: Boolean = false) extends Cloneable {
   /** The node's parameters. */
   protected var kwargs: Map[String, String] = Map.empty
 
-  /** Takes over the node's parameters. */
+  /** Sets the node's parameters. */
   private[mxnet] def init(kwargs: Map[String, String]): Unit = this.kwargs = kwargs
 
   private[mxnet] def forNode(kwargs: Map[String, String]): CustomOpProp = {
@@ -71,13 +71,13 @@ abstract class CustomOpProp(needTopGrad: Boolean = false) extends Cloneable {
     copy
   }
 
-  /** The shapes of inputs, outputs and auxiliary states from what is known of the inputs' shapes; by default one output
-    * of the first input's shape, and no states.
+  /** Infers the shapes of inputs, outputs and auxiliary states from those of the inputs. By default there is one output
+    * with the shape of the first input, and no states.
     */
   def inferShape(inShape: Array[Shape]): (Array[Shape], Array[Shape], Array[Shape]) =
     (inShape, inShape.take(1), null)
 
-  /** The types of inputs, outputs and auxiliary states; by default all that of the first input. */
+  /** Infers the types of inputs, outputs and auxiliary states; by default all are that of the first input. */
   def inferType(inType: Array[DType]): (Array[DType], Array[DType], Array[DType]) = {
     val first = inType.headOption.getOrElse(DType.Float32)
     (inType, listOutputs().map(_ => first), Option(listAuxiliaryStates()).map(_.map(_ => first)).orNull)
@@ -92,19 +92,19 @@ abstract class CustomOpProp(needTopGrad: Boolean = false) extends Cloneable {
   /** The names of the auxiliary states; null for none. */
   def listAuxiliaryStates(): Array[String] = null
 
-  /** Which of the numbered arrays the gradient reads. */
+  /** Selects the arrays, by number, that the gradient reads. */
   def declareBackwardDependency(outGrad: Array[Int], inData: Array[Int], outData: Array[Int]): Array[Int] =
     (if (needTopGrad) outGrad else Array.empty[Int]) ++ inData ++ outData
 
-  /** What computes, for inputs of these shapes and type codes. */
+  /** Creates the computation for inputs of these shapes and type codes. */
   def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp
 }
 
 /** Registration of user-defined operators. */
 object Operator {
 
-  /** Registers an operator for `Symbol.Custom` and `NDArray.Custom` with this `op_type`. A later one takes its place for
-    * nodes that are made from then on.
+  /** Registers an operator for `Symbol.Custom` and `NDArray.Custom` with this `op_type`. A later registration replaces
+    * it for nodes that are created afterwards.
     */
   def register(regName: String, opProp: CustomOpProp): Unit = {
     if (regName == null || opProp == null)

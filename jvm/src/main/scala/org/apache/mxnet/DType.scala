@@ -14,7 +14,7 @@ object DType extends Enumeration {
   val Bool: Value = Value(7, "bool")
   val BFloat16: Value = Value(12, "bfloat16")
 
-  /** A type that is not known yet. */
+  /** An unknown type. */
   val Unknown: Value = Value(-1, "unknown")
 
   /** Bytes of one element. */

@@ -6,13 +6,13 @@ import org.apache.mxnet.Base.{_LIB, CPtrAddress}
 import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.util.Given
 
-/** The membership of a process, or of one of several threads of a process, in a group that trains a model together.
+/** The membership of a process, or of one of its threads, in a group that trains one model.
   *
-  * Each member first opens a listener by [[DistributedJob.listen]] and tells the others its address, then calls [[join]]
-  * with its rank and the addresses of all. The stores of the job then add up gradients over all ranks. It can be used
-  * from any thread, but all ranks must call their stores in the same order.
+  * Each member opens a listener by [[DistributedJob.listen]], sends its address to the others, and calls [[join]] with
+  * its rank and all addresses. The stores of the job then sum gradients over all ranks. A job may be used from any
+  * thread, but all ranks must call their stores in the same order.
   *
-  * @param handle the native membership, which then belongs to this object
+  * @param handle the native membership, which this object owns
   */
 final class DistributedJob private (handle: CPtrAddress) extends NativeResource {
   override def nativeAddress: CPtrAddress = handle
@@ -31,14 +31,14 @@ final class DistributedJob private (handle: CPtrAddress) extends NativeResource 
   /** The port at which this member listens. */
   def port: Int = native(_LIB.jobPort)
 
-  /** Connects to all other ranks; returns when all are here.
+  /** Connects to all other ranks and waits for them.
     *
     * @param rank number of this member, from 0
     * @param peers `host:port` of every rank, this one included, in order of ranks
-    * @param secret 16 or more random bytes, the same for all ranks; a new one for each attempt keeps out members of
+    * @param secret 16 or more random bytes, equal on all ranks; a new secret for each attempt excludes members of
     *   earlier ones
-    * @param timeout the longest wait for other ranks, here and in each later operation
-    * @throws MXNetError that names the ranks that could not be reached or did not come
+    * @param timeout the maximum time to wait for other ranks, in this call and in each later operation
+    * @throws MXNetError if a rank cannot be reached or does not connect in time; the message names it
     */
   def join(rank: Int, peers: Seq[String], secret: Array[Byte], timeout: Duration = Duration.ofMinutes(5)): Unit = {
     Given("DistributedJob.join", "peers" -> peers, "secret" -> secret, "timeout" -> timeout)
@@ -54,7 +54,7 @@ final class DistributedJob private (handle: CPtrAddress) extends NativeResource 
   /** Waits for all ranks. */
   def barrier(): Unit = native(_LIB.jobBarrier)
 
-  /** Makes a store that all ranks share. All ranks make their stores in the same order.
+  /** Creates a store that all ranks share. All ranks create their stores in the same order.
     *
     * @param kind `dist_sync` or `dist_device_sync`
     */
@@ -63,8 +63,8 @@ final class DistributedJob private (handle: CPtrAddress) extends NativeResource 
     new KVStore(native(_LIB.jobStore(_, kind)))
   }
 
-  /** Leaves the job: waits of other threads end with an [[MXNetError]] at once, and its stores can no longer add up.
-    * Closing twice does nothing.
+  /** Leaves the job. Threads that wait get an [[MXNetError]], and the stores of the job can no longer be used. Closing
+    * twice does nothing.
     */
   override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
     if (!isDisposed) native(_LIB.jobClose)
@@ -76,7 +76,7 @@ object DistributedJob {
 
   /** Opens a listener.
     *
-    * @param host the address of this machine to listen at
+    * @param host the local address to listen on
     * @param port the port; 0 takes a free one
     */
   def listen(host: String = "0.0.0.0", port: Int = 0): DistributedJob = {

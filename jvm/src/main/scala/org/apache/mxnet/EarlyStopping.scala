@@ -9,7 +9,7 @@ import org.apache.mxnet.module.internal.MetricChoice
   * @param metric the metric's name, such as `accuracy`, `validation-accuracy` or `train-accuracy`; by default the first
   *   metric, of the validation data if there are any
   * @param mode `max` if larger values are better, `min` if smaller ones are; `auto` knows the metrics of this library
-  * @param patience number of epochs without an improvement after which training ends
+  * @param patience number of epochs without improvement after which training ends
   * @param minDelta smallest difference that counts as an improvement
   * @param restoreBest whether the module gets the parameters of the best epoch when training ends
   */
@@ -59,7 +59,7 @@ class EarlyStopping(
     if (state.nonEmpty && restoreBest) bestParams = Some(Blocks.parse(state, "the best parameters")(Model.Params.read))
   }
 
-  /** Takes an epoch into account; whether it is the best. */
+  /** Records an epoch; returns whether it is the best. */
   private def observe(record: EpochRecord): Boolean = {
     val isBest = best.forall(before => choice.isBetter(record, choice.in(before)._2, minDelta))
     if (isBest) {

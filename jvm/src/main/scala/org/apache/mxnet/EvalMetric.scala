@@ -20,11 +20,11 @@ abstract class EvalMetric(protected val name: String) {
     *
     * @param labels the labels, one array for each output
     * @param preds the predictions, in the same order
-    * @throws IllegalArgumentException if the numbers of arrays or their sizes do not fit, or a label is NaN
+    * @throws IllegalArgumentException if the numbers of arrays or their sizes differ, or a label is NaN
     */
   def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit
 
-  /** Forgets all batches. */
+  /** Discards all batches. */
   def reset(): Unit = {
     numInst = 0
     sumMetric = 0.0d
@@ -74,8 +74,8 @@ private[mxnet] object EvalMetric {
       )
     }
 
-    /** The class of each instance: the value itself where the shape is the label's, else the position of the maximum on
-      * axis 1.
+    /** The class of each instance: the value itself if the shape is that of the label, else the index of the maximum
+      * along axis 1.
       */
     def classes(label: Values, metric: String): Array[Float] =
       if (shape == label.shape) data
@@ -110,7 +110,7 @@ private[mxnet] object EvalMetric {
     }
   }
 
-  /** Says that two arrays must have the same number of elements. */
+  /** The message for two arrays that differ in the number of elements. */
   def requireSameSize(metric: String, label: Values, pred: Values): Unit =
     require(
       label.size == pred.size,
@@ -118,7 +118,7 @@ private[mxnet] object EvalMetric {
         "differ in their number of elements"
     )
 
-  /** Says that predictions must have a row of class scores for each label. */
+  /** The message for predictions that lack a row of class scores for each label. */
   def requireClassScores(metric: String, label: Values, pred: Values): Unit =
     require(
       pred.shape.length == 2 && pred.shape(0) == label.size,
@@ -146,7 +146,7 @@ class CompositeEvalMetric extends EvalMetric("composite") {
   /** Adds a metric. */
   def add(metric: EvalMetric): Unit = metrics += metric
 
-  /** The metric that was added at this position, counted from 0. */
+  /** The metric at index `i`, in the order in which they were added. */
   def getMetric(index: Int): EvalMetric = {
     require(
       index >= 0 && index < metrics.length,
@@ -168,8 +168,7 @@ class CompositeEvalMetric extends EvalMetric("composite") {
   }
 }
 
-/** Share of instances whose predicted class is the label. The predicted class is the position of the largest value on
-  * axis 1.
+/** Fraction of instances whose predicted class, the index of the largest value along axis 1, is the label.
   */
 class Accuracy extends EvalMetric("accuracy") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
@@ -186,9 +185,9 @@ class Accuracy extends EvalMetric("accuracy") {
     }
 }
 
-/** Share of instances whose label is among the `topK` classes with the largest predictions.
+/** Fraction of instances whose label is among the `topK` classes with the largest predictions.
   *
-  * @param topK how many classes count as hits, at least 2; no more than there are classes are used
+  * @param topK number of classes that count as a hit, at least 2; limited to the number of classes
   */
 class TopKAccuracy(topK: Int) extends EvalMetric("top_k_accuracy") {
   require(topK > 1, s"topK is $topK: it must be at least 2; use Accuracy for the best class alone")
@@ -205,8 +204,7 @@ class TopKAccuracy(topK: Int) extends EvalMetric("top_k_accuracy") {
       numInst += label.size
     }
 
-  /** How many classes come before `target` in the order of falling predictions; of equal ones the higher class comes
-    * first.
+  /** The rank of class `target` by decreasing prediction, from 0; of equal predictions the higher class comes first.
     */
   private def rank(data: Array[Float], start: Int, classes: Int, target: Int): Int =
     if (target < 0 || target >= classes) classes
@@ -252,8 +250,8 @@ private object F1 {
 
 /** Exponential of the mean negative log-likelihood of the labels, averaged over batches.
   *
-  * @param ignoreLabel label that does not count, usually that of padding; all count if None
-  * @param axis axis of the predictions that holds the classes; -1 is the last
+  * @param ignoreLabel label to ignore, usually that of padding; None ignores no label
+  * @param axis the class axis of the predictions; -1 is the last
   */
 class Perplexity(ignoreLabel: Option[Int] = None, axis: Int = -1) extends EvalMetric("Perplexity") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit = {
@@ -290,7 +288,7 @@ class Perplexity(ignoreLabel: Option[Int] = None, axis: Int = -1) extends EvalMe
 
 /** Mean over the instances of `-log(p + eps)`, where p is the probability predicted for the label.
   *
-  * @param eps keeps the logarithm finite
+  * @param eps added to the probability, so that the logarithm is finite
   */
 class CrossEntropy(eps: Float = 1e-12f) extends EvalMetric("cross-entropy") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
@@ -340,7 +338,7 @@ class RMSE extends EvalMetric("rmse") {
 
 /** A metric given by a function of one label array and one prediction array.
   *
-  * @param fEval gives the value for one pair
+  * @param fEval returns the value of one pair
   * @param name name under which the mean of the values is reported
   */
 class CustomMetric(fEval: (NDArray, NDArray) => Float, name: String) extends EvalMetric(name) {

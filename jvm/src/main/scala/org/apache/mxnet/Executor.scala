@@ -6,7 +6,7 @@ import org.apache.mxnet.internal.util.Given
 
 object Executor {
 
-  /** Binds a symbol to arrays that are in its order: null in `grads` is no gradient. */
+  /** Binds a symbol to arrays in its order; null in `grads` means no gradient. */
   private[mxnet] def bind(
       symbol: Symbol,
       ctx: Context,
@@ -53,8 +53,8 @@ object Executor {
 
 /** A symbol bound to arrays, ready to run.
   *
-  * Its outputs are written by every [[forward]]. Disposing it disposes its outputs; the arrays it was bound to only if
-  * they were made by [[reshape]].
+  * Every [[forward]] overwrites the outputs. Disposing an executor disposes its outputs, and the arrays it is bound to
+  * only if [[reshape]] created them.
   *
   * @param address the handle
   */
@@ -75,7 +75,7 @@ class Executor private[mxnet] (
 
   override val ref: NativeResourceRef = register()
 
-  /** 0: the arrays that it uses count for themselves. */
+  /** 0, because the arrays that it uses are counted themselves. */
   override val bytesAllocated: Long = 0L
 
   /** The outputs, in the order of the symbol's `listOutputs`. */
@@ -104,10 +104,10 @@ class Executor private[mxnet] (
     }
   }
 
-  /** An executor of the same symbol for other input shapes, which shares memory and parameters with this one.
+  /** An executor of the same symbol for other input shapes, which shares parameters and memory with this one.
     *
-    * @param partialShaping whether shapes of arguments that are not in `kwargs` may change too
-    * @param allowUpSizing whether arrays may become larger than they are, in new memory
+    * @param partialShaping whether the shapes of arguments that are not in `kwargs` may change
+    * @param allowUpSizing whether arrays may grow, in new memory
     * @param kwargs the new shapes, by the names of arguments
     */
   def reshape(
@@ -147,7 +147,7 @@ class Executor private[mxnet] (
 
   /** Computes the outputs.
     *
-    * @param isTrain whether operators behave as in training, and [[backward]] will follow
+    * @param isTrain whether operators run in training mode, so that [[backward]] can follow
     * @param kwargs arrays to copy into arguments first, by name
     */
   def forward(isTrain: Boolean, kwargs: (String, NDArray)*): Unit = {
@@ -160,7 +160,7 @@ class Executor private[mxnet] (
     native(_LIB.executorForward(_, isTrain))
   }
 
-  /** Computes the outputs as in inference. */
+  /** Computes the outputs in inference mode. */
   def forward(): Unit = forward(isTrain = false)
 
   /** Computes the gradients of the arguments, after `forward(isTrain = true)`.
@@ -174,17 +174,17 @@ class Executor private[mxnet] (
     keepAlive(outGrads)
   }
 
-  /** As `backward` for a symbol with one output. */
+  /** Computes the gradients for a symbol with one output. */
   def backward(outGrad: NDArray): Unit = {
     Given("Executor.backward", "outGrad" -> outGrad)
     backward(Array(outGrad))
   }
 
-  /** Computes the gradients where all outputs are losses. */
+  /** Computes the gradients if all outputs are losses. */
   def backward(): Unit = backward(Array.empty[NDArray])
 
-  /** Calls `callback` with every output of every operator as it is computed; null ends that. The executor then runs
-    * without fusing operators.
+  /** Calls `callback` with every output of every operator as it is computed; null removes the callback. With a
+    * callback, the executor does not fuse operators.
     */
   def setMonitorCallback(callback: MXMonitorCallback): Unit =
     native(_LIB.executorSetMonitorCallback(_, callback, monitorAll = false))
@@ -192,7 +192,7 @@ class Executor private[mxnet] (
   /** The arguments by name. */
   lazy val argDict: Map[String, NDArray] = byName("arguments", symbol.listArguments(), argArrays)
 
-  /** The gradients by the names of the arguments; null where there is none. */
+  /** The gradients by the names of the arguments; null for an argument without gradient. */
   lazy val gradDict: Map[String, NDArray] = byName("arguments", symbol.listArguments(), gradArrays)
 
   /** The auxiliary states by name. */
@@ -208,8 +208,8 @@ class Executor private[mxnet] (
   /** Copies parameters into the arguments and auxiliary states, converting their types.
     *
     * @param argParams arrays by the names of arguments
-    * @param auxParams arrays by the names of auxiliary states; null is none
-    * @param allowExtraParams whether names that the symbol does not have are passed over
+    * @param auxParams arrays by the names of auxiliary states; null for none
+    * @param allowExtraParams whether to ignore names that the symbol does not have
     */
   def copyParamsFrom(
       argParams: Map[String, NDArray],
@@ -250,6 +250,6 @@ class Executor private[mxnet] (
   private def unknown(method: String, kind: String, name: String, known: Map[String, NDArray]): MXNetError =
     new MXNetError(s"Executor.$method: there is no $kind '$name'; there are ${known.keys.mkString(", ")}")
 
-  /** A listing of the plan for people. */
+  /** A readable listing of the plan. */
   def debugStr: String = native(_LIB.executorPrint)
 }

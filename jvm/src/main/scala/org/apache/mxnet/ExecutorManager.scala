@@ -6,33 +6,33 @@ import org.apache.mxnet.internal.util.Logging
 import org.apache.mxnet.module.DataParallelExecutorGroup
 import org.slf4j.Logger
 
-/** What [[DataParallelExecutorManager]] is made of. */
+/** Helpers of [[DataParallelExecutorManager]]. */
 private[mxnet] object ExecutorManager {
 
-  /** Shares a batch among devices: first and last instance of each, exclusive.
+  /** Splits a batch among devices: the range of instances of each, end exclusive.
     *
     * @param workLoadList share of the batch that each device gets, in any unit
     */
   def splitInputSlice(batchSize: Int, workLoadList: Seq[Float]): Array[(Int, Int)] =
     DataParallelExecutorGroup.splitBatch(batchSize, workLoadList.toIndexedSeq).toArray
 
-  /** Checks that the names in a network differ. */
+  /** Checks that the names in a network are distinct. */
   def checkArguments(symbol: Symbol): Unit = {
     FeedForward.requireDistinct("arguments", symbol.listArguments())
     FeedForward.requireDistinct("auxiliary states", symbol.listAuxiliaryStates())
   }
 }
 
-/** Executors of a network on several devices, and with a generator of networks, of the network of each bucket.
+/** Executors of a network on several devices; with `symGen`, of the network of each bucket.
   *
   * @param symbol the network
   * @param ctx the devices
   * @param paramNames arguments that are parameters
   * @param argNames all arguments
   * @param auxNames auxiliary states
-  * @param trainData gives the forms of inputs and labels
+  * @param trainData provides the shapes of inputs and labels
   * @param workLoadList share of the batch that each device gets; null for equal ones
-  * @param symGen makes the network of a bucket; null without buckets
+  * @param symGen returns the network of a bucket; null without buckets
   */
 private[mxnet] class DataParallelExecutorManager(
     symbol: Symbol,
@@ -84,7 +84,7 @@ private[mxnet] class DataParallelExecutorManager(
   /** Frees the executors. */
   def dispose(): Unit = (groups.values.toSet + first).foreach(_.dispose())
 
-  /** Watches the executors; not with buckets. */
+  /** Installs a monitor on the executors; not supported with buckets. */
   def installMonitor(monitor: Monitor): Unit = {
     require(symGen == null, "a monitor cannot watch executors of buckets; train without buckets to use one")
     first.installMonitor(monitor)
@@ -94,11 +94,11 @@ private[mxnet] class DataParallelExecutorManager(
   def setParams(argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): Unit =
     first.setParams(argParams, auxParams)
 
-  /** Copies parameters and auxiliary states, the mean over the devices, into arrays of the caller's. */
+  /** Copies parameters and auxiliary states, averaged over the devices, to the given arrays. */
   def copyTo(argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): Unit =
     first.getParams(argParams, auxParams)
 
-  /** Takes the batch to run next. */
+  /** Loads the next batch. */
   def loadDataBatch(dataBatch: DataBatch): Unit = {
     if (symGen != null)
       current = groups.getOrElseUpdate(

@@ -1,21 +1,21 @@
 package org.apache.mxnet
 
-/** What a program writes for nodes of a network while it is exported, in place of the mapping processes. A hook is attached
-  * to nodes by [[ExportOptions]] and overrides one of the two methods.
+/** Replaces the mapping processes for some nodes of a network that is exported. [[ExportOptions]] attaches a hook to
+  * nodes. A hook overrides one of the two methods.
   *
-  * The node that a hook sees has the operator's name (that of a user-defined operator its `opName`), its parameters or
-  * properties as attributes, and its inputs with the shapes and types that are known. What a hook throws ends the export as
-  * an [[MXNetError]] that names node and operator, with the exception as its cause.
+  * The node that a hook gets has the operator's name (`opName` for a user-defined operator), its parameters or
+  * properties as attributes, and its inputs with their known shapes and types. An exception of a hook ends the export
+  * with an [[MXNetError]] that names node and operator and has the exception as its cause.
   */
 abstract class ExportHook {
 
-  /** The node's outputs by other operators of ours, which are then mapped. They are composed of the node's inputs
-    * ([[ModelNode.input]]) and of constants ([[ModelNode.constant]]). Null leaves the node to [[write]].
+  /** The node's outputs, composed of other MXNet operators on the node's inputs ([[ModelNode.input]]) and constants
+    * ([[ModelNode.constant]]). These operators are then mapped. Null passes the node to [[write]].
     */
   def compose(node: ModelNode): Array[Symbol] = null
 
-  /** The node of a model that is written for it: the given one with another operator ([[ModelNode.withOperator(domain:* of
-    * any domain]]), attributes and inputs. Null leaves the node to the next hook, or to the mapping processes.
+  /** The ONNX node to write: the given one with another operator ([[ModelNode.withOperator(domain:* of any domain]]),
+    * attributes and inputs. Null passes the node to the next hook, or to the mapping processes.
     */
   def write(node: ModelNode): ModelNode = null
 }
@@ -23,7 +23,7 @@ abstract class ExportHook {
 /** Common hooks. */
 object ExportHook {
 
-  /** Writes other operators of ours for a node with one output. */
+  /** Replaces a node with one output by other MXNet operators. */
   def compose(make: ModelNode => Symbol): ExportHook = new ExportHook {
     override def compose(node: ModelNode): Array[Symbol] = Array(make(node))
   }
@@ -33,7 +33,7 @@ object ExportHook {
     override def write(node: ModelNode): ModelNode = make(node)
   }
 
-  /** Writes a user-defined operator as one of a domain of its own: properties become attributes of the same names.
+  /** Writes a user-defined operator as an operator of a custom domain: properties become attributes of the same names.
     *
     * @param operator the operator with its domain: `org.example.Swirl`
     */

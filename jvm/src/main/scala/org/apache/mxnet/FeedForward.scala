@@ -13,19 +13,19 @@ import org.slf4j.Logger
 import scala.annotation.varargs
 import scala.collection.mutable
 
-/** A network with everything that is needed to train it; the older and simpler relative of `Module`.
+/** A network with everything needed to train it; `Module` is the newer interface.
   *
-  * @param symbol the network; null if `symGen` gives it
-  * @param symGen gives the network of a bucket; null without buckets
+  * @param symbol the network; null if `symGen` returns it
+  * @param symGen returns the network of a bucket; null without buckets
   * @param ctx the devices
   * @param numEpoch number of the last epoch; it must be set before training
   * @param epochSize number of batches in an epoch; one pass over the data if -1
-  * @param optimizer changes the parameters
-  * @param initializer fills parameters that have no values
-  * @param batchSize number of instances in a batch, for data that are not batches yet
+  * @param optimizer updates the parameters
+  * @param initializer initializes parameters that have no values
+  * @param batchSize batch size, for data that are not batches yet
   * @param argParams parameters by name; may be null or incomplete before training
   * @param auxParams auxiliary states by name
-  * @param allowExtraParams whether parameters that the network does not have are ignored; otherwise they are an error
+  * @param allowExtraParams whether to ignore parameters that the network does not have, which are otherwise an error
   * @param beginEpoch number of the first epoch
   */
 class FeedForward private (
@@ -101,10 +101,11 @@ class FeedForward private (
     beginEpoch
   )
 
-  /** Where training says how it goes. */
+  /** Logs the progress of training. */
   val logger: Logger = FeedForward.logger
 
-  // The model owns no native memory of its own; being a NativeResource lets a ResourceScope dispose of its parameters.
+  // The model owns no native memory itself. As a NativeResource it can be disposed by a ResourceScope, with its
+  // parameters.
   override def nativeAddress: CPtrAddress = System.identityHashCode(this).toLong
   override def nativeDeAllocator: CPtrAddress => Int = _ => 0
   override val ref: NativeResourceRef = register()
@@ -115,7 +116,7 @@ class FeedForward private (
   private var argumentsChecked = false
   private var monitor: Option[Monitor] = None
 
-  // What a builder sets for the released forms of `fit`, which have no parameters for it.
+  // Settings of a builder for which the released overloads of `fit` have no parameters.
   private var callbacks = IndexedSeq.empty[TrainingCallback]
   private var checkpoint: Option[String] = None
   private var resumes = false
@@ -131,7 +132,7 @@ class FeedForward private (
   /** Auxiliary states by name. */
   def getAuxParams: Map[String, NDArray] = currentAux
 
-  /** Checks that the names in the network differ, and drops parameters that it does not have if extra ones are allowed.
+  /** Checks that the names in the network are distinct, and drops unknown parameters if they are allowed.
     */
   def checkArguments(): Unit = if (!argumentsChecked) {
     require(symbol != null, "the network is null")
@@ -154,9 +155,9 @@ class FeedForward private (
 
   /** Runs the network on data, on the first device.
     *
-    * @param data the data, which are reset before
-    * @param numBatch at most so many batches are used; all if -1
-    * @return each output, joined over the batches and without padding
+    * @param data the data, which are reset first
+    * @param numBatch maximum number of batches; -1 for all
+    * @return each output, concatenated over the batches, without padding
     */
   def predict(data: DataIter, numBatch: Int = -1): Array[NDArray] = {
     data.reset()
@@ -201,13 +202,13 @@ class FeedForward private (
   /** Trains the parameters.
     *
     * @param trainData the training data
-    * @param evalData data on which the network is measured after each epoch; null for none
-    * @param evalMetric the measure
-    * @param kvStoreType type of the KVStore that joins several devices
+    * @param evalData validation data, evaluated after each epoch; null for none
+    * @param evalMetric the metric
+    * @param kvStoreType type of the KVStore that combines several devices
     * @param epochEndCallback called after each epoch; null for none
     * @param batchEndCallback called after each batch; null for none
-    * @param logger where training says how it goes
-    * @param workLoadList share of the batch that each device gets; equal shares if null
+    * @param logger logger of the progress
+    * @param workLoadList fraction of the batch for each device, in any unit; null for equal fractions
     */
   def fit(
       trainData: DataIter,
@@ -280,7 +281,7 @@ class FeedForward private (
   /** Trains the parameters as `Module.fit` does.
     *
     * @param trainData the training data
-    * @param evalData data on which the network is measured after each epoch; null for none
+    * @param evalData validation data, evaluated after each epoch; null for none
     * @param fitParams metrics, callbacks, type of the KVStore, monitor and checkpoint; optimizer, initializer, parameters to
     *   start from and the first epoch are those of the model
     */
@@ -289,9 +290,10 @@ class FeedForward private (
     fit(trainData, evalData, fitParams, fitParams.resume)
   }
 
-  /** Trains the parameters, from the start or from where another process stopped; see the `fit` of `Module`.
+  /** Trains the parameters, from the start or from the checkpoint of another process; see `Module.fit`.
     *
-    * @param resume whether training goes on after the last epoch in the checkpoint; if there is no such file it starts anew
+    * @param resume whether to continue after the last epoch in the checkpoint; without a checkpoint, training starts
+    *   from the beginning
     */
   def fit(trainData: DataIter, evalData: DataIter, fitParams: FitParams, resume: Boolean): Unit = {
     require(fitParams != null, "fitParams is null")
@@ -366,7 +368,7 @@ class FeedForward private (
 
   /** Writes the network to `prefix-symbol.json` and the parameters to `prefix-NNNN.params`.
     *
-    * @param epoch the number NNNN; the number of epochs that were to be trained if -1
+    * @param epoch the number NNNN; -1 for `numEpoch`
     */
   def save(prefix: String, epoch: Int = -1): Unit = {
     val number = if (epoch < 0) numEpoch else epoch
@@ -417,7 +419,7 @@ object FeedForward {
   /** A model from the files that [[FeedForward.save]] or MXNet wrote.
     *
     * @param prefix the files' prefix
-    * @param epoch number of the parameters' file, which is also that of the first epoch when training goes on
+    * @param epoch number of the parameter file, and of the first epoch if training continues
     */
   def load(
       prefix: String,
@@ -448,7 +450,7 @@ object FeedForward {
 
   /** A model from the bytes that [[FeedForward.serialize]] made.
     *
-    * @param epoch number of the first epoch when training goes on
+    * @param epoch number of the first epoch if training continues
     */
   def deserialize(
       bytes: Array[Byte],
@@ -514,7 +516,7 @@ object FeedForward {
     def params(): Map[String, Array[Byte]] = Iterator.fill(in.readInt())(text() -> block()).toMap
     try {
       if (in.readInt() != Magic)
-        throw new MXNetError("these bytes are no model that FeedForward.serialize of this library made")
+        throw new MXNetError("these bytes are not a model of FeedForward.serialize")
       new Model.SerializedModel(text(), params(), params())
     } catch {
       case _: EOFException => throw new MXNetError(s"the serialized model ends too early, after ${bytes.length} bytes")
@@ -566,22 +568,22 @@ object FeedForward {
     /** Sets the number of batches in an epoch. */
     def setEpochSize(epochSize: Int): Builder = set(this.epochSize = epochSize)
 
-    /** Sets what changes the parameters. */
+    /** Sets the optimizer. */
     def setOptimizer(opt: Optimizer): Builder = set(this.optimizer = opt)
 
-    /** Sets what fills parameters without values. */
+    /** Sets the initializer of parameters without values. */
     def setInitializer(initializer: Initializer): Builder = set(this.initializer = initializer)
 
-    /** Sets the number of instances in a batch. */
+    /** Sets the batch size. */
     def setBatchSize(batchSize: Int): Builder = set(this.batchSize = batchSize)
 
-    /** Sets parameters to start from. */
+    /** Sets initial parameters. */
     def setArgParams(argParams: Map[String, NDArray]): Builder = set(this.argParams = argParams)
 
-    /** Sets auxiliary states to start from. */
+    /** Sets initial auxiliary states. */
     def setAuxParams(auxParams: Map[String, NDArray]): Builder = set(this.auxParams = auxParams)
 
-    /** Sets whether parameters that the network does not have are ignored. */
+    /** Sets whether to ignore parameters that the network does not have. */
     def setAllowExtraParams(allowExtraParams: Boolean): Builder = set(this.allowExtraParams = allowExtraParams)
 
     /** Sets the number of the first epoch. */
@@ -590,37 +592,37 @@ object FeedForward {
     /** Sets the training data; with them [[build]] trains the model. */
     def setTrainData(trainData: DataIter): Builder = set(this.trainData = trainData)
 
-    /** Sets the data on which the network is measured after each epoch. */
+    /** Sets the validation data. */
     def setEvalData(evalData: DataIter): Builder = set(this.evalData = evalData)
 
-    /** Sets the measure. */
+    /** Sets the metric. */
     def setEvalMetric(metric: EvalMetric): Builder = set(this.evalMetric = metric)
 
-    /** Sets the store that joins several devices. */
+    /** Sets the store that combines several devices. */
     def setKVStore(kv: KVStore): Builder = set(this.kvStore = Option(kv))
 
-    /** Sets the type of the store that joins several devices. */
+    /** Sets the type of the store that combines several devices. */
     def setKVStore(kv: String): Builder = set { this.kvStoreType = kv; this.kvStore = None }
 
-    /** Sets what is called after each epoch. */
+    /** Sets the callback after each epoch. */
     def setEpochEndCallback(epochEndCallback: EpochEndCallback): Builder = set(this.epochEndCallback = epochEndCallback)
 
-    /** Sets what is called after each batch. */
+    /** Sets the callback after each batch. */
     def setBatchEndCallback(batchEndCallback: BatchEndCallback): Builder = set(this.batchEndCallback = batchEndCallback)
 
-    /** Sets where training says how it goes. */
+    /** Sets the logger. */
     def setLogger(logger: Logger): Builder = set(this.fitLogger = logger)
 
-    /** Sets the devices' shares of a batch. */
+    /** Sets the fraction of a batch for each device. */
     def setWorkLoadList(workLoadList: Seq[Float]): Builder = set(this.workLoadList = workLoadList)
 
-    /** Adds what follows training. */
+    /** Adds training callbacks. */
     @varargs def addCallback(callbacks: TrainingCallback*): Builder = set(this.callbacks ++= callbacks)
 
-    /** Sets the file that training is saved to after each epoch; null for none. */
+    /** Sets the checkpoint file, which is written after each epoch; null for none. */
     def setCheckpoint(file: String): Builder = set(this.checkpoint = Option(file))
 
-    /** Sets whether training goes on after the last epoch in the checkpoint, if there is one. */
+    /** Sets whether to continue after the last epoch in the checkpoint, if there is one. */
     def setResume(resume: Boolean): Builder = set(this.resumes = resume)
 
     /** The model, trained if training data are set. */

@@ -11,25 +11,25 @@ import scala.util.Random.javaRandomToRandom
   */
 object GradCheck {
 
-  /** A gradient that is off.
+  /** A mismatch of a gradient.
     *
     * @param input which input
-    * @param index the position of the element in it
-    * @param composed the gradient that the operator says
-    * @param measured the one that finite differences give
+    * @param index index of the element
+    * @param composed the gradient that the operator composes
+    * @param measured the finite difference
     */
   final case class Mismatch(input: Int, index: Vector[Int], composed: Double, measured: Double) {
     override def toString: String =
       s"input $input at ${index.mkString("(", ", ", ")")}: the gradient is $composed, finite differences give $measured"
   }
 
-  /** What was found. */
+  /** The result of a check. */
   final case class Report(opName: String, checked: Int, mismatches: Vector[Mismatch]) {
 
     /** Whether all gradients agree. */
     def isCorrect: Boolean = mismatches.isEmpty
 
-    /** An error that lists the first mismatches, if there are any. */
+    /** Throws an error that lists the first mismatches, if there are any. */
     def orThrow(): Unit = if (!isCorrect) throw new MXNetError(toString)
 
     override def toString: String =
@@ -41,13 +41,13 @@ object GradCheck {
 
   /** Checks the gradients of all inputs, for random gradients of the outputs.
     *
-    * @param op the operator; one that does not take float64 is checked in float32, with `eps` of 0.01, `rtol` of 0.02 and
-    *   `atol` of 0.002 at least
+    * @param op the operator; if it does not support float64 it is checked in float32, with `eps` of at least 0.01,
+    *   `rtol` 0.02 and `atol` 0.002
     * @param inputs the inputs, whose elements are converted; auxiliary states may follow
-    * @param eps the step of the differences, times the size of an element above 1
-    * @param rtol how far a gradient may be off, relative to the measured one
-    * @param atol how far it may be off in addition
-    * @param only which inputs are checked; null for all
+    * @param eps step of the differences, relative to elements of magnitude above 1
+    * @param rtol relative tolerance
+    * @param atol absolute tolerance
+    * @param only indices of the inputs to check; null for all
     */
   def apply(
       op: UserDefinedCustomOp,

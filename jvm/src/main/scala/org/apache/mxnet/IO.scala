@@ -10,13 +10,13 @@ import scala.language.implicitConversions
 
 import org.apache.mxnet.internal.util.{Given, Logging}
 
-/** Creates the data iterators that the native library has. */
+/** Creates the data iterators of the native library. */
 object IO {
 
-  /** Makes an iterator from its parameters, given as text. */
+  /** Creates an iterator from its parameters as text. */
   type IterCreateFunc = Map[String, String] => DataIter
 
-  /** Makes a pack from its parameters, given as text. */
+  /** Creates a pack from its parameters as text. */
   type PackCreateFunc = Map[String, String] => DataPack
 
   /** Reads images and labels in MNIST's IDX format, for example
@@ -27,10 +27,10 @@ object IO {
     */
   def MNISTIter: IterCreateFunc = createIterator("MNISTIter", _)
 
-  /** Reads and augments images of a RecordIO file. */
+  /** Reads and augments the images of a RecordIO file. */
   def ImageRecordIter: IterCreateFunc = createIterator("ImageRecordIter", _)
 
-  /** Reads rows of numbers of a CSV file. */
+  /** Reads examples from a CSV file. */
   def CSVIter: IterCreateFunc = createIterator("CSVIter", _)
 
   /** A pack of [[MNISTIter]]. */
@@ -42,13 +42,14 @@ object IO {
   /** A pack of [[CSVIter]]. */
   def CSVPack: PackCreateFunc = createMXDataPack("CSVIter")
 
-  /** Makes an iterator.
+  /** Creates an iterator.
     *
     * @param iterName name of the iterator, such as `MNISTIter`
-    * @param params its parameters; `data_name` and `label_name` (by default `data` and `label`) name what it provides
+    * @param params its parameters; `data_name` and `label_name` (by default `data` and `label`) name its data and
+    *   labels
     * @throws IllegalArgumentException if the library has no iterator of this name
-    * @throws MXNetError if a parameter is wrong, or a file is missing or invalid; one that the iterator does not know is
-    *   left out, with a warning in the log
+    * @throws MXNetError if a parameter is invalid, or a file is missing or invalid. Unknown parameters are ignored,
+    *   with a warning in the log.
     */
   def createIterator(iterName: String, params: Map[String, String]): DataIter = {
     require(
@@ -64,7 +65,7 @@ object IO {
     )
   }
 
-  /** Makes a pack, which makes a new iterator with the same parameters each time it is iterated. */
+  /** Creates a pack: a collection that creates a new iterator with the same parameters for each iteration. */
   def createMXDataPack(iterName: String)(params: Map[String, String]): DataPack = new MXDataPack(iterName, params)
 
   private def withoutUnknown(iterName: String, params: Map[String, String]): Map[String, String] = {
@@ -82,7 +83,7 @@ object IO {
 
   private lazy val iterNames: Set[String] = _LIB.dataIterList().toSet
 
-  /** Names arrays `name` if there is one, else `name_0`, `name_1` and so on. */
+  /** Names the only array `name`, several arrays `name_0`, `name_1` and so on. */
   private[mxnet] def initDataDesc(
       data: IndexedSeq[NDArray],
       allowEmpty: Boolean,
@@ -94,7 +95,7 @@ object IO {
       (desc.copy(dtype = defaultDType), array)
     }
 
-  /** As above, with the types that the arrays have. */
+  /** As above, with the types of the arrays. */
   private[mxnet] def initDataDesc(
       data: IndexedSeq[NDArray],
       allowEmpty: Boolean,
@@ -115,9 +116,9 @@ object IO {
   *
   * @param data the inputs
   * @param label the labels; empty if there are none
-  * @param index where the instances come from; may be null
-  * @param pad how many instances at the end are only there to fill the batch
-  * @param bucketKey the bucket that the batch belongs to; null without buckets
+  * @param index indices of the instances in the data; may be null
+  * @param pad number of instances at the end that only pad the batch
+  * @param bucketKey the bucket of the batch; null without buckets
   * @param providedDataDesc names and shapes of the inputs, in order; may be null without buckets
   * @param providedLabelDesc names and shapes of the labels, in order; may be null without buckets
   */
@@ -152,14 +153,14 @@ class DataBatch(
       providedLabel: ListMap[String, Shape]
   ) = this(data, label, index, pad, bucketKey, DataDesc.fromShapes(providedData), DataDesc.fromShapes(providedLabel))
 
-  /** Frees the arrays of the batch, which must not be used afterwards. */
+  /** Frees the arrays of the batch. */
   def dispose(): Unit = {
     if (data != null) data.foreach(array => if (array != null) array.dispose())
     if (label != null) label.foreach(array => if (array != null) array.dispose())
   }
 
-  /** True if the arrays were made for this batch alone, as by the library's iterators: loops free them after use. An
-    * iterator of a program may give the same arrays again.
+  /** True if the arrays belong to this batch alone, as those of the library's iterators do: training loops then free
+    * them after use. Other iterators may return the same arrays again.
     */
   private[mxnet] var isTemporary: Boolean = false
 
@@ -171,23 +172,23 @@ class DataBatch(
   /** Frees the arrays of a temporary batch. */
   private[mxnet] def release(): Unit = if (isTemporary) dispose()
 
-  /** Names and shapes of the inputs; null if they were not given. */
+  /** Names and shapes of the inputs; null if unknown. */
   def provideData: ListMap[String, Shape] = DataDesc.toShapes(providedDataDesc)
 
-  /** Names and shapes of the labels; null if they were not given. */
+  /** Names and shapes of the labels; null if unknown. */
   def provideLabel: ListMap[String, Shape] = DataDesc.toShapes(providedLabelDesc)
 
-  /** Names, shapes, types and layouts of the inputs; null if they were not given. */
+  /** Names, shapes, types and layouts of the inputs; null if unknown. */
   def provideDataDesc: IndexedSeq[DataDesc] = providedDataDesc
 
-  /** Names, shapes, types and layouts of the labels; null if they were not given. */
+  /** Names, shapes, types and layouts of the labels; null if unknown. */
   def provideLabelDesc: IndexedSeq[DataDesc] = providedLabelDesc
 }
 
 /** Builds batches. */
 object DataBatch {
 
-  /** Builds a batch step by step. Without [[setIndex]] the instances count from 0. */
+  /** Builds a batch step by step. Without [[setIndex]] the indices of the instances start at 0. */
   class Builder() {
     private var data: IndexedSeq[NDArray] = null
     private var label: IndexedSeq[NDArray] = IndexedSeq.empty
@@ -211,20 +212,20 @@ object DataBatch {
       this
     }
 
-    /** Sets where the instances come from. */
+    /** Sets the indices of the instances in the data. */
     @varargs def setIndex(index: Long*): Builder = {
       Given("DataBatch.Builder", "index" -> index)
       this.index = index.toIndexedSeq
       this
     }
 
-    /** Sets how many instances at the end only fill the batch. */
+    /** Sets the number of instances at the end that only pad the batch. */
     def setPad(pad: Int): Builder = {
       this.pad = pad
       this
     }
 
-    /** Sets the bucket that the batch belongs to. */
+    /** Sets the bucket of the batch. */
     def setBucketKey(bucketKey: AnyRef): Builder = {
       this.bucketKey = bucketKey
       this
@@ -251,10 +252,10 @@ object DataBatch {
   }
 }
 
-/** Gives mini-batches one after the other, and can start again. */
+/** An iterator over mini-batches that can be reset. */
 abstract class DataIter extends Iterator[DataBatch] {
 
-  /** Goes back to the first batch. */
+  /** Resets to the first batch. */
   def reset(): Unit
 
   /** Number of instances in a batch. */
@@ -273,10 +274,10 @@ abstract class DataIter extends Iterator[DataBatch] {
   /** Labels of the current batch. */
   def getLabel(): IndexedSeq[NDArray]
 
-  /** Number of instances at the end of the current batch that only fill it. */
+  /** Number of instances at the end of the current batch that only pad it. */
   def getPad(): Int
 
-  /** Where the instances of the current batch come from. */
+  /** Indices of the current batch's instances in the data. */
   def getIndex(): IndexedSeq[Long]
 
   /** Names and shapes of the inputs. */
@@ -295,16 +296,16 @@ abstract class DataIter extends Iterator[DataBatch] {
   def defaultBucketKey: AnyRef = null
 }
 
-/** Something that can be iterated again and again, each time from the start. */
+/** A collection of batches that can be iterated repeatedly, each time from the start. */
 abstract class DataPack() extends Iterable[DataBatch] {
 
   /** A new iterator. */
   def iterator: DataIter
 }
 
-/** Name and form of an input or a label.
+/** Name, shape, type and layout of an input or a label.
   *
-  * @param name name of the variable that takes it
+  * @param name name of the variable
   * @param shape its shape, with the batch
   * @param dtype its element type
   * @param layout one letter for each axis, with `N` for the batch, or [[Layout.UNDEFINED]]
@@ -319,13 +320,13 @@ case class DataDesc(name: String, shape: Shape, dtype: DType = Base.MX_REAL_TYPE
   override def toString(): String = s"DataDesc[$name,$shape,$dtype,$layout]"
 }
 
-/** What layouts mean. */
+/** Functions of layouts. */
 object DataDesc {
 
   /** The axis of the batch, along which a batch is split among devices.
     *
     * @param layout a layout such as `NCHW`
-    * @return position of the letter N; 0 if no layout is given
+    * @return index of the letter N; 0 without a layout
     * @throws IllegalArgumentException if the layout has no N
     */
   def getBatchAxis(layout: Option[String]): Int =

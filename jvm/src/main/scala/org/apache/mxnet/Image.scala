@@ -5,7 +5,7 @@ import java.awt.image.BufferedImage
 import java.awt.{AlphaComposite, BasicStroke, Color, Font, Graphics2D}
 import java.io.InputStream
 
-/** Reads, changes and shows images. As arrays they have the shape (height, width, channels) and the type uint8. */
+/** Reads, transforms and draws images: arrays of shape (height, width, channels) and type uint8. */
 object Image {
 
   /** Decodes a JPEG, PNG or BMP image.
@@ -24,7 +24,7 @@ object Image {
     } finally bytes.dispose()
   }
 
-  /** Decodes a JPEG, PNG or BMP image. The stream is read to its end and stays open. */
+  /** Decodes a JPEG, PNG or BMP image. The stream is read to its end and not closed. */
   def imDecode(
       inputStream: InputStream,
       flag: Int = 1,
@@ -43,7 +43,7 @@ object Image {
       out: Option[NDArray] = None
   ): NDArray = invoke("_cvimread", Nil, out, "filename" -> filename, "flag" -> flag, "to_rgb" -> to_rgb)
 
-  /** Scales an image.
+  /** Resizes an image.
     *
     * @param w the new width
     * @param h the new height
@@ -52,16 +52,16 @@ object Image {
   def imResize(src: NDArray, w: Int, h: Int, interp: Option[Int] = None, out: Option[NDArray] = None): NDArray =
     invoke("_cvimresize", Seq(src), out, "w" -> w, "h" -> h, "interp" -> interp)
 
-  /** Puts a border around an image.
+  /** Pads an image.
     *
     * @param top rows above
     * @param bot rows below
     * @param left columns on the left
     * @param right columns on the right
-    * @param typeOf 0 one colour, 1 the outermost pixels, 2 the image reflected, 3 the image repeated, 4 reflected without
-    *   the outermost pixels
-    * @param value the colour, where `values` is absent
-    * @param values the colour, a number for each channel
+    * @param typeOf the padding mode: 0 constant colour, 1 replicated edge, 2 reflection, 3 wrap, 4 reflection without
+    *   the edge pixels
+    * @param value the value of all channels, if `values` is absent
+    * @param values the value of each channel
     */
   def copyMakeBorder(
       src: NDArray,
@@ -79,13 +79,13 @@ object Image {
     invoke("_cvcopyMakeBorder", Seq(src), out, sides ++ border: _*)
   }
 
-  /** The part of an image that is `w` wide and `h` high and has the upper left corner (`x0`, `y0`), as a copy. */
+  /** A copy of the rectangle of width `w` and height `h` with the upper left corner (`x0`, `y0`). */
   def fixedCrop(src: NDArray, x0: Int, y0: Int, w: Int, h: Int): NDArray = {
     Given("Image.fixedCrop", "src" -> src)
     invoke("slice", Seq(src), None, "begin" -> Seq(y0, x0, 0), "end" -> Seq(y0 + h, x0 + w, src.shape(2)))
   }
 
-  /** An image of the JDK.
+  /** Converts an array to an image of the JDK.
     *
     * @param src an array (height, width, 3) of red, green and blue, or (height, width, 1) of grey, from 0 to 255
     */
@@ -106,12 +106,12 @@ object Image {
     image
   }
 
-  /** Draws boxes into an image, each in a colour of its own.
+  /** Draws boxes in different colours into an image.
     *
     * @param coordinate `xmin`, `ymin`, `xmax` and `ymax` of each box, in pixels
-    * @param names what is written at each box
+    * @param names label of each box
     * @param stroke width of the lines in pixels; 3 if absent
-    * @param fontSizeMult size of the text, 1 for the default
+    * @param fontSizeMult scale of the font size; 1 is the default
     * @param transparency opacity from 0 to 1; 1 if absent
     */
   def drawBoundingBox(
@@ -155,7 +155,7 @@ object Image {
 
   private val defaultFontSize = 12f
 
-  /** Steps of this size through the colours keep neighbours apart. */
+  /** A hue step that gives neighbouring boxes distinct colours. */
   private val goldenRatio = 0.618034f
 
   private def drawBox(graphics: Graphics2D, box: Map[String, Int], name: Option[String]): Unit = {

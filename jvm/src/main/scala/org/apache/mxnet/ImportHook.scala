@@ -2,9 +2,9 @@ package org.apache.mxnet
 
 import org.apache.mxnet.internal.userop.{OpFields, UdfClass, UserOperators}
 
-/** What a program does about nodes of a model while it is imported. Each method may be overridden; by default none of
-  * them does anything. A hook is attached to nodes by [[ImportOptions]], or by [[ImportHookRule]] to be found on the class
-  * path.
+/** Adjusts or replaces the mapping of some nodes of a model that is imported. Any method may be overridden; by default
+  * none has an effect. [[ImportOptions]] attaches a hook to nodes; a class marked with [[ImportHookRule]] is found on
+  * the class path.
   *
   * {{{
   * val squash = new ImportHook {
@@ -13,39 +13,38 @@ import org.apache.mxnet.internal.userop.{OpFields, UdfClass, UserOperators}
   * val model = Onnx.importModel("model.onnx", ImportOptions().onOperator("org.example.Squash", squash))
   * }}}
   *
-  * Symbols that a hook makes are composed of the node's inputs ([[ModelNode.input]]), of constants
-  * ([[ModelNode.constant]]), and, after the node was mapped, of its outputs. A variable that is none of these becomes an
-  * input of the network. What a hook throws ends the import as an [[MXNetError]] that names node and operator, with the
-  * exception as its cause.
+  * A hook composes symbols of the node's inputs ([[ModelNode.input]]), of constants ([[ModelNode.constant]]), and in
+  * `after` of the node's outputs. Any other variable becomes an input of the network. An exception of a hook ends the
+  * import with an [[MXNetError]] that names node and operator and has the exception as its cause.
   */
 abstract class ImportHook {
 
-  /** The node in another form, before anything is mapped, for example in that of a newer version of its operator. Of its
-    * inputs only constants are known.
+  /** Rewrites the node before any node is mapped, for example to a newer version of its operator. Of its inputs only
+    * constants are known.
     */
   def prepare(node: ModelNode): ModelNode = node
 
-  /** The outputs of a node in place of what it is mapped to; null to let the next hook or the mapping process do it. */
+  /** The outputs that replace the mapping of a node; null passes the node to the next hook or the mapping process. */
   def before(node: ModelNode): Array[Symbol] = null
 
-  /** The outputs of a node, from those that were made. */
+  /** The outputs that replace those of the mapping. */
   def after(node: ModelNode, outputs: Array[Symbol]): Array[Symbol] = outputs
 }
 
 /** Common hooks. */
 object ImportHook {
 
-  /** Makes the output of a node. */
+  /** Computes the output of a node. */
   def replace(make: ModelNode => Symbol): ImportHook = new ImportHook {
     override def before(node: ModelNode): Array[Symbol] = Array(make(node))
   }
 
-  /** Leaves a node out: its outputs are its first inputs. */
+  /** Skips a node: its outputs are its first inputs. */
   val skip: ImportHook = new ImportHook {
     override def before(node: ModelNode): Array[Symbol] = node.outputs.indices.map(node.input).toArray
   }
 
-  /** Rewrites a node before anything is mapped. */
+  /** Rewrites a node before any node is mapped. */
   def prepare(rewrite: ModelNode => ModelNode): ImportHook = new ImportHook {
     override def prepare(node: ModelNode): ModelNode = rewrite(node)
   }
@@ -59,7 +58,7 @@ object ImportHook {
     }
   }
 
-  /** Maps a node to a user-defined operator: attributes of the node become the fields of the same names. */
+  /** Maps a node to a user-defined operator: attributes of the node set the fields of the same names. */
   def user(cls: Class[_ <: UserDefinedCustomOp]): ImportHook = ofClass(cls)
 
   /** As [[user]], for a class of operators in Scala or Java. */
@@ -77,7 +76,7 @@ object ImportHook {
     }
   }
 
-  /** An attribute as parameters of operators are written. */
+  /** An attribute as the text of an operator parameter. */
   private def text(node: ModelNode, name: String, value: Any): String = value match {
     case items: IndexedSeq[_] => items.mkString("(", ", ", if (items.length == 1) ",)" else ")")
     case _: NDArray           => node.fail(s"its attribute '$name' is a tensor, which no field of an operator holds")

@@ -2,27 +2,27 @@ package org.apache.mxnet
 
 import org.apache.mxnet.DType.DType
 
-/** What a model says of an input.
+/** An input, as the model declares it.
   *
   * @param name its name
-  * @param elementType the type of its elements, such as `float32`; empty if the model does not say
-  * @param dims its dimensions: numbers, names of open ones, or `?`; `None` if not even their number is known
+  * @param elementType the element type, such as `float32`; empty if it is not declared
+  * @param dims its dimensions: numbers, names of dynamic dimensions, or `?`; `None` if the rank is unknown
   */
 final case class ModelInput(name: String, elementType: String, dims: Option[IndexedSeq[String]])
 
 /** A problem of a model that cannot be mapped.
   *
-  * @param place the node or input
-  * @param message what is wrong there, and what to do about it
+  * @param location the node or input
+  * @param message the problem, and what to do about it
   */
-final case class ModelProblem(place: String, message: String)
+final case class ModelProblem(location: String, message: String)
 
-/** An imported model: a network like any other, with its parameters.
+/** An imported model: a network and its parameters.
   *
   * @param symbol the network
   * @param argParams its parameters by name
   * @param auxParams its auxiliary states by name
-  * @param inputs the inputs that it needs, in the order of the model
+  * @param inputs the required inputs, in the order of the model
   * @param outputs the names of the outputs in the model, in the order of the symbol's outputs
   */
 final class ImportedModel private[mxnet] (
@@ -33,8 +33,8 @@ final class ImportedModel private[mxnet] (
     val outputs: IndexedSeq[String]
 ) {
 
-  /** Binds the network to new arrays and copies the parameters into them. Other frameworks have shapes without
-    * dimensions and dimensions of 0, so that shapes are inferred with numpy's semantics ([[NumpyScope]]).
+  /** Binds the network to new arrays and copies the parameters into them. Shapes are inferred with NumPy semantics
+    * ([[NumpyScope]]), because other frameworks have scalars and dimensions of 0.
     *
     * @param ctx the device to run on
     * @param shapes the shapes of the inputs, by name

@@ -3,13 +3,11 @@ package org.apache.mxnet
 import org.apache.mxnet.internal.util.Given
 import scala.util.matching.Regex
 
-/** Fills a parameter with its starting values, by the rule that its name asks for.
+/** Initializes parameters by their names.
   *
-  * The suffix of a parameter's name says what it is: `bias`, `beta`, `moving_mean`, `moving_var` and `moving_avg` start
-  * at zero, `gamma`
-  * at one, a name that starts with `upsampling` gets a bilinear kernel, and `weight` is what [[initWeight]] of the
-  * concrete initializer
-  * fills. Any other name goes to [[initDefault]], which refuses it.
+  * The suffix of the name selects the rule: `bias`, `beta`, `moving_mean`, `moving_var` and `moving_avg` are zero,
+  * `gamma` is one, and `weight` is filled by [[initWeight]] of the concrete initializer. Names that start with
+  * `upsampling` get a bilinear kernel. Any other name is passed to [[initDefault]], which rejects it.
   */
 abstract class Initializer {
 
@@ -17,7 +15,7 @@ abstract class Initializer {
     *
     * @param name name of the parameter, for example `fc1_weight`
     * @param arr the array to fill
-    * @throws IllegalArgumentException if no rule covers the name
+    * @throws IllegalArgumentException if there is no rule for the name
     */
   def apply(name: String, arr: NDArray): Unit = {
     Given("Initializer", "name" -> name, "arr" -> arr)
@@ -57,10 +55,10 @@ abstract class Initializer {
   /** Fills the shift of a normalisation layer: zeros. */
   protected def initBeta(name: String, arr: NDArray): Unit = Initializer.fill(arr, 0f)
 
-  /** Fills a weight; what makes one initializer differ from another. */
+  /** Fills a weight; initializers differ in this method. */
   protected def initWeight(name: String, arr: NDArray): Unit
 
-  /** Called for a name that no rule covers. */
+  /** Called for a name without a rule. */
   protected def initDefault(name: String, arr: NDArray): Unit =
     throw new IllegalArgumentException(
       s"no initialization rule for parameter $name of shape ${arr.shape}: its name ends with none of weight, bias, " +
@@ -78,7 +76,7 @@ private object Initializer {
   }
 }
 
-/** Chooses an initializer by the parameter's name: the first pattern that is found in the name decides.
+/** Selects an initializer by the first pattern that matches a part of the parameter's name.
   *
   * @param patterns regular expressions, tried in order
   * @param initializers one initializer for each pattern
@@ -102,7 +100,7 @@ class Mixed(protected val patterns: List[String], protected val initializers: Li
         )
     }
 
-  /** Does nothing: the chosen initializer does the work. */
+  /** Does nothing: the selected initializer fills the array. */
   override def initWeight(name: String, arr: NDArray): Unit = ()
 }
 
@@ -122,7 +120,7 @@ class Normal(protected val sigma: Float = 0.01f) extends Initializer {
   override def initWeight(name: String, arr: NDArray): Unit = Random.normal(0f, sigma, out = arr)
 }
 
-/** Draws weights so that the variance of a signal is kept from layer to layer (Glorot and Bengio, 2010).
+/** Draws weights that preserve the variance of activations from layer to layer (Glorot and Bengio, 2010).
   *
   * With fanOut the first dimension, fanIn the product of the others, and factor their mean, fanIn or fanOut, the scale
   * is
@@ -130,7 +128,7 @@ class Normal(protected val sigma: Float = 0.01f) extends Initializer {
   *
   * @param rndType `uniform` draws from [-scale, scale], `gaussian` with standard deviation scale
   * @param factorType `avg`, `in` or `out`
-  * @param magnitude scale of the random numbers before division by the factor
+  * @param magnitude numerator of the squared scale
   */
 class Xavier(
     protected val rndType: String = "uniform",

@@ -9,28 +9,28 @@ import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.jni.KVStoreCallback
 import org.apache.mxnet.internal.util.Given
 
-/** Keeps one value for each key and adds up what several devices push to it.
+/** Stores one array per key and sums what several devices push to it.
   *
-  * A push sums the values given for a key. The sum goes to the updater, which changes the stored value, or replaces the
-  * stored value if there is no updater. A pull copies the stored value. Priorities change nothing.
+  * A push sums the values given for a key. The updater updates the stored value with the sum; without an updater, the
+  * sum replaces the stored value. A pull copies the stored value. Priorities are ignored.
   *
-  * A distributed store, of type `dist_sync` or `dist_device_sync`, is shared by the ranks of a job: the one that the
-  * environment describes, or a [[DistributedJob]]. What a rank pushes for a key are the gradients of its logical shards,
-  * in order; the sum over all shards has the same bits for any number of ranks. It travels in the background while the
-  * rank goes on, and is applied when the key is pulled: push all keys, then pull. All ranks make the same calls in the
-  * same order. A rank that is lost or silent is an [[MXNetError]] that names it, within the job's time-out.
+  * A distributed store, of type `dist_sync` or `dist_device_sync`, is shared by the ranks of a job: that of the
+  * environment, or a [[DistributedJob]]. A rank pushes the gradients of its shards, in order; the sum over all shards
+  * has the same bits for any number of ranks. It is computed in the background and applied when the key is pulled, so
+  * push all keys before pulling. All ranks must make the same calls in the same order. If a rank is lost or does not
+  * answer within the job's time-out, the call fails with an [[MXNetError]] that names the rank.
   *
-  * @param handle the native store, which then belongs to this object
+  * @param handle the native store, which this object owns
   */
 class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   override def nativeAddress: CPtrAddress = handle
   override def nativeDeAllocator: CPtrAddress => Int = KVStore.free
   override val ref: NativeResourceRef = register()
 
-  /** 0: the store's values are not counted. */
+  /** 0, because the store's values are not counted. */
   override val bytesAllocated: Long = 0L
 
-  /** The number of each key, in the order of [[init]]: what updaters know it by. */
+  /** The index of each key for updaters, in the order of [[init]]. */
   private val indices = mutable.HashMap.empty[String, Int]
   private var updater: Option[MXKVStoreUpdater] = None
 
@@ -40,8 +40,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     result
   }
 
-  /** Sets the first value of each key, which is copied. A key must not have one yet. A distributed store takes the
-    * values of rank 0.
+  /** Initializes new keys with copies of the values. A distributed store uses the values of rank 0.
     */
   def init(keys: Array[String], values: Array[NDArray]): Unit = {
     Given("KVStore.init", "keys" -> keys, "values" -> values)
@@ -51,10 +50,10 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     keys.foreach(key => indices(key) = indices.size)
   }
 
-  /** Sets the first value of a key. */
+  /** Initializes a new key with a copy of the value. */
   def init(key: String, value: NDArray): Unit = init(Array(key), Array(value))
 
-  /** Pushes values; those that share a key are added up. The priority changes nothing. */
+  /** Pushes values; those of one key are summed. The priority is ignored. */
   def push(keys: Array[String], values: Array[NDArray], priority: Int): Unit = {
     Given("KVStore.push", "keys" -> keys, "values" -> values)
     requirePairs(keys, values)
@@ -62,7 +61,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     keepAlive(values)
   }
 
-  /** Pushes values; those that share a key are added up. */
+  /** Pushes values; those of one key are summed. */
   def push(keys: Array[String], values: Array[NDArray]): Unit = push(keys, values, 0)
 
   /** Pushes one value. */
@@ -77,7 +76,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Pushes the sum of several values. */
   def push(key: String, values: Array[NDArray]): Unit = push(key, values, 0)
 
-  /** Copies stored values to `outs`, one for each key. The priority changes nothing. */
+  /** Copies stored values to `outs`, one for each key. The priority is ignored. */
   def pull(keys: Array[String], outs: Array[NDArray], priority: Int): Unit = {
     Given("KVStore.pull", "keys" -> keys, "outs" -> outs)
     requirePairs(keys, outs)
@@ -100,19 +99,19 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Copies a stored value to several arrays. */
   def pull(key: String, outs: Array[NDArray]): Unit = pull(key, outs, 0)
 
-  /** The type that it was created with. */
+  /** The type of the store. */
   def `type`: String = native(_LIB.kvstoreType)
 
   /** Number of processes that share the store. */
   def numWorkers: Int = native(_LIB.kvstoreNumWorkers)
 
-  /** Number of this process among those that share the store. */
+  /** The rank of this process among those that share the store. */
   def rank: Int = native(_LIB.kvstoreRank)
 
-  /** Sets the compression of gradients, of stores of type `device` and of distributed ones.
+  /** Sets gradient compression, for stores of type `device` and distributed ones.
     *
-    * @param params `type` is `none` or `2bit`, which sends each element as threshold, -threshold or 0 and keeps the
-    *   rest for the next push; `threshold` is 0.5 if not given
+    * @param params `type` is `none` or `2bit`, which quantizes each element to threshold, -threshold or 0 and adds the
+    *   error to the next push; the default of `threshold` is 0.5
     */
   def setGradientCompression(params: Map[String, String]): Unit = {
     Given("KVStore.setGradientCompression", "params" -> params)
@@ -120,12 +119,12 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     native(_LIB.kvstoreCompress(_, keys, values))
   }
 
-  /** Lets pushed gradients change the stored weights by an optimizer; a key's index is its position in the
+  /** Sets the optimizer that updates stored weights with pushed gradients. The index of a key is its position in the
     * order of [[init]].
     */
   def setOptimizer(optimizer: Optimizer): Unit = setUpdater(Optimizer.getUpdater(optimizer))
 
-  /** Lets a function change the stored value when a value is pushed. */
+  /** Sets the function that updates a stored value when a value is pushed. */
   def setUpdater(updater: MXKVStoreUpdater): Unit = {
     require(updater != null, "the updater is null; create a new store to have none")
     native(_LIB.kvstoreSetUpdater(_, new KVStore.Callback(updater, indices)))
@@ -135,8 +134,8 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
   /** Waits for all processes that share the store. */
   def barrier(): Unit = native(_LIB.kvstoreBarrier)
 
-  /** Number of workers that died or have ended, if `nodeId` contains GROUP_NODE_WORKER; there are no other processes to
-    * count.
+  /** Number of workers that are lost or have ended, if `nodeId` contains GROUP_NODE_WORKER; there are no servers or
+    * schedulers to count.
     */
   def numDeadNode(nodeId: Int): Int = {
     require(
@@ -146,12 +145,12 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     native(_LIB.kvstoreNumDead(_, nodeId))
   }
 
-  /** Sets whether disposing of the store waits for the other processes. By default it does not: a process that ends says
-    * so to the others.
+  /** Sets whether disposing the store waits for the other processes. By default it does not, because a process notifies
+    * the others when it ends.
     */
   def setBarrierBeforeExit(barrierBeforeExit: Boolean): Unit = native(_LIB.kvstoreWaitAtEnd(_, barrierBeforeExit))
 
-  /** Does the work of a server or scheduler. */
+  /** Runs as a server or scheduler. */
   private[mxnet] def serve(): Unit = native(_LIB.kvstoreServe)
 
   /** Writes the states of the optimizer to a file. */
@@ -167,7 +166,7 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
     cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
   }
 
-  /** Frees the stored values and the updater; the store must not be used afterwards. */
+  /** Frees the stored values and the updater. */
   override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
     super.dispose(removeFromScope)
     updater.foreach(_.dispose())
@@ -192,21 +191,21 @@ class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
 /** Creates stores. */
 object KVStore {
 
-  /** Group of the process that schedules others. */
+  /** Group of the scheduler. */
   val GROUP_NODE_SCHEDULER: Int = 1
 
-  /** Group of the processes that hold values. */
+  /** Group of the servers. */
   val GROUP_NODE_SERVER: Int = 2
 
-  /** Group of the processes that compute. */
+  /** Group of the workers. */
   val GROUP_NODE_WORKER: Int = 4
 
-  /** Makes a store.
+  /** Creates a store.
     *
-    * @param name `local`, `local_update_cpu`, `local_allreduce_cpu`, `local_allreduce_device` or `device`, which keep
-    *   the values of the devices of this process, or `dist_sync` or `dist_device_sync`, which join the job that the
-    *   environment variables `DMLC_NUM_WORKER`, `DMLC_PS_ROOT_URI`, `DMLC_PS_ROOT_PORT` and `DMLC_WORKER_ID` describe
-    * @throws MXNetError for another type, a missing variable, or workers that do not come in time
+    * @param name `local`, `local_update_cpu`, `local_allreduce_cpu`, `local_allreduce_device` or `device`, for the
+    *   devices of this process, or `dist_sync` or `dist_device_sync`, for the job that the environment variables
+    *   `DMLC_NUM_WORKER`, `DMLC_PS_ROOT_URI`, `DMLC_PS_ROOT_PORT` and `DMLC_WORKER_ID` describe
+    * @throws MXNetError for another type, a missing variable, or workers that do not connect in time
     */
   def create(name: String = "local"): KVStore = new KVStore(_LIB.kvstoreCreate(name))
 

@@ -3,21 +3,21 @@ package org.apache.mxnet
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.internal.util.Given
 
-/** What a process with the role of a server or scheduler does. A scheduler introduces the workers to each other. A server
-  * has nothing to do, since every worker holds all values.
+/** Runs a process with the role of a server or scheduler. A scheduler sends the workers each other's addresses. A
+  * server has nothing to do, because every worker stores all values.
   */
 private[mxnet] class KVStoreServer(kvStore: KVStore) {
 
-  /** Does the work of this process's role; returns at once in a worker. */
+  /** Runs in this process's role; returns at once in a worker. */
   def run(): Unit = kvStore.serve()
 }
 
 object KVStoreServer {
   @volatile private var role = sys.env.get("DMLC_ROLE")
 
-  /** Does the work of a process that the environment makes a server or scheduler; does nothing in a worker.
+  /** Runs as a server or scheduler if the environment sets this role; does nothing in a worker.
     *
-    * @param dieIfOthersGoOutTimeout changes nothing, since no process serves until others end; 0 or more
+    * @param dieIfOthersGoOutTimeout ignored, but must not be negative
     */
   def start(dieIfOthersGoOutTimeout: Int = 0): Unit = {
     require(dieIfOthersGoOutTimeout >= 0, s"dieIfOthersGoOutTimeout is $dieIfOthersGoOutTimeout; it must be 0 or more")
@@ -39,7 +39,7 @@ object KVStoreServer {
   }
 }
 
-/** Receives commands that workers send to a server. */
+/** Handles commands that workers send to a server. */
 private[mxnet] trait KVServerControllerCallback {
   def invoke(cmdId: Int, cmdBody: String): Unit
 }

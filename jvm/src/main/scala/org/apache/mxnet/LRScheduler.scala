@@ -2,26 +2,25 @@ package org.apache.mxnet
 
 import org.apache.mxnet.internal.util.Logging
 
-/** Changes the learning rate while training goes on.
+/** A learning rate schedule.
   *
-  * @param baseLR learning rate at the start; an optimizer that is given a scheduler sets it to its own learning rate
+  * @param baseLR initial learning rate; an optimizer sets it to its own learning rate
   */
 abstract class LRScheduler(var baseLR: Float = 0.01f) {
 
-  /** Learning rate for the coming update.
+  /** The learning rate of the next update.
     *
-    * @param numUpdate how many updates the most updated parameter has had, which is about the number of mini-batches so
-    *   far; it never
-    *   decreases
+    * @param numUpdate the largest number of updates of any parameter, which is about the number of mini-batches so far;
+    *   it never decreases
     */
   def apply(numUpdate: Int): Float
 }
 
-/** Multiplies the learning rate by a factor every so many updates: after n updates it is `baseLR * factor^floor((n - 1)
+/** Multiplies the learning rate by a factor every `step` updates: after n updates it is `baseLR * factor^floor((n - 1)
   * / step)^`.
   *
-  * @param step number of updates between two reductions, at least 1
-  * @param factor what the learning rate is multiplied by, less than 1
+  * @param step number of updates between reductions, at least 1
+  * @param factor the factor, less than 1
   */
 class FactorScheduler(protected var step: Int, protected var factor: Float) extends LRScheduler {
   require(step >= 1, s"step of FactorScheduler is $step; it must be at least 1 update")

@@ -3,7 +3,7 @@ package org.apache.mxnet
 /** Names of the order of an array's axes: N batch, C channel, H height, W width, T time. */
 object Layout {
 
-  /** No layout was given. */
+  /** An unspecified layout. */
   val UNDEFINED: String = "__undef__"
 
   /** Images. */

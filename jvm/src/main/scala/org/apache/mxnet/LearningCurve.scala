@@ -4,11 +4,11 @@ import org.apache.mxnet.Callback.EpochRecord
 import org.apache.mxnet.internal.util.{AtomicFile, Given}
 import org.apache.mxnet.internal.visualization.CurvePlot
 
-/** Draws the metrics over the epochs as an SVG image, written after each epoch: a plot for each metric, with a curve for
-  * the training data and one for the validation data.
+/** Writes an SVG image of the metrics over the epochs after each epoch: one plot per metric, with a curve for the
+  * training data and one for the validation data.
   *
   * @param svg the file
-  * @param title what stands above the plots
+  * @param title title above the plots
   */
 class LearningCurve(svg: String, title: String = "Learning curve") extends TrainingCallback {
   require(svg != null, "svg is null; give the file for the image")
@@ -20,7 +20,7 @@ class LearningCurve(svg: String, title: String = "Learning curve") extends Train
   }
 }
 
-/** Draws learning curves, for example in a notebook. */
+/** Draws learning curves, such as in a notebook. */
 object LearningCurve {
 
   /** The metrics of epochs as an SVG image.

@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-/** Receives what an executor computes, node by node, on the thread that runs the executor. */
+/** Receives the outputs of an executor's nodes, on the thread that runs the executor. */
 trait MXMonitorCallback {
 
   /** @param name the output's name

@@ -1,9 +1,9 @@
 package org.apache.mxnet
 
-/** What the engine or this library reports when it cannot do what was asked: a wrong shape, type, name, handle or file.
+/** An error of the engine or this library, such as an invalid shape, type, name, handle or file.
   *
   * @param err the message: what was given, what was expected, and what to do
-  * @param cause what the program's own code threw, if the engine called it
+  * @param cause the exception of a callback or user-defined operator, if one caused the error
   */
 class MXNetError(val err: String, cause: Throwable) extends RuntimeException(err, cause) {
   def this(err: String) = this(err, null)

@@ -2,21 +2,21 @@ package org.apache.mxnet
 
 import scala.language.implicitConversions
 
-/** The scalars that array operators take: 32-bit and 64-bit floating point. A plain `Float`, `Int` or `Double` is
-  * lifted without being asked.
+/** The scalars that array operators take: 32-bit and 64-bit floating point. A `Float`, `Int` or `Double` converts
+  * implicitly.
   */
 object MX_PRIMITIVES {
 
   /** A scalar operand. */
   trait MX_PRIMITIVE_TYPE extends Ordered[MX_PRIMITIVE_TYPE] {
 
-    /** The form that operators take. */
+    /** The text that operators parse. */
     def toString(): String
 
     /** The negative of this number. */
     def unary_- : MX_PRIMITIVE_TYPE
 
-    /** The value as a 64-bit number, which holds any of them exactly. */
+    /** The value in 64 bits, which is exact for both types. */
     private[mxnet] def toDouble: Double
 
     override def compare(that: MX_PRIMITIVE_TYPE): Int = java.lang.Double.compare(toDouble, that.toDouble)

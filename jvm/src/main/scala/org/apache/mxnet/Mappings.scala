@@ -5,19 +5,19 @@ import java.nio.file.{Files, Path}
 
 import org.apache.mxnet.Base._LIB
 
-/** A mapping process: a form of a framework and the form of ours that means the same.
+/** A mapping process: an operator form of a framework and the equivalent form of MXNet operators.
   *
   * @param name its label, or the framework's operator
   * @param operator the framework's operator; of a sequence of operators, the last one
   * @param domain the domain of the operator; empty for the framework's own
-  * @param since the first version of the operator set for which it holds
-  * @param until the last one; `None` if it holds for all later ones
+  * @param since the first operator set version that it applies to
+  * @param until the last version; `None` if it applies to all later ones
   * @param isImport whether imports use it
   * @param isExport whether exports use it
-  * @param isAdded whether a program added it to the built-in ones
-  * @param file the file, or the name that the program gave to the text
-  * @param line the line in which it begins, from 1
-  * @param text the process as it is written
+  * @param isAdded whether it was added to the built-in ones
+  * @param file the file, or the name that was given to the text
+  * @param line the line where it begins, from 1
+  * @param text the source text
   */
 final case class MappingProcess(
     name: String,
@@ -36,11 +36,11 @@ final case class MappingProcess(
 /** A mapping rule: a named function on values that processes use.
   *
   * @param name its name
-  * @param inputs its arguments; a `?` marks those that may be left out
-  * @param output what it gives
-  * @param description what it does: a sentence, or the definition of a rule that a program added
-  * @param isReversible whether exports can undo it
-  * @param isAdded whether a program added it to the built-in ones
+  * @param inputs its arguments; a `?` marks optional ones
+  * @param output its result
+  * @param description its description, or the definition of an added rule
+  * @param isReversible whether exports can invert it
+  * @param isAdded whether it was added to the built-in ones
   */
 final case class MappingRule(
     name: String,
@@ -52,7 +52,7 @@ final case class MappingRule(
 )
 
 /** The mapping rules and processes of a framework: the built-in ones, and those that a program adds in the language of
-  * `docs/onnx-mappings.md`. What is added is tried first, in the order of the texts.
+  * `docs/onnx-mappings.md`. Added ones are tried first, in the order of the texts.
   *
   * {{{
   * val mappings = Onnx.mappings.withText("""
@@ -72,8 +72,8 @@ final class Mappings private[mxnet] (
   /** These mappings with those of a text.
     *
     * @param text operators, rules and processes
-    * @param name what messages call the text
-    * @throws MXNetError if something in the text is wrong: the message says in which line and column
+    * @param name name of the text in messages
+    * @throws MXNetError if the text has an error; the message has line and column
     */
   def withText(text: String, name: String = "mappings"): Mappings = {
     val extended = new Mappings(framework, sources :+ (name -> text))
@@ -86,7 +86,7 @@ final class Mappings private[mxnet] (
 
   /** These mappings with those of a file.
     *
-    * @throws MXNetError if the file cannot be read, or something in it is wrong: the message says in which line and column
+    * @throws MXNetError if the file cannot be read or has an error; the message has line and column
     */
   def withFile(path: String): Mappings = {
     val text =

@@ -3,17 +3,17 @@ package org.apache.mxnet
 import org.apache.mxnet.Callback.EpochRecord
 import org.apache.mxnet.internal.util.{AtomicFile, Given}
 
-/** Keeps the metrics of every epoch, and writes them to a file of comma-separated values after each.
+/** Records the metrics of every epoch, and writes them to a CSV file after each.
   *
   * The columns are `epoch`, counted from 0, then `train-` and `validation-` with the names of the metrics.
   *
   * @param csv the file; null for none
-  * @param timing whether there are also the columns `samples_per_second` and `seconds`
+  * @param timing whether to add the columns `samples_per_second` and `seconds`
   */
 class MetricHistory(csv: String = null, timing: Boolean = false) extends TrainingCallback {
   private var epochs = IndexedSeq.empty[EpochRecord]
 
-  /** The epochs so far, also those before training resumed. */
+  /** The epochs so far, including those before training resumed. */
   def records: IndexedSeq[EpochRecord] = epochs
 
   override def onTrainBegin(training: Training): Unit = update(training)
@@ -29,9 +29,9 @@ class MetricHistory(csv: String = null, timing: Boolean = false) extends Trainin
 /** Metrics as text. */
 object MetricHistory {
 
-  /** Epochs as comma-separated values: a line of names, then a line for each epoch.
+  /** Epochs as CSV: a header, then a line for each epoch.
     *
-    * @param timing whether there are also the columns `samples_per_second` and `seconds`
+    * @param timing whether to add the columns `samples_per_second` and `seconds`
     */
   def toCsv(records: Seq[EpochRecord], timing: Boolean = false): String = {
     Given("MetricHistory.toCsv", "records" -> records)

@@ -26,20 +26,20 @@ trait BatchEndCallback {
   def invoke(epoch: Int, nBatch: Int, evalMetric: EvalMetric): Unit
 }
 
-/** Gives the network of a bucket. */
+/** Returns the network of a bucket. */
 trait SymbolGenerator {
 
   /** @param key the bucket */
   def generate(key: AnyRef): Symbol
 }
 
-/** The files of a trained network. */
+/** See the companion object. */
 class Model
 
 /** Writes and reads the files of trained networks. */
 object Model {
 
-  /** A network with its parameters as bytes.
+  /** Serializes a network with its parameters.
     *
     * @param symbol the network as JSON
     * @param argParams parameters by name, each as `NDArray.serialize` writes it
@@ -76,7 +76,7 @@ object Model {
 
   /** Reads what [[saveCheckpoint]] or MXNet wrote: the network, its parameters and its auxiliary states.
     *
-    * @throws IOException if a file is missing or holds something else
+    * @throws IOException if a file is missing or invalid
     */
   def loadCheckpoint(prefix: String, epoch: Int): (Symbol, Map[String, NDArray], Map[String, NDArray]) = {
     Given("Model.loadCheckpoint", "prefix" -> prefix)
@@ -115,7 +115,7 @@ object Model {
 
   private[mxnet] def paramsFile(prefix: String, epoch: Int): String = f"$prefix-$epoch%04d.params"
 
-  /** Names with the prefixes that tell parameters from auxiliary states in a file. */
+  /** Adds the prefixes that mark parameters and auxiliary states in a file. */
   private[mxnet] def withKinds(args: Map[String, NDArray], aux: Map[String, NDArray]): Map[String, NDArray] =
     args.map { case (name, array) => s"arg:$name" -> array } ++ aux.map { case (name, array) => s"aux:$name" -> array }
 
@@ -126,11 +126,11 @@ object Model {
     val (args, others) = names.zip(arrays).partition(_._1.startsWith("arg:"))
     others.find(!_._1.startsWith("aux:")).foreach { case (name, _) =>
       throw new IOException(
-        s"$fname is no file of parameters: it has an array named '$name', which starts neither with arg: nor with aux:"
+        s"$fname is not a parameter file: it has an array named '$name', which starts neither with arg: nor with aux:"
       )
     }
     if (names.length != arrays.length)
-      throw new IOException(s"$fname is no file of parameters: its ${arrays.length} arrays have no names")
+      throw new IOException(s"$fname is not a parameter file: its ${arrays.length} arrays have no names")
     (
       args.map { case (name, array) => name.drop(4) -> array }.toMap,
       others.map { case (name, array) => name.drop(4) -> array }.toMap
@@ -147,20 +147,21 @@ object Model {
   private val ParameterSuffixes =
     Seq("_weight", "_bias", "_gamma", "_beta", "_moving_mean", "_moving_var", "_running_mean", "_running_var")
 
-  /** Whether an argument's name is that of a parameter. */
+  /** Whether an argument is a parameter, by its name. */
   private[mxnet] def looksLikeParameter(name: String): Boolean =
     ParameterSuffixes.exists(suffix => name.endsWith(suffix))
 
-  /** Parameters with at least so many elements are not collected in one place, because copying them would take too
-    * long.
+  /** Number of elements from which on parameters are updated on the devices, because copying them to the store takes
+    * too long.
     */
   private val LargeParameter = 16L * 1024 * 1024
 
-  /** The store of a type for a number of devices, if one is needed, and whether it changes the parameters itself.
+  /** Creates the store for a number of devices, if one is needed; also returns whether it updates the parameters
+    * itself.
     *
-    * @param kvStore a type, or null for no store
+    * @param kvStore the type; null for no store
     * @param numDevice number of devices
-    * @param argParams the parameters, whose sizes decide what `local` means
+    * @param argParams the parameters, whose sizes determine the meaning of `local`
     */
   private[mxnet] def createKVStore(
       kvStore: String,

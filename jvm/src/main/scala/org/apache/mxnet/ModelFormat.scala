@@ -3,36 +3,35 @@ package org.apache.mxnet
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.internal.interop.ImportBridge
 
-/** A framework whose models are imported: what [[Onnx]] and [[Nnef]] have in common. */
+/** A framework whose models can be imported: the common base of [[Onnx]] and [[Nnef]]. */
 abstract class ModelFormat private[mxnet] (framework: String) {
 
-  /** The built-in mapping rules and processes, which may be listed and extended. */
+  /** The built-in mapping rules and processes, to list or extend. */
   val mappings: Mappings = new Mappings(framework, IndexedSeq.empty)
 
   /** Reads a model.
     *
-    * @throws MXNetError if there is no model, or something in it cannot be mapped: the message lists everything, with the
-    *                    names of the nodes
+    * @throws MXNetError if the file is missing or invalid, or nodes cannot be mapped; the message lists all of them by
+    *   name
     */
   def importModel(path: String, options: ImportOptions): ImportedModel = read(path, null, options)
 
   /** Reads a model. */
   def importModel(path: String): ImportedModel = importModel(path, ImportOptions())
 
-  /** Everything in a model that an import could not map, or why the network could not be bound; empty if it can be
-    * imported and bound.
+  /** All problems that prevent a model from being imported or its network from being bound; empty if there are none.
     */
   def check(path: String): IndexedSeq[ModelProblem] = check(path, ImportOptions())
 
-  /** Everything in a model that an import with these options could not map, or why the network could not be bound: for the
-    * shapes that are given, or where dimensions are open for any of many lengths.
+  /** All problems that prevent a model from being imported with these options or its network from being bound, for the
+    * given shapes. Dynamic dimensions are tried with several lengths.
     */
   def check(path: String, options: ImportOptions): IndexedSeq[ModelProblem] = {
     val (names, ndims, dims) = fixed(options)
     val (files, texts) = added(options.mappings)
     withHooks(options)(_LIB.modelCheck(framework, path, options.externalData, names, ndims, dims, _, files, texts))
       .grouped(2)
-      .map(problem => ModelProblem(place = problem(0), message = problem(1)))
+      .map(problem => ModelProblem(location = problem(0), message = problem(1)))
       .toIndexedSeq
   }
 
@@ -63,7 +62,7 @@ abstract class ModelFormat private[mxnet] (framework: String) {
     (names, ndims, dims)
   }
 
-  /** The names and texts of what was added to the built-in rules and processes. */
+  /** The names and texts of added rules and processes. */
   private[mxnet] def added(mappings: Option[Mappings]): (Array[String], Array[String]) = {
     mappings.filter(_.framework != framework).foreach { other =>
       throw new MXNetError(s"these mappings are for ${other.framework}: begin with those of $framework")

@@ -3,12 +3,12 @@ package org.apache.mxnet
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.userop.UdfOperator
 
-/** A tensor at a node of a model that is imported, or of a network that is exported.
+/** An input or output of a node of a model that is imported, or of a network that is exported.
   *
   * @param name its name in the model
-  * @param symbol stands for it in what a hook makes
-  * @param shape its dimensions, -1 where they are not known; `None` if not even their number is known
-  * @param dtype the type of its elements, [[DType.Unknown]] if it is not known
+  * @param symbol the symbol that represents it in a hook
+  * @param shape its dimensions, -1 for unknown ones; `None` if the rank is unknown
+  * @param dtype its element type, or [[DType.Unknown]]
   * @param value its elements if it is a constant, such as a weight; read-only
   */
 final class ModelTensor private[mxnet] (
@@ -22,13 +22,13 @@ final class ModelTensor private[mxnet] (
 /** A node of a model that is imported, or of a network that is exported.
   *
   * @param name its name, which may be empty
-  * @param operator its operator; of a network's node that is a user-defined operator, the name of that
-  * @param domain the domain of the operator; empty for ONNX itself, and for our operators
-  * @param opset the version of the operator set that the node is written in
-  * @param inputs its inputs, `None` where an optional one is absent
+  * @param operator its operator; for a user-defined operator in a network, the operator's own name
+  * @param domain the domain of the operator; empty for the default domain of ONNX, and for MXNet operators
+  * @param opset the version of the node's operator set
+  * @param inputs its inputs, `None` for absent optional ones
   * @param outputs the names of its outputs
-  * @param attributes its attributes by name: `Long`, `Double`, `String`, `IndexedSeq` of these, or [[NDArray]]; what has
-  *                   graphs inside is not shown
+  * @param attributes its attributes by name: `Long`, `Double`, `String`, `IndexedSeq` of these, or [[NDArray]]; graph
+  *   attributes are not included
   */
 final class ModelNode private[mxnet] (
     val name: String,
@@ -43,7 +43,7 @@ final class ModelNode private[mxnet] (
 ) {
   private val added = scala.collection.mutable.LinkedHashMap.empty[String, NDArray]
 
-  /** What to call the node in messages: `Gelu 'gelu_1'`. */
+  /** The node in messages: `Gelu 'gelu_1'`. */
   def label: String = {
     val shown = if (name.nonEmpty) name else outputs.find(_.nonEmpty).getOrElse("")
     s"${ModelNode.qualified(domain, operator)} '$shown'"
@@ -60,10 +60,10 @@ final class ModelNode private[mxnet] (
     .flatten
     .getOrElse(fail(s"it has no input $index; it has ${inputs.count(_.isDefined)}"))
 
-  /** True if the input with this index is present; optional ones may be absent. */
+  /** True if the input at this index is present. */
   def hasInput(index: Int): Boolean = inputs.lift(index).exists(_.isDefined)
 
-  /** All inputs that are there, as symbols. */
+  /** All present inputs as symbols. */
   def symbols: Array[Symbol] = inputs.flatten.map(_.symbol).toArray
 
   private def attribute[T](name: String, kind: String)(as: PartialFunction[Any, T]): T = {
@@ -74,37 +74,37 @@ final class ModelNode private[mxnet] (
     as.applyOrElse(found, (other: Any) => fail(s"its attribute '$name' is $other, not $kind"))
   }
 
-  /** An attribute that is an integer. */
+  /** An integer attribute. */
   def integer(name: String): Long = attribute(name, "an integer") { case value: Long => value }
 
-  /** An attribute that is an integer, or what holds without it. */
+  /** An integer attribute, or a default. */
   def integer(name: String, otherwise: Long): Long = if (attributes.contains(name)) integer(name) else otherwise
 
-  /** An attribute that is a number. */
+  /** A floating-point attribute. */
   def number(name: String): Double = attribute(name, "a number") {
     case value: Double => value
     case value: Long   => value.toDouble
   }
 
-  /** An attribute that is a number, or what holds without it. */
+  /** A floating-point attribute, or a default. */
   def number(name: String, otherwise: Double): Double = if (attributes.contains(name)) number(name) else otherwise
 
-  /** An attribute that is text. */
+  /** A string attribute. */
   def text(name: String): String = attribute(name, "text") { case value: String => value }
 
-  /** An attribute that is text, or what holds without it. */
+  /** A string attribute, or a default. */
   def text(name: String, otherwise: String): String = if (attributes.contains(name)) text(name) else otherwise
 
-  /** An attribute that is a list of integers. */
+  /** An attribute with a list of integers. */
   def integers(name: String): Array[Long] = attribute(name, "a list of integers") {
     case items: IndexedSeq[_] if items.forall(_.isInstanceOf[Long]) =>
       items.map { case i: Long => i; case _ => 0L }.toArray
   }
 
-  /** An attribute that is a tensor. */
+  /** A tensor attribute. */
   def array(name: String): NDArray = attribute(name, "a tensor") { case value: NDArray => value }
 
-  /** A new constant, for what a hook makes of the node: a parameter of the network. */
+  /** A new constant for a hook's symbols, which becomes a parameter of the network. */
   def constant(value: NDArray): Symbol = {
     val name = s"${outputs.find(_.nonEmpty).getOrElse(this.name)}/constant${added.size}"
     added.put(name, value)
@@ -127,18 +127,18 @@ final class ModelNode private[mxnet] (
   /** The node with another operator of ONNX. */
   def withOperator(operator: String): ModelNode = withOperator("", operator)
 
-  /** The node with another operator of a domain, in the version of that domain's operator set which the model uses. */
+  /** The node with an operator of another domain, in the version of that domain's operator set that the model uses. */
   def withOperator(domain: String, operator: String): ModelNode =
     copy(operator = operator, domain = domain, opset = if (domain == this.domain) opset else ModelNode.OpsetOfModel)
 
-  /** The node as one of another version of the operator set. */
+  /** The node in another version of the operator set. */
   def withOpset(opset: Int): ModelNode = copy(opset = opset)
 
-  /** The node with an attribute: an integer, a number, text, a list of these (a Scala collection or an array), or an
-    * [[NDArray]].
+  /** The node with an attribute: an integer, a floating-point number, a string, a list of these (a Scala collection or
+    * an array), or an [[NDArray]].
     */
   def withAttribute(name: String, value: Any): ModelNode = {
-    val plain = ModelNode.plain(value).getOrElse(fail(s"'$name' cannot be $value: it is no value of an attribute"))
+    val plain = ModelNode.plain(value).getOrElse(fail(s"'$name' cannot be $value: it is not a value of an attribute"))
     copy(attributes = attributes + (name -> plain))
   }
 
@@ -163,10 +163,10 @@ final class ModelNode private[mxnet] (
   /** The node without an attribute. */
   def withoutAttribute(name: String): ModelNode = copy(attributes = attributes - name)
 
-  /** The node with inputs of these names: values of the model, or "" where one is absent. */
+  /** The node with inputs of these names: values of the model, or "" for an absent one. */
   def withInputs(names: String*): ModelNode = copy(inputNames = names.toIndexedSeq)
 
-  /** The node with a constant as one of its inputs; inputs before it that it does not have are absent. */
+  /** The node with a constant as one of its inputs. Missing inputs before it are absent. */
   def withInput(index: Int, value: NDArray): ModelNode = {
     if (index < 0) fail(s"there is no input $index")
     val name = s"${outputs.find(_.nonEmpty).getOrElse(this.name)}/input$index"
@@ -176,16 +176,16 @@ final class ModelNode private[mxnet] (
 
 private[mxnet] object ModelNode {
 
-  /** Attributes that say how a user-defined operator is made again. */
+  /** Attributes that describe how to create a user-defined operator. */
   val ownKeys: Set[String] = Set("properties", UdfOperator.InputsKey, UdfOperator.OutputsKey)
 
-  /** The version that the model uses of an operator set. */
+  /** The version of an operator set that the model uses. */
   val OpsetOfModel = 0
 
   /** An operator with its domain. */
   def qualified(domain: String, operator: String): String = if (domain.isEmpty) operator else s"$domain.$operator"
 
-  /** A value as attributes hold it. */
+  /** Converts a value to the type of attributes. */
   def plain(value: Any): Option[Any] = value match {
     case value @ (_: Long | _: Double | _: String | _: NDArray) => Some(value)
     case value: Int                                             => Some(value.toLong)

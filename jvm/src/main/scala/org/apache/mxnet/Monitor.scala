@@ -5,10 +5,10 @@ import scala.collection.mutable
 import org.apache.mxnet.Base.NDArrayHandle
 import org.apache.mxnet.internal.util.Given
 
-/** Watches what executors compute, every so many batches: between [[tic]] and [[toc]] it applies a statistic to every
-  * output of every operator.
+/** Monitors executors: every `interval` batches, it applies a statistic to every output of every operator between
+  * [[tic]] and [[toc]].
   *
-  * @param interval the number of batches from one look to the next
+  * @param interval number of batches between two measurements
   * @param statFunc the statistic; by default the norm divided by the square root of the number of elements
   */
 class Monitor(protected val interval: Int, protected var statFunc: NDArray => NDArray = null) {
@@ -20,7 +20,7 @@ class Monitor(protected val interval: Int, protected var statFunc: NDArray => ND
   private val queue = mutable.Queue.empty[(Int, String, NDArray)]
   private val executors = mutable.ListBuffer.empty[Executor]
 
-  /** What the executors call. */
+  /** The callback of the executors. */
   val statHelper: MXMonitorCallback = new MXMonitorCallback {
     override def invoke(name: String, arr: NDArrayHandle): Unit = {
       val array = NDArray.fromHandle(arr, writable = false)
@@ -29,14 +29,14 @@ class Monitor(protected val interval: Int, protected var statFunc: NDArray => ND
     }
   }
 
-  /** Watches an executor. */
+  /** Installs the monitor on an executor. */
   def install(exe: Executor): Unit = {
     Given("Monitor.install", "exe" -> exe)
     exe.setMonitorCallback(statHelper)
     executors += exe
   }
 
-  /** Starts to collect if this batch is one to look at; to be called before `forward`. */
+  /** Starts collecting if this batch is to be measured; call it before `forward`. */
   def tic(): Unit = {
     if (step % interval == 0) {
       queue.clear()
@@ -45,9 +45,9 @@ class Monitor(protected val interval: Int, protected var statFunc: NDArray => ND
     step += 1
   }
 
-  /** Ends to collect; to be called after `backward`.
+  /** Stops collecting; call it after `backward`.
     *
-    * @return the batch's number, the name and the value of each statistic; empty if this batch was not looked at
+    * @return the batch's number, the name and the value of each statistic; empty if this batch was not measured
     */
   def toc(): mutable.Queue[(Int, String, String)] =
     if (activated) {
@@ -62,7 +62,7 @@ class Monitor(protected val interval: Int, protected var statFunc: NDArray => ND
       statistics
     } else mutable.Queue.empty
 
-  /** [[toc]], printed. */
+  /** Prints the result of [[toc]]. */
   def tocPrint(): Unit = toc().foreach { case (batch, name, value) => println(f"Batch: $batch%7d $name%30s $value") }
 }
 

@@ -25,7 +25,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   /** Random arrays. */
   lazy val random: NDArrayRandomAPI.type = NDArrayRandomAPI
 
-  /** A function's result where one array is expected: its first output. */
+  /** Converts the result of a function to an array: its first output. */
   implicit def getFirstResult(ret: NDArrayFuncReturn): NDArray = {
     if (ret == null) Given("NDArray", "the result of a function" -> ret)
     ret.head
@@ -34,7 +34,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   /** Waits until all operations are done. */
   def waitall(): Unit = _LIB.ndarrayWaitAll()
 
-  /** Writes the one-hot form of `indices`, one row each, into `out`; returns `out`. */
+  /** Writes the one-hot encoding of `indices`, one row each, to `out` and returns `out`. */
   def onehotEncode(indices: NDArray, out: NDArray): NDArray = {
     Given("NDArray.onehotEncode", "indices" -> indices, "out" -> out)
     val depth = out.shape(out.shape.length - 1)
@@ -44,9 +44,9 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   /** Runs an operator by name.
     *
     * @param funcName the operator's name or alias
-    * @param args arrays (also in sequences, or results of other functions) are the operator's inputs; other values
-    *             bind in order to those of its arguments that are not arrays
-    * @param kwargs parameters by name; `out` gives the array, or the sequence of arrays, to write into
+    * @param args arrays (also in sequences, or results of other functions) are the operator's inputs; other values are
+    *   bound, in order, to the arguments that are not arrays
+    * @param kwargs parameters by name; `out` is the array, or the sequence of arrays, to write to
     */
   private[mxnet] def genericNDArrayFunctionInvoke(
       funcName: String,
@@ -86,7 +86,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
       case _                                        => params
     }
 
-  /** Appends the arrays in `value` to `into`; false if `value` is something else. */
+  /** Appends the arrays in `value` to `into`; false if `value` has another type. */
   private def collectArrays(value: Any, into: ArrayBuffer[NDArray]): Boolean = value match {
     case array: NDArray              => into += array; true
     case returned: NDArrayFuncReturn => into ++= returned.arr; true
@@ -96,7 +96,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
     case _                           => false
   }
 
-  /** A null among arrays is kept: [[invoke]] names it. */
+  /** Keep a null among the arrays, so that [[invoke]] reports it. */
   private def collectAll(items: collection.Seq[Any], into: ArrayBuffer[NDArray]): Boolean = {
     def isArray(item: Any) = item match {
       case _: NDArray | _: NDArrayFuncReturn => true
@@ -109,7 +109,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
 
   /** Runs an operator.
     *
-    * @param outputs the arrays to write into; null for new ones
+    * @param outputs the arrays to write to; null for new ones
     */
   private[mxnet] def invoke(
       op: NativeOp,
@@ -156,7 +156,7 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
     array
   }
 
-  /** An array of the class that fits how its elements are stored. */
+  /** Creates an array of the class for its storage type. */
   private[mxnet] def fromHandle(handle: NDArrayHandle, writable: Boolean = true): NDArray =
     if (_LIB.ndarrayStorageType(handle) == SparseFormat.DEFAULT.id) new NDArray(handle, writable)
     else new SparseNDArray(handle, writable)
@@ -201,11 +201,11 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
 
 /** A multi-dimensional array on a device.
   *
-  * An array is a handle to memory outside the Java heap; see [[NativeResource]] for when it is freed. Slices and
-  * reshaped arrays share memory with the array they came from.
+  * An array refers to memory outside the Java heap; see [[NativeResource]] for when it is freed. Slices and reshaped
+  * arrays share memory with the original array.
   *
-  * @param handle the native array, which then belongs to this object
-  * @param writable whether operations may write into this array
+  * @param handle the native array, which this object owns
+  * @param writable whether operations may write to this array
   */
 class NDArray private[mxnet] (
     private[mxnet] val handle: NDArrayHandle,
@@ -236,13 +236,13 @@ class NDArray private[mxnet] (
 
   private[mxnet] override def operand: NDArray = this
 
-  /** This array as an input of others. */
+  /** The origin of this array, for arrays computed from it. */
   private[mxnet] def origin: NDArrayOrigin = {
     if (ownOrigin == null) ownOrigin = new NDArrayOrigin(this, inputs)
     ownOrigin
   }
 
-  /** The arrays that this one was computed from and that still live, by their handles. */
+  /** The arrays that this one was computed from and that were not freed, by their handles. */
   private[mxnet] def dependencies: collection.Map[Long, WeakReference[NDArray]] =
     NDArrayOrigin.liveArrays(inputs).map(array => array.handle -> new WeakReference(array)).toMap
 
@@ -251,7 +251,7 @@ class NDArray private[mxnet] (
   private def readOnly(what: String): Nothing =
     throw new MXNetError(s"$what: the array to write into, $describe, is read-only; write into a copy of it")
 
-  /** Runs a native call on this array and keeps the array alive until the call has returned. */
+  /** Runs a native call on this array; the array cannot be collected before the call returns. */
   @inline private def native[R](call: NDArrayHandle => R): R = {
     val result = call(liveHandle)
     keepAlive(this)
@@ -270,8 +270,8 @@ class NDArray private[mxnet] (
   /** Disposes the arrays that this one was computed from; returns this array. */
   def disposeDeps(): NDArray = disposeDepsExcept()
 
-  /** Disposes the arrays that this one was computed from, except those given and what they were computed from; returns
-    * this array.
+  /** Disposes the arrays that this one was computed from, except the given ones and those they were computed from;
+    * returns this array.
     */
   def disposeDepsExcept(arrs: NDArray*): NDArray = {
     Given("NDArray.disposeDepsExcept", "arrs" -> arrs)
@@ -285,7 +285,7 @@ class NDArray private[mxnet] (
     this
   }
 
-  /** The elements (of a large array, some of them), shape, context and type. */
+  /** Elements (an excerpt of a large array), shape, context and type. */
   override def toString(): String =
     if (isDisposed) "<NDArray, disposed>"
     else elementsText + "\n" + describe
@@ -300,7 +300,7 @@ class NDArray private[mxnet] (
     values
   }
 
-  /** Rows `start` until `stop` of the first axis, as a view. */
+  /** Rows `start until stop` of the first axis, as a view. */
   def slice(start: Int, stop: Int): NDArray = view(native(_LIB.ndarraySlice(_, start.toLong, stop.toLong)))
 
   /** Rows of the first axis, as a view. */
@@ -309,10 +309,10 @@ class NDArray private[mxnet] (
     slice(range._1, range._2)
   }
 
-  /** Row `i` of the first axis, which stays, as a view. */
+  /** Row `i` as a view that keeps the first axis, with length 1. */
   def slice(i: Int): NDArray = slice(i, i + 1)
 
-  /** Row `idx` of the first axis, which is dropped, as a view. */
+  /** Row `idx` as a view without the first axis. */
   def at(idx: Int): NDArray = view(native(_LIB.ndarrayAt(_, idx.toLong)))
 
   private[mxnet] def view(handle: NDArrayHandle): NDArray = {
@@ -328,23 +328,25 @@ class NDArray private[mxnet] (
     NDArray.invoke(NDArrayOps.transpose, Array(this), null, Nil).head
   }
 
-  /** The type of the elements. */
+  /** The element type. */
   def dtype: DType = {
     if (knownDType == null) knownDType = DType.fromId(native(_LIB.ndarrayDType))
     knownDType
   }
 
-  /** How the elements are stored. */
+  /** The storage type. */
   lazy val sparseFormat: SparseFormat = SparseFormat(native(_LIB.ndarrayStorageType))
 
-  /** A copy with elements of another type; this array itself if it has that type. */
+  /** A copy with another element type; this array itself if it has that type. */
   def asType(dtype: DType): NDArray = {
     Given("NDArray.asType", "dtype" -> dtype)
     if (dtype == this.dtype) this
     else NDArray.invoke(NDArrayOps.cast, Array(this), null, Seq("dtype" -> dtype)).head
   }
 
-  /** A view of another shape. The codes 0 (as before), -1 (the rest), -2, -3 and -4 of the operator `Reshape` hold. */
+  /** A view of another shape, with the special values 0 (unchanged), -1 (inferred), -2, -3 and -4 of the operator
+    * `Reshape`.
+    */
   def reshape(dims: Array[Int]): NDArray = {
     Given("NDArray.reshape", "dims" -> dims)
     reshape(dims.map(_.toLong))
@@ -352,7 +354,7 @@ class NDArray private[mxnet] (
 
   /** A view of another shape.
     *
-    * @param reverse whether codes in `dims` are resolved from the right
+    * @param reverse whether special values in `dims` are resolved from the right
     */
   def reshape(dims: Array[Long], reverse: Option[Boolean] = None): NDArray = {
     Given("NDArray.reshape", "dims" -> dims, "reverse" -> reverse)
@@ -365,10 +367,10 @@ class NDArray private[mxnet] (
     reshape(dims.toLongs)
   }
 
-  /** Waits until this array can be read. */
+  /** Waits until this array is computed. */
   def waitToRead(): Unit = native(_LIB.ndarrayWaitToRead)
 
-  /** The device that holds this array. */
+  /** The device of this array. */
   def context: Context = {
     if (knownContext == null) knownContext = Context.fromCodes(native(_LIB.ndarrayContext))
     knownContext
@@ -430,7 +432,7 @@ class NDArray private[mxnet] (
     values
   }
 
-  /** The bytes of this array as they lie in memory. */
+  /** The bytes of this array in memory order. */
   def internal: NDArrayInternal = new NDArrayInternal(native(_LIB.ndarrayGetRaw), dtype)
 
   /** The only element of an array of shape (1). */
@@ -467,13 +469,13 @@ class NDArray private[mxnet] (
   /** The number of elements. */
   def size: Int = shape.product
 
-  /** This array if it is on that device, else a copy there. */
+  /** This array if it is on the device, else a copy on it. */
   def asInContext(context: Context): NDArray = if (this.context == context) this else copyTo(context)
 
-  /** Whether elements are stored in a sparse format. */
+  /** Whether the array is sparse. */
   def isSparse: Boolean = false
 
-  /** A copy in a sparse format, by default row_sparse. */
+  /** A copy in a sparse storage type, by default row_sparse. */
   def toSparse(sfOption: Option[SparseFormat] = None): SparseNDArray = {
     Given("NDArray.toSparse", "sfOption" -> sfOption)
     val format = sfOption.getOrElse(SparseFormat.ROW_SPARSE)
@@ -485,7 +487,7 @@ class NDArray private[mxnet] (
     }
   }
 
-  /** Whether type, shape and elements are the same. Two NaNs count as the same. */
+  /** Whether type, shape and elements are equal; NaN equals NaN. */
   override def equals(o: Any): Boolean = o match {
     case that: NDArray =>
       (this eq that) ||
@@ -500,20 +502,20 @@ class NDArray private[mxnet] (
       mine.indices.forall(i => mine(i) == others(i) || (mine(i).isNaN && others(i).isNaN))
   }
 
-  /** A hash of shape and type: elements may change while an array is a key. */
+  /** A hash of shape and type only, because elements may change while an array is a key. */
   override def hashCode(): Int = 31 * shape.hashCode + dtype.hashCode
 }
 
-/** Writes nested rows of numbers as the released package does. */
+/** Formats nested rows of numbers as the released package does. */
 private object NDArrayText {
 
-  /** An array of more elements is written by its first row alone. */
+  /** Only the first row of larger arrays is printed. */
   private val maxElements = 100000
 
-  /** A row of more elements is written by the first and last of them. */
+  /** Only the first and last elements of longer rows are printed. */
   private val maxRow = 1000
 
-  /** @param read gives elements: the index of the first, in row-major order, and how many */
+  /** @param read reads elements from an index in row-major order, and a count */
   def format(dims: Array[Int], read: (Int, Int) => Array[Float]): String = {
     def numbers(offset: Int, count: Int): String = read(offset, count).mkString(",")
     def nested(axis: Int, offset: Int, size: Int): String = {

@@ -5,7 +5,7 @@ import org.apache.mxnet.internal.operators.NDArrayOps
 
 /** Arithmetic and comparison of an array with arrays of the same shape and with scalars.
   *
-  * Comparisons give 1 where they hold and 0 elsewhere. The operators that end in `=` write into this array and return
+  * Comparisons return 1 where they are true and 0 elsewhere. Operators that end in `=` write to this array and return
   * it.
   */
 trait NDArrayArithmetic {
@@ -28,7 +28,7 @@ trait NDArrayArithmetic {
   def *=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.multiply, operand, other)
   def *=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.multiplyScalar, operand, other)
 
-  /** The negative of every element. */
+  /** The element-wise negation. */
   def unary_- : NDArray = NDArray.scalar(NDArrayOps.multiplyScalar, operand, -1f)
 
   def /(other: NDArray): NDArray = NDArray.binary(NDArrayOps.divide, operand, other)
@@ -36,7 +36,7 @@ trait NDArrayArithmetic {
   def /=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.divide, operand, other)
   def /=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.divideScalar, operand, other)
 
-  /** Every element to the power of its counterpart. */
+  /** The element-wise power. */
   def **(other: NDArray): NDArray = NDArray.binary(NDArrayOps.power, operand, other)
   def **(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.powerScalar, operand, other)
   def **=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.power, operand, other)

@@ -5,7 +5,7 @@ import java.util.{Collections, IdentityHashMap}
 import scala.jdk.CollectionConverters._
 import org.apache.mxnet.internal.util.PerThread
 
-/** Collects the arrays that its thread creates while [[withScope]] runs, so that temporaries can be disposed at once.
+/** Collects the arrays that a thread creates in [[withScope]], so that temporary arrays can be disposed together.
   *
   * {{{
   * val mean = NDArrayCollector.auto().withScope { (a + b) / 2 } // the sum is disposed, the quotient is not
@@ -14,19 +14,19 @@ import org.apache.mxnet.internal.util.PerThread
 object NDArrayCollector {
   private val current = new PerThread[NDArrayCollector](() => null)
 
-  /** A collector that disposes what it collected at the end of the scope, except for the scope's result. */
+  /** A collector that disposes the arrays at the end of the scope, except its result. */
   def auto(): NDArrayCollector = new NDArrayCollector(autoDispose = true)
 
-  /** A collector that keeps what it collected until [[NDArrayCollector.clear]]. */
+  /** A collector that disposes the arrays in [[NDArrayCollector.clear]]. */
   def manual(): NDArrayCollector = new NDArrayCollector(autoDispose = false)
 
-  /** Gives arrays to the collector whose scope this thread is in, if any. */
+  /** Adds arrays to the collector of this thread's scope, if there is one. */
   def collect(ndArray: NDArray*): Unit = {
     val collector = current.get()
     if (collector != null) ndArray.foreach(collector.add)
   }
 
-  /** As `collect`, for the one array that a constructor makes. */
+  /** As `collect`, for the constructor of an array. */
   private[mxnet] def collectOne(array: NDArray): Unit = {
     val collector = current.get()
     if (collector != null) collector.add(array)
@@ -40,7 +40,7 @@ class NDArrayCollector private (autoDispose: Boolean) {
 
   private def snapshot: Array[NDArray] = synchronized(arrays.asScala.toArray)
 
-  /** Disposes everything collected so far and forgets it. */
+  /** Disposes all collected arrays. */
   def clear(): Unit = {
     snapshot.foreach(_.dispose())
     synchronized(arrays.clear())
@@ -49,10 +49,10 @@ class NDArrayCollector private (autoDispose: Boolean) {
   /** Calls `f` with each collected array. */
   def foreach(f: NDArray => Unit): Unit = snapshot.foreach(f)
 
-  /** How many arrays were collected. */
+  /** Number of collected arrays. */
   def size: Int = synchronized(arrays.size)
 
-  /** Runs `codeBlock` and collects the arrays that it creates, but not those that it returns. */
+  /** Runs `codeBlock` and collects the arrays that it creates, except those that it returns. */
   def withScope[T](codeBlock: => T): T = {
     val outer = NDArrayCollector.current.get()
     NDArrayCollector.current.set(this)

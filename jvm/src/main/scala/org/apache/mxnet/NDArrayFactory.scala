@@ -8,12 +8,12 @@ import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.{NDArrayOps, NativeOp}
 import org.apache.mxnet.internal.util.Given
 
-/** New arrays: from shapes, Java arrays, other arrays, files and bytes. Where no context is given they are on
+/** Creates arrays from shapes, Java arrays, other arrays, files and bytes. The default context is
   * [[Context.defaultCtx]].
   */
 trait NDArrayFactory {
 
-  /** An array whose elements are undefined until they are written. */
+  /** An uninitialized array. */
   def empty(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray = {
     requireGiven("NDArray.empty", shape, dtype)
     val device = orDefault(ctx)
@@ -42,11 +42,11 @@ trait NDArrayFactory {
 
   def ones(ctx: Context, shape: Int*): NDArray = ones(Shape(shape: _*), ctx)
 
-  /** An array of one 32-bit value. */
+  /** An array filled with a 32-bit value. */
   def full(shape: Shape, value: Float, ctx: Context = null): NDArray =
     create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float32, NativeOp.render(value))
 
-  /** An array of one 64-bit value. */
+  /** An array filled with a 64-bit value. */
   def full(shape: Shape, value: Double, ctx: Context): NDArray =
     create("NDArray.full", NDArrayOps.fill, shape, ctx, DType.Float64, NativeOp.render(value))
 
@@ -62,7 +62,7 @@ trait NDArrayFactory {
 
   def array(sourceArr: Array[Double], shape: Shape): NDArray = array(sourceArr, shape, null)
 
-  /** An array from nested Java arrays of `Float` (giving float32) or `Double` (float64), all rows of one length. */
+  /** An array from nested Java arrays of `Float` (float32) or `Double` (float64), whose rows have equal lengths. */
   def toNDArray(sourceArr: Array[_], ctx: Context = null): NDArray = {
     val dims = ArrayBuffer.empty[Int]
     def measure(value: Any): Unit = value match {
@@ -104,8 +104,7 @@ trait NDArrayFactory {
     case other           => other.getClass.getSimpleName
   }
 
-  /** The numbers from `start` until `stop` (or 0 until `start` if there is no `stop`) in steps of `step`, each `repeat`
-    * times.
+  /** The numbers `start until stop by step` (`0 until start` without `stop`), each repeated `repeat` times.
     */
   def arange(
       start: Float,
@@ -120,9 +119,9 @@ trait NDArrayFactory {
     NDArray.invoke(NDArrayOps.arange, Array.empty, null, params ++ stop.map("stop" -> _)).head
   }
 
-  /** Arrays joined along an axis.
+  /** Concatenates arrays along an axis.
     *
-    * @param alwaysCopy if false, a single array is returned as it is
+    * @param alwaysCopy if false, a single array is returned itself
     */
   def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = {
     Given("NDArray.concatenate", "arrays" -> arrays)
@@ -176,7 +175,7 @@ trait NDArrayFactory {
   /** Reads what [[NDArray.serialize]] wrote. */
   def deserialize(bytes: Array[Byte]): NDArray = NDArray.fromHandle(_LIB.ndarrayLoadFromRawBytes(bytes))
 
-  /** An array that an operator without inputs makes; `value` is the parameter of this name, or null. */
+  /** The result of an operator without inputs; `value` is the parameter of this name, or null. */
   private def create(
       owner: String,
       op: NativeOp,

@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-/** What a generated array function returns: its outputs, in order. Where one array is expected it stands for the first.
+/** The outputs of a generated array function, in order. It converts implicitly to its first output.
   *
   * @param arr the outputs
   */
@@ -10,7 +10,7 @@ class NDArrayFuncReturn private[mxnet] (private[mxnet] val arr: Array[NDArray]) 
   /** The first output. */
   def head: NDArray = apply(0)
 
-  /** The only output; it is an error if there are more. */
+  /** The only output; more outputs are an error. */
   def get: NDArray = {
     if (arr.length != 1)
       throw new MXNetError(s"NDArrayFuncReturn: get needs exactly one output, there are ${arr.length}; use apply(i)")

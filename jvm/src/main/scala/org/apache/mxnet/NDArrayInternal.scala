@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import java.nio.{ByteBuffer, ByteOrder}
 
-/** The bytes of an array as they lie in memory, and their values.
+/** The bytes of an array in memory order, and their values.
   *
   * @param internal the bytes, little-endian
   * @param dtype the type of the elements

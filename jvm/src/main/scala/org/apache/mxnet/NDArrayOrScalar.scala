@@ -3,7 +3,7 @@ package org.apache.mxnet
 import scala.annotation.implicitNotFound
 
 /** Whether `T`, the type of a distribution's parameters, is a number (one distribution) or an array (one distribution
-  * per element). Where a call says nothing of `T`, it is `Float`.
+  * per element). The default of `T` is `Float`.
   */
 @implicitNotFound("parameters of a random array are Float, Int or NDArray, not ${T}")
 class NDArrayOrScalar[T](val isScalar: Boolean)
@@ -21,7 +21,7 @@ private[mxnet] trait NDArrayOrScalarLast extends NDArrayOrScalarUnsaid {
   implicit object NDArrayWitness extends NDArrayOrScalar[NDArray](false)
 }
 
-/** For calls in which only defaults speak of `T`. */
+/** For calls in which only default arguments determine `T`. */
 private[mxnet] trait NDArrayOrScalarUnsaid {
   implicit object UnsaidWitness extends NDArrayOrScalar[Nothing](true)
 }

@@ -3,13 +3,13 @@ package org.apache.mxnet
 import scala.collection.mutable
 import org.apache.mxnet.internal.util.PerThread
 
-/** Gives names to symbols that have none: a hint and a number, as in `activation0`. */
+/** Names unnamed symbols by a hint and a number, as in `activation0`. */
 class NameManager {
 
-  /** How many names were given for each hint. */
+  /** Number of names per hint. */
   val counter: mutable.Map[String, Int] = mutable.HashMap.empty[String, Int]
 
-  /** The given name, or the next one for the hint. */
+  /** The given name, or the next name for the hint. */
   def get(name: Option[String], hint: String): String = name.getOrElse {
     synchronized {
       val number = counter.getOrElse(hint, 0)
@@ -32,6 +32,6 @@ object NameManager {
 
   private val scoped = new PerThread[Option[NameManager]](() => None)
 
-  /** The manager of the innermost `withScope` of this thread, else the one that all threads share. */
+  /** The manager of this thread's innermost `withScope`, else the global one. */
   def current: NameManager = scoped.get().getOrElse(global)
 }

@@ -10,42 +10,42 @@ import org.apache.mxnet.Base.CPtrAddress
 
 /** An object that owns memory outside the Java heap.
   *
-  * It is freed by the first of: [[dispose]] (or `close`), the end of the [[ResourceScope]] it was created in, or the
-  * garbage collector. Disposing twice does nothing; using it afterwards is an [[MXNetError]].
+  * The first of these frees it: [[dispose]] (or `close`), the end of the [[ResourceScope]] in which it was created, or
+  * garbage collection. Disposing twice does nothing; using a disposed object is an [[MXNetError]].
   */
 trait NativeResource extends AutoCloseable {
 
   /** The handle, whether or not it is still valid; see [[handleOf]]. */
   def nativeAddress: CPtrAddress
 
-  /** Frees a handle of this kind and returns 0. It must not hold on to this object. */
+  /** Frees a handle of this kind and returns 0. It must not reference this object. */
   def nativeDeAllocator: CPtrAddress => Int
 
-  /** What frees the handle when this object is gone. */
+  /** The reference that frees the handle when this object is collected. */
   def ref: NativeResourceRef
 
-  /** Bytes outside the Java heap that go when this object goes. */
+  /** Bytes outside the Java heap that are freed with this object. */
   def bytesAllocated: Long
 
-  /** The scope that frees this object. */
+  /** The scope that disposes this object. */
   @volatile private[mxnet] var scope: Option[ResourceScope] = None
   @volatile private var disposed: Boolean = false
 
   /** Whether [[dispose]] was called. */
   def isDisposed: Boolean = disposed
 
-  /** Registers this object for clean-up; to be called once, by the constructor. */
+  /** Registers this object to be freed when it is collected; called once, by the constructor. */
   private[mxnet] def register(): NativeResourceRef = {
     ResourceScope.adopt(this)
     NativeResourceRef.register(this, nativeDeAllocator)
   }
 
-  /** Resources that live and move between scopes together with this one. */
+  /** Resources that move between scopes together with this one. */
   private[mxnet] def companions: Iterator[NativeResource] = Iterator.empty
 
   override def close(): Unit = dispose()
 
-  /** Frees what this object owns. */
+  /** Frees the native resources of this object. */
   def dispose(): Unit = dispose(removeFromScope = true)
 
   private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
@@ -56,29 +56,29 @@ trait NativeResource extends AutoCloseable {
 
   /** The handle for a native call, which must be followed by [[NativeResource.keepAlive]].
     *
-    * @param kind what to call this object in an error
+    * @param kind name of the object in errors
     */
   protected[mxnet] final def handleOf(kind: String): CPtrAddress = {
     if (disposed)
-      throw new MXNetError(s"$kind: it was used after dispose(); keep it until the last use, or copy what is needed")
+      throw new MXNetError(s"$kind: it was used after dispose(); keep it until the last use, or copy it")
     nativeAddress
   }
 }
 
 private[mxnet] object NativeResource {
 
-  /** Bytes outside the Java heap that live arrays hold now. */
+  /** Bytes outside the Java heap that arrays use now. */
   def totalBytesAllocated: AtomicLong = new AtomicLong(Base._LIB.memoryInUse())
 
-  /** Tells the JVM that the object is in use up to here: without it an object whose handle was read could be collected,
-    * and its handle freed, while the native call that uses the handle still runs.
+  /** Keeps the object reachable up to this call. Otherwise the JVM could collect it, and so free its handle, while a
+    * native call uses the handle.
     */
   @inline def keepAlive(resource: AnyRef): Unit = Reference.reachabilityFence(resource)
 }
 
-/** The phantom of a [[NativeResource]]: it knows the handle, and frees it once.
+/** The phantom reference of a [[NativeResource]], which frees the handle once.
   *
-  * @param resource the object to follow
+  * @param resource the object to track
   * @param resourceDeAllocator frees a handle
   */
 class NativeResourceRef private[mxnet] (
@@ -87,13 +87,13 @@ class NativeResourceRef private[mxnet] (
 ) extends PhantomReference[NativeResource](resource, NativeResourceRef.refQ) {
   private val address: CPtrAddress = resource.nativeAddress
 
-  // Neighbours in the list of live references; the list keeps a reference reachable until it has done its work. The
-  // names differ from those of `java.lang.ref.Reference`, so that programs can extend this class.
+  // Links of the list of tracked references, which keeps each reachable until it has freed its handle. The names differ
+  // from those of `java.lang.ref.Reference`, so that programs can extend this class.
   private[mxnet] var previousLive: NativeResourceRef = _
   private[mxnet] var nextLive: NativeResourceRef = _
   private[mxnet] var live: Boolean = false
 
-  /** Frees the handle unless that was done before. */
+  /** Frees the handle if that has not happened yet. */
   private[mxnet] def free(): Unit = if (NativeResourceRef.unlink(this)) {
     clear()
     resourceDeAllocator(address)
@@ -112,7 +112,7 @@ private[mxnet] object NativeResourceRef {
 
   private var runningCleaner: Thread = _
 
-  /** How many resources were ever followed. */
+  /** Number of resources that were ever tracked. */
   private var registered = 0L
 
   /** Frees the handles of collected resources. It is started again with the next resource after it ended. */
@@ -127,7 +127,7 @@ private[mxnet] object NativeResourceRef {
     runningCleaner
   }
 
-  /** Follows a resource until it is disposed or collected. */
+  /** Tracks a resource until it is disposed or collected. */
   def register(resource: NativeResource, nativeDeAllocator: CPtrAddress => Int): NativeResourceRef = {
     val ref = new NativeResourceRef(resource, nativeDeAllocator)
     lock.synchronized {
@@ -141,13 +141,13 @@ private[mxnet] object NativeResourceRef {
     ref
   }
 
-  /** Stops following a resource without freeing its handle. */
+  /** Stops tracking a resource without freeing its handle. */
   def deRegister(ref: NativeResourceRef): Unit = unlink(ref)
 
-  /** Whether the handle was freed, or is not followed any more. */
+  /** Whether the handle was freed, or is not tracked any more. */
   def isDeAllocated(ref: NativeResourceRef): Boolean = lock.synchronized(!ref.live)
 
-  /** The references that are followed now, with their handles: a copy, for programs in this package. */
+  /** A copy of the tracked references with their handles, for programs in this package. */
   private[mxnet] def refMap: ConcurrentHashMap[NativeResourceRef, CPtrAddress] = lock.synchronized {
     val live = new ConcurrentHashMap[NativeResourceRef, CPtrAddress]
     Iterator.iterate(first)(_.nextLive).takeWhile(_ != null).foreach(ref => live.put(ref, ref.address))
@@ -157,8 +157,8 @@ private[mxnet] object NativeResourceRef {
   /** Waits for one collected resource and frees its handle. */
   def cleanup(): Unit = free(refQ.remove())
 
-  /** Frees the handles of the resources that were collected by now. The JVM reports them on a thread of its own, so this
-    * goes on until a millisecond passes without a report.
+  /** Frees the handles of the resources that were collected. The JVM reports them on its own thread, so this continues
+    * until a millisecond passes without a report.
     */
   private[mxnet] def freeCollected(): Unit =
     Iterator.continually(nextCollected()).takeWhile(_ != null).foreach(free)
@@ -176,7 +176,7 @@ private[mxnet] object NativeResourceRef {
     val ref = collected.asInstanceOf[NativeResourceRef]
     try ref.free()
     catch {
-      // Nobody is there to catch it, and the next resource must still be freed.
+      // There is no caller, and the next resource must still be freed.
       case NonFatal(e) => System.err.println(s"mxnet: a collected object could not be freed: ${e.getMessage}")
     }
   }
@@ -204,7 +204,7 @@ private[mxnet] object NativeResourceRef {
     } catch { case _: InterruptedException => Thread.currentThread().interrupt() }
     finally lock.synchronized { if (runningCleaner eq Thread.currentThread()) runningCleaner = null }
 
-  /** Ends the cleaner unless there are new resources, which have found it running; true if it ends. */
+  /** Ends the cleaner unless resources were added while it was running; true if it ends. */
   private def endUnlessRegistered(known: Long): Boolean = lock.synchronized {
     val isIdle = registered == known
     if (isIdle) runningCleaner = null

@@ -1,13 +1,13 @@
 package org.apache.mxnet
 
-/** Switches between legacy shape semantics, in which 0 stands for "unknown", and numpy's, in which an array may have no
-  * dimension or a dimension of 0. The setting belongs to the calling thread.
+/** A scope with legacy shape semantics, in which a dimension of 0 is unknown, or NumPy semantics, which allow scalars
+  * and dimensions of 0. The setting applies to the calling thread.
   *
-  * @param isCompatible whether numpy semantics hold in the scope
+  * @param isCompatible true for NumPy semantics
   */
 class NumpyScope(var isCompatible: Boolean) {
 
-  /** Runs `body` with these semantics and restores what was before. */
+  /** Runs `body` with these semantics, and then restores the previous ones. */
   def withScope[T](body: => T): T = {
     val outer = NumpyScope.setNumpyShape(isCompatible)
     try body
@@ -17,10 +17,10 @@ class NumpyScope(var isCompatible: Boolean) {
 
 object NumpyScope {
 
-  /** Sets the semantics of this thread; returns what was before. */
+  /** Sets the semantics of this thread and returns the previous setting. */
   def setNumpyShape(isNpComp: Boolean): Boolean = Base._LIB.setNumpyShape(isNpComp)
 
-  /** Whether numpy semantics hold in this thread. */
+  /** Whether this thread uses NumPy semantics. */
   def isNumpyShape: Boolean = Base._LIB.isNumpyShape()
 
   /** A scope with numpy semantics. */

@@ -4,7 +4,7 @@ import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.interop.ExportBridge
 
-/** ONNX models in and out, by the mapping processes that [[Onnx.mappings]] lists. */
+/** Imports and exports ONNX models by the mapping processes that [[Onnx.mappings]] lists. */
 object Onnx extends ModelFormat("ONNX") {
 
   /** Reads a model from memory; it cannot have external data. */
@@ -17,7 +17,7 @@ object Onnx extends ModelFormat("ONNX") {
   /** Reads a model from memory; it cannot have external data. */
   def importModel(bytes: Array[Byte]): ImportedModel = importModel(bytes, ImportOptions())
 
-  /** Everything in a model, part of which may lie in other files, that an import could not map. */
+  /** All problems that prevent a model, possibly with external data, from being imported. */
   def check(path: String, externalData: Boolean): IndexedSeq[ModelProblem] =
     check(path, ImportOptions(externalData = externalData))
 
@@ -27,10 +27,10 @@ object Onnx extends ModelFormat("ONNX") {
     * @param params parameters and auxiliary states by name
     * @param path the file
     * @param opset the version of the operator set; 0 for version 21
-    * @param inputs shapes of the other arguments by name, which types and the choice of operators may follow from; a
-    *               dimension of -1 stays open
-    * @param types their types where they are not float32
-    * @throws MXNetError if an operator has no form in ONNX: the message lists all of them, with the names of the nodes
+    * @param inputs shapes of the other arguments by name; -1 is a dynamic dimension. Types and the choice of operators
+    *   may depend on them.
+    * @param types their types, if they are not float32
+    * @throws MXNetError if operators have no equivalent in ONNX; the message lists all of them by node
     */
   def exportModel(
       symbol: Symbol,
@@ -46,8 +46,8 @@ object Onnx extends ModelFormat("ONNX") {
     * @param symbol the network
     * @param params parameters and auxiliary states by name
     * @param path the file
-    * @param options shapes of the other arguments, and what the program writes in place of the mapping processes
-    * @throws MXNetError if an operator has no form in ONNX: the message lists all of them, with the names of the nodes
+    * @param options shapes of the other arguments, hooks and additional mappings
+    * @throws MXNetError if operators have no equivalent in ONNX; the message lists all of them by node
     */
   def exportModel(symbol: Symbol, params: Map[String, NDArray], path: String, options: ExportOptions): Unit = {
     val (names, arrays) = params.toArray.unzip

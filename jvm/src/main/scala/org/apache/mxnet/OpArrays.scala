@@ -3,11 +3,11 @@ package org.apache.mxnet
 import scala.collection.immutable.ArraySeq
 import scala.language.implicitConversions
 
-/** The inputs, outputs or auxiliary states of a user-defined operator: a `java.util.List` that Scala uses like an array,
-  * `arrays(0)` and `arrays.map(...)`.
+/** The inputs, outputs or auxiliary states of a user-defined operator: a `java.util.List` with the interface of Scala's
+  * arrays, such as `arrays(0)` and `arrays.map(...)`.
   *
-  * Of outputs an element may be replaced by an array of the operator's own, which is copied after the run. `add` and
-  * `addAll` replace the first element, then the second and so on.
+  * An output may be replaced by another array, which is copied after the run. `add` and `addAll` replace the first
+  * element, then the second and so on.
   */
 final class OpArrays private[mxnet] (private[mxnet] val elements: Array[NDArray], canReplace: Boolean)
     extends java.util.AbstractList[NDArray] {
@@ -41,12 +41,12 @@ final class OpArrays private[mxnet] (private[mxnet] val elements: Array[NDArray]
     true
   }
 
-  /** Makes [[add]] begin with the first output again. */
+  /** Resets [[add]] to the first output. */
   private[mxnet] def startRun(): Unit = replaced = 0
 }
 
 object OpArrays {
 
-  /** The arrays for what Scala's sequences can do. */
+  /** The arrays as a Scala sequence. */
   implicit def asSequence(arrays: OpArrays): IndexedSeq[NDArray] = ArraySeq.unsafeWrapArray(arrays.elements)
 }

@@ -7,11 +7,11 @@ import org.apache.mxnet.internal.memory.DirectBuffer
 import org.apache.mxnet.internal.userop.{HelperThreads, LentNDArray}
 import org.apache.mxnet.internal.util.PerThread
 
-/** What a user-defined operator works on: while shapes are inferred, inputs that have a shape only; while it runs, its
-  * arrays.
+/** The arrays of a user-defined operator. During shape inference there are only inputs, which have a shape but no
+  * elements.
   *
-  * The arrays are the engine's own, not copies. Inputs are read-only. They are lent for the call: an array that is kept
-  * longer shows whatever the engine uses its memory for next.
+  * The arrays are those of the engine, not copies. Inputs are read-only. Arrays are valid during the call only;
+  * afterwards the engine reuses their memory.
   */
 final class OpContext private[mxnet] (
     val inputShapes: IndexedSeq[Shape],
@@ -33,13 +33,13 @@ final class OpContext private[mxnet] (
     outputList.startRun()
   }
 
-  /** The inputs, read-only. While shapes are inferred they have a shape and nothing else. */
+  /** The inputs, read-only. During shape inference they have a shape but no elements. */
   def inputArrays: OpArrays = inputList
 
-  /** The inputs, read-only. While shapes are inferred they have a shape and nothing else. */
+  /** The inputs, read-only. During shape inference they have a shape but no elements. */
   def getInputArrays(): java.util.List[NDArray] = inputList
 
-  /** The outputs, to be written. An operator may also put an array of its own in place of one, which is then copied. */
+  /** The outputs, to be written. An operator may also replace one by another array, which is then copied. */
   def outputArrays: OpArrays = running(outputList)
 
   /** The outputs, to be written or replaced. */
@@ -60,7 +60,7 @@ final class OpContext private[mxnet] (
   /** The types of the inputs. */
   def inputTypes: IndexedSeq[DType] = inputArrays.map(_.dtype)
 
-  /** False while shapes are inferred. */
+  /** False during shape inference. */
   private[mxnet] def isRunning: Boolean = outputList.elements != null
 
   private def running(arrays: OpArrays): OpArrays =
@@ -90,19 +90,18 @@ final class OpContext private[mxnet] (
 
   private def memory(array: NDArray, what: String, dtype: DType): ByteBuffer = {
     if (array.dtype != dtype)
-      throw new MXNetError(s"OpContext: $what is of type ${array.dtype}, the buffer would be of $dtype")
+      throw new MXNetError(s"OpContext: $what is of type ${array.dtype}, but the buffer is of $dtype")
     array match {
       case lent: LentNDArray => lent.buffer
       case other             => DirectBuffer.of(other)
     }
   }
 
-  /** Calls `f` with stretches of an input as a Java array, an array of the same length for the same stretch of an output,
-    * and that length: until all of the output is written. Loops over Java arrays become vector instructions, which those
-    * over buffers do not, so this is the fastest way for short formulas. Both arrays are float32 and of as many elements.
+  /** Calls `f` for each block of elements: with the block of an input as a Java array, an array for that block of an
+    * output, and the block's length. The JVM vectorises loops over Java arrays, but not over buffers, so this is the
+    * fastest way for short formulas. Input and output are float32 and of equal length.
     *
-    * Long arrays are worked on by several threads at once, as by the engine's own operators: `f` must do nothing but
-    * compute the one array from the other.
+    * Long arrays are processed by several threads, so `f` must have no side effects.
     */
   def mapBlocks(inputIndex: Int, outputIndex: Int)(f: (Array[Float], Array[Float], Int) => Unit): Unit = {
     checkSizes("mapBlocks", inputIndex, outputIndex)
@@ -120,7 +119,9 @@ final class OpContext private[mxnet] (
       throw new MXNetError(s"OpContext.$method: input $inputIndex has $from elements, output $outputIndex has $to")
   }
 
-  /** Writes `f` of every element of an input into an output of as many elements. Both are float32 or both float64. */
+  /** Applies `f` to every element of an input and writes the results to an output of equal length. Both are float32 or
+    * both float64.
+    */
   def map(inputIndex: Int, outputIndex: Int)(f: Double => Double): Unit = {
     checkSizes("map", inputIndex, outputIndex)
     val count = output(outputIndex).size
@@ -143,10 +144,10 @@ final class OpContext private[mxnet] (
 
 private object OpContext {
 
-  /** Elements of a block: two of them stay in the fastest cache. */
+  /** Elements of a block; two blocks fit in the L1 cache. */
   private val BlockSize = 2048
 
-  /** Elements that a thread takes at a time. */
+  /** Elements that a thread processes as one unit of work. */
   private val PartSize = 1 << 15
 
   /** Blocks of a thread. The first is longer than it need be: processors take a load for one of what was just stored where

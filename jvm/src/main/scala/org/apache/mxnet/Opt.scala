@@ -2,7 +2,7 @@ package org.apache.mxnet
 
 import scala.language.implicitConversions
 
-/** An argument that may be left out. Write the value itself, an `Option`, or `null`; none of them needs an import:
+/** An optional argument: a value, an `Option`, or `null`, which convert without an import:
   * {{{
   * Symbol.api.Activation(data = x, act_type = "relu")
   * Symbol.api.Activation(data = Some(x), act_type = "relu", name = None)
@@ -12,7 +12,7 @@ final class Opt[T] private (val toOption: Option[T]) {
   def isEmpty: Boolean = toOption.isEmpty
   def nonEmpty: Boolean = toOption.nonEmpty
 
-  /** The value; an exception where there is none. */
+  /** The value; throws if there is none. */
   def get: T = toOption.get
   def getOrElse(default: => T): T = toOption.getOrElse(default)
   def foreach(use: T => Unit): Unit = toOption.foreach(use)
@@ -23,17 +23,17 @@ object Opt extends WideningConversions {
   private val nothing = new Opt[Nothing](None)
   private val none = new Opt[Nothing](None)
 
-  /** No value: the operator takes its default. */
+  /** No value: the operator uses its default. */
   def absent[T]: Opt[T] = nothing.asInstanceOf[Opt[T]]
 
-  /** An explicit `None`: a value of its own where the operator's argument has one, such as the axis of `topk`. */
+  /** An explicit `None`, which some operator arguments accept as a value, such as the axis of `topk`. */
   private[mxnet] def isNone(value: Opt[_]): Boolean = value eq none
 
-  /** `value` itself; a `null` counts as absent. */
+  /** Wraps a value; `null` is absent. */
   implicit def value[T](value: T): Opt[T] = if (value == null) absent else new Opt(Some(value))
 
-  /** An option as it is; a `null` counts as absent. `None` is absent too, unless the operator's argument has a value None
-    * that is not its default.
+  /** Converts an option; `null` is absent. `None` is absent too, unless the operator argument has a value None that is
+    * not its default.
     */
   implicit def option[T](option: Option[T]): Opt[T] =
     if (option == null) absent else if (option.isEmpty) none.asInstanceOf[Opt[T]] else value(option.get)
@@ -42,7 +42,7 @@ object Opt extends WideningConversions {
   implicit def emptyMap[K, V](empty: Map[Nothing, Nothing]): Opt[Map[K, V]] = value(Map.empty[K, V])
 }
 
-/** What applies where neither `T` nor `Option[T]` fits; `Opt` inherits it so that exact fits win. */
+/** Conversions of lower priority, for arguments that are neither `T` nor `Option[T]`. */
 private[mxnet] trait WideningConversions {
   implicit def widened[A, T](value: A)(implicit widening: Widening[A, T]): Opt[T] =
     if (value == null) Opt.absent else Opt.value(widening(value))
@@ -51,7 +51,7 @@ private[mxnet] trait WideningConversions {
     if (option == null || option.isEmpty) Opt.absent else Opt.value(widening(option.get))
 }
 
-/** How an argument of type `A` becomes one of type `T`: a number of another kind, or any implicit view. */
+/** A conversion of an argument of type `A` to `T`: between types of numbers, or by an implicit view. */
 final class Widening[A, T] private (convert: A => T) {
   private[mxnet] def apply(value: A): T = convert(value)
 }

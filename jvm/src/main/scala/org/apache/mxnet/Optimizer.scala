@@ -7,40 +7,39 @@ import org.apache.mxnet.internal.util.Given
 
 import scala.collection.mutable
 
-/** A rule that changes the parameters along their gradients.
+/** An optimizer: updates parameters by their gradients.
   *
-  * Parameters are known by an integer index. Learning rate and weight decay can be scaled for each parameter, by index
-  * or by name; names
-  * need [[setIdx2Name]], which `Module` calls. The mini-batch size is divided out of the gradients by
-  * [[setRescaleGrad]].
+  * Parameters are identified by an integer index. Learning rate and weight decay can be scaled per parameter, by index
+  * or by name; names need [[setIdx2Name]], which `Module` calls. [[setRescaleGrad]] sets the scale of gradients,
+  * usually 1 / batch size.
   */
 abstract class Optimizer {
 
-  /** Factor of the learning rate of a parameter, by index or name. */
+  /** Multiplier of the learning rate of a parameter, by index or name. */
   protected val lrMult: mutable.Map[Either[Int, String], Float] = mutable.HashMap.empty
 
-  /** Factor of the weight decay of a parameter, by index or name. */
+  /** Multiplier of the weight decay of a parameter, by index or name. */
   protected val wdMult: mutable.Map[Either[Int, String], Float] = mutable.HashMap.empty
 
-  /** How many updates the most updated parameter has had. */
+  /** The largest number of updates of any parameter. */
   protected var numUpdate: Int = 0
 
-  /** How many updates each parameter has had. */
+  /** Number of updates of each parameter. */
   protected val indexUpdateCount: mutable.Map[Int, Int] = mutable.HashMap.empty
 
-  /** True if [[setArgNames]] said which parameters are weights; only these decay then. */
+  /** True if [[setArgNames]] was called; then only weights decay. */
   protected var specialized: Boolean = false
 
   /** Indices of the weights, if [[setArgNames]] was called. */
   protected val weightSet: mutable.Set[Int] = mutable.HashSet.empty
 
-  /** What gradients are multiplied by before they are used, usually 1 / batch size. */
+  /** Scale of the gradients, usually 1 / batch size. */
   protected var rescaleGrad: Float = 1f
 
-  /** The network whose parameters are optimized, if it was set. */
+  /** The network whose parameters are optimized, if set. */
   protected var symbol: Symbol = null
 
-  /** Names of the parameters by index, if they were set. */
+  /** Names of the parameters by index, if set. */
   protected var idx2name: Map[Int, String] = null
 
   /** Updates one parameter in place.
@@ -48,23 +47,23 @@ abstract class Optimizer {
     * @param index the parameter's index
     * @param weight the parameter
     * @param grad its gradient, of the same shape
-    * @param state what [[createState]] made for this parameter
+    * @param state the state that [[createState]] returned for this parameter
     */
   def update(index: Int, weight: NDArray, grad: NDArray, state: AnyRef): Unit
 
-  /** Makes what the rule keeps for one parameter between updates, such as momentum; null if it keeps nothing. */
+  /** Creates the state of a parameter, such as momentum; null if there is none. */
   def createState(index: Int, weight: NDArray): AnyRef
 
-  /** Frees a state that [[createState]] or [[deserializeState]] made. */
+  /** Frees a state of [[createState]] or [[deserializeState]]. */
   def disposeState(state: AnyRef): Unit
 
-  /** A state as bytes; null for a null state. */
+  /** Serializes a state; null for a null state. */
   def serializeState(state: AnyRef): Array[Byte]
 
-  /** The state whose bytes these are; null for null. */
+  /** Deserializes a state; null for null. */
   def deserializeState(bytes: Array[Byte]): AnyRef
 
-  /** Sets factors of the learning rate by index. */
+  /** Sets multipliers of the learning rate by index. */
   @deprecated("Use setLrMult instead.", "0.10.0")
   def setLrScale(lrScale: Map[Int, Float]): Unit = {
     Given("Optimizer.setLrScale", "lrScale" -> lrScale)
@@ -73,27 +72,27 @@ abstract class Optimizer {
     })
   }
 
-  /** Sets factors of the learning rate, on top of those already set.
+  /** Sets multipliers of the learning rate, in addition to those already set.
     *
-    * @param argsLrMult factor by index (Left) or name (Right) of a parameter; an index goes before a name
+    * @param argsLrMult multiplier by index (Left) or name (Right) of a parameter; an index takes precedence over a name
     */
   def setLrMult(argsLrMult: Map[Either[Int, String], Float]): Unit = {
     Given("Optimizer.setLrMult", "argsLrMult" -> argsLrMult)
     lrMult ++= argsLrMult
   }
 
-  /** Sets factors of the weight decay, on top of those already set.
+  /** Sets multipliers of the weight decay, in addition to those already set.
     *
-    * @param argsWdMult factor by index (Left) or name (Right) of a parameter; an index goes before a name
+    * @param argsWdMult multiplier by index (Left) or name (Right) of a parameter; an index takes precedence over a name
     */
   def setWdMult(argsWdMult: Map[Either[Int, String], Float]): Unit = {
     Given("Optimizer.setWdMult", "argsWdMult" -> argsWdMult)
     wdMult ++= argsWdMult
   }
 
-  /** Lets only parameters whose name ends with `weight` decay.
+  /** Restricts weight decay to parameters whose names end with `weight`.
     *
-    * @param argNames the network's arguments; those that end with `data` or `label` have no index
+    * @param argNames the network's arguments; names that end with `data` or `label` get no index
     */
   def setArgNames(argNames: Seq[String]): Unit =
     if (argNames != null) {
@@ -103,10 +102,10 @@ abstract class Optimizer {
       weightSet ++= parameters.indices.filter(i => parameters(i).endsWith("weight"))
     }
 
-  /** Sets what gradients are multiplied by. */
+  /** Sets the scale of the gradients. */
   def setRescaleGrad(rescaleGrad: Float): Unit = this.rescaleGrad = rescaleGrad
 
-  /** Reads the factors that the network's variables carry as attributes `__lr_mult__` and `__wd_mult__`. */
+  /** Reads the multipliers in the attributes `__lr_mult__` and `__wd_mult__` of the network's variables. */
   def setSymbol(sym: Symbol): Unit = {
     symbol = sym
     if (sym != null) {
@@ -119,7 +118,7 @@ abstract class Optimizer {
   }
 
   /** Sets the parameters' names; those that do not end with `_weight` or `_gamma` do not decay unless [[setWdMult]]
-    * says so.
+    * sets a multiplier.
     */
   def setIdx2Name(paramIdx2Name: Map[Int, String]): Unit = {
     idx2name = paramIdx2Name
@@ -138,10 +137,10 @@ abstract class Optimizer {
     numUpdate = math.max(count, numUpdate)
   }
 
-  /** The learning rate of one parameter, given the common one. */
+  /** The learning rate of a parameter, given the base rate. */
   protected def getLr(index: Int, lr: Float): Float = lr * factorOf(lrMult, index)
 
-  /** The weight decay of one parameter, given the common one. */
+  /** The weight decay of a parameter, given the base value. */
   protected def getWd(index: Int, wd: Float): Float =
     if (wd == 0f || (specialized && !weightSet.contains(index))) 0f else wd * factorOf(wdMult, index)
 
@@ -153,14 +152,14 @@ abstract class Optimizer {
         if (idx2name == null) 1f else idx2name.get(index).flatMap(name => factors.get(Right(name))).getOrElse(1f)
       )
 
-  /** Counts an update of a parameter and gives its learning rate, from the scheduler if there is one. */
+  /** Counts an update of a parameter and returns its learning rate, from the scheduler if there is one. */
   private[mxnet] def nextLr(index: Int, learningRate: Float, scheduler: LRScheduler): Float = {
     // Counted first, so that all parameters have the same rate in the same step.
     updateCount(index)
     getLr(index, if (scheduler == null) learningRate else scheduler(numUpdate))
   }
 
-  /** What was set for single parameters, and counted; see [[OptimizerContent]]. */
+  /** Settings and counters of single parameters; see [[OptimizerContent]]. */
   private[mxnet] def parameterSettings: Map[String, Any] = Map(
     "lrMult" -> lrMult.map { case (parameter, mult) => parameter.merge -> mult },
     "wdMult" -> wdMult.map { case (parameter, mult) => parameter.merge -> mult },
@@ -169,7 +168,7 @@ abstract class Optimizer {
     "updates" -> indexUpdateCount
   )
 
-  /** Takes over what [[parameterSettings]] gave. */
+  /** Restores the result of [[parameterSettings]]. */
   private[mxnet] def restoreParameterSettings(settings: Map[String, Any]): Unit = {
     def entries(setting: String): Iterable[(Any, Any)] = settings.get(setting) match {
       case Some(map: collection.Map[_, _]) => map
@@ -200,35 +199,36 @@ abstract class Optimizer {
   }
 }
 
-/** Makes updaters from optimizers. */
+/** Creates updaters from optimizers. */
 object Optimizer {
 
-  /** A function on (index, gradient, weight) that keeps the optimizer's state of every index that it meets. */
+  /** A function of (index, gradient, weight) that stores the optimizer's state of every index. */
   def getUpdater(optimizer: Optimizer): MXKVStoreUpdater = {
     Given("Optimizer.getUpdater", "optimizer" -> optimizer)
     new OptimizerUpdater(optimizer)
   }
 }
 
-/** Changes a stored value when another is pushed to it. */
+/** Updates a stored value when a value is pushed. */
 trait MXKVStoreUpdater extends NativeResource {
 
   /** Called with each pushed value.
     *
     * @param key the key
     * @param recv the value that was pushed
-    * @param local the stored value, which is changed in place
+    * @param local the stored value, which is updated in place
     */
   def update(key: Int, recv: NDArray, local: NDArray): Unit
 
-  // An updater owns no native memory of its own; being a NativeResource lets a ResourceScope dispose of its states.
+  // An updater owns no native memory itself. As a NativeResource it can be disposed by a ResourceScope, with its
+  // states.
   override def nativeAddress: CPtrAddress = System.identityHashCode(this).toLong
   override def nativeDeAllocator: CPtrAddress => Int = _ => 0
   override val ref: NativeResourceRef = register()
   override val bytesAllocated: Long = 0L
 }
 
-/** Something whose optimizer states can be saved and restored. */
+/** An updater whose optimizer states can be saved and restored. */
 trait MXKVStoreCachedStates {
 
   /** State of each parameter, by index. */
@@ -237,7 +237,7 @@ trait MXKVStoreCachedStates {
   /** All states as bytes. */
   def serializeState(): Array[Byte]
 
-  /** Replaces all states by those in the bytes that [[serializeState]] made. */
+  /** Replaces all states by serialized ones; see [[serializeState]]. */
   def deserializeState(bytes: Array[Byte]): Unit
 }
 
@@ -247,7 +247,7 @@ private[mxnet] final class OptimizerUpdater(optimizer: Optimizer) extends MXKVSt
   override def update(key: Int, recv: NDArray, local: NDArray): Unit =
     optimizer.update(key, local, recv, states.getOrElseUpdate(key, keep(optimizer.createState(key, local))))
 
-  /** Lets a state live as long as this updater, whatever scope the first update happens in. */
+  /** Moves a state out of the scope of the first update, so that it lives as long as this updater. */
   private def keep(state: AnyRef): AnyRef = {
     ResourceScope.resourcesIn(state).foreach { resource =>
       resource.scope.foreach(_.remove(resource))
@@ -294,7 +294,7 @@ private[mxnet] final class OptimizerUpdater(optimizer: Optimizer) extends MXKVSt
       val magic = in.readInt()
       if (magic != OptimizerUpdater.Magic) {
         throw new MXNetError(
-          f"these are no optimizer states: they start with 0x$magic%08x instead of 0x${OptimizerUpdater.Magic}%08x; " +
+          f"these are not optimizer states: they start with 0x$magic%08x instead of 0x${OptimizerUpdater.Magic}%08x; " +
             "give a file that saveOptimizerStates of this library wrote"
         )
       }

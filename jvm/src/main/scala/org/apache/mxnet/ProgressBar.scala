@@ -6,11 +6,11 @@ import org.apache.mxnet.Callback.{EpochRecord, Progress}
 
 import scala.util.Try
 
-/** Shows how training goes. In a terminal a bar follows the batches of an epoch and is drawn over itself; in a log file or
-  * a notebook, which cannot take back what they show, there is a line for each epoch and no more.
+/** Shows the progress of training. In a terminal, a bar is redrawn after each batch. In a log file or a notebook, which
+  * cannot be overwritten, there is one line per epoch.
   *
-  * @param out where it is printed
-  * @param terminal whether `out` is a terminal; found out by default
+  * @param out the stream to print to
+  * @param terminal whether `out` is a terminal; detected by default
   * @param width the terminal's width in characters
   */
 class ProgressBar(
@@ -23,7 +23,7 @@ class ProgressBar(
   private var drawn = 0
   private var epochBatches = 0
 
-  /** Number of batches of the epoch before; 0 if it is not known. */
+  /** Number of batches of the previous epoch; 0 if unknown. */
   private var batchesBefore = 0
 
   override def onTrainBegin(training: Training): Unit = {
@@ -59,9 +59,9 @@ class ProgressBar(
   override def onTrainEnd(training: Training): Unit =
     training.stopReason.foreach(reason => out.println(s"stopped: $reason"))
 
-  /** Draws a line over the one before. */
+  /** Overwrites the previous line. */
   private def draw(line: String): Unit = {
-    // A line that reaches the last column would wrap, and the carriage return would not lead to its start.
+    // A line that reaches the last column would wrap, and the carriage return would not go to its start.
     val fitting = line.take(math.max(width - 1, 1))
     out.print("\r" + fitting + " " * math.max(0, drawn - fitting.length))
     out.flush()
@@ -87,18 +87,18 @@ class ProgressBar(
   }
 }
 
-/** What a progress bar finds out about the process. */
+/** Detects the terminal of the process. */
 object ProgressBar {
   private val NanosBetweenDrawings = 100000000L
   private val BarLength = 24
 
-  /** Whether the process writes to a terminal that can draw over a line. */
+  /** Whether the process writes to a terminal that can overwrite a line. */
   def isTerminal: Boolean = {
     val console = System.console()
     console != null && isInteractive(console) && !sys.env.get("TERM").contains("dumb") && !sys.env.contains("CI")
   }
 
-  /** From Java 22 on there is a console also where there is no terminal, and a method that tells the two apart. */
+  /** From Java 22 on there is a console even without a terminal, and a method that distinguishes them. */
   private def isInteractive(console: Console): Boolean =
     Try(classOf[Console].getMethod("isTerminal").invoke(console)).toOption.forall(_ == true)
 

@@ -2,16 +2,16 @@ package org.apache.mxnet
 
 import org.apache.mxnet.internal.operators.NativeOp
 
-/** Random arrays, and the seed of all random numbers. */
+/** Random arrays, and the state of the random number generators. */
 object Random {
   private lazy val uniformOp = NativeOp("_random_uniform")
   private lazy val normalOp = NativeOp("_random_normal")
 
-  /** Numbers that are equally likely in `[low, high)`.
+  /** Samples from the uniform distribution on `[low, high)`.
     *
     * @param shape the shape of a new array
-    * @param ctx the device of a new array; null is [[Context.defaultCtx]]
-    * @param out the array to fill; null is a new one, which needs `shape`
+    * @param ctx the device of a new array; null for [[Context.defaultCtx]]
+    * @param out the array to fill; null for a new one, which needs `shape`
     */
   def uniform(
       low: Float,
@@ -21,7 +21,7 @@ object Random {
       out: NDArray = null
   ): NDArray = draw(uniformOp, Seq("low" -> low, "high" -> high), shape, ctx, out)
 
-  /** Normally distributed numbers of mean `loc` and standard deviation `scale`; the other parameters are as in
+  /** Samples from the normal distribution with mean `loc` and standard deviation `scale`; for the other parameters see
     * [[uniform]].
     */
   def normal(
@@ -32,15 +32,15 @@ object Random {
       out: NDArray = null
   ): NDArray = draw(normalOp, Seq("loc" -> loc, "scale" -> scale), shape, ctx, out)
 
-  /** Sets the seed: the same seed and the same operations give the same numbers. */
+  /** Sets the seed. The same seed and the same operations give the same numbers. */
   def seed(seedState: Int): Unit = Base._LIB.randomSeed(seedState)
 
-  /** What decides all numbers to come, on all devices; [[setState]] goes back to it. */
+  /** The state of the generators of all devices, for [[setState]]. */
   def getState(): Array[Long] = Base._LIB.randomState()
 
-  /** Goes back to a state that [[getState]] gave: the same operations give the same numbers again.
+  /** Restores a state of [[getState]]: the same operations give the same numbers again.
     *
-    * @throws MXNetError if these numbers are no such state
+    * @throws MXNetError if this is not a state
     */
   def setState(state: Array[Long]): Unit = Base._LIB.randomRestore(state)
 

@@ -12,13 +12,13 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.internal.util.Given
 
-/** Reads or writes a RecordIO file: records of any bytes, one after the other.
+/** Reads or writes a RecordIO file: a sequence of records of arbitrary bytes.
   *
-  * A record is a text here: UTF-8 where its bytes are that, else one character for each byte, as [[MXRecordIO.pack]]
-  * makes them. [[readBytes]] and [[writeBytes]] take the bytes as they are.
+  * Records are strings: UTF-8 if their bytes are valid UTF-8, else one character per byte, as [[MXRecordIO.pack]]
+  * creates them. [[readBytes]] and [[writeBytes]] use the bytes unchanged.
   *
   * @param uri the file
-  * @param flag `MXRecordIO.IORead` or `MXRecordIO.IOWrite`; writing makes an existing file empty
+  * @param flag `MXRecordIO.IORead` or `MXRecordIO.IOWrite`; writing truncates an existing file
   */
 class MXRecordIO(uri: String, flag: MXRecordIO.IOFlag) extends AutoCloseable {
   private[mxnet] var handle: Long = 0L
@@ -36,14 +36,14 @@ class MXRecordIO(uri: String, flag: MXRecordIO.IOFlag) extends AutoCloseable {
     if (handle == 0L) throw new MXNetError(s"MXRecordIO.$method: '$uri' is closed; call reset() to open it again")
   }
 
-  /** Closes the file; what was written is in it then. */
+  /** Flushes and closes the file. */
   override def close(): Unit = if (handle != 0L) {
     val open = handle
     handle = 0L
     if (isWriter) _LIB.recordWriterFree(open) else _LIB.recordReaderFree(open)
   }
 
-  /** Starts again: a reader at the first record, a writer with an empty file. */
+  /** Resets a reader to the first record; truncates the file of a writer. */
   def reset(): Unit = {
     close()
     open()
@@ -71,31 +71,31 @@ class MXRecordIO(uri: String, flag: MXRecordIO.IOFlag) extends AutoCloseable {
   }
 }
 
-/** What a file is opened for, and the header of records that hold an instance with its label. */
+/** Modes of opening a file, and records of an instance with its label. */
 object MXRecordIO {
 
-  /** What a file is opened for. */
+  /** The mode of opening a file. */
   sealed trait IOFlag
 
   case object IOWrite extends IOFlag
 
   case object IORead extends IOFlag
 
-  /** What stands before an instance.
+  /** The header of an instance.
     *
-    * @param flag how many labels are written as an array; 0 if the only one is in the header itself
+    * @param flag number of labels that follow as an array; 0 if the only label is in the header
     * @param label the label or labels
-    * @param id the number of the instance
-    * @param id2 upper part of a longer number, usually 0
+    * @param id the id of the instance
+    * @param id2 second id, usually 0
     */
   case class IRHeader(flag: Int, label: Array[Float], id: Int, id2: Int)
 
   private val headerBytes = 24
 
-  /** A record of a header and an instance. */
+  /** Packs a header and an instance into a record. */
   def pack(header: IRHeader, s: String): String = new String(packBytes(header, bytesOf(s)), ISO_8859_1)
 
-  /** A record of a header and an instance. */
+  /** Packs a header and an instance into a record. */
   def packBytes(header: IRHeader, content: Array[Byte]): Array[Byte] = {
     val labels = header.label
     val asArray = labels.length != 1 || header.flag > 0
@@ -108,7 +108,7 @@ object MXRecordIO {
     buffer.put(content).array()
   }
 
-  /** Header and instance of a record. Records that MXNet's Scala package packed, in a format of its own, are read too. */
+  /** Unpacks header and instance of a record. The format of MXNet's Scala package is supported as well. */
   def unpack(s: String): (IRHeader, String) = {
     val bytes = packedBytes(s)
     unpackLegacy(bytes).getOrElse {
@@ -117,12 +117,12 @@ object MXRecordIO {
     }
   }
 
-  /** The bytes of a packed text. MXNet's Scala package made characters from signed bytes. */
+  /** The bytes of a packed string. MXNet's Scala package converted signed bytes to characters. */
   private def packedBytes(packed: String): Array[Byte] =
     if (packed.forall(c => c <= 0xff || c >= 0xff80)) packed.map(_.toByte).toArray else bytesOf(packed)
 
-  /** What MXNet's Scala package packed: number of labels, labels, id, id2, and a text with its length, big-endian; None
-    * if the lengths do not match.
+  /** The format of MXNet's Scala package: number of labels, labels, id, id2, and a string with its length, big-endian;
+    * None if the lengths do not match.
     */
   private def unpackLegacy(record: Array[Byte]): Option[(IRHeader, String)] = {
     val buffer = ByteBuffer.wrap(record)
@@ -157,7 +157,7 @@ object MXRecordIO {
     (IRHeader(flag, labels, id, id2), content)
   }
 
-  /** One byte for each character, unless one needs more: then UTF-8. */
+  /** One byte per character if that is possible, else UTF-8. */
   private[mxnet] def bytesOf(text: String): Array[Byte] =
     text.getBytes(if (text.forall(_ <= 0xff)) ISO_8859_1 else UTF_8)
 
@@ -168,11 +168,11 @@ object MXRecordIO {
   }
 }
 
-/** Reads or writes a RecordIO file by keys. The keys and the positions of their records are in a second file, a line
-  * with both, separated by a tabulator, for each record.
+/** Reads or writes a RecordIO file by keys. An index file has one line per record: key and byte offset, separated by a
+  * tab.
   *
-  * @param idxPath the file of keys
-  * @param uri the file of records
+  * @param idxPath the index file
+  * @param uri the RecordIO file
   * @param keyType the type of the keys
   */
 class MXIndexedRecordIO(
@@ -214,7 +214,7 @@ class MXIndexedRecordIO(
     if (isWriter) positions.clear() else readIndex()
   }
 
-  /** Goes to the record of a key. */
+  /** Seeks to the record of a key. */
   def seek(idx: Any): Unit = {
     requireFlag(MXRecordIO.IORead, "seek")
     val position = positions.getOrElse(
@@ -224,7 +224,7 @@ class MXIndexedRecordIO(
     _LIB.recordReaderSeek(handle, position)
   }
 
-  /** Position of the next record to write, in bytes from the start of the file. */
+  /** Byte offset of the next record to write. */
   def tell(): Int = {
     requireFlag(MXRecordIO.IOWrite, "tell")
     Math.toIntExact(_LIB.recordWriterTell(handle))

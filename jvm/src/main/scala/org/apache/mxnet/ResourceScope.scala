@@ -9,7 +9,7 @@ import org.apache.mxnet.internal.util.{Given, Logging}
 import org.slf4j.Logger
 import org.apache.mxnet.internal.util.PerThread
 
-/** Frees, when it is closed, the native resources that its thread created in the meantime.
+/** A scope that frees the native resources that its thread creates in it when it is closed.
   *
   * {{{
   * val mean = ResourceScope.using() { (a + b) / 2 } // the sum is freed, the quotient is not
@@ -20,7 +20,7 @@ class ResourceScope extends AutoCloseable {
 
   ResourceScope.open(this)
 
-  /** Frees what is in this scope and leaves it. */
+  /** Disposes the resources of this scope and leaves it. */
   override def close(): Unit = {
     ResourceScope.leave(this)
     val remaining = synchronized {
@@ -31,7 +31,7 @@ class ResourceScope extends AutoCloseable {
     remaining.foreach(_.dispose(removeFromScope = false))
   }
 
-  /** Puts a resource into this scope, out of the one it was in. */
+  /** Moves a resource from its scope to this one. */
   def add(resource: NativeResource): Unit = {
     Given("ResourceScope.add", "resource" -> resource)
     resource.scope.filter(_ ne this).foreach(_.remove(resource))
@@ -42,14 +42,14 @@ class ResourceScope extends AutoCloseable {
   /** Whether a resource is in this scope. */
   def contains(resource: NativeResource): Boolean = synchronized(resources.contains(resource))
 
-  /** Takes a resource out: it will not be freed with this scope. */
+  /** Removes a resource, so that this scope does not free it. */
   def remove(resource: NativeResource): Unit = {
     Given("ResourceScope.remove", "resource" -> resource)
     synchronized(resources.remove(resource))
     if (resource.scope.exists(_ eq this)) resource.scope = None
   }
 
-  /** Hands a resource of this scope on to the scope around it, or to nobody if there is none. */
+  /** Moves a resource of this scope to the enclosing scope; without one, no scope frees it. */
   def moveToOuterScope(resource: NativeResource): Unit = if (contains(resource)) {
     ResourceScope.outerOf(this) match {
       case Some(outer) => outer.add(resource)
@@ -59,15 +59,15 @@ class ResourceScope extends AutoCloseable {
 }
 
 object ResourceScope {
-  // Lazy: to look for a logging library takes as long as to load the engine.
+  // Lazy, because finding a logging library takes as long as loading the engine.
   private[mxnet] lazy val logger: Logger = Logging.of(classOf[ResourceScope])
 
   private val scopes = new PerThread[List[ResourceScope]](() => Nil)
 
-  /** Runs `body` in a scope. Resources in the result (also those in collections, options, tuples and case classes) move
-    * to the scope around it.
+  /** Runs `body` in a scope. Resources in the result, also within collections, options, tuples and case classes, move
+    * to the enclosing scope.
     *
-    * @param scope the scope to use, which stays open: whoever made it closes it; null is a new one, which is closed
+    * @param scope an existing scope, which the caller closes; null for a new one, which is closed at the end
     */
   def using[A](scope: ResourceScope = null)(body: => A): A = {
     val current = if (scope != null) scope else new ResourceScope
@@ -79,13 +79,13 @@ object ResourceScope {
     } finally if (scope != null) leaveInnermost(scope) else current.close()
   }
 
-  /** As [[using]] if there is a scope; without one just runs `body`. */
+  /** As [[using]] if this thread is in a scope; otherwise only runs `body`. */
   private[mxnet] def usingIfScopeExists[A](scope: Option[ResourceScope])(body: => A): A = scope match {
     case Some(existing) => using(existing)(body)
     case None           => body
   }
 
-  /** Runs `body` outside of every scope: what it creates lives until it is disposed or collected. */
+  /** Runs `body` outside of all scopes: its resources live until they are disposed or collected. */
   private[mxnet] def outside[A](body: => A): A = {
     val around = scopes.get()
     scopes.set(Nil)
@@ -96,14 +96,14 @@ object ResourceScope {
   /** The innermost scope of this thread. */
   private[mxnet] def getCurrentScope(): Option[ResourceScope] = scopes.get().headOption
 
-  /** Makes a scope the innermost one of this thread. */
+  /** Enters a scope on this thread. */
   private[mxnet] def addToThreadLocal(scope: ResourceScope): Unit = open(scope)
 
-  /** Takes a scope out of this thread's, without closing it. */
+  /** Leaves a scope on this thread without closing it. */
   private[mxnet] def removeFromThreadLocal(scope: ResourceScope): Unit = leaveInnermost(scope)
 
-  /** Every native resource in a value, with those that live together with it. Each is visited once, so that a value may
-    * hold itself.
+  /** All native resources in a value, with those that move together with them. Visits each object once, because values
+    * may be cyclic.
     */
   private[mxnet] def resourcesIn(value: Any): Iterator[NativeResource] = {
     val seen = Collections.newSetFromMap(new IdentityHashMap[AnyRef, java.lang.Boolean])
@@ -141,7 +141,7 @@ object ResourceScope {
     case _                           => Iterator.empty
   }
 
-  /** A lazy collection with more elements is taken for an infinite one. */
+  /** A lazy collection with more elements is assumed to be infinite. */
   private val maxLazyItems = 1000000
 
   private val strict = classOf[collection.StrictOptimizedIterableOps[Any, Iterable, Any]]
@@ -158,7 +158,7 @@ object ResourceScope {
         item
       }
 
-  /** Puts a new resource into the innermost scope of this thread, if there is one. */
+  /** Adds a new resource to the innermost scope of this thread, if there is one. */
   private[mxnet] def adopt(resource: NativeResource): Unit = scopes.get() match {
     case innermost :: _ => innermost.add(resource)
     case Nil            =>
@@ -168,7 +168,7 @@ object ResourceScope {
 
   private def leave(scope: ResourceScope): Unit = scopes.set(scopes.get().filterNot(_ eq scope))
 
-  /** A thread may be in one scope several times; this leaves it once. */
+  /** Leaves a scope once; a thread may have entered it several times. */
   private def leaveInnermost(scope: ResourceScope): Unit = {
     val (inner, rest) = scopes.get().span(_ ne scope)
     scopes.set(inner ++ rest.drop(1))

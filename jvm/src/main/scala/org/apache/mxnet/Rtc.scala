@@ -1,7 +1,7 @@
 package org.apache.mxnet
 
-/** Kernels in CUDA that are compiled when they are used. They need a CUDA device, and this library runs on processors:
-  * creating one is an error. Write an operator of your own instead; see [[Operator]] and [[CustomOp]].
+/** A CUDA kernel that is compiled at run time. This library has no CUDA backend, so creating one is an error. Define an
+  * operator instead; see [[UserDefinedCustomOp]].
   *
   * @param name the kernel's name
   * @param inputs names and examples of the inputs

@@ -4,28 +4,28 @@ import scala.collection.mutable
 
 import org.apache.mxnet.internal.util.Given
 
-/** A graph that user-defined operators are added to.
+/** A graph to which user-defined operators are added.
   *
   * {{{
   * val sd = SameDiff.create()
   * val sum = sd.doUdf(new TestAddUdf(sd, Array(sd.variable("x"), sd.variable("y"))))(0)
   * }}}
   *
-  * Symbols need no such object, since each of them is a graph: this one names the nodes that are added to it, finds its
-  * variables by name, and collects the outputs.
+  * Symbols do not need this object, because each is a graph itself. It names added nodes, finds variables by name, and
+  * collects the outputs.
   */
 final class SameDiff private () {
   private[mxnet] val names = new NameManager
   private val variables = mutable.LinkedHashMap.empty[String, Symbol]
   private val added = mutable.ArrayBuffer.empty[Symbol]
 
-  /** The variable of a name: always the same one in a graph. */
+  /** The variable of a name, which is created by the first call. */
   def variable(name: String): Symbol = {
     Given("SameDiff.variable", "name" -> name)
     synchronized(variables.getOrElseUpdate(name, Symbol.Variable(name)))
   }
 
-  /** Adds an operator with the symbols that it was made with.
+  /** Adds an operator, applied to the symbols passed to its constructor.
     *
     * @return its outputs
     */
@@ -41,7 +41,7 @@ final class SameDiff private () {
     }
   }
 
-  /** Adds an operator in Java with the symbols that it was made with. */
+  /** Adds an operator in Java, applied to the symbols passed to its constructor. */
   def doUdf(op: javaapi.UserDefinedCustomOp): Array[Symbol] = {
     Given("SameDiff.doUdf", "op" -> op)
     doUdf(op.asScala)
@@ -53,7 +53,7 @@ final class SameDiff private () {
   /** As [[doUdf]], for the only or first output. */
   def udf(op: javaapi.UserDefinedCustomOp): Symbol = doUdf(op).head
 
-  /** The outputs of all operators that were added, as one symbol: to bind, or to save. */
+  /** The outputs of all added operators as one symbol, to bind or save. */
   def symbol: Symbol = synchronized {
     if (added.isEmpty) throw new MXNetError("SameDiff.symbol: the graph has no operators; add one with doUdf")
     Symbol.Group(added.toSeq: _*)
@@ -65,6 +65,6 @@ object SameDiff {
   /** An empty graph. */
   def create(): SameDiff = new SameDiff
 
-  /** The graph that an operator was made for. */
+  /** The graph that an operator was created for. */
   private[mxnet] def of(op: UserDefinedCustomOp): Option[SameDiff] = Option(op.sameDiff)
 }

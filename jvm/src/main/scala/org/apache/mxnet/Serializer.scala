@@ -9,7 +9,7 @@ import scala.reflect.{classTag, ClassTag}
 
 import org.apache.mxnet.module.internal.OptimizerContent
 
-/** Turns values into bytes and back. */
+/** Serializes values. */
 private[mxnet] trait Serializer {
   def serialize[T: ClassTag](t: T): ByteBuffer
   def deserialize[T: ClassTag](bytes: ByteBuffer): T
@@ -18,28 +18,28 @@ private[mxnet] trait Serializer {
 private[mxnet] object Serializer {
   val UTF8: Charset = StandardCharsets.UTF_8
 
-  /** The serializer for which none is given. */
+  /** The default serializer. */
   def getSerializer: Serializer = new JavaSerializer
 
   def getSerializer(serializer: Serializer): Serializer = if (serializer == null) getSerializer else serializer
 
   def getSerializer(serializer: Option[Serializer]): Serializer = serializer.getOrElse(getSerializer)
 
-  /** Bytes as text. */
+  /** Encodes bytes as Base64. */
   def encodeBase64String(bytes: ByteBuffer): String =
     new String(Base64.getEncoder.encode(bytes.duplicate()).array(), StandardCharsets.ISO_8859_1)
 
-  /** The bytes of a text that [[encodeBase64String]] made. */
+  /** Decodes a string of [[encodeBase64String]]. */
   def decodeBase64String(str: String): ByteBuffer =
     try ByteBuffer.wrap(Base64.getDecoder.decode(str))
     catch {
-      case e: IllegalArgumentException => throw new MXNetError(s"Serializer: the text is no Base64: ${e.getMessage}")
+      case e: IllegalArgumentException => throw new MXNetError(s"Serializer: the text is not Base64: ${e.getMessage}")
     }
 }
 
-/** Writes values without Java's serialisation, which would run what the bytes say: null, booleans, numbers, texts,
-  * arrays of numbers, arrays of the engine, shapes, optimizers of this library, options, pairs, sequences, sets and maps
-  * of these.
+/** Serializes values without Java's serialization, which can execute code from untrusted bytes. Supports null,
+  * booleans, numbers, strings, arrays of numbers, NDArrays, shapes, optimizers of this library, and options, pairs,
+  * sequences, sets and maps of these.
   */
 private[mxnet] class JavaSerializer extends Serializer {
   import JavaSerializer._
@@ -81,7 +81,7 @@ private object JavaSerializer {
   /** First four bytes: "FMXV". */
   private val Magic = 0x464d5856
 
-  /** Values within values, at most: a deeper one is an error instead of an exhausted stack. */
+  /** Maximum depth of nested values; deeper ones are an error instead of a stack overflow. */
   private val MaxDepth = 200
 
   private def write(out: DataOutput, value: Any, depth: Int = 0): Unit = {
@@ -125,7 +125,7 @@ private object JavaSerializer {
     }
   }
 
-  /** @param limit how many bytes there are: no length beyond it is believed */
+  /** @param limit number of bytes; longer lengths are rejected */
   private def read(in: DataInput, limit: Int, depth: Int = 0): Any = {
     if (depth > MaxDepth) throw new MXNetError(s"JavaSerializer: the value is nested more than $MaxDepth times")
     def length(): Int = {

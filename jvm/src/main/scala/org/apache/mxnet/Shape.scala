@@ -8,7 +8,7 @@ import org.apache.mxnet.internal.util.Given
 
 /** The dimensions of an array, outermost first.
   *
-  * A dimension of 0 stands for one that is not known yet (-1 under [[NumpyScope numpy semantics]]).
+  * A dimension of 0 is unknown (-1 under [[NumpyScope numpy semantics]]).
   *
   * @param dims the dimensions
   */
@@ -17,7 +17,7 @@ class Shape(dims: Iterable[Int]) {
 
   def this(dims: Int*) = this(dims: Iterable[Int])
 
-  /** The dimension at an index from 0. */
+  /** The dimension at an index. */
   def apply(dim: Int): Int = {
     if (dim < 0 || dim >= values.length)
       throw new MXNetError(s"Shape: $this has ${values.length} dimensions, there is no dimension $dim")
@@ -57,7 +57,7 @@ class Shape(dims: Iterable[Int]) {
   /** The first dimension. */
   def head: Int = apply(0)
 
-  /** The dimensions of this shape and then those of `other`. */
+  /** The dimensions of this shape, followed by those of `other`. */
   def ++(other: Shape): Shape = {
     Given("Shape.++", "other" -> other)
     Shape.wrap(values ++ other.values)
@@ -67,7 +67,7 @@ class Shape(dims: Iterable[Int]) {
 
   def toVector: Vector[Int] = values.toVector
 
-  /** The form that operators take, such as `(2,3)`. */
+  /** The text that operators parse, such as `(2,3)`. */
   override def toString(): String = {
     val text = new java.lang.StringBuilder("(")
     var i = 0
@@ -86,7 +86,7 @@ class Shape(dims: Iterable[Int]) {
 
   override def hashCode(): Int = Arrays.hashCode(values)
 
-  /** The dimensions as the native interface takes them. */
+  /** The dimensions for the native interface. */
   private[mxnet] def toLongs: Array[Long] = {
     val longs = new Array[Long](values.length)
     var i = 0
@@ -98,16 +98,16 @@ class Shape(dims: Iterable[Int]) {
   }
 }
 
-// Every program makes shapes first. Loops instead of collections keep most of Scala's library from being loaded there.
+// Loops instead of collections load fewer classes of Scala's library, which shortens the start of every program.
 object Shape {
   def apply(dims: Int*): Shape = new Shape(dims: Iterable[Int])
 
   def apply(dims: Iterable[Int]): Shape = new Shape(dims)
 
-  /** As `apply`; easier to call from Java. */
+  /** As `apply`, for Java. */
   def create(dims: Int*): Shape = new Shape(dims: Iterable[Int])
 
-  /** A shape from what the native interface gives; `null`, an unknown rank, becomes the empty shape. */
+  /** A shape from the native interface; `null`, an unknown rank, becomes the empty shape. */
   private[mxnet] def fromLongs(dims: Array[Long]): Shape =
     if (dims == null) wrap(new Array[Int](0))
     else {

@@ -1,15 +1,15 @@
 package org.apache.mxnet
 
-/** How an array's elements are stored. The identifiers are the storage types of MXNet's C API. */
+/** Storage types of arrays. The identifiers are those of MXNet's C API. */
 object SparseFormat extends Enumeration {
   type SparseFormat = Value
 
-  /** Every element, row by row. */
+  /** All elements. */
   val DEFAULT: Value = Value(0, "default")
 
-  /** The rows that are not zero, and their indices. */
+  /** The nonzero rows and their indices. */
   val ROW_SPARSE: Value = Value(1, "row_sparse")
 
-  /** Compressed sparse rows of a matrix. */
+  /** A matrix in compressed sparse row format. */
   val CSR: Value = Value(2, "csr")
 }

@@ -5,14 +5,14 @@ import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.internal.operators.NDArrayOps
 import org.apache.mxnet.internal.util.Given
 
-/** Sparse arrays: compressed sparse rows, and row-sparse. */
+/** Creates csr and row_sparse arrays. */
 object SparseNDArray {
 
-  /** A matrix of compressed sparse rows.
+  /** A csr matrix.
     *
-    * @param data the values that are not zero, row by row
+    * @param data the stored values, row by row
     * @param indices the column of each value
-    * @param indptr where in `data` each row starts, and the end
+    * @param indptr the row pointers: the index in `data` of the start of each row, and the end
     */
   def csrMatrix(
       data: Array[Float],
@@ -30,7 +30,7 @@ object SparseNDArray {
     matrix
   }
 
-  /** An array of which only the rows `indices` are not zero.
+  /** A row_sparse array with the stored rows `indices`.
     *
     * @param data those rows, as nested Java arrays of `Float` or `Double`
     */
@@ -39,7 +39,7 @@ object SparseNDArray {
     rowSparseArray(NDArray.toNDArray(data, ctx), indexArray(indices, ctx), shape, ctx)
   }
 
-  /** An array of which only the rows `indices` are not zero; `data` has these rows. */
+  /** A row_sparse array with the stored rows `indices` and their values `data`. */
   def rowSparseArray(data: NDArray, indices: NDArray, shape: Shape, ctx: Context): SparseNDArray = {
     Given("SparseNDArray.rowSparseArray", "data" -> data, "indices" -> indices, "shape" -> shape)
     val array = create(SparseFormat.ROW_SPARSE, shape, ctx, data.dtype, Array(indices.size.toLong))
@@ -48,7 +48,7 @@ object SparseNDArray {
     array
   }
 
-  /** The given rows of a row-sparse array; the others become zero. */
+  /** Keeps the given rows of a row_sparse array; the others become zero. */
   def retain(sparseNDArray: SparseNDArray, indices: Array[Float]): SparseNDArray = {
     Given("SparseNDArray.retain", "sparseNDArray" -> sparseNDArray, "indices" -> indices)
     if (sparseNDArray.sparseFormat != SparseFormat.ROW_SPARSE)
@@ -60,13 +60,13 @@ object SparseNDArray {
     }
   }
 
-  /** The locator of the values, as opposed to an auxiliary array. */
+  /** Selects the values in `setPart`; auxiliary arrays are selected by index. */
   private val values = -1
 
   private def indexArray(indices: Array[Float], ctx: Context): NDArray =
     NDArray.empty(Shape(indices.length), ctx, DType.Int64).set(indices)
 
-  /** @param auxCounts the length of each auxiliary array, all of 64-bit integers */
+  /** @param auxCounts the length of each auxiliary array, of type int64 */
   private def create(
       format: SparseFormat.SparseFormat,
       shape: Shape,
@@ -90,7 +90,7 @@ object SparseNDArray {
   }
 }
 
-/** An array that stores only what is not zero. Conversions to Java arrays give all elements. */
+/** A sparse array. Conversions to Java arrays include the zeros. */
 class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean = true)
     extends NDArray(address, isWritable) {
 
@@ -102,7 +102,7 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
 
   private[mxnet] override def elementsText: String = throughDense(_.elementsText)
 
-  /** A copy that stores every element. */
+  /** A dense copy. */
   def toDense: NDArray =
     NDArray.invoke(NDArrayOps.castStorage, Array(this), null, Seq("stype" -> SparseFormat.DEFAULT)).head
 
@@ -118,20 +118,20 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
     finally dense.dispose()
   }
 
-  /** Row `idx` of the first axis, which is dropped, as a dense copy. */
+  /** A dense copy of row `idx`, without the first axis. */
   override def at(idx: Int): NDArray = {
     val row = rows(idx, idx + 1)
     try row.throughDense(_.at(0).copy())
     finally row.dispose()
   }
 
-  /** Rows `start` until `end` of the first axis, as a copy in the same format. */
+  /** A copy of the rows `start until end` in the same storage type. */
   override def slice(start: Int, end: Int): NDArray = rows(start, end)
 
   private def rows(start: Int, end: Int): SparseNDArray = {
     if (start < 0 || start >= end || end > shape(0))
       throw new MXNetError(
-        s"SparseNDArray.slice: rows $start until $end were asked for, the shape is $shape; give 0 <= start < end"
+        s"SparseNDArray.slice: rows $start until $end were requested, the shape is $shape; give 0 <= start < end"
       )
     if (sparseFormat == SparseFormat.CSR) asSparse(sliceRows(start, end)) else sliceStoredRows(start, end)
   }
@@ -139,7 +139,7 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
   private def sliceRows(start: Int, end: Int): NDArray =
     NDArray.genericNDArrayFunctionInvoke("slice", Seq(this), Map("begin" -> s"($start)", "end" -> s"($end)")).head
 
-  /** Of a row-sparse array: the stored rows are in ascending order. */
+  /** For row_sparse arrays, whose stored rows are in ascending order. */
   private def sliceStoredRows(start: Int, end: Int): SparseNDArray = {
     val stored = getIndices
     val rows = stored.toFloat64Array.map(_.toInt)
@@ -174,7 +174,7 @@ class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean 
     data
   }
 
-  /** Where in the values each row starts, and the end; of compressed sparse rows only. */
+  /** The row pointers of a csr array: the index in the values of the start of each row, and the end. */
   def getIndptr: NDArray = {
     if (sparseFormat != SparseFormat.CSR)
       throw new MXNetError(s"SparseNDArray.getIndptr: it needs csr, the format is $sparseFormat")

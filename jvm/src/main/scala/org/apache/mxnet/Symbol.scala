@@ -7,7 +7,7 @@ import org.apache.mxnet.internal.operators.NativeOp
 import org.apache.mxnet.internal.userop.UserOperators
 import org.apache.mxnet.internal.util.Given
 
-/** Symbols: variables, groups, files, and every operator of the engine as a function. */
+/** Creates symbols: variables, groups, symbols from files, and every operator as a function. */
 @AddSymbolFunctions(false)
 object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
 
@@ -17,15 +17,15 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
   /** Random symbols. */
   val random: SymbolRandomAPI.type = SymbolRandomAPI
 
-  /** A symbol that is an input of a graph: a parameter, or data.
+  /** A variable: an input of a graph, such as a parameter or data.
     *
-    * @param name the name under which an array is bound to it
+    * @param name the name by which an array is bound to it
     * @param attr attributes
     * @param shape the shape, for shape inference
-    * @param lrMult what the learning rate of this parameter is multiplied by
-    * @param wdMult what the weight decay of this parameter is multiplied by
+    * @param lrMult multiplier of this parameter's learning rate
+    * @param wdMult multiplier of this parameter's weight decay
     * @param dType the element type, for type inference
-    * @param kwargs more attributes, such as `__init__`; their names begin and end with two underscores
+    * @param kwargs further attributes, such as `__init__`, whose names begin and end with two underscores
     */
   def Variable(
       name: String,
@@ -55,7 +55,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
     variable
   }
 
-  /** One symbol with the outputs of all the given ones. */
+  /** Groups symbols to one symbol with all their outputs. */
   def Group(symbols: Symbol*): Symbol = {
     Given("Symbol.Group", "symbols" -> symbols)
     val inputs = symbols.toArray
@@ -67,9 +67,9 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
   /** Applies an operator to symbols by position.
     *
     * @param operator the operator's name or alias
-    * @param name the new symbol's name; null or empty lets [[NameManager.current]] choose
+    * @param name name of the new symbol; if null or empty, chosen by [[NameManager.current]]
     * @param attr attributes, in addition to those of the attribute scope
-    * @param symbols the inputs; those that are missing become variables
+    * @param symbols the inputs; missing ones become variables
     * @param paramKwargs the operator's parameters
     */
   def createFromListedSymbols(operator: String, name: String = null, attr: Map[String, String] = null)(
@@ -112,7 +112,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
       kwargs: Map[String, Any] = null
   ): Symbol = createFromListedSymbols(operator, name, attr)(symbols, separate(kwargs)._2)
 
-  /** Applies an operator: what every generated function calls.
+  /** Applies an operator; called by the generated functions.
     *
     * @param symbols inputs by position
     * @param kwargs parameters, and inputs by name if there are none by position
@@ -135,7 +135,7 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
     else createFromNamedSymbols(operator, name, attr)(named, params)
   }
 
-  /** The symbols of a map, and the rendered other values; absent values drop out. */
+  /** Splits a map into symbols and the text of other values; absent values are omitted. */
   private def separate(kwargs: Map[String, Any]): (Map[String, Symbol], Map[String, String]) = {
     val all = Option(kwargs)
       .getOrElse(Map.empty)
@@ -173,10 +173,10 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
     new Symbol(created)
   }
 
-  /** Reads a symbol from a JSON file, of this or an earlier version of MXNet. */
+  /** Reads a symbol from a JSON file of MXNet 1.9.1 or earlier. */
   def load(fname: String): Symbol = new Symbol(_LIB.symbolLoad(fname))
 
-  /** Reads a symbol from JSON text, of this or an earlier version of MXNet. */
+  /** Reads a symbol from JSON of MXNet 1.9.1 or earlier. */
   def loadJson(json: String): Symbol = new Symbol(_LIB.symbolFromJson(json))
 
   private val free: CPtrAddress => Int = handle => { _LIB.symbolFree(handle); 0 }
@@ -194,13 +194,13 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
 
   override val ref: NativeResourceRef = register()
 
-  /** 0: a graph has no arrays. */
+  /** 0, because a graph has no arrays. */
   override val bytesAllocated: Long = 0L
 
   /** The handle for a native call. */
   private[mxnet] def handle: SymbolHandle = handleOf("Symbol")
 
-  /** Runs a native call on this symbol and keeps the symbol alive until the call has returned. */
+  /** Runs a native call on this symbol; the symbol cannot be collected before the call returns. */
   private[mxnet] def native[R](call: SymbolHandle => R): R = {
     val result = call(handle)
     keepAlive(this)
@@ -218,7 +218,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   def %(other: Symbol): Symbol = Symbol.binary("_Mod", this, other)
   def %[V](other: V): Symbol = Symbol.scalar("_ModScalar", this, other)
 
-  /** Every element to the power of its counterpart. */
+  /** The element-wise power. */
   def **(other: Symbol): Symbol = Symbol.pow(this, other)
   def **[V](other: V): Symbol = Symbol.pow(this, other)
 
@@ -231,16 +231,16 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   def <=(other: Symbol): Symbol = Symbol.lesserEqual(this, other)
   def <=[V](other: V): Symbol = Symbol.lesserEqual(this, other)
 
-  /** The negative of every element. */
+  /** The element-wise negation. */
   def unary_- : Symbol = this * -1f
 
   /** A deep copy of the graph. */
   override def clone(): Symbol = new Symbol(native(_LIB.symbolCopy))
 
-  /** Output `index` as a symbol of its own. */
+  /** Output `index` as a symbol. */
   def get(index: Int): Symbol = new Symbol(native(_LIB.symbolGetOutput(_, index)))
 
-  /** The output of this name, such as `fc1_output`, as a symbol of its own. */
+  /** The output of this name, such as `fc1_output`, as a symbol. */
   def get(name: String): Symbol = {
     val outputs = listOutputs()
     outputs.indexOf(name) match {
@@ -254,7 +254,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   /** A symbol with every output of every node, in topological order. */
   def getInternals(): Symbol = new Symbol(native(_LIB.symbolGetInternals))
 
-  /** The names of the arguments, in the order in which arrays are bound: topological. */
+  /** The names of the arguments in topological order, in which arrays are bound. */
   def listArguments(): IndexedSeq[String] = native(_LIB.symbolListArguments).toIndexedSeq
 
   def listOutputs(): IndexedSeq[String] = native(_LIB.symbolListOutputs).toIndexedSeq
@@ -292,7 +292,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
   /** A copy of this graph in which variables are replaced by other symbols.
     *
     * @param name the new name of the output's node
-    * @param symbols what to put in place of the variables of these names
+    * @param symbols replacements of variables, by name
     */
   def apply(name: String, symbols: Map[String, Symbol]): Symbol = {
     Given("Symbol.apply", "symbols" -> symbols)
@@ -303,7 +303,7 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     composed
   }
 
-  /** Adds a user-defined operator to this graph: to the symbols that it was made with, or else to these outputs.
+  /** Applies a user-defined operator to the symbols passed to its constructor, or else to these outputs.
     *
     * @return its outputs
     */
@@ -316,10 +316,10 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     }
   }
 
-  /** An error if an operator of the graph is not there, which says how to supply it. */
+  /** Throws if an operator of the graph is missing; the message says how to supply it. */
   private[mxnet] def checkReady(): Unit = native(_LIB.symbolCheckReady)
 
-  /** A listing of the graph for people. */
+  /** A readable listing of the graph. */
   def debugStr: String = native(_LIB.symbolPrint)
 
   /** The graph in MXNet's JSON format. */

@@ -8,12 +8,10 @@ import org.apache.mxnet.internal.operators.OperatorCall
 @AddSymbolAPIs(false)
 object SymbolAPI extends SymbolAPIBase {
 
-  /** An operator of the user's own.
+  /** A user-defined operator.
     *
-    * @param op_type
-    *   the name under which it is registered
-    * @param kwargs
-    *   its inputs and settings by name
+    * @param op_type the name that it is registered by
+    * @param kwargs its inputs and parameters by name
     */
   def Custom(
       op_type: String,

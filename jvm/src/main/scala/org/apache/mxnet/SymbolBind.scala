@@ -2,21 +2,20 @@ package org.apache.mxnet
 
 import org.apache.mxnet.SymbolBind.{Arrays, GradReqs}
 
-/** Binding of a symbol to arrays: `simpleBind`, which makes them, and `bind`, which is given them.
+/** Binds a symbol to arrays: `simpleBind` allocates them, `bind` takes existing ones.
   *
-  * Parameters of `bind`, in all its forms, which the build generates:
+  * Parameters of the overloads of `bind`, which the build generates:
   *  - `ctx` the device to run on
-  *  - `args` the arguments' arrays: for all, in the order of `listArguments`, or by name
-  *  - `argsGrad` arrays for the gradients: in the order of `listArguments` with null for those that are not wanted, or
-  *    by name for those that are
-  *  - `gradReq`, `gradsReq` what to do with a gradient, for all arguments, in their order, or by name (`null` where a
-  *    name is missing): `write` over it, `add` to it, or `null`, nothing
-  *  - `auxStates` the auxiliary states' arrays: for all, in the order of `listAuxiliaryStates`, or by name; null if
-  *    there are none
-  *  - `group2ctx` the devices of the `ctx_group` attributes; null if all runs on `ctx`
-  *  - `sharedExec` an executor that lends its memory; null if none does
+  * - `args` arrays of the arguments: for all, in the order of `listArguments`, or by name
+  * - `argsGrad` gradient arrays: in the order of `listArguments`, with null for no gradient, or by name
+  * - `gradReq`, `gradsReq` gradient requests, for all arguments, in their order, or by name (`null` for missing names):
+  *    `write` overwrites, `add` accumulates, `null` computes no gradient
+  * - `auxStates` arrays of the auxiliary states: in the order of `listAuxiliaryStates`, or by name; null if there are
+  *    none
+  * - `group2ctx` devices by `ctx_group` attribute; null to run everything on `ctx`
+  * - `sharedExec` an executor to share memory with; null for none
   *
-  * The arrays are used, not copied: what is written into them is what the next run computes with.
+  * The arrays are not copied: the next run uses what is written to them.
   */
 trait SymbolBind extends SymbolSimpleBind with SymbolBindOverloads { self: Symbol =>
   private[mxnet] override def bindArrays(
@@ -45,10 +44,10 @@ trait SymbolBind extends SymbolSimpleBind with SymbolBindOverloads { self: Symbo
 
 private[mxnet] object SymbolBind {
 
-  /** The codes of what is done with a gradient. */
+  /** The codes of gradient requests. */
   val gradReqCodes: Map[String, Int] = Map("null" -> 0, "write" -> 1, "inplace" -> 2, "add" -> 3)
 
-  /** Fails unless every name is known. */
+  /** Throws unless all names are known. */
   def checkNames(what: String, names: Iterable[String], known: Iterable[String]): Unit = {
     val unknown = names.toSet -- known
     if (unknown.nonEmpty)
@@ -58,10 +57,10 @@ private[mxnet] object SymbolBind {
       )
   }
 
-  /** Arrays as the user gave them: in order, or by name. */
+  /** Arrays in order, or by name. */
   final class Arrays private (listed: Option[Seq[NDArray]], named: Map[String, NDArray]) {
 
-    /** The arrays in the order of `names`, with null for those that miss. */
+    /** The arrays in the order of `names`, with null for missing ones. */
     def inOrder(what: String, names: IndexedSeq[String], mayMiss: Boolean): Array[NDArray] = {
       val found = listed match {
         case Some(arrays) if arrays.isEmpty && mayMiss => names.map(_ => null)
@@ -88,7 +87,7 @@ private[mxnet] object SymbolBind {
     def apply(arrays: Map[String, NDArray]): Arrays = if (arrays == null) none else new Arrays(None, arrays)
   }
 
-  /** Gradient requests as the user gave them. */
+  /** Gradient requests: one for all, in order, or by name. */
   final class GradReqs private (listed: Option[Seq[String]], of: String => String) {
 
     /** The codes in the order of the arguments. */

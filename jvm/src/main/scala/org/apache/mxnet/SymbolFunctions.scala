@@ -78,8 +78,7 @@ trait SymbolFunctions {
     Symbol.createSymbolGeneral(operator, null, null, Nil, params)
   }
 
-  /** The numbers from `start` until `stop` (or 0 until `start` if there is no `stop`) in steps of `step`, each `repeat`
-    * times.
+  /** The numbers `start until stop by step` (`0 until start` without `stop`), each repeated `repeat` times.
     */
   def arange(
       start: Float,
@@ -90,7 +89,7 @@ trait SymbolFunctions {
       dType: DType = Base.MX_REAL_TYPE
   ): Symbol = arange(start, stop, step, repeat, infer_range = false, name, dType)
 
-  /** @param infer_range whether `stop` follows from the shape that is needed */
+  /** @param infer_range whether to infer `stop` from the required shape */
   def arange(
       start: Float,
       stop: Option[Float],

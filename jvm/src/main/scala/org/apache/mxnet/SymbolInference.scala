@@ -5,25 +5,25 @@ import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.jni.{InferredShapes, InferredTypes}
 import org.apache.mxnet.internal.util.Given
 
-/** Inference of shapes and types of a symbol's arguments, outputs and auxiliary states, from those that are known. */
+/** Infers shapes and types of a symbol's arguments, outputs and auxiliary states. */
 trait SymbolInference { self: Symbol =>
 
   /** Infers types.
     *
     * @param args the types of the arguments in their order; null where unknown
-    * @return types of arguments, outputs and auxiliary states; three times null if not all are determined
+    * @return types of arguments, outputs and auxiliary states; null for each if not all can be inferred
     */
   def inferType(args: DType*): (Seq[DType], Seq[DType], Seq[DType]) =
     completeTypes(nativeTypes(null, Option(args).getOrElse(Nil).map(idOf).toArray))
 
-  /** Infers types; `kwargs` has those of some arguments by name. */
+  /** Infers types from those of some arguments, by name. */
   def inferType(kwargs: Map[String, DType]): (Seq[DType], Seq[DType], Seq[DType]) = {
     Given("Symbol.inferType", "kwargs" -> kwargs)
     val (keys, types) = kwargs.toArray.unzip
     completeTypes(nativeTypes(keys, types.map(idOf)))
   }
 
-  /** As `inferType`, with [[DType.Unknown]] for what is not determined. */
+  /** As `inferType`, with [[DType.Unknown]] for types that cannot be inferred. */
   private[mxnet] def inferTypePartial(kwargs: Map[String, DType]): (Seq[DType], Seq[DType], Seq[DType]) = {
     val (keys, types) = kwargs.toArray.unzip
     typesOf(nativeTypes(keys, types.map(idOf)))
@@ -51,12 +51,12 @@ trait SymbolInference { self: Symbol =>
   /** Infers shapes.
     *
     * @param args the shapes of the arguments in their order; null where unknown
-    * @return shapes of arguments, outputs and auxiliary states; three times null if not all are determined
+    * @return shapes of arguments, outputs and auxiliary states; null for each if not all can be inferred
     */
   def inferShape(args: Shape*): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) =
     completeShapes(nativeShapes(null, args))
 
-  /** Infers shapes; `kwargs` has those of some arguments by name. */
+  /** Infers shapes from those of some arguments, by name. */
   def inferShape(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
     Given("Symbol.inferShape", "kwargs" -> kwargs)
     val (keys, shapes) = kwargs.toSeq.unzip
@@ -65,8 +65,8 @@ trait SymbolInference { self: Symbol =>
 
   /** Infers shapes.
     *
-    * @param keys names of arguments; null if shapes are given for all, in their order
-    * @param indPtr where in `values` each shape starts, and the end
+    * @param keys names of arguments; null for all arguments in their order
+    * @param indPtr the index in `values` of the start of each shape, and the end
     * @param values the dimensions, one shape after the other
     */
   def inferShape(
@@ -85,7 +85,7 @@ trait SymbolInference { self: Symbol =>
     completeShapes(nativeShapes(keys, shapes))
   }
 
-  /** As `inferShape`, with what is not determined left unknown: dimensions of 0, or no dimension at all. */
+  /** As `inferShape`, with partly unknown shapes: dimensions of 0, or an empty shape. */
   def inferShapePartial(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
     Given("Symbol.inferShape", "kwargs" -> kwargs)
     val (keys, shapes) = kwargs.toSeq.unzip

@@ -3,7 +3,7 @@ package org.apache.mxnet
 import scala.annotation.implicitNotFound
 
 /** Whether `T`, the type of a distribution's parameters, is a number (one distribution) or a symbol (one distribution
-  * per element). Where a call says nothing of `T`, it is `Float`.
+  * per element). The default of `T` is `Float`.
   */
 @implicitNotFound("parameters of a random symbol are Float, Int or Symbol, not ${T}")
 class SymbolOrScalar[T](val isScalar: Boolean)
@@ -21,7 +21,7 @@ private[mxnet] trait SymbolOrScalarLast extends SymbolOrScalarUnsaid {
   implicit object SymbolWitness extends SymbolOrScalar[Symbol](false)
 }
 
-/** For calls in which only defaults speak of `T`. */
+/** For calls in which only default arguments determine `T`. */
 private[mxnet] trait SymbolOrScalarUnsaid {
   implicit object UnsaidWitness extends SymbolOrScalar[Nothing](true)
 }

@@ -3,7 +3,7 @@ package org.apache.mxnet
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.util.Given
 
-/** Binding of a symbol to arrays that are made for it. */
+/** Binds a symbol to new arrays. */
 trait SymbolSimpleBind { self: Symbol =>
 
   /** Binds to new arrays of zeros whose shapes and types are inferred from descriptions of the inputs. */
@@ -15,11 +15,11 @@ trait SymbolSimpleBind { self: Symbol =>
   /** Binds to new arrays of zeros.
     *
     * @param ctx the device to run on
-    * @param gradReq what to do with the gradients: `write`, `add` or `null`. There are none for arguments whose names
-    *                end in `data` or `label`.
+    * @param gradReq the gradient request: `write`, `add` or `null`. Arguments whose names end in `data` or `label` get
+    *   no gradient.
     * @param shapeDict the shapes of the inputs, by name; the others are inferred
-    * @param typeDict the types of some arguments, by name; inputs that are not in it, and have no `__dtype__`
-    *                 attribute, are float32; the others are inferred
+    * @param typeDict the types of some arguments, by name; other inputs without a `__dtype__` attribute are float32,
+    *   the rest is inferred
     */
   def simpleBind(
       ctx: Context,
@@ -39,23 +39,22 @@ trait SymbolSimpleBind { self: Symbol =>
     Executor.bind(this, ctx, args.toArray, grads.toArray, requests, aux.toArray, Map.empty, null)
   }
 
-  /** Binds to the given arrays, and to new ones for everything else: the form of five parameters without stored
-    * gradients, requests and states.
+  /** Binds to the given arguments, and to new arrays for everything else.
     */
   def simpleBind(ctx: Context, argsMap: Map[String, NDArray]): Executor =
     simpleBind(ctx, argsMap, Map.empty[String, NDArray], Map.empty[String, String], Map.empty[String, NDArray])
 
   /** Binds to the given arrays, and to new ones for everything else.
     *
-    * Names are matched with those of the symbol; a name that it does not have is an error. The shapes of the given
-    * arguments determine the others', and must agree with them. Arguments and auxiliary states that are missing are
-    * drawn from the normal distribution of mean 0 and deviation 1, missing gradients are zeros.
+    * A name that the symbol does not have is an error. Other shapes are inferred from those of the given arguments.
+    * Missing arguments and auxiliary states are drawn from the standard normal distribution; missing gradients are
+    * zeros.
     *
     * @param ctx the device to run on
     * @param argsMap arguments
     * @param argGradStore arrays for gradients
-    * @param gradReqType what to do with gradients: `write`, `add` or `null`. What is missing is `null` for names that
-    *                    end in `data` or `label`, else `write`.
+    * @param gradReqType gradient requests: `write`, `add` or `null`. The default is `null` for names that end in `data`
+    *   or `label`, else `write`.
     * @param auxMap auxiliary states
     */
   def simpleBind(
@@ -101,7 +100,7 @@ trait SymbolSimpleBind { self: Symbol =>
     Executor.bind(this, ctx, args.toArray, grads.toArray, requests.inOrder(names), aux.toArray, Map.empty, null)
   }
 
-  /** The shapes of all arguments and auxiliary states, or an error that names those that stay unknown. */
+  /** The shapes of all arguments and auxiliary states. Throws an error that names those that cannot be inferred. */
   private def shapesOrExplain(known: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape]) = {
     checkReady()
     val (argShapes, _, auxShapes) = inferShape(known)
@@ -112,7 +111,7 @@ trait SymbolSimpleBind { self: Symbol =>
         case (name, shape) if !known.contains(name) && (shape.length == 0 || shape.toVector.exists(_ <= 0)) =>
           s"$name $shape"
       }
-      // Otherwise only shapes that depend on data are unknown: those are found when the executor runs.
+      // Otherwise only shapes that depend on data are unknown, until the executor runs.
       if (unknown.nonEmpty) {
         val stated =
           if (known.isEmpty) "no shape is given"
@@ -140,17 +139,17 @@ trait SymbolSimpleBind { self: Symbol =>
 
 private object SymbolSimpleBind {
 
-  /** Whether an argument is, by its name, what is fed in and not what is learned. */
+  /** Whether an argument is data or a label, by its name. */
   def isInput(name: String): Boolean = name.endsWith("data") || name.endsWith("label")
 
   def zeros(shapes: IndexedSeq[Shape], types: Seq[DType], ctx: Context): IndexedSeq[NDArray] =
     shapes.zip(types).map { case (shape, dtype) => NDArray.zeros(shape, ctx, dtype) }
 
-  /** An array drawn from the normal distribution of mean 0 and deviation 1. */
+  /** An array drawn from the standard normal distribution. */
   def gaussian(shape: Shape, dtype: DType, ctx: Context): NDArray =
     Random.normal(0f, 1f, shape, ctx, NDArray.empty(shape, ctx, dtype))
 
-  /** A shape as the engine writes it. */
+  /** The text of a shape, as the engine formats it. */
   private def inBrackets(shape: Shape): String = shape.toVector.mkString("[", ",", "]")
 
   /** The array of this name, which must have the inferred shape. */

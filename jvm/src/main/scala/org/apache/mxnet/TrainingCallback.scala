@@ -3,7 +3,7 @@ package org.apache.mxnet
 import org.apache.mxnet.Callback.EpochRecord
 import org.apache.mxnet.module.BaseModule
 
-/** Follows training, and may end it. Every method does nothing unless it is overridden.
+/** A callback of training, which may also end it. Methods do nothing unless overridden.
   *
   * {{{
   * val params = new FitParams()
@@ -12,8 +12,8 @@ import org.apache.mxnet.module.BaseModule
   * module.fit(train, Some(test), 100, params, resume = true)
   * }}}
   *
-  * A callback that learns from the metrics alone needs no state in the checkpoint: when training resumes, the history of
-  * [[onTrainBegin]] holds the epochs of the processes before.
+  * A callback that depends on the metrics alone needs no state in the checkpoint: when training resumes,
+  * `training.history` in [[onTrainBegin]] has all previous epochs.
   */
 trait TrainingCallback {
 
@@ -31,34 +31,34 @@ trait TrainingCallback {
     */
   def onBatchEnd(epoch: Int, nBatch: Int, evalMetric: EvalMetric, training: Training): Unit = ()
 
-  /** Called after each epoch and its validation, before the checkpoint is written. An epoch that ended in this call, by a
-    * crash, is trained again: files should be replaced, not appended to.
+  /** Called after each epoch and its validation, before the checkpoint is written. If the process crashes in this call,
+    * the epoch is trained again, so replace files instead of appending to them.
     *
-    * @param record the metrics of the epoch, which `training.history` holds too
+    * @param record the metrics of the epoch, which are also in `training.history`
     */
   def onEpochEnd(record: EpochRecord, training: Training): Unit = ()
 
   /** Called after the last epoch. */
   def onTrainEnd(training: Training): Unit = ()
 
-  /** What the checkpoint keeps for this callback. */
+  /** The state of this callback for the checkpoint. */
   def saveState(): Array[Byte] = Array.emptyByteArray
 
-  /** Takes what [[saveState]] gave, before [[onTrainBegin]]. */
+  /** Restores a state of [[saveState]], before [[onTrainBegin]]. */
   def restoreState(state: Array[Byte]): Unit = ()
 }
 
-/** Training as its callbacks see it.
+/** The state of training, for callbacks.
   *
-  * @param module what is trained
-  * @param numEpoch number of the last epoch, as `fit` is told
+  * @param module the module
+  * @param numEpoch number of the last epoch, as passed to `fit`
   * @param batchSize number of instances in a batch
   */
 final class Training private[mxnet] (val module: BaseModule, val numEpoch: Int, val batchSize: Int) {
   private var records = Vector.empty[EpochRecord]
   private var reason: Option[String] = None
 
-  /** The epochs so far, also those before training resumed. */
+  /** The epochs so far, including those before training resumed. */
   def history: IndexedSeq[EpochRecord] = records
 
   /** Ends training after this epoch.
@@ -67,7 +67,7 @@ final class Training private[mxnet] (val module: BaseModule, val numEpoch: Int, 
     */
   def stop(reason: String): Unit = this.reason = Some(reason)
 
-  /** Why training ends before its last epoch; None if it does not. */
+  /** The reason to end before the last epoch; None if there is none. */
   def stopReason: Option[String] = reason
 
   private[mxnet] def add(record: EpochRecord): Unit = records :+= record

@@ -3,12 +3,12 @@ package org.apache.mxnet
 import scala.collection.immutable
 import scala.language.implicitConversions
 
-/** Several numbers (or shapes) as one operator argument. A sequence, an array, a tuple, one value, and a text like
+/** An operator argument with several numbers or shapes. Sequences, arrays, tuples, single values and strings such as
   * `"(0.1, 0.2)"` convert to it without an import.
   */
 final class TupleOf[T] private (val values: immutable.Seq[T]) {
 
-  /** The values as the operator reads them: `(0.1,0.2)`. */
+  /** The text that operators parse: `(0.1,0.2)`. */
   override def toString: String = values.mkString("(", ",", ")")
 
   override def equals(other: Any): Boolean = other match {
@@ -41,7 +41,7 @@ object TupleOf extends TupleOfConversions {
   )(implicit a: Widening[A, T], b: Widening[B, T], c: Widening[C, T], d: Widening[D, T]): TupleOf[T] =
     apply(a(t._1), b(t._2), c(t._3), d(t._4))
 
-  /** `(0.1, 0.2)` in round or square brackets or none. */
+  /** `(0.1, 0.2)`, with parentheses, square brackets or neither. */
   implicit def fromText[T](text: String)(implicit parser: TupleOfText[T]): TupleOf[T] = {
     val inner = text.trim.stripPrefix("(").stripPrefix("[").stripSuffix(")").stripSuffix("]")
     apply(inner.split(',').toSeq.map(_.trim).filter(_.nonEmpty).map(parser(text, _)): _*)
@@ -52,7 +52,7 @@ private[mxnet] trait TupleOfConversions {
   implicit def fromValue[A, T](value: A)(implicit widening: Widening[A, T]): TupleOf[T] = TupleOf(widening(value))
 }
 
-/** Reads one value of a `TupleOf[T]` from text. */
+/** Parses one value of a `TupleOf[T]`. */
 sealed abstract class TupleOfText[T](kind: String, parse: String => T) {
   private[mxnet] def apply(whole: String, part: String): T =
     try parse(part)

@@ -3,8 +3,8 @@ package org.apache.mxnet
 import org.apache.mxnet.internal.userop.{BridgedOperator, OperatorDefinition, UdfOperator, UserOperators}
 import org.apache.mxnet.internal.util.Given
 
-/** An operator that is made of two functions, by [[Symbol.udf]] or [[Symbol.udf2]]: what it computes, on arrays, and its
-  * gradient, on symbols. A graph knows it by its name only, so that a program which loads the graph makes it first.
+/** An operator that consists of two functions, created by [[Symbol.udf]] or [[Symbol.udf2]]: the computation on arrays,
+  * and the gradient on symbols. A graph stores only its name, so a program must create it before it loads the graph.
   */
 final class UserFunction private[mxnet] (
     val opName: String,
@@ -30,7 +30,7 @@ final class UserFunction private[mxnet] (
 
 private[mxnet] object UserFunction {
 
-  /** @param code the class of the function that computes: the same place in a program has the same one */
+  /** @param code the class of the forward function, which identifies its location in the source */
   final class Definition(name: String, val code: Class[_], make: () => UserDefinedCustomOp) extends OperatorDefinition {
     def described: String = s"the function '$name' of ${code.getName.takeWhile(_ != '$')}"
 
@@ -44,13 +44,13 @@ private[mxnet] object UserFunction {
   }
 }
 
-/** Symbols of operators that programs define. */
+/** Creates symbols of user-defined operators. */
 trait SymbolUserOperators {
 
-  /** Adds an operator to the graph of the symbols that it was made with.
+  /** Applies an operator to the symbols passed to its constructor.
     *
     * @param op the operator
-    * @param name the new node's name; null lets [[NameManager.current]] choose
+    * @param name the new node's name; null for one chosen by [[NameManager.current]]
     * @return its outputs
     */
   def doUdf(op: UserDefinedCustomOp, name: String = null): Array[Symbol] = {
@@ -59,7 +59,7 @@ trait SymbolUserOperators {
     op.outputs
   }
 
-  /** An operator with one input and one output of the same shape, from what it computes and from its gradient.
+  /** An operator with one input and one output of the same shape.
     *
     * {{{
     * val swish = Symbol.udf("swish")(x => x * NDArray.api.sigmoid(x)) { (x, dy) =>
@@ -69,18 +69,18 @@ trait SymbolUserOperators {
     * val y = swish(x)
     * }}}
     *
-    * @param name the operator's name; a program that loads a graph with it defines it first
-    * @param forward the output, from the input
-    * @param gradient the gradient of the input, from the input and the gradient of the output
+    * @param name the operator's name; a program must create the operator before it loads a graph with it
+    * @param forward computes the output from the input
+    * @param gradient composes the gradient of the input from the input and the gradient of the output
     */
   def udf(name: String)(forward: NDArray => NDArray)(gradient: (Symbol, Symbol) => Symbol): UserFunction = {
     Given("Symbol.udf", "name" -> name, "forward" -> forward, "gradient" -> gradient)
     defined(name, 1, forward.getClass)(arrays => forward(arrays(0)))((args, flow) => Array(gradient(args(0), flow)))
   }
 
-  /** An operator with two inputs, and one output of the first input's shape; see [[udf]].
+  /** An operator with two inputs and one output of the first input's shape; see [[udf]].
     *
-    * @param gradient the gradients of the inputs, from the inputs and the gradient of the output
+    * @param gradient composes the gradients of the inputs from the inputs and the gradient of the output
     */
   def udf2(name: String)(forward: (NDArray, NDArray) => NDArray)(
       gradient: (Symbol, Symbol, Symbol) => (Symbol, Symbol)

@@ -9,10 +9,10 @@ import org.apache.mxnet.internal.visualization.{CurvePlot, GraphNode, NetworkGra
 
 import scala.collection.mutable
 
-/** Plots and tables of networks and of their training. */
+/** Plots and tables of networks and training. */
 object Visualization {
 
-  /** A graph in Graphviz's language.
+  /** A graph in the language of Graphviz.
     *
     * @param name its name
     */
@@ -43,9 +43,8 @@ object Visualization {
 
     override def toString: String = source
 
-    /** Writes the graph to a file and has Graphviz, which must be installed, draw it beside that file.
-      * [[Visualization.toSvg]] draws
-      * without Graphviz.
+    /** Writes the graph to a file and renders it with Graphviz, which must be installed. [[Visualization.toSvg]] needs
+      * no Graphviz.
       *
       * @param engine the layout program: `dot`, `neato`, `circo` and so on
       * @param format file format of the plot, such as `pdf`, `png` or `svg`
@@ -54,7 +53,7 @@ object Visualization {
       */
     def render(engine: String = "dot", format: String = "pdf", fileName: String, path: String): Unit = {
       require(Dot.Engines.contains(engine), s"unknown engine $engine; there are ${Dot.Engines.mkString(", ")}")
-      require(format.matches("[a-z0-9.-]+"), s"format $format is no name of a Graphviz format, such as pdf or png")
+      require(format.matches("[a-z0-9.-]+"), s"format $format is not a Graphviz format, such as pdf or png")
       val file = Paths.get(path, fileName)
       write(file, source)
       val command = Seq(engine, s"-T$format", "-O", file.toString)
@@ -100,10 +99,9 @@ object Visualization {
     *
     * @param symbol the network
     * @param title name of the graph
-    * @param shape shapes of the inputs; with them each edge is labelled with the shape, without the batch, of what
-    *   flows along it
+    * @param shape shapes of the inputs; if given, edges are labelled with the shapes of their arrays, without the batch
     * @param nodeAttrs attributes of all nodes, for example `Map("shape" -> "oval", "fixedsize" -> "false")`
-    * @param hideWeights whether variables that hold parameters are left out
+    * @param hideWeights whether to omit variables that are parameters
     */
   def plotNetwork(
       symbol: Symbol,
@@ -132,13 +130,12 @@ object Visualization {
   private val DefaultNodeAttrs =
     Map("shape" -> "box", "fixedsize" -> "true", "width" -> "1.3", "height" -> "0.8034", "style" -> "filled")
 
-  /** A network as an SVG diagram, laid out without Graphviz.
+  /** Draws a network as SVG, without Graphviz.
     *
     * @param symbol the network
-    * @param title what is written above it
-    * @param shape shapes of the inputs; with them each edge is labelled with the shape, without the batch, of what
-    *   flows along it
-    * @param hideWeights whether variables that hold parameters are left out
+    * @param title the title
+    * @param shape shapes of the inputs; if given, edges are labelled with the shapes of their arrays, without the batch
+    * @param hideWeights whether to omit variables that are parameters
     */
   def toSvg(
       symbol: Symbol,
@@ -164,9 +161,9 @@ object Visualization {
 
   /** Curves as an SVG plot.
     *
-    * @param title what is written above them
-    * @param xLabel what the horizontal axis means
-    * @param yLabel what the vertical axis means
+    * @param title the title
+    * @param xLabel label of the horizontal axis
+    * @param yLabel label of the vertical axis
     * @param series name and points (x, y) of each curve
     */
   def curvesSvg(title: String, xLabel: String, yLabel: String, series: Seq[(String, Seq[(Double, Double)])]): String = {

@@ -7,16 +7,16 @@ import org.apache.mxnet.internal.util.Logging
   */
 private[mxnet] trait WarnIfNotDisposed {
 
-  /** Where this object was created, if that is traced. */
+  /** The stack trace of the constructor, if enabled. */
   protected val creationTrace: Option[Array[StackTraceElement]] =
     if (tracingEnabled) Some(Thread.currentThread().getStackTrace) else None
 
   def isDisposed: Boolean
 
-  /** Whether to keep where objects were created. */
+  /** Whether to record stack traces of constructors. */
   protected def tracingEnabled: Boolean = WarnIfNotDisposed.tracing
 
-  /** Says that this object was collected without being disposed. */
+  /** Warns that this object was collected without being disposed. */
   protected def logDisposeWarning(): Unit = WarnIfNotDisposed.warn(getClass, creationTrace)
 
   override protected def finalize(): Unit =

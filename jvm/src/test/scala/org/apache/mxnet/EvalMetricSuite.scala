@@ -48,7 +48,7 @@ class EvalMetricSuite extends munit.FunSuite {
     assertEquals(value(new Accuracy(), IndexedSeq(vector(1, 2)), IndexedSeq(vector(1, 0))), 0.5f)
   }
 
-  test("top k counts at most the classes there are; a label that is no class is a miss") {
+  test("top k counts at most the classes there are; a label that is not a class is a miss") {
     assertEquals(value(new TopKAccuracy(5), labels, preds), 1f)
     assertEquals(value(new TopKAccuracy(2), IndexedSeq(vector(9, 9, 9, 9)), preds), 0f)
   }

@@ -35,7 +35,7 @@ class LeNetSuite extends munit.FunSuite {
       val fields = array.map { case (key, value) => key.toString -> value }
       val shape = fields("shape") match {
         case dims: Seq[_] => dims.map(_.toString.toDouble.toInt)
-        case other        => fail(s"$other is no shape")
+        case other        => fail(s"$other is not a shape")
       }
       val bytes = Files.readAllBytes(Path.of(fixtures, "expected.bin"))
       val buffer = ByteBuffer.wrap(bytes, fields("at").toString.toDouble.toInt, 4 * shape.product).order(LITTLE_ENDIAN)

@@ -61,7 +61,7 @@ class NnefSuite extends munit.FunSuite {
     val folder = model("swirl").toString
     val problems = Nnef.check(folder)
     assertEquals(problems.length, 1)
-    assert(problems.head.place.contains("swirl"), problems.head.toString)
+    assert(problems.head.location.contains("swirl"), problems.head.toString)
     val error = intercept[MXNetError](Nnef.importModel(folder))
     assert(error.getMessage.contains("swirl"), error.getMessage)
     val options = ImportOptions().onOperator("swirl", ImportHook.replace(node => Symbol.api.negative(node.input(0))))

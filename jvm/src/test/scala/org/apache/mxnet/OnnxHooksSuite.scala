@@ -65,7 +65,7 @@ class OnnxHooksSuite extends munit.FunSuite {
   }
 
   test("without hooks everything that has no process is listed") {
-    val problems = Onnx.check(path).map(_.place)
+    val problems = Onnx.check(path).map(_.location)
     assert(problems.exists(_.contains("TestScale 'scale'")), problems.toString)
     assert(problems.exists(_.contains("Clip 'clip'")), problems.toString)
     assert(problems.exists(_.contains("Squash 'squash'")), problems.toString)

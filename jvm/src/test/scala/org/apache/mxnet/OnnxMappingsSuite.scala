@@ -111,7 +111,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     val mappings = Onnx.mappings.withText(text)
     assertEquals(mappings.processes.filter(_.isAdded).map(_.name), IndexedSeq("twice", "Squash"))
     assertEquals(mappings.rules.filter(_.isAdded).map(_.name), IndexedSeq("raised"))
-    val left = Onnx.check(path, ImportOptions().withMappings(mappings)).map(_.place)
+    val left = Onnx.check(path, ImportOptions().withMappings(mappings)).map(_.location)
     assert(left.exists(_.contains("TestScale")) && !left.exists(_.contains("Squash")), left.toString)
   }
 
@@ -122,7 +122,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     assert(wrong("rule relu(x) = x").contains("my.map:1:6: 'relu' is the name of an operator"))
     assert(wrong("rule default_to(x) = x").contains("my.map:1:6: there is a rule default_to already"))
     assert(wrong("rule again(x) = again(x)").contains("my.map:1:17: 'again' is neither a rule nor an operator"))
-    assert(wrong("rule one(x) = y").contains("'y' is no argument of the rule one"))
+    assert(wrong("rule one(x) = y").contains("'y' is not an argument of the rule one"))
     assert(wrong("operator Relu(X) -> (Y)").contains("my.map:1:10: the framework has an operator Relu"))
     assert(wrong("domain \"a\"\nSwirl(X) -> relu(X)").contains("my.map:2:1: the framework has no operator Swirl"))
     assert(
@@ -134,7 +134,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
     // Kinds are checked when a rule is applied.
     val kinds = operators + "rule f(x: text) = x\nTestScale(X) -> _npi_multiply(X, f(factor))"
     val options = ImportOptions().withMappings(Onnx.mappings.withText(kinds))
-    val problem = Onnx.check(path, options).find(_.place.contains("TestScale")).get
+    val problem = Onnx.check(path, options).find(_.location.contains("TestScale")).get
     assert(problem.message.contains("rule f(x: text) -> any: argument 1 (x) is a float, not a text"), problem.toString)
   }
 
@@ -192,7 +192,7 @@ class OnnxMappingsSuite extends munit.FunSuite {
       val mappings = Onnx.mappings.withText(text)
       val net = Symbol.Variable("x") * 3f
       Onnx.exportModel(net, Map.empty, file.toString, ExportOptions(inputs = inputs).withMappings(mappings))
-      assert(Onnx.check(file.toString).exists(_.place.contains("org.example.Tanhed")))
+      assert(Onnx.check(file.toString).exists(_.location.contains("org.example.Tanhed")))
       assertEquals(
         run(Onnx.importModel(file.toString, ImportOptions().withMappings(mappings))),
         input.toSeq.map(_ * 3f)

@@ -143,7 +143,7 @@ class OnnxSuite extends munit.FunSuite {
       damage(file, "Relu", "Rely")
       val problems = Onnx.check(file.toString)
       assertEquals(problems.length, 1)
-      assert(problems.head.place.contains("Rely"), problems.head.toString)
+      assert(problems.head.location.contains("Rely"), problems.head.toString)
       val error = intercept[MXNetError](Onnx.importModel(file.toString))
       assert(error.getMessage.contains("Rely"), error.getMessage)
     }

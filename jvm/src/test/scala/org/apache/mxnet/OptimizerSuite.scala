@@ -159,7 +159,7 @@ class OptimizerSuite extends munit.FunSuite {
     }
     assert(
       intercept[MXNetError](updater.deserializeState(Array[Byte](1, 2, 3, 4))).getMessage
-        .contains("no optimizer states")
+        .contains("not optimizer states")
     )
     assert(intercept[MXNetError](updater.deserializeState(Array.empty[Byte])).getMessage.contains("truncated"))
     updater.update(0, NDArray.ones(1), NDArray.ones(1))

@@ -69,6 +69,6 @@ class SerializerSuite extends munit.FunSuite {
     assert(
       message(serializer.deserialize[String](ByteBuffer.wrap(Array[Byte](1, 2, 3, 4, 5)))).contains("not written by")
     )
-    assert(message(Serializer.decodeBase64String("?")).contains("no Base64"))
+    assert(message(Serializer.decodeBase64String("?")).contains("not Base64"))
   }
 }

@@ -43,7 +43,7 @@ class AddNDArrayRandomAPIs(isContrib: Boolean) extends StaticAnnotation {
 
 package javaapi {
 
-  /** Adds the operators over arrays for programs in Java. */
+  /** Adds the operators over arrays for Java. */
   @compileTimeOnly("needs -Ymacro-annotations")
   class AddJNDArrayAPIs(isContrib: Boolean) extends StaticAnnotation {
     def macroTransform(annottees: Any*): Any = macro ApiMacros.javaNDArrayAPIs

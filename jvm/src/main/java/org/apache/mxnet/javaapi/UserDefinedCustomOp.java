@@ -11,8 +11,8 @@ import org.apache.mxnet.internal.userop.JavaOperator;
 import scala.Enumeration;
 
 /**
- * An operator that a program in Java defines, with Java's collections: {@code org.apache.mxnet.UserDefinedCustomOp} is the same for
- * Scala, and documents when each method is called.
+ * A user-defined operator in Java. {@code org.apache.mxnet.UserDefinedCustomOp} is the one for Scala, and documents
+ * when each method is called.
  *
  * <pre>{@code
  * @UserDefinedOp
@@ -33,19 +33,19 @@ import scala.Enumeration;
 public abstract class UserDefinedCustomOp {
   private final JavaOperator operator;
 
-  /** The graph that the operator was made for, or null. */
+  /** The graph that the operator was created for, or null. */
   protected SameDiff sameDiff;
 
-  /** The inputs while the operator runs, read-only; while shapes are inferred they have a shape and nothing else. */
+  /** The inputs of the current run, read-only. During shape inference they have a shape but no elements. */
   protected List<NDArray> inputArguments;
 
-  /** The outputs while the operator runs, to be written, or replaced by {@code set}, {@code add} and {@code addAll}. */
+  /** The outputs of the current run, to be written, or replaced by {@code set}, {@code add} and {@code addAll}. */
   protected List<NDArray> outputArguments;
 
-  /** The auxiliary states while the operator runs. */
+  /** The auxiliary states of the current run. */
   protected List<NDArray> stateArguments;
 
-  /** Without inputs: what graphs are loaded with. */
+  /** Without inputs; used when a graph is loaded. */
   protected UserDefinedCustomOp() {
     this(new Symbol[0]);
   }
@@ -71,101 +71,102 @@ public abstract class UserDefinedCustomOp {
     this.operator = new JavaOperator(this, this::lend, sameDiff, args);
   }
 
-  /** Registers the operator of a class, so that graphs which name it load; an annotated class is found without. */
+  /** Registers the operator of a class, so that graphs that name it load. Annotated classes need no registration. */
   public static void register(Class<? extends UserDefinedCustomOp> opClass) {
     JavaOperator.register(opClass);
   }
 
-  /** The operator for functions that take one of the Scala library. */
+  /** The operator of the Scala API, for functions that need one. */
   public final org.apache.mxnet.UserDefinedCustomOp asScala() {
     return operator;
   }
 
-  /** The operator's name: what graphs know it by. No operator of the engine has it, and no other class. */
+  /** The operator's name in graphs. It must differ from those of built-in operators and other classes. */
   public abstract String opName();
 
-  /** The number of inputs; -1 for as many as are given. */
+  /** The number of inputs; -1 for any number. */
   public int getNumInputs() {
     return -1;
   }
 
-  /** The names of {@code count} inputs: those that are left out become variables {@code node_name}. */
+  /** The names of {@code count} inputs. Missing inputs become variables {@code node_name}. */
   public List<String> inputNames(int count) {
     return operator.defaultInputNames(count);
   }
 
-  /** The number of outputs; by default that of the types that {@link #calculateOutputDataTypes} gives. */
+  /** The number of outputs; by default the number of types that {@link #calculateOutputDataTypes} returns. */
   public int getNumOutputs() {
     return operator.defaultNumOutputs();
   }
 
-  /** The names of auxiliary states, arrays that the operator keeps from run to run. They follow the inputs. */
+  /** The names of the auxiliary states, arrays that the operator updates in each run. They follow the inputs. */
   public List<String> stateNames() {
     return Collections.emptyList();
   }
 
-  /** The types of the outputs, from those of the inputs; by default one output of the first input's type. */
+  /** Infers the types of the outputs from those of the inputs; by default one output of the first input's type. */
   public List<Enumeration.Value> calculateOutputDataTypes(List<Enumeration.Value> dataTypes) {
     return Collections.singletonList(dataTypes.isEmpty() ? DType.Float32() : dataTypes.get(0));
   }
 
-  /** The shapes of the outputs, from those of {@link #inputArguments}; by default that of the first input. */
+  /** Infers the shapes of the outputs from {@link #inputArguments}; by default that of the first input. */
   public List<Shape> calculateOutputShape() {
     if (inputArguments.isEmpty())
       throw new MXNetError(opName() + " has no inputs: override calculateOutputShape");
     return Collections.singletonList(inputArguments.get(0).shape());
   }
 
-  /** The shapes of the outputs, from those in the context; by default {@link #calculateOutputShape()}. */
+  /** Infers the shapes of the outputs from the inputs in the context; by default by {@link #calculateOutputShape()}. */
   public List<Shape> calculateOutputShape(OpContext context) {
     return calculateOutputShape();
   }
 
   /**
-   * The shapes of inputs that follow from those of other inputs and of outputs; null where a shape is unknown, in the arguments and
-   * in the result.
+   * Infers unknown shapes of inputs from those of other inputs and outputs; null is an unknown shape in arguments and
+   * result.
    */
   public List<Shape> inferInputShapes(List<Shape> inputs, List<Shape> outputs) {
     return inputs;
   }
 
-  /** The shapes of the auxiliary states, from those of {@link #inputArguments}; by default those of scalars. */
+  /** Infers the shapes of the auxiliary states from {@link #inputArguments}; by default scalars. */
   public List<Shape> calculateStateShapes() {
     return Collections.nCopies(stateNames().size(), new Shape(new int[] {1}));
   }
 
   /**
-   * What the operator needs to be made again, by name: booleans, numbers, strings, shapes, element types, arrays, lists, sets and
-   * optionals of these, and maps with strings as keys. By default the fields of the class that are neither static nor transient.
+   * The properties to save, by name: booleans, numbers, strings, shapes, element types, arrays, lists, sets and
+   * optionals of these, and maps with strings as keys. By default the fields of the class that are neither static nor
+   * transient.
    */
   public Map<String, Object> propertiesForFunction() {
     return operator.readFields();
   }
 
-  /** Takes over what {@link #propertiesForFunction} gave, from a graph; by default sets the fields of these names. */
+  /** Restores the properties of {@link #propertiesForFunction}; by default sets the fields of these names. */
   public void setPropertiesForFunction(Map<String, Object> properties) {
     operator.writeFields(properties);
   }
 
-  /** Called for each new instance after its properties were set and the number of its inputs is known. */
+  /** Called for each new instance once its properties and number of inputs are set. */
   public void configureFromArguments() {}
 
-  /** Called for the instance that was applied to symbols, with the outputs of the new node. */
+  /** Called for an instance that was applied to symbols, with the outputs of the new node. */
   public void configureWithSymbol(Symbol graph) {}
 
-  /** Called after {@link #configureWithSymbol} for an instance that was made for, or added to, a graph. */
+  /** Called after {@link #configureWithSymbol} for an instance that was created for, or added to, a graph. */
   public void configureWithSameDiff(SameDiff sameDiff) {
     this.sameDiff = sameDiff;
   }
 
-  /** Whether the first outputs start as the first inputs and are changed in place. */
+  /** Whether the operator works in place: the first outputs are initialized with the first inputs. */
   public boolean isInplaceCall() {
     return false;
   }
 
   /**
-   * The gradients of the inputs, from those of the outputs: one for each input, null for an input without one. Needed for training
-   * only.
+   * The gradients of the inputs, composed from those of the outputs: one per input, null for none. Needed only for
+   * training.
    */
   public List<Symbol> doDiff(List<Symbol> gradients) {
     return operator.noGradient();
@@ -176,12 +177,12 @@ public abstract class UserDefinedCustomOp {
     throw new MXNetError("operator " + opName() + " computes nothing: override exec() or exec(OpContext)");
   }
 
-  /** Computes the outputs in the context from the inputs in it; by default by {@link #exec()}. */
+  /** Computes the outputs in the context from its inputs; by default by {@link #exec()}. */
   public void exec(OpContext context) {
     exec();
   }
 
-  /** The inputs as symbols: those that it was applied to, or in {@link #doDiff} those of the node. */
+  /** The inputs as symbols: those of the application, or in {@link #doDiff} those of the node. */
   public final List<Symbol> args() {
     return Arrays.asList(operator.args());
   }
@@ -206,12 +207,12 @@ public abstract class UserDefinedCustomOp {
     return operator.rarg();
   }
 
-  /** The outputs as symbols, after the operator was applied, or in {@link #doDiff}. */
+  /** The outputs as symbols, after the application or in {@link #doDiff}. */
   public final List<Symbol> outputs() {
     return Arrays.asList(operator.outputs());
   }
 
-  /** A new node of any operator, such as {@code node("sigmoid", x)}: what gradients are composed of. */
+  /** A new node of any operator, such as {@code node("sigmoid", x)}, to compose gradients. */
   public static Symbol node(String operator, Symbol... inputs) {
     return node(operator, Collections.emptyMap(), inputs);
   }
@@ -221,7 +222,7 @@ public abstract class UserDefinedCustomOp {
     return JavaOperator.node(operator, parameters, inputs);
   }
 
-  /** Applies the operator to symbols. What is left out becomes a variable. */
+  /** Applies the operator to symbols. Missing inputs become variables. */
   public final Symbol apply(Symbol... symbols) {
     return operator.apply(symbols);
   }
@@ -236,7 +237,7 @@ public abstract class UserDefinedCustomOp {
     return operator.invokeOn(arrays);
   }
 
-  /** Lends the arrays of a run, or of an inference of shapes, to the fields. */
+  /** Sets the fields to the arrays of a run or of shape inference. */
   private void lend(OpContext context) {
     inputArguments = context == null ? null : context.getInputArrays();
     outputArguments = context == null || !context.isRunning() ? null : context.getOutputArrays();

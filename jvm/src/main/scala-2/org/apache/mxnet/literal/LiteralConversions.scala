@@ -6,15 +6,14 @@ import scala.language.implicitConversions
 import org.apache.mxnet.Opt
 import org.apache.mxnet.codegen.LiteralMacros
 
-/** Conversions of strings that the compiler checks where they are literals. The artifact for Scala 3 has another
-  * trait of this name.
+/** Conversions of strings. The compiler checks literals. The artifact for Scala 3 has its own version of this trait.
   */
 private[mxnet] trait LiteralConversions extends TextConversions {
 
-  /** A text as one of the values `V`. */
+  /** Converts a string to one of the values `V`. */
   implicit def oneOf[V <: String with Singleton](text: String): OneOf[V] = macro LiteralMacros.oneOf[V]
 
-  /** The same for an argument that may be left out. */
+  /** The same for an optional argument. */
   implicit def optOneOf[V <: String with Singleton](text: String): Opt[OneOf[V]] = macro LiteralMacros.optOneOf[V]
 
   /** The same for `Some("literal")` and other options. */

@@ -4,18 +4,17 @@ import scala.language.implicitConversions
 
 import org.apache.mxnet.Opt
 
-/** Conversions of strings that the compiler checks where they are literals; the artifact for Scala 2 has another
-  * trait of this name.
+/** Conversions of strings. The compiler checks literals. The artifact for Scala 2 has its own version of this trait.
   */
 private[mxnet] trait LiteralConversions extends TextConversions {
 
-  /** A text as one of the values `V`. */
+  /** Converts a string to one of the values `V`. */
   implicit inline def oneOf[V <: String & Singleton](inline text: String)(implicit values: ValueOf[V]): OneOf[V] = {
     LiteralMacros.check[V](text)
     OneOf.checked[V](text)
   }
 
-  /** The same for an argument that may be left out. */
+  /** The same for an optional argument. */
   implicit inline def optOneOf[V <: String & Singleton](
       inline text: String
   )(implicit values: ValueOf[V]): Opt[OneOf[V]] = {

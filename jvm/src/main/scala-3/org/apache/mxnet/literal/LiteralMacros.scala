@@ -4,10 +4,10 @@ import scala.quoted.*
 
 import org.apache.mxnet.codegen.OneOfMessage
 
-/** The check of literals in Scala 3. */
+/** Checks literals in Scala 3. */
 private[mxnet] object LiteralMacros {
 
-  /** An error of the compiler if `text` is a constant, or `Some` of one, that is not among the values `V`. */
+  /** Reports a compile error if `text` is a constant, or `Some` of one, that is not among the values `V`. */
   inline def check[V <: String & Singleton](inline text: Any): Unit = ${ checkConstant[V]('text) }
 
   private def checkConstant[V: Type](text: Expr[Any])(using Quotes): Expr[Unit] = {

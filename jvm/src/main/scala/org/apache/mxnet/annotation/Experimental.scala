@@ -2,5 +2,5 @@ package org.apache.mxnet.annotation
 
 import scala.annotation.StaticAnnotation
 
-/** Marks what may change or go in a later version without notice. */
+/** Marks an API that may change or be removed in a later version without notice. */
 class Experimental extends StaticAnnotation

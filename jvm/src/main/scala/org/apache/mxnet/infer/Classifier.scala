@@ -6,7 +6,7 @@ import java.nio.file.{Path, Paths}
 import org.apache.mxnet._
 import org.apache.mxnet.infer.internal._
 
-/** Names the classes of instances. */
+/** Classifies instances. */
 trait ClassifierBase {
 
   /** The classes of one instance; see [[Classifier.classify]]. */
@@ -19,9 +19,9 @@ trait ClassifierBase {
   ): IndexedSeq[IndexedSeq[(String, Float)]]
 }
 
-/** Names the classes of instances by a trained network whose first output has a number for each class. The names are in
-  * the file `synset.txt` beside the network's, one on each line. Any number of threads may share a classifier; see
-  * [[Predictor]], which describes the parameters too.
+/** Classifies instances by a trained network whose first output has a score per class. The class names are in
+  * `synset.txt` in the directory of the network, one per line. Any number of threads may share a classifier. See
+  * [[Predictor]] for the parameters.
   */
 class Classifier(
     modelPathPrefix: String,
@@ -42,7 +42,7 @@ class Classifier(
   @throws(classOf[ObjectStreamException])
   protected def writeReplace(): AnyRef = serialized(this, isSerializedByPath)
 
-  /** What stands for this classifier, or for what it is a part of, in a stream. */
+  /** The serialized form of this classifier, or of the object that contains it. */
   private[infer] def serialized(owner: AnyRef, byPath: Boolean): AnyRef = SerializedPredictor.of(
     owner,
     modelPathPrefix,
@@ -55,7 +55,7 @@ class Classifier(
   /** The classes of one instance.
     *
     * @param input the inputs; see [[Predictor.predict]]
-    * @param topK how many classes to give, those with the highest numbers first; absent for all in their order
+    * @param topK number of classes to return, by decreasing score; if absent, all classes in their order
     * @tparam T `Float` or `Double`
     */
   override def classify[T](input: IndexedSeq[Array[T]], topK: Option[Int] = None): IndexedSeq[(String, T)] = {
@@ -77,7 +77,7 @@ class Classifier(
   /** The classes of each instance of a batch.
     *
     * @param input the inputs, of one batch size
-    * @param topK how many classes to give of each, those with the highest numbers first; absent for all in their order
+    * @param topK number of classes per instance, by decreasing score; if absent, all classes in their order
     */
   override def classifyWithNDArray(
       input: IndexedSeq[NDArray],

@@ -7,9 +7,9 @@ import javax.imageio.ImageIO
 
 import org.apache.mxnet._
 
-/** Names what images show, by a trained network whose only input is a batch of images of red, green and blue from 0 to
-  * 255, by default in the layout NCHW. Images of other sizes are scaled. See [[Classifier]] for the files and
-  * parameters; any number of threads may share a classifier.
+/** Classifies images by a trained network whose only input is a batch of RGB images with values from 0 to 255, by
+  * default in the layout NCHW. Images are resized to the network's size. See [[Classifier]] for the files and
+  * parameters. Any number of threads may share a classifier.
   */
 class ImageClassifier(
     modelPathPrefix: String,
@@ -34,13 +34,13 @@ class ImageClassifier(
   private[infer] val height: Int = inputShape(2)
   private[infer] val width: Int = inputShape(3)
 
-  /** Names and shapes of the outputs for a batch as described. */
+  /** Names and shapes of the outputs for the described batch. */
   def outputShapes: IndexedSeq[(String, Shape)] = predictor.outputShapes
 
-  /** What an image shows.
+  /** Classifies an image.
     *
-    * @param topK how many classes to give, the likeliest first; absent for all in their order
-    * @param dType the type of the array that the image becomes
+    * @param topK number of classes to return, the most likely first; if absent, all classes in their order
+    * @param dType the element type of the network's input
     */
   def classifyImage(
       inputImage: BufferedImage,
@@ -48,10 +48,10 @@ class ImageClassifier(
       dType: DType.DType = Base.MX_REAL_TYPE
   ): IndexedSeq[IndexedSeq[(String, Float)]] = classifyImageBatch(Seq(inputImage), topK, dType)
 
-  /** What each of several images shows.
+  /** Classifies several images.
     *
-    * @param topK how many classes to give of each, the likeliest first; absent for all in their order
-    * @param dType the type of the array that the images become
+    * @param topK number of classes per image, the most likely first; if absent, all classes in their order
+    * @param dType the element type of the network's input
     */
   def classifyImageBatch(
       inputBatch: Iterable[BufferedImage],
@@ -63,7 +63,7 @@ class ImageClassifier(
     finally batch.dispose()
   }
 
-  /** Images as a batch, scaled to the network's size. */
+  /** Images as a batch, resized to the network's size. */
   private[infer] def pixels(images: Iterable[BufferedImage], dType: DType.DType): NDArray = {
     require(images.nonEmpty, "there are no images; give at least one")
     val each = images.toArray.map { image =>
@@ -73,10 +73,10 @@ class ImageClassifier(
   }
 }
 
-/** Turns images into what a network takes. */
+/** Converts images to arrays. */
 object ImageClassifier {
 
-  /** An image of another size, with bilinear interpolation. */
+  /** Resizes an image, with bilinear interpolation. */
   def reshapeImage(img: BufferedImage, newWidth: Int, newHeight: Int): BufferedImage = {
     require(newWidth > 0 && newHeight > 0, s"the new size is $newWidth x $newHeight; both must be 1 or more")
     val scaled = new BufferedImage(newWidth, newHeight, BufferedImage.TYPE_INT_RGB)
@@ -88,7 +88,7 @@ object ImageClassifier {
     scaled
   }
 
-  /** Red, green and blue of an image, one after the other, from 0 to 255.
+  /** An array of an image's red, green and blue planes, with values from 0 to 255.
     *
     * @param resizedImage an image of the network's size
     * @param inputImageShape the shape of an instance: (3, height, width)
@@ -120,14 +120,14 @@ object ImageClassifier {
     samples
   }
 
-  /** Reads an image file of a format that the JDK knows. */
+  /** Reads an image file in a format that the JDK supports. */
   def loadImageFromFile(inputImagePath: String): BufferedImage = {
     val file = new File(inputImagePath)
     require(file.isFile, s"there is no image file $inputImagePath")
     val image = ImageIO.read(file)
     require(
       image != null,
-      s"$inputImagePath is no image of a known format: ${ImageIO.getReaderFormatNames.mkString(", ")}"
+      s"$inputImagePath is not an image of a known format: ${ImageIO.getReaderFormatNames.mkString(", ")}"
     )
     image
   }

@@ -6,8 +6,8 @@ import java.io.ObjectStreamException
 import org.apache.mxnet._
 import org.apache.mxnet.infer.internal.SerializableModel
 
-/** Finds objects in images, by a trained network such as SSD whose output has, for each image, rows of class, probability
-  * and box. See [[Classifier]] for the files and parameters; any number of threads may share a detector.
+/** Detects objects in images by a trained network such as SSD, whose output has rows of class, probability and bounding
+  * box for each image. See [[Classifier]] for the files and parameters. Any number of threads may share a detector.
   */
 class ObjectDetector(
     modelPathPrefix: String,
@@ -23,9 +23,9 @@ class ObjectDetector(
   @throws(classOf[ObjectStreamException])
   protected def writeReplace(): AnyRef = imgClassifier.serialized(this, isSerializedByPath)
 
-  /** The objects in an image.
+  /** Detects the objects in an image.
     *
-    * @param topK how many objects to give, the likeliest first; absent for all in the network's order
+    * @param topK number of objects to return, the most likely first; if absent, all in the network's order
     * @return in the only element, class and (probability, xmin, ymin, xmax, ymax) of each object
     */
   def imageObjectDetect(
@@ -33,7 +33,7 @@ class ObjectDetector(
       topK: Option[Int] = None
   ): IndexedSeq[IndexedSeq[(String, Array[Float])]] = imageBatchObjectDetect(Seq(inputImage), topK)
 
-  /** The objects in each image of a batch; see [[imageObjectDetect]].
+  /** Detects the objects in each image of a batch; see [[imageObjectDetect]].
     *
     * @param input the batch, of the network's shape
     */
@@ -63,7 +63,7 @@ class ObjectDetector(
     }
   }
 
-  /** The objects in each of several images; see [[imageObjectDetect]]. */
+  /** Detects the objects in each of several images; see [[imageObjectDetect]]. */
   def imageBatchObjectDetect(
       inputBatch: Iterable[BufferedImage],
       topK: Option[Int] = None

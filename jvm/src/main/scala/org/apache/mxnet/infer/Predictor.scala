@@ -9,7 +9,7 @@ import org.apache.mxnet.infer.internal._
 /** Runs a trained network on instances. */
 private[infer] trait PredictBase {
 
-  /** Runs the network on instances that are given as numbers; see [[Predictor.predict]]. */
+  /** Runs the network on Java arrays; see [[Predictor.predict]]. */
   def predict[T](input: IndexedSeq[Array[T]]): IndexedSeq[Array[T]]
 
   /** Runs the network on a batch. */
@@ -19,17 +19,17 @@ private[infer] trait PredictBase {
   def outputShapes: IndexedSeq[(String, Shape)]
 }
 
-/** Runs a trained network, read from files, on instances of any number.
+/** Runs a trained network, read from files, on any number of instances.
   *
-  * Any number of threads may share a predictor. They share the parameters and do not wait for each other, and each gets
-  * what it would get alone, to the bit.
+  * Any number of threads may share a predictor. They share the parameters and do not wait for each other. Results do
+  * not depend on other threads, bit for bit.
   *
-  * A predictor can be serialized, for example by Spark: with the network, or by the path of its files as
-  * `serializeByPath(true)` says.
+  * A predictor can be serialized, for example by Spark: with the network, or with the path of its files after
+  * `serializeByPath(true)`.
   *
   * @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
-  * @param inputDescriptors the inputs, with the batch size to expect
-  * @param contexts the devices, which take turns; `cpu(0)` if there are none
+  * @param inputDescriptors the inputs, with the expected batch size
+  * @param contexts the devices, used in turn; `cpu(0)` if empty
   * @param epoch the number NNNN; 0 if absent
   */
 class Predictor(
@@ -67,15 +67,14 @@ class Predictor(
   private def network: SharedNetwork =
     if (networks.length == 1) networks.head else networks(Math.floorMod(calls.getAndIncrement(), networks.length))
 
-  /** Names and shapes of the outputs for inputs as described. */
+  /** Names and shapes of the outputs for the described inputs. */
   override def outputShapes: IndexedSeq[(String, Shape)] = networks.head.outputShapes
 
   /** Runs the network on one or more instances.
     *
-    * @param input for each input an array of `Float` or `Double`, with its instances one after the other in row-major
-    *   order
+    * @param input an array of `Float` or `Double` per input: its instances in row-major order
     * @tparam T `Float` or `Double`
-    * @return the outputs, with the instances one after the other
+    * @return an array per output, in row-major order
     */
   override def predict[T](input: IndexedSeq[Array[T]]): IndexedSeq[Array[T]] = {
     val target = network

@@ -25,10 +25,10 @@ private[mxnet] class MXDataIter(
   override val ref: NativeResourceRef = register()
   override val bytesAllocated: Long = 0L
 
-  /** The batch that [[hasNext]] read ahead. */
+  /** The batch that [[hasNext]] prefetched. */
   private var nextBatch: DataBatch = null
 
-  /** Batches of this pass that were given. */
+  /** Number of batches of this pass that were returned. */
   private var numGiven = 0
 
   private val (dataDescs, labelDescs) =
@@ -102,7 +102,7 @@ private[mxnet] object MXDataIter {
   }
 }
 
-/** Makes a native iterator each time it is iterated.
+/** Creates a native iterator for each iteration.
   *
   * @param iterName name of the iterator
   * @param params its parameters

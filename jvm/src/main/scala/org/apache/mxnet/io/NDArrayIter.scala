@@ -6,19 +6,17 @@ import org.apache.mxnet.internal.util.{Blocks, Given}
 
 import scala.collection.immutable.ListMap
 
-/** Cuts arrays in memory into mini-batches along their first axis.
+/** Splits arrays in memory into mini-batches along the first axis.
   *
-  * What becomes of a last batch that the data do not fill is said by `lastBatchHandle`: `pad` fills it from the start
-  * of the data and
-  * says so in [[getPad]], `discard` drops it, and `roll_over` fills it from the start too, without calling it padding,
-  * and begins the next
-  * pass after the instances that were used (meant for training only).
+  * `lastBatchHandle` is the treatment of an incomplete last batch. `pad` fills it with instances from the start,
+  * counted by [[getPad]]. `discard` drops it. `roll_over`, for training only, fills it from the start without counting
+  * padding, and the next pass begins after these instances.
   *
   * @param data inputs with their descriptions
   * @param label labels with their descriptions; empty if there are none
   * @param dataBatchSize number of instances in a batch
-  * @param shuffle puts the instances in a random order, the same for all arrays, here and at each [[reset]]; seeded by
-  *   `Random.seed`
+  * @param shuffle whether to shuffle the instances, in the same order for all arrays, now and at each [[reset]]; seeded
+  *   by `Random.seed`
   * @param lastBatchHandle `pad`, `discard` or `roll_over`
   */
 class NDArrayIter(
@@ -50,10 +48,10 @@ class NDArrayIter(
 
   NDArrayIter.check(data, label, dataBatchSize, lastBatchHandle)
 
-  /** The inputs, without what is discarded. */
+  /** The inputs, without discarded instances. */
   val initData: IndexedSeq[(DataDesc, NDArray)] = keep(data)
 
-  /** The labels, without what is discarded. */
+  /** The labels, without discarded instances. */
   val initLabel: IndexedSeq[(DataDesc, NDArray)] = keep(label)
 
   /** Number of instances. */
@@ -100,7 +98,7 @@ class NDArrayIter(
     indices.dispose()
   }
 
-  /** Starts again at the first instance, whatever was rolled over. */
+  /** Resets to the first instance, even with `roll_over`. */
   def hardReset(): Unit = {
     if (shuffle) shuffleInstances()
     cursor = -dataBatchSize
@@ -155,7 +153,7 @@ class NDArrayIter(
     if (end <= numData) arrays.map(_.slice(cursor, end)) else arrays.map(fromBothEnds(_, end - numData))
   }
 
-  /** A batch of the last instances and the first `missing` ones; of all of them in turn if there are fewer than that.
+  /** A batch of the last instances and the first `missing` ones, repeating the data if there are fewer.
     */
   private def fromBothEnds(array: NDArray, missing: Int): NDArray = {
     val batch = NDArray.empty(Shape(dataBatchSize) ++ array.shape.drop(1), array.context, array.dtype)
@@ -173,7 +171,7 @@ class NDArrayIter(
 
   override def getLabel(): IndexedSeq[NDArray] = batchOf(shuffledLabel)
 
-  /** Positions in the given arrays of the instances of the current batch. */
+  /** Indices of the current batch's instances in the arrays. */
   override def getIndex(): IndexedSeq[Long] = {
     val first = cursor
     (0 until dataBatchSize).map { i =>
@@ -283,7 +281,7 @@ object NDArrayIter {
       this
     }
 
-    /** Sets what becomes of an incomplete last batch: `pad`, `discard` or `roll_over`. */
+    /** Sets the treatment of an incomplete last batch: `pad`, `discard` or `roll_over`. */
     def setLastBatchHandle(lastBatchHandle: String): Builder = {
       this.lastBatchHandle = lastBatchHandle
       this

@@ -9,12 +9,11 @@ import org.apache.mxnet.module.internal.TrackedIter
 import scala.collection.immutable.ListMap
 import scala.util.control.NonFatal
 
-/** Reads the next batch of one or more iterators in threads of their own while the current one is used, and joins their
-  * batches into one.
+/** Prefetches the next batch of one or more iterators in background threads, and merges their batches into one.
   *
-  * @param iters the iterators; they must give the same number of batches with the same padding
-  * @param dataNames for each iterator, a new name for each of its inputs; the old names if null
-  * @param labelNames for each iterator, a new name for each of its labels; the old names if null
+  * @param iters the iterators, which must return equal numbers of batches with equal padding
+  * @param dataNames for each iterator, the new names of its inputs; null to keep the names
+  * @param labelNames for each iterator, the new names of its labels; null to keep the names
   */
 class PrefetchingIter(
     iters: IndexedSeq[DataIter],
@@ -28,7 +27,7 @@ class PrefetchingIter(
   private val dataDescs = rename(iters.map(_.provideDataDesc), dataNames, "dataNames")
   private val labelDescs = rename(iters.map(_.provideLabelDesc), labelNames, "labelNames")
 
-  /** Signals that slot i holds a batch (or the end) and that slot i may be filled again. */
+  /** Signals that slot i has a batch (or the end), and that slot i may be filled again. */
   private val ready = iters.map(_ => new Semaphore(0))
   private val taken = iters.map(_ => new Semaphore(1))
 
@@ -36,7 +35,7 @@ class PrefetchingIter(
   private val slots = Array.fill[PrefetchingIter.Read](iters.length)(PrefetchingIter.End)
   private var fetched = false
 
-  // The threads read ahead, so the position is where the pass began and how many batches of it were given.
+  // Because the threads read ahead, the position is the start of the pass and the number of batches returned since.
   private val sources = iters.map(new TrackedIter(_))
   private var passStart = sources.map(_.saveState())
   private var numGiven = 0
@@ -66,7 +65,7 @@ class PrefetchingIter(
       }
     }
 
-  /** What the thread of iterator i runs: waits until its slot may be filled, fills it, and says so. */
+  /** Body of the thread of iterator i: waits until its slot may be filled, fills it and signals it. */
   def prefetchFunc(i: Int): Runnable = () =>
     while (running) {
       taken(i).acquire()
@@ -128,7 +127,7 @@ class PrefetchingIter(
     while (numGiven < count) next().release()
   }
 
-  /** Begins a pass where `goToStart` leads the iterators, while no thread reads. */
+  /** Begins a pass at the position that `goToStart` sets, while no thread reads. */
   private def startPass(goToStart: => Unit): Unit = {
     if (!fetched) ready.foreach(_.acquire())
     slots.foreach {
@@ -165,7 +164,7 @@ class PrefetchingIter(
 
   override def provideLabelDesc: IndexedSeq[DataDesc] = labelDescs
 
-  /** Stops the threads; the iterator must not be used afterwards. */
+  /** Stops the threads. */
   def dispose(): Unit =
     if (running) {
       running = false
@@ -176,7 +175,7 @@ class PrefetchingIter(
 
 private object PrefetchingIter {
 
-  /** What a thread found: a batch, the end, or an error that the reader gets. */
+  /** The result of a thread: a batch, the end, or an error for the reader. */
   sealed trait Read
   final case class Batch(batch: DataBatch) extends Read
   final case class Failure(error: Throwable) extends Read

@@ -6,11 +6,11 @@ import org.apache.mxnet.module.internal.TrackedIter
 
 import scala.collection.immutable.ListMap
 
-/** Gives an iterator another number of batches in a pass, starting it again when it ends.
+/** Changes the number of batches per pass of an iterator, which is reset when it ends.
   *
-  * @param dataIter the iterator; it must give at least one batch
+  * @param dataIter the iterator, which must return at least one batch
   * @param reSize number of batches in a pass
-  * @param resetInternal whether [[reset]] starts `dataIter` again; otherwise a pass goes on where the last one stopped
+  * @param resetInternal whether [[reset]] resets `dataIter`; otherwise a pass continues after the last one
   */
 class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true) extends DataIter with ResumableIter {
   require(reSize >= 0, s"reSize is $reSize; it must not be negative")

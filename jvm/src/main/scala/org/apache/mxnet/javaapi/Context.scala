@@ -5,22 +5,22 @@ import java.util.{Map => JMap}
 import scala.jdk.CollectionConverters._
 import scala.language.implicitConversions
 
-/** A device, for programs in Java.
+/** A device, for Java.
   *
-  * @param context the context of the Scala API that this one stands for
+  * @param context the corresponding context of the Scala API
   */
 class Context private[mxnet] (val context: org.apache.mxnet.Context) {
 
-  /** The device of a kind, such as `cpu`, and number. */
+  /** The device of a type, such as `cpu`, and index. */
   def this(deviceTypeName: String, deviceId: Int = 0) = this(new org.apache.mxnet.Context(deviceTypeName, deviceId))
 
-  /** The code of the kind of device: 1 cpu, 2 gpu, 3 cpu_pinned. */
+  /** The code of the device type: 1 cpu, 2 gpu, 3 cpu_pinned. */
   val deviceTypeid: Int = context.deviceTypeid
 
   /** Runs `body` with this device as the default one. */
   def withScope[T](body: => T): T = context.withScope(body)
 
-  /** The kind of device, such as `cpu`. */
+  /** The device type, such as `cpu`. */
   def deviceType: String = context.deviceType
 
   override def toString: String = context.toString
@@ -38,18 +38,18 @@ object Context {
 
   implicit def toContext(jContext: Context): org.apache.mxnet.Context = jContext.context
 
-  /** The first processor. */
+  /** The CPU. */
   val cpu: Context = org.apache.mxnet.Context.cpu()
 
-  /** The first graphics device. */
+  /** The first GPU. */
   val gpu: Context = org.apache.mxnet.Context.gpu()
 
-  /** As [[devstr2type]]: programs were compiled with a map of this type. */
+  /** As [[devstr2type]], with the type of the released package. */
   val devtype2str: JMap[String, Int] = org.apache.mxnet.Context.devstr2type.asJava
 
-  /** The codes of the kinds of devices. */
+  /** The codes of the device types. */
   val devstr2type: JMap[String, Int] = org.apache.mxnet.Context.devstr2type.asJava
 
-  /** The device of arrays for which none is given. */
+  /** The default device of arrays. */
   def defaultCtx: Context = org.apache.mxnet.Context.defaultCtx
 }

@@ -1,6 +1,6 @@
 package org.apache.mxnet.javaapi
 
-/** Types of elements, for programs in Java: `DType.Float32()`. */
+/** Element types, for Java: `DType.Float32()`. */
 object DType {
   type DType = org.apache.mxnet.DType.DType
 

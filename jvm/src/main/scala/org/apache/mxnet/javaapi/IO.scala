@@ -2,13 +2,13 @@ package org.apache.mxnet.javaapi
 
 import scala.language.implicitConversions
 
-/** Name and form of an input, for programs in Java.
+/** Name, shape, type and layout of an input, for Java.
   *
-  * @param dataDesc the description of the Scala API that this one stands for
+  * @param dataDesc the corresponding description of the Scala API
   */
 class DataDesc private[mxnet] (val dataDesc: org.apache.mxnet.DataDesc) {
 
-  /** @param name name of the variable that takes the input
+  /** @param name name of the variable
     * @param shape its shape, with the batch
     * @param dType its element type
     * @param layout one letter for each axis, with `N` for the batch; see [[Layout]]
@@ -24,6 +24,6 @@ object DataDesc {
 
   implicit def toDataDesc(dataDesc: DataDesc): org.apache.mxnet.DataDesc = dataDesc.dataDesc
 
-  /** The axis of the batch: the position of the letter `N` in the layout; 0 if the layout is null. */
+  /** The batch axis: the index of the letter `N` in the layout; 0 if the layout is null. */
   def getBatchAxis(layout: String): Int = org.apache.mxnet.DataDesc.getBatchAxis(Option(layout))
 }

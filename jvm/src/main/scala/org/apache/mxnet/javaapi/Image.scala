@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.{Image => CoreImage}
 
-/** Reads, changes and shows images, for programs in Java; see [[org.apache.mxnet.Image]]. */
+/** Reads, transforms and draws images, for Java; see [[org.apache.mxnet.Image]]. */
 object Image {
 
   /** Decodes an image.
@@ -19,44 +19,44 @@ object Image {
     */
   def imDecode(buf: Array[Byte], flag: Int, toRGB: Boolean): NDArray = CoreImage.imDecode(buf, flag, toRGB, None)
 
-  /** Decodes an image to red, green and blue. */
+  /** Decodes an image to RGB. */
   def imDecode(buf: Array[Byte]): NDArray = imDecode(buf, 1, true)
 
-  /** Decodes an image; the stream stays open. */
+  /** Decodes an image; the stream is not closed. */
   def imDecode(inputStream: InputStream, flag: Int, toRGB: Boolean): NDArray =
     CoreImage.imDecode(inputStream, flag, toRGB)
 
-  /** Decodes an image to red, green and blue; the stream stays open. */
+  /** Decodes an image to RGB; the stream is not closed. */
   def imDecode(inputStream: InputStream): NDArray = imDecode(inputStream, 1, true)
 
   /** Reads and decodes an image file; see [[imDecode]]. */
   def imRead(filename: String, flag: Int, toRGB: Boolean): NDArray =
     CoreImage.imRead(filename, Some(flag), Some(toRGB))
 
-  /** Reads and decodes an image file to red, green and blue. */
+  /** Reads and decodes an image file to RGB. */
   def imRead(filename: String): NDArray = imRead(filename, 1, true)
 
-  /** Scales an image.
+  /** Resizes an image.
     *
     * @param interp the interpolation: 0 nearest, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos; null for bilinear
     */
   def imResize(src: NDArray, w: Int, h: Int, interp: Integer): NDArray =
     CoreImage.imResize(src.nd, w, h, Option(interp).map(_.intValue))
 
-  /** Scales an image, with bilinear interpolation. */
+  /** Resizes an image, with bilinear interpolation. */
   def imResize(src: NDArray, w: Int, h: Int): NDArray = imResize(src, w, h, null)
 
-  /** The part of an image with the upper left corner (`x0`, `y0`). */
+  /** A copy of the rectangle of width `w` and height `h` with the upper left corner (`x0`, `y0`). */
   def fixedCrop(src: NDArray, x0: Int, y0: Int, w: Int, h: Int): NDArray =
     CoreImage.fixedCrop(src.nd, x0, y0, w, h)
 
-  /** An image of the JDK from an array (height, width, channels) of red, green and blue, or of grey. */
+  /** Converts an array of shape (height, width, channels), RGB or grey, to an image of the JDK. */
   def toImage(src: NDArray): BufferedImage = CoreImage.toImage(src.nd)
 
   /** Draws boxes into an image.
     *
     * @param coordinate `xmin`, `ymin`, `xmax` and `ymax` of each box
-    * @param names what is written at each box; null for nothing
+    * @param names label of each box; null for none
     */
   def drawBoundingBox(src: BufferedImage, coordinate: JList[JMap[String, Integer]], names: JList[String]): Unit =
     CoreImage.drawBoundingBox(

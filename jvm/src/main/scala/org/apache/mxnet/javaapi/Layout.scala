@@ -1,6 +1,6 @@
 package org.apache.mxnet.javaapi
 
-/** What the axes of an array mean, for programs in Java: N batch, C channels, H height, W width, T time. */
+/** Names of the order of an array's axes, for Java: N batch, C channels, H height, W width, T time. */
 object Layout {
   val UNDEFINED: String = org.apache.mxnet.Layout.UNDEFINED
   val NCHW: String = org.apache.mxnet.Layout.NCHW

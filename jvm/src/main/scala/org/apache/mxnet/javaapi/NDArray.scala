@@ -7,9 +7,8 @@ import scala.language.implicitConversions
 
 import org.apache.mxnet.{MXNetError, NDArray => CoreArray}
 
-/** Arrays on a device, for programs in Java: creation, comparison, and every operator of the engine as a function. The
-  * functions of an operator are generated; the one whose name an array's method has too is reached through
-  * `NDArray$.MODULE$`.
+/** Creates and compares arrays, for Java, and has every operator as a generated function. A function with the name of
+  * an array's method is called through `NDArray$.MODULE$`.
   */
 @AddJNDArrayAPIs(false)
 object NDArray extends NDArrayBase {
@@ -22,85 +21,85 @@ object NDArray extends NDArrayBase {
   /** Waits until all operations are done. */
   def waitall(): Unit = core.waitall()
 
-  /** Writes the one-hot form of `indices`, one row each, into `out`; returns `out`. */
+  /** Writes the one-hot encoding of `indices`, one row each, to `out` and returns `out`. */
   def onehotEncode(indices: NDArray, out: NDArray): NDArray = core.onehotEncode(indices.nd, out.nd)
 
-  /** An array whose elements are undefined until they are written. */
+  /** An uninitialized array. */
   def empty(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.empty(shape.shape, device(ctx), dtype)
 
-  /** An array of 32-bit numbers whose elements are undefined until they are written. */
+  /** An uninitialized float32 array. */
   def empty(ctx: Context, shape: Array[Int]): NDArray = empty(new Shape(shape), ctx, DType.Float32)
 
-  /** An array of 32-bit numbers whose elements are undefined until they are written. */
+  /** An uninitialized float32 array. */
   def empty(ctx: Context, shape: JList[Integer]): NDArray = empty(new Shape(shape), ctx, DType.Float32)
 
   /** An array of zeros. */
   def zeros(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.zeros(shape.shape, device(ctx), dtype)
 
-  /** An array of 32-bit numbers of zeros. */
+  /** A float32 array of zeros. */
   def zeros(ctx: Context, shape: Array[Int]): NDArray = zeros(new Shape(shape), ctx, DType.Float32)
 
-  /** An array of 32-bit numbers of zeros. */
+  /** A float32 array of zeros. */
   def zeros(ctx: Context, shape: JList[Integer]): NDArray = zeros(new Shape(shape), ctx, DType.Float32)
 
   /** An array of ones. */
   def ones(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.ones(shape.shape, device(ctx), dtype)
 
-  /** An array of 32-bit numbers of ones. */
+  /** A float32 array of ones. */
   def ones(ctx: Context, shape: Array[Int]): NDArray = ones(new Shape(shape), ctx, DType.Float32)
 
-  /** An array of 32-bit numbers of ones. */
+  /** A float32 array of ones. */
   def ones(ctx: Context, shape: JList[Integer]): NDArray = ones(new Shape(shape), ctx, DType.Float32)
 
-  /** An array of one 32-bit value. */
+  /** An array filled with a 32-bit value. */
   def full(shape: Shape, value: Float, ctx: Context): NDArray = core.full(shape.shape, value, device(ctx))
 
-  /** An array of one 64-bit value. */
+  /** An array filled with a 64-bit value. */
   def full(shape: Shape, value: Double, ctx: Context): NDArray = core.full(shape.shape, value, device(ctx))
 
-  /** `lhs` to the power of `rhs`, element by element. */
+  /** `lhs` to the power of `rhs`, element-wise. */
   def power(lhs: NDArray, rhs: NDArray): NDArray = core.power(lhs.nd, rhs.nd)
 
-  /** `lhs` to the power of `rhs`, element by element. */
+  /** `lhs` to the power of `rhs`, element-wise. */
   def power(lhs: NDArray, rhs: Float): NDArray = core.power(lhs.nd, rhs)
 
-  /** `lhs` to the power of `rhs`, element by element. */
+  /** `lhs` to the power of `rhs`, element-wise. */
   def power(lhs: Float, rhs: NDArray): NDArray = core.power(lhs, rhs.nd)
 
-  /** `lhs` to the power of `rhs`, element by element. */
+  /** `lhs` to the power of `rhs`, element-wise. */
   def power(lhs: NDArray, rhs: Double): NDArray = core.power(lhs.nd, rhs)
 
-  /** `lhs` to the power of `rhs`, element by element. */
+  /** `lhs` to the power of `rhs`, element-wise. */
   def power(lhs: Double, rhs: NDArray): NDArray = core.power(lhs, rhs.nd)
 
-  /** The greater of both, element by element. */
+  /** The element-wise maximum. */
   def maximum(lhs: NDArray, rhs: NDArray): NDArray = core.maximum(lhs.nd, rhs.nd)
 
-  /** The greater of both, element by element. */
+  /** The element-wise maximum. */
   def maximum(lhs: NDArray, rhs: Float): NDArray = core.maximum(lhs.nd, rhs)
 
-  /** The greater of both, element by element. */
+  /** The element-wise maximum. */
   def maximum(lhs: Float, rhs: NDArray): NDArray = core.maximum(lhs, rhs.nd)
 
-  /** The greater of both, element by element. */
+  /** The element-wise maximum. */
   def maximum(lhs: NDArray, rhs: Double): NDArray = core.maximum(lhs.nd, rhs)
 
-  /** The greater of both, element by element. */
+  /** The element-wise maximum. */
   def maximum(lhs: Double, rhs: NDArray): NDArray = core.maximum(lhs, rhs.nd)
 
-  /** The lesser of both, element by element. */
+  /** The element-wise minimum. */
   def minimum(lhs: NDArray, rhs: NDArray): NDArray = core.minimum(lhs.nd, rhs.nd)
 
-  /** The lesser of both, element by element. */
+  /** The element-wise minimum. */
   def minimum(lhs: NDArray, rhs: Float): NDArray = core.minimum(lhs.nd, rhs)
 
-  /** The lesser of both, element by element. */
+  /** The element-wise minimum. */
   def minimum(lhs: Float, rhs: NDArray): NDArray = core.minimum(lhs, rhs.nd)
 
-  /** The lesser of both, element by element. */
+  /** The element-wise minimum. */
   def minimum(lhs: NDArray, rhs: Double): NDArray = core.minimum(lhs.nd, rhs)
 
-  /** The lesser of both, element by element. */
+  /** The element-wise minimum. */
   def minimum(lhs: Double, rhs: NDArray): NDArray = core.minimum(lhs, rhs.nd)
 
   /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
@@ -165,7 +164,7 @@ object NDArray extends NDArrayBase {
   def arrayWithDouble(sourceArr: JList[java.lang.Double], shape: Shape, ctx: Context = null): NDArray =
     core.array(sourceArr.asScala.map(_.doubleValue).toArray, shape.shape, device(ctx))
 
-  /** The numbers from `start` until `stop` in steps of `step`, each `repeat` times. */
+  /** The numbers `start until stop by step`, each repeated `repeat` times. */
   def arange(start: Float, stop: Float, step: Float, repeat: Int, ctx: Context, dType: DType.DType): NDArray =
     core.arange(start, Some(stop), step, repeat, device(ctx), dType)
 
@@ -175,10 +174,10 @@ object NDArray extends NDArrayBase {
   private[javaapi] def device(ctx: Context): org.apache.mxnet.Context = if (ctx == null) null else ctx.context
 }
 
-/** A multi-dimensional array on a device, for programs in Java. Its memory is outside the Java heap: `close` frees it,
-  * or else the garbage collector.
+/** A multi-dimensional array on a device, for Java. Its memory is outside the Java heap and freed by `close` or by
+  * garbage collection.
   *
-  * @param nd the array of the Scala API that this one stands for
+  * @param nd the corresponding array of the Scala API
   */
 class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
 
@@ -193,14 +192,14 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   /** An array of 32-bit numbers, given in row-major order. */
   def this(arr: JList[java.lang.Float], shape: Shape, ctx: Context) = this(NDArray.floats(arr), shape, ctx)
 
-  if (nd == null) throw new MXNetError("javaapi.NDArray: the array that it stands for is null")
+  if (nd == null) throw new MXNetError("javaapi.NDArray: the array is null")
 
   override def toString: String = nd.toString
 
   /** This array in MXNet's raw byte format. */
   def serialize(): Array[Byte] = nd.serialize()
 
-  /** Frees the array; using it afterwards is an error. */
+  /** Frees the array. Using it afterwards is an error. */
   def dispose(): Unit = nd.dispose()
 
   override def close(): Unit = dispose()
@@ -211,31 +210,31 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   /** Disposes the arrays that this one was computed from, except those given; returns this array. */
   def disposeDepsExcept(arr: Array[NDArray]): NDArray = into(nd.disposeDepsExcept(arr.toSeq.map(_.nd): _*))
 
-  /** Rows `start` until `stop` of the first axis, as a view. */
+  /** Rows `start until stop` of the first axis, as a view. */
   def slice(start: Int, stop: Int): NDArray = nd.slice(start, stop)
 
-  /** Row `i` of the first axis, which stays, as a view. */
+  /** Row `i` as a view that keeps the first axis, with length 1. */
   def slice(i: Int): NDArray = nd.slice(i)
 
-  /** Row `idx` of the first axis, which is dropped, as a view. */
+  /** Row `idx` as a view without the first axis. */
   def at(idx: Int): NDArray = nd.at(idx)
 
   /** The transpose of a matrix, as a copy. */
   def T: NDArray = nd.T
 
-  /** The type of the elements. */
+  /** The element type. */
   def dtype: DType.DType = nd.dtype
 
-  /** A copy with elements of another type; this array itself if it has that type. */
+  /** A copy with another element type; this array itself if it has that type. */
   def asType(dtype: DType.DType): NDArray = nd.asType(dtype)
 
-  /** A view of another shape. The codes 0, -1, -2, -3 and -4 of the operator `Reshape` hold. */
+  /** A view of another shape, with the special values 0, -1, -2, -3 and -4 of the operator `Reshape`. */
   def reshape(dims: Array[Int]): NDArray = nd.reshape(dims)
 
-  /** Waits until this array can be read. */
+  /** Waits until this array is computed. */
   def waitToRead(): Unit = nd.waitToRead()
 
-  /** The device that holds this array. */
+  /** The device of this array. */
   def context: Context = nd.context
 
   /** Sets every element. */
@@ -271,13 +270,13 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   /** As `add`, into this array, which is returned. */
   def addInplace(other: Double): NDArray = into(nd += other)
 
-  /** The element-wise difference to another array. */
+  /** The element-wise difference from another array. */
   def subtract(other: NDArray): NDArray = nd - other.nd
 
-  /** The element-wise difference to a number. */
+  /** The element-wise difference from a number. */
   def subtract(other: Float): NDArray = nd - other
 
-  /** The element-wise difference to a number. */
+  /** The element-wise difference from a number. */
   def subtract(other: Double): NDArray = nd - other
 
   /** As `subtract`, into this array, which is returned. */
@@ -424,7 +423,7 @@ class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
   /** The number of elements. */
   def size: Int = nd.size
 
-  /** This array if it is on that device, else a copy there. */
+  /** This array if it is on the device, else a copy on it. */
   def asInContext(context: Context): NDArray = nd.asInContext(context.context)
 
   override def equals(obj: Any): Boolean = obj match {

@@ -8,15 +8,15 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.{OpArrays, OpContext => CoreContext}
 
-/** The shapes and arrays of a [[UserDefinedCustomOp]], for programs in Java: while shapes are inferred, inputs that have a
-  * shape only; while it runs, its arrays. They are lent for the call and must not be kept.
+/** The shapes and arrays of a [[UserDefinedCustomOp]], for Java. During shape inference there are only inputs, which
+  * have a shape but no elements. Arrays are valid during the call only.
   */
 final class OpContext private[mxnet] (context: CoreContext) {
 
   /** Whether the operator runs in training. */
   def isTrain: Boolean = context.isTrain
 
-  /** Whether there are outputs: false while shapes are inferred. */
+  /** Whether there are outputs; false during shape inference. */
   private[mxnet] def isRunning: Boolean = context.isRunning
 
   /** The shapes of the inputs. */
@@ -52,12 +52,14 @@ final class OpContext private[mxnet] (context: CoreContext) {
   /** The elements of an output of type float64, without a copy. */
   def doubleOutput(index: Int): DoubleBuffer = context.doubleOutput(index)
 
-  /** Writes `f` of every element of an input into an output of as many elements. Both are float32 or both float64. */
+  /** Applies `f` to every element of an input and writes the results to an output of equal length. Both are float32 or
+    * both float64.
+    */
   def map(inputIndex: Int, outputIndex: Int, f: DoubleUnaryOperator): Unit =
     context.map(inputIndex, outputIndex)(x => f.applyAsDouble(x))
 }
 
-/** The arrays of an operator as those of the API for Java. */
+/** Converts the arrays of an operator to those of the Java API. */
 private final class LentArrays(arrays: OpArrays) extends AbstractList[NDArray] {
   override def size: Int = arrays.size
 

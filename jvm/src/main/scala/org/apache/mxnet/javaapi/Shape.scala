@@ -5,9 +5,9 @@ import java.util.{List => JList}
 import scala.jdk.CollectionConverters._
 import scala.language.implicitConversions
 
-/** The dimensions of an array, for programs in Java.
+/** The dimensions of an array, for Java.
   *
-  * @param shape the shape of the Scala API that this one stands for
+  * @param shape the corresponding shape of the Scala API
   */
 class Shape private[mxnet] (val shape: org.apache.mxnet.Shape) {
 

@@ -5,16 +5,16 @@ import scala.language.implicitConversions
 import org.apache.mxnet.Opt
 import org.apache.mxnet.codegen.OneOfMessage
 
-/** A text that is one of the values which an operator argument takes. The values stand in the type, separated by bars:
-  * `act_type: OneOf["relu|sigmoid|tanh"]`.
+/** A string that is one of an operator argument's values. The type lists the values, separated by bars: `act_type:
+  * OneOf["relu|sigmoid|tanh"]`.
   *
-  * Any text converts to it without an import. The compiler, Scala 2 and Scala 3 alike, rejects a literal that is not
-  * among the values; every other text is checked when the call runs, and fails with an `IllegalArgumentException` that
-  * lists the values.
+  * Strings convert to it without an import. The compiler (Scala 2 and 3) rejects a literal that is not among the
+  * values. Other strings are checked at run time: an invalid one throws an `IllegalArgumentException` that lists the
+  * values.
   */
 final class OneOf[V <: String with Singleton] private (val value: String) {
 
-  /** The text as the operator reads it. */
+  /** The text that operators parse. */
   override def toString: String = value
 
   override def equals(other: Any): Boolean = other match {
@@ -41,7 +41,7 @@ object OneOf extends LiteralConversions {
       new OneOf[V](actual)
     }
 
-  /** Whether `text` is one of `values`, which bars separate. Runs in every call, so that it makes no objects. */
+  /** Whether `text` is one of `values`, which are separated by bars. Allocates nothing, because every call runs it. */
   private def contains(values: String, text: String): Boolean = {
     var start = 0
     var isFound = false
@@ -54,7 +54,7 @@ object OneOf extends LiteralConversions {
     isFound
   }
 
-  /** Like `checked` for a text that may be absent. */
+  /** Like `checked`, for an optional string. */
   def checkedOption[V <: String with Singleton](
       text: Option[CharSequence]
   )(implicit values: ValueOf[V]): Opt[OneOf[V]] =
@@ -64,7 +64,7 @@ object OneOf extends LiteralConversions {
     }
 }
 
-/** Applies to texts that are no `String`, which [[LiteralConversions]] converts. */
+/** Converts other character sequences; [[LiteralConversions]] converts `String`. */
 private[mxnet] trait TextConversions {
   implicit def fromText[V <: String with Singleton](text: CharSequence)(implicit values: ValueOf[V]): OneOf[V] =
     OneOf.checked[V](text)

@@ -12,15 +12,13 @@ import scala.collection.mutable
 
 /** A network that can be trained and run.
   *
-  * A module is used in four steps: [[bind]] allocates it for the shapes of its inputs, [[initParams]] gives its
-  * parameters values,
-  * [[initOptimizer]] says how they are changed, and then batches go through [[forward]], [[backward]] and [[update]].
-  * [[fit]], [[score]]
-  * and [[predict]] do all this.
+  * A module is used in four steps: [[bind]] allocates arrays for the shapes of its inputs, [[initParams]] initializes
+  * its parameters, [[initOptimizer]] sets the optimizer, and [[forward]], [[backward]] and [[update]] process batches.
+  * [[fit]], [[score]] and [[predict]] include all of these.
   *
-  * Threads that share a module take turns, batch by batch, in [[fit]], [[score]] and [[predict]]; a program that calls
-  * [[forward]] and then asks for outputs holds the module's lock (`module.synchronized`) over both. To serve many
-  * threads at once use [[org.apache.mxnet.infer.Predictor]].
+  * Threads that share a module alternate, batch by batch, in [[fit]], [[score]] and [[predict]]. A program that calls
+  * [[forward]] and reads the outputs must hold the module's lock (`module.synchronized`) around both. To serve many
+  * threads use [[org.apache.mxnet.infer.Predictor]].
   */
 abstract class BaseModule {
   private[module] var binded: Boolean = false
@@ -32,7 +30,7 @@ abstract class BaseModule {
   private[module] var argParams: Map[String, NDArray] = null
   private[module] var auxParams: Map[String, NDArray] = null
 
-  /** The network; the current one if there are several. */
+  /** The network; of several networks, the current one. */
   def getSymbol: Symbol = symbol
 
   /** Names of the inputs. */
@@ -41,16 +39,16 @@ abstract class BaseModule {
   /** Names of the outputs. */
   def outputNames: IndexedSeq[String]
 
-  /** The inputs that are bound. */
+  /** The bound inputs. */
   def dataShapes: IndexedSeq[DataDesc]
 
-  /** The labels that are bound; null if the module is bound without. */
+  /** The bound labels; null if the module is bound without labels. */
   def labelShapes: IndexedSeq[DataDesc]
 
   /** Names and shapes of the outputs. */
   def outputShapes: IndexedSeq[(String, Shape)]
 
-  /** Parameters and auxiliary states by name, as they are now, on the CPU. */
+  /** The current parameters and auxiliary states by name, on the CPU. */
   def getParams: (Map[String, NDArray], Map[String, NDArray])
 
   private[module] def requireBound(): Unit = require(binded, "the module is not bound; call bind first")
@@ -69,15 +67,15 @@ abstract class BaseModule {
     backward()
   }
 
-  /** Measures the predictions for labelled data.
+  /** Evaluates the network on labelled data.
     *
     * @param evalData the data
-    * @param evalMetric the measure, which is reset before
-    * @param numBatch at most so many batches are used
+    * @param evalMetric the metric, which is reset first
+    * @param numBatch maximum number of batches
     * @param batchEndCallback called after each batch
     * @param scoreEndCallback called at the end, with the number of batches
-    * @param reset whether `evalData` is reset before
-    * @param epoch what the callbacks are told as epoch
+    * @param reset whether to reset `evalData` first
+    * @param epoch the epoch that is passed to the callbacks
     * @return `evalMetric`
     */
   def score(
@@ -111,7 +109,7 @@ abstract class BaseModule {
     evalMetric
   }
 
-  /** Adds a batch to a metric without the instances that only fill it. */
+  /** Adds a batch to a metric, without its padding. */
   private def updateUnpadded(evalMetric: EvalMetric, batch: DataBatch): Unit =
     if (batch.pad == 0) updateMetric(evalMetric, batch.label)
     else {
@@ -122,11 +120,11 @@ abstract class BaseModule {
       (labels ++ preds).foreach(_.dispose())
     }
 
-  /** The outputs for each batch, without padding; the arrays are copies that the caller disposes of.
+  /** The outputs for each batch, without padding: copies that the caller disposes.
     *
     * @param evalData the data
-    * @param numBatch at most so many batches are used; all if -1
-    * @param reset whether `evalData` is reset before
+    * @param numBatch maximum number of batches; -1 for all
+    * @param reset whether to reset `evalData` first
     */
   def predictEveryBatch(
       evalData: DataIter,
@@ -145,7 +143,7 @@ abstract class BaseModule {
     outputs.toIndexedSeq
   }
 
-  /** The outputs for one batch, without padding; the arrays are copies that the caller disposes of. */
+  /** The outputs for one batch, without padding: copies that the caller disposes. */
   def predict(batch: DataBatch): IndexedSeq[NDArray] = synchronized {
     Given("Module.predict", "batch" -> batch)
     requireReady()
@@ -158,11 +156,11 @@ abstract class BaseModule {
     }
   }
 
-  /** The outputs for all data, each joined over the batches, without padding.
+  /** The outputs for all data, each concatenated over the batches, without padding.
     *
     * @param evalData the data
-    * @param numBatch at most so many batches are used; all if -1
-    * @param reset whether `evalData` is reset before
+    * @param numBatch maximum number of batches; -1 for all
+    * @param reset whether to reset `evalData` first
     */
   def predict(evalData: DataIter, numBatch: Int = -1, reset: Boolean = true): IndexedSeq[NDArray] = {
     val batches = predictEveryBatch(evalData, numBatch, reset)
@@ -178,14 +176,14 @@ abstract class BaseModule {
     joined
   }
 
-  /** Gives the parameters values.
+  /** Initializes the parameters.
     *
-    * @param initializer fills those for which no value is given
-    * @param argParams values by name; they must cover all parameters unless `allowMissing`
+    * @param initializer initializes parameters without a given value
+    * @param argParams values by name: of all parameters, unless `allowMissing` is set
     * @param auxParams auxiliary states by name
-    * @param allowMissing whether the initializer fills what the given values miss
-    * @param forceInit whether parameters that have values get new ones
-    * @param allowExtra whether values that the network does not need are ignored; otherwise they are an error
+    * @param allowMissing whether the initializer fills parameters without a given value
+    * @param forceInit whether to replace existing values
+    * @param allowExtra whether to ignore values that the network does not need, which are otherwise an error
     */
   def initParams(
       initializer: Initializer = new Uniform(0.01f),
@@ -200,9 +198,9 @@ abstract class BaseModule {
     *
     * @param argParams values by name
     * @param auxParams auxiliary states by name
-    * @param allowMissing whether parameters without a given value keep theirs; otherwise that is an error
-    * @param forceInit whether parameters that have values get new ones
-    * @param allowExtra whether values that the network does not need are ignored; otherwise they are an error
+    * @param allowMissing whether parameters without a given value keep their values, which is otherwise an error
+    * @param forceInit whether to replace existing values
+    * @param allowExtra whether to ignore values that the network does not need, which are otherwise an error
     */
   def setParams(
       argParams: Map[String, NDArray],
@@ -221,7 +219,7 @@ abstract class BaseModule {
 
   /** Reads parameters and auxiliary states from a file that [[saveParams]] or MXNet wrote.
     *
-    * @throws IOException if the file holds something else than parameters
+    * @throws IOException if the file does not contain parameters
     */
   @throws(classOf[IOException])
   def loadParams(fname: String): Unit = {
@@ -233,9 +231,9 @@ abstract class BaseModule {
   /** Trains the parameters.
     *
     * @param trainData the training data
-    * @param evalData data on which the network is measured after each epoch
-    * @param numEpoch number of the last epoch: so many epochs are run, less those before `beginEpoch`
-    * @param fitParams everything else
+    * @param evalData validation data, evaluated after each epoch
+    * @param numEpoch number of the last epoch; training starts at `beginEpoch`
+    * @param fitParams further parameters
     */
   def fit(
       trainData: DataIter,
@@ -247,21 +245,22 @@ abstract class BaseModule {
     fit(trainData, evalData, numEpoch, fitParams, fitParams.resume)
   }
 
-  /** Trains the parameters, from the start or from where another process stopped.
+  /** Trains the parameters, from the start or from the checkpoint of another process.
     *
-    * Training that is resumed gives the same bits as training that nobody interrupted: the checkpoint holds the parameters,
-    * the states of the optimizer and of its schedule, those of the random numbers and of the data, and the metrics of all
-    * epochs. The program says everything as at the first start; it is started again with the same line.
+    * Resumed training gives the same bits as uninterrupted training: the checkpoint has the parameters, the states of
+    * the optimizer, its schedule, the random number generators and the data iterators, and the metrics of all epochs.
+    * To resume, start the same program again:
     *
     * {{{
     * module.fit(train, Some(test), 30, new FitParams().setCheckpoint("training.checkpoint"), resume = true)
     * }}}
     *
     * @param trainData the training data
-    * @param evalData data on which the network is measured after each epoch
+    * @param evalData validation data, evaluated after each epoch
     * @param numEpoch number of the last epoch
-    * @param fitParams everything else; it names the file with `setCheckpoint`
-    * @param resume whether training goes on after the last epoch in the checkpoint; if there is no such file it starts anew
+    * @param fitParams further parameters; `setCheckpoint` sets the file
+    * @param resume whether to continue after the last epoch in the checkpoint; without a checkpoint, training starts
+    *   from the beginning
     */
   def fit(
       trainData: DataIter,
@@ -299,19 +298,19 @@ abstract class BaseModule {
     new TrainingLoop(this, trainData, evalData, numEpoch, epochSize = -1, fitParams).run(saved)
   }
 
-  /** States of the optimizer for all parameters. */
+  /** The states of the optimizer for all parameters. */
   private[module] def saveOptimizerState(): Array[Byte] = throw new UnsupportedOperationException(
     s"${getClass.getName} cannot give the states of its optimizer, so that its training cannot be saved"
   )
 
-  /** Takes what [[saveOptimizerState]] gave. */
+  /** Restores the result of [[saveOptimizerState]]. */
   private[module] def restoreOptimizerState(bytes: Array[Byte]): Unit = throw new UnsupportedOperationException(
     s"${getClass.getName} cannot take states of its optimizer, so that its training cannot resume"
   )
 
-  /** Sets how parameters are changed, with a store that exists.
+  /** Sets the optimizer and an existing store.
     *
-    * @param store the store, if one is used, and whether it changes the parameters itself
+    * @param store the store, if there is one, and whether it updates the parameters itself
     */
   private[mxnet] def installOptimizer(
       store: (Option[KVStore], Boolean),
@@ -319,12 +318,12 @@ abstract class BaseModule {
       resetOptimizer: Boolean
   ): Unit
 
-  /** Lets a monitor watch the executors. */
+  /** Installs a monitor on the executors. */
   def installMonitor(monitor: Monitor): Unit
 
   /** Runs the network on a batch.
     *
-    * @param isTrain whether it runs in training mode; as bound if None
+    * @param isTrain whether to run in training mode; by default as bound
     */
   def forward(dataBatch: DataBatch, isTrain: Option[Boolean] = None): Unit
 
@@ -337,20 +336,20 @@ abstract class BaseModule {
     */
   def backward(outGrads: Array[NDArray] = Array.empty): Unit
 
-  /** The outputs of the last run, each joined over the devices. With one device they are overwritten by the next run.
+  /** The outputs of the last run, each concatenated over the devices. With one device, the next run overwrites them.
     */
   def getOutputsMerged(): IndexedSeq[NDArray]
 
-  /** For each output of the last run, its part on each device. */
+  /** For each output of the last run, the arrays of the devices. */
   def getOutputs(): IndexedSeq[IndexedSeq[NDArray]]
 
-  /** The gradients of the inputs, each joined over the devices. */
+  /** The gradients of the inputs, each concatenated over the devices. */
   def getInputGradsMerged(): IndexedSeq[NDArray]
 
   /** For each input, its gradient on each device. */
   def getInputGrads(): IndexedSeq[IndexedSeq[NDArray]]
 
-  /** Changes the parameters along the gradients. */
+  /** Updates the parameters by the gradients. */
   def update(): Unit
 
   /** Adds the outputs of the last run to a metric.
@@ -359,14 +358,14 @@ abstract class BaseModule {
     */
   def updateMetric(evalMetric: EvalMetric, labels: IndexedSeq[NDArray]): Unit
 
-  /** Allocates the module.
+  /** Allocates the module's arrays.
     *
     * @param dataShapes the inputs, usually `provideDataDesc` of the data
     * @param labelShapes the labels, usually `provideLabelDesc` of the data
-    * @param forTraining whether gradients will be computed
-    * @param inputsNeedGrad whether gradients of the inputs will be computed
-    * @param forceRebind whether a module that is bound is bound again; otherwise nothing is done then
-    * @param sharedModule a module whose parameters this one uses
+    * @param forTraining whether to compute gradients
+    * @param inputsNeedGrad whether to compute gradients of the inputs
+    * @param forceRebind whether to bind a bound module again, which is otherwise ignored
+    * @param sharedModule a module to share parameters with
     * @param gradReq `write` replaces gradients, `add` adds to them, `null` computes none
     */
   def bind(
@@ -379,18 +378,18 @@ abstract class BaseModule {
       gradReq: String = "write"
   ): Unit
 
-  /** Allocates a module that has no labels. */
+  /** Allocates the arrays of a module without labels. */
   @varargs def bind(forTraining: Boolean, inputsNeedGrad: Boolean, forceRebind: Boolean, dataShape: DataDesc*): Unit = {
     Given("Module.bind", "dataShape" -> dataShape)
     bind(dataShape.toIndexedSeq, None, forTraining, inputsNeedGrad, forceRebind, None)
   }
 
-  /** Sets how parameters are changed.
+  /** Sets the optimizer.
     *
-    * @param kvstore type of the KVStore that joins several devices
-    * @param optimizer the rule
-    * @param resetOptimizer whether the optimizer is told the batch size and the names of the parameters
-    * @param forceInit whether an optimizer that is there is replaced; otherwise nothing is done then
+    * @param kvstore type of the KVStore that combines several devices
+    * @param optimizer the optimizer
+    * @param resetOptimizer whether to pass the batch size and the names of the parameters to the optimizer
+    * @param forceInit whether to replace an existing optimizer, which is otherwise kept
     */
   def initOptimizer(
       kvstore: String = "local",
@@ -400,7 +399,7 @@ abstract class BaseModule {
   ): Unit
 }
 
-/** What modules have in common. */
+/** Functions that several modules use. */
 object BaseModule {
   private[module] val logger = Logging.of(classOf[BaseModule])
 

@@ -6,13 +6,12 @@ import org.apache.mxnet.optimizer.SGD
 import scala.collection.mutable
 
 /** A module for a family of networks that share their parameters, such as a recurrent network unrolled for different
-  * lengths. Each batch
-  * says by its bucket key which network it needs; that network is bound when it is first needed.
+  * lengths. The bucket key of a batch selects the network, which is bound when it is first used.
   *
-  * @param symGen gives for a bucket key the network, the names of its inputs and the names of its labels
+  * @param symGen returns the network of a bucket key, the names of its inputs and the names of its labels
   * @param defaultBucketKey key of the largest network, which is bound first
   * @param contexts the devices
-  * @param workLoadList share of the batch that each device gets
+  * @param workLoadList fraction of the batch for each device
   * @param fixedParamNames parameters that are not trained
   */
 class BucketingModule(
@@ -30,7 +29,7 @@ class BucketingModule(
   private lazy val defaultModule: Module = newModule(defaultBucketKey)
   private def current: Module = buckets.getOrElse(currentKey, defaultModule)
 
-  /** The bucket that parameters were changed in last; its module knows that they are newer than `argParams`. */
+  /** The bucket that updated the parameters last, so that they are newer than `argParams`. */
   private var lastUpdated: Option[Module] = None
 
   private def newModule(key: AnyRef): Module = {
@@ -107,7 +106,7 @@ class BucketingModule(
     }
   }
 
-  /** Makes another bucket the current one; binds it if it is new.
+  /** Switches to another bucket; binds it if it is new.
     *
     * @param bucketKey the bucket
     * @param dataShapes its inputs
@@ -162,7 +161,7 @@ class BucketingModule(
   override private[module] def restoreOptimizerState(bytes: Array[Byte]): Unit =
     defaultModule.restoreOptimizerState(bytes)
 
-  /** Binds the bucket of a batch if it is new, without making it the current one. */
+  /** Binds the bucket of a batch if it is new, without switching to it. */
   def prepare(dataBatch: DataBatch): Unit = {
     requireReady()
     val key = currentKey
@@ -175,7 +174,7 @@ class BucketingModule(
     if (key != currentKey) {
       require(
         buckets.contains(key) || batch.provideDataDesc != null,
-        s"the batch of bucket $key says nothing about its inputs; give provideData and provideLabel when it is built"
+        s"the batch of bucket $key does not describe its inputs; set provideData and provideLabel when it is built"
       )
       switchBucket(key, batch.provideDataDesc, Option(batch.provideLabelDesc))
     }

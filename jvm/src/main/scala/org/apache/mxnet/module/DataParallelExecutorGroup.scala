@@ -4,13 +4,13 @@ import org.apache.mxnet._
 
 import scala.collection.immutable.ListMap
 
-/** Executors of one network on several devices, each of which works on its part of every mini-batch.
+/** Executors of one network on several devices, each of which processes a slice of every mini-batch.
   *
-  * Parameters, gradients and auxiliary states are allocated once and stay when the shapes of the inputs change.
+  * Parameters, gradients and auxiliary states are allocated once, even if the shapes of the inputs change.
   *
   * @param symbol the network
   * @param contexts the devices
-  * @param workLoadList share of the batch that each device gets, in any unit
+  * @param workLoadList fraction of the batch for each device, in any unit
   * @param paramNames arguments that are parameters, in the order of the network's arguments
   * @param forTraining whether gradients are computed
   * @param inputsNeedGrad whether gradients of the inputs are computed
@@ -44,10 +44,10 @@ class DataParallelExecutorGroup private[mxnet] (
     DataDesc.getBatchAxis(layout)
   }
 
-  /** The inputs that are bound. */
+  /** The bound inputs. */
   var dataShapes: IndexedSeq[DataDesc] = IndexedSeq.empty
 
-  /** The labels that are bound; None if the network is bound without. */
+  /** The bound labels; None if the network is bound without labels. */
   var labelShapes: Option[IndexedSeq[DataDesc]] = None
 
   private var batchSize = 0
@@ -55,7 +55,7 @@ class DataParallelExecutorGroup private[mxnet] (
   private var devices: IndexedSeq[DeviceExecutor] = IndexedSeq.empty
   private var outputShapesBound: IndexedSeq[Shape] = IndexedSeq.empty
 
-  /** What was bound last for other shapes, newest first, so that going to and fro between shapes binds once for each.
+  /** Executors bound for other shapes, the most recent first, so that alternating shapes are bound only once.
     */
   private var bindings: List[Binding] = Nil
   private var monitor: Option[Monitor] = None
@@ -76,8 +76,8 @@ class DataParallelExecutorGroup private[mxnet] (
     *
     * @param dataShapes the inputs, with the whole batch
     * @param labelShapes the labels, with the whole batch
-    * @param sharedGroup a group that lends its parameters, gradients and auxiliary states
-    * @param reshape whether the arrays of this group are kept, as [[reshape]] does
+    * @param sharedGroup a group to share parameters, gradients and auxiliary states with
+    * @param reshape whether to keep the arrays of this group; see [[reshape]]
     */
   def bindExec(
       dataShapes: IndexedSeq[DataDesc],
@@ -198,7 +198,7 @@ class DataParallelExecutorGroup private[mxnet] (
     }
   }
 
-  /** Binds for other shapes of the inputs, keeping parameters, gradients and auxiliary states; nothing is done if the
+  /** Binds for other shapes of the inputs, keeping parameters, gradients and auxiliary states. Does nothing if these
     * shapes are bound.
     */
   def reshape(dataShapes: IndexedSeq[DataDesc], labelShapes: Option[IndexedSeq[DataDesc]]): Unit =
@@ -213,7 +213,7 @@ class DataParallelExecutorGroup private[mxnet] (
 
   /** Copies parameters and auxiliary states to all devices.
     *
-    * @param allowExtra whether names that the network does not have are ignored; otherwise they are an error
+    * @param allowExtra whether to ignore names that the network does not have, which are otherwise an error
     */
   def setParams(argParams: Map[String, NDArray], auxParams: Map[String, NDArray], allowExtra: Boolean = false): Unit = {
     copyToDevices("argument", argParams, allowExtra)(_.args)
@@ -241,7 +241,7 @@ class DataParallelExecutorGroup private[mxnet] (
       }
     }
 
-  /** Copies the mean over the devices of each parameter and auxiliary state into the arrays of its name. */
+  /** Copies each parameter and auxiliary state, averaged over the devices, to the array of its name. */
   def getParams(argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): Unit = {
     paramNames
       .lazyZip(paramArrays)
@@ -259,11 +259,11 @@ class DataParallelExecutorGroup private[mxnet] (
     run(dataBatch, isTrain)
   }
 
-  /** Whether a batch has the shapes that are bound. */
+  /** Whether a batch has the bound shapes. */
   private[module] def fits(dataBatch: DataBatch): Boolean =
     sameShapes(dataBatch.data, dataShapes) && (!hasLabels(dataBatch) || sameShapes(dataBatch.label, labelShapes.get))
 
-  /** [[forward]] for a batch that fits. */
+  /** [[forward]] for a batch of the bound shapes. */
   private[module] def run(dataBatch: DataBatch, isTrain: Option[Boolean]): Unit = {
     load(dataBatch.data, dataShapes)
     if (hasLabels(dataBatch)) load(dataBatch.label, labelShapes.get)
@@ -322,8 +322,8 @@ class DataParallelExecutorGroup private[mxnet] (
   /** For each output, the array of each device. */
   def getOutputs(): IndexedSeq[IndexedSeq[NDArray]] = outputNames.indices.map(i => devices.map(_.executor.outputs(i)))
 
-  /** The outputs, joined over the devices; with one device they are the executor's own arrays, which the next run
-    * writes.
+  /** The outputs, concatenated over the devices. With one device they are the executor's arrays, which the next run
+    * overwrites.
     */
   def getOutputsMerged(): IndexedSeq[NDArray] =
     outputNames.indices.map(i => DataParallelExecutorGroup.merge(devices.map(_.executor.outputs(i)), outputAxes(i)))
@@ -336,7 +336,7 @@ class DataParallelExecutorGroup private[mxnet] (
 
   private def inputsInOrder: IndexedSeq[DataDesc] = argNames.flatMap(name => dataShapes.find(_.name == name))
 
-  /** The gradients of the inputs, in the order of the network's arguments, joined over the devices. */
+  /** The gradients of the inputs, in the order of the network's arguments, concatenated over the devices. */
   def getInputGradsMerged(): IndexedSeq[NDArray] = getInputGrads().lazyZip(inputsInOrder).map { (grads, desc) =>
     DataParallelExecutorGroup.merge(grads, DataDesc.getBatchAxis(Option(desc.layout)))
   }
@@ -379,13 +379,13 @@ class DataParallelExecutorGroup private[mxnet] (
       }
     }
 
-  /** Lets a monitor watch all executors. */
+  /** Installs a monitor on all executors. */
   def installMonitor(monitor: Monitor): Unit = {
     this.monitor = Some(monitor)
     bindings.foreach(_.devices.foreach(device => monitor.install(device.executor)))
   }
 
-  /** Frees the executors; arrays that others may share are left to the garbage collector. */
+  /** Frees the executors. The garbage collector frees arrays that may be shared. */
   private[mxnet] def dispose(): Unit = bindings.foreach(_.devices.foreach(_.executor.dispose()))
 }
 
@@ -398,7 +398,7 @@ private[module] final class DeviceExecutor(
     val outputShapes: IndexedSeq[Shape]
 )
 
-/** The executors that are bound for certain shapes of the inputs. */
+/** The executors bound for certain shapes of the inputs. */
 private final class Binding(
     val dataShapes: IndexedSeq[DataDesc],
     val labelShapes: Option[IndexedSeq[DataDesc]],
@@ -409,7 +409,7 @@ private final class Binding(
 
 private[mxnet] object DataParallelExecutorGroup {
 
-  /** For so many shapes executors are kept. */
+  /** Maximum number of shapes with bound executors. */
   private val MaxBindings = 4
   private val GradReqs = Seq("write", "add", "null")
 
@@ -429,7 +429,7 @@ private[mxnet] object DataParallelExecutorGroup {
     sizes.head
   }
 
-  /** Begin and end of each device's part, in proportion to the work loads. */
+  /** Begin and end of each device's slice, in proportion to the work loads. */
   private[mxnet] def splitBatch(batchSize: Int, workLoads: IndexedSeq[Float]): IndexedSeq[(Int, Int)] = {
     require(workLoads.forall(_ > 0), s"work loads must be positive, not ${workLoads.mkString(", ")}")
     val total = workLoads.map(_.toDouble).sum
@@ -443,7 +443,7 @@ private[mxnet] object DataParallelExecutorGroup {
     parts
   }
 
-  /** The parts joined along an axis, on the device of the first; a single part is returned as it is. */
+  /** Concatenates arrays along an axis, on the device of the first. A single array is returned itself. */
   private def merge(parts: IndexedSeq[NDArray], axis: Int): NDArray =
     if (parts.length == 1) parts.head
     else {

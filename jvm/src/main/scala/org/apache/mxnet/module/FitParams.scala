@@ -7,7 +7,7 @@ import org.slf4j.Logger
 
 import scala.annotation.varargs
 
-/** What [[BaseModule.fit]] can be told beyond data and number of epochs. Each setter returns the object itself. */
+/** Further parameters of [[BaseModule.fit]]. Each setter returns this object. */
 class FitParams extends Cloneable {
   private[mxnet] var evalMetric: EvalMetric = new Accuracy()
   private[mxnet] var epochEndCallback: Option[EpochEndCallback] = None
@@ -40,19 +40,19 @@ class FitParams extends Cloneable {
     this
   }
 
-  /** Sets what is called with the parameters after each epoch. */
+  /** Sets the callback that gets the parameters after each epoch. */
   def setEpochEndCallback(epochEndCallback: EpochEndCallback): FitParams = {
     this.epochEndCallback = Option(epochEndCallback)
     this
   }
 
-  /** Sets what is called after each training batch. */
+  /** Sets the callback after each training batch. */
   def setBatchEndCallback(batchEndCallback: BatchEndCallback): FitParams = {
     this.batchEndCallback = Option(batchEndCallback)
     this
   }
 
-  /** Sets the type of the KVStore that joins several devices; `local` by default. */
+  /** Sets the type of the KVStore that combines several devices; `local` by default. */
   def setKVStore(kvStore: String): FitParams = {
     require(kvStore != null, "kvStore is null; local is the default")
     this.kvstore = kvStore
@@ -60,7 +60,7 @@ class FitParams extends Cloneable {
     this
   }
 
-  /** Sets a KVStore that exists, such as one of a [[DistributedJob]]. */
+  /** Sets an existing KVStore, such as one of a [[DistributedJob]]. */
   def setKVStore(kvStore: KVStore): FitParams = {
     require(kvStore != null, "kvStore is null; give its type instead to have none")
     this.store = Some(kvStore)
@@ -74,50 +74,50 @@ class FitParams extends Cloneable {
     this
   }
 
-  /** Sets what is called after each pass over the validation data. */
+  /** Sets the callback after each pass over the validation data. */
   def setEvalEndCallback(evalEndCallback: BatchEndCallback): FitParams = {
     this.evalEndCallback = Option(evalEndCallback)
     this
   }
 
-  /** Sets what is called after each validation batch. */
+  /** Sets the callback after each validation batch. */
   def setEvalBatchEndCallback(evalBatchEndCallback: BatchEndCallback): FitParams = {
     this.evalBatchEndCallback = Option(evalBatchEndCallback)
     this
   }
 
-  /** Sets what fills parameters that have no value yet; `Uniform(0.01f)` by default. */
+  /** Sets the initializer of parameters without values; `Uniform(0.01f)` by default. */
   def setInitializer(initializer: Initializer): FitParams = {
     require(initializer != null, "initializer is null")
     this.initializer = initializer
     this
   }
 
-  /** Sets values to start from; they go before the initializer and before values that the module was loaded with. */
+  /** Sets initial parameters, which take precedence over the initializer and over loaded values. */
   def setArgParams(argParams: Map[String, NDArray]): FitParams = {
     this.argParams = argParams
     this
   }
 
-  /** Sets auxiliary states to start from. */
+  /** Sets initial auxiliary states. */
   def setAuxParams(auxParams: Map[String, NDArray]): FitParams = {
     this.auxParams = auxParams
     this
   }
 
-  /** Sets whether the initializer fills what `argParams` and `auxParams` miss; otherwise that is an error. */
+  /** Sets whether the initializer fills values that `argParams` and `auxParams` lack, which are otherwise an error. */
   def setAllowMissing(allowMissing: Boolean): FitParams = {
     this.allowMissing = allowMissing
     this
   }
 
-  /** Sets whether a module that is bound is bound again. */
+  /** Sets whether to bind a bound module again. */
   def setForceRebind(forceRebind: Boolean): FitParams = {
     this.forceRebind = forceRebind
     this
   }
 
-  /** Sets whether parameters that have values get new ones. */
+  /** Sets whether to replace existing parameter values. */
   def setForceInit(forceInit: Boolean): FitParams = {
     this.forceInit = forceInit
     this
@@ -142,7 +142,7 @@ class FitParams extends Cloneable {
     this
   }
 
-  /** Adds what follows training, in the order in which it is called. */
+  /** Adds training callbacks, in the order of their calls. */
   @varargs def addCallback(callbacks: TrainingCallback*): FitParams = {
     Given("FitParams.addCallback", "callbacks" -> callbacks)
     require(!callbacks.contains(null), "a callback is null")
@@ -150,15 +150,15 @@ class FitParams extends Cloneable {
     this
   }
 
-  /** Sets the file that training is saved to after each epoch; null for none, as by default. The file is replaced as a
-    * whole, so that it can be read whenever the process ends.
+  /** Sets the checkpoint file, which is written after each epoch; null for none, the default. It is replaced
+    * atomically, so that it is readable whenever the process ends.
     */
   def setCheckpoint(file: String): FitParams = {
     this.checkpoint = Option(file)
     this
   }
 
-  /** Sets whether training goes on after the last epoch in the checkpoint, if there is one; false by default. */
+  /** Sets whether to continue after the last epoch in the checkpoint, if there is one; false by default. */
   def setResume(resume: Boolean): FitParams = {
     this.resume = resume
     this

@@ -18,9 +18,9 @@ import scala.annotation.varargs
   *
   * @param symbolVar the network
   * @param dataNames names of its inputs
-  * @param labelNames names of its labels; labels that the network does not have are ignored
-  * @param contexts the devices, among which each batch is split
-  * @param workLoadList share of the batch that each device gets, in any unit; equal shares if None
+  * @param labelNames names of its labels; unknown ones are ignored
+  * @param contexts the devices; each batch is split among them
+  * @param workLoadList fraction of the batch for each device, in any unit; None for equal fractions
   * @param fixedParamNames parameters that are not trained
   */
 class Module(
@@ -61,7 +61,7 @@ class Module(
   private var updater: Option[MXKVStoreUpdater] = None
   private var savedStates: Option[String] = None
 
-  /** Index of the first parameter, so that modules that share an optimizer have different indices. */
+  /** Index of the first parameter; modules that share an optimizer have disjoint indices. */
   private[module] var firstParamIndex = 0
 
   override def dataShapes: IndexedSeq[DataDesc] = {
@@ -111,7 +111,7 @@ class Module(
         requireKnown("auxParams", auxParams, auxNames)
       }
       allocateParams()
-      // Names are taken in order, so that a seed gives the same parameters every time.
+      // Initialize in the order of names, so that a seed always gives the same parameters.
       paramNames.foreach(name => initOne(name, this.argParams(name), argParams, initializer, allowMissing))
       auxNames.foreach(name => initOne(name, this.auxParams(name), auxParams, initializer, allowMissing))
       paramsInitialized = true
@@ -236,7 +236,7 @@ class Module(
     )
   }
 
-  /** The labels that the network takes; None if it takes none or none are given. */
+  /** The labels that the network uses; None if it uses none or none are given. */
   private def ownLabels(shapes: Option[IndexedSeq[DataDesc]]): Option[IndexedSeq[DataDesc]] =
     Option(shapes).flatten
       .filter(descs => descs != null && descs.nonEmpty && labels.exists(symbol.listArguments().contains))
@@ -298,7 +298,7 @@ class Module(
     savedStates = None
   }
 
-  /** Names of the parameters by the indices under which the optimizer meets them. */
+  /** Names of the parameters by their indices in the optimizer. */
   private[module] def indexedNames: Map[Int, String] =
     if (updateOnKVStore) paramNames.indices.map(i => i -> paramNames(i)).toMap
     else
@@ -306,7 +306,7 @@ class Module(
 
   private def paramIndex(param: Int, device: Int): Int = firstParamIndex + param * contexts.length + device
 
-  /** Number of indices under which the optimizer meets this module's parameters. */
+  /** Number of indices of this module's parameters in the optimizer. */
   private[module] def numParamIndices: Int = paramNames.length * contexts.length
 
   /** Uses the optimizer of another module, with its states. */
@@ -323,7 +323,7 @@ class Module(
     optimizerInitialized = true
   }
 
-  /** Runs the network on a batch; if the batch has other shapes than those that are bound, binds for them before.
+  /** Runs the network on a batch. If its shapes differ from the bound ones, binds for them first.
     *
     * @param isTrain whether it runs in training mode; as bound if None
     */
@@ -361,7 +361,7 @@ class Module(
 
   private def trainedIndices: IndexedSeq[Int] = paramNames.indices.filter(hasGradient)
 
-  /** Pushes all gradients before any is pulled, since distributed stores add them up in the background. */
+  /** Push all gradients before pulling any, because distributed stores sum them in the background. */
   private def pushGradients(kv: KVStore): Unit =
     trainedIndices.foreach(i => kv.push(paramNames(i), group.gradArrays(i)))
 
@@ -452,7 +452,7 @@ class Module(
   /** Writes the network to `prefix-symbol.json` and the parameters to `prefix-NNNN.params`.
     *
     * @param epoch the number NNNN
-    * @param saveOptStates whether the states of the optimizer are written to `prefix-NNNN.states`
+    * @param saveOptStates whether to write the states of the optimizer to `prefix-NNNN.states`
     */
   def saveCheckpoint(prefix: String, epoch: Int, saveOptStates: Boolean = false): Unit = {
     Given("Module.saveCheckpoint", "prefix" -> prefix)
@@ -465,8 +465,7 @@ class Module(
 /** Loads and builds modules. */
 object Module {
 
-  /** A module from the files that [[Module.saveCheckpoint]] or MXNet wrote. Bind it before use; its parameters have
-    * their values then.
+  /** A module from the files that [[Module.saveCheckpoint]] or MXNet wrote. Binding it sets its parameters.
     *
     * @param prefix the files' prefix
     * @param epoch number of the parameters' file
@@ -517,7 +516,7 @@ object Module {
       arrays.lazyZip(bound).map((array, desc) => desc.copy(shape = array.shape))
     }
 
-  /** The bound labels with the batch size of a batch that has none. */
+  /** The bound labels, for a batch without labels, with its batch size. */
   private def withBatchSize(bound: IndexedSeq[DataDesc], batch: DataBatch): IndexedSeq[DataDesc] = {
     val size = batch.data.head.shape(0)
     bound.map { desc =>
@@ -556,7 +555,7 @@ object Module {
       this
     }
 
-    /** Sets the devices' shares of a batch. */
+    /** Sets the fraction of a batch for each device. */
     @varargs def setWorkLoadList(workloads: Float*): Builder = {
       workLoadList = workloads.toIndexedSeq
       this

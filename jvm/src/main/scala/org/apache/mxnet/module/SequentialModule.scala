@@ -6,7 +6,7 @@ import org.apache.mxnet.optimizer.SGD
 
 import scala.collection.mutable
 
-/** Modules in a row: the outputs of one are the inputs of the next.
+/** A sequence of modules: the outputs of one are the inputs of the next.
   *
   * {{{
   * val net = new SequentialModule().add(features).add(classifier, "take_labels" -> true, "auto_wiring" -> true)
@@ -16,17 +16,16 @@ class SequentialModule extends BaseModule {
   private val layers = mutable.ArrayBuffer.empty[SequentialModule.Layer]
   private var boundLabels: Option[IndexedSeq[DataDesc]] = None
 
-  /** Appends a module; the whole must be bound anew then.
+  /** Appends a module. The sequence must then be bound again.
     *
     * @param module the module
-    * @param kwargs `take_labels`: the module gets the labels of the batch; `auto_wiring`: its inputs are what comes
-    *   from the module
-    *   before, by position, whatever the names
+    * @param kwargs `take_labels`: the module gets the labels of the batch; `auto_wiring`: its inputs are the outputs of
+    *   the previous module by position, whatever their names
     */
   def add(module: BaseModule, kwargs: (String, Boolean)*): SequentialModule = {
     kwargs.find { case (key, _) => !SequentialModule.Options.contains(key) }.foreach { case (key, _) =>
       throw new IllegalArgumentException(
-        s"$key is no option of a layer; there are ${SequentialModule.Options.mkString(" and ")}"
+        s"$key is not an option of a layer; there are ${SequentialModule.Options.mkString(" and ")}"
       )
     }
     val options = kwargs.toMap
@@ -97,7 +96,7 @@ class SequentialModule extends BaseModule {
   ): Unit =
     if (!paramsInitialized || forceInit) {
       require(binded, "the module is not bound; call bind before initParams")
-      // What one module does not need belongs to another, so the check for extra values is made for all of them
+      // Values that one module does not need may belong to another, so extra values are checked for all modules
       // together.
       modules.foreach(_.initParams(initializer, argParams, auxParams, allowMissing, forceInit, allowExtra = true))
       requireDistinctNames()
@@ -194,7 +193,7 @@ class SequentialModule extends BaseModule {
       resetOptimizer: Boolean
   ): Unit = install(optimizer, resetOptimizer)(_.installOptimizer(store, optimizer, resetOptimizer))
 
-  /** Gives each module the optimizer, under indices of its own. */
+  /** Sets the optimizer of each module, with disjoint indices. */
   private def install(optimizer: Optimizer, resetOptimizer: Boolean)(installIn: BaseModule => Unit): Unit = {
     var names = Map.empty[Int, String]
     var nextIndex = 0

@@ -5,7 +5,7 @@ import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, ResourceScope}
 /** Delay-compensated asynchronous stochastic gradient descent (Zheng and others, 2016).
   *
   * @param learningRate step size
-  * @param momentum share of the last step that is kept
+  * @param momentum decay of the previous step
   * @param lamda strength of the compensation
   * @param wd weight decay
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip

@@ -6,7 +6,7 @@ import org.apache.mxnet.{LRScheduler, NDArray, Optimizer}
   * `mom = momentum * mom - lr * (clip(rescale * grad) + wd * weight)` and `weight += mom`.
   *
   * @param learningRate step size
-  * @param momentum share of the last step that is kept; 0 keeps no state
+  * @param momentum decay of the previous step; 0 keeps no state
   * @param wd weight decay
   * @param clipGradient gradients are clipped to [-clipGradient, clipGradient]; 0 does not clip
   * @param lrScheduler schedule of the learning rate; its base rate becomes `learningRate`

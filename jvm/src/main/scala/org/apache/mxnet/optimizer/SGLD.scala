@@ -31,7 +31,7 @@ class SGLD(
     ()
   }
 
-  /** Null: the rule keeps nothing. */
+  /** Null: there is no state. */
   override def createState(index: Int, weight: NDArray): AnyRef = null
 
   override def disposeState(state: AnyRef): Unit = ()

@@ -4,10 +4,10 @@ import org.apache.mxnet.internal.util.Given
 import org.apache.mxnet.util.SerializerUtils
 import org.apache.mxnet.{MXNetError, NDArray, Optimizer}
 
-/** What optimizers do alike with a state that is nothing, one array or a tuple of arrays. */
+/** Helpers of optimizers, for states of no array, one array or a tuple of arrays. */
 private[mxnet] trait StateArrays { this: Optimizer =>
 
-  /** Makes the state from its arrays, in the order in which the state holds them; fails for a wrong number. */
+  /** Creates the state from its arrays, in their order; throws if their number is wrong. */
   protected def stateOf(arrays: IndexedSeq[NDArray]): AnyRef
 
   private def arraysOf(state: AnyRef): IndexedSeq[NDArray] = state match {
@@ -28,14 +28,14 @@ private[mxnet] trait StateArrays { this: Optimizer =>
   override def deserializeState(bytes: Array[Byte]): AnyRef =
     if (bytes == null) null else stateOf(SerializerUtils.deserializeNDArrays(bytes))
 
-  /** Says that the number of arrays is not the one that this optimizer keeps. */
+  /** The error for a wrong number of arrays. */
   protected def wrongNumber(arrays: IndexedSeq[NDArray], expected: Int): Nothing =
     throw new MXNetError(
       s"${getClass.getSimpleName} keeps $expected arrays for a parameter but the saved state has ${arrays.length}: " +
         "it was saved by another optimizer"
     )
 
-  /** Zeros like a weight. */
+  /** Zeros in the shape of a weight. */
   protected def zerosLike(weight: NDArray): NDArray = {
     Given(s"${getClass.getSimpleName}.createState", "weight" -> weight)
     NDArray.zeros(weight.shape, weight.context, weight.dtype)
@@ -44,7 +44,7 @@ private[mxnet] trait StateArrays { this: Optimizer =>
 
 private[optimizer] object Gradients {
 
-  /** The gradient times `factor`, clipped to [-clip, clip] unless `clip` is 0; a new array. */
+  /** A new array of the gradient times `factor`, clipped to [-clip, clip] unless `clip` is 0. */
   def scaled(grad: NDArray, factor: Float, clip: Float): NDArray = {
     val scaled = grad * factor
     if (clip == 0f) scaled

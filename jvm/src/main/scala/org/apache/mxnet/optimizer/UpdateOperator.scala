@@ -6,23 +6,21 @@ import org.apache.mxnet.{MXNetError, NDArray, NativeResource}
 
 import scala.collection.mutable
 
-/** An update operator such as `sgd_mom_update`, invoked with as little work as possible.
+/** A fast call of an update operator such as `sgd_mom_update`.
   *
-  * The operator's handle is looked up once. Its arguments for a parameter, handles and attribute strings, are kept from
-  * step to step and
-  * made anew only when an array or a number has changed, so that a step of training costs one native call for each
-  * parameter.
+  * The operator is looked up once. The arguments for a parameter, handles and attribute strings, are cached and created
+  * again only if an array or a number has changed, so that a training step costs one native call per parameter.
   *
   * @param name the operator
-  * @param keys names of its attributes, in the order in which their values are given
+  * @param keys names of its attributes, in the order of their values
   */
 private[optimizer] final class UpdateOperator(name: String, keys: Array[String]) {
   private lazy val operator: FunctionHandle = NativeOp(name).handle
   private val calls = mutable.HashMap.empty[Int, UpdateOperator.Call]
 
-  /** Runs the operator, which writes the new weight to the first of the arrays and changes the states in place.
+  /** Runs the operator, which updates the weight and the states in place.
     *
-    * @param index the parameter that the arrays belong to
+    * @param index the index of the parameter
     * @param arrays weight, gradient and states
     * @param values values of the attributes
     */
@@ -41,7 +39,7 @@ private[optimizer] final class UpdateOperator(name: String, keys: Array[String])
 
 private object UpdateOperator {
 
-  /** Arguments of one parameter's update. */
+  /** The cached arguments of one parameter. */
   final class Call(arrays: Array[NDArray], values: Array[Float]) {
     val inputs: Array[NDArrayHandle] = arrays.map(_.liveHandle)
     val output: Array[NDArrayHandle] = Array(inputs(0))

@@ -4,7 +4,7 @@ import org.apache.mxnet.{Base, MXNetError}
 
 private[mxnet] class NativeLibraryLoader
 
-/** Loads the native library, as every use of the library does by itself. */
+/** Loads the native library, which every use of the library also does. */
 private[mxnet] object NativeLibraryLoader {
 
   /** Loads the engine. Any other library is an error. */

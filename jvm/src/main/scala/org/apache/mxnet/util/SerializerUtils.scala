@@ -4,10 +4,10 @@ import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, Da
 
 import org.apache.mxnet.{MXNetError, NDArray}
 
-/** Writes several arrays into one block of bytes: their number, then the length and the content of each. */
+/** Serializes several arrays: their number, then length and content of each. */
 private[mxnet] object SerializerUtils {
 
-  /** The arrays as bytes, in order. */
+  /** Serializes arrays. */
   def serializeNDArrays(arrays: NDArray*): Array[Byte] = {
     val bytes = new ByteArrayOutputStream()
     val out = new DataOutputStream(bytes)
@@ -21,7 +21,7 @@ private[mxnet] object SerializerUtils {
     bytes.toByteArray
   }
 
-  /** The arrays whose bytes [[serializeNDArrays]] made.
+  /** Deserializes the arrays of [[serializeNDArrays]].
     *
     * @throws MXNetError if the bytes end too early or an array in them is invalid
     */

@@ -19,7 +19,7 @@ import org.slf4j.LoggerFactory
   *   .fit(points)
   * }}}
   *
-  * The optimizer is SGD with momentum, and workers add up their gradients at every step. New programs that need other
+  * The optimizer is SGD with momentum, and workers sum their gradients at every step. New programs that need other
   * optimizers, checkpoints or validation use the estimator.
   */
 class MXNet extends Serializable {
@@ -59,19 +59,19 @@ class MXNet extends Serializable {
   def setContext(ctx: Array[Context]): this.type = {
     require(ctx.nonEmpty, "setContext: there is no context; give one or more")
     ctx.find(_.deviceType != "cpu").foreach { other =>
-      throw new IllegalArgumentException(s"setContext: $other is no device of this library; use Context.cpu()")
+      throw new IllegalArgumentException(s"setContext: $other is not a device of this library; use Context.cpu()")
     }
     numContexts = ctx.length
     this
   }
 
-  /** Sets the number of tasks that train at the same time. */
+  /** Sets the number of tasks that train concurrently. */
   def setNumWorker(numWorker: Int): this.type = {
     this.numWorker = numWorker
     this
   }
 
-  /** Accepted for old programs: workers exchange gradients without servers. */
+  /** Accepted for compatibility: workers exchange gradients without servers. */
   def setNumServer(numServer: Int): this.type = noProcess("setNumServer", numServer > 0, numServer.toString)
 
   def setDataName(name: String): this.type = {
@@ -84,21 +84,21 @@ class MXNet extends Serializable {
     this
   }
 
-  /** Sets the seconds that a worker waits for others. */
+  /** Sets the maximum time in seconds that a worker waits for others. */
   def setTimeout(timeout: Int): this.type = {
     this.timeout = timeout
     this
   }
 
-  /** Accepted for old programs: workers are tasks of Spark, which has the jars of the job. */
+  /** Accepted for compatibility: workers are tasks of Spark, which has the jars of the job. */
   def setExecutorJars(jars: String): this.type = noProcess("setExecutorJars", jars != null, jars)
 
-  /** Accepted for old programs: no process is started that would need a Java command. */
+  /** Accepted for compatibility: no Java process is started. */
   def setJava(java: String): this.type = noProcess("setJava", java != null, java)
 
   private def noProcess(method: String, isValid: Boolean, value: String): this.type = {
-    require(isValid, s"$method: $value is no valid value")
-    MXNet.logger.info(s"$method($value) has no effect: training runs in Spark's tasks and starts no process of its own")
+    require(isValid, s"$method: $value is not a valid value")
+    MXNet.logger.info(s"$method($value) has no effect: training runs in Spark's tasks and starts no processes")
     this
   }
 

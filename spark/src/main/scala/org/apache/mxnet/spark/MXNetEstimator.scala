@@ -73,7 +73,7 @@ trait MXNetEstimatorParams
     ParamValidators.inArray(NamedParts.optimizers.toArray)
   )
 
-  /** The settings of the optimizer. */
+  /** The parameters of the optimizer. */
   final val optimizerParams: StringMapParam = new StringMapParam(
     this,
     "optimizerParams",
@@ -97,7 +97,7 @@ trait MXNetEstimatorParams
     ParamValidators.inArray(NamedParts.initializers.toArray)
   )
 
-  /** The settings of the initializer. */
+  /** The parameters of the initializer. */
   final val initializerParams: StringMapParam = new StringMapParam(
     this,
     "initializerParams",
@@ -115,7 +115,7 @@ trait MXNetEstimatorParams
     "directory of checkpoints, on a file system that all workers share; training that failed resumes from the last one"
   )
 
-  /** How often checkpoints are written. */
+  /** The interval of checkpoints in epochs. */
   final val checkpointInterval: IntParam = new IntParam(
     this,
     "checkpointInterval",
@@ -123,7 +123,7 @@ trait MXNetEstimatorParams
     ParamValidators.gtEq(1)
   )
 
-  /** When training ends early. */
+  /** The number of epochs without improvement after which training ends. */
   final val earlyStopping: IntParam = new IntParam(
     this,
     "earlyStopping",
@@ -132,7 +132,7 @@ trait MXNetEstimatorParams
     ParamValidators.gtEq(0)
   )
 
-  /** How long workers wait for each other. */
+  /** The maximum time that workers wait for each other. */
   final val timeout: IntParam =
     new IntParam(
       this,
@@ -176,7 +176,7 @@ trait MXNetEstimatorParams
   def getTimeout: Int = $(timeout)
 }
 
-/** Trains a network on the rows of a table, with tasks that add up their gradients at every step.
+/** Trains a network on the rows of a table, with tasks that sum their gradients at every step.
   *
   * {{{
   * val model = new MXNetEstimator()
@@ -199,7 +199,7 @@ class MXNetEstimator(override val uid: String)
     with DefaultParamsWritable {
   def this() = this(Identifiable.randomUID("mxnetEstimator"))
 
-  // Given as code instead of by name; code is not saved.
+  // Set as code instead of by name; code is not saved.
   private var makeOptimizer: Option[Float => Optimizer] = None
   private var makeMetric: Option[() => EvalMetric] = None
   private var initializerObject: Option[Initializer] = None
@@ -230,8 +230,8 @@ class MXNetEstimator(override val uid: String)
   def setOptimizerParams(value: Map[String, String]): this.type = set(optimizerParams, value)
   def setOptimizerParams(value: java.util.Map[String, String]): this.type = setOptimizerParams(value.asScala.toMap)
 
-  /** Sets what makes the optimizer of each worker, from the learning rate, with its schedule if it has one, in place of
-    * `optimizer`. It is sent to the workers as every function of a Spark job is, and is not saved.
+  /** Sets a function that creates the optimizer of each worker from the learning rate, optionally with a schedule; it
+    * replaces `optimizer`. Spark sends it to the workers like any function; it is not saved.
     */
   def setOptimizer(make: Float => Optimizer): this.type = {
     makeOptimizer = Some(make)
@@ -244,8 +244,8 @@ class MXNetEstimator(override val uid: String)
     set(metric, name)
   }
 
-  /** Sets what makes the metric of each shard, in place of `metric`; it is not saved. The value of an epoch is the mean over
-    * the shards, for validation weighted by their rows.
+  /** Sets a function that creates the metric of each shard; it replaces `metric` and is not saved. The value of an
+    * epoch is the mean over the shards, for validation weighted by their rows.
     */
   def setMetric(make: () => EvalMetric): this.type = {
     makeMetric = Some(make)
@@ -261,14 +261,14 @@ class MXNetEstimator(override val uid: String)
   def setInitializerParams(value: java.util.Map[String, String]): this.type =
     setInitializerParams(value.asScala.toMap)
 
-  /** Sets what fills parameters that have no value, in place of `initializer`; it is not saved. */
+  /** Sets the initializer of parameters without values; it replaces `initializer` and is not saved. */
   def setInitializer(value: Initializer): this.type = {
     initializerObject = Some(value)
     this
   }
 
-  /** Sets a model whose parameters training starts from. Parameters that it does not have are initialized; those that the
-    * network does not have are left out. Without a symbol its network is trained.
+  /** Sets a model with initial parameters. Parameters that it does not have are initialized; those that the network
+    * does not have are ignored. Without a symbol its network is trained.
     */
   def setInitialModel(model: MXNetModel): this.type = {
     initialModel = Some(model)
@@ -294,7 +294,7 @@ class MXNetEstimator(override val uid: String)
     append(schema, added.filter(_._1.nonEmpty))
   }
 
-  /** What makes the optimizer of a worker. */
+  /** Creates the optimizer of a worker. */
   private def optimizerMaker: () => Optimizer = {
     val rate = $(learningRate)
     makeOptimizer match {
@@ -395,7 +395,7 @@ class MXNetEstimator(override val uid: String)
       (args, aux)
     }
 
-  /** Arrays of these shapes: the known ones, the others initialized, in a fixed order and from the seed alone. */
+  /** Arrays of these shapes: the known ones, and others that are initialized in a fixed order from the seed. */
   private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
     val initialize = initializerObject.getOrElse(NamedParts.initializer($(initializer), $(initializerParams)))
     val before = Random.getState()
@@ -417,7 +417,7 @@ class MXNetEstimator(override val uid: String)
     finally Random.setState(before)
   }
 
-  /** Trains on a barrier stage; gives the parameters' file in pieces. */
+  /** Trains in a barrier stage; returns the parameter file in chunks. */
   private def train(
       dataset: Dataset[_],
       inputs: IndexedSeq[(String, Seq[Int])],
@@ -453,7 +453,7 @@ class MXNetEstimator(override val uid: String)
       val trained = rows.barrier().mapPartitions { part =>
         new TrainingTask(plan, BarrierTaskContext.get()).run(part).zipWithIndex.map(_.swap)
       }
-      // Spark runs a barrier stage again only if a shuffle follows it.
+      // Spark repeats a failed barrier stage only if a shuffle follows it.
       trained.repartitionAndSortWithinPartitions(new HashPartitioner(1)).values.collect()
     }
   }
@@ -470,7 +470,7 @@ class MXNetEstimator(override val uid: String)
         val encoder = new RowEncoder(readers, shapes.map(_.product))
         rows.map(encoder.encode)
       }
-      // The order follows from the rows' contents, so that it is the same one when Spark computes lost rows again.
+      // The order depends only on the rows' contents, so that it is the same if Spark computes lost rows again.
       val shuffled = encoded.map(record => RowKey.hash(record, seedOfOrder) -> record).sortByKey().values
       shuffled.zipWithIndex().map { case (record, index) => RowKey.of(validation, index, shards) -> record }
     }
@@ -501,7 +501,7 @@ class MXNetEstimator(override val uid: String)
     copyValues(that, extra)
   }
 
-  /** Saves the parameters, and the initial model with its files. What was given as code cannot be saved. */
+  /** Saves the parameters, and the initial model with its files. Code cannot be saved. */
   override def write: MLWriter = new MXNetEstimator.Writer(this, super.write)
 }
 
@@ -545,7 +545,7 @@ object MXNetEstimator extends MLReadable[MXNetEstimator] {
 
   private[spark] val logger = LoggerFactory.getLogger(classOf[MXNetEstimator])
 
-  /** Refuses settings that training cannot honour. */
+  /** Rejects settings that training does not support. */
   private[spark] def requireSupported(conf: SparkConf): Unit = {
     def isOn(key: String) = conf.getBoolean(key, defaultValue = false)
     if (isOn("spark.dynamicAllocation.enabled"))

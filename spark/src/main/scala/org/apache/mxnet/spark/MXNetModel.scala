@@ -41,7 +41,7 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
     "output of the model for each new column, by the name of the column; outputs of inner nodes are allowed"
   )
 
-  /** The number of rows that the model is run on at once. */
+  /** The number of rows per batch. */
   final override val batchSize: IntParam =
     new IntParam(this, "batchSize", "number of rows that the model is run on at once (>= 1)", ParamValidators.gtEq(1))
 
@@ -57,7 +57,7 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
   final val imageMean: DoubleArrayParam = new DoubleArrayParam(
     this,
     "imageMean",
-    "what is subtracted from the pixels (0 to 255) of images: one number, or one for each channel"
+    "mean of the pixels (0 to 255) of images, which is subtracted: one number, or one for each channel"
   )
 
   /** The standard deviation of images. */
@@ -107,7 +107,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   /** A model that came without a path. Java serialization sends its content. */
   @transient private var payload: Option[ModelFiles] = None
 
-  /** The files that the driver or a task of [[predict]] uses, for the path and epoch that they were found by. */
+  /** The files that the driver or a task of [[predict]] uses, with their path and epoch. */
   @transient private var found: Option[((String, Int), ModelFiles)] = None
 
   def setModelPath(value: String): this.type = {
@@ -164,7 +164,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     fetches.map(_._1).zip(types)
   }
 
-  /** Columns and outputs in order of columns' names, so that they are the same ones after a model was saved. */
+  /** Columns and outputs sorted by column name, so that the order is the same after a model was saved. */
   private def fetches: Seq[(String, String)] = $(fetchDict).toSeq.sorted
 
   private def feeds(schema: StructType): Seq[Feed] = $(feedDict).toSeq.sorted.map { case (input, column) =>
@@ -188,8 +188,8 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     AppendColumns(valid, inputs.map(_.column), StructType(schema.drop(dataset.schema.length)), function)
   }
 
-  /** All outputs of the network for some rows, each joined over the rows, as in MXNet's package for Spark. A program that distributes the
-    * rows itself calls this in its tasks; [[transform]] does it for tables.
+  /** All outputs of the network for some rows, each concatenated over the rows, as in MXNet's package for Spark. A
+    * program that distributes the rows itself calls this in its tasks; [[transform]] does it for tables.
     *
     * @param dataset the elements of the only input of the network, row by row
     */
@@ -276,7 +276,7 @@ object MXNetModel extends MLReadable[MXNetModel] {
       session.sparkContext.hadoopConfiguration
     }
 
-  /** The types of the columns for some outputs of a model; the driver asks often for the same. */
+  /** The types of the columns for some outputs of a model; cached, because the driver needs them often. */
   private def outputTypes(model: ModelFiles, feeds: Seq[String], fetches: Seq[String]) =
     types.computeIfAbsent(
       (model.hash, feeds, fetches),

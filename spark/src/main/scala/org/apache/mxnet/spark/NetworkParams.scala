@@ -54,7 +54,7 @@ trait NetworkParams extends Params with HasPredictionCol {
 
   /** The column of this name.
     *
-    * @param use what the column is for, for example "the input 'data'"
+    * @param use the use of the column in messages, such as "the input 'data'"
     */
   private[spark] def findColumn(schema: StructType, name: String, use: String): StructField =
     schema.find(_.name.equalsIgnoreCase(name)).getOrElse {

@@ -2,14 +2,14 @@ package org.apache.mxnet.spark
 
 import org.apache.spark.scheduler.SparkListenerEvent
 
-/** An epoch of training that ended, which listeners of the Spark context get by `onOtherEvent`.
+/** The event of a completed epoch, which listeners of the Spark context get by `onOtherEvent`.
   *
   * @param uid uid of the estimator
   * @param epoch number of the epoch, from 0
   * @param numEpoch number of epochs to train
   * @param train metrics of the training data by name
   * @param validation metrics of the validation data by name; empty without validation
-  * @param rowsPerSecond rows that all workers together trained on in a second
+  * @param rowsPerSecond training speed of all workers together
   */
 final case class TrainingProgress(
     uid: String,
@@ -20,7 +20,7 @@ final case class TrainingProgress(
     rowsPerSecond: Double
 ) extends SparkListenerEvent {
 
-  /** The epoch in a line. */
+  /** The epoch as a line of text. */
   def line: String = {
     val metrics = train.map { case (name, value) => f"$name $value%.4f" } ++
       validation.map { case (name, value) => f"validation $name $value%.4f" }

@@ -6,7 +6,7 @@ import scala.reflect.macros.blackbox
 final class DefaultMacros(val c: blackbox.Context) {
   import c.universe._
 
-  /** An absent argument: the engine has the value itself, and saved networks hold only what was given. */
+  /** An absent argument: the engine supplies the default, and saved networks contain only explicit arguments. */
   def absent[A: WeakTypeTag, T: WeakTypeTag](value: Tree): Tree = default[T](value)
 
   def default[T: WeakTypeTag](value: Tree): Tree =

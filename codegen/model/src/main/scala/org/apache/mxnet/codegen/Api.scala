@@ -6,8 +6,7 @@ package org.apache.mxnet.codegen
   *   the package of the base class
   * @param className
   *   the base class, which the annotated object extends
-  * @param summary
-  *   what the set is, for the ScalaDoc
+  * @param summary description of the set, for ScalaDoc
   */
 final case class Api(packageName: String, className: String, summary: String)
 
@@ -44,8 +43,8 @@ object Api {
   /** The typesafe `Custom` is written by hand, because its parameters are those of the user's operator. */
   private def typed(operators: Seq[Operator]): Seq[Operator] = operators.filterNot(_.name == "Custom")
 
-  /** The functions of the untyped sets, as (function name, operator). With `isContrib` an operator `_contrib_X` comes
-    * under its own name and, where no public operator has it, as `X`.
+  /** The functions of the untyped sets, as (function name, operator). With `isContrib`, an operator `_contrib_X` is
+    * listed under this name and, unless a public operator has it, as `X`.
     */
   def functions(operators: Seq[Operator], isContrib: Boolean): Seq[(String, Operator)] = {
     val common = public(operators).map(operator => operator.name -> operator)
@@ -66,7 +65,7 @@ object Api {
   def ndarrays(operators: Seq[Operator], isContrib: Boolean): Seq[Signature] =
     typedOperators(operators, isContrib).map { case (name, operator) => Signature.ndarray(name, operator) }
 
-  /** The functions of the Java API. Of names that differ only by case, the lower-case one is generated. */
+  /** The functions of the Java API. Of names that differ only in case, the lower-case one is generated. */
   def javas(operators: Seq[Operator]): Seq[JavaSignature] = {
     val names = typed(public(operators)).map(_.name).toSet
     typed(public(operators))

@@ -111,7 +111,9 @@ object BaseClasses {
       s"  def ${signature.name}$typeParameter(${parameters.mkString(", ")}): ${signature.result.text}\n"
   }
 
-  /** A default of type `Opt[T]` must say so: `T` would be taken for `Nothing`, which is no `T` of an invariant type. */
+  /** A default of type `Opt[T]` needs the type argument: otherwise `Nothing` is inferred, which an invariant type
+    * rejects.
+    */
   private def defaultValue(parameter: Parameter): String = {
     val isGeneric = parameter.role == Role.Distribution
     parameter.default match {
@@ -156,7 +158,7 @@ object BaseClasses {
     if (text.isEmpty) s"Operator `${operator.name}`." else text
   }
 
-  /** A ScalaDoc comment of the paragraphs and tags, escaped so that nothing ends it or starts a tag or variable. */
+  /** A ScalaDoc comment of paragraphs and tags, escaped so that the text cannot end it or start a tag or variable. */
   private def doc(parts: Seq[String]): String = {
     val lines = parts.flatMap(_.linesIterator.toSeq match { case Seq() => Seq(""); case several => several })
     val safe = lines.map(line => escape(line).stripTrailing)

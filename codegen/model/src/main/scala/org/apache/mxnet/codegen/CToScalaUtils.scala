@@ -1,6 +1,6 @@
 package org.apache.mxnet.codegen
 
-/** The two conversions of the API's design document, in its own terms, over the typed model. */
+/** The two type conversions of the API's design document. */
 object CToScalaUtils {
 
   /** The Scala type of a C++ type name without whitespace (C09-C17).

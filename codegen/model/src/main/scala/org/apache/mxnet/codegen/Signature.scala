@@ -8,10 +8,10 @@ object Role {
   /** An input of the operator: a symbol or an array, or any number of them. */
   case object Input extends Role
 
-  /** A setting of the operator. */
+  /** A parameter of the operator. */
   case object Setting extends Role
 
-  /** The setting that holds the number of inputs; counted if it is absent. */
+  /** The parameter with the number of inputs; counted if it is absent. */
   case object InputCount extends Role
 
   /** A parameter of a random function: a number for one distribution, an input for one distribution per element. */
@@ -23,8 +23,7 @@ object Role {
 
 /** One parameter of a generated function.
   *
-  * @param name
-  *   as Scala callers write it
+  * @param name its name in Scala
   * @param argument
   *   the operator's name for it
   * @param optional
@@ -55,7 +54,7 @@ final case class Signature(
     sampler: Option[Sampler] = None
 ) {
 
-  /** Whether an operator's inputs must go by position: it takes any number of them. */
+  /** Whether inputs are passed by position, because their number is variable. */
   def variadic: Boolean = Signature.variadic(operator)
 }
 
@@ -86,7 +85,7 @@ object Signature {
   def variadic(operator: Operator): Boolean =
     operator.arguments.exists(argument => ParsedType(argument.typeText).argumentType == ArgumentType.Tensors)
 
-  /** The typesafe function `name` over symbols: every input and every optional argument may be left out. */
+  /** The typesafe function `name` over symbols: all inputs and optional arguments may be omitted. */
   def symbol(name: String, operator: Operator): Signature =
     Signature(
       name,

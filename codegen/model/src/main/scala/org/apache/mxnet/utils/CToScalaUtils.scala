@@ -2,7 +2,7 @@ package org.apache.mxnet.utils
 
 import org.apache.mxnet.codegen.{ArgumentType, ParsedType, ScalaType}
 
-/** The conversions of argument types as the released package offers them to programs in its own package. */
+/** The conversions of argument types of the released package, which programs in its packages use. */
 private[mxnet] object CToScalaUtils {
 
   /** The Scala or Java type of a C++ type name.
@@ -16,7 +16,7 @@ private[mxnet] object CToScalaUtils {
   def typeConversion(in: String, argType: String = "", argName: String, returnType: String, isJava: Boolean): String =
     text(ArgumentType.named(in, s"$argName: $argType"), returnType, isJava)
 
-  /** The type of an argument, and whether it may be left out; see [[typeConversion]]. */
+  /** The type of an argument, and whether it is optional; see [[typeConversion]]. */
   def argumentCleaner(argName: String, argType: String, returnType: String, isJava: Boolean): (String, Boolean) = {
     val parsed =
       try ParsedType(argType)

@@ -11,9 +11,9 @@ import org.apache.mxnet._
 import org.apache.mxnet.infer._
 import org.apache.mxnet.internal.util.Blocks
 
-/** A trained network with the names of its classes, wherever it comes from.
+/** A trained network with the names of its classes, from files or a serialized predictor.
   *
-  * @param synset the file with the names of the classes, line by line; empty if it is not known
+  * @param synset the file with the class names, one per line; empty if unknown
   */
 private[infer] final case class ModelContent(symbol: Symbol, params: Model.Params, synset: IndexedSeq[String]) {
 
@@ -26,10 +26,10 @@ private[infer] final case class ModelContent(symbol: Symbol, params: Model.Param
 
 private[infer] object ModelContent {
 
-  /** What predictors that are made by this thread take instead of files. */
+  /** The content that predictors created by this thread use instead of files. */
   private val replaced = new DynamicVariable[Option[ModelContent]](None)
 
-  /** Runs `body` so that predictors that it makes take this content. */
+  /** Runs `body`; predictors that it creates use this content. */
   def using[A](content: ModelContent)(body: => A): A = replaced.withValue(Some(content))(body)
 
   /** The network of the files with this prefix. */
@@ -46,7 +46,7 @@ private[infer] object ModelContent {
     case None          =>
       require(
         Files.isRegularFile(file),
-        s"there is no file $file; put the names of the classes there, one on each line"
+        s"there is no file $file; put the names of the classes there, one per line"
       )
       Files.readAllLines(file, StandardCharsets.UTF_8).asScala.filter(_.nonEmpty).toIndexedSeq
   }
@@ -60,7 +60,8 @@ private[infer] object ModelContent {
   }
 }
 
-/** What stands for a predictor in a stream: how it was made and, unless the files are to be read again, their content.
+/** The serialized form of a predictor: its constructor's arguments, and the content of the files unless they are to be
+  * read again.
   *
   * @param kind simple name of the class
   * @param epoch the epoch; -1 if none was given
@@ -103,9 +104,9 @@ private[infer] object SerializedPredictor {
   private val Kinds: Set[Class[_]] =
     Set(classOf[Predictor], classOf[Classifier], classOf[ImageClassifier], classOf[ObjectDetector])
 
-  /** What stands for a predictor.
+  /** The serialized form of a predictor.
     *
-    * @param content the network, if it is to be in the stream
+    * @param content the network, if it is to be serialized
     */
   def of(
       owner: AnyRef,
@@ -117,7 +118,7 @@ private[infer] object SerializedPredictor {
   ): SerializedPredictor = {
     if (!Kinds.contains(owner.getClass))
       throw new NotSerializableException(
-        s"${owner.getClass.getName} is a class of its own; serialize the predictor that it wraps instead of extending it"
+        s"${owner.getClass.getName} is a subclass; serialize the predictor that it wraps instead of extending it"
       )
     new SerializedPredictor(
       owner.getClass.getSimpleName,
@@ -134,12 +135,12 @@ private[infer] object SerializedPredictor {
   }
 }
 
-/** How a predictor is serialized. */
+/** The setting of how a predictor is serialized. */
 private[infer] trait SerializableModel extends Serializable {
   @volatile private var byPath = false
 
-  /** Sets what a stream holds: the network itself, as by default, or only the path of its files, which then must be there
-    * where the stream is read.
+  /** Sets whether to serialize only the path of the files, which must then exist where the predictor is deserialized.
+    * By default the network itself is serialized.
     *
     * @return this object
     */

@@ -5,17 +5,17 @@ import java.util.concurrent.atomic.AtomicInteger
 
 import org.apache.mxnet._
 
-/** An executor with input arrays of its own; its parameters belong to the network. One thread uses it at a time.
+/** An executor with its own input arrays and the network's parameters. One thread uses it at a time.
   *
   * @param inputs the input arrays, in the order of the network's inputs
   */
 private[infer] final class Workspace(val executor: Executor, val inputs: IndexedSeq[NDArray])
 
-/** A trained network on one device, run by any number of threads at once without waiting for each other: the parameters
-  * are shared, and each call takes a workspace that is free, or binds one if all are in use.
+/** A trained network on one device, which any number of threads can run at the same time. They share the parameters.
+  * Each call takes a free workspace, or binds a new one if all are in use.
   *
   * @param symbol the network
-  * @param descs the inputs; the batch may have another size
+  * @param descs the inputs; the batch size may differ
   */
 private[infer] final class SharedNetwork(
     val symbol: Symbol,
@@ -82,7 +82,7 @@ private[infer] final class SharedNetwork(
   /** The shape of input `i` with another batch size. */
   def shapeOf(i: Int, batch: Int): Shape = Shape(descs(i).shape.toVector.updated(batchAxes(i), batch))
 
-  /** The number of instances in arrays that are to be the inputs. */
+  /** The batch size of input arrays. */
   def batchOf(arrays: IndexedSeq[NDArray]): Int = {
     require(
       arrays.length == descs.length,
@@ -104,7 +104,7 @@ private[infer] final class SharedNetwork(
   /** Runs the network on a batch.
     *
     * @param fill writes the input arrays
-    * @param read takes what is needed of the outputs, which the next call overwrites
+    * @param read reads the outputs, which the next call overwrites
     */
   def run[A](batch: Int)(fill: IndexedSeq[NDArray] => Unit)(read: Array[NDArray] => A): A = {
     val pool = poolOf(batch)
@@ -117,7 +117,7 @@ private[infer] final class SharedNetwork(
     result
   }
 
-  /** The workspaces for a batch size. Those of the size that was longest not asked for go when there are many sizes. */
+  /** The workspaces for a batch size. Those of the least recently used size are dropped if there are too many sizes. */
   private def poolOf(batch: Int): Pool = {
     val pool = free.computeIfAbsent(batch, _ => new Pool)
     pool.lastUse = clock.incrementAndGet()
@@ -169,7 +169,7 @@ private[infer] final class SharedNetwork(
 
 private object SharedNetwork {
 
-  /** Of how many batch sizes workspaces are kept. */
+  /** Maximum number of batch sizes with workspaces. */
   private val MaxBatchSizes = 16
 
   private final class Pool extends java.util.concurrent.ConcurrentLinkedQueue[Workspace] {

@@ -10,14 +10,14 @@ import scala.language.implicitConversions
 import org.apache.mxnet.infer.{ImageClassifier, ObjectDetector => CoreDetector}
 import org.apache.mxnet.javaapi.{Context, DataDesc, NDArray, Shape}
 
-/** Finds objects in images, for programs in Java; see [[org.apache.mxnet.infer.ObjectDetector]]. Any number of threads
-  * may share it.
+/** Detects objects in images, for Java; see [[org.apache.mxnet.infer.ObjectDetector]]. Any number of threads may share
+  * it.
   */
 class ObjectDetector private[mxnet] (val objDetector: CoreDetector) extends Serializable {
 
   /** @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
-    * @param inputDescriptors the input, with the batch size to expect
-    * @param contexts the devices, which take turns
+    * @param inputDescriptors the input, with the expected batch size
+    * @param contexts the devices, used in turn
     * @param epoch the number NNNN
     */
   def this(
@@ -34,18 +34,18 @@ class ObjectDetector private[mxnet] (val objDetector: CoreDetector) extends Seri
     )
   )
 
-  /** The objects in an image, in the only element of the list.
+  /** Detects the objects in an image: the only element of the list.
     *
-    * @param topK how many objects to give, the likeliest first; 0 for all in the network's order
+    * @param topK number of objects to return, the most likely first; 0 for all in the network's order
     */
   def imageObjectDetect(inputImage: BufferedImage, topK: Int): JList[JList[ObjectDetectorOutput]] =
     inJava(objDetector.imageObjectDetect(inputImage, atMost(topK)))
 
-  /** The objects in each image of a batch; see `imageObjectDetect`. */
+  /** Detects the objects in each image of a batch; see `imageObjectDetect`. */
   def objectDetectWithNDArray(input: JIterable[NDArray], topK: Int): JList[JList[ObjectDetectorOutput]] =
     inJava(objDetector.objectDetectWithNDArray(convert(input.asScala.toIndexedSeq), atMost(topK)))
 
-  /** The objects in each of several images; see `imageObjectDetect`. */
+  /** Detects the objects in each of several images; see `imageObjectDetect`. */
   def imageBatchObjectDetect(inputBatch: JIterable[BufferedImage], topK: Int): JList[JList[ObjectDetectorOutput]] =
     inJava(objDetector.imageBatchObjectDetect(inputBatch.asScala, atMost(topK)))
 
@@ -63,14 +63,14 @@ object ObjectDetector {
 
   implicit def toObjectDetector(jOD: ObjectDetector): CoreDetector = jOD.objDetector
 
-  /** Reads an image file of a format that the JDK knows. */
+  /** Reads an image file in a format that the JDK supports. */
   def loadImageFromFile(inputImagePath: String): BufferedImage = ImageClassifier.loadImageFromFile(inputImagePath)
 
-  /** An image of another size. */
+  /** Resizes an image. */
   def reshapeImage(img: BufferedImage, newWidth: Int, newHeight: Int): BufferedImage =
     ImageClassifier.reshapeImage(img, newWidth, newHeight)
 
-  /** Red, green and blue of an image, one after the other, from 0 to 255; the shape is (3, height, width). */
+  /** An array of an image's red, green and blue planes, with values from 0 to 255 and the shape (3, height, width). */
   def bufferedImageToPixels(resizedImage: BufferedImage, inputImageShape: Shape): NDArray =
     ImageClassifier.bufferedImageToPixels(resizedImage, inputImageShape.shape)
 
@@ -79,9 +79,9 @@ object ObjectDetector {
     ImageClassifier.loadInputBatch(inputImagePaths.asScala.toList).toSeq.asJava
 }
 
-/** An object in an image.
+/** A detected object.
   *
-  * @param className what it is
+  * @param className its class
   * @param args probability, xmin, ymin, xmax and ymax
   */
 class ObjectDetectorOutput(className: String, args: Array[Float]) {

@@ -7,14 +7,14 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.javaapi.{Context, DataDesc, NDArray}
 
-/** Runs a trained network, for programs in Java; see [[org.apache.mxnet.infer.Predictor]]. Any number of threads may
-  * share it, and it can be serialized: `predictor().serializeByPath(true)` keeps the network itself out of the stream.
+/** Runs a trained network, for Java; see [[org.apache.mxnet.infer.Predictor]]. Any number of threads may share it, and
+  * it can be serialized: with `predictor().serializeByPath(true)` by the path of its files.
   */
 class Predictor private[mxnet] (val predictor: org.apache.mxnet.infer.Predictor) extends Serializable {
 
   /** @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
-    * @param inputDescriptors the inputs, with the batch size to expect
-    * @param contexts the devices, which take turns
+    * @param inputDescriptors the inputs, with the expected batch size
+    * @param contexts the devices, used in turn
     * @param epoch the number NNNN
     */
   def this(
@@ -31,13 +31,13 @@ class Predictor private[mxnet] (val predictor: org.apache.mxnet.infer.Predictor)
     )
   )
 
-  /** Runs the network on one or more instances: for each input its numbers, instance after instance. */
+  /** Runs the network on one or more instances, with an array per input in row-major order. */
   def predict(input: Array[Array[Float]]): Array[Array[Float]] = predictor.predict(input.toIndexedSeq).toArray
 
-  /** Runs the network on one or more instances: for each input its numbers, instance after instance. */
+  /** Runs the network on one or more instances, with an array per input in row-major order. */
   def predict(input: Array[Array[Double]]): Array[Array[Double]] = predictor.predict(input.toIndexedSeq).toArray
 
-  /** Runs the network on one or more instances: for each input its numbers, instance after instance. */
+  /** Runs the network on one or more instances, with an array per input in row-major order. */
   def predict(input: JList[JList[java.lang.Float]]): JList[JList[java.lang.Float]] = {
     val arrays = input.asScala.map(_.asScala.map(_.floatValue).toArray).toArray
     predict(arrays).toSeq.map(output => output.toSeq.map(Float.box).asJava).asJava

@@ -5,18 +5,17 @@ import scala.collection.mutable
 
 import org.apache.mxnet.internal.userop.OpProperties
 
-/** The hooks of an export, as the engine calls them; those that compose operators are `before`, those that write nodes
-  * `prepare`.
+/** The hooks of an export: `before` calls those that compose operators, `prepare` those that write nodes.
   */
-private[mxnet] final class ExportBridge(options: ExportOptions) {
+private[mxnet] final class ExportBridge(options: ExportOptions) extends HookBridge {
   private val met = mutable.Set.empty[String]
   private val byNode = options.nodeHooks.groupBy(_._1)
   private val byOperator = options.operatorHooks.groupBy(_._1)
 
-  /** Whether there is no hook at all. */
+  /** Whether there are no hooks. */
   def isEmpty: Boolean = byNode.isEmpty && byOperator.isEmpty
 
-  /** Checks that the network had the nodes that hooks were given for. */
+  /** Checks that the network has all nodes with hooks. */
   def checkMet(): Unit = byNode.keys.find(!met.contains(_)).foreach { name =>
     throw new MXNetError(
       s"ExportOptions.onNode: the network has no node '$name' that is written: see the names in it, or remove the hook"

@@ -7,53 +7,15 @@ import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.internal.userop.UdfClass
 import org.apache.mxnet.internal.util.AnnotatedClasses
 
-/** A node as it crosses to and from the engine. Tensors are the inputs, and after a node was mapped its outputs; their
-  * handles belong to the receiver, 0 is none. `kinds` has a letter for each attribute: i, f, s for an integer, a number and
-  * text, capital for lists, t for a tensor, g for what does not cross.
-  */
-private[mxnet] final class RawNode(
-    val texts: Array[String],
-    val version: Long,
-    val inputNames: Array[String],
-    val outputNames: Array[String],
-    val keys: Array[String],
-    val kinds: String,
-    val values: Array[AnyRef],
-    val symbols: Array[Long],
-    val arrays: Array[Long],
-    val shapes: Array[Array[Long]],
-    val dtypes: Array[Int]
-) {
-  private[mxnet] var constants: Map[String, NDArray] = Map.empty
-  def constantNames: Array[String] = constants.keys.toArray
-  def constantHandles: Array[Long] = RawMade.shared(constants.values)
-}
-
-/** What a hook made; handles belong to the receiver. */
-private[mxnet] final class RawMade(val symbols: Array[Long], constants: Map[String, NDArray]) {
-  def constantNames: Array[String] = constants.keys.toArray
-  def constantHandles: Array[Long] = RawMade.shared(constants.values)
-}
-
-private[mxnet] object RawMade {
-
-  /** New handles of the same arrays. */
-  def shared(arrays: Iterable[NDArray]): Array[Long] = arrays.map { array =>
-    val handle = _LIB.ndarrayShare(array.liveHandle)
-    NativeResource.keepAlive(array)
-    handle
-  }.toArray
-}
-
-/** The hooks of an import, as the engine calls them. */
-private[mxnet] final class ImportBridge(options: ImportOptions) {
+/** The hooks of an import. */
+private[mxnet] final class ImportBridge(options: ImportOptions) extends HookBridge {
   private val met = mutable.Set.empty[String]
 
   /** Hooks by the name of a node. */
   private val byNode: Map[String, Seq[ImportHook]] =
     grouped(options.nodeHooks ++ found.flatMap(rule => rule.nodes.map(_ -> rule.hook)))
 
-  /** Hooks by operator; the domain of ONNX may be written or not. */
+  /** Hooks by operator; the domain of ONNX is optional. */
   private val byOperator: Map[String, Seq[ImportHook]] =
     grouped((options.operatorHooks ++ found.flatMap(rule => rule.operators.map(_ -> rule.hook))).map {
       case (operator, hook) => operator.stripPrefix("ai.onnx.") -> hook
@@ -64,10 +26,10 @@ private[mxnet] final class ImportBridge(options: ImportOptions) {
   private def grouped(hooks: Seq[(String, ImportHook)]): Map[String, Seq[ImportHook]] =
     hooks.groupBy(_._1).map { case (name, all) => name -> all.map(_._2) }
 
-  /** Whether there is no hook at all. */
+  /** Whether there are no hooks. */
   def isEmpty: Boolean = byNode.isEmpty && byOperator.isEmpty
 
-  /** Checks that the model had the nodes that hooks were given for. */
+  /** Checks that the model has all nodes with hooks. */
   def checkMet(): Unit = options.nodeHooks.map(_._1).find(!met.contains(_)).foreach { name =>
     throw new MXNetError(
       s"ImportOptions.onNode: the model has no node '$name': see the names in the model, or remove the hook"
@@ -99,8 +61,8 @@ private[mxnet] final class ImportBridge(options: ImportOptions) {
     made.map { case (hook, symbols) => ImportBridge.made(node, symbols, s"${hook.getClass.getName}.before") }.orNull
   }
 
-  /** The hooks by operator come first here, so that those by name have the last word. */
-  def after(raw: RawNode): RawMade = ImportBridge.isolated {
+  /** Hooks by operator run first, so that those by name take precedence. */
+  override def after(raw: RawNode): RawMade = ImportBridge.isolated {
     val node = ImportBridge.node(raw)
     val outputs = ImportBridge.tensors(raw).drop(raw.inputNames.length).flatten.map(_.symbol).toArray
     val made = hooks(node).reverse.foldLeft(outputs) { (symbols, hook) =>
@@ -112,7 +74,7 @@ private[mxnet] final class ImportBridge(options: ImportOptions) {
 
 private[mxnet] object ImportBridge {
 
-  /** Names and attributes of symbols must not depend on the scopes that the program is in. */
+  /** Runs `body` outside of the program's name and attribute scopes. */
   def isolated[T](body: => T): T = new NameManager().withScope(AttrScope().withScope(body))
 
   def tensors(raw: RawNode): IndexedSeq[Option[ModelTensor]] = {
@@ -159,7 +121,7 @@ private[mxnet] object ImportBridge {
     case other                               => throw new MXNetError(s"an attribute crossed as $other")
   }
 
-  /** A node that was rewritten; graphs among the attributes are those of the original. */
+  /** A rewritten node; its graph attributes are those of the original. */
   def raw(node: ModelNode, original: RawNode): RawNode = {
     val graphs =
       original.keys.indices.filter(original.kinds.charAt(_) == 'g').map(i => (original.keys(i), 'g', null: AnyRef))
@@ -193,7 +155,7 @@ private[mxnet] object ImportBridge {
     case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[Double]) =>
       'F' -> items.collect { case x: Double => x }.toArray
     case items: IndexedSeq[_] => 'I' -> items.collect { case i: Long => i }.toArray
-    case other                => throw new MXNetError(s"$other is no value of an attribute")
+    case other                => throw new MXNetError(s"$other is not a value of an attribute")
   }
 
   def checked(node: ModelNode, symbols: Array[Symbol], whose: String): Array[Symbol] = {
@@ -207,12 +169,12 @@ private[mxnet] object ImportBridge {
   }
 }
 
-/** Hooks that are found on the class path. */
+/** Finds hooks on the class path. */
 private[mxnet] object ImportHooks {
 
   final case class Rule(operators: Seq[String], nodes: Seq[String], hook: ImportHook)
 
-  /** What [[ImportHookRule]] marks, by the names of the classes. */
+  /** The hooks that [[ImportHookRule]] marks, sorted by class name. */
   lazy val annotated: Seq[Rule] = AnnotatedClasses.of(classOf[ImportHookRule]).flatMap { cls =>
     val rule = cls.getAnnotation(classOf[ImportHookRule])
     AnnotatedClasses.usable(cls)(hook(cls)).map(Rule(rule.opNames.toSeq, rule.nodeNames.toSeq, _))

@@ -1,16 +1,16 @@
 package org.apache.mxnet
 package internal.jni
 
-import org.apache.mxnet.internal.interop.{ExportBridge, ImportBridge}
+import org.apache.mxnet.internal.interop.HookBridge
 import org.apache.mxnet.internal.userop.OperatorBridge
 
-/** The native interface: every function of `libmxnet` that the JVM calls, and the contract both sides keep.
+/** The native interface: all functions of `libmxnet` that the JVM calls, with their contract.
   *
   * ==Linking==
   * A method `m` is exported by the library as `Java_org_apache_mxnet_internal_jni_LibInfo_m`; no method is overloaded, and no name
   * holds an underscore. The second JNI parameter is the `LibInfo` instance and is not used.
   * {{{
-  * Scala                  JNI                 descriptor (… is org/apache/mxnet/internal)
+  * Scala                  JNI                 descriptor
   * Boolean                jboolean            Z
   * Int                    jint                I
   * Long                   jlong               J
@@ -24,30 +24,20 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * Array[Float]           jfloatArray         [F
   * Array[Double]          jdoubleArray        [D
   * Array[String]          jobjectArray        [Ljava/lang/String;
-  * LoadedNDArrays         jobject             L…/jni/LoadedNDArrays;   <init>([J[Ljava/lang/String;)V
-  * InferredShapes         jobject             L…/jni/InferredShapes;   <init>(Z[[J[[J[[J)V
-  * InferredTypes          jobject             L…/jni/InferredTypes;    <init>(Z[I[I[I)V
-  * ReshapedExecutor       jobject             L…/jni/ReshapedExecutor; <init>(J[J[J[J)V
-  * MXMonitorCallback      jobject             Lorg/apache/mxnet/MXMonitorCallback; invoke(Ljava/lang/String;J)V
   * ByteBuffer             jobject             Ljava/nio/ByteBuffer;
-  * KVStoreCallback        jobject             L…/jni/KVStoreCallback;  update(Ljava/lang/String;JJ)V
-  * OperatorBridge         jobject             L…/userop/OperatorBridge; see hostInstall
   * }}}
+  * Objects of other classes are a `jobject`, with the descriptor of their class. The library calls their methods and
+  * constructors by name and descriptor; [[upcalls]] lists them.
   *
-  * ==Errors==
-  * A method returns its result. What goes wrong is thrown as [[MXNetError]] (constructor `(Ljava/lang/String;)V`) with
-  * the engine's whole message. An exception that a callback threw is left pending and reaches the caller unchanged; one that
-  * a user-defined operator threw is the cause of the error (constructor `(Ljava/lang/String;Ljava/lang/Throwable;)V`).
-  * A `null` where the text below does not allow it, and arrays that must be of one length and are not, are an
-  * [[MXNetError]] too.
+  * ==Errors== A method throws an [[MXNetError]] with the engine's message. An exception of a callback reaches the
+  * caller unchanged; one of a user-defined operator is the cause of the error. Unless documented otherwise, a `null`
+  * and parallel arrays of different lengths are an [[MXNetError]] too.
   *
-  * ==Handles==
-  * A handle is a `Long`: 0 is "none", every other value names one live object of one kind. The library checks kind and
-  * generation, so a freed or foreign handle is an error and never an invalid access. Unless the text says otherwise,
-  * '''a returned handle belongs to the caller''', who frees it once with the `Free` method of its kind; freeing 0 does
-  * nothing, freeing twice is an error. Freeing an object on which others still depend (an array that is bound to an
-  * executor, a symbol that is part of another) is allowed: the engine keeps what it needs. Operator handles live as
-  * long as the library and are never freed.
+  * ==Handles== A handle is a `Long` that identifies one object of one kind; 0 is none. The library checks kind and
+  * generation, so a freed or foreign handle is an error and never an invalid access. Unless documented otherwise, '''a
+  * returned handle belongs to the caller''', who frees it once with the `Free` method of its kind. Freeing 0 does
+  * nothing; freeing twice is an error. An object that others depend on (an array that is bound to an executor, a symbol
+  * that is part of another) may be freed: the engine keeps it alive. Operator handles are never freed.
   *
   * ==Codes==
   *  - `devType`: 1 cpu, 2 gpu, 3 cpu_pinned (see [[Context]]). `devId`: 0, 1, …
@@ -57,17 +47,21 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   *  - `gradReq`: 0 null, 1 write, 2 inplace (as write), 3 add.
   *  - A shape is `Array[Long]`. In legacy semantics a dimension of 0 is unknown and an empty array is a shape of
   *    unknown rank; in numpy semantics these are -1 and `null`, and an empty array is a scalar's shape.
-  *  - Operator parameters, attributes and options are parallel arrays `keys`, `values`; both `null` when there are
-  *    none.
+  * - Operator parameters, attributes and options are parallel arrays `keys`, `values`; both `null` if there are none.
   *
-  * All methods may be called from any thread. Execution is synchronous: when a method returns, its results are there.
+  * All methods may be called from any thread. Execution is synchronous.
   */
 private[mxnet] final class LibInfo {
 
   // Library.
 
-  /** The version of this contract that the library implements; see [[LibInfo.AbiVersion]]. */
+  /** The version of this interface that the library implements; see [[LibInfo.AbiVersion]]. */
   @native def abiVersion(): Int
+
+  /** The methods that the library calls, flat: class, name (`<init>` for a constructor) and descriptor of each, as in
+    * class files.
+    */
+  @native def upcalls(): Array[String]
 
   /** MXNet's version as one number, major * 10000 + minor * 100 + patch: 10901. */
   @native def version(): Int
@@ -75,32 +69,32 @@ private[mxnet] final class LibInfo {
   /** Names of the run-time features that the library knows, such as `AVX512` or `OPENMP`. */
   @native def featureNames(): Array[String]
 
-  /** For each name of [[featureNames]], in its order, whether the feature is there. */
+  /** Whether each feature of [[featureNames]] is enabled, in the same order. */
   @native def featureEnabled(): Array[Boolean]
 
-  /** Bytes that live arrays hold on all devices, without what is kept for reuse. */
+  /** Bytes that arrays use on all devices, without free blocks that are cached for reuse. */
   @native def memoryInUse(): Long
 
-  /** Sets numpy shape semantics for the calling thread; returns what it was before. */
+  /** Sets NumPy shape semantics for the calling thread; returns the previous setting. */
   @native def setNumpyShape(active: Boolean): Boolean
 
-  /** Whether numpy shape semantics hold for the calling thread. */
+  /** Whether the calling thread uses NumPy shape semantics. */
   @native def isNumpyShape(): Boolean
 
   /** Seeds the random number generators of all devices. */
   @native def randomSeed(seed: Int): Unit
 
-  /** What decides all random numbers to come: the seed of devices that have drawn none, then `devType`, `devId`, seed and
-    * number of the next draw of each device that has.
+  /** The state of the random number generators: the seed of unused devices, then `devType`, `devId`, seed and number of
+    * the next draw of each used device.
     */
   @native def randomState(): Array[Long]
 
-  /** Goes back to what [[randomState]] gave. */
+  /** Restores a state of [[randomState]]. */
   @native def randomRestore(state: Array[Long]): Unit
 
   // Operators.
 
-  /** The names of all registered operators, aliases included, as `MXListAllOpNames` gives them. */
+  /** The names of all registered operators, aliases included, as in `MXListAllOpNames`. */
   @native def listAllOpNames(): Array[String]
 
   /** The handle of the operator with this name or alias. Unknown names are an error. Never freed. */
@@ -141,10 +135,10 @@ private[mxnet] final class LibInfo {
 
   // Autograd.
 
-  /** Switches recording on the calling thread's tape on or off; returns what it was before. */
+  /** Switches recording on the calling thread on or off; returns the previous setting. */
   @native def autogradSetRecording(recording: Boolean): Boolean
 
-  /** Switches training mode of the calling thread on or off; returns what it was before. */
+  /** Switches training mode of the calling thread on or off; returns the previous setting. */
   @native def autogradSetTraining(training: Boolean): Boolean
 
   /** Whether operations of the calling thread are recorded. */
@@ -153,7 +147,9 @@ private[mxnet] final class LibInfo {
   /** Whether the calling thread is in training mode. */
   @native def autogradIsTraining(): Boolean
 
-  /** Makes arrays into variables: gradients of later passes go to `gradients`, by `gradReqs`. Arrays of one length. */
+  /** Marks arrays as variables, whose gradients are written to `gradients` by `gradReqs`. The arrays have equal
+    * lengths.
+    */
   @native def autogradMarkVariables(variables: Array[Long], gradReqs: Array[Int], gradients: Array[Long]): Unit
 
   /** Runs the backward pass from `heads`. `headGradients` is null or of the same length; 0 in it means ones. */
@@ -199,7 +195,7 @@ private[mxnet] final class LibInfo {
       auxShapes: Array[Long]
   ): Long
 
-  /** Frees an array's handle. Storage goes when its last view, executor and tape entry has gone. */
+  /** Frees an array's handle. Memory is freed with its last view, executor and tape entry. */
   @native def ndarrayFree(handle: Long): Unit
 
   /** The dimensions of an array. */
@@ -223,18 +219,18 @@ private[mxnet] final class LibInfo {
   /** Row `index` of axis 0, with that axis dropped, as a view that shares memory. */
   @native def ndarrayAt(handle: Long, index: Long): Long
 
-  /** A view of another shape that shares memory. Dimensions take MXNet's codes 0, -1, -2, -3, -4; with `reverse` they
-    * are resolved from the right.
+  /** A view of another shape that shares memory. Dimensions may be MXNet's special values 0, -1, -2, -3, -4; with
+    * `reverse` they are resolved from the right.
     */
   @native def ndarrayReshape(handle: Long, dims: Array[Long], reverse: Boolean): Long
 
-  /** Waits until an array can be read; errors of the operation that wrote it surface here. */
+  /** Waits until an array is computed; throws the error of the operation that wrote it. */
   @native def ndarrayWaitToRead(handle: Long): Unit
 
   /** Waits for all operations. */
   @native def ndarrayWaitAll(): Unit
 
-  /** Copies `source` (dense) into a part of `target`: its values (`locator` -1) or its auxiliary array `locator`. */
+  /** Copies `source` (dense) to the values (`locator` -1) or the auxiliary array `locator` of `target`. */
   @native def ndarrayCopyFromNDArray(target: Long, source: Long, locator: Int): Unit
 
   /** The values of a sparse array as a new dense array (a copy). */
@@ -279,10 +275,10 @@ private[mxnet] final class LibInfo {
   /** Reads an array of any dtype into bytes; unsigned values above 127 keep their bits. */
   @native def ndarrayGetBytes(handle: Long, offset: Long, target: Array[Byte], targetOffset: Int, length: Int): Unit
 
-  /** The elements of a dense array as they lie in memory: little-endian, `size * bytes of dtype` long. */
+  /** The bytes of a dense array in memory order, little-endian: `size * bytes of dtype`. */
   @native def ndarrayGetRaw(handle: Long): Array[Byte]
 
-  /** The one element of an array of size 1 as a double. Another size is an error. */
+  /** The only element of an array as a double. Arrays of other sizes are an error. */
   @native def ndarrayScalar(handle: Long): Double
 
   /** Writes arrays in MXNet's `.params` format. `names` is null (a list) or of the same length (a map). */
@@ -294,7 +290,7 @@ private[mxnet] final class LibInfo {
   /** One array in MXNet's raw byte format (`MXNDArraySaveRawBytes`). */
   @native def ndarraySaveRawBytes(handle: Long): Array[Byte]
 
-  /** Reads what [[ndarraySaveRawBytes]] wrote. */
+  /** Reads the format of [[ndarraySaveRawBytes]]. */
   @native def ndarrayLoadFromRawBytes(bytes: Array[Byte]): Long
 
   // Symbol.
@@ -337,7 +333,7 @@ private[mxnet] final class LibInfo {
   /** A symbol with the inputs of the output nodes as outputs; 0 if there are none. */
   @native def symbolGetChildren(handle: Long): Long
 
-  /** Output `index` as a symbol of its own. */
+  /** Output `index` as a symbol. */
   @native def symbolGetOutput(handle: Long, index: Int): Long
 
   /** The name of a symbol with one output node; null for a group. */
@@ -365,8 +361,8 @@ private[mxnet] final class LibInfo {
   @native def symbolListAttrShallow(handle: Long): Array[String]
 
   /** Infers shapes. `keys` is null (positional, in the order of the arguments) or names the argument of each shape;
-    * `ndims` has the ranks (-1: unknown), `dims` the dimensions one after the other. Shapes that contradict
-    * each other are an error; `complete` of the result says whether all is known.
+    * `ndims` has the ranks (-1: unknown), `dims` the dimensions one after the other. Inconsistent shapes are an error;
+    * `complete` of the result is true if all are known.
     */
   @native def symbolInferShape(
       handle: Long,
@@ -378,7 +374,7 @@ private[mxnet] final class LibInfo {
   /** Infers dtypes; see [[symbolInferShape]]. */
   @native def symbolInferType(handle: Long, keys: Array[String], dtypes: Array[Int]): InferredTypes
 
-  /** Whether all operators of a symbol can run; it is an error if a user-defined one is not there. */
+  /** Checks that all operators of a symbol can run; a missing user-defined operator is an error. */
   @native def symbolCheckReady(handle: Long): Unit
 
   /** A human-readable listing of the graph. */
@@ -398,10 +394,10 @@ private[mxnet] final class LibInfo {
 
   // Models of other frameworks.
 
-  /** Imports the model of a file, or of bytes where `fileName` is null. `framework` is `ONNX` or `NNEF`. `names`, `ndims`,
-    * `dims` fix shapes of inputs, as in [[symbolInferShape]]; -1 stays open. `hooks` may be null; its methods are called on
-    * this thread. The mapping texts are
-    * tried before the built-in processes; their names stand in messages.
+  /** Imports the model of a file, or of bytes where `fileName` is null. `framework` is `ONNX` or `NNEF`. `names`,
+    * `ndims`, `dims` set shapes of inputs, as in [[symbolInferShape]]; -1 is a dynamic dimension. `hooks` may be null;
+    * its methods are called on this thread. The mapping texts are tried before the built-in processes; their names are
+    * used in messages.
     */
   @native def modelImport(
       framework: String,
@@ -411,13 +407,12 @@ private[mxnet] final class LibInfo {
       names: Array[String],
       ndims: Array[Int],
       dims: Array[Long],
-      hooks: ImportBridge,
+      hooks: HookBridge,
       mappingNames: Array[String],
       mappingTexts: Array[String]
   ): ImportedParts
 
-  /** What cannot be mapped in the model of a file, flat: place, message, place, message, … Arguments are those of
-    * [[modelImport]].
+  /** The problems of a model, flat: location, message, location, message, … For the arguments see [[modelImport]].
     */
   @native def modelCheck(
       framework: String,
@@ -426,13 +421,13 @@ private[mxnet] final class LibInfo {
       names: Array[String],
       ndims: Array[Int],
       dims: Array[Long],
-      hooks: ImportBridge,
+      hooks: HookBridge,
       mappingNames: Array[String],
       mappingTexts: Array[String]
   ): Array[String]
 
-  /** The mapping processes of a framework with those in texts, which are checked. Each has ten fields: name, domain, operator, first and
-    * last version (empty: none), arrow, `1` where it was added, file, line, text.
+  /** The mapping processes of a framework with those in texts, which are checked. Each has ten fields: name, domain,
+    * operator, first and last version (empty: none), arrow, `1` if it was added, file, line, text.
     */
   @native def mappingProcesses(
       framework: String,
@@ -440,8 +435,8 @@ private[mxnet] final class LibInfo {
       mappingTexts: Array[String]
   ): Array[String]
 
-  /** The mapping rules of a framework with those in texts, which are checked. Each has five fields: name, signature, description, `1` where
-    * it has an inverse, `1` where it was added.
+  /** The mapping rules of a framework with those in texts, which are checked. Each has five fields: name, signature,
+    * description, `1` if it has an inverse, `1` if it was added.
     */
   @native def mappingRules(framework: String, mappingNames: Array[String], mappingTexts: Array[String]): Array[String]
 
@@ -459,7 +454,7 @@ private[mxnet] final class LibInfo {
       dims: Array[Long],
       dtypes: Array[Int],
       opset: Int,
-      hooks: ExportBridge,
+      hooks: HookBridge,
       mappingNames: Array[String],
       mappingTexts: Array[String]
   ): Unit
@@ -468,7 +463,7 @@ private[mxnet] final class LibInfo {
 
   /** Binds a symbol to arrays. `args`, `grads` (0: none) and `gradReqs` follow the arguments, `aux` the auxiliary
     * states. The three group arrays map `ctx_group` names to devices and are null or of one length. `sharedExecutor`
-    * (0: none) lends its memory.
+    * (0: none) is an executor to share memory with.
     */
   @native def executorBind(
       symbol: Long,
@@ -484,7 +479,7 @@ private[mxnet] final class LibInfo {
       sharedExecutor: Long
   ): Long
 
-  /** Frees an executor's handle. Outputs that were handed out stay valid. */
+  /** Frees an executor's handle. Returned outputs stay valid. */
   @native def executorFree(handle: Long): Unit
 
   /** Runs the forward pass. */
@@ -538,10 +533,10 @@ private[mxnet] final class LibInfo {
   /** Frees a data iterator. */
   @native def dataIterFree(handle: Long): Unit
 
-  /** Goes back before the first batch. */
+  /** Rewinds to before the first batch. */
   @native def dataIterBeforeFirst(handle: Long): Unit
 
-  /** Goes to the next batch; false at the end. */
+  /** Advances to the next batch; false at the end. */
   @native def dataIterNext(handle: Long): Boolean
 
   /** The data of the current batch. */
@@ -556,35 +551,35 @@ private[mxnet] final class LibInfo {
   /** The number of examples at the end of the current batch that are padding. */
   @native def dataIterPad(handle: Long): Int
 
-  /** Where the current epoch began: its number, and the index of its first example. */
+  /** The start of the current epoch: its number, and the index of its first example. */
   @native def dataIterEpoch(handle: Long): Array[Long]
 
-  /** Goes back before the first batch of an epoch that [[dataIterEpoch]] gave. */
+  /** Rewinds to before the first batch of an epoch of [[dataIterEpoch]]. */
   @native def dataIterRestart(handle: Long, number: Long, first: Long): Unit
-  // Files of records.
+  // RecordIO.
 
-  /** Makes a file of records, or an existing one empty. */
+  /** Creates or truncates a RecordIO file. */
   @native def recordWriterCreate(fileName: String): Long
 
   /** Appends a record. */
   @native def recordWriterWrite(handle: Long, record: Array[Byte]): Unit
 
-  /** The position of the next record, in bytes from the start of the file. */
+  /** The byte offset of the next record. */
   @native def recordWriterTell(handle: Long): Long
 
-  /** Writes what is left, closes the file and frees the writer. */
+  /** Flushes and closes the file, and frees the writer. */
   @native def recordWriterFree(handle: Long): Unit
 
-  /** Opens a file of records. */
+  /** Opens a RecordIO file. */
   @native def recordReaderCreate(fileName: String): Long
 
   /** The next record; `null` at the end of the file. */
   @native def recordReaderRead(handle: Long): Array[Byte]
 
-  /** Goes to the record that begins at a position. */
+  /** Seeks to the record at a byte offset. */
   @native def recordReaderSeek(handle: Long, position: Long): Unit
 
-  /** The position of the next record, in bytes from the start of the file. */
+  /** The byte offset of the next record. */
   @native def recordReaderTell(handle: Long): Long
 
   /** Closes the file and frees the reader. */
@@ -598,22 +593,22 @@ private[mxnet] final class LibInfo {
   /** Frees a store. */
   @native def kvstoreFree(handle: Long): Unit
 
-  /** The type that a store was created with. */
+  /** The type of a store. */
   @native def kvstoreType(handle: Long): String
 
-  /** Stores copies of arrays under new keys. */
+  /** Initializes new keys with copies of arrays. */
   @native def kvstoreInit(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
 
-  /** Adds up the arrays of each key; the sums replace what is stored, or go to the updater. */
+  /** Sums the arrays of each key. The sums are passed to the updater, or replace the stored arrays. */
   @native def kvstorePush(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
 
-  /** Copies what is stored into arrays. */
+  /** Copies stored arrays to arrays. */
   @native def kvstorePull(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
 
-  /** Lets `callback` change what is stored when a value is pushed. It owns the handles that it is given. */
+  /** Sets the updater of stored arrays. It owns the handles that are passed to it. */
   @native def kvstoreSetUpdater(handle: Long, callback: KVStoreCallback): Unit
 
-  /** The number of this process among those that share a store. */
+  /** The rank of this process among those that share a store. */
   @native def kvstoreRank(handle: Long): Int
 
   /** Number of processes that share a store. */
@@ -628,7 +623,7 @@ private[mxnet] final class LibInfo {
   /** Sets whether freeing a store waits for the other processes. */
   @native def kvstoreWaitAtEnd(handle: Long, wait: Boolean): Unit
 
-  /** Does the work of a server or scheduler; returns at once in a worker. */
+  /** Runs as a server or scheduler; returns at once in a worker. */
   @native def kvstoreServe(handle: Long): Unit
 
   /** Sets the compression of gradients. */
@@ -648,10 +643,10 @@ private[mxnet] final class LibInfo {
   /** Connects to the other ranks; `timeout` is in milliseconds. */
   @native def jobJoin(handle: Long, rank: Int, peers: Array[String], secret: Array[Byte], timeout: Long): Unit
 
-  /** The number of this process in a job that it has joined. */
+  /** The rank of this process in its job. */
   @native def jobRank(handle: Long): Int
 
-  /** Number of ranks of a job that was joined. */
+  /** Number of ranks of a job. */
   @native def jobSize(handle: Long): Int
 
   /** Waits for the other ranks. */
@@ -660,10 +655,10 @@ private[mxnet] final class LibInfo {
   /** An empty distributed store of a job. */
   @native def jobStore(handle: Long, kind: String): Long
 
-  /** Leaves a job; waits of other threads end with an error. */
+  /** Leaves a job; threads that wait get an error. */
   @native def jobClose(handle: Long): Unit
 
-  /** Frees a job, which ends with its last store unless it was closed before. */
+  /** Frees a job, which ends with its last store unless it was closed. */
   @native def jobFree(handle: Long): Unit
 
   // Profiler.
@@ -671,46 +666,46 @@ private[mxnet] final class LibInfo {
   /** Sets parameters of the profiler; see [[Profiler.profilerSetConfig]]. */
   @native def profilerConfigure(keys: Array[String], values: Array[String]): Unit
 
-  /** Lets the profiler run, or stops it. */
+  /** Starts or stops the profiler. */
   @native def profilerRun(active: Boolean): Unit
 
-  /** Writes the trace to the file; a finished trace is forgotten. */
+  /** Writes the trace to the file; with `finished`, the events are then discarded. */
   @native def profilerDump(finished: Boolean): Unit
 
   // User-defined operators.
 
-  /** Makes the operators of the JVM known: `bridge` makes them by name. The methods of [[OperatorBridge]], [[BridgedOperator]]
-    * and [[BridgedInstance]] are called by name and signature, on the thread that called the engine.
+  /** Sets the bridge that creates operators written in Scala or Java. Its methods are called on the thread that called
+    * the engine.
     */
-  @native def hostInstall(bridge: OperatorBridge): Unit
+  @native def userOpInstall(bridge: OperatorBridge): Unit
 
-  /** Registers a name that the bridge makes operators of; true if it had been registered before. */
-  @native def hostRegister(name: String): Boolean
+  /** Registers an operator type that the bridge creates; true if it was registered already. */
+  @native def userOpRegister(name: String): Boolean
 
   /** Another handle of the same array. */
   @native def ndarrayShare(handle: Long): Long
 
-  /** The memory of a dense array, of 1 to 2147483647 bytes. It is valid as long as a handle of the array is: whoever asks
-    * keeps one for as long as the buffer can be reached.
+  /** The memory of a dense array, of 1 to 2147483647 bytes. It is valid as long as a handle of the array, so the caller
+    * must keep one while the buffer is reachable.
     *
-    * @param writable whether the memory will be written; then the engine takes it as changed at every use
+    * @param writable whether the memory will be written; the engine then assumes at every use that it has changed
     */
   @native def ndarrayBuffer(handle: Long, writable: Boolean): java.nio.ByteBuffer
 }
 
 private[mxnet] object LibInfo {
 
-  /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
-  val AbiVersion: Int = 7
+  /** The version of this interface. Increment it if a method is added, removed or changed. */
+  val AbiVersion: Int = 8
 }
 
-/** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles
+/** The content of a `.params` file. `names` is empty if the file has no names, else as long as `handles`; the handles
   * belong to the receiver.
   */
 private[mxnet] final class LoadedNDArrays(val handles: Array[Long], val names: Array[String])
 
-/** An imported model. `names` begin with `arg:` or `aux:`; `inputs` is flat: name, element type, dimensions with commas
-  * (`*` where their number is unknown). The handles belong to the receiver.
+/** An imported model. `names` begin with `arg:` or `aux:`; `inputs` is flat: name, element type, dimensions separated
+  * by commas (`*` for an unknown rank). The handles belong to the receiver.
   */
 private[mxnet] final class ImportedParts(
     val symbol: Long,
@@ -744,7 +739,7 @@ private[mxnet] final class ReshapedExecutor(
     val aux: Array[Long]
 )
 
-/** Changes a stored value when one is pushed for its key. */
+/** Updates a stored value when one is pushed for its key. */
 private[mxnet] trait KVStoreCallback {
 
   /** @param pushed the sum of what was pushed; the receiver frees it

@@ -15,22 +15,22 @@ import org.apache.mxnet.internal.userop.OperatorBridge
 
 /** Finds `libmxnet` and loads it into the process.
   *
-  * The places, in order: the file or directory that the system property `mxnet.library.path` names (then no other is
-  * tried); else the resource `/native/<os>-<arch>/<library>` of the jar, extracted once to a file of the user's cache
-  * whose name holds the SHA-256 of its content.
+  * If the system property `mxnet.library.path` is set, the library is that file, or in that directory. Otherwise it is
+  * the resource `/native/<os>-<arch>/<library>` of the jar, extracted once to a file in the user's cache that is named
+  * by its SHA-256.
   *
-  * Every program starts here. `String.join` stands where `s` would be usual: each form of `s` makes the JVM compile code
-  * at its first use, which takes longer than the rest of a method.
+  * This code runs at the start of every program. It uses `String.join` instead of string interpolation, whose first use
+  * makes the JVM compile code, which takes longer than the rest of a method.
   */
 private[mxnet] object NativeLibrary {
 
-  /** The system property that names a library file, or the directory that holds it. */
+  /** The system property with the path of the library file or its directory. */
   val PathProperty: String = "mxnet.library.path"
 
-  /** The system property that names the directory for extracted libraries. */
+  /** The system property with the directory for extracted libraries. */
   val CacheProperty: String = "mxnet.library.cache"
 
-  /** Loads the library and checks that it speaks this version of the native interface. */
+  /** Loads the library and checks its version of the native interface. */
   def load(): LibInfo = {
     val file = locate(
       name => Option(System.getProperty(name)),
@@ -39,11 +39,11 @@ private[mxnet] object NativeLibrary {
     if (isUnchanged(file) && isLoaded(file)) rememberVersion(file) else loadCopy(file)
     val lib = new LibInfo
     checkAbi(file, lib)
-    lib.hostInstall(bridge)
+    lib.userOpInstall(bridge)
     lib
   }
 
-  /** The engine itself refers to it weakly, so that this class and its loader can be collected. */
+  /** The engine refers to it weakly, so that this class and its loader can be collected. */
   private val bridge = new OperatorBridge
 
   /** Loads a file; false if it is loaded for another class loader. */
@@ -56,8 +56,8 @@ private[mxnet] object NativeLibrary {
       case e: UnsatisfiedLinkError => throw notLoadable(file, e)
     }
 
-  /** Tells two contents of one path apart. A library stays in the process after its class loader is gone, so that loading
-    * the same path again gives the old content.
+  /** Whether a path has the content with which it was loaded. A library stays in the process after its class loader is
+    * collected, so loading the same path again returns the old content.
     */
   private def version(file: Path): String =
     String.join(" ", Files.size(file).toString, Files.getLastModifiedTime(file).toMillis.toString)
@@ -67,7 +67,7 @@ private[mxnet] object NativeLibrary {
     loaded == null || loaded == version(file)
   }
 
-  /** System properties are what class loaders share. */
+  /** System properties are shared by all class loaders. */
   private def rememberVersion(file: Path): Unit = System.setProperty(versionKey(file), version(file))
 
   private def versionKey(file: Path): String = "mxnet.library.loaded.".concat(file.toString)
@@ -75,9 +75,8 @@ private[mxnet] object NativeLibrary {
   private def notLoadable(file: Path, e: UnsatisfiedLinkError): MXNetError =
     error(s"the system cannot load $file: ${e.getMessage}", "use a library that was built for this platform")
 
-  /** The JVM loads a file for one class loader only. Another one (of a second `sbt run`, of a redeployed application, of
-    * a notebook that starts again) gets a copy, with an engine of its own: one that a collected class loader left, or a
-    * new one.
+  /** The JVM loads a file for one class loader only. Others (a second `sbt run`, a redeployed application, a restarted
+    * notebook) get a copy with a separate engine: one that a collected class loader left, or a new one.
     */
   private def loadCopy(file: Path): Unit = {
     val key = s"mxnet.library.copies.$file ${version(file)}"
@@ -107,7 +106,7 @@ private[mxnet] object NativeLibrary {
 
   private def useMatching = s"use the library of the jar (unset $PathProperty) or build both from one source"
 
-  /** `<os>-<arch>` as the resources are named, such as `linux-x86_64`. */
+  /** `<os>-<arch>` in the names of resources, such as `linux-x86_64`. */
   def platform(osName: String, osArch: String): String = {
     val os = osName.toLowerCase(Locale.ROOT) match {
       case name if name.startsWith("linux")   => "linux"
@@ -131,7 +130,7 @@ private[mxnet] object NativeLibrary {
 
   /** The absolute path of the library to load.
     *
-    * @param property gives the value of a system property
+    * @param property returns the value of a system property
     * @param resource opens a resource of the class path
     */
   def locate(property: String => Option[String], resource: String => Option[InputStream]): Path = {
@@ -185,8 +184,8 @@ private[mxnet] object NativeLibrary {
     }
   }
 
-  /** The checksum and the size of the library, which the jar holds beside it: a library that was extracted before is
-    * found without unpacking and reading it again.
+  /** The checksum and size of the library, a resource of the jar, so that an extracted library is found without
+    * unpacking it again.
     */
   private def storedDigest(resource: String => Option[InputStream], name: String): Option[StoredDigest] =
     resource(name.concat(".sha256")).flatMap { in =>
@@ -194,9 +193,9 @@ private[mxnet] object NativeLibrary {
       finally in.close()
     }
 
-  /** Copies a library into `directory` under a name that holds its checksum, unless that file is there already: with
-    * the right size, where the jar says it, else with the right content. Other processes may do the same at the same
-    * time: a file appears whole or not at all.
+  /** Extracts a library to `directory` under a name with its checksum, unless that file exists with the expected size
+    * or, if the jar has no size, the expected content. Replaces the file atomically, because other processes may
+    * extract it at the same time.
     */
   def extract(open: () => InputStream, stored: Option[StoredDigest], directory: Path, name: String): Path = {
     createPrivateDirectory(directory)

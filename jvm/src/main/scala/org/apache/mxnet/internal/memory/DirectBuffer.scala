@@ -7,12 +7,12 @@ import java.nio.{ByteBuffer, ByteOrder}
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.NativeResource.keepAlive
 
-/** Java's view of the memory of arrays. */
+/** Direct buffers of the memory of arrays. */
 private[mxnet] object DirectBuffer {
   private val cleaner = Cleaner.create()
 
-  /** The memory of a dense array, without a copy; read-only if the array is. The memory lives as long as the buffer, or
-    * a buffer that was made of it, can be reached, whatever becomes of the array.
+  /** The memory of a dense array, without a copy; read-only if the array is. The memory stays valid as long as the
+    * buffer, or one derived from it, is reachable, even if the array is disposed.
     */
   def of(array: NDArray): ByteBuffer =
     if (array.size == 0) ByteBuffer.allocateDirect(0)

@@ -8,12 +8,11 @@ import javax.management.openmbean.CompositeData
 
 import scala.util.Try
 
-/** Runs the garbage collector when arrays that nobody uses any more may hold much memory.
+/** Runs the garbage collector when unreachable arrays may occupy much memory.
   *
-  * To the JVM an array is a small object, so the collector, left alone, may wait until the memory outside the heap is
-  * used up. It is run when that memory has grown to twice what was in use before, and to more than the system property
-  * `mxnet.gc.threshold` says, in bytes (256 MiB by default; 0 turns this off). `-XX:+DisableExplicitGC` does not keep
-  * it from running.
+  * To the JVM an array is a small object, so memory outside the heap may run out before the collector runs. It is run
+  * when this memory has doubled since the last collection and exceeds the system property `mxnet.gc.threshold` in bytes
+  * (256 MiB by default; 0 disables it), even with `-XX:+DisableExplicitGC`.
   */
 private[mxnet] object MemoryPressure {
   private val threshold: Long = java.lang.Long.getLong("mxnet.gc.threshold", 256L << 20).longValue
@@ -21,14 +20,14 @@ private[mxnet] object MemoryPressure {
   /** Milliseconds to wait for the JVM's reports of a collection. */
   private val maxWait = 1000L
 
-  /** How many arrays are created from one look to the next. */
+  /** Number of new arrays between two checks. */
   private val interval = 8
 
-  // Updates that race are lost, which only shifts the next look.
+  // Concurrent updates may be lost, which only delays the next check.
   private var created = 0
   @volatile private var ceiling: Long = threshold
 
-  /** To be called for every new array. */
+  /** Called for every new array. */
   def arrayCreated(): Unit = {
     created += 1
     if (created >= interval && threshold > 0) {
@@ -41,7 +40,7 @@ private[mxnet] object MemoryPressure {
     val inUse = Base._LIB.memoryInUse()
     if (inUse > ceiling) {
       ceiling = Long.MaxValue
-      // Tells when the JVM begins to report what this collection found.
+      // A reference that the JVM enqueues when it reports the objects of this collection.
       val reports = new ReferenceQueue[AnyRef]
       val mark = new WeakReference[AnyRef](new Object, reports)
       collect()
@@ -69,7 +68,7 @@ private[mxnet] object MemoryPressure {
       case _                     => false
     }
 
-  /** A histogram of the live objects needs a collection first, which the option does not turn off. */
+  /** A histogram of live objects runs a collection, which the option does not disable. */
   private def collect(): Unit = {
     val isCollected =
       isExplicitGcDisabled && call("DiagnosticCommand", "gcClassHistogram", Array.empty[String]).isSuccess

@@ -6,10 +6,10 @@ import java.util.{Collections, IdentityHashMap}
 
 import scala.collection.mutable.ArrayBuffer
 
-/** Which arrays an array was computed from, without keeping any of them alive: what [[NDArray.disposeDeps]] disposes.
+/** The arrays that an array was computed from, by weak references, for [[NDArray.disposeDeps]].
   *
   * @param array the array
-  * @param inputs the origins of the arrays it was computed from
+  * @param inputs the origins of its inputs
   */
 private[mxnet] final class NDArrayOrigin(array: NDArray, inputs: Array[NDArrayOrigin])
     extends WeakReference[NDArray](array) {
@@ -20,13 +20,13 @@ private[mxnet] final class NDArrayOrigin(array: NDArray, inputs: Array[NDArrayOr
 private[mxnet] object NDArrayOrigin {
   val none: Array[NDArrayOrigin] = new Array(0)
 
-  /** A longer history is replaced by the arrays in it that still live, so that `x = x + 1` in a loop does not grow. */
+  /** Longer histories are reduced to the live arrays, so that the history of `x = x + 1` in a loop does not grow. */
   private val maxDepth = 64
 
   private def bounded(inputs: Array[NDArrayOrigin]): Array[NDArrayOrigin] =
     if (inputs.forall(_.depth < maxDepth)) inputs else liveArrays(inputs).map(new NDArrayOrigin(_, none)).toArray
 
-  /** The arrays of a history that were neither collected nor disposed, each once. */
+  /** The distinct arrays of a history that were neither collected nor disposed. */
   def liveArrays(inputs: Array[NDArrayOrigin]): collection.Seq[NDArray] = {
     val seen = Collections.newSetFromMap(new IdentityHashMap[AnyRef, java.lang.Boolean])
     val found = ArrayBuffer.empty[NDArray]

@@ -1,7 +1,7 @@
 package org.apache.mxnet
 package internal.operators
 
-/** The operators that the arithmetic of arrays calls, looked up once. `scalarX` has the scalar on the left. */
+/** The operators of array arithmetic, looked up once. `scalarX` has the scalar on the left. */
 private[mxnet] object NDArrayOps {
   lazy val add: NativeOp = NativeOp("_plus")
   lazy val addScalar: NativeOp = NativeOp("_plus_scalar")

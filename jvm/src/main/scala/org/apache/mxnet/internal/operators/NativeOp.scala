@@ -4,23 +4,23 @@ package internal.operators
 import org.apache.mxnet.internal.util.Given
 import java.util.concurrent.ConcurrentHashMap
 
-/** An operator of the engine: its handle and, when asked for, its metadata.
+/** An operator of the engine: its handle and its lazily loaded metadata.
   *
-  * @param name the name or alias by which it was asked for
+  * @param name its name, or the alias by which it was looked up
   */
 private[mxnet] final class NativeOp private (val name: String, val handle: Base.FunctionHandle) {
 
-  /** The metadata, as [[LibInfo.symbolAtomicInfo]] gives it. */
+  /** The metadata in the form of [[LibInfo.symbolAtomicInfo]]. */
   private lazy val info: Array[String] = Base._LIB.symbolAtomicInfo(handle)
 
-  /** The parameter that holds the number of inputs of a variadic operator. */
+  /** The parameter with the number of inputs of a variadic operator. */
   lazy val keyVarNumArgs: Option[String] = Some(info(2)).filter(_.nonEmpty)
 
   /** The names and type strings of all arguments, in metadata order. */
   lazy val arguments: IndexedSeq[(String, String)] =
     info.toIndexedSeq.drop(4).grouped(3).map(argument => (argument(0), argument(1))).toVector
 
-  /** Whether an argument takes None and has another value as its default. */
+  /** Whether an argument accepts None and has another default. */
   def hasOtherNone(argument: String): Boolean = arguments.exists { case (name, kind) =>
     name == argument && NativeOp.OrNone.findFirstIn(kind).isDefined && !kind.contains("default=None") &&
     !kind.contains("default='None'")
@@ -57,7 +57,7 @@ private[mxnet] object NativeOp {
     inputTypes(first) || first.endsWith("[]")
   }
 
-  /** A parameter's value as operators read it: sequences and tuples in parentheses, options by their content. */
+  /** The text of a parameter that operators parse: sequences and tuples in parentheses, the content of options. */
   def render(value: Any): String = value match {
     case text: String        => text
     case Some(content)       => render(content)

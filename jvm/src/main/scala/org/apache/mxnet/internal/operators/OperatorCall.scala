@@ -5,12 +5,12 @@ import scala.collection.mutable
 
 import org.apache.mxnet.literal.OneOf
 
-/** The arguments of one call of a generated function, in the order in which the function takes them. */
+/** The arguments of one call of a generated function, in the order of its parameters. */
 private[mxnet] class OperatorCall(val operator: String) {
   private val positional = mutable.ListBuffer.empty[Any]
   private var arguments = Map.empty[String, Any]
 
-  /** Adds an input by position: one, each of an array, or none for what was left out. */
+  /** Adds inputs by position: one, several of an array, or none if it is absent. */
   def input(value: Any): Unit = value match {
     case null              => ()
     case several: Array[_] =>
@@ -25,18 +25,18 @@ private[mxnet] class OperatorCall(val operator: String) {
     case one              => positional += one
   }
 
-  /** Adds an argument if it was given. */
+  /** Adds an optional argument if it is present. */
   def optional(name: String, value: Opt[_]): Unit =
     if (value != null && value.nonEmpty) arguments = arguments.updated(name, plain(value.get))
     else if (Opt.isNone(value) && NativeOp(operator).hasOtherNone(name)) arguments = arguments.updated(name, "None")
 
-  /** Adds an argument that must be given. */
+  /** Adds a required argument. */
   def required(name: String, value: Any): Unit = {
     if (value == null) throw new IllegalArgumentException(s"$operator: argument '$name' is required and was null")
     arguments = arguments.updated(name, plain(value))
   }
 
-  /** Adds the number of inputs: what was given, else as many as were added. */
+  /** Adds the number of inputs: the given one, or that of the added inputs. */
   def inputCount(name: String, value: Opt[Int]): Unit =
     arguments = arguments.updated(name, if (value == null || value.isEmpty) positional.size else value.get)
 
@@ -57,10 +57,10 @@ private[mxnet] class OperatorCall(val operator: String) {
 
 private[mxnet] object OperatorCall {
 
-  /** The name to create a symbol under; an empty one lets the name manager choose. */
+  /** The name of the symbol to create; if empty, the name manager chooses one. */
   def name(value: Opt[String]): String = if (value == null) "" else value.getOrElse("")
 
-  /** The attributes to create a symbol with. */
+  /** The attributes of the symbol to create. */
   def attributes(value: Opt[Map[String, String]]): Map[String, String] =
     if (value == null) Map.empty else value.getOrElse(Map.empty)
 }

@@ -31,7 +31,7 @@ private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) exte
 
   override def flags(): Int = if (readsOutputGradients) 1 else 0
 
-  /** The parts of an answer, one after the other. */
+  /** Concatenates the lists of an inference result. */
   private def all[T <: AnyRef, R: reflect.ClassTag](
       what: String,
       answer: (Array[T], Array[T], Array[T])
@@ -67,7 +67,7 @@ private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) exte
   }
 }
 
-/** A [[CustomOp]] at work. */
+/** An instance of a [[CustomOp]]. */
 private[mxnet] final class CustomInstance(op: CustomOp, inputs: Int, outputs: Int, outputGradients: Int)
     extends BridgedInstance {
   private val forwardArrays = new LentLists(Seq(inputs -> false, outputs -> true))
@@ -85,9 +85,9 @@ private[mxnet] final class CustomInstance(op: CustomOp, inputs: Int, outputs: In
   }
 }
 
-/** The arrays of a call in lists, the last of which has the auxiliary states.
+/** Splits the arrays of a call into lists, the last of which has the auxiliary states.
   *
-  * @param lengths the lengths of the other lists, each with whether its arrays may be written
+  * @param lengths the lengths of the other lists, each with whether its arrays are writable
   */
 private[mxnet] final class LentLists(lengths: Seq[(Int, Boolean)]) {
   private var current: Seq[Array[NDArray]] = Nil

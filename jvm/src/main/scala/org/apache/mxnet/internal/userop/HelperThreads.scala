@@ -5,30 +5,30 @@ import java.util.concurrent.ConcurrentLinkedQueue
 import java.util.concurrent.atomic.{AtomicInteger, AtomicReference, AtomicReferenceArray}
 import java.util.concurrent.locks.LockSupport
 
-/** Threads that share the loops of user-defined operators with the threads that call these.
+/** A thread pool for the loops of user-defined operators, in which the calling thread works too.
   *
-  * A thread without work looks for some for a while before it sleeps, as those of the engine do: waking it takes as long as
-  * half an operator on a million elements. It lets others run meanwhile, and ends when nothing was asked of it for seconds.
+  * An idle thread spins before it sleeps, like those of the engine, because waking it takes as long as half an operator
+  * on a million elements. It yields while spinning, and ends after some idle seconds.
   */
 private[mxnet] object HelperThreads {
 
-  /** How many threads the engine uses too, the calling one included. */
+  /** Number of threads, the calling one included; equal to the engine's. */
   private val count: Int = Seq("MXNET_CPU_WORKER_NTHREADS", "OMP_NUM_THREADS")
     .flatMap(sys.env.get)
     .flatMap(_.trim.toIntOption)
     .find(_ > 0)
     .getOrElse(Runtime.getRuntime.availableProcessors)
 
-  /** How often a thread looks for work before it lets others run between two looks. */
+  /** Number of spins before a thread yields between checks for work. */
   private val SpinTurns = 2000
 
-  /** Nanoseconds that a thread looks for work. */
+  /** Nanoseconds that an idle thread spins. */
   private val Watch = 200000L
 
-  /** Nanoseconds that a thread sleeps before it ends. */
+  /** Nanoseconds that an idle thread sleeps before it ends. */
   private val Sleep = 5000000000L
 
-  /** A loop: who takes part in it takes the next part when it is done with one, so that who comes late does less. */
+  /** A parallel loop, whose iterations are claimed one by one by the participating threads. */
   private final class Loop(parts: Int, work: Int => Unit) {
     private val (next, open) = (new AtomicInteger, new AtomicInteger(parts))
     private val failure = new AtomicReference[Throwable]
@@ -45,9 +45,9 @@ private[mxnet] object HelperThreads {
       }
     }
 
-    /** Returns when all parts are done; throws what the first one that failed threw. */
+    /** Waits for all iterations; throws the first exception of one. */
     def await(): Unit = {
-      // What others still work on is done in some microseconds, unless they lost their processor.
+      // Other threads finish within microseconds unless they were preempted.
       var turns = 0
       while (open.get > 0) turns = pause(turns)
       Option(failure.get).foreach(throw _)
@@ -57,7 +57,7 @@ private[mxnet] object HelperThreads {
   private val loops = new ConcurrentLinkedQueue[Loop]
   private val helpers = new AtomicReferenceArray[Helper](math.max(0, count - 1))
 
-  /** Does `work` for the numbers below `parts`, each once, on this thread and others. */
+  /** Runs `work` for each number below `parts`, on this and other threads. */
   def run(parts: Int)(work: Int => Unit): Unit = {
     val loop = new Loop(parts, work)
     val wanted = math.min(count, parts) - 1
@@ -77,7 +77,7 @@ private[mxnet] object HelperThreads {
     }
   }
 
-  /** One turn of waiting; the number of turns. */
+  /** Spins once; returns the number of spins. */
   private def pause(turns: Int): Int = {
     if (turns < SpinTurns) Thread.onSpinWait() else Thread.`yield`()
     turns + 1
@@ -103,7 +103,7 @@ private[mxnet] object HelperThreads {
       }
     }
 
-    /** Takes part in loops until there has been none for a while. */
+    /** Runs loops until the thread has been idle for a while. */
     private def watch(): Unit = {
       var turns = 0
       var end = System.nanoTime() + Watch

@@ -10,11 +10,11 @@ import scala.reflect.ClassTag
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.internal.util.Given
 
-/** A [[javaapi.UserDefinedCustomOp]] as the library runs it.
+/** Adapts a [[javaapi.UserDefinedCustomOp]] to the Scala API.
   *
-  * @param op the operator of the program
-  * @param lend gives the fields of the operator the arrays of a run, or none
-  * @param graph the graph that it was made for, or null
+  * @param op the user's operator
+  * @param lend sets the operator's fields to the arrays of a run, or clears them
+  * @param graph the graph that it was created for, or null
   */
 private[mxnet] final class JavaOperator(
     op: javaapi.UserDefinedCustomOp,
@@ -66,7 +66,7 @@ private[mxnet] final class JavaOperator(
 
   override def exec(context: OpContext): Unit = lending(context)(op.exec)
 
-  // What the methods of the program's class do unless they are overridden.
+  // The default implementations of the methods of the user's class.
 
   def defaultInputNames(count: Int): JList[String] = Arrays.asList(super.inputNames(count): _*)
 
@@ -79,7 +79,7 @@ private[mxnet] final class JavaOperator(
 
   def noGradient(): JList[Symbol] = Arrays.asList(super.doDiff(Array.empty): _*)
 
-  /** The outputs for arrays of the API for Java. */
+  /** Runs the operator on arrays of the Java API. */
   def invokeOn(arrays: Array[javaapi.NDArray]): JList[javaapi.NDArray] = {
     Given(opName, "arrays" -> arrays)
     val results = UserOperators.invoke(this, arrays.map(_.nd)).arr

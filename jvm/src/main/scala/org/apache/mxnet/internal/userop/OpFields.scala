@@ -3,13 +3,13 @@ package internal.userop
 
 import java.lang.reflect.{Field, InaccessibleObjectException, Modifier}
 
-/** The fields of a user-defined operator as its properties: those of its class and of the classes between it and
+/** The fields of a user-defined operator as its properties: those of its class and its superclasses below
   * `UserDefinedCustomOp`, except static and transient ones.
   */
 private[mxnet] object OpFields {
 
-  /** The values of the fields by name. Of fields that never change, those of types that cannot be saved are left out: the
-    * constructor makes them again.
+  /** The values of the fields by name. Immutable fields of unsupported types are omitted, because the constructor
+    * creates them.
     */
   def read(op: UserDefinedCustomOp): Map[String, Any] =
     fields(op.userObject.getClass).flatMap { field =>
@@ -41,7 +41,7 @@ private[mxnet] object OpFields {
     }
   }
 
-  /** The values of fields that attributes of their names give, as other programs write them: `3`, `0.5`, `True`, `(2, 2)`. */
+  /** The values of fields from attributes of other programs: `3`, `0.5`, `True`, `(2, 2)`. */
   def parse(op: UserDefinedCustomOp, attributes: Map[String, String]): Map[String, Any] =
     fields(op.userObject.getClass).flatMap { field =>
       attributes.get(field.getName).map { text =>

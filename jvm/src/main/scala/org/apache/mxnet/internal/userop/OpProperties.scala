@@ -12,15 +12,15 @@ import scala.jdk.OptionConverters._
 
 import org.apache.mxnet.internal.util.Json
 
-/** Properties of operators as JSON text, and back: every value comes back with the type and the content that it had.
+/** Converts properties of operators to JSON and back. Types and values are preserved exactly.
   *
-  * A value is an object of one field, whose name is its type: `{"float": "0.25"}`. Numbers are text, so that nothing is
-  * rounded. Arrays of primitives are one text with commas, other arrays lists, sequences and options lists of such objects,
-  * maps objects.
+  * A value is an object with one field, named by its type: `{"float": "0.25"}`. Numbers are strings, so that they are
+  * not rounded. Arrays of primitives are one string with commas; other arrays, sequences and options are lists of such
+  * objects; maps are objects.
   */
 private[mxnet] object OpProperties {
 
-  /** A value of a type from text as MXNet writes parameters. */
+  /** Parses a value of a type from the text of an MXNet parameter. */
   def parse(cls: Class[_], text: String): Option[Any] = {
     val plain = text.trim
     scalars.collectFirst { case (tag, boxed, component) if boxed == cls || component == cls => tag }.flatMap {
@@ -38,27 +38,27 @@ private[mxnet] object OpProperties {
     "booleans, numbers, characters, strings, shapes, types of elements, arrays, sequences, sets, options and tuples of these, " +
       "and maps with strings as keys"
 
-  /** The properties as text, in the order of their names. */
+  /** Formats properties, sorted by name. */
   def toJson(op: String, properties: Map[String, Any]): String = {
     if (properties == null)
       throw new MXNetError(s"operator $op: propertiesForFunction returned null: return an empty map")
     fieldsToJson(properties.map { case (name, value) => name -> tagged(op, name, value) })
   }
 
-  /** The properties in a text. */
+  /** Parses properties. */
   def fromJson(op: String, text: String): Map[String, Any] = Json.parse(text) match {
     case fields: Map[_, _] => fields.map { case (name, value) => name.toString -> untagged(op, name.toString, value) }
-    case _                 => throw new MXNetError(s"operator $op: its properties are no JSON object: $text")
+    case _                 => throw new MXNetError(s"operator $op: its properties are not a JSON object: $text")
   }
 
-  /** Whether a value is of a type that can be saved. */
+  /** Whether the type of a value is supported. */
   def canSave(value: Any): Boolean =
     try {
       tagged("", "", value)
       true
     } catch { case _: MXNetError => false }
 
-  /** Whether a value that can be saved never changes, so that several operators may share it. */
+  /** Whether a value is immutable, so that several operators may share it. */
   def isImmutable(value: Any): Boolean = value match {
     case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] | _: java.util.Collection[_] | _: mutable.Seq[_] => false
     case items: Seq[_]          => items.forall(isImmutable)
@@ -100,7 +100,7 @@ private[mxnet] object OpProperties {
   private def items(op: String, name: String, values: collection.Seq[_]): String =
     values.zipWithIndex.map { case (value, i) => tagged(op, s"$name($i)", value) }.mkString("[", ", ", "]")
 
-  /** The kinds of sequences that come back as what they were. */
+  /** The sequence classes whose class is preserved. */
   private def sequenceTag(sequence: collection.Seq[_]): Option[String] = sequence match {
     case _: List[_]        => Some("list")
     case _: Vector[_]      => Some("vector")
@@ -118,7 +118,7 @@ private[mxnet] object OpProperties {
   private def entries(op: String, name: String, map: Map[_, _]): String = fieldsToJson(map.map {
     case (key: String, value) => key -> tagged(op, s"$name.$key", value)
     case (key, _)             =>
-      throw new MXNetError(s"operator $op: property '$name' is a map with the key $key, which is no string")
+      throw new MXNetError(s"operator $op: property '$name' is a map with the key $key, which is not a string")
   })
 
   private def unsupported(op: String, name: String, value: Any): Nothing = throw new MXNetError(
@@ -135,7 +135,7 @@ private[mxnet] object OpProperties {
     }
     .mkString("\"", "", "\"")
 
-  /** The types of single values: the name, the class as a value and as an array's component. */
+  /** The scalar types: name, class as a value, and class as an array's component. */
   private val scalars: Seq[(String, Class[_], Class[_])] = Seq(
     ("boolean", classOf[java.lang.Boolean], java.lang.Boolean.TYPE),
     ("byte", classOf[java.lang.Byte], java.lang.Byte.TYPE),

@@ -5,14 +5,14 @@ import scala.util.control.NonFatal
 
 import org.apache.mxnet.internal.memory.DirectBuffer
 
-/** One node's operator, as the engine asks about it. Lists of arrays are inputs, then outputs, then auxiliary states. */
+/** The operator of a node, for the engine. Lists of arrays have inputs, then outputs, then auxiliary states. */
 private[mxnet] abstract class BridgedOperator {
 
   /** The names of the inputs (kind 0), of the outputs (1), or of the auxiliary states (2). */
   def names(kind: Int): Array[String]
 
-  /** 1 if the gradient reads those of the outputs, plus 2 if [[gradient]] composes it of operators, plus 4 if the operator
-    * may serve several calls.
+  /** Bits: 1 if the gradient reads the gradients of the outputs, 2 if [[gradient]] composes it of operators, 4 if
+    * several calls may share the operator.
     */
   def flags(): Int
 
@@ -34,7 +34,7 @@ private[mxnet] abstract class BridgedOperator {
     */
   def gradient(inputs: Array[Long], outputs: Array[Long], outputGradients: Array[Long]): Array[Long]
 
-  /** What an executor or a recorded call runs.
+  /** Creates the instance for an executor or a recorded call.
     *
     * @param shapes shapes of the inputs
     * @param dtypes type codes of the inputs
@@ -42,31 +42,33 @@ private[mxnet] abstract class BridgedOperator {
   def create(context: String, shapes: Array[Array[Long]], dtypes: Array[Int]): BridgedInstance
 }
 
-/** One node's operator in one executor or recorded call; used by one thread at a time. Handles are lent. */
+/** The instance of an operator in one executor or recorded call, used by one thread at a time. The engine owns the
+  * handles.
+  */
 private[mxnet] abstract class BridgedInstance {
 
   /** @param handles inputs, outputs, auxiliary states; null if they are those of the last call
-    * @param reqs what to do with each output: codes of gradient requests; null together with `handles`
+    * @param reqs the request of each output, by the codes of gradient requests; null if `handles` is null
     */
   def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit
 
   /** @param handles gradients of outputs (if they are read), inputs, outputs, gradients of inputs, auxiliary states
-    * @param reqs what to do with each gradient of an input
+    * @param reqs the request of each input gradient
     */
   def backward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit
 }
 
-/** What the engine calls to get operators that are written in Scala or Java. */
+/** Creates operators written in Scala or Java, for the engine. */
 private[mxnet] final class OperatorBridge {
 
-  /** The operator of a node with these attributes. */
+  /** Creates the operator of a node with these attributes. */
   def make(opType: String, keys: Array[String], values: Array[String]): BridgedOperator =
     UserOperators.definition(opType).operator(opType, keys.zip(values).toMap)
 
-  /** Looks for a type that is not registered; true if it is now. */
+  /** Searches the class path for an unregistered type; returns whether it was found. */
   def resolve(opType: String): Boolean = UserOperators.find(opType)
 
-  /** What an exception of user code says; the exception itself will be the cause of the error. */
+  /** The message of an exception of user code, which becomes the cause of the error. */
   def describe(thrown: Throwable): String =
     try
       thrown match {
@@ -76,11 +78,11 @@ private[mxnet] final class OperatorBridge {
     catch { case NonFatal(_) => thrown.getClass.getName }
 }
 
-/** An array of the engine that is lent to an operator while it runs. Disposing it does nothing. */
+/** An array that the engine owns and an operator uses while it runs. Disposing it does nothing. */
 private[mxnet] final class LentNDArray(handle: Base.NDArrayHandle, writable: Boolean)
     extends NDArray(handle, writable, addToCollector = false) {
 
-  /** The engine frees the handle, so nothing follows this object, and no scope owns it. */
+  /** The engine frees the handle, so the object is not tracked, and no scope owns it. */
   private[mxnet] override def register(): NativeResourceRef = new NativeResourceRef(this, LentNDArray.keep)
 
   private[mxnet] override def dispose(removeFromScope: Boolean): Unit = ()

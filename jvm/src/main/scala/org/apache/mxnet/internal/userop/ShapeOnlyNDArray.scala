@@ -1,7 +1,7 @@
 package org.apache.mxnet
 package internal.userop
 
-/** An input while shapes are inferred: it has a shape and no elements. */
+/** An input during shape inference: it has a shape but no elements. */
 private[mxnet] final class ShapeOnlyNDArray(override val shape: Shape)
     extends NDArray(0L, writable = false, addToCollector = false) {
 

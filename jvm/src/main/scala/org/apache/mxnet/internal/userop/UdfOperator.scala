@@ -6,22 +6,22 @@ import scala.util.control.NonFatal
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 
-/** A node whose operator is a [[UserDefinedCustomOp]].
+/** A node with a [[UserDefinedCustomOp]].
   *
-  * @param make makes an instance without properties
+  * @param make creates an instance without properties
   */
 private[mxnet] final class UdfOperator(name: String, attributes: Map[String, String], make: () => UserDefinedCustomOp)
     extends BridgedOperator {
   private val inputCount: Int = number(UdfOperator.InputsKey).getOrElse(UdfOperator.defaultInputs(make()))
 
-  /** The node's properties if nobody can change them. */
+  /** The node's properties, if they are immutable. */
   private val constant: Option[Map[String, Any]] =
     attributes
       .get("properties")
       .map(OpProperties.fromJson(name, _))
       .filter(_.values.forall(OpProperties.isImmutable))
 
-  /** Answers what the engine asks about shapes and types. */
+  /** The instance for shape and type inference. */
   private val model = newInstance()
   private val inputs = checkedNames("inputNames", model.inputNames(inputCount), inputCount)
   private val outputCount = model.getNumOutputs
@@ -31,7 +31,9 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
   private def number(key: String): Option[Int] = attributes.get(key).map { text =>
     text.toIntOption
       .filter(_ >= 0)
-      .getOrElse(throw new MXNetError(s"operator $name: the attribute $key is '$text', which is no number of arrays"))
+      .getOrElse(
+        throw new MXNetError(s"operator $name: the attribute $key is '$text', which is not a number of arrays")
+      )
   }
 
   /** A new instance with the node's properties. */
@@ -39,7 +41,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     val op = make()
     op.inputCount = inputCount
     attributes.get("properties") match {
-      // What can be changed is made anew for each instance, so that nothing is shared.
+      // Mutable properties are parsed again for each instance, so that nothing is shared.
       case Some(text) => op.setPropertiesForFunction(constant.getOrElse(OpProperties.fromJson(name, text)))
       case None       =>
         val found = OpFields.parse(op, attributes)
@@ -72,7 +74,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     names
   }
 
-  /** Checks what user code returned for each of `expected` arrays. */
+  /** Checks that user code returned a value for each of `expected` arrays. */
   private def checked[T <: AnyRef](what: String, answer: Array[T], expected: Int): Array[T] = {
     if (answer == null) fail(s"$what returned null: return an array of $expected")
     if (answer.length != expected) fail(s"$what returned ${answer.length} for $expected arrays")
@@ -91,7 +93,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
   private def isKnown(dims: Array[Long]): Boolean =
     dims != null && (if (_LIB.isNumpyShape()) dims.forall(_ >= 0) else dims.nonEmpty && dims.forall(_ > 0))
 
-  /** The shapes of the inputs, completed by what the operator infers from the others and from the outputs. */
+  /** The shapes of the inputs; the operator infers unknown ones from the others and from the outputs. */
   private def completed(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] =
     if (ins.forall(isKnown)) ins
     else {
@@ -121,7 +123,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
       }
     }
 
-  /** Inputs of an unknown type get that of the others, or of the outputs. */
+  /** Inputs of unknown type get the type of the others, or of the outputs. */
   override def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int] = model.synchronized {
     val first = (ins ++ outs).find(_ != DType.Unknown.id)
     val known = ins.map(id => if (id == DType.Unknown.id) first.getOrElse(id) else id)
@@ -146,7 +148,8 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     op.argumentSymbols = inputHandles.map(new Symbol(_))
     op.outputSymbols = outputHandles.map(new Symbol(_))
     val flows = outputGradients.map(new Symbol(_))
-    // The names and attributes of the program's own symbols must not depend on when gradients are made.
+    // Gradients are composed outside of the program's name and attribute scopes, so that its symbols do not depend on
+    // when that happens.
     val gradients = new NameManager().withScope(AttrScope().withScope(op.doDiff(flows)))
     if (gradients == null) fail("doDiff returned null: return one gradient for each input")
     if (gradients.length != inputCount) fail(s"doDiff returned ${gradients.length} gradients for $inputCount inputs")
@@ -167,11 +170,11 @@ private[mxnet] object UdfOperator {
   /** The attribute with the number of outputs. */
   val OutputsKey = "num_outputs"
 
-  /** The number of inputs where no attribute says it, as for nodes that another program made. */
+  /** The number of inputs without the attribute, as in nodes of other programs. */
   def defaultInputs(op: UserDefinedCustomOp): Int = if (op.getNumInputs < 0) 1 else op.getNumInputs
 }
 
-/** An instance of a [[UserDefinedCustomOp]] at work.
+/** An instance of a [[UserDefinedCustomOp]] that runs.
   *
   * @param shapes the shapes of the inputs
   */
@@ -210,7 +213,7 @@ private[mxnet] final class UdfInstance(
     }
   }
 
-  /** Copies an array that user code put in an output's place. */
+  /** Copies an array with which user code replaced an output. */
   private def copyOwn(i: Int): Unit = {
     val (made, wanted) = (outputs(i), lent(i))
     outputs(i) = wanted

@@ -7,10 +7,10 @@ import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.internal.operators.NativeOp
 import org.apache.mxnet.internal.util.{AnnotatedClasses, Logging}
 
-/** How the operators of one name are made. */
+/** Creates the operators of one name. */
 private[mxnet] trait OperatorDefinition {
 
-  /** Whose operators these are, for messages. */
+  /** The class that defines the operators, for messages. */
   def described: String
 
   /** True if another definition has the same code, so that it may replace this one. */
@@ -20,7 +20,7 @@ private[mxnet] trait OperatorDefinition {
   def operator(name: String, attributes: Map[String, String]): BridgedOperator
 }
 
-/** The operators that programs define, by name. */
+/** The registry of user-defined operators. */
 private[mxnet] object UserOperators {
   private val log = Logging.of("org.apache.mxnet.UserOperators")
   private val definitions = new ConcurrentHashMap[String, OperatorDefinition]
@@ -37,14 +37,14 @@ private[mxnet] object UserOperators {
     found
   }
 
-  /** The definition of a name that is registered. */
+  /** The definition of a registered name. */
   def definition(name: String): OperatorDefinition = {
     val known = definitions.get(name)
     if (known == null) throw new MXNetError(s"operator '$name' is not registered")
     known
   }
 
-  /** Whether a name is registered, now that the class path was looked through. */
+  /** Whether a name is registered, after a search of the class path. */
   def find(name: String): Boolean = definitions.containsKey(name) || (annotated.getOrElse(name, Nil) match {
     case Seq()      => false
     case Seq(found) =>
@@ -60,12 +60,12 @@ private[mxnet] object UserOperators {
 
   private def checkName(name: String, whose: String): Unit = {
     if (name == null || !name.matches("[A-Za-z_][A-Za-z0-9_.]*"))
-      throw new MXNetError(s"$whose: '$name' is no name of an operator: use letters, digits, '_' and '.'")
+      throw new MXNetError(s"$whose: '$name' is not a name of an operator: use letters, digits, '_' and '.'")
     if (builtIn.contains(name))
       throw new MXNetError(s"$whose: '$name' is an operator of the engine: give the user-defined one another opName")
   }
 
-  /** Registers a definition; another one of the same name is an error that names both. */
+  /** Registers a definition. A different one of the same name is an error that names both. */
   def register(name: String, definition: OperatorDefinition): Unit = {
     checkName(name, definition.described)
     definitions.merge(
@@ -78,16 +78,16 @@ private[mxnet] object UserOperators {
             s"operator '$name' of ${added.described} is defined already, by ${known.described}: give one of them another name"
           )
     )
-    _LIB.hostRegister(name)
+    _LIB.userOpRegister(name)
   }
 
-  /** Registers a definition, replacing any other with its name. */
+  /** Registers a definition, replacing any other of its name. */
   def replace(name: String, definition: OperatorDefinition): Unit = {
     definitions.put(name, definition)
-    _LIB.hostRegister(name)
+    _LIB.userOpRegister(name)
   }
 
-  /** Makes sure that the class of an operator can be found by its name. */
+  /** Registers the class of an operator, so that its name can be resolved. */
   private def ensureRegistered(op: UserDefinedCustomOp): Unit = op match {
     case function: UserFunction =>
       if (definitions.get(op.opName) ne function.definition) register(op.opName, function.definition)
@@ -104,7 +104,7 @@ private[mxnet] object UserOperators {
       }
   }
 
-  /** Attributes with which the operator of a call is made again. */
+  /** Attributes to recreate the operator of a call. */
   private def attributes(op: UserDefinedCustomOp, inputs: Int): List[(String, String)] = {
     op.inputCount = inputs
     val properties = op.propertiesForFunction()
@@ -116,15 +116,16 @@ private[mxnet] object UserOperators {
     ("op_type" -> op.opName) :: counted
   }
 
-  /** Attributes with which a node's operator is made again: those of a call, and what is checked when it is loaded. */
+  /** Attributes to recreate the operator of a node: those of a call, and the counts that are checked when it is loaded.
+    */
   private def nodeAttributes(op: UserDefinedCustomOp, inputs: Int): Map[String, String] =
     attributes(op, inputs).toMap +
       (UdfOperator.InputsKey -> inputs.toString) +
       (UdfOperator.OutputsKey -> op.getNumOutputs.toString)
 
-  /** How many of the given arrays or symbols are inputs; those that are more than the operator takes are its states.
+  /** The number of inputs among the given arrays or symbols. Surplus ones are states.
     *
-    * @param otherwise the number for an operator that takes any number of inputs
+    * @param otherwise the number for an operator with any number of inputs
     */
   private def inputCount(op: UserDefinedCustomOp, count: Int, otherwise: Int): Int = {
     val (fixed, states) = (op.getNumInputs, op.stateNames.length)
@@ -136,10 +137,10 @@ private[mxnet] object UserOperators {
     if (fixed >= 0) fixed else otherwise
   }
 
-  /** The symbol of an operator's outputs. */
+  /** Creates the symbol of an operator's outputs. */
   def compose(op: UserDefinedCustomOp, name: String, symbols: Array[Symbol]): Symbol = {
     ensureRegistered(op)
-    // What is left out becomes variables, states above all.
+    // Missing inputs and states become variables.
     val inputs = inputCount(op, symbols.length, symbols.length)
     val names = SameDiff.of(op).fold(NameManager.current)(_.names)
     val node = names.get(Option(name).filter(_.nonEmpty), op.opName.toLowerCase)
@@ -166,7 +167,7 @@ private[mxnet] object UserOperators {
 private[mxnet] final class UdfClass private (val cls: Class[_], make: () => UserDefinedCustomOp)
     extends OperatorDefinition {
 
-  /** The name that an instance says. */
+  /** The name of an instance's operator. */
   lazy val name: String = make().opName
 
   def described: String = cls.getName
@@ -188,11 +189,11 @@ private[mxnet] object UdfClass {
   def isOperator(cls: Class[_]): Boolean =
     classOf[UserDefinedCustomOp].isAssignableFrom(cls) || classOf[javaapi.UserDefinedCustomOp].isAssignableFrom(cls)
 
-  /** The class of an operator by itself. */
+  /** Creates operators of a top-level class. */
   def apply(cls: Class[_]): UdfClass = checked(cls, None)
 
-  /** The class of an instance. If it is inside another class, as in a REPL or a notebook, all instances belong to the same
-    * enclosing object.
+  /** Creates operators of an instance's class. If it is an inner class, as in a REPL or a notebook, all instances have
+    * the same enclosing object.
     */
   def of(instance: AnyRef): UdfClass = {
     val outer = instance.getClass.getDeclaredFields.find(f => f.getName == "$outer" || f.getName.startsWith("this$"))
@@ -205,10 +206,10 @@ private[mxnet] object UdfClass {
     )
   }
 
-  /** The beginning of the names of classes that a REPL or a notebook compiles, with the number of the input. */
+  /** The prefix of the names of classes that a REPL or a notebook compiles, which has the number of the input. */
   private lazy val input = "^(\\$line|rs\\$line\\$|ammonite\\.\\$sess\\.cmd)\\d+".r
 
-  /** Whether two classes were defined by different inputs of a REPL or a notebook under the same name. */
+  /** Whether different inputs of a REPL or a notebook defined two classes under the same name. */
   def isDefinedAgain(name: String, other: String): Boolean =
     input.findPrefixOf(name).isDefined && input.replaceFirstIn(name, "") == input.replaceFirstIn(other, "")
 

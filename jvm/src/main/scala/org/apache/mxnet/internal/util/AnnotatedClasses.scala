@@ -6,12 +6,14 @@ import scala.util.control.NonFatal
 
 import _root_.io.github.classgraph.ClassGraph
 
-/** Classes of the class path that are marked for the library, found by one scan. */
+/** The annotated classes on the class path, found by one scan. */
 private[mxnet] object AnnotatedClasses {
   private val log = Logging.of("org.apache.mxnet.AnnotatedClasses")
   private val marks = Seq(classOf[UserDefinedOp], classOf[ImportHookRule])
 
-  /** Packages of large libraries, which the scan leaves out: reading Spark's class path takes half a minute and much memory. */
+  /** Packages of large libraries, which the scan skips: scanning Spark's class path takes half a minute and much
+    * memory.
+    */
   private val libraries = Seq(
     "breeze",
     "com.fasterxml",
@@ -38,10 +40,10 @@ private[mxnet] object AnnotatedClasses {
     finally scan.close()
   }
 
-  /** The classes with an annotation, by name. */
+  /** The classes with an annotation, sorted by name. */
   def of(mark: Class[_]): Seq[Class[_]] = found.getOrElse(mark.getName, Nil).sortBy(_.getName)
 
-  /** What is made of a class; one that cannot be used must not keep the others from being found. */
+  /** Evaluates `body` for a class; a class that fails is skipped, so that the others are found. */
   def usable[T](cls: Class[_])(make: => T): Option[T] = usable(cls.getName)(make)
 
   private def usable[T](name: String)(make: => T): Option[T] =

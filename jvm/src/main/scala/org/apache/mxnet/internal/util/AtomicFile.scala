@@ -8,7 +8,7 @@ import java.nio.file.{AtomicMoveNotSupportedException, Files, Path, Paths, Stand
 
 import scala.util.Using
 
-/** Writes files that other processes, and this one after a crash, see whole or not at all. */
+/** Replaces files atomically for other processes, and for this one after a crash. */
 private[mxnet] object AtomicFile {
 
   /** Writes a file through a stream. */
@@ -19,11 +19,11 @@ private[mxnet] object AtomicFile {
   /** Writes a text file. */
   def writeText(file: String, text: String): Unit = write(file)(_.write(text.getBytes(StandardCharsets.UTF_8)))
 
-  /** Replaces a file by what `write` puts into a file beside it. Missing directories are made. */
+  /** Calls `write` on a temporary file in the same directory, and renames it. Creates missing directories. */
   def replace(file: String)(write: Path => Unit): Unit = {
     val path = Paths.get(file).toAbsolutePath
     Files.createDirectories(path.getParent)
-    // One name for all attempts, so that processes that were killed leave at most one such file.
+    // A fixed name, so that killed processes leave at most one temporary file.
     val partial = path.resolveSibling(s"${path.getFileName}.partial")
     write(partial)
     Using.resource(FileChannel.open(partial, StandardOpenOption.WRITE))(_.force(true))
@@ -31,7 +31,7 @@ private[mxnet] object AtomicFile {
     catch {
       case _: AtomicMoveNotSupportedException => Files.move(partial, path, StandardCopyOption.REPLACE_EXISTING)
     }
-    // The new name is on the disk once the directory is; not every system lets a directory be synchronized.
+    // Makes the new name durable. Not every system can synchronize a directory.
     try Using.resource(FileChannel.open(path.getParent, StandardOpenOption.READ))(_.force(true))
     catch { case _: IOException => }
   }

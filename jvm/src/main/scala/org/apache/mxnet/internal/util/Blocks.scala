@@ -6,7 +6,7 @@ import java.nio.charset.StandardCharsets
 
 import org.apache.mxnet.MXNetError
 
-/** Blocks of bytes with their lengths before them. */
+/** Blocks of bytes, each preceded by its length. */
 private[mxnet] object Blocks {
 
   /** The bytes that `write` writes. */
@@ -18,7 +18,7 @@ private[mxnet] object Blocks {
     bytes.toByteArray
   }
 
-  /** Reads bytes; what ends too early is an error that names it. */
+  /** Reads bytes; an early end is an error that names the input. */
   def parse[A](bytes: Array[Byte], what: String)(read: DataInputStream => A): A = {
     Given("Blocks", "bytes" -> bytes)
     try read(new DataInputStream(new ByteArrayInputStream(bytes)))
@@ -33,7 +33,7 @@ private[mxnet] object Blocks {
   def read(in: DataInputStream): Array[Byte] = {
     val length = in.readInt()
     if (length < 0) throw new EOFException()
-    // Memory is taken as the bytes come, whatever length is claimed.
+    // Memory grows with the bytes that are read, not with the announced length.
     val content = in.readNBytes(length)
     if (content.length < length) throw new EOFException()
     content

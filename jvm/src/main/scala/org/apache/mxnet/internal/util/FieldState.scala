@@ -5,8 +5,8 @@ import java.lang.reflect.{Field, InaccessibleObjectException, Modifier}
 
 import org.apache.mxnet.MXNetError
 
-/** What an object counts while it works: its fields of primitive types that can change. Optimizers and learning rate
-  * schedules of users are saved with training by this, without a line of theirs.
+/** The mutable fields of primitive types of an object. Checkpoints save the state of optimizers and learning rate
+  * schedules by it, without code in these classes.
   */
 private[mxnet] object FieldState {
 
@@ -14,11 +14,11 @@ private[mxnet] object FieldState {
   def read(owner: AnyRef): Map[String, Any] =
     fields(owner).map(field => nameOf(field) -> field.get(owner)).toMap
 
-  /** As [[read]], with the fields that never change: arguments of the constructor. */
+  /** As [[read]], with immutable fields: arguments of the constructor. */
   def readAll(owner: AnyRef): Map[String, Any] =
     primitives(owner).map(field => nameOf(field) -> field.get(owner)).toMap
 
-  /** Sets the fields that [[read]] or [[readAll]] gave; a field that is not there any more is an error. */
+  /** Restores the result of [[read]] or [[readAll]]; a field that does not exist is an error. */
   def write(owner: AnyRef, values: Map[String, Any]): Unit = {
     val byName = primitives(owner).map(field => nameOf(field) -> field).toMap
     values.foreach { case (name, value) =>
@@ -47,7 +47,7 @@ private[mxnet] object FieldState {
   private def fields(owner: AnyRef): Seq[Field] =
     primitives(owner).filterNot(field => Modifier.isFinal(field.getModifiers))
 
-  /** `bitmap$` fields say which lazy values exist. */
+  /** `bitmap$` fields record which lazy values are initialized. */
   private def primitives(owner: AnyRef): Seq[Field] =
     declared(owner).filter(field => field.getType.isPrimitive && !field.getName.contains("bitmap$")).map(accessible)
 

@@ -5,12 +5,12 @@ import org.apache.mxnet.MXNetError
 
 import scala.collection.immutable.ArraySeq
 
-/** Refuses what a program left out: null, and arrays, sequences and maps that hold null. */
+/** Rejects null arguments, and arrays, sequences and maps that contain null. */
 private[mxnet] object Given {
 
-  /** Fails with the name of the first argument that is null or holds null.
+  /** Throws an error with the name of the first argument that is null or contains null.
     *
-    * @param owner class and method, or the operator, that got the arguments
+    * @param owner the class and method, or the operator
     * @param arguments name and value of each
     */
   def apply(owner: String, arguments: (String, Any)*): Unit = arguments.foreach { case (name, value) =>
@@ -18,7 +18,7 @@ private[mxnet] object Given {
       case null                 => fail(owner, name)
       case items: Array[AnyRef] => checkItems(owner, name, items.iterator)
       case items: Map[_, _]     => checkValues(owner, name, items)
-      // Variable arguments that are null reach Scala as a sequence around null.
+      // Null varargs of Java arrive in Scala as a sequence that wraps null.
       case items: ArraySeq[_] if items.unsafeArray == null => fail(owner, name)
       case items: Seq[_] if items.knownSize >= 0           => checkItems(owner, name, items.iterator)
       case _                                               =>

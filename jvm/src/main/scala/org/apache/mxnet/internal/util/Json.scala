@@ -3,12 +3,12 @@ package internal.util
 
 import org.apache.mxnet.MXNetError
 
-/** Reads JSON into maps, sequences, strings, doubles, booleans and null. */
+/** Parses JSON to maps, sequences, strings, doubles, booleans and null. */
 private[mxnet] object Json {
 
   /** The value of a JSON text.
     *
-    * @throws MXNetError if the text is no JSON, with the position of the error
+    * @throws MXNetError if the text is not JSON; the message has the position of the error
     */
   def parse(text: String): Any = {
     val parser = new Parser(text)

@@ -6,18 +6,18 @@ import java.util.{Collections, WeakHashMap}
 
 /** A value for each thread, like `ThreadLocal`.
   *
-  * What a `ThreadLocal` holds lives as long as the thread, and keeps the class loader of its class alive. Threads of an
-  * application server, of sbt or of a notebook outlive the application that ran on them; here they only hold a weak
-  * reference of the JDK.
+  * The value of a `ThreadLocal` lives as long as its thread and keeps the class loader of its class reachable. Threads
+  * of an application server, of sbt or of a notebook outlive the applications that run on them; here they hold only a
+  * weak reference.
   *
-  * @param initial the value of a thread that has set none
+  * @param initial the initial value of each thread
   */
 private[mxnet] final class PerThread[T](initial: () => T) {
   import PerThread.Cell
 
   private val local = new ThreadLocal[WeakReference[Cell[T]]]
 
-  /** Keeps each cell as long as its thread and this object live. */
+  /** Keeps each cell reachable as long as its thread and this object. */
   private val cells = Collections.synchronizedMap(new WeakHashMap[Thread, Cell[T]])
 
   def get(): T = cell().value

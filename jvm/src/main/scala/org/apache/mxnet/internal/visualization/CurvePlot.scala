@@ -22,7 +22,7 @@ private[mxnet] object CurvePlot {
   def svg(title: String, xLabel: String, yLabel: String, series: Curves): String =
     Svg.document(Width, Height, title, body(title, xLabel, yLabel, series))
 
-  /** Plots one above the other, each with its name on the y axis.
+  /** Stacks plots vertically, each with its name on the y axis.
     *
     * @param plots name and curves of each; those without a finite point are left out
     */
@@ -36,7 +36,7 @@ private[mxnet] object CurvePlot {
     Svg.document(Width, drawn.length * Height, title, elements)
   }
 
-  /** Whether a plot of these curves has a point. */
+  /** Whether these curves have a finite point. */
   def isDrawable(series: Curves): Boolean =
     series.exists(_._2.exists { case (x, y) => x.isFinite && y.isFinite })
 
@@ -110,7 +110,7 @@ private[mxnet] object CurvePlot {
     }
   }
 
-  /** Round numbers at equal distances, from at or below `min` to at or above `max`. */
+  /** Equidistant round numbers from at most `min` to at least `max`. */
   private[mxnet] def ticks(min: Double, max: Double): IndexedSeq[Double] = {
     val range = if (max > min) max - min else math.max(math.abs(max), 1.0)
     val raw = range / 5

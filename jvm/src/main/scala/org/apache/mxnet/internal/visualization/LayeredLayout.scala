@@ -43,7 +43,7 @@ private[mxnet] final class LayeredLayout(
   /** For each edge, the horizontal positions in the layers from that of its start to that of its end. */
   val routes: IndexedSeq[IndexedSeq[Double]] = paths.map(_.map(_.x))
 
-  /** Width of the whole. */
+  /** Width of the drawing. */
   val width: Double = rows.flatten.map(slot => slot.x + slot.width / 2).maxOption.getOrElse(0.0)
 
   private def layers(): IndexedSeq[Int] = {
@@ -53,7 +53,7 @@ private[mxnet] final class LayeredLayout(
     order.foreach(node =>
       layer(node) = incoming.getOrElse(node, IndexedSeq.empty).map(layer(_) + 1).maxOption.getOrElse(0)
     )
-    // An input stands right above the first node that takes it.
+    // An input is in the layer above its first reader.
     val outgoing = edges.groupMap(_._1)(_._2)
     order.filterNot(incoming.contains).foreach { node =>
       outgoing.get(node).foreach(targets => layer(node) = math.max(0, targets.map(layer(_)).min - 1))
@@ -124,7 +124,7 @@ private[mxnet] final class LayeredLayout(
         val wished = row.map(slot => towards(if (downwards) slot.above else slot.below, slot))
         val (inner, sources) = row.indices.partition(i => row(i).node < 0 || row(i).above.nonEmpty)
         settle(row, inner, wished)
-        // An input beside the flow of the network makes way for it.
+        // Other inputs yield to the nodes on the main path of the network.
         sources.foreach(i => row(i).x = within(row, i, inner ++ sources.filter(_ < i), wished(i)))
       }
     }
@@ -132,7 +132,7 @@ private[mxnet] final class LayeredLayout(
     rows.flatten.foreach(_.x -= left)
   }
 
-  /** The mean position of the neighbours, of those within the network's flow if there are any; where it is without
+  /** The mean position of the neighbours, preferring those on the main path; the slot's own position without
     * neighbours.
     */
   private def towards(neighbours: collection.Seq[Slot], slot: Slot): Double = {
@@ -144,8 +144,8 @@ private[mxnet] final class LayeredLayout(
   private def distance(row: collection.IndexedSeq[Slot], from: Int, to: Int): Double =
     (from until to).map(i => (row(i).width + row(i + 1).width) / 2 + gap).sum
 
-  /** Moves some of a row's slots to the wished positions as far as order and widths allow: the mean of packing from the
-    * left and from the right.
+  /** Moves some of a row's slots towards the desired positions as far as order and widths allow: the mean of packing
+    * from the left and from the right.
     */
   private def settle(
       row: collection.IndexedSeq[Slot],
@@ -163,7 +163,7 @@ private[mxnet] final class LayeredLayout(
     chosen.indices.foreach(i => row(chosen(i)).x = (fromLeft(i) + fromRight(i)) / 2)
   }
 
-  /** The position nearest to `wished` at which slot `index` keeps its distance from the slots that are placed. */
+  /** The position nearest to `wished` at which slot `index` keeps the minimum distance from fixed slots. */
   private def within(row: collection.IndexedSeq[Slot], index: Int, placed: IndexedSeq[Int], wished: Double): Double = {
     val least = placed.filter(_ < index).map(i => row(i).x + distance(row, i, index)).maxOption
     val most = placed.filter(_ > index).map(i => row(i).x - distance(row, index, i)).minOption

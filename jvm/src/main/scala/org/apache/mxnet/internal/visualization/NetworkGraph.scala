@@ -11,7 +11,7 @@ import org.apache.mxnet.{MXNetError, Model, Shape, Symbol}
   * @param name its name
   * @param op its operator; `null` for a variable, as MXNet writes it
   * @param attrs the operator's parameters
-  * @param inputs the nodes whose outputs it takes, each with the number of the output
+  * @param inputs the nodes whose outputs it reads, each with the index of the output
   */
 private[mxnet] final case class GraphNode(
     name: String,
@@ -21,16 +21,16 @@ private[mxnet] final case class GraphNode(
 ) {
   def isVariable: Boolean = op == "null"
 
-  /** The operator's name for people: that of a user-defined operator is its type. */
+  /** The displayed name of the operator: of a user-defined one, its type. */
   def title: String = if (op == "Custom") attrs.getOrElse("op_type", op) else op
 
-  /** Whether it is a variable that holds a weight or the like rather than data. */
+  /** Whether it is a variable that is a parameter rather than data. */
   def isParameter: Boolean = isVariable && Model.looksLikeParameter(name)
 
   /** The numbers in a parameter such as `(3, 3)`. */
   def numbers(key: String): List[String] = attrs.get(key).fold(List.empty[String])(GraphNode.numbersIn)
 
-  /** The operator with what matters most of its parameters, in two lines. */
+  /** The operator and its most important parameters, in two lines. */
   def caption: Seq[String] = op match {
     case "null"                          => Seq(name)
     case "Convolution" | "Deconvolution" => Seq(op, s"${window("kernel")}, ${attrs.getOrElse("num_filter", "?")}")
@@ -55,7 +55,7 @@ private[mxnet] object GraphNode {
 /** A network as nodes in topological order.
   *
   * @param nodes the nodes
-  * @param shapes shape of each output (node, number), as far as it was inferred
+  * @param shapes shapes of outputs (node, index), as far as they were inferred
   */
 private[mxnet] final class NetworkGraph(val nodes: IndexedSeq[GraphNode], shapes: Map[String, Shape]) {
 
@@ -88,7 +88,7 @@ private[mxnet] object NetworkGraph {
   private def inferShapes(symbol: Symbol, shape: Map[String, Shape]): Map[String, Shape] = {
     val internals = symbol.getInternals()
     try {
-      // Where an operator of the user's is missing, what can be inferred is shown.
+      // Without a user-defined operator, shows the shapes that can be inferred.
       val complete = Try(symbol.checkReady()).isSuccess
       val (argShapes, outShapes, auxShapes) =
         if (complete) internals.inferShape(shape) else internals.inferShapePartial(shape)

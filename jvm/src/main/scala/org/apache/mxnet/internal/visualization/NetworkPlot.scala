@@ -25,7 +25,7 @@ private[mxnet] object NetworkPlot {
 
   /** The plot.
     *
-    * @param hideWeights whether variables that hold parameters are left out
+    * @param hideWeights whether to omit variables that are parameters
     */
   def svg(graph: NetworkGraph, title: String, hideWeights: Boolean): String = {
     val shown = graph.nodes.indices.filterNot(i => hideWeights && graph.nodes(i).isParameter)
@@ -71,7 +71,7 @@ private[mxnet] object NetworkPlot {
     math.max(96, lines.map { case (text, size) => Svg.widthOf(text, size) }.max + 24)
   }
 
-  /** The lines of a box: what the node does, and its name. */
+  /** The lines of a box: operator and name. */
   private def lineSizes(node: GraphNode): Seq[(String, Int)] =
     if (node.isVariable) Seq(node.name -> CaptionSize)
     else Seq(node.caption.mkString(" ") -> CaptionSize, node.name -> DetailSize)

@@ -7,7 +7,7 @@ private[mxnet] object SummaryTable {
   /** The table as text.
     *
     * @param graph the network, with shapes
-    * @param inputs names of the variables that are no parameters
+    * @param inputs names of the variables that are not parameters
     */
   def text(graph: NetworkGraph, inputs: Set[String]): String = {
     val counts = graph.nodes.indices.map(i => parameters(graph, i, inputs))
@@ -31,7 +31,7 @@ private[mxnet] object SummaryTable {
       .mkString("", "\n", "\n")
   }
 
-  /** Number of elements of the parameters that a node is the first to take. */
+  /** Number of elements of the parameters whose first reader is the node. */
   private def parameters(graph: NetworkGraph, index: Int, inputs: Set[String]): Long =
     graph
       .nodes(index)

@@ -3,17 +3,16 @@ package internal.visualization
 
 import java.util.Locale
 
-/** Pieces of SVG text. */
+/** Builds SVG text. */
 private[mxnet] object Svg {
 
-  /** A number without needless digits, with a point whatever the locale. */
+  /** Formats a number without unnecessary digits, independently of the locale. */
   def number(value: Double): String = {
     val text = String.format(Locale.ROOT, "%.1f", value)
     if (text.endsWith(".0")) text.dropRight(2) else text
   }
 
-  /** Text with the characters replaced that mean something in XML; control characters, which XML has no place for, are
-    * dropped.
+  /** Escapes text for XML; drops control characters, which XML does not allow.
     */
   def escape(text: String): String = text.flatMap {
     case '&'                                                            => "&amp;"
@@ -26,7 +25,7 @@ private[mxnet] object Svg {
 
   /** A line of text.
     *
-    * @param anchor which part of the text is at x: `start`, `middle` or `end`
+    * @param anchor which point of the text is at x: `start`, `middle` or `end`
     */
   def text(
       x: Double,
@@ -54,6 +53,6 @@ private[mxnet] object Svg {
     ) ++ body :+ "</svg>").mkString("", "\n", "\n")
   }
 
-  /** Width that a text of this size takes, about. */
+  /** Approximate width of a text. */
   def widthOf(content: String, size: Int): Double = content.length * size * 0.58
 }

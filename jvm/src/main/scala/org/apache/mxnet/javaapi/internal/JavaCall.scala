@@ -8,12 +8,12 @@ import scala.jdk.CollectionConverters._
 import org.apache.mxnet.javaapi.NDArray
 import org.apache.mxnet.{MXNetError, NDArray => CoreArray}
 
-/** The arguments of one call of a generated function of the Java API; `null` is an absent one. */
+/** The arguments of one call of a generated function of the Java API; `null` is absent. */
 private[mxnet] final class JavaCall(operator: String) {
   private val inputs = mutable.ListBuffer.empty[CoreArray]
   private var arguments = Map.empty[String, Any]
 
-  /** Adds an input: an array, each of several, or none for `null`. */
+  /** Adds an input: an array, several arrays, or none for `null`. */
   def input(value: Any): Unit = value match {
     case null              => ()
     case array: NDArray    => inputs += array.nd
@@ -27,10 +27,12 @@ private[mxnet] final class JavaCall(operator: String) {
       throw new IllegalArgumentException(s"$operator: an input must be an NDArray, not ${other.getClass.getName}")
   }
 
-  /** Adds a setting unless it is `null`: the operator then takes its default, or says that it needs the setting. */
+  /** Adds a parameter unless it is `null`; the operator then uses its default, or reports that the parameter is
+    * required.
+    */
   def setting(name: String, value: Any): Unit = if (value != null) arguments = arguments.updated(name, inScala(value))
 
-  /** Runs the operator; its outputs go to `out` if that is not `null`. */
+  /** Runs the operator. The outputs are written to `out` if it is not `null`. */
   def invoke(out: NDArray): Array[NDArray] = {
     val all = if (out == null) arguments else arguments.updated("out", out.nd)
     val result = CoreArray.genericNDArrayFunctionInvoke(operator, inputs.toSeq, all)

@@ -4,11 +4,11 @@ package internal
 import org.apache.mxnet.Callback.EpochRecord
 import org.apache.mxnet.MXNetError
 
-/** Which metric of an epoch decides, and which of its values are better.
+/** Selects the metric of an epoch to compare, and the direction of improvement.
   *
-  * @param metric a metric's name, with `validation-` or `train-` before it if it must be that of these data; empty for the
-  *   first metric; of the validation data if there are any
-  * @param mode `max`, `min`, or `auto` for what is known of the metrics of this library
+  * @param metric a metric's name, optionally with the prefix `validation-` or `train-`; empty for the first metric. By
+  *   default that of the validation data, if there are any.
+  * @param mode `max`, `min`, or `auto` for the metrics of this library
   */
 private[mxnet] final class MetricChoice(metric: String, mode: String) {
   require(metric != null, "metric is null; leave it out for the first metric")

@@ -5,8 +5,8 @@ import org.apache.mxnet._
 import org.apache.mxnet.internal.util.FieldState
 import org.apache.mxnet.optimizer._
 
-/** An optimizer of this library as values that can be written: its class, its numbers and its learning rate schedule. The
-  * states of parameters belong to the updater and are not part of it.
+/** A serializable form of an optimizer of this library: its class, its numbers and its learning rate schedule. The
+  * states of parameters belong to the updater and are not included.
   */
 private[mxnet] object OptimizerContent {
   private val makers: Map[String, () => Optimizer] = Seq[() => Optimizer](
@@ -20,7 +20,7 @@ private[mxnet] object OptimizerContent {
     () => new SGLD()
   ).map(make => make().getClass.getName -> make).toMap
 
-  /** The values that [[restore]] takes. */
+  /** The values for [[restore]]. */
   def of(optimizer: Optimizer): Map[String, Any] = {
     maker(optimizer.getClass.getName)
     val scheduler = FieldState.referenced(optimizer, classOf[LRScheduler]).headOption
@@ -32,7 +32,7 @@ private[mxnet] object OptimizerContent {
     )
   }
 
-  /** A new optimizer from what [[of]] gave. */
+  /** A new optimizer from the result of [[of]]. */
   def restore(content: Map[String, Any]): Optimizer = {
     val optimizer = maker(String.valueOf(content.getOrElse("class", "?")))()
     content.get("scheduler").foreach {

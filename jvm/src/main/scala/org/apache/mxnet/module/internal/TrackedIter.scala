@@ -6,13 +6,13 @@ import scala.collection.immutable.ListMap
 import org.apache.mxnet._
 import org.apache.mxnet.internal.util.Blocks
 
-/** An iterator that is read by this object only, which so knows its position.
+/** Tracks the position of an iterator, which only this object may read.
   *
-  * @param iter the iterator, not read yet
+  * @param iter the iterator, at its start
   */
 private[mxnet] final class TrackedIter(iter: DataIter) extends DataIter with ResumableIter {
 
-  /** Batches that were read in each pass that a reset ended. */
+  /** Number of batches read in each completed pass. */
   private var passes = Vector.empty[Int]
   private var batches = 0
 

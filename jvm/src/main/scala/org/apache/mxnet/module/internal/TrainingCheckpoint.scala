@@ -12,7 +12,7 @@ import org.apache.mxnet.internal.util.{AtomicFile, Blocks, FieldState}
 
 import scala.util.Using
 
-/** Training between two epochs: everything that decides the bits of the epochs to come.
+/** The state of training between two epochs, which determines the bits of all later epochs.
   *
   * @param epoch number of the next epoch
   * @param random state of the random numbers
@@ -63,7 +63,7 @@ private[mxnet] object TrainingCheckpoint {
   private val Magic = 0x464d5443
   private val Version = 1
 
-  /** The state to go on from; None if training starts anew. */
+  /** The state to continue from; None to start from the beginning. */
   def toResume(params: FitParams, resume: Boolean): Option[TrainingCheckpoint] =
     if (!resume) None
     else {
@@ -80,9 +80,9 @@ private[mxnet] object TrainingCheckpoint {
         verify(file)
         parse(file, new DataInputStream(new BufferedInputStream(stream)))
       }
-    catch { case _: EOFException => throw new MXNetError(s"$file ends too early: it is no whole checkpoint") }
+    catch { case _: EOFException => throw new MXNetError(s"$file ends too early: the checkpoint is incomplete") }
 
-  /** Checks the sum at the end of a file before anything of it is believed. */
+  /** Checks the checksum at the end of a file before its content is parsed. */
   private def verify(file: String): Unit = {
     val length = Files.size(Paths.get(file))
     Using.resource(new BufferedInputStream(Files.newInputStream(Paths.get(file)))) { stream =>
@@ -96,12 +96,12 @@ private[mxnet] object TrainingCheckpoint {
       }
       val sum = checked.getChecksum.getValue
       if (left < 0 || new DataInputStream(stream).readLong() != sum)
-        throw new MXNetError(s"$file is no checkpoint of training, or it is damaged: its checksum is wrong")
+        throw new MXNetError(s"$file is not a training checkpoint, or it is damaged: its checksum is wrong")
     }
   }
 
   private def parse(file: String, in: DataInputStream): TrainingCheckpoint = {
-    if (in.readInt() != Magic) throw new MXNetError(s"$file is no checkpoint of training")
+    if (in.readInt() != Magic) throw new MXNetError(s"$file is not a training checkpoint")
     val version = in.readInt()
     if (version != Version)
       throw new MXNetError(s"$file is a checkpoint of version $version; this library reads version $Version")
@@ -138,7 +138,7 @@ private[mxnet] object TrainingCheckpoint {
 /** An optimizer between two updates.
   *
   * @param kind name of its class
-  * @param states what it keeps for each parameter
+  * @param states its state of each parameter
   * @param updateCounts updates of each parameter
   * @param counters fields of the optimizer that change
   * @param schedules such fields of its learning rate schedules
@@ -179,7 +179,7 @@ private[mxnet] final case class OptimizerCheckpoint(
 
 private[mxnet] object OptimizerCheckpoint {
 
-  /** The state of an optimizer, given what it keeps for each parameter. */
+  /** The state of an optimizer, given its state of each parameter. */
   def of(optimizer: Optimizer, states: Array[Byte]): OptimizerCheckpoint = OptimizerCheckpoint(
     optimizer.getClass.getName,
     states,

@@ -6,8 +6,8 @@ import org.apache.mxnet._
 
 /** Runs the epochs of a module that is bound and has parameters and an optimizer.
   *
-  * @param epochSize number of batches in an epoch, whatever `trainData` holds; one pass over them if -1
-  * @param params the rest; its optimizer is the one that the module has
+  * @param epochSize number of batches in an epoch, regardless of the length of `trainData`; -1 for one pass
+  * @param params further parameters; its optimizer is that of the module
   */
 private[mxnet] final class TrainingLoop(
     module: BaseModule,
@@ -24,9 +24,9 @@ private[mxnet] final class TrainingLoop(
   private val validation = evalData.map(data => new TrackedIter(data))
   private val validationMetric = params.validationMetric.getOrElse(params.evalMetric)
 
-  /** Runs the epochs that are left.
+  /** Runs the remaining epochs.
     *
-    * @param saved where training stopped, if it resumes; its parameters are in the module already
+    * @param saved the checkpoint to resume from, whose parameters are already set in the module
     */
   def run(saved: Option[TrainingCheckpoint]): Unit = {
     saved.foreach(restore)
@@ -51,7 +51,7 @@ private[mxnet] final class TrainingLoop(
     val trainSeconds = (System.nanoTime() - start) / 1e9
     logger.info("Epoch[{}] Time cost={}", epoch, (trainSeconds * 1000).toLong)
 
-    // Devices that each saw their own data have slightly different auxiliary states: all go on with the mean.
+    // Auxiliary states differ between devices, which process different data: continue with their mean.
     val (args, aux) = module.getParams
     module.setParams(args, aux)
     params.epochEndCallback.foreach(_.invoke(epoch, module.getSymbol, args, aux))
@@ -64,7 +64,7 @@ private[mxnet] final class TrainingLoop(
     params.callbacks.foreach(_.onEpochEnd(record, training))
   }
 
-  /** Trains on the batches of an epoch; gives their number. */
+  /** Trains on the batches of an epoch; returns their number. */
   private def trainBatches(epoch: Int): Int = {
     var nBatch = 0
     while (if (epochSize < 0) train.hasNext else nBatch < epochSize) {
@@ -126,11 +126,11 @@ private[mxnet] final class TrainingLoop(
     training.restore(saved.history)
     restoreCallbacks(saved)
     saved.params.dispose()
-    // The last, because shuffling while the data are restored draws numbers.
+    // Last, because restoring the data may shuffle, which draws random numbers.
     Random.setState(saved.random)
   }
 
-  /** Callbacks are known by their class and, within a class, by their order. */
+  /** Callbacks are identified by their class and, within a class, by their order. */
   private def restoreCallbacks(saved: TrainingCheckpoint): Unit =
     params.callbacks.groupBy(_.getClass.getName).foreach { case (name, own) =>
       own.zip(saved.callbacks.filter(_._1 == name)).foreach { case (callback, (_, state)) =>

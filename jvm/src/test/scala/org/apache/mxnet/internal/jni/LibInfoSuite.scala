@@ -1,6 +1,7 @@
 package org.apache.mxnet
 package internal.jni
 
+import java.lang.invoke.MethodType
 import java.lang.reflect.Modifier
 import java.nio.charset.StandardCharsets.ISO_8859_1
 import java.nio.file.Files
@@ -20,6 +21,26 @@ class LibInfoSuite extends munit.FunSuite {
     val exported =
       "Java_org_apache_mxnet_internal_jni_LibInfo_([A-Za-z]+)\u0000".r.findAllMatchIn(symbols).map(_.group(1)).toSet
     assertEquals(exported, declared.toSet)
+  }
+
+  test("every method that the library calls exists with its descriptor") {
+    val called = Base._LIB.upcalls().grouped(3).toSeq
+    assert(called.map(_.toSeq).contains(Seq("org/apache/mxnet/MXMonitorCallback", "invoke", "(Ljava/lang/String;J)V")))
+    called.foreach { entry =>
+      val (className, name, descriptor) = (entry(0), entry(1), entry(2))
+      val owner = Class.forName(className.replace('/', '.'))
+      val types =
+        if (name == "<init>") owner.getConstructors.map(c => MethodType.methodType(classOf[Unit], c.getParameterTypes))
+        else
+          owner.getMethods
+            .filter(_.getName == name)
+            .map(m => MethodType.methodType(m.getReturnType, m.getParameterTypes))
+      val descriptors = types.map(_.toMethodDescriptorString)
+      assert(
+        descriptors.contains(descriptor),
+        s"$className.$name has the descriptors ${descriptors.mkString(" ")}; the library calls $descriptor"
+      )
+    }
   }
 
   /** The values of an enumeration in the metadata of an operator: `{'a', 'b'},optional,default='a'`. */

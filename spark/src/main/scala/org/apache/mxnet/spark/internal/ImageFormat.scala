@@ -2,15 +2,15 @@ package org.apache.mxnet.spark.internal
 
 import org.apache.mxnet.{Image, ResourceScope, Shape}
 
-/** How the bytes of an image become the numbers of an input.
+/** The conversion of an encoded image to the elements of an input.
   *
   * @param channelsFirst whether a row is (channels, height, width); else (height, width, channels)
-  * @param mean what is subtracted from each channel; none if empty
-  * @param std what each channel is then divided by; nothing if empty
+  * @param mean mean of each channel, which is subtracted; none if empty
+  * @param std divisor of each channel; none if empty
   */
 private[mxnet] final case class ImageFormat(channelsFirst: Boolean, mean: Seq[Double], std: Seq[Double]) {
 
-  /** Decodes an image to red, green and blue (or grey, if the input has one channel), scales it, and writes it. */
+  /** Decodes an image to RGB (or grey, if the input has one channel), resizes and normalises it, and writes it. */
   def decode(bytes: Array[Byte], rowShape: Shape, target: Array[Float], offset: Int): Unit = {
     require(
       rowShape.length == 3,

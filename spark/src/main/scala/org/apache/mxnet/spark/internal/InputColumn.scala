@@ -66,7 +66,7 @@ private[mxnet] sealed abstract class InputColumn[A](
 private[mxnet] object InputColumn {
   import PrimitiveType._
 
-  /** What columns the model can read. */
+  /** Creates readers of supported column types. */
   val Accepted: String =
     "a number, an array of numbers (byte, short, int, long, float, double, boolean), a vector of spark.ml, or the bytes " +
       "of a JPEG, PNG or BMP image"
@@ -82,7 +82,7 @@ private[mxnet] object InputColumn {
     case _                                                                                    => false
   }
 
-  /** The number of elements of a value, where it is known without the model. */
+  /** The number of elements of a value, if it is known without the model. */
   def sizeOf(dataType: DataType, row: InternalRow, ordinal: Int): Option[Shape] = dataType match {
     case VectorType      => Some(Shape(vectorSize(row.getStruct(ordinal, 4))))
     case ArrayType(_, _) => Some(Shape(row.getArray(ordinal).numElements()))
@@ -96,7 +96,7 @@ private[mxnet] object InputColumn {
   /** @param column the name of the column
     * @param rowShape the shape of a row of the model's input
     * @param batch the number of rows of the largest batch
-    * @param images how images become numbers
+    * @param images the conversion of images
     */
   def of(column: String, dataType: DataType, rowShape: Shape, batch: Int, images: ImageFormat): InputColumn[_] = {
     val size = rowShape.product

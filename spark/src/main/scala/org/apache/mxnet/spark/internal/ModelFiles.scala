@@ -33,8 +33,8 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path]) {
     digest.digest().map(byte => f"$byte%02x").mkString
   }
 
-  /** Lets every executor of a Spark context fetch the files. They are streamed, so that their size is not limited as that of
-    * a broadcast array is.
+  /** Publishes the files to the executors of a Spark context. They are streamed, so that their size is not limited like
+    * that of a broadcast array.
     */
   def ship(context: SparkContext): ShippedModel = ModelFiles.synchronized {
     val directory = Files.createDirectories(ModelFiles.temporary.resolve(hash))
@@ -78,7 +78,7 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path]) {
 
 /** A model that executors can fetch.
   *
-  * @param files each file's name, and where it is found; the main file first
+  * @param files name and address of each file; the main file first
   */
 private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, String)]) {
 
@@ -87,7 +87,7 @@ private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, S
     val directory = FileTransfer.createDirectory()
     val paths = files.map { case (name, url) =>
       val path = directory.toPath.resolve(name)
-      // External data of an ONNX model is found by the files' own names.
+      // An ONNX model refers to its external data by file name.
       Files.move(FileTransfer.fetch(url, directory).toPath, path)
     }
     ModelFiles(paths.head, paths.tail)
@@ -100,14 +100,14 @@ private[mxnet] object ModelFiles {
   /** Files that live as long as the driver. */
   private lazy val temporary: Path = FileTransfer.createDirectory().toPath
 
-  /** Gives a file a second name, if it has not got it yet. Spark names a file as the target of a symbolic link. */
+  /** Links a file under a second name, unless it exists. Spark names a file as the target of a symbolic link. */
   def linkOrCopy(file: Path, name: Path): Unit =
     if (!Files.exists(name))
       try { Files.createLink(name, file.toRealPath()); () }
       catch { case _: UnsupportedOperationException | _: IOException => Files.copy(file, name); () }
 
-  /** The model of a path: a prefix of `-symbol.json` and `-NNNN.params`, an ONNX file, or a directory with one ONNX file
-    * and its external data. Files of remote file systems are copied to this machine.
+  /** The model of a path: a prefix of `-symbol.json` and `-NNNN.params`, an ONNX file, or a directory with one ONNX
+    * file and its external data. Files of remote file systems are copied to the local one.
     *
     * @param epoch the number NNNN
     */
@@ -170,7 +170,7 @@ private[mxnet] object ModelFiles {
     ModelFiles(Paths.get(prefix + SymbolSuffix), Seq(Paths.get(prefix + "-0000.params")))
   }
 
-  /** The network of a start with trained parameters, the pieces of whose file came from a worker. */
+  /** The initial network with trained parameters, whose file a worker sent in chunks. */
   def ofTrained(start: ModelFiles, pieces: Array[Array[Byte]]): ModelFiles = {
     val directory = Files.createTempDirectory(temporary, "trained-")
     val symbol = Files.copy(start.main, directory.resolve(start.main.getFileName))
@@ -179,7 +179,7 @@ private[mxnet] object ModelFiles {
     ModelFiles(symbol, Seq(params))
   }
 
-  /** What `modelPath` and `epoch` are for files that [[ModelFiles.copyTo]] wrote to a directory. */
+  /** `modelPath` and `epoch` of files that [[ModelFiles.copyTo]] wrote to a directory. */
   def pathIn(directory: HadoopPath, conf: Configuration): (String, Int) = {
     val files = directory.getFileSystem(conf).listStatus(directory).toSeq.map(_.getPath)
     files.find(_.getName.endsWith(SymbolSuffix)) match {

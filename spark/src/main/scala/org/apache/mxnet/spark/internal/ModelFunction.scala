@@ -123,11 +123,11 @@ private[mxnet] final case class ModelFunction(
 
 private[mxnet] object ModelFunction {
 
-  /** Batches have a multiple of so many rows. */
+  /** The number of rows of a batch is a multiple of this. */
   private val RowGroup = 16
 
-  /** The number of rows that a batch is filled up to. The kernels compute a row in the same way, to the bit, in every batch
-    * of a multiple of 16 rows; powers of two bind few sizes for the last batches of partitions.
+  /** The number of rows to which a batch is padded. The kernels compute a row bit for bit equally in every batch of a
+    * multiple of 16 rows. Powers of two limit the number of sizes for the last batches of partitions.
     */
   def paddedSize(rows: Int, largest: Int): Int = {
     val whole = (largest + RowGroup - 1) / RowGroup * RowGroup

@@ -8,10 +8,10 @@ import org.apache.mxnet.DType.DType
 import org.apache.mxnet._
 import org.apache.spark.SparkEnv
 
-/** A loaded model: the parameters are in memory once, and any number of tasks run it at the same time.
+/** A loaded model, which any number of tasks run concurrently with shared parameters.
   *
   * @param symbol the network
-  * @param inputs what an ONNX model says of its inputs, by name
+  * @param inputs the declared inputs of an ONNX model, by name
   * @param outputNames the names of the outputs, in the order of the symbol's
   * @param numpyShapes whether shapes are inferred with numpy's semantics
   */
@@ -25,20 +25,20 @@ private[mxnet] final class ModelSession private (
 ) extends AutoCloseable {
   private val networks = new ConcurrentHashMap[(Seq[(String, Shape)], Seq[String]), Network]
 
-  /** The arguments that are no parameters. */
+  /** The arguments that are not parameters. */
   def inputNames: IndexedSeq[String] = symbol.listArguments().filterNot(args.contains)
 
   /** Output names in the order of the model. */
   def outputs: IndexedSeq[String] = outputNames
 
-  /** The shape of a row of an input, if the model says it. */
+  /** The shape of a row of an input, if the model declares it. */
   def rowShape(input: String): Option[Shape] = {
     val known = inputs.get(input).flatMap(_.dims).filter(_.nonEmpty).map(_.tail.map(_.toIntOption.getOrElse(-1)))
     val declared = symbol.attrMap().get(input).flatMap(_.get("__shape__")).map(ModelSession.dimsOf).map(_.drop(1))
     known.orElse(declared).filter(_.forall(_ > 0)).map(dims => Shape(dims))
   }
 
-  /** The batch size that an input is fixed to, if it is. */
+  /** The fixed batch size of an input, if it has one. */
   def fixedBatch(input: String): Option[Int] =
     inputs.get(input).flatMap(_.dims).flatMap(_.headOption).flatMap(_.toIntOption).filter(_ > 0)
 
@@ -111,7 +111,7 @@ private[mxnet] final class ModelSession private (
       *
       * @param batch the number of rows
       * @param fill writes the inputs, in the order of `feeds`
-      * @param read takes what is needed of the outputs, which the next run overwrites
+      * @param read reads the outputs, which the next run overwrites
       */
     def run[A](batch: Int)(fill: IndexedSeq[NDArray] => Unit)(read: IndexedSeq[NDArray] => A): A = {
       val queue = free.computeIfAbsent(batch, _ => new ConcurrentLinkedQueue)
@@ -146,7 +146,7 @@ private[mxnet] final class ModelSession private (
         null,
         null
       )
-      // An input that the outputs do not need is written all the same.
+      // Inputs that the outputs do not need are written, too.
       val inputs = feeds.map { case (name, _) =>
         if (used.contains(name)) arrays(argNames.indexOf(name))
         else NDArray.zeros(shapes(name), Context.cpu(), DType.Float32)
@@ -171,7 +171,7 @@ private[mxnet] final class ModelSession private (
 
 private[mxnet] object ModelSession {
 
-  /** The Spark setting that says how many models an executor keeps loaded. */
+  /** The Spark setting with the maximum number of loaded models per executor. */
   val CapacityKey = "spark.ferromx.sessionCapacity"
   private val DefaultCapacity = 4
 
@@ -183,14 +183,14 @@ private[mxnet] object ModelSession {
   private val entries = mutable.LinkedHashMap.empty[String, Entry]
   private var loads = 0L
 
-  /** How many models this process loaded so far. */
+  /** Number of models that this process has loaded. */
   def numLoads: Long = synchronized(loads)
 
   private def capacity: Int =
     Option(SparkEnv.get).fold(DefaultCapacity)(_.conf.getInt(CapacityKey, DefaultCapacity)).max(1)
 
-  /** The session of a model, which is loaded if it is not there. The least recently used models are closed when there are
-    * more than [[CapacityKey]] allows. [[release]] must follow.
+  /** The session of a model, which is loaded if necessary. The least recently used models are closed if there are more
+    * than [[CapacityKey]]. The caller must call [[release]].
     *
     * @param hash the hash of the model's content
     */
@@ -209,7 +209,7 @@ private[mxnet] object ModelSession {
     }
   }
 
-  /** Says that the caller of [[acquire]] needs a session no more. */
+  /** Releases a session of [[acquire]]. */
   def release(hash: String): Unit = {
     val unused = synchronized {
       entries.get(hash).foreach(_.users -= 1)

@@ -40,7 +40,7 @@ private[mxnet] object RowKey {
 private[mxnet] final class ShardPartitioner(override val numPartitions: Int, numShards: Int) extends Partitioner {
   override def getPartition(key: Any): Int = key match {
     case row: RowKey => row.shard / (numShards / numPartitions)
-    case other       => throw new IllegalArgumentException(s"$other is no key of a row")
+    case other       => throw new IllegalArgumentException(s"$other is not a key of a row")
   }
 }
 

@@ -5,7 +5,7 @@ import java.nio.file.{Files, Path, Paths}
 import org.apache.mxnet._
 import org.apache.mxnet.module.Module
 
-/** Trains LeNet on the digits of this project and saves it, or loads what was saved and predicts the same.
+/** Trains LeNet on the digits of this project and saves it, or loads it and checks its predictions.
   *
   * Usage: `train` or `predict`, then optionally `--data FOLDER`, `--output FOLDER`, `--epochs N`, `--seed N`.
   */
@@ -13,7 +13,7 @@ object Main {
   private val Usage =
     "usage: (train | predict) [--data data/digits] [--output output] [--epochs 30] [--seed 42]"
 
-  /** Largest difference of a probability that another binding of the network may make. */
+  /** Tolerance of probabilities between two bindings of the network. */
   private val Tolerance = 1e-5f
 
   private final case class Settings(data: String, output: Path, epochs: Int, seed: Int) {

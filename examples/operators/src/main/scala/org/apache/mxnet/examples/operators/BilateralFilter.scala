@@ -37,8 +37,8 @@ private[operators] trait BilateralWeights {
   }
 }
 
-/** A filter along the last axis that smooths noise and keeps edges: every element becomes the mean of its neighbours, which
-  * count for less the farther away they are and the more they differ (Tomasi and Manduchi, 1998).
+/** A filter along the last axis that smooths noise and keeps edges: every element becomes the weighted mean of its
+  * neighbours, whose weights decrease with their distance and their difference (Tomasi and Manduchi, 1998).
   */
 @UserDefinedOp
 class BilateralFilter(val radius: Int, val sigmaSpace: Float, val sigmaRange: Float)

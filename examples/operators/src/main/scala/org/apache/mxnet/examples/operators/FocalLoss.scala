@@ -3,8 +3,8 @@ package org.apache.mxnet.examples.operators
 import org.apache.mxnet._
 
 /** The probabilities of classes, trained by the focal loss `-(1 - p)^gamma log p` of the right class's probability `p`,
-  * which counts examples that are recognised already for less (Lin and others, 2017, arXiv:1708.02002). With `gamma = 0`
-  * it is the cross entropy.
+  * which gives less weight to examples that are already classified well (Lin and others, 2017, arXiv:1708.02002). With
+  * `gamma = 0` it is the cross entropy.
   *
   * Inputs are the scores, of shape (batch, classes), and the labels, of shape (batch). As the output layer of a network
   * it starts the gradient itself: it ignores the one that comes in.

@@ -4,8 +4,8 @@ import java.nio.file.{Files, Path, Paths}
 
 import org.apache.mxnet._
 
-/** Trains a small network around each of the operators and saves it, or loads what was saved, in another JVM, and predicts
-  * the same.
+/** Trains and saves a small network with each of the operators, or loads them in another JVM and checks their
+  * predictions.
   *
   * Usage: `(train | predict) [data/digits [output]]`.
   */
@@ -37,7 +37,7 @@ object Main {
     }
   }
 
-  /** Loads all networks and compares their predictions with those before they were saved. */
+  /** Loads all networks and compares their predictions with those of the trained ones. */
   def predict(data: String, output: Path): Unit = Networks.all.foreach { case (name, _) =>
     val prefix = output.resolve(s"operators-$name").toString
     val module = Networks.load(prefix, Epochs, data)

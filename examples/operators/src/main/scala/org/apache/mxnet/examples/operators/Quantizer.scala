@@ -2,9 +2,9 @@ package org.apache.mxnet.examples.operators
 
 import org.apache.mxnet._
 
-/** Rounds numbers to a grid of `2^bits - 1` values from -1 to 1; those outside become -1 or 1. The gradient passes straight
-  * through where the number was inside, as if nothing were rounded (Bengio and others, 2013, arXiv:1308.3432), so that a
-  * network can be trained for small integers.
+/** Rounds numbers to a grid of `2^bits - 1` values from -1 to 1; those outside become -1 or 1. The straight-through
+  * gradient is that of the identity inside of the range (Bengio and others, 2013, arXiv:1308.3432), so that a network
+  * can be trained for quantized inference.
   */
 @UserDefinedOp
 class Quantizer(val bits: Int) extends UserDefinedCustomOp {

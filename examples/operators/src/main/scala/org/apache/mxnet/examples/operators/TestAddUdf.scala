@@ -3,7 +3,7 @@ package org.apache.mxnet.examples.operators
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet._
 
-/** The sum of two arrays, with every method of a user-defined operator. Most defaults would do. */
+/** The sum of two arrays, with all methods of a user-defined operator. The defaults would suffice for most. */
 @UserDefinedOp
 class TestAddUdf(symbols: Array[Symbol]) extends UserDefinedCustomOp(symbols) {
 

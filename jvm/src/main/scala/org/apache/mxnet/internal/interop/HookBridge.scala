@@ -1,0 +1,65 @@
+package org.apache.mxnet
+package internal.interop
+
+import org.apache.mxnet.Base._LIB
+
+/** The hooks of an import or an export, as the engine calls them. Null means that the node is mapped without them. */
+private[mxnet] trait HookBridge {
+
+  /** Whether there are hooks for a node. */
+  def concerns(domain: String, operator: String, name: String): Boolean
+
+  /** The node that is mapped in place of `raw`. */
+  def prepare(raw: RawNode): RawNode
+
+  /** Outputs that replace the mapping of the node. */
+  def before(raw: RawNode): RawMade
+
+  /** Outputs that replace those of the mapping. */
+  def after(raw: RawNode): RawMade = null
+}
+
+/** Constants that a hook added to the model. */
+private[mxnet] trait RawConstants {
+  private[mxnet] def constants: Map[String, NDArray]
+
+  def constantNames: Array[String] = constants.keys.toArray
+
+  /** Handles of the constants, in the order of their names; they belong to the receiver. */
+  def constantHandles: Array[Long] = RawMade.shared(constants.values)
+}
+
+/** A node of a model, passed between the engine and its hooks. `symbols`, `arrays`, `shapes` and `dtypes` describe the
+  * inputs and, after the mapping, the outputs. Handles belong to the receiver; 0 is none. `kinds` has a letter for each
+  * attribute: `i`, `f` and `s` for an integer, a number and a string, a capital letter for a list, `t` for a tensor, `g`
+  * for a graph, which is not passed.
+  */
+private[mxnet] final class RawNode(
+    val texts: Array[String],
+    val version: Long,
+    val inputNames: Array[String],
+    val outputNames: Array[String],
+    val keys: Array[String],
+    val kinds: String,
+    val values: Array[AnyRef],
+    val symbols: Array[Long],
+    val arrays: Array[Long],
+    val shapes: Array[Array[Long]],
+    val dtypes: Array[Int]
+) extends RawConstants {
+  private[mxnet] var constants: Map[String, NDArray] = Map.empty
+}
+
+/** The outputs that a hook created, and constants that they use; handles belong to the receiver. */
+private[mxnet] final class RawMade(val symbols: Array[Long], private[mxnet] val constants: Map[String, NDArray])
+    extends RawConstants
+
+private[mxnet] object RawMade {
+
+  /** New handles of the same arrays. */
+  def shared(arrays: Iterable[NDArray]): Array[Long] = arrays.map { array =>
+    val handle = _LIB.ndarrayShare(array.liveHandle)
+    NativeResource.keepAlive(array)
+    handle
+  }.toArray
+}
