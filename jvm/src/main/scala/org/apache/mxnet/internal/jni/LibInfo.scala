@@ -27,7 +27,7 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * LoadedNDArrays         jobject             L…/jni/LoadedNDArrays;   <init>([J[Ljava/lang/String;)V
   * InferredShapes         jobject             L…/jni/InferredShapes;   <init>(Z[[J[[J[[J)V
   * InferredTypes          jobject             L…/jni/InferredTypes;    <init>(Z[I[I[I)V
-  * ReshapedExecutor       jobject             L…/jni/ReshapedExecutor; <init>(J[J[J[J)V
+  * BoundExecutor          jobject             L…/jni/BoundExecutor;    <init>(JJ[J[J[J[J)V
   * MXMonitorCallback      jobject             Lorg/apache/mxnet/MXMonitorCallback; invoke(Ljava/lang/String;J)V
   * ByteBuffer             jobject             Ljava/nio/ByteBuffer;
   * KVStoreCallback        jobject             L…/jni/KVStoreCallback;  update(Ljava/lang/String;JJ)V
@@ -484,6 +484,22 @@ private[mxnet] final class LibInfo {
       sharedExecutor: Long
   ): Long
 
+  /** Binds a symbol to new dense arrays of zeros. `gradReq` is for all arguments, except those whose names end in `data`
+    * or `label`: these, and all if it is 0, get no gradient. `names`, `ndims`, `dims` give shapes of arguments as in [[symbolInferShape]], `typed` and `dtypes` types (-1:
+    * unknown). Other shapes and types are inferred; types that stay unknown are float32.
+    */
+  @native def executorSimpleBind(
+      symbol: Long,
+      devType: Int,
+      devId: Int,
+      gradReq: Int,
+      names: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long],
+      typed: Array[String],
+      dtypes: Array[Int]
+  ): BoundExecutor
+
   /** Frees an executor's handle. Outputs that were handed out stay valid. */
   @native def executorFree(handle: Long): Unit
 
@@ -512,7 +528,7 @@ private[mxnet] final class LibInfo {
       names: Array[String],
       ndims: Array[Int],
       dims: Array[Long]
-  ): ReshapedExecutor
+  ): BoundExecutor
 
   /** A human-readable listing of the plan. */
   @native def executorPrint(handle: Long): String
@@ -701,7 +717,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
-  val AbiVersion: Int = 7
+  val AbiVersion: Int = 8
 }
 
 /** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles
@@ -736,12 +752,14 @@ private[mxnet] final class InferredTypes(
     val aux: Array[Int]
 )
 
-/** A reshaped executor with new handles to its arrays (0 in `grads`: none); all handles belong to the receiver. */
-private[mxnet] final class ReshapedExecutor(
+/** A new executor with new handles to its symbol and arrays (0 in `grads`: none); all handles belong to the receiver. */
+private[mxnet] final class BoundExecutor(
     val handle: Long,
+    val symbol: Long,
     val args: Array[Long],
     val grads: Array[Long],
-    val aux: Array[Long]
+    val aux: Array[Long],
+    val outputs: Array[Long]
 )
 
 /** Changes a stored value when one is pushed for its key. */
