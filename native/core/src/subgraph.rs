@@ -32,7 +32,8 @@ pub trait Subgraph: Send + Sync {
 
     /// Plans the graph for these inputs. `grads` receive their gradients; without any the graph computes none.
     ///
-    /// # Errors Arrays of wrong shapes or types; an operator without gradient; no memory.
+    /// # Errors
+    /// Arrays of wrong shapes or types; an operator without gradient; no memory.
     fn bind(&self, context: Context, ins: &[NDArray], grads: &[Option<(NDArray, Req)>]) -> Result<Box<dyn BoundGraph>>;
 }
 

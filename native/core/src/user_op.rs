@@ -49,7 +49,8 @@ pub trait UserOperator: Send + Sync {
 
     /// Infers all shapes from the known ones of inputs and outputs.
     ///
-    /// # Errors Shapes that the operator does not accept, or unknown ones that it needs. While an input's shape is not fully known,
+    /// # Errors
+    /// Shapes that the operator does not accept, or unknown ones that it needs. While an input's shape is not fully known,
     /// inference ignores the error and tries again later.
     fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> Result<InferredArgs<Shape>>;
 

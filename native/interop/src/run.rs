@@ -20,7 +20,8 @@ pub fn can_be_planned(imported: &Imported) -> bool {
 
 /// Binds an imported model to inputs, for inference.
 ///
-/// # Errors Inputs that are missing or have a wrong shape or type.
+/// # Errors
+/// Inputs that are missing or have a wrong shape or type.
 pub fn bind(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Executor> {
     let _numpy = NumpyShapes::set();
     let array = |name: &String| {

@@ -198,7 +198,7 @@ fn storage_types_are_inferred() {
             let given = names.iter().zip(*inputs).filter(|_| !by_attribute);
             let mut simple_bind = SimpleBind {
                 shapes: names.iter().zip(*inputs).map(|(name, x)| (name.to_string(), Shape::new(x.0))).collect(),
-                storage_types: given.map(|(name, x)| (name.to_string(), x.1)).collect(),
+                storage_types: Some(given.map(|(name, x)| (name.to_string(), x.1)).collect()),
                 reqs: inputs.iter().map(|x| if x.2 { Req::Write } else { Req::Null }).collect(),
                 ..SimpleBind::default()
             };
@@ -215,8 +215,12 @@ fn storage_types_are_inferred() {
 #[test]
 fn sparse_outputs_are_updated_and_gradients_accumulate() {
     let symbol = on_variables("square", &[], &[("x", Some(RowSparse))]);
-    let mut simple_bind =
-        SimpleBind { shapes: vec![("x".into(), Shape::new(&[4, 2]))], reqs: vec![Req::Add], ..SimpleBind::default() };
+    let mut simple_bind = SimpleBind {
+        shapes: vec![("x".into(), Shape::new(&[4, 2]))],
+        storage_types: Some(Vec::new()),
+        reqs: vec![Req::Add],
+        ..SimpleBind::default()
+    };
     let executor = simple_bind.bind(&symbol).unwrap();
     let (x, y) = (executor.stored_args().swap_remove(0), executor.output_tensors()[0].stored().unwrap());
     for seed in [3, 4] {
@@ -239,7 +243,7 @@ fn an_incompatible_storage_type_is_an_error() {
     let bind = |symbol: &Symbol, dims: &[i64], storage: &[(&str, StorageType)]| {
         let mut simple_bind = SimpleBind {
             shapes: vec![("x".into(), Shape::new(dims))],
-            storage_types: storage.iter().map(|(n, s)| (n.to_string(), *s)).collect(),
+            storage_types: Some(storage.iter().map(|(n, s)| (n.to_string(), *s)).collect()),
             reqs: vec![Req::Null],
             ..SimpleBind::default()
         };

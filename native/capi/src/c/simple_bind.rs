@@ -101,7 +101,7 @@ impl<D: Integer> Given<D> {
         let mut simple_bind = SimpleBind {
             shapes: shapes.collect(),
             dtypes: dtypes.collect::<Result<_>>()?,
-            storage_types: storage_types.collect::<Result<_>>()?,
+            storage_types: Some(storage_types.collect::<Result<_>>()?),
             reqs: requests(&s.list_arguments(), self.reqs.0, self.reqs.1, self.reqs.2)?,
             shared: shared.as_deref(),
             shared_args: texts(self.shared_args.1, self.shared_args.0 as usize, "shared_arg_name_list")?,

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::context::Context;
 use ferromx_runtime::error::Error;
-use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
+use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor, SimpleBind};
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::ndarray::NDArray;
 use ferromx_runtime::sparse::Array;
 use ferromx_runtime::storage::Req;
+use ferromx_runtime::symbol_infer::infer_shapes;
 use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
@@ -16,7 +18,7 @@ use jni::sys::{jboolean, jint, jlong};
 
 use super::symbol::unpack_shapes;
 use super::{Result, call_back, ints, longs, native, new_longs, same_length, strings, upcalls};
-use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tensor};
+use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor, symbol, tensor};
 
 fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
     Ok(handles.iter().map(|h| tensor(*h as u64)?.array()).collect::<ferromx_runtime::error::Result<_>>()?)
@@ -28,6 +30,20 @@ fn stored(handles: &[jlong]) -> Result<Vec<Array>> {
 
 fn wrap(array: &NDArray) -> jlong {
     insert_tensor(Tensor::new(array.clone())) as jlong
+}
+
+/// A `BoundExecutor` with the handle of an executor and new handles to its symbol and arrays.
+fn bound_executor<'l>(env: &mut Env<'l>, executor: Executor) -> Result<JObject<'l>> {
+    let symbol = insert_symbol(executor.symbol().clone()) as jlong;
+    let args: Vec<jlong> = executor.args().iter().map(wrap).collect();
+    let grads: Vec<jlong> = executor.grads().iter().map(|g| g.as_ref().map_or(0, wrap)).collect();
+    let aux: Vec<jlong> = executor.aux().iter().map(wrap).collect();
+    let outputs: Vec<jlong> = executor.output_tensors().into_iter().map(|y| insert_tensor(y) as jlong).collect();
+    let handle = insert(Object::Executor(Arc::new(executor))) as jlong;
+    let (args, grads) = (new_longs(env, &args)?, new_longs(env, &grads)?);
+    let (aux, outputs) = (new_longs(env, &aux)?, new_longs(env, &outputs)?);
+    let arguments = [handle.into(), symbol.into(), (&args).into(), (&grads).into(), (&aux).into(), (&outputs).into()];
+    upcalls::BOUND_EXECUTOR.construct(env, &arguments)
 }
 
 /// A monitor that calls Java. It runs on the thread that called the executor, which is attached to the JVM already. Once a callback has
@@ -92,6 +108,36 @@ native! {
         Ok(insert(Object::Executor(Arc::new(bound))) as jlong)
     }
 
+    fn executorSimpleBind(
+        env, symbol_handle: jlong, dev_type: jint, dev_id: jint, req: jint, names: JObjectArray<'l, JString<'l>>,
+        ndims: JIntArray<'l>, dims: JLongArray<'l>, typed: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>) -> JObject<'l>
+    {
+        let s = symbol(symbol_handle as u64)?;
+        let names = strings(env, &names, "names")?;
+        let shapes = unpack_shapes(&ints(env, &ndims, "ndims")?, &longs(env, &dims, "dims")?)?;
+        same_length(shapes.len(), names.len(), "shapes", "names")?;
+        let (typed, codes) = (strings(env, &typed, "typed")?, ints(env, &dtypes, "dtypes")?);
+        same_length(codes.len(), typed.len(), "types", "names")?;
+        let dtypes = typed.into_iter().zip(codes).filter(|(_, code)| *code != -1);
+        let learned = Req::from_code(req as u32)?;
+        let is_input = |name: &String| name.ends_with("data") || name.ends_with("label");
+        let arguments = s.list_arguments();
+        let given: Vec<_> = names.into_iter().zip(shapes).collect();
+        if given.iter().any(|(name, _)| !arguments.contains(name)) {
+            infer_shapes(&s, &given)?; // Fails unless they are auxiliary states.
+        }
+        let reqs = arguments.iter().map(|name| if is_input(name) { Req::Null } else { learned });
+        let mut simple_bind = SimpleBind {
+            shapes: given,
+            dtypes: dtypes.map(|(name, code)| Ok((name, dtype_of_code(code)?))).collect::<Result<_>>()?,
+            reqs: reqs.collect(),
+            devices: Context::from_codes(dev_type, dev_id)?.into(),
+            ..SimpleBind::default()
+        };
+        let executor = simple_bind.bind(&s)?;
+        bound_executor(env, executor)
+    }
+
     fn executorFree(_env, handle: jlong) {
         Ok(handle::free(handle as u64, "Executor")?)
     }
@@ -125,13 +171,7 @@ native! {
         let shapes = unpack_shapes(&ints(env, &ndims, "ndims")?, &longs(env, &dims, "dims")?)?;
         same_length(shapes.len(), names.len(), "shapes", "names")?;
         let new = old.reshape(partial, up_sizing, &names.into_iter().zip(shapes).collect::<Vec<_>>())?;
-        let args: Vec<jlong> = new.args().iter().map(wrap).collect();
-        let grads: Vec<jlong> = new.grads().iter().map(|g| g.as_ref().map_or(0, wrap)).collect();
-        let aux: Vec<jlong> = new.aux().iter().map(wrap).collect();
-        let handle = insert(Object::Executor(Arc::new(new))) as jlong;
-        let (args, grads, aux) = (new_longs(env, &args)?, new_longs(env, &grads)?, new_longs(env, &aux)?);
-        let arguments = [handle.into(), (&args).into(), (&grads).into(), (&aux).into()];
-        upcalls::RESHAPED_EXECUTOR.construct(env, &arguments)
+        bound_executor(env, new)
     }
 
     fn executorPrint(env, handle: jlong) -> JString<'l> {

@@ -52,8 +52,8 @@ methods! {
     "org/apache/mxnet/internal/jni/InferredTypes" {
         INFERRED_TYPES = "<init>" "(Z[I[I[I)V";
     }
-    "org/apache/mxnet/internal/jni/ReshapedExecutor" {
-        RESHAPED_EXECUTOR = "<init>" "(J[J[J[J)V";
+    "org/apache/mxnet/internal/jni/BoundExecutor" {
+        BOUND_EXECUTOR = "<init>" "(JJ[J[J[J[J)V";
     }
     "org/apache/mxnet/internal/interop/HookBridge" {
         CONCERNS = "concerns" "(Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;)Z";

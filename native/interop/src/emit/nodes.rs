@@ -42,7 +42,8 @@ impl Sink {
 
     /// The name of a tensor in the model. A constant gets its name at the first use.
     ///
-    /// # Errors A value that is not a tensor.
+    /// # Errors
+    /// A value that is not a tensor.
     pub fn written_name(&mut self, builder: &Builder, value: &Value) -> Result<String> {
         let handle = match value {
             Value::None => return Ok(String::new()),

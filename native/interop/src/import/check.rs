@@ -19,7 +19,8 @@ const EQUAL: [i64; 14] = [224, 640, 1024, 128, 160, 192, 256, 384, 480, 512, 768
 /// Maps a model like [`import`] and checks that the graph can be bound: for the shapes of its inputs, or for sample lengths of their
 /// dynamic dimensions.
 ///
-/// # Errors All parts of the model that cannot be mapped, with the names of the nodes; the reason why the graph cannot be bound.
+/// # Errors
+/// All parts of the model that cannot be mapped, with the names of the nodes; the reason why the graph cannot be bound.
 pub fn check(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let imported = import(model, options)?;
     match unbound(&imported, options) {

@@ -32,7 +32,8 @@ impl Schema {
 
     /// The descriptors of a framework with those of a program.
     ///
-    /// # Errors An operator that the framework has, or that is described twice.
+    /// # Errors
+    /// An operator that the framework has, or that is described twice.
     pub fn extended(base: &'static Schema, declarations: &[Declaration]) -> Result<Schema> {
         let mut schema = Schema { base: Some(base), newest: HashMap::new(), operators: HashMap::new() };
         for added in declarations {
@@ -120,7 +121,8 @@ fn read(schema: &mut Schema, domain: &'static str, file: &'static str, text: &st
 
 /// An operator with inputs, outputs and attributes; without a version it is the first one.
 ///
-/// # Errors Unexpected tokens.
+/// # Errors
+/// Unexpected tokens.
 pub(super) fn descriptor(c: &mut Cursor<'_>) -> Result<OpDescriptor> {
     let name = c.name("an operator")?;
     let since = if c.takes("@") { c.int("a version")? } else { 1 };

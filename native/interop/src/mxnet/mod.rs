@@ -30,7 +30,8 @@ pub const USER_OPERATOR: &str = "Custom";
 
 /// A symbol in framework-neutral form, without subgraphs. All variables are inputs; the caller adds the values of parameters.
 ///
-/// # Errors Two nodes with the same name.
+/// # Errors
+/// Two nodes with the same name.
 pub fn graph(symbol: &Symbol) -> Result<Graph> {
     let value = |name: String| ValueInfo { name, element: None, dims: None, other: None };
     let mut graph = Graph::default();

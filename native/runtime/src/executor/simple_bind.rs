@@ -25,8 +25,8 @@ pub struct SimpleBind<'a> {
     /// Element types of arguments by name; the others are inferred, or 32-bit floats.
     pub dtypes: Vec<(String, DType)>,
     /// Storage types of arguments by name; the others have the type in their attribute `__storage_type__`, or are dense. The storage
-    /// types of gradients and outputs are inferred.
-    pub storage_types: Vec<(String, StorageType)>,
+    /// types of gradients are inferred. `None` makes all arrays dense.
+    pub storage_types: Option<Vec<(String, StorageType)>>,
     /// Gradient requests in the order of the arguments.
     pub reqs: Vec<Req>,
     /// An executor to share memory and auxiliary states with.
@@ -58,7 +58,10 @@ impl SimpleBind<'_> {
         let ((names, arg_contexts), (aux_names, aux_contexts)) = (split(&arg_variables), split(&aux_variables));
         ensure!(self.reqs.len() == names.len(), "{} gradient requests for {} arguments", self.reqs.len(), names.len());
         let wanted: Vec<bool> = self.reqs.iter().map(|r| *r != Req::Null).collect();
-        let storage = infer_storage(symbol, &self.storage_types, &wanted)?;
+        let storage = match &self.storage_types {
+            Some(given) => infer_storage(symbol, given, &wanted)?,
+            None => None,
+        };
         let of = |list: fn(&Storage) -> &Vec<StorageType>, i: usize| {
             storage.as_ref().map_or(StorageType::Default, |storage| list(storage)[i])
         };

@@ -58,7 +58,8 @@ pub trait DataIter: Send {
     fn epoch(&self) -> Epoch;
     /// Rewinds to before the first batch of an epoch of [`DataIter::epoch`], of this iterator or of one over the same data.
     ///
-    /// # Errors The data have no such example.
+    /// # Errors
+    /// The data have no such example.
     fn restart(&mut self, epoch: Epoch) -> Result<()>;
 }
 

@@ -210,7 +210,8 @@ pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 
 /// Connects this rank to all others: it connects to lower ranks and accepts connections of higher ones.
 ///
-/// # Errors A rank that cannot be reached or does not connect within the timeout, by name.
+/// # Errors
+/// A rank that cannot be reached or does not connect within the timeout, by name.
 pub(super) fn connect_all(
     listener: TcpListener,
     us: &Membership,

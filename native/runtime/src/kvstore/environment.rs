@@ -145,7 +145,8 @@ fn settings() -> Result<Settings> {
 
 /// The job of the environment; the first call joins it.
 ///
-/// # Errors Missing or invalid variables; workers that do not connect in time.
+/// # Errors
+/// Missing or invalid variables; workers that do not connect in time.
 pub(super) fn job() -> Result<Arc<Job>> {
     let mut current = JOB.lock();
     if let Some(job) = current.upgrade() {
@@ -317,7 +318,8 @@ fn introduce_workers(listener: TcpListener, us: &Membership, size: usize) -> Res
 /// Runs in the role of this process. A scheduler sends the workers each other's addresses, unless a worker does so already. A server has
 /// nothing to do, because every worker stores all values.
 ///
-/// # Errors Missing variables; workers that do not connect in time.
+/// # Errors
+/// Missing variables; workers that do not connect in time.
 pub(super) fn serve(role: Role) -> Result<()> {
     if role != Role::Scheduler {
         return Ok(());

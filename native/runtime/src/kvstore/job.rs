@@ -129,7 +129,8 @@ pub(super) struct Listener {
 impl Listener {
     /// Opens a listener; port 0 takes a free one.
     ///
-    /// # Errors An address that cannot be listened on.
+    /// # Errors
+    /// An address that cannot be listened on.
     pub(super) fn open(host: &str, port: u16) -> Result<Listener> {
         let failed = |e: std::io::Error| Error::Value(format!("a distributed job cannot listen at {host}:{port}: {e}"));
         let listener = TcpListener::bind((host, port)).map_err(failed)?;
@@ -167,7 +168,8 @@ pub struct Job {
 impl Job {
     /// Connects to all other ranks.
     ///
-    /// # Errors Ranks that cannot be reached or do not connect in time, by name; a short secret; a rank outside the list of peers.
+    /// # Errors
+    /// Ranks that cannot be reached or do not connect in time, by name; a short secret; a rank outside the list of peers.
     pub(super) fn join(listener: Listener, joining: Joining, is_closed: &dyn Fn() -> bool) -> Result<Job> {
         let Joining { rank, peers, secret, timeout } = joining;
         let size = peers.len();

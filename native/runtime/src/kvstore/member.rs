@@ -26,7 +26,8 @@ pub struct Member {
 impl Member {
     /// Opens a listener; port 0 takes a free one.
     ///
-    /// # Errors An address that cannot be listened on.
+    /// # Errors
+    /// An address that cannot be listened on.
     pub fn listen(host: &str, port: u16) -> Result<Member> {
         let listener = Listener::open(host, port)?;
         let port = listener.port();
@@ -40,7 +41,8 @@ impl Member {
 
     /// Connects to all other ranks.
     ///
-    /// # Errors Ranks that cannot be reached or do not connect in time, by name; a short secret; a rank outside the list of peers; a second
+    /// # Errors
+    /// Ranks that cannot be reached or do not connect in time, by name; a short secret; a rank outside the list of peers; a second
     /// call; a closed job.
     pub fn join(&self, joining: Joining) -> Result<()> {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Joining);

@@ -210,7 +210,8 @@ impl KvStore {
 
     /// Number of processes that share the store.
     ///
-    /// # Errors The environment of a server or scheduler lacks the number of workers.
+    /// # Errors
+    /// The environment of a server or scheduler lacks the number of workers.
     pub fn num_workers(&self) -> Result<usize> {
         match &self.scope {
             Scope::Local => Ok(1),
@@ -241,7 +242,8 @@ impl KvStore {
 
     /// Runs as a server or scheduler until all workers are connected; returns at once for other stores.
     ///
-    /// # Errors Missing variables; workers that do not connect in time.
+    /// # Errors
+    /// Missing variables; workers that do not connect in time.
     pub fn serve(&self) -> Result<()> {
         match self.scope {
             Scope::Service(role) => environment::serve(role),

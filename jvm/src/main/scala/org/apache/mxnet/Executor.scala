@@ -2,6 +2,7 @@ package org.apache.mxnet
 
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, ExecutorHandle}
 import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.internal.jni.BoundExecutor
 import org.apache.mxnet.internal.util.Given
 
 object Executor {
@@ -36,7 +37,51 @@ object Executor {
     keepAlive(aux)
     keepAlive(sharedExec)
     keepAlive(symbol)
-    new Executor(handle, symbol.clone(), ctx, args, grads, aux, group2ctx, ownsArrays = false)
+    val outputs = _LIB.executorOutputs(handle).map(NDArray.fromHandle(_))
+    new Executor(handle, symbol.clone(), ctx, args, grads, aux, outputs, group2ctx, ownsArrays = false)
+  }
+
+  /** Binds a symbol to new arrays of zeros.
+    *
+    * @param gradReq the code of the request for all arguments but inputs, which are told by their names
+    * @param shapes shapes of arguments; the others are inferred
+    * @param types types of arguments; the others are inferred, or float32
+    */
+  private[mxnet] def simpleBind(
+      symbol: Symbol,
+      ctx: Context,
+      gradReq: Int,
+      shapes: Map[String, Shape],
+      types: Map[String, DType.DType]
+  ): Executor = {
+    val (names, given) = shapes.toArray.unzip
+    val (ndims, dims) = Shape.packed(given)
+    val (typed, dtypes) = types.toArray.unzip
+    val bound = _LIB.executorSimpleBind(
+      symbol.handle,
+      ctx.deviceTypeid,
+      ctx.deviceId,
+      gradReq,
+      names,
+      ndims,
+      dims,
+      typed,
+      dtypes.map(_.id)
+    )
+    keepAlive(symbol)
+    of(bound, ctx, Map.empty, ownsArrays = false)
+  }
+
+  private def of(
+      bound: BoundExecutor,
+      ctx: Context,
+      group2ctx: Map[String, Context],
+      ownsArrays: Boolean
+  ): Executor = {
+    def arrays(handles: Array[Long]) = handles.map(handle => if (handle == 0L) null else new NDArray(handle))
+    val (args, grads, aux) = (arrays(bound.args), arrays(bound.grads), arrays(bound.aux))
+    val outputs = bound.outputs.map(NDArray.fromHandle(_))
+    new Executor(bound.handle, new Symbol(bound.symbol), ctx, args, grads, aux, outputs, group2ctx, ownsArrays)
   }
 
   private def handleOrNone(array: NDArray): Long = if (array == null) 0L else array.liveHandle
@@ -57,6 +102,7 @@ object Executor {
   * only if [[reshape]] created them.
   *
   * @param address the handle
+  * @param outputs the outputs, in the order of the symbol's `listOutputs`
   */
 class Executor private[mxnet] (
     address: ExecutorHandle,
@@ -65,6 +111,7 @@ class Executor private[mxnet] (
     private[mxnet] val argArrays: Array[NDArray],
     private[mxnet] val gradArrays: Array[NDArray],
     private[mxnet] val auxArrays: Array[NDArray],
+    val outputs: Array[NDArray],
     private[mxnet] val group2ctx: Map[String, Context],
     ownsArrays: Boolean
 ) extends NativeResource {
@@ -77,9 +124,6 @@ class Executor private[mxnet] (
 
   /** 0, because the arrays that it uses are counted themselves. */
   override val bytesAllocated: Long = 0L
-
-  /** The outputs, in the order of the symbol's `listOutputs`. */
-  val outputs: Array[NDArray] = native(_LIB.executorOutputs).map(NDArray.fromHandle(_))
 
   /** The handle for a native call. */
   private[mxnet] def handle: ExecutorHandle = handleOf("Executor")
@@ -118,6 +162,7 @@ class Executor private[mxnet] (
     Given("Executor.reshape", "kwargs" -> kwargs)
     val (groupNames, groupTypes, groupIds) = Executor.groupArrays(group2ctx)
     val (names, shapes) = kwargs.toArray.unzip
+    val (ndims, dims) = Shape.packed(shapes)
     val reshaped = native(
       _LIB.executorReshape(
         _,
@@ -129,20 +174,11 @@ class Executor private[mxnet] (
         groupTypes,
         groupIds,
         names,
-        shapes.map(_.length),
-        shapes.flatMap(_.toLongs)
+        ndims,
+        dims
       )
     )
-    new Executor(
-      reshaped.handle,
-      symbol.clone(),
-      ctx,
-      reshaped.args.map(NDArray.fromHandle(_)),
-      reshaped.grads.map(grad => if (grad == 0L) null else NDArray.fromHandle(grad)),
-      reshaped.aux.map(NDArray.fromHandle(_)),
-      group2ctx,
-      ownsArrays = true
-    )
+    Executor.of(reshaped, ctx, group2ctx, ownsArrays = true)
   }
 
   /** Computes the outputs.

@@ -51,7 +51,7 @@ trait NativeResource extends AutoCloseable {
   private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
     disposed = true
     if (removeFromScope) scope.foreach(_.remove(this))
-    ref.free()
+    ref.free(nativeDeAllocator)
   }
 
   /** The handle for a native call, which must be followed by [[NativeResource.keepAlive]].
@@ -94,10 +94,11 @@ class NativeResourceRef private[mxnet] (
   private[mxnet] var live: Boolean = false
 
   /** Frees the handle if that has not happened yet. */
-  private[mxnet] def free(): Unit = if (NativeResourceRef.unlink(this)) {
-    clear()
-    resourceDeAllocator(address)
-  }
+  private[mxnet] def free(deAllocator: CPtrAddress => Int = resourceDeAllocator): Unit =
+    if (NativeResourceRef.unlink(this)) {
+      clear()
+      deAllocator(address)
+    }
 }
 
 private[mxnet] object NativeResourceRef {

@@ -124,6 +124,14 @@ object Shape {
       wrap(ints)
     }
 
+  /** The numbers of dimensions of shapes (-1 for null), and the dimensions of all of them one after the other, as the
+    * native interface takes them.
+    */
+  private[mxnet] def packed(shapes: Iterable[Shape]): (Array[Int], Array[Long]) = {
+    val ndims = shapes.iterator.map(shape => if (shape == null) -1 else shape.length).toArray
+    (ndims, shapes.iterator.filter(_ != null).flatMap(_.toLongs).toArray)
+  }
+
   private def wrap(dims: Array[Int]): Shape = new Shape(new ArraySeq.ofInt(dims))
 
   private def copied(dims: Iterable[Int]): Array[Int] = {

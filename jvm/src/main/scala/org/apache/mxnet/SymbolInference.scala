@@ -94,8 +94,7 @@ trait SymbolInference { self: Symbol =>
 
   private def nativeShapes(keys: Array[String], shapes: Seq[Shape]): InferredShapes = {
     if (shapes == null) Given("Symbol.inferShape", "args" -> shapes)
-    val ndims = shapes.map(shape => if (shape == null) -1 else shape.length).toArray
-    val dims = shapes.filter(_ != null).flatMap(_.toVector).map(_.toLong).toArray
+    val (ndims, dims) = Shape.packed(shapes)
     native(_LIB.symbolInferShape(_, keys, ndims, dims))
   }
 

@@ -28,15 +28,16 @@ trait SymbolSimpleBind { self: Symbol =>
       typeDict: Map[String, DType] = null
   ): Executor = {
     Given("Symbol.simpleBind", "ctx" -> ctx, "gradReq" -> gradReq, "shapeDict" -> shapeDict)
-    val names = listArguments()
-    val (argShapes, auxShapes) = shapesOrExplain(shapeDict)
-    val (argTypes, auxTypes) = typesFor(names, shapeDict.keySet, Option(typeDict).getOrElse(Map.empty))
-    val args = SymbolSimpleBind.zeros(argShapes, argTypes, ctx)
-    val wanted = names.map(name => gradReq != "null" && !SymbolSimpleBind.isInput(name))
-    val grads = names.indices.map(i => if (wanted(i)) NDArray.zeros(argShapes(i), ctx, argTypes(i)) else null)
-    val requests = SymbolBind.GradReqs(gradReq).inOrder(names)
-    val aux = SymbolSimpleBind.zeros(auxShapes, auxTypes, ctx)
-    Executor.bind(this, ctx, args.toArray, grads.toArray, requests, aux.toArray, Map.empty, null)
+    val request = SymbolBind.gradReqCodes.getOrElse(
+      gradReq,
+      throw new MXNetError(s"Symbol.simpleBind: the gradient request '$gradReq' is not one of null, write, add")
+    )
+    try Executor.simpleBind(this, ctx, request, shapeDict, Option(typeDict).getOrElse(Map.empty))
+    catch {
+      case error: MXNetError =>
+        shapesOrExplain(shapeDict)
+        throw error
+    }
   }
 
   /** Binds to the given arguments, and to new arrays for everything else.
@@ -141,9 +142,6 @@ private object SymbolSimpleBind {
 
   /** Whether an argument is data or a label, by its name. */
   def isInput(name: String): Boolean = name.endsWith("data") || name.endsWith("label")
-
-  def zeros(shapes: IndexedSeq[Shape], types: Seq[DType], ctx: Context): IndexedSeq[NDArray] =
-    shapes.zip(types).map { case (shape, dtype) => NDArray.zeros(shape, ctx, dtype) }
 
   /** An array drawn from the standard normal distribution. */
   def gaussian(shape: Shape, dtype: DType, ctx: Context): NDArray =

@@ -41,6 +41,20 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
+  test("dispose frees as the object says at that time") {
+    class Switching(var counter: AtomicInteger) extends NativeResource {
+      override def nativeAddress: CPtrAddress = 42L
+      override def nativeDeAllocator: CPtrAddress => Int = Fake.deAllocator(counter, 42L)
+      override val bytesAllocated: Long = 8L
+      override val ref: NativeResourceRef = register()
+    }
+    val (first, second) = (new AtomicInteger, new AtomicInteger)
+    val resource = new Switching(first)
+    resource.counter = second
+    resource.dispose()
+    assertEquals((first.get, second.get), (0, 1))
+  }
+
   test("using a disposed object is an error that names it") {
     withCounter { freed =>
       val resource = new Fake(freed)

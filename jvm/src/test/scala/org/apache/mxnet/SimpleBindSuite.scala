@@ -68,6 +68,41 @@ class SimpleBindSuite extends munit.FunSuite {
     assert(executor.auxDict.values.forall(_.toArray.forall(_ == 0f)))
   }
 
+  test("the form with shapes takes types and a request, and makes dense arrays") {
+    val shapes = Map("data" -> Shape(8, 3))
+    val half = fullyConnected.simpleBind(cpu, "add", shapes, Map("data" -> DType.Float16))
+    assertEquals(half.argDict("fc1_weight").dtype, DType.Float16)
+    assertEquals(half.gradDict("fc1_weight").dtype, DType.Float16)
+    assertEquals(half.gradDict("data"), null)
+    half.argDict("data").set(1f)
+    for (_ <- 1 to 2) {
+      half.forward(isTrain = true)
+      half.backward(NDArray.ones(Shape(8, 4), dtype = DType.Float16))
+    }
+    assertEquals(half.gradDict("fc1_bias").toArray.toSeq, Seq.fill(4)(16f))
+    assert(fullyConnected.simpleBind(cpu, "null", shapes).gradDict.values.forall(_ == null))
+    val lookup = Symbol.api.Embedding(data = Symbol.Variable("data"), input_dim = 5, output_dim = 2, sparse_grad = true)
+    val sparse = lookup.simpleBind(cpu, "write", Map("data" -> Shape(3)))
+    assert(sparse.gradDict.values.filter(_ != null).forall(_.sparseFormat == SparseFormat.DEFAULT))
+  }
+
+  test("the form with shapes refuses unknown names, requests and shapes that stay unknown") {
+    def message(attempt: => Executor): String = intercept[MXNetError](attempt).getMessage
+    val symbol = fullyConnected
+    val shapes = Map("data" -> Shape(8, 3))
+    val unknownName = message(symbol.simpleBind(cpu, "write", shapes + ("dta" -> Shape(8, 3))))
+    assert(unknownName.contains("no argument 'dta'") && unknownName.contains("fc1_weight"), unknownName)
+    val unknownRequest = message(symbol.simpleBind(cpu, "wrte", shapes))
+    assert(unknownRequest.contains("'wrte' is not one of null, write, add"), unknownRequest)
+    val unknownShape = message(symbol.simpleBind(cpu, "write", Map("fc1_bias" -> Shape(4))))
+    assert(unknownShape.contains("give the shape of data"), unknownShape)
+    val unknownType = message(symbol.simpleBind(cpu, "write", shapes, Map("dta" -> DType.Float16)))
+    assert(unknownType.contains("no argument 'dta'"), unknownType)
+    val executor = symbol.simpleBind(cpu, "write", shapes)
+    symbol.dispose()
+    assertEquals(executor.argDict("fc1_weight").shape, Shape(4, 3))
+  }
+
   test("C32: gradients come from the store, or are made with the argument's shape") {
     val mine = NDArray.zeros(4, 3)
     val executor = net.simpleBind(cpu, Map("data" -> data), Map("fc1_weight" -> mine), noRequests, noArrays)

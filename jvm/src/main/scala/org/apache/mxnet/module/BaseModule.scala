@@ -183,7 +183,7 @@ abstract class BaseModule {
     * @param auxParams auxiliary states by name
     * @param allowMissing whether the initializer fills parameters without a given value
     * @param forceInit whether to replace existing values
-    * @param allowExtra whether to ignore values that the network does not need, which are otherwise an error
+    * @param allowExtra whether to ignore values that the network does not need without a warning
     */
   def initParams(
       initializer: Initializer = new Uniform(0.01f),
@@ -200,7 +200,8 @@ abstract class BaseModule {
     * @param auxParams auxiliary states by name
     * @param allowMissing whether parameters without a given value keep their values, which is otherwise an error
     * @param forceInit whether to replace existing values
-    * @param allowExtra whether to ignore values that the network does not need, which are otherwise an error
+    * @param allowExtra as for [[initParams]]; with `allowMissing`, values that the network does not need are an error
+    *                   otherwise
     */
   def setParams(
       argParams: Map[String, NDArray],
@@ -402,6 +403,16 @@ abstract class BaseModule {
 /** Functions that several modules use. */
 object BaseModule {
   private[module] val logger = Logging.of(classOf[BaseModule])
+
+  /** Warns of values that a network does not need. As in MXNet they are no error: programs give part of a network the
+    * parameters of the whole.
+    */
+  private[module] def reportExtra(what: String, values: Map[String, NDArray], known: Iterable[String]): Unit =
+    if (values != null) {
+      val extra = (values.keySet -- known).toSeq.sorted
+      if (extra.nonEmpty)
+        logger.warn(s"$what contains ${extra.mkString(", ")}, which the network does not have: they are ignored")
+    }
 
   /** Checks that a network has variables of these names. */
   private[module] def checkInputNames(symbol: Symbol, names: IndexedSeq[String], kind: String): Unit = {

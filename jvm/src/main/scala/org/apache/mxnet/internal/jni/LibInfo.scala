@@ -29,11 +29,13 @@ import org.apache.mxnet.internal.userop.OperatorBridge
   * Objects of other classes are a `jobject`, with the descriptor of their class. The library calls their methods and
   * constructors by name and descriptor; [[upcalls]] lists them.
   *
-  * ==Errors== A method throws an [[MXNetError]] with the engine's message. An exception of a callback reaches the
+  * ==Errors==
+  * A method throws an [[MXNetError]] with the engine's message. An exception of a callback reaches the
   * caller unchanged; one of a user-defined operator is the cause of the error. Unless documented otherwise, a `null`
   * and parallel arrays of different lengths are an [[MXNetError]] too.
   *
-  * ==Handles== A handle is a `Long` that identifies one object of one kind; 0 is none. The library checks kind and
+  * ==Handles==
+  * A handle is a `Long` that identifies one object of one kind; 0 is none. The library checks kind and
   * generation, so a freed or foreign handle is an error and never an invalid access. Unless documented otherwise, '''a
   * returned handle belongs to the caller''', who frees it once with the `Free` method of its kind. Freeing 0 does
   * nothing; freeing twice is an error. An object that others depend on (an array that is bound to an executor, a symbol
@@ -479,6 +481,22 @@ private[mxnet] final class LibInfo {
       sharedExecutor: Long
   ): Long
 
+  /** Binds a symbol to new dense arrays of zeros. `gradReq` applies to all arguments but those whose names end in `data`
+    * or `label`, which get no gradient. `names`, `ndims` and `dims` give shapes as in [[symbolInferShape]], `typed` and
+    * `dtypes` types (-1: unknown). Other shapes and types are inferred; types that stay unknown are float32.
+    */
+  @native def executorSimpleBind(
+      symbol: Long,
+      devType: Int,
+      devId: Int,
+      gradReq: Int,
+      names: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long],
+      typed: Array[String],
+      dtypes: Array[Int]
+  ): BoundExecutor
+
   /** Frees an executor's handle. Returned outputs stay valid. */
   @native def executorFree(handle: Long): Unit
 
@@ -507,7 +525,7 @@ private[mxnet] final class LibInfo {
       names: Array[String],
       ndims: Array[Int],
       dims: Array[Long]
-  ): ReshapedExecutor
+  ): BoundExecutor
 
   /** A human-readable listing of the plan. */
   @native def executorPrint(handle: Long): String
@@ -696,7 +714,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of this interface. Increment it if a method is added, removed or changed. */
-  val AbiVersion: Int = 8
+  val AbiVersion: Int = 9
 }
 
 /** The content of a `.params` file. `names` is empty if the file has no names, else as long as `handles`; the handles
@@ -731,12 +749,14 @@ private[mxnet] final class InferredTypes(
     val aux: Array[Int]
 )
 
-/** A reshaped executor with new handles to its arrays (0 in `grads`: none); all handles belong to the receiver. */
-private[mxnet] final class ReshapedExecutor(
+/** A new executor with new handles to its symbol and arrays (0 in `grads`: none); all handles belong to the receiver. */
+private[mxnet] final class BoundExecutor(
     val handle: Long,
+    val symbol: Long,
     val args: Array[Long],
     val grads: Array[Long],
-    val aux: Array[Long]
+    val aux: Array[Long],
+    val outputs: Array[Long]
 )
 
 /** Updates a stored value when one is pushed for its key. */
