@@ -191,6 +191,82 @@ crate::simd::per_isa! {
     }
 }
 
+/// Integers `q` that represent `(q - zero) * scale`.
+#[derive(Clone, Copy)]
+pub struct Operand<'a> {
+    /// The integers, of type `i8` or `u8`, by their bits.
+    pub bytes: &'a [u8],
+    /// Whether they are `i8`.
+    pub is_signed: bool,
+    /// The scale.
+    pub scale: f32,
+    /// The zero point.
+    pub zero: i32,
+}
+
+/// The scale of quantized results.
+#[derive(Clone, Copy)]
+pub enum Scale {
+    /// Numbers are divided by it.
+    Divisor(f32),
+    /// Numbers are multiplied by its reciprocal.
+    Multiplier(f32),
+}
+
+/// Quantization of sums: within the bounds, scaled, rounded, plus the zero point, within the range of the type.
+#[derive(Clone, Copy)]
+pub struct Rounding {
+    /// The bounds of the sums, as of ReLU.
+    pub clamp: [f32; 2],
+    /// The scale.
+    pub scale: Scale,
+    /// The zero point.
+    pub zero: i32,
+    /// Whether the results are `i8`, else `u8`.
+    pub is_signed: bool,
+}
+
+/// `out` = the sums of two operands, quantized. Results equal those of [`dequantize_linear`], an addition and [`quantize_linear`] or
+/// [`quantize`].
+///
+/// # Panics
+/// If the lengths differ.
+pub fn sum(x: Operand<'_>, y: Operand<'_>, to: &Rounding, out: &mut [u8]) {
+    assert!(x.bytes.len() == out.len() && y.bytes.len() == out.len(), "the operands have other lengths");
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        let range = chunk * GRAIN..chunk * GRAIN + out.len();
+        let [x, y] = [x, y].map(|operand| Operand { bytes: &operand.bytes[range.clone()], ..operand });
+        match to.scale {
+            Scale::Divisor(scale) => sum_block(x, y, to, |sum| sum / scale, out),
+            Scale::Multiplier(scale) => sum_block(x, y, to, |sum| sum * scale, out),
+        }
+    });
+}
+
+crate::simd::per_isa! {
+    fn sum_block<F: Fn(f32) -> f32>(x: Operand<'_>, y: Operand<'_>, to: &Rounding, scaled: F, out: &mut [u8]) {
+        const ROUND: f32 = (3u32 << 22) as f32;
+        let [x_shift, y_shift] = [x, y].map(|operand| if operand.is_signed { 0x80u8 } else { 0 });
+        let (x_zero, y_zero) = (x.zero + i32::from(x_shift), y.zero + i32::from(y_shift));
+        let (low, high) = if to.is_signed { (-128, 127) } else { (0, 255) };
+        let (low, high) = ((low - to.zero) as f32, (high - to.zero) as f32);
+        for ((q, a), b) in out.iter_mut().zip(x.bytes).zip(y.bytes) {
+            let a = (i32::from(a ^ x_shift) - x_zero) as f32 * x.scale;
+            let b = (i32::from(b ^ y_shift) - y_zero) as f32 * y.scale;
+            let sum = scaled(within(a + b, to.clamp[0], to.clamp[1]));
+            let sum = if sum.is_nan() { 0.0 } else { sum };
+            *q = ((within(sum, low, high) + ROUND).to_bits() as i32).wrapping_add(to.zero) as u8;
+        }
+    }
+}
+
+/// The number within the bounds; NaN stays NaN.
+#[inline(always)]
+fn within(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x < low { low } else { x };
+    if x > high { high } else { x }
+}
+
 /// `out` = the nearest integer to `f(x, y)`.
 ///
 /// # Panics
@@ -256,6 +332,38 @@ mod tests {
         assert_eq!(q.map(u8::cast_signed), [5, -128, -1, -4, 127, 3, -8, -2]);
         dequantize_linear(&q.map(u8::cast_signed), &channels, &mut back);
         assert_eq!(back, [1.0, -65.5, 6.0, 0.0, 62.0, 0.0, -8.0, 4.0]);
+    }
+
+    #[test]
+    fn sums_equal_those_of_dequantized_numbers() {
+        let (a, b): (Vec<u8>, Vec<u8>) = (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| (a, b))).unzip();
+        for (case, zero) in [3, 131, -7, 0].into_iter().enumerate() {
+            let (a_signed, b_signed, is_signed) = (case % 2 == 1, case > 1, case == 2);
+            let (x, y) = (
+                Channels { scales: vec![0.37], zeros: vec![zero], inner: 1 },
+                Channels { scales: vec![0.011], zeros: vec![9], inner: 1 },
+            );
+            let (mut real_a, mut real_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
+            let wide = |bytes: &[u8], is_signed: bool| -> Vec<i32> {
+                bytes.iter().map(|q| if is_signed { q.cast_signed().into() } else { (*q).into() }).collect()
+            };
+            dequantize_linear(&wide(&a, a_signed), &x, &mut real_a);
+            dequantize_linear(&wide(&b, b_signed), &y, &mut real_b);
+            let relu = |(a, b): (&f32, &f32)| (a + b).max(0.0);
+            let sums: Vec<f32> = real_a.iter().zip(&real_b).map(relu).collect();
+            let x = Operand { bytes: &a, is_signed: a_signed, scale: 0.37, zero };
+            let y = Operand { bytes: &b, is_signed: b_signed, scale: 0.011, zero: 9 };
+            let clamp = [0.0, f32::INFINITY];
+            let (mut want, mut found) = (vec![0; a.len()], vec![1; a.len()]);
+            let to = Channels { scales: vec![0.29], zeros: vec![-20], inner: 1 };
+            quantize_linear(&sums, &to, is_signed, &mut want);
+            sum(x, y, &Rounding { clamp, scale: Scale::Divisor(0.29), zero: -20, is_signed }, &mut found);
+            assert_eq!(found, want, "case {case}");
+            let mut integers = vec![0i8; a.len()];
+            quantize(&sums, 3.4, 0.0, &mut integers);
+            sum(x, y, &Rounding { clamp, scale: Scale::Multiplier(3.4), zero: 0, is_signed: true }, &mut found);
+            assert!(found.iter().zip(integers).all(|(found, want)| found.cast_signed() == want), "case {case}");
+        }
     }
 
     #[test]

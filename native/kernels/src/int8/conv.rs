@@ -4,8 +4,8 @@
 //! neighbouring outputs are then adjacent, a fixed distance from those of another tap, and the tiles read them in place. Outputs are
 //! computed for all columns of the padded image, and those that are none are left out.
 
-use super::depthwise::depthwise;
-use super::epilogue::Channels;
+use super::depthwise::Kernels;
+use super::epilogue::{Channels, overwrite};
 use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
 use crate::conv::ConvShape;
 use crate::par::{self, AlignedVec, MatMut, with_scratch};
@@ -26,8 +26,8 @@ pub struct ConvWeights {
     words: AlignedVec<i32>,
     /// The sum of each filter's terms.
     sums: Vec<i32>,
-    /// The terms of a depthwise convolution, which has no words.
-    taps: Vec<i32>,
+    /// The kernels of a depthwise convolution, which has no words.
+    kernels: Option<Kernels>,
 }
 
 /// True if every group has one input and one output channel.
@@ -47,13 +47,9 @@ impl ConvWeights {
         assert_eq!(weights.bytes.len(), shape.out_channels * inputs * taps, "elements of the weights of {shape:?}");
         assert!([1, shape.out_channels].contains(&weights.zeros.len()), "zero points of {shape:?}");
         if is_depthwise(shape) {
-            let term = |(i, byte): (usize, &u8)| {
-                let encoder = Encoder::weights(weights, i / taps, Layout::Words);
-                i32::from(byte ^ encoder.flip) - encoder.zero
-            };
-            let taps = weights.bytes.iter().enumerate().map(term).collect();
-            let sums = vec![0; shape.out_channels];
-            return ConvWeights { layout: Layout::Words, words: AlignedVec::zeroed(0), sums, taps };
+            let kernels = Kernels::new(shape, weights);
+            let (words, sums) = (AlignedVec::zeroed(0), vec![0; shape.out_channels]);
+            return ConvWeights { layout: Layout::Words, words, sums, kernels: Some(kernels) };
         }
         let layout = weights.layout();
         let channel_groups = inputs.div_ceil(layout.group());
@@ -76,7 +72,7 @@ impl ConvWeights {
                 }
             }
         }
-        ConvWeights { layout, words, sums, taps: Vec::new() }
+        ConvWeights { layout, words, sums, kernels: None }
     }
 }
 
@@ -96,11 +92,10 @@ pub fn conv_int8<T: OutputElement>(
     assert_eq!(out.len(), shape.output_len(), "elements of the output of {shape:?}");
     assert_eq!(weights.sums.len(), shape.out_channels, "filters of {shape:?}");
     epilogue.check(shape.out_channels);
-    let encoder = Encoder::data(x, weights.layout);
-    if is_depthwise(shape) {
-        let channels = Channels::new(epilogue, &weights.sums, encoder);
-        return depthwise(shape, x, encoder, &weights.taps, &channels, out);
+    if let Some(kernels) = &weights.kernels {
+        return kernels.convolve(shape, x, epilogue, out);
     }
+    let encoder = Encoder::data(x, weights.layout);
     if out.is_empty() {
         return;
     }
@@ -133,7 +128,7 @@ pub fn conv_int8<T: OutputElement>(
 }
 
 /// How the image is laid out.
-struct Plan {
+pub(super) struct Plan {
     shape: ConvShape,
     layout: Layout,
     /// Input channels of a group.
@@ -141,16 +136,16 @@ struct Plan {
     /// Offsets (y, x) of the image's sub-grids, one for each remainder of tap coordinates by the strides.
     phases: Vec<[usize; 2]>,
     /// Height and width of a sub-grid.
-    grid: [usize; 2],
+    pub grid: [usize; 2],
     /// Words from one sub-grid to the next.
     plane: usize,
     /// Height and width of the output.
-    output: [usize; 2],
-    offsets: Offsets,
+    pub output: [usize; 2],
+    pub offsets: Offsets,
 }
 
 impl Plan {
-    fn new(shape: &ConvShape, layout: Layout) -> Plan {
+    pub(super) fn new(shape: &ConvShape, layout: Layout) -> Plan {
         let [_, rows, cols] = shape.output();
         let taps: Vec<[usize; 2]> = (0..shape.kernel[1] * shape.kernel[2])
             .map(|tap| [tap / shape.kernel[2] * shape.dilate[1], tap % shape.kernel[2] * shape.dilate[2]])
@@ -182,8 +177,19 @@ impl Plan {
     }
 
     /// Pixels of the output.
-    fn pixels(&self) -> usize {
+    pub(super) fn pixels(&self) -> usize {
         self.output[0] * self.output[1]
+    }
+
+    /// Words from one group of channels to the next.
+    pub(super) fn group_words(&self) -> usize {
+        self.phases.len() * self.plane
+    }
+
+    /// Words of all groups of channels, and those that a tile reads past the last column.
+    pub(super) fn words(&self) -> usize {
+        let filled = self.inputs.div_ceil(self.layout.group()) * self.group_words();
+        (filled + COLS).max(self.offsets.max() + self.grid[0] * self.grid[1] + COLS)
     }
 
     /// The convolution of the channels of a group.
@@ -196,11 +202,9 @@ impl Plan {
         out: MatMut<'_, T>,
     ) {
         let (group, source) = (self.layout.group(), self.shape.input[1] * self.shape.input[2]);
-        let per_group = self.phases.len() * self.plane;
+        let per_group = self.group_words();
         let filled = self.inputs.div_ceil(group) * per_group;
-        // A tile reads past the last column.
-        let len = (filled + COLS).max(self.offsets.max() + self.grid[0] * self.grid[1] + COLS);
-        with_scratch(len, |words: &mut [i32]| {
+        with_scratch(self.words(), |words: &mut [i32]| {
             let grain = ((1 << 15) / per_group.max(1)).max(1);
             par::parallel_rows(&mut words[..filled], per_group, grain, |i, to| {
                 let channels = &image[i * group * source..self.inputs.min((i + 1) * group) * source];
@@ -228,7 +232,7 @@ impl Plan {
         let width = self.grid[1];
         let (start, end) = (rows.start * width, (rows.end - 1) * width + self.output[1]);
         let tile_words = self.offsets.len() * ROWS;
-        let (mut sums, mut results) = ([0; ROWS * COLS], [T::default(); ROWS * COLS]);
+        let (mut sums, mut results) = ([0; ROWS * COLS], [T::default(); (ROWS + 1) * COLS]);
         for position in (start..end).step_by(COLS) {
             let num_cols = COLS.min(end - position);
             let (segments, num_segments) = self.segments(position, num_cols, rows.start);
@@ -242,12 +246,13 @@ impl Plan {
                     num_cols,
                     has_unsigned_rows: false,
                 };
-                tile.multiply(self.layout, &mut sums);
-                channels.finish_rows(first + filter, &sums, &mut results);
-                for (r, results) in results.chunks_exact(COLS).enumerate().take(num_rows) {
+                channels.multiply(first + filter, &tile, self.layout, &mut sums, &mut results);
+                for r in 0..num_rows {
                     let row = out.row_mut(filter + r);
                     for [from, to, len] in &segments[..num_segments] {
-                        copy(&results[*from..from + len], &mut row[*to..to + len]);
+                        if let Some(from) = results[r * COLS + from..].first_chunk::<COLS>() {
+                            overwrite(from, &mut row[*to..], *len);
+                        }
                     }
                 }
             }
@@ -257,6 +262,10 @@ impl Plan {
     /// The runs of outputs in a tile of `len` positions: index in the tile, index in the block of outputs from `row` on, length.
     fn segments(&self, position: usize, len: usize, row: usize) -> ([[usize; 3]; COLS], usize) {
         let (mut segments, mut count) = ([[0; 3]; COLS], 0);
+        if self.grid[1] == self.output[1] {
+            segments[0] = [0, position - row * self.output[1], len];
+            return (segments, 1);
+        }
         let (mut at, end) = (position, position + len);
         while at < end {
             let (y, x) = (at / self.grid[1], at % self.grid[1]);
@@ -269,15 +278,6 @@ impl Plan {
             at = next;
         }
         (segments, count)
-    }
-}
-
-/// Copies a run; a full one without a call.
-#[inline]
-fn copy<T: Copy>(from: &[T], to: &mut [T]) {
-    match (<&[T; COLS]>::try_from(from), <&mut [T; COLS]>::try_from(&mut *to)) {
-        (Ok(from), Ok(to)) => *to = *from,
-        _ => to.copy_from_slice(from),
     }
 }
 
@@ -301,37 +301,73 @@ impl Kernel for Fill<'_> {
         let last = channels.len() / source - 1;
         // Missing channels meet weights of zero, whatever they hold.
         let planes: [&[u8]; 4] = std::array::from_fn(|i| &channels[i.min(last) * source..][..source]);
-        let (stride, pad) = ([shape.stride[1], shape.stride[2]], [shape.pad[1], shape.pad[2]]);
-        let zero = encoder.zero_word();
-        for (phase, to) in plan.phases.iter().zip(to.chunks_exact_mut(plan.plane)) {
-            if stride == [1, 1] && pad == [0, 0] && plan.grid == [height, width] {
-                interleave(planes, encoder, &mut to[..source]);
-                continue;
-            }
-            let first = pad[1].saturating_sub(phase[1]).div_ceil(stride[1]).min(plan.grid[1]);
-            let end = (width + pad[1]).saturating_sub(phase[1]).div_ceil(stride[1]).clamp(first, plan.grid[1]);
-            for (y, to) in to.chunks_exact_mut(plan.grid[1]).enumerate().take(plan.grid[0]) {
-                let row = (y * stride[0] + phase[0]).checked_sub(pad[0]).filter(|row| *row < height);
-                let (Some(row), true) = (row, first < end) else {
-                    to.fill(zero);
-                    continue;
+        if shape.stride == [1; 3] && shape.pad == [0; 3] && plan.grid == [height, width] {
+            return interleave(planes, encoder, &mut to[..source]);
+        }
+        each_row(plan, to, encoder.zero_word(), &Words { planes, encoder });
+    }
+}
+
+/// What fills a run of words that belong to elements of the image.
+pub(super) trait FillRun<W> {
+    /// Fills words from the elements at `first`, `first + stride` and so on in the plane of each channel.
+    fn fill(&self, first: usize, stride: usize, to: &mut [W]);
+}
+
+struct Words<'a> {
+    planes: [&'a [u8]; 4],
+    encoder: Encoder,
+}
+
+impl FillRun<i32> for Words<'_> {
+    #[inline(always)]
+    fn fill(&self, first: usize, stride: usize, to: &mut [i32]) {
+        let encoder = self.encoder;
+        if stride == 1 {
+            return interleave(self.planes.map(|plane| &plane[first..first + to.len()]), encoder, to);
+        }
+        let word = |terms: [u8; 4]| match encoder.layout {
+            Layout::Bytes => encoder.four(terms),
+            Layout::Words => encoder.two([terms[0], terms[1]]),
+        };
+        let mut done = 0;
+        if stride == 2 {
+            // The last element may have no neighbour.
+            done = to.len() - 1;
+            let [a, b, c, d] = self.planes.map(|plane| &plane[first..first + 2 * done].as_chunks::<2>().0[..done]);
+            for ((((word, a), b), c), d) in to.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                *word = match encoder.layout {
+                    Layout::Bytes => encoder.four([a[0], b[0], c[0], d[0]]),
+                    Layout::Words => encoder.two([a[0], b[0]]),
                 };
-                to[..first].fill(zero);
-                to[end..].fill(zero);
-                let at = row * width + first * stride[1] + phase[1] - pad[1];
-                let to = &mut to[first..end];
-                if stride[1] == 1 {
-                    interleave(planes.map(|plane| &plane[at..at + to.len()]), encoder, to);
-                } else {
-                    for (i, word) in to.iter_mut().enumerate() {
-                        let terms = planes.map(|plane| plane[at + i * stride[1]]);
-                        *word = match plan.layout {
-                            Layout::Bytes => encoder.four(terms),
-                            Layout::Words => encoder.two([terms[0], terms[1]]),
-                        };
-                    }
-                }
             }
+        }
+        for (i, to) in to.iter_mut().enumerate().skip(done) {
+            *to = word(self.planes.map(|plane| plane[first + i * stride]));
+        }
+    }
+}
+
+/// Fills the sub-grids of a group of channels, with `zero` where the image is padded.
+#[inline(always)]
+pub(super) fn each_row<W: Copy>(plan: &Plan, to: &mut [W], zero: W, source: &impl FillRun<W>) {
+    let shape = &plan.shape;
+    let [_, height, width] = shape.input;
+    let (stride, pad) = ([shape.stride[1], shape.stride[2]], [shape.pad[1], shape.pad[2]]);
+    for (phase, to) in plan.phases.iter().zip(to.chunks_exact_mut(plan.plane)) {
+        let first = pad[1].saturating_sub(phase[1]).div_ceil(stride[1]).min(plan.grid[1]);
+        let end = (width + pad[1]).saturating_sub(phase[1]).div_ceil(stride[1]).clamp(first, plan.grid[1]);
+        let (to, rest) = to.split_at_mut(plan.grid[0] * plan.grid[1]);
+        rest.fill(zero);
+        for (y, to) in to.chunks_exact_mut(plan.grid[1]).enumerate() {
+            let row = (y * stride[0] + phase[0]).checked_sub(pad[0]).filter(|row| *row < height);
+            let (Some(row), true) = (row, first < end) else {
+                to.fill(zero);
+                continue;
+            };
+            to[..first].fill(zero);
+            to[end..].fill(zero);
+            source.fill(row * width + first * stride[1] + phase[1] - pad[1], stride[1], &mut to[first..end]);
         }
     }
 }

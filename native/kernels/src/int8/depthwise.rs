@@ -1,84 +1,296 @@
-//! Convolutions with one input and one output channel per group, in floating point, which holds their sums exactly.
+//! Convolutions with one input and one output channel per group.
+//!
+//! With AVX-512 the bytes of a plane are multiplied as they are. Otherwise the plane is copied once, padded and with strides resolved as in
+//! [`super::conv`], and its elements are stored as numbers, so that a tap is one multiplication and addition per output.
 
-use super::epilogue::Channels;
-use super::{Encoder, Int8, OutputElement};
-use crate::conv::{ConvEpilogue, ConvShape, conv_forward};
-use crate::float::FloatElement;
-use crate::par::{self, with_scratch};
-use crate::simd::per_isa;
+use super::conv::{FillRun, Plan, each_row};
+use super::epilogue::{Channels, overwrite};
+use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
+use crate::conv::ConvShape;
+use crate::par::{self, Pod, with_scratch};
+use crate::pool::each_strided;
+use crate::simd::byte_windows::{self, ByteWindows, LANES, TAPS};
+use crate::simd::int8::{COLS, Layout};
+use crate::simd::multiversion::{self, Kernel};
 
-/// Channels computed at once.
-const BLOCK: usize = 8;
-/// Largest kernel whose sums of products of 9-bit integers single precision holds.
-const SMALL_KERNEL: usize = (1 << 24) / (255 * 255);
+/// Largest kernel whose sums [`Number`] can convert from single precision.
+const SMALL_KERNEL: usize = (1 << 22) / (255 * 255);
+/// Elements in a parallel chunk.
+const GRAIN: usize = 1 << 14;
 
-/// `out` = the convolution of each plane of `x` with its kernel. `weights` are the terms `w - zero`, `kernel` for each channel.
-pub(super) fn depthwise<T: OutputElement>(
-    shape: &ConvShape,
-    x: Int8<'_>,
-    encoder: Encoder,
-    weights: &[i32],
-    channels: &Channels,
-    out: &mut [T],
-) {
-    match shape.kernel[1] * shape.kernel[2] <= SMALL_KERNEL {
-        true => convolve::<f32, T>(shape, x, encoder, weights, channels, out),
-        false => convolve::<f64, T>(shape, x, encoder, weights, channels, out),
-    }
+/// The kernels of all channels.
+pub(super) enum Kernels {
+    /// For each channel, the words of [`ByteWindows`], and the sums of their terms.
+    Bytes { words: Vec<i32>, sums: Vec<i32> },
+    /// For each channel, the terms `w - zero`.
+    Terms(Vec<i32>),
 }
 
-fn convolve<F: FloatElement, T: OutputElement>(
-    shape: &ConvShape,
-    x: Int8<'_>,
-    encoder: Encoder,
-    weights: &[i32],
-    channels: &Channels,
-    out: &mut [T],
-) {
-    let [_, height, width] = shape.input;
-    let [_, rows, cols] = shape.output();
-    let (taps, plane, source) = (shape.kernel[1] * shape.kernel[2], rows * cols, height * width);
-    if plane == 0 {
-        return;
+impl Kernels {
+    pub(super) fn new(shape: &ConvShape, weights: &Int8Weights<'_>) -> Kernels {
+        let [_, rows, cols] = shape.kernel;
+        let taps = rows * cols;
+        let term = |(i, byte): (usize, &u8)| {
+            let encoder = Encoder::weights(weights, i / taps, Layout::Words);
+            i32::from(byte ^ encoder.flip) - encoder.zero
+        };
+        let terms: Vec<i32> = weights.bytes.iter().enumerate().map(term).collect();
+        let is_signed_byte = |term: &i32| i8::try_from(*term).is_ok();
+        if !byte_windows::is_supported(shape.stride[2], shape.dilate[2]) || !terms.iter().all(is_signed_byte) {
+            return Kernels::Terms(terms);
+        }
+        let byte = |line: &[i32], tap: usize| line.get(tap).map_or(0, |term| *term as u8);
+        let word = |line: &[i32], first: usize| i32::from_le_bytes(std::array::from_fn(|i| byte(line, first + i)));
+        let words_of = |line: &[i32]| (0..cols).step_by(TAPS).map(|first| word(line, first)).collect::<Vec<_>>();
+        let words = terms.chunks_exact(cols).flat_map(words_of).collect();
+        Kernels::Bytes { words, sums: terms.chunks_exact(taps).map(|kernel| kernel.iter().sum()).collect() }
     }
-    let image = shape.out_channels * plane;
-    for (image, out) in x.bytes.chunks_exact(shape.in_channels * source).zip(out.chunks_exact_mut(image)) {
-        par::parallel_rows(out, BLOCK * plane, 1, |block, out| {
-            let (first, count) = (block * BLOCK, out.len() / plane);
-            let part = ConvShape { batch: 1, groups: count, in_channels: count, out_channels: count, ..*shape };
-            with_scratch(count * (source + plane + taps), |numbers: &mut [F]| {
-                let (data, numbers) = numbers.split_at_mut(count * source);
-                let (kernels, sums) = numbers.split_at_mut(count * taps);
-                centre(&image[first * source..][..count * source], encoder, data);
-                for (to, from) in kernels.iter_mut().zip(&weights[first * taps..]) {
-                    *to = F::from_f64(f64::from(*from));
-                }
-                conv_forward(&part, data, kernels, &ConvEpilogue::default(), sums);
-                for (i, (sums, out)) in sums.chunks_exact(plane).zip(out.chunks_exact_mut(plane)).enumerate() {
-                    with_scratch(plane, |integers: &mut [i32]| {
-                        round(sums, integers);
-                        channels.finish(first + i, integers, out);
-                    });
-                }
-            });
-        });
-    }
-}
 
-per_isa! {
-    /// The numbers `x - zero`.
-    fn centre<F: FloatElement>(x: &[u8], encoder: Encoder, out: &mut [F]) {
-        for (out, x) in out.iter_mut().zip(x) {
-            *out = F::from_f32((i32::from(x ^ encoder.flip) - encoder.zero) as f32);
+    /// `out` = the convolution of each plane of `x` with its kernel, converted.
+    pub(super) fn convolve<T: OutputElement>(
+        &self,
+        shape: &ConvShape,
+        x: Int8<'_>,
+        epilogue: &Epilogue<'_>,
+        out: &mut [T],
+    ) {
+        match self {
+            Kernels::Bytes { words, sums } => {
+                let encoder = Encoder::data(x, Layout::Bytes);
+                windows(shape, x, encoder, words, &Channels::new(epilogue, sums, encoder), out);
+            }
+            Kernels::Terms(terms) => {
+                let encoder = Encoder::data(x, Layout::Words);
+                let channels = Channels::new(epilogue, &vec![0; shape.out_channels], encoder);
+                match shape.kernel[1] * shape.kernel[2] <= SMALL_KERNEL {
+                    true => planes::<f32, T>(shape, x, encoder, terms, &channels, out),
+                    false => planes::<i32, T>(shape, x, encoder, terms, &channels, out),
+                }
+            }
         }
     }
 }
 
-per_isa! {
-    /// Integers stored as floating-point numbers.
-    fn round<F: FloatElement>(x: &[F], out: &mut [i32]) {
-        for (out, x) in out.iter_mut().zip(x) {
-            *out = x.to_f64() as i32;
+/// Convolutions of bytes.
+fn windows<T: OutputElement>(
+    shape: &ConvShape,
+    x: Int8<'_>,
+    encoder: Encoder,
+    words: &[i32],
+    channels: &Channels,
+    out: &mut [T],
+) {
+    let ([_, height, width], [_, rows, cols]) = (shape.input, shape.output());
+    let (source, pixels, lanes) = (height * width, rows * cols, cols.next_multiple_of(LANES));
+    let words_per_kernel = words.len() / shape.out_channels.max(1);
+    // Rows of outputs whose sums fit into the first-level cache.
+    let block = (GRAIN / 4 / lanes.max(1)).clamp(1, rows.max(1));
+    par::parallel_rows(out, pixels, GRAIN.div_ceil(pixels.max(1)), |i, out| {
+        let channel = i % shape.out_channels;
+        let windows = ByteWindows {
+            bytes: &x.bytes[i * source..][..source],
+            size: [height, width],
+            pad: [shape.pad[1], shape.pad[2]],
+            zero: encoder.zero as u8,
+            flip: encoder.flip,
+            weights: &words[channel * words_per_kernel..][..words_per_kernel],
+            kernel: [shape.kernel[1], shape.kernel[2]],
+            stride: [shape.stride[1], shape.stride[2]],
+            dilate: [shape.dilate[1], shape.dilate[2]],
+        };
+        with_scratch(block * lanes, |sums: &mut [i32]| {
+            for (k, out) in out.chunks_mut(block * cols).enumerate() {
+                let rows = k * block..k * block + out.len() / cols;
+                let sums = &mut sums[..rows.len() * lanes];
+                windows.sums(rows, sums);
+                multiversion::run(Finish { sums, lanes, cols, channels, channel, out });
+            }
+        });
+    });
+}
+
+/// Converts rows of sums, each padded to whole vectors.
+struct Finish<'a, T> {
+    sums: &'a [i32],
+    lanes: usize,
+    cols: usize,
+    channels: &'a Channels,
+    channel: usize,
+    out: &'a mut [T],
+}
+
+impl<T: OutputElement> Kernel for Finish<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Finish { sums, lanes, cols, channels, channel, out } = self;
+        for (y, sums) in sums.chunks_exact(lanes).enumerate() {
+            for (k, sums) in sums.as_chunks::<LANES>().0.iter().enumerate() {
+                let mut results = [T::default(); LANES];
+                channels.convert(channel, sums, &mut results);
+                overwrite(&results, &mut out[y * cols + k * LANES..], cols - k * LANES);
+            }
+        }
+    }
+}
+
+/// The type of sums of products of 9-bit integers.
+trait Number: Pod + Default + Send + Sync {
+    fn of(term: i32) -> Self;
+    /// `self + x * y`.
+    fn add_product(self, x: Self, y: Self) -> Self;
+    fn to_i32(self) -> i32;
+}
+
+/// Exact for integers of up to 22 bits.
+impl Number for f32 {
+    #[inline(always)]
+    fn of(term: i32) -> f32 {
+        term as f32
+    }
+    #[inline(always)]
+    fn add_product(self, x: f32, y: f32) -> f32 {
+        x.mul_add(y, self)
+    }
+    #[inline(always)]
+    fn to_i32(self) -> i32 {
+        // Adding this number moves an integer to the low bits.
+        const SHIFT: f32 = (3u32 << 22) as f32;
+        ((self + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32)
+    }
+}
+
+impl Number for i32 {
+    #[inline(always)]
+    fn of(term: i32) -> i32 {
+        term
+    }
+    #[inline(always)]
+    fn add_product(self, x: i32, y: i32) -> i32 {
+        self.wrapping_add(x.wrapping_mul(y))
+    }
+    #[inline(always)]
+    fn to_i32(self) -> i32 {
+        self
+    }
+}
+
+/// Convolutions of numbers.
+fn planes<N: Number, T: OutputElement>(
+    shape: &ConvShape,
+    x: Int8<'_>,
+    encoder: Encoder,
+    terms: &[i32],
+    channels: &Channels,
+    out: &mut [T],
+) {
+    let plan = Plan::new(shape, Layout::Words);
+    let (source, pixels, taps) = (shape.input[1] * shape.input[2], plan.pixels(), plan.offsets.len());
+    let weights: Vec<N> = terms.iter().map(|term| N::of(*term)).collect();
+    par::parallel_rows(out, pixels, GRAIN.div_ceil(pixels.max(1)), |i, out| {
+        let (channel, plane) = (i % shape.out_channels, &x.bytes[i * source..][..source]);
+        with_scratch(plan.words(), |numbers: &mut [N]| {
+            let (grids, rest) = numbers.split_at_mut(plan.group_words());
+            rest.fill(N::default());
+            multiversion::run(Grids { plan: &plan, plane, encoder, to: grids });
+            let weights = &weights[channel * taps..][..taps];
+            let call = Plane { plan: &plan, weights, channels, channel, numbers, out };
+            match taps {
+                9 => multiversion::run(Taps::<9, _, _>(call)),
+                _ => multiversion::run(Taps::<1, _, _>(call)),
+            }
+        });
+    });
+}
+
+/// Stores the elements of a plane as numbers.
+struct Grids<'a, N> {
+    plan: &'a Plan,
+    plane: &'a [u8],
+    encoder: Encoder,
+    to: &'a mut [N],
+}
+
+impl<N: Number> Kernel for Grids<'_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Grids { plan, plane, encoder, to } = self;
+        each_row(plan, to, N::default(), &Numbers { plane, encoder });
+    }
+}
+
+struct Numbers<'a> {
+    plane: &'a [u8],
+    encoder: Encoder,
+}
+
+impl<N: Number> FillRun<N> for Numbers<'_> {
+    #[inline(always)]
+    fn fill(&self, first: usize, stride: usize, to: &mut [N]) {
+        let (flip, zero) = (self.encoder.flip, self.encoder.zero);
+        each_strided(&self.plane[first..], stride, to.iter_mut(), |_, byte, to| {
+            *to = N::of(i32::from(byte ^ flip) - zero);
+        });
+    }
+}
+
+/// The convolution of a plane.
+struct Plane<'a, N, T> {
+    plan: &'a Plan,
+    weights: &'a [N],
+    channels: &'a Channels,
+    channel: usize,
+    numbers: &'a [N],
+    out: &'a mut [T],
+}
+
+/// The same with a multiple of `COUNT` taps, of which so many are added at once.
+struct Taps<'a, const COUNT: usize, N, T>(Plane<'a, N, T>);
+
+impl<const COUNT: usize, N: Number, T: OutputElement> Kernel for Taps<'_, COUNT, N, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Plane { plan, weights, channels, channel, numbers, out } = self.0;
+        let ([_, width], [rows, cols]) = (plan.grid, plan.output);
+        let (mut x, mut y) = (0, 0);
+        let len = ((rows - 1) * width + cols).next_multiple_of(COLS);
+        let taps = weights.as_chunks::<COUNT>().0.iter().zip(plan.offsets.values().as_chunks::<COUNT>().0);
+        for position in (0..len).step_by(COLS) {
+            let mut sums = [N::default(); COLS];
+            for (weights, offsets) in taps.clone() {
+                for (weight, offset) in weights.iter().zip(offsets) {
+                    let terms = &numbers[position + offset..][..COLS];
+                    for i in 0..COLS {
+                        sums[i] = sums[i].add_product(terms[i], *weight);
+                    }
+                }
+            }
+            let mut integers = [0; COLS];
+            for i in 0..COLS {
+                integers[i] = sums[i].to_i32();
+            }
+            // Runs are copied with what follows them.
+            let mut results = [T::default(); 2 * COLS];
+            let Some(converted) = results.first_chunk_mut::<COLS>() else { return };
+            channels.convert(channel, &integers, converted);
+            let mut lane = 0;
+            while lane < COLS && y < rows {
+                let run = (width - x).min(COLS - lane);
+                if x < cols
+                    && let Some(from) = results[lane..].first_chunk::<COLS>()
+                {
+                    overwrite(from, &mut out[y * cols + x..], run.min(cols - x));
+                }
+                (lane, x) = (lane + run, x + run);
+                if x == width {
+                    (x, y) = (0, y + 1);
+                }
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What happens to the sums of a tile.
 
 use super::Encoder;
-use crate::simd::int8::{COLS, ROWS, Sums};
+use crate::simd::int8::{ByteRange, COLS, Conversion, Layout, ROWS, Sums, Tile};
 use crate::simd::per_isa;
 use ferromx_core::dtype::DType;
 
@@ -27,12 +27,28 @@ impl Limits {
         let [low, high] = clamp.map(|bound| bound.max(low).min(high));
         Limits { low, high, zero }
     }
+
+    /// The number within the bounds; `low` for NaN.
+    #[inline(always)]
+    fn clamp(&self, x: f32) -> f32 {
+        let x = if x > self.low { x } else { self.low };
+        if x < self.high { x } else { self.high }
+    }
 }
+
+/// The results of a tile, row by row, and room for copies of whole rows.
+type Results<T> = [T; (ROWS + 1) * COLS];
 
 /// The type of the results.
 pub trait OutputElement: Copy + Default + Send + Sync + 'static {
     /// Converts a sum.
     fn of(sum: i32, scale: f32, shift: f32, limits: &Limits) -> Self;
+
+    /// The results, if they are bytes.
+    #[doc(hidden)]
+    fn bytes(_: &mut Results<Self>) -> Option<&mut Results<u8>> {
+        None
+    }
 }
 
 /// The sum itself.
@@ -47,7 +63,7 @@ impl OutputElement for i32 {
 impl OutputElement for f32 {
     #[inline(always)]
     fn of(sum: i32, scale: f32, shift: f32, limits: &Limits) -> f32 {
-        (sum as f32 * scale + shift).max(limits.low).min(limits.high)
+        limits.clamp(sum as f32 * scale + shift)
     }
 }
 
@@ -57,8 +73,12 @@ impl OutputElement for u8 {
     fn of(sum: i32, scale: f32, shift: f32, limits: &Limits) -> u8 {
         // Adding this number rounds a small one into the low bits.
         const ROUND: f32 = (3u32 << 22) as f32;
-        let x = (sum as f32 * scale + shift).max(limits.low).min(limits.high);
+        let x = limits.clamp(sum as f32 * scale + shift);
         ((x + ROUND).to_bits() as i32).wrapping_add(limits.zero) as u8
+    }
+
+    fn bytes(results: &mut Results<u8>) -> Option<&mut Results<u8>> {
+        Some(results)
     }
 }
 
@@ -92,6 +112,22 @@ pub(super) struct Channels {
     scale: Vec<f32>,
     shift: Vec<f32>,
     limits: Limits,
+    /// The range of results in 8 bits, if they are so simple that tiles convert them.
+    range: Option<ByteRange>,
+}
+
+/// The range of a conversion of tiles: without a shift, and with products that 32 bits hold.
+fn byte_range(epilogue: &Epilogue<'_>) -> Option<ByteRange> {
+    const LARGEST: f32 = 0.99;
+    let Limits { low, high, zero } = epilogue.limits;
+    let is_small = |scale: &f32| scale.abs() <= LARGEST;
+    let no_shift = epilogue.shift.iter().all(|shift| *shift == 0.0);
+    if epilogue.scale.is_empty() || !no_shift || !epilogue.scale.iter().all(is_small) || !low.is_finite() {
+        return None;
+    }
+    let [low, high] = [low, high].map(|bound| bound.round_ties_even() as i32 + zero);
+    let is_signed = low < 0;
+    Some(ByteRange { zero: i16::try_from(zero).ok()?, is_signed, low: low as u8, high: high as u8 })
 }
 
 impl Channels {
@@ -108,24 +144,59 @@ impl Channels {
             scale: (0..len).map(|i| get(epilogue.scale, i, 1.0)).collect(),
             shift: (0..len).map(|i| get(epilogue.shift, i, 0.0)).collect(),
             limits: epilogue.limits,
+            range: byte_range(epilogue),
+        }
+    }
+
+    /// Computes a tile and converts it. Its channels, from `first` on, are the columns if it has unsigned rows, else the rows.
+    pub(super) fn multiply<T: OutputElement>(
+        &self,
+        first: usize,
+        tile: &Tile<'_>,
+        layout: Layout,
+        sums: &mut Sums,
+        out: &mut Results<T>,
+    ) {
+        let channels = first..first + if tile.has_unsigned_rows { COLS } else { ROWS };
+        if let (Layout::Bytes, Some(range), Some(out)) = (layout, self.range, T::bytes(out)) {
+            let (init, scale) = (&self.init[channels.clone()], &self.scale[channels]);
+            return tile.multiply_to_bytes(&Conversion { init, scale, range }, out);
+        }
+        tile.multiply(layout, sums);
+        match tile.has_unsigned_rows {
+            true => self.finish_cols(first, sums, out),
+            false => self.finish_rows(first, sums, out),
         }
     }
 
     /// Converts a tile whose rows are the channels from `first` on.
-    pub(super) fn finish_rows<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut [T; ROWS * COLS]) {
+    fn finish_rows<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut Results<T>) {
         let (init, scale) = (&self.init[first..first + ROWS], &self.scale[first..first + ROWS]);
         rows(sums, init, scale, &self.shift[first..first + ROWS], &self.limits, out);
     }
 
     /// Converts a tile whose columns are the channels from `first` on.
-    pub(super) fn finish_cols<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut [T; ROWS * COLS]) {
+    fn finish_cols<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut Results<T>) {
         let (init, scale) = (&self.init[first..first + COLS], &self.scale[first..first + COLS]);
         cols(sums, init, scale, &self.shift[first..first + COLS], &self.limits, out);
     }
 
     /// Converts sums of one channel.
-    pub(super) fn finish<T: OutputElement>(&self, channel: usize, sums: &[i32], out: &mut [T]) {
-        line(sums, self.init[channel], self.scale[channel], self.shift[channel], &self.limits, out);
+    #[inline(always)]
+    pub(super) fn convert<T: OutputElement, const N: usize>(&self, channel: usize, sums: &[i32; N], out: &mut [T; N]) {
+        let (init, scale, shift) = (self.init[channel], self.scale[channel], self.shift[channel]);
+        for i in 0..N {
+            out[i] = T::of(sums[i].wrapping_add(init), scale, shift, &self.limits);
+        }
+    }
+}
+
+/// Copies `from` to the start of `to`. Only the first `len` elements count: what follows is written later.
+#[inline(always)]
+pub(super) fn overwrite<T: Copy, const N: usize>(from: &[T; N], to: &mut [T], len: usize) {
+    match to.first_chunk_mut::<N>() {
+        Some(to) => *to = *from,
+        None => to[..len.min(N)].copy_from_slice(&from[..len.min(N)]),
     }
 }
 
@@ -136,7 +207,7 @@ per_isa! {
         scale: &[f32],
         shift: &[f32],
         limits: &Limits,
-        out: &mut [T; ROWS * COLS],
+        out: &mut Results<T>,
     ) {
         let tiles = out.as_chunks_mut::<COLS>().0.iter_mut().zip(sums.as_chunks::<COLS>().0);
         for ((out, sums), ((init, scale), shift)) in tiles.zip(init.iter().zip(scale).zip(shift)) {
@@ -154,21 +225,13 @@ per_isa! {
         scale: &[f32],
         shift: &[f32],
         limits: &Limits,
-        out: &mut [T; ROWS * COLS],
+        out: &mut Results<T>,
     ) {
         let (init, scale, shift) = (&init[..COLS], &scale[..COLS], &shift[..COLS]);
         for (out, sums) in out.as_chunks_mut::<COLS>().0.iter_mut().zip(sums.as_chunks::<COLS>().0) {
             for i in 0..COLS {
                 out[i] = T::of(sums[i].wrapping_add(init[i]), scale[i], shift[i], limits);
             }
-        }
-    }
-}
-
-per_isa! {
-    fn line<T: OutputElement>(sums: &[i32], init: i32, scale: f32, shift: f32, limits: &Limits, out: &mut [T]) {
-        for (out, sum) in out.iter_mut().zip(sums) {
-            *out = T::of(sum.wrapping_add(init), scale, shift, limits);
         }
     }
 }

@@ -77,7 +77,7 @@ pub fn gemm_int8<T: OutputElement>(x: Int8<'_>, w: &MatrixWeights, epilogue: &Ep
         }
         let rows = &*rows;
         par::parallel_blocks(out, block_rows, block_cols, |row, col, mut out| {
-            let (mut sums, mut results) = ([0; ROWS * COLS], [T::default(); ROWS * COLS]);
+            let (mut sums, mut results) = ([0; ROWS * COLS], [T::default(); (ROWS + 1) * COLS]);
             for j in (0..out.cols()).step_by(COLS) {
                 let num_cols = COLS.min(out.cols() - j);
                 let columns = &w.words[(col + j) * groups..][..groups * COLS];
@@ -86,8 +86,7 @@ pub fn gemm_int8<T: OutputElement>(x: Int8<'_>, w: &MatrixWeights, epilogue: &Ep
                     let rows = &rows[(row + i) * groups..][..groups * ROWS];
                     let offsets = &w.offsets;
                     let tile = Tile { rows, columns, offsets, num_rows, num_cols, has_unsigned_rows: true };
-                    tile.multiply(w.layout, &mut sums);
-                    channels.finish_cols(col + j, &sums, &mut results);
+                    channels.multiply(col + j, &tile, w.layout, &mut sums, &mut results);
                     for (r, results) in results.chunks_exact(COLS).enumerate().take(num_rows) {
                         out.row_mut(i + r)[j..j + num_cols].copy_from_slice(&results[..num_cols]);
                     }

@@ -153,3 +153,44 @@ fn results_are_converted_per_channel() {
         }
     }
 }
+
+/// Without a shift, tiles convert their sums themselves where the processor can.
+#[test]
+fn tiles_round_to_bytes() {
+    let all = [f32::NEG_INFINITY, f32::INFINITY];
+    let ranges = [
+        (DType::U8, 3, all),
+        (DType::U8, 100, [0.0, f32::INFINITY]),
+        (DType::I8, -7, all),
+        (DType::I8, 5, [-20.25, 6.5]),
+        (DType::I8, 0, [0.0, 90.0]),
+        (DType::U8, 9, [300.0, 400.0]),
+    ];
+    let shapes = [
+        shape([2, 1, 7, 19], [9, 14], [3, 3], [1, 1, 1]),
+        shape([1, 1, 4, 33], [5, 40], [1, 1], [1, 0, 1]),
+        shape([1, 6, 6, 6], [11, 37], [3, 3], [2, 1, 1]),
+        shape([1, 3, 3, 3], [20, 9], [5, 6], [3, 2, 2]),
+    ];
+    for (case, (dtype, zero, clamp)) in ranges.into_iter().enumerate() {
+        let limits = Limits::of(dtype, zero, clamp);
+        for shape in shapes {
+            let (x, w) = (bytes(shape.input_len(), case), bytes(shape.weights_len(), 4));
+            let x = Int8 { bytes: &x, is_signed: case % 2 == 1, zero: 7 };
+            let w = Int8Weights { bytes: &w, is_signed: true, zeros: &[0] };
+            let bias: Vec<i32> = (0..shape.out_channels as i32).map(|f| f * 31 - 77).collect();
+            // Large scales are converted after the tile.
+            let step = if case == 2 { 1.5 } else { 1.0 / 400.0 };
+            let scale: Vec<f32> = (0..shape.out_channels).map(|f| step / (1.0 + f as f32)).collect();
+            let mut out = vec![0u8; shape.output_len()];
+            let epilogue = Epilogue { bias: &bias, scale: &scale, shift: &[], limits };
+            conv_int8(&shape, x, &ConvWeights::new(&shape, &w), &epilogue, &mut out);
+            let pixels = shape.output()[1] * shape.output()[2];
+            for (at, (q, sum)) in out.iter().zip(reference(&shape, x, &w)).enumerate() {
+                let f = at / pixels % shape.out_channels;
+                let real = ((sum + bias[f]) as f32 * scale[f]).max(limits.low).min(limits.high);
+                assert_eq!(*q, (real.round_ties_even() as i32 + zero) as u8, "{shape:?} {dtype} at {at}");
+            }
+        }
+    }
+}

@@ -166,7 +166,7 @@ fn step_row<T: FloatElement, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: us
 /// Calls `f(i, xs[i * stride], item)` for each item, in loops that the compiler can vectorise for strides 1 and 2. `xs` must
 /// reach as far as the items need.
 #[inline(always)]
-pub(super) fn each_strided<T: Copy, I>(
+pub(crate) fn each_strided<T: Copy, I>(
     xs: &[T],
     stride: usize,
     mut items: impl ExactSizeIterator<Item = I>,

@@ -4,12 +4,15 @@
 //! plane is computed by one thread, in a fixed order.
 
 mod backward;
+mod bytes;
 mod forward;
 pub mod maximum;
 #[cfg(test)]
 mod tests;
 
 pub use backward::pool_backward;
+pub use bytes::max_pool_bytes;
+pub(crate) use forward::each_strided;
 pub use forward::pool_forward;
 
 use ferromx_core::dtype::{DType, bf16, f16};

@@ -218,3 +218,18 @@ fn strided_loops_reach_the_end() {
         }
     }
 }
+
+#[test]
+fn maxima_of_bytes_equal_those_of_numbers() {
+    for s in shapes() {
+        for (is_signed, lowest) in [(false, 0.0), (true, -128.0)] {
+            let bytes: Vec<u8> = (0..s.input_len()).map(|i| (i * i * 89 + i * 7) as u8).collect();
+            let number = |b: &u8| if is_signed { f32::from(b.cast_signed()) } else { f32::from(*b) };
+            let numbers: Vec<f32> = bytes.iter().map(number).collect();
+            let (mut want, mut maxima) = (vec![0f32; s.output_len()], vec![7u8; s.output_len()]);
+            pool_forward(&s, PoolKind::Max, &numbers, &mut want);
+            max_pool_bytes(&s, is_signed, &bytes, &mut maxima);
+            assert!(maxima.iter().zip(want).all(|(max, want)| number(max) == want.max(lowest)), "{s:?} {is_signed}");
+        }
+    }
+}

@@ -14,6 +14,8 @@ pub(crate) const LANES: usize = 16;
 pub(crate) const COLS: usize = 2 * LANES;
 /// The sums of a tile, row by row.
 pub(crate) type Sums = [i32; ROWS * COLS];
+/// The results of a tile as bytes, row by row, and room for copies of whole rows.
+pub(crate) type Bytes = [u8; (ROWS + 1) * COLS];
 
 /// How the terms of a sum are stored in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,12 @@ impl Offsets {
         Offsets { values, max }
     }
 
+    /// The offsets.
+    #[inline]
+    pub(crate) fn values(&self) -> &[usize] {
+        &self.values
+    }
+
     /// Number of groups.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
@@ -67,6 +75,25 @@ impl Offsets {
     pub(crate) fn max(&self) -> usize {
         self.max
     }
+}
+
+/// How sums become bytes: `(sum + init) * scale`, rounded to the nearest integer, ties to even, plus `zero`, within `low..=high`.
+pub(crate) struct Conversion<'a> {
+    /// One number per channel: per row, or per column if the tile has unsigned rows.
+    pub init: &'a [i32],
+    /// As many numbers, so small that products with sums are below 2^31.
+    pub scale: &'a [f32],
+    pub range: ByteRange,
+}
+
+/// The range of converted bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByteRange {
+    pub zero: i16,
+    /// True if the bytes are `i8`, else `u8`.
+    pub is_signed: bool,
+    pub low: u8,
+    pub high: u8,
 }
 
 /// The operands of a tile.
@@ -92,11 +119,7 @@ impl Tile<'_> {
     /// # Panics
     /// If an operand is too short, or the processor lacks the instructions of the layout.
     pub(crate) fn multiply(&self, layout: Layout, sums: &mut Sums) {
-        let halves = self.num_cols.div_ceil(LANES);
-        assert!(self.num_rows <= ROWS && halves <= 2, "{} rows and {} columns", self.num_rows, self.num_cols);
-        assert!(self.rows.len() >= self.offsets.len() * ROWS, "{} words of rows", self.rows.len());
-        let end = self.offsets.max + halves * LANES;
-        assert!(self.offsets.len() == 0 || self.columns.len() >= end, "{} of {end} words", self.columns.len());
+        let halves = self.check();
         match layout {
             #[cfg(target_arch = "x86_64")]
             Layout::Bytes => {
@@ -113,6 +136,34 @@ impl Tile<'_> {
                 _ => self.portable(halves, sums),
             },
         }
+    }
+
+    /// Computes the sums in [`Layout::Bytes`] and converts them; results of other rows and columns than asked for are unspecified.
+    ///
+    /// # Panics
+    /// If an operand is too short, or the processor lacks the instructions of the layout.
+    pub(crate) fn multiply_to_bytes(&self, conversion: &Conversion<'_>, out: &mut Bytes) {
+        let halves = self.check();
+        let channels = if self.has_unsigned_rows { COLS } else { ROWS };
+        assert!(conversion.init.len() == channels && conversion.scale.len() == channels, "{channels} channels");
+        assert!(Layout::best() == Layout::Bytes, "the processor has no AVX-512 VNNI");
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the instructions are available, both operands have the words of all groups, and each channel has its numbers.
+        unsafe {
+            x86::converted(self, halves, conversion, out);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (halves, out);
+    }
+
+    /// Checks the lengths of the operands and returns the number of halves.
+    fn check(&self) -> usize {
+        let halves = self.num_cols.div_ceil(LANES);
+        assert!(self.num_rows <= ROWS && halves <= 2, "{} rows and {} columns", self.num_rows, self.num_cols);
+        assert!(self.rows.len() >= self.offsets.len() * ROWS, "{} words of rows", self.rows.len());
+        let end = self.offsets.max + halves * LANES;
+        assert!(self.offsets.len() == 0 || self.columns.len() >= end, "{} of {end} words", self.columns.len());
+        halves
     }
 
     fn portable(&self, halves: usize, sums: &mut Sums) {
@@ -136,8 +187,91 @@ impl Tile<'_> {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{COLS, LANES, ROWS, Sums, Tile};
+    use super::{Bytes, COLS, Conversion, LANES, ROWS, Sums, Tile};
     use std::arch::x86_64::*;
+
+    /// # Safety
+    /// The processor has AVX-512 VNNI; the operands have the words of all groups, and each channel its numbers.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) unsafe fn converted(tile: &Tile<'_>, halves: usize, conversion: &Conversion<'_>, out: &mut Bytes) {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            match (halves, tile.has_unsigned_rows) {
+                (0, _) => {}
+                (1, true) => converted_rows::<1, true>(tile, conversion, out),
+                (1, false) => converted_rows::<1, false>(tile, conversion, out),
+                (_, true) => converted_rows::<2, true>(tile, conversion, out),
+                (_, false) => converted_rows::<2, false>(tile, conversion, out),
+            }
+        }
+    }
+
+    /// # Safety
+    /// See [`converted`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    unsafe fn converted_rows<const V: usize, const UNSIGNED_ROWS: bool>(
+        tile: &Tile<'_>,
+        conversion: &Conversion<'_>,
+        out: &mut Bytes,
+    ) {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            match tile.num_rows {
+                0 => {}
+                1 => convert(&bytes_sums::<1, V, UNSIGNED_ROWS>(tile), UNSIGNED_ROWS, conversion, out),
+                2..=4 => convert(&bytes_sums::<4, V, UNSIGNED_ROWS>(tile), UNSIGNED_ROWS, conversion, out),
+                _ => convert(&bytes_sums::<ROWS, V, UNSIGNED_ROWS>(tile), UNSIGNED_ROWS, conversion, out),
+            }
+        }
+    }
+
+    /// # Safety
+    /// The processor has AVX-512 BW; each channel has its numbers.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn convert<const M: usize, const V: usize>(
+        sums: &[[__m512i; V]; M],
+        by_column: bool,
+        conversion: &Conversion<'_>,
+        out: &mut Bytes,
+    ) {
+        let Conversion { init, scale, range } = conversion;
+        let zero = _mm512_set1_epi16(range.zero);
+        let (low, high) = (_mm512_set1_epi8(range.low.cast_signed()), _mm512_set1_epi8(range.high.cast_signed()));
+        // Packing works within 128-bit lanes: this puts the parts of the first row before those of the second.
+        let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        let nearest = |row: usize, v: usize| {
+            // SAFETY: the caller guarantees the numbers of all channels.
+            let (init, scale) = unsafe {
+                if by_column {
+                    let at = v * LANES;
+                    (_mm512_loadu_si512(init.as_ptr().add(at).cast()), _mm512_loadu_ps(scale.as_ptr().add(at)))
+                } else {
+                    (_mm512_set1_epi32(*init.get_unchecked(row)), _mm512_set1_ps(*scale.get_unchecked(row)))
+                }
+            };
+            let sum = _mm512_cvtepi32_ps(_mm512_add_epi32(sums[row][v], init));
+            _mm512_cvtps_epi32(_mm512_mul_ps(sum, scale))
+        };
+        let words = |row: usize| {
+            let first = nearest(row, 0);
+            let second = if V > 1 { nearest(row, V - 1) } else { first };
+            _mm512_adds_epi16(_mm512_packs_epi32(first, second), zero)
+        };
+        for row in (0..M).step_by(2) {
+            let (first, second) = (words(row), words((row + 1).min(M - 1)));
+            let bytes = if range.is_signed {
+                let packed = _mm512_packs_epi16(first, second);
+                _mm512_min_epi8(_mm512_max_epi8(packed, low), high)
+            } else {
+                let packed = _mm512_packus_epi16(first, second);
+                _mm512_min_epu8(_mm512_max_epu8(packed, low), high)
+            };
+            let to = &mut out[row * COLS..][..2 * COLS];
+            // SAFETY: the slice has the bytes of a vector.
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, bytes)) };
+        }
+    }
 
     /// # Safety
     /// The processor has AVX-512 VNNI; the operands have the words of all groups.
@@ -176,7 +310,9 @@ mod x86 {
     /// See [`bytes`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512vnni")]
-    unsafe fn bytes_tile<const M: usize, const V: usize, const UNSIGNED_ROWS: bool>(tile: &Tile<'_>, sums: &mut Sums) {
+    unsafe fn bytes_sums<const M: usize, const V: usize, const UNSIGNED_ROWS: bool>(
+        tile: &Tile<'_>,
+    ) -> [[__m512i; V]; M] {
         let mut acc = [[_mm512_setzero_si512(); V]; M];
         let (mut rows, columns) = (tile.rows.as_ptr(), tile.columns.as_ptr());
         for offset in &tile.offsets.values {
@@ -196,6 +332,16 @@ mod x86 {
                 rows = rows.wrapping_add(ROWS);
             }
         }
+        acc
+    }
+
+    /// # Safety
+    /// See [`bytes`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    unsafe fn bytes_tile<const M: usize, const V: usize, const UNSIGNED_ROWS: bool>(tile: &Tile<'_>, sums: &mut Sums) {
+        // SAFETY: as the caller guarantees.
+        let acc = unsafe { bytes_sums::<M, V, UNSIGNED_ROWS>(tile) };
         for (i, acc) in acc.iter().enumerate() {
             for (v, acc) in acc.iter().enumerate() {
                 let out = &mut sums[i * COLS + v * LANES..][..LANES];

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub(crate) mod byte_windows;
 pub mod conv3x3;
 pub(crate) mod int8;
 mod isa;
