@@ -17,8 +17,8 @@ import scala.jdk.CollectionConverters._
 
 /** Programs as users of the released Scala package write them, in a package of their own: they compile and do their work.
   */
-class ReleasedProgramsSuite extends munit.FunSuite {
-  private val folder = FunFixture[Path](_ => Files.createTempDirectory("programs"), _ => ())
+class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
+  private val folder = FunFixture[Path](_ => temporaryFolder("programs"), _ => ())
   private val logger = LoggerFactory.getLogger(classOf[ReleasedProgramsSuite])
 
   /** Two clouds of points. */

@@ -1,11 +1,9 @@
 package org.apache.mxnet
 
-import java.nio.file.Files
-
 import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.optimizer.SGD
 
-class FeedForwardSuite extends munit.FunSuite {
+class FeedForwardSuite extends munit.FunSuite with TemporaryFiles {
   private def network: Symbol = {
     val hidden = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 8, name = "fc1")
     val active = Symbol.api.Activation(data = hidden, act_type = "tanh", name = "act")
@@ -44,7 +42,7 @@ class FeedForwardSuite extends munit.FunSuite {
     assertEquals(answers(model), Seq(0, 1, 1, 0))
     val expected = model.predict(data).head.toArray.toSeq
 
-    val prefix = Files.createTempDirectory("feedforward").resolve("xor").toString
+    val prefix = temporaryFolder("feedforward").resolve("xor").toString
     model.save(prefix)
     val loaded = FeedForward.load(prefix, 100)
     assertEquals(loaded.predict(data).head.toArray.toSeq, expected)

@@ -1,10 +1,8 @@
 package org.apache.mxnet
 
-import java.nio.file.Files
-
 import org.apache.mxnet.optimizer.SGD
 
-class KVStoreSuite extends munit.FunSuite {
+class KVStoreSuite extends munit.FunSuite with TemporaryFiles {
   private def pulled(store: KVStore, key: String, length: Int): Seq[Float] = {
     val out = NDArray.zeros(length)
     store.pull(key, out)
@@ -46,7 +44,7 @@ class KVStoreSuite extends munit.FunSuite {
     (1 to 2).foreach(_ => straight.push("y", vector(1)))
     assertEquals(pulled(straight, "y", 1), Seq(-0.5f)) // 2 - 1 - (1 + 0.5)
 
-    val file = Files.createTempFile("states", ".bin").toString
+    val file = temporaryFile("states", ".bin").toString
     val first = store()
     first.push("y", vector(1))
     first.saveOptimizerStates(file)

@@ -15,13 +15,14 @@ import scala.jdk.CollectionConverters._
   * Here are short runs; `sbt "Test/runMain org.apache.mxnet.MemoryProgram predict 100000"` (or `train 10000`) makes long
   * ones.
   */
-class MemorySuite extends munit.FunSuite {
+class MemorySuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout: Duration = Duration(10, MINUTES)
 
   private def run(options: Seq[String], arguments: String*): String = {
     val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
     val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
-    val command = Seq(java, "-Xmx128m", library, "-Dmxnet.gc.threshold=16777216") ++ options ++
+    val folder = s"-Djava.io.tmpdir=${temporaryFolder("memory")}"
+    val command = Seq(java, "-Xmx128m", library, folder, "-Dmxnet.gc.threshold=16777216") ++ options ++
       Seq("-cp", System.getProperty("java.class.path"), "org.apache.mxnet.MemoryProgram") ++ arguments
     val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
     val output = new String(process.getInputStream.readAllBytes())

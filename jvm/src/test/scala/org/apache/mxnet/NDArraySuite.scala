@@ -1,18 +1,12 @@
 package org.apache.mxnet
 
-import java.nio.file.{Files, Path}
+import java.nio.file.Path
 
 import org.apache.mxnet.NDArrayConversions._
 import org.apache.mxnet.internal.memory.NDArrayOrigin
 
-class NDArraySuite extends munit.FunSuite {
-  private val folder = FunFixture[Path](
-    _ => Files.createTempDirectory("mxnet-ndarray"),
-    directory => {
-      directory.toFile.listFiles.foreach(_.delete())
-      Files.delete(directory)
-    }
-  )
+class NDArraySuite extends munit.FunSuite with TemporaryFiles {
+  private val folder = FunFixture[Path](_ => temporaryFolder("ndarray"), _ => ())
 
   private def vector(values: Float*): NDArray = NDArray.array(values.toArray, Shape(values.length))
 

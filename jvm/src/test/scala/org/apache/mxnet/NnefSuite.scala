@@ -4,11 +4,11 @@ import java.nio.ByteBuffer
 import java.nio.ByteOrder.LITTLE_ENDIAN
 import java.nio.file.{Files, Path}
 
-class NnefSuite extends munit.FunSuite {
+class NnefSuite extends munit.FunSuite with TemporaryFiles {
 
   /** A model of two variables in a new folder. */
   private def model(activation: String): Path = {
-    val folder = Files.createTempDirectory("nnef")
+    val folder = temporaryFolder("nnef")
     val text =
       s"""version 1.0;
          |graph net(x) -> (y)
@@ -52,7 +52,7 @@ class NnefSuite extends munit.FunSuite {
     }
     // Rows of x times w, plus b, without what is negative.
     assertEquals(outputs(imported), Seq(5f, 6f, 0f, 0f, 6f, 0f))
-    val file = Files.createTempFile("nnef", ".onnx").toString
+    val file = temporaryFile("nnef", ".onnx").toString
     Onnx.exportModel(imported.symbol, imported.argParams, file, inputs = Map("x" -> Shape(2, 2)))
     assertEquals(outputs(Onnx.importModel(file)), outputs(imported))
   }

@@ -10,7 +10,6 @@ import java.lang.reflect.{
   Type => JavaType,
   WildcardType
 }
-import java.nio.file.Files
 
 import org.apache.mxnet.io._
 import org.apache.mxnet.module._
@@ -23,11 +22,11 @@ import scala.reflect.runtime.{universe => u}
 /** Every public method and constructor with null, empty, negative, huge and NaN arguments, and with disposed objects: it
   * returns, or throws an exception that says what was wrong. No `NullPointerException` and its like, no crash.
   */
-class PublicEntrySweepSuite extends munit.FunSuite {
+class PublicEntrySweepSuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout: Duration = Duration(10, MINUTES)
 
   private val mirror = u.runtimeMirror(getClass.getClassLoader)
-  private val folder = Files.createTempDirectory("sweep").toString
+  private val folder = temporaryFolder("sweep").toString
 
   private def network: Symbol = Symbol.api.SoftmaxOutput(
     Symbol.api.FullyConnected(Symbol.Variable("data"), num_hidden = 2, name = "fc"),

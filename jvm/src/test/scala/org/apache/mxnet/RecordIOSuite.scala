@@ -1,12 +1,9 @@
 package org.apache.mxnet
 
-import java.nio.file.{Files, Path}
+import java.nio.file.Path
 
-class RecordIOSuite extends munit.FunSuite {
-  private val folder = FunFixture[Path](
-    setup = _ => Files.createTempDirectory("records"),
-    teardown = directory => directory.toFile.listFiles.foreach(_.delete())
-  )
+class RecordIOSuite extends munit.FunSuite with TemporaryFiles {
+  private val folder = FunFixture[Path](_ => temporaryFolder("records"), _ => ())
 
   private val texts = Seq("record 0", "", "Grüße", "\u4e2d\u6587", "end")
 

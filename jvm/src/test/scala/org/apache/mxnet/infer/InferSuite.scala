@@ -3,7 +3,7 @@ package org.apache.mxnet.infer
 import java.awt.Color
 import java.awt.image.BufferedImage
 import java.io._
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Paths}
 import java.util.concurrent.{Callable, Executors}
 import javax.imageio.ImageIO
 
@@ -13,8 +13,8 @@ import org.apache.mxnet._
 import org.apache.mxnet.examples.java.Serve
 
 /** Prediction with networks that are read from files. */
-class InferSuite extends munit.FunSuite {
-  private val folder = Files.createTempDirectory("infer")
+class InferSuite extends munit.FunSuite with TemporaryFiles {
+  private val folder = temporaryFolder("infer")
   private val random = new java.util.Random(3)
 
   private def noise(shape: Int*): NDArray =
@@ -199,7 +199,7 @@ class InferSuite extends munit.FunSuite {
   }
 
   test("predictors are serialized by content, or by path") {
-    val away = Files.createTempDirectory("infer-away")
+    val away = temporaryFolder("infer-away")
     def moved(prefix: String): String = {
       val name = Paths.get(prefix).getFileName.toString
       Seq("-symbol.json", "-0000.params").foreach(end => Files.copy(Paths.get(prefix + end), away.resolve(name + end)))
@@ -222,7 +222,7 @@ class InferSuite extends munit.FunSuite {
     val byPath = new Predictor(mlp, plain).serializeByPath(true)
     assertEquals(copyOf(byPath).predict(input).map(_.toSeq), predictor.predict(input).map(_.toSeq))
     val lost = new Predictor(away.resolve("mlp").toString, plain).serializeByPath(true)
-    Files.list(away).iterator.asScala.toSeq.foreach(file => Files.delete(file))
+    TemporaryFiles.delete(away)
     assertEquals(answers(copyOf(predictor), copyOf(classifier), copyOf(found)), expected)
     assertEquals(copyOf(inJava).predict(input.toArray).map(_.toSeq).toSeq, predictor.predict(input).map(_.toSeq))
     intercept[java.io.IOException](copyOf(lost))
@@ -240,13 +240,5 @@ class InferSuite extends munit.FunSuite {
     assertEquals(Serve.classes(predictor, requests.asJava, 8).asScala.map(_.intValue).toSeq, expected)
     val boxed = predictor.predict(Seq(requests.head.toSeq.map(Float.box).asJava).asJava).get(0).asScala
     assertEquals(boxed.map(_.floatValue).toSeq, predictor.predict(Array(requests.head)).head.toSeq)
-  }
-
-  override def afterAll(): Unit = {
-    def delete(path: Path): Unit = {
-      if (Files.isDirectory(path)) Files.list(path).iterator.asScala.toSeq.foreach(delete)
-      Files.delete(path)
-    }
-    delete(folder)
   }
 }

@@ -14,10 +14,10 @@ import org.apache.mxnet.optimizer._
 import scala.concurrent.duration.{Duration, MINUTES}
 
 /** Training that resumes ends with the bits of training that nobody interrupted. */
-class ResumeSuite extends munit.FunSuite {
+class ResumeSuite extends munit.FunSuite with TemporaryFiles {
   override val munitTimeout: Duration = Duration(10, MINUTES)
 
-  private val folder = FunFixture[Path](_ => Files.createTempDirectory("resume"), _ => ())
+  private val folder = FunFixture[Path](_ => temporaryFolder("resume"), _ => ())
 
   /** Starts [[ResumeProgram]] in a process of its own. */
   private def start(directory: Path, more: String*): Process = {

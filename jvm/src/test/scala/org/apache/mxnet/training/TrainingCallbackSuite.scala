@@ -12,8 +12,8 @@ import org.apache.mxnet.optimizer.SGD
 import org.w3c.dom.Document
 
 /** What follows training, without a resumption. */
-class TrainingCallbackSuite extends munit.FunSuite {
-  private val folder = FunFixture[Path](_ => Files.createTempDirectory("callbacks"), _ => ())
+class TrainingCallbackSuite extends munit.FunSuite with TemporaryFiles {
+  private val folder = FunFixture[Path](_ => temporaryFolder("callbacks"), _ => ())
 
   private def network: Symbol = {
     val hidden = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 4, name = "fc")

@@ -11,7 +11,7 @@ import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.optimizer.SGD
 
 /** User-defined operators, row by row of what their design document asks for. */
-class UserOperatorSuite extends munit.FunSuite {
+class UserOperatorSuite extends munit.FunSuite with TemporaryFiles {
 
   /** One test trains four networks, which takes long on a busy machine. */
   override val munitTimeout: Duration = 10.minutes
@@ -233,14 +233,14 @@ class UserOperatorSuite extends munit.FunSuite {
     val parameters = new FitParams().setInitializer(new Xavier()).setOptimizer(new SGD(learningRate = 0.1f))
     module.fit(iterator, None, 30, parameters)
     assert(module.score(iterator, new Accuracy()).get._2.head > 0.9f)
-    val prefix = Files.createTempDirectory("udf").resolve("shortcut").toString
+    val prefix = temporaryFolder("udf").resolve("shortcut").toString
     module.saveCheckpoint(prefix, 30)
     val loaded = Networks.load(prefix, 30, "data/digits")
     assertEquals(loaded.predict(iterator).head.toArray.toSeq, module.predict(iterator).head.toArray.toSeq)
   }
 
   test("C58: networks around all operators of the example are trained, saved, and predict the same in a new JVM") {
-    val output = Files.createTempDirectory("udf")
+    val output = temporaryFolder("udf")
     Main.train("data/digits", output)
     val command = Seq(
       Paths.get(System.getProperty("java.home"), "bin", "java").toString,

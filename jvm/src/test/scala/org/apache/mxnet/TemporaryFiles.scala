@@ -1,0 +1,36 @@
+package org.apache.mxnet
+
+import java.nio.file.{Files, Path}
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+/** Temporary files and folders of a suite, which are deleted at its end. */
+trait TemporaryFiles extends munit.FunSuite {
+  private val made = mutable.ArrayBuffer.empty[Path]
+
+  protected def temporaryFolder(name: String): Path = remembered(Files.createTempDirectory(s"mxnet-$name"))
+
+  protected def temporaryFile(name: String, ending: String): Path =
+    remembered(Files.createTempFile(s"mxnet-$name", ending))
+
+  private def remembered(path: Path): Path = {
+    made += path
+    path
+  }
+
+  override def afterAll(): Unit =
+    try made.foreach(TemporaryFiles.delete)
+    finally super.afterAll()
+}
+
+object TemporaryFiles {
+
+  /** Deletes a file, or a folder with all that it holds. */
+  def delete(path: Path): Unit =
+    if (Files.exists(path)) {
+      val files = Files.walk(path)
+      try files.iterator.asScala.toSeq.reverse.foreach(Files.deleteIfExists(_))
+      finally files.close()
+    }
+}
