@@ -185,7 +185,8 @@ abstract class BaseModule {
     * @param auxParams auxiliary states by name
     * @param allowMissing whether the initializer fills what the given values miss
     * @param forceInit whether parameters that have values get new ones
-    * @param allowExtra whether values that the network does not need are ignored; otherwise they are an error
+    * @param allowExtra whether to be silent about values that the network does not need, which are ignored; otherwise a
+    *                   warning names them
     */
   def initParams(
       initializer: Initializer = new Uniform(0.01f),
@@ -202,7 +203,7 @@ abstract class BaseModule {
     * @param auxParams auxiliary states by name
     * @param allowMissing whether parameters without a given value keep theirs; otherwise that is an error
     * @param forceInit whether parameters that have values get new ones
-    * @param allowExtra whether values that the network does not need are ignored; otherwise they are an error
+    * @param allowExtra as for [[initParams]], but with `allowMissing` values that the network does not need are an error
     */
   def setParams(
       argParams: Map[String, NDArray],
@@ -403,6 +404,16 @@ abstract class BaseModule {
 /** What modules have in common. */
 object BaseModule {
   private[module] val logger = Logging.of(classOf[BaseModule])
+
+  /** Warns of values that a network does not need. As in MXNet they are no error: programs give part of a network the
+    * parameters of the whole.
+    */
+  private[module] def reportExtra(what: String, values: Map[String, NDArray], known: Iterable[String]): Unit =
+    if (values != null) {
+      val extra = (values.keySet -- known).toSeq.sorted
+      if (extra.nonEmpty)
+        logger.warn(s"$what contains ${extra.mkString(", ")}, which the network does not have: they are ignored")
+    }
 
   /** Checks that a network has variables of these names. */
   private[module] def checkInputNames(symbol: Symbol, names: IndexedSeq[String], kind: String): Unit = {

@@ -107,8 +107,8 @@ class Module(
     if (!paramsInitialized || forceInit) {
       require(binded, "the module is not bound; call bind before initParams")
       if (!allowExtra) {
-        requireKnown("argParams", argParams, paramNames)
-        requireKnown("auxParams", auxParams, auxNames)
+        BaseModule.reportExtra("argParams", argParams, paramNames)
+        BaseModule.reportExtra("auxParams", auxParams, auxNames)
       }
       allocateParams()
       // Names are taken in order, so that a seed gives the same parameters every time.
@@ -117,15 +117,6 @@ class Module(
       paramsInitialized = true
       paramsDirty = false
       group.setParams(this.argParams, this.auxParams)
-    }
-
-  private def requireKnown(what: String, values: Map[String, NDArray], names: IndexedSeq[String]): Unit =
-    if (values != null) {
-      val extra = values.keys.filterNot(names.contains).toSeq.sorted
-      require(
-        extra.isEmpty,
-        s"$what contains ${extra.mkString(", ")}, which the network does not have; set allowExtra to ignore such values"
-      )
     }
 
   private def initOne(
@@ -484,12 +475,14 @@ object Module {
   ): Module = {
     val (symbol, args, aux) = Model.loadCheckpoint(prefix, epoch)
     val module = new Module(symbol, dataNames, labelNames, contexts, workLoadList, fixedParamNames)
-    module.requireKnown("the checkpoint", args, module.paramNames)
-    val missing = module.paramNames.filterNot(args.contains)
+    val file = Model.paramsFile(prefix, epoch)
+    val extra = (args.keySet -- module.paramNames).toSeq.sorted
     require(
-      missing.isEmpty,
-      s"the checkpoint ${Model.paramsFile(prefix, epoch)} has no values for ${missing.mkString(", ")}"
+      extra.isEmpty,
+      s"the checkpoint $file has values for ${extra.mkString(", ")}, which the network does not have"
     )
+    val missing = module.paramNames.filterNot(args.contains)
+    require(missing.isEmpty, s"the checkpoint $file has no values for ${missing.mkString(", ")}")
     module.argParams = args
     module.auxParams = aux
     module.paramsInitialized = true

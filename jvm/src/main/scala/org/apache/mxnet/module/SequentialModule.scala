@@ -97,11 +97,10 @@ class SequentialModule extends BaseModule {
   ): Unit =
     if (!paramsInitialized || forceInit) {
       require(binded, "the module is not bound; call bind before initParams")
-      // What one module does not need belongs to another, so the check for extra values is made for all of them
-      // together.
+      // What one module does not need belongs to another, so extra values are those that no module has.
       modules.foreach(_.initParams(initializer, argParams, auxParams, allowMissing, forceInit, allowExtra = true))
       requireDistinctNames()
-      if (!allowExtra) requireNoExtra(argParams, auxParams)
+      if (!allowExtra) reportExtra(argParams, auxParams)
       paramsInitialized = true
     }
 
@@ -120,17 +119,10 @@ class SequentialModule extends BaseModule {
     }
   }
 
-  private def requireNoExtra(argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): Unit = {
-    val (args, aux) =
-      modules.map(_.getParams).foldLeft((Set.empty[String], Set.empty[String])) { case ((a, x), (own, ownAux)) =>
-        (a ++ own.keySet, x ++ ownAux.keySet)
-      }
-    val extra = Option(argParams).fold(Set.empty[String])(_.keySet -- args) ++
-      Option(auxParams).fold(Set.empty[String])(_.keySet -- aux)
-    require(
-      extra.isEmpty,
-      s"values are given for ${extra.toSeq.sorted.mkString(", ")}, which no module has; set allowExtra to ignore them"
-    )
+  private def reportExtra(argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): Unit = {
+    val params = modules.map(_.getParams).toSeq
+    BaseModule.reportExtra("argParams", argParams, params.flatMap(_._1.keys))
+    BaseModule.reportExtra("auxParams", auxParams, params.flatMap(_._2.keys))
   }
 
   override def bind(

@@ -1,13 +1,12 @@
 package org.apache.mxnet.module
 
 import java.io.IOException
-import java.nio.file.Files
 
 import org.apache.mxnet._
 import org.apache.mxnet.io.NDArrayIter
 import org.apache.mxnet.optimizer.{Adam, SGD}
 
-class ModuleSuite extends munit.FunSuite {
+class ModuleSuite extends munit.FunSuite with TemporaryFiles {
   private val classes = 3
   private val features = 4
   private val count = 90
@@ -62,7 +61,7 @@ class ModuleSuite extends munit.FunSuite {
   private def values(module: BaseModule): Map[String, Seq[Float]] =
     module.getParams._1.map { case (name, array) => name -> array.toArray.toSeq }
 
-  private def temporary: String = Files.createTempDirectory("module").resolve("model").toString
+  private def temporary: String = temporaryFolder("module").resolve("model").toString
 
   private def assertClose(a: Map[String, Seq[Float]], b: Map[String, Seq[Float]]): Unit = {
     assertEquals(a.keySet, b.keySet)
@@ -233,11 +232,16 @@ class ModuleSuite extends munit.FunSuite {
     val bias = Map("fc1_bias" -> NDArray.ones(8))
     def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
     assert(message(module.initParams(argParams = bias)).contains("no value is given for parameter fc1_weight"))
-    val extra = message(module.initParams(argParams = bias + ("fc9_bias" -> NDArray.ones(8)), allowMissing = true))
-    assert(extra.contains("argParams contains fc9_bias"), extra)
     val shape = message(module.initParams(argParams = Map("fc1_bias" -> NDArray.ones(7)), allowMissing = true))
     assert(shape.contains("fc1_bias has the shape (7) but the network needs (8)"), shape)
-    module.initParams(argParams = bias, allowMissing = true)
+    val tooMany = bias + ("fc9_bias" -> NDArray.ones(8))
+    module.initParams(argParams = tooMany, allowMissing = true)
+    val (all, none) = (module.getParams._1 + ("fc9_bias" -> NDArray.ones(8)), Map.empty[String, NDArray])
+    module.setParams(all, none)
+    val extra = message(module.setParams(all, none, allowMissing = true))
+    assert(extra.contains("no argument fc9_bias") && extra.contains("allowExtra"), extra)
+    module.setParams(all, none, allowMissing = true, allowExtra = true)
+    assert(!module.getParams._1.contains("fc9_bias"))
     assertEquals(values(module)("fc1_bias"), Seq.fill(8)(1f))
     module.initParams(new Uniform(0f), forceInit = true)
     assertEquals(values(module)("fc1_bias"), Seq.fill(8)(0f))
