@@ -3,7 +3,7 @@ package org.apache.mxnet.infer
 import java.awt.Color
 import java.awt.image.BufferedImage
 import java.io._
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Paths}
 import java.util.concurrent.{Callable, Executors}
 import javax.imageio.ImageIO
 
