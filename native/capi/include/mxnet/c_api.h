@@ -1852,8 +1852,8 @@ MXNET_DLL int MXNDArrayGetDataNDArray(NDArrayHandle handle, NDArrayHandle *out);
 // Copies an array to another. For a sparse destination, `i` is the index array to set, or -1 for the values.
 MXNET_DLL int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst, NDArrayHandle handle_src, int i);
 
-// Checks the consistency of a sparse array: lengths, ranges and order of the indices, whatever `full_check` is. Dense arrays are always
-// consistent.
+// Checks the consistency of a sparse array: the lengths of its parts and, with `full_check`, ranges and order of the indices. Dense arrays
+// are always consistent.
 MXNET_DLL
 int MXNDArraySyncCheckFormat(NDArrayHandle handle,
                              bool full_check);
