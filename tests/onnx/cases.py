@@ -1,6 +1,6 @@
 """The cases of the ONNX interpreter: small models with inputs, by family."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace as replaced
 
 import numpy as np
 from onnx import helper
@@ -594,8 +594,43 @@ def microsoft():
     yield ours("QGemm", rows_of, "com.microsoft.QGemm of rows", constants=tuple(range(1, 7)), transB=1)
 
 
+def narrow():
+    """Integers of types that our arrays do not have: results wrap around."""
+    values = {
+        "int16": ([-32768, -300, -7, 0, 9, 32767], [3, 300, -5, 7, 200, 32767]),
+        "uint16": ([0, 7, 300, 40000, 65535, 12], [3, 300, 5, 40000, 2, 13]),
+        "uint32": ([0, 7, 70000, 4000000000, 4294967295, 12], [3, 90000, 70000, 4000000000, 2, 13]),
+        "uint64": ([0, 7, 70000, 4000000000, 1 << 40, 12], [3, 90000, 70000, 40, 2, 13]),
+    }
+    for dtype, (left, right) in values.items():
+        a, b = np.array(left, dtype), np.array(right, dtype)
+        for op in ["Add", "Sub", "Mul", "Div", "Max", "Min", "Mod", "Less", "GreaterOrEqual", "Equal", "BitwiseAnd", "BitwiseXor"]:
+            # ONNX Runtime has no kernels for these.
+            without = dtype in ("int16", "uint16") and op not in ("Mod", "BitwiseAnd", "BitwiseXor", "Equal", "Less", "GreaterOrEqual")
+            if not (dtype == "uint64" and op in ("Sub", "Mul")):
+                yield replaced(one(op, [a, b], f"{op}_{dtype}"), reference=without)
+        yield one("BitwiseNot", [a], f"BitwiseNot_{dtype}") if dtype != "uint64" else one("Where", [a > 7, a, b], "Where_uint64")
+        if dtype != "int16":
+            for direction in ["LEFT", "RIGHT"]:
+                yield replaced(one("BitShift", [a, np.array([1, 2, 3, 1, 15, 4], dtype)], f"BitShift_{direction}_{dtype}", direction=direction), reference=dtype == "uint16")
+        code = helper.np_dtype_to_tensor_dtype(a.dtype)
+        yield one("Cast", [np.array([-70000, -3, 9, 40000, 70000], np.int64)], f"Cast_to_{dtype}", to=code) if dtype != "uint64" else one("Cast", [ints(3, 9)], "Cast_to_uint64", to=code)
+        yield one("Cast", [a], f"Cast_from_{dtype}", to=1)
+        yield one("Gather", [a, ints(2, 0)], f"Gather_{dtype}", constants=(1,))
+        yield one("Concat", [a, b], f"Concat_{dtype}", constants=(1,), axis=0)
+        nodes = [helper.make_node("Mul", ["a", "b"], ["p"], name="p"), helper.make_node("Cast", ["p"], ["q"], name="q", to=7), helper.make_node("Neg", ["q"], ["r"], name="r")]
+        yield Case(f"chain_{dtype}", nodes, {"a": a[1:3], "b": b[1:3]}, ["p", "r"], reference=True)
+    x = numbers((2, 6), seed=3)
+    for dtype, zero in [("int16", -200), ("uint16", 40000)]:
+        given = [x, np.float32(0.0013), np.array(zero, dtype)]
+        yield one("QuantizeLinear", given, f"QuantizeLinear_{dtype}", constants=(1, 2), opset=21)
+        q = np.arange(12).reshape(2, 6).astype(dtype) * 5000
+        scales, zeros = np.array([0.5, 0.013], np.float32), np.array([3, zero], dtype)
+        yield one("DequantizeLinear", [q, scales, zeros], f"DequantizeLinear_{dtype}", constants=(1, 2), opset=21, axis=0)
+
+
 def bytes_of(shape, seed):
     return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
 
 
-FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantised, recurrent, control, sampling, signal, microsoft]}
+FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantised, recurrent, control, sampling, signal, microsoft, narrow]}

@@ -85,8 +85,8 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
         }
         false => run::run(&model, inputs)?,
     };
-    for (i, array) in outputs.iter().enumerate() {
-        npy::write(&case.join(format!("output_{i}.npy")), array)?;
+    for (i, (array, info)) in outputs.iter().zip(&model.graph.outputs).enumerate() {
+        npy::write(&case.join(format!("output_{i}.npy")), array, info.element.as_ref())?;
     }
     let exported = match how {
         _ if !options.export => Ok(()),

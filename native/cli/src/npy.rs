@@ -9,6 +9,7 @@ use ferromx_core::file_format::write_atomically;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage;
+use ferromx_interop::ir::{ElementType, WidenedInt};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -25,7 +26,11 @@ const TYPES: [(&str, DType); 9] = [
     ("bfloat16", DType::BF16),
 ];
 
-/// Reads an array.
+/// Integer types that wider types of our arrays hold, by their descriptions.
+const WIDENED: [(&str, WidenedInt); 4] =
+    [("<u2", WidenedInt::U16), ("<i2", WidenedInt::I16), ("<u4", WidenedInt::U32), ("<u8", WidenedInt::U64)];
+
+/// Reads an array; one of an integer type that our arrays do not have as the wider type that holds it.
 ///
 /// # Errors
 /// The file cannot be read, is not a `.npy` file, or has an unsupported type or memory order.
@@ -54,33 +59,46 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
     let dims =
         after("shape").and_then(|r| r.strip_prefix('(')?.split(')').next()).ok_or_else(|| bad("it has no shape"))?;
     let shape: Shape = format!("({dims})").parse().map_err(|e: String| bad(&e))?;
-    let dtype = TYPES.iter().find(|(name, _)| *name == descr).map(|(_, d)| *d).ok_or_else(|| {
-        let known: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();
+    let widened = WIDENED.iter().find(|(name, _)| *name == descr).map(|(_, int)| *int);
+    let ours = TYPES.iter().find(|(name, _)| *name == descr).map(|(_, dtype)| *dtype);
+    let dtype = widened.map(WidenedInt::held_by).or(ours).ok_or_else(|| {
+        let known: Vec<_> = TYPES.iter().map(|(name, _)| *name).chain(WIDENED.iter().map(|(name, _)| *name)).collect();
         Error::Format(format!("elements of type '{descr}' are not taken; {} are", known.join(", ")))
     })?;
     let count = shape.checked_elements()?;
-    if data.len() != count * dtype.size() {
+    let size = widened.map_or(dtype.size(), WidenedInt::size);
+    if count.checked_mul(size) != Some(data.len()) {
         return Err(bad("it has more or fewer elements than its shape says"));
     }
     if dtype == DType::Bool && data.iter().any(|b| *b > 1) {
         return Err(bad("truth values are bytes other than 0 and 1"));
     }
     let array = NDArray::empty(&shape, dtype, Context::default())?;
-    storage::write_bytes(&array, |to| to.copy_from_slice(data));
+    match widened {
+        Some(int) => storage::write_bytes(&array, |to| to.copy_from_slice(&int.widened(data))),
+        None => storage::write_bytes(&array, |to| to.copy_from_slice(data)),
+    }
     Ok(array)
 }
 
-/// Writes an array. NumPy has no bfloat16, so such arrays are written as float32.
+/// Writes an array as elements of a type, if it holds such. NumPy has no bfloat16, so such arrays are written as float32.
 ///
 /// # Errors
 /// The file cannot be written.
-pub(crate) fn write(path: &Path, array: &NDArray) -> Result<()> {
+pub(crate) fn write(path: &Path, array: &NDArray, element: Option<&ElementType>) -> Result<()> {
     if array.dtype() == DType::BF16 {
         let wide = NDArray::empty(array.shape(), DType::F32, Context::default())?;
         wide.copy_from_slice(&array.to_vec_as::<f32>()?)?;
-        return write(path, &wide);
+        return write(path, &wide, None);
     }
-    let descr = TYPES.iter().find(|(_, d)| *d == array.dtype()).map_or("", |(name, _)| name);
+    let widened = match element {
+        Some(ElementType::Widened(int)) => Some(*int).filter(|int| int.held_by() == array.dtype()),
+        _ => None,
+    };
+    let descr = match widened {
+        Some(int) => WIDENED.iter().find(|(_, known)| *known == int).map_or("", |(name, _)| name),
+        None => TYPES.iter().find(|(_, d)| *d == array.dtype()).map_or("", |(name, _)| name),
+    };
     let dims: String = array.shape().dims().iter().map(|d| format!("{d}, ")).collect();
     let dims = if array.shape().dims().len() == 1 { dims.trim_end() } else { dims.trim_end_matches(", ") };
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
@@ -93,7 +111,10 @@ pub(crate) fn write(path: &Path, array: &NDArray) -> Result<()> {
         file.write_all(&[1, 0])?;
         file.write_all(&(header.len() as u16).to_le_bytes())?;
         file.write_all(header.as_bytes())?;
-        storage::read_bytes(array, |bytes| file.write_all(bytes))
+        storage::read_bytes(array, |bytes| match widened {
+            Some(int) => file.write_all(&int.narrowed(bytes)),
+            None => file.write_all(bytes),
+        })
     })
 }
 
@@ -110,10 +131,15 @@ mod tests {
             NDArray::from_slice::<u8>(&[], &[0, 3]).unwrap(),
             NDArray::from_slice(&[true, false], &[2]).unwrap(),
         ] {
-            write(&path, &array).unwrap();
+            write(&path, &array, None).unwrap();
             let back = read(&path).unwrap();
             assert_eq!((back.shape(), back.dtype()), (array.shape(), array.dtype()));
             assert_eq!(storage::read_bytes(&back, <[u8]>::to_vec), storage::read_bytes(&array, <[u8]>::to_vec));
+        }
+        let ints = NDArray::from_slice(&[1i32, 0xffff, 0x18000], &[3]).unwrap();
+        for (int, want) in [(WidenedInt::U16, [1, 0xffff, 0x8000]), (WidenedInt::I16, [1, -1, -0x8000])] {
+            write(&path, &ints, Some(&ElementType::Widened(int))).unwrap();
+            assert_eq!(read(&path).unwrap().to_vec::<i32>().unwrap(), want);
         }
         std::fs::remove_file(&path).unwrap();
     }

@@ -40,23 +40,92 @@ impl Framework {
     }
 }
 
-/// The element type of a tensor: one of arrays, or an unsupported one, by its name in the framework.
+/// An integer type that arrays do not support; its elements are stored in a wider type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WidenedInt {
+    /// `uint16`, stored as `int32`.
+    U16,
+    /// `int16`, stored as `int32`.
+    I16,
+    /// `uint32`, stored as `int64`.
+    U32,
+    /// `uint64`, stored as `int64`: integers above the largest `int64` wrap around.
+    U64,
+}
+
+impl WidenedInt {
+    /// All types.
+    pub const ALL: [WidenedInt; 4] = [WidenedInt::U16, WidenedInt::I16, WidenedInt::U32, WidenedInt::U64];
+
+    /// The name of the type.
+    pub fn name(self) -> &'static str {
+        match self {
+            WidenedInt::U16 => "uint16",
+            WidenedInt::I16 => "int16",
+            WidenedInt::U32 => "uint32",
+            WidenedInt::U64 => "uint64",
+        }
+    }
+
+    /// The type of a name.
+    pub fn named(name: &str) -> Option<WidenedInt> {
+        WidenedInt::ALL.into_iter().find(|int| int.name() == name)
+    }
+
+    /// The type of arrays that stores the elements.
+    pub fn held_by(self) -> DType {
+        match self {
+            WidenedInt::U16 | WidenedInt::I16 => DType::I32,
+            WidenedInt::U32 | WidenedInt::U64 => DType::I64,
+        }
+    }
+
+    /// Bytes of an element in a file.
+    pub fn size(self) -> usize {
+        match self {
+            WidenedInt::U16 | WidenedInt::I16 => 2,
+            WidenedInt::U32 => 4,
+            WidenedInt::U64 => 8,
+        }
+    }
+
+    /// The bytes of elements in the type that holds them. All are little-endian.
+    pub fn widened(self, data: &[u8]) -> Vec<u8> {
+        let mut wide = Vec::with_capacity(data.len() / self.size() * self.held_by().size());
+        for element in data.chunks_exact(self.size()) {
+            let is_negative = self == WidenedInt::I16 && element[1] >= 0x80;
+            wide.extend_from_slice(element);
+            wide.extend((self.size()..self.held_by().size()).map(|_| if is_negative { 0xff } else { 0 }));
+        }
+        wide
+    }
+
+    /// The reverse of [`WidenedInt::widened`]; integers out of range wrap around.
+    pub fn narrowed(self, data: &[u8]) -> Vec<u8> {
+        data.chunks_exact(self.held_by().size()).flat_map(|element| &element[..self.size()]).copied().collect()
+    }
+}
+
+/// The element type of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElementType {
     /// A type of arrays.
     Ours(DType),
-    /// A type that arrays do not support, such as `uint16`.
+    /// An integer type that is stored in a wider one.
+    Widened(WidenedInt),
+    /// A type that arrays do not support, such as `string`, by its name in the framework.
     Foreign(String),
 }
 
 impl ElementType {
-    /// The type of arrays.
+    /// The type of arrays that stores the elements.
     ///
     /// # Errors
     /// There is none.
     pub fn ours(&self) -> Result<DType> {
         match self {
             ElementType::Ours(dtype) => Ok(*dtype),
+            ElementType::Widened(int) => Ok(int.held_by()),
             ElementType::Foreign(name) => Err(Error::unsupported(format!(
                 "element type {name}: arrays hold {}; convert the model to one of them",
                 DType::ALL.map(|d| d.name()).join(", ")
@@ -69,6 +138,7 @@ impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ElementType::Ours(dtype) => dtype.fmt(f),
+            ElementType::Widened(int) => f.write_str(int.name()),
             ElementType::Foreign(name) => f.write_str(name),
         }
     }
@@ -81,7 +151,7 @@ pub struct Tensor {
     pub element: ElementType,
     /// Dimensions.
     pub dims: Vec<usize>,
-    /// The elements in row-major order; empty for foreign types.
+    /// The elements in row-major order, in the type of our arrays that holds them; empty for foreign types.
     pub data: Bytes,
 }
 

@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use common::hex;
 use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
 use ferromx_interop::error::Problem;
+use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions};
-use ferromx_interop::ir::{Dim, ElementType, Graph, Model, Node, Value, ValueInfo};
+use ferromx_interop::ir::{Dim, ElementType, Graph, Model, Node, Value, ValueInfo, WidenedInt};
 use ferromx_interop::onnx::{self, External};
+use ferromx_interop::run;
 use ferromx_interop::{Error, Result};
 
-const UINT16: i64 = 4;
-const INT16: i64 = 5;
+const UINT4: i64 = 21;
+const INT4: i64 = 22;
 
 /// `outputs = op(inputs)`; names are separated by spaces.
 fn node(op: &str, inputs: &str, outputs: &str, attributes: &[(&str, Value)]) -> Node {
@@ -80,14 +83,14 @@ fn faults_behind_faults_are_found() {
     let nodes = vec![
         node("NoSuchOp", "x", "a", &[]),
         node("Relu", "a", "b", &[]),
-        cast("b", "c", UINT16),
+        cast("b", "c", UINT4),
         node("Transpose", "c", "d", &[]),
         node("BatchNormalization", "d s s s s", "e", &[("spatial", Value::Int(0))]),
         node("Elu", "e", "y", &[("alpha", Value::Int(1)), ("beta", Value::Float(1.0))]),
     ];
     let expected = [
         ("NoSuchOp 'n_a'", "no operator NoSuchOp"),
-        ("Cast 'n_c'", "uint16"),
+        ("Cast 'n_c'", "uint4"),
         ("BatchNormalization 'n_e'", "statistics of every pixel"),
         ("Elu 'n_y'", "its attribute alpha is a int instead of Float; it has an attribute 'beta'"),
     ];
@@ -152,7 +155,7 @@ fn faults_in_branches_are_found() {
             "c",
             "b",
             &[
-                ("then_branch", branch(cast("n", "u", INT16), "t")),
+                ("then_branch", branch(cast("n", "u", INT4), "t")),
                 ("else_branch", branch(node("Other", "n", "o", &[]), "e")),
             ],
         ),
@@ -165,11 +168,11 @@ fn faults_in_branches_are_found() {
                 ("attribute", Value::Int(1)),
             ],
         ),
-        cast("w", "y", UINT16),
+        cast("w", "y", UINT4),
     ];
     let expected = [
         ("NoSuchOp 'n_a'", "no operator NoSuchOp"),
-        ("If 'n_b' / Cast 'n_u'", "int16"),
+        ("If 'n_b' / Cast 'n_u'", "int4"),
         ("If 'n_b' / Other 'n_o'", "no operator Other"),
         (
             "If 'n_w'",
@@ -177,7 +180,7 @@ fn faults_in_branches_are_found() {
              else_branch is missing",
         ),
         ("If 'n_w' / StringConcat 'n_v'", "no process"),
-        ("Cast 'n_y'", "uint16"),
+        ("Cast 'n_y'", "uint4"),
     ];
     assert_problems(graph(&["x"], nodes, &["y"]), 20, &expected);
 }
@@ -188,7 +191,7 @@ fn faults_in_bodies_of_loops_are_found_once() {
     let body = |state: &str| {
         let nodes = vec![
             node("NoSuchOp", &format!("{state} x"), "p", &[]),
-            cast("p", "q", UINT16),
+            cast("p", "q", UINT4),
             node("Add", &format!("q {state}"), "r", &[]),
             node("Identity", "go", "on", &[]),
         ];
@@ -197,24 +200,24 @@ fn faults_in_bodies_of_loops_are_found_once() {
     };
     let step = inner(
         vec![value("s", Some(DType::F32), None), value("row", Some(DType::F32), None)],
-        vec![node("Other", "s row", "t", &[]), cast("t", "u", INT16), node("Mul", "u s", "v", &[])],
+        vec![node("Other", "s row", "t", &[]), cast("t", "u", INT4), node("Mul", "u s", "v", &[])],
         &["v", "u"],
     );
     for (opset, trips) in [(16, "five"), (16, "n")] {
         let mut nodes = vec![
             node("Loop", &format!("{trips} - x"), "l rows", &[("body", body("state"))]),
             node("Scan", "l x", "last all", &[("body", step.clone()), ("num_scan_inputs", Value::Int(1))]),
-            cast("all", "y", UINT16),
+            cast("all", "y", UINT4),
         ];
         nodes.insert(0, node("Constant", "", "five", &[("value_int", Value::Int(5))]));
         let mut model = graph(&["x", "n"], nodes, &["y", "last", "rows"]);
         model.inputs[1] = scalar("n", DType::I64);
         let expected = [
             ("Loop 'n_l' / NoSuchOp 'n_p'", "no operator NoSuchOp"),
-            ("Loop 'n_l' / Cast 'n_q'", "uint16"),
+            ("Loop 'n_l' / Cast 'n_q'", "uint4"),
             ("Scan 'n_last' / Other 'n_t'", "no operator Other"),
-            ("Scan 'n_last' / Cast 'n_u'", "int16"),
-            ("Cast 'n_y'", "uint16"),
+            ("Scan 'n_last' / Cast 'n_u'", "int4"),
+            ("Cast 'n_y'", "uint4"),
         ];
         assert_problems(model, opset, &expected);
     }
@@ -227,16 +230,16 @@ fn inputs_wiring_and_nodes_are_reported_together() {
         node("Add", "a nowhere", "b", &[]),
         node("Sin", "d", "c", &[]),
         node("Cos", "c", "d", &[]),
-        cast("d", "e", UINT16),
+        cast("d", "e", UINT4),
         node("NoSuchOp", "b e", "y", &[]),
     ];
     let mut model = graph(&["x", "u"], nodes, &["y", "z"]);
-    model.inputs[1].element = Some(ElementType::Foreign("uint16".into()));
+    model.inputs[1].element = Some(ElementType::Foreign("uint4".into()));
     let expected = [
-        ("input 'u'", "element type uint16"),
+        ("input 'u'", "element type uint4"),
         ("Add 'n_b'", "'nowhere' is neither"),
         ("Sin 'n_c'", "it depends on its own output"),
-        ("Cast 'n_e'", "uint16"),
+        ("Cast 'n_e'", "uint4"),
         ("NoSuchOp 'n_y'", "no operator"),
         ("output 'z'", "no node of the graph makes it"),
     ];
@@ -270,7 +273,7 @@ fn as_many_problems_as_faults() {
                         wrong.push(format!("{}, node {i}, {faults} faults:{found}", case["name"]));
                     }
                     let last = faulty.graph.outputs[0].name.clone();
-                    faulty.graph.nodes.push(cast(&last, "another-fault", UINT16));
+                    faulty.graph.nodes.push(cast(&last, "another-fault", UINT4));
                 }
             }
         }
@@ -307,4 +310,44 @@ fn what_is_tried_is_bounded() {
     let (last, others) = found.split_last().unwrap();
     assert!(others.len() > 20 && others.len() < 401, "{}", others.len());
     assert!(last.location == "model" && last.message.contains("mend this first"), "{last}");
+}
+
+const UINT16: i64 = 4;
+
+/// Integers of 16 bits are computed in 32 and wrap around; an export declares them as they were.
+#[test]
+fn narrow_integers_wrap_around() {
+    let narrow = |name: &str| ValueInfo {
+        element: Some(ElementType::Widened(WidenedInt::I16)),
+        ..value(name, None, Some(&[3]))
+    };
+    let mut model = graph(
+        &[],
+        vec![
+            node("Mul", "a b", "product", &[]),
+            node("Cast", "product", "unsigned", &[("to", Value::Int(UINT16))]),
+            node("Less", "product b", "less", &[]),
+        ],
+        &["product", "unsigned", "less"],
+    );
+    model.inputs = vec![narrow("a"), narrow("b")];
+    let opsets: indexmap::IndexMap<String, i64> = [(String::new(), 21)].into_iter().collect();
+    let model = Model { graph: model, opsets, ..Model::default() };
+    let imported = import::import(&model, &ImportOptions::default()).unwrap();
+    let array = |items: [i32; 3]| NDArray::from_slice(&items, &[3]).unwrap();
+    let inputs = [("a".to_string(), array([300, -300, 7])), ("b".to_string(), array([300, 200, -5]))].into();
+    let outputs = run::bind_and_run(&imported, &inputs).unwrap();
+    assert_eq!(outputs[0].to_vec::<i32>().unwrap(), [90_000 - 65_536, -60_000 + 65_536, -35]);
+    assert_eq!(outputs[1].to_vec::<i32>().unwrap(), [90_000 - 65_536, 5_536, 65_501]);
+    assert_eq!(outputs[2].to_vec::<bool>().unwrap(), [false, false, true]);
+    let options = ExportOptions {
+        shapes: vec![("a".into(), [3].into()), ("b".into(), [3].into())],
+        dtypes: vec![("a".into(), DType::I32), ("b".into(), DType::I32)],
+        outputs: imported.outputs.clone(),
+        ..ExportOptions::default()
+    };
+    let written = export::export(&imported.symbol, &indexmap::IndexMap::new(), &options).unwrap().graph;
+    let types = |infos: &[ValueInfo]| infos.iter().map(|i| i.element.as_ref().unwrap().to_string()).collect::<Vec<_>>();
+    assert_eq!(types(&written.inputs), ["int16", "int16"]);
+    assert_eq!(types(&written.outputs), ["int16", "uint16", "bool"]);
 }

@@ -29,6 +29,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("losses", include_str!("../../../tests/onnx/data/losses.jsonl")),
     ("microsoft", include_str!("../../../tests/onnx/data/microsoft.jsonl")),
     ("models", include_str!("../../../tests/onnx/data/models.jsonl")),
+    ("narrow", include_str!("../../../tests/onnx/data/narrow.jsonl")),
     ("parts", include_str!("../../../tests/onnx/data/parts.jsonl")),
     ("quantised", include_str!("../../../tests/onnx/data/quantised.jsonl")),
     ("recurrent", include_str!("../../../tests/onnx/data/recurrent.jsonl")),

@@ -230,3 +230,66 @@ fn results_that_are_read_twice_stay() {
     let product = executor.outputs()[1].to_vec::<f32>().unwrap();
     assert!(product.iter().any(|y| *y < 0.0), "the product before ReLU: {product:?}");
 }
+
+fn dequantized(name: &'static str, scale: &'static str, zero: &'static str) -> Symbol {
+    op("_onnx_DequantizeLinear", &format!("real_{name}"), &[name, scale, zero].map(variable), &[])
+}
+
+#[test]
+fn sums_agree_with_floating_point() {
+    let mut numbers = Numbers(11);
+    for case in 0..48 {
+        let types = [case & 1, case >> 1 & 1, case >> 2 & 1].map(|signed| [DType::U8, DType::I8][signed]);
+        let dims: &[&[i64]] = &[&[2, 3, 5, 7], &[4, 1], &[9]];
+        let dims = dims[case % 3];
+        // A scale of several elements, or an operand that is broadcast, stays in floating point.
+        let (scales, other): (&[i64], &[i64]) = match case % 6 {
+            0 => (&[3], dims),
+            1 => (&[1], &[1]),
+            _ => (&[1], dims),
+        };
+        let mut y = op("_npi_add", "sum", &[dequantized("a", "a_s", "a_z"), dequantized("b", "b_s", "b_z")], &[]);
+        if case >> 3 & 1 == 1 {
+            y = op("relu", "function", &[y], &[]);
+        }
+        let q = [y, variable("y_scale"), variable("y_zero")];
+        let net = op("_onnx_QuantizeLinear", "rounded", &q, &[("out_type", dtype_name(types[2]))]);
+        let one: &[i64] = &[1];
+        let given: Vec<Given> = [
+            ("a", dims, types[0]),
+            ("a_s", scales, DType::F32),
+            ("a_z", scales, types[0]),
+            ("b", other, types[1]),
+            ("b_s", one, DType::F32),
+            ("b_z", one, types[1]),
+            ("y_scale", one, DType::F32),
+            ("y_zero", one, types[2]),
+        ]
+        .into_iter()
+        .map(|(name, dims, dtype)| Given { name, dims: dims.to_vec(), dtype })
+        .collect();
+        let executor = bind(&net, &given, &mut numbers);
+        let at = net.list_arguments().iter().position(|name| name == "y_scale").unwrap();
+        executor.args()[at].copy_from_slice(&[1.3f32]).unwrap();
+        let [fused, unfused] = both(&executor);
+        assert_eq!(fused, unfused, "case {case}");
+    }
+}
+
+#[test]
+fn maxima_agree_with_floating_point() {
+    let mut numbers = Numbers(13);
+    for (dtype, result_scale) in [(DType::U8, "s"), (DType::I8, "s"), (DType::I8, "other")] {
+        let attrs = [("kernel", "(3, 2)"), ("stride", "(2, 1)"), ("pad", "(1, 0)"), ("pool_type", "max")];
+        let y = op("Pooling", "maximum", &[dequantized("x", "s", "z")], &attrs);
+        let q = [y, variable(result_scale), variable("z")];
+        let net = op("_onnx_QuantizeLinear", "rounded", &q, &[("out_type", dtype_name(dtype))]);
+        let given = |name: &'static str, dims: &[i64], dtype: DType| Given { name, dims: dims.to_vec(), dtype };
+        let mut all = vec![given("x", &[2, 3, 7, 6], dtype), given("s", &[1], DType::F32), given("z", &[1], dtype)];
+        if result_scale != "s" {
+            all.push(given(result_scale, &[1], DType::F32));
+        }
+        let [fused, unfused] = both(&bind(&net, &all, &mut numbers));
+        assert_eq!(fused, unfused, "{dtype} {result_scale}");
+    }
+}

@@ -23,7 +23,7 @@ use super::scalars;
 use super::symbolic;
 use super::{Handle, Operation, op};
 use crate::error::{Error, Result};
-use crate::ir::{Dim, Value};
+use crate::ir::{Dim, Value, WidenedInt};
 use crate::mapping::ast::Operator;
 use crate::mxnet;
 
@@ -56,10 +56,19 @@ pub struct TensorInfo {
     pub dims: Option<Dims>,
     /// The elements of an integer tensor, some of them symbolic.
     pub partly: Option<NDArray>,
+    /// The element type in the model, if [`TensorInfo::dtype`] only holds its elements.
+    pub widened: Option<WidenedInt>,
     /// True for a parameter of the model, which may be trained.
     pub is_parameter: bool,
     /// True for a placeholder and for tensors that depend on one.
     pub is_from_placeholder: bool,
+}
+
+impl TensorInfo {
+    /// Its entry in the graph; a constant that nothing reads has none.
+    pub fn symbol(&self) -> Option<&Symbol> {
+        self.symbol.as_ref()
+    }
 }
 
 /// The graph that is being built.
@@ -231,6 +240,7 @@ impl Builder {
             value: None,
             dims,
             partly: None,
+            widened: None,
             is_parameter: false,
             is_from_placeholder: false,
         })
@@ -259,6 +269,11 @@ impl Builder {
         let TensorInfo { symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
         let [variable] = symbol.entries() else { return };
         variable.node.attrs.write().insert(mxnet::INPUT_INDEX.into(), index.to_string());
+    }
+
+    /// Records that a tensor holds the elements of a narrower type.
+    pub(super) fn mark_widened(&mut self, handle: usize, int: WidenedInt) {
+        self.tensors[handle].widened = Some(int);
     }
 
     /// A placeholder for the output of a node that could not be mapped.
@@ -299,6 +314,7 @@ impl Builder {
             value: Some(value),
             dims,
             partly: None,
+            widened: None,
             is_parameter: false,
             is_from_placeholder: false,
         })
@@ -741,6 +757,7 @@ impl Builder {
                 value: None,
                 dims,
                 partly,
+                widened: None,
                 is_parameter: false,
                 is_from_placeholder,
             }));

@@ -20,6 +20,7 @@ mod scalars;
 mod scope;
 mod symbolic;
 mod tables;
+mod widened;
 mod written;
 
 use std::collections::HashMap;
@@ -38,6 +39,7 @@ pub use nodes::{Sink, framework_call};
 pub(crate) use nodes::{framework_node, framework_operator};
 pub(crate) use operation::{Operation, op};
 pub use scope::{Names, Naming, Scope};
+pub(crate) use widened::type_code;
 pub(crate) use written::Written;
 
 use crate::error::{Error, Result};

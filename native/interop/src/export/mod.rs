@@ -18,9 +18,9 @@ use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
 use ferromx_runtime::symbol_infer::infer_dtypes;
 use indexmap::IndexMap;
 
-use crate::emit::{Builder, Context, Emitter, Hooks, Names, NumpyShapes, Scope, Sink, framework_call};
+use crate::emit::{Builder, Context, Emitter, Hooks, Names, NumpyShapes, Scope, Sink, framework_call, type_code};
 use crate::error::{Error, Problem, Result};
-use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo};
+use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo, WidenedInt};
 use crate::mapping::Mappings;
 use crate::mapping::ast::{Call, Direction, Expr, Process};
 use crate::mxnet;
@@ -50,6 +50,8 @@ pub struct Source {
     inner: HashMap<String, Arc<SymbolNode>>,
     /// Variables, by name.
     variables: HashMap<String, Arc<SymbolNode>>,
+    /// The element type of each output in the imported model, if an array of a wider type holds it.
+    widened_outputs: Vec<Option<WidenedInt>>,
 }
 
 impl Source {
@@ -67,6 +69,7 @@ impl Source {
             numbers: HashMap::new(),
             inner,
             variables,
+            widened_outputs: symbol.entries().iter().map(|e| element_type(&e.node)).collect(),
         }
     }
 
@@ -100,6 +103,11 @@ impl Source {
     fn number(&self, handle: usize) -> Option<f64> {
         self.numbers.get(&handle).copied()
     }
+}
+
+/// The recorded element type of a node.
+fn element_type(node: &SymbolNode) -> Option<WidenedInt> {
+    WidenedInt::named(node.attrs.read().get(mxnet::ELEMENT_TYPE)?)
 }
 
 /// An export in progress.
@@ -388,7 +396,11 @@ fn finish(
             |k: usize| attrs.get(&mxnet::dim_name_key(k)).map_or(Dim::Unknown, |name| Dim::Named(name.clone()));
         let dim = |(k, d): (usize, &i64)| usize::try_from(*d).map_or_else(|_| unknown(k), Dim::Known);
         let dims = t.filter(|t| t.shape.ndim_is_known()).map(|t| t.shape.dims().iter().enumerate().map(dim).collect());
-        let element = t.and_then(|t| t.dtype).map(ElementType::Ours);
+        let declared = source.variables.get(name).filter(|_| !params.contains_key(name));
+        let element = match declared.and_then(|node| element_type(node)) {
+            Some(int) => Some(ElementType::Widened(int)),
+            None => t.and_then(|t| t.dtype).map(ElementType::Ours),
+        };
         ValueInfo { name: name.to_string(), element, dims, other: None }
     };
     // An input such as a training label may have no reader among the written nodes.
@@ -397,14 +409,56 @@ fn finish(
         source.graph.inputs.iter().filter(|i| needed(&i.name)).map(|i| info(&i.name)).collect();
     inputs.sort_by_key(|i| source.input_index(&i.name));
     graph.inputs = with_order(inputs, &options.inputs);
-    let mut outs: Vec<(String, ValueInfo)> = Vec::new();
+    let mut outs = Vec::new();
     for (k, head) in heads.iter().enumerate() {
         let wanted = options.outputs.get(k).cloned().unwrap_or_else(|| (*head).clone());
-        outs.push((wanted, info(head)));
+        let widened = source.widened_outputs.get(k).copied().flatten();
+        outs.push(Output { wanted, info: info(head), widened });
     }
     graph.constants = constants;
-    name_outputs(graph, &mut exporter.sink, outs);
+    widen_inputs(graph, &mut exporter.sink)?;
+    name_outputs(graph, &mut exporter.sink, outs)
+}
+
+/// A node that converts a tensor to an element type.
+fn conversion(name: String, from: &str, to: &str, element: &ElementType) -> Result<Node> {
+    Ok(Node {
+        name,
+        op: "Cast".into(),
+        inputs: vec![from.into()],
+        outputs: vec![to.into()],
+        attributes: [("to".to_string(), Value::Int(type_code(element)?))].into_iter().collect(),
+        ..Node::default()
+    })
+}
+
+/// Converts each input of a type that our arrays do not have to the type that holds its elements.
+fn widen_inputs(graph: &mut Graph, sink: &mut Sink) -> Result<()> {
+    let mut conversions = Vec::new();
+    for input in &graph.inputs {
+        let Some(ElementType::Widened(int)) = input.element else { continue };
+        let wide = sink.unique(&format!("{}/{}", input.name, int.held_by()));
+        let rename = |name: &mut String| {
+            if *name == input.name {
+                name.clone_from(&wide);
+            }
+        };
+        bodies::rename_everywhere(&mut graph.nodes, &rename);
+        conversions.push(conversion(wide.clone(), &input.name, &wide, &ElementType::Ours(int.held_by()))?);
+    }
+    graph.nodes.splice(..0, conversions);
     Ok(())
+}
+
+/// An output of the model.
+#[derive(Clone)]
+struct Output {
+    /// Its name.
+    wanted: String,
+    /// The tensor of the graph.
+    info: ValueInfo,
+    /// Its element type, if the tensor only holds its elements.
+    widened: Option<WidenedInt>,
 }
 
 /// The inputs in the order of `wanted`, including unused ones; the others follow.
@@ -420,13 +474,13 @@ fn with_order(inputs: Vec<ValueInfo>, wanted: &[ValueInfo]) -> Vec<ValueInfo> {
     ordered
 }
 
-/// Names the outputs as requested, with an Identity for each output that has another name.
-fn name_outputs(graph: &mut Graph, sink: &mut Sink, mut outs: Vec<(String, ValueInfo)>) {
+/// Names the outputs as requested, with an Identity for each output that has another name and a Cast for each of another type.
+fn name_outputs(graph: &mut Graph, sink: &mut Sink, mut outs: Vec<Output>) -> Result<()> {
     let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
     for k in 0..outs.len() {
-        let (wanted, mut info) = outs[k].clone();
+        let Output { wanted, mut info, widened } = outs[k].clone();
         let made_by_node = graph.nodes.iter().any(|n| n.outputs.contains(&info.name));
-        if wanted == info.name && made_by_node && taken.insert(wanted.clone()) {
+        if wanted == info.name && made_by_node && widened.is_none() && taken.insert(wanted.clone()) {
             graph.outputs.push(info);
             continue;
         }
@@ -443,21 +497,26 @@ fn name_outputs(graph: &mut Graph, sink: &mut Sink, mut outs: Vec<(String, Value
             };
             bodies::rename_everywhere(&mut graph.nodes, &rename);
             graph.outputs.iter_mut().for_each(|o| rename(&mut o.name));
-            outs.iter_mut().for_each(|(_, info)| rename(&mut info.name));
+            outs.iter_mut().for_each(|out| rename(&mut out.info.name));
             if let Some(tensor) = graph.constants.shift_remove(&name) {
                 graph.constants.insert(other.clone(), tensor);
             }
             rename(&mut source);
         }
-        let copy = Node {
-            name: sink.unique(&format!("{name}/output")),
-            op: "Identity".into(),
-            inputs: vec![source],
-            outputs: vec![name.clone()],
-            ..Node::default()
+        let node = sink.unique(&format!("{name}/output"));
+        let copy = match widened {
+            Some(int) => {
+                info.element = Some(ElementType::Widened(int));
+                conversion(node, &source, &name, &ElementType::Widened(int))?
+            }
+            None => {
+                let (inputs, outputs) = (vec![source], vec![name.clone()]);
+                Node { name: node, op: "Identity".into(), inputs, outputs, ..Node::default() }
+            }
         };
         graph.nodes.push(copy);
         info.name = name;
         graph.outputs.push(info);
     }
+    Ok(())
 }

@@ -151,7 +151,11 @@ impl<'t> Importer<'t> {
         let mut scope = inputs;
         for (name, tensor) in &graph.constants {
             let value = match tensor.to_array() {
-                Ok(array) => Value::Handle(self.emitter.builder.parameter(name, array)),
+                Ok(array) => {
+                    let handle = self.emitter.builder.parameter(name, array);
+                    self.emitter.builder.keep_element(handle, Some(&tensor.element));
+                    Value::Handle(handle)
+                }
                 Err(e) => {
                     self.report(e.at(format!("initializer '{name}'")));
                     let dims = tensor.dims.iter().map(|d| Dim::Known(*d)).collect();
@@ -164,6 +168,11 @@ impl<'t> Importer<'t> {
         for name in graph.unread.iter().map(String::as_str).chain(wiring.unmade.iter().copied()) {
             let value = self.placeholder(name, graph.values.get(name));
             scope.insert(name.to_string(), value);
+        }
+        for info in &graph.inputs {
+            if let Some(Value::Handle(h)) = scope.get(&info.name) {
+                self.emitter.builder.keep_element(*h, info.element.as_ref());
+            }
         }
         self.scopes.push(scope);
         let around = Surroundings { graph, wiring: &wiring };
@@ -195,6 +204,7 @@ impl<'t> Importer<'t> {
         }
         self.diagnosis.within.push(node.label());
         let made = self.with_hooks(node, |importer| importer.map(around, node));
+        let made = made.and_then(|values| self.widened(around.graph, node, values));
         self.diagnosis.within.pop();
         let values = match made {
             Ok(values) => {
@@ -214,6 +224,17 @@ impl<'t> Importer<'t> {
         if let Some(scope) = self.scopes.last_mut() {
             scope.extend(node.outputs.iter().cloned().zip(values));
         }
+    }
+
+    /// The outputs of a node, with the element types of the model.
+    fn widened(&mut self, graph: &Graph, node: &Node, mut values: Vec<Value>) -> Result<Vec<Value>> {
+        let inputs = node.inputs.iter().map(|name| self.value(name)).collect::<Result<Vec<_>>>()?;
+        let declared = |name: &str| {
+            let output = || graph.outputs.iter().find(|o| o.name == name);
+            graph.values.get(name).or_else(output).and_then(|info| info.element.clone())
+        };
+        self.emitter.builder.widen(node, declared, &inputs, &mut values)?;
+        Ok(values)
     }
 
     /// Ends the import with the error of a hook, which later errors would hide.
@@ -379,9 +400,10 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let (importer, values) = run(model, options, false)?;
     let mut importer = importer;
     let mut heads = Vec::new();
-    for value in &values {
+    for (info, value) in model.graph.outputs.iter().zip(&values) {
         let Value::Handle(h) = value else { return Err(Error::format("an output is not a tensor")) };
-        heads.push(importer.emitter.builder.symbol(*h));
+        let output = importer.emitter.builder.described_output(&info.name, *h)?;
+        heads.push(importer.emitter.builder.symbol(output));
     }
     let symbol = Symbol::group(&heads);
     let aux_names = symbol.list_auxiliary_states();

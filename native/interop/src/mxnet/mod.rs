@@ -25,6 +25,9 @@ pub fn dim_name_key(axis: usize) -> String {
 /// The attribute of a variable with its index among the inputs of the imported model.
 pub const INPUT_INDEX: &str = "__input_index__";
 
+/// The attribute of an input or output with its element type in the imported model, if an array of a wider type holds it.
+pub const ELEMENT_TYPE: &str = "__element_type__";
+
 /// The operator whose nodes are user-defined operators; `op_type` is their name.
 pub const USER_OPERATOR: &str = "Custom";
 

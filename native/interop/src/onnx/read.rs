@@ -16,7 +16,7 @@ use super::proto::{
 use super::{functions, types, wire};
 use crate::error::{Error, Problem, Result};
 use crate::external::External;
-use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo};
+use crate::ir::{Dim, ElementType, Framework, Graph, Model, Node, Tensor, Value, ValueInfo, WidenedInt};
 
 /// Reads a model; tensors share the bytes if possible. `external` controls external data.
 ///
@@ -154,30 +154,36 @@ impl Reader<'_> {
     fn tensor(&self, t: TensorProto) -> Result<Tensor> {
         let element = types::element_type(t.data_type.into());
         let dims = dims(&t.dims)?;
-        let ElementType::Ours(dtype) = element else {
-            return Ok(Tensor { element, dims, data: Bytes::new() });
+        let size = match &element {
+            ElementType::Ours(dtype) => dtype.size(),
+            ElementType::Widened(int) => int.size(),
+            ElementType::Foreign(_) => return Ok(Tensor { element, dims, data: Bytes::new() }),
         };
         let count = (dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)))
-            .filter(|n| n.checked_mul(dtype.size()).is_some())
+            .filter(|n| n.checked_mul(size).is_some())
             .ok_or_else(|| Error::format(format!("a tensor of shape {dims:?} is larger than memory")))?;
-        let data = match (t.data_location, t.raw_data) {
+        let data = match (t.data_location, &t.raw_data) {
             (1, _) => {
                 let entry = |key: &str| t.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
-                self.external.data(entry, count * dtype.size())?
+                self.external.data(entry, count * size)?
             }
-            (_, Some(raw)) => raw,
-            (_, None) => typed_data(dtype, &t.float_data, &t.int32_data, &t.int64_data, &t.double_data),
+            (_, Some(raw)) => raw.clone(),
+            (_, None) => typed_data(&element, &t),
         };
-        if data.len() != count * dtype.size() {
+        if data.len() != count * size {
             return Err(Error::format(format!(
-                "a tensor of shape {dims:?} and type {dtype} needs {} bytes, but {} are given",
-                count * dtype.size(),
+                "a tensor of shape {dims:?} and type {element} needs {} bytes, but {} are given",
+                count * size,
                 data.len()
             )));
         }
-        if dtype == DType::Bool && data.iter().any(|b| *b > 1) {
+        if element == ElementType::Ours(DType::Bool) && data.iter().any(|b| *b > 1) {
             return Err(Error::format("a tensor of truth values has bytes other than 0 and 1"));
         }
+        let data = match &element {
+            ElementType::Widened(int) => int.widened(&data).into(),
+            _ => data,
+        };
         Ok(Tensor { element, dims, data })
     }
 
@@ -225,24 +231,31 @@ fn text(bytes: &[u8]) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is not UTF-8"))
 }
 
-/// Elements in typed fields: small types share `int32_data`.
-fn typed_data(dtype: DType, floats: &[f32], ints: &[i32], longs: &[i64], doubles: &[f64]) -> Bytes {
+/// Elements in typed fields: small types share `int32_data`, and unsigned ones `uint64_data`.
+fn typed_data(element: &ElementType, t: &TensorProto) -> Bytes {
     fn bytes<T: Element>(items: &[T]) -> Bytes {
         Bytes::copy_from_slice(as_bytes(items))
     }
     fn narrowed<T: Element>(items: &[i32], f: impl Fn(i32) -> T) -> Bytes {
         bytes(&items.iter().map(|x| f(*x)).collect::<Vec<T>>())
     }
-    match dtype {
-        DType::F32 => bytes(floats),
-        DType::F64 => bytes(doubles),
-        DType::I64 => bytes(longs),
-        DType::I32 => bytes(ints),
-        DType::U8 => narrowed(ints, |x| x as u8),
-        DType::I8 => narrowed(ints, |x| x as i8),
-        DType::Bool => narrowed(ints, |x| x != 0),
-        DType::F16 => narrowed(ints, |x| f16::from_bits(x as u16)),
-        DType::BF16 => narrowed(ints, |x| bf16::from_bits(x as u16)),
+    let (ints, unsigned) = (&t.int32_data, &t.uint64_data);
+    match element {
+        ElementType::Ours(DType::F32) => bytes(&t.float_data),
+        ElementType::Ours(DType::F64) => bytes(&t.double_data),
+        ElementType::Ours(DType::I64) => bytes(&t.int64_data),
+        ElementType::Ours(DType::I32) => bytes(ints),
+        ElementType::Ours(DType::U8) => narrowed(ints, |x| x as u8),
+        ElementType::Ours(DType::I8) => narrowed(ints, |x| x as i8),
+        ElementType::Ours(DType::Bool) => narrowed(ints, |x| x != 0),
+        ElementType::Ours(DType::F16) => narrowed(ints, |x| f16::from_bits(x as u16)),
+        ElementType::Ours(DType::BF16) => narrowed(ints, |x| bf16::from_bits(x as u16)),
+        ElementType::Widened(WidenedInt::U16 | WidenedInt::I16) => {
+            ints.iter().flat_map(|x| (*x as u16).to_le_bytes()).collect()
+        }
+        ElementType::Widened(WidenedInt::U32) => unsigned.iter().flat_map(|x| (*x as u32).to_le_bytes()).collect(),
+        ElementType::Widened(WidenedInt::U64) => unsigned.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        ElementType::Foreign(_) => Bytes::new(),
     }
 }
 

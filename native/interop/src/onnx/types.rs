@@ -2,7 +2,8 @@
 
 use ferromx_core::dtype::DType;
 
-use crate::ir::ElementType;
+use crate::error::Result;
+use crate::ir::{ElementType, WidenedInt};
 
 /// The types of arrays with their codes.
 const OURS: [(i32, DType); 9] = [
@@ -17,13 +18,13 @@ const OURS: [(i32, DType); 9] = [
     (16, DType::BF16),
 ];
 
+/// Integer types that are stored in wider ones, with their codes.
+const WIDENED: [(i32, WidenedInt); 4] =
+    [(4, WidenedInt::U16), (5, WidenedInt::I16), (12, WidenedInt::U32), (13, WidenedInt::U64)];
+
 /// Types that arrays do not support.
-const FOREIGN: [(i32, &str); 17] = [
-    (4, "uint16"),
-    (5, "int16"),
+const FOREIGN: [(i32, &str); 13] = [
     (8, "string"),
-    (12, "uint32"),
-    (13, "uint64"),
     (14, "complex64"),
     (15, "complex128"),
     (17, "float8e4m3fn"),
@@ -43,6 +44,9 @@ pub fn element_type(code: i64) -> ElementType {
     if let Some((_, dtype)) = OURS.iter().find(|(c, _)| i64::from(*c) == code) {
         return ElementType::Ours(*dtype);
     }
+    if let Some((_, int)) = WIDENED.iter().find(|(c, _)| i64::from(*c) == code) {
+        return ElementType::Widened(*int);
+    }
     let name = FOREIGN.iter().find(|(c, _)| i64::from(*c) == code).map(|(_, name)| name.to_string());
     ElementType::Foreign(name.unwrap_or_else(|| format!("with the code {code}")))
 }
@@ -50,4 +54,15 @@ pub fn element_type(code: i64) -> ElementType {
 /// The code of a type of arrays.
 pub fn code_of(dtype: DType) -> i32 {
     OURS.iter().find(|(_, d)| *d == dtype).map_or(0, |(code, _)| *code)
+}
+
+/// The code of an element type.
+///
+/// # Errors
+/// Our arrays cannot hold it.
+pub fn code_of_element(element: &ElementType) -> Result<i32> {
+    match element {
+        ElementType::Widened(int) => Ok(WIDENED.iter().find(|(_, i)| i == int).map_or(0, |(code, _)| *code)),
+        other => other.ours().map(code_of),
+    }
 }

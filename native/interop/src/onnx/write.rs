@@ -12,7 +12,7 @@ use super::proto::{
 };
 use super::types;
 use crate::error::{Error, Result};
-use crate::ir::{AttributeKind, Dim, Graph, Model, Node, Tensor, Value, ValueInfo};
+use crate::ir::{AttributeKind, Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
 
 /// Maximum length of a protocol buffer.
 const MAX_BYTES: usize = i32::MAX as usize;
@@ -125,9 +125,12 @@ fn attribute(name: &str, value: &Value) -> Result<AttributeProto> {
 fn tensor(name: &str, t: &Tensor) -> Result<TensorProto> {
     Ok(TensorProto {
         dims: t.dims.iter().map(|d| *d as i64).collect(),
-        data_type: types::code_of(t.element.ours()?),
+        data_type: types::code_of_element(&t.element)?,
         name: name.into(),
-        raw_data: Some(t.data.clone()),
+        raw_data: Some(match &t.element {
+            ElementType::Widened(int) => int.narrowed(&t.data).into(),
+            _ => t.data.clone(),
+        }),
         ..TensorProto::default()
     })
 }
@@ -144,6 +147,6 @@ fn value_info(info: &ValueInfo) -> Result<ValueInfoProto> {
         },
     };
     let shape = info.dims.as_ref().map(|dims| TensorShapeProto { dim: dims.iter().map(dim).collect() });
-    let tensor = TensorType { elem_type: types::code_of(element.ours()?), shape };
+    let tensor = TensorType { elem_type: types::code_of_element(element)?, shape };
     Ok(ValueInfoProto { name: info.name.clone(), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) })
 }

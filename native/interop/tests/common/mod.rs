@@ -5,6 +5,7 @@ use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
+use ferromx_interop::ir::WidenedInt;
 use ferromx_runtime::arrays::write_converted;
 use serde_json::Value;
 
@@ -15,7 +16,8 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
 
 /// An array of a case.
 pub(crate) fn array(v: &Value) -> NDArray {
-    let dtype: DType = v["dtype"].as_str().unwrap().parse().unwrap();
+    let name = v["dtype"].as_str().unwrap();
+    let dtype: DType = WidenedInt::named(name).map_or_else(|| name.parse().unwrap(), WidenedInt::held_by);
     let dims: Vec<i64> = v["shape"].as_array().unwrap().iter().map(|d| d.as_i64().unwrap()).collect();
     let data = v["data"].as_array().unwrap();
     let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default()).unwrap();

@@ -27,7 +27,7 @@ pub fn max_pool_bytes(shape: &PoolShape, is_signed: bool, input: &[u8], output: 
 struct Plane<'a> {
     axes: &'a [Axis; 3],
     inner: usize,
-    /// Turns signed bytes into unsigned ones of the same order.
+    /// Makes signed bytes unsigned, in the same order.
     flip: u8,
     image: &'a [u8],
     /// Working memory: a row of the image.

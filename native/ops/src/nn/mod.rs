@@ -26,6 +26,7 @@ pub(crate) mod spatial;
 mod svm_output;
 
 pub use convolution::ConvolutionParam;
+pub use pooling::{PoolType, PoolingParam};
 
 use ferromx_core::op::OpDef;
 

@@ -57,6 +57,16 @@ pub enum Output {
     },
 }
 
+impl Output {
+    /// Writes the calibrated range, if there is one: `uint8` starts at 0, `int8` is symmetric.
+    pub(super) fn put_range(self, outs: &mut [Out<'_>]) -> Result<()> {
+        let Output::Range { min, max } = self else { return Ok(()) };
+        let end = max_abs(min, max);
+        let [low, high] = if outs[0].dtype() == DType::U8 { [min, max] } else { [-end, end] };
+        put_range(outs, low, high)
+    }
+}
+
 /// A product on integers and what follows it. The inputs of the kernel are data, weights, bias, the other inputs of the normalisation, then
 /// those that describe the data, the weights and the output.
 #[derive(Clone)]
@@ -136,7 +146,7 @@ pub(crate) fn zero_points(x: &In<'_>) -> Result<Vec<i32>> {
 }
 
 /// Scales and zero points of integers of a type.
-fn described(scheme: Scheme, dtype: DType, ins: &[In<'_>]) -> Result<(Vec<f32>, Vec<i32>)> {
+pub(super) fn described(scheme: Scheme, dtype: DType, ins: &[In<'_>]) -> Result<(Vec<f32>, Vec<i32>)> {
     match scheme {
         Scheme::Linear => Ok((ins[0].slice::<f32>()?.to_vec(), zero_points(&ins[1])?)),
         Scheme::Range { multiplier } => Ok((vec![max_abs_at(ins, 0)? / Levels::Half.of(dtype) * multiplier], vec![0])),
@@ -144,7 +154,7 @@ fn described(scheme: Scheme, dtype: DType, ins: &[In<'_>]) -> Result<(Vec<f32>, 
 }
 
 /// The only element of a scale or zero point of the data or the result.
-fn single<T: Copy>(name: &str, values: &[T]) -> Result<T> {
+pub(super) fn single<T: Copy>(name: &str, values: &[T]) -> Result<T> {
     match values {
         [value] => Ok(*value),
         _ => Err(Error::Value(format!("the {name} has {} elements, expected 1", values.len()))),
@@ -206,12 +216,7 @@ fn run(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let data = rest.take(2)?;
     let weights = rest.take(if p.weights == Weights::Numbers { 0 } else { 2 })?;
     let output = rest.take(if p.output == Output::Linear { 2 } else { 0 })?;
-    if let Output::Range { min, max } = p.output {
-        // `uint8` starts at 0; `int8` is symmetric.
-        let end = max_abs(min, max);
-        let low = if outs[0].dtype() == DType::U8 { min } else { -end };
-        put_range(outs, low, if outs[0].dtype() == DType::U8 { max } else { end })?;
-    }
+    p.output.put_range(outs)?;
     if !outs[0].wanted() || outs[0].is_empty() {
         return Ok(());
     }

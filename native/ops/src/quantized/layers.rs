@@ -12,12 +12,12 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, memory};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::movement;
-use ferromx_kernels::pool::{PoolShape, pool_forward};
+use ferromx_kernels::pool::{PoolShape, max_pool_bytes, pool_forward};
 use ferromx_kernels::quantize::{self, Levels, Quantum};
 
 use super::{
-    BYTES, DATA, MAX_DATA, MIN_DATA, end, max_abs, max_abs_at, pass_range, put_range, range_dtypes, range_shapes,
-    shape_like, with_range,
+    BYTES, DATA, MAX_DATA, MIN_DATA, end, is_signed, max_abs, max_abs_at, pass_range, put_range, range_dtypes,
+    range_shapes, shape_like, with_range,
 };
 use crate::index::take::{EMBEDDING, EmbeddingParam};
 use crate::nn::activation::{ActType, ActivationParam};
@@ -116,6 +116,10 @@ pub(super) static POOL: OpDef = OpDef::new("_contrib_quantized_pooling").names_o
     });
 
 fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    if p.pool_type == PoolType::Max {
+        max_pool_bytes(shape, is_signed(input.dtype()), input.bytes()?, out.bytes_mut()?);
+        return Ok(());
+    }
     // Sums of up to 2^16 bytes are exact in single precision.
     let wide: Vec<f32> = input.slice::<Q>()?.iter().map(|x| x.to_f32()).collect();
     let mut pooled = memory::filled(0.0, out.len());

@@ -4,6 +4,7 @@
 //! the range, an integer q represents q * r / 127 (int8), q * r / 255 (uint8) or q * r / (2^31 - 1) (int32); the operators that MXNet runs
 //! through oneDNN use 127.5 and 255.5.
 
+mod between;
 mod convert;
 mod fused;
 mod layers;
@@ -12,6 +13,7 @@ mod rnn;
 #[cfg(test)]
 mod tests;
 
+pub use between::{INTEGER_MAX_POOL, INTEGER_SUM, IntegerSum};
 pub use convert::QuantizeV2Param;
 pub use fused::{INTEGER_PRODUCT, IntegerProduct, Output, Scheme, Weights};
 

@@ -5,7 +5,7 @@ use ferromx_core::dtype::DType;
 use super::rules;
 use crate::emit::{SymInt, SymInts, is_unknown};
 use crate::error::{Error, Result};
-use crate::ir::Value;
+use crate::ir::{ElementType, Value};
 
 rules! {
     /// True if an input or attribute is present.
@@ -222,6 +222,14 @@ rules! {
         Value::Text(name) => Some(Value::Int(crate::onnx::code_of(name.parse().ok()?).into())),
         _ => None,
     };
+
+    /// The name of the element type with this ONNX code in the model, such as `uint16`, which int32 holds.
+    fn coded_name(_, code: i64) -> &'static str {
+        match crate::onnx::element_type(code) {
+            ElementType::Widened(int) => Ok(int.name()),
+            other => Ok(other.ours()?.name()),
+        }
+    }
 
     /// The ONNX code of one of our element types.
     fn type_code(_, dtype: DType) -> i64 {

@@ -57,6 +57,14 @@ rules! {
         s.dtype(tensor)
     }
 
+    /// The name of the element type in the model, such as `uint16`, which int32 holds.
+    fn element_name(s, tensor: Handle) -> &'static str {
+        match s.info(tensor).widened {
+            Some(int) => Ok(int.name()),
+            None => Ok(s.dtype(tensor)?.name()),
+        }
+    }
+
     /// The smallest finite number of the element type.
     fn lowest(s, tensor: Handle) -> f64 {
         Ok(match s.dtype(tensor)? {

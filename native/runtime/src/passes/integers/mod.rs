@@ -1,8 +1,11 @@
-//! Computes on integers: products of dequantized operands, and sums of them that are quantized, become operators on 8-bit integers.
+//! Computes on integers: products of dequantized operands, and sums and maxima between them and a quantization, become operators on
+//! 8-bit integers.
 //!
 //! A sequence starts at a convolution or matrix product of dequantized data, whose weights are dequantized or rounded as if they were. It
 //! continues with a bias, batch normalization (in inference), ReLU or a clamp, and a quantization, as far as each is the only reader of the
 //! one before. Its last operator becomes the fused node; the others are dead.
+
+mod between;
 
 use ferromx_core::dtype::DType;
 use ferromx_core::fusion::{Elementwise, Role};
@@ -53,6 +56,14 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
         let node = &mut graph.nodes[sequence.end.node as usize];
         node.inputs = inputs;
         node.action = Action::Fused { op: sequence.op, kernel: INTEGER_PRODUCT, params: Params::new(sequence.product) };
+    }
+    for i in (0..request.forward_nodes).filter(|i| request.needed[*i]) {
+        let Some(found) = search.between(graph, i) else { continue };
+        if !found.inputs.iter().any(|e| request.changing.contains(e)) {
+            let node = &mut graph.nodes[i];
+            node.inputs = found.inputs;
+            node.action = Action::Fused { op: found.op, kernel: found.kernel, params: found.params };
+        }
     }
 }
 
@@ -144,6 +155,10 @@ impl Search<'_> {
         is_byte.then(|| Integers { data: inputs[0], scheme, described_by: [inputs[1], inputs[2]], axis })
     }
 
+    fn has_one_scale(&self, x: &Integers) -> bool {
+        x.described_by.iter().all(|e| self.elements(*e) == 1)
+    }
+
     /// The sequence of node `i` alone, if it is a product of integers.
     fn product(&self, graph: &Graph, i: usize) -> Option<Sequence> {
         let end = entry(i, 0);
@@ -158,8 +173,7 @@ impl Search<'_> {
         if !is_supported || self.request.dtypes[end] != Some(DType::F32) {
             return None;
         }
-        let has_one_scale = |x: &Integers| x.described_by.iter().all(|e| self.elements(*e) == 1);
-        let data = self.integers(graph, data).filter(has_one_scale)?;
+        let data = self.integers(graph, data).filter(|x| self.has_one_scale(x))?;
         let weight = self.weights(graph, weight, !is_matrices, convolution.is_none())?;
         let dims = self.dims(weight.entry);
         let channels = if weight.is_channel_first { dims.first() } else { dims.last() };
@@ -249,24 +263,27 @@ impl Search<'_> {
         is_fused
     }
 
-    fn append_quantization(&self, sequence: &mut Sequence, op: &OpCall, node: &GraphNode) -> bool {
+    /// The result of a quantization with one scale, or a calibrated range.
+    fn quantization(&self, op: &OpCall, inputs: &[Entry]) -> Option<Output> {
         match op.def.name {
-            QUANTIZE_LINEAR
-                if node.inputs[0] == sequence.end && node.inputs[1..].iter().all(|e| self.elements(*e) == 1) =>
-            {
-                sequence.product.output = Output::Linear;
-                sequence.quantized_by = node.inputs[1..].to_vec();
-                true
-            }
+            QUANTIZE_LINEAR => inputs[1..].iter().all(|e| self.elements(*e) == 1).then_some(Output::Linear),
             QUANTIZE => match op.params.get::<QuantizeV2Param>() {
                 QuantizeV2Param { min_calib_range: Some(min), max_calib_range: Some(max), .. } if min <= max => {
-                    sequence.product.output = Output::Range { min: *min, max: *max };
-                    true
+                    Some(Output::Range { min: *min, max: *max })
                 }
-                _ => false,
+                _ => None,
             },
-            _ => false,
+            _ => None,
         }
+    }
+
+    fn append_quantization(&self, sequence: &mut Sequence, op: &OpCall, node: &GraphNode) -> bool {
+        let Some(output) = self.quantization(op, &node.inputs).filter(|_| node.inputs[0] == sequence.end) else {
+            return false;
+        };
+        sequence.product.output = output;
+        sequence.quantized_by = node.inputs[1..].to_vec();
+        true
     }
 
     /// A product of matrices may have a bias per column.

@@ -1,0 +1,140 @@
+//! Integers of types that our arrays do not have: which tensors hold them, and how results that leave their range wrap around.
+
+use crate::emit::Builder;
+use crate::error::Result;
+use crate::ir::{ElementType, Node, Value, WidenedInt};
+use crate::mxnet;
+
+/// Operators whose results may leave the range of their type.
+const UNBOUNDED: [&str; 19] = [
+    "Abs",
+    "Add",
+    "BitShift",
+    "BitwiseNot",
+    "Cast",
+    "CastLike",
+    "CumSum",
+    "Div",
+    "Einsum",
+    "Gemm",
+    "MatMul",
+    "Mul",
+    "Neg",
+    "Pow",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "Sub",
+    "Sum",
+];
+
+/// Operators with their outputs that are of type int64 whatever the type of the inputs is.
+const INDICES: [(&str, std::ops::Range<usize>); 9] = [
+    ("ArgMax", 0..1),
+    ("ArgMin", 0..1),
+    ("MaxPool", 1..2),
+    ("NonMaxSuppression", 0..1),
+    ("NonZero", 0..1),
+    ("Shape", 0..1),
+    ("Size", 0..1),
+    ("TopK", 1..2),
+    ("Unique", 1..4),
+];
+
+/// Attributes with the code of the outputs' element type; 0 is none.
+const TYPE_CODES: [&str; 3] = ["to", "dtype", "output_dtype"];
+
+/// The type of an output that is not declared: that of an attribute, else that of the inputs.
+fn inferred(builder: &Builder, node: &Node, k: usize, inputs: &[Value]) -> Option<WidenedInt> {
+    let coded = TYPE_CODES.iter().find_map(|key| node.attributes.get(*key)?.int()).filter(|code| *code != 0);
+    if let Some(code) = coded {
+        return widened(&crate::onnx::element_type(code));
+    }
+    if let Some(Value::Tensor(tensor)) = node.attributes.get("value") {
+        return widened(&tensor.element);
+    }
+    if INDICES.iter().any(|(op, outputs)| *op == node.op && outputs.contains(&k)) {
+        return None;
+    }
+    let of = |value: &Value| if let Value::Handle(h) = value { builder.info(*h).widened } else { None };
+    inputs[if node.op == "CastLike" { 1.min(inputs.len()) } else { 0 }..].iter().find_map(of)
+}
+
+/// The code of an element type in a model.
+///
+/// # Errors
+/// Our arrays cannot hold it.
+pub(crate) fn type_code(element: &ElementType) -> Result<i64> {
+    Ok(crate::onnx::code_of_element(element)?.into())
+}
+
+fn widened(element: &ElementType) -> Option<WidenedInt> {
+    if let ElementType::Widened(int) = element { Some(*int) } else { None }
+}
+
+impl Builder {
+    /// Records the declared element type of a tensor.
+    pub fn keep_element(&mut self, handle: usize, element: Option<&ElementType>) {
+        let Some(int) = element.and_then(widened) else { return };
+        self.mark_widened(handle, int);
+        if let Some(symbol) = self.info(handle).symbol()
+            && let [entry] = symbol.entries()
+        {
+            entry.node.attrs.write().insert(mxnet::ELEMENT_TYPE.into(), int.name().into());
+        }
+    }
+
+    /// Records the element types of the outputs of a node, as declared or inferred, and makes results that leave their range wrap around.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    pub(crate) fn widen(
+        &mut self,
+        node: &Node,
+        declared: impl Fn(&str) -> Option<ElementType>,
+        inputs: &[Value],
+        outputs: &mut [Value],
+    ) -> Result<()> {
+        for (k, (name, value)) in node.outputs.iter().zip(outputs).enumerate() {
+            let Value::Handle(h) = *value else { continue };
+            let int = match declared(name) {
+                Some(element) => widened(&element),
+                None => inferred(self, node, k, inputs),
+            };
+            let Some(int) = int.filter(|int| self.info(h).dtype == Some(int.held_by())) else { continue };
+            let made = if UNBOUNDED.contains(&node.op.as_str()) { self.wrapped(name, h, int)? } else { h };
+            self.mark_widened(made, int);
+            *value = Value::Handle(made);
+        }
+        Ok(())
+    }
+
+    /// The integers modulo the size of their type.
+    fn wrapped(&mut self, name: &str, handle: usize, int: WidenedInt) -> Result<usize> {
+        let steps: &[(&str, i64)] = match int {
+            WidenedInt::U16 => &[("_npi_bitwise_and_scalar", 0xffff)],
+            WidenedInt::I16 => &[
+                ("_npi_bitwise_and_scalar", 0xffff),
+                ("_npi_bitwise_xor_scalar", 0x8000),
+                ("_npi_subtract_scalar", 0x8000),
+            ],
+            WidenedInt::U32 => &[("_npi_bitwise_and_scalar", 0xffff_ffff)],
+            WidenedInt::U64 => &[],
+        };
+        steps.iter().try_fold(handle, |handle, (op, scalar)| {
+            Ok(self.apply(op, name, &[Value::Handle(handle)], &[("scalar", Value::Int(*scalar))])?[0])
+        })
+    }
+
+    /// A copy of an output of the model that records its element type for an export; other outputs as they are.
+    ///
+    /// # Errors
+    /// Those of the copy.
+    pub fn described_output(&mut self, name: &str, handle: usize) -> Result<usize> {
+        let Some(int) = self.info(handle).widened else { return Ok(handle) };
+        let copy = self.apply("_copy", name, &[Value::Handle(handle)], &[])?[0];
+        self.symbol(copy);
+        self.keep_element(copy, Some(&ElementType::Widened(int)));
+        Ok(copy)
+    }
+}
