@@ -109,5 +109,3 @@ def edges():
     for rescale_grad in ("-1", "0"):
         yield OpCase("signsgd_update", [data((2, 3)), data((2, 3), seed=1)], {"lr": "0.25", "wd": "0.5", "rescale_grad": rescale_grad})
     yield OpCase("SoftmaxActivation", [data((3, 2))], {"mode": "channel"}, why="too few axes")
-    assigned = [data((2, 3)), np.zeros((2, 3), bool), np.ones(2, "float32")]
-    yield plain("_npi_boolean_mask_assign_tensor", assigned, stypes=("default",) * 3, in_place=True)
