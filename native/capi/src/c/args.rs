@@ -175,11 +175,27 @@ pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
         return Err(null("data"));
     }
     ferromx_runtime::storage::read_bytes(array, |from| {
-        // SAFETY: by the contract of the C API `data` has room for `n` elements, which is what `from` holds; it may be the
-        // array's own memory, got by MXNDArrayGetData.
-        unsafe { std::ptr::copy(from.as_ptr(), data.cast::<u8>(), from.len()) }
-    });
-    Ok(())
+        if !is_separate(from, data)? {
+            return Ok(());
+        }
+        // SAFETY: by the contract of the C API `data` has room for `n` elements, which is what `from` holds; they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), data.cast::<u8>(), from.len()) }
+        Ok(())
+    })
+}
+
+/// False if the caller's memory at `data` is that of the elements, as MXNDArrayGetData returns it: then there is nothing to copy.
+///
+/// # Errors
+/// Memory that overlaps the elements otherwise.
+fn is_separate(elements: &[u8], data: *const c_void) -> Result<bool> {
+    let (own, other) = (elements.as_ptr().addr(), data.addr());
+    ferromx_runtime::ensure!(
+        own == other || own.abs_diff(other) >= elements.len(),
+        "the memory overlaps that of the array, but starts {} bytes apart; copy through other memory",
+        own.abs_diff(other)
+    );
+    Ok(own != other)
 }
 
 /// Copies numbers to caller memory for `n` numbers.
@@ -202,13 +218,15 @@ pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
     }
     let is_bool = array.dtype() == ferromx_runtime::dtype::DType::Bool;
     ferromx_runtime::storage::write_bytes(array, |to| {
-        // SAFETY: as in `copy_to`, with the roles exchanged.
-        unsafe { std::ptr::copy(data.cast::<u8>(), to.as_mut_ptr(), to.len()) }
+        if is_separate(to, data)? {
+            // SAFETY: as in `copy_to`, with the roles exchanged.
+            unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), to.as_mut_ptr(), to.len()) }
+        }
         if is_bool {
             to.iter_mut().for_each(|b| *b = u8::from(*b != 0));
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 fn check_size(array: &NDArray, n: usize) -> Result<()> {
@@ -250,6 +268,8 @@ mod tests {
         copy_to(&array, own.cast(), 2).unwrap();
         copy_from(&array, own.cast_const().cast(), 2).unwrap();
         assert_eq!(array.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+        let shifted = own.cast_const().wrapping_add(4).cast();
+        assert!(copy_from(&array, shifted, 2).unwrap_err().to_string().contains("4 bytes apart"));
     }
 
     #[test]
