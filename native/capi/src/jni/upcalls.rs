@@ -73,7 +73,8 @@ methods! {
     }
     "org/apache/mxnet/internal/interop/RawNode" {
         NODE = "<init>"
-            "([Ljava/lang/String;J[Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/String;Ljava/lang/String;[Ljava/lang/Object;[J[J[[J[I)V";
+            "([Ljava/lang/String;J[Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/String;Ljava/lang/String;[Ljava/lang/Object;\
+             [J[J[[J[I)V";
         NODE_TEXTS = "texts" "()[Ljava/lang/String;";
         NODE_VERSION = "version" "()J";
         NODE_INPUT_NAMES = "inputNames" "()[Ljava/lang/String;";
