@@ -62,14 +62,15 @@ impl WindowElement for f32 {
             let data = panel.data.as_ptr();
             let avx512: [PartsFn; 4] = [parts_avx512::<1>, parts_avx512::<2>, parts_avx512::<3>, parts_avx512::<4>];
             let avx2: [PartsFn; 4] = [parts_avx2::<1>, parts_avx2::<2>, parts_avx2::<3>, parts_avx2::<4>];
-            // SAFETY: the processor has the instructions; `out` has room for each offset and `data` holds all elements, as checked.
             match Isa::current() {
-                Isa::Avx512 if runs.width.is_multiple_of(16) => unsafe {
-                    return runs_by_vector::<16>(runs, offsets, data, out, avx512);
-                },
-                Isa::Avx2 | Isa::Avx512 if runs.width.is_multiple_of(8) => unsafe {
-                    return runs_by_vector::<8>(runs, offsets, data, out, avx2);
-                },
+                Isa::Avx512 if runs.width.is_multiple_of(16) => {
+                    // SAFETY: the processor has AVX-512; `out` has room for each offset and `data` holds all elements, as checked.
+                    return unsafe { runs_by_vector::<16>(runs, offsets, data, out, avx512) };
+                }
+                Isa::Avx2 | Isa::Avx512 if runs.width.is_multiple_of(8) => {
+                    // SAFETY: as above, with AVX2.
+                    return unsafe { runs_by_vector::<8>(runs, offsets, data, out, avx2) };
+                }
                 _ => {}
             }
         }
