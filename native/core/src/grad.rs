@@ -95,7 +95,7 @@ pub struct Backward {
     pub sparse: Option<SparseForm>,
     /// The gradients that have the storage type of the sparse form's rule; the others are dense.
     pub sparse_gradients: Deps,
-    /// Inputs of the kernel that it modifies: auxiliary states. They follow the gradients as [`Out`](crate::storage::Out)s.
+    /// Inputs of the kernel that it modifies: auxiliary states. They follow the gradients as [`Out`]s.
     pub updates: &'static [usize],
 }
 
