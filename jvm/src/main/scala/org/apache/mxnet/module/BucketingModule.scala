@@ -140,6 +140,7 @@ class BucketingModule(
       resetOptimizer: Boolean = true,
       forceInit: Boolean = false
   ): Unit = {
+    require(optimizer != null, "optimizer is null; new SGD() is the default")
     requireReady()
     if (!optimizerInitialized || forceInit) {
       installOptimizer(Model.createKVStore(kvstore, contexts.length, getParams._1), optimizer, resetOptimizer)

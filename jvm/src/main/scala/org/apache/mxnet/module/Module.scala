@@ -258,6 +258,7 @@ class Module(
       resetOptimizer: Boolean = true,
       forceInit: Boolean = false
   ): Unit = {
+    require(optimizer != null, "optimizer is null; new SGD() is the default")
     requireReady()
     if (optimizerInitialized && !forceInit)
       BaseModule.logger.debug("the module has an optimizer: initOptimizer changes nothing")

@@ -174,6 +174,7 @@ class SequentialModule extends BaseModule {
       resetOptimizer: Boolean = true,
       forceInit: Boolean = false
   ): Unit = {
+    require(optimizer != null, "optimizer is null; new SGD() is the default")
     requireReady()
     if (!optimizerInitialized || forceInit) {
       install(optimizer, resetOptimizer)(_.initOptimizer(kvstore, optimizer, resetOptimizer, forceInit))
