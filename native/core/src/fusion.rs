@@ -39,8 +39,35 @@ pub enum Elementwise {
         /// The upper bound, which wins if it is below the lower one.
         high: f64,
     },
+    /// min(max(alpha * x + beta, 0), 1); NaN stays NaN.
+    HardSigmoid {
+        /// The slope.
+        alpha: f64,
+        /// The value at zero.
+        beta: f64,
+    },
+    /// x times [`HardSigmoid`](Elementwise::HardSigmoid) of x.
+    HardSwish {
+        /// The slope.
+        alpha: f64,
+        /// The value at zero.
+        beta: f64,
+    },
     /// Any other function, in place, for float32 and float64.
     Map(fn(&mut [f32]), fn(&mut [f64])),
+    /// x times any other function of x: with the logistic function, SiLU.
+    Gated(fn(&mut [f32]), fn(&mut [f64])),
+}
+
+impl Elementwise {
+    /// x times this function of x; `None` if product kernels do not support it.
+    pub fn gated(self) -> Option<Elementwise> {
+        match self {
+            Elementwise::HardSigmoid { alpha, beta } => Some(Elementwise::HardSwish { alpha, beta }),
+            Elementwise::Map(single, double) => Some(Elementwise::Gated(single, double)),
+            _ => None,
+        }
+    }
 }
 
 /// Parameters of the kernel of a [`Role::Product`].

@@ -140,6 +140,43 @@ fn residual_blocks_agree_in_training_and_inference() {
     }
 }
 
+/// Convolutions and a dense layer whose outputs pass x * f(x) for functions f.
+fn gated_layers() -> Symbol {
+    let conv = |x: &Symbol, name: &str| {
+        let attrs = [("kernel", "(3, 3)"), ("pad", "(1, 1)"), ("num_filter", "8"), ("no_bias", "True")];
+        let conv = op("Convolution", name, std::slice::from_ref(x), &attrs);
+        op("BatchNorm", &format!("{name}_norm"), &[conv], &[("fix_gamma", "False")])
+    };
+    let hard = |x: &Symbol, name: &str| {
+        op("hard_sigmoid", name, std::slice::from_ref(x), &[("alpha", "0.16666667"), ("beta", "0.5")])
+    };
+    let x = conv(&variable("data"), "swish");
+    let x = op("elemwise_mul", "swished", &[x.clone(), hard(&x, "hard0")], &[]);
+    let y = conv(&x, "silu");
+    let logistic = op("sigmoid", "logistic", std::slice::from_ref(&y), &[]);
+    let y = op("broadcast_mul", "gated", &[logistic, y], &[]);
+    let x = op("elemwise_add", "sum", &[conv(&x, "residual"), y], &[]);
+    let x = hard(&x, "hard1");
+    let x = op("FullyConnected", "fc", &[x], &[("num_hidden", "300")]);
+    op("_npi_multiply", "last", &[x.clone(), op("tanh", "tanh", &[x], &[])], &[])
+}
+
+#[test]
+fn gated_layers_agree_in_training_and_inference_and_are_single_steps() {
+    let net = gated_layers();
+    let executor = bind(&net, &[("data", &[2, 3, 9, 9])], writes(&net), 3);
+    for seed in 3..6 {
+        let (fused, unfused) = both(&executor, seed, false, false);
+        assert_close(&fused, &unfused, 2e-6, "inference");
+        let (fused, unfused) = both(&executor, seed, true, true);
+        assert_close(&fused, &unfused, 1e-6, "training");
+    }
+    let executor = bind(&net, &[("data", &[2, 3, 9, 9])], vec![Req::Null; net.list_arguments().len()], 3);
+    executor.forward(false).unwrap();
+    let text = executor.debug_string();
+    assert!(text.contains("Plan: 4 forward and 0 gradient steps"), "{text}");
+}
+
 #[test]
 fn changes_of_arrays_between_runs_take_effect() {
     let net = residual_block("(1, 1)");

@@ -32,8 +32,24 @@ pub enum Activation<T> {
         /// Upper bound, which wins if it is below the lower one.
         high: T,
     },
+    /// min(max(alpha * x + beta, 0), 1), keeping NaN.
+    HardSigmoid {
+        /// The slope.
+        alpha: T,
+        /// The value at zero.
+        beta: T,
+    },
+    /// x * min(max(alpha * x + beta, 0), 1), keeping NaN.
+    HardSwish {
+        /// The slope.
+        alpha: T,
+        /// The value at zero.
+        beta: T,
+    },
     /// A function that replaces the elements of a slice, which is a part of a row of any length.
     Map(fn(&mut [T])),
+    /// x times a function of x, which is given as in [`Map`](Activation::Map).
+    Gated(fn(&mut [T])),
 }
 
 /// Replaces C by activation(C * scale + bias + residual).
@@ -165,11 +181,38 @@ fn activate<T: GemmElement>(
             let limited = if sum < low { low } else { sum };
             if sum > high { high } else { limited }
         }),
+        Activation::HardSigmoid { alpha, beta } => {
+            replace(values, scale_bias, residual, |sum| hard_sigmoid(sum, alpha, beta));
+        }
+        Activation::HardSwish { alpha, beta } => {
+            replace(values, scale_bias, residual, |sum| sum * hard_sigmoid(sum, alpha, beta));
+        }
         Activation::Map(f) => {
             replace(values, scale_bias, residual, |sum| sum);
             f(values);
         }
+        Activation::Gated(f) => {
+            replace(values, scale_bias, residual, |sum| sum);
+            for values in values.chunks_mut(GATES) {
+                let mut gates = [T::zero(); GATES];
+                let gates = &mut gates[..values.len()];
+                gates.copy_from_slice(values);
+                f(gates);
+                values.iter_mut().zip(&*gates).for_each(|(value, gate)| *value = *value * *gate);
+            }
+        }
     }
+}
+
+/// Values that are gated at once.
+const GATES: usize = 256;
+
+/// min(max(alpha * x + beta, 0), 1), keeping NaN.
+#[inline(always)]
+fn hard_sigmoid<T: GemmElement>(x: T, alpha: T, beta: T) -> T {
+    let line = alpha * x + beta;
+    let raised = if line < T::zero() { T::zero() } else { line };
+    if line > T::one() { T::one() } else { raised }
 }
 
 /// Replaces every value by `f` of the sum. Each combination of operands has its own loop, so that absent ones are not read.

@@ -166,7 +166,10 @@ fn packed_operands_and_epilogue() {
     fn half<T: GemmElement>(part: &mut [T]) {
         part.iter_mut().for_each(|x| *x = *x / (T::one() + T::one()));
     }
-    let (m, n, k) = (37, 70, 600);
+    fn gate<T: GemmElement>(part: &mut [T]) {
+        part.iter_mut().for_each(|x| *x = if *x > T::zero() { T::one() } else { T::zero() });
+    }
+    let (m, n, k) = (37, 700, 600);
     let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
     let (rows, cols, shortcut) = (noise::<f32>(m, 3), noise::<f32>(n, 4), noise::<f32>(m * n, 5));
     let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, n, k).t());
@@ -187,6 +190,13 @@ fn packed_operands_and_epilogue() {
     let scaled = with(Some(&by_col), Bias::PerCol(&cols), Activation::Identity);
     let clamp_expected: Vec<f64> = scaled_expected.iter().map(|x| x.clamp(-0.5, 2.0)).collect();
     let with_clamp = with(Some(&by_col), Bias::PerCol(&cols), Activation::Clamp { low: -0.5, high: 2.0 });
+    let hard = |x: f64| (0.25 * x + 0.5).clamp(0.0, 1.0);
+    let hard_expected: Vec<f64> = scaled_expected.iter().map(|x| hard(*x)).collect();
+    let with_hard = with(Some(&by_col), Bias::PerCol(&cols), Activation::HardSigmoid { alpha: 0.25, beta: 0.5 });
+    let swish_expected: Vec<f64> = scaled_expected.iter().map(|x| x * hard(*x)).collect();
+    let with_swish = with(Some(&by_col), Bias::PerCol(&cols), Activation::HardSwish { alpha: 0.25, beta: 0.5 });
+    let gated_expected: Vec<f64> = scaled_expected.iter().map(|x| relu(*x)).collect();
+    let with_gate = with(Some(&by_col), Bias::PerCol(&cols), Activation::Gated(gate::<f32>));
     for kernel in kernels::<f32>() {
         let (packed_a, packed_b) = (PackedA::with(kernel, a), PackedB::with(kernel, b));
         assert_eq!((packed_a.rows(), packed_a.cols(), packed_b.rows(), packed_b.cols()), (m, k, k, n));
@@ -196,6 +206,9 @@ fn packed_operands_and_epilogue() {
             (&with_leaky, &leaky_expected),
             (&scaled, &scaled_expected),
             (&with_clamp, &clamp_expected),
+            (&with_hard, &hard_expected),
+            (&with_swish, &swish_expected),
+            (&with_gate, &gated_expected),
         ];
         for (epilogue, expected) in cases {
             for way in 0..3 {

@@ -98,7 +98,11 @@ pub(crate) static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
         Some(HARD_SIGMOID_COMPOSE),
     ))
     .inplace(&[(0, 0)])
-    .pointwise();
+    .pointwise()
+    .role(Role::Function(|p| {
+        let HardSigmoidParam { alpha, beta } = p.get::<HardSigmoidParam>();
+        Some(Elementwise::HardSigmoid { alpha: (*alpha).into(), beta: (*beta).into() })
+    }));
 
 formula!(Ternary HardSigmoid = |x, alpha, beta| (alpha * x + beta).clamp(0.0, 1.0));
 formula!(Ternary HardSigmoidBack = |g, y, alpha| if y > 0.0 && y < 1.0 { g * alpha } else { 0.0 });

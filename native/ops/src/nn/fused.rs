@@ -48,7 +48,14 @@ pub(super) fn with_epilogue<T: FusedElement>(
         Some(Elementwise::Relu) => Activation::Relu,
         Some(Elementwise::Leaky(slope)) => Activation::Leaky(T::from_f64(slope)),
         Some(Elementwise::Clamp { low, high }) => Activation::Clamp { low: T::from_f64(low), high: T::from_f64(high) },
+        Some(Elementwise::HardSigmoid { alpha, beta }) => {
+            Activation::HardSigmoid { alpha: T::from_f64(alpha), beta: T::from_f64(beta) }
+        }
+        Some(Elementwise::HardSwish { alpha, beta }) => {
+            Activation::HardSwish { alpha: T::from_f64(alpha), beta: T::from_f64(beta) }
+        }
         Some(Elementwise::Map(single, double)) => Activation::Map(T::choose(single, double)),
+        Some(Elementwise::Gated(single, double)) => Activation::Gated(T::choose(single, double)),
     };
     let normalised = if fused.normalisation.is_some() { 4 } else { 0 };
     if ins.len() != normalised + usize::from(fused.residual) {

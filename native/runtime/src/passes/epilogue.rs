@@ -6,7 +6,7 @@
 //! separate operators up to rounding, and exactly without normalization.
 
 use ferromx_core::dtype::DType;
-use ferromx_core::fusion::{Fused, Role};
+use ferromx_core::fusion::{Elementwise, Fused, Role};
 use ferromx_core::grad::Entry;
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
@@ -18,6 +18,9 @@ use crate::symbol::OpCall;
 
 /// Operators that add two arrays of equal shape.
 pub(super) const ADDITIONS: [&str; 3] = ["elemwise_add", "broadcast_add", "_npi_add"];
+
+/// Operators that multiply two arrays of equal shape.
+const MULTIPLICATIONS: [&str; 3] = ["elemwise_mul", "broadcast_mul", "_npi_multiply"];
 
 /// The input of the pass.
 pub struct Request<'a> {
@@ -53,7 +56,9 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
         }
         let channels = channels(&op.params, request.shapes[product].dims().len());
         let mut sequence = Sequence::new(op.clone(), product, graph.nodes[i].inputs.clone());
-        while sequence.append(graph, request, &readers, channels) {}
+        while sequence.append(graph, request, &readers, channels)
+            || sequence.append_gate(graph, request, &readers)
+        {}
         if sequence.end != product {
             let node = &mut graph.nodes[sequence.end.node as usize];
             node.inputs = sequence.inputs;
@@ -125,5 +130,33 @@ impl Sequence {
         }
         self.end = entry(reader, 0);
         true
+    }
+
+    /// Appends a gate: a function of `end` and the product of both, which are the only readers of `end`. Returns whether it was.
+    fn append_gate(&mut self, graph: &Graph, request: &Request<'_>, readers: &HashMap<Entry, Vec<usize>>) -> bool {
+        let Some(&[first, second]) = readers.get(&self.end).map(Vec::as_slice) else { return false };
+        if self.fused.function.is_some() || request.kept.contains(&self.end) || first.max(second) >= request.forward_nodes {
+            return false;
+        }
+        // Nodes are in topological order.
+        let (function, product) = (first.min(second), first.max(second));
+        let (Action::Forward(gate), Action::Forward(op)) = (&graph.nodes[function].action, &graph.nodes[product].action)
+        else {
+            return false;
+        };
+        let (Role::Function(elementwise), true) = (gate.def.role, MULTIPLICATIONS.contains(&op.def.name)) else {
+            return false;
+        };
+        let gates = entry(function, 0);
+        let is_gated = graph.nodes[product].inputs.iter().all(|input| *input == self.end || *input == gates);
+        let is_read_once = readers.get(&gates).is_some_and(|readers| readers.len() == 1) && !request.kept.contains(&gates);
+        match elementwise(&gate.params).and_then(Elementwise::gated) {
+            Some(gated) if is_gated && is_read_once && product != function => {
+                self.fused.function = Some(gated);
+                self.end = entry(product, 0);
+                true
+            }
+            _ => false,
+        }
     }
 }
