@@ -183,40 +183,34 @@ pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows
     if dst.is_empty() {
         return;
     }
-    if outer == 1 {
-        // A single array needs no divisions.
+    let len = rows.len() * inner;
+    let arrays = src.chunks_exact(n * inner);
+    if outer == 1 || len > 4 * GRAIN {
         let grain = (GRAIN / inner).max(1);
-        return par::parallel_rows(dst, inner * grain, 1, |chunk, dst| {
-            let rows = &rows[chunk * grain..];
-            match inner {
-                1 => dst.iter_mut().zip(rows).for_each(|(d, row)| *d = src[*row]),
-                2 => gather_short::<T, 2>(src, rows, dst),
-                3 => gather_short::<T, 3>(src, rows, dst),
-                4 => gather_short::<T, 4>(src, rows, dst),
-                5 => gather_short::<T, 5>(src, rows, dst),
-                6 => gather_short::<T, 6>(src, rows, dst),
-                8 => gather_short::<T, 8>(src, rows, dst),
-                _ => {
-                    for (dst, row) in dst.chunks_exact_mut(inner).zip(rows) {
-                        dst.copy_from_slice(&src[row * inner..(row + 1) * inner]);
-                    }
-                }
-            }
-        });
+        for (src, dst) in arrays.zip(dst.chunks_exact_mut(len)) {
+            par::parallel_rows(dst, inner * grain, 1, |chunk, dst| gather_rows(src, &rows[chunk * grain..], inner, dst));
+        }
+        return;
     }
-    if inner == 1 {
-        let width = rows.len();
-        return par::parallel_rows(dst, width.min(GRAIN), 1, |chunk, dst| {
-            for (k, d) in dst.iter_mut().enumerate() {
-                let at = chunk * width.min(GRAIN) + k;
-                *d = src[at / width * n + rows[at % width]];
+    par::parallel_rows(dst, len, (GRAIN / len).max(1), |i, dst| gather_rows(&src[i * n * inner..(i + 1) * n * inner], rows, inner, dst));
+}
+
+/// Gathers the rows that fill `dst`.
+fn gather_rows<T: Item>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T]) {
+    match inner {
+        1 => dst.iter_mut().zip(rows).for_each(|(dst, row)| *dst = src[*row]),
+        2 => gather_short::<T, 2>(src, rows, dst),
+        3 => gather_short::<T, 3>(src, rows, dst),
+        4 => gather_short::<T, 4>(src, rows, dst),
+        5 => gather_short::<T, 5>(src, rows, dst),
+        6 => gather_short::<T, 6>(src, rows, dst),
+        8 => gather_short::<T, 8>(src, rows, dst),
+        _ => {
+            for (dst, row) in dst.chunks_exact_mut(inner).zip(rows) {
+                dst.copy_from_slice(&src[row * inner..(row + 1) * inner]);
             }
-        });
+        }
     }
-    par::parallel_rows(dst, inner, (GRAIN / inner).max(1), |i, dst| {
-        let from = (i / rows.len() * n + rows[i % rows.len()]) * inner;
-        dst.copy_from_slice(&src[from..from + inner]);
-    });
 }
 
 /// Gathers rows of `N` elements.

@@ -26,12 +26,17 @@ pub(super) fn cropped(shape: &ConvShape) -> Option<ConvShape> {
 
 /// Calls `f` with the offset of each row of taps that is left in the weights of `shape`, and that in the weights of `inner`.
 fn each_row(shape: &ConvShape, inner: &ConvShape, mut f: impl FnMut(usize, usize)) {
-    let [planes, height, _] = inner.kernel;
+    let [planes, height, width] = inner.kernel;
     let first: [usize; 3] = std::array::from_fn(|d| (shape.kernel[d] - inner.kernel[d]) / 2);
-    for i in 0..inner.weights_len() / inner.kernel[2] {
-        let (kernel, plane, row) = (i / height / planes, i / height % planes, i % height);
-        let from = (kernel * shape.kernel[0] + first[0] + plane) * shape.kernel[1] + first[1] + row;
-        f(from * shape.kernel[2] + first[2], i * inner.kernel[2]);
+    let mut at = 0;
+    for kernel in 0..inner.weights_len() / (planes * height * width) {
+        for plane in 0..planes {
+            let from = (kernel * shape.kernel[0] + first[0] + plane) * shape.kernel[1] + first[1];
+            for row in from..from + height {
+                f(row * shape.kernel[2] + first[2], at);
+                at += width;
+            }
+        }
     }
 }
 

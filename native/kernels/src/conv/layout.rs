@@ -49,10 +49,10 @@ impl<'a> Layout<'a> {
         let shared = if step[2] == 1 { (-origin[2]).min((end(2) - source_end).max(0)) as usize } else { 0 };
         phase[2] -= shared;
         let residues: [List<Option<usize>>; 3] = std::array::from_fn(|d| {
-            let read =
-                |residue: &usize| geometry.taps.iter().any(|tap| (tap[d] - origin[d]) as usize % step[d] == *residue);
-            let number = |residue: usize| (0..residue).filter(read).count();
-            (0..step[d]).map(|residue| read(&residue).then(|| number(residue))).collect()
+            let mut is_read: List<bool> = (0..step[d]).map(|_| false).collect();
+            geometry.taps.iter().for_each(|tap| is_read[(tap[d] - origin[d]) as usize % step[d]] = true);
+            let mut numbers = 0..;
+            is_read.iter().map(|is_read| if *is_read { numbers.next() } else { None }).collect()
         });
         let phases = std::array::from_fn(|d| residues[d].iter().flatten().count());
         // An odd number of cache lines, so that channels map to different cache sets.

@@ -24,7 +24,11 @@ rules! {
         let given = |list: Option<Vec<f64>>| list.filter(|items| !items.is_empty());
         let axes = axes.filter(|axes| !axes.is_empty());
         let request = Request { axes, roi: given(roi), scales: given(scales), sizes: sizes.filter(|s| !s.is_empty()) };
-        let axes = changed_axes(request, &dims, &how)?;
+        let mut axes = changed_axes(request, &dims, &how)?;
+        if how.resizing.mode == ResizeMode::Nearest {
+            // Elements are gathered while the array is small; what follows copies whole rows.
+            axes.reverse();
+        }
         let mut made = tensor;
         let mut inside = None;
         for Axis { axis, change } in &axes {
