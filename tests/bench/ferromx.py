@@ -72,9 +72,7 @@ class Executor:
 
     def __init__(self, library, symbol, shapes, training, fixed=()):
         self.library, self.handle = library, c_void_p()
-        count, items = c_uint32(), POINTER(c_char_p)()
-        library.MXSymbolListArguments(symbol, byref(count), byref(items))
-        names = [items[i].decode() for i in range(count.value)]
+        names = self.names(library.MXSymbolListArguments, symbol)
         dims = [d for shape in shapes.values() for d in shape]
         ends = [0]
         for shape in shapes.values():
@@ -93,7 +91,14 @@ class Executor:
         )  # fmt: skip
         self.args = {name: c_void_p(args[i]) for i, name in enumerate(names)}
         self.grads = {name: c_void_p(grads[i]) for i, name in enumerate(names) if grads[i]}
-        self.aux = [c_void_p(aux[i]) for i in range(num_aux.value)]
+        states = self.names(library.MXSymbolListAuxiliaryStates, symbol)
+        self.aux = {name: c_void_p(aux[i]) for i, name in enumerate(states)}
+
+    @staticmethod
+    def names(function, symbol):
+        count, items = c_uint32(), POINTER(c_char_p)()
+        function(symbol, byref(count), byref(items))
+        return [items[i].decode() for i in range(count.value)]
 
     def forward(self, training):
         self.library.MXExecutorForward(self.handle, int(training))
@@ -108,7 +113,7 @@ class Executor:
         return [c_void_p(items[i]) for i in range(count.value)]
 
     def free(self):
-        for array in [*self.args.values(), *self.grads.values(), *self.aux]:
+        for array in [*self.args.values(), *self.grads.values(), *self.aux.values()]:
             self.library.MXNDArrayFree(array)
         self.library.MXExecutorFree(self.handle)
 

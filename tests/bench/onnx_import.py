@@ -23,11 +23,16 @@ import ferromx
 BY_HAND = {"_npi_add": "elemwise_add", "_npi_multiply": "elemwise_mul"}
 
 
-def inputs(name, length):
+def inputs(session, length):
+    """Random inputs of a batch of 1."""
     rng = np.random.default_rng(3)
-    if name == "bert":
-        return {"words": rng.integers(0, 30522, (1, length)), "mask": np.ones((1, length), np.int64)}
-    return {"data": rng.normal(size=(1, 3, 224, 224)).astype(np.float32)}
+    integers = {"words": lambda dims: rng.integers(0, 30522, dims), "mask": np.ones, "rate": lambda dims: np.full(dims, 16000)}
+    given = {}
+    for entry in session.get_inputs():
+        dims = [{"batch": 1, "length": length}.get(d, d) for d in entry.shape]
+        make = integers.get(entry.name)
+        given[entry.name] = make(dims).astype(np.int64) if make else rng.normal(size=dims).astype(np.float32)
+    return given
 
 
 class Imported:
@@ -53,8 +58,8 @@ class Imported:
         )
         for i in range(count.value):
             kind, name = texts[i].decode().split(":", 1)
-            assert kind == "arg", f"{name} is an auxiliary state: export the model for inference"
-            source, target = ctypes.c_void_p(arrays[i]), self.executor.args[name]
+            targets = self.executor.args if kind == "arg" else self.executor.aux
+            source, target = ctypes.c_void_p(arrays[i]), targets[name]
             self.library.MXNDArraySyncCopyFromNDArray(target, source, -1)
             self.library.MXNDArrayFree(source)
 
@@ -94,7 +99,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--library", required=True)
     parser.add_argument("--ferromx", required=True)
-    parser.add_argument("--models", default="resnet50,mobilenetv2,bert")
+    parser.add_argument("--models", default="resnet50,mobilenetv2,bert", help="the names of models, separated by commas")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--length", type=int, default=128)
@@ -106,6 +111,10 @@ def main():
     print("| model | import, ms | FerroMX, ms | by hand, ms | ONNX Runtime, ms | ratio | difference |\n|---|---|---|---|---|---|---|")
     for name in args.models.split(","):
         file = args.folder / f"{name}.onnx"
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = args.threads
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        given = inputs(session, args.length)
         with tempfile.TemporaryDirectory() as folder:
             prefix = f"{folder}/{name}"
             start = time.perf_counter()
@@ -113,12 +122,8 @@ def main():
             taken = (time.perf_counter() - start) * 1e3
             subprocess.run([args.ferromx, "onnx", "import", file, prefix], check=True, stdout=subprocess.DEVNULL)
             text, params = pathlib.Path(f"{prefix}-symbol.json").read_text(), f"{prefix}-0000.params"
-            given = inputs(name, args.length)
             ours = Imported(library, text, params, given)
             written = Imported(library, by_hand(text), params, given) if args.write else None
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = args.threads
-        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
         expected = session.run(None, given)[0]
         steps = {"ours": ours.run, "theirs": lambda: session.run(None, given)}
         if written:

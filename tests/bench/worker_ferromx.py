@@ -56,7 +56,7 @@ def bind_network(library, args, training):
     for name, argument in bound.args.items():
         scale = 1 if name == "data" else 10
         library.write(argument, array("f", (v / scale for v in workloads.numbers(bound.size(argument)))))
-    for state in bound.aux:
+    for state in bound.aux.values():
         library.write(state, array("f", [1.0]) * bound.size(state))
     library.write(bound.args["softmax_label"], workloads.labels(args))
     return bound
