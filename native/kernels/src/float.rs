@@ -2,7 +2,7 @@
 
 use crate::map::{Lane, Load, Store};
 use crate::par::{Pod, with_scratch};
-use crate::simd::conv3x3::Conv3x3Element;
+use crate::simd::depthwise::PlaneConvElement;
 use crate::simd::window::WindowElement;
 use ferromx_core::dtype::{Element, bf16, f16};
 use num_traits::{Float, NumAssign};
@@ -17,7 +17,7 @@ pub trait FloatElement: Element + Pod + Load<Self::Acc> + Store<Self::Acc> {
 }
 
 /// A type that kernels compute in: `f32` or `f64`.
-pub trait Accum: FloatElement<Acc = Self> + Lane + WindowElement + Conv3x3Element + Float + NumAssign + Sum {
+pub trait Accum: FloatElement<Acc = Self> + Lane + WindowElement + PlaneConvElement + Float + NumAssign + Sum {
     /// Converts an element, rounding if it is wider.
     fn of<T: Element>(x: T) -> Self;
     /// Rounds to an element type.

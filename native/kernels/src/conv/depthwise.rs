@@ -1,6 +1,6 @@
 //! Depthwise convolution: each channel has its own kernel, so there is no matrix product.
 //!
-//! Where the processor has the instructions, 3 x 3 kernels read the planes in place; other kernels copy the planes to working
+//! Where the processor has the instructions, kernels of 3 x 3 and 5 x 5 read the planes in place; others copy the planes to working
 //! memory first.
 
 use super::backward_data::{PerResidue, phases};
@@ -8,8 +8,8 @@ use super::geometry::Geometry;
 use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
-use crate::par::{MatMut, parallel_blocks, with_scratch};
-use crate::simd::conv3x3::{Conv3x3, Conv3x3Kernels};
+use crate::par::{List, MatMut, parallel_blocks, with_scratch};
+use crate::simd::depthwise::{PlaneConv, PlaneConvKernels};
 use crate::simd::prefetch;
 
 /// Multiply-adds in a thread's chunk.
@@ -110,19 +110,22 @@ crate::simd::per_isa! {
     }
 }
 
-/// The kernels for a 3 x 3 convolution that reads the planes in place, if they support `geometry`.
-fn in_place_kernels<T: Accum>(geometry: &Geometry) -> Option<(Conv3x3, &'static Conv3x3Kernels<T>)> {
+/// The kernels for a convolution that reads the planes in place, if they support `geometry`.
+fn in_place_kernels<T: Accum>(geometry: &Geometry) -> Option<(PlaneConv, &'static PlaneConvKernels<T>)> {
     let ([depth, tall, step], first) = (geometry.step, geometry.taps.first()?);
-    let neighbours = (0..9).map(|t| [first[0], first[1] + t / 3, first[2] + t % 3]).eq(geometry.taps.iter().copied());
+    let kernel = geometry.taps.len().isqrt();
+    let tap = |i: usize| [first[0], first[1] + (i / kernel) as isize, first[2] + (i % kernel) as isize];
+    let adjacent = (0..kernel * kernel).map(tap).eq(geometry.taps.iter().copied());
     let flat = first[0] == 0 && [geometry.grid[0], geometry.source[0], depth] == [1; 3];
-    let conv = Conv3x3 {
+    let conv = PlaneConv {
         source: [geometry.source[1], geometry.source[2]],
         grid: [geometry.grid[1], geometry.grid[2]],
         origin: [first[1], first[2]],
+        kernel,
         step,
     };
-    let kernels = T::conv3x3_kernels()?;
-    (neighbours && flat && tall == step && step <= 2).then_some((conv, kernels))
+    let kernels = T::plane_conv_kernels()?;
+    (adjacent && flat && tall == step && conv.is_supported()).then_some((conv, kernels))
 }
 
 /// The planes of a depthwise convolution, copied to working memory.
@@ -176,7 +179,7 @@ pub(super) fn forward<T: Accum>(
             for i in 0..out.rows() {
                 let (row, channel) = (first + i, (first + i) % shape.in_channels);
                 prefetch(next_planes(input, plane, row + 1, 1));
-                let own = weights[channel * taps..].first_chunk().expect("nine taps");
+                let own = &weights[channel * taps..(channel + 1) * taps];
                 let finish = epilogue.finish(channel);
                 (kernels.convolve)(&conv, own, &input[row * plane..(row + 1) * plane], finish, out.row_mut(i));
                 if finish.is_none() && !epilogue.is_empty() {
@@ -223,14 +226,9 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
             for i in 0..out.rows() {
                 let (at, channel) = (first + i, (first + i) % shape.in_channels);
                 prefetch(next_planes(output_grad, out_plane, at + 1, 1));
-                let own = std::array::from_fn(|t| weights[channel * taps + phase.taps[t]]);
-                (kernels.convolve)(
-                    &conv,
-                    &own,
-                    &output_grad[at * out_plane..(at + 1) * out_plane],
-                    None,
-                    out.row_mut(i),
-                );
+                let own: List<T> = phase.taps.iter().map(|tap| weights[channel * taps + tap]).collect();
+                let grad = &output_grad[at * out_plane..(at + 1) * out_plane];
+                (kernels.convolve)(&conv, &own, grad, None, out.row_mut(i));
             }
         });
     }
@@ -274,15 +272,15 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
         let grain = (CHUNK_WORK / (pixels * taps * shape.batch).max(1)).max(1);
         return parallel_blocks(out, grain, taps, |first, _, mut out| {
             for i in 0..out.rows() {
-                let mut sums = [T::zero(); 9];
+                let sums = out.row_mut(i);
+                sums.fill(T::zero());
                 for at in (0..shape.batch).map(|n| n * shape.in_channels + first + i) {
                     let (source, grad) =
                         (&input[at * plane..(at + 1) * plane], &output_grad[at * pixels..(at + 1) * pixels]);
                     prefetch(next_planes(input, plane, at + shape.in_channels, 1));
                     prefetch(next_planes(output_grad, pixels, at + shape.in_channels, 1));
-                    (kernels.correlate)(&conv, source, grad, &mut sums);
+                    (kernels.correlate)(&conv, source, grad, sums);
                 }
-                out.row_mut(i).copy_from_slice(&sums);
             }
         });
     }

@@ -5,7 +5,7 @@ use super::{ConvShape, check_len, crop, depthwise, output_channel_gemm, single_o
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
-use crate::simd::conv3x3::Finish;
+use crate::simd::depthwise::Finish;
 use crate::simd::microkernel::{GemmElement, MicroKernel};
 use crate::simd::prefetch;
 

@@ -8,7 +8,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod byte_windows;
-pub mod conv3x3;
+pub mod depthwise;
 pub(crate) mod int8;
 mod isa;
 pub mod microkernel;
