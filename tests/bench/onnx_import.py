@@ -74,13 +74,13 @@ class Imported:
 
 
 def least(steps, rounds):
-    """The least time of each step in milliseconds, in turns of a few calls. Threads of the one look for work before they sleep,
+    """The least time of each step in milliseconds, in turns of twenty calls. Threads of the one look for work before they sleep,
     which would cost the next one's turn."""
     times = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():
             time.sleep(0.25)
-            for _ in range(4):
+            for _ in range(20):
                 start = time.perf_counter()
                 step()
                 times[name].append((time.perf_counter() - start) * 1e3)

@@ -188,11 +188,15 @@ pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows
     if outer == 1 || len > 4 * GRAIN {
         let grain = (GRAIN / inner).max(1);
         for (src, dst) in arrays.zip(dst.chunks_exact_mut(len)) {
-            par::parallel_rows(dst, inner * grain, 1, |chunk, dst| gather_rows(src, &rows[chunk * grain..], inner, dst));
+            par::parallel_rows(dst, inner * grain, 1, |chunk, dst| {
+                gather_rows(src, &rows[chunk * grain..], inner, dst)
+            });
         }
         return;
     }
-    par::parallel_rows(dst, len, (GRAIN / len).max(1), |i, dst| gather_rows(&src[i * n * inner..(i + 1) * n * inner], rows, inner, dst));
+    par::parallel_rows(dst, len, (GRAIN / len).max(1), |i, dst| {
+        gather_rows(&src[i * n * inner..(i + 1) * n * inner], rows, inner, dst)
+    });
 }
 
 /// Gathers the rows that fill `dst`.

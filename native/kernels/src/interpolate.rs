@@ -42,13 +42,21 @@ pub fn combine<T: FloatElement>(x: &[T], (n, inner): (usize, usize), taps: &Taps
     }
     par::parallel_rows(out, inner, (GRAIN / inner).max(1), |row, out| {
         let (o, i) = (row / m, row % m);
-        let mut sums = vec![T::Acc::zero(); inner];
-        for (at, w) in taps.row(i) {
-            let x = &x[(o * n + at) * inner..][..inner];
-            sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += w * T::Acc::of(*x));
-        }
-        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum.store());
+        par::with_scratch(inner, |sums: &mut [T::Acc]| {
+            sums.fill(T::Acc::zero());
+            for (at, w) in taps.row(i) {
+                add_weighted(w, &x[(o * n + at) * inner..][..inner], sums);
+            }
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum.store());
+        });
     });
+}
+
+crate::simd::per_isa! {
+    avx512 if T::EVERY_LEVEL;
+    fn add_weighted<T: FloatElement>(weight: T::Acc, x: &[T], sums: &mut [T::Acc]) {
+        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += weight * T::Acc::of(*x));
+    }
 }
 
 /// The gradient of [`combine`] with respect to `x`.
@@ -62,8 +70,7 @@ pub fn combine_backward<T: FloatElement>(dy: &[T], (n, inner): (usize, usize), t
         for i in 0..m {
             let dy = &dy[(o * m + i) * inner..][..inner];
             for (at, w) in taps.row(i) {
-                let sums = &mut sums[at * inner..(at + 1) * inner];
-                sums.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += w * T::Acc::of(*dy));
+                add_weighted(w, dy, &mut sums[at * inner..(at + 1) * inner]);
             }
         }
         dx.iter_mut().zip(sums).for_each(|(dx, sum)| *dx = sum.store());

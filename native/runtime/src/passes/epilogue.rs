@@ -56,9 +56,7 @@ pub fn fuse(graph: &mut Graph, request: &Request<'_>) {
         }
         let channels = channels(&op.params, request.shapes[product].dims().len());
         let mut sequence = Sequence::new(op.clone(), product, graph.nodes[i].inputs.clone());
-        while sequence.append(graph, request, &readers, channels)
-            || sequence.append_gate(graph, request, &readers)
-        {}
+        while sequence.append(graph, request, &readers, channels) || sequence.append_gate(graph, request, &readers) {}
         if sequence.end != product {
             let node = &mut graph.nodes[sequence.end.node as usize];
             node.inputs = sequence.inputs;
@@ -135,12 +133,16 @@ impl Sequence {
     /// Appends a gate: a function of `end` and the product of both, which are the only readers of `end`. Returns whether it was.
     fn append_gate(&mut self, graph: &Graph, request: &Request<'_>, readers: &HashMap<Entry, Vec<usize>>) -> bool {
         let Some(&[first, second]) = readers.get(&self.end).map(Vec::as_slice) else { return false };
-        if self.fused.function.is_some() || request.kept.contains(&self.end) || first.max(second) >= request.forward_nodes {
+        if self.fused.function.is_some()
+            || request.kept.contains(&self.end)
+            || first.max(second) >= request.forward_nodes
+        {
             return false;
         }
         // Nodes are in topological order.
         let (function, product) = (first.min(second), first.max(second));
-        let (Action::Forward(gate), Action::Forward(op)) = (&graph.nodes[function].action, &graph.nodes[product].action)
+        let (Action::Forward(gate), Action::Forward(op)) =
+            (&graph.nodes[function].action, &graph.nodes[product].action)
         else {
             return false;
         };
@@ -149,7 +151,8 @@ impl Sequence {
         };
         let gates = entry(function, 0);
         let is_gated = graph.nodes[product].inputs.iter().all(|input| *input == self.end || *input == gates);
-        let is_read_once = readers.get(&gates).is_some_and(|readers| readers.len() == 1) && !request.kept.contains(&gates);
+        let is_read_once =
+            readers.get(&gates).is_some_and(|readers| readers.len() == 1) && !request.kept.contains(&gates);
         match elementwise(&gate.params).and_then(Elementwise::gated) {
             Some(gated) if is_gated && is_read_once && product != function => {
                 self.fused.function = Some(gated);

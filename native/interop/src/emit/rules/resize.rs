@@ -25,8 +25,9 @@ rules! {
         let axes = axes.filter(|axes| !axes.is_empty());
         let request = Request { axes, roi: given(roi), scales: given(scales), sizes: sizes.filter(|s| !s.is_empty()) };
         let mut axes = changed_axes(request, &dims, &how)?;
-        if how.resizing.mode == ResizeMode::Nearest {
-            // Elements are gathered while the array is small; what follows copies whole rows.
+        let shrinks = |axis: &Axis| matches!(&axis.change, Change::Known(known) if known.to < known.from);
+        if !axes.iter().any(shrinks) {
+            // The last axis, which takes longest, is resized while the array is small.
             axes.reverse();
         }
         let mut made = tensor;
