@@ -462,6 +462,23 @@ class ReleasedProgramsSuite extends munit.FunSuite with TemporaryFiles {
     assertEquals(output(0).length, 2)
   }
 
+  /** Classifies images, and knows what the network expects and the names of its classes. */
+  private class Describing(prefix: String, inputs: IndexedSeq[DataDesc]) extends ImageClassifier(prefix, inputs) {
+    def description: String =
+      s"$inputLayout $inputShape of ${synset.mkString(", ")}: ${predictor.outputShapes.mkString}"
+  }
+
+  folder.test("14. a classifier of one's own on the released one") { directory =>
+    Files.write(directory.resolve("synset.txt"), Seq("dark", "light").asJava)
+    val prefix = directory.resolve("sum").toString
+    val sums = Symbol.api.sum(Some(Symbol.Variable("data")), axis = Some(Shape(2, 3)))
+    Model.saveCheckpoint(prefix, 0, sums, Map.empty[String, NDArray], Map.empty[String, NDArray])
+    val inputs = IndexedSeq(DataDesc("data", Shape(1, 3, 2, 2), DType.Float32, Layout.NCHW))
+    val described = new Describing(prefix, inputs).description
+    assert(described.startsWith("NCHW (1,3,2,2) of dark, light: (sum"), described)
+    assert(described.endsWith("_output,(1,3))"), described)
+  }
+
   test("9. an image changed by its gradient, with arrays and an optimizer of one's own") {
     val image = Random.uniform(0f, 1f, Shape(1, 3, 6, 6))
     val conv = Symbol.Convolution("conv")()(

@@ -20,11 +20,6 @@ class ReleasedApiSuite extends munit.FunSuite {
       source.getLines().map(_.split("\t", -1)).map(f => Member(f(0), f(1), f(2), f(3))).toVector
     }
 
-  /** Classes that are left out for a reason; `docs/differences.md` gives it for each. */
-  private val leftOut: Set[String] =
-    Set("MXNetHandler", "MXNetHandlerType", "MXNetSingleThreadHandler", "MXNetThreadPoolHandler")
-      .map("infer." + _)
-
   private def typeOf(owner: String, kind: String): u.Type = {
     val name = s"org.apache.mxnet.$owner"
     val symbol =
@@ -94,7 +89,6 @@ class ReleasedApiSuite extends munit.FunSuite {
   }
 
   released
-    .filterNot(member => leftOut(member.owner))
     .groupBy(member => (member.owner, member.kind))
     .toSeq
     .sortBy(_._1)

@@ -1,7 +1,6 @@
 package org.apache.mxnet.infer
 
-import java.io.ObjectStreamException
-import java.nio.file.{Path, Paths}
+import java.io.{File, ObjectStreamException}
 
 import org.apache.mxnet._
 import org.apache.mxnet.infer.internal._
@@ -22,6 +21,9 @@ trait ClassifierBase {
 /** Classifies instances by a trained network whose first output has a score per class. The class names are in
   * `synset.txt` in the directory of the network, one per line. Any number of threads may share a classifier. See
   * [[Predictor]] for the parameters.
+  *
+  * A subclass may override `getPredictor`, `getSynsetFilePath` and `readSynsetFile`, which the constructor calls in this
+  * order.
   */
 class Classifier(
     modelPathPrefix: String,
@@ -30,14 +32,29 @@ class Classifier(
     protected val epoch: Option[Int] = Some(0)
 ) extends ClassifierBase
     with SerializableModel {
-  private val network = new Predictor(modelPathPrefix, inputDescriptors, contexts, epoch)
-  private[infer] val predictor: PredictBase = network
 
-  private[infer] val synsetFilePath: Path =
-    Option(Paths.get(modelPathPrefix).toAbsolutePath.getParent).fold(Paths.get("synset.txt"))(_.resolve("synset.txt"))
+  /** Runs the network. */
+  protected[infer] val predictor: PredictBase = getPredictor()
+
+  /** The file with the names of the classes. */
+  protected[infer] val synsetFilePath: String = getSynsetFilePath(modelPathPrefix)
 
   /** The names of the classes. */
-  private[infer] val synset: IndexedSeq[String] = ModelContent.synset(synsetFilePath)
+  protected[infer] val synset: IndexedSeq[String] = readSynsetFile(synsetFilePath)
+
+  /** Runs code in the thread that all models share. Nothing here needs it. */
+  protected[infer] val handler: MXNetHandler = MXNetHandler()
+
+  private[infer] def getPredictor(): PredictBase = new Predictor(modelPathPrefix, inputDescriptors, contexts, epoch)
+
+  /** The path of `synset.txt` in the directory of the network. */
+  private[infer] def getSynsetFilePath(modelPathPrefix: String): String = {
+    val directory = new File(modelPathPrefix).getAbsoluteFile.getParentFile
+    new File(directory, "synset.txt").getCanonicalPath
+  }
+
+  /** The names of the classes: the lines of a file. */
+  private[infer] def readSynsetFile(synsetFilePath: String): IndexedSeq[String] = ModelContent.synset(synsetFilePath)
 
   @throws(classOf[ObjectStreamException])
   protected def writeReplace(): AnyRef = serialized(this, isSerializedByPath)
@@ -49,7 +66,10 @@ class Classifier(
     inputDescriptors,
     if (contexts == null) Array.empty[Context] else contexts,
     epoch,
-    Option.unless(byPath)(network.content(synset))
+    predictor match {
+      case network: Predictor if !byPath => Some(network.content(synset))
+      case _                             => None
+    }
   )
 
   /** The classes of one instance.
@@ -60,13 +80,14 @@ class Classifier(
     */
   override def classify[T](input: IndexedSeq[Array[T]], topK: Option[Int] = None): IndexedSeq[(String, T)] = {
     val numbers = predictor.predict(input).head
-    require(
-      numbers.length == synset.length,
-      s"the network gave ${numbers.length} numbers, there are ${synset.length} classes in $synsetFilePath; classify " +
-        "takes one instance, use classifyWithNDArray for more"
-    )
+    requireNames(numbers.length, "classify takes one instance, use classifyWithNDArray for more")
     ranked(numbers.toIndexedSeq, topK)(asDouble)
   }
+
+  private def requireNames(scores: Int, advice: String): Unit = require(
+    scores <= synset.length,
+    s"the network gave $scores numbers, there are ${synset.length} classes in $synsetFilePath; $advice"
+  )
 
   private def asDouble(number: Any): Double = number match {
     case value: Float  => value.toDouble
@@ -86,14 +107,11 @@ class Classifier(
     val outputs = predictor.predictWithNDArray(input)
     try {
       val (instances, numbers) = (outputs.head.shape(0), outputs.head.toArray)
-      require(
-        numbers.length == instances * synset.length,
-        s"the network's output has the shape ${outputs.head.shape}, there are ${synset.length} classes in " +
-          s"$synsetFilePath"
-      )
-      (0 until instances).map { i =>
-        ranked(numbers.slice(i * synset.length, (i + 1) * synset.length).toIndexedSeq, topK)(_.toDouble)
-      }
+      requireNames(numbers.length / instances, s"the output has the shape ${outputs.head.shape}")
+      numbers
+        .grouped(numbers.length / instances)
+        .map(scores => ranked(scores.toIndexedSeq, topK)(_.toDouble))
+        .toIndexedSeq
     } finally outputs.foreach(_.dispose())
   }
 

@@ -1,6 +1,5 @@
 package org.apache.mxnet.infer
 
-import java.awt.RenderingHints
 import java.awt.image.BufferedImage
 import java.io.File
 import javax.imageio.ImageIO
@@ -22,17 +21,27 @@ class ImageClassifier(
     s"the inputs are ${inputDescriptors.mkString(", ")}; an image classifier has one, with four dimensions such as NCHW"
   )
 
-  /** The shape of a batch. */
-  protected[infer] val inputShape: Shape = inputDescriptors.head.shape
-
-  private val layout: String = inputDescriptors.head.layout match {
+  protected[infer] val inputLayout: String = inputDescriptors.head.layout match {
     case Layout.UNDEFINED => Layout.NCHW
     case chosen           => chosen
   }
-  require(layout == "NCHW", s"the layout is $layout; images are given in NCHW")
+  require(inputLayout == Layout.NCHW, s"the layout is $inputLayout; images are given in NCHW")
 
-  private[infer] val height: Int = inputShape(2)
-  private[infer] val width: Int = inputShape(3)
+  /** The shape of a batch. */
+  protected[infer] val inputShape: Shape = inputDescriptors.head.shape
+
+  protected[infer] val batch: Int = inputShape(0)
+  protected[infer] val channel: Int = inputShape(1)
+  protected[infer] val height: Int = inputShape(2)
+  protected[infer] val width: Int = inputShape(3)
+
+  /** A classifier without images, of any network. */
+  private[infer] def getClassifier(
+      modelPathPrefix: String,
+      inputDescriptors: IndexedSeq[DataDesc],
+      contexts: Array[Context] = Array(Context.cpu()),
+      epoch: Option[Int] = Some(0)
+  ): Classifier = new Classifier(modelPathPrefix, inputDescriptors, contexts, epoch)
 
   /** Names and shapes of the outputs for the described batch. */
   def outputShapes: IndexedSeq[(String, Shape)] = predictor.outputShapes
@@ -76,15 +85,13 @@ class ImageClassifier(
 /** Converts images to arrays. */
 object ImageClassifier {
 
-  /** Resizes an image, with bilinear interpolation. */
+  /** Resizes an image. Each pixel has the colour of the nearest one of the original, as in the released package. */
   def reshapeImage(img: BufferedImage, newWidth: Int, newHeight: Int): BufferedImage = {
     require(newWidth > 0 && newHeight > 0, s"the new size is $newWidth x $newHeight; both must be 1 or more")
     val scaled = new BufferedImage(newWidth, newHeight, BufferedImage.TYPE_INT_RGB)
     val graphics = scaled.createGraphics()
-    try {
-      graphics.setRenderingHint(RenderingHints.KEY_INTERPOLATION, RenderingHints.VALUE_INTERPOLATION_BILINEAR)
-      graphics.drawImage(img, 0, 0, newWidth, newHeight, null)
-    } finally graphics.dispose()
+    try graphics.drawImage(img, 0, 0, newWidth, newHeight, null)
+    finally graphics.dispose()
     scaled
   }
 

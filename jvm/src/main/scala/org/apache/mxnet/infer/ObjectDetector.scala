@@ -15,10 +15,34 @@ class ObjectDetector(
     contexts: Array[Context] = Array(Context.cpu()),
     epoch: Option[Int] = Some(0)
 ) extends SerializableModel {
-  private[infer] val imgClassifier: ImageClassifier =
-    new ImageClassifier(modelPathPrefix, inputDescriptors, contexts, epoch)
+  protected[infer] val imgClassifier: ImageClassifier =
+    getImageClassifier(modelPathPrefix, inputDescriptors, contexts, epoch)
 
-  private[infer] val synset: IndexedSeq[String] = imgClassifier.synset
+  /** The shape of a batch. */
+  protected[infer] val inputShape: Shape = imgClassifier.inputShape
+
+  protected[infer] val handler: MXNetHandler = imgClassifier.handler
+
+  protected[infer] val predictor: PredictBase = imgClassifier.predictor
+
+  /** The names of the classes. */
+  protected[infer] val synset: IndexedSeq[String] = imgClassifier.synset
+
+  protected[infer] val height: Int = imgClassifier.height
+
+  protected[infer] val width: Int = imgClassifier.width
+
+  /** The classifier whose predictor and classes this detector uses. */
+  private[infer] def getImageClassifier(
+      modelPathPrefix: String,
+      inputDescriptors: IndexedSeq[DataDesc],
+      contexts: Array[Context] = Array(Context.cpu()),
+      epoch: Option[Int] = Some(0)
+  ): ImageClassifier = {
+    val classifier = new ImageClassifier(modelPathPrefix, inputDescriptors, contexts, epoch)
+    ObjectDetector.requireDetections(classifier.outputShapes.head._2)
+    classifier
+  }
 
   @throws(classOf[ObjectStreamException])
   protected def writeReplace(): AnyRef = imgClassifier.serialized(this, isSerializedByPath)
@@ -42,16 +66,23 @@ class ObjectDetector(
       topK: Option[Int]
   ): IndexedSeq[IndexedSeq[(String, Array[Float])]] = {
     topK.foreach(k => require(k > 0, s"topK is $k; it must be 1 or more"))
-    val outputs = imgClassifier.predictor.predictWithNDArray(input)
+    val outputs = predictor.predictWithNDArray(input)
     try {
       val shape = outputs.head.shape
-      require(
-        shape.length == 3 && shape(2) >= 6,
-        s"the network's output has the shape $shape; a detector gives (batch, objects, 6)"
-      )
+      ObjectDetector.requireDetections(shape)
       outputs.head.toArray.grouped(shape(2)).toIndexedSeq.grouped(shape(1)).map(found(_, topK)).toIndexedSeq
     } finally outputs.foreach(_.dispose())
   }
+
+  /** The objects in one image; see [[imageObjectDetect]].
+    *
+    * @param predictResultND a row of class, probability and bounding box for each object
+    */
+  private[infer] def sortAndReformat(
+      predictResultND: NDArray,
+      topK: Option[Int]
+  ): IndexedSeq[(String, Array[Float])] =
+    found(predictResultND.toArray.grouped(predictResultND.shape(1)).toIndexedSeq, topK)
 
   private def found(rows: IndexedSeq[Array[Float]], topK: Option[Int]): IndexedSeq[(String, Array[Float])] = {
     val objects = rows.filter(_(0) >= 0f) // a class of -1 is an empty row
@@ -72,4 +103,11 @@ class ObjectDetector(
     try objectDetectWithNDArray(IndexedSeq(batch), topK)
     finally batch.dispose()
   }
+}
+
+private object ObjectDetector {
+  private def requireDetections(shape: Shape): Unit = require(
+    shape.length == 3 && shape(2) >= 6,
+    s"the network's output has the shape $shape; a detector gives (batch, objects, 6)"
+  )
 }

@@ -5,6 +5,7 @@ import java.util.concurrent.atomic.AtomicInteger
 
 import org.apache.mxnet._
 import org.apache.mxnet.infer.internal._
+import org.apache.mxnet.module.Module
 
 /** Runs a trained network on instances. */
 private[infer] trait PredictBase {
@@ -27,8 +28,12 @@ private[infer] trait PredictBase {
   * A predictor can be serialized, for example by Spark: with the network, or with the path of its files after
   * `serializeByPath(true)`.
   *
+  * A subclass may override `loadModule`. Its module runs the network then, and threads that share the predictor take
+  * turns.
+  *
   * @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
-  * @param inputDescriptors the inputs, with the expected batch size
+  * @param inputDescriptors the inputs, with the expected batch size. The letter N of a layout is the batch axis; the
+  *   first axis is, if there is no layout. A layout without N describes one instance: the batch axis comes first
   * @param contexts the devices, used in turn; `cpu(0)` if empty
   * @param epoch the number NNNN; 0 if absent
   */
@@ -39,12 +44,51 @@ class Predictor(
     protected val epoch: Option[Int] = Some(0)
 ) extends PredictBase
     with SerializableModel {
-  require(inputDescriptors.nonEmpty, "there are no input descriptors; describe each input of the network")
+  private val inputs = new NetworkInputs(inputDescriptors)
 
-  private val networks: IndexedSeq[SharedNetwork] = ResourceScope.outside {
+  /** Index of the batch axis of the first input. */
+  protected[infer] val batchIndex: Int = inputs.batchAxis
+
+  /** The described batch size. */
+  protected[infer] val batchSize: Int = inputs.batchSize
+
+  /** The inputs, with a batch axis. */
+  protected[infer] val iDescriptors: IndexedSeq[DataDesc] = inputs.descs
+
+  /** Runs code in the thread that all models share. Nothing here needs it. */
+  protected[infer] val mxNetHandler: MXNetHandler = MXNetHandler()
+
+  private lazy val networks: IndexedSeq[SharedNetwork] = ResourceScope.outside {
     val (symbol, params) = ModelContent.network(modelPathPrefix, epoch.getOrElse(0))
-    devices.toIndexedSeq.map(device => new SharedNetwork(symbol, params.args, params.aux, inputDescriptors, device))
+    devices.toIndexedSeq.map(device => new SharedNetwork(symbol, params.args, params.aux, inputs, device))
   }
+
+  @volatile private var moduleNetwork: Option[ModuleNetwork] = None
+
+  /** The module that [[loadModule]] gives. It runs the network from now on, so that changes of its parameters show. */
+  protected[infer] lazy val mod: Module = ResourceScope.outside {
+    val module = loadModule()
+    moduleNetwork = Some(new ModuleNetwork(module, inputs))
+    module
+  }
+
+  if (isLoadModuleOverridden) mod else networks
+
+  /** A module with the network and its parameters, bound for the described inputs. */
+  private[infer] def loadModule(): Module = {
+    val (symbol, params) =
+      if (isLoadModuleOverridden) ModelContent.network(modelPathPrefix, epoch.getOrElse(0))
+      else (networks.head.symbol, networks.head.params)
+    val labels = symbol.listArguments().filterNot(name => inputs.names.contains(name) || params.args.contains(name))
+    val module = new Module(symbol, inputs.names, labels, devices)
+    module.bind(iDescriptors, forTraining = false)
+    module.setParams(params.args, params.aux)
+    module
+  }
+
+  private def isLoadModuleOverridden: Boolean =
+    getClass != classOf[Predictor] &&
+      getClass.getMethod("loadModule").getDeclaringClass != classOf[Predictor]
 
   private[infer] def content(synset: IndexedSeq[String]): ModelContent =
     ModelContent(networks.head.symbol, networks.head.params, synset)
@@ -64,11 +108,12 @@ class Predictor(
 
   private val calls = new AtomicInteger
 
-  private def network: SharedNetwork =
+  private def network: Network = moduleNetwork.getOrElse {
     if (networks.length == 1) networks.head else networks(Math.floorMod(calls.getAndIncrement(), networks.length))
+  }
 
   /** Names and shapes of the outputs for the described inputs. */
-  override def outputShapes: IndexedSeq[(String, Shape)] = networks.head.outputShapes
+  override def outputShapes: IndexedSeq[(String, Shape)] = moduleNetwork.getOrElse(networks.head).outputShapes
 
   /** Runs the network on one or more instances.
     *
@@ -77,10 +122,9 @@ class Predictor(
     * @return an array per output, in row-major order
     */
   override def predict[T](input: IndexedSeq[Array[T]]): IndexedSeq[Array[T]] = {
-    val target = network
-    val batch = instancesIn(input, target)
+    val shapes = inputs.shapes(inputs.instancesIn(input))
     val inFloats = (input.head: Any).isInstanceOf[Array[Float]]
-    target.run(batch) { arrays =>
+    network.run(shapes) { arrays =>
       input.indices.foreach { i =>
         (input(i): Any) match {
           case values: Array[Float]  => arrays(i).set(values)
@@ -89,49 +133,21 @@ class Predictor(
         }
       }
     } { outputs =>
-      outputs.toIndexedSeq.map { output =>
+      outputs.map { output =>
         val numbers: Any = if (inFloats) output.toArray else output.toFloat64Array
         numbers.asInstanceOf[Array[T]]
       }
     }
   }
 
-  private def instancesIn[T](input: IndexedSeq[Array[T]], target: SharedNetwork): Int = {
-    require(
-      input.length == inputDescriptors.length,
-      s"${input.length} inputs were given, the network has ${inputDescriptors.length}: " +
-        inputDescriptors.map(_.name).mkString(", ")
-    )
-    val counts = input.indices.map { i =>
-      val (length, one) = (input(i).length, target.shapeOf(i, 1).product)
-      require(
-        length > 0 && length % one == 0,
-        s"input '${inputDescriptors(i).name}' has $length numbers; an instance of ${target.shapeOf(i, 1)} takes $one, " +
-          "give those of one or more instances"
-      )
-      length / one
-    }
-    require(counts.distinct.length == 1, s"the inputs have ${counts.mkString(", ")} instances; give as many of each")
-    if (counts.head > 1)
-      inputDescriptors.foreach { desc =>
-        require(
-          DataDesc.getBatchAxis(Some(desc.layout)) == 0,
-          s"input '${desc.name}' has the layout ${desc.layout}, whose instances do not lie one after the other; " +
-            "give one instance, or use predictWithNDArray"
-        )
-      }
-    counts.head
-  }
-
-  /** Runs the network on a batch of any size.
+  /** Runs the network on a batch of any size. With the system property `mxnet.disableShapeCheck` set to `true`, the other
+    * axes may have other lengths than described, too.
     *
     * @param inputBatch the inputs, of one batch size
     * @return the outputs, as new arrays
     */
   override def predictWithNDArray(inputBatch: IndexedSeq[NDArray]): IndexedSeq[NDArray] = {
-    val target = network
-    target.run(target.batchOf(inputBatch)) { arrays =>
-      inputBatch.indices.foreach(i => inputBatch(i).copyTo(arrays(i)))
-    }(_.toIndexedSeq.map(_.copy()))
+    inputs.requireBatch(inputBatch)
+    network.predict(inputBatch)
   }
 }

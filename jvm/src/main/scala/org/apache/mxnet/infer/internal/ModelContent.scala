@@ -2,7 +2,7 @@ package org.apache.mxnet.infer.internal
 
 import java.io.{NotSerializableException, ObjectStreamException}
 import java.nio.charset.StandardCharsets
-import java.nio.file.{Files, Path}
+import java.nio.file.{Files, Paths}
 
 import scala.jdk.CollectionConverters._
 import scala.util.DynamicVariable
@@ -40,15 +40,17 @@ private[infer] object ModelContent {
       (symbol, Model.Params(args, aux))
   }
 
-  /** The names of the classes in a file. */
-  def synset(file: Path): IndexedSeq[String] = replaced.value match {
+  /** The names of the classes in a file. Empty lines at its end name none. */
+  def synset(path: String): IndexedSeq[String] = replaced.value match {
     case Some(content) => content.synset
     case None          =>
+      val file = Paths.get(path)
       require(
         Files.isRegularFile(file),
         s"there is no file $file; put the names of the classes there, one per line"
       )
-      Files.readAllLines(file, StandardCharsets.UTF_8).asScala.filter(_.nonEmpty).toIndexedSeq
+      val lines = Files.readAllLines(file, StandardCharsets.UTF_8).asScala.toIndexedSeq
+      lines.take(lines.lastIndexWhere(_.nonEmpty) + 1)
   }
 
   def fromBytes(bytes: Array[Byte]): ModelContent = Blocks.parse(bytes, "the serialized model") { in =>

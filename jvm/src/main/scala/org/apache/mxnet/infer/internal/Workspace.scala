@@ -15,19 +15,20 @@ private[infer] final class Workspace(val executor: Executor, val inputs: Indexed
   * Each call takes a free workspace, or binds a new one if all are in use.
   *
   * @param symbol the network
-  * @param descs the inputs; the batch size may differ
+  * @param inputs the inputs; the shapes may differ
   */
 private[infer] final class SharedNetwork(
     val symbol: Symbol,
     argParams: Map[String, NDArray],
     auxParams: Map[String, NDArray],
-    descs: IndexedSeq[DataDesc],
+    inputs: NetworkInputs,
     context: Context
-) {
+) extends Network {
   import SharedNetwork._
 
   private val argNames = symbol.listArguments()
-  private val inputNames = descs.map(_.name)
+  private val descs = inputs.descs
+  private val inputNames = inputs.names
 
   descs.foreach { desc =>
     if (!argNames.contains(desc.name))
@@ -35,8 +36,6 @@ private[infer] final class SharedNetwork(
         s"the network has no input '${desc.name}'; it has the arguments ${argNames.mkString(", ")}"
       )
   }
-
-  private val batchAxes: IndexedSeq[Int] = descs.map(desc => DataDesc.getBatchAxis(Some(desc.layout)))
 
   private val (argTypes, auxTypes) = {
     val (args, _, aux) = symbol.inferType(descs.map(desc => desc.name -> desc.dtype).toMap)
@@ -73,67 +72,47 @@ private[infer] final class SharedNetwork(
     symbol.listAuxiliaryStates().zip(sharedAux).toMap
   )
 
-  private val free = new ConcurrentHashMap[Int, Pool]
+  private val free = new ConcurrentHashMap[IndexedSeq[Shape], Pool]
   private val clock = new AtomicInteger
 
-  /** The batch size of the descriptions. */
-  val batchSize: Int = descs.head.shape(batchAxes.head)
-
-  /** The shape of input `i` with another batch size. */
-  def shapeOf(i: Int, batch: Int): Shape = Shape(descs(i).shape.toVector.updated(batchAxes(i), batch))
-
-  /** The batch size of input arrays. */
-  def batchOf(arrays: IndexedSeq[NDArray]): Int = {
-    require(
-      arrays.length == descs.length,
-      s"${arrays.length} inputs were given, the network has ${descs.length}: ${inputNames.mkString(", ")}"
-    )
-    val first = arrays.head.shape
-    val batch = if (first.length > batchAxes.head) first(batchAxes.head) else 0
-    arrays.indices.foreach { i =>
-      val (shape, wanted) = (arrays(i).shape, shapeOf(i, batch))
-      require(
-        shape == wanted && batch > 0,
-        s"input '${inputNames(i)}' has the shape $shape; with ${if (batch > 0) batch else "a number of"} instances it " +
-          s"must be ${if (batch > 0) wanted else descs(i).shape}"
-      )
-    }
-    batch
-  }
-
-  /** Runs the network on a batch.
-    *
-    * @param fill writes the input arrays
-    * @param read reads the outputs, which the next call overwrites
-    */
-  def run[A](batch: Int)(fill: IndexedSeq[NDArray] => Unit)(read: Array[NDArray] => A): A = {
-    val pool = poolOf(batch)
+  override def run[A](shapes: IndexedSeq[Shape])(fill: IndexedSeq[NDArray] => Unit)(
+      read: IndexedSeq[NDArray] => A
+  ): A = {
+    val pool = poolOf(shapes)
     val waiting = pool.poll()
-    val workspace = if (waiting == null) bind(batch) else waiting
+    val workspace = if (waiting == null) bind(shapes) else waiting
     fill(workspace.inputs)
     workspace.executor.forward(isTrain = false)
-    val result = read(workspace.executor.outputs)
+    val result = read(workspace.executor.outputs.toIndexedSeq)
     pool.add(workspace)
     result
   }
 
-  /** The workspaces for a batch size. Those of the least recently used size are dropped if there are too many sizes. */
-  private def poolOf(batch: Int): Pool = {
-    val pool = free.computeIfAbsent(batch, _ => new Pool)
+  override def predict(batch: IndexedSeq[NDArray]): IndexedSeq[NDArray] =
+    run(batch.map(_.shape)) { arrays =>
+      batch.indices.foreach(i => batch(i).copyTo(arrays(i)))
+    }(_.map(_.copy()))
+
+  private val describedShapes = descs.map(_.shape)
+
+  /** The workspaces for shapes of the inputs. Those of the least recently used shapes are dropped if there are too many.
+    */
+  private def poolOf(shapes: IndexedSeq[Shape]): Pool = {
+    val pool = free.computeIfAbsent(shapes, _ => new Pool)
     pool.lastUse = clock.incrementAndGet()
-    if (free.size > MaxBatchSizes) {
-      var oldest: java.util.Map.Entry[Int, Pool] = null
+    if (free.size > MaxPools) {
+      var oldest: java.util.Map.Entry[IndexedSeq[Shape], Pool] = null
       free.entrySet.forEach { entry =>
-        if (entry.getKey != batchSize && (oldest == null || entry.getValue.lastUse - oldest.getValue.lastUse < 0))
-          oldest = entry
+        val isOlder = oldest == null || entry.getValue.lastUse - oldest.getValue.lastUse < 0
+        if (entry.getKey != describedShapes && isOlder) oldest = entry
       }
       if (oldest != null) free.remove(oldest.getKey, oldest.getValue)
     }
     pool
   }
 
-  private def bind(batch: Int): Workspace = ResourceScope.outside {
-    val shapes = descs.indices.map(i => descs(i).name -> shapeOf(i, batch)).toMap
+  private def bind(inputShapes: IndexedSeq[Shape]): Workspace = ResourceScope.outside {
+    val shapes = inputNames.zip(inputShapes).toMap
     val (argShapes, _, auxShapes) = symbol.inferShape(shapes)
     require(argShapes != null, s"the shapes of the network cannot be inferred from ${shapes.mkString(", ")}")
     requireShapes(argNames, sharedArgs, argShapes)
@@ -163,14 +142,13 @@ private[infer] final class SharedNetwork(
       )
     }
 
-  /** Names and shapes of the outputs for the described inputs. */
-  def outputShapes: IndexedSeq[(String, Shape)] = symbol.listOutputs().zip(symbol.inferShape(descs)._2)
+  override def outputShapes: IndexedSeq[(String, Shape)] = symbol.listOutputs().zip(symbol.inferShape(descs)._2)
 }
 
 private object SharedNetwork {
 
-  /** Maximum number of batch sizes with workspaces. */
-  private val MaxBatchSizes = 16
+  /** Maximum number of batch sizes, or other shapes of the inputs, with workspaces. */
+  private val MaxPools = 16
 
   private final class Pool extends java.util.concurrent.ConcurrentLinkedQueue[Workspace] {
     @volatile var lastUse = 0
