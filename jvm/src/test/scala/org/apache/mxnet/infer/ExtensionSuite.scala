@@ -264,7 +264,10 @@ class ExtensionSuite extends munit.FunSuite with TrainedNetworks {
     val (outer, inner) = handler.execute((current, handler.execute(current)))
     assert(outer ne current)
     assertEquals(inner, outer)
-    assertEquals(intercept[IllegalStateException](handler.execute[Int](throw new IllegalStateException("no"))).getMessage, "no")
+    assertEquals(
+      intercept[IllegalStateException](handler.execute[Int](throw new IllegalStateException("no"))).getMessage,
+      "no"
+    )
     val pool = new MXNetThreadPoolHandler(2)
     try assert(pool.execute(current) ne outer)
     finally pool.executor.shutdown()
