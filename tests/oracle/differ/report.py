@@ -72,7 +72,8 @@ def text(op, call, difference):
     is_special = any(x.dtype.kind == "f" and not np.isfinite(x).all() for x in arrays)
     stypes = [str(stype) for stype in (is_call and call.stypes) or ()]
     facts = ["numpy" if call.np_shape else "legacy"] + ["%s%s" % (x.dtype, x.shape) for x in arrays] + stypes
-    facts += ["equal"] * has_equal(arrays) + ["null"] * (is_call and "null" in (call.requests or ())) + ["special"] * is_special
+    requests = call.requests or () if is_call else [call.request, *call.requests.values()]
+    facts += ["equal"] * has_equal(arrays) + ["null"] * ("null" in requests) + ["special"] * is_special
     return "%s: %s: %s; %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs, " ".join(facts))
 
 

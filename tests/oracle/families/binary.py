@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cases import ALL, FLOATS, OpCase, data, whole
+from cases import ALL, FLOATS, INTS, OpCase, data, whole
 
 SAME_SHAPE = ("elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_grad_add", "_mod", "_power", "_maximum",
               "_minimum", "_hypot")
@@ -148,3 +148,7 @@ def clip():
     yield OpCase("clip", [np.array([np.nan, np.inf, -np.inf, 1, -1, 0.25], "float32")], {"a_min": -1, "a_max": 1},
                  train=True, grad="all", why="special values and the bounds themselves")
     yield OpCase("clip", [data((3, 4))], {"a_min": -1}, why="bound left out")
+    for dtype in INTS:
+        for low, high in (("-inf", "inf"), ("nan", 1), (-1, "nan"), (-1e20, 1e20), (-1, 1e20), (-1e20, 1), (300, 400), (-400, -300)):
+            yield OpCase("clip", [data((3, 4), dtype)], {"a_min": low, "a_max": high}, train=True, grad="all",
+                         why="bounds beyond the integers")

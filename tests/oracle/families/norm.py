@@ -80,5 +80,7 @@ def neighbours():
     for dtype in FLOATS + ("int32",):
         floating = dtype in FLOATS
         yield layer("L2Normalization", [data((2, 3), dtype)], train=floating, grad="all" if floating else None)
+    for mode in ("instance", "channel", "spatial"):
+        yield layer("L2Normalization", [data((5,))], {"mode": mode}, why="one axis")
     yield OpCase("L2Normalization", [data((2, 3))], {"mode": "row"}, why="no such mode")
     yield OpCase("L2Normalization", [np.zeros((2, 3), "float32")], why="nothing but eps")

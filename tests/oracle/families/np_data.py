@@ -49,6 +49,7 @@ def uniques():
     yield called("_npi_unique", [rows.T.copy()], {"axis": 1, **everything})
     yield called("_npi_unique", [np.float32(3)], {"return_counts": True})
     yield called("_npi_unique", [np.zeros((0,), "float32")], {"return_inverse": True})
+    yield called("_npi_unique", [np.zeros((0,), "float32")], {"axis": 1})
 
 
 def counts():

@@ -51,6 +51,8 @@ def tensordots():
         yield graded("_npi_tensordot_int_axes", [a, data(shape, seed=2)], {"axes": axes})
     yield plain("_npi_tensordot_int_axes", [data((2, 3)), data((4, 3))], {"axes": 1})
     yield plain("_npi_tensordot_int_axes", [data(()), data((3, 3))], {"axes": 0})
+    for shapes in (((), (3, 3)), ((3, 3), ()), ((), ())):
+        yield plain("_npi_tensordot_int_axes", [data(shape) for shape in shapes], {"axes": 2})
     yield plain("_npi_tensordot_int_axes", [np.zeros((2, 0), "float32"), np.zeros((0, 3), "float32")], {"axes": 1})
     for sa, sb in (((1, 2), (1, 0)), ((0,), (-1,)), ("()", "()")):
         yield graded("_npi_tensordot", [a, data((4, 3, 2), seed=2)], {"a_axes_summed": sa, "b_axes_summed": sb})

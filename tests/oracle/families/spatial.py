@@ -157,6 +157,8 @@ def regions():
                 why="four numbers")
     yield layer("ROIPooling", [data((1, 1, 6, 6)), data((3, 5))], {"pooled_size": (2,), "spatial_scale": 1},
                 why="one size")
+    yield layer("ROIPooling", [data((1, 1, 6, 6)), data((3, 5))], {"pooled_size": (2, 2, 2), "spatial_scale": 1},
+                why="three numbers")
     yield layer("ROIPooling", [data((1, 1, 6, 6)), data((3, 5))], {"pooled_size": (2, 2), "spatial_scale": 2},
                 why="too large a scale")
     yield OpCase("ROIPooling", [data((1, 1, 6, 6)), np.array([[5, 0, 0, 3, 3]], "float32")],

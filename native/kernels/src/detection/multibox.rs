@@ -225,8 +225,8 @@ fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &
 /// The parameters of [`detections`].
 #[derive(Clone, Copy, Debug)]
 pub struct Detection {
-    /// Index of the background class.
-    pub background: usize,
+    /// Index of the background class; without one, every class is an object.
+    pub background: Option<usize>,
     /// Whether boxes are clipped to the image.
     pub clip: bool,
     /// Boxes with a smaller probability are dropped.
@@ -288,13 +288,12 @@ fn found(scores: &[f32], codes: &[f32], anchors: &[f32], params: &Detection) -> 
     let limit = |x: f32| if params.clip { x.clamp(0.0, 1.0) } else { x };
     let mut rows = Vec::new();
     for i in 0..count {
-        let column = scores.iter().skip(i).step_by(count.max(1)).enumerate().filter(|(k, _)| *k != params.background);
-        let better = |best: (usize, f32), (k, p): (usize, &f32)| if *p > best.1 { (k, *p) } else { best };
-        let (class, probability) = column.fold((params.background, -1.0), better);
-        if class == params.background || probability < params.threshold {
-            continue;
-        }
-        let class = class - usize::from(class > params.background);
+        let column =
+            scores.iter().skip(i).step_by(count.max(1)).enumerate().filter(|(k, _)| Some(*k) != params.background);
+        let better = |best: (Option<usize>, f32), (k, p): (usize, &f32)| if *p > best.1 { (Some(k), *p) } else { best };
+        let (class, probability) = column.fold((None, -1.0), better);
+        let Some(class) = class.filter(|_| probability >= params.threshold) else { continue };
+        let class = class - usize::from(params.background.is_some_and(|background| class > background));
         let (a, code) = (&anchors[4 * i..], &codes[4 * i..]);
         let (width, height) = (a[2] - a[0], a[3] - a[1]);
         let x = code[0] * params.variances[0] * width + (a[0] + a[2]) / 2.0;

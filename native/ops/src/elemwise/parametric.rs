@@ -11,7 +11,8 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::map::{Arith, Src, map};
 use ferromx_kernels::zip::zip;
 
-use super::family::{Arg, Graph, Ternary, apply_three, formula, src, with_scalar, with_scalar2};
+use super::family::{Arg, Graph, Ternary, apply_three, apply_two, formula, src, with_scalar, with_scalar2};
+use super::formulas::Maximum;
 use super::identity::{self, copy};
 use super::predicates::X;
 use crate::rules::OUTPUT_GRADIENT;
@@ -134,9 +135,12 @@ pub(crate) static CLIP: OpDef = OpDef::new("clip")
     .inputs(&[arg("data", "The array.")])
     .params::<ClipParam>()
     .forward(|ctx, ins, outs| {
-        let p = ctx.params::<ClipParam>();
-        let dtype = outs[0].dtype();
-        two_scalars::<Clip>(ctx, &ins[0], bound(p.a_min, dtype), bound(p.a_max, dtype), &mut outs[0])
+        let ClipParam { a_min, a_max } = *ctx.params::<ClipParam>();
+        let (low, high) = (f64::from(a_min), f64::from(a_max));
+        match integer_range(outs[0].dtype()) {
+            None => two_scalars::<Clip>(ctx, &ins[0], low, high, &mut outs[0]),
+            Some(range) => clip_integers(ctx, &ins[0], (low, high), range, &mut outs[0]),
+        }
     })
     .sparse(
         |p, ins, out| {
@@ -159,33 +163,61 @@ formula!(Ternary Clip = |x, low, high| if x > high { high } else if x < low { lo
 formula!(Ternary NotBelow = |g, x, low| if x < low { 0.0 } else { g });
 formula!(Ternary NotAbove = |g, x, high| if x > high { 0.0 } else { g });
 
-/// A bound of `clip` in the range of the element type: a bound beyond the range of 8-bit integers has no effect.
-fn bound(x: f32, dtype: DType) -> f64 {
-    let x = f64::from(x);
+/// The least and the greatest integer of a type, and None for other types. That of int64 is not a number of double precision: its
+/// upper end here is 2^63.
+fn integer_range(dtype: DType) -> Option<(f64, f64)> {
     match dtype {
-        DType::U8 => x.clamp(0.0, 255.0),
-        DType::I8 => x.clamp(-128.0, 127.0),
-        _ => x,
+        DType::U8 => Some((0.0, 255.0)),
+        DType::I8 => Some((-128.0, 127.0)),
+        DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
+        DType::I64 => Some((i64::MIN as f64, i64::MAX as f64)),
+        _ => None,
+    }
+}
+
+/// `clip` of integers. Bounds that are NaN or that no element can exceed have no effect. Where all elements exceed a bound, the result
+/// is that bound, converted to the type as MXNet does.
+fn clip_integers(
+    ctx: &OpCtx<'_>,
+    x: &In<'_>,
+    (low, high): (f64, f64),
+    (least, greatest): (f64, f64),
+    out: &mut Out<'_>,
+) -> Result<()> {
+    if high < least {
+        return two_scalars::<Clip>(ctx, x, high, high, out);
+    }
+    let is_unbounded = high.is_nan() || high >= greatest;
+    if is_unbounded && low > greatest {
+        return two_scalars::<Clip>(ctx, x, low, low, out);
+    }
+    let low = low.max(least);
+    if is_unbounded {
+        apply_two::<Maximum>(ctx, Arg::Array(x), Arg::Number(low), out)
+    } else {
+        two_scalars::<Clip>(ctx, x, low, high, out)
     }
 }
 
 fn clip_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, out) = (ctx.params::<ClipParam>(), &mut outs[0]);
-    let dtype = out.dtype();
-    // Integers are compared with the bounds as they were given, not with bounds that are cut to integers.
-    let (low, high) = if !dtype.is_float() { (p.a_min.ceil(), p.a_max.floor()) } else { (p.a_min, p.a_max) };
-    let is_all_outside = match dtype {
-        DType::U8 => low > 255.0 || high < 0.0,
-        DType::I8 => low > 127.0 || high < -128.0,
-        _ => false,
-    };
-    if is_all_outside {
-        out.bytes_mut()?.fill(0);
+    let (mut low, mut high) = (f64::from(p.a_min), f64::from(p.a_max));
+    let mut is_unbounded = false;
+    if let Some((least, greatest)) = integer_range(out.dtype()) {
+        // Integers are compared with the bounds as they were given, not with bounds that are cut to integers.
+        (low, high) = (low.ceil(), high.floor());
+        if low > greatest || high < least {
+            out.bytes_mut()?.fill(0);
+            return Ok(());
+        }
+        low = low.max(least);
+        is_unbounded = high.is_nan() || high >= greatest;
+    }
+    with_scalar2::<NotBelow>(ctx, &ins[0], &ins[1], low, out)?;
+    if is_unbounded {
         return Ok(());
     }
-    with_scalar2::<NotBelow>(ctx, &ins[0], &ins[1], bound(low, dtype), out)?;
-    let high = Arg::Number(bound(high, dtype));
-    apply_three::<NotAbove>(ctx, [Arg::Output, Arg::Array(&ins[1]), high], out)
+    apply_three::<NotAbove>(ctx, [Arg::Output, Arg::Array(&ins[1]), Arg::Number(high)], out)
 }
 
 const CLIP_COMPOSE: Compose = |graph, n| {

@@ -237,14 +237,15 @@ impl TensordotParam {
 params! {
     /// Parameters of `_npi_tensordot_int_axes`.
     pub struct TensordotIntParam {
-        /// Number of last axes of a and first axes of b to sum over; a negative number means none.
+        /// Number of last axes of a and first axes of b to sum over; a negative number means none, and so does any number for a scalar.
         axes: i32 = required;
     }
 }
 
 impl TensordotIntParam {
     fn axes(&self, m: usize, n: usize) -> Result<Contraction> {
-        let k = usize::try_from(self.axes).unwrap_or(0);
+        // A scalar multiplies, whatever `axes` is.
+        let k = if m == 0 || n == 0 { 0 } else { usize::try_from(self.axes).unwrap_or(0) };
         ensure!(
             k <= m && k <= n,
             "axes={} must be at most {}, the number of axes of both operands",

@@ -147,6 +147,9 @@ pub(super) static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization").legacy
 
 impl L2NormalizationParam {
     fn norm_shape(&self, data: &Shape) -> NormShape {
+        if data.ndim() == Some(1) {
+            return NormShape { outer: data.num_elements(), axis: 1, inner: 1 };
+        }
         let NormShape { outer, axis, inner } = channels(data);
         match self.mode {
             L2Mode::Instance => NormShape { outer, axis: axis * inner, inner: 1 },
@@ -162,7 +165,7 @@ fn l2_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &out)?;
     let data = io.ins[0].clone();
     let Some(n) = data.ndim() else { return Ok(()) };
-    let needed = if mode == L2Mode::Instance { 2 } else { 3 };
+    let needed = if mode == L2Mode::Instance { 1 } else { 3 };
     ensure!(
         n >= needed,
         "L2Normalization with mode {mode:?} needs data of at least {needed} dimensions, but it is {data}"

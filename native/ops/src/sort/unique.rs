@@ -45,18 +45,19 @@ pub(super) static UNIQUE: OpDef = OpDef::new("_npi_unique").names_data()
 
 fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let (p, x) = (ctx.params::<UniqueParam>(), &ins[0]);
+    let dims = x.shape().to_usize();
+    let axis = p.axis.map(|axis| Shape::axis(axis.into(), dims.len())).transpose()?;
     if x.is_empty() {
         let wanted = [p.return_index, p.return_inverse, p.return_counts].into_iter().filter(|w| *w).map(|_| DType::I64);
         return std::iter::once(x.dtype()).chain(wanted).map(|d| NDArray::empty(&[0].into(), d, ctx.context)).collect();
     }
-    let dims = x.shape().to_usize();
-    let (outer, n, inner) = match p.axis {
-        Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
+    let (outer, n, inner) = match axis {
+        Some(axis) => around(&dims, axis),
         None => (1, x.len(), 1),
     };
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         read_slice::<T, _>(x, |x| {
-            if p.axis.is_none() && !(p.return_index || p.return_inverse || p.return_counts) && (1..u32::MAX as usize).contains(&n) {
+            if axis.is_none() && !(p.return_index || p.return_inverse || p.return_counts) && (1..u32::MAX as usize).contains(&n) {
                 let mut sorted = memory::filled(T::default(), n);
                 sort::sort(x, n, Order::Ascending, &mut sorted);
                 sorted.dedup_by(|a, b| compare(*a, *b).is_eq());
@@ -91,13 +92,10 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             let values: Vec<T> = (0..outer)
                 .flat_map(|o| firsts.iter().flat_map(move |i| (0..inner).map(move |k| x[(o * n + *i as usize) * inner + k])))
                 .collect();
-            let mut shape: Dims = match p.axis {
-                Some(_) => dims.iter().map(|d| *d as i64).collect(),
+            let shape: Dims = match axis {
+                Some(axis) => dims.iter().enumerate().map(|(i, d)| if i == axis { found } else { *d as i64 }).collect(),
                 None => Dims::from_slice(&[found]),
             };
-            if let Some(axis) = p.axis {
-                shape[Shape::axis(axis.into(), dims.len())?] = found;
-            }
             let mut outs = vec![new_array(&values, &shape, ctx.context)?];
             for (wanted, numbers) in [(p.return_index, &firsts), (p.return_inverse, &inverse), (p.return_counts, &counts)] {
                 if wanted {

@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, params};
+use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::float::FloatElement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::roi_pool::{RoiPoolShape, roi_pool, roi_pool_backward};
@@ -54,7 +54,9 @@ pub(super) static ROI_POOLING: OpDef = OpDef::new("ROIPooling").legacy()
     ));
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let [height, width] = pair("pooled_size", &p.get::<RoiPoolingParam>().pooled_size, 1)?.map(|d| d as i64);
+    let pooled = &p.get::<RoiPoolingParam>().pooled_size;
+    ensure!(pooled.dims().len() == 2, "pooled_size {pooled} must be two numbers, (height, width)");
+    let [height, width] = pair("pooled_size", pooled, 1)?.map(|d| d as i64);
     expect_images("data", &io.ins[0])?;
     io.assign_in(1, &Shape::new(&[io.outs[0].dim(0), 5]))?;
     io.assign_in(0, &Shape::new(&[-1, io.outs[0].dim(1), -1, -1]))?;

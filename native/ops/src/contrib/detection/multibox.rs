@@ -180,8 +180,8 @@ params! {
         clip: bool = true;
         /// Boxes with a smaller probability are dropped.
         threshold: f32 = 0.01;
-        /// The background class.
-        background_id: i32 = 0, where 0..=i32::MAX;
+        /// The background class; -1 for none.
+        background_id: i32 = 0;
         /// A box is suppressed where its overlap with a better one reaches this. Outside (0, 1] nothing is suppressed or sorted.
         nms_threshold: f32 = 0.5;
         /// Whether a box also suppresses boxes of other classes.
@@ -224,7 +224,7 @@ pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection").le
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<DetectionParam>();
         let how = Detection {
-            background: p.background_id as usize,
+            background: usize::try_from(p.background_id).ok(),
             clip: p.clip,
             threshold: p.threshold,
             overlap: (p.nms_threshold > 0.0 && p.nms_threshold <= 1.0).then_some(p.nms_threshold),
