@@ -122,7 +122,7 @@ fn in_place_kernels<T: Accum>(geometry: &Geometry) -> Option<(PlaneConv, &'stati
         grid: [geometry.grid[1], geometry.grid[2]],
         origin: [first[1], first[2]],
         kernel,
-        step,
+        stride: step,
     };
     let kernels = T::plane_conv_kernels()?;
     (adjacent && flat && tall == step && conv.is_supported()).then_some((conv, kernels))

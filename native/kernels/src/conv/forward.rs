@@ -5,7 +5,7 @@ use super::{ConvShape, check_len, crop, depthwise, output_channel_gemm, single_o
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
-use crate::simd::depthwise::Finish;
+use crate::simd::depthwise::ScaleClamp;
 use crate::simd::microkernel::{GemmElement, MicroKernel};
 use crate::simd::prefetch;
 
@@ -66,7 +66,7 @@ impl<T: Accum> ConvEpilogue<'_, T> {
     }
 
     /// The epilogue of one output channel, or `None` if it is the identity, has a residual or an unsupported activation.
-    pub(super) fn finish(&self, channel: usize) -> Option<Finish<T>> {
+    pub(super) fn finish(&self, channel: usize) -> Option<ScaleClamp<T>> {
         let (low, high) = match self.activation {
             Activation::Identity => (T::neg_infinity(), T::infinity()),
             Activation::Relu => (T::zero(), T::infinity()),
@@ -77,7 +77,7 @@ impl<T: Accum> ConvEpilogue<'_, T> {
             self.scale.map_or(T::one(), |scale| scale[channel]),
             self.bias.map_or(T::neg_zero(), |bias| bias[channel]),
         );
-        (self.residual.is_none() && !self.is_empty()).then_some(Finish { scale, bias, low, high })
+        (self.residual.is_none() && !self.is_empty()).then_some(ScaleClamp { scale, bias, low, high })
     }
 
     /// Applies the epilogue to a block of the output whose rows are channels. `row` counts channels over the whole batch; the

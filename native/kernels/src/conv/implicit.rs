@@ -21,11 +21,11 @@ use std::ops::Range;
 const BLOCK_BYTES: usize = 2048;
 /// Multiply-adds in a thread's chunk.
 const CHUNK_WORK: usize = 1 << 18;
-/// Bytes of the panels of windows that are multiplied with a panel of weights, one after the other: part of the second-level cache.
+/// Bytes of the panels of windows that are multiplied with a panel of weights, one after the other: part of the L2 cache.
 const PANELS_BYTES: usize = 128 << 10;
 /// Cost of packing the windows, in rows of the product.
 const PACKING_ROWS: f64 = 4.0;
-/// Maximum bytes of working memory for a stripe, unless one row of pixels needs more: part of the second-level cache.
+/// Maximum bytes of working memory for a stripe, unless one row of pixels needs more: part of the L2 cache.
 const STRIPE_BYTES: usize = 256 << 10;
 /// Maximum bytes of working memory for whole images that are computed together.
 const IMAGES_BYTES: usize = 1 << 20;

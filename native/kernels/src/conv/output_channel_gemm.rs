@@ -18,7 +18,7 @@ use std::ops::Range;
 const BLOCK_BYTES: usize = 1024;
 /// Maximum number of pixels computed together, unless a row of windows has more.
 const PIXELS: usize = 224;
-/// Maximum bytes of sums, which must stay in the second-level cache.
+/// Maximum bytes of sums, which must stay in the L2 cache.
 const SUMS_BYTES: usize = 256 << 10;
 
 /// Cost of packing the windows, in panels of weights multiplied.

@@ -24,7 +24,7 @@ const TILE: usize = 4;
 const SLOT: usize = 16;
 /// Slots multiplied with the weights together: enough to fill the panels of the microkernels.
 const FEW_SLOTS: usize = 2;
-/// The same for weights that do not fit the second-level cache.
+/// The same for weights that do not fit the L2 cache.
 const MANY_SLOTS: usize = 8;
 /// Size in bytes from which weights do not fit it.
 const LARGE_WEIGHTS: usize = 2 << 20;

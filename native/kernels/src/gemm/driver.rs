@@ -1,9 +1,9 @@
-//! The loops around the microkernel.
+//! The blocking loops around the microkernel.
 //!
-//! Large products: all threads together pack a block of B of `INNER_BYTES` x `OUTER_COLS`; then they share blocks of rows of C,
-//! and each packs its part of A. A block of A stays in the second-level cache while the panels of B stream past it. Operands that
-//! are used only once or twice are read in place, because packing would cost more than it saves. Products of a few rows with
-//! weights stored as (n, k) are dot products (`few_rows`).
+//! For each block of B (the KC x NC block of BLIS: [`DEPTH_BLOCK_BYTES`] by [`BLOCK_COLS`]) all threads pack B together. C is then
+//! divided into chunks of whole tiles; the thread that computes a chunk packs the block of A for it (MC x KC), which stays in the
+//! L2 cache while the panels of B stream past it. Operands that are used only once or twice are read in place, because packing
+//! would cost more than it saves. Products of a few rows with weights stored as (N, K) are dot products (`few_rows`).
 
 use super::epilogue::Epilogue;
 use super::few_rows;
@@ -13,48 +13,49 @@ use crate::simd::l2_bytes;
 use crate::simd::microkernel::{GemmElement, MicroKernel, Panel};
 use std::ops::Range;
 
-/// Maximum bytes of a row of A in one depth block.
-const INNER_BYTES: usize = 2048;
-/// Maximum rows of C in a task, whose block of A fills half of the second-level cache: 252 for 1 MiB, which are eighteen tiles of the
-/// widest microkernel. Results do not depend on it.
-fn task_rows() -> usize {
-    (l2_bytes() / 2 / INNER_BYTES).clamp(84, 504) / 42 * 42
+/// Maximum bytes of a row of A in a depth block (KC).
+const DEPTH_BLOCK_BYTES: usize = 2048;
+
+/// Maximum rows of C in a chunk (MC), whose block of A fills half of the L2 cache: 252 rows, or 18 tiles of the AVX-512 microkernel,
+/// for 1 MiB. A multiple of 42, so that the tiles of 6 and of 14 rows divide it. Results do not depend on it.
+fn max_chunk_rows() -> usize {
+    (l2_bytes() / 2 / DEPTH_BLOCK_BYTES).clamp(84, 504) / 42 * 42
 }
 
-/// Maximum columns of B packed at a time.
-const OUTER_COLS: usize = 2048;
+/// Maximum columns of a packed block of B (NC).
+const BLOCK_COLS: usize = 2048;
 /// Products of fewer multiply-adds run on the calling thread.
 const PARALLEL_WORK: usize = 1 << 20;
-/// Minimum number of panels of B that a task packs.
-const TASK_PANELS: usize = 4;
-/// Maximum bytes of a B that several rows of tiles read in place; slightly more than the first-level cache.
+/// Minimum number of panels of B packed by one chunk of the packing loop.
+const CHUNK_PANELS: usize = 4;
+/// Maximum bytes of a B that is read in place by several rows of tiles: slightly more than the L1 cache.
 const IN_PLACE_BYTES: usize = 64 << 10;
 /// Maximum number of panels of B for which A is read in place.
 const IN_PLACE_PANELS: usize = 8;
-/// The same for an A whose rows share sets of the first-level cache, or whose rows' elements are not adjacent: each panel of B would
-/// read it from the second-level cache again.
+/// The same for an A whose rows map to the same L1 cache sets, or whose rows are not contiguous: it does not stay in the L1 cache,
+/// so each panel of B reads it from the L2 cache again.
 const IN_PLACE_PANELS_STRIDED: usize = 2;
-/// Addresses this far apart share a set of the first-level cache.
+/// Addresses at multiples of this stride map to the same L1 cache set.
 const CACHE_WAY_BYTES: usize = 4096;
 
-/// Splits the depth into as few blocks as possible, of equal length up to rounding. They depend on the depth alone, so that
-/// results do not depend on the number of threads.
-pub(super) fn inner_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = depth.div_ceil(INNER_BYTES / size_of::<T>()).max(1);
+/// Splits the depth into the fewest possible blocks of nearly equal length. They depend on the depth alone, so that results do not
+/// depend on the number of threads.
+pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = depth.div_ceil(DEPTH_BLOCK_BYTES / size_of::<T>()).max(1);
     let len = depth.div_ceil(count).max(1);
     (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
 }
 
-/// The left operand.
+/// The left operand: a view, or panels packed beforehand.
 #[derive(Clone, Copy)]
-pub(super) enum Left<'a, T: 'static> {
+pub(super) enum Lhs<'a, T: 'static> {
     View(MatRef<'a, T>),
     Packed(&'a PackedA<T>),
 }
 
-/// The right operand.
+/// The right operand: a view, or panels packed beforehand.
 #[derive(Clone, Copy)]
-pub(super) enum Right<'a, T: 'static> {
+pub(super) enum Rhs<'a, T: 'static> {
     View(MatRef<'a, T>),
     Packed(&'a PackedB<T>),
 }
@@ -64,26 +65,26 @@ pub(super) enum Right<'a, T: 'static> {
 pub(super) struct Product<'a, T: 'static> {
     pub kernel: &'static MicroKernel<T>,
     pub alpha: T,
-    pub a: Left<'a, T>,
-    pub b: Right<'a, T>,
+    pub a: Lhs<'a, T>,
+    pub b: Rhs<'a, T>,
     pub beta: T,
     pub epilogue: &'a Epilogue<'a, T>,
     /// Maximum number of threads.
     pub threads: usize,
 }
 
-/// A block of columns of C and of the depth.
+/// A block of B: a range of k indices by columns of C, in panels of `nr` columns.
 struct Block<'b, T> {
     /// First column.
     col: usize,
-    /// The depth range.
-    inner: Range<usize>,
-    /// Whether this is the last depth block.
-    last: bool,
-    /// The elements of B in panels of `nr` columns, `panel` elements apart, with a stride of `step` elements between depth indices.
+    k_range: Range<usize>,
+    /// True for the last depth block, after which C is complete.
+    is_last: bool,
     b: &'b [T],
-    step: usize,
-    panel: usize,
+    /// Stride between k indices of a panel.
+    b_stride: usize,
+    /// Stride between panels.
+    panel_stride: usize,
 }
 
 impl<T: GemmElement> Product<'_, T> {
@@ -97,10 +98,10 @@ impl<T: GemmElement> Product<'_, T> {
         if m == 0 || n == 0 {
             return;
         }
-        if let (Left::View(a), Right::View(b), 1, 1, 2..) = (self.a, self.b, n, c.row_stride(), m) {
-            // A column of C is a row of its transpose, which vectors fill better.
+        if let (Lhs::View(a), Rhs::View(b), 1, 1, 2..) = (self.a, self.b, n, c.row_stride(), m) {
+            // As a row of the transposed product, a contiguous column of C fills the vectors.
             let epilogue = self.epilogue.t();
-            let product = Product { a: Left::View(b.t()), b: Right::View(a.t()), epilogue: &epilogue, ..*self };
+            let product = Product { a: Lhs::View(b.t()), b: Rhs::View(a.t()), epilogue: &epilogue, ..*self };
             return product.run(c.into_row());
         }
         if k == 0 || self.alpha == T::zero() {
@@ -108,87 +109,91 @@ impl<T: GemmElement> Product<'_, T> {
             return self.epilogue.apply(0, 0, &mut c);
         }
         let product = Product { threads: if m * n * k < PARALLEL_WORK { 1 } else { self.threads }, ..*self };
-        if let (Left::View(a), Right::View(b)) = (self.a, self.b)
+        if let (Lhs::View(a), Rhs::View(b)) = (self.a, self.b)
             && few_rows::is_faster(self.kernel, a, b)
         {
             return few_rows::run(&product, a, b, c);
         }
-        for col in (0..n).step_by(OUTER_COLS) {
-            let cols = OUTER_COLS.min(n - col);
+        for col in (0..n).step_by(BLOCK_COLS) {
+            let cols = BLOCK_COLS.min(n - col);
             match self.b {
-                Right::View(b) if self.reads_in_place(b, m) => product.unpacked(b, col, c.block(0, col, m, cols)),
-                _ => inner_blocks::<T>(k).for_each(|inner| product.packed(inner, col, c.block(0, col, m, cols))),
+                Rhs::View(b) if self.reads_in_place(b, m) => product.run_in_place(b, col, c.block(0, col, m, cols)),
+                _ => depth_blocks::<T>(k).for_each(|range| product.run_packed(range, col, c.block(0, col, m, cols))),
             }
         }
     }
 
-    /// True if a B for `m` rows of C should be read in place.
+    /// True if `b` should be read in place for `m` rows of C.
     fn reads_in_place(&self, b: MatRef<'_, T>, m: usize) -> bool {
         b.col_stride() == 1 && (m <= self.kernel.mr() || b.rows() * b.row_stride() * size_of::<T>() <= IN_PLACE_BYTES)
     }
 
-    /// Computes a block of columns of C, from `col` on, with B read in place.
-    fn unpacked(&self, b: MatRef<'_, T>, col: usize, c: MatMut<'_, T>) {
+    /// Computes the block `c` of columns of C, which starts at column `col`, with B read in place.
+    fn run_in_place(&self, b: MatRef<'_, T>, col: usize, c: MatMut<'_, T>) {
         let (k, cols) = (b.rows(), c.cols());
-        // A B that is read once had better be read in the order of memory, a B that a few rows use with some depth. An A
-        // that is packed has its blocks.
+        // If C is a single row of tiles, B is read once, so short depth blocks read it nearly in memory order; their length grows
+        // with the rows that reuse B. The depth blocks of a packed A are given.
         let depth = match self.a {
-            Left::Packed(_) => inner_blocks::<T>(k).next().map_or(k, |block| block.len()),
-            Left::View(_) if c.rows() <= self.kernel.mr() => (4 * c.rows()).max(16),
-            Left::View(_) => k,
+            Lhs::Packed(_) => depth_blocks::<T>(k).next().map_or(k, |block| block.len()),
+            Lhs::View(_) if c.rows() <= self.kernel.mr() => (4 * c.rows()).max(16),
+            Lhs::View(_) => k,
         };
-        let (step, panel) = (b.row_stride(), self.kernel.nr());
-        self.share(c, |row, at, mut c| {
+        let (b_stride, panel_stride) = (b.row_stride(), self.kernel.nr());
+        self.for_each_chunk(c, |chunk_row, chunk_col, mut c| {
             for start in (0..k).step_by(depth) {
-                let inner = start..(start + depth).min(k);
-                let (last, b) = (inner.end == k, b.block(start, col, inner.len(), cols).data());
+                let k_range = start..(start + depth).min(k);
+                let (is_last, b) = (k_range.end == k, b.block(start, col, k_range.len(), cols).data());
+                let block = Block { col, k_range, is_last, b, b_stride, panel_stride };
                 let (rows, cols) = (c.rows(), c.cols());
-                self.task(&Block { col, inner, last, b, step, panel }, row, at, c.block(0, 0, rows, cols));
+                self.compute_chunk(&block, chunk_row, chunk_col, c.block(0, 0, rows, cols));
             }
         });
     }
 
-    /// Computes a block of columns of C, from `col` on, for one depth block, with B packed.
-    fn packed(&self, inner: Range<usize>, col: usize, c: MatMut<'_, T>) {
-        let (cols, depth) = (c.cols(), inner.len());
-        let last = inner.end == self.depth();
-        let (step, panel) = (self.kernel.nr(), self.kernel.nr() * depth);
+    /// Computes the block `c` of columns of C, which starts at column `col`, for one depth block, with B packed.
+    fn run_packed(&self, k_range: Range<usize>, col: usize, c: MatMut<'_, T>) {
+        let (cols, depth) = (c.cols(), k_range.len());
+        let is_last = k_range.end == self.depth();
+        let (b_stride, panel_stride) = (self.kernel.nr(), self.kernel.nr() * depth);
+        let compute = |block: &Block<'_, T>, c: MatMut<'_, T>| {
+            self.for_each_chunk(c, |row, col, c| self.compute_chunk(block, row, col, c));
+        };
         match self.b {
-            Right::Packed(b) => {
-                let b = b.panels(inner.start, depth, col);
-                self.blocks(&Block { col, inner, last, b, step, panel }, c);
+            Rhs::Packed(b) => {
+                let b = b.panels(k_range.start, depth, col);
+                compute(&Block { col, k_range, is_last, b, b_stride, panel_stride }, c);
             }
-            Right::View(b) => par::with_scratch(self.kernel.packed_b_len(cols, depth), |packed: &mut [T]| {
-                self.pack_b(b.block(inner.start, col, depth, cols), packed);
-                self.blocks(&Block { col, inner, last, b: packed, step, panel }, c);
+            Rhs::View(b) => par::with_scratch(self.kernel.packed_b_len(cols, depth), |packed: &mut [T]| {
+                self.pack_b(b.block(k_range.start, col, depth, cols), packed);
+                compute(&Block { col, k_range, is_last, b: packed, b_stride, panel_stride }, c);
             }),
         }
     }
 
     fn depth(&self) -> usize {
         match self.a {
-            Left::View(a) => a.cols(),
-            Left::Packed(a) => a.cols(),
+            Lhs::View(a) => a.cols(),
+            Lhs::Packed(a) => a.cols(),
         }
     }
 
     /// Checks the shapes and returns the depth.
     fn check(&self, m: usize, n: usize) -> usize {
-        let left = self.depth();
+        let depth = self.depth();
         let rows = match self.a {
-            Left::View(a) => a.rows(),
-            Left::Packed(a) => a.rows(),
+            Lhs::View(a) => a.rows(),
+            Lhs::Packed(a) => a.rows(),
         };
-        let (right, cols) = match self.b {
-            Right::View(b) => (b.rows(), b.cols()),
-            Right::Packed(b) => (b.rows(), b.cols()),
+        let (b_rows, cols) = match self.b {
+            Rhs::View(b) => (b.rows(), b.cols()),
+            Rhs::Packed(b) => (b.rows(), b.cols()),
         };
         assert!(
-            rows == m && left == right && cols == n,
-            "shapes do not fit: ({rows}, {left}) times ({right}, {cols}) into ({m}, {n})"
+            rows == m && depth == b_rows && cols == n,
+            "shapes do not fit: ({rows}, {depth}) times ({b_rows}, {cols}) into ({m}, {n})"
         );
         self.epilogue.check(m, n);
-        left
+        depth
     }
 
     fn pack_b(&self, b: MatRef<'_, T>, packed: &mut [T]) {
@@ -197,73 +202,73 @@ impl<T: GemmElement> Product<'_, T> {
             return kernel.pack_b(b, packed);
         }
         let panels = b.cols().div_ceil(nr);
-        let group = TASK_PANELS.max(panels.div_ceil(4 * self.threads));
-        par::parallel_rows(packed, group * nr * b.rows(), 1, |i, out| {
-            let col = i * group * nr;
-            kernel.pack_b(b.block(0, col, b.rows(), (group * nr).min(b.cols() - col)), out);
+        let chunk_panels = CHUNK_PANELS.max(panels.div_ceil(4 * self.threads));
+        par::parallel_rows(packed, chunk_panels * nr * b.rows(), 1, |i, out| {
+            let col = i * chunk_panels * nr;
+            kernel.pack_b(b.block(0, col, b.rows(), (chunk_panels * nr).min(b.cols() - col)), out);
         });
     }
 
-    /// Calls `f(row, col, block)` for blocks of whole tiles of C, in parallel if there are several threads.
-    fn share(&self, mut c: MatMut<'_, T>, f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
+    /// Divides C into chunks of whole tiles and calls `f(row, col, chunk)` for each, in parallel if there are several threads.
+    fn for_each_chunk(&self, mut c: MatMut<'_, T>, f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
         let (kernel, m, n, threads) = (self.kernel, c.rows(), c.cols(), self.threads);
         let (tiles_down, tiles_across) = (m.div_ceil(kernel.mr()), n.div_ceil(kernel.nr()));
-        let task_tiles = (task_rows() / kernel.mr()).max(1);
+        let max_tiles_down = (max_chunk_rows() / kernel.mr()).max(1);
         if threads == 1 {
-            let rows = task_tiles * kernel.mr();
+            let rows = max_tiles_down * kernel.mr();
             return (0..m).step_by(rows).for_each(|row| f(row, 0, c.block(row, 0, rows.min(m - row), n)));
         }
-        let block = |parts_down: usize, parts_across: usize| {
+        let chunk_size = |chunks_down: usize, chunks_across: usize| {
             let (rows, cols) =
-                (tiles_down.div_ceil(parts_down) * kernel.mr(), tiles_across.div_ceil(parts_across) * kernel.nr());
+                (tiles_down.div_ceil(chunks_down) * kernel.mr(), tiles_across.div_ceil(chunks_across) * kernel.nr());
             (rows.min(m), cols.min(n))
         };
-        let parts_down = tiles_down.div_ceil(task_tiles);
-        let even = parts_down.next_multiple_of(threads).min(tiles_down);
-        let by_rows = block(even, threads.div_ceil(even).min(tiles_across));
-        let by_cols = block(parts_down, threads.min(tiles_across));
-        // Blocks of rows share the panels of B; blocks of columns are used where they divide C more evenly.
+        let chunks_down = tiles_down.div_ceil(max_tiles_down);
+        let even_chunks_down = chunks_down.next_multiple_of(threads).min(tiles_down);
+        let by_rows = chunk_size(even_chunks_down, threads.div_ceil(even_chunks_down).min(tiles_across));
+        let by_cols = chunk_size(chunks_down, threads.min(tiles_across));
+        // Chunks of rows share the panels of B; chunks of columns are used where they divide C more evenly.
         let (rows, cols) = if by_cols.0 * by_cols.1 < by_rows.0 * by_rows.1 { by_cols } else { by_rows };
         par::parallel_blocks(c, rows, cols, f);
     }
 
-    fn blocks(&self, block: &Block<'_, T>, c: MatMut<'_, T>) {
-        self.share(c, |row, col, c| self.task(block, row, col, c));
-    }
-
-    /// Computes the part of a block that starts at (`row`, `col`).
-    fn task(&self, block: &Block<'_, T>, row: usize, col: usize, mut c: MatMut<'_, T>) {
-        if block.inner.start == 0 && self.beta != T::zero() {
+    /// Computes the chunk `c`, which starts at (`row`, `col`) of a block of columns of C, for the depth block of `block`.
+    fn compute_chunk(&self, block: &Block<'_, T>, row: usize, col: usize, mut c: MatMut<'_, T>) {
+        if block.k_range.start == 0 && self.beta != T::zero() {
             scale_matrix(&mut c, self.beta);
         }
-        let (kernel, depth, rows) = (self.kernel, block.inner.len(), c.rows());
-        let panels = |packed: &[T], i: usize, b: Panel<'_, T>, tile: MatMut<'_, T>, accumulate: bool| {
+        let (kernel, depth, rows) = (self.kernel, block.k_range.len(), c.rows());
+        let packed_tile = |packed: &[T], i: usize, b: Panel<'_, T>, tile: MatMut<'_, T>, accumulate: bool| {
             let a = Panel { data: &packed[i * depth..], stride: kernel.mr(), ahead: &[] };
             kernel.tile(depth, self.alpha, a, b, tile, accumulate);
         };
         match self.a {
-            Left::Packed(a) => {
-                let a = a.panels(block.inner.start, depth, row);
-                self.tiles(block, (row, col), c, |i, b, tile, accumulate| panels(a, i, b, tile, accumulate));
+            Lhs::Packed(a) => {
+                let a = a.panels(block.k_range.start, depth, row);
+                self.for_each_tile(block, (row, col), c, |i, b, tile, accumulate| {
+                    packed_tile(a, i, b, tile, accumulate);
+                });
             }
-            Left::View(a) => {
-                let a = a.block(row, block.inner.start, rows, depth);
+            Lhs::View(a) => {
+                let a = a.block(row, block.k_range.start, rows, depth);
                 if c.cols() <= in_place_panels(a) * kernel.nr() {
-                    return self.tiles(block, (row, col), c, |i, b, tile, accumulate| {
+                    return self.for_each_tile(block, (row, col), c, |i, b, tile, accumulate| {
                         kernel.strided_tile(self.alpha, a.block(i, 0, tile.rows(), depth), b, tile, accumulate);
                     });
                 }
                 par::with_scratch(kernel.packed_a_len(rows, depth), |packed: &mut [T]| {
                     kernel.pack_a(a, packed);
-                    self.tiles(block, (row, col), c, |i, b, tile, accumulate| panels(packed, i, b, tile, accumulate));
+                    self.for_each_tile(block, (row, col), c, |i, b, tile, accumulate| {
+                        packed_tile(packed, i, b, tile, accumulate);
+                    });
                 });
             }
         }
     }
 
-    /// Calls `tile(i, b, c, accumulate)` for every tile `c` with first row `i` of the part of a block at (`row`, `col`), then
-    /// applies the epilogue.
-    fn tiles(
+    /// Calls `tile(i, b, c, accumulate)` for every tile `c` of the chunk at (`row`, `col`), where `i` is its first row in the chunk
+    /// and `b` its panel of B. After the last depth block, applies the epilogue to each panel of C.
+    fn for_each_tile(
         &self,
         block: &Block<'_, T>,
         (row, col): (usize, usize),
@@ -271,18 +276,19 @@ impl<T: GemmElement> Product<'_, T> {
         tile: impl Fn(usize, Panel<'_, T>, MatMut<'_, T>, bool),
     ) {
         let (mr, nr, m, n) = (self.kernel.mr(), self.kernel.nr(), c.rows(), c.cols());
-        let accumulate = block.inner.start > 0 || self.beta != T::zero();
-        let finish = block.last && !self.epilogue.is_empty();
+        let accumulate = block.k_range.start > 0 || self.beta != T::zero();
+        let has_epilogue = block.is_last && !self.epilogue.is_empty();
         for j in (0..n).step_by(nr) {
             let cols = nr.min(n - j);
-            let at = (col + j) / nr * block.panel;
+            let start = (col + j) / nr * block.panel_stride;
             for i in (0..m).step_by(mr) {
-                // Each tile prefetches a part of the next panel.
-                let next = at + block.panel + i / mr * block.inner.len() * self.kernel.lanes();
-                let b = Panel { data: &block.b[at..], stride: block.step, ahead: block.b.get(next..).unwrap_or(&[]) };
+                // Each tile prefetches its share of the next panel.
+                let next = start + block.panel_stride + i / mr * block.k_range.len() * self.kernel.lanes();
+                let ahead = block.b.get(next..).unwrap_or(&[]);
+                let b = Panel { data: &block.b[start..], stride: block.b_stride, ahead };
                 tile(i, b, c.block(i, j, mr.min(m - i), cols), accumulate);
             }
-            if finish {
+            if has_epilogue {
                 self.epilogue.apply(row, block.col + col + j, &mut c.block(0, j, m, cols));
             }
         }
@@ -299,7 +305,7 @@ fn in_place_panels<T: Copy>(a: MatRef<'_, T>) -> usize {
     }
 }
 
-/// C = `scale` C; zero if the scale is zero, whatever C holds.
+/// C = `scale` C. A scale of zero overwrites C, even NaN, with zeros.
 pub(super) fn scale_matrix<T: GemmElement>(c: &mut MatMut<'_, T>, scale: T) {
     if scale == T::one() {
         return;

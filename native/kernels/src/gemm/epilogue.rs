@@ -1,9 +1,9 @@
-//! Elementwise work on a product before it leaves the cache.
+//! Elementwise operations on a block of C before it leaves the cache.
 
 use crate::par::{MatMut, MatRef};
 use crate::simd::microkernel::GemmElement;
 
-/// A vector added to the product.
+/// The bias vector.
 #[derive(Clone, Copy, Default)]
 pub enum Bias<'a, T> {
     /// Nothing is added.
@@ -15,7 +15,7 @@ pub enum Bias<'a, T> {
     PerCol(&'a [T]),
 }
 
-/// An elementwise function applied at the end.
+/// The activation, applied last.
 #[derive(Clone, Copy, Default)]
 pub enum Activation<T> {
     /// The identity.
@@ -29,7 +29,7 @@ pub enum Activation<T> {
     Clamp {
         /// Lower bound.
         low: T,
-        /// Upper bound, which wins if it is below the lower one.
+        /// Upper bound; takes precedence if it is below the lower one.
         high: T,
     },
     /// min(max(alpha * x + beta, 0), 1), keeping NaN.
@@ -46,20 +46,20 @@ pub enum Activation<T> {
         /// The value at zero.
         beta: T,
     },
-    /// A function that replaces the elements of a slice, which is a part of a row of any length.
+    /// f(x): the function replaces each element of a slice by its value. The slice is any part of a row.
     Map(fn(&mut [T])),
-    /// x times a function of x, which is given as in [`Map`](Activation::Map).
+    /// x * f(x), for a function as in [`Map`](Activation::Map): Swish, GELU.
     Gated(fn(&mut [T])),
 }
 
 /// Replaces C by activation(C * scale + bias + residual).
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a, T> {
-    /// Scale per value of the bias; requires a bias.
+    /// Scale per row or column, like the bias; requires a bias.
     pub scale: Option<&'a [T]>,
-    /// The vector that is added.
+    /// Bias per row or column.
     pub bias: Bias<'a, T>,
-    /// A matrix of the shape of C that is added (the shortcut of a residual network).
+    /// Added after the bias; has the shape of C (the shortcut of a residual network).
     pub residual: Option<MatRef<'a, T>>,
     /// Applied last.
     pub activation: Activation<T>,
@@ -121,26 +121,25 @@ crate::simd::per_isa! {
         for i in 0..block.rows() {
             let values = block.row_mut(i);
             let cols = values.len();
-            // Operands that are adjacent in memory are added in one pass; a strided residual needs a separate pass before the
-            // activation.
+            // Contiguous operands are added in one pass; a strided residual needs a second pass before the activation.
             let residual = epilogue.residual.map(|residual| residual.block(row + i, col, 1, cols));
-            let (near, far) = match residual {
-                Some(part) if part.col_stride() == 1 => (Some(&part.data()[..cols]), None),
-                part => (None, part),
+            let (contiguous, strided) = match residual {
+                Some(residual) if residual.col_stride() == 1 => (Some(&residual.data()[..cols]), None),
+                residual => (None, residual),
             };
-            let activation = if far.is_some() { Activation::Identity } else { epilogue.activation };
+            let activation = if strided.is_some() { Activation::Identity } else { epilogue.activation };
             let scale_bias = match (epilogue.bias, epilogue.scale) {
                 (Bias::PerCol(bias), scale) => {
-                    let part = col..col + cols;
-                    ScaleBias::Each(scale.map(|scale| &scale[part.clone()]), &bias[part])
+                    let range = col..col + cols;
+                    ScaleBias::Each(scale.map(|scale| &scale[range.clone()]), &bias[range])
                 }
                 (Bias::PerRow(bias), scale) => ScaleBias::Same(scale.map_or(T::one(), |scale| scale[row + i]), bias[row + i]),
                 (Bias::None, _) => ScaleBias::identity(),
             };
-            activate(values, scale_bias, near, activation);
-            if let Some(part) = far {
-                let steps = part.data().iter().step_by(part.col_stride().max(1));
-                values.iter_mut().zip(steps).for_each(|(value, &x)| *value = *value + x);
+            activate(values, scale_bias, contiguous, activation);
+            if let Some(residual) = strided {
+                let residual = residual.data().iter().step_by(residual.col_stride().max(1));
+                values.iter_mut().zip(residual).for_each(|(value, &x)| *value = *value + x);
                 activate(values, ScaleBias::identity(), None, epilogue.activation);
             }
         }
@@ -152,12 +151,12 @@ crate::simd::per_isa! {
 enum ScaleBias<'a, T> {
     /// The same scale and bias for all values.
     Same(T, T),
-    /// One of each per value; the scales are optional.
+    /// A scale, if there are any, and a bias for each value.
     Each(Option<&'a [T]>, &'a [T]),
 }
 
 impl<T: GemmElement> ScaleBias<'_, T> {
-    /// Scale and bias that change no value.
+    /// Changes no value: adding negative zero keeps the sign of zeros.
     fn identity() -> Self {
         ScaleBias::Same(T::one(), T::neg_zero())
     }
@@ -204,7 +203,7 @@ fn activate<T: GemmElement>(
     }
 }
 
-/// Values that are gated at once.
+/// Values gated at a time.
 const GATES: usize = 256;
 
 /// min(max(alpha * x + beta, 0), 1), keeping NaN.
@@ -215,33 +214,35 @@ fn hard_sigmoid<T: GemmElement>(x: T, alpha: T, beta: T) -> T {
     if line > T::one() { T::one() } else { raised }
 }
 
-/// Replaces every value by `f` of the sum. Each combination of operands has its own loop, so that absent ones are not read.
+/// Replaces every value by `f(value * scale + bias + residual)`. Each combination of operands has its own loop, so that absent
+/// operands cost nothing.
 #[inline(always)]
 fn replace<T: GemmElement>(values: &mut [T], scale_bias: ScaleBias<'_, T>, residual: Option<&[T]>, f: impl Fn(T) -> T) {
     match (scale_bias, residual) {
-        (ScaleBias::Same(scale, bias), None) => with_others(values, [], |value, []| f(value * scale + bias)),
+        (ScaleBias::Same(scale, bias), None) => zip_map(values, [], |value, []| f(value * scale + bias)),
         (ScaleBias::Same(scale, bias), Some(residual)) => {
-            with_others(values, [residual], |value, [x]| f(value * scale + bias + x));
+            zip_map(values, [residual], |value, [x]| f(value * scale + bias + x));
         }
-        (ScaleBias::Each(None, bias), None) => with_others(values, [bias], |value, [bias]| f(value + bias)),
+        (ScaleBias::Each(None, bias), None) => zip_map(values, [bias], |value, [bias]| f(value + bias)),
         (ScaleBias::Each(None, bias), Some(residual)) => {
-            with_others(values, [bias, residual], |value, [bias, x]| f(value + bias + x));
+            zip_map(values, [bias, residual], |value, [bias, x]| f(value + bias + x));
         }
         (ScaleBias::Each(Some(scale), bias), None) => {
-            with_others(values, [scale, bias], |value, [scale, bias]| f(value * scale + bias));
+            zip_map(values, [scale, bias], |value, [scale, bias]| f(value * scale + bias));
         }
         (ScaleBias::Each(Some(scale), bias), Some(residual)) => {
-            with_others(values, [scale, bias, residual], |value, [scale, bias, x]| f(value * scale + bias + x));
+            zip_map(values, [scale, bias, residual], |value, [scale, bias, x]| f(value * scale + bias + x));
         }
     }
 }
 
-/// Applies `f` to every value and the other operands at its index. The common length lets the compiler vectorise.
+/// Replaces every value by `f` of it and the operands at its index. Slicing the operands to the common length lets the compiler
+/// vectorise the loop.
 #[inline(always)]
-fn with_others<T: GemmElement, const N: usize>(values: &mut [T], others: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
+fn zip_map<T: GemmElement, const N: usize>(values: &mut [T], operands: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
     let len = values.len();
-    let others = others.map(|other| &other[..len]);
+    let operands = operands.map(|operand| &operand[..len]);
     for i in 0..len {
-        values[i] = f(values[i], others.map(|other| other[i]));
+        values[i] = f(values[i], operands.map(|operand| operand[i]));
     }
 }

@@ -1,38 +1,39 @@
-//! Products of a few rows with a B stored by columns (the weights of a fully connected layer): dot products, for which nothing is
-//! packed.
+//! Products of a few rows with a column-major B (the weights of a fully connected layer), computed as dot products: both operands
+//! are contiguous along the depth, so nothing is packed.
 
 use super::driver::{Product, scale_matrix};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::{GemmElement, MicroKernel};
 
-/// Maximum number of rows; with more, tiles repay the packing of B.
-const ROWS: usize = 12;
-/// Maximum number of rows for a B of at least `LARGE` elements, whose packing costs more.
-const ROWS_OF_LARGE: usize = 24;
-const LARGE: usize = 1 << 16;
-/// Rows and columns computed together.
+/// Maximum number of rows; with more, the packing of B pays off.
+const MAX_ROWS: usize = 12;
+/// Maximum number of rows for a B of at least `LARGE_B` elements, whose packing costs more.
+const MAX_ROWS_LARGE_B: usize = 24;
+/// Elements from which B is large.
+const LARGE_B: usize = 1 << 16;
+/// Rows and columns whose dot products one call of the microkernel computes.
 const GROUP: usize = 4;
-/// Multiply-adds in a parallel task.
-const TASK_WORK: usize = 1 << 18;
+/// Minimum multiply-adds in a chunk.
+const CHUNK_WORK: usize = 1 << 18;
 
-/// True if dot products are possible and faster.
+/// True if the layout of the operands allows dot products and they are faster than tiles.
 pub(super) fn is_faster<T: GemmElement>(kernel: &MicroKernel<T>, a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
-    let rows = if b.rows() * b.cols() < LARGE { ROWS } else { ROWS_OF_LARGE };
+    let rows = if b.rows() * b.cols() < LARGE_B { MAX_ROWS } else { MAX_ROWS_LARGE_B };
     a.rows() <= rows && a.col_stride() == 1 && b.row_stride() == 1 && a.cols() >= 2 * kernel.lanes()
 }
 
-/// Writes the product, whose operands are `a` and `b`, to `c`.
+/// Writes the product of `a` and `b`, which are the operands of `product`, to `c`.
 pub(super) fn run<T: GemmElement>(product: &Product<'_, T>, a: MatRef<'_, T>, b: MatRef<'_, T>, mut c: MatMut<'_, T>) {
     let (m, n) = (c.rows(), c.cols());
     if product.threads == 1 {
-        return columns(product, a, b, 0, c.block(0, 0, m, n));
+        return compute_columns(product, a, b, 0, c.block(0, 0, m, n));
     }
-    let cols = TASK_WORK.div_ceil(m * a.cols()).next_multiple_of(GROUP);
-    par::parallel_blocks(c, m, cols, |_, col, c| columns(product, a, b, col, c));
+    let cols = CHUNK_WORK.div_ceil(m * a.cols()).next_multiple_of(GROUP);
+    par::parallel_blocks(c, m, cols, |_, col, c| compute_columns(product, a, b, col, c));
 }
 
-/// Computes the columns of C that `c` holds, from `col` on.
-fn columns<T: GemmElement>(
+/// Computes `c`, the columns of C from `col` on.
+fn compute_columns<T: GemmElement>(
     product: &Product<'_, T>,
     a: MatRef<'_, T>,
     b: MatRef<'_, T>,

@@ -1,7 +1,15 @@
 //! Matrix products: C = alpha A B + beta C, optionally with prepacked operands and a fused epilogue.
 //!
-//! Operands are views, so that all transposed cases are one function: `gemm(1.0, x, w.t(), 0.0, c)`. Every element of C is a sum
-//! over depth blocks that depend on the depth alone, so its bits do not depend on the number of threads.
+//! A is (M, K), B is (K, N) and C is (M, N); K is called the depth. Operands are strided views, so that all transposed cases are
+//! one function: `gemm(1.0, x, w.t(), 0.0, c)`. Every element of C is a sum over depth blocks that depend on K alone, so its bits
+//! do not depend on the number of threads.
+//!
+//! - `driver`: the blocking loops that pack the operands and call the microkernel.
+//! - `packed`: operands packed once and used many times.
+//! - `epilogue`: bias, scale, residual and activation, applied while a tile of C is in the cache.
+//! - `few_rows`: dot products for a few rows of A, without packing.
+//! - `batched`: many products of the same shape.
+//! - `reduced`: products of 16-bit floating-point operands.
 
 mod batched;
 mod driver;
@@ -20,11 +28,10 @@ pub use packed::{PackedA, PackedB};
 pub use reduced::{Reduced, gemm_reduced};
 
 use crate::par;
-use crate::simd::microkernel::MicroKernel;
-use driver::{Left, Product, Right};
 
-/// C = `alpha` A B + `beta` C, for A of (m, k), B of (k, n) and C of (m, n) elements. With a `beta` of zero the old contents of
-/// C, even NaN, are ignored.
+use driver::{Lhs, Product, Rhs};
+
+/// C = `alpha` A B + `beta` C, for A (M, K), B (K, N) and C (M, N). If `beta` is zero, the old contents of C, even NaN, are ignored.
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -44,22 +51,11 @@ pub fn gemm_fused<T: GemmElement>(
     c: MatMut<'_, T>,
     epilogue: &Epilogue<'_, T>,
 ) {
-    gemm_with(T::microkernel(), alpha, a, b, beta, c, epilogue);
+    let (kernel, threads) = (T::microkernel(), par::num_threads());
+    Product { kernel, alpha, a: Lhs::View(a), b: Rhs::View(b), beta, epilogue, threads }.run(c);
 }
 
-fn gemm_with<T: GemmElement>(
-    kernel: &'static MicroKernel<T>,
-    alpha: T,
-    a: MatRef<'_, T>,
-    b: MatRef<'_, T>,
-    beta: T,
-    c: MatMut<'_, T>,
-    epilogue: &Epilogue<'_, T>,
-) {
-    Product { kernel, alpha, a: Left::View(a), b: Right::View(b), beta, epilogue, threads: par::num_threads() }.run(c);
-}
-
-/// Like [`gemm_fused`], with an A that was packed beforehand (constant weights on the left, as in a convolution).
+/// Like [`gemm_fused`], for a packed A (constant weights on the left, as in a convolution).
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -74,8 +70,8 @@ pub fn gemm_packed_a<T: GemmElement>(
     Product {
         kernel: a.kernel(),
         alpha,
-        a: Left::Packed(a),
-        b: Right::View(b),
+        a: Lhs::Packed(a),
+        b: Rhs::View(b),
         beta,
         epilogue,
         threads: par::num_threads(),
@@ -83,7 +79,7 @@ pub fn gemm_packed_a<T: GemmElement>(
     .run(c);
 }
 
-/// Like [`gemm_fused`], with a B that was packed beforehand (constant weights on the right, as in a fully connected layer).
+/// Like [`gemm_fused`], for a packed B (constant weights on the right, as in a fully connected layer).
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -98,8 +94,8 @@ pub fn gemm_packed_b<T: GemmElement>(
     Product {
         kernel: b.kernel(),
         alpha,
-        a: Left::View(a),
-        b: Right::Packed(b),
+        a: Lhs::View(a),
+        b: Rhs::Packed(b),
         beta,
         epilogue,
         threads: par::num_threads(),

@@ -1,10 +1,10 @@
 //! Operands packed once and used many times.
 
-use super::driver::inner_blocks;
+use super::driver::depth_blocks;
 use crate::par::{AlignedVec, MatRef};
 use crate::simd::microkernel::{GemmElement, MicroKernel};
 
-/// A right operand of (k, n) elements in the order in which the microkernel reads it: per depth block, panels of `nr` columns.
+/// A right operand (K, N), packed in the order in which the microkernel reads it: per depth block, panels of `nr` columns.
 pub struct PackedB<T: 'static> {
     kernel: &'static MicroKernel<T>,
     data: AlignedVec<T>,
@@ -26,25 +26,25 @@ impl<T: GemmElement> PackedB<T> {
         packed
     }
 
-    /// Packs another operand of the same shape in the same memory.
+    /// Packs another operand of the same shape into the same memory.
     ///
     /// # Panics
     /// When the shape differs.
     pub fn pack(&mut self, b: MatRef<'_, T>) {
         let PackedB { kernel, ref mut data, rows, cols } = *self;
         assert_eq!((b.rows(), b.cols()), (rows, cols), "the shape of the operand that was packed");
-        for block in inner_blocks::<T>(rows) {
+        for block in depth_blocks::<T>(rows) {
             let (start, end) = (kernel.packed_b_len(cols, block.start), kernel.packed_b_len(cols, block.end));
             kernel.pack_b(b.block(block.start, 0, block.len(), cols), &mut data[start..end]);
         }
     }
 
-    /// The depth k.
+    /// The depth K.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The number of columns n.
+    /// The number of columns N.
     pub fn cols(&self) -> usize {
         self.cols
     }
@@ -53,14 +53,14 @@ impl<T: GemmElement> PackedB<T> {
         self.kernel
     }
 
-    /// The panels of a depth block of length `depth` at `p`, from column `col` on, a multiple of `nr`.
+    /// The panels of the depth block of `depth` k indices from `p` on, starting with the one at column `col`, a multiple of `nr`.
     pub(super) fn panels(&self, p: usize, depth: usize, col: usize) -> &[T] {
         let start = self.kernel.packed_b_len(self.cols, p);
         &self.data[start + col * depth..self.kernel.packed_b_len(self.cols, p + depth)]
     }
 }
 
-/// A left operand of (m, k) elements in the order in which the microkernel reads it: per depth block, panels of `mr` rows.
+/// A left operand (M, K), packed in the order in which the microkernel reads it: per depth block, panels of `mr` rows.
 pub struct PackedA<T: 'static> {
     kernel: &'static MicroKernel<T>,
     data: AlignedVec<T>,
@@ -77,19 +77,19 @@ impl<T: GemmElement> PackedA<T> {
     pub(super) fn with(kernel: &'static MicroKernel<T>, a: MatRef<'_, T>) -> Self {
         let (rows, cols) = (a.rows(), a.cols());
         let mut data = AlignedVec::zeroed(kernel.packed_a_len(rows, cols));
-        for block in inner_blocks::<T>(cols) {
+        for block in depth_blocks::<T>(cols) {
             let (start, end) = (kernel.packed_a_len(rows, block.start), kernel.packed_a_len(rows, block.end));
             kernel.pack_a(a.block(0, block.start, rows, block.len()), &mut data[start..end]);
         }
         PackedA { kernel, data, rows, cols }
     }
 
-    /// The number of rows m.
+    /// The number of rows M.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The depth k.
+    /// The depth K.
     pub fn cols(&self) -> usize {
         self.cols
     }
@@ -98,7 +98,7 @@ impl<T: GemmElement> PackedA<T> {
         self.kernel
     }
 
-    /// The panels of a depth block of length `depth` at `p`, from row `row` on, a multiple of `mr`.
+    /// The panels of the depth block of `depth` k indices from `p` on, starting with the one at row `row`, a multiple of `mr`.
     pub(super) fn panels(&self, p: usize, depth: usize, row: usize) -> &[T] {
         let start = self.kernel.packed_a_len(self.rows, p);
         &self.data[start + row * depth..self.kernel.packed_a_len(self.rows, p + depth)]

@@ -5,8 +5,8 @@ use crate::par::{self, MatMut, MatRef, Pod};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// Elements converted by a parallel task.
-const TASK_LEN: usize = 1 << 15;
+/// Elements converted per chunk.
+const GRAIN: usize = 1 << 15;
 
 /// A 16-bit floating-point type: `f16` and `bf16`.
 pub trait Reduced: Pod {
@@ -31,8 +31,8 @@ macro_rules! reduced {
 }
 reduced!(f16 bf16);
 
-/// C = `alpha` A B + `beta` C, then bias, residual and activation, for 16-bit operands: everything is computed in `f32`, and each
-/// element of C is rounded once. With a `beta` of zero the old contents of C are ignored.
+/// Like [`gemm_fused`], for 16-bit operands: the product and the epilogue are computed in `f32`, and each element of C is rounded
+/// once. If `beta` is zero, the old contents of C are ignored.
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -55,7 +55,7 @@ pub fn gemm_reduced<H: Reduced>(
                 }
                 gemm_fused(alpha, a, b, beta, MatMut::row_major(wide, m, n), epilogue);
                 let wide = &*wide;
-                par::parallel_blocks(c, TASK_LEN.div_ceil(n.max(1)), n, |first, _, mut c| {
+                par::parallel_blocks(c, GRAIN.div_ceil(n.max(1)), n, |first, _, mut c| {
                     for row in 0..c.rows() {
                         H::narrow(&wide[(first + row) * n..][..n], c.row_mut(row));
                     }
@@ -65,14 +65,14 @@ pub fn gemm_reduced<H: Reduced>(
     });
 }
 
-/// Calls `f` with the matrix in `f32`; its storage order is kept.
+/// Calls `f` with a copy of the matrix in `f32`, row-major or column-major like the original.
 fn widened<H: Reduced, R>(m: MatRef<'_, H>, f: impl FnOnce(MatRef<'_, f32>) -> R) -> R {
     // The transpose of a column-major matrix is a row-major one.
     let transposed = m.col_stride() != 1 && m.row_stride() == 1;
     let source = if transposed { m.t() } else { m };
     let (rows, cols) = (source.rows(), source.cols());
     par::with_scratch(rows * cols, |wide: &mut [f32]| {
-        par::parallel_rows(wide, cols, TASK_LEN.div_ceil(cols.max(1)), |row, wide| {
+        par::parallel_rows(wide, cols, GRAIN.div_ceil(cols.max(1)), |row, wide| {
             let from = source.block(row, 0, 1, cols);
             if from.col_stride() == 1 {
                 H::widen(&from.data()[..cols], wide);

@@ -1,8 +1,10 @@
 //! Products compared with sums in f64, for every instruction set that the processor has.
 
+use super::batched::BatchedProduct;
 use super::*;
 use crate::par;
 use crate::simd::Isa;
+use crate::simd::microkernel::MicroKernel;
 use num_traits::NumCast;
 
 /// Numbers in [-1, 1) that depend on `seed` only.
@@ -61,7 +63,7 @@ fn check<T: GemmElement>(what: &str, c: &[T], before: &[T], n: usize, stride: us
     }
 }
 
-/// A view of (rows, cols) elements of `data`, stored row-major, column-major, or with gaps in both directions.
+/// A (rows, cols) view of `data`: row-major, column-major, or with gaps in both directions.
 fn layout<T>(data: &[T], rows: usize, cols: usize, layout_kind: usize) -> MatRef<'_, T> {
     match layout_kind {
         0 => MatRef::new(data, rows, cols, cols + 3, 1),
@@ -72,6 +74,17 @@ fn layout<T>(data: &[T], rows: usize, cols: usize, layout_kind: usize) -> MatRef
 
 fn kernels<T: GemmElement>() -> impl Iterator<Item = &'static MicroKernel<T>> {
     Isa::available().map(T::microkernel_for)
+}
+
+/// A B by the given microkernel, followed by the epilogue.
+fn product<'a, T: GemmElement>(
+    kernel: &'static MicroKernel<T>,
+    a: MatRef<'a, T>,
+    b: MatRef<'a, T>,
+    epilogue: &'a Epilogue<'a, T>,
+) -> Product<'a, T> {
+    let (a, b, threads) = (Lhs::View(a), Rhs::View(b), par::num_threads());
+    Product { kernel, alpha: T::one(), a, b, beta: T::zero(), epilogue, threads }
 }
 
 fn one_shape<T: GemmElement>(m: usize, n: usize, k: usize, layouts: &[usize]) {
@@ -91,7 +104,7 @@ fn one_shape<T: GemmElement>(m: usize, n: usize, k: usize, layouts: &[usize]) {
                     let mut c = before.clone();
                     let (alpha, beta) = (T::from(alpha).expect("exact"), T::from(beta).expect("exact"));
                     let view = MatMut::new(&mut c, m, n, stride);
-                    gemm_with(kernel, alpha, a, b, beta, view, &Epilogue::default());
+                    Product { alpha, beta, ..product(kernel, a, b, &Epilogue::default()) }.run(view);
                     let what = format!("{:?} {m}x{n}x{k} layouts {how_a} {how_b}", kernel.isa());
                     check(&what, &c, &before, n, stride, &expected, k);
                 }
@@ -153,7 +166,7 @@ fn a_dense_column_gets_its_epilogue() {
         Epilogue { bias: Bias::PerRow(&bias), residual, activation: Activation::Relu, ..Epilogue::default() };
     for kernel in kernels::<f32>() {
         let mut c = vec![0.0; m];
-        gemm_with(kernel, 1.0, a, x, 0.0, MatMut::row_major(&mut c, m, 1), &epilogue);
+        product(kernel, a, x, &epilogue).run(MatMut::row_major(&mut c, m, 1));
         check("column", &c, &[], 1, 1, &expected, k);
     }
 }
@@ -173,14 +186,14 @@ fn packed_operands_and_epilogue() {
     let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
     let (rows, cols, shortcut) = (noise::<f32>(m, 3), noise::<f32>(n, 4), noise::<f32>(m * n, 5));
     let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, n, k).t());
-    let product = reference(1.0, a, b, 0.0, &[], n);
-    let added = |i: usize| product[i] + value(shortcut[i]);
+    let sums = reference(1.0, a, b, 0.0, &[], n);
+    let added = |i: usize| sums[i] + value(shortcut[i]);
     let residual = Some(MatRef::row_major(&shortcut, m, n));
     let relu_expected: Vec<f64> = (0..m * n).map(|i| relu(added(i) + value(rows[i / n]))).collect();
     let half_expected: Vec<f64> = (0..m * n).map(|i| (added(i) + value(cols[i % n])) / 2.0).collect();
     let (by_row, by_col) = (noise::<f32>(m, 6), noise::<f32>(n, 7));
     let leaky = |x: f64| if x > 0.0 { x } else { 0.25 * x };
-    let term = |i: usize, scale: f32, bias: f32| product[i] * value(scale) + value(bias) + value(shortcut[i]);
+    let term = |i: usize, scale: f32, bias: f32| sums[i] * value(scale) + value(bias) + value(shortcut[i]);
     let leaky_expected: Vec<f64> = (0..m * n).map(|i| leaky(term(i, by_row[i / n], rows[i / n]))).collect();
     let scaled_expected: Vec<f64> = (0..m * n).map(|i| term(i, by_col[i % n], cols[i % n])).collect();
     let with = |scale, bias, activation| Epilogue { scale, bias, residual, activation };
@@ -215,7 +228,7 @@ fn packed_operands_and_epilogue() {
                 let mut c = vec![f32::NAN; m * n];
                 let view = MatMut::row_major(&mut c, m, n);
                 match way {
-                    0 => gemm_with(kernel, 1.0, a, b, 0.0, view, epilogue),
+                    0 => product(kernel, a, b, epilogue).run(view),
                     1 => gemm_packed_a(1.0, &packed_a, b, 0.0, view, epilogue),
                     _ => gemm_packed_b(1.0, a, &packed_b, 0.0, view, epilogue),
                 }
@@ -280,7 +293,7 @@ fn batches() {
         let b_of = |_: usize| MatRef::row_major(&b, k, n);
         for kernel in kernels::<f32>() {
             let mut c = old.clone();
-            super::batched::batched_with(kernel, -0.5, a_of, b_of, 2.0, &mut c, (m, n));
+            BatchedProduct { kernel, alpha: -0.5, a: a_of, b: b_of, beta: 2.0, shape: (m, n) }.run(&mut c);
             for i in 0..count {
                 let part = i * m * n..(i + 1) * m * n;
                 let expected = reference(-0.5, a_of(i), b_of(i), 2.0, &old[part.clone()], n);

@@ -83,7 +83,7 @@ fn windows<T: OutputElement>(
     let ([_, height, width], [_, rows, cols]) = (shape.input, shape.output());
     let (source, pixels, lanes) = (height * width, rows * cols, cols.next_multiple_of(LANES));
     let words_per_kernel = words.len() / shape.out_channels.max(1);
-    // Rows of outputs whose sums fit into the first-level cache.
+    // Rows of outputs whose sums fit into the L1 cache.
     let block = (GRAIN / 4 / lanes.max(1)).clamp(1, rows.max(1));
     par::parallel_rows(out, pixels, GRAIN.div_ceil(pixels.max(1)), |i, out| {
         let channel = i % shape.out_channels;

@@ -1,7 +1,7 @@
 //! Conversion between array elements and the lanes that loops compute in.
 //!
 //! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`); other element types are converted block by block
-//! through buffers that stay in the first-level cache. So nine data types need no more code than four.
+//! through buffers that stay in the L1 cache. So nine data types need no more code than four.
 
 use crate::par::{self, Pod};
 use ferromx_core::dtype::{DType, Element, bf16, f16, truncate_i32, truncate_i64};

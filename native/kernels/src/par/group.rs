@@ -1,13 +1,13 @@
-//! Parallel loops over several sets of slices at once.
+//! Parallel loops over several slices at once.
 
 use super::parallel_for;
-use super::split::{Parts, chunks};
+use super::split::{SharedSlice, num_chunks};
 
 /// Mutable slices of equal length that are split at the same indices: `N` of one element type, and one of another type, which may
-/// instead be empty.
+/// also be empty (such as weights in `f32` and their 16-bit copy).
 pub struct Group<'a, T, U, const N: usize> {
-    main: [Parts<'a, T>; N],
-    side: Parts<'a, U>,
+    main: [SharedSlice<'a, T>; N],
+    side: SharedSlice<'a, U>,
     len: usize,
 }
 
@@ -22,7 +22,7 @@ impl<'a, T, U, const N: usize> Group<'a, T, U, N> {
             assert_eq!(l, len, "the slices of a group have {l} and {len} elements");
         }
         assert!(side.is_empty() || side.len() == len, "a group has slices of {len} and {} elements", side.len());
-        Group { main: main.map(Parts::new), side: Parts::new(side), len }
+        Group { main: main.map(SharedSlice::new), side: SharedSlice::new(side), len }
     }
 
     /// The number of elements of each slice.
@@ -30,14 +30,14 @@ impl<'a, T, U, const N: usize> Group<'a, T, U, N> {
         self.len
     }
 
-    /// Whether the slices have no elements.
+    /// True if the slices have no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
 /// Calls `f(group, start, main, side)` for every chunk of `grain` elements (the last one of a group may be shorter) of every
-/// group: with the group's index, the chunk's start in it, and the chunk of each slice.
+/// group, with the index of the group, the offset of the chunk in it, and the elements of the chunk in each slice.
 pub fn parallel_groups<T: Send, U: Send, const N: usize>(
     groups: &mut [Group<'_, T, U, N>],
     grain: usize,
@@ -45,18 +45,18 @@ pub fn parallel_groups<T: Send, U: Send, const N: usize>(
 ) {
     let grain = grain.max(1);
     let groups = &*groups;
-    parallel_for(groups.iter().map(|g| chunks(g.len, grain)).sum(), |mut chunk| {
+    parallel_for(groups.iter().map(|g| num_chunks(g.len, grain)).sum(), |mut chunk| {
         for (i, group) in groups.iter().enumerate() {
-            let own = chunks(group.len, grain);
-            if chunk < own {
+            let len = num_chunks(group.len, grain);
+            if chunk < len {
                 let range = chunk * grain..(chunk + 1) * grain;
                 // SAFETY: the groups are borrowed mutably, each chunk of a group is visited once, and chunks do not overlap.
                 let (main, side) = unsafe {
-                    (group.main.each_ref().map(|part| part.take(range.clone())), group.side.take(range.clone()))
+                    (group.main.each_ref().map(|slice| slice.take(range.clone())), group.side.take(range.clone()))
                 };
                 return f(i, range.start, main, side);
             }
-            chunk -= own;
+            chunk -= len;
         }
     });
 }

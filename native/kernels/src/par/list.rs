@@ -1,4 +1,4 @@
-//! Lists that reuse memory of their thread.
+//! Temporary lists that reuse the memory of earlier ones.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -56,7 +56,7 @@ impl<T> DerefMut for List<T> {
 
 impl<T> Drop for List<T> {
     fn drop(&mut self) {
-        // Elements may be lists of the same type.
+        // Before the memory is returned, because elements that are dropped may return lists, too.
         self.0.clear();
         let list = std::mem::take(&mut self.0);
         with_free(|free| free.push(list));

@@ -1,4 +1,4 @@
-//! Borrowed matrices: strided ones to read, and row-major ones to write in disjoint blocks.
+//! Matrix views: strided ones to read, and row-major ones to write, which threads can divide into disjoint blocks.
 
 use super::parallel_for;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ pub struct MatRef<'a, T> {
     col_stride: usize,
 }
 
-/// One more than the largest index of a matrix, None if it exceeds the address space.
+/// One more than the largest offset of an element of the matrix; `None` on overflow.
 fn extent(rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Option<usize> {
     if rows == 0 || cols == 0 {
         return Some(0);
@@ -30,7 +30,7 @@ fn check(len: usize, rows: usize, cols: usize, row_stride: usize, col_stride: us
 }
 
 impl<'a, T> MatRef<'a, T> {
-    /// A `rows` x `cols` matrix with the given distances, in elements, between rows and between columns.
+    /// A `rows` x `cols` matrix with strides in elements.
     ///
     /// # Panics
     /// When `data` is too short.
@@ -63,7 +63,7 @@ impl<'a, T> MatRef<'a, T> {
         MatRef { data: &self.data[start..], rows, cols, ..self }
     }
 
-    /// The elements, starting with the first one of the matrix.
+    /// The slice that starts with the first element of the matrix.
     pub fn data(self) -> &'a [T] {
         self.data
     }
@@ -78,12 +78,12 @@ impl<'a, T> MatRef<'a, T> {
         self.cols
     }
 
-    /// The distance between rows, in elements.
+    /// The stride between rows, in elements.
     pub fn row_stride(self) -> usize {
         self.row_stride
     }
 
-    /// The distance between columns, in elements.
+    /// The stride between columns, in elements.
     pub fn col_stride(self) -> usize {
         self.col_stride
     }
@@ -97,9 +97,9 @@ fn check_block((all_rows, all_cols): (usize, usize), row: usize, col: usize, row
     );
 }
 
-/// A mutable matrix: rows of adjacent elements, `row_stride` elements apart, which no other reference covers.
+/// An exclusive view of a row-major matrix: element (i, j) is at offset `i * row_stride + j`.
 ///
-/// Unlike a slice it can be split into blocks of columns, so that threads fill parts of the same rows.
+/// Unlike a slice it can be split into blocks of columns, so that threads can write different columns of the same rows.
 pub struct MatMut<'a, T> {
     start: *mut T,
     rows: usize,
@@ -108,11 +108,11 @@ pub struct MatMut<'a, T> {
     data: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a `MatMut` stands for `&mut` references to its elements.
+// SAFETY: a `MatMut` is equivalent to `&mut` references to its elements.
 unsafe impl<T: Send> Send for MatMut<'_, T> {}
 
 impl<'a, T> MatMut<'a, T> {
-    /// A `rows` x `cols` matrix with the given distance, in elements, between rows.
+    /// A `rows` x `cols` matrix with a row stride (leading dimension) in elements.
     ///
     /// # Panics
     /// When `data` is too short, or rows would overlap.
@@ -140,7 +140,7 @@ impl<'a, T> MatMut<'a, T> {
         self.cols
     }
 
-    /// The distance between rows, in elements.
+    /// The stride between rows, in elements.
     pub fn row_stride(&self) -> usize {
         self.row_stride
     }
@@ -166,14 +166,14 @@ impl<'a, T> MatMut<'a, T> {
     /// When the block does not lie within the matrix.
     pub fn block(&mut self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'_, T> {
         check_block((self.rows, self.cols), row, col, rows, cols);
-        // SAFETY: checked to be within the matrix; `self` stays borrowed while the part is in use.
-        unsafe { self.part(row, col, rows, cols) }
+        // SAFETY: the block lies within the matrix, as checked, and `self` stays borrowed while it is in use.
+        unsafe { self.block_unchecked(row, col, rows, cols) }
     }
 
-    /// A single column with adjacent rows, as one row.
+    /// A contiguous column, viewed as a row.
     ///
     /// # Panics
-    /// When there are several columns, or the rows are not adjacent.
+    /// When there are several columns, or the row stride is not 1.
     pub fn into_row(self) -> MatMut<'a, T> {
         assert!(
             self.cols == 1 && self.row_stride == 1,
@@ -186,8 +186,8 @@ impl<'a, T> MatMut<'a, T> {
     }
 
     /// # Safety
-    /// The part must lie within the matrix and be covered by no other reference during its life.
-    unsafe fn part<'b>(&self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'b, T> {
+    /// The block must lie within the matrix and overlap no other reference while it is in use.
+    unsafe fn block_unchecked<'b>(&self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'b, T> {
         let offset = if rows == 0 || cols == 0 { 0 } else { row * self.row_stride + col };
         // SAFETY: the offset is that of an element of the matrix, or zero.
         let start = unsafe { self.start.add(offset) };
@@ -206,8 +206,8 @@ impl<T> Shared<'_, '_, T> {
     }
 }
 
-/// Calls `f(row, col, block)` in parallel for every block of `block_rows` x `block_cols` elements (fewer at the lower and right
-/// edges) that starts at (`row`, `col`) of `matrix`.
+/// Divides `matrix` into blocks of `block_rows` x `block_cols` elements (fewer at the lower and right edges) and calls
+/// `f(row, col, block)` for each in parallel, with the indices of its first row and column. Each block is one chunk.
 pub fn parallel_blocks<T: Send>(
     matrix: MatMut<'_, T>,
     block_rows: usize,
@@ -223,6 +223,6 @@ pub fn parallel_blocks<T: Send>(
         let (row, col) = (chunk % blocks_down * block_rows, chunk / blocks_down * block_cols);
         let (block_rows, block_cols) = (block_rows.min(rows - row), block_cols.min(cols - col));
         // SAFETY: the block lies within the matrix; each one is visited once, and blocks do not overlap.
-        f(row, col, unsafe { shared.get().part(row, col, block_rows, block_cols) });
+        f(row, col, unsafe { shared.get().block_unchecked(row, col, block_rows, block_cols) });
     });
 }

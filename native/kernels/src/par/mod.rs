@@ -1,9 +1,17 @@
 //! Parallel loops over fixed chunks, and the scratch memory of each thread.
 //!
-//! The caller splits a loop into chunks by the size of the work alone, so that results do not depend on the number of threads.
-//! The calling thread takes part: it claims chunks from the front, the workers claim them from the back. An idle worker spins for
-//! some microseconds, then yields, and finally sleeps. A loop started while another one runs, or from within a chunk, runs on its
-//! calling thread. Starting a loop costs about a microsecond: work below some ten microseconds should stay in one chunk.
+//! A chunk is the unit of work of a thread. The caller splits a loop into chunks by the size of the work alone, so that results do
+//! not depend on the number of threads. The calling thread takes part: it claims chunks from the front, the workers claim them from
+//! the back. An idle worker spins for some microseconds, then yields, and finally sleeps. A loop started while another one runs, or
+//! from within a chunk, runs on its calling thread. Starting a loop costs about a microsecond, so work below some ten microseconds
+//! should stay in one chunk.
+//!
+//! - `pool`: the thread pool and `parallel_for`.
+//! - `split`: parallel loops over index ranges and the rows of slices.
+//! - `matrix`: matrix views, and parallel loops over the blocks of a matrix.
+//! - `group`: parallel loops over several slices at once.
+//! - `scratch`: scratch memory of a thread and aligned vectors.
+//! - `list`: temporary lists that reuse memory.
 #![allow(unsafe_code)]
 
 mod group;
@@ -20,4 +28,4 @@ pub use list::List;
 pub use matrix::{MatMut, MatRef, parallel_blocks};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Pod, with_scratch};
-pub use split::{chunks, fair_chunks, parallel_ranges, parallel_rows, parallel_rows2};
+pub use split::{fair_chunks, num_chunks, parallel_ranges, parallel_rows, parallel_rows2};

@@ -12,7 +12,7 @@ const SPINS: u32 = 2000;
 /// small operator.
 const YIELDS: u32 = 400;
 
-/// Maximum number of chunks that half a word can count, with room for one failed claim per worker. No loop has as many.
+/// Maximum number of chunks of a parallel loop: the 32-bit halves of [`Job::claimed`] also count one failed claim per worker.
 const MAX_CHUNKS: usize = u32::MAX as usize / 2;
 
 type Panic = Box<dyn Any + Send>;
@@ -30,7 +30,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     /// The next chunk, if one is left. The caller takes the first ones and the workers the last ones, so that in successive loops
-    /// a thread works on the same part of the data, which is in its cache.
+    /// a thread works on the same range of the data, which is still in its cache.
     fn claim(&self, caller: bool) -> Option<usize> {
         let claimed = self.claimed.fetch_add(if caller { 1 << 32 } else { 1 }, Ordering::Relaxed);
         let (first, last) = ((claimed >> 32) as usize, claimed as u32 as usize);
@@ -56,7 +56,7 @@ struct Shared {
     epoch: AtomicU32,
     /// Number of workers that may hold the job pointer.
     inside: AtomicUsize,
-    /// The caller, while it sleeps until `inside` is zero. Whoever makes `inside` zero, even without a job, wakes it.
+    /// The caller, while it sleeps until `inside` is zero. The worker that makes `inside` zero wakes it, even if it found no job.
     waiting: Mutex<Option<Thread>>,
 }
 
@@ -108,7 +108,7 @@ fn pool() -> &'static Pool {
     })
 }
 
-/// The thread count set in the environment, else the number of processors that this process may use.
+/// The thread count from the environment, else the number of processors available to the process.
 fn default_threads() -> usize {
     let from = |name: &str| std::env::var(name).ok().and_then(|value| parse_threads(&value));
     from("MXNET_CPU_WORKER_NTHREADS")
@@ -116,7 +116,7 @@ fn default_threads() -> usize {
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Parses a positive count; of a list by nesting level, as OpenMP takes it ("4,2"), the outermost counts.
+/// Parses a positive count. Of an OpenMP list with one count per nesting level ("4,2"), takes the first, the outermost level.
 pub(super) fn parse_threads(value: &str) -> Option<usize> {
     value.split(',').next()?.trim().parse().ok().filter(|&count| count > 0)
 }
@@ -146,17 +146,17 @@ pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
     run_chunks(chunks, &f);
 }
 
-/// [`parallel_for`], compiled once.
+/// [`parallel_for`] without its type parameter, so that it is compiled once.
 fn run_chunks(chunks: usize, f: &(dyn Fn(usize) + Sync)) {
     let pool = pool();
-    let helpers = num_threads().min(chunks).saturating_sub(1);
-    if helpers == 0 || chunks > MAX_CHUNKS {
+    let max_workers = num_threads().min(chunks).saturating_sub(1);
+    if max_workers == 0 || chunks > MAX_CHUNKS {
         return (0..chunks).for_each(f);
     }
     let Ok(mut workers) = pool.workers.try_lock() else {
         return (0..chunks).for_each(f);
     };
-    let outcome = pool.run(&mut workers, helpers, chunks, f);
+    let outcome = pool.run(&mut workers, max_workers, chunks, f);
     drop(workers);
     if let Some(panic) = outcome {
         resume_unwind(panic);
@@ -167,24 +167,24 @@ impl Pool {
     fn run(
         &self,
         workers: &mut Vec<Thread>,
-        helpers: usize,
+        max_workers: usize,
         chunks: usize,
         run: &(dyn Fn(usize) + Sync),
     ) -> Option<Panic> {
-        while workers.len() < helpers {
+        while workers.len() < max_workers {
             let (shared, index) = (self.shared.clone(), workers.len());
             let name = format!("ferromx-{}", index + 1);
             match std::thread::Builder::new().name(name).spawn(move || worker(&shared, index)) {
                 Ok(handle) => workers.push(handle.thread().clone()),
-                // If no more threads can be created, the existing ones, at least the caller, do the work.
+                // If no more threads can be created, the existing ones (at least the caller) do the work.
                 Err(_) => break,
             }
         }
-        let job = Job { run, chunks, claimed: AtomicU64::new(0), workers: helpers, panic: Mutex::new(None) };
+        let job = Job { run, chunks, claimed: AtomicU64::new(0), workers: max_workers, panic: Mutex::new(None) };
         let shared = &*self.shared;
         shared.job.store((&raw const job).cast_mut().cast(), Ordering::SeqCst);
         shared.epoch.fetch_add(1, Ordering::SeqCst);
-        workers.iter().take(helpers).for_each(Thread::unpark);
+        workers.iter().take(max_workers).for_each(Thread::unpark);
         job.work(true);
         // After this store no worker can read the pointer without having been counted in `inside` first.
         shared.job.store(std::ptr::null_mut(), Ordering::SeqCst);
@@ -193,7 +193,7 @@ impl Pool {
     }
 }
 
-/// Spins for some microseconds at most; returns whether the condition became true.
+/// Spins for at most some microseconds; returns true as soon as the condition holds.
 fn spin_until(condition: impl Fn() -> bool) -> bool {
     (0..SPINS).any(|_| {
         std::hint::spin_loop();

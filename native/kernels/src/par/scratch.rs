@@ -1,4 +1,4 @@
-//! Aligned memory for numbers, and the scratch memory of each thread.
+//! Memory aligned to 64 bytes, and the scratch memory of each thread.
 
 use ferromx_core::memory::out_of_memory;
 use ferromx_core::storage::pages::{self, ALIGN};
@@ -19,31 +19,31 @@ macro_rules! pod {
 }
 pod!(u8 i8 u16 i16 u32 i32 u64 i64 usize isize f32 f64 half::f16 half::bf16);
 
-/// Zero-initialised bytes, aligned to 64. Their count is stored in the cache line before them, so that this is a single pointer:
-/// a wider value that was just written would stall the processor when it is read back.
-struct Block {
+/// Zero-initialised memory, aligned to 64 bytes. Its length is stored in the cache line before it, so that this type is a single
+/// pointer: reading back a wider value that was stored field by field would fail store forwarding and stall.
+struct Allocation {
     start: NonNull<u8>,
 }
 
-// SAFETY: the block owns its memory.
-unsafe impl Send for Block {}
-// SAFETY: a shared block gives no access to its memory.
-unsafe impl Sync for Block {}
+// SAFETY: the allocation is owned.
+unsafe impl Send for Allocation {}
+// SAFETY: a shared reference gives no access to the memory.
+unsafe impl Sync for Allocation {}
 
-impl Block {
-    fn new(bytes: usize) -> Block {
+impl Allocation {
+    fn new(bytes: usize) -> Allocation {
         let memory = bytes.checked_add(ALIGN).and_then(pages::allocate);
         let Some(memory) = memory else { out_of_memory(bytes) };
-        // SAFETY: the line before the bytes has room for their count and is aligned to 64.
+        // SAFETY: the cache line before the bytes has room for their length and is aligned to 64.
         unsafe {
             memory.cast::<usize>().write(bytes);
-            Block { start: memory.add(ALIGN) }
+            Allocation { start: memory.add(ALIGN) }
         }
     }
 
     /// The start of the allocation, and the number of bytes.
     fn memory(&self) -> (NonNull<u8>, usize) {
-        // SAFETY: `new` stored the count there.
+        // SAFETY: `new` stored the length there.
         unsafe {
             let memory = self.start.sub(ALIGN);
             (memory, memory.cast::<usize>().read())
@@ -51,22 +51,22 @@ impl Block {
     }
 }
 
-impl Block {
-    /// An unused block of the thread, or a new one if that is too small.
-    fn take(bytes: usize) -> Block {
-        // Thread-local storage is gone while the thread exits; the block is then used once.
+impl Allocation {
+    /// An unused allocation of the thread, or a new one if that is too small.
+    fn take(bytes: usize) -> Allocation {
+        // Thread-local storage is gone while the thread exits; the allocation is then used once.
         let free = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-        free.filter(|block| block.memory().1 >= bytes).unwrap_or_else(|| Block::new(bytes))
+        free.filter(|allocation| allocation.memory().1 >= bytes).unwrap_or_else(|| Allocation::new(bytes))
     }
 
-    /// Keeps the block for the thread's next call.
+    /// Keeps the allocation for the thread's next call.
     fn keep(self) {
-        // An error means that the thread exits; the block is freed.
+        // An error means that the thread exits; the allocation is then freed.
         let _ = FREE.try_with(|free| free.borrow_mut().push(self));
     }
 }
 
-impl Drop for Block {
+impl Drop for Allocation {
     fn drop(&mut self) {
         let (memory, bytes) = self.memory();
         // SAFETY: allocated in `new` with this size.
@@ -74,9 +74,9 @@ impl Drop for Block {
     }
 }
 
-/// A heap-allocated slice of numbers that starts at a multiple of 64 bytes; initially all zero.
+/// A zero-initialised slice on the heap, aligned to 64 bytes.
 pub struct AlignedVec<T> {
-    block: Block,
+    allocation: Allocation,
     len: usize,
     element: PhantomData<T>,
 }
@@ -86,7 +86,7 @@ impl<T: Pod> AlignedVec<T> {
     ///
     /// Unwinds with an `OutOfMemory` if the allocation fails.
     pub fn zeroed(len: usize) -> Self {
-        AlignedVec { block: Block::new(len.saturating_mul(size_of::<T>())), len, element: PhantomData }
+        AlignedVec { allocation: Allocation::new(len.saturating_mul(size_of::<T>())), len, element: PhantomData }
     }
 }
 
@@ -94,34 +94,34 @@ impl<T: Pod> Deref for AlignedVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the block has room for `len` aligned elements, is initialised, and every bit pattern is a `T`.
-        unsafe { std::slice::from_raw_parts(self.block.start.as_ptr().cast(), self.len) }
+        // SAFETY: the allocation has room for `len` aligned elements, is initialised, and every bit pattern is a `T`.
+        unsafe { std::slice::from_raw_parts(self.allocation.start.as_ptr().cast(), self.len) }
     }
 }
 
 impl<T: Pod> DerefMut for AlignedVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as for `deref`, and the mutable borrow excludes other users.
-        unsafe { std::slice::from_raw_parts_mut(self.block.start.as_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.allocation.start.as_ptr().cast(), self.len) }
     }
 }
 
 thread_local! {
-    /// The unused buffers, that of the outermost call last.
-    static FREE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+    /// The unused allocations; that of the outermost call is last.
+    static FREE: RefCell<Vec<Allocation>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `f` with `len` elements of scratch memory, aligned to 64 bytes, whose contents are unspecified.
+/// Calls `f` with a scratch buffer of `len` elements, aligned to 64 bytes, whose contents are unspecified.
 ///
-/// The memory belongs to the thread and is reused by its next call; it grows to the largest requested length, so that a repeated
-/// computation allocates nothing. Calls may be nested; each level has its own memory.
+/// The buffer belongs to the thread and is reused by its next call; it grows to the largest requested length, so that a repeated
+/// computation allocates nothing. Calls may be nested; each level has its own buffer.
 ///
 /// Unwinds with an `OutOfMemory` if the allocation fails.
 pub fn with_scratch<T: Pod, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
-    let block = Block::take(len.saturating_mul(size_of::<T>()));
-    // SAFETY: the block has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is a `T`,
+    let allocation = Allocation::take(len.saturating_mul(size_of::<T>()));
+    // SAFETY: the allocation has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is a `T`,
     // and this call owns it.
-    let result = f(unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), len) });
-    block.keep();
+    let result = f(unsafe { std::slice::from_raw_parts_mut(allocation.start.as_ptr().cast(), len) });
+    allocation.keep();
     result
 }

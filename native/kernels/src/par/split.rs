@@ -5,36 +5,37 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// The number of chunks of `grain` items (the last one may be shorter) in `len` items. A grain of zero counts as one.
-pub fn chunks(len: usize, grain: usize) -> usize {
+pub fn num_chunks(len: usize, grain: usize) -> usize {
     len.div_ceil(grain.max(1))
 }
 
-/// The rows and columns of the chunks into which `count` grids of `size` are best split among `threads`; `cost` is the time of a
-/// chunk of that many rows and columns. Chunks are claimed one by one; all but the last of a row or column have the same size. Of
-/// equally good sizes the smallest is chosen, so that a delayed thread holds up the others less.
+/// The rows and columns of a chunk that split `count` grids of `size` among `threads` in the least time, where `cost(rows, cols)`
+/// is the time of a chunk. All chunks of a grid but the last in each direction have this size. Of equally good sizes the smallest
+/// is chosen, so that a delayed thread holds up the others less.
 pub fn fair_chunks(size: [usize; 2], count: usize, threads: usize, cost: impl Fn(usize, usize) -> f64) -> [usize; 2] {
-    let most = CHUNKS_EACH * threads;
-    // Number of whole chunks, and the size of the remainder.
-    let parts = |d: usize, chunk: usize| (size[d] / chunk, size[d] % chunk);
-    let done = |[chunk_rows, chunk_cols]: [usize; 2]| {
-        let ((rows, low), (cols, narrow)) = (parts(0, chunk_rows), parts(1, chunk_cols));
+    let max_chunks = CHUNKS_PER_THREAD * threads;
+    // Number of full chunks, and size of the remainder.
+    let split = |d: usize, chunk: usize| (size[d] / chunk, size[d] % chunk);
+    let total_time = |[chunk_rows, chunk_cols]: [usize; 2]| {
+        let ((rows, last_row), (cols, last_col)) = (split(0, chunk_rows), split(1, chunk_cols));
         let time =
             |chunk_rows, chunk_cols| if chunk_rows * chunk_cols == 0 { 0.0 } else { cost(chunk_rows, chunk_cols) };
-        let column = |chunk_cols| rows as f64 * time(chunk_rows, chunk_cols) + time(low, chunk_cols);
-        let all = count as f64 * (cols as f64 * column(chunk_cols) + column(narrow));
-        // Small chunks fill gaps.
+        let column = |chunk_cols| rows as f64 * time(chunk_rows, chunk_cols) + time(last_row, chunk_cols);
+        let all = count as f64 * (cols as f64 * column(chunk_cols) + column(last_col));
+        // Chunks of less than half the size fill the gaps between the others.
         let large =
-            count * (rows + usize::from(2 * low >= chunk_rows)) * (cols + usize::from(2 * narrow >= chunk_cols));
+            count * (rows + usize::from(2 * last_row >= chunk_rows)) * (cols + usize::from(2 * last_col >= chunk_cols));
         (all / threads as f64).max(large.div_ceil(threads) as f64 * cost(chunk_rows, chunk_cols))
     };
     let chunk = |d: usize, n: usize| size[d].div_ceil(n).max(1);
-    let pairs = (1..=most).flat_map(|n| (1..=most / (n * count.max(1))).map(move |m| [chunk(0, n), chunk(1, m)]));
-    let best = pairs.map(|pair| (done(pair), pair)).min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let pairs =
+        (1..=max_chunks).flat_map(|n| (1..=max_chunks / (n * count.max(1))).map(move |m| [chunk(0, n), chunk(1, m)]));
+    let best = pairs.map(|pair| (total_time(pair), pair)).min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     best.map_or(size, |best| best.1)
 }
 
 /// Maximum number of chunks per thread in [`fair_chunks`].
-const CHUNKS_EACH: usize = 3;
+const CHUNKS_PER_THREAD: usize = 3;
 
 /// Calls `f` with the consecutive ranges of `grain` items (the last one may be shorter) that make up `0..len`.
 ///
@@ -44,25 +45,25 @@ pub fn parallel_ranges(len: usize, grain: usize, f: impl Fn(Range<usize>) + Sync
     run_ranges(len, grain, &f);
 }
 
-/// [`parallel_ranges`], compiled once.
+/// [`parallel_ranges`] without its type parameter, so that it is compiled once.
 fn run_ranges(len: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     let grain = grain.max(1);
-    parallel_for(chunks(len, grain), |chunk| f(chunk * grain..((chunk + 1) * grain).min(len)));
+    parallel_for(num_chunks(len, grain), |chunk| f(chunk * grain..((chunk + 1) * grain).min(len)));
 }
 
-/// A mutable slice of which several threads take disjoint parts.
-pub(super) struct Parts<'a, T> {
+/// A mutable slice from which threads take disjoint ranges.
+pub(super) struct SharedSlice<'a, T> {
     start: *mut T,
     len: usize,
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: sharing a `Parts` lets threads make `&mut T` of distinct elements, which amounts to sending `T`.
-unsafe impl<T: Send> Sync for Parts<'_, T> {}
+// SAFETY: sharing a `SharedSlice` gives threads `&mut T` to distinct elements, which amounts to sending `T`.
+unsafe impl<T: Send> Sync for SharedSlice<'_, T> {}
 
-impl<'a, T> Parts<'a, T> {
+impl<'a, T> SharedSlice<'a, T> {
     pub(super) fn new(slice: &'a mut [T]) -> Self {
-        Parts { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
+        SharedSlice { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
     /// The elements in `range`, clipped to the slice.
@@ -83,11 +84,11 @@ impl<'a, T> Parts<'a, T> {
 pub fn parallel_rows<T: Send>(data: &mut [T], row_len: usize, grain: usize, f: impl Fn(usize, &mut [T]) + Sync) {
     let row_len = row_len.max(1);
     let rows = data.len().div_ceil(row_len);
-    let parts = Parts::new(data);
+    let slice = SharedSlice::new(data);
     parallel_ranges(rows, grain, |chunk| {
         for row in chunk {
             // SAFETY: each row is visited once, and rows do not overlap.
-            f(row, unsafe { parts.take(row * row_len..(row + 1) * row_len) });
+            f(row, unsafe { slice.take(row * row_len..(row + 1) * row_len) });
         }
     });
 }
@@ -102,7 +103,7 @@ pub fn parallel_rows2<T: Send, U: Send>(
 ) {
     let (first_len, second_len) = (first_len.max(1), second_len.max(1));
     let rows = first.len().div_ceil(first_len).min(second.len().div_ceil(second_len));
-    let (first, second) = (Parts::new(first), Parts::new(second));
+    let (first, second) = (SharedSlice::new(first), SharedSlice::new(second));
     parallel_ranges(rows, grain, |chunk| {
         for row in chunk {
             // SAFETY: each row is visited once, and rows do not overlap.

@@ -4,7 +4,7 @@ use super::{Fold, Max, Min, NumericLane, ROW_BLOCK, Table, fold_row, reduce_with
 use crate::map::{Elements, ElementsMut, Lane, Load, Store};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 
-/// Columns processed together; their best elements and positions stay in the first-level cache.
+/// Columns processed together; their best elements and positions stay in the L1 cache.
 const TILE: usize = 512;
 
 /// The first position of the largest element along the middle axis of `x`: (outer, n, inner) to (outer, inner). NaN counts as

@@ -1,4 +1,4 @@
-//! The microkernels in AVX2 with fused multiply-add: 6 rows of two vectors fill 12 of the 16 registers.
+//! The microkernels for AVX2 with fused multiply-add: a tile of 6 rows of two vectors fills 12 of the 16 registers.
 
 use super::Isa;
 use super::microkernel::{DOT, DotArgs, MicroKernel, TileArgs, TileFn};
@@ -35,8 +35,9 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     copy: portable::copy,
 };
 
-/// Sixteen ones and zeros: the elements from `16 - lanes` on mask the first `lanes` of a vector.
+/// The eight elements from `8 - lanes` on mask the first `lanes` lanes of a vector.
 static MASK_32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+/// The four elements from `4 - lanes` on mask the first `lanes` lanes of a vector.
 static MASK_64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
 /// A mask of the first `lanes` (at most 8) elements of a vector.
@@ -68,8 +69,8 @@ macro_rules! tiles {
 macro_rules! tile {
     ($name:ident, $sums:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $lanes:literal, $mask:ident, $zero:ident,
      $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
-        /// The sums of a tile of M rows with V vectors each. PACKED: the rows of A are adjacent. INDEXED: the rows of B are at
-        /// the offsets of a table. FULL: the last vector is full.
+        /// The sums of a tile of M rows of V vectors. PACKED: A has a row stride of 1. INDEXED: the rows of B are at the offsets of
+        /// a table. FULL: the last vector of a row is full.
         #[inline]
         #[target_feature(enable = "avx2,fma")]
         unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool, const FULL: bool>(
@@ -109,8 +110,8 @@ macro_rules! tile {
             sums
         }
 
-        /// A tile of M rows with V vectors each. PACKED: the rows of A are adjacent. INDEXED: the rows of B are at the offsets of
-        /// a table. See `TileFn`.
+        /// A tile of M rows of V vectors. PACKED: A has a row stride of 1. INDEXED: the rows of B are at the offsets of a table. See
+        /// `TileFn`.
         #[target_feature(enable = "avx2,fma")]
         unsafe fn $name<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool>(args: &TileArgs<$t>) {
             let mask = $mask(args.tail);
@@ -196,7 +197,7 @@ macro_rules! dots {
         #[target_feature(enable = "avx2,fma")]
         unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
             let mut sums = [[$zero(); DOT]; M];
-            // Missing columns are replaced by the last one.
+            // The last column stands in for missing ones.
             let columns: [*const $t; DOT] =
                 std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
             let whole = args.depth / $lanes * $lanes;
@@ -259,8 +260,8 @@ dots!(
     _mm256_storeu_pd
 );
 
-/// See `TransposeFn`. Blocks of 8 x 8 are transposed in registers, two of them from each cache line of the source. EXACT: elements
-/// outside the lanes must not be written.
+/// See `TransposeFn`. Transposes tiles of 8 x 8 in registers, two for each cache line of the source. EXACT: writes no elements
+/// outside the lanes.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn transpose_f32<const EXACT: bool>(
     src: *const f32,
@@ -274,29 +275,28 @@ unsafe fn transpose_f32<const EXACT: bool>(
         for lane in (0..lanes).step_by(8) {
             let lanes = (lanes - lane).min(8);
             for p in (first..depth.min(first + 16)).step_by(8) {
-                let steps = (depth - p).min(8);
-                let mut block = [_mm256_setzero_ps(); 8];
-                for (i, row) in block.iter_mut().enumerate() {
+                let len = (depth - p).min(8);
+                let mut tile = [_mm256_setzero_ps(); 8];
+                for (i, row) in tile.iter_mut().enumerate() {
                     if i < lanes {
                         let src = src.wrapping_add((lane + i) * stride + p);
                         // SAFETY: this lane has a whole vector, or the mask selects its elements only.
                         *row = unsafe {
-                            if steps == 8 { _mm256_loadu_ps(src) } else { _mm256_maskload_ps(src, mask_f32(steps)) }
+                            if len == 8 { _mm256_loadu_ps(src) } else { _mm256_maskload_ps(src, mask_f32(len)) }
                         };
                     }
                 }
-                let block = transpose_8x8(block);
-                for (i, &step) in block.iter().enumerate().take(steps) {
+                for (i, &row) in transpose_8x8(tile).iter().enumerate().take(len) {
                     let out = out.wrapping_add((p + i) * width + lane);
-                    // Elements written past the only vector of a row are overwritten by the next row.
-                    let beyond = lane + 8 <= width || (width <= 8 && p + i + 1 < depth && 2 * width >= 8);
-                    let whole = lanes == 8 || (!EXACT && beyond);
+                    // A row of one vector may spill over into the next row, which is written later.
+                    let has_room = lane + 8 <= width || (width <= 8 && p + i + 1 < depth && 2 * width >= 8);
+                    let is_full = lanes == 8 || (!EXACT && has_room);
                     // SAFETY: the vector lies within this row or the next one, or the mask selects lanes of this row only.
                     unsafe {
-                        if whole {
-                            _mm256_storeu_ps(out, step)
+                        if is_full {
+                            _mm256_storeu_ps(out, row)
                         } else {
-                            _mm256_maskstore_ps(out, mask_f32(lanes), step)
+                            _mm256_maskstore_ps(out, mask_f32(lanes), row)
                         }
                     }
                 }
@@ -311,7 +311,7 @@ unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, o
     for p in 0..depth {
         for lane in (0..lanes).step_by(8) {
             let (src, out) = (src.wrapping_add(p * stride + lane), out.wrapping_add(p * width + lane));
-            // SAFETY: a whole vector is there, or the mask selects lanes of depth index `p` only.
+            // SAFETY: the row has a full vector from `lane` on, or the mask selects its remaining lanes only.
             unsafe {
                 if lane + 8 <= lanes {
                     _mm256_storeu_ps(out, _mm256_loadu_ps(src));
@@ -324,7 +324,7 @@ unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, o
     }
 }
 
-/// Transposes in three rounds that exchange ever larger groups: single elements, pairs and halves.
+/// Transposes in three rounds, which exchange single elements, pairs and halves.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn transpose_8x8(rows: [__m256; 8]) -> [__m256; 8] {

@@ -1,4 +1,4 @@
-//! The microkernels in AVX-512: 14 rows of two vectors fill 28 of the 32 registers.
+//! The microkernels for AVX-512: a tile of 14 rows of two vectors fills 28 of the 32 registers.
 
 use super::microkernel::{DOT, DotArgs, MicroKernel, TileArgs, TileFn};
 use super::{Isa, portable};
@@ -34,8 +34,8 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     copy: portable::copy,
 };
 
-/// How many depth indices ahead the panel of A is prefetched into the first-level cache.
-const AHEAD: usize = 8;
+/// Prefetch distance of the panel of A into the L1 cache, in k indices.
+const PREFETCH_DISTANCE: usize = 8;
 
 /// The functions of a tile table, see `MicroKernel::tiles`.
 macro_rules! tiles {
@@ -50,9 +50,8 @@ macro_rules! tiles {
 macro_rules! tile {
     ($name:ident, $sums:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $mask:ty, $lanes:literal, $zero:ident,
      $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $masked_store:ident) => {
-        /// The sums of a tile of M rows with V vectors each. PACKED: the rows of A are adjacent. INDEXED: the rows of B are at
-        /// the offsets of a table. FULL: the last vector is full, so that it needs no masked load, which is slower outside the
-        /// first-level cache.
+        /// The sums of a tile of M rows of V vectors. PACKED: A has a row stride of 1. INDEXED: the rows of B are at the offsets of
+        /// a table. FULL: the last vector of a row is full and needs no masked load, which is slower outside the L1 cache.
         #[inline]
         #[target_feature(enable = "avx512f")]
         unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool, const FULL: bool>(
@@ -75,7 +74,7 @@ macro_rules! tile {
                     }
                     let last = b.add($lanes * (V - 1));
                     y[V - 1] = if FULL { $load(last) } else { $masked_load(mask, last) };
-                    _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(args.a_stride * AHEAD).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(args.a_stride * PREFETCH_DISTANCE).cast());
                     _mm_prefetch::<_MM_HINT_T1>(args.ahead.wrapping_add($lanes * p).cast());
                     for i in 0..M {
                         let x = $set(*a.add(i * a_row));
@@ -92,8 +91,8 @@ macro_rules! tile {
             sums
         }
 
-        /// A tile of M rows with V vectors each. PACKED: the rows of A are adjacent. INDEXED: the rows of B are at the offsets of
-        /// a table. See `TileFn`.
+        /// A tile of M rows of V vectors. PACKED: A has a row stride of 1. INDEXED: the rows of B are at the offsets of a table. See
+        /// `TileFn`.
         #[target_feature(enable = "avx512f")]
         unsafe fn $name<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool>(args: &TileArgs<$t>) {
             let mask = <$mask>::MAX >> ($lanes - args.tail);
@@ -176,7 +175,7 @@ macro_rules! dots {
         #[target_feature(enable = "avx512f")]
         unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
             let mut sums = [[$zero(); DOT]; M];
-            // Missing columns are replaced by the last one.
+            // The last column stands in for missing ones.
             let columns: [*const $t; DOT] =
                 std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
             let whole = args.depth / $lanes * $lanes;
@@ -237,12 +236,12 @@ fn sums_f64(v: [__m512d; DOT]) -> [f64; DOT] {
     v.map(|v| _mm512_reduce_add_pd(v))
 }
 
-/// A mask of the first `lanes` elements, all 16 if there are more.
+/// A mask of the first `lanes` lanes, at most 16.
 fn mask(lanes: usize) -> u16 {
     u16::MAX >> (16 - lanes.min(16))
 }
 
-/// See `TransposeFn`. Blocks of 16 x 16 are transposed in registers. EXACT: elements outside the lanes must not be written.
+/// See `TransposeFn`. Transposes tiles of 16 x 16 in registers. EXACT: writes no elements outside the lanes.
 #[target_feature(enable = "avx512f")]
 unsafe fn transpose_f32<const EXACT: bool>(
     src: *const f32,
@@ -253,35 +252,33 @@ unsafe fn transpose_f32<const EXACT: bool>(
     width: usize,
 ) {
     for p in (0..depth).step_by(16) {
-        let steps = (depth - p).min(16);
+        let len = (depth - p).min(16);
         for lane in (0..lanes).step_by(16) {
             let lanes = (lanes - lane).min(16);
-            let mut block = [_mm512_setzero_ps(); 16];
-            for (i, row) in block.iter_mut().enumerate() {
+            let mut tile = [_mm512_setzero_ps(); 16];
+            for (i, row) in tile.iter_mut().enumerate() {
                 if i < lanes {
                     let src = src.wrapping_add((lane + i) * stride + p);
                     // SAFETY: this lane has a whole vector, or the mask selects its elements only.
-                    *row = unsafe {
-                        if steps == 16 { _mm512_loadu_ps(src) } else { _mm512_maskz_loadu_ps(mask(steps), src) }
-                    };
+                    *row =
+                        unsafe { if len == 16 { _mm512_loadu_ps(src) } else { _mm512_maskz_loadu_ps(mask(len), src) } };
                 }
             }
-            let block = transpose_16x16(block);
-            for (i, &step) in block.iter().enumerate().take(steps) {
+            for (i, &row) in transpose_16x16(tile).iter().enumerate().take(len) {
                 let out = out.wrapping_add((p + i) * width + lane);
-                // Elements written past the only vector of a row are overwritten by the next row.
-                let beyond = lane + 16 <= width || (width <= 16 && p + i + 1 < depth && 2 * width >= 16);
-                let whole = lanes == 16 || (!EXACT && beyond);
+                // A row of one vector may spill over into the next row, which is written later.
+                let has_room = lane + 16 <= width || (width <= 16 && p + i + 1 < depth && 2 * width >= 16);
+                let is_full = lanes == 16 || (!EXACT && has_room);
                 // SAFETY: the vector lies within this row or the next one, or the mask selects lanes of this row only.
                 unsafe {
-                    if whole { _mm512_storeu_ps(out, step) } else { _mm512_mask_storeu_ps(out, mask(lanes), step) }
+                    if is_full { _mm512_storeu_ps(out, row) } else { _mm512_mask_storeu_ps(out, mask(lanes), row) }
                 }
             }
         }
     }
 }
 
-/// Transposes in four rounds that exchange ever larger groups: single elements, pairs, quarters and halves.
+/// Transposes in four rounds, which exchange single elements, pairs, quarters and halves.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose_16x16(rows: [__m512; 16]) -> [__m512; 16] {
@@ -318,7 +315,7 @@ unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, o
     for p in 0..depth {
         for lane in (0..lanes).step_by(16) {
             let (src, out) = (src.wrapping_add(p * stride + lane), out.wrapping_add(p * width + lane));
-            // SAFETY: a whole vector is there, or the mask selects lanes of depth index `p` only.
+            // SAFETY: the row has a full vector from `lane` on, or the mask selects its remaining lanes only.
             unsafe {
                 if lanes - lane >= 16 {
                     _mm512_storeu_ps(out, _mm512_loadu_ps(src));

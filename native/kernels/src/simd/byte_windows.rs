@@ -1,43 +1,43 @@
-//! Sums of products of the windows of an image of bytes with a small kernel, in AVX-512 with VBMI and VNNI.
+//! Convolution of a plane of bytes with a small kernel, in AVX-512 with VBMI and VNNI: the core of 8-bit depthwise convolution.
 //!
-//! A row of a window is read once for sixteen neighbouring outputs: a permutation gives each lane the bytes under four taps.
+//! Each source row is loaded once for sixteen neighbouring outputs; a byte permutation gives each lane the bytes under four taps.
 
 #[cfg(target_arch = "x86_64")]
 use super::int8::Layout;
 use std::ops::Range;
 
-/// Outputs of a vector.
+/// Outputs in a vector.
 pub(crate) const LANES: usize = 16;
-/// Bytes of a vector.
+/// Bytes in a vector.
 const VECTOR: usize = 64;
-/// Taps of a word of weights.
+/// Taps in a word of weights.
 pub(crate) const TAPS: usize = 4;
 
-/// The windows of an image, and the kernel. Sizes are those of rows, then of columns.
+/// A plane of bytes and the kernel to convolve it with. Pairs are (height, width).
 #[derive(Clone, Copy)]
 pub(crate) struct ByteWindows<'a> {
-    /// The image.
+    /// The plane, (height, width).
     pub bytes: &'a [u8],
     pub size: [usize; 2],
-    /// Padding before the image.
+    /// Padding before the plane.
     pub pad: [usize; 2],
-    /// The padding, an unsigned byte.
+    /// The value of the padding, after `flip`.
     pub zero: u8,
-    /// Makes the bytes of the image unsigned.
+    /// XORed with the bytes of the plane: 0x80 makes signed bytes unsigned, 0 leaves them.
     pub flip: u8,
-    /// Signed bytes: for each row of the kernel, words of [`TAPS`] taps. The last is filled with zeros.
+    /// The weights as signed bytes: for each kernel row, words of [`TAPS`] taps, the last padded with zeros.
     pub weights: &'a [i32],
     pub kernel: [usize; 2],
     pub stride: [usize; 2],
     pub dilate: [usize; 2],
 }
 
-/// True if the processor has the instructions, as far as `FERROMX_ISA` allows, and a vector holds what its lanes need.
+/// True if the processor has the instructions, `FERROMX_ISA` allows them, and the windows of sixteen outputs fit into a vector.
 pub(crate) fn is_supported(stride: usize, dilate: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        let reach = stride.saturating_mul(LANES - 1).saturating_add(dilate.saturating_mul(TAPS - 1));
-        Layout::best() == Layout::Bytes && is_x86_feature_detected!("avx512vbmi") && reach < VECTOR
+        let last = stride.saturating_mul(LANES - 1).saturating_add(dilate.saturating_mul(TAPS - 1));
+        Layout::best() == Layout::Bytes && is_x86_feature_detected!("avx512vbmi") && last < VECTOR
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
@@ -47,10 +47,10 @@ pub(crate) fn is_supported(stride: usize, dilate: usize) -> bool {
 }
 
 impl ByteWindows<'_> {
-    /// Computes rows of outputs, each of as many lanes as `out` has room for: a multiple of [`LANES`].
+    /// Computes the output rows `rows` into `out`, whose row length is a multiple of [`LANES`].
     ///
     /// # Panics
-    /// If the image or the weights have another length, or [`is_supported`] is false.
+    /// If the plane or the weights do not have the length that the sizes imply, or [`is_supported`] is false.
     pub(crate) fn sums(&self, rows: Range<usize>, out: &mut [i32]) {
         let width = out.len() / rows.len().max(1);
         assert!(width.is_multiple_of(LANES) && width * rows.len() == out.len(), "{width} lanes");
@@ -67,7 +67,7 @@ impl ByteWindows<'_> {
         }
     }
 
-    /// The bytes of a vector that lie in a row of the image, if the first belongs to this column of the padded image.
+    /// The bytes of a vector that lie within a row of the plane, if the vector starts at `column` of the padded plane.
     fn mask(&self, column: usize) -> u64 {
         let (left, width) = (self.pad[1], self.size[1]);
         let (first, end) = (left.saturating_sub(column), (left + width).saturating_sub(column).min(VECTOR));
@@ -81,7 +81,7 @@ mod x86 {
     use std::arch::x86_64::*;
     use std::ops::Range;
 
-    /// A kernel of `ROWS` rows of up to four taps, or with 0 of any size.
+    /// For a kernel of ROWS rows of up to four taps, or if ROWS is 0, of any size.
     ///
     /// # Safety
     /// The processor has AVX-512 VBMI and VNNI; the image and the weights are as long as [`ByteWindows::sums`] checks.
@@ -96,10 +96,10 @@ mod x86 {
         let index: [u8; VECTOR] = std::array::from_fn(|i| (i / TAPS * stride[1] + i % TAPS * dilate[1]) as u8);
         // SAFETY: a vector has 64 bytes.
         let index = unsafe { _mm512_loadu_si512(index.as_ptr().cast()) };
-        // Padding is flipped, too.
+        // `zero` is given after the flip, which is applied to the padding as well.
         let (zero, flip) = (_mm512_set1_epi8((zero ^ flip).cast_signed()), _mm512_set1_epi8(flip.cast_signed()));
         let words = kernel[1].div_ceil(TAPS);
-        let fixed: [_; ROWS] = std::array::from_fn(|i| _mm512_set1_epi32(weights[i]));
+        let word_per_row: [_; ROWS] = std::array::from_fn(|i| _mm512_set1_epi32(weights[i]));
         for x in (0..lanes).step_by(LANES) {
             let first = x * stride[1];
             let mask = windows.mask(first);
@@ -109,14 +109,14 @@ mod x86 {
                     let row = (y * stride[0] + row * dilate[0]).wrapping_sub(pad[0]);
                     let mut line = zero;
                     if row < height {
-                        let at = bytes.as_ptr().wrapping_add(row * width).wrapping_add(column).wrapping_sub(pad[1]);
+                        let from = bytes.as_ptr().wrapping_add(row * width).wrapping_add(column).wrapping_sub(pad[1]);
                         // SAFETY: the mask selects bytes of this row of the image.
-                        line = unsafe { _mm512_mask_loadu_epi8(zero, mask, at.cast()) };
+                        line = unsafe { _mm512_mask_loadu_epi8(zero, mask, from.cast()) };
                     }
                     let terms = _mm512_permutexvar_epi8(index, _mm512_xor_si512(line, flip));
                     sum = _mm512_dpbusd_epi32(sum, terms, weights);
                 };
-                for (row, weights) in fixed.into_iter().enumerate() {
+                for (row, weights) in word_per_row.into_iter().enumerate() {
                     add(row, first, mask, weights);
                 }
                 if ROWS == 0 {

@@ -1,13 +1,13 @@
-//! Convolution of a plane with 3 x 3 or 5 x 5 adjacent taps, read in place: the core of depthwise convolution.
+//! Convolution of a plane with a 3 x 3 or 5 x 5 kernel, read in place: the core of depthwise convolution.
 //!
-//! Columns of blocks, each one vector wide, are computed from top to bottom. Each source row is read once and added to all
-//! outputs whose taps reach it; masks exclude elements outside the plane.
+//! The output is computed in columns one vector wide, from top to bottom. Each source row is read once and added to all outputs
+//! whose windows contain it; masks exclude elements outside the plane.
 
 #[cfg(target_arch = "x86_64")]
 use super::Isa;
 
-/// Geometry of the source and the outputs: tap (i, j) of the output at (y, x) reads the source at (y * step + i + row, x * step +
-/// j + column), which counts as zero outside the plane.
+/// Geometry of the source and the outputs: tap (i, j) of the output at (y, x) reads the source at (y * stride + i + origin[0],
+/// x * stride + j + origin[1]), which counts as zero outside the plane.
 #[derive(Clone, Copy, Debug)]
 pub struct PlaneConv {
     /// Height and width of the source.
@@ -18,18 +18,18 @@ pub struct PlaneConv {
     pub origin: [isize; 2],
     /// Height and width of the kernel, 3 or 5.
     pub kernel: usize,
-    /// Distance in the source between neighbouring outputs, 1 or 2.
-    pub step: usize,
+    /// Stride in both axes, 1 or 2.
+    pub stride: usize,
 }
 
 impl PlaneConv {
-    /// True if there are kernels for this size and step.
+    /// True if there is an implementation for this kernel size and stride.
     pub fn is_supported(&self) -> bool {
-        matches!((self.kernel, self.step), (3 | 5, 1 | 2))
+        matches!((self.kernel, self.stride), (3 | 5, 1 | 2))
     }
 
     /// # Panics
-    /// When a slice does not have the length of its plane or of the taps, or no kernel supports the size or the step.
+    /// When a slice does not have the length of its plane or of the taps, or the kernel size or stride is not supported.
     fn check(&self, taps: usize, source: usize, grid: usize) {
         let planes = [self.source, self.grid].map(|[height, width]| height * width);
         assert_eq!([source, grid], planes, "elements of the planes of {self:?}");
@@ -38,9 +38,9 @@ impl PlaneConv {
     }
 }
 
-/// Applied to the outputs: value * scale + bias, clamped to low..=high, with NaN kept.
+/// An epilogue of the outputs: clamp(value * scale + bias, low, high), keeping NaN.
 #[derive(Clone, Copy, Debug)]
-pub struct Finish<T> {
+pub struct ScaleClamp<T> {
     /// Multiplier.
     pub scale: T,
     /// Added after scaling.
@@ -51,16 +51,16 @@ pub struct Finish<T> {
     pub high: T,
 }
 
-/// The kernels of an element type.
+/// The implementations for an element type.
 pub struct PlaneConvKernels<T> {
-    /// `convolve(conv, weights, source, finish, out)` computes the outputs of a plane.
-    pub convolve: fn(&PlaneConv, &[T], &[T], Option<Finish<T>>, &mut [T]),
-    /// `correlate(conv, source, grad, sums)` adds to the sum of each tap its source elements times the gradients of their
-    /// outputs.
+    /// `convolve(conv, weights, source, epilogue, out)` computes the outputs of a plane.
+    pub convolve: fn(&PlaneConv, &[T], &[T], Option<ScaleClamp<T>>, &mut [T]),
+    /// `correlate(conv, source, grad, sums)` adds the gradient of the weights: for each tap, the sum over the outputs of the
+    /// element that it reads times the gradient of the output.
     pub correlate: fn(&PlaneConv, &[T], &[T], &mut [T]),
 }
 
-/// An element type that may have such kernels.
+/// An element type that may have these kernels.
 pub trait PlaneConvElement: Sized + 'static {
     /// The kernels, or `None` if the processor lacks the instructions.
     fn plane_conv_kernels() -> Option<&'static PlaneConvKernels<Self>>;
@@ -84,7 +84,7 @@ impl PlaneConvElement for f32 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::{Finish, PlaneConv};
+    use super::{PlaneConv, ScaleClamp};
     use std::arch::x86_64::*;
 
     const LANES: usize = 16;
@@ -93,15 +93,15 @@ mod avx512 {
         conv: &PlaneConv,
         weights: &[f32],
         source: &[f32],
-        finish: Option<Finish<f32>>,
+        epilogue: Option<ScaleClamp<f32>>,
         out: &mut [f32],
     ) {
         conv.check(weights.len(), source.len(), out.len());
         // SAFETY: these kernels are returned only where the processor has AVX-512F.
         unsafe {
-            match finish {
+            match epilogue {
                 None => convolve_sized(conv, weights, source, out, |sum| sum),
-                Some(finish) => convolve_sized(conv, weights, source, out, finished(finish)),
+                Some(epilogue) => convolve_sized(conv, weights, source, out, scale_clamp(epilogue)),
             }
         }
     }
@@ -113,23 +113,23 @@ mod avx512 {
         weights: &[f32],
         source: &[f32],
         out: &mut [f32],
-        finish: impl Fn(__m512) -> __m512,
+        epilogue: impl Fn(__m512) -> __m512,
     ) {
-        match (conv.kernel, conv.step) {
-            (3, 1) => convolve_plane::<3, 1, 3>(conv, weights, source, out, finish),
-            (3, _) => convolve_plane::<3, 2, 2>(conv, weights, source, out, finish),
-            (_, 1) => convolve_plane::<5, 1, 5>(conv, weights, source, out, finish),
-            (..) => convolve_plane::<5, 2, 3>(conv, weights, source, out, finish),
+        match (conv.kernel, conv.stride) {
+            (3, 1) => convolve_plane::<3, 1, 3>(conv, weights, source, out, epilogue),
+            (3, _) => convolve_plane::<3, 2, 2>(conv, weights, source, out, epilogue),
+            (_, 1) => convolve_plane::<5, 1, 5>(conv, weights, source, out, epilogue),
+            (..) => convolve_plane::<5, 2, 3>(conv, weights, source, out, epilogue),
         }
     }
 
-    /// The vector form of `finish`.
+    /// The vector form of an epilogue.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn finished(finish: Finish<f32>) -> impl Fn(__m512) -> __m512 {
-        let Finish { scale, bias, low, high } = finish;
+    fn scale_clamp(epilogue: ScaleClamp<f32>) -> impl Fn(__m512) -> __m512 {
+        let ScaleClamp { scale, bias, low, high } = epilogue;
         let [scale, bias, low, high] = [scale, bias, low, high].map(|value| _mm512_set1_ps(value));
-        // If one operand is NaN, the instruction returns the second one.
+        // If either operand is NaN, min and max return the second one.
         move |sum| _mm512_min_ps(high, _mm512_max_ps(low, _mm512_add_ps(_mm512_mul_ps(sum, scale), bias)))
     }
 
@@ -137,7 +137,7 @@ mod avx512 {
         conv.check(sums.len(), source.len(), grad.len());
         // SAFETY: these kernels are returned only where the processor has AVX-512F.
         unsafe {
-            match (conv.kernel, conv.step) {
+            match (conv.kernel, conv.stride) {
                 (3, 1) => correlate_plane::<3, 1>(conv, source, grad, sums),
                 (3, _) => correlate_plane::<3, 2>(conv, source, grad, sums),
                 (_, 1) => correlate_plane::<5, 1>(conv, source, grad, sums),
@@ -146,35 +146,35 @@ mod avx512 {
         }
     }
 
-    /// Mask of the lanes that lie within a row of `width` elements, for a vector that starts at `first`.
+    /// Mask of the lanes within a row of `width` elements, for a vector that starts at column `first`.
     fn inside(first: isize, width: usize) -> __mmask16 {
         let mask = |lanes: isize| ((1u32 << lanes.clamp(0, LANES as isize)) - 1) as __mmask16;
         mask(width as isize - first) & !mask(-first)
     }
 
-    /// A column of blocks of outputs. What its K adjacent taps read in a source row are K vectors.
-    struct Column<'a, const K: usize, const STEP: usize> {
+    /// A column of output vectors. In a source row it reads K vectors, one per tap of a kernel row.
+    struct Column<'a, const K: usize, const STRIDE: usize> {
         source: &'a [f32],
         height: usize,
         width: usize,
-        /// Column in the source of the first tap of the first output.
+        /// Source column that the first tap of the first output reads.
         first: isize,
-        /// Source row of the first tap of the first row of outputs.
+        /// Source row that the first tap of the first output reads.
         row: isize,
-        /// Masks of the vectors of a source row: one per tap for a step of 1, otherwise two per pair of taps.
+        /// Load masks of a source row: for a stride of 1 one per tap, for a stride of 2 two per pair of taps.
         masks: [[__mmask16; 2]; K],
     }
 
-    impl<'a, const K: usize, const STEP: usize> Column<'a, K, STEP> {
+    impl<'a, const K: usize, const STRIDE: usize> Column<'a, K, STRIDE> {
         /// The column of the outputs from `first` on.
         fn new(conv: &PlaneConv, source: &'a [f32], first: usize) -> Self {
             let [height, width] = conv.source;
-            let start = (first * STEP) as isize + conv.origin[1];
+            let start = (first * STRIDE) as isize + conv.origin[1];
             let masks = std::array::from_fn(|i| [0, LANES].map(|next| inside(start + (i + next) as isize, width)));
             Column { source, height, width, first: start, row: conv.origin[0], masks }
         }
 
-        /// Loads what the taps read in a source row, relative to the row of the first tap.
+        /// Loads what the taps of a kernel row read. `row` is the source row, relative to that of the first tap of the first output.
         #[inline]
         #[target_feature(enable = "avx512f")]
         fn taps(&self, row: usize) -> [__m512; K] {
@@ -188,7 +188,7 @@ mod avx512 {
             let load = |i: usize, next: usize| unsafe {
                 _mm512_maskz_loadu_ps(self.masks[i][next], from.wrapping_add(i + next * LANES))
             };
-            if STEP == 1 {
+            if STRIDE == 1 {
                 for (i, tap) in taps.iter_mut().enumerate() {
                     *tap = load(i, 0);
                 }
@@ -207,25 +207,25 @@ mod avx512 {
         }
     }
 
-    /// Convolves with `K` x `K` taps. `SUMS` is K / STEP, rounded up: the rows of outputs whose taps reach a source row.
+    /// Convolves with a K x K kernel. SUMS is K / STRIDE, rounded up: the number of output rows whose windows contain a source row.
     #[target_feature(enable = "avx512f")]
-    fn convolve_plane<const K: usize, const STEP: usize, const SUMS: usize>(
+    fn convolve_plane<const K: usize, const STRIDE: usize, const SUMS: usize>(
         conv: &PlaneConv,
         weights: &[f32],
         source: &[f32],
         out: &mut [f32],
-        finish: impl Fn(__m512) -> __m512,
+        epilogue: impl Fn(__m512) -> __m512,
     ) {
         let [height, width] = conv.grid;
         let mut rows = [[_mm512_setzero_ps(); K]; K];
         for (to, weight) in rows.as_flattened_mut().iter_mut().zip(weights) {
             *to = _mm512_set1_ps(*weight);
         }
-        // Adds row `row` of the taps of the first of the outputs to `sums`.
+        // Adds the products of a source row to `sums`: it is kernel row `row` of the first sum, and STRIDE rows less for each next.
         let add = |sums: &mut [__m512; SUMS], row: usize, taps: [__m512; K]| {
             for (i, sum) in sums.iter_mut().enumerate() {
-                if row >= i * STEP && row - i * STEP < K {
-                    for (tap, weight) in taps.iter().zip(rows[row - i * STEP]) {
+                if row >= i * STRIDE && row - i * STRIDE < K {
+                    for (tap, weight) in taps.iter().zip(rows[row - i * STRIDE]) {
                         *sum = _mm512_fmadd_ps(*tap, weight, *sum);
                     }
                 }
@@ -233,19 +233,19 @@ mod avx512 {
         };
         for first in (0..width).step_by(LANES) {
             let lanes = inside(first as isize, width);
-            let column = Column::<K, STEP>::new(conv, source, first);
+            let column = Column::<K, STRIDE>::new(conv, source, first);
             let mut to = out.as_mut_ptr().wrapping_add(first);
-            // Partial sums of the next rows of outputs.
+            // Partial sums of the next SUMS output rows.
             let mut sums = [_mm512_setzero_ps(); SUMS];
-            for row in 0..K - STEP {
+            for row in 0..K - STRIDE {
                 add(&mut sums, row, column.taps(row));
             }
             for y in 0..height {
-                for row in K - STEP..K {
-                    add(&mut sums, row, column.taps(STEP * y + row));
+                for row in K - STRIDE..K {
+                    add(&mut sums, row, column.taps(STRIDE * y + row));
                 }
                 // SAFETY: the mask excludes elements outside row `y` of the output.
-                unsafe { _mm512_mask_storeu_ps(to, lanes, finish(sums[0])) };
+                unsafe { _mm512_mask_storeu_ps(to, lanes, epilogue(sums[0])) };
                 to = to.wrapping_add(width);
                 sums.rotate_left(1);
                 sums[SUMS - 1] = _mm512_setzero_ps();
@@ -254,7 +254,7 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f")]
-    fn correlate_plane<const K: usize, const STEP: usize>(
+    fn correlate_plane<const K: usize, const STRIDE: usize>(
         conv: &PlaneConv,
         source: &[f32],
         grad: &[f32],
@@ -264,12 +264,12 @@ mod avx512 {
         let mut totals = [[_mm512_setzero_ps(); K]; K];
         for first in (0..width).step_by(LANES) {
             let lanes = inside(first as isize, width);
-            let column = Column::<K, STEP>::new(conv, source, first);
+            let column = Column::<K, STRIDE>::new(conv, source, first);
             for y in 0..height {
                 // SAFETY: the mask excludes elements outside row `y` of the gradient.
                 let grad = unsafe { _mm512_maskz_loadu_ps(lanes, grad.as_ptr().wrapping_add(y * width + first)) };
                 for (row, totals) in totals.iter_mut().enumerate() {
-                    for (total, taps) in totals.iter_mut().zip(column.taps(STEP * y + row)) {
+                    for (total, taps) in totals.iter_mut().zip(column.taps(STRIDE * y + row)) {
                         *total = _mm512_mask3_fmadd_ps(taps, grad, *total, lanes);
                     }
                 }

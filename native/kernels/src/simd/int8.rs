@@ -1,7 +1,7 @@
 //! Tiles of products of 8-bit integers with exact 32-bit sums.
 //!
-//! Both operands are arrays of 32-bit words, each with a group of consecutive terms of one row or column. A tile is the product of
-//! up to [`ROWS`] rows, whose words are broadcast, with up to [`COLS`] columns, one in each lane of a vector.
+//! Both operands are arrays of 32-bit words. A word holds a group of consecutive k indices of one row or column, as in oneDNN's VNNI
+//! layouts. A tile is the product of up to [`ROWS`] rows, whose words are broadcast, with up to [`COLS`] columns, one per lane.
 
 use super::Isa;
 use super::multiversion;
@@ -14,20 +14,20 @@ pub(crate) const LANES: usize = 16;
 pub(crate) const COLS: usize = 2 * LANES;
 /// The sums of a tile, row by row.
 pub(crate) type Sums = [i32; ROWS * COLS];
-/// The results of a tile as bytes, row by row, and room for copies of whole rows.
+/// The results of a tile as bytes, row by row. The last row is only room for stores of two rows at a time.
 pub(crate) type Bytes = [u8; (ROWS + 1) * COLS];
 
-/// How the terms of a sum are stored in words.
+/// How the k indices of a row or column are stored in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Four bytes, unsigned in one operand and signed in the other: what AVX-512 VNNI multiplies.
+    /// Four bytes, unsigned in one operand and signed in the other, for AVX-512 VNNI.
     Bytes,
     /// Two 16-bit integers of at most 9 significant bits, so that the sum of two products fits into 32 bits.
     Words,
 }
 
 impl Layout {
-    /// The fastest layout of this processor, as far as `FERROMX_ISA` allows.
+    /// The fastest layout that the processor supports and `FERROMX_ISA` allows.
     pub(crate) fn best() -> Layout {
         #[cfg(target_arch = "x86_64")]
         if multiversion::level() == Isa::Avx512 && is_x86_feature_detected!("avx512vnni") {
@@ -36,7 +36,7 @@ impl Layout {
         Layout::Words
     }
 
-    /// Terms in a word.
+    /// Number of k indices in a word.
     pub(crate) fn group(self) -> usize {
         match self {
             Layout::Bytes => 4,
@@ -45,7 +45,7 @@ impl Layout {
     }
 }
 
-/// Where the words of each group of terms start in the array of columns.
+/// For each group of k indices, the offset of its words in the array of columns.
 #[derive(Debug)]
 pub(crate) struct Offsets {
     values: Vec<usize>,
@@ -77,18 +77,20 @@ impl Offsets {
     }
 }
 
-/// How sums become bytes: `(sum + init) * scale`, rounded to the nearest integer, ties to even, plus `zero`, within `low..=high`.
+/// Requantization of sums to bytes: `(sum + init) * scale`, rounded to the nearest integer, ties to even, plus `zero`, clamped to
+/// `low..=high`.
 pub(crate) struct Conversion<'a> {
-    /// One number per channel: per row, or per column if the tile has unsigned rows.
+    /// One value per channel. Channels are rows, or columns if the tile has unsigned rows.
     pub init: &'a [i32],
-    /// As many numbers, so small that products with sums are below 2^31.
+    /// One value per channel, so small that the scaled sums are below 2^31.
     pub scale: &'a [f32],
     pub range: ByteRange,
 }
 
-/// The range of converted bytes.
+/// The range of the resulting bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByteRange {
+    /// The zero point.
     pub zero: i16,
     /// True if the bytes are `i8`, else `u8`.
     pub is_signed: bool,
@@ -99,9 +101,9 @@ pub(crate) struct ByteRange {
 /// The operands of a tile.
 #[derive(Clone, Copy)]
 pub(crate) struct Tile<'a> {
-    /// [`ROWS`] words for each group of terms.
+    /// [`ROWS`] words for each group of k indices.
     pub rows: &'a [i32],
-    /// The array of columns: the words of group g start at the g-th offset.
+    /// The array of columns; the words of group g start at `offsets[g]`.
     pub columns: &'a [i32],
     /// One offset per group.
     pub offsets: &'a Offsets,
@@ -114,7 +116,7 @@ pub(crate) struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// Computes the sums; those of other rows and columns than asked for are unspecified.
+    /// Computes the sums. Sums outside of `num_rows` and `num_cols` are unspecified.
     ///
     /// # Panics
     /// If an operand is too short, or the processor lacks the instructions of the layout.
@@ -138,7 +140,8 @@ impl Tile<'_> {
         }
     }
 
-    /// Computes the sums in [`Layout::Bytes`] and converts them; results of other rows and columns than asked for are unspecified.
+    /// Computes the sums in [`Layout::Bytes`] and converts them to bytes. Results outside of `num_rows` and `num_cols` are
+    /// unspecified.
     ///
     /// # Panics
     /// If an operand is too short, or the processor lacks the instructions of the layout.
@@ -148,7 +151,7 @@ impl Tile<'_> {
         assert!(conversion.init.len() == channels && conversion.scale.len() == channels, "{channels} channels");
         assert!(Layout::best() == Layout::Bytes, "the processor has no AVX-512 VNNI");
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the instructions are available, both operands have the words of all groups, and each channel has its numbers.
+        // SAFETY: the instructions are available, both operands have the words of all groups, and each channel has its constants.
         unsafe {
             x86::converted(self, halves, conversion, out);
         }
@@ -156,7 +159,7 @@ impl Tile<'_> {
         let _ = (halves, out);
     }
 
-    /// Checks the lengths of the operands and returns the number of halves.
+    /// Checks the lengths of the operands and returns the number of half tiles, each of [`LANES`] columns.
     fn check(&self) -> usize {
         let halves = self.num_cols.div_ceil(LANES);
         assert!(self.num_rows <= ROWS && halves <= 2, "{} rows and {} columns", self.num_rows, self.num_cols);
@@ -191,7 +194,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     /// # Safety
-    /// The processor has AVX-512 VNNI; the operands have the words of all groups, and each channel its numbers.
+    /// The processor has AVX-512 VNNI; the operands have the words of all groups, and each channel its constants.
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) unsafe fn converted(tile: &Tile<'_>, halves: usize, conversion: &Conversion<'_>, out: &mut Bytes) {
         // SAFETY: as the caller guarantees.
@@ -226,7 +229,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// The processor has AVX-512 BW; each channel has its numbers.
+    /// The processor has AVX-512 BW; each channel has its constants.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn convert<const M: usize, const V: usize>(
@@ -238,14 +241,14 @@ mod x86 {
         let Conversion { init, scale, range } = conversion;
         let zero = _mm512_set1_epi16(range.zero);
         let (low, high) = (_mm512_set1_epi8(range.low.cast_signed()), _mm512_set1_epi8(range.high.cast_signed()));
-        // Packing works within 128-bit lanes: this puts the parts of the first row before those of the second.
+        // Packing works within 128-bit lanes and interleaves the two rows; this order separates them.
         let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         let nearest = |row: usize, v: usize| {
-            // SAFETY: the caller guarantees the numbers of all channels.
+            // SAFETY: the caller guarantees the constants of all channels.
             let (init, scale) = unsafe {
                 if by_column {
-                    let at = v * LANES;
-                    (_mm512_loadu_si512(init.as_ptr().add(at).cast()), _mm512_loadu_ps(scale.as_ptr().add(at)))
+                    let col = v * LANES;
+                    (_mm512_loadu_si512(init.as_ptr().add(col).cast()), _mm512_loadu_ps(scale.as_ptr().add(col)))
                 } else {
                     (_mm512_set1_epi32(*init.get_unchecked(row)), _mm512_set1_ps(*scale.get_unchecked(row)))
                 }
@@ -304,7 +307,7 @@ mod x86 {
         }
     }
 
-    /// The sums of M rows and V vectors: with M = 8 and V = 2 they and the operands fill 19 of the 32 registers.
+    /// The sums of M rows of V vectors: with M = 8 and V = 2 they and the operands fill 19 of the 32 registers.
     ///
     /// # Safety
     /// See [`bytes`].
@@ -318,8 +321,8 @@ mod x86 {
         for offset in &tile.offsets.values {
             // SAFETY: the caller guarantees the words of all groups.
             unsafe {
-                let at = columns.add(*offset);
-                let b: [_; V] = std::array::from_fn(|v| _mm512_loadu_si512(at.add(v * LANES).cast()));
+                let columns = columns.add(*offset);
+                let b: [_; V] = std::array::from_fn(|v| _mm512_loadu_si512(columns.add(v * LANES).cast()));
                 for (i, acc) in acc.iter_mut().enumerate() {
                     let a = _mm512_set1_epi32(*rows.add(i));
                     for v in 0..V {
@@ -385,8 +388,8 @@ mod x86 {
         for offset in &tile.offsets.values {
             // SAFETY: the caller guarantees the words of all groups.
             unsafe {
-                let at = columns.add(*offset);
-                let b: [_; 2] = std::array::from_fn(|v| _mm256_loadu_si256(at.add(v * WIDTH).cast()));
+                let columns = columns.add(*offset);
+                let b: [_; 2] = std::array::from_fn(|v| _mm256_loadu_si256(columns.add(v * WIDTH).cast()));
                 for (i, acc) in acc.iter_mut().enumerate() {
                     let a = _mm256_set1_epi32(*rows.add(i));
                     for v in 0..2 {

@@ -1,4 +1,4 @@
-//! Which vector instruction set to use.
+//! The vector instruction sets, and which one is in use.
 
 use super::Isa;
 use std::sync::OnceLock;

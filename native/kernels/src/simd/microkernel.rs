@@ -1,37 +1,37 @@
-//! The innermost part of a matrix product, and the packing of its operands.
+//! The GEMM microkernel and the packing of its operands.
 //!
-//! A microkernel computes a tile of at most `mr` x `nr` elements of C in vector registers, from a panel of A (for each depth
-//! index, the elements of up to `mr` rows side by side) and a panel of B (for each depth index, the elements of up to `nr`
-//! columns side by side). See Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
+//! A microkernel computes a tile of at most `mr` x `nr` elements of C in vector registers, from a panel of A (for each k index, up
+//! to `mr` contiguous elements, one per row) and a panel of B (for each k index, up to `nr` contiguous elements, one per column).
+//! See Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 
 use super::{Isa, microkernel_f32, microkernel_f64};
 use crate::par::{List, MatMut, MatRef, Pod};
 use std::sync::OnceLock;
 
-/// A panel of A or B: the elements at depth index `p` start at `data[p * stride]`.
+/// A panel of A or B: the elements at k index `p` start at `data[p * stride]`.
 ///
-/// A packed panel has a stride of `mr` or `nr`. With the row stride of the matrix, a row-major B, or an A that is stored
-/// transposed, is a panel without packing.
+/// A packed panel has a stride of `mr` or `nr`. A row-major B, or a column-major A, is a panel without packing: its stride is the
+/// leading dimension of the matrix.
 #[derive(Clone, Copy)]
 pub struct Panel<'a, T> {
     /// The elements.
     pub data: &'a [T],
-    /// The distance between depth indices, in elements.
+    /// The stride between k indices, in elements.
     pub stride: usize,
-    /// Elements to prefetch; may be empty.
+    /// Elements to prefetch while the panel is multiplied; may be empty.
     pub ahead: &'a [T],
 }
 
-/// Offsets of the rows of a B that is not packed, such as the inputs under the taps of a convolution.
+/// Offsets of the rows of a B that is read in place, such as the inputs under the taps of a convolution.
 #[derive(Debug, Default)]
 pub struct OffsetTable {
     offsets: List<u32>,
     /// The largest offset.
-    reach: usize,
+    max_offset: usize,
 }
 
 impl OffsetTable {
-    /// Makes a table of offsets in elements, relative to a start given at each use.
+    /// A table of offsets in elements, relative to the start of [`IndexedPanel::data`].
     ///
     /// # Panics
     /// When an offset exceeds 32 bits.
@@ -41,8 +41,8 @@ impl OffsetTable {
             offset as u32
         };
         let offsets: List<u32> = offsets.into_iter().map(narrow).collect();
-        let reach = offsets.iter().max().map_or(0, |reach| *reach as usize);
-        OffsetTable { offsets, reach }
+        let max_offset = offsets.iter().max().map_or(0, |offset| *offset as usize);
+        OffsetTable { offsets, max_offset }
     }
 
     /// The number of rows.
@@ -59,12 +59,12 @@ impl OffsetTable {
         &self.offsets
     }
 
-    pub(super) fn reach(&self) -> usize {
-        self.reach
+    pub(super) fn max_offset(&self) -> usize {
+        self.max_offset
     }
 }
 
-/// A panel of B whose row `p` starts at `data[table[first + p]]`.
+/// A panel of B whose row `p` starts at `data[table[first + p]]`, read in place.
 #[derive(Clone, Copy)]
 pub struct IndexedPanel<'a, T> {
     /// The elements.
@@ -79,14 +79,16 @@ pub struct IndexedPanel<'a, T> {
 pub(super) struct TileArgs<T> {
     pub depth: usize,
     pub a: *const T,
-    /// The distance between rows of A, in elements; ignored by functions for packed panels, where it is one.
+    /// The row stride of A in elements; ignored by functions for packed panels, where it is 1.
     pub a_row: usize,
+    /// The stride between k indices of A.
     pub a_stride: usize,
     pub b: *const T,
+    /// The stride between k indices of B; ignored by functions for indexed panels.
     pub b_stride: usize,
-    /// The offset of each row of B; used by the functions for indexed panels only.
+    /// The offset of each row of B; used by functions for indexed panels only.
     pub b_offsets: *const u32,
-    /// Elements to prefetch into the second-level cache, one vector per depth index.
+    /// Elements to prefetch into the L2 cache, one vector per k index.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub ahead: *const T,
     pub c: *mut T,
@@ -107,7 +109,7 @@ struct PanelAddress<T> {
 
 impl<T> From<Panel<'_, T>> for PanelAddress<T> {
     fn from(b: Panel<'_, T>) -> Self {
-        // Prefetching from an unmapped address would cost a page walk.
+        // Something mapped to prefetch if there is nothing: an unmapped address would cost a page walk.
         let ahead = if b.ahead.is_empty() { b.data } else { b.ahead };
         PanelAddress { data: b.data.as_ptr(), stride: b.stride, offsets: std::ptr::null(), ahead: ahead.as_ptr() }
     }
@@ -116,32 +118,34 @@ impl<T> From<Panel<'_, T>> for PanelAddress<T> {
 /// Computes one tile. Reads only the elements of its panels and writes only those of its tile.
 pub(super) type TileFn<T> = unsafe fn(&TileArgs<T>);
 
-/// The arguments of a dot function, unchecked: rows of A and columns of B, each of `depth` adjacent elements.
+/// The arguments of a dot function, unchecked: rows of A and columns of B, each of `depth` contiguous elements.
 pub(super) struct DotArgs<T> {
     pub depth: usize,
     pub a: *const T,
+    /// The row stride of A.
     pub a_row: usize,
     pub b: *const T,
+    /// The column stride of B.
     pub b_col: usize,
     /// Number of columns, one to four.
     pub cols: usize,
 }
 
-/// Computes the dot products of M rows with up to four columns; row by row, four results a row.
+/// Computes the dot products of M rows with up to four columns: `out[row][col]`.
 pub(super) type DotFn<T> = unsafe fn(&DotArgs<T>, &mut [[T; DOT]; DOT]);
 
 /// Maximum number of rows and of columns of a dot function.
 pub(super) const DOT: usize = 4;
 
-/// Writes `out[p * width + lane] = src[lane * stride + p]` for `lanes` x `depth` elements. May overwrite the other elements of
-/// the `depth` rows of `width`.
+/// Transposes: `out[p * width + lane] = src[lane * stride + p]` for `p < depth` and `lane < lanes`. May overwrite the remaining
+/// elements of the `depth` rows of `width`.
 pub(super) type TransposeFn<T> =
     unsafe fn(src: *const T, stride: usize, lanes: usize, depth: usize, out: *mut T, width: usize);
 
-/// Writes `out[p * width + lane] = src[p * stride + lane]` for `lanes` x `depth` elements.
+/// Copies: `out[p * width + lane] = src[p * stride + lane]` for `p < depth` and `lane < lanes`.
 pub(super) type CopyFn<T> = TransposeFn<T>;
 
-/// The functions for one element type and instruction set.
+/// The microkernel functions for one element type and instruction set.
 pub struct MicroKernel<T: 'static> {
     pub(super) isa: Isa,
     pub(super) mr: usize,
@@ -150,7 +154,7 @@ pub struct MicroKernel<T: 'static> {
     pub(super) lanes: usize,
     /// The function for `rows` rows and `vectors` vectors a row is at `(vectors - 1) * mr + rows - 1`.
     pub(super) tiles: &'static [TileFn<T>],
-    /// Like `tiles`, for an A whose rows are any distance apart.
+    /// Like `tiles`, for an A with any row stride.
     pub(super) strided_tiles: &'static [TileFn<T>],
     /// Like `tiles`, for an indexed panel of B.
     pub(super) indexed_tiles: &'static [TileFn<T>],
@@ -164,7 +168,7 @@ pub struct MicroKernel<T: 'static> {
 
 /// An element type that matrix products compute in: `f32` or `f64`.
 pub trait GemmElement: Pod + num_traits::Float {
-    /// The microkernel for an instruction set, or for the best one below it that the processor has.
+    /// The microkernel for `isa`, or for the most capable instruction set below it that the processor has.
     fn microkernel_for(isa: Isa) -> &'static MicroKernel<Self>;
 
     /// The microkernel for [`Isa::current`].
@@ -222,16 +226,16 @@ impl<T: GemmElement> MicroKernel<T> {
     /// Like [`Self::tile`], for an unpacked A of (rows, depth) elements with any strides.
     ///
     /// # Panics
-    /// When the tile is empty or larger than `mr` x `nr`, A has another number of rows, or the panel of B is too short.
+    /// When the tile is empty or larger than `mr` x `nr`, the row counts of A and C differ, or the panel of B is too short.
     pub fn strided_tile(&self, alpha: T, a: MatRef<'_, T>, b: Panel<'_, T>, c: MatMut<'_, T>, accumulate: bool) {
         let depth = a.cols();
         assert!(a.rows() == c.rows(), "A has {} rows, the tile {}", a.rows(), c.rows());
         assert!(holds(b, depth, c.cols()), "the panel of B is too short for {} columns and depth {depth}", c.cols());
         let tiles = if a.row_stride() == 1 { self.tiles } else { self.strided_tiles };
-        let source = (a.data().as_ptr(), a.row_stride(), a.col_stride());
-        // SAFETY: a view holds its elements, the functions for packed panels are used with adjacent rows only, and B holds what
+        let a = (a.data().as_ptr(), a.row_stride(), a.col_stride());
+        // SAFETY: a view holds its elements, the functions for packed panels are used for a row stride of 1 only, and B holds what
         // the function reads, as asserted.
-        unsafe { self.run(tiles, (depth, alpha, accumulate), source, b.into(), c) }
+        unsafe { self.run(tiles, (depth, alpha, accumulate), a, b.into(), c) }
     }
 
     /// Like [`Self::tile`], for an indexed panel of B.
@@ -249,17 +253,19 @@ impl<T: GemmElement> MicroKernel<T> {
         accumulate: bool,
     ) {
         assert!(holds(a, depth, c.rows()), "the panel of A is too short for {} rows and depth {depth}", c.rows());
-        let (offsets, reach) = (&b.table.offsets[b.first..], b.table.reach);
+        let (offsets, max_offset) = (&b.table.offsets[b.first..], b.table.max_offset);
         assert!(depth <= offsets.len(), "depth {depth}, and a table of {} rows", offsets.len());
-        assert!(reach + c.cols() <= b.data.len(), "offset {reach} of {} elements of B", b.data.len());
+        assert!(max_offset + c.cols() <= b.data.len(), "offset {max_offset} of {} elements of B", b.data.len());
         let b = PanelAddress { data: b.data.as_ptr(), stride: 0, offsets: offsets.as_ptr(), ahead: b.data.as_ptr() };
-        // SAFETY: A holds what the function reads, the table has an offset for each row, and B the columns from there on.
+        // SAFETY: A holds what the function reads, the table has an offset for each row of B, and B holds all columns at each
+        // offset, as asserted.
         unsafe { self.run(self.indexed_tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.stride), b, c) }
     }
 
     /// # Safety
-    /// `a` gives the first element of A and the distances between rows and between depth indices. A must have `depth` columns and
-    /// the rows of C, adjacent ones unless `tiles` are those for strided rows; B must have `depth` rows with the columns of C.
+    /// `a` is a pointer to the first element of A, its row stride and its stride between k indices. A must have `depth` columns and
+    /// as many rows as C, with a row stride of 1 unless `tiles` are the strided ones; B must have `depth` rows and as many columns
+    /// as C.
     #[inline]
     unsafe fn run(
         &self,
@@ -292,11 +298,11 @@ impl<T: GemmElement> MicroKernel<T> {
         unsafe { tiles[(vectors - 1) * self.mr + rows - 1](&args) }
     }
 
-    /// The dot products of up to four rows of A with up to four columns of B; `out[i][j]` is that of row i and column j,
-    /// other elements of `out` are unspecified. The elements of a row of A, and those of a column of B, must be adjacent.
+    /// Dot products of up to four rows of a row-major A with up to four columns of a column-major B: `out[i][j]` is that of row `i`
+    /// and column `j`; the remaining elements of `out` are unspecified.
     ///
     /// # Panics
-    /// When the shapes do not match or elements are not adjacent.
+    /// When the shapes do not match, or rows of A or columns of B are not contiguous.
     pub fn dots(&self, a: MatRef<'_, T>, b: MatRef<'_, T>, out: &mut [[T; DOT]; DOT]) {
         let (rows, depth, cols) = (a.rows(), a.cols(), b.cols());
         assert!(
@@ -304,22 +310,22 @@ impl<T: GemmElement> MicroKernel<T> {
             "dot products of ({rows}, {depth}) and ({}, {cols}) elements",
             b.rows()
         );
-        assert!(a.col_stride() == 1 && b.row_stride() == 1, "the terms of a dot product must be adjacent");
+        assert!(a.col_stride() == 1 && b.row_stride() == 1, "the terms of a dot product must be contiguous");
         let (a_row, b_col) = (a.row_stride(), b.col_stride());
         let args = DotArgs { depth, a: a.data().as_ptr(), a_row, b: b.data().as_ptr(), b_col, cols };
         // SAFETY: views hold their elements, and the microkernel is reachable only if the processor has its instructions.
         unsafe { self.dots[rows - 1](&args, out) }
     }
 
-    /// Writes the transposed elements of a matrix.
+    /// Writes the transpose of `from` to `to`.
     ///
     /// # Panics
     /// When the rows of `from` are not contiguous or the shapes do not match.
     pub fn transpose(&self, from: MatRef<'_, T>, to: &mut MatMut<'_, T>) {
         let (rows, cols) = (from.rows(), from.cols());
-        assert!(from.col_stride() == 1, "rows of the matrix must be adjacent elements");
-        assert_eq!((rows, cols), (to.cols(), to.rows()), "the result must have the exchanged shape");
-        // SAFETY: views hold their elements, the function writes no others of `to`, and the processor has the instructions
+        assert!(from.col_stride() == 1, "rows of the matrix must be contiguous");
+        assert_eq!((rows, cols), (to.cols(), to.rows()), "the result must have the transposed shape");
+        // SAFETY: views hold their elements, the exact function writes no others, and the processor has the instructions
         // (`microkernel_for`).
         unsafe {
             (self.transpose_exact)(
@@ -338,18 +344,18 @@ impl<T: GemmElement> MicroKernel<T> {
         self.lanes
     }
 
-    /// The elements that `pack_a` writes for `rows` rows and a depth of `depth`.
+    /// Number of elements that [`Self::pack_a`] writes for `rows` rows and a depth of `depth`.
     pub fn packed_a_len(&self, rows: usize, depth: usize) -> usize {
         rows.next_multiple_of(self.mr) * depth
     }
 
-    /// The elements that `pack_b` writes for `cols` columns and a depth of `depth`.
+    /// Number of elements that [`Self::pack_b`] writes for `cols` columns and a depth of `depth`.
     pub fn packed_b_len(&self, cols: usize, depth: usize) -> usize {
         cols.next_multiple_of(self.nr) * depth
     }
 
-    /// Packs a (rows, depth) matrix into panels of `mr` rows, one after the other, each laid out `[depth][mr]`. The elements of
-    /// missing rows of the last panel are unspecified.
+    /// Packs a (rows, depth) matrix into consecutive panels of `mr` rows, each (depth, mr). The padding rows of the last panel are
+    /// unspecified.
     ///
     /// # Panics
     /// When `out` is shorter than [`Self::packed_a_len`].
@@ -357,8 +363,8 @@ impl<T: GemmElement> MicroKernel<T> {
         self.pack_lanes(a, self.mr, out);
     }
 
-    /// Packs a (depth, cols) matrix into panels of `nr` columns, one after the other, each laid out `[depth][nr]`. The elements
-    /// of missing columns of the last panel are unspecified.
+    /// Packs a (depth, cols) matrix into consecutive panels of `nr` columns, each (depth, nr). The padding columns of the last panel
+    /// are unspecified.
     ///
     /// # Panics
     /// When `out` is shorter than [`Self::packed_b_len`].
@@ -366,8 +372,8 @@ impl<T: GemmElement> MicroKernel<T> {
         self.pack_lanes(b.t(), self.nr, out);
     }
 
-    /// Packs a (lanes, depth) matrix into panels of `width` lanes, one after the other, each laid out `[depth][width]`. The
-    /// elements of missing lanes of the last panel are unspecified.
+    /// Packs a (lanes, depth) matrix into consecutive panels of `width` lanes, each (depth, width). The padding lanes of the last
+    /// panel are unspecified.
     ///
     /// # Panics
     /// When `out` is too short.
@@ -385,18 +391,18 @@ impl<T: GemmElement> MicroKernel<T> {
         }
         for (panel, out) in out[..needed].chunks_exact_mut(width * depth).enumerate() {
             let first = panel * width;
-            let part = m.block(first, 0, width.min(lanes - first), depth);
-            let (src, out) = (part.data(), out);
+            let source = m.block(first, 0, width.min(lanes - first), depth);
+            let (src, out) = (source.data(), out);
             if m.col_stride() == 1 {
-                // SAFETY: `part` covers the elements to be read, `out` has `width` elements for each of `depth` rows, and the
+                // SAFETY: `source` covers the elements to be read, `out` has `width` elements for each of `depth` rows, and the
                 // processor has the instructions (`microkernel_for`).
-                unsafe { (self.transpose)(src.as_ptr(), m.row_stride(), part.rows(), depth, out.as_mut_ptr(), width) }
+                unsafe { (self.transpose)(src.as_ptr(), m.row_stride(), source.rows(), depth, out.as_mut_ptr(), width) }
             } else if m.row_stride() == 1 {
                 // SAFETY: as above.
-                unsafe { (self.copy)(src.as_ptr(), m.col_stride(), part.rows(), depth, out.as_mut_ptr(), width) }
+                unsafe { (self.copy)(src.as_ptr(), m.col_stride(), source.rows(), depth, out.as_mut_ptr(), width) }
             } else {
                 for (p, row) in out.chunks_exact_mut(width).enumerate() {
-                    for (lane, to) in row[..part.rows()].iter_mut().enumerate() {
+                    for (lane, to) in row[..source.rows()].iter_mut().enumerate() {
                         *to = src[lane * m.row_stride() + p * m.col_stride()];
                     }
                 }
@@ -405,7 +411,7 @@ impl<T: GemmElement> MicroKernel<T> {
     }
 }
 
-/// True if the panel has `lanes` elements at each of `depth` depth indices.
+/// True if the panel has `lanes` elements at each of `depth` k indices.
 fn holds<T>(panel: Panel<'_, T>, depth: usize, lanes: usize) -> bool {
     depth == 0
         || (depth - 1)

@@ -1,4 +1,12 @@
-//! Kernels in vector instructions, chosen once at run time.
+//! Kernels in vector instructions, and the choice of the instruction set at run time.
+//!
+//! - `isa`: the instruction sets and which one is in use.
+//! - `multiversion`: plain loops compiled for every instruction set.
+//! - `microkernel`: the interface to the GEMM microkernels in `portable`, `avx2` and `avx512`, and the packing of operands.
+//! - `int8`: tiles of 8-bit integer products.
+//! - `window`: packs panels of convolution windows.
+//! - `depthwise`: depthwise convolution of a plane.
+//! - `byte_windows`: depthwise convolution of a plane of bytes.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -16,7 +24,7 @@ pub mod multiversion;
 mod portable;
 pub mod window;
 
-/// Bytes of the second-level cache of a core, as the processor reports them; 1 MiB if it does not.
+/// Size of the L2 cache of a core in bytes, as reported by `cpuid`; 1 MiB if unknown.
 pub(crate) fn l2_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -24,7 +32,7 @@ pub(crate) fn l2_bytes() -> usize {
         {
             use std::arch::x86_64::__cpuid;
             const CACHES: u32 = 0x8000_0006;
-            // SAFETY: every x86-64 processor has the instruction. Later compilers than the minimum know that.
+            // SAFETY: every x86-64 processor has `cpuid`. In compilers newer than the minimum version the function is safe.
             #[allow(unused_unsafe)]
             let kib = unsafe { if __cpuid(0x8000_0000).eax < CACHES { 0 } else { __cpuid(CACHES).ecx >> 16 } };
             if kib > 0 {
@@ -35,7 +43,7 @@ pub(crate) fn l2_bytes() -> usize {
     })
 }
 
-/// Starts fetching `ahead` into the second-level cache.
+/// Prefetches `ahead` into the L2 cache.
 #[inline]
 pub(crate) fn prefetch<T>(ahead: &[T]) {
     #[cfg(target_arch = "x86_64")]

@@ -55,8 +55,8 @@ macro_rules! per_isa {
 }
 pub(crate) use per_isa;
 
-/// The instruction set of the selected versions: [`Isa::current`], but AVX-512 only with the extensions that all its processors
-/// have had since 2017.
+/// The instruction set of the selected versions: [`Isa::current`], except that AVX-512 also requires the extensions VL, DQ and BW,
+/// which all its processors since 2017 have.
 pub(crate) fn level() -> Isa {
     static LEVEL: OnceLock<Isa> = OnceLock::new();
     *LEVEL.get_or_init(|| match Isa::current() {
@@ -75,12 +75,12 @@ fn has_extensions() -> bool {
     false
 }
 
-/// A loop compiled for wide vectors. `run` and everything that it calls in the loop must be `#[inline(always)]`, because only
-/// inlined code is compiled for the wider instruction set.
+/// A loop that [`run`] compiles for every instruction set. Its `run` and all functions called in the loop must be
+/// `#[inline(always)]`, because only inlined code is compiled for the wider instruction set.
 pub trait Kernel {
     /// What the loop returns.
     type Output;
-    /// True if the loop is compiled for every instruction set, otherwise not for the widest one.
+    /// False to compile the loop for AVX2 at most.
     const EVERY_ISA: bool = true;
 
     /// The loop itself, as plain scalar Rust.
@@ -95,7 +95,7 @@ per_isa! {
     }
 }
 
-/// A formula's loop over lanes, `y[i] = f(x[0][i], x[1][i], …)`, whose operands have the length of the result.
+/// The loop of an elementwise formula, `y[i] = f(x[0][i], x[1][i], …)`. All operands have the length of the result.
 pub trait LoopBody<C, D> {
     /// The loop. It and everything that it calls must be `#[inline(always)]`.
     fn run(x: &[&[C]], y: &mut [D]);
@@ -103,10 +103,10 @@ pub trait LoopBody<C, D> {
 
 type Version<C, D> = unsafe fn(&[&[C]], &mut [D]);
 
-/// The versions of a loop over lanes of type `C` with results of type `D`, each compiled for an instruction set. Where NEON is
-/// part of the target's baseline, the portable version uses it.
+/// A loop over lanes of type `C` with results of type `D`, compiled for each instruction set. Where NEON is part of the target's
+/// baseline, the portable version uses it.
 ///
-/// A loop is a constant of three pointers: code that takes one is compiled once for all formulas.
+/// A loop is a constant of three function pointers, so that code that takes one is compiled once for all formulas.
 #[derive(Debug)]
 pub struct Loop<C, D = C> {
     portable: Version<C, D>,
@@ -125,7 +125,7 @@ impl<C, D> Clone for Loop<C, D> {
 impl<C, D> Copy for Loop<C, D> {}
 
 impl<C: Lane, D: Lane> Loop<C, D> {
-    /// The loop of a body.
+    /// The versions of the loop `B`.
     pub const fn new<B: LoopBody<C, D>>() -> Loop<C, D> {
         fn portable<C: Lane, D: Lane, B: LoopBody<C, D>>(x: &[&[C]], y: &mut [D]) {
             B::run(x, y);

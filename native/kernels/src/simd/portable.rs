@@ -1,4 +1,4 @@
-//! The microkernel in plain Rust, for the compiler to vectorise.
+//! The microkernel in plain Rust, which the compiler vectorises.
 
 use super::Isa;
 use super::microkernel::{DOT, DotArgs, GemmElement, MicroKernel, TileArgs, TileFn};
@@ -50,14 +50,14 @@ static STRIDED_F64: [TileFn<f64>; 8] = tiles!(f64, false, false);
 static INDEXED_F32: [TileFn<f32>; 8] = tiles!(f32, true, true);
 static INDEXED_F64: [TileFn<f64>; 8] = tiles!(f64, true, true);
 
-/// x * y + z, fused where the target has such an instruction.
+/// x * y + z, fused if the target has such an instruction.
 #[inline(always)]
 fn mul_add<T: GemmElement>(x: T, y: T, z: T) -> T {
     if cfg!(any(target_arch = "aarch64", target_feature = "fma")) { x.mul_add(y, z) } else { x * y + z }
 }
 
-/// A tile of M rows and N columns, or up to three columns fewer. PACKED: the rows of A are adjacent. INDEXED: the rows of B are
-/// at the offsets of a table. See `TileFn`.
+/// A tile of M rows and up to N columns, at least N - 3. PACKED: A has a row stride of 1. INDEXED: the rows of B are at the offsets
+/// of a table. See `TileFn`.
 unsafe fn tile<T: GemmElement, const M: usize, const N: usize, const PACKED: bool, const INDEXED: bool>(
     args: &TileArgs<T>,
 ) {
@@ -75,7 +75,7 @@ unsafe fn tile<T: GemmElement, const M: usize, const N: usize, const PACKED: boo
             Err(_) => std::array::from_fn(|j| b.get(j).copied().unwrap_or(T::zero())),
         };
         for (i, row) in sums.iter_mut().enumerate() {
-            // SAFETY: depth index `p` of A has M rows.
+            // SAFETY: A has M rows at k index `p`.
             let x = unsafe { *args.a.add(p * args.a_stride + i * a_row) };
             for (sum, &y) in row.iter_mut().zip(&b) {
                 *sum = mul_add(x, y, *sum);
@@ -112,7 +112,7 @@ unsafe fn dots<T: GemmElement, const M: usize>(args: &DotArgs<T>, out: &mut [[T;
     }
 }
 
-/// Sums a power of two of terms by halves.
+/// Sums a power-of-two number of terms pairwise.
 #[inline(always)]
 pub(super) fn pairwise_sum<T: GemmElement, const N: usize>(terms: &[T; N]) -> T {
     let (mut terms, mut len) = (*terms, N);
@@ -125,7 +125,7 @@ pub(super) fn pairwise_sum<T: GemmElement, const N: usize>(terms: &[T; N]) -> T 
     terms[0]
 }
 
-/// See `TransposeFn`. Takes eight depth indices at a time, so that each cache line of the source is read once.
+/// See `TransposeFn`. Takes eight k indices at a time, so that each cache line of the source is read once.
 pub(super) unsafe fn transpose<T: Copy>(
     src: *const T,
     stride: usize,

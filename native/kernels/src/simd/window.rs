@@ -1,53 +1,55 @@
-//! Packs the panels of an implicit convolution from the padded image.
+//! Packs panels of B for the implicit GEMM of a convolution from the padded image.
 //!
-//! A panel has one lane for each of several neighbouring outputs. Each of its rows holds, for one channel and one tap of the
-//! kernel, the input elements under that tap. Outputs of one image row have adjacent elements, a "run"; the runs are the same for
-//! all rows of the panel, apart from the row's offset.
+//! A panel is (channels x taps, outputs): each lane is an output, and each row holds the input elements that one tap reads in one
+//! channel. Neighbouring outputs of an image row read contiguous elements, which form a run; the runs are the same for all rows of
+//! the panel, apart from the offset of the row.
 
 #[cfg(target_arch = "x86_64")]
 use super::Isa;
 use super::microkernel::{GemmElement, IndexedPanel};
 use crate::par::List;
 
-/// Adjacent lanes whose elements are adjacent too.
+/// Adjacent lanes with contiguous elements.
 #[derive(Clone, Copy, Debug)]
 struct Run {
+    /// First lane.
     lane: usize,
     len: usize,
-    /// Offset of the first element.
-    first: usize,
+    /// Offset of the first element, relative to the offset of a panel row.
+    offset: usize,
 }
 
-/// Runs that cover the lanes of a panel: offsets are relative to the offset of a row of the panel.
+/// The runs of a panel. Lanes without a run are zero.
 #[derive(Debug)]
 pub struct Runs {
+    /// Lanes of the panel.
     width: usize,
     runs: List<Run>,
-    /// One more than the largest offset.
-    reach: usize,
+    /// End of the run with the largest offsets.
+    end: usize,
 }
 
 impl Runs {
     /// No runs yet, in panels of `width` lanes.
     pub fn new(width: usize) -> Runs {
-        Runs { width, runs: List::default(), reach: 0 }
+        Runs { width, runs: List::default(), end: 0 }
     }
 
-    /// Adds `len` lanes from `lane` on, whose elements are adjacent from offset `first` on.
+    /// Adds a run of `len` lanes from `lane` on, whose elements start at `offset`.
     ///
     /// # Panics
     /// When the lanes exceed the panel.
-    pub fn push(&mut self, lane: usize, len: usize, first: usize) {
+    pub fn push(&mut self, lane: usize, len: usize, offset: usize) {
         assert!(lane + len <= self.width, "lanes {lane}..{} of a panel of {}", lane + len, self.width);
-        self.reach = self.reach.max(first + len);
-        self.runs.push(Run { lane, len, first });
+        self.end = self.end.max(offset + len);
+        self.runs.push(Run { lane, len, offset });
     }
 }
 
-/// An element type whose panels can be packed.
+/// An element type for which panels can be packed.
 pub trait WindowElement: GemmElement {
-    /// Writes as many rows of `panel` as `out` has room for, in the order of `runs`: an element is that of `data` at the offset
-    /// of its row plus that of its lane, or zero if the lane is in no run.
+    /// Packs as many rows of `panel` as `out` has room for: each lane gets the element of `data` at the offset of its row plus the
+    /// offset of its run, or zero if it has no run.
     ///
     /// # Panics
     /// When the table has fewer rows than `out` has room for, or an element is outside of `data`.
@@ -60,44 +62,46 @@ impl WindowElement for f32 {
         #[cfg(target_arch = "x86_64")]
         {
             let data = panel.data.as_ptr();
-            let avx512: [PartsFn; 4] = [parts_avx512::<1>, parts_avx512::<2>, parts_avx512::<3>, parts_avx512::<4>];
-            let avx2: [PartsFn; 4] = [parts_avx2::<1>, parts_avx2::<2>, parts_avx2::<3>, parts_avx2::<4>];
+            let avx512: [CopyRunsFn; 4] =
+                [copy_runs_avx512::<1>, copy_runs_avx512::<2>, copy_runs_avx512::<3>, copy_runs_avx512::<4>];
+            let avx2: [CopyRunsFn; 4] =
+                [copy_runs_avx2::<1>, copy_runs_avx2::<2>, copy_runs_avx2::<3>, copy_runs_avx2::<4>];
             match Isa::current() {
                 Isa::Avx512 if runs.width.is_multiple_of(16) => {
                     // SAFETY: the processor has AVX-512; `out` has room for each offset and `data` holds all elements, as checked.
-                    return unsafe { runs_by_vector::<16>(runs, offsets, data, out, avx512) };
+                    return unsafe { pack_by_vector::<16>(runs, offsets, data, out, avx512) };
                 }
                 Isa::Avx2 | Isa::Avx512 if runs.width.is_multiple_of(8) => {
                     // SAFETY: as above, with AVX2.
-                    return unsafe { runs_by_vector::<8>(runs, offsets, data, out, avx2) };
+                    return unsafe { pack_by_vector::<8>(runs, offsets, data, out, avx2) };
                 }
                 _ => {}
             }
         }
-        runs_portable(runs, offsets, panel.data, out);
+        pack_portable(runs, offsets, panel.data, out);
     }
 }
 
 impl WindowElement for f64 {
     fn pack_runs(runs: &Runs, panel: IndexedPanel<'_, f64>, out: &mut [f64]) {
-        runs_portable(runs, check_runs(runs, &panel, out), panel.data, out);
+        pack_portable(runs, check_runs(runs, &panel, out), panel.data, out);
     }
 }
 
-/// The offsets of the rows that `out` has room for.
+/// Checks the bounds and returns the offsets of the rows that `out` has room for.
 fn check_runs<'a, T>(runs: &Runs, panel: &IndexedPanel<'a, T>, out: &[T]) -> &'a [u32] {
-    let count = out.len() / runs.width.max(1);
-    let (offsets, reach) = (panel.table.offsets(), panel.table.reach() + runs.reach);
-    assert!(reach <= panel.data.len(), "an element at {reach} of {}", panel.data.len());
-    &offsets[panel.first..panel.first + count]
+    let num_rows = out.len() / runs.width.max(1);
+    let (offsets, end) = (panel.table.offsets(), panel.table.max_offset() + runs.end);
+    assert!(end <= panel.data.len(), "a panel reads up to element {end} of {}", panel.data.len());
+    &offsets[panel.first..panel.first + num_rows]
 }
 
 crate::simd::per_isa! {
-    fn runs_portable<T: GemmElement>(runs: &Runs, offsets: &[u32], data: &[T], out: &mut [T]) {
+    fn pack_portable<T: GemmElement>(runs: &Runs, offsets: &[u32], data: &[T], out: &mut [T]) {
         out.fill(T::zero());
         for run in runs.runs.iter() {
             for (row, offset) in out.chunks_exact_mut(runs.width).zip(offsets) {
-                let from = &data[run.first + *offset as usize..][..run.len];
+                let from = &data[run.offset + *offset as usize..][..run.len];
                 for (to, from) in row[run.lane..run.lane + run.len].iter_mut().zip(from) {
                     *to = *from;
                 }
@@ -106,61 +110,68 @@ crate::simd::per_isa! {
     }
 }
 
-/// The elements that one run has in a vector of a panel.
+/// The lanes of one run within a vector of a panel row.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
-struct Part {
-    /// Where lane 0 would be read at offset 0; may lie outside the data.
+struct VectorRun {
+    /// Address that lane 0 of the vector would read in a row of offset 0; may lie outside the data.
     from: *const f32,
-    /// The lanes from `start` up to `end` belong to the run.
+    /// The run covers the lanes `start..end`.
     start: usize,
     end: usize,
 }
 
-/// Writes one vector of each row of a panel of `width` lanes from up to PARTS parts, or fills its missing lanes if `add`.
+/// Writes one vector of each row of a panel of `width` lanes from its first N runs. Lanes outside these runs become zero, or with
+/// `add` keep their values.
 #[cfg(target_arch = "x86_64")]
-type PartsFn = unsafe fn(parts: &[Part], offsets: &[u32], out: *mut f32, width: usize, add: bool);
+type CopyRunsFn = unsafe fn(runs: &[VectorRun], offsets: &[u32], out: *mut f32, width: usize, add: bool);
 
-/// Packs vector by vector; `copy[n]` copies n + 1 parts.
+/// Packs one column of vectors after the other; `copy[n - 1]` copies n runs.
 ///
 /// # Safety
 /// `out` must have room for a row for each offset, `data` must hold the elements of all lanes at all offsets, and the processor must
 /// have the instructions of `copy`, whose vectors have LANES lanes.
 #[cfg(target_arch = "x86_64")]
-unsafe fn runs_by_vector<const LANES: usize>(
+unsafe fn pack_by_vector<const LANES: usize>(
     runs: &Runs,
     offsets: &[u32],
     data: *const f32,
     out: &mut [f32],
-    copy: [PartsFn; 4],
+    copy: [CopyRunsFn; 4],
 ) {
     for first in (0..runs.width).step_by(LANES) {
-        let mut parts = [Part { from: data, start: 0, end: 0 }; LANES];
+        let mut vector_runs = [VectorRun { from: data, start: 0, end: 0 }; LANES];
         let mut count = 0;
         for run in runs.runs.iter() {
             let (start, end) = (run.lane.max(first), (run.lane + run.len).min(first + LANES));
             if start < end {
-                let from = data.wrapping_add(run.first + first).wrapping_sub(run.lane);
-                parts[count] = Part { from, start: start - first, end: end - first };
+                let from = data.wrapping_add(run.offset + first).wrapping_sub(run.lane);
+                vector_runs[count] = VectorRun { from, start: start - first, end: end - first };
                 count += 1;
             }
         }
         let out = out.as_mut_ptr().wrapping_add(first);
-        for (i, parts) in parts[..count.max(1)].chunks(copy.len()).enumerate() {
-            // SAFETY: as the caller guarantees; `parts` has as many elements as the function copies.
-            unsafe { copy[parts.len() - 1](parts, offsets, out, runs.width, i > 0) };
+        for (i, group) in vector_runs[..count.max(1)].chunks(copy.len()).enumerate() {
+            // SAFETY: as the caller guarantees; `group` has as many runs as the function copies.
+            unsafe { copy[group.len() - 1](group, offsets, out, runs.width, i > 0) };
         }
     }
 }
 
 /// # Safety
-/// As for [`runs_by_vector`]; `parts` has at least PARTS elements, `out` starts at the vector.
+/// As for [`pack_by_vector`]; `runs` has at least N elements, `out` starts at the vector.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn parts_avx512<const PARTS: usize>(parts: &[Part], offsets: &[u32], out: *mut f32, width: usize, add: bool) {
+unsafe fn copy_runs_avx512<const N: usize>(
+    runs: &[VectorRun],
+    offsets: &[u32],
+    out: *mut f32,
+    width: usize,
+    add: bool,
+) {
     use std::arch::x86_64::*;
-    let parts: [(*const f32, u16); PARTS] = std::array::from_fn(|i| {
-        let Part { from, start, end } = parts[i];
+    let runs: [(*const f32, u16); N] = std::array::from_fn(|i| {
+        let VectorRun { from, start, end } = runs[i];
         (from, ((1u32 << end) - (1u32 << start)) as u16)
     });
     for (row, offset) in offsets.iter().enumerate() {
@@ -168,7 +179,7 @@ unsafe fn parts_avx512<const PARTS: usize>(parts: &[Part], offsets: &[u32], out:
         unsafe {
             let to = out.add(row * width);
             let mut lanes = if add { _mm512_loadu_ps(to) } else { _mm512_setzero_ps() };
-            for (from, mask) in parts {
+            for (from, mask) in runs {
                 lanes = _mm512_mask_loadu_ps(lanes, mask, from.wrapping_add(*offset as usize));
             }
             _mm512_storeu_ps(to, lanes);
@@ -177,14 +188,14 @@ unsafe fn parts_avx512<const PARTS: usize>(parts: &[Part], offsets: &[u32], out:
 }
 
 /// # Safety
-/// As for [`parts_avx512`].
+/// As for [`copy_runs_avx512`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn parts_avx2<const PARTS: usize>(parts: &[Part], offsets: &[u32], out: *mut f32, width: usize, add: bool) {
+unsafe fn copy_runs_avx2<const N: usize>(runs: &[VectorRun], offsets: &[u32], out: *mut f32, width: usize, add: bool) {
     use std::arch::x86_64::*;
     let index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    let parts: [(*const f32, __m256i); PARTS] = std::array::from_fn(|i| {
-        let Part { from, start, end } = parts[i];
+    let runs: [(*const f32, __m256i); N] = std::array::from_fn(|i| {
+        let VectorRun { from, start, end } = runs[i];
         let from_start = _mm256_cmpgt_epi32(index, _mm256_set1_epi32(start as i32 - 1));
         (from, _mm256_and_si256(from_start, _mm256_cmpgt_epi32(_mm256_set1_epi32(end as i32), index)))
     });
@@ -193,8 +204,8 @@ unsafe fn parts_avx2<const PARTS: usize>(parts: &[Part], offsets: &[u32], out: *
         unsafe {
             let to = out.add(row * width);
             let mut lanes = if add { _mm256_loadu_ps(to) } else { _mm256_setzero_ps() };
-            for (from, mask) in parts {
-                // Other lanes are zero in one of the two.
+            for (from, mask) in runs {
+                // Each lane is zero in at least one of the two.
                 lanes = _mm256_or_ps(lanes, _mm256_maskload_ps(from.wrapping_add(*offset as usize), mask));
             }
             _mm256_storeu_ps(to, lanes);

@@ -49,7 +49,7 @@ pub fn product<T: MulAdd>(m: Csr<'_, T>, dense: &[T], n: usize, out: &mut [T], r
     }
     parallel_rows(out, n, m.rows_per_chunk(n), |k, out| {
         let (indices, values) = m.row(row_of(k));
-        // Sums of a block of columns stay in the first-level cache while the rows stream by.
+        // Sums of a block of columns stay in the L1 cache while the rows stream by.
         const BLOCK: usize = 256;
         for (block, out) in out.chunks_mut(BLOCK).enumerate() {
             let mut sums = [T::Sum::default(); BLOCK];
