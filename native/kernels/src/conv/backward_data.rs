@@ -1,8 +1,7 @@
 //! The gradient of the input.
 //!
-//! With a stride of s, input elements whose padded coordinates are equal modulo s are read by the same taps, from neighbouring
-//! outputs. So for each residue (in each dimension) the gradient of these elements is a convolution of the output's gradient with
-//! stride 1.
+//! With a stride of s, input elements whose padded coordinates are equal modulo s form a phase: they are read by the same taps, from
+//! neighbouring outputs. So the gradient of each phase is a convolution of the output's gradient with stride 1.
 
 use super::geometry::Geometry;
 use super::implicit::{Implicit, depth_blocks, pack_weights};
@@ -14,24 +13,24 @@ use crate::simd::window::WindowElement;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// One value per residue: inline for strides up to 2 x 2.
-pub(super) type PerResidue<T> = SmallVec<[T; 4]>;
+/// One value per phase: inline for strides up to 2 x 2.
+pub(super) type PerPhase<T> = SmallVec<[T; 4]>;
 
-/// The convolution that gives the gradient of the input elements of one residue.
+/// The convolution that computes the gradient of one phase of the input.
 pub(super) struct Phase {
     pub geometry: Geometry,
-    /// Coordinates of the first of these elements; the others follow at the stride.
+    /// Coordinates of the first element of the phase; the others follow at the stride.
     first: [usize; 3],
-    /// The kernel taps that read them.
+    /// The taps of the kernel that read the phase.
     pub taps: List<usize>,
-    /// Offset of its packed weights.
+    /// Offset of the packed weights.
     weights: usize,
 }
 
 /// Writes `input_grad`, the gradient of the input, from `output_grad`, the gradient of the output.
 ///
 /// # Panics
-/// When a slice does not have the elements that `shape` says.
+/// When a slice does not have the length that `shape` implies.
 pub fn conv_backward_data<T: FloatElement>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     with_wide(output_grad, |output_grad| {
         with_wide(weights, |weights| {
@@ -81,7 +80,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
         for phase in &phases {
             pack_phase(shape, kernel, &phase.taps, weights, &mut packed[phase.weights..]);
         }
-        let products: PerResidue<Implicit<'_, T>> = phases
+        let products: PerPhase<Implicit<'_, T>> = phases
             .iter()
             .map(|phase| Implicit {
                 kernel,
@@ -99,29 +98,29 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
             let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
             return product.run(shape.batch, out, &|_, _, _, _| {});
         }
-        // Each thread takes whole images and computes all their residues.
-        let stripes: PerResidue<_> =
-            products.iter().map(|product| product.stripes(product.geometry.grid[1], 1)).collect();
+        // A chunk is a whole image with all its phases.
+        let blockings: PerPhase<_> =
+            products.iter().map(|product| product.blocking(product.geometry.grid[1], 1)).collect();
         let image = shape.in_channels * shape.input_plane();
         let longest = phases.iter().map(|phase| phase.geometry.pixels()).max().unwrap_or(0);
         parallel_rows(input_grad, image, 1, |n, image| {
-            with_scratch(shape.in_channels * longest, |part: &mut [T]| {
-                for ((phase, product), stripes) in phases.iter().zip(&products).zip(&stripes) {
+            with_scratch(shape.in_channels * longest, |phase_grad: &mut [T]| {
+                for ((phase, product), blocking) in phases.iter().zip(&products).zip(&blockings) {
                     let pixels = phase.geometry.pixels();
                     if pixels == 0 {
                         continue;
                     }
-                    let mut out = MatMut::row_major(part, shape.in_channels, pixels);
-                    product.images(stripes, n, 0, &mut out, &|_, _, _, _| {});
-                    scatter(shape, phase, part, image);
+                    let mut out = MatMut::row_major(phase_grad, shape.in_channels, pixels);
+                    product.images(blocking, n, 0, &mut out, &|_, _, _, _| {});
+                    scatter(shape, phase, phase_grad, image);
                 }
             });
         });
     });
 }
 
-/// One phase per residue; together they cover the input.
-pub(super) fn phases(shape: &ConvShape) -> PerResidue<Phase> {
+/// The phases of the input, one per residue of the stride.
+pub(super) fn phases(shape: &ConvShape) -> PerPhase<Phase> {
     let count: [usize; 3] = std::array::from_fn(|d| shape.stride[d].min(shape.input[d]));
     (0..count.iter().product())
         .map(|i| {
@@ -136,29 +135,29 @@ fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
         geometry: Geometry {
             grid: std::array::from_fn(|d| (shape.input[d] - first[d]).div_ceil(shape.stride[d])),
             source: shape.output(),
-            step: [1; 3],
+            stride: [1; 3],
             taps: List::default(),
         },
         first,
         taps: List::default(),
         weights: 0,
     };
-    // Last tap first: the taps in the order of the outputs that they read.
+    // Last tap first, which is ascending order of the outputs that the taps read.
     for tap in (0..shape.taps()).rev() {
         let tap_index =
             [tap / (shape.kernel[1] * shape.kernel[2]), tap / shape.kernel[2] % shape.kernel[1], tap % shape.kernel[2]];
-        // The output whose window has this tap at the first element, times the stride.
-        let distance: [isize; 3] =
+        // Padded coordinates of the window whose tap `tap` is the first element of the phase.
+        let window: [isize; 3] =
             std::array::from_fn(|d| (first[d] + shape.pad[d]) as isize - (tap_index[d] * shape.dilate[d]) as isize);
-        if (0..3).all(|d| distance[d] % shape.stride[d] as isize == 0) {
+        if (0..3).all(|d| window[d] % shape.stride[d] as isize == 0) {
             phase.taps.push(tap);
-            phase.geometry.taps.push(std::array::from_fn(|d| distance[d] / shape.stride[d] as isize));
+            phase.geometry.taps.push(std::array::from_fn(|d| window[d] / shape.stride[d] as isize));
         }
     }
     phase
 }
 
-/// Packs, for every group, the matrix with a row per input channel and a column per output channel and tap.
+/// Packs the weights of a phase: for every group, a matrix (input channels, output channels x taps).
 fn pack_phase<T: WindowElement>(
     shape: &ConvShape,
     kernel: &'static MicroKernel<T>,
@@ -166,12 +165,12 @@ fn pack_phase<T: WindowElement>(
     weights: &[T],
     out: &mut [T],
 ) {
-    let (rows, outs, all) = (shape.group_in(), shape.group_out(), shape.taps());
+    let (rows, outs, kernel_taps) = (shape.group_in(), shape.group_out(), shape.taps());
     let depth = outs * taps.len();
     for group in 0..shape.groups {
-        let weights = &weights[group * outs * rows * all..][..outs * rows * all];
+        let weights = &weights[group * outs * rows * kernel_taps..][..outs * rows * kernel_taps];
         let out = &mut out[group * kernel.packed_a_len(rows, depth)..];
-        if all == 1 && depth > 0 {
+        if kernel_taps == 1 && depth > 0 {
             pack_weights(kernel, MatRef::new(weights, rows, outs, 1, rows), out);
             continue;
         }
@@ -179,35 +178,41 @@ fn pack_phase<T: WindowElement>(
         let (len, out) = (kernel.packed_a_len(rows, longest.len()), &mut out[..kernel.packed_a_len(rows, depth)]);
         parallel_rows(out, len, 1, |i, out| {
             let block = i * longest.len()..((i + 1) * longest.len()).min(depth);
-            pack_block(kernel, weights, rows, taps, all, block, out);
+            PhaseWeights { weights, rows, kernel_taps, taps }.pack_block(kernel, block, out);
         });
     }
 }
 
-/// Packs the columns in `block` of all rows: the weights of one channel are close together in memory.
-fn pack_block<T: WindowElement>(
-    kernel: &'static MicroKernel<T>,
-    weights: &[T],
+/// The weights of a group, (output channels, rows, kernel taps), viewed as the matrix (rows, output channels x taps of a phase).
+struct PhaseWeights<'a, T> {
+    weights: &'a [T],
+    /// Input channels of the group.
     rows: usize,
-    taps: &[usize],
-    all: usize,
-    block: Range<usize>,
-    out: &mut [T],
-) {
-    let (mr, count) = (kernel.mr(), taps.len());
-    for channel in block.start / count..block.end.div_ceil(count) {
-        let columns = block.start.max(channel * count)..block.end.min((channel + 1) * count);
-        let taps = &taps[columns.start - channel * count..columns.end - channel * count];
-        let adjacent = taps.iter().zip(taps[0]..).all(|(tap, next)| *tap == next);
-        for row in (0..rows).step_by(mr) {
-            let lanes = mr.min(rows - row);
-            let from = &weights[(channel * rows + row) * all..][..lanes * all];
-            let out = &mut out[row * block.len() + (columns.start - block.start) * mr..][..columns.len() * mr];
-            if adjacent {
-                kernel.pack_lanes(MatRef::new(&from[taps[0]..], lanes, taps.len(), all, 1), mr, out);
-            } else {
-                for (step, tap) in out.chunks_exact_mut(mr).zip(taps) {
-                    step.iter_mut().zip(from[*tap..].iter().step_by(all)).for_each(|(to, weight)| *to = *weight);
+    kernel_taps: usize,
+    /// The taps of the phase.
+    taps: &'a [usize],
+}
+
+impl<T: WindowElement> PhaseWeights<'_, T> {
+    /// Packs the columns in `block` of all rows. Goes channel by channel, because their weights are close together in memory.
+    fn pack_block(&self, kernel: &'static MicroKernel<T>, block: Range<usize>, out: &mut [T]) {
+        let PhaseWeights { weights, rows, kernel_taps, taps } = *self;
+        let (mr, num_taps) = (kernel.mr(), taps.len());
+        for channel in block.start / num_taps..block.end.div_ceil(num_taps) {
+            let columns = block.start.max(channel * num_taps)..block.end.min((channel + 1) * num_taps);
+            let taps = &taps[columns.start - channel * num_taps..columns.end - channel * num_taps];
+            let is_contiguous = taps.iter().zip(taps[0]..).all(|(tap, next)| *tap == next);
+            for row in (0..rows).step_by(mr) {
+                let lanes = mr.min(rows - row);
+                let from = &weights[(channel * rows + row) * kernel_taps..][..lanes * kernel_taps];
+                let out = &mut out[row * block.len() + (columns.start - block.start) * mr..][..columns.len() * mr];
+                if is_contiguous {
+                    kernel.pack_lanes(MatRef::new(&from[taps[0]..], lanes, taps.len(), kernel_taps, 1), mr, out);
+                } else {
+                    for (out, tap) in out.chunks_exact_mut(mr).zip(taps) {
+                        let from = from[*tap..].iter().step_by(kernel_taps);
+                        out.iter_mut().zip(from).for_each(|(to, weight)| *to = *weight);
+                    }
                 }
             }
         }
@@ -215,7 +220,7 @@ fn pack_block<T: WindowElement>(
 }
 
 impl Phase {
-    /// Scatters the gradients of the row that starts at grid pixel `pixel` into a plane of the input.
+    /// Scatters a row of gradients of the phase, which starts at grid pixel `pixel`, into a plane of the input.
     pub(super) fn scatter_row<T: Copy>(&self, shape: &ConvShape, pixel: usize, row: &[T], plane: &mut [T]) {
         let [_, height, width] = self.geometry.grid;
         let index = pixel / width;
@@ -230,13 +235,13 @@ impl Phase {
     }
 }
 
-/// Scatters the gradients of one residue into the image.
-fn scatter<T: WindowElement>(shape: &ConvShape, phase: &Phase, part: &[T], image: &mut [T]) {
+/// Scatters the gradient of a phase, (channels, pixels), into the image.
+fn scatter<T: WindowElement>(shape: &ConvShape, phase: &Phase, phase_grad: &[T], image: &mut [T]) {
     let (pixels, width) = (phase.geometry.pixels(), phase.geometry.grid[2]);
-    let planes = part.chunks_exact(pixels).zip(image.chunks_exact_mut(shape.input_plane()));
-    for (part, plane) in planes.take(shape.in_channels) {
-        for (row, part) in part.chunks_exact(width).enumerate() {
-            phase.scatter_row(shape, row * width, part, plane);
+    let planes = phase_grad.chunks_exact(pixels).zip(image.chunks_exact_mut(shape.input_plane()));
+    for (grads, plane) in planes.take(shape.in_channels) {
+        for (y, row) in grads.chunks_exact(width).enumerate() {
+            phase.scatter_row(shape, y * width, row, plane);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The gradients of weights and bias.
+//! The gradient of the weights.
 //!
-//! The gradient of the weights is a matrix product whose depth is the pixels: rows are output channels, columns are input
-//! channels and taps. The part of the input that a block of pixels needs is transposed in working memory, padding included, so
-//! that the channels of one position are adjacent: a panel of B is then a table of offsets, one per pixel, which all taps share.
-//! With few channels, neighbouring taps of a row are adjacent too and fill the lanes together.
+//! It is a matrix product whose depth is the pixels: A is (output channels, pixels), B is (pixels, input channels x taps). The input
+//! that a block of pixels reads is transposed to channels-last order in scratch memory, padding included. A panel of B is then a
+//! table of offsets, one per pixel, which all taps share. If there are fewer channels than lanes, neighbouring taps of a row, which
+//! are contiguous in this order, fill the lanes together.
 
 use super::{ConvShape, check_len, crop, depthwise, single_output};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
@@ -11,15 +11,15 @@ use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_ro
 use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
 use std::ops::Range;
 
-/// Approximate number of pixels multiplied at a time: the depth of the microkernel.
-const BLOCK: usize = 512;
-/// Maximum number of slices of the batch whose gradients are computed separately and added at the end.
-const PARTS: usize = 4;
-/// Maximum bytes of gradients that are computed separately.
-const PART_BYTES: usize = 16 << 20;
+/// Approximate number of pixels in a block: the depth of the microkernel.
+const BLOCK_PIXELS: usize = 512;
+/// Maximum number of slices of the batch. The gradient of each slice is computed separately, and they are added at the end.
+const MAX_SLICES: usize = 4;
+/// Maximum bytes of the gradients of all slices.
+const SLICES_BYTES: usize = 16 << 20;
 
-/// Writes the gradient of the weights from that of the output. It is summed within slices of the batch, whose number depends on
-/// the shape only, and then over the slices in order.
+/// Writes the gradient of the weights from that of the output. It is summed within slices of the batch, whose number depends only
+/// on the shape, and then over the slices in order.
 ///
 /// # Panics
 /// When a slice does not have the length that `shape` implies.
@@ -63,17 +63,17 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
     let (rows, depth, nr) = (shape.group_out(), shape.depth(), product.kernel.nr());
     let unit = rows * nr;
     let len = shape.groups * product.units.len() * unit;
-    let parts = PARTS.min(shape.batch).min((PART_BYTES / (len * size_of::<T>())).max(2));
-    with_scratch(parts * len, |sums: &mut [T]| {
-        product.run(parts, sums);
+    let slices = MAX_SLICES.min(shape.batch).min((SLICES_BYTES / (len * size_of::<T>())).max(2));
+    with_scratch(slices * len, |sums: &mut [T]| {
+        product.run(slices, sums);
         let sums = &*sums;
-        // All rows of one group together, so that those of a unit are adjacent.
-        let together = (1..=16.min(rows)).rev().find(|together| rows.is_multiple_of(*together)).unwrap_or(1);
-        parallel_rows(weights_grad, together * depth, 1, |i, grad| {
-            let row = i * together;
+        // Up to 16 rows per chunk, which divide those of a group, so that the rows of a unit are contiguous.
+        let chunk_rows = (1..=16.min(rows)).rev().find(|chunk_rows| rows.is_multiple_of(*chunk_rows)).unwrap_or(1);
+        parallel_rows(weights_grad, chunk_rows * depth, 1, |i, grad| {
+            let row = i * chunk_rows;
             for (i, columns) in product.columns.chunks(nr).enumerate() {
-                let at = (row / rows * product.units.len() + i) * unit + row % rows * nr;
-                add_parts(&sums[at..], len, parts, columns, depth, grad);
+                let start = (row / rows * product.units.len() + i) * unit + row % rows * nr;
+                sum_slices(&sums[start..], len, slices, columns, depth, grad);
             }
         });
     });
@@ -81,17 +81,17 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Sums `parts` partial gradients, `len` elements apart, into some columns of each row of `grad`, whose rows have `depth`
-    /// elements. A column index of `depth` marks a lane without a column.
-    fn add_parts<T: Accum>(sums: &[T], len: usize, parts: usize, columns: &[usize], depth: usize, grad: &mut [T]) {
+    /// Sums the gradients of all slices, which have a stride of `len`, into the given columns of each row of `grad`, whose rows have
+    /// `depth` elements. A column index of `depth` marks a lane without a column.
+    fn sum_slices<T: Accum>(sums: &[T], len: usize, slices: usize, columns: &[usize], depth: usize, grad: &mut [T]) {
         let mut total = [T::zero(); 32];
         let (nr, count) = (columns.len(), columns.iter().filter(|column| **column < depth).count());
         let total = &mut total[..nr];
         let adjacent = columns[..count].iter().zip(columns[0]..).all(|(column, next)| *column == next);
         for (row, grad) in grad.chunks_exact_mut(depth).enumerate() {
             total.copy_from_slice(&sums[row * nr..][..nr]);
-            for part in 1..parts {
-                let terms = &sums[part * len + row * nr..][..nr];
+            for slice in 1..slices {
+                let terms = &sums[slice * len + row * nr..][..nr];
                 total.iter_mut().zip(terms).for_each(|(total, term)| *total += *term);
             }
             if adjacent {
@@ -105,19 +105,19 @@ crate::simd::per_isa! {
     }
 }
 
-/// Columns of the weights that are computed side by side.
+/// Columns of the weights in the lanes of one panel.
 struct Unit {
-    /// Index of the channel block.
+    /// Index of the block of input channels.
     block: usize,
-    /// Index of the first tap.
+    /// Coordinates of the first tap.
     tap: [usize; 3],
-    /// Lanes between that tap and the first column.
+    /// Lanes of that tap that precede the first column.
     skip: usize,
     /// Number of columns.
     lanes: usize,
 }
 
-/// A rectangle of pixels in a plane of an image: whole rows, or part of one row.
+/// A rectangle of pixels in a plane of an image: whole rows, or a range of columns of one row.
 #[derive(Clone)]
 struct PixelRegion {
     image: usize,
@@ -137,32 +137,32 @@ struct Product<'a, T: 'static> {
     kernel: &'static MicroKernel<T>,
     input: &'a [T],
     output_grad: &'a [T],
-    /// Number of adjacent channels: all, or as many as fill the lanes.
+    /// Number of channels in a channel block: all, or as many as fill the lanes.
     width: usize,
     units: List<Unit>,
     /// For each unit, the weight column of each of its `nr` lanes; the number of columns marks a lane without one.
     columns: List<usize>,
 }
 
-/// Extent of the input that a block of pixels reads, in each dimension.
+/// Size of the box of input elements that a block of pixels reads.
 #[derive(Clone, Copy, PartialEq)]
 struct Slab([usize; 3]);
 
 impl Slab {
     fn of(shape: &ConvShape, region: &PixelRegion) -> Slab {
-        let reach = |d: usize, outputs: usize| {
+        let extent = |d: usize, outputs: usize| {
             outputs.saturating_sub(1) * shape.stride[d] + (shape.kernel[d] - 1) * shape.dilate[d] + 1
         };
-        Slab([reach(0, 1), reach(1, region.rows.len()), reach(2, region.cols.len())])
+        Slab([extent(0, 1), extent(1, region.rows.len()), extent(2, region.cols.len())])
     }
 
     fn len(&self) -> usize {
         self.0.iter().product()
     }
 
-    /// Index of a position in the slab.
-    fn offset(&self, at: [usize; 3]) -> usize {
-        (at[0] * self.0[1] + at[1]) * self.0[2] + at[2]
+    /// Offset of coordinates in the slab.
+    fn offset(&self, [d, h, w]: [usize; 3]) -> usize {
+        (d * self.0[1] + h) * self.0[2] + w
     }
 }
 
@@ -171,17 +171,17 @@ impl<'a, T: Accum> Product<'a, T> {
         let kernel = T::microkernel();
         let (channels, nr, [planes, height, taps]) = (shape.group_in(), kernel.nr(), shape.kernel);
         let width = channels.min(nr);
-        // Neighbouring taps share the lanes if they are adjacent in the input.
-        let together = if channels < nr && shape.dilate[2] == 1 { taps } else { 1 };
+        // Neighbouring taps share the lanes if they are contiguous in the input.
+        let lane_taps = if channels < nr && shape.dilate[2] == 1 { taps } else { 1 };
         let (mut units, mut columns) = (List::default(), List::default());
         for (block, plane, row) in (0..channels.div_ceil(width))
             .flat_map(|block| (0..planes).flat_map(move |plane| (0..height).map(move |row| (block, plane, row))))
         {
-            let side_by_side = together * width.min(channels - block * width);
+            let num_lanes = lane_taps * width.min(channels - block * width);
             for (tap, skip) in
-                (0..taps).step_by(together).flat_map(|tap| (0..side_by_side).step_by(nr).map(move |skip| (tap, skip)))
+                (0..taps).step_by(lane_taps).flat_map(|tap| (0..num_lanes).step_by(nr).map(move |skip| (tap, skip)))
             {
-                let lanes = nr.min(side_by_side - skip);
+                let lanes = nr.min(num_lanes - skip);
                 units.push(Unit { block, tap: [plane, row, tap], skip, lanes });
                 columns.extend((skip..skip + nr).map(|lane| {
                     let (channel, tap) = (block * width + lane % width, tap + lane / width);
@@ -193,36 +193,36 @@ impl<'a, T: Accum> Product<'a, T> {
         Product { shape, kernel, input, output_grad, width, units, columns }
     }
 
-    /// Writes the gradients of `parts` slices of the batch: for each slice, group and unit, rows of `nr` lanes.
-    fn run(&self, parts: usize, sums: &mut [T]) {
+    /// Writes the gradients of `slices` slices of the batch: (slices, groups, units, output channels, nr).
+    fn run(&self, slices: usize, sums: &mut [T]) {
         let unit = self.shape.group_out() * self.kernel.nr();
-        // With more threads than slices and groups the units are divided too, which changes no result.
-        let share = num_threads().div_ceil(parts * self.shape.groups).min(self.units.len());
-        let share = self.units.len().div_ceil(share);
-        let sums = MatMut::row_major(sums, parts * self.shape.groups, self.units.len() * unit);
-        parallel_blocks(sums, 1, share * unit, |row, column, mut out| {
-            let (part, group, first) = (row / self.shape.groups, row % self.shape.groups, column / unit);
-            let images = self.shape.batch * part / parts..self.shape.batch * (part + 1) / parts;
-            let units = first..(first + share).min(self.units.len());
-            self.part(group, images, units, out.row_mut(0));
+        // If there are more threads than slices and groups, the units are divided, too, which changes no result.
+        let chunks = num_threads().div_ceil(slices * self.shape.groups).min(self.units.len());
+        let chunk_units = self.units.len().div_ceil(chunks);
+        let sums = MatMut::row_major(sums, slices * self.shape.groups, self.units.len() * unit);
+        parallel_blocks(sums, 1, chunk_units * unit, |row, column, mut out| {
+            let (slice, group, first) = (row / self.shape.groups, row % self.shape.groups, column / unit);
+            let images = self.shape.batch * slice / slices..self.shape.batch * (slice + 1) / slices;
+            let units = first..(first + chunk_units).min(self.units.len());
+            self.run_chunk(group, images, units, out.row_mut(0));
         });
     }
 
-    /// Computes the gradient of some weight columns of a group, over some images.
-    fn part(&self, group: usize, images: Range<usize>, units: Range<usize>, sums: &mut [T]) {
+    /// Computes the gradients of some units of a group over some images.
+    fn run_chunk(&self, group: usize, images: Range<usize>, units: Range<usize>, sums: &mut [T]) {
         let (kernel, rows, nr) = (self.kernel, self.shape.group_out(), self.kernel.nr());
         let units = &self.units[units];
         let (Some(first), Some(last)) = (units.first(), units.last()) else { return };
         let blocks = first.block..last.block + 1;
-        let (mut table, mut planned) = (OffsetTable::default(), None);
+        let (mut table, mut table_key) = (OffsetTable::default(), None);
         let mut accumulate = false;
-        self.blocks(images, |regions| {
+        self.for_each_block(images, |regions| {
             let depth: usize = regions.iter().map(PixelRegion::pixels).sum();
             let slab = Slab::of(self.shape, &regions[0]);
             let block = regions.len() * slab.len() * self.width;
-            if planned != Some((slab, depth)) {
+            if table_key != Some((slab, depth)) {
                 table = OffsetTable::new(self.first_tap_offsets(regions, &slab));
-                planned = Some((slab, depth));
+                table_key = Some((slab, depth));
             }
             let inputs = blocks.len() * block + nr;
             with_scratch(inputs + kernel.packed_a_len(rows, depth), |buffer: &mut [T]| {
@@ -245,19 +245,19 @@ impl<'a, T: Accum> Product<'a, T> {
         });
     }
 
-    /// Splits the pixels of the images into blocks: several small planes, some rows, or part of one row.
-    fn blocks(&self, images: Range<usize>, mut f: impl FnMut(&[PixelRegion])) {
+    /// Divides the pixels of the images into blocks: several small planes, some rows of one, or some columns of one row.
+    fn for_each_block(&self, images: Range<usize>, mut f: impl FnMut(&[PixelRegion])) {
         let [planes, height, width] = self.shape.output();
         let all = images.flat_map(|image| (0..planes).map(move |plane| (image, plane)));
-        let together = BLOCK / (height * width);
-        if together > 1 {
+        let block_planes = BLOCK_PIXELS / (height * width);
+        if block_planes > 1 {
             let whole = |(image, plane)| PixelRegion { image, plane, rows: 0..height, cols: 0..width };
             let regions: List<PixelRegion> = all.map(whole).collect();
-            return regions.chunks(together).for_each(f);
+            return regions.chunks(block_planes).for_each(f);
         }
-        // Chunks of equal size, up to rounding.
-        let rows = height.div_ceil(height.div_ceil((BLOCK / width).max(1)));
-        let cols = if rows > 1 { width } else { width.div_ceil(width.div_ceil(BLOCK)) };
+        // Blocks of nearly equal size.
+        let rows = height.div_ceil(height.div_ceil((BLOCK_PIXELS / width).max(1)));
+        let cols = if rows > 1 { width } else { width.div_ceil(width.div_ceil(BLOCK_PIXELS)) };
         for (image, plane) in all {
             for row in (0..height).step_by(rows) {
                 for col in (0..width).step_by(cols) {
@@ -268,7 +268,7 @@ impl<'a, T: Accum> Product<'a, T> {
         }
     }
 
-    /// Offset of the first tap of each pixel.
+    /// Offset of the element that the first tap of each pixel reads.
     fn first_tap_offsets<'p>(&'p self, regions: &'p [PixelRegion], slab: &'p Slab) -> impl Iterator<Item = usize> + 'p {
         let [_, stride_y, stride_x] = self.shape.stride;
         regions.iter().enumerate().flat_map(move |(i, region)| {
@@ -279,7 +279,7 @@ impl<'a, T: Accum> Product<'a, T> {
         })
     }
 
-    /// Packs the gradients of the output: a row per channel of the group, a depth index per pixel.
+    /// Packs the gradients of the output as panels of A: rows are output channels of the group, k indices are pixels.
     fn pack_grads(&self, group: usize, regions: &[PixelRegion], depth: usize, out: &mut [T]) {
         let ([planes, height, width], mr) = (self.shape.output(), self.kernel.mr());
         let (rows, pixels) = (self.shape.group_out(), planes * height * width);
@@ -296,7 +296,7 @@ impl<'a, T: Accum> Product<'a, T> {
         }
     }
 
-    /// Transposes the input that the regions need, for some blocks of channels; the padding is zero.
+    /// Transposes the slabs of the regions: (channel blocks, regions, slab, channels of a block). The padding is zero.
     fn pack_inputs(&self, group: usize, regions: &[PixelRegion], slab: &Slab, blocks: &Range<usize>, out: &mut [T]) {
         let (shape, [depth, height, width]) = (self.shape, self.shape.input);
         let (plane, channels, len) = (shape.input_plane(), shape.group_in(), slab.len() * self.width);

@@ -4,8 +4,8 @@ use crate::float::{Accum, FloatElement};
 use crate::par::parallel_rows;
 use num_traits::Zero;
 
-/// Elements in a thread's chunk.
-const CHUNK: usize = 1 << 14;
+/// Elements per chunk.
+const GRAIN: usize = 1 << 14;
 
 /// Adds the bias to `y` of shape (batch, channels, space).
 ///
@@ -13,7 +13,7 @@ const CHUNK: usize = 1 << 14;
 /// When `y` is not `batch` whole images of `bias.len()` channels.
 pub fn conv_add_bias<T: FloatElement>(batch: usize, bias: &[T], y: &mut [T]) {
     let pixels = plane(batch, bias.len(), y.len());
-    parallel_rows(y, pixels, CHUNK.div_ceil(pixels.max(1)), |row, y| {
+    parallel_rows(y, pixels, GRAIN.div_ceil(pixels.max(1)), |row, y| {
         add(T::Acc::of(bias[row % bias.len()]), y);
     });
 }
@@ -25,13 +25,13 @@ pub fn conv_add_bias<T: FloatElement>(batch: usize, bias: &[T], y: &mut [T]) {
 pub fn conv_backward_bias<T: FloatElement>(batch: usize, output_grad: &[T], bias_grad: &mut [T]) {
     let channels = bias_grad.len();
     let pixels = plane(batch, channels, output_grad.len());
-    let grain = (CHUNK / (batch * pixels).max(1)).max(1);
+    let grain = (GRAIN / (batch * pixels).max(1)).max(1);
     parallel_rows(bias_grad, 1, grain, |channel, sum| {
         sum[0] = total(output_grad, channel * pixels, channels * pixels, pixels).store();
     });
 }
 
-/// Elements in one channel of an image.
+/// Checks the length of an array (batch, channels, space) and returns the number of elements of a plane.
 fn plane(batch: usize, channels: usize, len: usize) -> usize {
     let planes = batch * channels;
     assert_eq!(len, len / planes.max(1) * planes, "elements of {batch} images of {channels} channels");
@@ -47,11 +47,11 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Sums `len` adjacent elements at `first` and at every `distance` after it, in several lanes.
-    fn total<T: FloatElement>(values: &[T], first: usize, distance: usize, len: usize) -> T::Acc {
+    /// Sums the rows of `len` contiguous elements that start at `first`, `first + stride` and so on, in several lanes.
+    fn total<T: FloatElement>(values: &[T], first: usize, stride: usize, len: usize) -> T::Acc {
         const LANES: usize = 16;
         let mut lanes = [T::Acc::zero(); LANES];
-        for start in (first..values.len()).step_by(distance.max(1)) {
+        for start in (first..values.len()).step_by(stride.max(1)) {
             let (blocks, rest) = values[start..][..len].as_chunks::<LANES>();
             lanes.iter_mut().zip(rest).for_each(|(lane, x)| *lane += T::Acc::of(*x));
             for block in blocks {

@@ -1,11 +1,10 @@
-//! Kernels larger than what they see: taps that read only padding, such as the border of a 3 x 3 kernel on an image of one pixel, are
-//! left out.
+//! Crops kernels: removes taps that read only padding, such as the border of a 3 x 3 kernel on an image of one pixel.
 
 use super::ConvShape;
 use ferromx_core::dtype::Element;
 
-/// The convolution without the outermost taps of each axis that read only padding for all outputs, equally many on either side; `None`
-/// if there are none.
+/// The equivalent convolution without the outermost taps of each axis that read only padding for all outputs, equally many on either
+/// side; `None` if there are no such taps.
 pub(super) fn cropped(shape: &ConvShape) -> Option<ConvShape> {
     let output = shape.output();
     let crop: [usize; 3] = std::array::from_fn(|d| {
@@ -24,31 +23,35 @@ pub(super) fn cropped(shape: &ConvShape) -> Option<ConvShape> {
     })
 }
 
-/// Calls `f` with the offset of each row of taps that is left in the weights of `shape`, and that in the weights of `inner`.
+/// Calls `f(full, cropped)` for each remaining row of taps, with its offset in the weights of `shape` and in those of `inner`.
 fn each_row(shape: &ConvShape, inner: &ConvShape, mut f: impl FnMut(usize, usize)) {
     let [planes, height, width] = inner.kernel;
     let first: [usize; 3] = std::array::from_fn(|d| (shape.kernel[d] - inner.kernel[d]) / 2);
-    let mut at = 0;
+    let mut cropped = 0;
     for kernel in 0..inner.weights_len() / (planes * height * width) {
         for plane in 0..planes {
             let from = (kernel * shape.kernel[0] + first[0] + plane) * shape.kernel[1] + first[1];
             for row in from..from + height {
-                f(row * shape.kernel[2] + first[2], at);
-                at += width;
+                f(row * shape.kernel[2] + first[2], cropped);
+                cropped += width;
             }
         }
     }
 }
 
-/// Writes the weights of `inner`.
+/// Copies the weights of the cropped convolution `inner` to `to`.
 pub(super) fn crop<T: Element>(shape: &ConvShape, weights: &[T], inner: &ConvShape, to: &mut [T]) {
     let len = inner.kernel[2];
-    each_row(shape, inner, |from, at| to[at..at + len].copy_from_slice(&weights[from..from + len]));
+    each_row(shape, inner, |full, cropped| {
+        to[cropped..cropped + len].copy_from_slice(&weights[full..full + len]);
+    });
 }
 
-/// Writes the weights of `shape`: those of `inner`, and zeros.
+/// The reverse of [`crop`] for gradients: that of the removed taps is zero.
 pub(super) fn extend<T: Element>(shape: &ConvShape, weights: &mut [T], inner: &ConvShape, from: &[T]) {
     let len = inner.kernel[2];
     weights.fill(T::default());
-    each_row(shape, inner, |to, at| weights[to..to + len].copy_from_slice(&from[at..at + len]));
+    each_row(shape, inner, |full, cropped| {
+        weights[full..full + len].copy_from_slice(&from[cropped..cropped + len]);
+    });
 }

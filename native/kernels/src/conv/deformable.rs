@@ -6,9 +6,10 @@ use crate::float::Accum;
 use crate::gemm::{GemmElement, MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, with_scratch};
 use crate::sampler::Corner;
+use std::ops::Range;
 
-/// Multiply-adds in a thread's chunk.
-const CHUNK: usize = 1 << 14;
+/// Multiply-adds per chunk.
+const GRAIN: usize = 1 << 14;
 
 /// A deformable convolution.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +18,8 @@ pub struct DeformShape {
     pub conv: ConvShape,
     /// Groups of input channels that share offsets; divides the number of input channels.
     pub offset_groups: usize,
-    /// True if points up to a pixel outside the image are interpolated with zeros. Otherwise they count as zero, and points past
-    /// the centres of the last row or column are clamped to it.
+    /// True if points up to one pixel outside the image are interpolated with zeros. Otherwise they are zero, and points past the
+    /// centres of the last row or column are clamped to it.
     pub zero_border: bool,
 }
 
@@ -27,9 +28,9 @@ pub struct DeformShape {
 pub struct DeformInputs<'a, T> {
     /// (batch, channels, height, width).
     pub data: &'a [T],
-    /// (batch, offset groups x taps x 2, out height, out width): y and x offset of each tap.
+    /// The y and x offset of each tap, (batch, offset groups x taps x 2, out height, out width).
     pub offset: &'a [T],
-    /// Weights of the taps, (batch, offset groups x taps, out height, out width).
+    /// The modulation scale of each tap, (batch, offset groups x taps, out height, out width).
     pub mask: Option<&'a [T]>,
     /// The weights of the convolution.
     pub weights: &'a [T],
@@ -48,12 +49,12 @@ pub struct DeformGrads<'a, T> {
     pub weights: Option<&'a mut [T]>,
 }
 
-/// The point at which a tap of an output pixel reads the image.
+/// The point at which a tap of an output pixel samples the image.
 #[derive(Clone, Copy)]
 struct SamplePoint<A> {
     corner: Corner<A>,
-    /// Whether the value depends on the x and the y coordinate: false where it is clamped.
-    moves: [bool; 2],
+    /// For x and y: true if the value depends on the coordinate, false if it is clamped.
+    is_free: [bool; 2],
 }
 
 impl DeformShape {
@@ -69,24 +70,40 @@ impl DeformShape {
         self.conv.kernel.iter().product()
     }
 
-    /// Elements of the offsets of an image; the mask has half as many.
-    fn offsets(&self) -> usize {
+    /// Number of offsets of an image; the mask has half as many elements.
+    fn num_offsets(&self) -> usize {
         2 * self.offset_groups * self.taps() * self.pixels()
     }
 
-    /// The sampling point of each tap of each output pixel of an image, for each offset group.
+    /// The elements of image `n` in the data.
+    fn image_range(&self, n: usize) -> Range<usize> {
+        let len = self.conv.in_channels * self.size().iter().product::<usize>();
+        n * len..(n + 1) * len
+    }
+
+    /// The offsets of image `n`.
+    fn offset_range(&self, n: usize) -> Range<usize> {
+        n * self.num_offsets()..(n + 1) * self.num_offsets()
+    }
+
+    /// The mask of image `n`.
+    fn mask_range(&self, n: usize) -> Range<usize> {
+        n * self.num_offsets() / 2..(n + 1) * self.num_offsets() / 2
+    }
+
+    /// The sampling points of an image, (offset groups, taps, output pixels).
     fn points<A: GemmElement + Accum>(&self, offset: &[A]) -> Vec<SamplePoint<A>> {
         let (pixels, taps, [height, width]) = (self.pixels(), self.taps(), self.size());
         let ([_, kernel_width], columns) = ([self.conv.kernel[1], self.conv.kernel[2]], self.conv.output()[2]);
-        let base = |axis: usize, out: usize, tap: usize| {
+        let undisplaced = |axis: usize, out: usize, tap: usize| {
             (out * self.conv.stride[axis] + tap * self.conv.dilate[axis]) as f64 - self.conv.pad[axis] as f64
         };
         let point_of = |i: usize| {
             let (tap, pixel) = (i / pixels, i % pixels);
             let at = 2 * tap * pixels + pixel;
             let (row, column) = (tap % taps / kernel_width, tap % taps % kernel_width);
-            let y = A::of(base(1, pixel / columns, row)) + offset[at];
-            let x = A::of(base(2, pixel % columns, column)) + offset[at + pixels];
+            let y = A::of(undisplaced(1, pixel / columns, row)) + offset[at];
+            let x = A::of(undisplaced(2, pixel % columns, column)) + offset[at + pixels];
             self.point(x, y, [height, width])
         };
         (0..self.offset_groups * taps * pixels).map(point_of).collect()
@@ -94,7 +111,7 @@ impl DeformShape {
 
     fn point<A: Accum>(&self, x: A, y: A, [height, width]: [usize; 2]) -> SamplePoint<A> {
         if self.zero_border {
-            return SamplePoint { corner: Corner::at_pixel(x, y, [height, width]), moves: [true; 2] };
+            return SamplePoint { corner: Corner::at_pixel(x, y, [height, width]), is_free: [true; 2] };
         }
         let within = |v: A, n: usize| v >= A::zero() && v < A::count(n);
         let last = [width, height].map(|n| A::count(n.saturating_sub(1)));
@@ -102,29 +119,105 @@ impl DeformShape {
         if !(within(x, width) && within(y, height)) {
             corner.inside = [false; 4];
         }
-        SamplePoint { corner, moves: [x < last[0], y < last[1]] }
+        SamplePoint { corner, is_free: [x < last[0], y < last[1]] }
+    }
+}
+
+/// An image (channels, height, width), with the points and scales at which the taps sample it.
+struct SampledImage<'a, A> {
+    shape: &'a DeformShape,
+    image: &'a [A],
+    /// (offset groups, taps, output pixels).
+    points: Vec<SamplePoint<A>>,
+    /// (offset groups, taps, output pixels).
+    mask: Option<&'a [A]>,
+}
+
+impl<'a, A: GemmElement + Accum> SampledImage<'a, A> {
+    /// Image `n` of the batch.
+    fn new(shape: &'a DeformShape, inputs: &DeformInputs<'a, A>, n: usize) -> Self {
+        SampledImage {
+            shape,
+            image: &inputs.data[shape.image_range(n)],
+            points: shape.points(&inputs.offset[shape.offset_range(n)]),
+            mask: inputs.mask.map(|mask| &mask[shape.mask_range(n)]),
+        }
     }
 
-    /// Writes the windows of an image as rows (channels x taps) with one element per output pixel.
-    fn columns<A: GemmElement + Accum>(
-        &self,
-        points: &[SamplePoint<A>],
-        image: &[A],
-        mask: Option<&[A]>,
-        columns: &mut [A],
-    ) {
-        let (pixels, taps, [height, width]) = (self.pixels(), self.taps(), self.size());
-        let channels = self.conv.in_channels / self.offset_groups;
-        parallel_rows(columns, pixels, CHUNK.div_ceil(8 * pixels.max(1)), |row, out| {
+    /// Writes the windows, (channels x taps, output pixels).
+    fn columns(&self, columns: &mut [A]) {
+        let SampledImage { shape, image, points, mask } = self;
+        let (pixels, taps, [height, width]) = (shape.pixels(), shape.taps(), shape.size());
+        let channels = shape.conv.in_channels / shape.offset_groups;
+        parallel_rows(columns, pixels, GRAIN.div_ceil(8 * pixels.max(1)), |row, out| {
             let (channel, tap) = (row / taps, row % taps);
-            let at = (channel / channels * taps + tap) * pixels;
+            let first = (channel / channels * taps + tap) * pixels;
             let plane = &image[channel * height * width..(channel + 1) * height * width];
-            for (i, (out, point)) in out.iter_mut().zip(&points[at..at + pixels]).enumerate() {
+            for (i, (out, point)) in out.iter_mut().zip(&points[first..first + pixels]).enumerate() {
                 let (values, weights) = (point.corner.pixels(plane, width), point.corner.weights());
                 let value = (0..4).map(|k| values[k] * weights[k]).sum::<A>();
-                *out = mask.map_or(value, |mask| value * mask[at + i]);
+                *out = mask.map_or(value, |mask| value * mask[first + i]);
             }
         });
+    }
+
+    /// Computes the gradient of the image from `columns_grad`, that of the windows.
+    fn data_gradient(&self, columns_grad: &[A], image_grad: &mut [A]) {
+        let SampledImage { shape, points, mask, .. } = self;
+        let (pixels, taps, [height, width]) = (shape.pixels(), shape.taps(), shape.size());
+        let channels = shape.conv.in_channels / shape.offset_groups;
+        parallel_rows(image_grad, height * width, 1, |channel, to| {
+            to.fill(A::zero());
+            for tap in 0..taps {
+                let first = (channel / channels * taps + tap) * pixels;
+                let grads = &columns_grad[(channel * taps + tap) * pixels..][..pixels];
+                for (i, (point, grad)) in points[first..first + pixels].iter().zip(grads).enumerate() {
+                    let grad = mask.map_or(*grad, |mask| *grad * mask[first + i]);
+                    let weights = point.corner.weights();
+                    for (k, offset) in Corner::<A>::offsets(width).into_iter().enumerate() {
+                        if point.corner.inside[k] {
+                            to[(point.corner.at + offset) as usize] += weights[k] * grad;
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Computes the gradients of the offsets and the mask from `columns_grad`, that of the windows.
+    fn offset_gradients(&self, columns_grad: &[A], offset_grad: Option<&mut [A]>, mask_grad: Option<&mut [A]>) {
+        let SampledImage { shape, image, points, mask } = self;
+        let (pixels, taps, [height, width]) = (shape.pixels(), shape.taps(), shape.size());
+        let channels = shape.conv.in_channels / shape.offset_groups;
+        // For point `i`, sums over the channels of its offset group: the window's gradient times the sampled value, times its
+        // derivative in y, and times its derivative in x.
+        let sums = |i: usize| {
+            let (tap, pixel) = (i / pixels, i % pixels);
+            let (group, tap) = (tap / taps, tap % taps);
+            let point = &points[i];
+            (group * channels..(group + 1) * channels).fold([A::zero(); 3], |[by_value, by_dy, by_dx], channel| {
+                let plane = &image[channel * height * width..(channel + 1) * height * width];
+                let grad = columns_grad[(channel * taps + tap) * pixels + pixel];
+                let (corners, weights) = (point.corner.pixels(plane, width), point.corner.weights());
+                let slopes = point.corner.slopes(corners);
+                let slope = |axis: usize| if point.is_free[axis] { slopes[axis] * grad } else { A::zero() };
+                let value = (0..4).map(|k| corners[k] * weights[k]).sum::<A>();
+                [by_value + value * grad, by_dy + slope(1), by_dx + slope(0)]
+            })
+        };
+        if let Some(offset_grad) = offset_grad {
+            parallel_rows(offset_grad, 2 * pixels, 1, |tap, to| {
+                let (to_dy, to_dx) = to.split_at_mut(pixels);
+                for (pixel, (to_dy, to_dx)) in to_dy.iter_mut().zip(to_dx).enumerate() {
+                    let i = tap * pixels + pixel;
+                    let ([_, dy, dx], scale) = (sums(i), mask.map_or(A::one(), |mask| mask[i]));
+                    (*to_dy, *to_dx) = (dy * scale, dx * scale);
+                }
+            });
+        }
+        if let Some(mask_grad) = mask_grad {
+            parallel_rows(mask_grad, 1, GRAIN.div_ceil(8 * channels.max(1)), |i, to| to[0] = sums(i)[0]);
+        }
     }
 }
 
@@ -132,16 +225,13 @@ impl DeformShape {
 ///
 /// # Panics
 /// When the lengths do not match.
-pub fn deform_forward<A: GemmElement + Accum>(s: &DeformShape, inputs: &DeformInputs<'_, A>, y: &mut [A]) {
-    let (pixels, taps) = (s.pixels(), s.taps());
-    let (groups, filters) = (s.conv.groups, s.conv.out_channels / s.conv.groups);
-    let depth = s.conv.in_channels / groups * taps;
-    let image_len = s.conv.in_channels * s.size().iter().product::<usize>();
-    with_scratch(s.conv.in_channels * taps * pixels, |columns: &mut [A]| {
-        for n in 0..s.conv.batch {
-            let points = s.points(&inputs.offset[n * s.offsets()..(n + 1) * s.offsets()]);
-            let mask = inputs.mask.map(|mask| &mask[n * s.offsets() / 2..(n + 1) * s.offsets() / 2]);
-            s.columns(&points, &inputs.data[n * image_len..(n + 1) * image_len], mask, columns);
+pub fn deform_forward<A: GemmElement + Accum>(shape: &DeformShape, inputs: &DeformInputs<'_, A>, y: &mut [A]) {
+    let (pixels, taps) = (shape.pixels(), shape.taps());
+    let (groups, filters) = (shape.conv.groups, shape.conv.out_channels / shape.conv.groups);
+    let depth = shape.conv.in_channels / groups * taps;
+    with_scratch(shape.conv.in_channels * taps * pixels, |columns: &mut [A]| {
+        for n in 0..shape.conv.batch {
+            SampledImage::new(shape, inputs, n).columns(columns);
             for g in 0..groups {
                 let weights = MatRef::row_major(&inputs.weights[g * filters * depth..], filters, depth);
                 let windows = MatRef::row_major(&columns[g * depth * pixels..], depth, pixels);
@@ -157,30 +247,28 @@ pub fn deform_forward<A: GemmElement + Accum>(s: &DeformShape, inputs: &DeformIn
 /// # Panics
 /// When the lengths do not match.
 pub fn deform_backward<A: GemmElement + Accum>(
-    s: &DeformShape,
+    shape: &DeformShape,
     inputs: &DeformInputs<'_, A>,
     y_grad: &[A],
     mut grads: DeformGrads<'_, A>,
 ) {
-    let (pixels, taps) = (s.pixels(), s.taps());
-    let (groups, filters) = (s.conv.groups, s.conv.out_channels / s.conv.groups);
-    let depth = s.conv.in_channels / groups * taps;
-    let image_len = s.conv.in_channels * s.size().iter().product::<usize>();
+    let (pixels, taps) = (shape.pixels(), shape.taps());
+    let (groups, filters) = (shape.conv.groups, shape.conv.out_channels / shape.conv.groups);
+    let depth = shape.conv.in_channels / groups * taps;
     if let Some(weights) = &mut grads.weights {
         weights.fill(A::zero());
     }
-    with_scratch(s.conv.in_channels * taps * pixels, |columns: &mut [A]| {
-        for n in 0..s.conv.batch {
-            let (image, half) = (n * image_len..(n + 1) * image_len, n * s.offsets() / 2..(n + 1) * s.offsets() / 2);
-            let points = s.points(&inputs.offset[2 * half.start..2 * half.end]);
-            let mask = inputs.mask.map(|mask| &mask[half.clone()]);
-            let head = |g: usize| MatRef::row_major(&y_grad[(n * groups + g) * filters * pixels..], filters, pixels);
+    with_scratch(shape.conv.in_channels * taps * pixels, |columns: &mut [A]| {
+        for n in 0..shape.conv.batch {
+            let image = SampledImage::new(shape, inputs, n);
+            let group_grad =
+                |g: usize| MatRef::row_major(&y_grad[(n * groups + g) * filters * pixels..], filters, pixels);
             if let Some(weights) = &mut grads.weights {
-                s.columns(&points, &inputs.data[image.clone()], mask, columns);
+                image.columns(columns);
                 for g in 0..groups {
                     let windows = MatRef::row_major(&columns[g * depth * pixels..], depth, pixels);
                     let out = &mut weights[g * filters * depth..][..filters * depth];
-                    gemm(A::one(), head(g), windows.t(), A::one(), MatMut::row_major(out, filters, depth));
+                    gemm(A::one(), group_grad(g), windows.t(), A::one(), MatMut::row_major(out, filters, depth));
                 }
             }
             if grads.data.is_none() && grads.offset.is_none() && grads.mask.is_none() {
@@ -189,84 +277,14 @@ pub fn deform_backward<A: GemmElement + Accum>(
             for g in 0..groups {
                 let weights = MatRef::row_major(&inputs.weights[g * filters * depth..], filters, depth);
                 let out = &mut columns[g * depth * pixels..][..depth * pixels];
-                gemm(A::one(), weights.t(), head(g), A::zero(), MatMut::row_major(out, depth, pixels));
+                gemm(A::one(), weights.t(), group_grad(g), A::zero(), MatMut::row_major(out, depth, pixels));
             }
             if let Some(data) = &mut grads.data {
-                data_gradient(s, &points, mask, columns, &mut data[image.clone()]);
+                image.data_gradient(columns, &mut data[shape.image_range(n)]);
             }
-            let offset = grads.offset.as_mut().map(|o| &mut o[2 * half.start..2 * half.end]);
-            let of_mask = grads.mask.as_mut().map(|m| &mut m[half.clone()]);
-            offset_gradients(s, &points, &inputs.data[image], mask, columns, offset, of_mask);
+            let offset_grad = grads.offset.as_mut().map(|offset| &mut offset[shape.offset_range(n)]);
+            let mask_grad = grads.mask.as_mut().map(|mask| &mut mask[shape.mask_range(n)]);
+            image.offset_gradients(columns, offset_grad, mask_grad);
         }
     });
-}
-
-/// Computes the gradient of an image from that of its windows.
-fn data_gradient<A: GemmElement + Accum>(
-    s: &DeformShape,
-    points: &[SamplePoint<A>],
-    mask: Option<&[A]>,
-    columns: &[A],
-    image_grad: &mut [A],
-) {
-    let (pixels, taps, [height, width]) = (s.pixels(), s.taps(), s.size());
-    let channels = s.conv.in_channels / s.offset_groups;
-    parallel_rows(image_grad, height * width, 1, |channel, to| {
-        to.fill(A::zero());
-        for tap in 0..taps {
-            let at = (channel / channels * taps + tap) * pixels;
-            let heads = &columns[(channel * taps + tap) * pixels..][..pixels];
-            for (i, (point, head)) in points[at..at + pixels].iter().zip(heads).enumerate() {
-                let head = mask.map_or(*head, |mask| *head * mask[at + i]);
-                let weights = point.corner.weights();
-                for (k, offset) in Corner::<A>::offsets(width).into_iter().enumerate() {
-                    if point.corner.inside[k] {
-                        to[(point.corner.at + offset) as usize] += weights[k] * head;
-                    }
-                }
-            }
-        }
-    });
-}
-
-/// Computes the gradients of the offsets and the mask of an image from that of its windows.
-fn offset_gradients<A: GemmElement + Accum>(
-    s: &DeformShape,
-    points: &[SamplePoint<A>],
-    image: &[A],
-    mask: Option<&[A]>,
-    columns: &[A],
-    offset: Option<&mut [A]>,
-    of_mask: Option<&mut [A]>,
-) {
-    let (pixels, taps, [height, width]) = (s.pixels(), s.taps(), s.size());
-    let channels = s.conv.in_channels / s.offset_groups;
-    // Sums over the channels of a group of the window's gradient times the value, its y slope and its x slope.
-    let sums = |i: usize| {
-        let (tap, pixel) = (i / pixels, i % pixels);
-        let (group, tap) = (tap / taps, tap % taps);
-        let point = &points[i];
-        (group * channels..(group + 1) * channels).fold([A::zero(); 3], |[value, dy, dx], channel| {
-            let plane = &image[channel * height * width..(channel + 1) * height * width];
-            let head = columns[(channel * taps + tap) * pixels + pixel];
-            let (around, weights) = (point.corner.pixels(plane, width), point.corner.weights());
-            let slopes = point.corner.slopes(around);
-            let moved = |axis: usize| if point.moves[axis] { slopes[axis] * head } else { A::zero() };
-            let here = (0..4).map(|k| around[k] * weights[k]).sum::<A>();
-            [value + here * head, dy + moved(1), dx + moved(0)]
-        })
-    };
-    if let Some(offset) = offset {
-        parallel_rows(offset, 2 * pixels, 1, |tap, to| {
-            let (to_dy, to_dx) = to.split_at_mut(pixels);
-            for (pixel, (to_dy, to_dx)) in to_dy.iter_mut().zip(to_dx).enumerate() {
-                let i = tap * pixels + pixel;
-                let ([_, dy, dx], weight) = (sums(i), mask.map_or(A::one(), |mask| mask[i]));
-                (*to_dy, *to_dx) = (dy * weight, dx * weight);
-            }
-        });
-    }
-    if let Some(of_mask) = of_mask {
-        parallel_rows(of_mask, 1, CHUNK.div_ceil(8 * channels.max(1)), |i, to| to[0] = sums(i)[0]);
-    }
 }

@@ -1,9 +1,8 @@
-//! Depthwise convolution: each channel has its own kernel, so there is no matrix product.
+//! Depthwise convolution: each channel has its kernel kernel, so there is no matrix product.
 //!
-//! Where the processor has the instructions, kernels of 3 x 3 and 5 x 5 read the planes in place; others copy the planes to working
-//! memory first.
+//! With AVX-512, 3 x 3 and 5 x 5 kernels read the planes in place. Otherwise the planes are copied to scratch memory first.
 
-use super::backward_data::{PerResidue, phases};
+use super::backward_data::{PerPhase, phases};
 use super::geometry::Geometry;
 use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
@@ -12,7 +11,7 @@ use crate::par::{List, MatMut, parallel_blocks, with_scratch};
 use crate::simd::depthwise::{PlaneConv, PlaneConvKernels};
 use crate::simd::prefetch;
 
-/// Multiply-adds in a thread's chunk.
+/// Multiply-adds in a chunk.
 const CHUNK_WORK: usize = 1 << 17;
 
 /// True if each output channel reads exactly one input channel.
@@ -20,12 +19,12 @@ pub(super) fn is_depthwise(shape: &ConvShape) -> bool {
     shape.groups == shape.in_channels && shape.groups == shape.out_channels
 }
 
-/// Planes in a thread's chunk.
+/// Planes per chunk.
 fn grain(layout: &Layout<'_>, taps: usize) -> usize {
     (CHUNK_WORK / (computed(layout) * taps.max(1)).max(1)).max(1)
 }
 
-/// Outputs computed for a plane, rounded up to whole blocks.
+/// Outputs computed for a plane, rounded up to whole vectors of [`LANES`].
 fn computed(layout: &Layout<'_>) -> usize {
     layout.outputs(layout.geometry().grid[1]).next_multiple_of(LANES)
 }
@@ -48,12 +47,12 @@ crate::simd::per_isa! {
 }
 
 /// Minimum number of outputs of a row computed side by side.
-const COLUMNS: usize = 16;
+const MIN_COLUMNS: usize = 16;
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Computes a plane for 3 x 3 adjacent taps: at least two rows, each of `width` >= [`COLUMNS`] outputs. `from` starts with
-    /// what the taps of the first output read; its rows are `pitch` elements apart.
+    /// Computes a plane with an undilated 3 x 3 kernel and stride 1: at least two rows, each of `width` >= [`MIN_COLUMNS`] outputs.
+    /// `from` starts with the window of the first output and has a row stride of `pitch`.
     ///
     /// Two rows are computed together because they share most of their input.
     fn convolve_3x3<T: Accum>(weights: &[T; 9], from: &[T], pitch: usize, width: usize, out: &mut [T]) {
@@ -62,8 +61,8 @@ crate::simd::per_isa! {
         for row in (0..height).step_by(2).map(|row| row.min(height - 2)) {
             let (from, out) = (&from[row * pitch..], &mut out[row * width..(row + 2) * width]);
             let (upper, lower) = out.split_at_mut(width);
-            let whole = width / COLUMNS * COLUMNS;
-            for (start, end) in [(0, whole), (width - COLUMNS, if whole < width { width } else { width - COLUMNS })] {
+            let whole = width / MIN_COLUMNS * MIN_COLUMNS;
+            for (start, end) in [(0, whole), (width - MIN_COLUMNS, if whole < width { width } else { width - MIN_COLUMNS })] {
                 let (upper, lower) = (&mut upper[start..end], &mut lower[start..end]);
                 let line = |i: usize| [0, 1, 2].map(|k| &from[i * pitch + start + k..][..end - start]);
                 let [a, b, c, d] = [line(0), line(1), line(2), line(3)];
@@ -77,7 +76,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// The weighted sum of 3 x 3 taps.
+/// The weighted sum of a 3 x 3 window.
 #[inline(always)]
 fn nine<T: Accum>(weights: &[T; 9], taps: [[T; 3]; 3]) -> T {
     let [[a, b, c], [d, e, f], [g, h, i]] = taps;
@@ -110,9 +109,9 @@ crate::simd::per_isa! {
     }
 }
 
-/// The kernels for a convolution that reads the planes in place, if they support `geometry`.
+/// The kernels that read the planes in place, if they support `geometry`.
 fn in_place_kernels<T: Accum>(geometry: &Geometry) -> Option<(PlaneConv, &'static PlaneConvKernels<T>)> {
-    let ([depth, tall, step], first) = (geometry.step, geometry.taps.first()?);
+    let ([depth, stride_y, stride], first) = (geometry.stride, geometry.taps.first()?);
     let kernel = geometry.taps.len().isqrt();
     let tap = |i: usize| [first[0], first[1] + (i / kernel) as isize, first[2] + (i % kernel) as isize];
     let adjacent = (0..kernel * kernel).map(tap).eq(geometry.taps.iter().copied());
@@ -122,13 +121,13 @@ fn in_place_kernels<T: Accum>(geometry: &Geometry) -> Option<(PlaneConv, &'stati
         grid: [geometry.grid[1], geometry.grid[2]],
         origin: [first[1], first[2]],
         kernel,
-        stride: step,
+        stride,
     };
     let kernels = T::plane_conv_kernels()?;
-    (adjacent && flat && tall == step && conv.is_supported()).then_some((conv, kernels))
+    (adjacent && flat && stride_y == stride && conv.is_supported()).then_some((conv, kernels))
 }
 
-/// The planes of a depthwise convolution, copied to working memory.
+/// How the planes of a depthwise convolution are copied to scratch memory.
 struct Planes<'a> {
     layout: Layout<'a>,
     /// True if [`convolve_3x3`] can compute them.
@@ -139,10 +138,10 @@ impl<'a> Planes<'a> {
     fn new(geometry: &'a Geometry) -> Self {
         let (layout, [depth, height, width]) = (Layout::new(geometry), geometry.grid);
         let adjacent = (0..9).map(|t| t / 3 * layout.pitch() + t % 3).eq(layout.taps().iter().copied());
-        Planes { is_3x3: adjacent && depth == 1 && width >= COLUMNS && height >= 2, layout }
+        Planes { is_3x3: adjacent && depth == 1 && width >= MIN_COLUMNS && height >= 2, layout }
     }
 
-    /// Computes the outputs of one plane from its copy `padded`. `computed` is working memory.
+    /// Computes the outputs of one plane from its copy `padded`. `computed` is a scratch buffer.
     fn convolve<T: Accum>(&self, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
         let [_, height, width] = self.layout.geometry().grid;
         match <&[T; 9]>::try_from(weights) {
@@ -155,13 +154,13 @@ impl<'a> Planes<'a> {
     }
 }
 
-/// Up to `count` planes to prefetch, from index `number` on; empty past the last plane.
-fn next_planes<T>(planes: &[T], len: usize, number: usize, count: usize) -> &[T] {
-    planes.get(number * len..planes.len().min((number + count) * len)).unwrap_or_default()
+/// Up to `count` planes of `len` elements to prefetch, from index `first` on; empty past the last plane.
+fn next_planes<T>(planes: &[T], len: usize, first: usize, count: usize) -> &[T] {
+    planes.get(first * len..planes.len().min((first + count) * len)).unwrap_or_default()
 }
 
-/// Elements of working memory for planes that are computed together.
-const TOGETHER: usize = 8192;
+/// Scratch elements of a block of planes.
+const BLOCK_ELEMENTS: usize = 8192;
 
 /// The forward pass.
 pub(super) fn forward<T: Accum>(
@@ -179,10 +178,10 @@ pub(super) fn forward<T: Accum>(
             for i in 0..out.rows() {
                 let (row, channel) = (first + i, (first + i) % shape.in_channels);
                 prefetch(next_planes(input, plane, row + 1, 1));
-                let own = &weights[channel * taps..(channel + 1) * taps];
-                let finish = epilogue.finish(channel);
-                (kernels.convolve)(&conv, own, &input[row * plane..(row + 1) * plane], finish, out.row_mut(i));
-                if finish.is_none() && !epilogue.is_empty() {
+                let kernel = &weights[channel * taps..(channel + 1) * taps];
+                let scale_clamp = epilogue.scale_clamp(channel);
+                (kernels.convolve)(&conv, kernel, &input[row * plane..(row + 1) * plane], scale_clamp, out.row_mut(i));
+                if scale_clamp.is_none() && !epilogue.is_empty() {
                     epilogue.apply(shape, pixels, row, 0, &mut out.block(i, 0, 1, pixels));
                 }
             }
@@ -191,18 +190,18 @@ pub(super) fn forward<T: Accum>(
     let planes = Planes::new(&geometry);
     let (len, computed) = (planes.layout.len(), computed(&planes.layout));
     parallel_blocks(out, grain(&planes.layout, taps), pixels, |first, _, mut out| {
-        let together = (TOGETHER / (len + computed)).clamp(1, out.rows());
-        with_scratch(together * len + computed, |buffer: &mut [T]| {
-            let (padded, computed) = buffer.split_at_mut(together * len);
+        let block_planes = (BLOCK_ELEMENTS / (len + computed)).clamp(1, out.rows());
+        with_scratch(block_planes * len + computed, |buffer: &mut [T]| {
+            let (padded, computed) = buffer.split_at_mut(block_planes * len);
             padded.fill(T::zero());
             let mut i = 0;
             while i < out.rows() {
                 let (row, channel) = (first + i, (first + i) % shape.in_channels);
-                let count = together.min(out.rows() - i).min(shape.in_channels - channel);
+                let count = block_planes.min(out.rows() - i).min(shape.in_channels - channel);
                 planes.layout.fill(&input[row * plane..(row + count) * plane], 0, padded);
-                prefetch(next_planes(input, plane, row + count, together));
-                let own = weights[channel * taps..(channel + count) * taps].chunks_exact(taps);
-                for (n, (weights, padded)) in own.zip(padded.chunks_exact(len)).enumerate() {
+                prefetch(next_planes(input, plane, row + count, block_planes));
+                let kernel = weights[channel * taps..(channel + count) * taps].chunks_exact(taps);
+                for (n, (weights, padded)) in kernel.zip(padded.chunks_exact(len)).enumerate() {
                     planes.convolve(weights, padded, computed, out.row_mut(i + n));
                 }
                 if !epilogue.is_empty() {
@@ -224,38 +223,38 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
     {
         return parallel_blocks(out, (CHUNK_WORK / (plane * taps)).max(1), plane, |first, _, mut out| {
             for i in 0..out.rows() {
-                let (at, channel) = (first + i, (first + i) % shape.in_channels);
-                prefetch(next_planes(output_grad, out_plane, at + 1, 1));
-                let own: List<T> = phase.taps.iter().map(|tap| weights[channel * taps + tap]).collect();
-                let grad = &output_grad[at * out_plane..(at + 1) * out_plane];
-                (kernels.convolve)(&conv, &own, grad, None, out.row_mut(i));
+                let (row, channel) = (first + i, (first + i) % shape.in_channels);
+                prefetch(next_planes(output_grad, out_plane, row + 1, 1));
+                let kernel: List<T> = phase.taps.iter().map(|tap| weights[channel * taps + tap]).collect();
+                let grad = &output_grad[row * out_plane..(row + 1) * out_plane];
+                (kernels.convolve)(&conv, &kernel, grad, None, out.row_mut(i));
             }
         });
     }
-    let planes: PerResidue<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
+    let planes: PerPhase<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
     let longest = planes.iter().map(|planes| planes.layout.len() + computed(&planes.layout)).max().unwrap_or(0);
     let grain = planes.iter().map(|planes| grain(&planes.layout, taps)).min().unwrap_or(1);
     parallel_blocks(out, grain, plane, |first, _, mut out| {
         with_scratch(longest + taps, |buffer: &mut [T]| {
-            let (own, buffer) = buffer.split_at_mut(taps);
+            let (kernel, buffer) = buffer.split_at_mut(taps);
             for (phase, planes) in phases.iter().zip(&planes) {
                 let layout = &planes.layout;
                 let (padded, computed) = buffer.split_at_mut(layout.len());
                 let computed = &mut computed[..self::computed(layout)];
                 padded.fill(T::zero());
                 for i in 0..out.rows() {
-                    let (at, channel) = (first + i, (first + i) % shape.in_channels);
-                    layout.fill(&output_grad[at * out_plane..(at + 1) * out_plane], 0, padded);
-                    prefetch(next_planes(output_grad, out_plane, at + 1, 1));
-                    own.iter_mut().zip(phase.taps.iter()).for_each(|(to, tap)| *to = weights[channel * taps + tap]);
-                    let (own, to) = (&own[..phase.taps.len()], out.row_mut(i));
+                    let (row, channel) = (first + i, (first + i) % shape.in_channels);
+                    layout.fill(&output_grad[row * out_plane..(row + 1) * out_plane], 0, padded);
+                    prefetch(next_planes(output_grad, out_plane, row + 1, 1));
+                    kernel.iter_mut().zip(phase.taps.iter()).for_each(|(to, tap)| *to = weights[channel * taps + tap]);
+                    let (kernel, to) = (&kernel[..phase.taps.len()], out.row_mut(i));
                     if phases.len() == 1 {
-                        planes.convolve(own, padded, computed, to);
+                        planes.convolve(kernel, padded, computed, to);
                         continue;
                     }
-                    convolve(own, layout.taps(), padded, computed);
-                    layout.each_row(layout.geometry().grid[1], |part, from| {
-                        phase.scatter_row(shape, part.start, &computed[from], to)
+                    convolve(kernel, layout.taps(), padded, computed);
+                    layout.each_row(layout.geometry().grid[1], |output, from| {
+                        phase.scatter_row(shape, output.start, &computed[from], to)
                     });
                 }
             }
@@ -274,11 +273,11 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
             for i in 0..out.rows() {
                 let sums = out.row_mut(i);
                 sums.fill(T::zero());
-                for at in (0..shape.batch).map(|n| n * shape.in_channels + first + i) {
+                for row in (0..shape.batch).map(|n| n * shape.in_channels + first + i) {
                     let (source, grad) =
-                        (&input[at * plane..(at + 1) * plane], &output_grad[at * pixels..(at + 1) * pixels]);
-                    prefetch(next_planes(input, plane, at + shape.in_channels, 1));
-                    prefetch(next_planes(output_grad, pixels, at + shape.in_channels, 1));
+                        (&input[row * plane..(row + 1) * plane], &output_grad[row * pixels..(row + 1) * pixels]);
+                    prefetch(next_planes(input, plane, row + shape.in_channels, 1));
+                    prefetch(next_planes(output_grad, pixels, row + shape.in_channels, 1));
                     (kernels.correlate)(&conv, source, grad, sums);
                 }
             }
@@ -295,11 +294,11 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
                 let sums = out.row_mut(i);
                 sums.fill(T::zero());
                 for n in 0..shape.batch {
-                    let at = n * shape.in_channels + first + i;
-                    layout.fill(&input[at * plane..(at + 1) * plane], 0, padded);
-                    let grad = &output_grad[at * pixels..(at + 1) * pixels];
-                    prefetch(next_planes(input, plane, at + shape.in_channels, 1));
-                    prefetch(next_planes(output_grad, pixels, at + shape.in_channels, 1));
+                    let row = n * shape.in_channels + first + i;
+                    layout.fill(&input[row * plane..(row + 1) * plane], 0, padded);
+                    let grad = &output_grad[row * pixels..(row + 1) * pixels];
+                    prefetch(next_planes(input, plane, row + shape.in_channels, 1));
+                    prefetch(next_planes(output_grad, pixels, row + shape.in_channels, 1));
                     layout.spread(layout.geometry().grid[1], grad, grads);
                     correlate(grads, layout.taps(), padded, sums);
                 }

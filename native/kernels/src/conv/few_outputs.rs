@@ -1,5 +1,5 @@
-//! The gradient of the input where the kernel is nearly as large as the padded image, so that there are few outputs. The implicit
-//! matrix product would mostly multiply zeros of the padding; here each tap is multiplied only with the outputs that read it.
+//! The gradient of the input if the kernel is nearly as large as the padded image, so that there are few outputs. Implicit GEMM
+//! would mostly multiply the zeros of the padding; here each tap is multiplied only with the outputs that read it.
 
 use super::ConvShape;
 use crate::float::Accum;
@@ -7,17 +7,17 @@ use crate::gemm::gemm;
 use crate::par::{MatMut, MatRef, parallel_rows, with_scratch};
 use std::ops::Range;
 
-/// Minimum ratio of the products of the implicit matrix product to those of this algorithm.
-const SAVING: usize = 4;
-/// Number of outputs from which a matrix product is faster than adding multiples of kernel rows.
-const MATRIX_OUTPUTS: usize = 8;
-/// Elements of the products held in memory at a time.
+/// Minimum ratio of the multiplications of the implicit GEMM to those of this algorithm.
+const MIN_SAVING: usize = 4;
+/// Number of outputs from which GEMM is faster than adding multiples of kernel rows.
+const GEMM_OUTPUTS: usize = 8;
+/// Elements of the products held in memory output a time.
 const BLOCK: usize = 1 << 16;
 
-/// True if this algorithm is faster than the implicit matrix product.
+/// True if this algorithm is faster than implicit GEMM.
 pub(super) fn is_profitable(shape: &ConvShape) -> bool {
     let strides: usize = shape.stride.iter().product();
-    shape.output_plane().saturating_mul(strides).saturating_mul(SAVING) <= shape.input_plane()
+    shape.output_plane().saturating_mul(strides).saturating_mul(MIN_SAVING) <= shape.input_plane()
 }
 
 /// Writes the gradient of the input. The slice lengths must match `shape`.
@@ -32,7 +32,7 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
         if outputs == 0 || outs == 0 {
             return;
         }
-        if outputs < MATRIX_OUTPUTS {
+        if outputs < GEMM_OUTPUTS {
             for (o, grads) in grads.chunks_exact(outputs).enumerate() {
                 add_windows(shape, grads, &weights[o * ins * taps..][..taps], plane);
             }
@@ -59,71 +59,71 @@ fn coordinates(index: usize, [_, height, width]: [usize; 3]) -> [usize; 3] {
     [index / (height * width), index / width % height, index % width]
 }
 
-/// The indices `i < count` for which `first + i * step` lies in `0..len`.
-fn inside(first: isize, step: usize, count: usize, len: usize) -> Range<usize> {
-    let begin = first.min(0).unsigned_abs().div_ceil(step).min(count);
+/// The indices `i < count` for which `first + i * stride` lies in `0..len`.
+fn inside(first: isize, stride: usize, count: usize, len: usize) -> Range<usize> {
+    let begin = first.min(0).unsigned_abs().div_ceil(stride).min(count);
     let room = usize::try_from(len as isize - first).unwrap_or(0);
-    begin..room.div_ceil(step).clamp(begin, count)
+    begin..room.div_ceil(stride).clamp(begin, count)
 }
 
-/// Input coordinate that output `at` reads through tap `tap` along an axis; may be negative.
-fn position(shape: &ConvShape, axis: usize, at: usize, tap: usize) -> isize {
-    (at * shape.stride[axis] + tap * shape.dilate[axis]) as isize - shape.pad[axis] as isize
+/// Input coordinate that `output` reads through `tap` along an axis; may lie in the padding.
+fn input_coordinate(shape: &ConvShape, axis: usize, output: usize, tap: usize) -> isize {
+    (output * shape.stride[axis] + tap * shape.dilate[axis]) as isize - shape.pad[axis] as isize
 }
 
-/// Start of the input row that an output reads through a tap; only the first two coordinates of both count.
+/// Offset of the input row that an output reads through a tap, or `None` in the padding. Ignores the last coordinate of both.
 fn row_of(shape: &ConvShape, output: [usize; 3], tap: [usize; 3]) -> Option<usize> {
     let [d, h] = [0, 1].map(|axis| {
-        usize::try_from(position(shape, axis, output[axis], tap[axis])).ok().filter(|x| *x < shape.input[axis])
+        usize::try_from(input_coordinate(shape, axis, output[axis], tap[axis])).ok().filter(|x| *x < shape.input[axis])
     });
     Some((d? * shape.input[1] + h?) * shape.input[2])
 }
 
-/// Adds the kernel of one output channel, times the gradient of each output, to the output's window.
+/// Adds the kernel of one output channel, scaled by the gradient of each output, to the window of the output.
 fn add_windows<T: Accum>(shape: &ConvShape, grads: &[T], kernel: &[T], plane: &mut [T]) {
-    let (width, step) = (shape.kernel[2], shape.dilate[2]);
+    let (width, stride) = (shape.kernel[2], shape.dilate[2]);
     for (output, grad) in grads.iter().enumerate() {
         let output = coordinates(output, shape.output());
-        let first = position(shape, 2, output[2], 0);
-        let range = inside(first, step, width, shape.input[2]);
+        let first = input_coordinate(shape, 2, output[2], 0);
+        let range = inside(first, stride, width, shape.input[2]);
         if range.is_empty() {
             continue;
         }
-        let first = (first + (range.start * step) as isize) as usize;
+        let first = (first + (range.start * stride) as isize) as usize;
         for (row, kernel) in kernel.chunks_exact(width).enumerate() {
             let tap = coordinates(row * width, shape.kernel);
             if let Some(start) = row_of(shape, output, tap) {
-                add_multiple(*grad, &kernel[range.clone()], step, &mut plane[start + first..]);
+                add_multiple(*grad, &kernel[range.clone()], stride, &mut plane[start + first..]);
             }
         }
     }
 }
 
-/// Adds the products of one tap, one per output, to the elements that the outputs read through it.
+/// Adds the products of one tap, one per output, to the elements that the outputs read through this tap.
 fn add_tap<T: Accum>(shape: &ConvShape, tap: usize, products: &[T], plane: &mut [T]) {
     let tap = coordinates(tap, shape.kernel);
-    let (out, step) = (shape.output(), shape.stride[2]);
-    let first = position(shape, 2, 0, tap[2]);
-    let range = inside(first, step, out[2], shape.input[2]);
+    let (out, stride) = (shape.output(), shape.stride[2]);
+    let first = input_coordinate(shape, 2, 0, tap[2]);
+    let range = inside(first, stride, out[2], shape.input[2]);
     if range.is_empty() {
         return;
     }
-    let first = (first + (range.start * step) as isize) as usize;
+    let first = (first + (range.start * stride) as isize) as usize;
     for (row, products) in products.chunks_exact(out[2]).enumerate() {
         if let Some(start) = row_of(shape, coordinates(row * out[2], out), tap) {
-            add_multiple(T::one(), &products[range.clone()], step, &mut plane[start + first..]);
+            add_multiple(T::one(), &products[range.clone()], stride, &mut plane[start + first..]);
         }
     }
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// `to[i * step] += a * x[i]`.
-    fn add_multiple<T: Accum>(a: T, x: &[T], step: usize, to: &mut [T]) {
-        if step == 1 {
+    /// `to[i * stride] += a * x[i]`.
+    fn add_multiple<T: Accum>(a: T, x: &[T], stride: usize, to: &mut [T]) {
+        if stride == 1 {
             to.iter_mut().zip(x).for_each(|(to, x)| *to += a * *x);
         } else {
-            to.iter_mut().step_by(step).zip(x).for_each(|(to, x)| *to += a * *x);
+            to.iter_mut().step_by(stride).zip(x).for_each(|(to, x)| *to += a * *x);
         }
     }
 }

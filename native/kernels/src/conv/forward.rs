@@ -1,6 +1,6 @@
-//! The forward pass.
+//! The forward pass: the choice of the algorithm, and weights packed for it.
 
-use super::implicit::{Implicit, Moment, pack_weights};
+use super::implicit::{Implicit, Stage, pack_weights};
 use super::{ConvShape, check_len, crop, depthwise, output_channel_gemm, single_output, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
@@ -9,7 +9,7 @@ use crate::simd::depthwise::ScaleClamp;
 use crate::simd::microkernel::{GemmElement, MicroKernel};
 use crate::simd::prefetch;
 
-/// Applied to the output while it is in the cache: activation(output * scale + bias + residual).
+/// The epilogue of a convolution: activation(output * scale + bias + residual).
 #[derive(Clone, Copy)]
 pub struct ConvEpilogue<'a, T: FloatElement> {
     /// Scale per output channel; requires a bias.
@@ -65,8 +65,9 @@ impl<T: Accum> ConvEpilogue<'_, T> {
         self.bias.is_none() && self.residual.is_none() && matches!(self.activation, Activation::Identity)
     }
 
-    /// The epilogue of one output channel, or `None` if it is the identity, has a residual or an unsupported activation.
-    pub(super) fn finish(&self, channel: usize) -> Option<ScaleClamp<T>> {
+    /// The epilogue of one output channel as scale, bias and clamp; `None` if it is the identity, has a residual or another
+    /// activation.
+    pub(super) fn scale_clamp(&self, channel: usize) -> Option<ScaleClamp<T>> {
         let (low, high) = match self.activation {
             Activation::Identity => (T::neg_infinity(), T::infinity()),
             Activation::Relu => (T::zero(), T::infinity()),
@@ -80,8 +81,8 @@ impl<T: Accum> ConvEpilogue<'_, T> {
         (self.residual.is_none() && !self.is_empty()).then_some(ScaleClamp { scale, bias, low, high })
     }
 
-    /// Applies the epilogue to a block of the output whose rows are channels. `row` counts channels over the whole batch; the
-    /// block lies within one image.
+    /// Applies the epilogue to a (channels, pixels) block of the output, which lies within one image and starts at (`row`, `pixel`).
+    /// `row` counts channels over the whole batch; `pixels` is the number of pixels of an output plane.
     pub(super) fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: &mut MatMut<'_, T>) {
         let channel = row % shape.out_channels;
         let channels = channel..channel + block.rows();
@@ -97,13 +98,14 @@ impl<T: Accum> ConvEpilogue<'_, T> {
     }
 }
 
-/// How a convolution is computed and its weights are packed.
+/// The algorithm of a convolution, which determines how its weights are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Depthwise,
     Winograd,
+    /// Implicit GEMM with pixels in the vector lanes.
     Implicit,
-    /// Implicit matrix product with output channels in the vector lanes.
+    /// Implicit GEMM with output channels in the vector lanes.
     OutputChannels,
 }
 
@@ -149,7 +151,15 @@ impl Algorithm {
     }
 }
 
-/// Weights packed for the algorithm of their convolution, to be used many times.
+/// Packed weights, borrowed.
+#[derive(Clone, Copy)]
+struct PackedRef<'a, T: 'static> {
+    algorithm: Algorithm,
+    kernel: &'static MicroKernel<T>,
+    data: &'a [T],
+}
+
+/// Weights packed once for the algorithm of their convolution and used many times.
 pub struct PackedConvWeights<T: FloatElement> {
     shape: ConvShape,
     algorithm: Algorithm,
@@ -158,8 +168,7 @@ pub struct PackedConvWeights<T: FloatElement> {
 }
 
 impl<T: FloatElement> PackedConvWeights<T> {
-    /// Packs the weights of a convolution. Later uses may differ from `shape` in batch and input size, but the algorithm is
-    /// chosen for `shape`.
+    /// Packs the weights for the best algorithm for `shape`. They can be used with other batch and input sizes.
     ///
     /// # Panics
     /// When `weights` does not have the length that `shape` implies.
@@ -176,12 +185,12 @@ impl<T: FloatElement> PackedConvWeights<T> {
         packed
     }
 
-    /// True if [`Self::pack`] packs as [`Self::new`] would for this shape.
+    /// True if the weights were packed for `shape`, so that [`Self::pack`] is equivalent to [`Self::new`].
     pub fn fits(&self, shape: &ConvShape) -> bool {
         self.shape == *shape
     }
 
-    /// Packs other weights in the same memory.
+    /// Packs other weights into the same memory.
     ///
     /// # Panics
     /// When `weights` does not have the length that the shape implies.
@@ -223,11 +232,11 @@ pub fn conv_forward<T: FloatElement>(
     }
     with_scratch(algorithm.packed_len(shape, kernel), |packed: &mut [T::Acc]| {
         with_wide(weights, |weights| algorithm.pack(shape, kernel, weights, packed));
-        widened(shape, algorithm, kernel, input, packed, epilogue, output);
+        forward_widened(shape, input, PackedRef { algorithm, kernel, data: packed }, epilogue, output);
     });
 }
 
-/// Like [`conv_forward`], with weights that were packed beforehand.
+/// Like [`conv_forward`], with packed weights.
 ///
 /// # Panics
 /// When a slice does not have the length that `shape` implies, or the weights were packed for a shape that differs in more than
@@ -245,31 +254,29 @@ pub fn conv_forward_packed<T: FloatElement>(
         weights.algorithm != Algorithm::Winograd || winograd::supports(shape),
         "weights packed for two dimensions in a convolution of three"
     );
-    widened(shape, weights.algorithm, weights.kernel, input, &weights.data, epilogue, output);
+    let PackedConvWeights { algorithm, kernel, ref data, .. } = *weights;
+    forward_widened(shape, input, PackedRef { algorithm, kernel, data }, epilogue, output);
 }
 
-fn widened<T: FloatElement>(
+/// Convolves in the accumulation type.
+fn forward_widened<T: FloatElement>(
     shape: &ConvShape,
-    algorithm: Algorithm,
-    kernel: &'static MicroKernel<T::Acc>,
     input: &[T],
-    weights: &[T::Acc],
+    weights: PackedRef<'_, T::Acc>,
     epilogue: &ConvEpilogue<'_, T>,
     output: &mut [T],
 ) {
     epilogue.widened(|epilogue| {
         with_wide(input, |input| {
-            with_wide_mut(output, |output| forward(shape, algorithm, kernel, input, weights, epilogue, output));
+            with_wide_mut(output, |output| forward(shape, input, weights, epilogue, output));
         });
     });
 }
 
 fn forward<T: Accum>(
     shape: &ConvShape,
-    algorithm: Algorithm,
-    kernel: &'static MicroKernel<T>,
     input: &[T],
-    weights: &[T],
+    weights: PackedRef<'_, T>,
     epilogue: &ConvEpilogue<'_, T>,
     output: &mut [T],
 ) {
@@ -280,47 +287,43 @@ fn forward<T: Accum>(
     if output.is_empty() {
         return;
     }
-    match algorithm {
-        Algorithm::Depthwise => depthwise::forward(shape, input, weights, epilogue, output),
-        Algorithm::Winograd => winograd::forward(shape, kernel, input, weights, epilogue, output),
-        Algorithm::Implicit | Algorithm::OutputChannels => {
-            product(shape, algorithm, kernel, input, weights, epilogue, output);
-        }
+    match weights.algorithm {
+        Algorithm::Depthwise => depthwise::forward(shape, input, weights.data, epilogue, output),
+        Algorithm::Winograd => winograd::forward(shape, weights.kernel, input, weights.data, epilogue, output),
+        Algorithm::Implicit | Algorithm::OutputChannels => implicit_gemm(shape, input, weights, epilogue, output),
     }
 }
 
-fn product<T: Accum>(
+fn implicit_gemm<T: Accum>(
     shape: &ConvShape,
-    algorithm: Algorithm,
-    kernel: &'static MicroKernel<T>,
     input: &[T],
-    weights: &[T],
+    weights: PackedRef<'_, T>,
     epilogue: &ConvEpilogue<'_, T>,
     output: &mut [T],
 ) {
     let geometry = shape.windows();
     let product = Implicit {
-        kernel,
+        kernel: weights.kernel,
         geometry: &geometry,
         groups: shape.groups,
         rows: shape.group_out(),
         channels: shape.group_in(),
-        weights,
+        weights: weights.data,
         source: input,
     };
     let pixels = geometry.pixels();
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    let finish = |moment: Moment, row: usize, pixel: usize, block: &mut MatMut<'_, T>| match moment {
-        Moment::Before => {
+    let on_block = |stage: Stage, row: usize, pixel: usize, block: &mut MatMut<'_, T>| match stage {
+        Stage::Before => {
             let residual = epilogue.residual.into_iter();
             let rows = residual.flat_map(|residual| residual.chunks_exact(pixels).skip(row).take(block.rows()));
             rows.for_each(|row| prefetch(&row[pixel..pixel + block.cols()]));
         }
-        Moment::Complete if epilogue.is_empty() => {}
-        Moment::Complete => epilogue.apply(shape, pixels, row, pixel, block),
+        Stage::Complete if epilogue.is_empty() => {}
+        Stage::Complete => epilogue.apply(shape, pixels, row, pixel, block),
     };
-    match algorithm {
-        Algorithm::OutputChannels => product.run_output_channels(shape.batch, out, &finish),
-        _ => product.run(shape.batch, out, &finish),
+    match weights.algorithm {
+        Algorithm::OutputChannels => product.run_output_channels(shape.batch, out, &on_block),
+        _ => product.run(shape.batch, out, &on_block),
     }
 }

@@ -1,22 +1,22 @@
-//! The windows of a convolution as columns of a matrix (im2col), and the reverse (col2im).
+//! The windows of a convolution as columns of a matrix (im2col), and its gradient (col2im).
 
 use super::ConvShape;
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::Zero;
 
-/// Elements in a thread's chunk.
-const CHUNK: usize = 1 << 14;
+/// Elements per chunk.
+const GRAIN: usize = 1 << 14;
 /// Rows up to this length are copied faster by a loop than by a call of `memcpy`.
 const SHORT: usize = 16;
 
-/// The elements of one input row that a tap reads for one row of outputs.
+/// The input elements that a tap reads for one row of outputs.
 struct Row {
     /// Index of the output row.
-    output: usize,
-    /// The outputs of the row for which the tap lies in the plane.
-    inside: std::ops::Range<usize>,
-    /// Index of the element that the first of them reads; the next ones follow at the stride.
+    output_row: usize,
+    /// The outputs of the row for which the tap is not in the padding.
+    outputs: std::ops::Range<usize>,
+    /// Offset of the element that the first of these outputs reads; the next ones follow at the stride.
     first: usize,
 }
 
@@ -27,30 +27,31 @@ impl ConvShape {
         let [_, kernel_height, kernel_width] = self.kernel;
         let tap = [tap / (kernel_height * kernel_width), tap / kernel_width % kernel_height, tap % kernel_width];
         let coordinate = move |axis: usize, output: usize| {
-            let at = output * shape.stride[axis] + tap[axis] * shape.dilate[axis];
-            at.checked_sub(shape.pad[axis]).filter(|at| *at < shape.input[axis])
+            let padded = output * shape.stride[axis] + tap[axis] * shape.dilate[axis];
+            padded.checked_sub(shape.pad[axis]).filter(|x| *x < shape.input[axis])
         };
-        (0..depth * height).map(move |output| {
-            let row =
-                coordinate(0, output / height).zip(coordinate(1, output % height)).map(|(d, h)| d * shape.input[1] + h);
-            let mut inside = (0..width).filter(|i| coordinate(2, *i).is_some());
-            let first = inside.next();
+        (0..depth * height).map(move |output_row| {
+            let row = coordinate(0, output_row / height)
+                .zip(coordinate(1, output_row % height))
+                .map(|(d, h)| d * shape.input[1] + h);
+            let mut outputs = (0..width).filter(|i| coordinate(2, *i).is_some());
+            let first = outputs.next();
             let (row, first) = match (row, first) {
                 (Some(row), Some(first)) => (row, first),
-                _ => return Row { output, inside: 0..0, first: 0 },
+                _ => return Row { output_row, outputs: 0..0, first: 0 },
             };
-            let count = 1 + inside.count();
+            let count = 1 + outputs.count();
             Row {
-                output,
-                inside: first..first + count,
+                output_row,
+                outputs: first..first + count,
                 first: row * shape.input[2] + coordinate(2, first).unwrap_or(0),
             }
         })
     }
 }
 
-/// Writes the windows of each image as a matrix: (batch, channels x taps, outputs), with zeros for taps in the padding. The
-/// numbers of groups and output channels are ignored.
+/// Writes the windows of the images, (batch, channels x taps, outputs), with zeros for taps in the padding. `groups` and
+/// `out_channels` are ignored.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -59,13 +60,13 @@ pub fn im2col<T: FloatElement>(shape: &ConvShape, x: &[T], columns: &mut [T]) {
     assert_eq!(x.len(), shape.input_len(), "elements of the images of {shape:?}");
     assert_eq!(columns.len(), shape.batch * shape.in_channels * taps * pixels, "elements of the columns of {shape:?}");
     let rows: Vec<Vec<Row>> = (0..taps).map(|tap| shape.rows(tap).collect()).collect();
-    parallel_rows(columns, pixels, CHUNK.div_ceil(pixels.max(1)), |row, columns| {
+    parallel_rows(columns, pixels, GRAIN.div_ceil(pixels.max(1)), |row, columns| {
         let image = &x[row / taps * plane..][..plane];
         for line in &rows[row % taps] {
-            let to = &mut columns[line.output * width..(line.output + 1) * width];
-            to[..line.inside.start].fill(T::default());
-            to[line.inside.end..].fill(T::default());
-            let to = &mut to[line.inside.clone()];
+            let to = &mut columns[line.output_row * width..(line.output_row + 1) * width];
+            to[..line.outputs.start].fill(T::default());
+            to[line.outputs.end..].fill(T::default());
+            let to = &mut to[line.outputs.clone()];
             if shape.stride[2] == 1 && to.len() > SHORT {
                 to.copy_from_slice(&image[line.first..][..to.len()]);
             } else {
@@ -81,7 +82,7 @@ fn add_row<T: FloatElement>(from: &[T], to: &mut [T::Acc]) {
     to.iter_mut().zip(from).for_each(|(sum, from)| *sum += T::Acc::of(*from));
 }
 
-/// Adds each element of the windows to the pixel that it was read from: the gradient of [`im2col`].
+/// The gradient of [`im2col`]: sums for each pixel the elements of the windows that were read from it.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -90,13 +91,13 @@ pub fn col2im<T: FloatElement>(shape: &ConvShape, columns: &[T], x: &mut [T]) {
     assert_eq!(x.len(), shape.input_len(), "elements of the images of {shape:?}");
     assert_eq!(columns.len(), shape.batch * shape.in_channels * taps * pixels, "elements of the columns of {shape:?}");
     let rows: Vec<Vec<Row>> = (0..taps).map(|tap| shape.rows(tap).collect()).collect();
-    parallel_rows(x, plane, CHUNK.div_ceil((plane + taps * pixels).max(1)), |channel, x| {
+    parallel_rows(x, plane, GRAIN.div_ceil((plane + taps * pixels).max(1)), |channel, x| {
         with_scratch(plane, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());
             for (tap, rows) in rows.iter().enumerate() {
                 let columns = &columns[(channel * taps + tap) * pixels..][..pixels];
                 for line in rows {
-                    let from = &columns[line.output * width..][line.inside.clone()];
+                    let from = &columns[line.output_row * width..][line.outputs.clone()];
                     if shape.stride[2] == 1 {
                         add_row(from, &mut sums[line.first..][..from.len()]);
                         continue;

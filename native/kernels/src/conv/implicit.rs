@@ -1,9 +1,9 @@
-//! The implicit matrix product: weights of (rows, depth) times windows of (depth, pixels). The windows are read directly from the
-//! padded image and never stored as a matrix.
+//! Implicit GEMM: the weights (output channels, channels x taps) times the windows (channels x taps, pixels), which are read from
+//! the padded image and never stored as a matrix.
 //!
-//! Images are split into stripes of rows. The part of the image that a stripe needs is laid out in working memory so that a tap
-//! reads adjacent elements for neighbouring pixels ([`Layout`]): a panel of B is then a table of offsets, one per channel and
-//! tap, which all panels share.
+//! Images are divided into row blocks. The input rows of a block are copied to scratch memory so that a tap reads contiguous
+//! elements for neighbouring pixels ([`Layout`]). A panel of B is then a table of offsets, one per channel and tap, which all
+//! panels share.
 //!
 //! The depth is split into blocks that depend on its length alone, and each result is the sum of its blocks in order, so its bits
 //! depend neither on the tile nor on the number of threads.
@@ -17,25 +17,25 @@ use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
-/// Maximum bytes of one row of weights in a depth block.
-const BLOCK_BYTES: usize = 2048;
-/// Multiply-adds in a thread's chunk.
+/// Maximum bytes of a row of weights in a depth block.
+const DEPTH_BLOCK_BYTES: usize = 2048;
+/// Minimum multiply-adds in a chunk.
 const CHUNK_WORK: usize = 1 << 18;
-/// Bytes of the panels of windows that are multiplied with a panel of weights, one after the other: part of the L2 cache.
+/// Bytes of the panels of windows that are multiplied with one panel of weights: a fraction of the L2 cache.
 const PANELS_BYTES: usize = 128 << 10;
 /// Cost of packing the windows, in rows of the product.
 const PACKING_ROWS: f64 = 4.0;
-/// Maximum bytes of working memory for a stripe, unless one row of pixels needs more: part of the L2 cache.
-const STRIPE_BYTES: usize = 256 << 10;
-/// Maximum bytes of working memory for whole images that are computed together.
-const IMAGES_BYTES: usize = 1 << 20;
+/// Maximum scratch bytes of a row block, unless a single row of pixels needs more: a fraction of the L2 cache.
+const ROW_BLOCK_BYTES: usize = 256 << 10;
+/// Maximum scratch bytes of a block of several images.
+const IMAGE_BLOCK_BYTES: usize = 1 << 20;
 
 /// Splits the depth into blocks.
 pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    even_blocks::<T>(depth, BLOCK_BYTES)
+    even_blocks::<T>(depth, DEPTH_BLOCK_BYTES)
 }
 
-/// Splits the depth into blocks of nearly the same length, of at most `bytes`.
+/// Splits the depth into blocks of nearly equal length, at most `bytes` long.
 pub(super) fn even_blocks<T>(depth: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> {
     let count = depth.div_ceil(bytes / size_of::<T>()).max(1);
     let len = depth.div_ceil(count).max(1);
@@ -46,17 +46,17 @@ pub(super) fn even_blocks<T>(depth: usize, bytes: usize) -> impl Iterator<Item =
 pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: MatRef<'_, T>, out: &mut [T]) {
     let rows = weights.rows();
     for block in depth_blocks::<T>(weights.cols()) {
-        let part = kernel.packed_a_len(rows, block.start)..kernel.packed_a_len(rows, block.end);
-        kernel.pack_a(weights.block(0, block.start, rows, block.len()), &mut out[part]);
+        let chunk = kernel.packed_a_len(rows, block.start)..kernel.packed_a_len(rows, block.end);
+        kernel.pack_a(weights.block(0, block.start, rows, block.len()), &mut out[chunk]);
     }
 }
 
-/// What all products of one call share.
+/// The operands of an implicit GEMM.
 pub(super) struct Implicit<'a, T: 'static> {
     pub kernel: &'static MicroKernel<T>,
     pub geometry: &'a Geometry,
     pub groups: usize,
-    /// Rows of weights in a group.
+    /// Rows of weights in a group: its output channels.
     pub rows: usize,
     /// Source channels in a group.
     pub channels: usize,
@@ -66,78 +66,78 @@ pub(super) struct Implicit<'a, T: 'static> {
     pub source: &'a [T],
 }
 
-/// A range of rows of one group, for a range of images.
-struct Part {
+/// The work of one thread: a range of output channels of one group, for a range of images and pixels.
+struct Chunk {
     group: usize,
     rows: Range<usize>,
     images: Range<usize>,
-    /// First row of the result for the first image, and the number of rows per image.
+    /// First row of the result for the first image.
     first_row: usize,
+    /// Rows of the result per image.
     image_rows: usize,
     /// Index of the first pixel.
     pixel: usize,
 }
 
-/// How the images are split.
-pub(super) struct Stripes<'a> {
+/// The blocking of the images.
+pub(super) struct Blocking<'a> {
     layout: Layout<'a>,
     /// Offsets of channels and taps.
     table: OffsetTable,
-    /// Rows of pixels in a stripe.
+    /// Rows of pixels in a block.
     rows: usize,
-    /// Number of images whose stripes are computed together.
+    /// Images in a block; 1 unless blocks are whole images.
     images: usize,
     order: Order,
 }
 
-/// How the windows of a stripe are multiplied.
+/// How the windows of a block are multiplied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// In pixels, as one row, including the elements between rows of pixels.
+    /// Read in place as one long row, including the padding between rows of pixels, whose results are dropped.
     Through,
-    /// In pixels, row by row.
+    /// Read in place, row by row.
     ByRows,
-    /// Packed into panels, without the elements between rows of pixels.
+    /// Packed into panels, without the padding between rows of pixels.
     Dense,
 }
 
-/// When [`Finish`] is called for a block of the result.
+/// When the callback is called for a block of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum Stage {
     /// Before it is computed, to prefetch what it needs. Not called for every block.
     Before,
     /// When it is complete.
     Complete,
 }
 
-/// Called for every block of the result, with its row, its first pixel and the block itself. The block is borrowed because moving
-/// the view would wait for all earlier stores to leave the processor.
-pub(super) type Finish<'f, T> = &'f dyn Fn(Moment, usize, usize, &mut MatMut<'_, T>);
+/// Callback `(stage, row, pixel, block)` for every block of the result, with the indices of its first row and pixel. The block is
+/// borrowed because copying the view right after it was written would stall on store forwarding.
+pub(super) type OnBlock<'f, T> = &'f dyn Fn(Stage, usize, usize, &mut MatMut<'_, T>);
 
-/// A [`Finish`] that several threads may call.
-pub(super) type SharedFinish<'f, T> = &'f (dyn Fn(Moment, usize, usize, &mut MatMut<'_, T>) + Sync);
+/// An [`OnBlock`] that several threads may call.
+pub(super) type SharedOnBlock<'f, T> = &'f (dyn Fn(Stage, usize, usize, &mut MatMut<'_, T>) + Sync);
 
 impl<'a, T: Accum> Implicit<'a, T> {
     pub(super) fn depth(&self) -> usize {
         self.channels * self.geometry.taps.len()
     }
 
-    /// Offsets of channels and taps in working memory.
+    /// Offsets of channels and taps in scratch memory.
     pub(super) fn depth_offsets<'l>(&self, layout: &'l Layout<'_>) -> impl Iterator<Item = usize> + use<'l, T> {
         let len = layout.len();
         (0..self.channels).flat_map(move |c| layout.taps().iter().map(move |tap| c * len + tap))
     }
 
-    /// Number of panels of windows multiplied with a panel of weights. Many short panels write long runs of each row of the result and
-    /// read long runs of each channel.
+    /// Number of panels of windows multiplied with one panel of weights. More panels access longer contiguous runs of each row of the
+    /// result and of each channel.
     fn panels(&self) -> usize {
         let longest = depth_blocks::<T>(self.depth()).map(|block| block.len()).max().unwrap_or(0);
         (PANELS_BYTES / (longest * self.kernel.nr() * size_of::<T>()).max(1)).clamp(4, 16)
     }
 
-    /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. Calls `finish` for every block of the
-    /// result.
-    pub(super) fn run(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
+    /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel.
+    pub(super) fn run(&self, batch: usize, out: MatMut<'_, T>, on_block: SharedOnBlock<'_, T>) {
         let (pixels, threads) = (out.cols(), num_threads());
         let image_rows = self.groups * self.rows;
         if batch == 0 || pixels == 0 || image_rows == 0 {
@@ -146,20 +146,23 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let work = image_rows * pixels * self.depth().max(1);
         if batch >= 2 * threads || threads == 1 || work * batch < 2 * CHUNK_WORK {
             let most = batch.div_ceil(2 * threads);
-            let stripes = self.stripes(self.geometry.grid[1], if threads == 1 { batch } else { most });
-            let images = (CHUNK_WORK / work).max(stripes.as_ref().map_or(1, |stripes| stripes.images)).clamp(1, most);
+            let blocking = self.blocking(self.geometry.grid[1], if threads == 1 { batch } else { most });
+            let images =
+                (CHUNK_WORK / work).max(blocking.as_ref().map_or(1, |blocking| blocking.images)).clamp(1, most);
             return parallel_blocks(out, images * image_rows, pixels, |row, _, mut block| {
-                self.images(&stripes, row / image_rows, 0, &mut block, &|m, r, p, block| finish(m, row + r, p, block));
+                self.images(&blocking, row / image_rows, 0, &mut block, &|m, r, p, block| {
+                    on_block(m, row + r, p, block)
+                });
             });
         }
         let mut out = out;
-        let stripes = self.stripes((self.geometry.grid[1] * batch).div_ceil(3 * threads), 1);
-        let (rows, cols) = self.fair_block(&stripes, batch * self.groups, pixels);
+        let blocking = self.blocking((self.geometry.grid[1] * batch).div_ceil(3 * threads), 1);
+        let (rows, cols) = self.fair_chunk(&blocking, batch * self.groups, pixels);
         if rows >= self.rows {
             // Whole images, split by pixels.
             return parallel_blocks(out, image_rows, cols, |row, pixel, mut block| {
-                self.images(&stripes, row / image_rows, pixel, &mut block, &|m, r, p, block| {
-                    finish(m, row + r, p, block)
+                self.images(&blocking, row / image_rows, pixel, &mut block, &|m, r, p, block| {
+                    on_block(m, row + r, p, block)
                 });
             });
         }
@@ -167,60 +170,61 @@ impl<'a, T: Accum> Implicit<'a, T> {
             let (first, image, group) = (i * self.rows, i / self.groups, i % self.groups);
             parallel_blocks(out.block(first, 0, self.rows, pixels), rows, cols, |row, pixel, mut block| {
                 let rows = row..row + block.rows();
-                let part = Part { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
-                self.part(&stripes, &part, &mut block, &|m, r, p, block| finish(m, first + row + r, p, block));
+                let chunk = Chunk { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
+                self.chunk(&blocking, &chunk, &mut block, &|m, r, p, block| on_block(m, first + row + r, p, block));
             });
         }
     }
 
-    /// Rows and pixels of the blocks that the threads share; `images` counts groups as well.
-    fn fair_block(&self, stripes: &Option<Stripes<'_>>, images: usize, pixels: usize) -> (usize, usize) {
+    /// Rows and pixels of a chunk that divide the work evenly; `images` is batch x groups.
+    fn fair_chunk(&self, blocking: &Option<Blocking<'_>>, images: usize, pixels: usize) -> (usize, usize) {
         let (mr, lanes, threads) = (self.kernel.mr(), self.kernel.lanes(), num_threads());
         let tiles = self.rows.div_ceil(mr);
-        match stripes {
+        match blocking {
             None => {
-                // A tile of one vector is less efficient, and each chunk packs its windows.
+                // Tiles of one vector are less efficient, and each chunk packs its windows.
                 let [tiles_down, vectors_across] =
                     fair_chunks([tiles, pixels.div_ceil(lanes)], images, threads, |tiles, vectors| {
                         ((tiles * mr) as f64 + PACKING_ROWS) * (vectors as f64 + 0.25 * (vectors % 2) as f64)
                     });
                 (tiles_down * mr, vectors_across * lanes)
             }
-            Some(stripes) => {
-                let cols = self.stripe_pixels(stripes);
+            Some(blocking) => {
+                let cols = self.block_pixels(blocking);
                 let down = (3 * threads).div_ceil(pixels.div_ceil(cols) * images).clamp(1, tiles.div_ceil(4));
                 (tiles.div_ceil(down) * mr, cols)
             }
         }
     }
 
-    /// Splits the images into stripes of at most `most` rows of pixels and `images` images; `None` for pointwise convolutions.
-    pub(super) fn stripes(&self, most: usize, images: usize) -> Option<Stripes<'a>> {
+    /// Chooses blocks of at most `max_rows` rows of pixels and `images` images; `None` for pointwise convolutions, which read the
+    /// image in place.
+    pub(super) fn blocking(&self, max_rows: usize, images: usize) -> Option<Blocking<'a>> {
         if self.geometry.is_pointwise() {
             return None;
         }
         let ([planes, height, width], lanes) = (self.geometry.grid, self.kernel.lanes());
         let whole = Layout::new(self.geometry);
-        // Working memory for a row of pixels: sums and windows.
+        // Scratch memory for a row of pixels: sums and windows.
         let row = self.rows.min(4 * self.kernel.mr()) * width * planes + self.channels * whole.len() / height.max(1);
-        let row = row.max(1) * size_of::<T>();
-        let whole_images = IMAGES_BYTES / (row * height.max(1));
-        let most = if planes > 1 || whole_images >= 1 { height } else { most.min(STRIPE_BYTES / row) };
-        let most = most.clamp(1, height.max(1));
-        let images = if most == height { whole_images.clamp(1, images.max(1)) } else { 1 };
-        // Of the larger stripes, take those with the fewest lanes wasted between rows and after the last one.
+        let row_bytes = row.max(1) * size_of::<T>();
+        let whole_images = IMAGE_BLOCK_BYTES / (row_bytes * height.max(1));
+        let max_rows = if planes > 1 || whole_images >= 1 { height } else { max_rows.min(ROW_BLOCK_BYTES / row_bytes) };
+        let max_rows = max_rows.clamp(1, height.max(1));
+        let images = if max_rows == height { whole_images.clamp(1, images.max(1)) } else { 1 };
+        // Of the larger blocks, take the size that wastes the fewest lanes between rows and after the last row.
         let vectors = |rows: usize| whole.outputs(rows).div_ceil(lanes);
         let computed = |rows: usize| height / rows * vectors(rows) + vectors(height % rows);
-        let best = (most.div_ceil(2)..=most).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
-        // Costs in units of one vector product: packing the windows and copying the results.
+        let best = (max_rows.div_ceil(2)..=max_rows).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
+        // Costs of each order in vector multiply-adds, including packing the windows and copying the results.
         let (depth, packing) = (self.depth(), 2 * (2 + lanes / width.max(1)));
         let copying = 8 + 4 * width.div_ceil(lanes);
         let through = depth * computed(best) * self.rows + self.rows * height * copying;
-        // A tile of one vector is less efficient.
+        // Tiles of one vector are less efficient.
         let cost = |vectors: usize| 8 * vectors + 2 * (vectors % 2);
         let dense = |images: usize| {
             let vectors = |rows: usize| (images * rows * width * planes).div_ceil(lanes);
-            let products = depth * (height / most * cost(vectors(most)) + cost(vectors(height % most)));
+            let products = depth * (height / max_rows * cost(vectors(max_rows)) + cost(vectors(height % max_rows)));
             products * (self.rows + packing) / (8 * images) + if images > 1 { self.rows * copying } else { 0 }
         };
         let images = if dense(images) < dense(1) { images } else { 1 };
@@ -233,124 +237,121 @@ impl<'a, T: Accum> Implicit<'a, T> {
             Order::Through
         };
         let (rows, images) = match order {
-            Order::Dense => (most, images),
+            Order::Dense => (max_rows, images),
             Order::Through => (best, 1),
-            Order::ByRows => (most, 1),
+            Order::ByRows => (max_rows, 1),
         };
         let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
         let table = OffsetTable::new(self.depth_offsets(&layout));
-        Some(Stripes { layout, table, rows, images, order })
+        Some(Blocking { layout, table, rows, images, order })
     }
 
-    /// Pixels of a stripe.
-    fn stripe_pixels(&self, stripes: &Stripes<'_>) -> usize {
-        (self.geometry.grid[0] * stripes.rows * self.geometry.grid[2]).max(1)
+    /// Pixels of a row block.
+    fn block_pixels(&self, blocking: &Blocking<'_>) -> usize {
+        (self.geometry.grid[0] * blocking.rows * self.geometry.grid[2]).max(1)
     }
 
-    /// Computes all groups of the images from `image` on that `out` has rows for, from pixel `pixel` on.
+    /// Computes the images from `image` on for which `out` has rows, and of each the pixels from `pixel` on for which it has columns.
     pub(super) fn images(
         &self,
-        stripes: &Option<Stripes<'_>>,
+        blocking: &Option<Blocking<'_>>,
         image: usize,
         pixel: usize,
         out: &mut MatMut<'_, T>,
-        finish: Finish<'_, T>,
+        on_block: OnBlock<'_, T>,
     ) {
         let image_rows = self.groups * self.rows;
         let images = image..image + out.rows() / image_rows;
         for group in 0..self.groups {
             let (rows, first_row) = (0..self.rows, group * self.rows);
-            let part = Part { group, rows, images: images.clone(), first_row, image_rows, pixel };
-            self.part(stripes, &part, out, finish);
+            let chunk = Chunk { group, rows, images: images.clone(), first_row, image_rows, pixel };
+            self.chunk(blocking, &chunk, out, on_block);
         }
     }
 
-    fn part(&self, stripes: &Option<Stripes<'_>>, part: &Part, out: &mut MatMut<'_, T>, finish: Finish<'_, T>) {
+    /// Computes a chunk block by block.
+    fn chunk(&self, blocking: &Option<Blocking<'_>>, chunk: &Chunk, out: &mut MatMut<'_, T>, on_block: OnBlock<'_, T>) {
         let pixels = out.cols();
-        let (cols, together) = match stripes {
+        let (cols, images_per_block) = match blocking {
             _ if self.depth() == 0 => (pixels, 1),
-            Some(stripes) => (self.stripe_pixels(stripes), stripes.images),
+            Some(blocking) => (self.block_pixels(blocking), blocking.images),
             None => (self.panels() * self.kernel.nr(), 1),
         };
         let blocks_across = pixels.div_ceil(cols);
         let block_at = |i: usize| {
-            let (image, first) = (i / blocks_across * together, i % blocks_across * cols);
-            let images = image..(image + together).min(part.images.len());
+            let (image, first) = (i / blocks_across * images_per_block, i % blocks_across * cols);
+            let images = image..(image + images_per_block).min(chunk.images.len());
             PixelBlock { images, first, cols: cols.min(pixels - first) }
         };
-        let count = part.images.len().div_ceil(together) * blocks_across;
-        for i in 0..count {
-            let (here, next) = (block_at(i), (i + 1 < count).then(|| block_at(i + 1)));
-            match stripes {
+        let num_blocks = chunk.images.len().div_ceil(images_per_block) * blocks_across;
+        for i in 0..num_blocks {
+            let (block, next) = (block_at(i), (i + 1 < num_blocks).then(|| block_at(i + 1)));
+            match blocking {
                 _ if self.depth() == 0 => {
-                    let mut c = here.block(part, here.images.start, out);
+                    let mut c = block.result(chunk, block.images.start, out);
                     (0..c.rows()).for_each(|row| c.row_mut(row).fill(T::zero()));
                 }
-                Some(stripes) => self.stripe(stripes, part, &here, next.as_ref(), out),
+                Some(blocking) => self.row_block(blocking, chunk, &block, next.as_ref(), out),
                 None => {
-                    let (image, pixel) = (here.images.start, part.pixel + here.first);
-                    let first = here.row(part, image);
-                    let c = &mut here.block(part, image, out);
-                    self.pointwise(part, &here, next.as_ref(), c, |moment, row, block| {
-                        finish(moment, first + row, pixel, block);
+                    let (image, pixel) = (block.images.start, chunk.pixel + block.first);
+                    let first = block.row(chunk, image);
+                    let c = &mut block.result(chunk, image, out);
+                    self.pointwise(chunk, &block, next.as_ref(), c, |stage, row, block| {
+                        on_block(stage, first + row, pixel, block);
                     });
                     continue;
                 }
             }
-            for image in here.images.clone() {
-                finish(
-                    Moment::Complete,
-                    here.row(part, image),
-                    part.pixel + here.first,
-                    &mut here.block(part, image, out),
-                );
+            for image in block.images.clone() {
+                let (row, pixel) = (block.row(chunk, image), chunk.pixel + block.first);
+                on_block(Stage::Complete, row, pixel, &mut block.result(chunk, image, out));
             }
         }
     }
 
-    /// The source channels that a part reads, from pixel `pixel` of image `image` of the part on.
-    fn source(&self, part: &Part, image: usize, pixel: usize) -> &[T] {
+    /// The source channels of the chunk's group in image `image` of the chunk, starting at pixel `pixel`.
+    fn source(&self, chunk: &Chunk, image: usize, pixel: usize) -> &[T] {
         let plane = self.geometry.plane();
-        let first = ((part.images.start + image) * self.groups + part.group) * self.channels;
+        let first = ((chunk.images.start + image) * self.groups + chunk.group) * self.channels;
         &self.source[first * plane + pixel..(first + self.channels) * plane]
     }
 
-    /// Multiplies windows that are the image itself. Calls `finish(moment, row, block)` for a few rows at a time, and prefetches
-    /// what the next block reads.
+    /// Computes a block of a pointwise convolution, whose windows are the image itself, and prefetches what the next block reads.
+    /// Calls `on_block(stage, row, block)` for each row of tiles.
     fn pointwise(
         &self,
-        part: &Part,
+        chunk: &Chunk,
         pixels: &PixelBlock,
         next: Option<&PixelBlock>,
         c: &mut MatMut<'_, T>,
-        finish: impl Fn(Moment, usize, &mut MatMut<'_, T>),
+        on_block: impl Fn(Stage, usize, &mut MatMut<'_, T>),
     ) {
         let (nr, mr, plane, cols) = (self.kernel.nr(), self.kernel.mr(), self.geometry.plane(), c.cols());
-        let source = self.source(part, pixels.images.start, part.pixel + pixels.first);
-        // With few rows there is no time to prefetch.
-        let next = next.filter(|_| part.rows.len() > self.channels);
+        let source = self.source(chunk, pixels.images.start, chunk.pixel + pixels.first);
+        // With few output channels there are too few multiplications to hide the prefetches.
+        let next = next.filter(|_| chunk.rows.len() > self.channels);
         let mut ahead = next.into_iter().flat_map(|next| {
-            let source = self.source(part, next.images.start, part.pixel + next.first);
+            let source = self.source(chunk, next.images.start, chunk.pixel + next.first);
             source.chunks(plane).map(|channel| &channel[..next.cols])
         });
-        let tiles = part.rows.len().div_ceil(mr) * depth_blocks::<T>(self.channels).count();
-        let each = self.channels.div_ceil(tiles.max(1));
+        let tiles = chunk.rows.len().div_ceil(mr) * depth_blocks::<T>(self.channels).count();
+        let prefetches_per_tile = self.channels.div_ceil(tiles.max(1));
         let longest = depth_blocks::<T>(self.channels).map(|block| block.len()).max().unwrap_or(0);
         with_scratch(self.kernel.packed_b_len(cols, longest), |panels: &mut [T]| {
             for block in depth_blocks::<T>(self.channels) {
                 let from = &source[block.start * plane..];
-                let in_place = part.rows.len() <= mr;
+                let in_place = chunk.rows.len() <= mr;
                 if !in_place {
                     self.kernel.pack_b(MatRef::new(from, block.len(), cols, plane, 1), panels);
                 }
                 let complete = block.end == self.channels;
-                self.tiles(part, &block, |a, row, rows| {
-                    ahead.by_ref().take(each).for_each(prefetch);
+                self.for_each_panel(chunk, &block, |a, row, rows| {
+                    ahead.by_ref().take(prefetches_per_tile).for_each(prefetch);
                     if complete {
-                        finish(Moment::Before, row, &mut c.block(row, 0, rows, cols));
+                        on_block(Stage::Before, row, &mut c.block(row, 0, rows, cols));
                     }
                     for first in (0..cols).step_by(nr) {
-                        // Prefetch the next weights.
+                        // The first tile prefetches the next weights.
                         let ahead = if first == 0 { a.ahead } else { &[] };
                         let b = if in_place {
                             Panel { data: &from[first..], stride: plane, ahead }
@@ -361,67 +362,68 @@ impl<'a, T: Accum> Implicit<'a, T> {
                         self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
                     }
                     if complete {
-                        finish(Moment::Complete, row, &mut c.block(row, 0, rows, cols));
+                        on_block(Stage::Complete, row, &mut c.block(row, 0, rows, cols));
                     }
                 });
             }
         });
     }
 
-    /// First row of pixels of a block in each plane of the grid.
-    fn first_row(&self, part: &Part, pixels: &PixelBlock) -> usize {
+    /// Index of the first row of pixels of a block, in each plane of the grid.
+    fn first_row(&self, chunk: &Chunk, pixels: &PixelBlock) -> usize {
         let [_, height, width] = self.geometry.grid;
-        (part.pixel + pixels.first) / width % height
+        (chunk.pixel + pixels.first) / width % height
     }
 
-    /// What a stripe reads, one source plane after the other.
+    /// The source rows that a block reads, one slice per source plane.
     fn reads<'s>(
         &'s self,
-        stripes: &'s Stripes<'_>,
-        part: &'s Part,
+        blocking: &'s Blocking<'_>,
+        chunk: &'s Chunk,
         pixels: &'s PixelBlock,
     ) -> impl Iterator<Item = &'s [T]> {
         let [_, height, width] = self.geometry.source;
-        let rows = stripes.layout.range(1, self.first_row(part, pixels));
+        let rows = blocking.layout.range(1, self.first_row(chunk, pixels));
         let rows = if self.geometry.grid[0] > 1 { 0..height } else { rows };
-        let planes = pixels.images.clone().flat_map(|n| self.source(part, n, 0).chunks_exact(self.geometry.plane()));
+        let planes = pixels.images.clone().flat_map(|n| self.source(chunk, n, 0).chunks_exact(self.geometry.plane()));
         planes.map(move |plane| &plane[rows.start * width..rows.end * width])
     }
 
-    /// Computes the stripes of some images, and prefetches what the next ones read.
-    fn stripe(
+    /// Computes a row block, and prefetches what the next one reads.
+    fn row_block(
         &self,
-        stripes: &Stripes<'_>,
-        part: &Part,
+        blocking: &Blocking<'_>,
+        chunk: &Chunk,
         pixels: &PixelBlock,
         next: Option<&PixelBlock>,
         out: &mut MatMut<'_, T>,
     ) {
-        let (layout, [planes, _, width]) = (&stripes.layout, self.geometry.grid);
-        let (images, rows) = (pixels.images.len(), part.rows.len());
-        let (first, count) = (self.first_row(part, pixels), pixels.cols / width / planes);
-        let outputs = if stripes.order == Order::Through { layout.outputs(count) } else { images * pixels.cols };
-        // Results that are not computed in their final layout are copied at the end.
+        let (layout, [planes, _, width]) = (&blocking.layout, self.geometry.grid);
+        let (images, rows) = (pixels.images.len(), chunk.rows.len());
+        let (first, count) = (self.first_row(chunk, pixels), pixels.cols / width / planes);
+        let outputs = if blocking.order == Order::Through { layout.outputs(count) } else { images * pixels.cols };
+        // Unless the results are computed in the layout of the output, they are copied at the end. The stride is an odd number of
+        // cache lines, so that rows map to different cache sets.
         let in_place = images == 1 && outputs == pixels.cols;
         let stride = if in_place { 0 } else { (outputs.div_ceil(16) | 1) * 16 };
         let image = self.channels * layout.len();
-        let mut ahead = next.into_iter().flat_map(|next| self.reads(stripes, part, next));
+        let mut ahead = next.into_iter().flat_map(|next| self.reads(blocking, chunk, next));
         with_scratch(images * image + rows * stride, |buffer: &mut [T]| {
             let (windows, sums) = buffer.split_at_mut(images * image);
             windows.fill(T::zero());
             for (n, windows) in pixels.images.clone().zip(windows.chunks_exact_mut(image)) {
-                layout.fill(self.source(part, n, 0), first, windows);
+                layout.fill(self.source(chunk, n, 0), first, windows);
             }
             if in_place {
-                let mut c = pixels.block(part, pixels.images.start, out);
-                return self.multiply(stripes, part, windows, count, &mut ahead, &mut c);
+                let mut c = pixels.result(chunk, pixels.images.start, out);
+                return self.multiply(blocking, chunk, windows, count, &mut ahead, &mut c);
             }
-            self.multiply(stripes, part, windows, count, &mut ahead, &mut MatMut::new(sums, rows, outputs, stride));
+            self.multiply(blocking, chunk, windows, count, &mut ahead, &mut MatMut::new(sums, rows, outputs, stride));
             for (i, n) in pixels.images.clone().enumerate() {
-                let mut c = pixels.block(part, n, out);
+                let mut c = pixels.result(chunk, n, out);
                 for (row, sums) in sums.chunks_exact(stride).enumerate().take(rows) {
                     let row = c.row_mut(row);
-                    if stripes.order == Order::Dense {
+                    if blocking.order == Order::Dense {
                         row.copy_from_slice(&sums[i * pixels.cols..(i + 1) * pixels.cols]);
                     } else {
                         layout.collect(count, sums, row);
@@ -431,49 +433,50 @@ impl<'a, T: Accum> Implicit<'a, T> {
         });
     }
 
-    /// Multiplies the weights with the windows of `count` rows of pixels in each plane of some images, and prefetches `ahead`.
+    /// Multiplies the weights with the windows of `count` rows of pixels in each plane of the images of a block, and prefetches
+    /// `ahead`.
     fn multiply<'s>(
         &self,
-        stripes: &Stripes<'_>,
-        part: &Part,
+        blocking: &Blocking<'_>,
+        chunk: &Chunk,
         windows: &[T],
         count: usize,
         ahead: &mut impl Iterator<Item = &'s [T]>,
         c: &mut MatMut<'_, T>,
     ) {
-        let (nr, outputs, table) = (self.kernel.nr(), c.cols(), &stripes.table);
+        let (nr, outputs, table) = (self.kernel.nr(), c.cols(), &blocking.table);
         let cols = self.panels() * nr;
-        // Number of outputs computed together, and the windows between them.
-        let (together, pitch) = match stripes.order {
-            Order::ByRows => (self.geometry.grid[2], stripes.layout.pitch()),
+        // Outputs in a contiguous row of windows, and the stride between such rows.
+        let (row_outputs, pitch) = match blocking.order {
+            Order::ByRows => (self.geometry.grid[2], blocking.layout.pitch()),
             Order::Through | Order::Dense => (outputs, 0),
         };
-        let dense = stripes.order == Order::Dense;
-        let tiles = outputs.div_ceil(together) * together.div_ceil(cols) * c.rows().div_ceil(self.kernel.mr());
-        let planes = windows.len() / stripes.layout.len();
-        let each = planes.div_ceil(tiles * depth_blocks::<T>(self.depth()).count());
-        let parts = (0..outputs).step_by(together).enumerate().flat_map(|(i, first)| {
-            (0..together).step_by(cols).map(move |start| (i * pitch, first, start..together.min(start + cols)))
+        let is_dense = blocking.order == Order::Dense;
+        let tiles = outputs.div_ceil(row_outputs) * row_outputs.div_ceil(cols) * c.rows().div_ceil(self.kernel.mr());
+        let planes = windows.len() / blocking.layout.len();
+        let prefetches_per_tile = planes.div_ceil(tiles * depth_blocks::<T>(self.depth()).count());
+        let tile_blocks = (0..outputs).step_by(row_outputs).enumerate().flat_map(|(i, first)| {
+            (0..row_outputs).step_by(cols).map(move |start| (i * pitch, first, start..row_outputs.min(start + cols)))
         });
-        for (windows_from, first_output, part_outputs) in parts {
+        for (windows_offset, first_output, tile_outputs) in tile_blocks {
             for block in depth_blocks::<T>(self.depth()) {
                 let (len, first) = (block.len() * nr, block.start);
-                let starts = part_outputs.clone().step_by(nr);
-                with_scratch(if dense { starts.len() * len } else { 0 }, |panels: &mut [T]| {
+                let starts = tile_outputs.clone().step_by(nr);
+                with_scratch(if is_dense { starts.len() * len } else { 0 }, |panels: &mut [T]| {
                     for (panel, start) in panels.chunks_exact_mut(len).zip(starts.clone()) {
-                        let runs = self.runs(stripes, windows.len(), count, start..outputs.min(start + nr));
+                        let runs = self.runs(blocking, windows.len(), count, start..outputs.min(start + nr));
                         T::pack_runs(&runs, IndexedPanel { data: windows, table, first }, panel);
                     }
-                    self.tiles(part, &block, |a, row, rows| {
-                        ahead.by_ref().take(each).for_each(prefetch);
+                    self.for_each_panel(chunk, &block, |a, row, rows| {
+                        ahead.by_ref().take(prefetches_per_tile).for_each(prefetch);
                         for (i, start) in starts.clone().enumerate() {
-                            let tile = c.block(row, first_output + start, rows, nr.min(part_outputs.end - start));
-                            if dense {
+                            let tile = c.block(row, first_output + start, rows, nr.min(tile_outputs.end - start));
+                            if is_dense {
                                 let ahead = if i == 0 { a.ahead } else { &[] };
                                 let b = Panel { data: &panels[i * len..], stride: nr, ahead };
                                 self.kernel.tile(block.len(), T::one(), a, b, tile, first > 0);
                             } else {
-                                let b = IndexedPanel { data: &windows[windows_from + start..], table, first };
+                                let b = IndexedPanel { data: &windows[windows_offset + start..], table, first };
                                 self.kernel.indexed_tile(block.len(), T::one(), a, b, tile, first > 0);
                             }
                         }
@@ -483,50 +486,50 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
     }
 
-    /// The runs of a panel for some of the outputs of `count` rows of pixels in each plane of some images.
-    fn runs(&self, stripes: &Stripes<'_>, windows: usize, count: usize, outputs: Range<usize>) -> Runs {
-        let image = self.channels * stripes.layout.len();
+    /// The runs of the panel for `outputs`, counted over `count` rows of pixels in each plane of the images of a block.
+    fn runs(&self, blocking: &Blocking<'_>, windows: usize, count: usize, outputs: Range<usize>) -> Runs {
+        let image = self.channels * blocking.layout.len();
         let pixels = self.geometry.grid[0] * count * self.geometry.grid[2];
         let mut runs = Runs::new(self.kernel.nr());
         for n in 0..windows / image {
             let (start, end) = (outputs.start.max(n * pixels), outputs.end.min((n + 1) * pixels));
             if start < end {
                 let range = start - n * pixels..end - n * pixels;
-                stripes.layout.add_runs(count, range, start - outputs.start, n * image, &mut runs);
+                blocking.layout.add_runs(count, range, start - outputs.start, n * image, &mut runs);
             }
         }
         runs
     }
 
-    /// Calls `f(a, row, rows)` for every panel of weights of a part, with its first row in the part and its number of rows.
-    fn tiles(&self, part: &Part, block: &Range<usize>, mut f: impl FnMut(Panel<'_, T>, usize, usize)) {
-        let packed = &self.weights[part.group * self.kernel.packed_a_len(self.rows, self.depth())..];
+    /// Calls `f(a, row, rows)` for every panel of weights of a chunk, with its first row in the chunk and its number of rows.
+    fn for_each_panel(&self, chunk: &Chunk, block: &Range<usize>, mut f: impl FnMut(Panel<'_, T>, usize, usize)) {
+        let packed = &self.weights[chunk.group * self.kernel.packed_a_len(self.rows, self.depth())..];
         let packed = &packed[self.kernel.packed_a_len(self.rows, block.start)..];
-        let step = self.kernel.mr();
-        for row in part.rows.clone().step_by(step) {
-            let (data, next) = (&packed[row * block.len()..], (row + step) * block.len());
-            let a = Panel { data, stride: step, ahead: packed.get(next..).unwrap_or_default() };
-            f(a, row - part.rows.start, step.min(part.rows.end - row));
+        let mr = self.kernel.mr();
+        for row in chunk.rows.clone().step_by(mr) {
+            let (data, next) = (&packed[row * block.len()..], (row + mr) * block.len());
+            let a = Panel { data, stride: mr, ahead: packed.get(next..).unwrap_or_default() };
+            f(a, row - chunk.rows.start, mr.min(chunk.rows.end - row));
         }
     }
 }
 
-/// A range of pixels in some images of a part.
+/// A block of a chunk: a range of its pixels in a range of its images.
 struct PixelBlock {
     images: Range<usize>,
-    /// Index of the first pixel, relative to the part.
+    /// Index of the first pixel, relative to the chunk.
     first: usize,
     cols: usize,
 }
 
 impl PixelBlock {
-    /// First row of the result for image `image` of the part.
-    fn row(&self, part: &Part, image: usize) -> usize {
-        part.first_row + image * part.image_rows
+    /// First row of the result for image `image` of the chunk.
+    fn row(&self, chunk: &Chunk, image: usize) -> usize {
+        chunk.first_row + image * chunk.image_rows
     }
 
-    /// The result for image `image` of the part.
-    fn block<'m, T>(&self, part: &Part, image: usize, out: &'m mut MatMut<'_, T>) -> MatMut<'m, T> {
-        out.block(self.row(part, image), self.first, part.rows.len(), self.cols)
+    /// The result of this block for image `image` of the chunk.
+    fn result<'m, T>(&self, chunk: &Chunk, image: usize, out: &'m mut MatMut<'_, T>) -> MatMut<'m, T> {
+        out.block(self.row(chunk, image), self.first, chunk.rows.len(), self.cols)
     }
 }

@@ -1,7 +1,7 @@
-//! Copies planes to working memory, such that each tap of a convolution reads adjacent elements for neighbouring outputs.
+//! Copies planes to scratch memory, so that each tap of a convolution reads contiguous elements for neighbouring outputs.
 //!
-//! A plane is copied with its padding and split into "phases", one per residue of the stride. Rows of outputs are computed at the
-//! pitch of the working memory: a plane is a single loop, whatever its width, and the outputs between rows are dropped.
+//! A plane is copied with its padding and split into phases, one per residue of the stride. Rows of outputs are computed at the
+//! pitch of the scratch memory: a plane is a single loop, whatever its width, and the outputs between rows are dropped.
 
 use super::geometry::Geometry;
 use crate::float::Accum;
@@ -9,21 +9,21 @@ use crate::par::List;
 use crate::simd::window::Runs;
 use std::ops::Range;
 
-/// Elements that may be read past the last output.
+/// Number of elements that may be read past the last output.
 pub(super) const LANES: usize = 64;
 
-/// The layout of a source plane, or of the part of it that some rows of outputs need.
+/// The scratch layout of a source plane, or of the source rows that a range of output rows reads.
 pub(super) struct Layout<'a> {
     geometry: &'a Geometry,
-    /// Source coordinates of the first element, for outputs from zero on.
+    /// Source coordinates of the first element, if the output rows start at zero.
     origin: [isize; 3],
     /// Size of a phase.
     phase: [usize; 3],
-    /// For each dimension, the index of each residue of the step among those that a tap reads; `None` for the others.
+    /// For each axis and residue of the stride, the index of its phase; `None` if no tap reads it.
     residues: [List<Option<usize>>; 3],
-    /// Number of residues in each dimension that a tap reads.
+    /// Number of phases along each axis.
     phases: [usize; 3],
-    /// Offset of each tap of the first output.
+    /// Offset of the element that each tap of the first output reads.
     taps: List<usize>,
     len: usize,
 }
@@ -36,23 +36,23 @@ impl<'a> Layout<'a> {
 
     /// The layout for `rows` rows of outputs in each plane of the grid.
     pub(super) fn of_rows(geometry: &'a Geometry, rows: usize) -> Self {
-        let (step, grid) = (geometry.step, [geometry.grid[0], rows, geometry.grid[2]]);
-        let least = |d: usize| geometry.taps.iter().map(|tap| tap[d]).min().unwrap_or(0);
-        let most = |d: usize| geometry.taps.iter().map(|tap| tap[d]).max().unwrap_or(0);
-        // Source rows are copied whole.
-        let origin = [least(0), least(1), least(2).min(0)];
-        let end = |d: usize| (grid[d].saturating_sub(1) * step[d]) as isize + most(d) + 1;
+        let (stride, grid) = (geometry.stride, [geometry.grid[0], rows, geometry.grid[2]]);
+        let min = |d: usize| geometry.taps.iter().map(|tap| tap[d]).min().unwrap_or(0);
+        let max = |d: usize| geometry.taps.iter().map(|tap| tap[d]).max().unwrap_or(0);
+        // Source rows are copied completely, including columns that no tap reads.
+        let origin = [min(0), min(1), min(2).min(0)];
+        let end = |d: usize| (grid[d].saturating_sub(1) * stride[d]) as isize + max(d) + 1;
         let source_end = geometry.source[2] as isize;
         let extent = [end(0) - origin[0], end(1) - origin[1], end(2).max(source_end) - origin[2]];
-        let mut phase: [usize; 3] = std::array::from_fn(|d| (extent[d].max(1) as usize).div_ceil(step[d]));
+        let mut phase: [usize; 3] = std::array::from_fn(|d| (extent[d].max(1) as usize).div_ceil(stride[d]));
         // The right padding of a row may serve as the left padding of the next one.
-        let shared = if step[2] == 1 { (-origin[2]).min((end(2) - source_end).max(0)) as usize } else { 0 };
+        let shared = if stride[2] == 1 { (-origin[2]).min((end(2) - source_end).max(0)) as usize } else { 0 };
         phase[2] -= shared;
         let residues: [List<Option<usize>>; 3] = std::array::from_fn(|d| {
-            let mut is_read: List<bool> = (0..step[d]).map(|_| false).collect();
-            geometry.taps.iter().for_each(|tap| is_read[(tap[d] - origin[d]) as usize % step[d]] = true);
-            let mut numbers = 0..;
-            is_read.iter().map(|is_read| if *is_read { numbers.next() } else { None }).collect()
+            let mut is_read: List<bool> = (0..stride[d]).map(|_| false).collect();
+            geometry.taps.iter().for_each(|tap| is_read[(tap[d] - origin[d]) as usize % stride[d]] = true);
+            let mut indices = 0..;
+            is_read.iter().map(|is_read| if *is_read { indices.next() } else { None }).collect()
         });
         let phases = std::array::from_fn(|d| residues[d].iter().flatten().count());
         // An odd number of cache lines, so that channels map to different cache sets.
@@ -62,7 +62,7 @@ impl<'a> Layout<'a> {
         layout
     }
 
-    /// The geometry that is laid out.
+    /// The geometry of the convolution.
     pub(super) fn geometry(&self) -> &'a Geometry {
         self.geometry
     }
@@ -72,50 +72,50 @@ impl<'a> Layout<'a> {
         &self.taps
     }
 
-    /// Distance between rows.
+    /// Stride between rows.
     pub(super) fn pitch(&self) -> usize {
         self.phase[2]
     }
 
-    /// Elements of working memory for a plane, including those read past the last outputs.
+    /// Scratch elements per plane, including those read past the last outputs.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Outputs to compute for `rows` rows in all planes of the grid, including those between rows.
+    /// Number of outputs computed for `rows` rows in each plane of the grid, including the dropped ones between rows.
     pub(super) fn outputs(&self, rows: usize) -> usize {
         let [depth, width] = [self.geometry.grid[0], self.geometry.grid[2]];
         if depth * rows * width == 0 { 0 } else { ((depth - 1) * self.phase[1] + rows - 1) * self.phase[2] + width }
     }
 
-    /// Offset of a source coordinate in working memory, or `None` if no tap reads it.
-    fn offset(&self, at: [isize; 3]) -> Option<usize> {
+    /// Offset of a source element in scratch memory, or `None` if no tap reads its phase.
+    fn offset(&self, coordinates: [isize; 3]) -> Option<usize> {
         let (mut phase, mut offset) = (0, 0);
-        for (d, at) in at.into_iter().enumerate() {
-            let (coordinate, step) = ((at - self.origin[d]) as usize, self.geometry.step[d]);
-            phase = phase * self.phases[d] + self.residues[d][coordinate % step]?;
-            offset = offset * self.phase[d] + coordinate / step;
+        for (d, coordinate) in coordinates.into_iter().enumerate() {
+            let (coordinate, stride) = ((coordinate - self.origin[d]) as usize, self.geometry.stride[d]);
+            phase = phase * self.phases[d] + self.residues[d][coordinate % stride]?;
+            offset = offset * self.phase[d] + coordinate / stride;
         }
         Some(phase * self.phase.iter().product::<usize>() + offset)
     }
 
-    /// The source coordinates along dimension `d` that are laid out for outputs from `first` on.
+    /// The range of source coordinates along axis `d` that is copied for outputs from `first` on.
     pub(super) fn range(&self, d: usize, first: usize) -> Range<usize> {
-        let start = (first * self.geometry.step[d]) as isize + self.origin[d];
-        let end = start + (self.phase[d] * self.geometry.step[d]) as isize;
+        let start = (first * self.geometry.stride[d]) as isize + self.origin[d];
+        let end = start + (self.phase[d] * self.geometry.stride[d]) as isize;
         start.max(0) as usize..end.clamp(0, self.geometry.source[d] as isize) as usize
     }
 
-    /// Copies what the outputs from grid row `first` on need from some planes to `to`, where planes are `len` elements apart. All
-    /// other elements of `to` must be zero.
+    /// Copies the source rows that the outputs from grid row `first` on read, for each of `planes`, to `to`, where the planes have a
+    /// stride of `len`. The elements of `to` that are padding must be zero already.
     pub(super) fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
-        let ([depth, height, width], [_, tall, step]) = (self.geometry.source, self.geometry.step);
+        let ([depth, height, width], [_, tall, stride]) = (self.geometry.source, self.geometry.stride);
         let (shift, range) = ((first * tall) as isize, self.range(1, first));
         for (d, start) in self.range(0, 0).flat_map(|d| range.clone().take(tall).map(move |start| (d, start))) {
             let offset = |w: usize| self.offset([d as isize, start as isize - shift, w as isize]);
             let (rows, from) = ((range.end - start).div_ceil(tall), (d * height + start) * width);
             let planes = planes.chunks_exact(depth * height * width).map(|plane| &plane[from..]);
-            if let (2, true, Some(even), Some(odd)) = (step, width > 1, offset(0), offset(1)) {
+            if let (2, true, Some(even), Some(odd)) = (stride, width > 1, offset(0), offset(1)) {
                 for (from, to) in planes.zip(to.chunks_exact_mut(self.len)) {
                     let (low, high) = to.split_at_mut(even.max(odd));
                     let to = if even < odd { [&mut low[even..], high] } else { [high, &mut low[odd..]] };
@@ -123,19 +123,19 @@ impl<'a> Layout<'a> {
                 }
                 continue;
             }
-            for (w, start) in (0..step.min(width)).filter_map(|w| Some((w, offset(w)?))) {
+            for (w, start) in (0..stride.min(width)).filter_map(|w| Some((w, offset(w)?))) {
                 for (from, to) in planes.clone().zip(to.chunks_exact_mut(self.len)) {
                     let to = &mut to[start..];
-                    match step {
+                    match stride {
                         1 => copy_rows(rows, width, from, tall * width, to, self.phase[2]),
-                        _ => copy_steps(step, rows, w..width, from, tall * width, to, self.phase[2]),
+                        _ => copy_strided(stride, rows, w..width, from, tall * width, to, self.phase[2]),
                     }
                 }
             }
         }
     }
 
-    /// Calls `f(output, computed)` for `rows` rows in each plane of the grid: the range of a row in the output and among the
+    /// Calls `f(output, computed)` for `rows` rows in each plane of the grid, with the range of the row in the output and among the
     /// computed values.
     pub(super) fn each_row(&self, rows: usize, mut f: impl FnMut(Range<usize>, Range<usize>)) {
         let (mut output, width) = (0, self.geometry.grid[2]);
@@ -149,7 +149,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Copies `rows` rows in each plane of the grid from the computed values to the output.
+    /// Copies `rows` rows in each plane of the grid from the computed values to the contiguous output.
     pub(super) fn collect<T: Accum>(&self, rows: usize, computed: &[T], outputs: &mut [T]) {
         let [planes, _, width] = self.geometry.grid;
         for d in 0..planes {
@@ -167,8 +167,8 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Adds the runs of the outputs in `range`, counted over `rows` rows in each plane, for a panel: the first of them is lane
-    /// `lane`, and their elements start at `start`.
+    /// Adds the runs of the outputs in `range`, counted over `rows` rows in each plane, to those of a panel, from lane `lane` on.
+    /// `start` is the offset of the plane's copy.
     pub(super) fn add_runs(&self, rows: usize, range: Range<usize>, mut lane: usize, start: usize, runs: &mut Runs) {
         let width = self.geometry.grid[2];
         let (mut row, mut column, mut left) = (range.start / width, range.start % width, range.len());
@@ -183,8 +183,7 @@ impl<'a> Layout<'a> {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Copies rows of `width` elements that are `from_pitch` and `to_pitch` apart; most are so short that calling `memcpy` would
-    /// take longer than the copy.
+    /// Copies rows of `width` elements; most are so short that a call of `memcpy` would take longer than the copy.
     fn copy_rows<T: Accum>(rows: usize, width: usize, from: &[T], from_pitch: usize, to: &mut [T], to_pitch: usize) {
         for row in 0..rows {
             let (from, to) = (&from[row * from_pitch..][..width], &mut to[row * to_pitch..][..width]);
@@ -213,9 +212,9 @@ fn copy_ends<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Copies every `step`-th element of the `columns` of rows that are `from_pitch` apart.
-    fn copy_steps<T: Accum>(
-        step: usize,
+    /// Copies every `stride`-th of the `columns` of each row.
+    fn copy_strided<T: Accum>(
+        stride: usize,
         rows: usize,
         columns: Range<usize>,
         from: &[T],
@@ -225,10 +224,10 @@ crate::simd::per_isa! {
     ) {
         for row in 0..rows {
             let (from, to) = (&from[row * from_pitch..][columns.clone()], &mut to[row * to_pitch..]);
-            match step {
+            match stride {
                 2 => copy_every::<T, 2>(from, to),
                 4 => copy_every::<T, 4>(from, to),
-                _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, value)| *to = *value),
+                _ => to.iter_mut().zip(from.iter().step_by(stride)).for_each(|(to, value)| *to = *value),
             }
         }
     }

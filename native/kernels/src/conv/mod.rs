@@ -1,15 +1,29 @@
 //! Convolution over one to three spatial dimensions and its gradients (MXNet's `Convolution`). With roles exchanged, the same
 //! functions compute `Deconvolution` and its gradients.
 //!
-//! A convolution is an implicit matrix product: panels of windows are packed straight from the image, padding included, and
-//! multiplied with packed weights. The gradient of the data is a convolution of the output's gradient with the rotated weights,
-//! one per residue of the stride; the gradient of the weights is the product of the output's gradient with the windows. Results
-//! do not depend on the number of threads. For small images the vector lanes hold output channels instead of pixels.
+//! A convolution is an implicit GEMM: panels of windows are packed straight from the image, padding included, and multiplied with
+//! packed weights. The gradient of the data is a convolution of the output's gradient with the rotated weights, one per residue of
+//! the stride; the gradient of the weights is the product of the output's gradient with the windows. Results do not depend on the
+//! number of threads.
 //!
 //! 3 x 3 kernels with stride 1 on many channels use Winograd's algorithm in `f32`, whose rounding errors are about ten times as
-//! large; the environment variable `MXNET_EXACT_CONV=1` disables it. Depthwise convolution has its own loops.
+//! large; the environment variable `MXNET_EXACT_CONV=1` disables it.
 //!
-//! | of a deconvolution with data x, weights w, result y | is |
+//! - `forward`: the choice of the algorithm, and packed weights.
+//! - `backward_data`, `backward_weights`, `bias`: the gradients.
+//! - `geometry`: which input elements the windows read.
+//! - `layout`: copies planes so that taps read contiguous elements.
+//! - `implicit`: implicit GEMM with pixels in the vector lanes.
+//! - `output_channel_gemm`: implicit GEMM with output channels in the vector lanes, for small images.
+//! - `winograd`: Winograd's algorithm for 3 x 3 kernels.
+//! - `depthwise`: one kernel per channel.
+//! - `single_output`: kernels that cover the whole image, as plain matrix products.
+//! - `few_outputs`: the gradient of the input for few outputs.
+//! - `crop`: removes taps that read only padding.
+//! - `deformable`: deformable convolution.
+//! - `im2col`: the explicit window matrix, as an operator of its own.
+//!
+//! | Of a deconvolution with data x, weights w, result y | is |
 //! |---|---|
 //! | y | [`conv_backward_data`] of x as the gradient of an output |
 //! | gradient of x | [`conv_forward`] of the gradient of y |
@@ -57,32 +71,32 @@ pub struct ConvShape {
     pub in_channels: usize,
     /// Channels of the output: MXNet's `num_filter`.
     pub out_channels: usize,
-    /// Spatial sizes of the input.
+    /// Spatial size of the input.
     pub input: [usize; 3],
-    /// Taps of the kernel.
+    /// Size of the kernel.
     pub kernel: [usize; 3],
-    /// Distance between neighbouring windows, at least 1.
+    /// Stride between neighbouring windows, at least 1.
     pub stride: [usize; 3],
     /// Zeros before and after the input.
     pub pad: [usize; 3],
-    /// Distance between neighbouring taps, at least 1.
+    /// Stride between neighbouring taps, at least 1.
     pub dilate: [usize; 3],
 }
 
 impl ConvShape {
-    /// Spatial sizes of the output: `(input + 2 pad - dilate (kernel - 1) - 1) / stride + 1`, or zero where the kernel
-    /// exceeds the padded input.
+    /// Spatial size of the output: `(input + 2 pad - dilate (kernel - 1) - 1) / stride + 1`, or zero where the kernel exceeds the
+    /// padded input.
     pub fn output(&self) -> [usize; 3] {
         std::array::from_fn(|i| {
-            let reach = self.dilate[i] * self.kernel[i].saturating_sub(1);
-            let room = (self.input[i] + 2 * self.pad[i]).checked_sub(reach + 1);
-            room.map_or(0, |room| room / self.stride[i].max(1) + 1)
+            let dilated_kernel = self.dilate[i] * self.kernel[i].saturating_sub(1) + 1;
+            let last_start = (self.input[i] + 2 * self.pad[i]).checked_sub(dilated_kernel);
+            last_start.map_or(0, |start| start / self.stride[i].max(1) + 1)
         })
     }
 
     /// True if packing the weights once does not speed up [`conv_forward`].
     pub fn is_faster_unpacked(&self) -> bool {
-        /// With fewer rows a product is bound by reading the weights.
+        /// With fewer rows, a product is bound by reading the weights.
         const ROWS: usize = 4;
         crop::cropped(self).is_some() || (single_output::applies(self) && self.batch < ROWS)
     }
@@ -122,7 +136,7 @@ impl ConvShape {
         self.out_channels / self.groups
     }
 
-    /// Number of products summed in each output.
+    /// Depth of the matrix product: input channels of a group x taps.
     fn depth(&self) -> usize {
         self.group_in() * self.taps()
     }
@@ -149,7 +163,7 @@ impl ConvShape {
         Geometry {
             grid: self.output(),
             source: self.input,
-            step: self.stride,
+            stride: self.stride,
             taps: (0..self.taps()).map(tap).collect(),
         }
     }

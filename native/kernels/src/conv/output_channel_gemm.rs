@@ -1,12 +1,11 @@
-//! The implicit matrix product with output channels in the vector lanes: windows of (pixels, depth) times weights of (depth,
-//! channels).
+//! Implicit GEMM with output channels in the vector lanes: the windows (pixels, depth) times the weights (depth, output channels).
 //!
-//! Networks have multiples of 32 output channels, so no lane is idle where images are small: 49 pixels are at most four tiles of
-//! 13 rows, but two panels of 32 columns, of which a quarter is empty. Weights are read once, in order, and prefetched. Sums are
-//! computed pixel by pixel and transposed into planes when they are complete.
+//! Networks have multiples of 32 output channels, so no lanes are wasted on small images: 49 pixels make four tiles of up to 13
+//! rows, whereas in the lanes they would fill only three quarters of two panels of 32 columns. Weights are read once, in order, and
+//! prefetched. The sums are (pixels, output channels) and are transposed into planes when they are complete.
 
 use super::ConvShape;
-use super::implicit::{Implicit, Moment, SharedFinish, even_blocks};
+use super::implicit::{Implicit, SharedOnBlock, Stage, even_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
@@ -14,40 +13,40 @@ use crate::simd::microkernel::{IndexedPanel, MicroKernel, OffsetTable, Panel};
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
-/// Maximum bytes of one column of weights in a block of the depth.
-const BLOCK_BYTES: usize = 1024;
-/// Maximum number of pixels computed together, unless a row of windows has more.
-const PIXELS: usize = 224;
-/// Maximum bytes of sums, which must stay in the L2 cache.
+/// Maximum bytes of a column of weights in a depth block.
+const DEPTH_BLOCK_BYTES: usize = 1024;
+/// Maximum pixels in a block, unless a row of pixels has more.
+const BLOCK_PIXELS: usize = 224;
+/// Maximum bytes of the sums of a block, which must stay in the L2 cache.
 const SUMS_BYTES: usize = 256 << 10;
 
 /// Cost of packing the windows, in panels of weights multiplied.
-const PACKING: f64 = 0.125;
+const PACKING_COST: f64 = 0.125;
 
-/// True if fewer lanes are idle with output channels in the lanes than with pixels.
+/// True if output channels fill the lanes better than pixels do.
 pub(super) fn is_profitable<T: Accum>(shape: &ConvShape) -> bool {
     let (pixels, channels, lanes) = (shape.output_plane(), shape.group_out(), T::microkernel().lanes());
     let (by_pixels, by_channels) = (channels * pixels.div_ceil(lanes), pixels * channels.div_ceil(lanes));
-    // On a tie, the operand that takes longer to pack decides.
-    let small = pixels <= PIXELS && shape.taps() > 1 && by_channels <= by_pixels;
+    // On a tie, the kernel size decides: windows of more than one tap take longer to pack than weights.
+    let small = pixels <= BLOCK_PIXELS && shape.taps() > 1 && by_channels <= by_pixels;
     small || 8 * by_channels < 7 * by_pixels
 }
 
 /// Splits the depth into blocks.
 fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    even_blocks::<T>(depth, BLOCK_BYTES)
+    even_blocks::<T>(depth, DEPTH_BLOCK_BYTES)
 }
 
 /// Packs weights of (channels, depth) into panels of `nr` channels, one depth block after the other.
 pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: MatRef<'_, T>, out: &mut [T]) {
     let channels = weights.rows();
     for block in depth_blocks::<T>(weights.cols()) {
-        let part = kernel.packed_b_len(channels, block.start)..kernel.packed_b_len(channels, block.end);
-        kernel.pack_b(weights.block(0, block.start, channels, block.len()).t(), &mut out[part]);
+        let range = kernel.packed_b_len(channels, block.start)..kernel.packed_b_len(channels, block.end);
+        kernel.pack_b(weights.block(0, block.start, channels, block.len()).t(), &mut out[range]);
     }
 }
 
-/// Layout of the windows of some rows of pixels.
+/// The scratch layout of the windows of a block.
 struct Windows<'a> {
     layout: Layout<'a>,
     table: OffsetTable,
@@ -55,75 +54,75 @@ struct Windows<'a> {
 
 impl<T: Accum> Implicit<'_, T> {
     /// Like [`Self::run`], for weights packed by this module's [`pack_weights`].
-    pub(super) fn run_output_channels(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
+    pub(super) fn run_output_channels(&self, batch: usize, out: MatMut<'_, T>, on_block: SharedOnBlock<'_, T>) {
         let (pixels, threads, mut out) = (out.cols(), num_threads(), out);
         let [planes, height, width] = self.geometry.grid;
         let image_rows = self.groups * self.rows;
         if batch == 0 || pixels == 0 || image_rows == 0 {
             return;
         }
-        // Chunks of equal size, so that none is tiny.
-        let even = |all: usize, most: usize| all.div_ceil(all.div_ceil(most.max(1)));
-        let stripe = if self.geometry.is_pointwise() {
-            let tiles = even(pixels.div_ceil(self.kernel.mr()), PIXELS / self.kernel.mr());
+        // Blocks of nearly equal size, at most `max`, so that none is tiny.
+        let even = |all: usize, max: usize| all.div_ceil(all.div_ceil(max.max(1)));
+        let block_pixels = if self.geometry.is_pointwise() {
+            let tiles = even(pixels.div_ceil(self.kernel.mr()), BLOCK_PIXELS / self.kernel.mr());
             tiles * self.kernel.mr()
         } else if planes > 1 {
             pixels
         } else {
-            even(height, PIXELS / width) * width
+            even(height, BLOCK_PIXELS / width) * width
         };
         let windows = (!self.geometry.is_pointwise()).then(|| {
-            let rows = if planes > 1 { height } else { stripe / width };
+            let rows = if planes > 1 { height } else { block_pixels / width };
             let layout = Layout::of_rows(self.geometry, rows);
             let table = OffsetTable::new(self.depth_offsets(&layout));
             Windows { layout, table }
         });
-        let channels = (SUMS_BYTES / size_of::<T>() / stripe.min(pixels)).max(self.kernel.nr());
-        let stripes = batch * self.groups * pixels.div_ceil(stripe);
-        let part = match stripes {
+        let channels = (SUMS_BYTES / size_of::<T>() / block_pixels.min(pixels)).max(self.kernel.nr());
+        let num_row_blocks = batch * self.groups * pixels.div_ceil(block_pixels);
+        let max_channels = match num_row_blocks {
             _ if threads == 1 => self.rows,
             1 => {
                 let panels = self.rows.div_ceil(self.kernel.nr());
-                fair_chunks([panels, 1], 1, threads, |panels, _| panels as f64 + PACKING)[0] * self.kernel.nr()
+                fair_chunks([panels, 1], 1, threads, |panels, _| panels as f64 + PACKING_COST)[0] * self.kernel.nr()
             }
-            _ => self.rows.div_ceil((2 * threads).div_ceil(stripes)),
+            _ => self.rows.div_ceil((2 * threads).div_ceil(num_row_blocks)),
         };
-        let channels = even(self.rows, channels.min(part)).next_multiple_of(self.kernel.nr());
+        let channels = even(self.rows, channels.min(max_channels)).next_multiple_of(self.kernel.nr());
         if channels >= self.rows {
-            return parallel_blocks(out, self.rows, stripe, |row, pixel, mut block| {
-                self.channel_block(&windows, row, pixel, &mut block, finish);
+            return parallel_blocks(out, self.rows, block_pixels, |row, pixel, mut block| {
+                self.channel_block(&windows, row, pixel, &mut block, on_block);
             });
         }
         for first in (0..batch * image_rows).step_by(self.rows) {
-            parallel_blocks(out.block(first, 0, self.rows, pixels), channels, stripe, |row, pixel, mut block| {
-                self.channel_block(&windows, first + row, pixel, &mut block, finish);
+            parallel_blocks(out.block(first, 0, self.rows, pixels), channels, block_pixels, |row, pixel, mut block| {
+                self.channel_block(&windows, first + row, pixel, &mut block, on_block);
             });
         }
     }
 
-    /// Computes the output channels from `row` on, all of one group, for the pixels from `pixel` on.
+    /// Computes the output channels from `row` on, all of one group, for the block of pixels from `pixel` on.
     fn channel_block(
         &self,
         windows: &Option<Windows<'_>>,
         row: usize,
         pixel: usize,
         out: &mut MatMut<'_, T>,
-        finish: SharedFinish<'_, T>,
+        on_block: SharedOnBlock<'_, T>,
     ) {
         let (kernel, depth, pixels, channels) = (self.kernel, self.depth(), out.cols(), out.rows());
         let (nr, plane, group) = (kernel.nr(), self.geometry.plane(), row / self.rows);
         let source = &self.source[group * self.channels * plane..(group + 1) * self.channels * plane];
         let weights = &self.weights[group % self.groups * kernel.packed_b_len(self.rows, depth)..];
-        // Tiles of equal size; `stride` is the distance between depth indices in their panels.
-        let tile = pixels.div_ceil(pixels.div_ceil(kernel.mr()));
-        let stride = if windows.is_some() { tile.next_multiple_of(kernel.lanes()) } else { tile };
-        let tiles = pixels.div_ceil(tile);
+        // Tiles of nearly equal height. `stride` is the stride between k indices in their panels.
+        let tile_rows = pixels.div_ceil(pixels.div_ceil(kernel.mr()));
+        let stride = if windows.is_some() { tile_rows.next_multiple_of(kernel.lanes()) } else { tile_rows };
+        let tiles = pixels.div_ceil(tile_rows);
         let longest = depth_blocks::<T>(depth).map(|block| block.len()).max().unwrap_or(0);
-        let once = longest == depth && depth > 0;
+        let is_single_block = longest == depth && depth > 0;
         let lens = [
             windows.as_ref().map_or(0, |windows| self.channels * windows.layout.len()),
             tiles * stride * longest,
-            pixels * if once { nr } else { channels.next_multiple_of(nr) },
+            pixels * if is_single_block { nr } else { channels.next_multiple_of(nr) },
         ];
         with_scratch(lens.iter().sum(), |buffer: &mut [T]| {
             let (image, buffer) = buffer.split_at_mut(lens[0]);
@@ -140,72 +139,72 @@ impl<T: Accum> Implicit<'_, T> {
                 let panel = stride * block.len();
                 match windows {
                     None => {
-                        let part = MatRef::new(&source[block.start * plane + pixel..], pixels, block.len(), 1, plane);
-                        kernel.pack_lanes(part, tile, panels);
+                        let a = MatRef::new(&source[block.start * plane + pixel..], pixels, block.len(), 1, plane);
+                        kernel.pack_lanes(a, tile_rows, panels);
                     }
-                    Some(windows) => self.pack_windows(windows, image, &block, (pixels, tile, stride), panels),
+                    Some(windows) => self.pack_windows(windows, image, &block, (pixels, tile_rows, stride), panels),
                 }
                 let weights = &weights[kernel.packed_b_len(self.rows, block.start)..];
                 for first in (0..channels).step_by(nr) {
                     let (start, lanes) = ((row % self.rows + first) * block.len(), nr.min(channels - first));
-                    let sums = &mut sums[if once { 0 } else { first * pixels }..];
+                    let sums = &mut sums[if is_single_block { 0 } else { first * pixels }..];
                     let mut products = MatMut::new(sums, pixels, lanes, nr);
                     if block.end == depth {
-                        finish(Moment::Before, row + first, pixel, &mut out.block(first, 0, lanes, pixels));
+                        on_block(Stage::Before, row + first, pixel, &mut out.block(first, 0, lanes, pixels));
                     }
                     for i in 0..tiles {
-                        // Prefetch the next panel of weights.
+                        // The first tiles prefetch the next panel of weights.
                         let ahead = start + nr * block.len() + i * kernel.lanes() * block.len();
                         let ahead = weights.get(ahead..).filter(|_| i < nr / kernel.lanes()).unwrap_or_default();
                         let a = Panel { data: &panels[i * panel..], stride, ahead: &[] };
                         let b = Panel { data: &weights[start..], stride: nr, ahead };
-                        let c = products.block(i * tile, 0, tile.min(pixels - i * tile), lanes);
+                        let c = products.block(i * tile_rows, 0, tile_rows.min(pixels - i * tile_rows), lanes);
                         kernel.tile(block.len(), T::one(), a, b, c, block.start > 0);
                     }
-                    if once {
-                        self.write_transposed(row + first, pixel, sums, out.block(first, 0, lanes, pixels), finish);
+                    if is_single_block {
+                        self.write_transposed(row + first, pixel, sums, out.block(first, 0, lanes, pixels), on_block);
                     }
                 }
             }
-            for first in (0..channels).step_by(nr).filter(|_| !once) {
+            for first in (0..channels).step_by(nr).filter(|_| !is_single_block) {
                 let lanes = nr.min(channels - first);
                 self.write_transposed(
                     row + first,
                     pixel,
                     &sums[first * pixels..],
                     out.block(first, 0, lanes, pixels),
-                    finish,
+                    on_block,
                 );
             }
         });
     }
 
-    /// Transposes complete sums of (pixels, channels) into the output.
+    /// Transposes complete sums, (pixels, channels), into the output, (channels, pixels).
     fn write_transposed(
         &self,
         row: usize,
         pixel: usize,
         sums: &[T],
         mut out: MatMut<'_, T>,
-        finish: SharedFinish<'_, T>,
+        on_block: SharedOnBlock<'_, T>,
     ) {
         self.kernel.transpose(MatRef::new(sums, out.cols(), out.rows(), self.kernel.nr(), 1), &mut out);
-        finish(Moment::Complete, row, pixel, &mut out);
+        on_block(Stage::Complete, row, pixel, &mut out);
     }
 
-    /// Packs a depth block of the windows into panels of `tile` pixels.
+    /// Packs a depth block of the windows into panels of `tile_rows` pixels.
     fn pack_windows(
         &self,
         windows: &Windows<'_>,
         image: &[T],
         block: &Range<usize>,
-        (pixels, tile, stride): (usize, usize, usize),
+        (pixels, tile_rows, stride): (usize, usize, usize),
         panels: &mut [T],
     ) {
         let rows = pixels / self.geometry.grid[0] / self.geometry.grid[2];
-        for (i, panel) in panels.chunks_exact_mut(stride * block.len()).enumerate().take(pixels.div_ceil(tile)) {
+        for (i, panel) in panels.chunks_exact_mut(stride * block.len()).enumerate().take(pixels.div_ceil(tile_rows)) {
             let mut runs = Runs::new(stride);
-            windows.layout.add_runs(rows, i * tile..pixels.min((i + 1) * tile), 0, 0, &mut runs);
+            windows.layout.add_runs(rows, i * tile_rows..pixels.min((i + 1) * tile_rows), 0, 0, &mut runs);
             T::pack_runs(&runs, IndexedPanel { data: image, table: &windows.table, first: block.start }, panel);
         }
     }

@@ -1,5 +1,5 @@
-//! Convolutions whose kernel covers the whole image, so that it has one output per channel: matrix products of the images, as
-//! (batch, depth), with the weights, as (channels, depth).
+//! Convolutions whose kernel covers the whole image, so that there is one output per channel: products of the images (batch, depth)
+//! with the transposed weights (channels, depth).
 
 use super::ConvShape;
 use super::forward::ConvEpilogue;
@@ -7,23 +7,23 @@ use crate::float::Accum;
 use crate::gemm::{Bias, Epilogue, gemm, gemm_fused};
 use crate::par::{MatMut, MatRef};
 
-/// True if the convolution has this form.
+/// True if the kernel covers the whole image, without padding.
 pub(super) fn applies(shape: &ConvShape) -> bool {
     shape.kernel == shape.input && shape.pad == [0; 3] && shape.output_plane() == 1 && shape.depth() > 0
 }
 
-/// The input elements of a group: a row per image.
+/// The input of a group: (batch, depth).
 fn images<'a, T: Accum>(shape: &ConvShape, group: usize, input: &'a [T]) -> MatRef<'a, T> {
     let len = shape.depth();
     MatRef::new(&input[group * len..], shape.batch, len, shape.groups * len, 1)
 }
 
-/// The outputs of a group, or their gradients: a row per image.
+/// The outputs of a group, or their gradients: (batch, channels).
 fn outputs<'a, T: Accum>(shape: &ConvShape, group: usize, output: &'a [T]) -> MatRef<'a, T> {
     MatRef::new(&output[group * shape.group_out()..], shape.batch, shape.group_out(), shape.out_channels, 1)
 }
 
-/// The weights of a group: a row per output channel.
+/// The weights of a group: (channels, depth).
 fn weights_of<'a, T: Accum>(shape: &ConvShape, group: usize, weights: &'a [T]) -> MatRef<'a, T> {
     let (rows, len) = (shape.group_out(), shape.depth());
     MatRef::row_major(&weights[group * rows * len..][..rows * len], rows, len)

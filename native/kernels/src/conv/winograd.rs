@@ -2,8 +2,8 @@
 //! algorithms for convolutional neural networks", 2016): tiles of 4 x 4 outputs from 6 x 6 inputs take 36 products per pair of
 //! channels, where the definition takes 144.
 //!
-//! Tiles are transformed side by side, one per lane of a slot; the products over channels are matrix products, one for each of
-//! the 36 transformed elements. Rounding errors are about ten times those of the definition.
+//! Tiles are transformed in vectors, one tile per lane; the sums over channels are matrix products, one for each of the 36
+//! transformed elements. Rounding errors are about ten times those of the definition.
 
 use super::ConvShape;
 use super::forward::ConvEpilogue;
@@ -20,28 +20,28 @@ use std::sync::OnceLock;
 const ELEMENTS: usize = 36;
 /// Outputs of a tile along each dimension.
 const TILE: usize = 4;
-/// Tiles that are transformed side by side; at least the rows of a microkernel.
-const SLOT: usize = 16;
-/// Slots multiplied with the weights together: enough to fill the panels of the microkernels.
-const FEW_SLOTS: usize = 2;
-/// The same for weights that do not fit the L2 cache.
-const MANY_SLOTS: usize = 8;
-/// Size in bytes from which weights do not fit it.
+/// Tiles in a vector, transformed side by side; at least the rows of a microkernel.
+const LANES: usize = 16;
+/// Tile vectors in a block, which is multiplied with the weights: enough to fill the panels of the microkernels.
+const FEW_VECTORS: usize = 2;
+/// Tile vectors in a block for large weights.
+const MANY_VECTORS: usize = 8;
+/// Bytes from which weights are large: they do not fit into the L2 cache.
 const LARGE_WEIGHTS: usize = 2 << 20;
 /// Minimum number of input and output channels for which the transforms are worthwhile.
 const MIN_CHANNELS: usize = 32;
 
-/// True if `MXNET_EXACT_CONV` is 1: convolutions must have the rounding errors of the definition. Read once.
+/// True if `MXNET_EXACT_CONV` is 1, which rules out algorithms with larger rounding errors than the definition. Read once.
 fn is_exact_required() -> bool {
     static EXACT: OnceLock<bool> = OnceLock::new();
     *EXACT.get_or_init(|| std::env::var("MXNET_EXACT_CONV").is_ok_and(|value| value.trim() == "1"))
 }
 
-/// True if the convolution has 3 x 3 taps, stride 1, and enough channels and pixels.
+/// True if the convolution has a 3 x 3 kernel, stride 1, and enough channels and pixels.
 pub(super) fn is_profitable<T: Accum>(shape: &ConvShape) -> bool {
     let output = shape.output();
     let tiles = output[1].div_ceil(TILE) * output[2].div_ceil(TILE);
-    let computed = tiles.next_multiple_of(SLOT) * TILE * TILE;
+    let computed = tiles.next_multiple_of(LANES) * TILE * TILE;
     let channels = shape.group_in().min(shape.group_out());
     !is_exact_required()
         && size_of::<T>() == size_of::<f32>()
@@ -60,7 +60,7 @@ pub(super) fn supports(shape: &ConvShape) -> bool {
         && shape.pad[1..].iter().all(|&pad| pad <= 2)
 }
 
-/// The convolution of the output's gradient that gives the gradient of the input.
+/// The convolution that computes the gradient of the input from that of the output.
 pub(super) fn adjoint(shape: &ConvShape) -> ConvShape {
     ConvShape {
         in_channels: shape.out_channels,
@@ -76,10 +76,10 @@ pub(super) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKernel<T>) 
     shape.groups * ELEMENTS * kernel.packed_a_len(shape.group_out(), shape.group_in())
 }
 
-/// Transforms the weights of `shape` into panels of `mr` output channels, each `[element][input channel][mr]`.
+/// Transforms the weights of `shape` into panels of `mr` output channels, each (elements, input channels, mr).
 ///
-/// With `adjoint`, `weights` belong to the convolution whose gradient `shape` computes: they are (input channels, output
-/// channels, taps), and the taps are rotated by 180 degrees.
+/// With `adjoint`, `shape` is the [`adjoint`] of the convolution that the weights belong to: they are (input channels, output
+/// channels, taps) of `shape`, and their taps are rotated by 180 degrees.
 pub(super) fn transform_weights<T: Accum>(
     shape: &ConvShape,
     kernel: &MicroKernel<T>,
@@ -93,11 +93,11 @@ pub(super) fn transform_weights<T: Accum>(
         let (group, panel) = (i / panels, i % panels);
         let weights = &weights[group * rows * channels * 9..][..rows * channels * 9];
         let lanes = mr.min(rows - panel * mr);
-        let (mut taps, mut tile) = ([[T::zero(); SLOT]; 9], [[T::zero(); SLOT]; ELEMENTS]);
+        let (mut taps, mut tile) = ([[T::zero(); LANES]; 9], [[T::zero(); LANES]; ELEMENTS]);
         for channel in 0..channels {
             for (lane, row) in (panel * mr..panel * mr + lanes).enumerate() {
-                let at = if adjoint { channel * rows + row } else { row * channels + channel };
-                for (tap, weight) in weights[at * 9..][..9].iter().enumerate() {
+                let kernel = if adjoint { channel * rows + row } else { row * channels + channel };
+                for (tap, weight) in weights[kernel * 9..][..9].iter().enumerate() {
                     taps[if adjoint { 8 - tap } else { tap }][lane] = *weight;
                 }
             }
@@ -111,20 +111,20 @@ pub(super) fn transform_weights<T: Accum>(
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// G g G^T for the kernels of `SLOT` output channels.
-    fn transform_taps<T: Accum>(taps: &[[T; SLOT]; 9], tile: &mut [[T; SLOT]; ELEMENTS]) {
-        let mut half = [[T::zero(); SLOT]; 18];
+    /// G g G^T for the 3 x 3 kernels g of `LANES` output channels.
+    fn transform_taps<T: Accum>(taps: &[[T; LANES]; 9], tile: &mut [[T; LANES]; ELEMENTS]) {
+        let mut half = [[T::zero(); LANES]; 18];
         for column in 0..3 {
-            for lane in 0..SLOT {
-                let values = weight_half(std::array::from_fn(|i| taps[3 * i + column][lane]));
+            for lane in 0..LANES {
+                let values = transform_weights_1d(std::array::from_fn(|i| taps[3 * i + column][lane]));
                 for i in 0..6 {
                     half[3 * i + column][lane] = values[i];
                 }
             }
         }
         for row in 0..6 {
-            for lane in 0..SLOT {
-                let values = weight_half(std::array::from_fn(|i| half[3 * row + i][lane]));
+            for lane in 0..LANES {
+                let values = transform_weights_1d(std::array::from_fn(|i| half[3 * row + i][lane]));
                 for i in 0..6 {
                     tile[6 * row + i][lane] = values[i];
                 }
@@ -133,9 +133,9 @@ crate::simd::per_isa! {
     }
 }
 
-/// G g, for three values.
+/// G g for a column of three weights.
 #[inline(always)]
-fn weight_half<T: Accum>(g: [T; 3]) -> [T; 6] {
+fn transform_weights_1d<T: Accum>(g: [T; 3]) -> [T; 6] {
     let c = |x: f64| T::of(x);
     let (even, odd) = (g[0] + g[2], g[1]);
     let (wide, step) = (g[0] + g[2] * c(4.0), g[1] * c(2.0));
@@ -149,18 +149,18 @@ fn weight_half<T: Accum>(g: [T; 3]) -> [T; 6] {
     ]
 }
 
-/// B^T d, for six values.
+/// B^T d for a column of six inputs.
 #[inline(always)]
-fn input_half<T: Accum>(d: [T; 6]) -> [T; 6] {
+fn transform_inputs_1d<T: Accum>(d: [T; 6]) -> [T; 6] {
     let c = |x: f64| T::of(x);
     let (a, b) = (d[4] - d[2] * c(4.0), d[3] - d[1] * c(4.0));
     let (e, f) = (d[4] - d[2], (d[3] - d[1]) * c(2.0));
     [d[0] * c(4.0) - d[2] * c(5.0) + d[4], a + b, a - b, e + f, e - f, d[1] * c(4.0) - d[3] * c(5.0) + d[5]]
 }
 
-/// A^T m, for six values.
+/// A^T m for a column of six products.
 #[inline(always)]
-fn output_half<T: Accum>(m: [T; 6]) -> [T; 4] {
+fn transform_outputs_1d<T: Accum>(m: [T; 6]) -> [T; 4] {
     let c = |x: f64| T::of(x);
     let (p, q, r, t) = (m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]);
     [m[0] + p + r, q + t * c(2.0), p + r * c(4.0), q + t * c(8.0) + m[5]]
@@ -168,34 +168,33 @@ fn output_half<T: Accum>(m: [T; 6]) -> [T; 4] {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// B^T d B for the tiles of a slot: `from` has the 6 x 6 elements of `SLOT` tiles side by side; in `to`, elements are
-    /// `together` slots apart.
-    fn transform_inputs<T: Accum>(from: &[T; ELEMENTS * SLOT], to: &mut [T], together: usize) {
-        match together {
-            FEW_SLOTS => inputs_apart::<T, { FEW_SLOTS * SLOT }>(from, to),
-            _ => inputs_apart::<T, { MANY_SLOTS * SLOT }>(from, to),
+    /// B^T d B for a tile vector. `from` is (elements, `LANES`), `to` is (elements, `num_vectors` x `LANES`).
+    fn transform_inputs<T: Accum>(from: &[T; ELEMENTS * LANES], to: &mut [T], num_vectors: usize) {
+        match num_vectors {
+            FEW_VECTORS => transform_inputs_sized::<T, { FEW_VECTORS * LANES }>(from, to),
+            _ => transform_inputs_sized::<T, { MANY_VECTORS * LANES }>(from, to),
         }
     }
 }
 
-/// [`transform_inputs`] with `together` known at compile time.
+/// [`transform_inputs`] with the stride between elements known at compile time.
 #[inline(always)]
-fn inputs_apart<T: Accum, const APART: usize>(from: &[T; ELEMENTS * SLOT], to: &mut [T]) {
-    let to = &mut to[..ELEMENTS * APART - (APART - SLOT)];
-    let mut half = [[T::zero(); SLOT]; ELEMENTS];
+fn transform_inputs_sized<T: Accum, const STRIDE: usize>(from: &[T; ELEMENTS * LANES], to: &mut [T]) {
+    let to = &mut to[..ELEMENTS * STRIDE - (STRIDE - LANES)];
+    let mut half = [[T::zero(); LANES]; ELEMENTS];
     for row in 0..6 {
-        for lane in 0..SLOT {
-            let values = input_half(std::array::from_fn(|i| from[(6 * row + i) * SLOT + lane]));
+        for lane in 0..LANES {
+            let values = transform_inputs_1d(std::array::from_fn(|i| from[(6 * row + i) * LANES + lane]));
             for i in 0..6 {
                 half[6 * row + i][lane] = values[i];
             }
         }
     }
     for column in 0..6 {
-        for lane in 0..SLOT {
-            let values = input_half(std::array::from_fn(|i| half[6 * i + column][lane]));
+        for lane in 0..LANES {
+            let values = transform_inputs_1d(std::array::from_fn(|i| half[6 * i + column][lane]));
             for i in 0..6 {
-                to[(6 * i + column) * APART + lane] = values[i];
+                to[(6 * i + column) * STRIDE + lane] = values[i];
             }
         }
     }
@@ -203,32 +202,31 @@ fn inputs_apart<T: Accum, const APART: usize>(from: &[T; ELEMENTS * SLOT], to: &
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// A^T m A for the tiles of a slot, whose elements are `together` slots apart; `to[i]` gets row `i` of the outputs of all
-    /// tiles, tile after tile.
-    fn transform_outputs<T: Accum>(from: &[T], together: usize, to: &mut [[T; TILE * SLOT]; TILE]) {
-        match together {
-            FEW_SLOTS => outputs_apart::<T, { FEW_SLOTS * SLOT }>(from, to),
-            _ => outputs_apart::<T, { MANY_SLOTS * SLOT }>(from, to),
+    /// A^T m A for a tile vector. `from` is (elements, `num_vectors` x `LANES`); `to` is (rows of a tile, tiles, columns of a tile).
+    fn transform_outputs<T: Accum>(from: &[T], num_vectors: usize, to: &mut [[T; TILE * LANES]; TILE]) {
+        match num_vectors {
+            FEW_VECTORS => transform_outputs_sized::<T, { FEW_VECTORS * LANES }>(from, to),
+            _ => transform_outputs_sized::<T, { MANY_VECTORS * LANES }>(from, to),
         }
     }
 }
 
-/// [`transform_outputs`] with `together` known at compile time.
+/// [`transform_outputs`] with the stride between elements known at compile time.
 #[inline(always)]
-fn outputs_apart<T: Accum, const APART: usize>(from: &[T], to: &mut [[T; TILE * SLOT]; TILE]) {
-    let from = &from[..ELEMENTS * APART - (APART - SLOT)];
-    let mut half = [[T::zero(); SLOT]; TILE * 6];
+fn transform_outputs_sized<T: Accum, const STRIDE: usize>(from: &[T], to: &mut [[T; TILE * LANES]; TILE]) {
+    let from = &from[..ELEMENTS * STRIDE - (STRIDE - LANES)];
+    let mut half = [[T::zero(); LANES]; TILE * 6];
     for column in 0..6 {
-        for lane in 0..SLOT {
-            let values = output_half(std::array::from_fn(|i| from[(6 * i + column) * APART + lane]));
+        for lane in 0..LANES {
+            let values = transform_outputs_1d(std::array::from_fn(|i| from[(6 * i + column) * STRIDE + lane]));
             for i in 0..TILE {
                 half[6 * i + column][lane] = values[i];
             }
         }
     }
     for (row, to) in to.iter_mut().enumerate() {
-        for lane in 0..SLOT {
-            let values = output_half(std::array::from_fn(|i| half[6 * row + i][lane]));
+        for lane in 0..LANES {
+            let values = transform_outputs_1d(std::array::from_fn(|i| half[6 * row + i][lane]));
             for i in 0..TILE {
                 to[TILE * lane + i] = values[i];
             }
@@ -236,15 +234,16 @@ fn outputs_apart<T: Accum, const APART: usize>(from: &[T], to: &mut [[T; TILE * 
     }
 }
 
-/// Up to `SLOT` neighbouring tiles of an image.
+/// Up to `LANES` consecutive tiles of an image.
 #[derive(Clone, Debug)]
-struct Slot {
-    /// Index of the image within the task.
+struct TileVector {
+    /// Index of the image within the chunk.
     image: usize,
+    /// Indices of the tiles within the tile rows of the chunk.
     tiles: Range<usize>,
 }
 
-/// What all tasks of one call share.
+/// The operands of a convolution by Winograd's algorithm.
 struct Winograd<'a, T: Accum> {
     shape: &'a ConvShape,
     kernel: &'static MicroKernel<T>,
@@ -254,8 +253,8 @@ struct Winograd<'a, T: Accum> {
     weights: &'a [T],
     input: &'a [T],
     epilogue: &'a ConvEpilogue<'a, T>,
-    /// Slots multiplied with the weights together.
-    together: usize,
+    /// Tile vectors in a block.
+    num_vectors: usize,
 }
 
 /// Convolves `input` with transformed weights into `output`. [`is_profitable`] must hold for `shape`.
@@ -271,70 +270,74 @@ pub(super) fn forward<T: Accum>(
     let geometry = Geometry {
         grid: [1, height.div_ceil(TILE), width.div_ceil(TILE)],
         source: shape.input,
-        step: [1, TILE, TILE],
+        stride: [1, TILE, TILE],
         taps: (0..ELEMENTS as isize)
             .map(|i| [0, i / 6 - shape.pad[1] as isize, i % 6 - shape.pad[2] as isize])
             .collect(),
     };
     let threads = num_threads();
-    let few = shape.groups == 1 && shape.batch < 2 * threads && threads > 1;
-    let stripe = if few { stripe_rows(geometry.grid, threads.div_ceil(shape.batch)) } else { geometry.grid[1] };
-    let layout = Layout::of_rows(&geometry, stripe);
-    let together = if size_of_val(weights) / shape.groups < LARGE_WEIGHTS { FEW_SLOTS } else { MANY_SLOTS };
+    let has_few_images = shape.groups == 1 && shape.batch < 2 * threads && threads > 1;
+    let chunk_height =
+        if has_few_images { chunk_rows(geometry.grid, threads.div_ceil(shape.batch)) } else { geometry.grid[1] };
+    let layout = Layout::of_rows(&geometry, chunk_height);
+    let num_vectors = if size_of_val(weights) / shape.groups < LARGE_WEIGHTS { FEW_VECTORS } else { MANY_VECTORS };
     let table = OffsetTable::new(layout.taps().iter().copied());
-    let call = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue, together };
+    let winograd = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue, num_vectors };
     let (rows, pixels) = (shape.group_out(), height * width);
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    if stripe < geometry.grid[1] {
-        return parallel_blocks(out, rows, stripe * TILE * width, |row, pixel, mut block| {
+    if chunk_height < geometry.grid[1] {
+        return parallel_blocks(out, rows, chunk_height * TILE * width, |row, pixel, mut block| {
             let image = row / rows;
-            call.group(0, 0..rows, image..image + 1, pixel / width / TILE, &mut block);
+            winograd.group(0, 0..rows, image..image + 1, pixel / width / TILE, &mut block);
         });
     }
-    if few {
-        let tiles = rows.div_ceil(kernel.mr());
-        let parts = (2 * threads).div_ceil(shape.batch).min(tiles.div_ceil(4)).max(1);
-        let part = tiles.div_ceil(parts) * kernel.mr();
+    if has_few_images {
+        let panels = rows.div_ceil(kernel.mr());
+        let chunks = (2 * threads).div_ceil(shape.batch).min(panels.div_ceil(4)).max(1);
+        let chunk_channels = panels.div_ceil(chunks) * kernel.mr();
         let mut out = out;
         for n in 0..shape.batch {
-            parallel_blocks(out.block(n * rows, 0, rows, pixels), part, pixels, |row, _, mut block| {
+            parallel_blocks(out.block(n * rows, 0, rows, pixels), chunk_channels, pixels, |row, _, mut block| {
                 let rows = row..row + block.rows();
-                call.group(0, rows, n..n + 1, 0, &mut block);
+                winograd.group(0, rows, n..n + 1, 0, &mut block);
             });
         }
         return;
     }
-    // Small images share slots.
-    let images = (together / geometry.pixels().div_ceil(SLOT)).clamp(1, shape.batch.div_ceil(2 * threads).max(1));
+    // Several small images are computed together, so that they fill a block of tile vectors.
+    let images = (num_vectors / geometry.pixels().div_ceil(LANES)).clamp(1, shape.batch.div_ceil(2 * threads).max(1));
     parallel_blocks(out, images * shape.out_channels, pixels, |row, _, mut block| {
         let first = row / shape.out_channels;
         let images = first..first + block.rows() / shape.out_channels;
         for group in 0..shape.groups {
-            call.group(group, 0..rows, images.clone(), 0, &mut block);
+            winograd.group(group, 0..rows, images.clone(), 0, &mut block);
         }
     });
 }
 
-/// Rows of tiles per stripe if an image is split into at least `parts` stripes, provided the slots stay (nearly) full; otherwise
-/// all rows. Each stripe of an image reads all weights; splitting by channels would repeat the input transform, which takes
-/// longer.
-fn stripe_rows([_, height, width]: [usize; 3], parts: usize) -> usize {
-    let slots = |rows: usize| height / rows * (rows * width).div_ceil(SLOT) + (height % rows * width).div_ceil(SLOT);
-    let mut even = (parts..=height).map(|parts| height.div_ceil(parts));
-    even.find(|rows| 8 * slots(*rows) <= 9 * slots(height)).unwrap_or(height)
+/// Rows of tiles in a chunk that divide an image into at least `min_chunks` chunks, if this leaves the tile vectors nearly full;
+/// otherwise all rows. Each chunk reads all weights. The alternative, chunks of output channels, repeats the input transform, which
+/// takes longer.
+fn chunk_rows([_, height, width]: [usize; 3], min_chunks: usize) -> usize {
+    let tile_vectors =
+        |rows: usize| height / rows * (rows * width).div_ceil(LANES) + (height % rows * width).div_ceil(LANES);
+    let mut even = (min_chunks..=height).map(|chunks| height.div_ceil(chunks));
+    even.find(|rows| 8 * tile_vectors(*rows) <= 9 * tile_vectors(height)).unwrap_or(height)
 }
 
 impl<T: Accum> Winograd<'_, T> {
-    /// Computes some output channels of a group for some images, from row `first` of tiles on. The rows of `out` are all channels
-    /// of these images, or these channels of one image; its columns are pixels.
+    /// Computes the output channels `rows` of a group for some images, from tile row `first` on. The rows of `out` are all channels
+    /// of these images, or only `rows` of a single image; its columns are pixels.
     fn group(&self, group: usize, rows: Range<usize>, images: Range<usize>, first: usize, out: &mut MatMut<'_, T>) {
         let (channels, [_, _, tiles_across]) = (self.shape.group_in(), self.layout.geometry().grid);
         let width = self.shape.output()[2];
         let tile_rows = (out.cols() / width).div_ceil(TILE);
         let tiles = tile_rows * tiles_across;
-        let slots: List<Slot> = (0..images.len())
+        let tile_vectors: List<TileVector> = (0..images.len())
             .flat_map(|image| {
-                (0..tiles).step_by(SLOT).map(move |start| Slot { image, tiles: start..(start + SLOT).min(tiles) })
+                (0..tiles)
+                    .step_by(LANES)
+                    .map(move |start| TileVector { image, tiles: start..(start + LANES).min(tiles) })
             })
             .collect();
         let phases = self.layout.len();
@@ -348,19 +351,20 @@ impl<T: Accum> Winograd<'_, T> {
             let stride = self.stride();
             with_scratch((channels + rows.len()) * stride, |tiles: &mut [T]| {
                 let (inputs, outputs) = tiles.split_at_mut(channels * stride);
-                for slots in slots.chunks(self.together) {
-                    for (i, slot) in slots.iter().enumerate() {
-                        let mut runs = Runs::new(SLOT);
-                        self.layout.add_runs(tile_rows, slot.tiles.clone(), 0, 0, &mut runs);
-                        let image = &source[slot.image * channels * phases..(slot.image + 1) * channels * phases];
-                        self.transform_channels(&runs, image, inputs, i * SLOT);
+                for tile_vectors in tile_vectors.chunks(self.num_vectors) {
+                    for (i, tile_vector) in tile_vectors.iter().enumerate() {
+                        let mut runs = Runs::new(LANES);
+                        self.layout.add_runs(tile_rows, tile_vector.tiles.clone(), 0, 0, &mut runs);
+                        let image =
+                            &source[tile_vector.image * channels * phases..(tile_vector.image + 1) * channels * phases];
+                        self.transform_channels(&runs, image, inputs, i * LANES);
                     }
-                    self.multiply(group, &rows, slots.len() * SLOT, inputs, outputs);
-                    for (i, slot) in slots.iter().enumerate() {
+                    self.multiply(group, &rows, tile_vectors.len() * LANES, inputs, outputs);
+                    for (i, tile_vector) in tile_vectors.iter().enumerate() {
                         self.write(
-                            slot,
-                            &outputs[i * SLOT..],
-                            self.first_row(group, &rows, slot.image, out),
+                            tile_vector,
+                            &outputs[i * LANES..],
+                            self.first_row(group, &rows, tile_vector.image, out),
                             rows.len(),
                             out,
                         );
@@ -379,23 +383,22 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Distance between channels of transformed tiles: an odd number of cache lines, so that channels map to different cache
-    /// sets.
+    /// Stride between channels of transformed tiles: an odd number of cache lines, so that channels map to different cache sets.
     fn stride(&self) -> usize {
-        (ELEMENTS * self.together + 1) * SLOT
+        (ELEMENTS * self.num_vectors + 1) * LANES
     }
 
-    /// The row of `out` of the first channel.
+    /// The row of `out` that holds the first of the output channels `rows`.
     fn first_row(&self, group: usize, rows: &Range<usize>, image: usize, out: &MatMut<'_, T>) -> usize {
         if out.rows() == rows.len() { 0 } else { image * self.shape.out_channels + group * self.shape.group_out() }
     }
 
-    /// The 36 matrix products.
+    /// Multiplies a block of tile vectors with the weights: 36 matrix products of (output channels, channels) by (channels, tiles).
     fn multiply(&self, group: usize, rows: &Range<usize>, cols: usize, inputs: &[T], outputs: &mut [T]) {
         /// Maximum depth of a product.
         const DEPTH: usize = 512;
         let (channels, mr, nr) = (self.shape.group_in(), self.kernel.mr(), self.kernel.nr());
-        let (panel, stride, width) = (ELEMENTS * channels * mr, self.stride(), self.together * SLOT);
+        let (panel, stride, width) = (ELEMENTS * channels * mr, self.stride(), self.num_vectors * LANES);
         let first = group * self.shape.group_out().div_ceil(mr);
         for element in 0..ELEMENTS {
             let mut out = MatMut::new(&mut outputs[element * width..], rows.len(), cols, stride);
@@ -420,21 +423,21 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Transforms the results of a slot back and writes them to the output, from row `first` on.
-    fn write(&self, slot: &Slot, tiles: &[T], first: usize, rows: usize, out: &mut MatMut<'_, T>) {
+    /// Transforms the products of a tile vector to outputs and writes them to `out`, from row `first` on.
+    fn write(&self, tile_vector: &TileVector, tiles: &[T], first: usize, rows: usize, out: &mut MatMut<'_, T>) {
         let width = self.shape.output()[2];
         let (height, tiles_across) = (out.cols() / width, self.layout.geometry().grid[2]);
-        let mut values = [[T::zero(); TILE * SLOT]; TILE];
+        let mut values = [[T::zero(); TILE * LANES]; TILE];
         for row in 0..rows {
-            transform_outputs(&tiles[row * self.stride()..], self.together, &mut values);
+            transform_outputs(&tiles[row * self.stride()..], self.num_vectors, &mut values);
             let plane = out.row_mut(first + row);
-            let mut tile = slot.tiles.start;
-            while tile < slot.tiles.end {
-                let count = (tiles_across - tile % tiles_across).min(slot.tiles.end - tile);
+            let mut tile = tile_vector.tiles.start;
+            while tile < tile_vector.tiles.end {
+                let count = (tiles_across - tile % tiles_across).min(tile_vector.tiles.end - tile);
                 let (y, x) = (tile / tiles_across * TILE, tile % tiles_across * TILE);
                 let len = (count * TILE).min(width - x);
                 for (i, values) in values.iter().enumerate().take(height - y) {
-                    let from = &values[(tile - slot.tiles.start) * TILE..][..len];
+                    let from = &values[(tile - tile_vector.tiles.start) * TILE..][..len];
                     plane[(y + i) * width + x..][..len].copy_from_slice(from);
                 }
                 tile += count;
@@ -442,13 +445,13 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
-    /// Transforms the tiles of a slot for all channels, into the lanes from `lane` on.
+    /// Transforms the inputs of a tile vector for all channels, into the lanes from `lane` on.
     fn transform_channels(&self, runs: &Runs, image: &[T], inputs: &mut [T], lane: usize) {
-        let mut panel = [T::zero(); ELEMENTS * SLOT];
+        let mut panel = [T::zero(); ELEMENTS * LANES];
         let images = image.chunks_exact(image.len() / self.shape.group_in());
         for (image, to) in images.zip(inputs.chunks_exact_mut(self.stride())) {
             T::pack_runs(runs, IndexedPanel { data: image, table: self.table, first: 0 }, &mut panel);
-            transform_inputs(&panel, &mut to[lane..], self.together);
+            transform_inputs(&panel, &mut to[lane..], self.num_vectors);
         }
     }
 }
