@@ -1,8 +1,8 @@
-//! Convolutions as implicit matrix products.
+//! Convolutions as implicit GEMM.
 //!
-//! The image is copied once, padded, with groups of channels interleaved into words and strides resolved: the elements that a tap reads for
-//! neighbouring outputs are then adjacent, a fixed distance from those of another tap, and the tiles read them in place. Outputs are
-//! computed for all columns of the padded image, and those that are none are left out.
+//! The image is copied once, padded, with groups of channels interleaved into words and split into one phase per residue of the
+//! stride. The words that a tap reads for neighbouring outputs are then contiguous, at a fixed offset, and tiles read them in place.
+//! Outputs are computed for all columns of the padded phases, and the ones between rows are dropped.
 
 use super::depthwise::Kernels;
 use super::epilogue::{Channels, overwrite};
@@ -12,21 +12,21 @@ use crate::par::{self, AlignedVec, MatMut, with_scratch};
 use crate::simd::int8::{COLS, Layout, Offsets, ROWS, Tile};
 use crate::simd::multiversion::{self, Kernel};
 
-/// Filters of a parallel block.
-const FILTERS: usize = 128;
-/// Pixels of a parallel block.
-const PIXELS: usize = 256;
-/// From this number of images and groups on, each is computed by one thread.
+/// Output channels in a chunk.
+const CHUNK_FILTERS: usize = 128;
+/// Approximate pixels in a chunk.
+const CHUNK_PIXELS: usize = 256;
+/// Number of images x groups from which each is a chunk of its own.
 const MANY_IMAGES: usize = 4;
 
 /// The weights of a convolution in one or two dimensions, packed.
 pub struct ConvWeights {
     layout: Layout,
-    /// For each group of channels and tile of filters, for each group of terms the words of [`ROWS`] filters.
+    /// (convolution groups, tiles of filters, groups of k indices, [`ROWS`] filters).
     words: AlignedVec<i32>,
-    /// The sum of each filter's terms.
+    /// The sum of the weights of each filter.
     sums: Vec<i32>,
-    /// The kernels of a depthwise convolution, which has no words.
+    /// The kernels of a depthwise convolution, which uses no words.
     kernels: Option<Kernels>,
 }
 
@@ -36,7 +36,7 @@ fn is_depthwise(shape: &ConvShape) -> bool {
 }
 
 impl ConvWeights {
-    /// Packs weights of (out_channels, in_channels / groups, kernel) elements.
+    /// Packs weights (out_channels, in_channels / groups, kernel).
     ///
     /// # Panics
     /// If a length does not match, or the shape has three dimensions.
@@ -76,8 +76,8 @@ impl ConvWeights {
     }
 }
 
-/// `out` = the convolution of `x`, of (batch, in_channels, input) elements, converted by the epilogue. Elements outside of the image are
-/// the zero point.
+/// Convolves `x` (batch, in_channels, input) into `out` (batch, out_channels, output), requantized by the epilogue. The padding is
+/// the zero point of `x`.
 ///
 /// # Panics
 /// If a length does not match, or the shape has three dimensions.
@@ -104,43 +104,44 @@ pub fn conv_int8<T: OutputElement>(
     let channels: Vec<Channels> = (0..shape.groups)
         .map(|g| {
             let range = g * filters..(g + 1) * filters;
-            let part = Epilogue {
+            let epilogue = Epilogue {
                 bias: epilogue.bias.get(range.clone()).unwrap_or(&[]),
                 scale: epilogue.scale.get(range.clone()).unwrap_or(&[]),
                 shift: epilogue.shift.get(range.clone()).unwrap_or(&[]),
                 limits: epilogue.limits,
             };
-            Channels::new(&part, &weights.sums[range], encoder)
+            Channels::new(&epilogue, &weights.sums[range], encoder)
         })
         .collect();
     let words = weights.words.len() / shape.groups;
-    let one = |i: usize, out: &mut [T]| {
+    let convolve_group = |i: usize, out: &mut [T]| {
         let g = i % shape.groups;
         let (image, weights) = (&x.bytes[i * inputs..][..inputs], &weights.words[g * words..][..words]);
         plan.convolve(image, encoder, weights, &channels[g], MatMut::row_major(out, filters, plan.pixels()));
     };
     let len = filters * plan.pixels();
     if shape.batch * shape.groups >= MANY_IMAGES {
-        par::parallel_rows(out, len, 1, one);
+        par::parallel_rows(out, len, 1, convolve_group);
     } else {
-        out.chunks_exact_mut(len).enumerate().for_each(|(i, out)| one(i, out));
+        out.chunks_exact_mut(len).enumerate().for_each(|(i, out)| convolve_group(i, out));
     }
 }
 
-/// How the image is laid out.
+/// The layout of the padded copy of an image: (groups of channels, phases, plane).
 pub(super) struct Plan {
     shape: ConvShape,
     layout: Layout,
     /// Input channels of a group.
     inputs: usize,
-    /// Offsets (y, x) of the image's sub-grids, one for each remainder of tap coordinates by the strides.
+    /// The residues (y, x) of the stride that a tap reads, one per phase.
     phases: Vec<[usize; 2]>,
-    /// Height and width of a sub-grid.
+    /// Height and width of a phase.
     pub grid: [usize; 2],
-    /// Words from one sub-grid to the next.
+    /// Stride between phases, in words.
     plane: usize,
     /// Height and width of the output.
     pub output: [usize; 2],
+    /// For each group of channels and tap, the offset of the word that the first output reads.
     pub offsets: Offsets,
 }
 
@@ -152,16 +153,16 @@ impl Plan {
             .collect();
         let stride = [shape.stride[1], shape.stride[2]];
         let mut phases: Vec<[usize; 2]> = Vec::new();
-        let mut reach = [0, 0];
+        let mut max_tap = [0, 0];
         for tap in &taps {
             let phase = [tap[0] % stride[0], tap[1] % stride[1]];
             if !phases.contains(&phase) {
                 phases.push(phase);
             }
-            reach = [reach[0].max(tap[0] / stride[0]), reach[1].max(tap[1] / stride[1])];
+            max_tap = [max_tap[0].max(tap[0] / stride[0]), max_tap[1].max(tap[1] / stride[1])];
         }
-        let grid = [rows + reach[0], cols + reach[1]];
-        // Planes a multiple of 4096 bytes apart would compete for the same cache sets.
+        let grid = [rows + max_tap[0], cols + max_tap[1]];
+        // A plane stride that is a multiple of 2048 bytes would map all planes to few cache sets.
         let plane = (grid[0] * grid[1]).next_multiple_of(16);
         let plane = if plane.is_multiple_of(512) { plane + 16 } else { plane };
         let inputs = shape.in_channels / shape.groups;
@@ -169,8 +170,8 @@ impl Plan {
             .flat_map(|channel| taps.iter().map(move |tap| (channel, tap)).collect::<Vec<_>>());
         let offset = |(channel, tap): (usize, &[usize; 2])| {
             let phase = [tap[0] % stride[0], tap[1] % stride[1]];
-            let at = phases.iter().position(|p| *p == phase).unwrap_or(0);
-            (channel * phases.len() + at) * plane + tap[0] / stride[0] * grid[1] + tap[1] / stride[1]
+            let phase = phases.iter().position(|p| *p == phase).unwrap_or(0);
+            (channel * phases.len() + phase) * plane + tap[0] / stride[0] * grid[1] + tap[1] / stride[1]
         };
         let offsets = Offsets::new(offsets.map(offset));
         Plan { shape: *shape, layout, inputs, phases, grid, plane, output: [rows, cols], offsets }
@@ -181,18 +182,18 @@ impl Plan {
         self.output[0] * self.output[1]
     }
 
-    /// Words from one group of channels to the next.
+    /// Stride between groups of channels, in words.
     pub(super) fn group_words(&self) -> usize {
         self.phases.len() * self.plane
     }
 
-    /// Words of all groups of channels, and those that a tile reads past the last column.
+    /// Words of all groups of channels, including those that a tile reads past the last column.
     pub(super) fn words(&self) -> usize {
         let filled = self.inputs.div_ceil(self.layout.group()) * self.group_words();
         (filled + COLS).max(self.offsets.max() + self.grid[0] * self.grid[1] + COLS)
     }
 
-    /// The convolution of the channels of a group.
+    /// Convolves one group of one image.
     fn convolve<T: OutputElement>(
         &self,
         image: &[u8],
@@ -208,39 +209,41 @@ impl Plan {
             let grain = ((1 << 15) / per_group.max(1)).max(1);
             par::parallel_rows(&mut words[..filled], per_group, grain, |i, to| {
                 let channels = &image[i * group * source..self.inputs.min((i + 1) * group) * source];
-                multiversion::run(Fill { plan: self, channels, encoder, to });
+                multiversion::run(FillWords { plan: self, channels, encoder, to });
             });
             let words = &*words;
-            let rows = PIXELS.div_ceil(self.output[1]);
-            par::parallel_blocks(out, FILTERS, rows * self.output[1], |filter, pixel, mut out| {
+            let rows = CHUNK_PIXELS.div_ceil(self.output[1]);
+            par::parallel_blocks(out, CHUNK_FILTERS, rows * self.output[1], |filter, pixel, mut out| {
                 let y = pixel / self.output[1];
-                self.block(words, weights, channels, filter, y..y + out.cols() / self.output[1], &mut out);
+                let first = [filter, y];
+                self.convolve_chunk(words, weights, channels, first, &mut out);
             });
         });
     }
 
-    /// Computes whole rows of the output for the filters from `first` on.
-    fn block<T: OutputElement>(
+    /// Computes a chunk of the output, whose rows are filters and whose columns are whole rows of pixels. `first` is its first filter
+    /// and its first row of pixels.
+    fn convolve_chunk<T: OutputElement>(
         &self,
         words: &[i32],
         weights: &[i32],
         channels: &Channels,
-        first: usize,
-        rows: std::ops::Range<usize>,
+        [first, first_row]: [usize; 2],
         out: &mut MatMut<'_, T>,
     ) {
+        let rows = first_row..first_row + out.cols() / self.output[1];
         let width = self.grid[1];
         let (start, end) = (rows.start * width, (rows.end - 1) * width + self.output[1]);
         let tile_words = self.offsets.len() * ROWS;
         let (mut sums, mut results) = ([0; ROWS * COLS], [T::default(); (ROWS + 1) * COLS]);
-        for position in (start..end).step_by(COLS) {
-            let num_cols = COLS.min(end - position);
-            let (segments, num_segments) = self.segments(position, num_cols, rows.start);
+        for start_col in (start..end).step_by(COLS) {
+            let num_cols = COLS.min(end - start_col);
+            let (segments, num_segments) = self.segments(start_col, num_cols, rows.start);
             for filter in (0..out.rows()).step_by(ROWS) {
                 let num_rows = ROWS.min(out.rows() - filter);
                 let tile = Tile {
                     rows: &weights[(first + filter) / ROWS * tile_words..][..tile_words],
-                    columns: &words[position..],
+                    columns: &words[start_col..],
                     offsets: &self.offsets,
                     num_rows,
                     num_cols,
@@ -259,58 +262,58 @@ impl Plan {
         }
     }
 
-    /// The runs of outputs in a tile of `len` positions: index in the tile, index in the block of outputs from `row` on, length.
-    fn segments(&self, position: usize, len: usize, row: usize) -> ([[usize; 3]; COLS], usize) {
+    /// The segments of a tile of `len` columns that are outputs: column in the tile, index among the outputs from `row` on, length.
+    fn segments(&self, start_col: usize, len: usize, row: usize) -> ([[usize; 3]; COLS], usize) {
         let (mut segments, mut count) = ([[0; 3]; COLS], 0);
         if self.grid[1] == self.output[1] {
-            segments[0] = [0, position - row * self.output[1], len];
+            segments[0] = [0, start_col - row * self.output[1], len];
             return (segments, 1);
         }
-        let (mut at, end) = (position, position + len);
-        while at < end {
-            let (y, x) = (at / self.grid[1], at % self.grid[1]);
+        let (mut col, end) = (start_col, start_col + len);
+        while col < end {
+            let (y, x) = (col / self.grid[1], col % self.grid[1]);
             let next = (y + 1) * self.grid[1];
             if x < self.output[1] {
-                let run = (self.output[1] - x).min(end - at);
-                segments[count] = [at - position, (y - row) * self.output[1] + x, run];
+                let run = (self.output[1] - x).min(end - col);
+                segments[count] = [col - start_col, (y - row) * self.output[1] + x, run];
                 count += 1;
             }
-            at = next;
+            col = next;
         }
         (segments, count)
     }
 }
 
-/// Copies up to a word's channels to the sub-grids of their words.
-struct Fill<'a> {
+/// Copies a group of channels to the phases, interleaved into words.
+struct FillWords<'a> {
     plan: &'a Plan,
     channels: &'a [u8],
     encoder: Encoder,
     to: &'a mut [i32],
 }
 
-impl Kernel for Fill<'_> {
+impl Kernel for FillWords<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Fill { plan, channels, encoder, to } = self;
+        let FillWords { plan, channels, encoder, to } = self;
         let shape = &plan.shape;
         let [_, height, width] = shape.input;
         let source = height * width;
         let last = channels.len() / source - 1;
-        // Missing channels meet weights of zero, whatever they hold.
+        // The last channel stands in for missing ones, whose weights are zero.
         let planes: [&[u8]; 4] = std::array::from_fn(|i| &channels[i.min(last) * source..][..source]);
         if shape.stride == [1; 3] && shape.pad == [0; 3] && plan.grid == [height, width] {
             return interleave(planes, encoder, &mut to[..source]);
         }
-        each_row(plan, to, encoder.zero_word(), &Words { planes, encoder });
+        fill_phases(plan, to, encoder.zero_word(), &Words { planes, encoder });
     }
 }
 
-/// What fills a run of words that belong to elements of the image.
+/// How elements of the image are converted for the padded copy.
 pub(super) trait FillRun<W> {
-    /// Fills words from the elements at `first`, `first + stride` and so on in the plane of each channel.
+    /// Fills a run from the elements at `first`, `first + stride` and so on in the plane of each channel.
     fn fill(&self, first: usize, stride: usize, to: &mut [W]);
 }
 
@@ -348,9 +351,9 @@ impl FillRun<i32> for Words<'_> {
     }
 }
 
-/// Fills the sub-grids of a group of channels, with `zero` where the image is padded.
+/// Fills the phases of a group of channels, with `zero` in the padding.
 #[inline(always)]
-pub(super) fn each_row<W: Copy>(plan: &Plan, to: &mut [W], zero: W, source: &impl FillRun<W>) {
+pub(super) fn fill_phases<W: Copy>(plan: &Plan, to: &mut [W], zero: W, source: &impl FillRun<W>) {
     let shape = &plan.shape;
     let [_, height, width] = shape.input;
     let (stride, pad) = ([shape.stride[1], shape.stride[2]], [shape.pad[1], shape.pad[2]]);
@@ -372,7 +375,7 @@ pub(super) fn each_row<W: Copy>(plan: &Plan, to: &mut [W], zero: W, source: &imp
     }
 }
 
-/// The words of adjacent elements.
+/// Interleaves the elements of contiguous runs of up to four channels.
 #[inline(always)]
 fn interleave([a, b, c, d]: [&[u8]; 4], encoder: Encoder, to: &mut [i32]) {
     let terms = to.iter_mut().zip(a).zip(b);

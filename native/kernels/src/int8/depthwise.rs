@@ -1,9 +1,9 @@
 //! Convolutions with one input and one output channel per group.
 //!
-//! With AVX-512 the bytes of a plane are multiplied as they are. Otherwise the plane is copied once, padded and with strides resolved as in
-//! [`super::conv`], and its elements are stored as numbers, so that a tap is one multiplication and addition per output.
+//! With AVX-512 the bytes of a plane are multiplied in place. Otherwise the plane is copied once, padded and split into phases as in
+//! [`super::conv`], and its elements are widened, so that each tap is one multiply-add per output.
 
-use super::conv::{FillRun, Plan, each_row};
+use super::conv::{FillRun, Plan, fill_phases};
 use super::epilogue::{Channels, overwrite};
 use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
 use crate::conv::ConvShape;
@@ -13,16 +13,16 @@ use crate::simd::byte_windows::{self, ByteWindows, LANES, TAPS};
 use crate::simd::int8::{COLS, Layout};
 use crate::simd::multiversion::{self, Kernel};
 
-/// Largest kernel whose sums [`Number`] can convert from single precision.
+/// Maximum taps of a kernel whose sums are exact in [`Number`] for `f32`.
 const SMALL_KERNEL: usize = (1 << 22) / (255 * 255);
-/// Elements in a parallel chunk.
+/// Elements per chunk.
 const GRAIN: usize = 1 << 14;
 
 /// The kernels of all channels.
 pub(super) enum Kernels {
-    /// For each channel, the words of [`ByteWindows`], and the sums of their terms.
+    /// For each channel, the words of [`ByteWindows`], and the sum of the weights.
     Bytes { words: Vec<i32>, sums: Vec<i32> },
-    /// For each channel, the terms `w - zero`.
+    /// (channels, taps): the weights without their zero points, `w - zero`.
     Terms(Vec<i32>),
 }
 
@@ -39,14 +39,16 @@ impl Kernels {
         if !byte_windows::is_supported(shape.stride[2], shape.dilate[2]) || !terms.iter().all(is_signed_byte) {
             return Kernels::Terms(terms);
         }
-        let byte = |line: &[i32], tap: usize| line.get(tap).map_or(0, |term| *term as u8);
-        let word = |line: &[i32], first: usize| i32::from_le_bytes(std::array::from_fn(|i| byte(line, first + i)));
-        let words_of = |line: &[i32]| (0..cols).step_by(TAPS).map(|first| word(line, first)).collect::<Vec<_>>();
+        let byte = |kernel_row: &[i32], tap: usize| kernel_row.get(tap).map_or(0, |term| *term as u8);
+        let word =
+            |kernel_row: &[i32], first: usize| i32::from_le_bytes(std::array::from_fn(|i| byte(kernel_row, first + i)));
+        let words_of =
+            |kernel_row: &[i32]| (0..cols).step_by(TAPS).map(|first| word(kernel_row, first)).collect::<Vec<_>>();
         let words = terms.chunks_exact(cols).flat_map(words_of).collect();
         Kernels::Bytes { words, sums: terms.chunks_exact(taps).map(|kernel| kernel.iter().sum()).collect() }
     }
 
-    /// `out` = the convolution of each plane of `x` with its kernel, converted.
+    /// Convolves each plane of `x` with its kernel, requantized by the epilogue.
     pub(super) fn convolve<T: OutputElement>(
         &self,
         shape: &ConvShape,
@@ -57,22 +59,22 @@ impl Kernels {
         match self {
             Kernels::Bytes { words, sums } => {
                 let encoder = Encoder::data(x, Layout::Bytes);
-                windows(shape, x, encoder, words, &Channels::new(epilogue, sums, encoder), out);
+                convolve_bytes(shape, x, encoder, words, &Channels::new(epilogue, sums, encoder), out);
             }
             Kernels::Terms(terms) => {
                 let encoder = Encoder::data(x, Layout::Words);
                 let channels = Channels::new(epilogue, &vec![0; shape.out_channels], encoder);
                 match shape.kernel[1] * shape.kernel[2] <= SMALL_KERNEL {
-                    true => planes::<f32, T>(shape, x, encoder, terms, &channels, out),
-                    false => planes::<i32, T>(shape, x, encoder, terms, &channels, out),
+                    true => convolve_numbers::<f32, T>(shape, x, encoder, terms, &channels, out),
+                    false => convolve_numbers::<i32, T>(shape, x, encoder, terms, &channels, out),
                 }
             }
         }
     }
 }
 
-/// Convolutions of bytes.
-fn windows<T: OutputElement>(
+/// Convolves the bytes in place.
+fn convolve_bytes<T: OutputElement>(
     shape: &ConvShape,
     x: Int8<'_>,
     encoder: Encoder,
@@ -83,11 +85,11 @@ fn windows<T: OutputElement>(
     let ([_, height, width], [_, rows, cols]) = (shape.input, shape.output());
     let (source, pixels, lanes) = (height * width, rows * cols, cols.next_multiple_of(LANES));
     let words_per_kernel = words.len() / shape.out_channels.max(1);
-    // Rows of outputs whose sums fit into the L1 cache.
+    // Output rows in a block, whose sums fit into the L1 cache.
     let block = (GRAIN / 4 / lanes.max(1)).clamp(1, rows.max(1));
     par::parallel_rows(out, pixels, GRAIN.div_ceil(pixels.max(1)), |i, out| {
         let channel = i % shape.out_channels;
-        let windows = ByteWindows {
+        let convolve_bytes = ByteWindows {
             bytes: &x.bytes[i * source..][..source],
             size: [height, width],
             pad: [shape.pad[1], shape.pad[2]],
@@ -102,15 +104,15 @@ fn windows<T: OutputElement>(
             for (k, out) in out.chunks_mut(block * cols).enumerate() {
                 let rows = k * block..k * block + out.len() / cols;
                 let sums = &mut sums[..rows.len() * lanes];
-                windows.sums(rows, sums);
-                multiversion::run(Finish { sums, lanes, cols, channels, channel, out });
+                convolve_bytes.sums(rows, sums);
+                multiversion::run(ConvertRows { sums, lanes, cols, channels, channel, out });
             }
         });
     });
 }
 
-/// Converts rows of sums, each padded to whole vectors.
-struct Finish<'a, T> {
+/// Converts rows of sums, each padded to whole vectors, by the epilogue.
+struct ConvertRows<'a, T> {
     sums: &'a [i32],
     lanes: usize,
     cols: usize,
@@ -119,12 +121,12 @@ struct Finish<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: OutputElement> Kernel for Finish<'_, T> {
+impl<T: OutputElement> Kernel for ConvertRows<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Finish { sums, lanes, cols, channels, channel, out } = self;
+        let ConvertRows { sums, lanes, cols, channels, channel, out } = self;
         for (y, sums) in sums.chunks_exact(lanes).enumerate() {
             for (k, sums) in sums.as_chunks::<LANES>().0.iter().enumerate() {
                 let mut results = [T::default(); LANES];
@@ -135,7 +137,7 @@ impl<T: OutputElement> Kernel for Finish<'_, T> {
     }
 }
 
-/// The type of sums of products of 9-bit integers.
+/// A type that sums products of 9-bit integers.
 trait Number: Pod + Default + Send + Sync {
     fn of(term: i32) -> Self;
     /// `self + x * y`.
@@ -155,9 +157,9 @@ impl Number for f32 {
     }
     #[inline(always)]
     fn to_i32(self) -> i32 {
-        // Adding this number moves an integer to the low bits.
-        const SHIFT: f32 = (3u32 << 22) as f32;
-        ((self + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32)
+        // Adding this constant moves an integer to the low bits of the mantissa.
+        const TO_LOW_BITS: f32 = (3u32 << 22) as f32;
+        ((self + TO_LOW_BITS).to_bits() as i32).wrapping_sub(TO_LOW_BITS.to_bits() as i32)
     }
 }
 
@@ -176,8 +178,8 @@ impl Number for i32 {
     }
 }
 
-/// Convolutions of numbers.
-fn planes<N: Number, T: OutputElement>(
+/// Convolves padded planes of widened elements.
+fn convolve_numbers<N: Number, T: OutputElement>(
     shape: &ConvShape,
     x: Int8<'_>,
     encoder: Encoder,
@@ -193,32 +195,32 @@ fn planes<N: Number, T: OutputElement>(
         with_scratch(plan.words(), |numbers: &mut [N]| {
             let (grids, rest) = numbers.split_at_mut(plan.group_words());
             rest.fill(N::default());
-            multiversion::run(Grids { plan: &plan, plane, encoder, to: grids });
+            multiversion::run(FillPhases { plan: &plan, plane, encoder, to: grids });
             let weights = &weights[channel * taps..][..taps];
-            let call = Plane { plan: &plan, weights, channels, channel, numbers, out };
+            let kernel = Plane { plan: &plan, weights, channels, channel, numbers, out };
             match taps {
-                9 => multiversion::run(Taps::<9, _, _>(call)),
-                _ => multiversion::run(Taps::<1, _, _>(call)),
+                9 => multiversion::run(Taps::<9, _, _>(kernel)),
+                _ => multiversion::run(Taps::<1, _, _>(kernel)),
             }
         });
     });
 }
 
-/// Stores the elements of a plane as numbers.
-struct Grids<'a, N> {
+/// Copies a plane to its phases, widened.
+struct FillPhases<'a, N> {
     plan: &'a Plan,
     plane: &'a [u8],
     encoder: Encoder,
     to: &'a mut [N],
 }
 
-impl<N: Number> Kernel for Grids<'_, N> {
+impl<N: Number> Kernel for FillPhases<'_, N> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Grids { plan, plane, encoder, to } = self;
-        each_row(plan, to, N::default(), &Numbers { plane, encoder });
+        let FillPhases { plan, plane, encoder, to } = self;
+        fill_phases(plan, to, N::default(), &Numbers { plane, encoder });
     }
 }
 
@@ -237,7 +239,7 @@ impl<N: Number> FillRun<N> for Numbers<'_> {
     }
 }
 
-/// The convolution of a plane.
+/// The operands of the convolution of a plane.
 struct Plane<'a, N, T> {
     plan: &'a Plan,
     weights: &'a [N],
@@ -247,7 +249,7 @@ struct Plane<'a, N, T> {
     out: &'a mut [T],
 }
 
-/// The same with a multiple of `COUNT` taps, of which so many are added at once.
+/// The convolution of a plane whose number of taps is a multiple of `COUNT`, with the loop over taps unrolled by `COUNT`.
 struct Taps<'a, const COUNT: usize, N, T>(Plane<'a, N, T>);
 
 impl<const COUNT: usize, N: Number, T: OutputElement> Kernel for Taps<'_, COUNT, N, T> {
@@ -274,7 +276,7 @@ impl<const COUNT: usize, N: Number, T: OutputElement> Kernel for Taps<'_, COUNT,
             for i in 0..COLS {
                 integers[i] = sums[i].to_i32();
             }
-            // Runs are copied with what follows them.
+            // Twice as long as needed, because runs are copied as whole vectors.
             let mut results = [T::default(); 2 * COLS];
             let Some(converted) = results.first_chunk_mut::<COLS>() else { return };
             channels.convert(channel, &integers, converted);

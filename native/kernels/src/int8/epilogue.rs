@@ -1,4 +1,4 @@
-//! What happens to the sums of a tile.
+//! The epilogue of integer products: converts the sums of a tile.
 
 use super::Encoder;
 use crate::simd::int8::{ByteRange, COLS, Conversion, Layout, ROWS, Sums, Tile};
@@ -20,7 +20,7 @@ impl Limits {
     /// No bounds: for results in 32 bits.
     pub const NONE: Limits = Limits { low: f32::NEG_INFINITY, high: f32::INFINITY, zero: 0 };
 
-    /// The range of an 8-bit type, within `clamp`, which is in steps of the results.
+    /// The range of an 8-bit type, intersected with `clamp`, which is in units of the results.
     pub fn of(dtype: DType, zero: i32, clamp: [f32; 2]) -> Limits {
         let (low, high) = if dtype == DType::I8 { (-128, 127) } else { (0, 255) };
         let (low, high) = ((low - zero) as f32, (high - zero) as f32);
@@ -28,7 +28,7 @@ impl Limits {
         Limits { low, high, zero }
     }
 
-    /// The number within the bounds; `low` for NaN.
+    /// Clamps a value to the bounds; NaN becomes `low`.
     #[inline(always)]
     fn clamp(&self, x: f32) -> f32 {
         let x = if x > self.low { x } else { self.low };
@@ -36,7 +36,7 @@ impl Limits {
     }
 }
 
-/// The results of a tile, row by row, and room for copies of whole rows.
+/// The results of a tile, row by row. The last row is only room for reading whole rows from any column.
 type Results<T> = [T; (ROWS + 1) * COLS];
 
 /// The type of the results.
@@ -71,7 +71,7 @@ impl OutputElement for f32 {
 impl OutputElement for u8 {
     #[inline(always)]
     fn of(sum: i32, scale: f32, shift: f32, limits: &Limits) -> u8 {
-        // Adding this number rounds a small one into the low bits.
+        // Adding this constant rounds to an integer, in the low bits of the mantissa.
         const ROUND: f32 = (3u32 << 22) as f32;
         let x = limits.clamp(sum as f32 * scale + shift);
         ((x + ROUND).to_bits() as i32).wrapping_add(limits.zero) as u8
@@ -82,7 +82,7 @@ impl OutputElement for u8 {
     }
 }
 
-/// Converts the sums: `(sum + bias) * scale + shift` within the limits, as [`OutputElement`] says.
+/// Converts sums to `(sum + bias) * scale + shift`, clamped to the limits, as defined by [`OutputElement`].
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue<'a> {
     /// Added to the sums, one per output channel; none if empty.
@@ -96,7 +96,7 @@ pub struct Epilogue<'a> {
 }
 
 impl Epilogue<'_> {
-    /// Returns the sums as they are.
+    /// Leaves the sums unchanged.
     pub const SUMS: Epilogue<'static> = Epilogue { bias: &[], scale: &[], shift: &[], limits: Limits::NONE };
 
     pub(super) fn check(&self, channels: usize) {
@@ -106,21 +106,22 @@ impl Epilogue<'_> {
     }
 }
 
-/// The epilogue of each output channel.
+/// The constants of the epilogue for each output channel.
 pub(super) struct Channels {
+    /// Bias, corrected for the zero point of the data.
     init: Vec<i32>,
     scale: Vec<f32>,
     shift: Vec<f32>,
     limits: Limits,
-    /// The range of results in 8 bits, if they are so simple that tiles convert them.
+    /// The range of 8-bit results, if the conversion is simple enough for [`Tile::multiply_to_bytes`].
     range: Option<ByteRange>,
 }
 
-/// The range of a conversion of tiles: without a shift, and with products that 32 bits hold.
+/// The range of 8-bit results, if there is no shift and the scaled sums fit into 32 bits.
 fn byte_range(epilogue: &Epilogue<'_>) -> Option<ByteRange> {
-    const LARGEST: f32 = 0.99;
+    const MAX_SCALE: f32 = 0.99;
     let Limits { low, high, zero } = epilogue.limits;
-    let is_small = |scale: &f32| scale.abs() <= LARGEST;
+    let is_small = |scale: &f32| scale.abs() <= MAX_SCALE;
     let no_shift = epilogue.shift.iter().all(|shift| *shift == 0.0);
     if epilogue.scale.is_empty() || !no_shift || !epilogue.scale.iter().all(is_small) || !low.is_finite() {
         return None;
@@ -131,7 +132,7 @@ fn byte_range(epilogue: &Epilogue<'_>) -> Option<ByteRange> {
 }
 
 impl Channels {
-    /// For weights whose terms add up to `sums` in each channel, and data of `data`'s zero point. Padded to whole tiles.
+    /// The constants for weights that sum to `sums` in each channel, and for data encoded by `data`. Padded to whole tiles.
     pub(super) fn new(epilogue: &Epilogue<'_>, sums: &[i32], data: Encoder) -> Channels {
         let len = sums.len().next_multiple_of(COLS);
         let get = |values: &[f32], i: usize, default: f32| values.get(i).copied().unwrap_or(default);
@@ -148,7 +149,7 @@ impl Channels {
         }
     }
 
-    /// Computes a tile and converts it. Its channels, from `first` on, are the columns if it has unsigned rows, else the rows.
+    /// Computes a tile and converts it. The channels from `first` on are its columns if it has unsigned rows, else its rows.
     pub(super) fn multiply<T: OutputElement>(
         &self,
         first: usize,
@@ -164,24 +165,24 @@ impl Channels {
         }
         tile.multiply(layout, sums);
         match tile.has_unsigned_rows {
-            true => self.finish_cols(first, sums, out),
-            false => self.finish_rows(first, sums, out),
+            true => self.convert_cols(first, sums, out),
+            false => self.convert_rows(first, sums, out),
         }
     }
 
     /// Converts a tile whose rows are the channels from `first` on.
-    fn finish_rows<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut Results<T>) {
+    fn convert_rows<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut Results<T>) {
         let (init, scale) = (&self.init[first..first + ROWS], &self.scale[first..first + ROWS]);
         rows(sums, init, scale, &self.shift[first..first + ROWS], &self.limits, out);
     }
 
     /// Converts a tile whose columns are the channels from `first` on.
-    fn finish_cols<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut Results<T>) {
+    fn convert_cols<T: OutputElement>(&self, first: usize, sums: &Sums, out: &mut Results<T>) {
         let (init, scale) = (&self.init[first..first + COLS], &self.scale[first..first + COLS]);
         cols(sums, init, scale, &self.shift[first..first + COLS], &self.limits, out);
     }
 
-    /// Converts sums of one channel.
+    /// Converts sums of a single channel.
     #[inline(always)]
     pub(super) fn convert<T: OutputElement, const N: usize>(&self, channel: usize, sums: &[i32; N], out: &mut [T; N]) {
         let (init, scale, shift) = (self.init[channel], self.scale[channel], self.shift[channel]);
@@ -191,7 +192,7 @@ impl Channels {
     }
 }
 
-/// Copies `from` to the start of `to`. Only the first `len` elements count: what follows is written later.
+/// Copies the first `len` elements of `from` to the start of `to`. May overwrite up to N elements, which the caller writes later.
 #[inline(always)]
 pub(super) fn overwrite<T: Copy, const N: usize>(from: &[T; N], to: &mut [T], len: usize) {
     match to.first_chunk_mut::<N>() {

@@ -1,29 +1,29 @@
-//! Products with constant matrices, as in a fully connected layer.
+//! Products with a constant matrix, as in a fully connected layer.
 
 use super::epilogue::Channels;
 use super::{Encoder, Epilogue, Int8, Int8Weights, OutputElement};
 use crate::par::{self, AlignedVec, MatMut, MatRef, with_scratch};
 use crate::simd::int8::{COLS, Layout, Offsets, ROWS, Tile};
 
-/// Rows and columns of a parallel block.
-const BLOCK: [usize; 2] = [64, 2 * COLS];
+/// Rows and columns of a chunk.
+const CHUNK: [usize; 2] = [64, 2 * COLS];
 /// Products of fewer multiply-adds run on the calling thread.
 const PARALLEL_WORK: usize = 1 << 18;
 
-/// A constant matrix of (K, N) elements, packed for products with it on the right. Its output channels are the columns.
+/// A constant matrix (K, N), packed as the right operand. Its columns are the output channels.
 pub struct MatrixWeights {
     layout: Layout,
     depth: usize,
     cols: usize,
-    /// Panel by panel, for each group of terms the words of [`COLS`] columns.
+    /// (panels, groups of k indices, [`COLS`]).
     words: AlignedVec<i32>,
     offsets: Offsets,
-    /// The sum of each column's terms.
+    /// The sum of the weights of each column.
     sums: Vec<i32>,
 }
 
 impl MatrixWeights {
-    /// Packs a matrix; `weights.bytes` are the elements of `matrix`, whose columns are the channels of the zero points.
+    /// Packs `matrix`, a view of `weights.bytes`. Its columns are the channels of the zero points.
     ///
     /// # Panics
     /// If there are neither one nor `matrix.cols()` zero points.
@@ -53,7 +53,7 @@ impl MatrixWeights {
     }
 }
 
-/// `out` = the product of `x`, of (M, K) elements, and a packed matrix, converted by the epilogue.
+/// `out` = `x` `w`, requantized by the epilogue, for `x` (M, K), `w` (K, N) and `out` (M, N).
 ///
 /// # Panics
 /// If the shapes do not match.
@@ -67,16 +67,16 @@ pub fn gemm_int8<T: OutputElement>(x: Int8<'_>, w: &MatrixWeights, epilogue: &Ep
     let groups = w.offsets.len();
     let encoder = Encoder::data(x, w.layout);
     let channels = Channels::new(epilogue, &w.sums, encoder);
-    let [block_rows, block_cols] = if m * n * k < PARALLEL_WORK { [m, n.next_multiple_of(COLS)] } else { BLOCK };
+    let [chunk_rows, chunk_cols] = if m * n * k < PARALLEL_WORK { [m, n.next_multiple_of(COLS)] } else { CHUNK };
     with_scratch(m.div_ceil(ROWS) * groups * ROWS, |rows: &mut [i32]| {
         if groups > 0 {
-            par::parallel_rows(rows, groups * ROWS, block_rows.div_ceil(ROWS), |tile, words| {
+            par::parallel_rows(rows, groups * ROWS, chunk_rows.div_ceil(ROWS), |tile, words| {
                 let first = tile * ROWS;
                 pack_rows(encoder, &x.bytes[first * k..m.min(first + ROWS) * k], k, words);
             });
         }
         let rows = &*rows;
-        par::parallel_blocks(out, block_rows, block_cols, |row, col, mut out| {
+        par::parallel_blocks(out, chunk_rows, chunk_cols, |row, col, mut out| {
             let (mut sums, mut results) = ([0; ROWS * COLS], [T::default(); (ROWS + 1) * COLS]);
             for j in (0..out.cols()).step_by(COLS) {
                 let num_cols = COLS.min(out.cols() - j);
@@ -96,7 +96,7 @@ pub fn gemm_int8<T: OutputElement>(x: Int8<'_>, w: &MatrixWeights, epilogue: &Ep
     });
 }
 
-/// Packs up to [`ROWS`] rows of `k` elements as the words of a tile.
+/// Packs up to [`ROWS`] rows of depth `k` as the words of a tile, (groups of k indices, [`ROWS`]).
 fn pack_rows(encoder: Encoder, rows: &[u8], k: usize, words: &mut [i32]) {
     words.fill(0);
     for (lane, row) in rows.chunks_exact(k.max(1)).enumerate() {

@@ -12,7 +12,7 @@ fn wide(byte: u8, is_signed: bool) -> i64 {
     if is_signed { i64::from(byte.cast_signed()) } else { i64::from(byte) }
 }
 
-/// Zero points of the data and the weights, whether they are signed.
+/// (zero point of the data, zero point of the weights, data are signed, weights are signed).
 const TYPES: [(i32, i32, bool, bool); 6] = [
     (0, 0, false, true),
     (131, 0, false, true),
