@@ -1,11 +1,11 @@
-//! Multi-head attention on interleaved projections, as one fully connected layer computes them.
+//! Multi-head attention on interleaved projections, the output of one fully connected layer (MXNet's `interleaved_matmul_*`).
 
 use crate::gemm::{GemmElement, gemm_batched};
 use crate::movement::Item;
 use crate::par::{MatRef, parallel_rows, with_scratch};
 
-/// Projections of shape (length, batch, heads, parts, dim): for each position, example and head `parts` vectors, such as query,
-/// key and value.
+/// The shape (length, batch, heads, parts, dim) of projections: for each token, sequence and head, `parts` vectors such as query, key
+/// and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interleaved {
     /// Sequence length.
@@ -29,13 +29,13 @@ impl Interleaved {
         self.len() == 0
     }
 
-    /// One of the vectors at all positions, as a matrix (length, dim).
+    /// One of the vectors of a group at all positions: a matrix (length, dim).
     fn matrix<'a, T>(&self, data: &'a [T], group: usize, part: usize) -> MatRef<'a, T> {
         let start = ((group * self.parts + part) * self.dim).min(data.len());
         MatRef::new(&data[start..], self.length, self.dim, self.groups * self.parts * self.dim, 1)
     }
 
-    /// Interleaves vectors of shape (groups, length, dim); a part that is `None` gets zeros.
+    /// Interleaves parts of shape (groups, length, dim); one that is `None` becomes zero.
     fn interleave<T: Item>(&self, parts: &[Option<&[T]>], out: &mut [T]) {
         let Interleaved { length, groups, dim, .. } = *self;
         parallel_rows(out, self.parts * dim, (1usize << 14).div_ceil((self.parts * dim).max(1)), |row, out| {
@@ -50,14 +50,14 @@ impl Interleaved {
     }
 }
 
-/// One of the vectors of an interleaved array.
+/// One of the parts of interleaved projections: the queries, the keys or the values.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a, T> {
-    /// The shape of the array.
+    /// The shape of the projections.
     pub shape: Interleaved,
-    /// Its elements.
+    /// The projections.
     pub data: &'a [T],
-    /// Index of the vector.
+    /// Index of the part.
     pub part: usize,
 }
 
@@ -67,7 +67,7 @@ impl<'a, T> Part<'a, T> {
     }
 }
 
-/// `out[g] = scale * Q[g] K[g]^T`, of shape (groups, query length, key length).
+/// `out[g] = scale * Q[g] K[g]^T`: (groups, query length, key length).
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -76,8 +76,7 @@ pub fn attention_scores<T: GemmElement>(scale: T, queries: Part<'_, T>, keys: Pa
     gemm_batched(scale, |g| queries.matrix(g), |g| keys.matrix(g).t(), T::zero(), out, shape);
 }
 
-/// `out[g] = A[g] V[g]`, interleaved as (query length, groups, dim), for the attention weights A (groups, query length, key
-/// length).
+/// `out[g] = A[g] V[g]`: (query length, groups, dim), for the attention weights A (groups, query length, key length).
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -95,7 +94,7 @@ pub fn attention_values<T: GemmElement + Item + crate::par::Pod>(
     });
 }
 
-/// The gradient of one part of the projections, `scale * left(g) right(g)`, of shape (groups, length, dim).
+/// The gradient of one part of the projections, `scale * left(g) right(g)`: (groups, length, dim).
 fn part_gradient<'a, T: GemmElement>(
     shape: &Interleaved,
     scale: T,
@@ -106,8 +105,8 @@ fn part_gradient<'a, T: GemmElement>(
     gemm_batched(scale, left, right, T::zero(), out, (shape.length, shape.dim));
 }
 
-/// The gradient of [`attention_scores`] with respect to the arrays of the queries and of the keys. If both are one array, it is
-/// written to `query_grad`. Parts that are not read have gradient zero.
+/// The gradient of [`attention_scores`] with respect to the projections of queries and keys. If `is_shared`, both are the same array,
+/// whose gradient is written to `query_grad`. Unused parts have gradient zero.
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -118,36 +117,36 @@ pub fn attention_scores_backward<T: GemmElement + Item + crate::par::Pod>(
     out_grad: &[T],
     query_grad: Option<&mut [T]>,
     key_grad: Option<&mut [T]>,
-    one_array: bool,
+    is_shared: bool,
 ) {
     let (rows, columns) = (queries.shape.length, keys.shape.length);
-    let head = |g: usize| MatRef::row_major(&out_grad[g * rows * columns..], rows, columns);
+    let grad_of = |g: usize| MatRef::row_major(&out_grad[g * rows * columns..], rows, columns);
     let groups = queries.shape.groups;
     with_scratch(groups * (rows * queries.shape.dim + columns * keys.shape.dim), |buffer: &mut [T]| {
-        let (of_queries, of_keys) = buffer.split_at_mut(groups * rows * queries.shape.dim);
+        let (query_sums, key_sums) = buffer.split_at_mut(groups * rows * queries.shape.dim);
         if query_grad.is_some() {
-            part_gradient(&queries.shape, scale, head, |g| keys.matrix(g), of_queries);
+            part_gradient(&queries.shape, scale, grad_of, |g| keys.matrix(g), query_sums);
         }
-        if key_grad.is_some() || one_array && query_grad.is_some() {
-            part_gradient(&keys.shape, scale, |g| head(g).t(), |g| queries.matrix(g), of_keys);
+        if key_grad.is_some() || is_shared && query_grad.is_some() {
+            part_gradient(&keys.shape, scale, |g| grad_of(g).t(), |g| queries.matrix(g), key_sums);
         }
         if let Some(out) = query_grad {
             let mut parts = [None; 3];
-            parts[queries.part] = Some(&*of_queries);
-            if one_array {
-                parts[keys.part] = Some(&*of_keys);
+            parts[queries.part] = Some(&*query_sums);
+            if is_shared {
+                parts[keys.part] = Some(&*key_sums);
             }
             queries.shape.interleave(&parts[..queries.shape.parts], out);
         }
         if let Some(out) = key_grad {
             let mut parts = [None; 3];
-            parts[keys.part] = Some(&*of_keys);
+            parts[keys.part] = Some(&*key_sums);
             keys.shape.interleave(&parts[..keys.shape.parts], out);
         }
     });
 }
 
-/// The gradients of [`attention_values`] with respect to the values' array and to the attention weights.
+/// The gradients of [`attention_values`] with respect to the projections of the values and to the attention weights.
 ///
 /// # Panics
 /// When the shapes do not match.
@@ -162,13 +161,13 @@ pub fn attention_values_backward<T: GemmElement + Item + crate::par::Pod>(
     let Interleaved { length, groups, dim, .. } = values.shape;
     let weights = |g: usize| MatRef::row_major(&attention[g * query_len * length..], query_len, length);
     let heads = Interleaved { length: query_len, groups, parts: 1, dim };
-    let head = |g: usize| heads.matrix(out_grad, g, 0);
+    let grad_of = |g: usize| heads.matrix(out_grad, g, 0);
     if let Some(out) = attention_grad {
-        gemm_batched(T::one(), head, |g| values.matrix(g).t(), T::zero(), out, (query_len, length));
+        gemm_batched(T::one(), grad_of, |g| values.matrix(g).t(), T::zero(), out, (query_len, length));
     }
     if let Some(out) = value_grad {
         with_scratch(groups * length * dim, |sums: &mut [T]| {
-            part_gradient(&values.shape, T::one(), |g| weights(g).t(), head, sums);
+            part_gradient(&values.shape, T::one(), |g| weights(g).t(), grad_of, sums);
             let mut parts = [None; 3];
             parts[values.part] = Some(&*sums);
             values.shape.interleave(&parts[..values.shape.parts], out);

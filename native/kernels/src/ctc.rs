@@ -45,7 +45,8 @@ pub fn ctc_loss<T: FloatElement>(
             let (logs, exps) = work.split_at_mut(plane);
             for (t, logs) in logs.chunks_exact_mut(s.classes.max(1)).enumerate() {
                 let x = &x[(t * s.batch + n) * s.classes..][..s.classes];
-                with_wide(x, |x| row::forward(true, T::Acc::one(), T::Acc::one(), x, &[], exps, logs));
+                let params = row::Params { is_log: true, sign: T::Acc::one(), inv_temperature: T::Acc::one() };
+                with_wide(x, |x| row::forward(params, x, &[], exps, logs));
             }
             let grad = if row_len == plane { Some(grad) } else { None };
             loss[0] = sequence::<T>(s, logs, &labels[n], lengths[n], grad).store();

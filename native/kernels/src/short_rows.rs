@@ -1,27 +1,27 @@
-//! Short rows, computed side by side: blocks of rows are transposed so that a vector holds one element of each row.
+//! Short rows, transposed in blocks so that each lane of a vector holds an element of another row.
 
 use crate::float::Accum;
 use crate::map::{Elements, ElementsMut};
 use crate::par::{MatMut, MatRef};
 
 /// Maximum length of a short row.
-pub(crate) const LONGEST: usize = 32;
-/// Rows computed together.
-pub(crate) const ROWS: usize = 64;
+pub(crate) const MAX_LEN: usize = 32;
+/// Rows in a block.
+pub(crate) const BLOCK_ROWS: usize = 64;
 
-/// Writes element `a` of each row to row `a` of `to`. The rows have `len` elements and begin at element `at` of `from`; `buffer` is
-/// scratch memory of the length of `to`.
-pub(crate) fn load<A: Accum>(from: Elements<'_>, at: usize, len: usize, buffer: &mut [A], to: &mut [A]) {
+/// Transposes a block of rows of `len` elements, which starts at element `start` of `from`, into `to`: (len, rows). `buffer` is a
+/// scratch buffer as long as `to`.
+pub(crate) fn load<A: Accum>(from: Elements<'_>, start: usize, len: usize, buffer: &mut [A], to: &mut [A]) {
     match A::view_any(from) {
-        Some(lanes) => transpose(&lanes[at..at + to.len()], len, to),
+        Some(lanes) => transpose(&lanes[start..start + to.len()], len, to),
         None => {
-            A::load_any(from, at, buffer);
+            A::load_any(from, start, buffer);
             transpose(buffer, len, to);
         }
     }
 }
 
-/// The inverse of [`load`], to the rows that make up `to`.
+/// The inverse of [`load`]: transposes `from`, (len, rows), into the contiguous rows `to`.
 pub(crate) fn store<A: Accum>(from: &[A], len: usize, buffer: &mut [A], mut to: ElementsMut<'_>) {
     let rows = from.len() / len.max(1);
     if let Some(lanes) = A::view_any_mut(&mut to) {

@@ -23,14 +23,14 @@ pub fn l2_norm_forward<T: FloatElement>(shape: NormShape, eps: f64, x: &[T], y: 
     if shape.is_empty() {
         return norm.fill(root(0.0));
     }
-    if inner == 1 && axis <= short_rows::LONGEST {
-        let block = axis * short_rows::ROWS;
+    if inner == 1 && axis <= short_rows::MAX_LEN {
+        let block = axis * short_rows::BLOCK_ROWS;
         let grain = CHUNK.div_ceil(block);
-        return parallel_rows2((y, block), (norm, short_rows::ROWS), grain, |i, y, norm| {
+        return parallel_rows2((y, block), (norm, short_rows::BLOCK_ROWS), grain, |i, y, norm| {
             with_scratch(2 * y.len(), |buffer: &mut [T::Acc]| {
                 let (buffer, lanes) = buffer.split_at_mut(y.len());
                 short_rows::load(T::elements(x), i * block, axis, buffer, lanes);
-                let mut squares = [0.0; short_rows::ROWS];
+                let mut squares = [0.0; short_rows::BLOCK_ROWS];
                 let squares = &mut squares[..norm.len()];
                 column_dots::<T::Acc>(lanes, lanes, norm.len(), 0, axis, squares);
                 norm.iter_mut().zip(squares).for_each(|(norm, squares)| *norm = root(*squares));
@@ -74,8 +74,8 @@ pub fn l2_norm_backward<T: FloatElement>(shape: NormShape, y: &[T], norm: &[T::A
     if shape.is_empty() {
         return;
     }
-    if inner == 1 && axis <= short_rows::LONGEST {
-        let block = axis * short_rows::ROWS;
+    if inner == 1 && axis <= short_rows::MAX_LEN {
+        let block = axis * short_rows::BLOCK_ROWS;
         return parallel_rows(x_grad, block, CHUNK.div_ceil(block), |i, x_grad| {
             let (at, len, rows) = (i * block, x_grad.len(), x_grad.len() / axis);
             with_scratch(3 * len, |buffer: &mut [T::Acc]| {
@@ -83,7 +83,7 @@ pub fn l2_norm_backward<T: FloatElement>(shape: NormShape, y: &[T], norm: &[T::A
                 let (y_lanes, grads) = lanes.split_at_mut(len);
                 short_rows::load(T::elements(y), at, axis, buffer, y_lanes);
                 short_rows::load(T::elements(y_grad), at, axis, buffer, grads);
-                let mut along = [0.0; short_rows::ROWS];
+                let mut along = [0.0; short_rows::BLOCK_ROWS];
                 column_dots::<T::Acc>(y_lanes, grads, rows, 0, axis, &mut along[..rows]);
                 project_columns(&along[..rows], &norm[at / axis..][..rows], y_lanes, grads);
                 short_rows::store(grads, axis, buffer, T::elements_mut(x_grad));

@@ -68,7 +68,7 @@ pub fn row_norm_forward<T: FloatElement>(
             transpose(NormShape { outer, axis: inner, inner: axis }, y_rows, y);
         });
     }
-    if (1..=short_rows::LONGEST).contains(&axis) {
+    if (1..=short_rows::MAX_LEN).contains(&axis) {
         return short_forward(axis, affine, eps, x, y, (mean, deviation));
     }
     let (axis, grain) = (axis.max(1), CHUNK.div_ceil(axis.max(1)));
@@ -91,20 +91,25 @@ fn short_forward<T: FloatElement>(
     y: &mut [T],
     (mean, deviation): (&mut [T::Acc], &mut [T::Acc]),
 ) {
-    let (block, x) = (axis * short_rows::ROWS, T::elements(x));
+    let (block, x) = (axis * short_rows::BLOCK_ROWS, T::elements(x));
     let grain = CHUNK.div_ceil(block);
-    parallel_rows2((&mut *mean, short_rows::ROWS), (&mut *deviation, short_rows::ROWS), grain, |i, mean, deviation| {
-        let len = axis * mean.len();
-        with_scratch(2 * len, |buffer: &mut [T::Acc]| {
-            let (buffer, lanes) = buffer.split_at_mut(len);
-            short_rows::load(x, i * block, axis, buffer, lanes);
-            column_moments(T::Acc::of(eps), lanes, mean, deviation);
-        });
-    });
+    parallel_rows2(
+        (&mut *mean, short_rows::BLOCK_ROWS),
+        (&mut *deviation, short_rows::BLOCK_ROWS),
+        grain,
+        |i, mean, deviation| {
+            let len = axis * mean.len();
+            with_scratch(2 * len, |buffer: &mut [T::Acc]| {
+                let (buffer, lanes) = buffer.split_at_mut(len);
+                short_rows::load(x, i * block, axis, buffer, lanes);
+                column_moments(T::Acc::of(eps), lanes, mean, deviation);
+            });
+        },
+    );
     parallel_rows(y, block, grain, |i, y| {
         let (len, rows) = (y.len(), y.len() / axis);
-        let statistics = i * short_rows::ROWS..i * short_rows::ROWS + rows;
-        let mut inverse = [T::Acc::one(); short_rows::ROWS];
+        let statistics = i * short_rows::BLOCK_ROWS..i * short_rows::BLOCK_ROWS + rows;
+        let mut inverse = [T::Acc::one(); short_rows::BLOCK_ROWS];
         inverse.iter_mut().zip(&deviation[statistics.clone()]).for_each(|(inverse, x)| *inverse = x.recip());
         let (mean, inverse) = (&mean[statistics.clone()], &inverse[..rows]);
         with_scratch(2 * len, |buffer: &mut [T::Acc]| {
@@ -113,7 +118,7 @@ fn short_forward<T: FloatElement>(
             match affine {
                 Affine::PerElement(gamma, beta) => normalise_columns(mean, inverse, (gamma, beta), lanes),
                 Affine::PerRow(gamma, beta) => {
-                    let mut scales = [(T::Acc::one(), T::Acc::zero()); short_rows::ROWS];
+                    let mut scales = [(T::Acc::one(), T::Acc::zero()); short_rows::BLOCK_ROWS];
                     let rows = statistics.map(|row| row % gamma.len());
                     scales.iter_mut().zip(rows).for_each(|(scale, row)| *scale = (gamma[row], beta[row]));
                     normalise_rows(mean, inverse, &scales, lanes);
@@ -130,7 +135,7 @@ crate::simd::per_isa! {
     fn column_moments<A: Accum>(eps: A, lanes: &[A], mean: &mut [A], deviation: &mut [A]) {
         let rows = mean.len();
         let count = A::count(lanes.len() / rows);
-        let (mut sums, mut squares) = ([A::zero(); short_rows::ROWS], [A::zero(); short_rows::ROWS]);
+        let (mut sums, mut squares) = ([A::zero(); short_rows::BLOCK_ROWS], [A::zero(); short_rows::BLOCK_ROWS]);
         mean.fill(A::zero());
         for row in lanes.chunks_exact(rows) {
             mean.iter_mut().zip(row).for_each(|(mean, x)| *mean += *x);

@@ -1,6 +1,7 @@
-//! Softmax along any axis: contiguous rows one by one, other axes in blocks of adjacent columns.
+//! Softmax along any axis: contiguous rows one by one, short ones transposed ([`short_rows`]), other axes in blocks of columns.
 
-use super::{Lengths, SoftmaxKind, SoftmaxShape, row};
+use super::row::{self, Params};
+use super::{Lengths, SoftmaxKind, SoftmaxShape};
 use crate::float::{Accum, FloatElement};
 use crate::map::{Elements, ElementsMut};
 use crate::par::{MatMut, parallel_blocks, parallel_rows, with_scratch};
@@ -8,8 +9,8 @@ use crate::short_rows;
 use num_traits::One;
 
 /// Elements in a thread's chunk.
-const CHUNK: usize = 8 * 1024;
-/// Columns computed together.
+const GRAIN: usize = 8 * 1024;
+/// Columns in a block.
 const COLUMNS: usize = 64;
 
 /// Computes `kind` of `x` along the axis into `y`; both have the elements of `shape`. The computation has the precision of `x`
@@ -27,24 +28,26 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
 ) {
     check(shape, lengths, [x.len(), y.len()]);
     let SoftmaxShape { outer, axis, inner } = shape;
-    let log = kind == SoftmaxKind::LogSoftmax;
-    // The sign is applied to x, so that the arguments of the exponentials are never positive.
-    let sign = if (kind == SoftmaxKind::Softmin) == (temperature < 0.0) { T::Acc::one() } else { -T::Acc::one() };
-    let slope = T::Acc::of(1.0 / temperature.abs());
+    let params = Params {
+        is_log: kind == SoftmaxKind::LogSoftmax,
+        // The sign is applied to x before the maximum is taken, so that the arguments of the exponentials are never positive.
+        sign: if (kind == SoftmaxKind::Softmin) == (temperature < 0.0) { T::Acc::one() } else { -T::Acc::one() },
+        inv_temperature: T::Acc::of(1.0 / temperature.abs()),
+    };
     if shape.is_empty() {
         return;
     }
     let x = T::elements(x);
-    if inner == 1 && axis <= short_rows::LONGEST {
-        let block = axis * short_rows::ROWS;
-        return parallel_rows(y, block, (CHUNK / block).max(1), |i, y| {
-            let (at, rows, len) = (i * block, y.len() / axis, y.len());
-            let lens = lens(shape, lengths, at, 0, rows);
+    if inner == 1 && axis <= short_rows::MAX_LEN {
+        let block = axis * short_rows::BLOCK_ROWS;
+        return parallel_rows(y, block, (GRAIN / block).max(1), |i, y| {
+            let (start, rows, len) = (i * block, y.len() / axis, y.len());
+            let row_lens = block_lens(shape, lengths, start, 0, rows);
             with_scratch(3 * len, |buffer: &mut [T::Acc]| {
                 let (buffer, lanes) = buffer.split_at_mut(len);
                 let (lanes, result) = lanes.split_at_mut(len);
-                short_rows::load(x, at, axis, buffer, lanes);
-                let columns = Columns::new(log, sign, slope, lanes, rows, axis, &lens[..rows]);
+                short_rows::load(x, start, axis, buffer, lanes);
+                let columns = Columns::new(params, lanes, rows, axis, &row_lens[..rows]);
                 for (a, (x, y)) in lanes.chunks_exact(rows).zip(result.chunks_exact_mut(rows)).enumerate() {
                     columns.row(a, x, y);
                 }
@@ -53,19 +56,19 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
         });
     }
     if inner == 1 {
-        return parallel_rows(y, axis, CHUNK / axis, |r, y| {
+        return parallel_rows(y, axis, GRAIN / axis, |r, y| {
             let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
             y[len..].fill(O::default());
             let (from, to) = (r * axis, r * axis + len);
-            forward_row(log, sign, slope, (x, from, to), O::elements_mut(&mut y[..len]));
+            forward_row(params, (x, from, to), O::elements_mut(&mut y[..len]));
         });
     }
     parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
-        let lens = lens(shape, lengths, row, column, y.cols());
+        let row_lens = block_lens(shape, lengths, row, column, y.cols());
         let (columns, from) = (y.cols(), row * inner + column);
         with_scratch(axis * columns, |wide: &mut [T::Acc]| {
             let (x, stride) = lanes_of_columns(x, from, inner, columns, wide);
-            let statistics = Columns::new(log, sign, slope, x, stride, axis, &lens[..columns]);
+            let statistics = Columns::new(params, x, stride, axis, &row_lens[..columns]);
             for a in 0..axis {
                 let x = &x[a * stride..][..columns];
                 write_lanes(O::elements_mut(y.row_mut(a)), |y| statistics.row(a, x, y));
@@ -74,30 +77,24 @@ pub fn softmax_forward<T: FloatElement, O: FloatElement>(
     });
 }
 
-/// The softmax of the elements of `x` in a range.
-fn forward_row<A: Accum>(
-    log: bool,
-    sign: A,
-    slope: A,
-    (x, from, to): (Elements<'_>, usize, usize),
-    mut y: ElementsMut<'_>,
-) {
+/// The softmax of the elements `from..to` of `x`.
+fn forward_row<A: Accum>(params: Params<A>, (x, from, to): (Elements<'_>, usize, usize), mut y: ElementsMut<'_>) {
     let len = to - from;
     with_scratch(row::scratch_len(len), |exps: &mut [A]| {
         if let (Some(x), Some(y)) = (A::view_any(x), A::view_any_mut(&mut y)) {
             let ahead = &x[to..(to + len).min(x.len())];
-            return row::forward(log, sign, slope, &x[from..to], ahead, exps, y);
+            return row::forward(params, &x[from..to], ahead, exps, y);
         }
         with_scratch(2 * len, |lanes: &mut [A]| {
             let (wide, result) = lanes.split_at_mut(len);
             A::load_any(x, from, wide);
-            row::forward(log, sign, slope, wide, &[], exps, result);
+            row::forward(params, wide, &[], exps, result);
             A::store_any(result, y.part(0..len));
         });
     });
 }
 
-/// The lanes of some columns from element `from` on, and the distance of their rows: `x` itself, or copied to `wide`.
+/// The lanes of a block of columns that starts at element `from`, and the stride between their rows: `x` itself, or a copy in `wide`.
 fn lanes_of_columns<'s, A: Accum>(
     x: Elements<'s>,
     from: usize,
@@ -132,71 +129,81 @@ pub fn softmax_backward<T: FloatElement, O: FloatElement>(
     check(shape, lengths, [y.len(), x_grad.len()]);
     shape.check(y_grad.len());
     let SoftmaxShape { outer, axis, inner } = shape;
-    let slope = T::Acc::of(if kind == SoftmaxKind::Softmin { -1.0 / temperature } else { 1.0 / temperature });
+    let inv_temperature = T::Acc::of(if kind == SoftmaxKind::Softmin { -1.0 / temperature } else { 1.0 / temperature });
     if shape.is_empty() {
         return;
     }
     let (y, y_grad) = (O::elements(y), O::elements(y_grad));
-    if inner == 1 && axis <= short_rows::LONGEST {
-        let block = axis * short_rows::ROWS;
-        return parallel_rows(x_grad, block, (CHUNK / block).max(1), |i, x_grad| {
-            let (at, rows, len) = (i * block, x_grad.len() / axis, x_grad.len());
-            let lens = lens(shape, lengths, at, 0, rows);
+    if inner == 1 && axis <= short_rows::MAX_LEN {
+        let block = axis * short_rows::BLOCK_ROWS;
+        return parallel_rows(x_grad, block, (GRAIN / block).max(1), |i, x_grad| {
+            let (start, rows, len) = (i * block, x_grad.len() / axis, x_grad.len());
+            let row_lens = block_lens(shape, lengths, start, 0, rows);
             with_scratch(4 * len, |buffer: &mut [T::Acc]| {
                 let (buffer, lanes) = buffer.split_at_mut(len);
                 let (y_lanes, lanes) = lanes.split_at_mut(len);
                 let (grads, result) = lanes.split_at_mut(len);
-                short_rows::load(y, at, axis, buffer, y_lanes);
-                short_rows::load(y_grad, at, axis, buffer, grads);
-                let sums = grad_sums(kind, y_lanes, grads, rows, axis, &lens[..rows]);
+                short_rows::load(y, start, axis, buffer, y_lanes);
+                short_rows::load(y_grad, start, axis, buffer, grads);
+                let sums = column_grad_sums(kind, y_lanes, grads, rows, axis, &row_lens[..rows]);
                 let from = y_lanes.chunks_exact(rows).zip(grads.chunks_exact(rows));
                 for (a, (x_grad, from)) in result.chunks_exact_mut(rows).zip(from).enumerate() {
-                    grad_row((kind, slope), a, &lens[..rows], &sums, from, x_grad);
+                    grad_row((kind, inv_temperature), a, &row_lens[..rows], &sums, from, x_grad);
                 }
                 short_rows::store(result, axis, buffer, T::elements_mut(x_grad));
             });
         });
     }
     if inner == 1 {
-        return parallel_rows(x_grad, axis, CHUNK / axis, |r, x_grad| {
+        return parallel_rows(x_grad, axis, GRAIN / axis, |r, x_grad| {
             let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
             x_grad[len..].fill(T::default());
             let range = r * axis..r * axis + len;
-            backward_row(kind, slope, [y.part(range.clone()), y_grad.part(range)], T::elements_mut(&mut x_grad[..len]));
+            backward_row(
+                kind,
+                inv_temperature,
+                [y.part(range.clone()), y_grad.part(range)],
+                T::elements_mut(&mut x_grad[..len]),
+            );
         });
     }
     parallel_blocks(MatMut::row_major(x_grad, outer * axis, inner), axis, COLUMNS, |row, column, mut x_grad| {
-        let lens = lens(shape, lengths, row, column, x_grad.cols());
+        let row_lens = block_lens(shape, lengths, row, column, x_grad.cols());
         let (columns, from) = (x_grad.cols(), row * inner + column);
         let block = axis * columns;
         with_scratch(2 * block, |lanes: &mut [T::Acc]| {
             let (wide, grads) = lanes.split_at_mut(block);
             let (y, stride) = lanes_of_columns(y, from, inner, columns, wide);
             let (grads, _) = lanes_of_columns(y_grad, from, inner, columns, grads);
-            let sums = grad_sums(kind, y, grads, stride, axis, &lens[..columns]);
+            let sums = column_grad_sums(kind, y, grads, stride, axis, &row_lens[..columns]);
             for a in 0..axis {
                 let from = (&y[a * stride..][..columns], &grads[a * stride..][..columns]);
                 write_lanes(T::elements_mut(x_grad.row_mut(a)), |x_grad| {
-                    grad_row((kind, slope), a, &lens[..columns], &sums, from, x_grad);
+                    grad_row((kind, inv_temperature), a, &row_lens[..columns], &sums, from, x_grad);
                 });
             }
         });
     });
 }
 
-/// The gradient of a row, from the row of the result and its gradient.
-fn backward_row<A: Accum>(kind: SoftmaxKind, slope: A, [y, y_grad]: [Elements<'_>; 2], mut x_grad: ElementsMut<'_>) {
+/// The gradient of a contiguous row, from the row of the result and its gradient.
+fn backward_row<A: Accum>(
+    kind: SoftmaxKind,
+    inv_temperature: A,
+    [y, y_grad]: [Elements<'_>; 2],
+    mut x_grad: ElementsMut<'_>,
+) {
     let len = y.len();
     let lanes = (A::view_any(y), A::view_any(y_grad), A::view_any_mut(&mut x_grad));
     if let (Some(y), Some(y_grad), Some(x_grad)) = lanes {
-        return row::backward(kind, slope, y, y_grad, x_grad);
+        return row::backward(kind, inv_temperature, y, y_grad, x_grad);
     }
     with_scratch(3 * len, |lanes: &mut [A]| {
         let (wide, result) = lanes.split_at_mut(2 * len);
         let (wide, grads) = wide.split_at_mut(len);
         A::load_any(y, 0, wide);
         A::load_any(y_grad, 0, grads);
-        row::backward(kind, slope, wide, grads, result);
+        row::backward(kind, inv_temperature, wide, grads, result);
         A::store_any(result, x_grad);
     });
 }
@@ -208,8 +215,8 @@ fn check(shape: SoftmaxShape, lengths: Option<Lengths<'_>>, slices: [usize; 2]) 
     }
 }
 
-/// The lengths of the columns of a block.
-fn lens(
+/// The lengths of the softmax rows that are the columns of a block.
+fn block_lens(
     shape: SoftmaxShape,
     lengths: Option<Lengths<'_>>,
     row: usize,
@@ -226,7 +233,7 @@ fn lens(
     lens
 }
 
-/// Calls `f` with the elements as lanes, or with a buffer that is then converted to them. There are up to `COLUMNS` elements.
+/// Calls `f` with up to [`COLUMNS`] elements as lanes, or with a buffer that is then converted to them.
 fn write_lanes<A: Accum>(mut to: ElementsMut<'_>, f: impl FnOnce(&mut [A])) {
     if let Some(lanes) = A::view_any_mut(&mut to) {
         return f(lanes);
@@ -237,22 +244,19 @@ fn write_lanes<A: Accum>(mut to: ElementsMut<'_>, f: impl FnOnce(&mut [A])) {
     A::store_any(lanes, to);
 }
 
-/// The maximum and the sum of the exponentials of up to `COLUMNS` columns, and the parameters of the softmax.
+/// The softmax of up to [`COLUMNS`] columns: its parameters and the statistics of each column.
 struct Columns<'a, A> {
-    log: bool,
-    sign: A,
-    slope: A,
-    lens: &'a [usize],
+    params: Params<A>,
+    row_lens: &'a [usize],
     max: [A; COLUMNS],
-    /// The logarithms of the sums, or their reciprocals.
+    /// The reciprocals of the sums of the exponentials, or for the logarithm of the softmax their logarithms.
     sums: [A; COLUMNS],
 }
 
 impl<'a, A: Accum> Columns<'a, A> {
-    /// The statistics of columns of `axis` elements; the rows of `x` are `stride` elements apart.
-    fn new(log: bool, sign: A, slope: A, x: &[A], stride: usize, axis: usize, lens: &'a [usize]) -> Self {
-        let mut columns =
-            Columns { log, sign, slope, lens, max: [A::neg_infinity(); COLUMNS], sums: [A::zero(); COLUMNS] };
+    /// Computes the statistics of columns of `axis` elements, which have the given stride in `x`.
+    fn new(params: Params<A>, x: &[A], stride: usize, axis: usize, row_lens: &'a [usize]) -> Self {
+        let mut columns = Columns { params, row_lens, max: [A::neg_infinity(); COLUMNS], sums: [A::zero(); COLUMNS] };
         column_sums(&mut columns, x, stride, axis);
         columns
     }
@@ -264,17 +268,17 @@ impl<'a, A: Accum> Columns<'a, A> {
 
     #[inline(always)]
     fn shifted(&self, x: A, max: A) -> A {
-        (x * self.sign - max) * self.slope
+        (x * self.params.sign - max) * self.params.inv_temperature
     }
 }
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
     fn column_sums<A: Accum>(columns: &mut Columns<'_, A>, x: &[A], stride: usize, axis: usize) {
-        let (lens, count, sign) = (columns.lens, columns.lens.len(), columns.sign);
+        let (row_lens, count, sign) = (columns.row_lens, columns.row_lens.len(), columns.params.sign);
         let mut max = [A::neg_infinity(); COLUMNS];
         for a in 0..axis {
-            for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..count]).zip(lens) {
+            for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..count]).zip(row_lens) {
                 let value = *x * sign;
                 *max = if a < *len && value > *max { value } else { *max };
             }
@@ -282,13 +286,13 @@ crate::simd::per_isa! {
         let mut sums = [A::zero(); COLUMNS];
         for a in 0..axis {
             let xs = x[a * stride..][..count].iter().zip(&max);
-            for ((sum, (x, max)), len) in sums.iter_mut().zip(xs).zip(lens) {
+            for ((sum, (x, max)), len) in sums.iter_mut().zip(xs).zip(row_lens) {
                 let exp = columns.shifted(*x, *max).exponential_nonpositive();
                 *sum += if a < *len { exp } else { A::zero() };
             }
         }
-        let log = columns.log;
-        sums[..count].iter_mut().for_each(|sum| *sum = if log { sum.ln() } else { sum.recip() });
+        let is_log = columns.params.is_log;
+        sums[..count].iter_mut().for_each(|sum| *sum = if is_log { sum.ln() } else { sum.recip() });
         (columns.max, columns.sums) = (max, sums);
     }
 }
@@ -297,9 +301,9 @@ crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
     fn softmax_row<A: Accum>(columns: &Columns<'_, A>, a: usize, x: &[A], y: &mut [A]) {
         let xs = x.iter().zip(&columns.max).zip(&columns.sums);
-        for ((y, ((x, max), sum)), len) in y.iter_mut().zip(xs).zip(columns.lens) {
+        for ((y, ((x, max), sum)), len) in y.iter_mut().zip(xs).zip(columns.row_lens) {
             let shifted = columns.shifted(*x, *max);
-            let value = if columns.log { shifted - *sum } else { shifted.exponential_nonpositive() * *sum };
+            let value = if columns.params.is_log { shifted - *sum } else { shifted.exponential_nonpositive() * *sum };
             *y = if a < *len { value } else { A::zero() };
         }
     }
@@ -307,20 +311,20 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// The sum that each column of the gradient needs.
-    fn grad_sums<A: Accum>(
+    /// For each column, the sum over the axis that the gradient subtracts.
+    fn column_grad_sums<A: Accum>(
         kind: SoftmaxKind,
         y: &[A],
         y_grad: &[A],
         stride: usize,
         axis: usize,
-        lens: &[usize]
+        row_lens: &[usize]
     ) -> [A; COLUMNS] {
-        let (count, log) = (lens.len(), kind == SoftmaxKind::LogSoftmax);
+        let (count, log) = (row_lens.len(), kind == SoftmaxKind::LogSoftmax);
         let mut sums = [A::zero(); COLUMNS];
         for a in 0..axis {
             let from = y[a * stride..][..count].iter().zip(&y_grad[a * stride..][..count]);
-            for ((sum, (y, grad)), len) in sums.iter_mut().zip(from).zip(lens) {
+            for ((sum, (y, grad)), len) in sums.iter_mut().zip(from).zip(row_lens) {
                 let grad = *grad;
                 let term = if log { grad } else { grad * *y };
                 *sum += if a < *len { term } else { A::zero() };
@@ -336,18 +340,18 @@ crate::simd::per_isa! {
     fn grad_row<A: Accum>(
         kind_slope: (SoftmaxKind, A),
         a: usize,
-        lens: &[usize],
+        row_lens: &[usize],
         sums: &[A],
         from: (&[A], &[A]),
         x_grad: &mut [A]
     ) {
-        let (kind, slope) = kind_slope;
+        let (kind, inv_temperature) = kind_slope;
         let log = kind == SoftmaxKind::LogSoftmax;
         let from = from.0.iter().zip(from.1);
-        for ((x_grad, (y, grad)), (sum, len)) in x_grad.iter_mut().zip(from).zip(sums.iter().zip(lens)) {
+        for ((x_grad, (y, grad)), (sum, len)) in x_grad.iter_mut().zip(from).zip(sums.iter().zip(row_lens)) {
             let (y, grad) = (*y, *grad);
             let value = if log { grad - y.exponential() * *sum } else { y * (grad - *sum) };
-            *x_grad = if a < *len { value * slope } else { A::zero() };
+            *x_grad = if a < *len { value * inv_temperature } else { A::zero() };
         }
     }
 }

@@ -24,7 +24,7 @@ pub fn valid_labels<T: FloatElement>(labels: &[T], ignore_label: f64) -> usize {
     labels.iter().filter(|label| label.to_f64().trunc() != ignore_label.trunc()).count()
 }
 
-/// The gradient of `SoftmaxOutput` with respect to its data: `(probability - target) * scale`, times `head` if given. A label
+/// The gradient of `SoftmaxOutput` with respect to its data: `(probability - target) * scale`, times `head_grad` if given. A label
 /// outside of `0..axis` has no target.
 ///
 /// `labels` has `outer` x `inner` elements; the other slices have those of the shape.
@@ -35,11 +35,11 @@ pub fn softmax_output_backward<T: FloatElement>(
     target: &SoftmaxTarget,
     probabilities: &[T],
     labels: &[T],
-    head: Option<&[T]>,
+    head_grad: Option<&[T]>,
     grad: &mut [T],
 ) {
     let shape = target.shape;
-    [probabilities.len(), grad.len()].into_iter().chain(head.map(<[T]>::len)).for_each(|len| shape.check(len));
+    [probabilities.len(), grad.len()].into_iter().chain(head_grad.map(<[T]>::len)).for_each(|len| shape.check(len));
     assert_eq!(labels.len(), shape.outer * shape.inner, "labels for the rows of {shape:?}");
     if shape.is_empty() {
         return;
@@ -55,18 +55,18 @@ pub fn softmax_output_backward<T: FloatElement>(
         {
             for ((grad, p), label) in grad.iter_mut().zip(p).zip(labels) {
                 let label = label.to_f64().trunc();
-                let wanted = if label == class as f64 { on } else { off };
-                let value = (T::Acc::of(*p) - wanted) * scale;
+                let target = if label == class as f64 { on } else { off };
+                let value = (T::Acc::of(*p) - target) * scale;
                 *grad = if ignore == Some(label) { T::default() } else { value.store() };
             }
         }
-        if let Some(head) = head {
-            multiply(grad, &head[i * block..]);
+        if let Some(head_grad) = head_grad {
+            multiply_by(grad, &head_grad[i * block..]);
         }
     });
 }
 
-/// The gradient of `SoftmaxOutput` for labels that are probabilities: `(probability - label) * scale`, times `head` if given.
+/// The gradient of `SoftmaxOutput` for labels that are probabilities: `(probability - label) * scale`, times `head_grad` if given.
 ///
 /// # Panics
 /// When the slices differ in length.
@@ -74,30 +74,30 @@ pub fn softmax_output_backward_dense<T: FloatElement>(
     scale: f64,
     probabilities: &[T],
     labels: &[T],
-    head: Option<&[T]>,
+    head_grad: Option<&[T]>,
     grad: &mut [T],
 ) {
     let len = grad.len();
     assert!(
-        probabilities.len() == len && labels.len() == len && head.is_none_or(|head| head.len() == len),
+        probabilities.len() == len && labels.len() == len && head_grad.is_none_or(|head_grad| head_grad.len() == len),
         "probabilities, labels and gradients must have the same shape"
     );
-    const CHUNK: usize = 16 * 1024;
+    const GRAIN: usize = 16 * 1024;
     let scale = T::Acc::of(scale);
-    parallel_rows(grad, CHUNK, 1, |i, grad| {
-        let from = probabilities[i * CHUNK..].iter().zip(&labels[i * CHUNK..]);
+    parallel_rows(grad, GRAIN, 1, |i, grad| {
+        let from = probabilities[i * GRAIN..].iter().zip(&labels[i * GRAIN..]);
         for (grad, (p, label)) in grad.iter_mut().zip(from) {
             *grad = ((T::Acc::of(*p) - T::Acc::of(*label)) * scale).store();
         }
-        if let Some(head) = head {
-            multiply(grad, &head[i * CHUNK..]);
+        if let Some(head_grad) = head_grad {
+            multiply_by(grad, &head_grad[i * GRAIN..]);
         }
     });
 }
 
-fn multiply<T: FloatElement>(grad: &mut [T], head: &[T]) {
-    for (grad, head) in grad.iter_mut().zip(head) {
-        *grad = (T::Acc::of(*grad) * T::Acc::of(*head)).store();
+fn multiply_by<T: FloatElement>(grad: &mut [T], head_grad: &[T]) {
+    for (grad, head_grad) in grad.iter_mut().zip(head_grad) {
+        *grad = (T::Acc::of(*grad) * T::Acc::of(*head_grad)).store();
     }
 }
 
@@ -107,8 +107,8 @@ fn class<T: FloatElement>(label: T, classes: usize) -> usize {
     (label.to_f64() as usize).min(classes - 1)
 }
 
-/// The sum over the rows of `-log softmax(x)[label]` (MXNet's `softmax_cross_entropy`), for `x` of (rows, classes) elements and
-/// one label per row. Invalid labels are clamped to the nearest class.
+/// The sum over the rows of `-log softmax(x)[label]` (MXNet's `softmax_cross_entropy`), for `x` (rows, classes) and one label per
+/// row. Invalid labels are clamped to the nearest class.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -132,7 +132,7 @@ fn row_loss<T: FloatElement>(x: &[T], label: T) -> T::Acc {
     row::log_sum(x) - T::Acc::of(x[class(label, x.len())])
 }
 
-/// The gradient of [`cross_entropy_forward`]: `(probability - target) * head`, where `probabilities` is the softmax of the rows.
+/// The gradient of [`cross_entropy_forward`]: `(probability - target) * head_grad`, where `probabilities` is the softmax of the rows.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -140,17 +140,17 @@ pub fn cross_entropy_backward<T: FloatElement>(
     classes: usize,
     probabilities: &[T],
     labels: &[T],
-    head: T,
+    head_grad: T,
     grad: &mut [T],
 ) {
     assert_eq!(probabilities.len(), labels.len() * classes, "a row of {classes} classes for each label");
     assert_eq!(probabilities.len(), grad.len(), "the gradient has the shape of the probabilities");
-    let scale = T::Acc::of(head);
+    let scale = T::Acc::of(head_grad);
     parallel_rows(grad, classes, (8 * 1024 / classes.max(1)).max(1), |row, grad| {
-        let wanted = class(labels[row], classes);
+        let label = class(labels[row], classes);
         let p = &probabilities[row * classes..(row + 1) * classes];
         for (i, (grad, p)) in grad.iter_mut().zip(p).enumerate() {
-            let target = if i == wanted { T::Acc::count(1) } else { T::Acc::zero() };
+            let target = if i == label { T::Acc::count(1) } else { T::Acc::zero() };
             *grad = ((T::Acc::of(*p) - target) * scale).store();
         }
     });

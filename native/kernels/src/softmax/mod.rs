@@ -1,8 +1,12 @@
-//! Softmax along one axis, its relatives, and the losses built on it (MXNet's `softmax`, `log_softmax`, `softmin`,
+//! Softmax, log-softmax and softmin along one axis, and the losses built on them (MXNet's `softmax`, `log_softmax`, `softmin`,
 //! `SoftmaxOutput`, `softmax_cross_entropy`).
 //!
 //! The maximum of a row is subtracted first: `exp((x - max) / temperature) / sum`. A row that contains NaN or positive infinity,
 //! or only negative infinity, becomes NaN. Results do not depend on the number of threads.
+//!
+//! - `row`: a contiguous row.
+//! - `axis`: any axis, forward and backward.
+//! - `loss`: losses and their gradients.
 
 mod axis;
 mod loss;
@@ -54,8 +58,8 @@ pub enum SoftmaxKind {
     Softmin,
 }
 
-/// For each of the `outer` x `inner` rows, the number of leading elements that count; the others yield zero. A length beyond the
-/// axis means all of it, a negative one none.
+/// For each of the `outer` x `inner` rows, its length: the softmax is taken over the leading elements and is zero for the others.
+/// Lengths are clamped to the axis.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths<'a> {
     /// Lengths of 32 bits.

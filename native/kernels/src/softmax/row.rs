@@ -1,44 +1,46 @@
-//! Softmax of one contiguous row.
+//! Softmax of a contiguous row.
 
 use super::SoftmaxKind;
 use crate::float::{Accum, FloatElement};
 use crate::simd::prefetch;
 use num_traits::{Float, One};
 
-/// Number of elements computed side by side.
 const LANES: usize = 16;
 /// Rows are processed in whole blocks of this length, so that no loop over exponentials has a remainder.
 const BLOCK: usize = 4 * LANES;
 
-/// The length of the scratch memory for a row.
+/// The parameters of a softmax: it is the normalised exponential of `(sign * x - max) * inv_temperature`.
+#[derive(Clone, Copy)]
+pub(crate) struct Params<A> {
+    /// True to compute the logarithm of the softmax.
+    pub is_log: bool,
+    /// 1, or -1 to negate x.
+    pub sign: A,
+    /// The reciprocal of the magnitude of the temperature.
+    pub inv_temperature: A,
+}
+
+/// The length of the scratch buffer for a row.
 pub(crate) fn scratch_len(axis: usize) -> usize {
     axis.next_multiple_of(BLOCK)
 }
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// Computes the softmax of `sign * slope * x`, or its logarithm, into `y`. `slope` is not negative; `exps` is scratch memory
-    /// of `scratch_len` elements. Prefetches `ahead` and `y`.
-    pub(crate) fn forward<A: Accum>(
-        log: bool,
-        sign: A,
-        slope: A,
-        x: &[A],
-        ahead: &[A],
-        exps: &mut [A],
-        y: &mut [A]
-    ) {
+    /// Computes the softmax of `x` into `y`. `exps` is a scratch buffer of [`scratch_len`] elements. Prefetches `ahead` and `y`.
+    pub(crate) fn forward<A: Accum>(params: Params<A>, x: &[A], ahead: &[A], exps: &mut [A], y: &mut [A]) {
+        let Params { is_log, sign, inv_temperature } = params;
         let max = max(x, sign);
-        let shifted = |x: &A| (*x * sign - max) * slope;
+        let shifted = |x: &A| (*x * sign - max) * inv_temperature;
         let sum = exp_sum(x, shifted, |block, start| {
             exps[start..start + BLOCK].copy_from_slice(block);
-            let part = |len: usize| start.min(len)..(start + BLOCK).min(len);
-            prefetch(&ahead[part(ahead.len())]);
-            prefetch(&y[part(y.len())]);
+            let range = |len: usize| start.min(len)..(start + BLOCK).min(len);
+            prefetch(&ahead[range(ahead.len())]);
+            prefetch(&y[range(y.len())]);
         });
-        if log {
-            let log = sum.ln();
-            y.iter_mut().zip(x).for_each(|(y, x)| *y = shifted(x) - log);
+        if is_log {
+            let log_sum = sum.ln();
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = shifted(x) - log_sum);
         } else {
             let scale = sum.recip();
             y.iter_mut().zip(exps).for_each(|(y, exp)| *y = *exp * scale);
@@ -46,8 +48,8 @@ crate::simd::per_isa! {
     }
 }
 
-/// The sum of the exponentials of `shifted(x)`, which is never positive, over all elements. Passes the exponentials to `keep`
-/// block by block, with the start of each block; the last block is padded with zeros.
+/// The sum of the exponentials of `shifted(x)`, which is never positive. Calls `keep(exponentials, start)` for each block; the last
+/// block is padded with zeros.
 #[inline(always)]
 fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut(&[A; BLOCK], usize)) -> A {
     let mut sums = [A::zero(); BLOCK];
@@ -74,10 +76,10 @@ fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// The gradient with respect to the `x` of a row, from the result `y` and its gradient. `slope` is negative for softmin.
-    pub(super) fn backward<A: Accum>(kind: SoftmaxKind, slope: A, y: &[A], grad: &[A], x_grad: &mut [A]) {
-        let log = kind == SoftmaxKind::LogSoftmax;
-        let term = |y: A, grad: A| if log { grad } else { grad * y };
+    /// The gradient with respect to the row `x`, from the softmax `y` and its gradient. `inv_temperature` is negative for softmin.
+    pub(super) fn backward<A: Accum>(kind: SoftmaxKind, inv_temperature: A, y: &[A], grad: &[A], x_grad: &mut [A]) {
+        let is_log = kind == SoftmaxKind::LogSoftmax;
+        let term = |y: A, grad: A| if is_log { grad } else { grad * y };
         let mut sums = [A::zero(); 2 * LANES];
         let blocks = y.chunks_exact(2 * LANES).zip(grad.chunks_exact(2 * LANES));
         let done = y.len() / (2 * LANES) * (2 * LANES);
@@ -89,8 +91,8 @@ crate::simd::per_isa! {
         }
         let sum = tree(sums, |a, b| a + b);
         for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(grad)) {
-            let value = if log { *grad - y.exponential() * sum } else { *y * (*grad - sum) };
-            *x_grad = value * slope;
+            let value = if is_log { *grad - y.exponential() * sum } else { *y * (*grad - sum) };
+            *x_grad = value * inv_temperature;
         }
     }
 }
@@ -119,7 +121,7 @@ fn max<T: FloatElement>(x: &[T], sign: T::Acc) -> T::Acc {
     tree(lanes, larger)
 }
 
-/// Reduces neighbours pairwise; `N` is a power of two.
+/// Reduces the lanes by halves; `N` is a power of two.
 #[inline(always)]
 fn tree<A: Copy, const N: usize>(mut lanes: [A; N], join: impl Fn(A, A) -> A) -> A {
     let mut width = N / 2;
