@@ -17,37 +17,38 @@ use parking_lot::ReentrantMutex;
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[&CUSTOM, &CUSTOM_FUNCTION];
 
-/// Parameters of `Custom`: the user operator that the factory of `op_type` creates from the attributes. For a node of a saved graph
-/// whose type is not registered yet, only the numbers of inputs and outputs are known; the type is looked up again when needed.
+/// Parameters of `Custom`: the user operator that the factory of `op_type` creates from the attributes. A saved graph can be loaded
+/// before its operator types are registered. Its nodes then have placeholder names, and each use looks the type up again.
 pub struct CustomParam {
     op_type: String,
     /// The attributes passed to the factory.
     attrs: Attrs,
     operator: OnceLock<Arc<dyn UserOperator>>,
-    inputs: Vec<String>,
-    outputs: Vec<String>,
+    /// The names of the inputs, then of the auxiliary states.
+    input_names: Vec<String>,
+    output_names: Vec<String>,
     /// Indices of the auxiliary states among all inputs.
     states: Vec<usize>,
 }
 
-/// Splits off `op_type` and drops graph attributes such as `__ctx_group__`.
+/// Separates `op_type` from the operator's own attributes. Attributes of the graph, such as `__ctx_group__`, are dropped.
 fn op_attrs(attrs: &Attrs) -> Result<(String, Attrs)> {
     let op_type = attrs.get("op_type").ok_or_else(|| {
         Error::Param("op_type is missing: give the name under which the operator was registered".into())
     })?;
-    let hidden = |k: &str| k.len() > 4 && k.starts_with("__") && k.ends_with("__");
-    let rest = attrs.iter().filter(|(k, _)| *k != "op_type" && !hidden(k)).map(|(k, v)| (k.clone(), v.clone()));
+    let is_graph_attr = |k: &str| k.len() > 4 && k.starts_with("__") && k.ends_with("__");
+    let rest = attrs.iter().filter(|(k, _)| *k != "op_type" && !is_graph_attr(k)).map(|(k, v)| (k.clone(), v.clone()));
     Ok((op_type.clone(), rest.collect()))
 }
 
 impl CustomParam {
     fn new(op_type: String, attrs: Attrs, operator: Arc<dyn UserOperator>) -> Result<CustomParam> {
-        let (mut inputs, outputs, states) = (operator.inputs(), operator.outputs(), operator.states());
-        ensure!(!outputs.is_empty(), "custom operator '{op_type}' names no output: an operator has at least one");
-        let n = inputs.len();
-        inputs.extend(states);
-        let states = (n..inputs.len()).collect();
-        Ok(CustomParam { op_type, attrs, operator: OnceLock::from(operator), states, inputs, outputs })
+        let (mut input_names, output_names) = (operator.inputs(), operator.outputs());
+        ensure!(!output_names.is_empty(), "custom operator '{op_type}' names no output: an operator has at least one");
+        let num_inputs = input_names.len();
+        input_names.extend(operator.states());
+        let states = (num_inputs..input_names.len()).collect();
+        Ok(CustomParam { op_type, attrs, operator: OnceLock::from(operator), input_names, output_names, states })
     }
 
     /// The parameters of a node of a saved graph.
@@ -57,24 +58,30 @@ impl CustomParam {
             let operator = factory.make(&attrs)?;
             return CustomParam::new(op_type, attrs, operator);
         }
-        let outputs = match node.outputs {
+        let output_names = match node.outputs {
             1 => vec!["output".into()],
             n => (0..n).map(|i| format!("output{i}")).collect(),
         };
-        let inputs = (0..node.inputs).map(|i| format!("data{i}")).collect();
-        Ok(CustomParam { op_type, attrs, operator: OnceLock::new(), inputs, outputs, states: node.states.clone() })
+        let input_names = (0..node.inputs).map(|i| format!("data{i}")).collect();
+        let states = node.states.clone();
+        Ok(CustomParam { op_type, attrs, operator: OnceLock::new(), input_names, output_names, states })
     }
 
-    /// The operator, if its type is registered by now.
+    /// The number of inputs without the auxiliary states.
+    fn num_data_inputs(&self) -> usize {
+        self.input_names.len() - self.states.len()
+    }
+
+    /// The operator, or `None` as long as its type is not registered.
     fn registered(&self) -> Result<Option<&Arc<dyn UserOperator>>> {
         if let Some(operator) = self.operator.get() {
             return Ok(Some(operator));
         }
         let Some(factory) = user_op::lookup(&self.op_type)? else { return Ok(None) };
-        let made = factory.make(&self.attrs)?;
+        let operator = factory.make(&self.attrs)?;
         let (found, stored) = (
-            (made.inputs().len(), made.states().len(), made.outputs().len()),
-            (self.inputs.len() - self.states.len(), self.states.len(), self.outputs.len()),
+            (operator.inputs().len(), operator.states().len(), operator.outputs().len()),
+            (self.num_data_inputs(), self.states.len(), self.output_names.len()),
         );
         ensure!(
             found == stored,
@@ -87,7 +94,7 @@ impl CustomParam {
             stored.1,
             stored.2
         );
-        Ok(Some(self.operator.get_or_init(|| made)))
+        Ok(Some(self.operator.get_or_init(|| operator)))
     }
 
     fn operator(&self) -> Result<&Arc<dyn UserOperator>> {
@@ -123,11 +130,11 @@ pub static CUSTOM: OpDef = OpDef::new("Custom")
         type_string: "NDArray-or-Symbol[]",
     }])
     .params::<CustomParam>()
-    .num_inputs_by(|p| p.get::<CustomParam>().inputs.len())
-    .input_names_by(|p| p.get::<CustomParam>().inputs.clone())
+    .num_inputs_by(|p| p.get::<CustomParam>().input_names.len())
+    .input_names_by(|p| p.get::<CustomParam>().input_names.clone())
     .mutates_by(|p| &p.get::<CustomParam>().states)
-    .outputs(|p| p.get::<CustomParam>().outputs.len())
-    .output_names_by(|p| p.get::<CustomParam>().outputs.clone())
+    .outputs(|p| p.get::<CustomParam>().output_names.len())
+    .output_names_by(|p| p.get::<CustomParam>().output_names.clone())
     .shape(infer_shape)
     .dtype(infer_dtype)
     .foreign(forward)
@@ -138,8 +145,8 @@ pub static CUSTOM: OpDef = OpDef::new("Custom")
     .reusable_if(|p| p.get::<CustomParam>().operator.get().is_some_and(|operator| operator.is_reusable()))
     .ready_if(|p| p.get::<CustomParam>().operator().map(|_| ()));
 
-/// The gradient computed by the instance.
-const BY_INSTANCE: Grad = Grad::Kernel(
+/// The gradient that the operator's `backward` function computes.
+const FOREIGN_BACKWARD: Grad = Grad::Kernel(
     Backward::foreign(backward)
         .ograds_if(|p| reads_output_gradients(p.get::<CustomParam>()))
         .inputs(Deps::All)
@@ -150,7 +157,7 @@ const BY_INSTANCE: Grad = Grad::Kernel(
 fn gradient(p: &Params) -> Grad {
     match p.get::<CustomParam>().registered() {
         Ok(Some(operator)) if operator.is_composed() => Grad::Compose(compose),
-        _ => BY_INSTANCE,
+        _ => FOREIGN_BACKWARD,
     }
 }
 
@@ -158,31 +165,31 @@ fn reads_output_gradients(p: &CustomParam) -> bool {
     p.operator.get().is_none_or(|operator| operator.reads_output_gradients())
 }
 
-/// The gradients of the inputs; states have none.
+/// The composed gradients of the inputs, with `None` for each auxiliary state.
 fn compose(graph: &mut dyn GradGraph, node: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
     let p = node.params.get::<CustomParam>();
-    let inputs = p.inputs.len() - p.states.len();
+    let num_inputs = p.num_data_inputs();
     let mut gradients = p.operator()?.compose(graph, node)?;
     ensure!(
-        gradients.len() == inputs,
-        "the operator composed {} gradients for {inputs} inputs: expected one for each input, None for no gradient",
+        gradients.len() == num_inputs,
+        "the operator composed {} gradients for {num_inputs} inputs: expected one for each input, None for no gradient",
         gradients.len()
     );
-    gradients.resize(p.inputs.len(), None);
+    gradients.resize(p.input_names.len(), None);
     Ok(gradients)
 }
 
-/// Checks that inference returned as many items as there are inputs, outputs and states.
-fn check<T>(p: &CustomParam, inferred: &InferredArgs<T>, what: &str) -> Result<()> {
-    let inputs = p.inputs.len() - p.states.len();
+/// Checks that the user's inference returned one item for each input, output and state.
+fn check_inferred<T>(p: &CustomParam, inferred: &InferredArgs<T>, what: &str) -> Result<()> {
+    let num_inputs = p.num_data_inputs();
     let given = (inferred.ins.len(), inferred.outs.len(), inferred.states.len());
     ensure!(
-        given == (inputs, p.outputs.len(), p.states.len()),
-        "the operator inferred {what} of {} inputs, {} outputs and {} states, but it has {inputs}, {} and {}",
+        given == (num_inputs, p.output_names.len(), p.states.len()),
+        "the operator inferred {what} of {} inputs, {} outputs and {} states, but it has {num_inputs}, {} and {}",
         given.0,
         given.1,
         given.2,
-        p.outputs.len(),
+        p.output_names.len(),
         p.states.len()
     );
     Ok(())
@@ -190,65 +197,65 @@ fn check<T>(p: &CustomParam, inferred: &InferredArgs<T>, what: &str) -> Result<(
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<CustomParam>();
-    let inputs = p.inputs.len() - p.states.len();
-    let Some(ins) = io.ins.get(..inputs) else { return Ok(()) };
+    let num_inputs = p.num_data_inputs();
+    let Some(ins) = io.ins.get(..num_inputs) else { return Ok(()) };
     let Some(operator) = p.registered()? else { return Ok(()) };
-    if inputs > 0 && !ins.iter().chain(io.outs.iter()).any(|s| s.ndim_is_known()) {
+    if num_inputs > 0 && !ins.iter().chain(io.outs.iter()).any(|s| s.ndim_is_known()) {
         return Ok(());
     }
     let inferred = match operator.infer_shape(ins, io.outs) {
         Err(_) if !ins.iter().all(|s| s.is_known()) => return Ok(()),
         result => result?,
     };
-    check(p, &inferred, "shapes")?;
+    check_inferred(p, &inferred, "shapes")?;
     inferred.ins.iter().enumerate().try_for_each(|(i, s)| io.assign_in(i, s))?;
-    inferred.states.iter().enumerate().try_for_each(|(i, s)| io.assign_in(inputs + i, s))?;
+    inferred.states.iter().enumerate().try_for_each(|(i, s)| io.assign_in(num_inputs + i, s))?;
     inferred.outs.iter().enumerate().try_for_each(|(k, s)| io.assign_out(k, s))
 }
 
 fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let p = p.get::<CustomParam>();
-    let inputs = p.inputs.len() - p.states.len();
-    let Some(ins) = io.ins.get(..inputs) else { return Ok(()) };
+    let num_inputs = p.num_data_inputs();
+    let Some(ins) = io.ins.get(..num_inputs) else { return Ok(()) };
     let Some(operator) = p.registered()? else { return Ok(()) };
-    if inputs > 0 && ins.iter().chain(io.outs.iter()).all(Option::is_none) {
+    if num_inputs > 0 && ins.iter().chain(io.outs.iter()).all(Option::is_none) {
         return Ok(());
     }
     let inferred = match operator.infer_dtype(ins, io.outs) {
         Err(_) if ins.contains(&None) => return Ok(()),
         result => result?,
     };
-    check(p, &inferred, "types")?;
+    check_inferred(p, &inferred, "types")?;
     let known = |list: Vec<Option<_>>| list.into_iter().enumerate().filter_map(|(i, d)| Some((i, d?)));
     known(inferred.ins).try_for_each(|(i, d)| io.assign_in(i, d))?;
-    known(inferred.states).try_for_each(|(i, d)| io.assign_in(inputs + i, d))?;
+    known(inferred.states).try_for_each(|(i, d)| io.assign_in(num_inputs + i, d))?;
     known(inferred.outs).try_for_each(|(k, d)| io.assign_out(k, d))
 }
 
-/// An instance that one thread uses at a time. Reentrant use is an error, not a deadlock.
-type Shared = Arc<ReentrantMutex<RefCell<Box<dyn UserOpInstance>>>>;
+/// An instance that one thread uses at a time. The mutex is reentrant, so that a recursive call is an error and not a deadlock.
+type SharedInstance = Arc<ReentrantMutex<RefCell<Box<dyn UserOpInstance>>>>;
 
-/// The cached instance of a node.
+/// The entry of a node's cache that holds its instance.
 #[derive(Default)]
-struct Kept(Option<Shared>);
+struct CachedInstance(Option<SharedInstance>);
 
 /// The node's instance, created at its first call.
-fn instance(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Shared> {
-    let kept = ctx.cache.and_then(|cache| cache.with(|kept: &mut Kept| kept.0.clone()));
-    if let Some(instance) = kept {
+fn instance(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<SharedInstance> {
+    let cached = ctx.cache.and_then(|cache| cache.with(|cached: &mut CachedInstance| cached.0.clone()));
+    if let Some(instance) = cached {
         return Ok(instance);
     }
     let (shapes, dtypes): (Vec<_>, Vec<_>) = ins.iter().map(|a| (a.shape().clone(), a.dtype())).unzip();
-    // Created without holding the cache's lock, since user code may call the engine.
-    let made = ctx.params::<CustomParam>().operator()?.create(ctx.context, &shapes, &dtypes)?;
-    let made: Shared = Arc::new(ReentrantMutex::new(RefCell::new(made)));
+    // The cache is not locked here, since user code may call the engine.
+    let created = ctx.params::<CustomParam>().operator()?.create(ctx.context, &shapes, &dtypes)?;
+    let created: SharedInstance = Arc::new(ReentrantMutex::new(RefCell::new(created)));
     Ok(match ctx.cache {
-        Some(cache) => cache.with(|kept: &mut Kept| kept.0.get_or_insert(made).clone()),
-        None => made,
+        Some(cache) => cache.with(|cached: &mut CachedInstance| cached.0.get_or_insert(created).clone()),
+        None => created,
     })
 }
 
-fn with_instance(shared: &Shared, f: impl FnOnce(&mut dyn UserOpInstance) -> Result<()>) -> Result<()> {
+fn with_instance(shared: &SharedInstance, f: impl FnOnce(&mut dyn UserOpInstance) -> Result<()>) -> Result<()> {
     let guard = shared.lock();
     let Ok(mut instance) = guard.try_borrow_mut() else {
         return Err(Error::value("the operator called itself recursively: an instance runs one call at a time"));
@@ -258,35 +265,35 @@ fn with_instance(shared: &Shared, f: impl FnOnce(&mut dyn UserOpInstance) -> Res
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CustomParam>();
-    let (ins, states) = ins.split_at(p.inputs.len() - p.states.len());
+    let (ins, states) = ins.split_at(p.num_data_inputs());
     states.iter().try_for_each(NDArray::check_writable)?;
     let call = UserOpForward { is_train: ctx.is_train, ins, outs, reqs, states };
     with_instance(&instance(ctx, ins)?, |instance| instance.forward(&call))
 }
 
-/// Inputs: gradients of the outputs unless the operator is a loss, the inputs with the states, the outputs. Outputs: gradients of the
-/// inputs without the states.
+/// `ins`: the gradients of the outputs (none if the operator is a loss), the inputs, the states, the outputs. `igrads`: the gradients
+/// of the inputs; states have none.
 fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CustomParam>();
-    let ograds = if reads_output_gradients(p) { p.outputs.len() } else { 0 };
-    let (ograds, ins) = ins.split_at(ograds);
-    let (ins, outs) = ins.split_at(p.inputs.len());
-    let (ins, states) = ins.split_at(p.inputs.len() - p.states.len());
+    let num_ograds = if reads_output_gradients(p) { p.output_names.len() } else { 0 };
+    let (ograds, ins) = ins.split_at(num_ograds);
+    let (ins, outs) = ins.split_at(p.input_names.len());
+    let (ins, states) = ins.split_at(p.num_data_inputs());
     let call = UserOpBackward { is_train: ctx.is_train, ograds, ins, outs, igrads, reqs, states };
     with_instance(&instance(ctx, ins)?, |instance| instance.backward(&call))
 }
 
 /// Parameters of `_CustomFunction`: a recorded function with a user-defined gradient.
 pub struct FunctionParam {
-    instance: Shared,
-    inputs: usize,
-    outputs: usize,
+    instance: SharedInstance,
+    num_inputs: usize,
+    num_outputs: usize,
 }
 
 impl FunctionParam {
-    /// A function whose `backward` computes the gradients of `inputs` arrays from those of `outputs` arrays.
-    pub fn new(function: Box<dyn UserOpInstance>, inputs: usize, outputs: usize) -> FunctionParam {
-        FunctionParam { instance: Arc::new(ReentrantMutex::new(RefCell::new(function))), inputs, outputs }
+    /// A function of `num_inputs` arrays with `num_outputs` results, whose `backward` computes the gradients.
+    pub fn new(function: Box<dyn UserOpInstance>, num_inputs: usize, num_outputs: usize) -> FunctionParam {
+        FunctionParam { instance: Arc::new(ReentrantMutex::new(RefCell::new(function))), num_inputs, num_outputs }
     }
 }
 
@@ -300,14 +307,14 @@ impl OpParams for FunctionParam {
     }
 }
 
-/// Functions on the tape with a user-defined gradient.
+/// A function with a user-defined gradient, as the tape records it.
 pub static CUSTOM_FUNCTION: OpDef = OpDef::new("_CustomFunction")
     .doc("Represents on the tape a function with a user-defined gradient (autograd.Function). It cannot be called by name.")
     .inputs(&[])
     .params::<FunctionParam>()
-    .num_inputs_by(|p| p.get::<FunctionParam>().inputs)
-    .input_names_by(|p| (0..p.get::<FunctionParam>().inputs).map(|i| format!("data{i}")).collect())
-    .outputs(|p| p.get::<FunctionParam>().outputs)
+    .num_inputs_by(|p| p.get::<FunctionParam>().num_inputs)
+    .input_names_by(|p| (0..p.get::<FunctionParam>().num_inputs).map(|i| format!("data{i}")).collect())
+    .outputs(|p| p.get::<FunctionParam>().num_outputs)
     .shape(|_, _| Ok(()))
     .dtype(|_, _| Ok(()))
     .foreign(|_, _, _, _| Err(Error::Unsupported("the function was computed when it was recorded and cannot run again".into())))
@@ -328,7 +335,7 @@ mod tests {
 
     use super::*;
 
-    /// An operator of two inputs and a state, with the shape of the first input.
+    /// An operator of two inputs and a state. All outputs have the shape of the first input.
     struct Test {
         outputs: usize,
     }
@@ -388,16 +395,19 @@ mod tests {
     #[test]
     fn a_saved_node_resolves_once_its_operator_is_registered() {
         let node = StoredNode { inputs: 3, states: vec![2], outputs: 1 };
-        let params = CUSTOM.parse_in_file(&attrs("test_waits"), &node).unwrap();
+        let params = CUSTOM.parse_in_file(&attrs("test_registered_later"), &node).unwrap();
         assert_eq!((CUSTOM.num_inputs(&params), CUSTOM.mutated(&params)), (Some(3), &[2][..]));
-        assert_eq!((CUSTOM.title(&params), CUSTOM.output_names(&params)), (Some("test_waits"), vec!["output".into()]));
+        assert_eq!(
+            (CUSTOM.title(&params), CUSTOM.output_names(&params)),
+            (Some("test_registered_later"), vec!["output".into()])
+        );
         let known = [Shape::new(&[2, 3]), Shape::unknown(), Shape::unknown()];
         assert_eq!(shapes(&params, &known).unwrap(), (known.to_vec(), vec![Shape::unknown()]));
         let missing = CUSTOM.ready(&params).unwrap_err().to_string();
-        assert!(missing.contains("'test_waits' is not registered"), "{missing}");
-        assert!(CUSTOM.parse(&attrs("test_waits")).is_err());
+        assert!(missing.contains("'test_registered_later' is not registered"), "{missing}");
+        assert!(CUSTOM.parse(&attrs("test_registered_later")).is_err());
 
-        user_op::register("test_waits", Arc::new(Test { outputs: 1 }));
+        user_op::register("test_registered_later", Arc::new(Test { outputs: 1 }));
         CUSTOM.ready(&params).unwrap();
         let (ins, outs) = shapes(&params, &known).unwrap();
         assert_eq!((&ins[1], &ins[2], &outs[0]), (&[2, 3].into(), &[1].into(), &[2, 3].into()));
@@ -407,14 +417,14 @@ mod tests {
     #[test]
     fn an_operator_that_does_not_match_its_saved_node_is_an_error() {
         let node = StoredNode { inputs: 3, states: vec![2], outputs: 2 };
-        let params = CUSTOM.parse_in_file(&attrs("test_does_not_fit"), &node).unwrap();
-        user_op::register("test_does_not_fit", Arc::new(Test { outputs: 1 }));
+        let params = CUSTOM.parse_in_file(&attrs("test_mismatch"), &node).unwrap();
+        user_op::register("test_mismatch", Arc::new(Test { outputs: 1 }));
         let error = CUSTOM.ready(&params).unwrap_err().to_string();
         assert!(
             error.contains("2 inputs, 1 auxiliary states and 1 outputs, but the node of the file has 2, 1 and 2"),
             "{error}"
         );
-        user_op::register("test_does_not_fit", Arc::new(Test { outputs: 2 }));
+        user_op::register("test_mismatch", Arc::new(Test { outputs: 2 }));
         CUSTOM.ready(&params).unwrap();
     }
 }

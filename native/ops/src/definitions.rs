@@ -1,5 +1,5 @@
-//! Operators by their definitions, for crates that build graphs. Each has the type of its parameters, so that an operator, an input or a
-//! parameter that does not exist does not compile.
+//! Constants for the operators that other crates add to graphs. A constant carries the type of the operator's parameters, so that a
+//! misspelt operator, a parameter that it lacks, or too many inputs do not compile.
 
 use std::marker::PhantomData;
 
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_those_of_the_definition() {
+    fn parameter_types_match_the_definitions() {
         for (def, fields) in fields() {
             assert_eq!(def.fields(), fields, "{}", def.name);
         }

@@ -12,7 +12,7 @@ pub static OPS: &[&OpDef] = &[&CACHED_OP, &CACHED_OP_THREAD_SAFE, &NDARRAY, &NAT
 
 const ARRAYS: &[ArgDef] = &[ArgDef { name: "data", doc: "The inputs.", type_string: "NDArray-or-Symbol[]" }];
 
-/// The address of a structure of callbacks, which is not supported.
+/// The address of a struct of callbacks. Parsing it is an error: the operators that take it are not supported.
 #[derive(Clone, Debug)]
 pub struct Pointer;
 
@@ -49,10 +49,10 @@ params! {
     }
 }
 
-/// Declares the parameters of an operator that cannot be created by its name.
-macro_rules! unnamed {
-    ($name:ident, $how:literal) => {
-        #[doc = concat!("No parameters: ", $how)]
+/// Declares the parameters of an operator that cannot be called by name; parsing them is an error with the given reason.
+macro_rules! not_callable {
+    ($name:ident, $reason:literal) => {
+        #[doc = concat!("No parameters: ", $reason)]
         pub struct $name;
 
         impl OpParams for $name {
@@ -61,13 +61,13 @@ macro_rules! unnamed {
             }
 
             fn parse(_: &Attrs) -> Result<Self> {
-                Err(Error::Unsupported($how.into()))
+                Err(Error::Unsupported($reason.into()))
             }
         }
     };
 }
-unnamed!(CachedParam, "a cached operator is created from a symbol by MXCreateCachedOp, not by its name");
-unnamed!(AbsentParam, "it represents a missing gradient and computes nothing");
+not_callable!(CachedParam, "a cached operator is created from a symbol by MXCreateCachedOp, not by its name");
+not_callable!(AbsentParam, "it represents a missing gradient and computes nothing");
 
 /// A graph called as an operator.
 pub static CACHED_OP: OpDef = OpDef::new("_CachedOp")
@@ -81,13 +81,13 @@ pub static CACHED_OP_THREAD_SAFE: OpDef = OpDef::new("_CachedOpThreadSafe")
     .inputs(ARRAYS)
     .params::<CachedParam>();
 
-/// The first kind of user operators, on arrays.
+/// A user operator on arrays, of the interface that `Custom` replaced.
 pub static NDARRAY: OpDef = OpDef::new("_NDArray")
     .doc("User operators of early versions, given by the address of their callbacks; not supported: use `Custom`.")
     .inputs(ARRAYS)
     .params::<NDArrayParam>();
 
-/// The first kind of user operators, on raw memory.
+/// A user operator on raw memory, of the interface that `Custom` replaced.
 pub static NATIVE: OpDef = OpDef::new("_Native")
     .doc("User operators of early versions, given by the address of their callbacks; not supported: use `Custom`.")
     .inputs(ARRAYS)

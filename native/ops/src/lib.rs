@@ -1,6 +1,16 @@
 //! The operators. A family is one file or folder with metadata, inference, gradient and kernel of each operator side
 //! by side; its `OPS` table is listed once, in [`registry`].
 //!
+//! - Arithmetic: `elemwise` on arrays of one shape, `broadcast` with broadcasting, `reduce` along axes, `linalg` on matrices.
+//! - Elements and their order: `init` creates arrays, `random` draws them, `shape` moves elements, `index` gathers and scatters
+//!   them, `sort` orders them.
+//! - Networks: `nn` and `spatial` are layers, `quantized` layers on 8-bit integers, `optimizer` updates weights, `image` prepares
+//!   and decodes images.
+//! - `contrib` and `onnx` contain the operators of MXNet's `contrib` namespace, and those that only ONNX has.
+//! - `control_flow` runs subgraphs, `custom` the operators of users. `internal` lists names that cannot be called.
+//! - `sparse` has the sparse forms of other families' operators. `rules` are inference rules that families share.
+//! - `definitions` names operators for crates that build graphs.
+//!
 //! Operators whose names begin with `_np_`, `_npi_` or `_npx_` form MXNet's NumPy interface. They follow NumPy where it differs
 //! from MXNet's older operators: operands of different types are promoted, comparisons return booleans, and a result without axes
 //! has the shape ().

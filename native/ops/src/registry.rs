@@ -64,10 +64,11 @@ pub fn find(name: &str) -> Result<(&'static str, &'static OpDef)> {
     }
     let lower = name.to_lowercase();
     let internal = |n: &str| n.starts_with('_') && !name.starts_with('_');
-    let alike: Vec<_> = r.names.iter().filter(|n| n.to_lowercase().contains(&lower) && !internal(n)).take(5).collect();
-    let hint = match alike.is_empty() {
+    let similar: Vec<_> =
+        r.names.iter().filter(|n| n.to_lowercase().contains(&lower) && !internal(n)).take(5).collect();
+    let hint = match similar.is_empty() {
         true => "see Symbol.api for the list of operators".to_string(),
-        false => format!("did you mean {}?", alike.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(", ")),
+        false => format!("did you mean {}?", similar.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(", ")),
     };
     Err(Error::NotFound(format!("operator '{name}' is not registered; {hint}")))
 }
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_get_a_hint() {
+    fn an_unknown_name_suggests_similar_ones() {
         let e = find("flatte").map(|(n, _)| n).unwrap_err().to_string();
         assert!(e.contains("did you mean Flatten, flatten?"), "{e}");
     }

@@ -12,7 +12,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Out;
 
-/// The gradient of an operator that only reshapes its input: the output's gradient in the shape of the input.
+/// The gradient of an operator that only reshapes its input: the output's gradient, reshaped to the input's shape.
 pub const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
     Ok(vec![Some(g.apply1("reshape_like", &[n.ograds[0], n.inputs[0]], &[])?)])
 };
@@ -24,7 +24,8 @@ pub const PASS_BACK: Compose =
 /// The first argument of listed gradient operators.
 pub(crate) const OUTPUT_GRADIENT: ArgDef = arg("grad", "The gradient of the output.");
 
-/// Infers a single unknown dimension of `shape` so that it has as many elements as `other`, if possible.
+/// Infers the dimension of `shape` that is unknown, if it is only one, from the number of elements of `other`. Does nothing if that
+/// number is unknown or not a multiple of the known dimensions.
 pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
     if !other.is_known() {
         return;

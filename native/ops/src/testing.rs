@@ -1,7 +1,7 @@
 //! Runs operator definitions on arrays for the unit tests: inference, forward, gradient.
 //!
-//! Every run of an operator with in-place pairs is repeated in place, and every run of an elementwise one in two chunks;
-//! both must give the same bits.
+//! A run of an operator that works in place is repeated in place, and that of an elementwise operator in two chunks. Both must give
+//! the same bits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,13 +18,13 @@ use ferromx_core::storage::{Req, call_once};
 
 use crate::registry;
 
-/// An array of distinct unordered numbers between -1 and 1.4.
+/// An array of unordered numbers between -1 and 1.4. The first 13 are distinct.
 pub(crate) fn numbers(dims: &[i64]) -> NDArray {
     let n = dims.iter().product::<i64>();
     array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
 }
 
-/// The elements that an operator without inputs creates.
+/// The elements of the array that an operator without inputs creates.
 pub(crate) fn created(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
     Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()
 }
@@ -117,15 +117,16 @@ impl Case {
             Forward::Kernel(kernel) => kernel,
         };
         let outs: Vec<_> = shapes.iter().zip(&dtypes).map(|(s, d)| blank(s, d.unwrap())).collect();
-        let pure: Vec<_> = ins.iter().map(copy_of).collect();
+        // Copies from before the call, which may modify mutable inputs.
+        let originals: Vec<_> = ins.iter().map(copy_of).collect();
         let with_states: Vec<_> =
             outs.iter().chain(self.def.mutates.iter().filter_map(|i| ins.get(*i))).cloned().collect();
         self.call(kernel, ins, &with_states, Req::Write)?;
         if self.def.mutates.is_empty() && !self.def.random {
-            self.repeat_in_place(kernel, self.def.inplace, &pure, &outs)?;
-            let is_alike = |a: &NDArray| a.shape() == outs[0].shape();
-            if self.def.pointwise || (self.def.broadcasts && pure.iter().all(is_alike)) {
-                self.repeat_in_chunks(kernel, &pure, &outs)?;
+            self.repeat_in_place(kernel, self.def.inplace, &originals, &outs)?;
+            let has_output_shape = |a: &NDArray| a.shape() == outs[0].shape();
+            if self.def.pointwise || (self.def.broadcasts && originals.iter().all(has_output_shape)) {
+                self.repeat_in_chunks(kernel, &originals, &outs)?;
             }
         }
         Ok(outs)
@@ -182,14 +183,14 @@ impl Case {
             let grad = grads[k].to_vec::<f64>().unwrap();
             for i in 0..base.len() {
                 let h = 1e-5 * base[i].abs().max(1.0);
-                let at = |d: f64| {
-                    let mut moved = base.clone();
-                    moved[i] += d;
+                let value_at = |delta: f64| {
+                    let mut perturbed = base.clone();
+                    perturbed[i] += delta;
                     let mut ins = ins.to_vec();
-                    ins[k] = array(&moved, x.shape().dims());
+                    ins[k] = array(&perturbed, x.shape().dims());
                     value(&ins)
                 };
-                let want = (at(h) - at(-h)) / (2.0 * h);
+                let want = (value_at(h) - value_at(-h)) / (2.0 * h);
                 let diff = (want - grad[i]).abs();
                 assert!(
                     diff <= 1e-5 * want.abs().max(1.0),
@@ -215,14 +216,14 @@ impl Case {
         outs: &[NDArray],
     ) -> Result<Vec<NDArray>> {
         let pick = |deps: Deps, from: &[NDArray]| deps.indices(from.len()).map(|i| from[i].clone()).collect::<Vec<_>>();
-        let given = [pick(b.ograds, ograds), pick(b.inputs, ins), pick(b.outputs, outs)].concat();
+        let inputs = [pick(b.ograds, ograds), pick(b.inputs, ins), pick(b.outputs, outs)].concat();
         let grads: Vec<_> = self.differentiable(ins).map(|x| blank(x.shape(), x.dtype())).collect();
-        let states: Vec<_> = b.updates.iter().map(|i| given[*i].clone()).collect();
-        self.call(b.kernel, &given, &[&*grads, &*states].concat(), Req::Write)?;
-        self.repeat_in_place(b.kernel, b.inplace, &given, &grads)?;
+        let states: Vec<_> = b.updates.iter().map(|i| inputs[*i].clone()).collect();
+        self.call(b.kernel, &inputs, &[&*grads, &*states].concat(), Req::Write)?;
+        self.repeat_in_place(b.kernel, b.inplace, &inputs, &grads)?;
         if b.accumulates {
             let sums: Vec<_> = grads.iter().map(copy_of).collect();
-            self.call(b.kernel, &given, &sums, Req::Add)?;
+            self.call(b.kernel, &inputs, &sums, Req::Add)?;
             for (s, g) in sums.iter().zip(&grads) {
                 let twice: Vec<f64> = g.to_vec_as::<f64>().unwrap().iter().map(|g| 2.0 * g).collect();
                 close(&s.to_vec_as::<f64>().unwrap(), &twice, 1e-2);
@@ -249,6 +250,7 @@ impl Case {
         call_once(&ins.iter().collect::<Vec<_>>(), &outs, |i, o| kernel(&ctx, i, o))
     }
 
+    /// Repeats a call with the output in the memory of the input, for each pair of input and output that allows it.
     fn repeat_in_place(
         &self,
         kernel: KernelFn,
@@ -265,25 +267,26 @@ impl Case {
             again[o] = ins[i].reshape(outs[o].shape())?;
             ins[i] = again[o].reshape(ins[i].shape())?;
             self.call(kernel, &ins, &again, Req::Write)?;
-            self.same_bits(outs, &again, "in place");
+            self.assert_same_bits(outs, &again, "in place");
         }
         Ok(())
     }
 
+    /// Repeats a call on the first third of the elements and on the rest.
     fn repeat_in_chunks(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray]) -> Result<()> {
         let n = outs[0].len();
         let again: Vec<_> = outs.iter().map(zeros_like).collect();
         for (from, to) in [(0, n / 3), (n / 3, n)] {
-            let part = |a: &NDArray| a.reshape(&Shape::new(&[n as i64]))?.slice(from, to);
-            let ins = ins.iter().map(part).collect::<Result<Vec<_>>>()?;
-            let outs = again.iter().map(part).collect::<Result<Vec<_>>>()?;
+            let chunk = |a: &NDArray| a.reshape(&Shape::new(&[n as i64]))?.slice(from, to);
+            let ins = ins.iter().map(chunk).collect::<Result<Vec<_>>>()?;
+            let outs = again.iter().map(chunk).collect::<Result<Vec<_>>>()?;
             self.call(kernel, &ins, &outs, Req::Write)?;
         }
-        self.same_bits(outs, &again, "in chunks");
+        self.assert_same_bits(outs, &again, "in chunks");
         Ok(())
     }
 
-    fn same_bits(&self, want: &[NDArray], got: &[NDArray], how: &str) {
+    fn assert_same_bits(&self, want: &[NDArray], got: &[NDArray], how: &str) {
         for (w, g) in want.iter().zip(got) {
             let bits = |a: &NDArray| ferromx_core::storage::read_bytes(a, <[u8]>::to_vec);
             assert_eq!(bits(w), bits(g), "{} {how}", self.def.name);
@@ -291,7 +294,7 @@ impl Case {
     }
 }
 
-/// A graph for composed gradients that evaluates each node eagerly.
+/// The graph for composed gradients: it runs each operator as it is added.
 struct Eager {
     nodes: Vec<Vec<NDArray>>,
     train: bool,
@@ -321,7 +324,7 @@ impl GradGraph for Eager {
     }
 }
 
-/// Asserts that numbers agree to a relative tolerance (absolute below 1). NaN equals NaN.
+/// Asserts that numbers agree up to a tolerance: relative to the expected number, or absolute if that is below 1. NaN equals NaN.
 #[track_caller]
 pub(crate) fn close(got: &[f64], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len());
