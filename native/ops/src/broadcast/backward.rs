@@ -107,9 +107,9 @@ macro_rules! gradients {
 
 gradients! {
     /// Of a + b.
-    ADD = |g, dy, a, b, y| (g.same(dy), g.same(dy));
+    ADD = |g, dy, a, b, y| (g.identity(dy), g.identity(dy));
     /// Of a - b.
-    SUB = |g, dy, a, b, y| (g.same(dy), g.scale(dy, -1.0));
+    SUB = |g, dy, a, b, y| (g.identity(dy), g.scale(dy, -1.0));
     /// Of a * b.
     MUL = |g, dy, a, b, y| (g.op2("broadcast_mul", dy, b), g.op2("broadcast_mul", dy, a));
     /// Of a / b.
@@ -119,7 +119,7 @@ gradients! {
         g.scale(share, -1.0)
     });
     /// Of the remainder of a / b.
-    MOD = |g, dy, a, b, y| (g.same(dy), {
+    MOD = |g, dy, a, b, y| (g.identity(dy), {
         let quotient = g.op2("broadcast_div", a, b)?;
         let floored = g.op("floor", quotient)?;
         let product = g.op2("broadcast_mul", dy, floored)?;

@@ -15,7 +15,7 @@ use ferromx_kernels::reduce::{NumericLane, reduce_to_shape_any};
 
 use super::backward;
 use crate::elemwise::family::{
-    Arg, Binary, Chain2, Loops, Truncated, WithLoop, apply_two, broadcast_loops, elements, elements_mut, formula,
+    Arg, Binary, ChainRule2, Loops, Truncated, WithLoop, apply_two, broadcast_loops, elements, elements_mut, formula,
     operators, ternary_into,
 };
 use crate::elemwise::formulas::*;
@@ -214,7 +214,7 @@ fn from_other(ctx: &OpCtx<'_>, loops: &Loops, [g, x]: [&In<'_>; 2], out: &mut Ou
 pub(crate) fn grad_from_both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let shape = ins[0].shape();
     if out.dtype().is_float() && out.shape() == shape && ins[1..3].iter().all(|x| x.shape() == shape) {
-        return ternary_into::<Chain2<F>>(ctx, &ins[..3], out);
+        return ternary_into::<ChainRule2<F>>(ctx, &ins[..3], out);
     }
     from_both(ctx, const { &Loops::binary::<Truncated<F>>() }, [&ins[0], &ins[1], &ins[2]], out)
 }

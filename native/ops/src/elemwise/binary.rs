@@ -49,8 +49,8 @@ operators! { OPS [ADD_N] =
         });
     binary!(POWER: "_power" ["_Power"], "lhs to the power rhs, element by element.",
         Power, df = (PowerA, PowerB), graph = |g, n| {
-            let less = g.affine(n.inputs[1], 1.0, -1.0)?;
-            let p = g.op2("_power", n.inputs[0], less)?;
+            let exponent = g.affine(n.inputs[1], 1.0, -1.0)?;
+            let p = g.op2("_power", n.inputs[0], exponent)?;
             let da = g.mul(p, n.inputs[1])?;
             let log = g.op("log", n.inputs[0])?;
             let db = g.mul(n.outputs[0], log)?;
@@ -63,10 +63,10 @@ operators! { OPS [ADD_N] =
         });
     binary!(MAXIMUM sparse(merged_rule, merged): "_maximum" ["_Maximum"],
         "The larger element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-        Maximum, df = (MaximumA, MaximumB), graph = |g, n| choose(g, n, "_greater_equal", "_lesser")?);
+        Maximum, df = (MaximumA, MaximumB), graph = |g, n| masked_gradients(g, n, "_greater_equal", "_lesser")?);
     binary!(MINIMUM sparse(merged_rule, merged): "_minimum" ["_Minimum"],
         "The smaller element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-        Minimum, df = (MinimumA, MinimumB), graph = |g, n| choose(g, n, "_lesser_equal", "_greater")?);
+        Minimum, df = (MinimumA, MinimumB), graph = |g, n| masked_gradients(g, n, "_lesser_equal", "_greater")?);
     binary!(EQUAL: "_equal" ["_Equal"], "1 where the elements are equal, else 0.", Equal, df = 0);
     binary!(NOT_EQUAL: "_not_equal" ["_Not_Equal"], "1 where the elements differ, else 0.", NotEqual, df = 0);
     binary!(GREATER: "_greater" ["_Greater"], "1 where lhs > rhs, else 0.", Greater, df = 0);
@@ -78,8 +78,8 @@ operators! { OPS [ADD_N] =
     binary!(XOR: "_logical_xor" ["_Logical_Xor"], "1 where exactly one element is not 0, else 0.", Xor, df = 0);
 }
 
-/// Sends the gradient to lhs where the comparison `lhs` holds, to rhs where `rhs` holds.
-fn choose(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: &str, rhs: &str) -> Result<(Entry, Entry)> {
+/// The gradient of a maximum or minimum: it goes to lhs where the comparison `lhs` holds, to rhs where `rhs` holds.
+fn masked_gradients(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: &str, rhs: &str) -> Result<(Entry, Entry)> {
     let (a, b) = (g.op2(lhs, n.inputs[0], n.inputs[1])?, g.op2(rhs, n.inputs[0], n.inputs[1])?);
     Ok((g.mul(n.ograds[0], a)?, g.mul(n.ograds[0], b)?))
 }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn special_values_are_mxnets() {
+    fn special_values_match_mxnet() {
         let (nan, inf) = (f64::NAN, f64::INFINITY);
         close(&run(&MAXIMUM, DType::F32, &[nan, 1.0, 2.0], &[1.0, nan, 1.0]), &[nan, nan, 2.0], 0.0);
         close(&run(&MINIMUM, DType::F32, &[nan, 1.0, 2.0], &[1.0, nan, 1.0]), &[nan, nan, 1.0], 0.0);

@@ -1,5 +1,5 @@
-//! Building blocks of elementwise operators: a formula per operator, written once and compiled for the lane types in which loops
-//! compute, and the kernels that apply it to arrays, to broadcast arrays, and to an array and a number.
+//! Building blocks of elementwise operators: formulas, the kernels that apply them to arrays and scalars, and the macros that define
+//! operators. A formula is written once and compiled for each lane type.
 //!
 //! Floating-point types up to 32 bits are computed in `f32`, `f64` in `f64`. Integers are computed in `f64` as in MXNet,
 //! unless the formula has an `int` form, which is exact and wraps around.
@@ -18,7 +18,7 @@ pub(crate) use super::loops::{Arg, Loops, NUMERIC, WithLoop, apply_loops, broadc
 
 /// A formula of one operand.
 pub(crate) trait Unary {
-    /// Whether there is a separate integer form.
+    /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
     const INT: bool = false;
     /// Single precision.
     fn f32(x: f32) -> f32;
@@ -36,7 +36,7 @@ pub(crate) trait Unary {
 
 /// A formula of two operands.
 pub(crate) trait Binary {
-    /// Whether there is a separate integer form.
+    /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
     const INT: bool = false;
     /// Single precision.
     fn f32(a: f32, b: f32) -> f32;
@@ -54,7 +54,7 @@ pub(crate) trait Binary {
 
 /// A formula of three operands.
 pub(crate) trait Ternary {
-    /// Whether there is a separate integer form.
+    /// True if `i32` and `i64` are defined; otherwise integers are computed in `f64`.
     const INT: bool = false;
     /// Single precision.
     fn f32(a: f32, b: f32, c: f32) -> f32;
@@ -70,7 +70,7 @@ pub(crate) trait Ternary {
     }
 }
 
-/// Writes a formula as a type: `formula!(Unary Square = |x| x * x, int |x| x.wrapping_mul(x));`.
+/// Defines a formula as a type: `formula!(Unary Square = |x| x * x, int |x| x.wrapping_mul(x));`.
 macro_rules! formula {
     ($kind:ident $(#[$doc:meta])* $name:ident = |$($x:ident),+| $f:expr $(, int |$($i:ident),+| $int:expr)?) => {
         $(#[$doc])*
@@ -92,44 +92,44 @@ macro_rules! formula {
 }
 pub(crate) use formula;
 
-/// A formula in lanes of type `C`, as loops take it. It is a type and not a function pointer, since a function is called through a
-/// shim that is not inlined for large formulas, and the loop would then not be vectorized.
-pub(crate) struct Form<F, C>(PhantomData<fn(C) -> F>);
+/// The formula `F` on lanes of type `C`, as an argument of loops. It is a type because loops over function pointers are not
+/// vectorized: calls of large functions through a pointer are not inlined.
+pub(crate) struct LaneFormula<F, C>(PhantomData<fn(C) -> F>);
 
-impl<F, C> Form<F, C> {
+impl<F, C> LaneFormula<F, C> {
     /// The only value.
-    pub(crate) const NEW: Form<F, C> = Form(PhantomData);
+    pub(crate) const NEW: LaneFormula<F, C> = LaneFormula(PhantomData);
 }
 
-impl<F, C> Clone for Form<F, C> {
+impl<F, C> Clone for LaneFormula<F, C> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<F, C> Copy for Form<F, C> {}
+impl<F, C> Copy for LaneFormula<F, C> {}
 
-impl<F, C> Default for Form<F, C> {
+impl<F, C> Default for LaneFormula<F, C> {
     fn default() -> Self {
         Self::NEW
     }
 }
 
-macro_rules! forms {
+macro_rules! lane_formulas {
     ($($lane:ident),*) => {$(
-        impl<F: Unary> LaneFn<($lane,), $lane> for Form<F, $lane> {
+        impl<F: Unary> LaneFn<($lane,), $lane> for LaneFormula<F, $lane> {
             #[inline(always)]
             fn call(self, (x,): ($lane,)) -> $lane {
                 F::$lane(x)
             }
         }
-        impl<F: Binary> LaneFn<($lane, $lane), $lane> for Form<F, $lane> {
+        impl<F: Binary> LaneFn<($lane, $lane), $lane> for LaneFormula<F, $lane> {
             #[inline(always)]
             fn call(self, (a, b): ($lane, $lane)) -> $lane {
                 F::$lane(a, b)
             }
         }
-        impl<F: Ternary> LaneFn<($lane, $lane, $lane), $lane> for Form<F, $lane> {
+        impl<F: Ternary> LaneFn<($lane, $lane, $lane), $lane> for LaneFormula<F, $lane> {
             #[inline(always)]
             fn call(self, (a, b, c): ($lane, $lane, $lane)) -> $lane {
                 F::$lane(a, b, c)
@@ -137,9 +137,9 @@ macro_rules! forms {
         }
     )*};
 }
-forms!(f32, f64, i32, i64);
+lane_formulas!(f32, f64, i32, i64);
 
-/// An operand of an elementwise kernel; an in-place operand is read from the output.
+/// The elements of an input. If the input shares memory with the output, the kernel reads them there.
 pub(crate) fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
     if input.shared_with().is_none() {
         return Ok(Src::Slice(input.slice()?));
@@ -201,7 +201,7 @@ pub(crate) fn with_scalar2<F: Ternary>(
 
 /// Gradient of an operator of one input: `out = in0 * F(in1)`, where in0 is the output's gradient.
 pub(crate) fn unary_backward<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    binary_kernel::<Chain<F>>(ctx, ins, outs)
+    binary_kernel::<ChainRule<F>>(ctx, ins, outs)
 }
 
 /// Gradient of an operator of two inputs: `out0 = in0 * A(in1, in2)`, `out1 = in0 * B(in1, in2)`.
@@ -211,15 +211,15 @@ pub(crate) fn binary_backward<A: Binary, B: Binary>(
     outs: &mut [Out<'_>],
 ) -> Result<()> {
     if outs[0].wanted() {
-        ternary_into::<Chain2<A>>(ctx, ins, &mut outs[0])?;
+        ternary_into::<ChainRule2<A>>(ctx, ins, &mut outs[0])?;
     }
     if outs[1].wanted() {
-        ternary_into::<Chain2<B>>(ctx, ins, &mut outs[1])?;
+        ternary_into::<ChainRule2<B>>(ctx, ins, &mut outs[1])?;
     }
     Ok(())
 }
 
-/// A partial derivative as MXNet computes it for integers: truncated before it is multiplied by the gradient.
+/// A partial derivative that is truncated for integers, as in MXNet, before it is multiplied by the gradient.
 pub(crate) struct Truncated<F>(PhantomData<F>);
 
 impl<F: Binary> Binary for Truncated<F> {
@@ -242,10 +242,10 @@ impl<F: Binary> Binary for Truncated<F> {
     }
 }
 
-/// `g * F(x)`; for integers F(x) is truncated first, as in MXNet.
-pub(crate) struct Chain<F>(PhantomData<F>);
+/// The chain rule `g * F(x)`; for integers F(x) is truncated first, as in MXNet.
+pub(crate) struct ChainRule<F>(PhantomData<F>);
 
-impl<F: Unary> Binary for Chain<F> {
+impl<F: Unary> Binary for ChainRule<F> {
     const INT: bool = true;
     #[inline(always)]
     fn i32(g: i32, x: i32) -> i32 {
@@ -265,10 +265,10 @@ impl<F: Unary> Binary for Chain<F> {
     }
 }
 
-/// `g * F(a, b)`; for integers F(a, b) is truncated first, as in MXNet.
-pub(crate) struct Chain2<F>(PhantomData<F>);
+/// The chain rule `g * F(a, b)`; for integers F(a, b) is truncated first, as in MXNet.
+pub(crate) struct ChainRule2<F>(PhantomData<F>);
 
-impl<F: Binary> Ternary for Chain2<F> {
+impl<F: Binary> Ternary for ChainRule2<F> {
     const INT: bool = true;
     #[inline(always)]
     fn i32(g: i32, a: i32, b: i32) -> i32 {
@@ -288,12 +288,12 @@ impl<F: Binary> Ternary for Chain2<F> {
     }
 }
 
-/// Composes gradients of operators: `g.mul(a, b)`, `g.op("sin", x)`, `g.with("_plus_scalar", x, 1.0)`.
+/// Builds gradients as graphs of operators: `g.mul(a, b)`, `g.op("sin", x)`, `g.with("_plus_scalar", x, 1.0)`.
 pub(crate) struct Graph<'a>(pub &'a mut dyn GradGraph);
 
 impl Graph<'_> {
-    /// The entry unchanged.
-    pub(crate) fn same(&mut self, x: Entry) -> Result<Entry> {
+    /// The entry itself, as a `Result` like those of the other functions.
+    pub(crate) fn identity(&mut self, x: Entry) -> Result<Entry> {
         Ok(x)
     }
 
@@ -305,7 +305,7 @@ impl Graph<'_> {
     /// An operator of one input with the parameter `scalar`.
     pub(crate) fn with(&mut self, name: &str, x: Entry, scalar: f64) -> Result<Entry> {
         let text = ferromx_core::params::ParamValue::print(&scalar);
-        // With `is_int` a fractional scalar does not promote integers to floats, so the gradient keeps its type.
+        // Without `is_int`, a fractional scalar would promote integers to floats, and the gradient would change its type.
         self.0.apply1(name, &[x], &[("scalar", &text), ("is_int", "True")])
     }
 
@@ -329,15 +329,15 @@ impl Graph<'_> {
         self.op2("elemwise_sub", a, b)
     }
 
-    /// `factor * x`.
-    pub(crate) fn scale(&mut self, x: Entry, factor: f64) -> Result<Entry> {
-        self.with("_mul_scalar", x, factor)
+    /// `scale * x`.
+    pub(crate) fn scale(&mut self, x: Entry, scale: f64) -> Result<Entry> {
+        self.with("_mul_scalar", x, scale)
     }
 
-    /// `offset + factor * x`.
-    pub(crate) fn affine(&mut self, x: Entry, factor: f64, offset: f64) -> Result<Entry> {
-        let scaled = if factor == 1.0 { x } else { self.scale(x, factor)? };
-        self.with("_plus_scalar", scaled, offset)
+    /// `scale * x + shift`.
+    pub(crate) fn affine(&mut self, x: Entry, scale: f64, shift: f64) -> Result<Entry> {
+        let scaled = if scale == 1.0 { x } else { self.scale(x, scale)? };
+        self.with("_plus_scalar", scaled, shift)
     }
 
     /// `x` to a power.
@@ -346,8 +346,8 @@ impl Graph<'_> {
     }
 }
 
-/// Defines operators by the family macros, such as [`unary!`], and lists them as the table of the file, together with the
-/// operators in brackets.
+/// Defines operators by the family macros, such as [`unary!`], and the file's table of them. The table also lists the operators in
+/// brackets, which are defined elsewhere in the file.
 ///
 /// ```text
 /// operators! { OPS [ADD_N] =
@@ -365,17 +365,18 @@ macro_rules! operators {
 }
 pub(crate) use operators;
 
-/// Defines an operator of one input `data`, elementwise, for all numeric types.
+/// Defines an elementwise operator of one input `data`, for all numeric types.
 ///
 /// ```text
 /// unary!(SIN: "sin", "The sine, of radians.", f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op("cos", x));
 /// unary!(RINT: "rint", "The nearest integer.", f = |x| math::rint(x), int = |x| x, df = 0);
 /// ```
-/// `f` is the function, `int` its exact form on integers, `df` the derivative in terms of the input or the output, `graph` the
-/// same derivative composed of operators, for higher derivatives (`none` if it cannot be composed). `df = 0` is
-/// a zero gradient. `epilogue = Elementwise::Relu` before `df` names an epilogue that product kernels implement. A
-/// function with f(0) = 0 is marked by `keeps_zero` after its name: sparse arrays stay sparse. `sparse_gradient` says that, as in MXNet,
-/// executors give it a sparse gradient, too.
+/// - `f` is the function, and `int` its exact form on integers.
+/// - `df` is the derivative in terms of the input or the output; `df = 0` is a zero gradient.
+/// - `graph` is the same derivative composed of operators, for higher derivatives, or `none` if no operators compute it.
+/// - `epilogue = Elementwise::Relu` before `df` names an epilogue that product kernels implement.
+/// - `keeps_zero` after the name states that f(0) = 0, so that sparse arrays stay sparse.
+/// - `sparse_gradient` after it makes `simple_bind` allocate a sparse gradient for a sparse input, as in MXNet.
 macro_rules! unary {
     ($name:ident keeps_zero sparse_gradient: $($operator:tt)+) => {
         unary!(@def [
@@ -439,9 +440,12 @@ pub(crate) use unary;
 /// binary!(DIV: "elemwise_div", "The quotient.", Div, df = (DivA, DivB), graph = ...);
 /// binary!(EQUAL: "_equal", "Whether they are equal.", Equal, df = 0);
 /// ```
-/// `graph` gives the gradients of both inputs, composed of operators. If those need several passes over memory, `df` gives the
-/// partial derivatives as formulas, which run in one pass; `graph` then serves higher derivatives. `sparse(rule, function)` after the
-/// name declares the form for sparse arrays; `dense_gradients` before it says that, as in MXNet, executors give it dense gradients.
+/// - `graph` is the gradient of both inputs, composed of operators.
+/// - `df` gives the partial derivatives as formulas, if the composed gradient would read and write memory several times. `graph` then
+///   only serves higher derivatives.
+/// - `sparse(rule, function)` after the name is the form for sparse arrays.
+/// - `dense_gradients` before it makes `simple_bind` allocate dense gradients, as in MXNet.
+/// - `names_outputs` before it: MXNet registers a name for the output.
 macro_rules! binary {
     ($name:ident dense_gradients sparse($rule:ident, $run:ident): $($operator:tt)+) => {
         binary!(@def [
@@ -486,16 +490,17 @@ macro_rules! binary {
 }
 pub(crate) use binary;
 
-/// Defines an operator of an array and the parameter `scalar`, for all numeric types, from a [`Binary`] formula that is applied
-/// to `(x, s)` or to `(s, x)`.
+/// Defines an operator of an array x and the parameter `scalar` s, for all numeric types, from a [`Binary`] formula of `(x, s)` or
+/// `(s, x)`.
 ///
 /// ```text
 /// scalar!(MUL: "_mul_scalar", "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
 /// scalar!(RDIV: "_rdiv_scalar", "scalar / data.", Div(s, x), df = DivB, graph = ...);
 /// scalar!(EQUAL: "_equal_scalar", "Whether it is equal.", Equal(x, s), Grad::Zero);
 /// ```
-/// `graph` gives the gradient, composed of operators; with a `df`, a formula of the same operands, it only serves higher
-/// derivatives. `sparse(rule)` after the name decides when zero maps to zero, so that sparse arrays stay sparse.
+/// - `graph` is the gradient, composed of operators.
+/// - `df` is the derivative as a formula of the same operands; `graph` then only serves higher derivatives.
+/// - `sparse(rule)` after the name is the storage rule; it keeps an array sparse if the operator maps 0 to 0.
 macro_rules! scalar {
     ($name:ident sparse($rule:expr): $($operator:tt)+) => {
         scalar!(@def [.sparse($rule, crate::sparse::on_values)] $name: $($operator)+);

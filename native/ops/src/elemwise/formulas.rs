@@ -6,17 +6,17 @@ use ferromx_kernels::math::{self, MathFloat};
 
 use super::family::formula;
 
-/// `sqrt(a^2 + b^2)` without overflow; infinite if an operand is, otherwise NaN if an operand is.
+/// `sqrt(a^2 + b^2)` without overflow. As in C, it is infinite if an operand is, even if the other one is NaN.
 #[inline(always)]
 fn hypot<T: MathFloat>(a: T, b: T) -> T {
     let (x, y) = (a.abs(), b.abs());
-    let (long, short) = if x > y { (x, y) } else { (y, x) };
+    let (max, min) = if x > y { (x, y) } else { (y, x) };
     let infinity = T::of(f64::INFINITY);
     if x == infinity || y == infinity {
         infinity
-    } else if long > T::ZERO {
-        let ratio = short / long;
-        long * (T::ONE + ratio * ratio).sqrt()
+    } else if max > T::ZERO {
+        let ratio = min / max;
+        max * (T::ONE + ratio * ratio).sqrt()
     } else {
         // Both are 0, or one is NaN.
         x + y
@@ -40,7 +40,8 @@ formula!(Binary
     Div = |a, b| a / b, int |a, b| if b == 0 { 0 } else { a.wrapping_div(b) });
 
 formula!(Binary
-    /// Quotient of a number and an integer array: what the processor converts an infinity to, the least integer, for division by 0.
+    /// Quotient of a number and an integer array. Division by 0 gives the smallest integer, to which x86 converts the infinity that
+    /// MXNet computes.
     DivScalar = |a, b| a / b, int |a, b| if b == 0 { (b + 1).rotate_right(1) } else { a.wrapping_div(b) });
 
 formula!(Binary
@@ -124,7 +125,7 @@ formula!(Binary
     /// `d min(a, b)/db`.
     MinimumB = |a, b| if a > b { 1.0 } else { 0.0 });
 
-/// Defines formulas that are 1 if a condition holds, otherwise 0, for floats and integers.
+/// Defines a formula that is 1 if a condition holds and 0 otherwise.
 macro_rules! condition {
     ($(#[$doc:meta])* $name:ident = |$a:ident, $b:ident| float $float:expr, int $int:expr) => {
         formula!(Binary $(#[$doc])* $name = |$a, $b| if $float { 1.0 } else { 0.0 }, int |$a, $b| if $int { 1 } else { 0 });
@@ -168,7 +169,7 @@ condition!(
     Xor = |a, b| float (a != 0.0) != (b != 0.0), int (a != 0) != (b != 0));
 
 formula!(Binary
-/// The magnitude of `a` with the sign of `b`, as in MXNet: -0 counts as positive, and a NaN in `b` flips the sign.
+/// The magnitude of `a` with the sign of `b`. As in MXNet, -0 counts as positive, and a NaN in `b` negates `a`.
 Copysign = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { a } else { -a }, int |a,
     b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
 
@@ -189,7 +190,7 @@ formula!(Binary
     LdexpB = |a, b| a * math::pow(2.0, b) * 0.693_147_180_559_945_3);
 
 formula!(Binary
-    /// The angle of the point `(b, a)`.
+    /// The angle of the point (x, y) = (`b`, `a`).
     Arctan2 = |a, b| arctan2(a, b));
 
 formula!(Binary
@@ -200,7 +201,7 @@ formula!(Binary
     /// `d arctan2(a, b)/db`.
     Arctan2B = |a, b| -a / (a * a + b * b));
 
-/// The angle of the point `(x, y)`; special values as in C99.
+/// The angle of the point (`x`, `y`), with the special values of C99.
 #[inline(always)]
 fn arctan2<T: MathFloat>(y: T, x: T) -> T {
     let pi = T::of(std::f64::consts::PI);

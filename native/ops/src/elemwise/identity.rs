@@ -1,4 +1,4 @@
-//! Copies, identities with special gradients, casts, constants of a given shape.
+//! Copies, identities with special gradients, casts, and arrays of the shape of another.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -106,7 +106,7 @@ pub(crate) static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rh
         },
     );
 
-/// The output is the first input.
+/// Copies the first input to the output, unless they share memory.
 pub(crate) fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if ins[0].shared_with().is_none() {
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
@@ -207,11 +207,11 @@ pub(crate) static AMP_MULTICAST: OpDef = OpDef::new("amp_multicast")
     .grad(Grad::Kernel(Backward::new(each_cast), None));
 
 fn multicast_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    let takes_part = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
+    let is_castable = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
     let has = |d: DType| io.ins.contains(&Some(d));
     let narrow = p.get::<AmpMulticastParam>().cast_narrow && (has(DType::F16) || has(DType::BF16));
     let common = match (has(DType::F16), has(DType::BF16), has(DType::F32)) {
-        // Without float32 the first array's type counts, as in MXNet, even if it is none of the three.
+        // As in MXNet, the first array decides, even if its type is not one of the three.
         (true, false, false) => io.ins[0].filter(|_| !narrow).unwrap_or(DType::F16),
         (false, true, false) => DType::BF16,
         (true, _, _) if narrow => DType::F16,
@@ -222,7 +222,7 @@ fn multicast_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
         return Ok(());
     }
     (0..io.ins.len()).try_for_each(|i| match io.ins[i] {
-        Some(d) if !takes_part(d) => io.assign_out(i, d),
+        Some(d) if !is_castable(d) => io.assign_out(i, d),
         _ => io.assign_out(i, common),
     })
 }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_of_a_cast_has_the_inputs_type() {
+    fn the_gradient_of_a_cast_has_the_type_of_the_input() {
         let case = Case::new(&CAST, &[("dtype", "float64")]);
         let g = case.backward(&[array(&[1f32, 2.0], &[2])], &[array(&[3f64, 4.0], &[2])]).unwrap();
         assert_eq!(g[0].to_vec::<f32>().unwrap(), [3.0, 4.0]);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_have_different_gradients() {
+    fn identity_operators_differ_in_their_gradients() {
         let (x, og) = (array(&[1f32, 2.0], &[2]), array(&[5f32, 6.0], &[2]));
         let grad = |def| {
             let case = Case::new(def, &[]);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_and_descriptions() {
+    fn zeros_ones_shape_and_size_of_a_boolean_array() {
         let x = array(&[true, false, false, true, true, true], &[2, 3]);
         assert_eq!(
             Case::new(&ZEROS_LIKE, &[]).run1(std::slice::from_ref(&x)).unwrap().to_vec::<bool>().unwrap(),

@@ -1,4 +1,5 @@
-//! The loops of formulas, and the functions that run them on operands of any type. These are compiled once: a formula is a constant.
+//! The loops of formulas, and the functions that run them on operands of any type. Loops are compiled for each formula. The functions
+//! are compiled once, because they get the loops of a formula as a constant.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
@@ -10,7 +11,7 @@ use ferromx_kernels::map::{Elements, ElementsMut, Lane, Loop, Operand, apply};
 use ferromx_kernels::reduce::NumericLane;
 use smallvec::SmallVec;
 
-use super::family::{Binary, Form, Ternary, Unary};
+use super::family::{Binary, LaneFormula, Ternary, Unary};
 
 /// The element types of arithmetic.
 pub(crate) const NUMERIC: &[ferromx_core::dtype::DType] = {
@@ -18,7 +19,7 @@ pub(crate) const NUMERIC: &[ferromx_core::dtype::DType] = {
     &[F16, BF16, F32, F64, U8, I8, I32, I64]
 };
 
-/// The loops of a formula. Integers compute in `f64` if the formula has no form for them.
+/// The loops of a formula, one for each lane type. Integers are computed in `f64` if the formula has no `int` form.
 pub(crate) struct Loops {
     /// Single precision.
     pub(super) f32: Loop<f32>,
@@ -33,25 +34,25 @@ macro_rules! loops {
             $(#[$doc])*
             pub(crate) const fn $name<F: $kind>() -> Loops {
                 Loops {
-                    f32: Loop::$loop::<Form<F, f32>>(),
-                    f64: Loop::$loop::<Form<F, f64>>(),
-                    int: if F::INT { Some((Loop::$loop::<Form<F, i32>>(), Loop::$loop::<Form<F, i64>>())) } else { None },
+                    f32: Loop::$loop::<LaneFormula<F, f32>>(),
+                    f64: Loop::$loop::<LaneFormula<F, f64>>(),
+                    int: if F::INT { Some((Loop::$loop::<LaneFormula<F, i32>>(), Loop::$loop::<LaneFormula<F, i64>>())) } else { None },
                 }
             }
         }
     )*};
 }
 loops! {
-    /// Those of a formula of one operand.
+    /// The loops of a formula of one operand.
     unary: Unary by map;
-    /// Those of a formula of two operands.
+    /// The loops of a formula of two operands.
     binary: Binary by zip;
-    /// Those of a formula of three operands.
+    /// The loops of a formula of three operands.
     ternary: Ternary by zip3;
 }
 
 impl Loops {
-    /// Runs `with` with the loop for an element type.
+    /// Calls `with` with the loop for arrays of type `dtype`.
     pub(crate) fn select<W: WithLoop>(&self, ctx: &OpCtx<'_>, dtype: DType, with: W) -> Result<()> {
         match (dtype, &self.int) {
             (DType::F32 | DType::F16 | DType::BF16, _) => with.run(&self.f32),
@@ -63,9 +64,9 @@ impl Loops {
     }
 }
 
-/// What to do with the loop of an element type.
+/// A closure that is generic in the lane type, which [`Loops::select`] chooses.
 pub(crate) trait WithLoop {
-    /// Runs the loop.
+    /// Runs the loop of the chosen lane type.
     fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()>;
 }
 
@@ -76,9 +77,9 @@ pub(crate) enum Arg<'o, 'a> {
     Array(&'o In<'a>),
     /// A number, rounded to the output's type.
     Number(f64),
-    /// The output's old contents.
+    /// The elements of the output before the call.
     Output,
-    /// Elements of any type, which are converted.
+    /// Elements of any type, converted to lanes.
     Elements(Elements<'a>),
 }
 

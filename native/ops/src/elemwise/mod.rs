@@ -1,4 +1,7 @@
 //! Elementwise operators on arrays of one shape.
+//!
+//! An operator is declared in a line by a macro of `family`, from a formula: one that several families share, in `formulas`, or its
+//! own. `loops` has the loops that are compiled for a formula, and runs them on arrays of any type.
 
 mod binary;
 pub(crate) mod family;

@@ -5,7 +5,7 @@ use ferromx_core::op::{OpDef, arg};
 use super::predicates::X;
 use super::{identity, scalar, unary};
 
-/// The operator under another name, with an argument `x` instead of `data`.
+/// An alias of an operator whose argument is named `x` instead of `data`.
 const fn of_x(name: &'static str, def: &OpDef) -> OpDef {
     def.renamed(name).inputs(X)
 }

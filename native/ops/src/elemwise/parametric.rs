@@ -1,4 +1,4 @@
-//! Functions of one array that have parameters.
+//! Functions of one array with parameters: `smooth_l1`, `hard_sigmoid`, `clip`, `MakeLoss`, `around`, `nan_to_num`.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -54,8 +54,8 @@ pub(super) static SMOOTH_L1: OpDef = OpDef::new("smooth_l1")
     .pointwise();
 
 formula!(Binary SmoothL1 = |x, sigma| {
-    let edge = 1.0 / (sigma * sigma);
-    if x.abs() < edge { 0.5 * x * x / edge } else { x.abs() - 0.5 * edge }
+    let threshold = 1.0 / (sigma * sigma);
+    if x.abs() < threshold { 0.5 * x * x / threshold } else { x.abs() - 0.5 * threshold }
 });
 
 formula!(Ternary SmoothL1Back = |g, x, sigma| g * (sigma * sigma * x).clamp(-1.0, 1.0));
@@ -86,7 +86,7 @@ pub(crate) static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
         let p = ctx.params::<HardSigmoidParam>();
         require_float(ctx, outs[0].dtype())?;
         let (alpha, beta) = (f64::from(p.alpha), f64::from(p.beta));
-        two_scalars::<HardSigmoid>(ctx, &ins[0], alpha, beta, &mut outs[0])
+        with_two_scalars::<HardSigmoid>(ctx, &ins[0], alpha, beta, &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
@@ -138,7 +138,7 @@ pub(crate) static CLIP: OpDef = OpDef::new("clip")
         let ClipParam { a_min, a_max } = *ctx.params::<ClipParam>();
         let (low, high) = (f64::from(a_min), f64::from(a_max));
         match integer_range(outs[0].dtype()) {
-            None => two_scalars::<Clip>(ctx, &ins[0], low, high, &mut outs[0]),
+            None => with_two_scalars::<Clip>(ctx, &ins[0], low, high, &mut outs[0]),
             Some(range) => clip_integers(ctx, &ins[0], (low, high), range, &mut outs[0]),
         }
     })
@@ -185,17 +185,17 @@ fn clip_integers(
     out: &mut Out<'_>,
 ) -> Result<()> {
     if high < least {
-        return two_scalars::<Clip>(ctx, x, high, high, out);
+        return with_two_scalars::<Clip>(ctx, x, high, high, out);
     }
     let is_unbounded = high.is_nan() || high >= greatest;
     if is_unbounded && low > greatest {
-        return two_scalars::<Clip>(ctx, x, low, low, out);
+        return with_two_scalars::<Clip>(ctx, x, low, low, out);
     }
     let low = low.max(least);
     if is_unbounded {
         apply_two::<Maximum>(ctx, Arg::Array(x), Arg::Number(low), out)
     } else {
-        two_scalars::<Clip>(ctx, x, low, high, out)
+        with_two_scalars::<Clip>(ctx, x, low, high, out)
     }
 }
 
@@ -229,8 +229,8 @@ const CLIP_COMPOSE: Compose = |graph, n| {
     Ok(vec![Some(g.mul(n.ograds[0], inside)?)])
 };
 
-/// `out = F(x, a, b)` for two numbers.
-fn two_scalars<F: Ternary>(ctx: &OpCtx<'_>, x: &In<'_>, a: f64, b: f64, out: &mut Out<'_>) -> Result<()> {
+/// `out = F(x, a, b)` for two scalars.
+fn with_two_scalars<F: Ternary>(ctx: &OpCtx<'_>, x: &In<'_>, a: f64, b: f64, out: &mut Out<'_>) -> Result<()> {
     apply_three::<F>(ctx, [Arg::Array(x), Arg::Number(a), Arg::Number(b)], out)
 }
 
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_mxnets() {
+    fn values_match_mxnet() {
         let x = array(&[-3f32, -0.5, 0.1, 2.0, 0.25, 0.04], &[6]);
         let y = Case::new(&SMOOTH_L1, &[("scalar", "2")]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap();
         close(&y, &[2.875, 0.375, 0.02, 1.875, 0.125, 0.0032], 1e-6);

@@ -1,4 +1,4 @@
-//! `polyval`.
+//! `polyval`: evaluation of polynomials by Horner's rule.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -37,7 +37,7 @@ pub(super) static POLYVAL: OpDef = OpDef::new("_npi_polyval")
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
             let (p, x) = (elements(&ins[0])?, elements(&ins[1])?);
             par::with_scratch(x.len(), |y: &mut [<T as Arith>::Lane]| {
-                horner(p, x, y, false);
+                horner(p, x, y, Evaluate::Polynomial);
                 ferromx_kernels::map::Lane::store_any(y, elements_mut(&mut outs[0])?);
                 Ok(())
             })
@@ -53,48 +53,56 @@ pub(super) static BACKWARD_POLYVAL: OpDef = OpDef::new("_npi_backward_polyval")
     .shape(|_, io| shapes_of_inputs(io, 1))
     .forward(polyval_backward);
 
-/// The elements of an array in lanes of type `C`.
-fn lanes_of<C: NumericLane>(x: &In<'_>) -> Result<Vec<C>> {
+/// The elements of an array, converted to lanes of type `C`.
+fn load_lanes<C: NumericLane>(x: &In<'_>) -> Result<Vec<C>> {
     let mut all = vec![C::ZERO; x.len()];
     C::load_any(elements(x)?, 0, &mut all);
     Ok(all)
 }
 
-/// Elements of a chunk, sized for the L1 cache.
+/// Points of a chunk, and coefficients of a block. All arrays of this length stay in the L1 cache.
 const CHUNK: usize = 1 << 10;
 
-/// Up to this many elements, a plain loop is faster than a call of a multiversioned kernel.
-const FEW: usize = 32;
+/// Up to this number of elements, a plain loop is faster than a call of a multiversioned kernel.
+const MAX_PLAIN_LOOP: usize = 32;
 
-/// Elements kept in registers over all coefficients.
-const LANES: usize = 16;
+/// Points of a tile, whose values stay in registers over a block of coefficients.
+const TILE: usize = 16;
 
-/// The values of a polynomial, or of its derivative.
-fn horner<C: NumericLane>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], derivative: bool) {
+/// What is evaluated.
+#[derive(Clone, Copy, PartialEq)]
+enum Evaluate {
+    Polynomial,
+    Derivative,
+}
+
+/// Evaluates the polynomial with coefficients `p`, or its derivative, at the points `x`.
+fn horner<C: NumericLane>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], what: Evaluate) {
+    let is_derivative = what == Evaluate::Derivative;
     par::parallel_rows(y, CHUNK, 1, |chunk, y| {
-        let (mut at, mut value, mut slope) = ([C::ZERO; CHUNK], [C::ZERO; CHUNK], [C::ZERO; CHUNK]);
-        C::load_any(x, chunk * CHUNK, &mut at[..y.len()]);
+        let (mut points, mut value, mut slope) = ([C::ZERO; CHUNK], [C::ZERO; CHUNK], [C::ZERO; CHUNK]);
+        C::load_any(x, chunk * CHUNK, &mut points[..y.len()]);
         let mut coefficients = [C::ZERO; CHUNK];
-        let lanes = y.len().div_ceil(LANES);
+        let num_tiles = y.len().div_ceil(TILE);
         for begin in (0..p.len()).step_by(CHUNK) {
             let coefficients = &mut coefficients[..CHUNK.min(p.len() - begin)];
             C::load_any(p, begin, coefficients);
-            let values = value.as_chunks_mut::<LANES>().0.iter_mut().zip(slope.as_chunks_mut::<LANES>().0);
-            for ((value, slope), x) in values.zip(at.as_chunks::<LANES>().0).take(lanes) {
-                multiversion::run(Horner { coefficients, x, value, slope: derivative.then_some(slope) });
+            let tiles = value.as_chunks_mut::<TILE>().0.iter_mut().zip(slope.as_chunks_mut::<TILE>().0);
+            for ((value, slope), x) in tiles.zip(points.as_chunks::<TILE>().0).take(num_tiles) {
+                multiversion::run(Horner { coefficients, x, value, slope: is_derivative.then_some(slope) });
             }
         }
-        let result = if derivative { &slope } else { &value };
+        let result = if is_derivative { &slope } else { &value };
         y.copy_from_slice(&result[..y.len()]);
     });
 }
 
-/// Horner's method for a run of coefficients; with `slope` also for the derivative.
+/// Horner's rule for a tile of points and a block of coefficients. It continues `value`, and `slope` if the derivative is evaluated.
 struct Horner<'a, C> {
     coefficients: &'a [C],
-    x: &'a [C; LANES],
-    value: &'a mut [C; LANES],
-    slope: Option<&'a mut [C; LANES]>,
+    x: &'a [C; TILE],
+    value: &'a mut [C; TILE],
+    slope: Option<&'a mut [C; TILE]>,
 }
 
 impl<C: NumericLane> Kernel for Horner<'_, C> {
@@ -106,14 +114,14 @@ impl<C: NumericLane> Kernel for Horner<'_, C> {
         let (x, mut value) = (*self.x, *self.value);
         if let Some(slope) = self.slope {
             for c in self.coefficients {
-                for k in 0..LANES {
+                for k in 0..TILE {
                     slope[k] = slope[k].times(x[k]).plus(value[k]);
                     value[k] = value[k].times(x[k]).plus(*c);
                 }
             }
         } else {
             for c in self.coefficients {
-                for k in 0..LANES {
+                for k in 0..TILE {
                     value[k] = value[k].times(x[k]).plus(*c);
                 }
             }
@@ -122,7 +130,7 @@ impl<C: NumericLane> Kernel for Horner<'_, C> {
     }
 }
 
-/// `dp[k] = sum g x^(n-1-k)`, `dx = g p'(x)`.
+/// `dp[k] = sum(g x^(n-1-k))`, `dx = g p'(x)`.
 fn polyval_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         polyval_gradients::<<T as Arith>::Lane>(ins, outs)
@@ -130,25 +138,26 @@ fn polyval_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
 }
 
 fn polyval_gradients<C: NumericLane>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (g, p, x) = (lanes_of::<C>(&ins[0])?, elements(&ins[1])?, elements(&ins[2])?);
+    let (g, p, x) = (load_lanes::<C>(&ins[0])?, elements(&ins[1])?, elements(&ins[2])?);
     let [dp, dx] = outs else { return Err(Error::Internal("polyval has two inputs".into())) };
     if dx.wanted() {
         let mut d = vec![C::ZERO; g.len()];
-        horner(p, x, &mut d, true);
+        horner(p, x, &mut d, Evaluate::Derivative);
         zip(Src::<C>::InPlace, Src::Slice(&g), &mut d, C::times);
         C::store_any(&d, elements_mut(dx)?);
     }
     if dp.wanted() {
-        let (mut power, at, n) = (g, lanes_of::<C>(&ins[2])?, p.len());
-        let mut sums = vec![C::ZERO; n];
+        // g x^k, from k = 0 for the last coefficient.
+        let (mut terms, points) = (g, load_lanes::<C>(&ins[2])?);
+        let mut sums = vec![C::ZERO; p.len()];
         for sum in sums.iter_mut().rev() {
-            if power.len() <= FEW {
-                *sum = power.iter().fold(C::ZERO, |sum, p| sum.plus(*p));
-                power.iter_mut().zip(&at).for_each(|(p, x)| *p = p.times(*x));
+            if terms.len() <= MAX_PLAIN_LOOP {
+                *sum = terms.iter().fold(C::ZERO, |sum, term| sum.plus(*term));
+                terms.iter_mut().zip(&points).for_each(|(term, x)| *term = term.times(*x));
                 continue;
             }
-            reduce::reduce::<Sum, C, C, C>(&power, &[power.len()], &[0], std::slice::from_mut(sum));
-            zip(Src::<C>::InPlace, Src::Slice(&at), &mut power, C::times);
+            reduce::reduce::<Sum, C, C, C>(&terms, &[terms.len()], &[0], std::slice::from_mut(sum));
+            zip(Src::<C>::InPlace, Src::Slice(&points), &mut terms, C::times);
         }
         C::store_any(&sums, elements_mut(dp)?);
     }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_inverted() {
+    fn bitwise_not_inverts_every_bit() {
         let run = |x| Case::new(&BITWISE_NOT, &[]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap();
         assert_eq!(run(array(&[0u8, 254], &[2])), [255.0, 1.0]);
         assert_eq!(run(array(&[0i64, -5], &[2])), [-1.0, 4.0]);

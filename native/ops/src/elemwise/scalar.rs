@@ -12,7 +12,7 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::map::Elements;
 
 use super::family::{
-    Arg, Binary, Chain2, Graph, Loops, apply_three, apply_two, broadcast_loops, elements, elements_mut, operators,
+    Arg, Binary, ChainRule2, Graph, Loops, apply_three, apply_two, broadcast_loops, elements, elements_mut, operators,
     scalar, with_scalar, with_scalar2,
 };
 use super::formulas::*;
@@ -31,14 +31,14 @@ params! {
     }
 }
 
-/// Storage rule: sparse arrays stay sparse if `keeps_zero` holds for the scalar, otherwise the result is dense.
+/// Storage rule: sparse arrays stay sparse if the operator maps 0 to 0 for this scalar.
 fn sparse_if_scalar(
     p: &Params,
     ins: &[StorageType],
     out: Option<StorageType>,
-    keeps_zero: fn(f64) -> bool,
+    maps_zero_to_zero: fn(f64) -> bool,
 ) -> Option<StorageType> {
-    if keeps_zero(p.get::<ScalarParam>().scalar) { crate::sparse::keeps_zero(p, ins, out) } else { None }
+    if maps_zero_to_zero(p.get::<ScalarParam>().scalar) { crate::sparse::keeps_zero(p, ins, out) } else { None }
 }
 
 /// The argument of the operators of an array and a number.
@@ -57,7 +57,7 @@ macro_rules! quotient {
     };
 }
 
-/// Defines an operator of integers (or bool) and a whole number.
+/// Defines an operator of an integer or boolean array and an integer.
 macro_rules! int_scalar {
     ($name:ident: $op:literal, $doc:literal, $F:ident) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
@@ -189,7 +189,7 @@ operators! { OPS [] =
     int_scalar!(BITWISE_XOR: "_npi_bitwise_xor_scalar", "The bits that are set in exactly one of data and the scalar.", BitXor);
 }
 
-/// Type rule: the array's type, except that booleans become integers and a fractional scalar promotes integers to float64.
+/// Type rule: the type of the array, but int64 for bool, and float64 for integers with a fractional scalar.
 pub(crate) fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let is_int = p.get::<ScalarParam>().is_int;
     match io.ins[0] {
@@ -224,8 +224,8 @@ pub(crate) fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Ou
     apply_two::<F>(ctx, Arg::Number(s), Arg::Output, out)
 }
 
-/// Refuses the gradient of integers that a fractional scalar promoted to floats, as MXNet does.
-fn require_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
+/// Checks that the scalar did not promote integers to floats; as in MXNet, no gradient flows back then.
+fn check_not_promoted(g: &In<'_>, x: &In<'_>) -> Result<()> {
     let (expected, got) = (g.dtype(), x.dtype());
     ensure!(
         expected == got,
@@ -237,15 +237,15 @@ fn require_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
 
 /// `g * F(x, scalar)`.
 pub(crate) fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    require_gradient(&ins[0], &ins[1])?;
-    with_scalar2::<Chain2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
+    check_not_promoted(&ins[0], &ins[1])?;
+    with_scalar2::<ChainRule2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
 }
 
 /// `g * F(scalar, x)`.
 pub(crate) fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    require_gradient(&ins[0], &ins[1])?;
+    check_not_promoted(&ins[0], &ins[1])?;
     let scalar = Arg::Number(ctx.params::<ScalarParam>().scalar);
-    apply_three::<Chain2<F>>(ctx, [Arg::Array(&ins[0]), scalar, Arg::Array(&ins[1])], &mut outs[0])
+    apply_three::<ChainRule2<F>>(ctx, [Arg::Array(&ins[0]), scalar, Arg::Array(&ins[1])], &mut outs[0])
 }
 
 fn float_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn booleans_become_numbers() {
+    fn booleans_are_promoted_to_numbers() {
         let x = array(&[true, false], &[2]);
         let run =
             |is_int| Case::new(&PLUS, &[("scalar", "2"), ("is_int", is_int)]).run1(std::slice::from_ref(&x)).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_of_quotients_and_angles() {
+    fn gradients_agree_for_negative_elements_and_scalars() {
         for def in [&TRUE_DIVIDE, &RTRUE_DIVIDE, &ARCTAN2, &RARCTAN2, &COPYSIGN, &RCOPYSIGN, &LDEXP, &RLDEXP] {
             for scalar in ["2.5", "-0.75"] {
                 let x = vector(DType::F64, &[0.7, -1.9, 5.3]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn quotients_of_integers_are_fractions() {
+    fn true_division_of_integers_gives_floats() {
         let run = |def, x| Case::new(def, &[("scalar", "2")]).run1(&[x]).unwrap();
         assert_eq!(run(&TRUE_DIVIDE, array(&[3i64, -1], &[2])).to_vec::<f32>().unwrap(), [1.5, -0.5]);
         assert_eq!(run(&RTRUE_DIVIDE, array(&[true, false], &[2])).to_vec::<f32>().unwrap(), [2.0, f32::INFINITY]);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_of_a_negative_number() {
+    fn integer_operators_take_negative_scalars() {
         let run = |def, x| Case::new(def, &[("scalar", "-6")]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap();
         assert_eq!(run(&BITWISE_XOR, array(&[4i32, 9], &[2])), [-2.0, -13.0]);
         assert_eq!(run(&BITWISE_AND, array(&[4u8, 255], &[2])), [0.0, 250.0]);

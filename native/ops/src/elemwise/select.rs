@@ -75,7 +75,7 @@ fn where_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
 }
 
-/// Elements of a block, sized so that the mask stays in the L1 cache.
+/// Elements of a block, whose mask stays in the L1 cache.
 const BLOCK: usize = 1024;
 
 fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -83,26 +83,32 @@ fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     if out.is_empty() {
         return Ok(());
     }
-    let row = out.len() / condition.len();
+    // With a vector as the condition, an element applies to a whole row of x.
+    let row_len = out.len() / condition.len();
     dispatch!(condition.dtype(), C in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let condition = condition.slice::<C>()?;
-        choose(&|at, flags: &mut [bool]| nonzero_flags(condition, row, at, flags), x, y, out)
+        select_blocks(&|offset, mask: &mut [bool]| load_mask(condition, row_len, offset, mask), x, y, out)
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// Selects elements of x where the mask is true, otherwise of y. `mask` fills flags for the elements from an offset on.
-fn choose(mask: &(dyn Fn(usize, &mut [bool]) + Sync), x: &In<'_>, y: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+/// Selects elements of x where the mask is true, otherwise of y. `load_mask` fills the mask of the elements from an offset on.
+fn select_blocks(
+    load_mask: &(dyn Fn(usize, &mut [bool]) + Sync),
+    x: &In<'_>,
+    y: &In<'_>,
+    out: &mut Out<'_>,
+) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let (x, y, out) = (x.slice::<T>()?, y.slice::<T>()?, out.slice_mut::<T>()?);
-        par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-            let mut flags = [false; BLOCK];
-            for (k, part) in out.chunks_mut(BLOCK).enumerate() {
-                let at = chunk * GRAIN + k * BLOCK;
-                let flags = &mut flags[..part.len()];
-                mask(at, flags);
-                let (x, y) = (&x[at..at + part.len()], &y[at..at + part.len()]);
-                for i in 0..part.len() {
-                    part[i] = if flags[i] { x[i] } else { y[i] };
+        par::parallel_rows(out, CHUNK, 1, |chunk, out| {
+            let mut mask = [false; BLOCK];
+            for (k, out) in out.chunks_mut(BLOCK).enumerate() {
+                let offset = chunk * CHUNK + k * BLOCK;
+                let mask = &mut mask[..out.len()];
+                load_mask(offset, mask);
+                let (x, y) = (&x[offset..offset + out.len()], &y[offset..offset + out.len()]);
+                for i in 0..out.len() {
+                    out[i] = if mask[i] { x[i] } else { y[i] };
                 }
             }
         });
@@ -110,16 +116,17 @@ fn choose(mask: &(dyn Fn(usize, &mut [bool]) + Sync), x: &In<'_>, y: &In<'_>, ou
     }, d => Err(Error::Internal(format!("no choice of {d}"))))
 }
 
-/// Whether the condition is nonzero for the elements from offset `at` on; each of its values covers `row` elements.
-fn nonzero_flags<C: Element>(condition: &[C], row: usize, at: usize, flags: &mut [bool]) {
+/// The mask of the elements from `offset` on: true where the condition is not 0. An element of the condition applies to `row_len`
+/// elements.
+fn load_mask<C: Element>(condition: &[C], row_len: usize, offset: usize, mask: &mut [bool]) {
     let zero = C::default();
-    if row == 1 {
-        for (f, c) in flags.iter_mut().zip(&condition[at..]) {
-            *f = *c != zero;
+    if row_len == 1 {
+        for (m, c) in mask.iter_mut().zip(&condition[offset..]) {
+            *m = *c != zero;
         }
     } else {
-        for (i, f) in flags.iter_mut().enumerate() {
-            *f = condition[(at + i) / row] != zero;
+        for (i, m) in mask.iter_mut().enumerate() {
+            *m = condition[(offset + i) / row_len] != zero;
         }
     }
 }
@@ -152,8 +159,8 @@ pub(crate) static NP_WHERE: OpDef = OpDef::new("_npi_where")
             if condition.wanted() {
                 condition.bytes_mut()?.fill(0);
             }
-            masked_gradient::<Chosen>(ctx, ins, x)?;
-            masked_gradient::<Other>(ctx, ins, y)
+            masked_gradient::<WhereTrue>(ctx, ins, x)?;
+            masked_gradient::<WhereFalse>(ctx, ins, y)
         })
         .inputs(Deps::Some(&[0])),
         None,
@@ -201,10 +208,10 @@ macro_rules! where_with_scalar {
 }
 
 where_with_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where the condition is not 0, and elements of x elsewhere.",
-    |x, s| (s, x), Other);
+    |x, s| (s, x), WhereFalse);
 
 where_with_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
-    |y, s| (y, s), Chosen);
+    |y, s| (y, s), WhereTrue);
 
 fn pair_shape(_: &ferromx_core::params::Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if io.ins.iter().any(|s| !s.ndim_is_known()) {
@@ -235,14 +242,14 @@ pub(crate) static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
     })
     .grad(Grad::Zero);
 
-/// One operand of a selection.
+/// An operand from which elements are selected.
 #[derive(Clone, Copy)]
 enum Value<'a, 'b> {
     Array(&'b In<'a>),
     Number(f64),
 }
 
-/// The elements of an operand in the shape of the output, broadcast into scratch memory if necessary.
+/// Calls `f` with the elements of an operand in shape `to`, broadcast to a scratch buffer if the operand has another shape.
 fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f: impl FnOnce(&[T]) -> R) -> Result<R> {
     let x = match value {
         Value::Array(x) => x,
@@ -264,13 +271,13 @@ fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f:
     }))
 }
 
-/// Elements of a parallel chunk.
-const GRAIN: usize = 1 << 15;
+/// Elements of a chunk.
+const CHUNK: usize = 1 << 15;
 
 /// `out = x where condition, else y`.
 fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<'_>) -> Result<()> {
     let shape = out.shape().to_usize();
-    let mask = mask(condition, &shape)?;
+    let mask = broadcast_mask(condition, &shape)?;
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let out = out.slice_mut::<T>()?;
         with_operand::<T, _>(x, &shape, |x| with_operand::<T, _>(y, &shape, |y| pick(&mask, x, y, out)))?
@@ -281,9 +288,9 @@ fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<
                     Value::Number(s) => Ok(vec![s != 0.0; mask.len()]),
                     Value::Array(x) => {
                         let (from, x) = (x.shape().to_usize(), x.slice::<bool>()?);
-                        let mut all = vec![false; mask.len()];
-                        ferromx_kernels::movement::broadcast_to(x, &from, (&mut all, &shape));
-                        Ok(all)
+                        let mut elements = vec![false; mask.len()];
+                        ferromx_kernels::movement::broadcast_to(x, &from, (&mut elements, &shape));
+                        Ok(elements)
                     }
                 }
             };
@@ -296,9 +303,9 @@ fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<
 }
 
 fn pick<T: Copy + Send + Sync>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
-    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-        let at = chunk * GRAIN;
-        let (mask, x, y) = (&mask[at..at + out.len()], &x[at..at + out.len()], &y[at..at + out.len()]);
+    par::parallel_rows(out, CHUNK, 1, |chunk, out| {
+        let range = chunk * CHUNK..chunk * CHUNK + out.len();
+        let (mask, x, y) = (&mask[range.clone()], &x[range.clone()], &y[range]);
         for i in 0..out.len() {
             out[i] = if mask[i] { x[i] } else { y[i] };
         }
@@ -306,21 +313,21 @@ fn pick<T: Copy + Send + Sync>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
 }
 
 /// The condition as booleans, broadcast to a shape.
-fn mask(condition: &In<'_>, shape: &[usize]) -> Result<Vec<bool>> {
+fn broadcast_mask(condition: &In<'_>, shape: &[usize]) -> Result<Vec<bool>> {
     let from = condition.shape().to_usize();
-    let holds: Vec<bool> = dispatch!(condition.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+    let mask: Vec<bool> = dispatch!(condition.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         condition.slice::<T>()?.iter().map(|c| *c != T::default()).collect()
     }, d => return Err(Error::Internal(format!("no condition of {d}"))));
     if from[..] == *shape {
-        return Ok(holds);
+        return Ok(mask);
     }
-    let mut all = vec![false; shape.iter().product()];
-    ferromx_kernels::movement::broadcast_to(&holds, &from, (&mut all, shape));
-    Ok(all)
+    let mut broadcast = vec![false; shape.iter().product()];
+    ferromx_kernels::movement::broadcast_to(&mask, &from, (&mut broadcast, shape));
+    Ok(broadcast)
 }
 
-formula!(Binary Chosen = |g, c| if c != 0.0 { g } else { 0.0 }, int |g, c| if c != 0 { g } else { 0 });
-formula!(Binary Other = |g, c| if c != 0.0 { 0.0 } else { g }, int |g, c| if c != 0 { 0 } else { g });
+formula!(Binary WhereTrue = |g, c| if c != 0.0 { g } else { 0.0 }, int |g, c| if c != 0 { g } else { 0 });
+formula!(Binary WhereFalse = |g, c| if c != 0.0 { 0.0 } else { g }, int |g, c| if c != 0 { 0 } else { g });
 
 /// The gradient of one operand: the output's gradient where the operand was selected, summed over broadcast axes.
 fn masked_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
@@ -328,7 +335,7 @@ fn masked_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>
         return Ok(());
     }
     let (g, shape, to) = (&ins[0], ins[0].shape().to_usize(), out.shape().to_usize());
-    let mask = mask(&ins[1], &shape)?;
+    let mask = broadcast_mask(&ins[1], &shape)?;
     let operands = [(Arg::Elements(elements(g)?), &shape[..]), (Arg::Elements(Elements::Bool(&mask)), &shape[..])];
     let (loops, dtype, out) = (const { &Loops::binary::<F>() }, out.dtype(), elements_mut(out)?);
     if shape == to {

@@ -72,7 +72,7 @@ operators! { OPS [] =
             g.op("negative", ones)
         });
     unary!(EXP: "exp" ["_sparse_exp"], "The exponential: e^x.",
-        f = |x| math::exp(x), df(Output) = |y| y, graph = |g, y| g.same(y));
+        f = |x| math::exp(x), df(Output) = |y| y, graph = |g, y| g.identity(y));
     unary!(EXPM1 keeps_zero: "expm1" ["_sparse_expm1"], "e^x - 1, accurate near 0.",
         f = |x| math::expm1(x), df(Input) = |x| math::exp(x), graph = |g, x| g.op("exp", x));
     unary!(LOG: "log" ["_sparse_log"], "The natural logarithm; -inf at 0, NaN for negative elements.",
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array, close, vector};
 
-    /// Points inside the domain of the function `name`.
+    /// Points in the domain of the operator `name`.
     fn points(name: &str) -> Vec<f64> {
         match name {
             "arccosh" => vec![1.2, 2.0, 5.5],
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn all_numeric_types_are_taken_and_bool_is_refused() {
+    fn every_numeric_type_is_supported_but_bool_is_not() {
         for def in OPS {
             let case = Case::new(def, &[]);
             let wide = case.run1(&[vector(DType::F64, &[1.0; 3])]).unwrap().to_vec::<f64>().unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn special_values_are_mxnets() {
+    fn special_values_match_mxnet() {
         let run = |def, x: &[f64]| Case::new(def, &[]).run1(&[vector(DType::F32, x)]).unwrap().to_vec_as().unwrap();
         let nan = f64::NAN;
         close(&run(&SIGN, &[nan, -0.0, -3.0]), &[0.0, 0.0, -1.0], 0.0);
