@@ -100,10 +100,10 @@ fn select_blocks(
 ) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let (x, y, out) = (x.slice::<T>()?, y.slice::<T>()?, out.slice_mut::<T>()?);
-        par::parallel_rows(out, CHUNK, 1, |chunk, out| {
+        par::parallel_rows(out, GRAIN, 1, |chunk, out| {
             let mut mask = [false; BLOCK];
             for (k, out) in out.chunks_mut(BLOCK).enumerate() {
-                let offset = chunk * CHUNK + k * BLOCK;
+                let offset = chunk * GRAIN + k * BLOCK;
                 let mask = &mut mask[..out.len()];
                 load_mask(offset, mask);
                 let (x, y) = (&x[offset..offset + out.len()], &y[offset..offset + out.len()]);
@@ -272,7 +272,7 @@ fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f:
 }
 
 /// Elements of a chunk.
-const CHUNK: usize = 1 << 15;
+const GRAIN: usize = 1 << 15;
 
 /// `out = x where condition, else y`.
 fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<'_>) -> Result<()> {
@@ -303,8 +303,8 @@ fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<
 }
 
 fn pick<T: Copy + Send + Sync>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
-    par::parallel_rows(out, CHUNK, 1, |chunk, out| {
-        let range = chunk * CHUNK..chunk * CHUNK + out.len();
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        let range = chunk * GRAIN..chunk * GRAIN + out.len();
         let (mask, x, y) = (&mask[range.clone()], &x[range.clone()], &y[range]);
         for i in 0..out.len() {
             out[i] = if mask[i] { x[i] } else { y[i] };

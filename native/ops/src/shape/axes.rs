@@ -1,4 +1,4 @@
-//! Operators that permute, insert and remove axes.
+//! Operators that permute, insert and remove axes: `transpose`, `moveaxis`, `SwapAxis`, `expand_dims`, `squeeze`, `atleast_nd`.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
@@ -56,7 +56,7 @@ pub(crate) static TRANSPOSE: OpDef = OpDef::new("transpose")
         Ok(vec![Some(g.apply1("transpose", &n.ograds[..1], &[("axes", &Shape::from(inverse).to_string())])?)])
     }));
 
-/// The permutation as indices of `rank` axes.
+/// The input axis of each output axis, checked to be a permutation of `rank` axes.
 fn permutation(p: &TransposeParam, rank: usize) -> Result<Sizes> {
     if p.axes.dims().is_empty() {
         return Ok((0..rank).rev().collect());
@@ -112,10 +112,10 @@ pub(super) static NP_TRANSPOSE: OpDef = OpDef::new("_np_transpose")
         Ok(vec![Some(g.apply1("_np_transpose", &n.ograds[..1], &[("axes", &inverse.to_string())])?)])
     }));
 
-/// The permutation of `rank` axes.
+/// The input axis of each output axis. Unlike those of `transpose`, negative axes count from the end.
 fn np_permutation(p: &NpTransposeParam, rank: usize) -> Result<Vec<usize>> {
-    let Some(given) = p.axes.ndim() else { return Ok((0..rank).rev().collect()) };
-    ensure!(given == rank, "axes={} does not match the array, which has {rank} axes", p.axes);
+    let Some(num_axes) = p.axes.ndim() else { return Ok((0..rank).rev().collect()) };
+    ensure!(num_axes == rank, "axes={} does not match the array, which has {rank} axes", p.axes);
     let axes = p.axes.dims().iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
     let mut sorted = axes.clone();
     sorted.sort_unstable();
@@ -127,7 +127,7 @@ fn np_permutation(p: &NpTransposeParam, rank: usize) -> Result<Vec<usize>> {
     Ok(axes)
 }
 
-/// Shape rule of permutations, which infers in both directions.
+/// Shape rule of permutations. The shapes of input and output are inferred from each other.
 pub(super) fn permuted_shape<A: AsRef<[usize]>>(
     io: &mut ShapeIo<'_>,
     permutation: impl Fn(usize) -> Result<A>,
@@ -160,9 +160,9 @@ pub(crate) static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
     .doc("Moves axes to other positions; the others keep their order.")
     .inputs(A)
     .params::<MoveaxisParam>()
-    .shape(|p, io| permuted_shape(io, |rank| moved(p.get(), rank)))
+    .shape(|p, io| permuted_shape(io, |rank| moveaxis_permutation(p.get(), rank)))
     .forward(|ctx, ins, outs| {
-        let axes = moved(ctx.params(), ins[0].shape().dims().len())?;
+        let axes = moveaxis_permutation(ctx.params(), ins[0].shape().dims().len())?;
         permute(&ins[0], &ins[0].shape().to_usize(), &axes, &mut outs[0])
     })
     .grad(Grad::Compose(|g, n| {
@@ -172,8 +172,8 @@ pub(crate) static MOVEAXIS: OpDef = OpDef::new("_np_moveaxis")
         Ok(vec![Some(g.apply1("_np_moveaxis", &n.ograds[..1], &attrs)?)])
     }));
 
-/// The permutation that moves the axes.
-fn moved(p: &MoveaxisParam, rank: usize) -> Result<Vec<usize>> {
+/// The input axis of each output axis after the move.
+fn moveaxis_permutation(p: &MoveaxisParam, rank: usize) -> Result<Vec<usize>> {
     let (from, to) = (p.source.dims(), p.destination.dims());
     ensure!(
         from.len() == to.len(),
@@ -210,16 +210,16 @@ pub(crate) static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
     .doc("Swaps the axes dim1 and dim2.")
     .inputs(&[arg("data", "The array whose axes are swapped.")])
     .params::<SwapAxisParam>()
-    .shape(|p, io| permuted_shape(io, |rank| swapped(p.get(), rank)))
+    .shape(|p, io| permuted_shape(io, |rank| swapaxes_permutation(p.get(), rank)))
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
-        let axes = swapped(ctx.params(), dims.len())?;
+        let axes = swapaxes_permutation(ctx.params(), dims.len())?;
         permute(&ins[0], &dims, &axes, &mut outs[0])
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("SwapAxis", &n.ograds[..1], n.attrs)?)])));
 
-/// The permutation that swaps two axes.
-fn swapped(p: &SwapAxisParam, rank: usize) -> Result<Sizes> {
+/// The input axis of each output axis after the swap.
+fn swapaxes_permutation(p: &SwapAxisParam, rank: usize) -> Result<Sizes> {
     let mut axes: Sizes = (0..rank).collect();
     axes.swap(Shape::axis(p.dim1.into(), rank)?, Shape::axis(p.dim2.into(), rank)?);
     Ok(axes)
@@ -315,19 +315,19 @@ pub(crate) static NP_SQUEEZE: OpDef = OpDef::new("_np_squeeze")
 fn np_squeeze_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let shape = io.ins[0].clone();
     let Some(rank) = shape.ndim() else { return Ok(()) };
-    let gone: Vec<usize> = match &p.get::<NpSqueezeParam>().axis {
+    let removed: Vec<usize> = match &p.get::<NpSqueezeParam>().axis {
         ShapeOrNone(None) if !shape.is_known() => return Ok(()),
         ShapeOrNone(None) => (0..rank).filter(|i| shape.dim(*i) == 1).collect(),
-        // As in MXNet, an axis may be given twice.
+        // MXNet accepts an axis that is listed twice.
         ShapeOrNone(Some(given)) if rank > 0 => {
             given.dims().iter().map(|axis| Shape::axis(*axis, rank)).collect::<Result<Vec<usize>>>()?
         }
         given => numpy_axes(given, rank)?.to_vec(),
     };
-    if let Some(axis) = gone.iter().find(|i| shape.dim(**i) > 1 || shape.dim(**i) == 0) {
+    if let Some(axis) = removed.iter().find(|i| shape.dim(**i) > 1 || shape.dim(**i) == 0) {
         return Err(Error::Value(format!("axis {axis} of shape {shape} cannot be removed: its length is not 1")));
     }
-    io.assign_out(0, &numpy_reduced(&shape, &gone, false))
+    io.assign_out(0, &numpy_reduced(&shape, &removed, false))
 }
 
 params! {
@@ -338,7 +338,7 @@ params! {
     }
 }
 
-/// Defines the operator that gives arrays at least `$n` axes.
+/// Defines an operator that gives arrays at least `$n` axes.
 macro_rules! atleast {
     ($name:ident: $op:literal, $n:literal, $doc:literal) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
@@ -350,7 +350,7 @@ macro_rules! atleast {
             .shape(|_, io| {
                 for i in 0..io.ins.len() {
                     if io.ins[i].ndim_is_known() {
-                        let shape = with_axes(&io.ins[i], $n);
+                        let shape = atleast_nd(&io.ins[i], $n);
                         io.assign_out(i, &shape)?;
                     }
                 }
@@ -376,8 +376,8 @@ atleast!(ATLEAST_2D: "_np_atleast_2d", 2,
 atleast!(ATLEAST_3D: "_np_atleast_3d", 3,
     "Gives each array at least three axes: () becomes (1, 1, 1), (n) becomes (1, n, 1), and (m, n) becomes (m, n, 1).");
 
-/// The shape with at least `n` axes.
-pub(super) fn with_axes(shape: &Shape, n: usize) -> Shape {
+/// The shape with axes of length 1 inserted, so that it has at least `n` axes.
+pub(super) fn atleast_nd(shape: &Shape, n: usize) -> Shape {
     match (shape.dims(), n) {
         ([], n) => Shape::new(&[1, 1, 1][..n]),
         ([d], 2) => Shape::new(&[1, *d]),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_of_length_one_are_removed() {
+    fn squeeze_removes_axes_of_length_one() {
         let squeeze = |dims: &[i64], axis: &str| shaped(&NP_SQUEEZE, dims, &[("axis", axis)]);
         assert_eq!(squeeze(&[1, 1, 1], "None").unwrap(), Shape::new(&[]));
         assert_eq!(squeeze(&[1, 1, 4], "(0, -2)").unwrap(), [4].into());
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_are_added() {
+    fn atleast_adds_axes_of_length_one() {
         let x = [array(&[1f64], &[]), array(&[1f64, 2.0], &[2])];
         for (def, want) in [
             (&ATLEAST_1D, [&[1][..], &[2]]),

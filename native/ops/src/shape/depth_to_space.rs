@@ -1,4 +1,4 @@
-//! Rearrangement between channels and blocks of pixels.
+//! `depth_to_space` and `space_to_depth`: rearrangement between channels and blocks of pixels.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
@@ -65,7 +65,7 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("space_to_depth").names_dat
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("depth_to_space", &n.ograds[..1], n.attrs)?)])));
 
-/// The dimensions of a batch of images, or `None` if one is unknown.
+/// The dimensions (batch, channels, height, width), or `None` if one of them is unknown.
 fn image_dims(shape: &Shape) -> Result<Option<Dims>> {
     let Some(rank) = shape.ndim() else { return Ok(None) };
     ensure!(rank == 4, "data must have 4 dimensions (n, channels, height, width), but has shape {shape}");

@@ -1,4 +1,4 @@
-//! Diagonals and triangles: extraction, matrices with a given diagonal, traces.
+//! Diagonals and triangles: `diag`, `diagflat`, `diagonal`, `trace`, `tril`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -33,7 +33,7 @@ params! {
 }
 
 impl DiagParam {
-    /// The axes of rows and columns.
+    /// The axes of the rows and the columns.
     fn axes(&self, rank: usize) -> Result<(usize, usize)> {
         let (row, col) = (Shape::axis(self.axis1.into(), rank)?, Shape::axis(self.axis2.into(), rank)?);
         ensure!(row != col, "axis1 and axis2 cannot refer to the same axis {row}");
@@ -86,8 +86,8 @@ fn diag_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         dims[row],
         dims[col]
     );
-    let others = (0..rank).filter(|i| *i != row && *i != col).map(|i| dims[i]);
-    let out: Dims = others.chain([len]).collect();
+    let mut out = other_dims(&io.ins[0], (row, col));
+    out.push(len);
     io.assign_out(0, &Shape::from(out))
 }
 
@@ -105,8 +105,8 @@ pub(super) static NP_DIAG: OpDef = OpDef::new("_np_diag")
     .params::<NpDiagParam>()
     .shape(|p, io| match io.ins[0].ndim() {
         None => Ok(()),
-        Some(1) => flat_shape(p, io),
-        Some(2) => diagonal_shape(io, (0, 1), p.get::<NpDiagParam>().k, true),
+        Some(1) => diagflat_shape(p, io),
+        Some(2) => diagonal_shape(io, (0, 1), p.get::<NpDiagParam>().k),
         Some(n) => Err(Error::Value(format!("diag takes a vector or a matrix, not an array of {n} axes"))),
     })
     .forward(|ctx, ins, outs| match ins[0].shape().dims().len() {
@@ -125,15 +125,15 @@ pub(super) static DIAGFLAT: OpDef = OpDef::new("_np_diagflat")
     .names_data()
     .doc("A square matrix with the elements of the array on its diagonal k and zeros elsewhere.")
     .params::<NpDiagParam>()
-    .shape(flat_shape)
+    .shape(diagflat_shape)
     .forward(|ctx, ins, outs| assign_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| extract_diagonals(&ins[0], (0, 1), ctx.params::<NpDiagParam>().k, &mut outs[0])),
         None,
     ));
 
-/// The smallest square matrix whose diagonal k holds all elements.
-fn flat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+/// Shape rule of `diagflat`: the smallest square matrix whose diagonal k holds all elements.
+fn diagflat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if !io.ins[0].is_known() {
         return Ok(());
     }
@@ -141,22 +141,22 @@ fn flat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::new(&[n, n]))
 }
 
-/// Extracts the diagonals of two axes into a contiguous output.
-fn extract_diagonals(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
+/// Extracts the diagonals of the matrices in two axes (rows, columns) into a contiguous output.
+fn extract_diagonals(x: &In<'_>, axes: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
     let dims = x.shape().to_usize();
     by_size!(x.dtype(), |T| {
-        movement::diagonal(source::<T>(x)?, &dims, pair, offset as isize, target::<T>(out)?);
+        movement::diagonal(source::<T>(x)?, &dims, axes, offset as isize, target::<T>(out)?);
     });
     Ok(())
 }
 
-/// Writes elements to the diagonals of two axes and zeros elsewhere.
-fn assign_diagonals(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
+/// Writes elements to the diagonals of the matrices in two axes (rows, columns), and zeros elsewhere.
+fn assign_diagonals(x: &In<'_>, axes: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
     let dims = out.shape().to_usize();
     by_size!(x.dtype(), |T| {
         let out = target::<T>(out)?;
         out.fill(T::default());
-        movement::diagonal_assign(source::<T>(x)?, (out, &dims), pair, offset as isize);
+        movement::diagonal_assign(source::<T>(x)?, (out, &dims), axes, offset as isize);
     });
     Ok(())
 }
@@ -174,26 +174,28 @@ params! {
 }
 
 impl DiagonalParam {
-    /// The two axes.
-    fn pair(&self, rank: usize) -> Result<(usize, usize)> {
+    /// The axes of the rows and the columns.
+    fn axes(&self, rank: usize) -> Result<(usize, usize)> {
         ensure!(rank >= 2, "diagonals need an array with at least two axes, but it has {rank}");
-        let pair = (Shape::axis(self.axis1.into(), rank)?, Shape::axis(self.axis2.into(), rank)?);
-        ensure!(pair.0 != pair.1, "axis1={} and axis2={} cannot be the same axis", self.axis1, self.axis2);
-        Ok(pair)
+        let (row, col) = (Shape::axis(self.axis1.into(), rank)?, Shape::axis(self.axis2.into(), rank)?);
+        ensure!(row != col, "axis1={} and axis2={} cannot be the same axis", self.axis1, self.axis2);
+        Ok((row, col))
     }
 }
 
-/// The other axes, followed by the diagonal with `keep_diagonal`.
-fn diagonal_shape(io: &mut ShapeIo<'_>, pair: (usize, usize), offset: i32, keep_diagonal: bool) -> Result<()> {
+/// Infers the shape of the diagonals of two axes: the other axes in order, then the diagonal.
+fn diagonal_shape(io: &mut ShapeIo<'_>, (row, col): (usize, usize), offset: i32) -> Result<()> {
     let shape = io.ins[0].clone();
-    let others = shape.dims().iter().enumerate().filter(|(i, _)| *i != pair.0 && *i != pair.1);
-    let mut dims: Dims = others.map(|(_, d)| *d).collect();
-    if keep_diagonal {
-        let (rows, columns, offset) = (shape.dim(pair.0), shape.dim(pair.1), i64::from(offset));
-        let length = (rows + offset.min(0)).min(columns - offset.max(0)).max(0);
-        dims.push(if rows < 0 || columns < 0 { -1 } else { length });
-    }
+    let mut dims = other_dims(&shape, (row, col));
+    let (rows, columns, offset) = (shape.dim(row), shape.dim(col), i64::from(offset));
+    let length = (rows + offset.min(0)).min(columns - offset.max(0)).max(0);
+    dims.push(if rows < 0 || columns < 0 { -1 } else { length });
     io.assign_out(0, &Shape::from(dims))
+}
+
+/// The dimensions of all axes but two.
+fn other_dims(shape: &Shape, (row, col): (usize, usize)) -> Dims {
+    shape.dims().iter().enumerate().filter(|(i, _)| *i != row && *i != col).map(|(_, d)| *d).collect()
 }
 
 pub(super) static DIAGONAL: OpDef = OpDef::new("_np_diagonal").names_data()
@@ -202,16 +204,16 @@ pub(super) static DIAGONAL: OpDef = OpDef::new("_np_diagonal").names_data()
     .shape(|p, io| {
         let p = p.get::<DiagonalParam>();
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        diagonal_shape(io, p.pair(rank)?, p.offset, true)
+        diagonal_shape(io, p.axes(rank)?, p.offset)
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<DiagonalParam>();
-        extract_diagonals(&ins[0], p.pair(ins[0].shape().dims().len())?, p.offset, &mut outs[0])
+        extract_diagonals(&ins[0], p.axes(ins[0].shape().dims().len())?, p.offset, &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let p = ctx.params::<DiagonalParam>();
-            assign_diagonals(&ins[0], p.pair(outs[0].shape().dims().len())?, p.offset, &mut outs[0])
+            assign_diagonals(&ins[0], p.axes(outs[0].shape().dims().len())?, p.offset, &mut outs[0])
         }),
         None,
     ));
@@ -223,25 +225,26 @@ pub(super) static TRACE: OpDef = OpDef::new("_np_trace")
     .shape(|p, io| {
         let p = p.get::<DiagonalParam>();
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        diagonal_shape(io, p.pair(rank)?, p.offset, false)
+        let dims = other_dims(&io.ins[0], p.axes(rank)?);
+        io.assign_out(0, &Shape::from(dims))
     })
     .forward(trace)
     .grad(Grad::Kernel(Backward::new(trace_backward), None));
 
-/// Length of the diagonals.
-fn length(dims: &[usize], pair: (usize, usize), offset: i32) -> usize {
+/// The length of the diagonals of two axes, 0 if the offset is outside of the matrices.
+fn length(dims: &[usize], (row, col): (usize, usize), offset: i32) -> usize {
     let (down, right) = (offset.min(0).unsigned_abs() as usize, offset.max(0) as usize);
-    dims[pair.0].saturating_sub(down).min(dims[pair.1].saturating_sub(right))
+    dims[row].saturating_sub(down).min(dims[col].saturating_sub(right))
 }
 
 fn trace(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, dims) = (ctx.params::<DiagonalParam>(), ins[0].shape().to_usize());
-    let pair = p.pair(dims.len())?;
-    let (n, groups) = (length(&dims, pair, p.offset), outs[0].len());
+    let axes = p.axes(dims.len())?;
+    let (n, num_matrices) = (length(&dims, axes, p.offset), outs[0].len());
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        with_scratch(groups * n, |diagonals: &mut [T]| {
-            movement::diagonal(ins[0].slice::<T>()?, &dims, pair, p.offset as isize, diagonals);
-            reduce::reduce::<Sum, T, T, <T as Arith>::Lane>(diagonals, &[groups, n], &[1], outs[0].slice_mut()?);
+        with_scratch(num_matrices * n, |diagonals: &mut [T]| {
+            movement::diagonal(ins[0].slice::<T>()?, &dims, axes, p.offset as isize, diagonals);
+            reduce::reduce::<Sum, T, T, <T as Arith>::Lane>(diagonals, &[num_matrices, n], &[1], outs[0].slice_mut()?);
             Ok(())
         })
     }, d => Err(ctx.unsupported(d, NUMERIC)))
@@ -249,14 +252,14 @@ fn trace(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 
 fn trace_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, dims) = (ctx.params::<DiagonalParam>(), outs[0].shape().to_usize());
-    let pair = p.pair(dims.len())?;
-    let (n, groups) = (length(&dims, pair, p.offset), ins[0].len());
+    let axes = p.axes(dims.len())?;
+    let (n, num_matrices) = (length(&dims, axes, p.offset), ins[0].len());
     by_size!(ins[0].dtype(), |T| {
         let out = target::<T>(&mut outs[0])?;
         out.fill(T::default());
-        with_scratch(groups * n, |diagonals: &mut [T]| {
-            movement::repeat(source::<T>(&ins[0])?, (1, groups, 1), n, diagonals);
-            movement::diagonal_assign(diagonals, (out, &dims), pair, p.offset as isize);
+        with_scratch(num_matrices * n, |diagonals: &mut [T]| {
+            movement::repeat(source::<T>(&ins[0])?, (1, num_matrices, 1), n, diagonals);
+            movement::diagonal_assign(diagonals, (out, &dims), axes, p.offset as isize);
             Ok::<(), Error>(())
         })?;
     });
@@ -318,44 +321,44 @@ pub(super) static TRIL: OpDef = OpDef::new("_npi_tril").names_data()
         }
     })
     .forward(|ctx, ins, outs| {
-        let (rows, columns) = matrix(outs[0].shape());
+        let (rows, columns) = matrix_dims(outs[0].shape());
         by_size!(ins[0].dtype(), |T| {
             let k = ctx.params::<TrilParam>().k;
-            lower(source::<T>(&ins[0])?, rows, columns, k.into(), target::<T>(&mut outs[0])?);
+            copy_lower(source::<T>(&ins[0])?, rows, columns, k.into(), target::<T>(&mut outs[0])?);
         });
         Ok(())
     })
     .grad(Grad::Kernel(Backward::new(tril_backward), None));
 
-/// Rows and columns of the matrices in the last two axes.
-fn matrix(shape: &Shape) -> (usize, usize) {
+/// The numbers of rows and columns of the matrices in the last two axes.
+fn matrix_dims(shape: &Shape) -> (usize, usize) {
     let dims = shape.to_usize();
     (dims[dims.len() - 2], dims[dims.len() - 1])
 }
 
-/// Copies the elements on and below diagonal `k`; a source of a single row is broadcast.
-fn lower<T: Copy + Default>(src: &[T], rows: usize, columns: usize, k: i64, dst: &mut [T]) {
+/// Copies the elements on and below diagonal `k` of each matrix, and writes zeros above. A source of a single row is broadcast.
+fn copy_lower<T: Copy + Default>(src: &[T], rows: usize, columns: usize, k: i64, dst: &mut [T]) {
     if columns == 0 {
         return;
     }
     for (i, out) in dst.chunks_exact_mut(columns).enumerate() {
         let kept = (((i % rows) as i64 + k + 1).max(0) as usize).min(columns);
-        let at = if src.len() == columns { 0 } else { i * columns };
-        out[..kept].copy_from_slice(&src[at..at + kept]);
+        let offset = if src.len() == columns { 0 } else { i * columns };
+        out[..kept].copy_from_slice(&src[offset..offset + kept]);
         out[kept..].fill(T::default());
     }
 }
 
 fn tril_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, k) = (&ins[0], i64::from(ctx.params::<TrilParam>().k));
-    let (rows, columns) = matrix(g.shape());
+    let (rows, columns) = matrix_dims(g.shape());
     if outs[0].shape().dims().len() > 1 {
-        by_size!(g.dtype(), |T| lower(source::<T>(g)?, rows, columns, k, target::<T>(&mut outs[0])?));
+        by_size!(g.dtype(), |T| copy_lower(source::<T>(g)?, rows, columns, k, target::<T>(&mut outs[0])?));
         return Ok(());
     }
     dispatch!(g.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         with_scratch(g.len(), |masked: &mut [T]| {
-            lower(g.slice::<T>()?, rows, columns, k, masked);
+            copy_lower(g.slice::<T>()?, rows, columns, k, masked);
             reduce::reduce::<Sum, T, T, <T as Arith>::Lane>(masked, &[rows, columns], &[0], outs[0].slice_mut()?);
             Ok(())
         })
@@ -368,7 +371,7 @@ mod tests {
     use crate::testing::{Case, array, numbers};
 
     #[test]
-    fn diag_has_the_gradient_of_finite_differences() {
+    fn diag_gradients_agree_with_finite_differences() {
         let x: Vec<f64> = (0..24).map(|i| f64::from(i * 7 % 24)).collect();
         for k in ["0", "1", "-1", "2"] {
             Case::new(&DIAG, &[("k", k)]).check_gradient(&[array(&x[..4], &[4])]);
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_errors() {
+    fn shapes_depend_on_the_offset_and_invalid_axes_are_errors() {
         let shape = |def, attrs: &[(&str, &str)], dims: &[i64]| {
             Case::new(def, attrs).shapes(&[Shape::new(dims)]).map(|s| s[0].clone())
         };

@@ -1,4 +1,4 @@
-//! Flips, rotations by 90 degrees and rolls.
+//! Flips, rotations by 90 degrees and rolls: `reverse`, `flip`, `rot90`, `roll`.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
@@ -41,7 +41,7 @@ fn reverse(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         None => Err(Error::value(format!("axis {a} is out of range for {} dimensions: count them from 0", dims.len()))),
     };
     let given = ctx.params::<ReverseParam>().axis.dims().iter().map(axis).collect::<Result<Sizes>>()?;
-    let axes = reversed_once(&given, dims.len());
+    let axes = odd_axes(&given, dims.len());
     by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
     Ok(())
 }
@@ -67,17 +67,17 @@ pub(crate) static FLIP: OpDef = OpDef::new("_npi_flip")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_npi_flip", &n.ograds[..1], n.attrs)?)])));
 
-/// The reversed axes; None reverses all.
+/// The axes to reverse; None reverses all.
 fn flipped_axes(axis: &Shape, rank: usize) -> Result<Sizes> {
     if !axis.ndim_is_known() {
         return Ok((0..rank).collect());
     }
     let given = axis.dims().iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Sizes>>()?;
-    Ok(reversed_once(&given, rank))
+    Ok(odd_axes(&given, rank))
 }
 
-/// The axes that are reversed an odd number of times; a second reversal undoes the first.
-fn reversed_once(given: &[usize], rank: usize) -> Sizes {
+/// The axes that are listed an odd number of times: reversing an axis again restores it.
+fn odd_axes(given: &[usize], rank: usize) -> Sizes {
     (0..rank).filter(|a| given.iter().filter(|g| *g == a).count() % 2 == 1).collect()
 }
 
@@ -114,7 +114,7 @@ pub(super) static ROT90: OpDef = OpDef::new("_npi_rot90")
         Ok(vec![Some(g.apply1("_npi_rot90", &n.ograds[..1], &[("k", &k), ("axes", &axes)])?)])
     }));
 
-/// A rotation as a permutation of axes and a reversal of some of them.
+/// A rotation as a transposition: the input axis of each output axis, and whether the elements along it are reversed.
 fn rotation(p: &Rot90Param, rank: usize) -> Result<(Vec<usize>, Vec<bool>)> {
     let given = p.axes.0.as_ref().map_or(&[][..], Shape::dims);
     let [a, b] = given[..] else {
@@ -123,7 +123,7 @@ fn rotation(p: &Rot90Param, rank: usize) -> Result<(Vec<usize>, Vec<bool>)> {
     };
     let k = p.k.rem_euclid(4);
     if k == 0 {
-        // MXNet does not look at the axes of a rotation that changes nothing.
+        // MXNet accepts any axes if the rotation changes nothing.
         return Ok(((0..rank).collect(), vec![false; rank]));
     }
     let (a, b) = (Shape::axis(a, rank)?, Shape::axis(b, rank)?);
@@ -167,7 +167,7 @@ pub(super) static ROLL: OpDef = OpDef::new("_np_roll")
         Ok(vec![Some(g.apply1("_np_roll", &n.ograds[..1], &[("shift", &shift), ("axis", &axis)])?)])
     }));
 
-/// The rolled axes with their shifts; `None` stands for the flattened array.
+/// The axes to roll and their shifts. The axis `None` is that of the flattened array.
 fn rolls(p: &RollParam, rank: usize) -> Result<Vec<(Option<usize>, i64)>> {
     let Some(shift) = &p.shift.0 else {
         ensure!(false, "shift is missing: give a number, or one for each axis");
@@ -189,21 +189,21 @@ fn roll(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if ins[0].is_empty() {
         return Ok(());
     }
-    let mut moves = Vec::new();
+    let mut steps = Vec::new();
     for (axis, shift) in rolls(ctx.params(), dims.len())? {
         let around = axis.map_or((1, ins[0].len(), 1), |axis| around(&dims, axis));
-        moves.push((around, shift.rem_euclid(around.1 as i64) as usize));
+        steps.push((around, shift.rem_euclid(around.1 as i64) as usize));
     }
     by_size!(ins[0].dtype(), |T| {
         let (src, dst) = (source::<T>(&ins[0])?, target::<T>(&mut outs[0])?);
-        match &moves[..] {
+        match &steps[..] {
             [] => dst.copy_from_slice(src),
             [(around, shift), rest @ ..] => {
                 movement::roll(src, *around, *shift, dst);
                 for (around, shift) in rest {
-                    with_scratch(dst.len(), |before: &mut [T]| {
-                        before.copy_from_slice(dst);
-                        movement::roll(before, *around, *shift, dst);
+                    with_scratch(dst.len(), |src: &mut [T]| {
+                        src.copy_from_slice(dst);
+                        movement::roll(src, *around, *shift, dst);
                     });
                 }
             }

@@ -1,4 +1,4 @@
-//! Concatenation and stacking of arrays.
+//! Concatenation and stacking of arrays: `Concat`, `stack`, and NumPy's `concatenate`, `vstack`, `hstack`, `dstack`, `column_stack`.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Grad, GradGraph, GradNode};
@@ -11,7 +11,7 @@ use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
-use super::axes::with_axes;
+use super::axes::atleast_nd;
 use super::moves::{by_size, source, target};
 
 /// The operators of this file.
@@ -27,7 +27,7 @@ pub(super) static OPS: &[&OpDef] = &[
     &COLUMN_STACK,
 ];
 
-/// Concatenates the rows of the inputs; `width` is the row length of an input.
+/// Concatenates the inputs row by row; `width` is the row length of an input.
 pub(crate) fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
     by_size!(out.dtype(), |T| {
         let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<SmallVec<[_; 8]>>>()?;
@@ -36,8 +36,13 @@ pub(crate) fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut O
     Ok(())
 }
 
-/// Splits rows of `total` elements into the wanted outputs; `width` is the row length of an output.
-pub(crate) fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &mut [Out<'_>]) -> Result<()> {
+/// Splits rows of `total` elements into the outputs; `width` is the row length of an output.
+pub(crate) fn split_rows(
+    input: &In<'_>,
+    total: usize,
+    width: impl Fn(&Out<'_>) -> usize,
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     let rows = input.len().checked_div(total).unwrap_or(0);
     let mut offset = 0;
     for out in outs {
@@ -53,7 +58,7 @@ pub(crate) fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usiz
     Ok(())
 }
 
-/// The number of elements of a row: the product of the lengths from `axis` on.
+/// The length of a row: the product of the dimensions from `axis` on.
 pub(crate) fn row_len(shape: &Shape, axis: usize) -> usize {
     shape.to_usize()[axis..].iter().product()
 }
@@ -88,7 +93,7 @@ pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let axis = axis_index(ctx.params::<ConcatParam>().dim, ins[0].shape().dims().len())?;
-            cut(&ins[0], row_len(ins[0].shape(), axis), |x| row_len(x.shape(), axis), outs)
+            split_rows(&ins[0], row_len(ins[0].shape(), axis), |x| row_len(x.shape(), axis), outs)
         }),
         Some(CONCAT_BACK),
     ));
@@ -99,7 +104,7 @@ pub(crate) static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
     .doc("Concatenates the parameters of a recurrent layer, as Concat does.")
     .variadic("data", "The parameters to concatenate.", "num_args")
     .params::<ConcatParam>()
-    .shape(|p, io| joined_shape(p, io, true))
+    .shape(|p, io| joined_shape(p, io, UnknownLengths::Equal))
     .forward(|ctx, ins, outs| {
         let axis = axis_index(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
         join(ins, |x| row_len(x.shape(), axis), &mut outs[0])
@@ -107,12 +112,19 @@ pub(crate) static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
     .grad(Grad::Compose(CONCAT_BACK));
 
 fn concat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    joined_shape(p, io, false)
+    joined_shape(p, io, UnknownLengths::Independent)
 }
 
-/// Infers the shapes of a concatenation. With `even`, several unknown lengths are taken to be equal, as for the directions of an RNN's
-/// first layer.
-fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, even: bool) -> Result<()> {
+/// What inference assumes if several inputs have an unknown length along the axis of concatenation.
+#[derive(Clone, Copy, PartialEq)]
+enum UnknownLengths {
+    Independent,
+    /// All are equal, like those of the directions of an RNN's first layer.
+    Equal,
+}
+
+/// Infers the shapes of a concatenation and of its inputs.
+fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, unknown: UnknownLengths) -> Result<()> {
     let Some(rank) = io.ins.iter().chain(io.outs.iter()).find_map(Shape::ndim) else { return Ok(()) };
     let axis = axis_index(p.get::<ConcatParam>().dim, rank)?;
     let mut common = Shape::of_rank(rank);
@@ -138,7 +150,9 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, even: bool) -> Result<()> {
     match (&missing[..], io.outs[0].dim(axis)) {
         ([], _) => io.assign_out(0, &of_length(known)),
         ([one], total) if total >= known => io.assign_in(*one, &of_length(total - known)),
-        (several, total) if even && total >= known && (total - known) % several.len() as i64 == 0 => {
+        (several, total)
+            if unknown == UnknownLengths::Equal && total >= known && (total - known) % several.len() as i64 == 0 =>
+        {
             let length = of_length((total - known) / several.len() as i64);
             several.iter().try_for_each(|i| io.assign_in(*i, &length))
         }
@@ -146,8 +160,8 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, even: bool) -> Result<()> {
     }
 }
 
-/// Splits the gradient like the inputs. With the joined axis swapped to the front, the first rows are the gradient of the first input,
-/// and the remaining rows, as many as the other inputs have together, are split in the same way.
+/// Splits the gradient by `slice_like`, which takes the first rows. The axis of concatenation is swapped to the front. The remaining
+/// rows are taken from the back by reversing the gradient twice, and split in the same way.
 const CONCAT_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
     let dim = n.params.get::<ConcatParam>().dim.to_string();
     let swap = [("dim1", "0"), ("dim2", dim.as_str())];
@@ -160,8 +174,8 @@ const CONCAT_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
     let mut remaining = g.apply1("SwapAxis", &n.ograds[..1], &swap)?;
     let mut grads = Vec::new();
     for (i, like) in swapped_inputs.iter().enumerate() {
-        let part = g.apply1("slice_like", &[remaining, *like], &first)?;
-        grads.push(Some(g.apply1("SwapAxis", &[part], &swap)?));
+        let grad = g.apply1("slice_like", &[remaining, *like], &first)?;
+        grads.push(Some(g.apply1("SwapAxis", &[grad], &swap)?));
         let others = &swapped_inputs[i + 1..];
         if !others.is_empty() {
             let attrs = [("num_args", &*others.len().to_string()), ("dim", "0")];
@@ -212,11 +226,11 @@ fn stack_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(dims))
 }
 
-/// Maps an input's shape to the shape with added axes under which it is joined, and the axis of the join.
+/// Maps the shape of an input to the shape that it is reshaped to before the concatenation, and the axis of the concatenation.
 type JoinView = fn(&Params, &Shape) -> Result<(Shape, usize)>;
 
-/// Shape rule: all axes but the joined one are equal; the lengths along the joined axis add up.
-fn joined_views(p: &Params, io: &mut ShapeIo<'_>, view: JoinView) -> Result<()> {
+/// Shape rule of a concatenation of reshaped inputs: lengths add up along the axis and are equal along all others.
+fn joined_view_shape(p: &Params, io: &mut ShapeIo<'_>, view: JoinView) -> Result<()> {
     let (mut common, mut total, mut axis) = (Shape::unknown(), 0i64, 0);
     for i in 0..io.ins.len() {
         if !io.ins[i].ndim_is_known() {
@@ -245,7 +259,7 @@ fn joined_views(p: &Params, io: &mut ShapeIo<'_>, view: JoinView) -> Result<()> 
     let mut known = 0;
     for i in 0..io.ins.len() {
         match io.ins[i].ndim() {
-            // Only an input that keeps its rank can take lengths from the output.
+            // Lengths are inferred from the output only for an input that is not reshaped.
             Some(n) if n == rank && view(p, &io.ins[i])?.0.ndim() == Some(n) => {
                 io.assign_in(i, &without_axis(&out, axis))?;
                 let n = io.ins[i].dim(axis);
@@ -281,13 +295,13 @@ fn join_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinV
     join(ins, width, &mut outs[0])
 }
 
-fn cut_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinView) -> Result<()> {
+fn split_views(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], view: JoinView) -> Result<()> {
     let width = |x: &Out<'_>| view(ctx.params, x.shape()).map_or(0, |(shape, axis)| row_len(&shape, axis));
     let total = outs.iter().map(width).sum();
-    cut(&ins[0], total, width, outs)
+    split_rows(&ins[0], total, width, outs)
 }
 
-/// Defines an operator that joins arrays; the closure is its [`JoinView`].
+/// Defines an operator that reshapes arrays by a [`JoinView`] and concatenates them.
 macro_rules! joining {
     ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $view:expr) => {
         pub(crate) static $name: OpDef = {
@@ -297,9 +311,9 @@ macro_rules! joining {
                 .variadic($data, "The arrays, all of one type.", "num_args")
                 .params::<$P>()
                 .input_names_by(|p| (0..p.get::<$P>().num_args).map(|i| format!(concat!($names, "{}"), i)).collect())
-                .shape(|p, io| joined_views(p, io, VIEW))
+                .shape(|p, io| joined_view_shape(p, io, VIEW))
                 .forward(|ctx, ins, outs| join_views(ctx, ins, outs, VIEW))
-                .grad(Grad::Kernel(Backward::new(|ctx, ins, outs| cut_views(ctx, ins, outs, VIEW)), None))
+                .grad(Grad::Kernel(Backward::new(|ctx, ins, outs| split_views(ctx, ins, outs, VIEW)), None))
         };
     };
 }
@@ -314,7 +328,7 @@ params! {
 
 joining!(VSTACK: "_npi_vstack" ("data", "arg"),
     "Stacks arrays along axis 0 after giving them at least two axes.",
-    VstackParam, |_p, s| Ok((with_axes(s, 2), 0)));
+    VstackParam, |_p, s| Ok((atleast_nd(s, 2), 0)));
 
 joining!(COLUMN_STACK: "_npi_column_stack" ("data", "arg"),
 "Stacks arrays along axis 1; vectors and scalars become columns.",
@@ -327,14 +341,14 @@ VstackParam, |_p, s| Ok(match s.dims() {
 joining!(HSTACK: "_npi_hstack" ("data", "data"),
 "Stacks arrays along axis 1; vectors and scalars along axis 0. `dim` is ignored.",
 ConcatParam, |_p, s| {
-    let shape = with_axes(s, 1);
+    let shape = atleast_nd(s, 1);
     let axis = usize::from(shape.dims().len() > 1);
     Ok((shape, axis))
 });
 
 joining!(DSTACK: "_npi_dstack" ("data", "data"),
 "Stacks arrays along axis 2 after giving them at least three axes. `dim` is ignored.",
-ConcatParam, |_p, s| Ok((with_axes(s, 3), 2)));
+ConcatParam, |_p, s| Ok((atleast_nd(s, 3), 2)));
 
 joining!(CONCATENATE: "_npi_concatenate" ("data", "data"),
 "Joins arrays along an axis; None flattens them first. All their other axes have equal lengths.",
@@ -389,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_get_enough_axes() {
+    fn inputs_are_reshaped_before_they_are_concatenated() {
         assert_eq!(joined(&VSTACK, None, &[&[3], &[2, 3]]).unwrap(), [3, 3].into());
         assert_eq!(joined(&VSTACK, None, &[&[], &[]]).unwrap(), [2, 1].into());
         assert_eq!(joined(&HSTACK, None, &[&[3], &[]]).unwrap(), [4].into());

@@ -1,4 +1,4 @@
-//! Operators that change the shape of an array or rearrange its elements.
+//! Operators that change the shape of an array or rearrange its elements. They share the helpers in `moves`.
 
 pub(crate) mod axes;
 mod depth_to_space;

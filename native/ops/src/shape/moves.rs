@@ -1,11 +1,11 @@
-//! Helpers of operators that move elements without interpreting them.
+//! Helpers of operators that move elements and do not compute with them.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
 use ferromx_core::storage::{In, Out, from_bytes};
 
-/// Runs `$body` with `$T` bound to a type of the size of the given element type, so that a kernel that only moves elements is
-/// compiled once per size.
+/// Runs `$body` with `$T` bound to a type of the same size as `$dtype`. A kernel that only moves elements is compiled once per size
+/// instead of once per element type.
 macro_rules! by_size {
     ($dtype:expr, |$T:ident| $body:expr) => {
         match $dtype.size() {
@@ -40,7 +40,7 @@ pub(crate) fn target<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]
     out.slice_mut_as()
 }
 
-/// The shape around an axis: the number of elements before it, its length, the number after it.
+/// A shape seen from one axis, as (outer, n, inner): the product of the dimensions before it, its length, the product of those after.
 pub(crate) fn around(dims: &[usize], axis: usize) -> (usize, usize, usize) {
     (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
 }

@@ -1,4 +1,4 @@
-//! Padding.
+//! Padding: MXNet's `Pad`, for images, and NumPy's `pad`.
 
 use std::borrow::Cow;
 
@@ -62,7 +62,7 @@ pub(crate) static PAD: OpDef = OpDef::new("Pad")
         None,
     ));
 
-/// (before, after) of each axis.
+/// The padding (before, after) of each axis.
 fn widths(p: &SpatialPadParam) -> Vec<(usize, usize)> {
     p.pad_width.to_usize().chunks_exact(2).map(|c| (c[0], c[1])).collect()
 }
@@ -116,7 +116,7 @@ fn pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// Adds each element of the gradient to the element of `dst` that it was copied from.
+/// Adds each element of the gradient to the element of `dst` from which the forward pass copied it.
 fn pad_back<T, C>(grad: &[T], dims: &[usize], p: &SpatialPadParam, dst: &mut [T])
 where
     C: NumericLane,
@@ -125,7 +125,7 @@ where
     let sources: Vec<Vec<Option<usize>>> = dims
         .iter()
         .zip(widths(p))
-        .map(|(&n, (before, after))| (0..before + n + after).map(|i| origin(p.mode, i, before, n)).collect())
+        .map(|(&n, (before, after))| (0..before + n + after).map(|i| source_index(p.mode, i, before, n)).collect())
         .collect();
     let mut sums = vec![C::ZERO; dst.len()];
     let Some((row, outer)) = sources.split_last() else { return };
@@ -133,31 +133,32 @@ where
     for (r, grad) in grad.chunks_exact(row.len().max(1)).enumerate() {
         let (mut rest, mut base, mut stride) = (r, Some(0), width);
         for (axis, n) in outer.iter().zip(dims).rev() {
-            base = base.zip(axis[rest % axis.len()]).map(|(base, at)| base + at * stride);
+            base = base.zip(axis[rest % axis.len()]).map(|(base, index)| base + index * stride);
             stride *= n;
             rest /= axis.len();
         }
         let Some(base) = base else { continue };
-        for (g, at) in grad.iter().zip(row) {
-            if let Some(at) = at {
-                sums[base + at] = sums[base + at].plus(g.lane());
+        for (g, index) in grad.iter().zip(row) {
+            if let Some(index) = index {
+                sums[base + index] = sums[base + index].plus(g.lane());
             }
         }
     }
     dst.iter_mut().zip(sums).for_each(|(d, s)| *d = T::element(s));
 }
 
-/// The index, on the unpadded axis of length `n`, of the element at index `i` of the padded axis; `None` for constant padding.
-fn origin(mode: SpatialPadMode, i: usize, before: usize, n: usize) -> Option<usize> {
-    let at = i as i64 - before as i64;
+/// The input index whose element is copied to index `i` of a padded axis, or `None` where the padding is constant. The input axis has
+/// length `n`.
+fn source_index(mode: SpatialPadMode, i: usize, before: usize, n: usize) -> Option<usize> {
+    let index = i as i64 - before as i64;
     let last = n as i64 - 1;
-    let at = match mode {
-        SpatialPadMode::Constant => Some(at).filter(|at| (0..=last).contains(at)),
-        SpatialPadMode::Edge => Some(at.clamp(0, last.max(0))),
-        SpatialPadMode::Reflect if at < 0 => Some(-at),
-        SpatialPadMode::Reflect => Some(if at > last { 2 * last - at } else { at }),
+    let source = match mode {
+        SpatialPadMode::Constant => Some(index).filter(|index| (0..=last).contains(index)),
+        SpatialPadMode::Edge => Some(index.clamp(0, last.max(0))),
+        SpatialPadMode::Reflect if index < 0 => Some(-index),
+        SpatialPadMode::Reflect => Some(if index > last { 2 * last - index } else { index }),
     };
-    at.map(|at| at as usize)
+    source.map(|index| index as usize)
 }
 
 /// The number of elements before and after each axis: `((1, 2), (0, 3))`.
@@ -270,7 +271,7 @@ fn np_pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if matches!(p.mode, PadMode::Maximum | PadMode::Minimum) {
         return dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
             let largest = p.mode == PadMode::Maximum;
-            extremes::<T, <T as Arith>::Lane>(ins[0].slice()?, &dims, pads, largest, outs[0].slice_mut()?);
+            pad_extremes::<T, <T as Arith>::Lane>(ins[0].slice()?, &dims, pads, largest, outs[0].slice_mut()?);
             Ok(())
         }, d => Err(ctx.unsupported(d, &DType::ALL)));
     }
@@ -285,32 +286,33 @@ fn np_pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Pads each axis in turn with the extreme element along it, padding of earlier axes included.
-fn extremes<T, C>(x: &[T], dims: &[usize], pads: &[(usize, usize)], largest: bool, out: &mut [T])
+/// Pads one axis after the other with the largest or smallest element along it. As in NumPy, that element may be padding of an
+/// earlier axis.
+fn pad_extremes<T, C>(x: &[T], dims: &[usize], pads: &[(usize, usize)], largest: bool, out: &mut [T])
 where
     T: Element + Load<C> + Store<C>,
     C: NumericLane,
 {
-    let (mut now, mut dims) = (x.to_vec(), dims.to_vec());
+    let (mut current, mut dims) = (x.to_vec(), dims.to_vec());
     for (axis, (before, after)) in pads.iter().enumerate() {
         let (outer, n, inner) = around(&dims, axis);
         let mut extreme = memory::filled(T::default(), outer * inner);
         if largest {
-            reduce::reduce::<Max, T, T, C>(&now, &[outer, n, inner], &[1], &mut extreme);
+            reduce::reduce::<Max, T, T, C>(&current, &[outer, n, inner], &[1], &mut extreme);
         } else {
-            reduce::reduce::<Min, T, T, C>(&now, &[outer, n, inner], &[1], &mut extreme);
+            reduce::reduce::<Min, T, T, C>(&current, &[outer, n, inner], &[1], &mut extreme);
         }
-        let mut next = Vec::with_capacity(outer * (n + before + after) * inner);
+        let mut padded = Vec::with_capacity(outer * (n + before + after) * inner);
         for o in 0..outer {
             let row = &extreme[o * inner..(o + 1) * inner];
-            (0..*before).for_each(|_| next.extend_from_slice(row));
-            next.extend_from_slice(&now[o * n * inner..(o + 1) * n * inner]);
-            (0..*after).for_each(|_| next.extend_from_slice(row));
+            (0..*before).for_each(|_| padded.extend_from_slice(row));
+            padded.extend_from_slice(&current[o * n * inner..(o + 1) * n * inner]);
+            (0..*after).for_each(|_| padded.extend_from_slice(row));
         }
         dims[axis] = n + before + after;
-        now = next;
+        current = padded;
     }
-    out.copy_from_slice(&now);
+    out.copy_from_slice(&current);
 }
 
 fn np_pad_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mode() {
+    fn every_mode_pads_like_numpy() {
         for (mode, want) in [
             ("constant", [7.0, 7.0, 7.0, 7.0, 7.0, 0.0, 1.0, 2.0, 7.0, 3.0, 4.0, 5.0]),
             ("edge", [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0]),
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_have_a_gradient() {
+    fn only_constant_padding_has_a_gradient() {
         let x = array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
         let case = |mode| Case::new(&NP_PAD, &[("pad_width", "((1, 2), (2, 1))"), ("mode", mode)]);
         case("constant").check_gradient(std::slice::from_ref(&x));

@@ -1,4 +1,4 @@
-//! Operators that repeat elements.
+//! `tile` and `repeat`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -46,8 +46,8 @@ pub(super) static TILE: OpDef = OpDef::new("tile")
         Backward::new(|ctx, ins, outs| {
             let (dims, reps) = (outs[0].shape().to_usize(), ctx.params::<TileParam>().reps.to_usize());
             let rank = dims.len().max(reps.len());
-            let at = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |i| s[i]);
-            let shape: SmallVec<[usize; 12]> = (0..rank).flat_map(|i| [at(&reps, i), at(&dims, i)]).collect();
+            let aligned = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |i| s[i]);
+            let shape: SmallVec<[usize; 12]> = (0..rank).flat_map(|i| [aligned(&reps, i), aligned(&dims, i)]).collect();
             let axes: Sizes = (0..rank).map(|i| 2 * i).collect();
             sum(ctx, &ins[0], &shape, &axes, &mut outs[0])
         }),
@@ -71,10 +71,11 @@ fn tile_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     ensure!(reps.dims().iter().all(|r| *r >= 0), "reps={reps} has a negative number");
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
     let rank = n.max(reps.dims().len());
-    let at = |s: &Shape, i: usize| (i + s.dims().len()).checked_sub(rank).map_or(1, |i| s.dim(i));
-    let dim = |i: usize| match at(&io.ins[0], i) {
+    // Shapes are aligned at the last axis.
+    let aligned = |s: &Shape, i: usize| (i + s.dims().len()).checked_sub(rank).map_or(1, |i| s.dim(i));
+    let dim = |i: usize| match aligned(&io.ins[0], i) {
         d if d < 0 => -1,
-        d => d * at(reps, i),
+        d => d * aligned(reps, i),
     };
     let out = Shape::from((0..rank).map(dim).collect::<Dims>());
     io.assign_out(0, &out)
@@ -114,7 +115,7 @@ pub(super) static REPEAT: OpDef = OpDef::new("repeat")
         None,
     ));
 
-/// The shape around the repeated axis.
+/// The shape (outer, n, inner) seen from the axis of repetition.
 fn repeat_around(p: &RepeatParam, shape: &Shape) -> Result<(usize, usize, usize)> {
     let dims = shape.to_usize();
     match p.axis {
@@ -129,7 +130,7 @@ fn repeat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
     let times = |n: i64| if n < 0 { -1 } else { n * i64::from(p.repeats) };
     let out = match p.axis {
-        // As in MXNet, which drops the other axes here.
+        // MXNet drops the other axes.
         _ if p.repeats == 0 => Shape::new(&[0]),
         None => Shape::new(&[times(io.ins[0].product(..))]),
         Some(axis) => {

@@ -46,7 +46,7 @@ fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         return Ok(());
     }
     let target = if !p.shape.dims().is_empty() {
-        resolve_either_way(io.ins[0].dims(), p.shape.dims(), p.reverse)?
+        resolve_directed(io.ins[0].dims(), p.shape.dims(), p.reverse)?
     } else {
         ensure!(!p.target_shape.dims().is_empty(), "Reshape needs a target: give shape");
         let mut dims: Dims = p.target_shape.dims().iter().map(|d| if *d == 0 { -1 } else { *d }).collect();
@@ -72,13 +72,13 @@ fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The shape that `spec`, which may contain the special values of `Reshape`, means for an array. A -1 becomes the length for which the
-/// array has enough elements; other elements may be left over, or missing.
+/// The shape that `Reshape` with shape `spec` gives to an array of shape `source`. The number of elements is not checked: a -1 becomes
+/// the largest length for which the array has enough elements.
 ///
 /// # Errors
-/// Special values that the array's dimensions do not satisfy; more than one -1.
+/// Special values that the dimensions of `source` do not allow, and more than one -1.
 pub fn target_shape(source: &Shape, spec: &[i64], reverse: bool) -> Result<Shape> {
-    let mut target = resolve_either_way(source.dims(), spec, reverse)?;
+    let mut target = resolve_directed(source.dims(), spec, reverse)?;
     if let Some(unknown) = target.iter().position(|d| *d < 0) {
         let known = target.iter().filter(|d| **d >= 0).try_fold(1i64, |n, d| n.checked_mul(*d));
         target[unknown] = known.map_or(0, |known| (source.checked_elements().unwrap_or(0) as i64) / known.max(1));
@@ -86,17 +86,17 @@ pub fn target_shape(source: &Shape, spec: &[i64], reverse: bool) -> Result<Shape
     Ok(Shape::from(target))
 }
 
-/// Resolves the special values of `spec` from left to right or, with `reverse`, from right to left.
-fn resolve_either_way(dims: &[i64], spec: &[i64], reverse: bool) -> Result<Dims> {
+/// Resolves the special values of `spec`, from right to left if `reverse` is set.
+fn resolve_directed(dims: &[i64], spec: &[i64], reverse: bool) -> Result<Dims> {
     if !reverse {
         return resolve(dims, spec);
     }
     let flip = |d: &[i64]| d.iter().rev().copied().collect::<Dims>();
-    Ok(flip(&resolve(&flip(dims), &unsplit_reversed(spec))?))
+    Ok(flip(&resolve(&flip(dims), &reverse_spec(spec))?))
 }
 
-/// Reverses the target shape, but keeps each -4 before the two dimensions that it splits into.
-fn unsplit_reversed(spec: &[i64]) -> Dims {
+/// Reverses the target shape. Each -4 stays in front of the two dimensions that it splits into.
+fn reverse_spec(spec: &[i64]) -> Dims {
     let mut out = Dims::new();
     let mut i = 0;
     let mut groups: Vec<&[i64]> = Vec::new();
@@ -114,7 +114,7 @@ fn unsplit_reversed(spec: &[i64]) -> Dims {
     out
 }
 
-/// Resolves the special values of `spec`; at most one -1 remains for the caller.
+/// Resolves the special values of `spec` except -1, of which at most one remains if `dims` are known.
 fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
     let mut out = Dims::new();
     let mut src = 0;
@@ -246,12 +246,12 @@ fn reshape_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ReshapeLikeParam>();
     let (Some(l), Some(r)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
     let range = |begin: Option<i32>, end: Option<i32>, n: usize, side: &str| -> Result<(usize, usize)> {
-        let fix = |x: Option<i32>, default: usize| match x {
+        let resolve = |x: Option<i32>, default: usize| match x {
             None => default as i64,
             Some(x) if x < 0 => i64::from(x) + n as i64,
             Some(x) => i64::from(x),
         };
-        let (b, e) = (fix(begin, 0), fix(end, n));
+        let (b, e) = (resolve(begin, 0), resolve(end, n));
         ensure!(0 <= b && b <= e && e <= n as i64, "{side}_begin..{side}_end = {b}..{e} is outside of {n} dimensions");
         Ok((b as usize, e as usize))
     };
@@ -318,12 +318,12 @@ fn reshape_to(io: &mut ShapeIo<'_>, mut target: Shape) -> Result<()> {
     }
     let unknown = target.dims().iter().filter(|d| **d < 0).count();
     ensure!(unknown <= 1, "Can only specify one unknown dimension: {target} has {unknown}");
-    let wanted = target.clone();
+    let requested = target.clone();
     let elements = io.ins[0].checked_elements()?;
     complete_from_size(&mut target, &io.ins[0]);
     ensure!(
         target.is_known() && target.checked_elements().is_ok_and(|n| n == elements),
-        "Cannot reshape array of shape {} with {} elements into shape {wanted}",
+        "Cannot reshape array of shape {} with {} elements into shape {requested}",
         io.ins[0],
         io.ins[0].num_elements()
     );
@@ -368,11 +368,11 @@ pub(crate) static NPX_RESHAPE: OpDef = OpDef::new("_npx_reshape")
     .view()
     .grad(Grad::Compose(RESHAPE_BACK));
 
-/// Replaces the special numbers except -1.
+/// Resolves the special numbers of `spec` except -1. `spec_text` is the shape to print in errors.
 fn resolve_npx(dims: &[i64], spec: &[i64], spec_text: &Shape) -> Result<Dims> {
-    let mut left = dims.iter().copied();
+    let mut remaining = dims.iter().copied();
     let mut next = || {
-        left.next().ok_or_else(|| {
+        remaining.next().ok_or_else(|| {
             Error::Value(format!("newshape={spec_text} uses more axes than shape {} has", Shape::new(dims)))
         })
     };
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn special_values() {
+    fn reshape_resolves_special_values() {
         assert_eq!(shaped(&[2, 3, 4], "(4,0,2)", false).unwrap(), [4, 3, 2].into());
         assert_eq!(shaped(&[2, 3, 4], "(6,1,-1)", false).unwrap(), [6, 1, 4].into());
         assert_eq!(shaped(&[2, 3, 4], "(-2,1,1)", false).unwrap(), [2, 3, 4, 1, 1].into());
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn special_numbers() {
+    fn npx_reshape_resolves_special_numbers() {
         let reshape =
             |to: &str, reverse: &str| shape_of(&NPX_RESHAPE, &[2, 3, 4], &[("newshape", to), ("reverse", reverse)]);
         for (to, reverse, want) in [

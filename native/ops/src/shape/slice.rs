@@ -1,4 +1,4 @@
-//! Operators that slice arrays, and assign to slices.
+//! Slicing: `slice`, `slice_axis`, `slice_like`, and assignment to slices.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -59,18 +59,18 @@ impl Region {
         self.count.push(count);
     }
 
-    /// The region of `slice` in an array of a known shape.
+    /// The region that `slice` selects from an array of shape `dims`.
     fn of_slice(dims: &[usize], begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<Region> {
         check_slice(dims.len(), begin, end, step)?;
         let mut region = Region::default();
         for (i, n) in dims.iter().enumerate() {
-            let at = |t: &OptTuple| t.0.get(i).copied().flatten();
-            region.push(span(*n, at(begin), at(end), at(step).unwrap_or(1)));
+            let entry = |t: &OptTuple| t.0.get(i).copied().flatten();
+            region.push(span(*n, entry(begin), entry(end), entry(step).unwrap_or(1)));
         }
         Ok(region)
     }
 
-    /// The region that covers all axes but one, of which it takes `count` elements from `begin`.
+    /// The region of `count` indices from `begin` along one axis, and all indices along the others.
     fn along(dims: &[usize], axis: usize, begin: usize, count: usize) -> Region {
         let mut region = Region::default();
         for (i, n) in dims.iter().enumerate() {
@@ -114,7 +114,7 @@ fn check_slice(rank: usize, begin: &OptTuple, end: &OptTuple, step: &OptTuple) -
     Ok(())
 }
 
-/// First index, step and number of elements of a slice of `n` elements.
+/// The first index, the step and the number of indices of a slice of an axis of length `n`, with Python's rules.
 fn span(n: usize, begin: Option<i64>, end: Option<i64>, step: i64) -> (usize, isize, usize) {
     let n = n as i64;
     let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
@@ -126,14 +126,14 @@ fn span(n: usize, begin: Option<i64>, end: Option<i64>, step: i64) -> (usize, is
     (begin.max(0) as usize, step as isize, count as usize)
 }
 
-/// The shape of the slice of an array whose shape may be partially known.
+/// The shape of a slice. Unknown dimensions of `shape` stay unknown.
 pub(crate) fn slice_shape(shape: &Shape, begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<Shape> {
     let Some(rank) = shape.ndim() else { return Ok(Shape::unknown()) };
     check_slice(rank, begin, end, step)?;
     let dim = |(i, d): (usize, &i64)| {
-        let at = |t: &OptTuple| t.0.get(i).copied().flatten();
+        let entry = |t: &OptTuple| t.0.get(i).copied().flatten();
         match usize::try_from(*d) {
-            Ok(n) => span(n, at(begin), at(end), at(step).unwrap_or(1)).2 as i64,
+            Ok(n) => span(n, entry(begin), entry(end), entry(step).unwrap_or(1)).2 as i64,
             Err(_) => -1,
         }
     };
@@ -144,7 +144,7 @@ pub(crate) fn slice_region(p: &SliceParam, shape: &Shape) -> Result<Region> {
     Region::of_slice(&shape.to_usize(), &p.begin, &p.end, &p.step)
 }
 
-/// Zeros of the shape of `like`, with `ograd` assigned to the region that `attrs` name.
+/// Zeros of the shape of `like`, with `ograd` assigned to the region that `attrs` describe.
 fn assign_to_zeros(g: &mut dyn GradGraph, like: Entry, ograd: Entry, attrs: &[(&str, &str)]) -> Result<Entry> {
     let zeros = g.apply1("zeros_like", &[like], &[])?;
     g.apply1("_slice_assign", &[zeros, ograd], attrs)
@@ -233,7 +233,8 @@ fn axis_region(p: &SliceAxisParam, shape: &Shape) -> Result<Region> {
     Ok(Region::along(&dims, axis, begin, count))
 }
 
-/// Assigns the gradient to a slice of zeros. `_slice_assign` counts axes from the first, so the axis is swapped to the front.
+/// Assigns the gradient to a slice of zeros. `_slice_assign` needs an entry for every axis up to the sliced one, so that axis is
+/// swapped to the front.
 const SLICE_AXIS_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
     let p = n.params.get::<SliceAxisParam>();
     let axis = p.axis.to_string();
@@ -265,11 +266,11 @@ pub(crate) static SLICE_LIKE: OpDef = OpDef::new("slice_like")
             _ => Ok(()),
         }
     })
-    .forward(|_, ins, outs| like_region(&outs[0].shape().to_usize()).read(&ins[0], &mut outs[0]))
+    .forward(|_, ins, outs| leading_region(&outs[0].shape().to_usize()).read(&ins[0], &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|_, ins, outs| {
             if outs[0].wanted() {
-                like_region(&ins[0].shape().to_usize()).read_backward(&ins[0], &mut outs[0])?;
+                leading_region(&ins[0].shape().to_usize()).read_backward(&ins[0], &mut outs[0])?;
             }
             if outs[1].wanted() {
                 outs[1].bytes_mut()?.fill(0);
@@ -279,7 +280,8 @@ pub(crate) static SLICE_LIKE: OpDef = OpDef::new("slice_like")
         None,
     ));
 
-fn like_region(count: &[usize]) -> Region {
+/// The region of the first `count` indices along each axis.
+fn leading_region(count: &[usize]) -> Region {
     let mut region = Region::default();
     count.iter().for_each(|n| region.push((0, 1, *n)));
     region
@@ -290,7 +292,7 @@ fn slice_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (Some(rank), Some(like_rank)) = (data.ndim(), like.ndim()) else { return Ok(()) };
     let axes = p.get::<SliceLikeParam>().axes.dims();
     let mut dims: Dims = data.dims().into();
-    let mut cut = |i: usize, n: i64| {
+    let mut shorten = |i: usize, n: i64| {
         ensure!(
             n <= dims[i] || dims[i] < 0,
             "axis {i} of shape {data} is shorter than the {n} that shape_like {like} asks for"
@@ -303,12 +305,12 @@ fn slice_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             rank == like_rank,
             "data {data} and shape_like {like} differ in their number of dimensions: name the axes to slice"
         );
-        (0..rank).try_for_each(|i| cut(i, like.dim(i)))?;
+        (0..rank).try_for_each(|i| shorten(i, like.dim(i)))?;
     }
     for axis in axes {
         let i = Shape::axis(*axis, rank)?;
         ensure!(i < like_rank, "shape_like {like} has no axis {i}");
-        cut(i, like.dim(i))?;
+        shorten(i, like.dim(i))?;
     }
     io.assign_out(0, &Shape::from(dims))
 }
@@ -352,7 +354,7 @@ pub(crate) static SLICE_ASSIGN_SCALAR: OpDef = OpDef::new("_slice_assign_scalar"
         Ok(vec![Some(g.apply1("_slice_assign_scalar", &n.ograds[..1], &region)?)])
     }));
 
-/// The first input and the output have equal shapes.
+/// Infers the shapes of the first input and the output from each other: they are equal.
 fn same_lhs(io: &mut ShapeIo<'_>) -> Result<()> {
     let known = io.ins[0].clone();
     io.assign_out(0, &known)?;

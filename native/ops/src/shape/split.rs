@@ -1,4 +1,4 @@
-//! Splits of an array along an axis.
+//! Splitting of an array along an axis: `SliceChannel`, `split_v2`, NumPy's `hsplit` and `dsplit`.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
@@ -9,7 +9,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 
-use super::join::{axis_index, cut, join, row_len};
+use super::join::{axis_index, join, row_len, split_rows};
 use crate::rules::one_dtype;
 
 /// The operators of this file.
@@ -40,15 +40,15 @@ pub(crate) static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
         let axis = axis_index(ctx.params::<SliceChannelParam>().axis, ins[0].shape().dims().len())?;
         let total = row_len(ins[0].shape(), axis);
         let width = total / outs.len();
-        cut(&ins[0], total, |_| width, outs)
+        split_rows(&ins[0], total, |_| width, outs)
     })
     .grad(Grad::Compose(|g, n| {
         let p = n.params.get::<SliceChannelParam>();
-        Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
+        Ok(vec![Some(join_gradients(g, n, p.axis, p.squeeze_axis)?)])
     }));
 
-/// The gradient of splitting: the concatenation of the parts' gradients.
-fn rejoin(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) -> Result<Entry> {
+/// The gradient of splitting: the gradients of the parts, concatenated, or stacked if the axis was removed.
+fn join_gradients(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) -> Result<Entry> {
     let (count, axis) = (n.ograds.len().to_string(), axis.to_string());
     match squeezed {
         true => g.apply1("stack", n.ograds, &[("num_args", &count), ("axis", &axis)]),
@@ -58,7 +58,7 @@ fn rejoin(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) ->
 
 fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SliceChannelParam>();
-    let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
+    let Some(rank) = input_rank(io, p.squeeze_axis) else { return Ok(()) };
     let axis = axis_index(p.axis, rank)?;
     let mut part = Shape::unknown();
     for (i, s) in io.outs.iter().enumerate() {
@@ -66,7 +66,7 @@ fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         ensure!(part.assign(s), "parts of an axis are equal, but output {i} is {s} and those before it are {so_far}");
     }
     io.outs.iter_mut().for_each(|s| s.clone_from(&part));
-    whole_from_parts(io, axis, p.squeeze_axis)?;
+    infer_input_shape(io, axis, p.squeeze_axis)?;
     let (n, parts) = (io.ins[0].dim(axis), i64::from(p.num_outputs));
     if !io.ins[0].ndim_is_known() {
         return Ok(());
@@ -107,16 +107,16 @@ pub(crate) static SPLIT_V2: OpDef = OpDef::new("_split_v2")
     .doc("Splits an array along an axis, at given indices or into a number of parts.")
     .inputs(&[arg("data", "The array to split.")])
     .params::<SplitParam>()
-    .outputs(|p| split_parts(p.get()))
+    .outputs(|p| num_parts(p.get()))
     .shape(split_shape)
     .dtype(one_dtype)
     .forward(split)
     .grad(Grad::Compose(|g, n| {
         let p = n.params.get::<SplitParam>();
-        Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
+        Ok(vec![Some(join_gradients(g, n, p.axis, p.squeeze_axis)?)])
     }));
 
-/// The gradient of a split as an operator: its inputs are the gradients of the parts.
+/// The operator that computes the gradient of a split from the gradients of the parts.
 const fn split_backward(name: &'static str, doc: &'static str) -> OpDef {
     OpDef::new(name)
         .doc(doc)
@@ -124,8 +124,8 @@ const fn split_backward(name: &'static str, doc: &'static str) -> OpDef {
         .listed(0)
         .params::<SplitParam>()
         .unlisted_params()
-        .num_inputs_by(|p| split_parts(p.get()))
-        .input_names_by(|p| (0..split_parts(p.get())).map(|i| format!("grad{i}")).collect())
+        .num_inputs_by(|p| num_parts(p.get()))
+        .input_names_by(|p| (0..num_parts(p.get())).map(|i| format!("grad{i}")).collect())
         .dtype(one_dtype)
 }
 
@@ -142,7 +142,7 @@ pub(crate) static SPLIT_V2_BACKWARD: OpDef = split_backward(
         dims.insert(axis, io.ins.len() as i64);
         return io.assign_out(0, &Shape::from(dims));
     }
-    rejoined_shape(io, axis)
+    joined_shape(io, axis)
 })
 .forward(|ctx, ins, outs| {
     let p = ctx.params::<SplitParam>();
@@ -151,27 +151,27 @@ pub(crate) static SPLIT_V2_BACKWARD: OpDef = split_backward(
     join(ins, |x| if p.squeeze_axis { inner } else { row_len(x.shape(), axis) }, &mut outs[0])
 });
 
-/// Infers the shape of the concatenation of parts along an axis.
-fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
-    let mut whole = io.ins[0].clone();
+/// Infers the shape of the array from its parts along an axis.
+fn joined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
+    let mut shape = io.ins[0].clone();
     let (total, known) = io.ins.iter().fold((0, true), |(total, known), s| {
         let n = if s.ndim_is_known() { s.dim(axis) } else { -1 };
         (total + n, known && n >= 0)
     });
-    if let Some(dims) = whole.dims_mut() {
+    if let Some(dims) = shape.dims_mut() {
         dims[axis] = if known { total } else { -1 };
     }
-    io.assign_out(0, &whole)
+    io.assign_out(0, &shape)
 }
 
-/// The rank of an array that is split, from its own shape or that of a part.
-fn rank_of_whole(io: &ShapeIo<'_>, squeezed: bool) -> Option<usize> {
+/// The rank of the array to split, from its own shape or that of a part.
+fn input_rank(io: &ShapeIo<'_>, squeezed: bool) -> Option<usize> {
     io.ins[0].ndim().or_else(|| io.outs.iter().find_map(Shape::ndim).map(|rank| rank + usize::from(squeezed)))
 }
 
-/// Infers the array's shape from its parts: the length of the split axis is known if those of all parts are.
-fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result<()> {
-    let mut whole = Shape::unknown();
+/// Infers the shape of the input from the parts. Its length along the axis is known if those of all parts are.
+fn infer_input_shape(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result<()> {
+    let mut shape = Shape::unknown();
     let mut total = Some(0);
     for (i, part) in io.outs.iter().enumerate() {
         let Some(rank) = part.ndim() else {
@@ -190,20 +190,20 @@ fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result
             let n = std::mem::replace(&mut dims[axis], -1);
             total = total.filter(|_| n >= 0).map(|sum: i64| sum + n);
         }
-        let so_far = whole.clone();
+        let so_far = shape.clone();
         ensure!(
-            whole.assign(&Shape::from(dims)),
+            shape.assign(&Shape::from(dims)),
             "output {i} is {part}, which does not fit the parts before it: {so_far}"
         );
     }
-    if let (Some(n), Some(dims)) = (total, whole.dims_mut()) {
+    if let (Some(n), Some(dims)) = (total, shape.dims_mut()) {
         dims[axis] = n;
     }
-    io.assign_in(0, &whole)
+    io.assign_in(0, &shape)
 }
 
 /// The number of parts.
-fn split_parts(p: &SplitParam) -> usize {
+fn num_parts(p: &SplitParam) -> usize {
     if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }
 }
 
@@ -229,8 +229,8 @@ fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
 
 fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SplitParam>();
-    ensure!(split_parts(p) > 0, "neither indices nor sections were given, so there are no parts: give one of them");
-    let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
+    ensure!(num_parts(p) > 0, "neither indices nor sections were given, so there are no parts: give one of them");
+    let Some(rank) = input_rank(io, p.squeeze_axis) else { return Ok(()) };
     split_along(p, io, axis_index(p.axis, rank)?)
 }
 
@@ -238,10 +238,10 @@ fn split(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axis = axis_index(ctx.params::<SplitParam>().axis, ins[0].shape().dims().len())?;
     let total = row_len(ins[0].shape(), axis);
     let rows = ins[0].len().checked_div(total).unwrap_or(0);
-    cut(&ins[0], total, |out| out.len().checked_div(rows).unwrap_or(0), outs)
+    split_rows(&ins[0], total, |out| out.len().checked_div(rows).unwrap_or(0), outs)
 }
 
-/// Defines an operator that splits an array along a fixed axis.
+/// Defines an operator that splits an array along an axis that only depends on the rank.
 macro_rules! splitting {
     ($name:ident: $op:literal, $doc:literal, |$rank:ident| $axis:expr) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
@@ -249,18 +249,18 @@ macro_rules! splitting {
             .doc(concat!($doc, " The argument `axis` is ignored."))
             .inputs(&[arg("data", "The array to split.")])
             .params::<SplitParam>()
-            .outputs(|p| split_parts(p.get()))
+            .outputs(|p| num_parts(p.get()))
             .shape(|p, io| {
                 let p = p.get::<SplitParam>();
-                let Some($rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
-                ensure!(split_parts(p) > 0, "there is nothing to split into: give indices or sections");
+                let Some($rank) = input_rank(io, p.squeeze_axis) else { return Ok(()) };
+                ensure!(num_parts(p) > 0, "there is nothing to split into: give indices or sections");
                 split_along(p, io, $axis?)
             })
             .dtype(one_dtype)
             .forward(|_, ins, outs| {
                 let $rank = ins[0].shape().dims().len();
                 let axis = $axis?;
-                cut(&ins[0], row_len(ins[0].shape(), axis), |out| row_len(out.shape(), axis), outs)
+                split_rows(&ins[0], row_len(ins[0].shape(), axis), |out| row_len(out.shape(), axis), outs)
             })
             .grad(Grad::Kernel(
                 Backward::new(|_, ins, outs| {
@@ -274,14 +274,14 @@ macro_rules! splitting {
 }
 
 splitting!(HSPLIT: "_npi_hsplit", "Splits an array along axis 1 (a vector along axis 0), at indices or into a number of parts.",
-    |rank| axis_of("hsplit", rank, 1, usize::from(rank > 1)));
+    |rank| checked_axis("hsplit", rank, 1, usize::from(rank > 1)));
 
 pub(super) static HSPLIT_BACKWARD: OpDef = split_backward(
     "_npi_hsplit_backward",
     "The gradient of `_npi_hsplit`: the gradients of the parts, concatenated along the axis.",
 )
 .shape(|_, io| match io.ins.first().and_then(Shape::ndim) {
-    Some(rank) => rejoined_shape(io, axis_of("hsplit", rank, 1, usize::from(rank > 1))?),
+    Some(rank) => joined_shape(io, checked_axis("hsplit", rank, 1, usize::from(rank > 1))?),
     None => Ok(()),
 })
 .forward(|_, ins, outs| {
@@ -290,19 +290,20 @@ pub(super) static HSPLIT_BACKWARD: OpDef = split_backward(
 });
 
 splitting!(DSPLIT: "_npi_dsplit", "Splits an array along axis 2, at indices or into a number of parts.",
-    |rank| axis_of("dsplit", rank, 3, 2));
+    |rank| checked_axis("dsplit", rank, 3, 2));
 
-fn axis_of(split: &str, rank: usize, least: usize, axis: usize) -> Result<usize> {
+/// The axis of `hsplit` or `dsplit`, after a check of the rank.
+fn checked_axis(split: &str, rank: usize, min_rank: usize, axis: usize) -> Result<usize> {
     ensure!(
-        rank >= least,
-        "ValueError: {split} only works on arrays of {least} or more dimensions, but this one has {rank}"
+        rank >= min_rank,
+        "ValueError: {split} only works on arrays of {min_rank} or more dimensions, but this one has {rank}"
     );
     Ok(axis)
 }
 
 /// Shape rule of a split along an axis.
 fn split_along(p: &SplitParam, io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
-    whole_from_parts(io, axis, p.squeeze_axis)?;
+    infer_input_shape(io, axis, p.squeeze_axis)?;
     let Ok(n) = usize::try_from(io.ins[0].dim(axis)) else { return Ok(()) };
     for (i, length) in split_lengths(p, n)?.into_iter().enumerate() {
         let mut dims: Dims = io.ins[0].dims().into();
@@ -326,7 +327,7 @@ mod tests {
     use crate::testing::{Case, numbers};
 
     #[test]
-    fn the_axis_of_a_split_is_fixed() {
+    fn hsplit_and_dsplit_ignore_the_parameter_axis() {
         for (def, dims, attrs, want) in [
             (&HSPLIT, &[2, 3, 4][..], [("indices", "()"), ("sections", "2")], [&[2, 2, 4][..], &[2, 1, 4]]),
             (&HSPLIT, &[3], [("indices", "(0, 1)"), ("sections", "0")], [&[1], &[2]]),

@@ -20,7 +20,8 @@ fn shapes(name: &str, attrs: &[(&str, &str)], ins: &[&[i64]]) -> Result<Vec<Shap
     op(name, attrs).shapes(&ins.iter().map(|s| Shape::new(s)).collect::<Vec<_>>()).map_err(|e| e.to_string())
 }
 
-fn all_ops() -> Vec<(&'static str, Vec<(&'static str, &'static str)>, Vec<NDArray>)> {
+/// Operators with their parameters and inputs.
+fn cases() -> Vec<(&'static str, Vec<(&'static str, &'static str)>, Vec<NDArray>)> {
     vec![
         ("transpose", vec![("axes", "(2,0,1)")], vec![count(&[2, 3, 4])]),
         ("SwapAxis", vec![("dim1", "0"), ("dim2", "-1")], vec![count(&[2, 3, 2])]),
@@ -61,7 +62,7 @@ fn is_view(def: &OpDef) -> bool {
 
 #[test]
 fn gradients_agree_with_finite_differences() {
-    for (name, attrs, ins) in all_ops() {
+    for (name, attrs, ins) in cases() {
         op(name, &attrs).check_gradient(&ins);
     }
     for mode in ["constant", "edge", "reflect"] {
@@ -71,7 +72,7 @@ fn gradients_agree_with_finite_differences() {
 
 #[test]
 fn results_do_not_depend_on_the_element_type() {
-    for (name, attrs, ins) in all_ops() {
+    for (name, attrs, ins) in cases() {
         let case = op(name, &attrs);
         let small: Vec<_> = ins.iter().map(|x| cast(&cast(x, DType::I32), DType::I8)).collect();
         let want = case.run(&small).unwrap();
@@ -87,7 +88,7 @@ fn results_do_not_depend_on_the_element_type() {
 }
 
 #[test]
-fn flags_are_moved() {
+fn booleans_are_rotated_and_masked() {
     let x = cast(&array(&[0.0, 1.0, 2.0, 3.0], &[2, 2]), DType::Bool);
     for (name, attrs, want) in [
         ("_npi_rot90", vec![("k", "2"), ("axes", "(0, 1)")], [true, true, true, false]),
@@ -118,7 +119,7 @@ fn slice_assignment_changes_only_its_region() {
 }
 
 #[test]
-fn shapes_follow_in_both_directions() {
+fn shapes_are_inferred_in_both_directions() {
     let both = |name, attrs: &[(&str, &str)], ins: &[&[i64]], out: &[i64]| {
         let ins: Vec<_> = ins.iter().map(|s| Shape::new(s)).collect();
         op(name, attrs).shapes_both(&ins, &[Shape::new(out)]).unwrap()
