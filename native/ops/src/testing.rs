@@ -24,6 +24,12 @@ pub(crate) fn numbers(dims: &[i64]) -> NDArray {
     array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
 }
 
+/// An array of 1, 2, 3, ... in double precision.
+pub(crate) fn count(dims: &[i64]) -> NDArray {
+    let n: i64 = dims.iter().product();
+    array(&(1..=n).map(|i| i as f64).collect::<Vec<_>>(), dims)
+}
+
 /// The elements of the array that an operator without inputs creates.
 pub(crate) fn created(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
     Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()

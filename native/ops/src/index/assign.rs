@@ -1,4 +1,4 @@
-//! Coordinates of all elements, and assignment of rows and elements at indices.
+//! `index_array`, `index_copy`, `fill_element_0index`, `onehot_encode`.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -23,7 +23,7 @@ params! {
     }
 }
 
-/// The axes of an array of `rank` axes.
+/// The axes whose coordinates are returned.
 fn listed_axes(p: &IndexArrayParam, rank: usize) -> Result<Vec<usize>> {
     match &p.axes.0 {
         None => Ok((0..rank).collect()),
@@ -76,7 +76,7 @@ pub(super) static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
     })
     .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
-        let rows = row_numbers(ctx, &ins[1], rows_of(outs[0].shape()), Bounds::Raise)?;
+        let rows = row_numbers(ctx, &ins[1], num_rows(outs[0].shape()), Bounds::Raise)?;
         outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         let inner = ins[2].len().checked_div(rows.len()).unwrap_or(0);
         by_size!(ins[0].dtype(), |T| {
@@ -117,13 +117,13 @@ pub(super) static BACKWARD_INDEX_COPY: OpDef = OpDef::new("_contrib_backward_ind
     })
     .forward(|ctx, ins, outs| index_copy_gradients(ctx, &ins[0], &ins[2], outs));
 
-fn rows_of(shape: &Shape) -> usize {
+fn num_rows(shape: &Shape) -> usize {
     shape.dim(0).max(0) as usize
 }
 
-/// Splits the gradient: replaced rows go to the new rows, all others to the old array.
+/// Splits the gradient of the output: replaced rows go to the new rows, all others to the old array.
 fn index_copy_gradients(ctx: &OpCtx<'_>, grad: &In<'_>, index: &In<'_>, outs: &mut [Out<'_>]) -> Result<()> {
-    let n = rows_of(grad.shape());
+    let n = num_rows(grad.shape());
     let rows = row_numbers(ctx, index, n, Bounds::Raise)?;
     let inner = grad.len().checked_div(n).unwrap_or(0);
     no_gradient(&mut outs[1])?;
@@ -146,7 +146,7 @@ const fn array(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "NDArray" }
 }
 
-/// The index into each row; `None` if it is out of range.
+/// The index into each row, or `None` if it is out of range.
 fn row_indices(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<Option<usize>>> {
     index_type!(ctx, indices.dtype(), |I| {
         let checked = |i: &I| usize::try_from(i.to_f64() as i64).ok().filter(|i| *i < len);
@@ -238,7 +238,7 @@ mod tests {
     use crate::testing::{Case, array, vector};
 
     #[test]
-    fn replaced_rows_get_their_own_gradient() {
+    fn gradients_go_to_new_rows_where_rows_are_replaced() {
         let old = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]);
         let new = array(&[7.0, 8.0, 9.0, 10.0], &[2, 2]);
         Case::new(&INDEX_COPY, &[]).check_gradient(&[old.clone(), vector(DType::I32, &[2.0, 0.0]), new.clone()]);

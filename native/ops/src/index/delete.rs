@@ -31,7 +31,7 @@ params! {
 }
 
 impl DeleteParam {
-    /// Whether the indices are given by parameters, not by an array. A slice always has a step; without one, start and stop are
+    /// True if parameters give the indices instead of an array. As in MXNet, `step` tells a slice apart: without it, start and stop are
     /// ignored.
     fn is_constant(&self) -> bool {
         self.step.is_some() || self.int_ind.is_some()
@@ -58,8 +58,8 @@ pub(super) static DELETE: OpDef = OpDef::new("_npi_delete")
         read_bytes(x, |from| {
             write_bytes(&out, |to| {
                 let offsets = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
-                for (at, to) in offsets.zip(to.chunks_exact_mut(size.max(1))) {
-                    to.copy_from_slice(&from[at..at + size]);
+                for (offset, to) in offsets.zip(to.chunks_exact_mut(size.max(1))) {
+                    to.copy_from_slice(&from[offset..offset + size]);
                 }
             });
         });
@@ -67,7 +67,7 @@ pub(super) static DELETE: OpDef = OpDef::new("_npi_delete")
     })
     .grad(Grad::Kernel(Backward::new(delete_backward).inputs(Deps::All), None));
 
-/// The shape around the axis, and the indices along it that are kept.
+/// The shape (outer, n, inner) seen from the axis, and the indices along it that are kept.
 fn kept_indices(
     p: &DeleteParam,
     shape: &Shape,
@@ -107,35 +107,37 @@ pub(super) fn slice_indices(start: Option<i32>, stop: Option<i32>, step: Option<
         None => default,
         Some(i) => (if i < 0 { i + n } else { i }).clamp(low, high),
     };
-    let (mut at, end) = match step > 0 {
+    let (mut index, end) = match step > 0 {
         true => (bound(start, low), bound(stop, high)),
         false => (bound(start, high), bound(stop, low)),
     };
     let mut indices = Vec::new();
-    while (step > 0 && at < end) || (step < 0 && at > end) {
-        indices.push(at as usize);
-        at += step;
+    while (step > 0 && index < end) || (step < 0 && index > end) {
+        indices.push(index as usize);
+        index += step;
     }
     Ok(indices)
 }
 
-/// The gradient of the kept entries, zeros for the removed ones.
+/// Copies the gradient to the kept entries, and writes zeros to the removed ones.
 fn delete_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, out) = (&ins[0], &mut outs[0]);
-    let mut wide = Vec::new();
-    if let Some(obj) = ins.get(2) {
-        wide.resize(obj.len(), 0);
-        <i64 as ferromx_kernels::map::Lane>::load_any(elements(obj)?, 0, &mut wide);
-    }
-    let indices = ins.get(2).map(|_| wide.as_slice());
+    let indices = match ins.get(2) {
+        None => None,
+        Some(obj) => {
+            let mut indices = memory::filled(0, obj.len());
+            <i64 as ferromx_kernels::map::Lane>::load_any(elements(obj)?, 0, &mut indices);
+            Some(indices)
+        }
+    };
     if out.wanted() {
-        let ((outer, n, inner), kept) = kept_indices(ctx.params(), out.shape(), indices)?;
+        let ((outer, n, inner), kept) = kept_indices(ctx.params(), out.shape(), indices.as_deref())?;
         let size = inner * g.dtype().size();
         let (g, to) = (g.bytes()?, out.bytes_mut()?);
         to.fill(0);
         let offsets = (0..outer).flat_map(|o| kept.iter().map(move |i| (o * n + i) * size));
-        for (at, g) in offsets.zip(g.chunks_exact(size.max(1))) {
-            to[at..at + size].copy_from_slice(g);
+        for (offset, g) in offsets.zip(g.chunks_exact(size.max(1))) {
+            to[offset..offset + size].copy_from_slice(g);
         }
     }
     if let Some(obj) = outs.get_mut(1).filter(|o| o.wanted()) {
@@ -150,7 +152,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn entries_are_removed() {
+    fn entries_are_removed_by_index_slice_or_array() {
         let x = array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
         let case = |attrs: &[(&str, &str)]| Case::new(&DELETE, attrs);
         let run = |attrs: &[(&str, &str)], obj: Option<&[i64]>| {

@@ -1,4 +1,4 @@
-//! `insert`: entries inserted along an axis before one index, the indices of a slice, or the indices in an array.
+//! `insert`: inserts entries along an axis before one index, the indices of a slice, or the indices in an array.
 
 use std::ops::Range;
 
@@ -46,7 +46,7 @@ const VALUES: ArgDef =
 
 const OBJ: ArgDef = arg("obj", "The indices before which entries are inserted; negative ones count from the end.");
 
-/// How the indices of insertion are given.
+/// How the indices are given.
 #[derive(Clone, Copy, PartialEq)]
 enum IndexKind {
     Index,
@@ -97,40 +97,41 @@ fn insert_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// A run of entries of the result that are contiguous in the values or in the array.
+/// Entries of the result that are copied together, from the values or from the array.
 struct Run {
-    /// Whether the run comes from the values.
-    inserted: bool,
-    /// The indices of the entries in their source.
+    /// True if the entries come from the values.
+    is_inserted: bool,
+    /// The indices of the entries in the values or the array.
     entries: Range<usize>,
 }
 
-/// How values are broadcast to the inserted entries: with a single index, their first axis is moved to `axis`.
-struct Plan {
-    /// The shape of the array (one axis if it is flattened), and the axis.
+/// How values are broadcast to the inserted entries. As in NumPy, the first axis of the values is moved to `axis` if there is a single
+/// index.
+struct Insertion {
+    /// The shape of the array, or its length if it is flattened.
     dims: Vec<usize>,
     axis: usize,
     /// The shape of the values, padded with leading ones to the rank of the array.
     values: Vec<usize>,
-    /// For each axis of the inserted entries, the axis of `values`.
+    /// The axis of the values for each axis of the inserted entries.
     perm: Vec<usize>,
-    /// Number of indices, and number of inserted entries.
-    indices: usize,
-    inserted: usize,
+    num_indices: usize,
+    /// Number of inserted entries.
+    num_inserted: usize,
 }
 
-impl Plan {
-    fn new(p: &InsertParam, arr: &Shape, values: &[usize], obj: Option<&Shape>, kind: IndexKind) -> Result<Plan> {
+impl Insertion {
+    fn new(p: &InsertParam, arr: &Shape, values: &[usize], obj: Option<&Shape>, kind: IndexKind) -> Result<Insertion> {
         let (dims, axis) = match p.axis {
             Some(axis) => (arr.to_usize().to_vec(), Shape::axis(axis.into(), arr.dims().len())?),
             None => (vec![arr.num_elements()], 0),
         };
-        let indices = match kind {
+        let num_indices = match kind {
             IndexKind::Index => 1,
             IndexKind::Slice => slice_indices(p.start, p.stop, p.step, dims[axis])?.len(),
             IndexKind::Array => obj.map_or(1, |o| o.to_usize().iter().product()),
         };
-        let moved = kind == IndexKind::Index || obj.is_some_and(|o| o.dims().is_empty());
+        let is_single = kind == IndexKind::Index || obj.is_some_and(|o| o.dims().is_empty());
         let rank = dims.len();
         ensure!(
             values.len() <= rank,
@@ -139,19 +140,19 @@ impl Plan {
         );
         let values: Vec<usize> = std::iter::repeat_n(1, rank - values.len()).chain(values.iter().copied()).collect();
         let mut perm: Vec<usize> = (0..rank).collect();
-        if moved {
+        if is_single {
             let first = perm.remove(0);
             perm.insert(axis, first);
         }
-        let inserted = if indices == 1 { values[perm[axis]] } else { indices };
-        let plan = Plan { dims, axis, values, perm, indices, inserted };
-        for (i, (have, want)) in plan.permuted_shape().into_iter().zip(plan.entries()).enumerate() {
+        let num_inserted = if num_indices == 1 { values[perm[axis]] } else { num_indices };
+        let insertion = Insertion { dims, axis, values, perm, num_indices, num_inserted };
+        for (i, (have, want)) in insertion.permuted_shape().into_iter().zip(insertion.entries()).enumerate() {
             ensure!(
                 have == want || have == 1,
                 "the values have length {have} along axis {i}, but {want} entries are inserted"
             );
         }
-        Ok(plan)
+        Ok(insertion)
     }
 
     /// The shape of the values after the permutation.
@@ -162,43 +163,44 @@ impl Plan {
     /// The shape of the inserted entries.
     fn entries(&self) -> Vec<usize> {
         let mut dims = self.dims.clone();
-        dims[self.axis] = self.inserted;
+        dims[self.axis] = self.num_inserted;
         dims
     }
 
     /// The runs that make up the result, in order.
     fn runs(&self, p: &InsertParam, obj: Option<&[i64]>, kind: IndexKind) -> Result<Vec<Run>> {
         let n = self.dims[self.axis];
-        let given: Vec<i64> = match (kind, obj) {
+        let indices: Vec<i64> = match (kind, obj) {
             (IndexKind::Index, _) => vec![p.int_ind.unwrap_or(0).into()],
             (IndexKind::Slice, _) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().map(|i| i as i64).collect(),
             (IndexKind::Array, obj) => obj.unwrap_or(&[]).to_vec(),
         };
-        let mut targets = Vec::with_capacity(given.len());
-        for i in given {
-            let at = if i < 0 { i + n as i64 } else { i };
-            ensure!((0..=n as i64).contains(&at), "index {i} is out of bounds: use -{n} to {n}");
-            targets.push(at as usize);
+        let mut targets = Vec::with_capacity(indices.len());
+        for i in indices {
+            let target = if i < 0 { i + n as i64 } else { i };
+            ensure!((0..=n as i64).contains(&target), "index {i} is out of bounds: use -{n} to {n}");
+            targets.push(target as usize);
         }
-        // (index of the array's entry, index of the value inserted before it).
+        // For each inserted entry, the index in the array before which it is inserted, and its index in the values.
         let mut inserted: Vec<(usize, usize)> = match targets[..] {
-            [one] if self.indices == 1 => (0..self.inserted).map(|k| (one, k)).collect(),
+            [one] if self.num_indices == 1 => (0..self.num_inserted).map(|k| (one, k)).collect(),
             _ => targets.iter().copied().zip(0..).collect(),
         };
         inserted.sort_by_key(|(target, _)| *target);
         let mut runs = Vec::with_capacity(2 * inserted.len() + 1);
-        let mut done = 0;
+        // The entries of the array before this index are in a run.
+        let mut next = 0;
         for (target, k) in inserted {
-            if target > done {
-                runs.push(Run { inserted: false, entries: done..target });
-                done = target;
+            if target > next {
+                runs.push(Run { is_inserted: false, entries: next..target });
+                next = target;
             }
             match runs.last_mut() {
-                Some(Run { inserted: true, entries }) if entries.end == k => entries.end += 1,
-                _ => runs.push(Run { inserted: true, entries: k..k + 1 }),
+                Some(Run { is_inserted: true, entries }) if entries.end == k => entries.end += 1,
+                _ => runs.push(Run { is_inserted: true, entries: k..k + 1 }),
             }
         }
-        runs.push(Run { inserted: false, entries: done..n });
+        runs.push(Run { is_inserted: false, entries: next..n });
         Ok(runs)
     }
 }
@@ -210,39 +212,40 @@ fn insert_shape(p: &Params, io: &mut ShapeIo<'_>, kind: IndexKind) -> Result<()>
     }
     let values = if p.val.is_some() { Vec::new() } else { io.ins[1].to_usize().to_vec() };
     let obj = (kind == IndexKind::Array).then(|| io.ins[io.ins.len() - 1].clone());
-    let plan = Plan::new(p, &io.ins[0], &values, obj.as_ref(), kind)?;
-    let mut dims: Dims = plan.dims.iter().map(|d| *d as i64).collect();
-    dims[plan.axis] += plan.inserted as i64;
+    let insertion = Insertion::new(p, &io.ins[0], &values, obj.as_ref(), kind)?;
+    let mut dims: Dims = insertion.dims.iter().map(|d| *d as i64).collect();
+    dims[insertion.axis] += insertion.num_inserted as i64;
     if kind == IndexKind::Index {
-        plan.runs(p, None, kind)?;
+        // Checks the index.
+        insertion.runs(p, None, kind)?;
     }
     io.assign_out(0, &Shape::from(dims))
 }
 
-/// The plan of a call, and the runs of its result.
-fn plan_and_runs(p: &InsertParam, arr: &Shape, rest: &[In<'_>], kind: IndexKind) -> Result<(Plan, Vec<Run>)> {
+/// The insertion of a call, and the runs of its result. `rest` has the inputs after the array.
+fn insertion_and_runs(p: &InsertParam, arr: &Shape, rest: &[In<'_>], kind: IndexKind) -> Result<(Insertion, Vec<Run>)> {
     let values = if p.val.is_some() { None } else { rest.first() };
     let obj = if kind == IndexKind::Array { rest.last() } else { None };
     let dims = values.map_or(Vec::new(), |v| v.shape().to_usize().to_vec());
-    let plan = Plan::new(p, arr, &dims, obj.map(In::shape), kind)?;
-    let numbers = match obj {
+    let insertion = Insertion::new(p, arr, &dims, obj.map(In::shape), kind)?;
+    let indices = match obj {
         None => None,
         Some(obj) => {
-            let mut numbers = memory::filled(0, obj.len());
-            i64::load_any(elements(obj)?, 0, &mut numbers);
-            Some(numbers)
+            let mut indices = memory::filled(0, obj.len());
+            i64::load_any(elements(obj)?, 0, &mut indices);
+            Some(indices)
         }
     };
-    let runs = plan.runs(p, numbers.as_deref(), kind)?;
-    Ok((plan, runs))
+    let runs = insertion.runs(p, indices.as_deref(), kind)?;
+    Ok((insertion, runs))
 }
 
 fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<InsertParam>();
-    let (plan, runs) = plan_and_runs(p, ins[0].shape(), &ins[1..], kind)?;
-    let (outer, n, inner) = around(&plan.dims, plan.axis);
+    let (insertion, runs) = insertion_and_runs(p, ins[0].shape(), &ins[1..], kind)?;
+    let (outer, n, inner) = around(&insertion.dims, insertion.axis);
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let given: Vec<T> = match p.val {
+        let values: Vec<T> = match p.val {
             Some(number) => vec![T::from_f64(number)],
             None if ins[1].dtype() == T::DTYPE => ins[1].slice::<T>()?.to_vec(),
             None => {
@@ -251,16 +254,16 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -
                 wide.into_iter().map(T::from_f64).collect()
             }
         };
-        let mut moved = memory::filled(T::default(), given.len());
-        movement::transpose(&given, &plan.values, &plan.perm, &mut moved);
-        let entries = plan.entries();
+        let mut transposed = memory::filled(T::default(), values.len());
+        movement::transpose(&values, &insertion.values, &insertion.perm, &mut transposed);
+        let entries = insertion.entries();
         let mut new = memory::filled(T::default(), entries.iter().product());
-        movement::broadcast_to(&moved, &plan.permuted_shape(), (&mut new, &entries));
+        movement::broadcast_to(&transposed, &insertion.permuted_shape(), (&mut new, &entries));
         let (old, out) = (ins[0].slice::<T>()?, out.slice_mut::<T>()?);
         let mut rest = out;
         for o in 0..outer {
             for run in &runs {
-                let (from, length) = if run.inserted { (&new[..], plan.inserted) } else { (old, n) };
+                let (from, length) = if run.is_inserted { (&new[..], insertion.num_inserted) } else { (old, n) };
                 let from = &from[(o * length + run.entries.start) * inner..][..run.entries.len() * inner];
                 let (to, left) = std::mem::take(&mut rest).split_at_mut(from.len());
                 to.copy_from_slice(from);
@@ -271,19 +274,19 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// Scatters the gradients back to array and values; the values' gradient is summed over broadcast axes.
+/// Copies the gradient of each entry back to the array or the values. That of the values is summed over broadcast axes.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<InsertParam>();
-    let (plan, runs) = plan_and_runs(p, ins[1].shape(), &ins[2..], kind)?;
-    let (outer, n, inner) = around(&plan.dims, plan.axis);
+    let (insertion, runs) = insertion_and_runs(p, ins[1].shape(), &ins[2..], kind)?;
+    let (outer, n, inner) = around(&insertion.dims, insertion.axis);
     let mut g = memory::filled(0.0, ins[0].len());
     f64::load_any(elements(&ins[0])?, 0, &mut g);
     let mut old = memory::filled(0.0, outer * n * inner);
-    let mut new = memory::filled(0.0, outer * plan.inserted * inner);
+    let mut new = memory::filled(0.0, outer * insertion.num_inserted * inner);
     let mut rest = &g[..];
     for o in 0..outer {
         for run in &runs {
-            let (to, length) = if run.inserted { (&mut new, plan.inserted) } else { (&mut old, n) };
+            let (to, length) = if run.is_inserted { (&mut new, insertion.num_inserted) } else { (&mut old, n) };
             let to = &mut to[(o * length + run.entries.start) * inner..][..run.entries.len() * inner];
             let (from, left) = rest.split_at(to.len());
             to.copy_from_slice(from);
@@ -295,13 +298,13 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, outs: &mut [Out<'_
         match k {
             0 => f64::store_any(&old, elements_mut(out)?),
             1 if has_values => {
-                let shape = plan.permuted_shape();
+                let shape = insertion.permuted_shape();
                 let mut sums = memory::filled(0.0, shape.iter().product());
-                reduce_to_shape::<f64, f64>(&new, &plan.entries(), &shape, &mut sums);
-                let mut back = memory::filled(0, plan.perm.len());
-                plan.perm.iter().enumerate().for_each(|(i, p)| back[*p] = i);
+                reduce_to_shape::<f64, f64>(&new, &insertion.entries(), &shape, &mut sums);
+                let mut inverse = memory::filled(0, insertion.perm.len());
+                insertion.perm.iter().enumerate().for_each(|(i, p)| inverse[*p] = i);
                 let mut values = memory::filled(0.0, sums.len());
-                movement::transpose(&sums, &shape, &back, &mut values);
+                movement::transpose(&sums, &shape, &inverse, &mut values);
                 f64::store_any(&values, elements_mut(out)?);
             }
             1 | 2 => out.bytes_mut()?.fill(0),

@@ -1,4 +1,4 @@
-//! Assignment to the elements that a mask selects.
+//! `boolean_mask_assign`: assignment to the elements that a mask selects.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -59,7 +59,7 @@ pub(super) static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assi
         let selection = selection(&ins[1], outs[0].shape(), p.start_axis.0)?;
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
             let (out, value) = (outs[0].slice_mut::<T>()?, T::from_f64(p.value.0.into()));
-            selection.for_each_run(|_, at, n| out[at..at + n].fill(value));
+            selection.for_each_run(|_, offset, n| out[offset..offset + n].fill(value));
             Ok(())
         }, d => Err(ctx.unsupported(d, &DType::ALL)))
     })
@@ -76,7 +76,7 @@ pub(super) static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assi
         copy(ctx, &ins[..1], outs)?;
         let selection = selection(&ins[1], outs[0].shape(), ctx.params::<MaskTensorParam>().start_axis.0)?;
         let (from, to) = (ins[2].shape().to_usize(), selection.shape(outs[0].shape()));
-        // As in MXNet, values for no element may have any shape.
+        // As in MXNet, the shape of the values is not checked if the mask selects nothing.
         if to.contains(&0) {
             return Ok(());
         }
@@ -89,10 +89,10 @@ pub(super) static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assi
             Shape::from_usize(&to)
         );
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-            let mut all = vec![T::default(); to.iter().product()];
-            movement::broadcast_to(ins[2].slice::<T>()?, &from, (&mut all, &to));
+            let mut values = vec![T::default(); to.iter().product()];
+            movement::broadcast_to(ins[2].slice::<T>()?, &from, (&mut values, &to));
             let out = outs[0].slice_mut::<T>()?;
-            selection.for_each_run(|k, at, n| out[at..at + n].copy_from_slice(&all[k * n..(k + 1) * n]));
+            selection.for_each_run(|k, offset, n| out[offset..offset + n].copy_from_slice(&values[k * n..(k + 1) * n]));
             Ok(())
         }, d => Err(ctx.unsupported(d, &DType::ALL)))
     })
@@ -124,38 +124,41 @@ fn mask_shape(io: &mut ShapeIo<'_>, start: i32) -> Result<()> {
 
 /// The elements of an array that a mask selects.
 struct Selection {
-    /// (outer size, mask size, inner size) of the data around the masked axes.
+    /// The data as (outer, n, inner): the axes before the masked ones, the masked axes, the axes after them.
     around: (usize, usize, usize),
+    /// The first masked axis.
     start: usize,
-    axes: usize,
-    hits: Vec<usize>,
+    /// Number of masked axes.
+    num_axes: usize,
+    /// Indices of the nonzero elements of the mask.
+    selected: Vec<usize>,
 }
 
 fn selection(mask: &In<'_>, data: &Shape, start: i32) -> Result<Selection> {
-    let (dims, start, axes) = (data.to_usize(), start.max(0) as usize, mask.shape().dims().len());
+    let (dims, start, num_axes) = (data.to_usize(), start.max(0) as usize, mask.shape().dims().len());
     let product = |d: &[usize]| d.iter().product::<usize>();
-    let hits = dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+    let selected = dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let mask = mask.slice::<T>()?;
         (0..mask.len()).filter(|i| mask[*i] != T::default()).collect()
     }, d => return Err(Error::Internal(format!("no mask of type {d}"))));
-    let around = (product(&dims[..start]), mask.len(), product(&dims[start + axes..]));
-    Ok(Selection { around, start, axes, hits })
+    let around = (product(&dims[..start]), mask.len(), product(&dims[start + num_axes..]));
+    Ok(Selection { around, start, num_axes, selected })
 }
 
 impl Selection {
     /// The shape of the selected elements.
     fn shape(&self, data: &Shape) -> Vec<usize> {
         let dims = data.to_usize();
-        [&dims[..self.start], &[self.hits.len()], &dims[self.start + self.axes..]].concat()
+        [&dims[..self.start], &[self.selected.len()], &dims[self.start + self.num_axes..]].concat()
     }
 
-    /// Calls `f` for each contiguous run of selected elements with its index, its offset in the data, and its length.
+    /// Calls `f(index, offset, len)` for each contiguous run of selected elements, with its offset into the data.
     fn for_each_run(&self, mut f: impl FnMut(usize, usize, usize)) {
         let (outer, n, inner) = self.around;
         let mut k = 0;
         for o in 0..outer {
-            for hit in &self.hits {
-                f(k, (o * n + hit) * inner, inner);
+            for i in &self.selected {
+                f(k, (o * n + i) * inner, inner);
                 k += 1;
             }
         }

@@ -1,6 +1,12 @@
 //! Operators that gather and scatter elements at the indices in an array.
 //!
 //! Index arrays may have any dtype; fractions are truncated. No gradient flows to them.
+//!
+//! - `take` looks up rows, for `take` and `Embedding`; `pick` takes one element of each row.
+//! - `nd` gathers and scatters at coordinates; `ravel` converts coordinates to flat indices and back.
+//! - `one_hot` and `nonzero` convert indices to arrays and arrays to indices.
+//! - `assign` replaces rows and elements at indices, `mask` those that a mask selects.
+//! - `insert` and `delete` lengthen and shorten an axis.
 
 mod assign;
 pub(crate) mod delete;
@@ -72,12 +78,12 @@ fn bad_index(e: BadIndex) -> Error {
     ))
 }
 
-/// The values of an index array as checked indices into an axis of length `len`.
+/// The elements of an index array as indices into an axis of length `len`, checked or adjusted as `bounds` says.
 pub(crate) fn row_numbers(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
     index_type!(ctx, indices.dtype(), |I| index::rows(indices.slice::<I>()?, len, bounds).map_err(bad_index))
 }
 
-/// Type rule: data and output have one type; the indices may have any.
+/// Type rule: the first input and the output have one type, and the indices may have any type.
 pub(crate) fn data_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match io.ins[0].or(io.outs[0]) {
         Some(d) => {

@@ -44,7 +44,7 @@ pub(super) static GATHER_ND: OpDef = OpDef::new("gather_nd")
     })
     .grad(Grad::Kernel(Backward::new(gather_nd_backward).inputs(Deps::Some(&[1])), None));
 
-/// The number of coordinates, at most the number of axes.
+/// The number of coordinates of an index, or `None` if it is unknown.
 fn num_coordinates(indices: &Shape, index_rank: usize, rank: usize) -> Result<Option<usize>> {
     ensure!(
         index_rank > 1,
@@ -55,7 +55,7 @@ fn num_coordinates(indices: &Shape, index_rank: usize, rank: usize) -> Result<Op
     Ok(Some(m))
 }
 
-/// The row index for each tuple of coordinates, and the size of a row.
+/// The row that each tuple of coordinates selects from data of shape `dims`, and the length of a row.
 fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, usize)> {
     let (outer, inner) = dims.split_at(indices.shape().dim(0) as usize);
     let rows =
@@ -63,12 +63,12 @@ fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usi
     Ok((rows, inner.iter().product()))
 }
 
-/// The error for bad coordinates; MXNet's Python front end recognizes its first word.
+/// The error of coordinates out of range. MXNet's Python package recognizes its first word.
 fn index_error(e: BadIndex) -> Error {
     Error::Value(format!("IndexError: {}", bad_index(e)))
 }
 
-/// Inputs: the gradient, the coordinates. Outputs: gradients of the data and of the coordinates.
+/// `ins`: the gradient of the output, the coordinates. `outs`: the gradients of the data and the coordinates.
 fn gather_nd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     no_gradient(&mut outs[1])?;
     if !outs[0].wanted() {

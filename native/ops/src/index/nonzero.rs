@@ -1,4 +1,4 @@
-//! The indices of the elements that are not 0.
+//! `nonzero`: the indices of the elements that are not 0.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::grad::Grad;
@@ -18,17 +18,17 @@ pub(super) static NONZERO: OpDef = OpDef::new("_npx_nonzero")
     .dynamic(|ctx, ins| {
         let x = &ins[0];
         let dims = if x.shape().dims().is_empty() { vec![1] } else { x.shape().to_usize().to_vec() };
-        let hits: Vec<usize> = dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let offsets: Vec<usize> = dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
             read_slice::<T, _>(x, |x| memory::collected((0..x.len()).filter(|i| x[*i] != T::default())))?
         }, d => return Err(ctx.unsupported(d, &DType::ALL)));
-        let mut indices = memory::filled(0i64, hits.len() * dims.len());
-        for (mut at, row) in hits.iter().copied().zip(indices.chunks_exact_mut(dims.len())) {
+        let mut indices = memory::filled(0i64, offsets.len() * dims.len());
+        for (mut offset, row) in offsets.iter().copied().zip(indices.chunks_exact_mut(dims.len())) {
             for (index, n) in row.iter_mut().zip(&dims).rev() {
-                *index = (at % n) as i64;
-                at /= n;
+                *index = (offset % n) as i64;
+                offset /= n;
             }
         }
-        Ok(vec![new_array(&indices, &[hits.len() as i64, dims.len() as i64], ctx.context)?])
+        Ok(vec![new_array(&indices, &[offsets.len() as i64, dims.len() as i64], ctx.context)?])
     })
     .grad(Grad::Zero);
 
@@ -38,7 +38,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn nonzero_lists_indices() {
+    fn nonzero_lists_coordinates_in_row_major_order() {
         let x = array(&[0f32, 3.0, f32::NAN, 0.0, 0.0, -1.0], &[2, 3]);
         let y = Case::new(&NONZERO, &[]).run1(&[x]).unwrap();
         assert_eq!((y.shape(), y.to_vec::<i64>().unwrap()), (&[3, 2].into(), vec![0, 1, 0, 2, 1, 2]));

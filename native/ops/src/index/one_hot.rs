@@ -46,7 +46,7 @@ pub(super) static ONE_HOT: OpDef = OpDef::new("one_hot")
 fn one_hot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<OneHotParam>();
     let depth = p.depth as usize;
-    // The indices become int64 first, so that the kernel is compiled once per type of the result.
+    // Indices are converted to int64, so that the kernel is compiled once per type of the result.
     let indices: Vec<i64> = index_type!(ctx, ins[0].dtype(), |I| Ok::<_, Error>(
         ins[0].slice::<I>()?.iter().map(|i| ferromx_kernels::map::Load::<i64>::lane(*i)).collect()
     ))?;

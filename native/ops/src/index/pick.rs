@@ -1,4 +1,4 @@
-//! One element of each row: `pick`, `batch_take`.
+//! `pick` and `batch_take`: one element of each row.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -88,16 +88,16 @@ fn pick_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut kept: Dims = io.ins[0].dims().into();
     kept[axis] = 1;
     let mut reduced = kept.clone();
-    // MXNet picks from a vector into shape (1,), also under NumPy's shape semantics.
+    // Picking from a vector gives shape (1,) in MXNet, even with NumPy semantics.
     if rank > 1 || io.ins[1].ndim() == Some(0) {
         reduced.remove(axis);
     }
     let (kept, reduced) = (Shape::from(kept), Shape::from(reduced));
-    let like_kept = match io.ins[1].ndim() {
+    let has_axis = match io.ins[1].ndim() {
         Some(n) => n == rank,
         None => p.keepdims,
     };
-    io.assign_in(1, if like_kept { &kept } else { &reduced })?;
+    io.assign_in(1, if has_axis { &kept } else { &reduced })?;
     io.assign_out(0, if p.keepdims { &kept } else { &reduced })
 }
 
@@ -113,7 +113,7 @@ fn pick(
     Ok(())
 }
 
-/// Inputs: the gradient, the indices. Outputs: gradients of the data and of the indices.
+/// `ins`: the gradient of the output, the indices. `outs`: the gradients of the data and the indices.
 fn pick_backward(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
@@ -145,10 +145,10 @@ pub(super) static BATCH_TAKE: OpDef = OpDef::new("batch_take")
         io.assign_in(1, DType::I32)?;
         data_dtype(p, io)
     })
-    .forward(|ctx, ins, outs| pick(ctx, ins, all_rows(ins[0].shape()), Bounds::Clip, &mut outs[0]))
+    .forward(|ctx, ins, outs| pick(ctx, ins, around_last(ins[0].shape()), Bounds::Clip, &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let shape = all_rows(outs[0].shape());
+            let shape = around_last(outs[0].shape());
             pick_backward(ctx, ins, shape, Bounds::Clip, outs)
         })
         .inputs(Deps::Some(&[1])),
@@ -168,8 +168,8 @@ fn batch_take_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &indices)
 }
 
-/// (outer, axis, inner) sizes for the last axis.
-fn all_rows(shape: &Shape) -> (usize, usize, usize) {
+/// The shape (outer, n, inner) seen from the last axis.
+fn around_last(shape: &Shape) -> (usize, usize, usize) {
     let dims = shape.to_usize();
     around(&dims, dims.len().saturating_sub(1))
 }

@@ -1,4 +1,4 @@
-//! Conversion between flat (row-major) indices and coordinates.
+//! `ravel_multi_index` and `unravel_index`: conversion between coordinates and flat (row-major) indices.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
@@ -19,7 +19,7 @@ params! {
 
 const SHAPE_NEEDED: &str = "the parameter shape is needed: the shape of the array that the indices point into";
 
-/// The lengths of all axes but the first, which does not affect the result.
+/// The lengths of all axes but the first, on which the result does not depend.
 fn inner_lengths(p: &RavelParam) -> Result<Vec<i64>> {
     ensure!(p.shape.ndim().is_some_and(|n| n > 0), "{SHAPE_NEEDED}");
     let lengths = p.shape.dims()[1..].to_vec();
@@ -65,9 +65,9 @@ pub(super) static UNRAVEL_INDEX: OpDef = OpDef::new("_unravel_index").names_data
     .params::<RavelParam>()
     .shape(|p, io| {
         let axes = inner_lengths(p.get())?.len() as i64 + 1;
-        if let [_, numbers @ ..] = io.outs[0].dims() {
-            let numbers = Shape::new(numbers);
-            io.assign_in(0, &numbers)?;
+        if let [_, indices @ ..] = io.outs[0].dims() {
+            let indices = Shape::new(indices);
+            io.assign_in(0, &indices)?;
         }
         if !io.ins[0].ndim_is_known() {
             return Ok(());

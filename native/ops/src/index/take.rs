@@ -1,4 +1,4 @@
-//! Lookup of rows: `Embedding`, `take`.
+//! `Embedding` and `take`: lookup of rows.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -34,7 +34,7 @@ params! {
 const LOOKUP: &[ArgDef] =
     &[arg("data", "The indices, of any shape."), arg("weight", "The table, of shape (input_dim, output_dim).")];
 
-/// The common definition of both embedding operators.
+/// The definition that both embedding operators share.
 const fn embedding(name: &'static str) -> OpDef {
     OpDef::new(name)
         .doc(
@@ -85,7 +85,7 @@ fn embedding_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, d)
 }
 
-/// Inputs: the gradient, the indices. Outputs: gradients of the indices and of the table.
+/// `ins`: the gradient of the output, the indices. `outs`: the gradients of the indices and the table.
 fn embedding_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if outs[0].wanted() {
         return Err(Error::NotDifferentiable(
@@ -100,7 +100,7 @@ fn embedding_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     add_rows(ctx, &ins[0], (1, dims[0], dims[1]), &rows, &mut outs[1])
 }
 
-/// Scatter-adds the rows of a gradient to the output, which is zeroed first unless it accumulates.
+/// Adds the rows of a gradient to the rows of the output that were looked up. The output is zeroed first unless it accumulates.
 fn add_rows(
     ctx: &OpCtx<'_>,
     grad: &In<'_>,
@@ -189,7 +189,7 @@ pub(crate) static TAKE: OpDef = OpDef::new("take")
     .sparse(sparse::take_rule, sparse::take)
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            no_gradient_unless_added(&mut outs[1])?;
+            no_index_gradient(&mut outs[1])?;
             if !outs[0].wanted() {
                 return Ok(());
             }
@@ -203,7 +203,7 @@ pub(crate) static TAKE: OpDef = OpDef::new("take")
         None,
     ));
 
-/// Writes zeros unless the gradient accumulates, in which case there is nothing to add.
-fn no_gradient_unless_added(out: &mut Out<'_>) -> Result<()> {
+/// Writes zeros to the gradient of the indices. If the gradient accumulates, there is nothing to add.
+fn no_index_gradient(out: &mut Out<'_>) -> Result<()> {
     if out.req() == Req::Add { Ok(()) } else { no_gradient(out) }
 }

@@ -1,18 +1,11 @@
 use ferromx_core::dtype::DType;
-use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
 use super::nd::{GATHER_ND, SCATTER_ND};
 use super::one_hot::ONE_HOT;
 use super::pick::{BATCH_TAKE, PICK};
 use super::take::{EMBEDDING, TAKE};
-use crate::testing::{Case, array, cast, vector};
-
-/// 1, 2, 3, ... in double precision.
-fn count(dims: &[i64]) -> NDArray {
-    let n: i64 = dims.iter().product();
-    array(&(1..=n).map(|i| i as f64).collect::<Vec<_>>(), dims)
-}
+use crate::testing::{Case, array, cast, count, vector};
 
 #[test]
 fn take_clips_wraps_or_refuses_indices() {
@@ -47,14 +40,14 @@ fn gradients_of_repeated_rows_add_up() {
 }
 
 #[test]
-fn the_table_of_an_embedding_has_a_gradient_and_its_indices_have_none() {
+fn the_gradient_of_embedding_indices_is_an_error() {
     let case = Case::new(&EMBEDDING, &[("input_dim", "3"), ("output_dim", "1")]);
     let e = case.backward(&[array(&[1f64], &[1]), count(&[3, 1])], &[count(&[1, 1])]).map(|_| ()).unwrap_err();
     assert!(e.to_string().contains("indices"), "{e}");
 }
 
 #[test]
-fn one_hot_has_every_type() {
+fn one_hot_supports_every_type() {
     for dtype in DType::ALL.into_iter().filter(|d| *d != DType::Bool) {
         let case = Case::new(&ONE_HOT, &[("depth", "3"), ("on_value", "2"), ("dtype", dtype.name())]);
         let y = case.run1(&[array(&[2f32, -1.0], &[2])]).unwrap();
@@ -63,7 +56,7 @@ fn one_hot_has_every_type() {
 }
 
 #[test]
-fn slices_are_gathered_and_scattered() {
+fn scatter_nd_is_the_inverse_of_gather_nd() {
     let indices = array(&[1i64, -3, 0, 1], &[2, 2]);
     let data = cast(&count(&[3, 2, 2]), DType::F32);
     let y = Case::new(&GATHER_ND, &[]).run1(&[data, indices.clone()]).unwrap();

@@ -4,16 +4,10 @@ use ferromx_core::op::OpDef;
 use ferromx_core::shape::Shape;
 
 use crate::registry;
-use crate::testing::{Case, array, cast};
+use crate::testing::{Case, array, cast, count};
 
 fn op(name: &str, attrs: &[(&str, &str)]) -> Case {
     Case::new(registry::find(name).unwrap().1, attrs)
-}
-
-/// 1, 2, 3, ... in double precision.
-fn count(dims: &[i64]) -> NDArray {
-    let n: i64 = dims.iter().product();
-    array(&(1..=n).map(|i| i as f64).collect::<Vec<_>>(), dims)
 }
 
 fn shapes(name: &str, attrs: &[(&str, &str)], ins: &[&[i64]]) -> Result<Vec<Shape>, String> {
