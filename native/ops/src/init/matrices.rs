@@ -1,4 +1,4 @@
-//! Matrices with ones on a diagonal, and the indices of a grid.
+//! `eye`, `identity`, and `indices`: matrices with ones on a diagonal, and the indices of a grid.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -14,7 +14,7 @@ use super::{InitParam, fill};
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&EYE, &NP_EYE, &IDENTITY, &INDICES];
 
-/// The element types of `_eye`.
+/// An element type of `_eye`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EyeDType(DType);
 
@@ -120,7 +120,8 @@ pub(super) static IDENTITY: OpDef = OpDef::new("_npi_identity")
     .forward(|_, _, outs| identity(&mut outs[0]))
     .grad(Grad::Zero);
 
-/// The diagonal of a square matrix; MXNet steps by the number of rows, too, where there are more or fewer columns.
+/// Writes n ones at a distance of n + 1 elements, where n is the number of rows. In a square matrix they are the diagonal; MXNet does
+/// the same for other shapes.
 fn identity(out: &mut Out<'_>) -> Result<()> {
     fill(out, 0.0)?;
     let rows = out.shape().to_usize()[0];
@@ -178,9 +179,9 @@ fn indices(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         return Ok(());
     }
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        for (axis, part) in outs[0].slice_mut::<T>()?.chunks_exact_mut(size).enumerate() {
+        for (axis, indices) in outs[0].slice_mut::<T>()?.chunks_exact_mut(size).enumerate() {
             let (n, inner) = (grid[axis], grid[axis + 1..].iter().product::<usize>());
-            for (i, run) in part.chunks_exact_mut(inner).enumerate() {
+            for (i, run) in indices.chunks_exact_mut(inner).enumerate() {
                 run.fill(T::from_f64((i % n) as f64));
             }
         }
@@ -191,19 +192,19 @@ fn indices(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Case;
+    use crate::testing::created;
 
-    fn numbers(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
-        Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()
+    #[test]
+    fn eye_and_identity_have_ones_on_a_diagonal() {
+        assert_eq!(created(&EYE, &[("N", "2"), ("M", "3"), ("k", "1")]).unwrap(), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+        assert_eq!(created(&NP_EYE, &[("N", "2"), ("M", "3"), ("k", "1")]).unwrap(), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+        assert_eq!(created(&NP_EYE, &[("N", "2"), ("k", "-1")]).unwrap(), [0.0, 0.0, 1.0, 0.0]);
+        assert!(created(&NP_EYE, &[("N", "2"), ("M", "0")]).unwrap().is_empty());
+        assert_eq!(created(&IDENTITY, &[("shape", "(2, 2)"), ("dtype", "bool")]).unwrap(), [1.0, 0.0, 0.0, 1.0]);
     }
 
     #[test]
-    fn matrices() {
-        assert_eq!(numbers(&EYE, &[("N", "2"), ("M", "3"), ("k", "1")]).unwrap(), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
-        assert_eq!(numbers(&NP_EYE, &[("N", "2"), ("M", "3"), ("k", "1")]).unwrap(), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
-        assert_eq!(numbers(&NP_EYE, &[("N", "2"), ("k", "-1")]).unwrap(), [0.0, 0.0, 1.0, 0.0]);
-        assert!(numbers(&NP_EYE, &[("N", "2"), ("M", "0")]).unwrap().is_empty());
-        assert_eq!(numbers(&IDENTITY, &[("shape", "(2, 2)"), ("dtype", "bool")]).unwrap(), [1.0, 0.0, 0.0, 1.0]);
-        assert_eq!(numbers(&INDICES, &[("dimensions", "(2, 2)")]).unwrap(), [0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
+    fn indices_have_a_plane_per_axis() {
+        assert_eq!(created(&INDICES, &[("dimensions", "(2, 2)")]).unwrap(), [0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Array creation. The runtime handles the attribute `ctx`, so kernels only fill their output.
+//! Array creation. The runtime allocates arrays on the device `ctx`; kernels only fill them.
 
 mod matrices;
 mod ranges;

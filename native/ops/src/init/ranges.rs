@@ -1,4 +1,4 @@
-//! Ranges of numbers, `_set_value`.
+//! Equally spaced numbers: `arange`, `linspace`, `arange_like`, `logspace`. Also `_set_value`.
 
 use std::borrow::Cow;
 
@@ -55,9 +55,9 @@ static ARANGE: OpDef = OpDef::new("_arange")
             return Ok(());
         }
         let (start, stop) = bounds(p);
-        let forwards = if p.step > 0.0 { start < stop } else { start > stop };
+        let is_nonempty = if p.step > 0.0 { start < stop } else { start > stop };
         ensure!(
-            forwards,
+            is_nonempty,
             "Invalid range (start, stop, step) = ({start},{stop},{}): it is empty; stop must be beyond start in the direction of step",
             p.step
         );
@@ -118,7 +118,7 @@ pub(crate) fn fill_range(
 pub(crate) enum RangeRounding {
     /// Start and step are converted to the element type first, so that integers are equally spaced.
     Converted,
-    /// Each number is computed in double precision and converted once; the last one may be given exactly.
+    /// Each number is computed in double precision, then converted. The last one may be given, to avoid its rounding error.
     Exact {
         /// The last number.
         last: Option<f64>,
@@ -170,7 +170,7 @@ static LINSPACE: OpDef = OpDef::new("_linspace")
         let p = &ctx.params::<Linspace>().0;
         let num_intervals = if p.endpoint { p.num - 1 } else { p.num };
         let step = if num_intervals > 0 { (p.stop - p.start) / f64::from(num_intervals) } else { 0.0 };
-        // The last number is exactly stop, without rounding error.
+        // `start + n * step` would differ from `stop` by a rounding error.
         let last = (p.endpoint && num_intervals > 0).then_some(p.stop);
         fill_range(&mut outs[0], p.start, step, 1, RangeRounding::Exact { last })
     })
@@ -211,7 +211,7 @@ static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
     })
     .grad(Grad::Zero);
 
-/// A number whose type the metadata lists as `real_t`.
+/// A number that the metadata lists with the type `real_t`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RealT(f32);
 
@@ -253,7 +253,7 @@ fn stores_all_rows(_: &Params, _: &[StorageType], out: Option<StorageType>) -> O
     out.filter(|s| *s == StorageType::RowSparse)
 }
 
-/// A row_sparse array that stores every row, even if the value is 0.
+/// A row_sparse array that stores all rows, even if the value is 0.
 fn set_all_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let [out] = call.outs else { return Err(Error::Internal("_set_value has one output array".into())) };
     let shape = &call.shapes[0];
@@ -318,8 +318,8 @@ static LOGSPACE: OpDef = OpDef::new("_npi_logspace")
     .dtype(|p, io| io.assign_out(0, p.get::<LogspaceParam>().dtype.0))
     .forward(|ctx, _, outs| {
         let p = ctx.params::<LogspaceParam>();
-        let steps = if p.endpoint { p.num - 1 } else { p.num };
-        let step = if steps > 0 { (p.stop - p.start) / f64::from(steps) } else { 0.0 };
+        let num_intervals = if p.endpoint { p.num - 1 } else { p.num };
+        let step = if num_intervals > 0 { (p.stop - p.start) / f64::from(num_intervals) } else { 0.0 };
         generate(&mut outs[0], |i| p.base.powf(p.start + i as f64 * step))
     })
     .grad(Grad::Zero);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_exact() {
+    fn linspace_ends_exactly_at_stop() {
         let y = Case::new(&LINSPACE, &[("start", "0"), ("stop", "0.7"), ("num", "8")]).run1(&[]).unwrap();
         assert_eq!(y.to_vec::<f32>().unwrap()[7], 0.7);
         let one = Case::new(&LINSPACE, &[("start", "3"), ("stop", "9"), ("num", "1")]).run1(&[]).unwrap();
@@ -354,19 +354,20 @@ mod tests {
     }
 
     #[test]
-    fn numbers_like_an_axis() {
+    fn arange_like_has_the_length_of_the_axis() {
         let x = array(&[0i32; 6], &[2, 3]);
         let y = Case::new(&ARANGE_LIKE, &[("axis", "-1"), ("start", "5")]).run1(&[x]).unwrap();
         assert_eq!(y.to_vec::<i32>().unwrap(), [5, 6, 7]);
     }
 
     #[test]
-    fn ranges_may_be_empty() {
+    fn numpy_ranges_may_be_empty_and_logspace_has_powers() {
         assert_eq!(created(&NP_ARANGE, &[("start", "3")]).unwrap(), [0.0, 1.0, 2.0]);
         assert!(created(&NP_ARANGE, &[("start", "5"), ("stop", "3")]).unwrap().is_empty());
         assert!(created(&NP_ARANGE, &[("start", "5"), ("repeat", "2")]).is_err());
         assert_eq!(created(&LOGSPACE, &[("start", "0"), ("stop", "2"), ("num", "3")]).unwrap(), [1.0, 10.0, 100.0]);
-        let open = [("start", "0"), ("stop", "4"), ("num", "2"), ("endpoint", "0"), ("base", "2"), ("dtype", "int32")];
-        assert_eq!(created(&LOGSPACE, &open).unwrap(), [1.0, 4.0]);
+        let without_endpoint =
+            [("start", "0"), ("stop", "4"), ("num", "2"), ("endpoint", "0"), ("base", "2"), ("dtype", "int32")];
+        assert_eq!(created(&LOGSPACE, &without_endpoint).unwrap(), [1.0, 4.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Window functions.
+//! Window functions: `hanning`, `hamming`, `blackman`.
 
 use std::f32::consts::PI;
 
@@ -20,13 +20,13 @@ pub(super) static OPS: &[&OpDef] = &[&HANNING, &HAMMING, &BLACKMAN];
 /// Elements of a parallel chunk.
 const GRAIN: usize = 1 << 12;
 
-/// Writes `f(i)` for each index i.
+/// Sets the element at each index `i` to `f(i)`.
 pub(super) fn generate(out: &mut Out<'_>, f: impl Fn(usize) -> f64 + Sync) -> Result<()> {
-    elements_mut(out)?.parallel_chunks(GRAIN, &|first, part| {
+    elements_mut(out)?.parallel_chunks(GRAIN, &|offset, chunk| {
         let mut numbers = [0.0; GRAIN];
-        let numbers = &mut numbers[..part.len()];
-        numbers.iter_mut().enumerate().for_each(|(i, x)| *x = f(first + i));
-        f64::store_any(numbers, part);
+        let numbers = &mut numbers[..chunk.len()];
+        numbers.iter_mut().enumerate().for_each(|(i, x)| *x = f(offset + i));
+        f64::store_any(numbers, chunk);
     });
     Ok(())
 }
@@ -43,7 +43,7 @@ params! {
     }
 }
 
-/// Defines a window function: a sum of cosines of an angle from 0 to 2 pi.
+/// Defines a window function in terms of an angle that goes from 0 to 2 pi over the window.
 macro_rules! window {
     ($name:ident: $op:literal, $doc:literal, |$angle:ident| $f:expr) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
@@ -60,7 +60,7 @@ macro_rules! window {
             .forward(|_, _, outs| {
                 let last = outs[0].len().saturating_sub(1);
                 generate(&mut outs[0], |i| {
-                    // In single precision, as MXNet does.
+                    // MXNet computes the angle in single precision.
                     let $angle = f64::from(2.0 * PI * i as f32 / last as f32);
                     if last == 0 { 1.0 } else { $f }
                 })
@@ -78,19 +78,15 @@ window!(BLACKMAN: "_npi_blackman",
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, close};
-
-    fn numbers(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Vec<f64>> {
-        Case::parse(def, attrs)?.run1(&[])?.to_vec_as::<f64>()
-    }
+    use crate::testing::{close, created};
 
     #[test]
-    fn windows() {
-        close(&numbers(&HANNING, &[("M", "5"), ("dtype", "float64")]).unwrap(), &[0.0, 0.5, 1.0, 0.5, 0.0], 1e-7);
-        close(&numbers(&HAMMING, &[("M", "3"), ("dtype", "float64")]).unwrap(), &[0.08, 1.0, 0.08], 1e-7);
-        close(&numbers(&BLACKMAN, &[("M", "3"), ("dtype", "float64")]).unwrap(), &[0.0, 1.0, 0.0], 1e-7);
-        assert_eq!(numbers(&BLACKMAN, &[("M", "1")]).unwrap(), [1.0]);
-        assert!(numbers(&HANNING, &[("M", "-2")]).unwrap().is_empty());
-        assert!(numbers(&HANNING, &[]).unwrap_err().to_string().contains("missing"));
+    fn windows_are_symmetric_and_may_be_empty() {
+        close(&created(&HANNING, &[("M", "5"), ("dtype", "float64")]).unwrap(), &[0.0, 0.5, 1.0, 0.5, 0.0], 1e-7);
+        close(&created(&HAMMING, &[("M", "3"), ("dtype", "float64")]).unwrap(), &[0.08, 1.0, 0.08], 1e-7);
+        close(&created(&BLACKMAN, &[("M", "3"), ("dtype", "float64")]).unwrap(), &[0.0, 1.0, 0.0], 1e-7);
+        assert_eq!(created(&BLACKMAN, &[("M", "1")]).unwrap(), [1.0]);
+        assert!(created(&HANNING, &[("M", "-2")]).unwrap().is_empty());
+        assert!(created(&HANNING, &[]).unwrap_err().to_string().contains("missing"));
     }
 }
