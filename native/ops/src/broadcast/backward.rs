@@ -1,4 +1,4 @@
-//! `_broadcast_backward`, and the gradients of broadcasting arithmetic composed of operators.
+//! `_broadcast_backward`, and the gradients of broadcasting operators as graphs, for higher derivatives.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
@@ -80,17 +80,18 @@ fn sum_over(ctx: &OpCtx<'_>, x: &In<'_>, shape: &[usize], axes: &Axes, out: &mut
     const { &Loops::binary::<Add>() }.select(ctx, x.dtype(), sums)
 }
 
-/// The sum of `x` to the shape of `like`.
+/// `x` summed over broadcast axes to the shape of `like`.
 pub(crate) fn sum_like(g: &mut Graph<'_>, x: Entry, like: Entry) -> Result<Entry> {
     g.0.apply1("_broadcast_backward", &[x, like], &[("like", "True")])
 }
 
-/// Sums the gradients of both operands over their broadcast axes.
+/// The gradients of both operands, from those of the broadcast operands.
 fn sum_both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Result<Vec<Option<Entry>>> {
     Ok(vec![Some(sum_like(g, lhs, n.inputs[0])?), Some(sum_like(g, rhs, n.inputs[1])?)])
 }
 
-/// Declares composed gradients of binary operators: of both operands, from the output's gradient `$dy`, the operands and the result.
+/// Defines composed gradients of binary operators. `($lhs, $rhs)` are the gradients of the broadcast operands in terms of the output's
+/// gradient `$dy`, the operands `$a` and `$b`, and the output `$y`.
 macro_rules! gradients {
     ($($(#[$doc:meta])* $name:ident = |$g:ident, $dy:ident, $a:ident, $b:ident, $y:ident| ($lhs:expr, $rhs:expr);)*) => {$(
         $(#[$doc])*
@@ -106,64 +107,64 @@ macro_rules! gradients {
 }
 
 gradients! {
-    /// Of a + b.
+    /// The gradient of a + b.
     ADD = |g, dy, a, b, y| (g.identity(dy), g.identity(dy));
-    /// Of a - b.
+    /// The gradient of a - b.
     SUB = |g, dy, a, b, y| (g.identity(dy), g.scale(dy, -1.0));
-    /// Of a * b.
+    /// The gradient of a * b.
     MUL = |g, dy, a, b, y| (g.op2("broadcast_mul", dy, b), g.op2("broadcast_mul", dy, a));
-    /// Of a / b.
+    /// The gradient of a / b.
     DIV = |g, dy, a, b, y| (g.op2("broadcast_div", dy, b), {
-        let share = g.op2("broadcast_mul", dy, y)?;
-        let share = g.op2("broadcast_div", share, b)?;
-        g.scale(share, -1.0)
+        let term = g.op2("broadcast_mul", dy, y)?;
+        let term = g.op2("broadcast_div", term, b)?;
+        g.scale(term, -1.0)
     });
-    /// Of the remainder of a / b.
+    /// The gradient of the remainder of a / b.
     MOD = |g, dy, a, b, y| (g.identity(dy), {
         let quotient = g.op2("broadcast_div", a, b)?;
         let floored = g.op("floor", quotient)?;
         let product = g.op2("broadcast_mul", dy, floored)?;
         g.scale(product, -1.0)
     });
-    /// Of a to the power b.
+    /// The gradient of a to the power b.
     POWER = |g, dy, a, b, y| ({
         let exponent = g.affine(b, 1.0, -1.0)?;
         let power = g.op2("broadcast_power", a, exponent)?;
-        let slope = g.op2("broadcast_mul", power, b)?;
-        g.mul(dy, slope)
+        let derivative = g.op2("broadcast_mul", power, b)?;
+        g.mul(dy, derivative)
     }, {
         let log = g.op("log", a)?;
-        let slope = g.op2("broadcast_mul", y, log)?;
-        g.mul(dy, slope)
+        let derivative = g.op2("broadcast_mul", y, log)?;
+        g.mul(dy, derivative)
     });
-    /// Of sqrt(a^2 + b^2).
+    /// The gradient of sqrt(a^2 + b^2).
     HYPOT = |g, dy, a, b, y| ({
-        let slope = g.op2("broadcast_div", a, y)?;
-        g.mul(dy, slope)
+        let derivative = g.op2("broadcast_div", a, y)?;
+        g.mul(dy, derivative)
     }, {
-        let slope = g.op2("broadcast_div", b, y)?;
-        g.mul(dy, slope)
+        let derivative = g.op2("broadcast_div", b, y)?;
+        g.mul(dy, derivative)
     });
-    /// Of the larger one.
+    /// The gradient of max(a, b).
     MAXIMUM = |g, dy, a, b, y| ({
-        let chosen = g.op2("broadcast_greater_equal", a, b)?;
-        g.mul(dy, chosen)
+        let mask = g.op2("broadcast_greater_equal", a, b)?;
+        g.mul(dy, mask)
     }, {
-        let chosen = g.op2("broadcast_lesser", a, b)?;
-        g.mul(dy, chosen)
+        let mask = g.op2("broadcast_lesser", a, b)?;
+        g.mul(dy, mask)
     });
-    /// Of the smaller one.
+    /// The gradient of min(a, b).
     MINIMUM = |g, dy, a, b, y| ({
-        let chosen = g.op2("broadcast_lesser_equal", a, b)?;
-        g.mul(dy, chosen)
+        let mask = g.op2("broadcast_lesser_equal", a, b)?;
+        g.mul(dy, mask)
     }, {
-        let chosen = g.op2("broadcast_greater", a, b)?;
-        g.mul(dy, chosen)
+        let mask = g.op2("broadcast_greater", a, b)?;
+        g.mul(dy, mask)
     });
 }
 
-/// Of broadcast axes.
-pub(crate) const REPEAT: Compose = |graph, n| {
+/// The gradient of `broadcast_to` and its relatives. Inputs after the first only give the shape and have none.
+pub(crate) const BROADCAST: Compose = |graph, n| {
     let mut g = Graph(graph);
     let first = sum_like(&mut g, n.ograds[0], n.inputs[0])?;
     Ok(std::iter::once(Some(first)).chain(n.inputs[1..].iter().map(|_| None)).collect())
@@ -175,7 +176,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn sums_over_axes_or_to_a_shape() {
+    fn gradients_are_summed_over_axes_or_to_a_shape() {
         let x = || array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
         let kept = Case::new(&BACKWARD, &[("axis", "(1,)"), ("keepdims", "True")]).run1(&[x()]).unwrap();
         assert_eq!((kept.shape().dims(), kept.to_vec::<f64>().unwrap()), (&[2, 1][..], vec![6.0, 15.0]));

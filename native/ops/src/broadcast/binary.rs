@@ -20,7 +20,7 @@ use crate::elemwise::family::{
 };
 use crate::elemwise::formulas::*;
 
-/// The operands.
+/// The arguments of operators with broadcasting.
 pub(crate) const LHS_RHS: &[ArgDef] = &[
     arg("lhs", "The first array."),
     arg(
@@ -36,8 +36,10 @@ pub(crate) const LHS_RHS: &[ArgDef] = &[
 /// broadcast_op!(SUB: "broadcast_sub", "The difference.", Sub, sums(grad_pass, grad_negate), graph SUB);
 /// broadcast_op!(EQUAL: "broadcast_equal", "Whether they are equal.", Equal, zero);
 /// ```
-/// `grad` names the kernels of both gradients, `sums` those that only need the output's gradient, `graph` the gradient composed
-/// of operators, from [`backward`]. With `keeps_csr` after the name, the result of csr and dense is csr.
+/// - `grad` names the kernels of both gradients.
+/// - `sums` names them if they only read the output's gradient.
+/// - `graph` is the gradient composed of operators, from [`backward`].
+/// - `keeps_csr` after the name states that the result of a csr and a dense array is csr.
 macro_rules! broadcast_op {
     ($name:ident keeps_csr: $($operator:tt)+) => {
         broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $name: $($operator)+);
@@ -108,7 +110,7 @@ operators! { OPS [] =
     broadcast_op!(XOR: "broadcast_logical_xor", "1 where exactly one of lhs and rhs is not 0 with broadcasting, else 0.", Xor, zero);
 }
 
-/// Shape rule of broadcasting: axes are aligned at the last one; lengths are equal or one of them is 1.
+/// Shape rule of two broadcast inputs.
 pub(crate) fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if !io.ins[0].ndim_is_known() || !io.ins[1].ndim_is_known() {
         return Ok(());
@@ -117,21 +119,21 @@ pub(crate) fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-/// The common broadcast shape of two shapes of known rank.
+/// The shape to which two shapes of known rank are broadcast. Shapes are aligned at the last axis; lengths are equal or one is 1.
 ///
 /// # Errors
 /// Two lengths that differ, neither of which is 1.
 pub(crate) fn broadcast_two(a: &Shape, b: &Shape) -> Result<Shape> {
-    let (l, r) = (a.dims().len(), b.dims().len());
-    let n = l.max(r);
-    let axis = |s: &Shape, rank: usize, i: usize| if i + rank < n { 1 } else { s.dim(i + rank - n) };
+    let (a_rank, b_rank) = (a.dims().len(), b.dims().len());
+    let rank = a_rank.max(b_rank);
+    let length = |s: &Shape, s_rank: usize, i: usize| if i + s_rank < rank { 1 } else { s.dim(i + s_rank - rank) };
     let mut dims = Dims::new();
-    for i in 0..n {
-        dims.push(match (axis(a, l, i), axis(b, r, i)) {
+    for i in 0..rank {
+        dims.push(match (length(a, a_rank, i), length(b, b_rank, i)) {
             (x, y) if x == y => x,
             (1, y) => y,
             (x, 1) => x,
-            // The unknown length is 1 or that of the other operand, so the output has the latter.
+            // An unknown length can only be 1 or `x`, so the output has length `x`.
             (x, -1) | (-1, x) => x,
             (x, y) => {
                 return Err(Error::Value(format!(
@@ -154,18 +156,18 @@ fn broadcast_two_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out:
     broadcast_loops(ctx, loops, out.dtype(), operands, (elements_mut(out)?, &shape))
 }
 
-/// The gradient is the output's, summed over broadcast axes.
+/// The gradient of an operand: that of the output, summed over broadcast axes.
 pub(crate) fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), out)
 }
 
-/// The type whose lanes sums of a type compute in.
-pub(crate) fn lanes_of_sums(dtype: DType) -> DType {
+/// The type whose lanes compute with elements of type `dtype`: booleans are computed as uint8.
+pub(crate) fn lane_dtype(dtype: DType) -> DType {
     if dtype == DType::Bool { DType::U8 } else { dtype }
 }
 
-/// Sums the array over the axes along which the output has length 1, or which it lacks.
+/// Sums an array of shape `from` over broadcast axes to shape `to`: over axes that have length 1 in `to`, or are missing.
 pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
     struct SumTo<'e, 'a, 'x>(Elements<'a>, (&'e [usize], &'e [usize]), ElementsMut<'x>);
 
@@ -179,26 +181,26 @@ pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize
         out.bytes_mut()?.copy_from_slice(x.bytes()?);
         return Ok(());
     }
-    let dtype = lanes_of_sums(out.dtype());
+    let dtype = lane_dtype(out.dtype());
     const { &Loops::binary::<Add>() }.select(ctx, dtype, SumTo(elements(x)?, (from, to), elements_mut(out)?))
 }
 
-/// The negative of [`grad_pass`].
-pub(crate) fn grad_negate(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
-    grad_pass(ctx, ins, target, out)?;
+/// The gradient of an operand: that of the output, summed over broadcast axes and negated.
+pub(crate) fn grad_negate(ctx: &OpCtx<'_>, ins: &[In<'_>], operand: usize, out: &mut Out<'_>) -> Result<()> {
+    grad_pass(ctx, ins, operand, out)?;
     apply_two::<Negative>(ctx, Arg::Output, Arg::Number(0.0), out)
 }
 
-formula!(Binary Negative = |x, _nothing| -x, int |x, _nothing| x.wrapping_neg());
+formula!(Binary Negative = |x, _unused| -x, int |x, _unused| x.wrapping_neg());
 
-/// The gradient is `F(output's gradient, other operand)`, summed over broadcast axes.
+/// The gradient of operand 0 or 1: `F(g, other operand)` for the output's gradient g, summed over broadcast axes.
 pub(crate) fn grad_from_other<F: Binary>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
-    target: usize,
+    operand: usize,
     out: &mut Out<'_>,
 ) -> Result<()> {
-    from_other(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[2 - target]], out)
+    from_other(ctx, const { &Loops::binary::<F>() }, [&ins[0], &ins[2 - operand]], out)
 }
 
 fn from_other(ctx: &OpCtx<'_>, loops: &Loops, [g, x]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
@@ -207,10 +209,15 @@ fn from_other(ctx: &OpCtx<'_>, loops: &Loops, [g, x]: [&In<'_>; 2], out: &mut Ou
         return broadcast_two_into(ctx, loops, [g, x], out);
     }
     let operands = [(Arg::Array(g), &shape[..]), (Arg::Array(x), &x_shape[..])];
-    sum_of(ctx, loops, out.dtype(), SumOf { operands, times: None, shape: &shape, to: &to, out: elements_mut(out)? })
+    broadcast_sum(
+        ctx,
+        loops,
+        out.dtype(),
+        BroadcastSum { operands, multiplier: None, shape: &shape, to: &to, out: elements_mut(out)? },
+    )
 }
 
-/// The gradient is the output's times `F(lhs, rhs)`, summed over broadcast axes.
+/// The gradient of an operand: `g * F(lhs, rhs)` for the output's gradient g, summed over broadcast axes.
 pub(crate) fn grad_from_both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let shape = ins[0].shape();
     if out.dtype().is_float() && out.shape() == shape && ins[1..3].iter().all(|x| x.shape() == shape) {
@@ -223,17 +230,22 @@ fn from_both(ctx: &OpCtx<'_>, loops: &Loops, [g, a, b]: [&In<'_>; 3], out: &mut 
     let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
     let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
     let operands = [(Arg::Array(a), &a_shape[..]), (Arg::Array(b), &b_shape[..])];
-    let times = Some(elements(g)?);
-    sum_of(ctx, loops, out.dtype(), SumOf { operands, times, shape: &shape, to: &to, out: elements_mut(out)? })
+    let multiplier = Some(elements(g)?);
+    broadcast_sum(
+        ctx,
+        loops,
+        out.dtype(),
+        BroadcastSum { operands, multiplier, shape: &shape, to: &to, out: elements_mut(out)? },
+    )
 }
 
-/// A sum over broadcast axes.
-pub(crate) struct SumOf<'e, 'o, 'a, 'x> {
+/// A formula of two broadcast operands, summed over broadcast axes.
+pub(crate) struct BroadcastSum<'e, 'o, 'a, 'x> {
     /// The operands of the formula, with their shapes.
     pub operands: [(Arg<'o, 'a>, &'e [usize]); 2],
-    /// What the formula is multiplied with, in the shape of the operands broadcast.
-    pub times: Option<Elements<'a>>,
-    /// That shape.
+    /// An array of shape `shape` by which the formula is multiplied before the sum.
+    pub multiplier: Option<Elements<'a>>,
+    /// The shape to which the operands are broadcast.
     pub shape: &'e [usize],
     /// The shape of the sum.
     pub to: &'e [usize],
@@ -241,18 +253,23 @@ pub(crate) struct SumOf<'e, 'o, 'a, 'x> {
     pub out: ElementsMut<'x>,
 }
 
-/// Computes a formula, multiplies and sums, all in the lanes of `dtype`.
-pub(crate) fn sum_of(ctx: &OpCtx<'_>, loops: &Loops, dtype: DType, sum: SumOf<'_, '_, '_, '_>) -> Result<()> {
-    struct Run<'e, 'o, 'a, 'x>(DType, SumOf<'e, 'o, 'a, 'x>);
+/// Computes a [`BroadcastSum`] in the lanes of `dtype`.
+pub(crate) fn broadcast_sum(
+    ctx: &OpCtx<'_>,
+    loops: &Loops,
+    dtype: DType,
+    sum: BroadcastSum<'_, '_, '_, '_>,
+) -> Result<()> {
+    struct Run<'e, 'o, 'a, 'x>(DType, BroadcastSum<'e, 'o, 'a, 'x>);
 
     impl WithLoop for Run<'_, '_, '_, '_> {
         fn run<C: NumericLane>(self, formula: &Loop<C>) -> Result<()> {
-            let Run(dtype, SumOf { operands: [(a, a_shape), (b, b_shape)], times, shape, to, out }) = self;
+            let Run(dtype, BroadcastSum { operands: [(a, a_shape), (b, b_shape)], multiplier, shape, to, out }) = self;
             let (a, b) = ((a.lanes(dtype)?, a_shape), (b.lanes(dtype)?, b_shape));
             with_scratch(shape.iter().product(), |buf: &mut [C]| {
                 apply_broadcast(formula, a, b, (C::elements_mut(buf), shape));
-                if let Some(g) = times {
-                    multiply(buf, g);
+                if let Some(x) = multiplier {
+                    multiply(buf, x);
                 }
                 reduce_to_shape_any::<C>(C::elements(buf), shape, to, out);
             });
@@ -262,20 +279,20 @@ pub(crate) fn sum_of(ctx: &OpCtx<'_>, loops: &Loops, dtype: DType, sum: SumOf<'_
     loops.select(ctx, dtype, Run(dtype, sum))
 }
 
-/// The product.
+/// The product of two lanes.
 #[derive(Clone, Copy, Default)]
-struct Times;
+struct Product;
 
-impl<C: NumericLane> LaneFn<(C, C), C> for Times {
+impl<C: NumericLane> LaneFn<(C, C), C> for Product {
     #[inline(always)]
     fn call(self, (a, b): (C, C)) -> C {
         a.times(b)
     }
 }
 
-/// `lanes *= g`.
-fn multiply<C: NumericLane>(lanes: &mut [C], g: Elements<'_>) {
-    apply(const { &Loop::<C>::zip::<Times>() }, &[Operand::InPlace, Operand::Elements(g)], C::elements_mut(lanes));
+/// `lanes *= x`.
+fn multiply<C: NumericLane>(lanes: &mut [C], x: Elements<'_>) {
+    apply(const { &Loop::<C>::zip::<Product>() }, &[Operand::InPlace, Operand::Elements(x)], C::elements_mut(lanes));
 }
 
 #[cfg(test)]
@@ -301,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn all_numeric_types_agree() {
+    fn results_agree_for_all_numeric_types() {
         for def in OPS {
             for dtype in [DType::F16, DType::BF16, DType::F32, DType::U8, DType::I8, DType::I32, DType::I64] {
                 let (a, b) =

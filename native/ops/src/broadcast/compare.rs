@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::Elements;
 
-use super::binary::{LHS_RHS, broadcast_shapes, lanes_of_sums};
+use super::binary::{LHS_RHS, broadcast_shapes, lane_dtype};
 use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut};
 use crate::elemwise::formulas::*;
 use crate::elemwise::scalar::{DATA, ScalarParam};
@@ -76,20 +76,20 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
 fn compare(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out: &mut Out<'_>) -> Result<()> {
     let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
     let operands = [(Arg::Elements(elements(a)?), &a_shape[..]), (Arg::Elements(elements(b)?), &b_shape[..])];
-    broadcast_loops(ctx, loops, lanes_of_sums(a.dtype()), operands, (elements_mut(out)?, &shape))
+    broadcast_loops(ctx, loops, lane_dtype(a.dtype()), operands, (elements_mut(out)?, &shape))
 }
 
 fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     compare_scalar(ctx, const { &Loops::binary::<F>() }, &ins[0], &mut outs[0])
 }
 
-/// Floats are compared in their dtype; integers as integers if the scalar is a whole number, otherwise in double precision.
+/// Compares floats in their own type. Integers are compared as int64 with an integer scalar, otherwise in double precision.
 fn compare_scalar(ctx: &OpCtx<'_>, loops: &Loops, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<ScalarParam>();
-    let (n, whole) = ([x.len()], [p.scalar as i64]);
+    let (n, integer) = ([x.len()], [p.scalar as i64]);
     let (scalar, dtype) = match x.dtype() {
         float if float.is_float() => (Arg::Number(p.scalar), float),
-        _ if p.is_int || p.scalar.fract() == 0.0 => (Arg::Elements(Elements::I64(&whole)), DType::I64),
+        _ if p.is_int || p.scalar.fract() == 0.0 => (Arg::Elements(Elements::I64(&integer)), DType::I64),
         _ => (Arg::Number(p.scalar), DType::F64),
     };
     let operands = [(Arg::Elements(elements(x)?), &n[..]), (scalar, &[][..])];
@@ -102,7 +102,7 @@ mod tests {
     use crate::testing::{Case, array, vector};
 
     #[test]
-    fn every_type_compares_to_booleans() {
+    fn comparisons_of_every_type_return_booleans() {
         for dtype in DType::ALL {
             let x = [vector(dtype, &[1.0, 0.0, 1.0]), vector(dtype, &[1.0, 1.0, 0.0])];
             let run = |def| Case::new(def, &[]).run1(&x).unwrap().to_vec::<bool>().unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_are_not_truncated_to_the_arrays_type() {
+    fn scalars_are_not_truncated_to_the_type_of_the_array() {
         let run = |def, x, scalar, is_int| {
             Case::new(def, &[("scalar", scalar), ("is_int", is_int)]).run1(&[x]).unwrap().to_vec::<bool>().unwrap()
         };

@@ -41,10 +41,10 @@ pub(super) static BROADCAST_TO: OpDef = OpDef::new("broadcast_to")
             target.len()
         );
         let lengths: Vec<_> = target.iter().copied().enumerate().filter(|(_, d)| *d > 0).collect();
-        expanded(&lengths, io)
+        assign_expanded(&lengths, io)
     })
-    .forward(repeat)
-    .grad(Grad::Kernel(Backward::new(repeat_backward), Some(backward::REPEAT)));
+    .forward(broadcast)
+    .grad(Grad::Kernel(Backward::new(sum_backward), Some(backward::BROADCAST)));
 
 params! {
     /// Parameters of `broadcast_axis`.
@@ -84,10 +84,10 @@ pub(super) static BROADCAST_AXIS: OpDef = OpDef::new("broadcast_axis")
             );
             lengths.push((axis, *size));
         }
-        expanded(&lengths, io)
+        assign_expanded(&lengths, io)
     })
-    .forward(repeat)
-    .grad(Grad::Kernel(Backward::new(repeat_backward), Some(backward::REPEAT)));
+    .forward(broadcast)
+    .grad(Grad::Kernel(Backward::new(sum_backward), Some(backward::BROADCAST)));
 
 params! {
     /// Parameters of `broadcast_like`.
@@ -111,15 +111,15 @@ pub(crate) static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
         }
         None => Ok(()),
     })
-    .forward(repeat)
+    .forward(broadcast)
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             if outs[1].wanted() {
                 outs[1].bytes_mut()?.fill(0);
             }
-            if outs[0].wanted() { repeat_backward(ctx, ins, outs) } else { Ok(()) }
+            if outs[0].wanted() { sum_backward(ctx, ins, outs) } else { Ok(()) }
         }),
-        Some(backward::REPEAT),
+        Some(backward::BROADCAST),
     ));
 
 fn broadcast_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -147,11 +147,11 @@ fn broadcast_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             io.ins[1].dims().iter().copied().enumerate().collect()
         }
     };
-    expanded(&lengths, io)
+    assign_expanded(&lengths, io)
 }
 
-/// Assigns the output's shape: the given lengths along their axes, those of the first input elsewhere.
-fn expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()> {
+/// Infers the shape of the output: that of the first input, with the given (axis, length) pairs replaced.
+fn assign_expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()> {
     let mut out = io.ins[0].clone();
     let Some(dims) = out.dims_mut() else { return Ok(()) };
     for &(axis, length) in lengths {
@@ -166,21 +166,21 @@ fn expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-/// Broadcasts the first input to the output's shape.
-fn repeat(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+/// Broadcasts the first input to the shape of the output.
+fn broadcast(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, out) = (&ins[0], &mut outs[0]);
     let (from, to) = (x.shape().to_usize(), out.shape().to_usize());
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
         if !out.is_empty() {
-            repeat_axes(x, &from, &to, out);
+            broadcast_axes(x, &from, &to, out);
         }
         Ok(())
     }, d => Err(Error::Internal(format!("no repetition of {d}"))))
 }
 
-/// Broadcasts axis by axis: copies along the first axis, or repeats its single entry.
-fn repeat_axes<T: Element>(x: &[T], from: &[usize], to: &[usize], out: &mut [T]) {
+/// Broadcasts along the first axis, and recursively along the others. An entry that is repeated is broadcast once and then copied.
+fn broadcast_axes<T: Element>(x: &[T], from: &[usize], to: &[usize], out: &mut [T]) {
     if x.len() == out.len() {
         return out.copy_from_slice(x);
     }
@@ -191,18 +191,19 @@ fn repeat_axes<T: Element>(x: &[T], from: &[usize], to: &[usize], out: &mut [T])
     let (x_row, out_row) = (x.len() / from[0], out.len() / rows);
     if from[0] == rows {
         for (x, out) in x.chunks(x_row).zip(out.chunks_mut(out_row)) {
-            repeat_axes(x, &from[1..], &to[1..], out);
+            broadcast_axes(x, &from[1..], &to[1..], out);
         }
         return;
     }
     let (first, rest) = out.split_at_mut(out_row);
-    repeat_axes(x, &from[1..], &to[1..], first);
+    broadcast_axes(x, &from[1..], &to[1..], first);
     for row in rest.chunks_mut(out_row) {
         row.copy_from_slice(first);
     }
 }
 
-fn repeat_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+/// Sums the gradient over the broadcast axes.
+fn sum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), &mut outs[0])
 }
@@ -257,7 +258,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn axes_are_repeated() {
+    fn axes_of_length_one_are_broadcast() {
         let x = array(&[1i64 << 60, 2, 3, 4], &[2, 1, 2]);
         let to = Case::new(&BROADCAST_TO, &[("shape", "(2, 2, 0)")]).run1(std::slice::from_ref(&x)).unwrap();
         let b = 1i64 << 60;
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_axes_take_lengths_of_others() {
+    fn broadcast_like_takes_lengths_of_named_axes() {
         let case = Case::new(&BROADCAST_LIKE, &[("lhs_axes", "(1,)"), ("rhs_axes", "(-1,)")]);
         assert_eq!(case.shapes(&[[2, 1, 4].into(), [2, 7].into()]).unwrap(), [Shape::new(&[2, 7, 4])]);
     }

@@ -16,7 +16,7 @@ pub static OPS: &[&[&OpDef]] = &[
     binary::OPS,
     // Comparisons whose results are of type bool.
     compare::OPS,
-    // `broadcast_to`, `broadcast_axis`, `broadcast_like`.
+    // `broadcast_to` and its relatives.
     expand::OPS,
     // Arithmetic of arrays of different types.
     promotion::OPS,

@@ -12,7 +12,7 @@ use ferromx_kernels::map::{Arith, Elements, ElementsMut, Loop, Operand, apply, m
 use ferromx_kernels::reduce::NumericLane;
 
 use super::family::{Loops, Unary, WithLoop, elements, elements_mut, formula, operators, src};
-use crate::broadcast::binary::lanes_of_sums;
+use crate::broadcast::binary::lane_dtype;
 
 /// The argument of most of these operators.
 pub(super) const X: &[ArgDef] = &[arg("x", "The array.")];
@@ -61,7 +61,7 @@ fn apply_predicate(ctx: &OpCtx<'_>, loops: &Loops, x: &In<'_>, out: &mut Out<'_>
             Ok(())
         }
     }
-    loops.select(ctx, lanes_of_sums(x.dtype()), Predicate(elements(x)?, elements_mut(out)?))
+    loops.select(ctx, lane_dtype(x.dtype()), Predicate(elements(x)?, elements_mut(out)?))
 }
 
 /// The types of the bitwise operators.

@@ -13,7 +13,7 @@ use ferromx_kernels::map::Elements;
 use ferromx_kernels::par::{self, with_scratch};
 
 use super::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula};
-use crate::broadcast::binary::{SumOf, broadcast_two, sum_of};
+use crate::broadcast::binary::{BroadcastSum, broadcast_sum, broadcast_two};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&WHERE, &NP_WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
@@ -341,7 +341,7 @@ fn masked_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>
     if shape == to {
         return broadcast_loops(ctx, loops, dtype, operands, (out, &shape));
     }
-    sum_of(ctx, loops, dtype, SumOf { operands, times: None, shape: &shape, to: &to, out })
+    broadcast_sum(ctx, loops, dtype, BroadcastSum { operands, multiplier: None, shape: &shape, to: &to, out })
 }
 
 #[cfg(test)]
