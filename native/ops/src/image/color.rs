@@ -25,7 +25,7 @@ pub(super) static OPS: &[&OpDef] = &[
     &RANDOM_LIGHTING,
 ];
 
-/// Applies colour changes in order to a copy of an image.
+/// Copies an image and applies colour changes to the copy in order.
 fn apply_changes(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, changes: &[Change]) -> Result<()> {
     let channels = input.shape().dim(2) as usize;
     dispatch!(input.dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
@@ -40,11 +40,13 @@ fn apply_changes(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, changes: &[
     }, other => Err(ctx.unsupported(other, NUMERIC)))
 }
 
+/// The random draws of a call.
 fn draws(ctx: &OpCtx<'_>) -> Draws {
     let key = ctx.random.next_key();
     Philox::new(key.seed, key.stream).draws(0)
 }
 
+/// A number that is uniformly distributed over [low, high).
 fn uniform_in(draws: &mut Draws, low: f32, high: f32) -> f32 {
     (f64::from(low) + draws.uniform() * f64::from(high - low)) as f32
 }
@@ -122,16 +124,17 @@ pub(super) static RANDOM_COLOR_JITTER: OpDef = OpDef::new("_image_random_color_j
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<JitterParam>();
         let mut draws = draws(ctx);
-        let kinds: [(f32, f32, fn(f32) -> Change); 4] = [
+        // The largest deviation from the center, the center, and the change.
+        let jitters: [(f32, f32, fn(f32) -> Change); 4] = [
             (p.brightness, 1.0, Change::Brightness),
             (p.contrast, 1.0, Change::Contrast),
             (p.saturation, 1.0, Change::Saturation),
             (p.hue, 0.0, Change::Hue),
         ];
         let mut changes: Vec<Change> = Vec::new();
-        for (range, middle, kind) in kinds.into_iter().filter(|k| k.0 > 0.0) {
+        for (range, center, change) in jitters.into_iter().filter(|j| j.0 > 0.0) {
             let position = (draws.uniform() * (changes.len() + 1) as f64) as usize;
-            changes.insert(position, kind(uniform_in(&mut draws, middle - range, middle + range)));
+            changes.insert(position, change(uniform_in(&mut draws, center - range, center + range)));
         }
         apply_changes(ctx, &ins[0], &mut outs[0], &changes)
     })

@@ -1,4 +1,4 @@
-//! `_cvimdecode`, `_cvimread`: decoding of JPEG, PNG and BMP images.
+//! `_cvimdecode` and `_cvimread`: decoding of JPEG, PNG and BMP images.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -13,7 +13,7 @@ use zune_core::options::DecoderOptions;
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&CV_DECODE, &CV_READ];
 
-/// Larger images are refused, so that a small file cannot exhaust the memory.
+/// Limit of the size of an image, so that a small file cannot exhaust the memory.
 const MAX_PIXELS: usize = 1 << 27;
 
 /// Upper bound of the decoder's memory per pixel: three samples, their 16-bit coefficients, and the output.
@@ -78,6 +78,7 @@ pub(super) static CV_READ: OpDef = OpDef::new("_cvimread")
         })
     });
 
+/// Decodes an image to an array of shape (height, width, channels).
 fn output(ctx: &OpCtx<'_>, data: &[u8], flag: i32, to_rgb: bool) -> Result<Vec<NDArray>> {
     ensure!(matches!(flag, 0 | 1), "flag {flag} is unknown: use 1 (color) or 0 (gray)");
     let image = decode(data, flag == 0)?;
@@ -117,12 +118,12 @@ impl DecodedImage {
     }
 }
 
-/// The luma of a colour (ITU-R BT.601), with 14-bit weights.
+/// The luma of a colour (ITU-R BT.601), with weights of 14 bits.
 fn gray([r, g, b]: [u8; 3]) -> u8 {
     ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + (1 << 13)) >> 14) as u8
 }
 
-/// Decodes an image. With `gray`, JPEG and PNG images are decoded to one channel; each format has its own luma.
+/// Decodes an image. With `gray`, JPEG and PNG images are decoded to one channel. As in OpenCV, the formats differ in the luma.
 ///
 /// # Errors
 /// Damaged data, a format other than JPEG, PNG and BMP, or too many pixels.
@@ -140,6 +141,7 @@ fn damaged(format: &str, e: impl std::fmt::Display) -> Error {
     Error::Format(format!("the {format} image is damaged: {e}"))
 }
 
+/// Checks the dimensions (width, height) and the memory that decoding needs.
 fn check_size(format: &str, size: Option<(usize, usize)>) -> Result<(usize, usize)> {
     let (width, height) = size.ok_or_else(|| damaged(format, "it has no size"))?;
     let pixels = width.saturating_mul(height);
@@ -152,23 +154,24 @@ fn check_size(format: &str, size: Option<(usize, usize)>) -> Result<(usize, usiz
     Ok((width, height))
 }
 
-/// The number of scans in a JPEG image: one in baseline files, about ten in progressive ones.
+/// The number of scans of a JPEG image: one in a baseline file, about ten in a progressive one.
 fn num_scans(data: &[u8]) -> usize {
     const START_OF_SCAN: u8 = 0xDA;
-    let (mut scans, mut at) = (0, 2);
-    // A segment is FF, a marker and a length that includes itself; the data of a scan ends at the next marker.
-    while let Some(&[prefix, marker, high, low]) = data.get(at..at + 4) {
+    let (mut scans, mut offset) = (0, 2);
+    // A segment is FF, a marker, and a length that includes its own two bytes. The data of a scan extends to the next marker.
+    while let Some(&[prefix, marker, high, low]) = data.get(offset..offset + 4) {
         if prefix != 0xFF || matches!(marker, 0x00 | 0x01 | 0xD0..=0xD7 | 0xFF) {
-            at += 1;
+            offset += 1;
             continue;
         }
         scans += usize::from(marker == START_OF_SCAN);
-        at += 2 + usize::from(u16::from_be_bytes([high, low])).max(2);
+        offset += 2 + usize::from(u16::from_be_bytes([high, low])).max(2);
     }
     scans
 }
 
-/// Every scan visits all pixels, however few bytes it has, so a small malicious file could keep the decoder busy for minutes.
+/// Refuses images with too many scans for their number of bytes. A scan of a few bytes still visits all pixels, so a small malicious
+/// file could keep the decoder busy for minutes.
 fn check_scans(scans: usize, pixels: usize, bytes: usize) -> Result<()> {
     const PIXELS_PER_BYTE: usize = 1024;
     if scans.saturating_mul(pixels) > MAX_PIXELS + PIXELS_PER_BYTE * bytes {
@@ -190,18 +193,18 @@ fn jpeg(data: &[u8], gray: bool) -> Result<DecodedImage> {
     let (width, height) = check_size("JPEG", decoder.dimensions())?;
     check_scans(num_scans(data), width * height, data.len())?;
     let input = decoder.input_colorspace();
-    let plain = input == Some(ColorSpace::Luma) || gray && input == Some(ColorSpace::YCbCr);
-    let (space, channels) = if plain { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 3) };
+    let to_luma = input == Some(ColorSpace::Luma) || gray && input == Some(ColorSpace::YCbCr);
+    let (space, channels) = if to_luma { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 3) };
     decoder.set_options(options().jpeg_set_out_colorspace(space));
     let samples = decoder.decode().map_err(|e| damaged("JPEG", e))?;
-    complete("JPEG", DecodedImage { width, height, channels, samples })
+    check_samples("JPEG", DecodedImage { width, height, channels, samples })
 }
 
 fn png(data: &[u8], gray: bool) -> Result<DecodedImage> {
     let mut decoder = png::Decoder::new(std::io::Cursor::new(data));
-    // Samples of 16 bits become gray before they are cut to 8.
-    let cut = if gray { png::Transformations::IDENTITY } else { png::Transformations::STRIP_16 };
-    decoder.set_transformations(png::Transformations::EXPAND | cut);
+    // Samples of 16 bits are converted to gray before they are truncated to 8 bits.
+    let truncation = if gray { png::Transformations::IDENTITY } else { png::Transformations::STRIP_16 };
+    decoder.set_transformations(png::Transformations::EXPAND | truncation);
     let mut reader = decoder.read_info().map_err(|e| damaged("PNG", e))?;
     let info = reader.info();
     let (width, height) = check_size("PNG", Some((info.width as usize, info.height as usize)))?;
@@ -211,16 +214,16 @@ fn png(data: &[u8], gray: bool) -> Result<DecodedImage> {
     samples.truncate(frame.buffer_size());
     let mut channels = frame.color_type.samples();
     if gray {
-        let is_wide = frame.bit_depth == png::BitDepth::Sixteen;
-        (samples, channels) = (png_gray(&samples, channels, is_wide), 1);
+        let is_16_bit = frame.bit_depth == png::BitDepth::Sixteen;
+        (samples, channels) = (png_gray(&samples, channels, is_16_bit), 1);
     }
-    complete("PNG", DecodedImage { width, height, channels, samples })
+    check_samples("PNG", DecodedImage { width, height, channels, samples })
 }
 
-/// The first channel of gray images; the luma of colors with the weights and the rounding of libpng. `is_wide`: samples of 16 bits.
-fn png_gray(samples: &[u8], channels: usize, is_wide: bool) -> Vec<u8> {
+/// The gray samples of a PNG image: the first channel, or the luma with the weights and the rounding of libpng.
+fn png_gray(samples: &[u8], channels: usize, is_16_bit: bool) -> Vec<u8> {
     let luma = |[r, g, b]: [u64; 3], half: u64| (9797 * r + 19234 * g + 3737 * b + half) >> 15;
-    if is_wide {
+    if is_16_bit {
         let sample = |p: &[u8], i: usize| u64::from(u16::from_be_bytes([p[2 * i], p[2 * i + 1]]));
         memory::collected(samples.chunks_exact(2 * channels).map(|p| match channels {
             1 | 2 => p[0],
@@ -240,11 +243,11 @@ fn bmp(data: &[u8]) -> Result<DecodedImage> {
     let (width, height) = check_size("BMP", decoder.dimensions())?;
     let channels = decoder.colorspace().map_or(0, |c| c.num_components());
     let samples = decoder.decode().map_err(|e| damaged("BMP", format!("{e:?}")))?;
-    complete("BMP", DecodedImage { width, height, channels, samples })
+    check_samples("BMP", DecodedImage { width, height, channels, samples })
 }
 
 /// Checks that the decoder produced all samples.
-fn complete(format: &str, image: DecodedImage) -> Result<DecodedImage> {
+fn check_samples(format: &str, image: DecodedImage) -> Result<DecodedImage> {
     let expected = image.width * image.height * image.channels;
     if image.channels == 0 || image.samples.len() != expected {
         return Err(damaged(format, format!("it has {} samples, expected {expected}", image.samples.len())));
@@ -257,7 +260,7 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array};
 
-    /// A BMP image of two rows, each a red, a green and a blue pixel. BMP stores rows bottom-up, padded to multiples of 4 bytes.
+    /// A BMP image of 3 x 2 pixels. BMP stores rows from bottom to top as (blue, green, red), padded to multiples of 4 bytes.
     fn image() -> Vec<u8> {
         let mut bytes = b"BM".to_vec();
         let rows = [[0u8, 0, 255, 0, 255, 0, 255, 0, 0, 0, 0, 0], [0, 0, 255, 0, 255, 0, 10, 20, 30, 0, 0, 0]];
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn bmp_in_color_and_gray() {
+    fn bmp_decodes_to_color_and_gray() {
         let y = decoded(&image(), &[]).unwrap();
         assert_eq!(y.shape().dims(), [2, 3, 3]);
         let want = [255, 0, 0, 0, 255, 0, 30, 20, 10, 255, 0, 0, 0, 255, 0, 0, 0, 255];
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn png_round_trip() {
+    fn png_decodes_without_alpha() {
         let mut data = Vec::new();
         let mut encoder = png::Encoder::new(&mut data, 2, 1);
         encoder.set_color(png::ColorType::Rgba);
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn png_of_16_bits_is_gray_before_it_is_cut() {
+    fn png_of_16_bits_is_converted_to_gray_before_it_is_truncated() {
         let mut data = Vec::new();
         let mut encoder = png::Encoder::new(&mut data, 1, 1);
         encoder.set_color(png::ColorType::Rgb);
@@ -331,7 +334,8 @@ mod tests {
     #[test]
     fn scans_are_counted_and_limited() {
         let segment = |marker: u8, body: &[u8]| [&[0xff, marker, 0, body.len() as u8 + 2], body].concat();
-        // The application segment contains a fake start of scan; the data of the first scan a stuffed byte and a restart marker.
+        // The application segment contains the bytes of a start of scan. The data of the first scan contains a stuffed byte and a restart
+        // marker.
         let scans = [segment(0xda, &[1]), vec![7, 0xff, 0, 0xff, 0xd1, 9], segment(0xda, &[2]), vec![1, 2, 0xff, 0xd9]];
         let data = [vec![0xff, 0xd8], segment(0xe1, &[0xff, 0xda, 0, 2]), scans.concat()].concat();
         assert_eq!(num_scans(&data), 2);

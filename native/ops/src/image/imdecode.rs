@@ -1,4 +1,4 @@
-//! `_imdecode`: decodes an image that is passed as a parameter into one example of a batch.
+//! `_imdecode`: decodes an image, which is passed as a parameter, into one example of a batch.
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::{Error, Result};
@@ -34,9 +34,9 @@ params! {
 /// Parameters of `_imdecode`: the decoded and cropped image.
 pub(super) struct ImdecodeParam {
     index: usize,
-    /// (channels, height, width).
+    /// The shape (channels, height, width) of the samples.
     dims: [usize; 3],
-    /// The samples in that layout.
+    /// The samples, one plane per channel.
     planes: Vec<u8>,
 }
 
@@ -79,9 +79,10 @@ impl OpParams for ImdecodeParam {
     }
 }
 
-/// A crop of the image as (channels, height, width): the luma, or the first channels of blue, green, red and alpha.
+/// The samples of a crop, of shape (channels, height, width). One channel is the luma; several are the first of blue, green, red and
+/// alpha.
 fn planes(image: &DecodedImage, channels: usize, [x0, y0, x1, y1]: [usize; 4]) -> Result<Vec<u8>> {
-    // As in OpenCV: gray with alpha decodes to four channels.
+    // As in OpenCV, gray with alpha is decoded to four channels.
     let available = if image.channels == 2 { 4 } else { image.channels };
     ensure!((1..=available.max(1)).contains(&channels), "c={channels} channels of an image that has {available}");
     let (width, height) = (image.width, image.height);
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array};
 
-    /// Two rows of three pixels: samples 5, 15, 25, ... in the order of the file.
+    /// A PNG image of 3 x 2 pixels with samples 5, 15, 25, ..., as a parameter.
     fn png(color: png::ColorType) -> String {
         let mut data = Vec::new();
         let mut encoder = png::Encoder::new(&mut data, 3, 2);
@@ -187,17 +188,17 @@ mod tests {
         Case::parse(&IMDECODE, &attrs)
     }
 
-    // Expected values: MXNet 1.9.1 through MXFuncInvokeEx.
+    // The expected values are those of MXNet 1.9.1, called through MXFuncInvokeEx.
     #[test]
-    fn planes_are_blue_green_red_without_the_mean() {
+    fn planes_are_blue_green_and_red_minus_the_mean() {
         let rgb = png(png::ColorType::Rgb);
         let y = case(&rgb, &[]).unwrap().run1(&[array(&[1f32; 18], &[3, 2, 3])]).unwrap();
         assert_eq!(y.shape().dims(), [3, 2, 3]);
         let blue = [24f32, 54., 84., 114., 144., 174.];
         let want = [0f32, 10., 20.].iter().flat_map(|d| blue.map(|b| b - d)).collect::<Vec<_>>();
         assert_eq!(y.to_vec::<f32>().unwrap(), want);
-        let part = [("x0", "1"), ("y0", "1"), ("x1", "3"), ("y1", "2")];
-        let y = case(&rgb, &part).unwrap().run1(&[array(&[0f64; 0], &[0])]).unwrap();
+        let crop = [("x0", "1"), ("y0", "1"), ("x1", "3"), ("y1", "2")];
+        let y = case(&rgb, &crop).unwrap().run1(&[array(&[0f64; 0], &[0])]).unwrap();
         assert_eq!(
             (y.shape().dims(), y.to_vec::<f64>().unwrap()),
             (&[3, 1, 2][..], vec![145., 175., 135., 165., 125., 155.])

@@ -1,4 +1,4 @@
-//! `_image_resize`, `_cvimresize`, `_cvcopyMakeBorder`.
+//! `_image_resize`, `_cvimresize` and `_cvcopyMakeBorder`.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -20,7 +20,7 @@ const fn array(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "NDArray" }
 }
 
-/// The interpolation with OpenCV's code.
+/// The interpolation with a code of OpenCV.
 ///
 /// # Errors
 /// An unknown code.
@@ -39,20 +39,20 @@ pub fn interpolation(code: i32) -> Result<Interpolation> {
     })
 }
 
-/// Resizes an image, or all images of a batch.
-fn resize(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, how: Interpolation) -> Result<()> {
+/// Resizes images of shape ([batch,] height, width, channels).
+fn resize(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, interpolation: Interpolation) -> Result<()> {
     let (from, to) = (input.shape().to_usize(), out.shape().to_usize());
     let n = from.len();
     let shape = (from[n - 3], from[n - 2], from[n - 1]);
-    let (pixels, out_pixels) = (shape.0 * shape.1 * shape.2, to[n - 3] * to[n - 2] * to[n - 1]);
-    if out_pixels == 0 || out.is_empty() {
+    let (image_len, out_image_len) = (shape.0 * shape.1 * shape.2, to[n - 3] * to[n - 2] * to[n - 1]);
+    if out_image_len == 0 || out.is_empty() {
         return Ok(());
     }
-    ensure!(pixels > 0, "an image without pixels cannot be resized to {}", out.shape());
+    ensure!(image_len > 0, "an image without pixels cannot be resized to {}", out.shape());
     dispatch!(input.dtype(), T in [u8, f32, f64] => {
         let (src, dst) = (input.slice::<T>()?, out.slice_mut::<T>()?);
-        for (src, dst) in src.chunks_exact(pixels).zip(dst.chunks_exact_mut(out_pixels)) {
-            image::resize(src, shape, (to[n - 3], to[n - 2]), how, dst);
+        for (src, dst) in src.chunks_exact(image_len).zip(dst.chunks_exact_mut(out_image_len)) {
+            image::resize(src, shape, (to[n - 3], to[n - 2]), interpolation, dst);
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
@@ -173,11 +173,11 @@ pub(super) static CV_COPY_MAKE_BORDER: OpDef = OpDef::new("_cvcopyMakeBorder")
         let src = &io.ins[0];
         let Some(rank) = src.ndim() else { return Ok(()) };
         ensure!(rank == 3, "src has shape {src}, expected (height, width, channels)");
-        let more = |axis: usize, a: i32, b: i32| match src.dim(axis) {
+        let extended = |axis: usize, a: i32, b: i32| match src.dim(axis) {
             ..=-1 => -1,
             n => n + i64::from(a) + i64::from(b),
         };
-        let out = Shape::new(&[more(0, p.top, p.bot), more(1, p.left, p.right), src.dim(2)]);
+        let out = Shape::new(&[extended(0, p.top, p.bot), extended(1, p.left, p.right), src.dim(2)]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
@@ -210,9 +210,9 @@ fn border<T: Element>(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>) -> Res
     if color.is_empty() || out.is_empty() {
         return Ok(());
     }
-    let empty = dims[0] == 0 || dims[1] == 0;
+    let is_empty = dims[0] == 0 || dims[1] == 0;
     ensure!(
-        !empty || kind == Border::Constant,
+        !is_empty || kind == Border::Constant,
         "a border of type {} needs pixels to copy, but the image has none: use type 0",
         p.kind
     );

@@ -30,7 +30,7 @@ fn random_flips_flip_the_whole_image_or_nothing() {
 }
 
 #[test]
-fn factors_lie_within_their_range() {
+fn random_factors_lie_within_their_range() {
     let attrs = [("min_factor", "2"), ("max_factor", "3")];
     let y = Case::new(&color::RANDOM_BRIGHTNESS, &attrs).run1(&[image()]).unwrap().to_vec::<f32>().unwrap();
     let factor = y[1] / 10.0;

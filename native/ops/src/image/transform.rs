@@ -58,7 +58,7 @@ pub(super) static TO_TENSOR: OpDef = OpDef::new("_image_to_tensor").names_data()
     .grad(Grad::Compose(to_tensor_grad));
 
 fn to_tensor_grad(g: &mut dyn GradGraph, n: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
-    // Two swaps of neighbouring axes move the channels back to the end, with and without a batch axis.
+    // Two swaps of adjacent axes move the channels back to the end. Negative axes work with and without a batch axis.
     let moved = g.apply1("SwapAxis", &[n.ograds[0]], &[("dim1", "-3"), ("dim2", "-2")])?;
     let moved = g.apply1("SwapAxis", &[moved], &[("dim1", "-2"), ("dim2", "-1")])?;
     Ok(vec![Some(g.apply1("_div_scalar", &[moved], &[("scalar", "255")])?)])
@@ -98,14 +98,23 @@ pub(super) static NORMALIZE: OpDef = OpDef::new("_image_normalize").names_data()
         }
         ferromx_core::infer::same_shape(p, io)
     })
-    .forward(|ctx, ins, outs| normalize(ctx, &ins[0], &mut outs[0], false))
+    .forward(|ctx, ins, outs| {
+        let moments = input_moments(ctx, &ins[0])?;
+        normalize(ctx, &ins[0], &moments, &mut outs[0])
+    })
     .inplace(&[(0, 0)])
     .grad(Grad::Kernel(
-        Backward::new(|ctx, ins, outs| normalize(ctx, &ins[0], &mut outs[0], true)).inplace(&[(0, 0)]),
+        Backward::new(|ctx, ins, outs| {
+            // The gradient is divided by the standard deviation, but no mean is subtracted.
+            let mut moments = input_moments(ctx, &ins[0])?;
+            moments.iter_mut().for_each(|(mean, _)| *mean = 0.0);
+            normalize(ctx, &ins[0], &moments, &mut outs[0])
+        })
+        .inplace(&[(0, 0)]),
         None,
     ));
 
-/// Mean and standard deviation of each channel. The four default elements are valid for any number of channels.
+/// The mean and the standard deviation of each channel. The default parameters have four elements and fit any number of channels.
 fn moments(p: &NormalizeParam, channels: usize) -> Result<Vec<(f32, f32)>> {
     let of = |name: &str, given: &Tuple<f32>, default: f32| -> Result<Vec<f32>> {
         match given.0[..] {
@@ -121,20 +130,22 @@ fn moments(p: &NormalizeParam, channels: usize) -> Result<Vec<(f32, f32)>> {
     Ok(of("mean", &p.mean, 0.0)?.into_iter().zip(of("std", &p.std, 1.0)?).collect())
 }
 
-/// Normalizes; for the gradient it only divides by the standard deviation.
-fn normalize(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, gradient: bool) -> Result<()> {
+/// The moments of the channels of an image or a batch, of shape ([batch,] channels, height, width).
+fn input_moments(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<Vec<(f32, f32)>> {
+    let dims = input.shape().to_usize();
+    moments(ctx.params(), dims[dims.len() - 3])
+}
+
+/// Subtracts the mean of each channel and divides by its standard deviation.
+fn normalize(ctx: &OpCtx<'_>, input: &In<'_>, moments: &[(f32, f32)], out: &mut Out<'_>) -> Result<()> {
     if !out.wanted() {
         return Ok(());
     }
     let dims = input.shape().to_usize();
     let n = dims.len();
-    let mut moments = moments(ctx.params(), dims[n - 3])?;
-    if gradient {
-        moments.iter_mut().for_each(|m| m.0 = 0.0);
-    }
     dispatch!(input.dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
         let (src, dst) = in_out::<T, T>(input, out)?;
-        image::normalize(src, dims[n - 2] * dims[n - 1], &moments, dst);
+        image::normalize(src, dims[n - 2] * dims[n - 1], moments, dst);
         Ok(())
     }, other => Err(ctx.unsupported(other, NUMERIC)))
 }
@@ -164,7 +175,7 @@ pub(super) static CROP: OpDef = OpDef::new("_image_crop")
     .params::<CropParam>()
     .shape(crop_shape)
     .forward(|ctx, ins, outs| {
-        let (begin, dims) = (corner(ctx.params(), ins[0].shape()), ins[0].shape().to_usize());
+        let (begin, dims) = (first_indices(ctx.params(), ins[0].shape()), ins[0].shape().to_usize());
         let out_dims = outs[0].shape().to_usize();
         by_size!(ins[0].dtype(), |T| {
             let out = (target::<T>(&mut outs[0])?, &out_dims[..]);
@@ -177,7 +188,7 @@ pub(super) static CROP: OpDef = OpDef::new("_image_crop")
             if !outs[0].wanted() {
                 return Ok(());
             }
-            let (begin, dims) = (corner(ctx.params(), outs[0].shape()), ins[0].shape().to_usize());
+            let (begin, dims) = (first_indices(ctx.params(), outs[0].shape()), ins[0].shape().to_usize());
             let out_dims = outs[0].shape().to_usize();
             by_size!(ins[0].dtype(), |T| {
                 let out = target::<T>(&mut outs[0])?;
@@ -198,22 +209,26 @@ fn crop_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     ensure!(p.height > 0 && p.width > 0, "height {} and width {} must be greater than 0", p.height, p.width);
     for (axis, start, len) in [(rank - 3, p.y, p.height), (rank - 2, p.x, p.width)] {
         let end = i64::from(start) + i64::from(len);
-        let all = shape.dim(axis);
-        ensure!(start >= 0 && (all < 0 || end <= all), "{start}..{end} is not within axis {axis} of the shape {shape}");
+        let length = shape.dim(axis);
+        ensure!(
+            start >= 0 && (length < 0 || end <= length),
+            "{start}..{end} is not within axis {axis} of the shape {shape}"
+        );
     }
     let mut dims: Dims = shape.dims().into();
     (dims[rank - 3], dims[rank - 2]) = (p.height.into(), p.width.into());
     io.assign_out(0, &Shape::from(dims))
 }
 
-/// The index of the rectangle's first element.
-fn corner(p: &CropParam, shape: &Shape) -> Vec<usize> {
+/// The first index along each axis: the top left corner of the rectangle.
+fn first_indices(p: &CropParam, shape: &Shape) -> Vec<usize> {
     let mut begin = vec![0; shape.dims().len()];
     let n = begin.len();
     (begin[n - 3], begin[n - 2]) = (p.y as usize, p.x as usize);
     begin
 }
 
+/// Reverses the elements along an axis, or copies the image.
 fn flip(input: &In<'_>, axis: Option<usize>, out: &mut Out<'_>) -> Result<()> {
     let dims = input.shape().to_usize();
     if !out.wanted() {
@@ -223,7 +238,7 @@ fn flip(input: &In<'_>, axis: Option<usize>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Defines a flip along an axis and its random form.
+/// Defines a flip along an axis, and the operator that flips at random.
 macro_rules! flips {
     ($NAME:ident: $op:literal, $alias:literal, $RANDOM:ident: $random:literal, $random_alias:literal, $what:literal, $axis:literal) => {
         #[doc = concat!("Exchanges ", $what, " of an image.")]
