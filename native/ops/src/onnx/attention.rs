@@ -1,4 +1,4 @@
-//! `Attention`.
+//! `Attention`: scaled dot-product attention with an additive mask.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -96,73 +96,78 @@ fn shapes(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The dimensions of a call.
-struct Sizes {
-    /// Number of independent attentions: the product of the leading dimensions.
-    groups: usize,
-    queries: usize,
-    keys: usize,
-    size: usize,
-    width: usize,
-    transposed: bool,
+/// The dimensions of a call, and the views of its matrices.
+struct AttentionShape {
+    /// The product of the leading dimensions, such as batch and heads.
+    num_groups: usize,
+    num_queries: usize,
+    num_keys: usize,
+    /// Length of a query and of a key.
+    key_size: usize,
+    /// Length of a value.
+    value_size: usize,
+    /// True if keys have shape (..., key_size, num_keys).
+    transposed_keys: bool,
     scale: f64,
 }
 
-impl Sizes {
-    fn of(ctx: &OpCtx<'_>, query: &In<'_>, value: &In<'_>) -> Sizes {
+impl AttentionShape {
+    fn of(ctx: &OpCtx<'_>, query: &In<'_>, value: &In<'_>) -> AttentionShape {
         let p = ctx.params::<AttentionParam>();
         let (q, v) = (query.shape().to_usize(), value.shape().to_usize());
         let n = q.len();
-        Sizes {
-            groups: q[..n - 2].iter().product(),
-            queries: q[n - 2],
-            keys: v[n - 2],
-            size: q[n - 1],
-            width: v[n - 1],
-            transposed: p.transposed_keys,
+        AttentionShape {
+            num_groups: q[..n - 2].iter().product(),
+            num_queries: q[n - 2],
+            num_keys: v[n - 2],
+            key_size: q[n - 1],
+            value_size: v[n - 1],
+            transposed_keys: p.transposed_keys,
             scale: p.scale,
         }
     }
 
     fn num_scores(&self) -> usize {
-        self.groups * self.queries * self.keys
+        self.num_groups * self.num_queries * self.num_keys
     }
 
-    fn rows(&self) -> SoftmaxShape {
-        SoftmaxShape { outer: self.groups * self.queries, axis: self.keys, inner: 1 }
+    /// The scores as rows over the keys.
+    fn softmax_shape(&self) -> SoftmaxShape {
+        SoftmaxShape { outer: self.num_groups * self.num_queries, axis: self.num_keys, inner: 1 }
     }
 
     fn query<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
-        MatRef::row_major(&data[g * self.queries * self.size..], self.queries, self.size)
+        MatRef::row_major(&data[g * self.num_queries * self.key_size..], self.num_queries, self.key_size)
     }
 
-    /// The keys of group `g`, as (keys, size).
+    /// The keys of group `g`, of shape (num_keys, key_size).
     fn key<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
-        let data = &data[g * self.keys * self.size..];
-        match self.transposed {
-            true => MatRef::row_major(data, self.size, self.keys).t(),
-            false => MatRef::row_major(data, self.keys, self.size),
+        let data = &data[g * self.num_keys * self.key_size..];
+        match self.transposed_keys {
+            true => MatRef::row_major(data, self.key_size, self.num_keys).t(),
+            false => MatRef::row_major(data, self.num_keys, self.key_size),
         }
     }
 
     fn value<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
-        MatRef::row_major(&data[g * self.keys * self.width..], self.keys, self.width)
+        MatRef::row_major(&data[g * self.num_keys * self.value_size..], self.num_keys, self.value_size)
     }
 
     fn score<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
-        MatRef::row_major(&data[g * self.queries * self.keys..], self.queries, self.keys)
+        MatRef::row_major(&data[g * self.num_queries * self.num_keys..], self.num_queries, self.num_keys)
     }
 
     fn out<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
-        MatRef::row_major(&data[g * self.queries * self.width..], self.queries, self.width)
+        MatRef::row_major(&data[g * self.num_queries * self.value_size..], self.num_queries, self.value_size)
     }
 }
 
-/// Indexes the rows of a mask that broadcasts to the scores.
+/// The offsets of the rows of a mask that is broadcast to the scores.
 struct MaskRows {
-    /// Length of each leading dimension of the scores, with the mask's stride (0 where it broadcasts).
+    /// (length, stride) of each axis of the scores but the last: its length, and the stride of the mask, which is 0 if the mask is
+    /// broadcast along it.
     dims: SmallVec<[(usize, usize); 6]>,
-    /// The mask's stride along the keys.
+    /// The stride of the mask along the keys, 0 or 1.
     key_stride: usize,
 }
 
@@ -174,7 +179,7 @@ impl MaskRows {
         let mut stride = 1;
         let mut strides: SmallVec<[usize; 6]> = SmallVec::new();
         for i in 0..scores.len() {
-            // `i` counts dimensions from the last.
+            // `i` counts axes from the last.
             let length = mask.len().checked_sub(i + 1).map_or(1, |k| mask[k]);
             strides.push(if length == 1 { 0 } else { stride });
             stride *= length;
@@ -195,21 +200,21 @@ impl MaskRows {
     }
 }
 
-/// The attention weights, of shape (groups, queries, keys); `scores` is scratch memory of the same size.
-fn weights<T: gemm::GemmElement + Accum>(
+/// Computes the probabilities, of shape (num_groups, num_queries, num_keys). `scores` is a scratch buffer of the same length.
+fn attend<T: gemm::GemmElement + Accum>(
     ctx: &OpCtx<'_>,
-    s: &Sizes,
+    s: &AttentionShape,
     ins: &[In<'_>],
     scores: &mut [T],
-    weights: &mut [T],
+    probabilities: &mut [T],
 ) -> Result<()> {
     let (query, key) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
     let scale = T::of(s.scale);
-    gemm_batched(scale, |g| s.query(query, g), |g| s.key(key, g).t(), T::zero(), scores, (s.queries, s.keys));
+    gemm_batched(scale, |g| s.query(query, g), |g| s.key(key, g).t(), T::zero(), scores, (s.num_queries, s.num_keys));
     if ctx.params::<AttentionParam>().use_mask {
-        let mask_rows = MaskRows::of(&ins[3], &ins[0], s.keys);
+        let mask_rows = MaskRows::of(&ins[3], &ins[0], s.num_keys);
         let mask = ins[3].slice::<T>()?;
-        parallel_rows(scores, s.keys, (1usize << 14).div_ceil(s.keys.max(1)), |row, scores| {
+        parallel_rows(scores, s.num_keys, (1usize << 14).div_ceil(s.num_keys.max(1)), |row, scores| {
             let mask = &mask[mask_rows.offset(row)..];
             match mask_rows.key_stride {
                 0 => scores.iter_mut().for_each(|x| *x += mask[0]),
@@ -217,66 +222,80 @@ fn weights<T: gemm::GemmElement + Accum>(
             }
         });
     }
-    softmax_forward(s.rows(), SoftmaxKind::Softmax, 1.0, None, scores, weights);
+    softmax_forward(s.softmax_shape(), SoftmaxKind::Softmax, 1.0, None, scores, probabilities);
     if ctx.params::<AttentionParam>().zero_masked {
-        parallel_rows(weights, s.keys, (1usize << 14).div_ceil(s.keys.max(1)), |_, row| {
-            row.iter_mut().filter(|w| w.is_nan()).for_each(|w| *w = T::zero());
+        parallel_rows(probabilities, s.num_keys, (1usize << 14).div_ceil(s.num_keys.max(1)), |_, row| {
+            row.iter_mut().filter(|p| p.is_nan()).for_each(|p| *p = T::zero());
         });
     }
     Ok(())
 }
 
 fn forward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
-    let s = Sizes::of(ctx, &ins[0], &ins[2]);
+    let s = AttentionShape::of(ctx, &ins[0], &ins[2]);
     let (value, out) = (ins[2].slice::<T>()?, out.slice_mut::<T>()?);
     with_scratch(2 * s.num_scores(), |buffer: &mut [T]| {
-        let (scores, all) = buffer.split_at_mut(s.num_scores());
-        weights(ctx, &s, ins, scores, all)?;
-        gemm_batched(T::one(), |g| s.score(all, g), |g| s.value(value, g), T::zero(), out, (s.queries, s.width));
+        let (scores, probabilities) = buffer.split_at_mut(s.num_scores());
+        attend(ctx, &s, ins, scores, probabilities)?;
+        gemm_batched(
+            T::one(),
+            |g| s.score(probabilities, g),
+            |g| s.value(value, g),
+            T::zero(),
+            out,
+            (s.num_queries, s.value_size),
+        );
         Ok(())
     })
 }
 
-/// Inputs: gradient of the output, then those of the forward pass. Outputs: gradients of these.
+/// Inputs: gradient of the output, then the inputs of the forward pass. Outputs: gradients of these inputs.
 fn backward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (head, ins) =
+    let (grad_out, ins) =
         ins.split_first().ok_or_else(|| Error::Internal("attention backward got no output gradient".into()))?;
-    let s = Sizes::of(ctx, &ins[0], &ins[2]);
+    let s = AttentionShape::of(ctx, &ins[0], &ins[2]);
     let (query, key, value) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-    let head = head.slice::<T>()?;
+    let grad_out = grad_out.slice::<T>()?;
     let scale = T::of(s.scale);
     with_scratch(3 * s.num_scores(), |buffer: &mut [T]| {
         let (scores, rest) = buffer.split_at_mut(s.num_scores());
-        let (all, weight_grads) = rest.split_at_mut(s.num_scores());
-        weights(ctx, &s, ins, scores, all)?;
+        let (probabilities, probability_grads) = rest.split_at_mut(s.num_scores());
+        attend(ctx, &s, ins, scores, probabilities)?;
         if outs[2].wanted() {
             let out = outs[2].slice_mut::<T>()?;
-            gemm_batched(T::one(), |g| s.score(all, g).t(), |g| s.out(head, g), T::zero(), out, (s.keys, s.width));
+            gemm_batched(
+                T::one(),
+                |g| s.score(probabilities, g).t(),
+                |g| s.out(grad_out, g),
+                T::zero(),
+                out,
+                (s.num_keys, s.value_size),
+            );
         }
         gemm_batched(
             T::one(),
-            |g| s.out(head, g),
+            |g| s.out(grad_out, g),
             |g| s.value(value, g).t(),
             T::zero(),
-            weight_grads,
-            (s.queries, s.keys),
+            probability_grads,
+            (s.num_queries, s.num_keys),
         );
-        softmax_backward(s.rows(), SoftmaxKind::Softmax, 1.0, None, all, weight_grads, scores);
-        // From here on, `scores` holds the gradient of the scores.
+        softmax_backward(s.softmax_shape(), SoftmaxKind::Softmax, 1.0, None, probabilities, probability_grads, scores);
+        // `scores` now holds the gradient of the scores.
         if outs[0].wanted() {
             let out = outs[0].slice_mut::<T>()?;
-            gemm_batched(scale, |g| s.score(scores, g), |g| s.key(key, g), T::zero(), out, (s.queries, s.size));
+            gemm_batched(scale, |g| s.score(scores, g), |g| s.key(key, g), T::zero(), out, (s.num_queries, s.key_size));
         }
         if outs[1].wanted() {
             let out = outs[1].slice_mut::<T>()?;
-            match s.transposed {
+            match s.transposed_keys {
                 true => gemm_batched(
                     scale,
                     |g| s.query(query, g).t(),
                     |g| s.score(scores, g),
                     T::zero(),
                     out,
-                    (s.size, s.keys),
+                    (s.key_size, s.num_keys),
                 ),
                 false => gemm_batched(
                     scale,
@@ -284,15 +303,15 @@ fn backward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
                     |g| s.query(query, g),
                     T::zero(),
                     out,
-                    (s.keys, s.size),
+                    (s.num_keys, s.key_size),
                 ),
             }
         }
         if let Some(out) = outs.get_mut(3).filter(|o| o.wanted()) {
-            let mask_rows = MaskRows::of(&ins[3], &ins[0], s.keys);
+            let mask_rows = MaskRows::of(&ins[3], &ins[0], s.num_keys);
             let out = out.slice_mut::<T>()?;
             out.fill(T::zero());
-            for (row, grads) in scores.chunks_exact(s.keys.max(1)).enumerate() {
+            for (row, grads) in scores.chunks_exact(s.num_keys.max(1)).enumerate() {
                 let start = mask_rows.offset(row);
                 grads.iter().enumerate().for_each(|(k, grad)| out[start + k * mask_rows.key_stride] += *grad);
             }
@@ -307,7 +326,7 @@ mod tests {
     use crate::testing::{Case, array, numbers};
 
     #[test]
-    fn values_are_weighted_by_the_softmax_of_the_scores() {
+    fn the_output_is_the_mean_of_the_values_weighted_by_softmax() {
         let (q, k) = (array(&[1.0f64, 0.0], &[1, 1, 2]), array(&[1.0f64, 0.0, 0.0, 1.0], &[1, 2, 2]));
         let v = array(&[1.0f64, 2.0, 3.0, 4.0], &[1, 2, 2]);
         let out = Case::new(&ATTENTION, &[("scale", "2")]).run1(&[q.clone(), k.clone(), v.clone()]).unwrap();

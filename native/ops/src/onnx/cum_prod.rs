@@ -1,4 +1,4 @@
-//! `CumProd`.
+//! `CumProd`: cumulative products.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};

@@ -1,5 +1,5 @@
-//! Integer expressions over the dimensions of an operator's inputs: `#0.1*8` is eight times the second dimension of the first input.
-//! Sums, differences, products, `div` (floor division), `min` and `max` nest.
+//! Integer expressions over the dimensions of an operator's inputs. `#0.1*8` is eight times the second dimension of the first input.
+//! Expressions are built with `+`, `-`, `*`, `div` (floor division), `min`, `max` and parentheses.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::params::ParamValue;
 use ferromx_core::shape::Shape;
 
-/// The deepest nesting of expressions that is parsed.
+/// The maximum nesting depth of an expression.
 const MAX_DEPTH: usize = 64;
-/// The most expressions in a list.
+/// The maximum length of a list of expressions.
 const MAX_LEN: usize = 4096;
 
 /// An integer expression over the dimensions of the inputs.
@@ -78,9 +78,8 @@ impl DimExpr {
             }
         }
     }
-}
 
-impl DimExpr {
+    /// Folds the expression from its leaves up.
     fn build<T, E>(
         &self,
         leaf: &mut dyn FnMut(DimLeaf) -> std::result::Result<T, E>,
@@ -97,7 +96,7 @@ impl DimExpr {
     }
 }
 
-/// A list of expressions. An entry may be `None` where the operator has a default.
+/// A list of expressions. An entry is `None` if the operator is to use its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DimExprs {
     text: String,
@@ -132,7 +131,7 @@ impl DimExprs {
         self.items.iter().map(|item| item.as_ref().map(|e| e.build(leaf, combine)).transpose()).collect()
     }
 
-    /// The values, with -1 for those that depend on an unknown dimension. No entry may be `None`.
+    /// The values of all entries, with -1 for one that depends on an unknown dimension. No entry may be `None`.
     ///
     /// # Errors
     /// A dimension that no input has, an overflow of 64 bits, or an entry that is `None`.
@@ -144,7 +143,7 @@ impl DimExprs {
         self.items.iter().map(dim).collect()
     }
 
-    /// The values of all entries; `None` as a whole if one depends on an unknown dimension.
+    /// The values of all entries, or `None` if any of them depends on an unknown dimension.
     ///
     /// # Errors
     /// A dimension that no input has, or an overflow of 64 bits.
@@ -198,6 +197,7 @@ impl ParamValue for DimExprs {
     }
 }
 
+/// A recursive descent parser. Depth and length are limited, so that malicious text can exhaust neither stack nor memory.
 struct Parser<'t> {
     /// The unparsed text, without leading blanks.
     rest: &'t str,
@@ -205,6 +205,7 @@ struct Parser<'t> {
 }
 
 impl Parser<'_> {
+    /// Skips a token if the text begins with it.
     fn accept(&mut self, token: &str) -> bool {
         match self.rest.strip_prefix(token) {
             Some(rest) => {

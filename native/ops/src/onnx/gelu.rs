@@ -22,7 +22,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn values_and_gradient() {
+    fn values_match_onnx_and_the_gradient_finite_differences() {
         let x = array(&[-3.0f64, -0.5, 0.0, 0.7, 2.5], &[5]);
         let y = Case::new(&GELU_TANH, &[]).run1(std::slice::from_ref(&x)).unwrap().to_vec::<f64>().unwrap();
         let want = [-0.003_637_392_081_773, -0.154_285_990_174_856, 0.0, 0.530_570_134_705_112, 2.484_915_733_910_001];

@@ -46,7 +46,7 @@ pub(super) static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
         if !shape.ndim_is_known() {
             return Ok(());
         }
-        let out = pooled(p.get::<MaxPoolParam>(), &shape)?;
+        let out = output_shape(p.get::<MaxPoolParam>(), &shape)?;
         io.assign_out(0, &out)?;
         io.assign_out(1, &out)
     })
@@ -63,7 +63,7 @@ pub(super) static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
     })
     .grad(Grad::Kernel(Backward::new(pool_backward).ograds(Deps::Some(&[0])).inputs(Deps::All), None));
 
-/// The smallest value of the type, from which the maximum starts.
+/// The smallest value of the type, with which the maximum is initialized.
 fn lowest_value(dtype: DType) -> f64 {
     match dtype {
         DType::I8 => f64::from(i8::MIN),
@@ -78,16 +78,17 @@ fn maxima<T: Element>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     let windows = windows(ctx, ins[0].shape(), outs[0].shape())?;
     let lowest = T::from_f64(lowest_value(T::DTYPE));
     let (first, second) = outs.split_at_mut(1);
-    // The kernel writes both outputs; an unwanted one goes to scratch memory.
+    // The kernel writes both outputs. One that is not wanted is written to a scratch buffer.
     let scratch_len = |out: &Out<'_>| if out.wanted() { 0 } else { out.len() };
-    let (mut values, mut scratch_indices) = (vec![lowest; scratch_len(&first[0])], vec![0i64; scratch_len(&second[0])]);
-    let out = if first[0].wanted() { first[0].slice_mut::<T>()? } else { &mut values };
+    let (mut scratch_values, mut scratch_indices) =
+        (vec![lowest; scratch_len(&first[0])], vec![0i64; scratch_len(&second[0])]);
+    let out = if first[0].wanted() { first[0].slice_mut::<T>()? } else { &mut scratch_values };
     let indices = if second[0].wanted() { second[0].slice_mut::<i64>()? } else { &mut scratch_indices };
     window_maxima(ins[0].slice::<T>()?, &windows, lowest, ctx.params::<MaxPoolParam>().column_major, out, indices);
     Ok(())
 }
 
-/// The `n` numbers of the parameter `name`, per_axis at least `min`, or `default` for all if the list is empty.
+/// The `n` numbers of the parameter `name`, each at least `min`. An empty list stands for `default` everywhere.
 fn per_axis(name: &str, list: &Shape, n: usize, default: i64, min: i64) -> Result<Vec<i64>> {
     let dims = list.dims();
     ensure!(
@@ -97,7 +98,8 @@ fn per_axis(name: &str, list: &Shape, n: usize, default: i64, min: i64) -> Resul
     Ok(if dims.is_empty() { vec![default; n] } else { dims.to_vec() })
 }
 
-fn pooled(p: &MaxPoolParam, data: &Shape) -> Result<Shape> {
+/// The shape of both outputs.
+fn output_shape(p: &MaxPoolParam, data: &Shape) -> Result<Shape> {
     let rank = data.dims().len();
     ensure!(
         (3..=MAX_AXES + 2).contains(&rank),
@@ -199,7 +201,7 @@ mod tests {
             case.backward(std::slice::from_ref(&x), &[dy.clone(), out[1].clone()]).unwrap()[0].to_vec::<f64>().unwrap();
         let mut want = vec![0.0; 48];
         let dy = dy.to_vec::<f64>().unwrap();
-        out[1].to_vec::<i64>().unwrap().iter().zip(dy).for_each(|(at, dy)| want[*at as usize] += dy);
+        out[1].to_vec::<i64>().unwrap().iter().zip(dy).for_each(|(index, dy)| want[*index as usize] += dy);
         assert_eq!(dx, want);
     }
 }

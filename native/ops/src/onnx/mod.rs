@@ -1,4 +1,9 @@
 //! Operators of ONNX that MXNet lacks, with ONNX's own attributes. The ONNX importer maps them one to one.
+//!
+//! - `attention`, `recurrent`, `max_pool` and `gelu` are layers; `quantize` has the operators on 8-bit integers.
+//! - `symbolic_shape` has operators whose parameters are expressions over dimensions, which `dim_expr` parses and evaluates.
+//! - `resize` computes the taps of `Resize`; `sampling` interpolates with given taps, and samples grids.
+//! - `scatter`, `cum_prod`, `tf_idf` and `non_max_suppression` are named like their operators.
 
 mod attention;
 mod cum_prod;
@@ -52,7 +57,7 @@ pub static OPS: &[&OpDef] = &[
     &quantize::CONV_INTEGER,
 ];
 
-/// The elements of an integer array; `name` is that of the input in errors.
+/// The elements of an integer array. `name` is the name of the input in errors.
 fn integers(name: &str, x: &In<'_>) -> Result<Vec<i64>> {
     dispatch!(x.dtype(), I in [i64, i32, u8, i8] => Ok(x.slice::<I>()?.iter().map(|i| Load::<i64>::lane(*i)).collect()),
         other => Err(Error::Value(format!("{name} has the type {other}, expected int64, int32, uint8 or int8"))))

@@ -1,4 +1,4 @@
-//! `NonMaxSuppression`.
+//! `NonMaxSuppression`: selection of object detections.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
@@ -59,9 +59,9 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     par::parallel_rows(&mut kept, 1, 1, |i, kept| {
         kept[0] = select_boxes(&edges[i / classes * n..][..n], &scores[i * n..(i + 1) * n], &selection);
     });
-    let row = |i: usize, at: &usize| [(i / classes) as i64, (i % classes) as i64, *at as i64];
+    let row = |i: usize, index: &usize| [(i / classes) as i64, (i % classes) as i64, *index as i64];
     let rows: Vec<i64> =
-        kept.iter().enumerate().flat_map(|(i, kept)| kept.iter().flat_map(move |at| row(i, at))).collect();
+        kept.iter().enumerate().flat_map(|(i, kept)| kept.iter().flat_map(move |index| row(i, index))).collect();
     Ok(vec![NDArray::from_slice(&rows, &[rows.len() as i64 / 3, 3])?])
 }
 

@@ -1,4 +1,4 @@
-//! `QuantizeLinear`, `DequantizeLinear`, `MatMulInteger`, `ConvInteger`.
+//! `QuantizeLinear`, `DequantizeLinear`, `MatMulInteger` and `ConvInteger`.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -41,12 +41,13 @@ params! {
     }
 }
 
+/// Shape rule: data and output have one shape.
 fn same_as_data(io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &io.ins[0].clone())?;
     io.assign_in(0, &io.outs[0].clone())
 }
 
-/// Scales and zero points, and which elements they apply to.
+/// The scales and zero points of the inputs 1 and 2: one for all elements, or one for each index along `axis`.
 fn channels(shape: &Shape, axis: i32, ins: &[In<'_>]) -> Result<Channels> {
     let (scales, zeros) = (ins[1].slice::<f32>()?.to_vec(), zero_points(&ins[2])?);
     ensure!(
@@ -60,11 +61,11 @@ fn channels(shape: &Shape, axis: i32, ins: &[In<'_>]) -> Result<Channels> {
         return Ok(Channels { scales, zeros, inner: shape.num_elements().max(1) });
     }
     let rank = shape.dims().len() as i32;
-    let from_start = if axis < 0 { axis + rank } else { axis };
-    ensure!((0..rank).contains(&from_start), "axis {axis} is out of bounds for the shape {shape}");
-    let size = shape.dim(from_start as usize);
+    let axis_index = if axis < 0 { axis + rank } else { axis };
+    ensure!((0..rank).contains(&axis_index), "axis {axis} is out of bounds for the shape {shape}");
+    let size = shape.dim(axis_index as usize);
     ensure!(size == scales.len() as i64, "scale has {} elements, but axis {axis} of the data has {size}", scales.len());
-    Ok(Channels { scales, zeros, inner: shape.product(from_start as usize + 1..) as usize })
+    Ok(Channels { scales, zeros, inner: shape.product(axis_index as usize + 1..) as usize })
 }
 
 /// Linear quantization.
@@ -130,7 +131,7 @@ const OPERANDS: &[ArgDef] = &[
     arg("weight_zero_point", "The zero points of weight, of its type: one, or one per output channel."),
 ];
 
-/// The types of both operands and the 32-bit result.
+/// Type rule: each operand has the type of its zero point, and the result is int32.
 fn integer_dtypes(io: &mut DTypeIo<'_>) -> Result<()> {
     for i in 0..2 {
         if let Some(dtype) = io.ins[i].or(io.ins[i + 2]) {
@@ -141,7 +142,7 @@ fn integer_dtypes(io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, DType::I32)
 }
 
-/// The operands of a product.
+/// The operands of a product: `data`, and `weight` with one zero point or one per output channel.
 fn operands<'a>(
     ctx: &OpCtx<'_>,
     ins: &[In<'a>],

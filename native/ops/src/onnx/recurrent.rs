@@ -1,4 +1,4 @@
-//! Recurrent layers with all attributes of ONNX.
+//! `RNN`, `GRU` and `LSTM` with all attributes of ONNX.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -66,6 +66,7 @@ const C: ArgDef = arg("state_cell", "Initial cell states, of shape (directions, 
 const P: ArgDef = arg("peephole", "Peephole weights of the gates i, o and f, of shape (directions, 3 * hidden).");
 const L: ArgDef = arg("sequence_length", "Lengths of the sequences, of shape (batch,), int32.");
 
+/// Defines a recurrent layer, whose last input is optional.
 macro_rules! layer {
     ($static:ident: $name:literal, $cell:expr, $inputs:expr, $outputs:literal, $doc:literal) => {
         #[doc = $doc]
@@ -96,28 +97,29 @@ layer!(GRU: "_onnx_GRU", |p| GeneralCell::Gru { linear: p.linear_before_reset },
 layer!(LSTM: "_onnx_LSTM", |p| GeneralCell::Lstm { coupled: p.input_forget }, &[X, W, R, B, H, C, P, L], 3,
     "A layer of LSTM cells (Hochreiter and Schmidhuber, 1997) with gates i, o, f, c and peepholes.");
 
-fn directions(p: &RecurrentParam) -> usize {
+/// The number of directions.
+fn num_directions(p: &RecurrentParam) -> usize {
     if p.direction == RecurrentDirection::Both { 2 } else { 1 }
 }
 
 fn shapes(p: &Params, io: &mut ShapeIo<'_>, cell: fn(&RecurrentParam) -> GeneralCell) -> Result<()> {
     let p = p.get::<RecurrentParam>();
-    let (gates, d) = (cell(p).gates() as i64, directions(p) as i64);
+    let (gates, d) = (cell(p).gates() as i64, num_directions(p) as i64);
     let (x, r) = (io.ins[0].clone(), io.ins[2].clone());
     ensure!(x.ndim().is_none_or(|n| n == 3), "data has shape {x}, expected (steps, batch, input)");
     ensure!(r.ndim().is_none_or(|n| n == 3), "recurrent has shape {r}, expected (directions, gates * hidden, hidden)");
     let hidden = r.dim(2);
-    let times = |n: i64| if hidden < 0 { -1 } else { n * hidden };
+    let times_hidden = |n: i64| if hidden < 0 { -1 } else { n * hidden };
     let (steps, batch) = (x.dim(0), x.dim(1));
-    io.assign_in(1, &Shape::new(&[d, times(gates), x.dim(2)]))?;
-    io.assign_in(2, &Shape::new(&[d, times(gates), hidden]))?;
-    io.assign_in(3, &Shape::new(&[d, times(2 * gates)]))?;
+    io.assign_in(1, &Shape::new(&[d, times_hidden(gates), x.dim(2)]))?;
+    io.assign_in(2, &Shape::new(&[d, times_hidden(gates), hidden]))?;
+    io.assign_in(3, &Shape::new(&[d, times_hidden(2 * gates)]))?;
     let state = Shape::new(&[d, batch, hidden]);
     io.assign_in(4, &state)?;
-    let lstm = io.outs.len() == 3;
-    if lstm {
+    let is_lstm = io.outs.len() == 3;
+    if is_lstm {
         io.assign_in(5, &state)?;
-        io.assign_in(6, &Shape::new(&[d, times(3)]))?;
+        io.assign_in(6, &Shape::new(&[d, times_hidden(3)]))?;
         io.assign_out(2, &state)?;
     }
     if p.use_sequence_length {
@@ -138,7 +140,7 @@ fn types(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|i| io.assign_out(i, dtype))
 }
 
-/// The activation with ONNX's default alpha and beta; `None` if it lacks the parameter.
+/// The function of an activation with ONNX's default alpha and beta, or `None` for a parameter that it lacks.
 fn function(f: RecurrentFunction) -> (Function, Option<f32>, Option<f32>) {
     match f {
         RecurrentFunction::Relu => (Function::Relu, None, None),
@@ -162,7 +164,7 @@ fn activations<T: RnnElement>(p: &RecurrentParam, cell: GeneralCell) -> Result<V
         GeneralCell::Gru { .. } => &[Sigmoid, Tanh],
         GeneralCell::Lstm { .. } => &[Sigmoid, Tanh, Tanh],
     };
-    let num_activations = default.len() * directions(p);
+    let num_activations = default.len() * num_directions(p);
     let functions = match p.activations.0.is_empty() {
         true => default.iter().copied().cycle().take(num_activations).collect(),
         false => p.activations.0.clone(),
@@ -175,7 +177,7 @@ fn activations<T: RnnElement>(p: &RecurrentParam, cell: GeneralCell) -> Result<V
     let (mut alphas, mut betas) = (p.activation_alpha.0.iter(), p.activation_beta.0.iter());
     let activations = functions.into_iter().map(|f| {
         let (function, alpha, beta) = function(f);
-        // A function without the parameter does not consume an entry of the list.
+        // Only functions with the parameter take an entry from the list.
         let alpha = alpha.map_or(0.0, |a| alphas.next().copied().unwrap_or(a));
         let beta = beta.map_or(0.0, |b| betas.next().copied().unwrap_or(b));
         Activation { function, alpha: MathFloat::of(alpha.into()), beta: MathFloat::of(beta.into()) }
@@ -194,14 +196,14 @@ fn run<T: RnnElement + ferromx_core::dtype::Element>(
     let p = ctx.params::<RecurrentParam>();
     let (x, r) = (ins[0].shape().to_usize(), ins[2].shape().to_usize());
     let cell = cell(p);
-    let lstm = outs.len() == 3;
+    let is_lstm = outs.len() == 3;
     let layer = GeneralLayer {
         cell,
         steps: x[0],
         batch: x[1],
         input: x[2],
         hidden: r[2],
-        directions: directions(p),
+        directions: num_directions(p),
         is_reverse: p.direction == RecurrentDirection::Reverse,
         activations: activations::<T>(p, cell)?,
         clip: p.clip.filter(|c| *c > 0.0).map(|c| MathFloat::of(c.into())),
@@ -216,11 +218,11 @@ fn run<T: RnnElement + ferromx_core::dtype::Element>(
         r: ins[2].slice::<T>()?,
         b: ins[3].slice::<T>()?,
         h0: ins[4].slice::<T>()?,
-        c0: if lstm { ins[5].slice::<T>()? } else { &[] },
-        peepholes: if lstm { ins[6].slice::<T>()? } else { &[] },
+        c0: if is_lstm { ins[5].slice::<T>()? } else { &[] },
+        peepholes: if is_lstm { ins[6].slice::<T>()? } else { &[] },
         lengths: lengths.as_deref(),
     };
-    // The kernel needs all outputs, as the last states carry over from step to step; an unwanted one goes to scratch memory.
+    // The kernel keeps the state of the current step in the outputs, so it needs all of them. One that is not wanted is a scratch buffer.
     let mut scratch: Vec<Vec<T>> =
         outs.iter().map(|o| vec![T::default(); if o.wanted() { 0 } else { o.len() }]).collect();
     let mut slices = Vec::new();
@@ -233,6 +235,10 @@ fn run<T: RnnElement + ferromx_core::dtype::Element>(
     Ok(())
 }
 
+/// The lengths of the sequences.
+///
+/// # Errors
+/// A length that is negative or exceeds the number of steps.
 fn lengths(input: &In<'_>, steps: usize) -> Result<Vec<usize>> {
     let lengths = input.slice::<i32>()?.iter().map(|n| {
         usize::try_from(*n)
@@ -256,7 +262,7 @@ mod tests {
 
     /// Compares one step of a GRU of one unit with the formula.
     #[test]
-    fn the_reset_gate_acts_before_or_after_the_product() {
+    fn the_reset_gate_is_applied_before_or_after_the_product() {
         let (w, r) = (array(&[0.3f64, -0.2, 0.5], &[1, 3, 1]), array(&[0.1f64, 0.4, -0.7], &[1, 3, 1]));
         let b = array(&[0.0f64, 0.1, 0.2, 0.3, -0.1, 0.05], &[1, 6]);
         let (x, h): (f64, f64) = (1.5, 0.6);
@@ -274,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_stop_at_their_lengths() {
+    fn states_after_the_end_of_a_sequence_are_zero() {
         let ins = |steps: i64, batch: i64| {
             let state = |n| numbers(n, &[2, batch, 4]);
             vec![

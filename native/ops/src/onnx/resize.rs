@@ -1,5 +1,4 @@
-//! Resizing along an axis: the interpolation taps of ONNX's `Resize`, and an operator whose output length may depend on the inputs'
-//! dimensions.
+//! `Resize` along one axis: the interpolation taps, and an operator whose output length may depend on the dimensions of its inputs.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -86,7 +85,7 @@ pub struct ResizedAxis {
     pub from: usize,
     /// The output length.
     pub to: usize,
-    /// Output length / input length, before the output length is rounded.
+    /// The ratio of output length to input length, before the output length is rounded.
     pub scale: f64,
     /// Start and end of the resized region, normalised to 0..1.
     pub roi: (f64, f64),
@@ -126,17 +125,17 @@ impl Resizing {
 
     /// The input index nearest to output element `x`.
     fn nearest(&self, x: usize, axis: &ResizedAxis) -> usize {
-        let at = self.coordinate(x, axis);
-        let at = match self.nearest {
-            NearestMode::Floor => at.floor(),
-            NearestMode::Ceil => at.ceil(),
-            NearestMode::PreferCeil => (at + 0.5).floor(),
-            NearestMode::PreferFloor => (at - 0.5).ceil(),
+        let coordinate = self.coordinate(x, axis);
+        let nearest = match self.nearest {
+            NearestMode::Floor => coordinate.floor(),
+            NearestMode::Ceil => coordinate.ceil(),
+            NearestMode::PreferCeil => (coordinate + 0.5).floor(),
+            NearestMode::PreferFloor => (coordinate - 0.5).ceil(),
         };
-        clamped(at as i64, axis.from)
+        clamped(nearest as i64, axis.from)
     }
 
-    /// (offset, weight) of each tap, relative to the element at the floor of the coordinate, whose fraction is `ratio`.
+    /// The (offset, weight) of each tap of a coordinate with the fraction `ratio`. Offsets are relative to the floor of the coordinate.
     fn weights(&self, ratio: f64, axis: &ResizedAxis) -> Vec<(i64, f64)> {
         let scale = if self.antialias { axis.scale.min(1.0) } else { 1.0 };
         let a = self.cubic;
@@ -149,9 +148,9 @@ impl Resizing {
             _ => (1.0, &|x: f64| (1.0 - x.abs()).max(0.0)),
         };
         let start = (-radius / scale).floor() as i64 + 1;
-        let all: Vec<(i64, f64)> = (start..=1 - start).map(|i| (i, filter((i as f64 - ratio) * scale))).collect();
-        let sum: f64 = all.iter().map(|(_, w)| w).sum();
-        all.into_iter().map(|(i, w)| (i, if self.antialias { w / sum } else { w })).collect()
+        let taps: Vec<(i64, f64)> = (start..=1 - start).map(|i| (i, filter((i as f64 - ratio) * scale))).collect();
+        let sum: f64 = taps.iter().map(|(_, w)| w).sum();
+        taps.into_iter().map(|(i, w)| (i, if self.antialias { w / sum } else { w })).collect()
     }
 
     /// The taps of all output elements.
@@ -162,9 +161,9 @@ impl Resizing {
         }
         let mut rows: Vec<Vec<(usize, f64)>> = Vec::with_capacity(axis.to);
         for o in 0..axis.to {
-            let at = self.coordinate(o, axis);
-            let base = at.floor();
-            let mut taps = self.weights(at - base, axis);
+            let coordinate = self.coordinate(o, axis);
+            let base = coordinate.floor();
+            let mut taps = self.weights(coordinate - base, axis);
             let outside = |i: i64| i < 0 || i >= axis.from as i64;
             if self.exclude_outside {
                 taps.retain(|(i, _)| !outside(base as i64 + i));

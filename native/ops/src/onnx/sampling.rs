@@ -1,4 +1,4 @@
-//! `GridSample`, and interpolation along one axis with given taps.
+//! `GridSample`, and interpolation along one axis with taps that are inputs.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -74,7 +74,7 @@ pub(super) static GRID_SAMPLE: OpDef = OpDef::new("_onnx_GridSample")
     .shape(grid_shape)
     .forward(|ctx, ins, outs| {
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-            let shape = images(ins[0].shape(), ins[1].shape())?;
+            let shape = sampling_shape(ins[0].shape(), ins[1].shape())?;
             grid_sample(&grid_sampling(ctx), &shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, TYPES)))
@@ -98,7 +98,7 @@ fn grid_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(dims))
 }
 
-fn images(data: &Shape, grid: &Shape) -> Result<GridShape> {
+fn sampling_shape(data: &Shape, grid: &Shape) -> Result<GridShape> {
     let (d, g) = (data.to_usize(), grid.to_usize());
     let points = g[1..g.len() - 1].iter().product();
     ensure!(points == 0 || d[2..].iter().all(|n| *n > 0), "images of shape {data} have no pixels to sample");
@@ -123,7 +123,7 @@ fn grid_sampling(ctx: &OpCtx<'_>) -> GridSampling {
 /// Inputs: gradient of the output, data, grid. Outputs: gradients of data and grid.
 fn grid_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        let (sampling, shape) = (grid_sampling(ctx), images(ins[1].shape(), ins[2].shape())?);
+        let (sampling, shape) = (grid_sampling(ctx), sampling_shape(ins[1].shape(), ins[2].shape())?);
         let (dy, data, grid) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         if outs[0].wanted() {
             grid_sample_backward_data(&sampling, &shape, grid, dy, outs[0].slice_mut::<T>()?);
@@ -205,7 +205,7 @@ fn interpolate_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-/// Calls `f` with the axis length, the number of elements after the axis, and the taps.
+/// Calls `f` with (n, inner), the length of the axis and the product of the dimensions after it, and with the taps.
 fn with_taps<T: FloatElement>(
     ctx: &OpCtx<'_>,
     data: &Shape,
@@ -218,8 +218,8 @@ fn with_taps<T: FloatElement>(
     let taps = indices.shape().dims().last().map_or(0, |n| *n as usize);
     let indices = integers("indices", indices)?;
     let checked = |index: &i64| {
-        let valid = usize::try_from(*index).ok().filter(|i| *i < n);
-        valid.ok_or_else(|| {
+        let in_bounds = usize::try_from(*index).ok().filter(|i| *i < n);
+        in_bounds.ok_or_else(|| {
             Error::Value(format!("indices has {index}, which is out of bounds for an axis of length {n}"))
         })
     };
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_huge_coordinates_are_safe() {
+    fn nan_and_huge_coordinates_stay_in_bounds() {
         let grid = array(&[f64::NAN, f64::INFINITY, 1e300, -1e300], &[1, 1, 2, 2]);
         for padding in ["zeros", "border", "reflection"] {
             for mode in ["nearest", "linear", "cubic"] {

@@ -79,7 +79,7 @@ pub(super) static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
     .shape(|p, io| {
         io.assign_out(0, &io.ins[1].clone())?;
         io.assign_in(1, &io.outs[0].clone())?;
-        fits_data(p.get::<GatherElementsParam>().axis, &io.ins[0], &io.ins[1])
+        check_indices_shape(p.get::<GatherElementsParam>().axis, &io.ins[0], &io.ins[1])
     })
     .dtype(|_, io| {
         if let Some(dtype) = io.ins[0].or(io.outs[0]) {
@@ -114,8 +114,8 @@ pub(super) static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
         None,
     ));
 
-/// Checks that indices have the rank of data, and are no longer than data on all axes but `axis`.
-fn fits_data(axis: i32, data: &Shape, indices: &Shape) -> Result<()> {
+/// Checks that the indices have the rank of data, and are no longer than data along all axes but `axis`.
+fn check_indices_shape(axis: i32, data: &Shape, indices: &Shape) -> Result<()> {
     let (Some(rank), Some(other)) = (data.ndim(), indices.ndim()) else { return Ok(()) };
     let axis = Shape::axis(axis.into(), rank)?;
     let fits = |k: usize| k == axis || data.dim(k) < 0 || indices.dim(k) <= data.dim(k);
@@ -141,13 +141,13 @@ pub(super) static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
         io.assign_in(0, &io.outs[0].clone())?;
         io.assign_in(2, &io.ins[1].clone())?;
         io.assign_in(1, &io.ins[2].clone())?;
-        fits_data(p.get::<ScatterElementsParam>().axis, &io.ins[0], &io.ins[1])
+        check_indices_shape(p.get::<ScatterElementsParam>().axis, &io.ins[0], &io.ins[1])
     })
     .dtype(scatter_types)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<ScatterElementsParam>();
         let offsets = element_offsets(p.axis, &ins[1], ins[0].shape())?;
-        scattered(ctx, p.reduction, ins, &offsets, 1, &mut outs[0])
+        scatter_updates(ctx, p.reduction, ins, &offsets, 1, &mut outs[0])
     })
     .grad(Grad::By(|p| match p.get::<ScatterElementsParam>().reduction {
         Reduction::Set | Reduction::Add => Grad::Kernel(
@@ -176,7 +176,7 @@ pub(super) static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
     .dtype(scatter_types)
     .forward(|ctx, ins, outs| {
         let (indices, inner) = slice_indices(&ins[1], ins[0].shape())?;
-        scattered(ctx, ctx.params::<ScatterNdParam>().reduction, ins, &indices, inner, &mut outs[0])
+        scatter_updates(ctx, ctx.params::<ScatterNdParam>().reduction, ins, &indices, inner, &mut outs[0])
     })
     .grad(Grad::By(|p| match p.get::<ScatterNdParam>().reduction {
         Reduction::Set | Reduction::Add => Grad::Kernel(
@@ -210,16 +210,16 @@ fn nd_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(2, &Shape::new(&dims))
 }
 
-/// Resolves a negative index and checks the bounds.
-fn wrapped(index: i64, len: usize, axis: usize) -> Result<usize> {
-    let at = if index < 0 { index.saturating_add(len as i64) } else { index };
-    match usize::try_from(at).ok().filter(|at| *at < len) {
-        Some(at) => Ok(at),
+/// The index from the start of the axis, checked against its length.
+fn resolve_index(index: i64, len: usize, axis: usize) -> Result<usize> {
+    let from_start = if index < 0 { index.saturating_add(len as i64) } else { index };
+    match usize::try_from(from_start).ok().filter(|i| *i < len) {
+        Some(i) => Ok(i),
         None => Err(Error::Value(format!("index {index} is outside of axis {axis}, which has length {len}"))),
     }
 }
 
-/// The offset into data of each element that `indices` name.
+/// The offset into data of the element that each index selects.
 fn element_offsets(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usize>> {
     let (lens, dims) = (data.to_usize(), indices.shape().to_usize());
     let axis = Shape::axis(axis.into(), lens.len())?;
@@ -227,8 +227,8 @@ fn element_offsets(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usiz
     let mut coordinates = vec![0usize; dims.len()];
     let mut offsets = Vec::with_capacity(indices.len());
     for index in integers("indices", indices)? {
-        let outside: usize = (0..dims.len()).filter(|k| *k != axis).map(|k| coordinates[k] * strides[k]).sum();
-        offsets.push(outside + wrapped(index, lens[axis], axis)? * strides[axis]);
+        let base: usize = (0..dims.len()).filter(|k| *k != axis).map(|k| coordinates[k] * strides[k]).sum();
+        offsets.push(base + resolve_index(index, lens[axis], axis)? * strides[axis]);
         for k in (0..dims.len()).rev() {
             coordinates[k] += 1;
             if coordinates[k] < dims[k] {
@@ -240,7 +240,7 @@ fn element_offsets(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usiz
     Ok(offsets)
 }
 
-/// The index of each slice that `indices` name, and the number of elements of a slice.
+/// The index of the slice that each tuple of coordinates selects, and the number of elements of a slice.
 fn slice_indices(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> {
     let lens = data.to_usize();
     let n = indices.shape().dims().last().map_or(0, |n| *n as usize);
@@ -250,12 +250,16 @@ fn slice_indices(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> 
         return Ok((vec![0; count], inner));
     }
     let slice_index = |coordinates: &[i64]| {
-        coordinates.iter().enumerate().try_fold(0, |at, (k, index)| Ok(at * lens[k] + wrapped(*index, lens[k], k)?))
+        coordinates
+            .iter()
+            .enumerate()
+            .try_fold(0, |slice, (k, index)| Ok(slice * lens[k] + resolve_index(*index, lens[k], k)?))
     };
     Ok((integers("indices", indices)?.chunks_exact(n).map(slice_index).collect::<Result<_>>()?, inner))
 }
 
-fn scattered(
+/// Copies data to the output and combines it with the updates. An index selects `inner` consecutive elements.
+fn scatter_updates(
     ctx: &OpCtx<'_>,
     reduction: Reduction,
     ins: &[In<'_>],
@@ -278,7 +282,7 @@ fn scattered(
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
-/// Gradients of data, indices and updates. An element of data that was replaced has gradient 0.
+/// Outputs: gradients of data, indices and updates. Elements of data that were replaced have gradient 0.
 fn backward(
     ctx: &OpCtx<'_>,
     reduction: Reduction,

@@ -231,6 +231,7 @@ fn range(p: &SymbolicRangeParam, shapes: &[&Shape]) -> Result<Option<(i64, i64, 
     Ok(Some((start, step, count.ok_or_else(too_long)?)))
 }
 
+/// Checks that there is a first input.
 pub(super) fn has_data(num_inputs: usize) -> Result<()> {
     ensure!(
         num_inputs > 0,
@@ -243,7 +244,7 @@ pub(super) fn shapes(ins: &[Shape]) -> Vec<&Shape> {
     ins.iter().collect()
 }
 
-/// The output has the type of the first input; the types of the others are free.
+/// Type rule: the output has the type of the first input, and the other inputs may have any type.
 pub(super) fn first_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     has_data(io.ins.len())?;
     if let Some(dtype) = io.ins[0].or(io.outs[0]) {
@@ -253,6 +254,7 @@ pub(super) fn first_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Writes zeros to the gradients of all inputs but the first.
 pub(super) fn others_have_no_gradient(outs: &mut [Out<'_>]) -> Result<()> {
     outs[1..].iter_mut().try_for_each(no_gradient)
 }

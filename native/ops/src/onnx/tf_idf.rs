@@ -1,4 +1,4 @@
-//! `TfIdfVectorizer`.
+//! `TfIdfVectorizer`: counts of n-grams.
 
 use std::collections::HashMap;
 
@@ -76,10 +76,10 @@ fn output_len(p: &TfIdfParam) -> Result<usize> {
     Ok((largest + 1) as usize)
 }
 
-/// The index of each n-gram, by its elements.
+/// Maps the elements of each n-gram to its index.
 fn pool(p: &TfIdfParam) -> Result<HashMap<&[i64], usize>> {
     let (pool, starts) = (&p.pool_int64s.0, &p.ngram_counts.0);
-    let mut all = HashMap::new();
+    let mut indices = HashMap::new();
     let mut count = 0;
     for (k, start) in starts.iter().enumerate() {
         let end = starts.get(k + 1).copied().unwrap_or(pool.len() as i64);
@@ -92,7 +92,7 @@ fn pool(p: &TfIdfParam) -> Result<HashMap<&[i64], usize>> {
             ))
         })?;
         for ngram in ngrams.chunks_exact(k + 1) {
-            all.insert(ngram, count);
+            indices.insert(ngram, count);
             count += 1;
         }
     }
@@ -106,7 +106,7 @@ fn pool(p: &TfIdfParam) -> Result<HashMap<&[i64], usize>> {
         "pool_int64s has {count} n-grams, but weights has {} numbers",
         p.weights.0.len()
     );
-    Ok(all)
+    Ok(indices)
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -134,9 +134,9 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 fn for_each_match(p: &TfIdfParam, pool: &HashMap<&[i64], usize>, data: &[i64], mut f: impl FnMut(usize)) {
     let mut ngram = Vec::new();
     for length in p.min_gram_length as usize..=p.max_gram_length as usize {
-        // A unigram has nothing to skip.
-        let skips = if length == 1 { 0 } else { p.max_skip_count as usize };
-        for stride in 1..=skips + 1 {
+        // A unigram has no gaps.
+        let max_skips = if length == 1 { 0 } else { p.max_skip_count as usize };
+        for stride in 1..=max_skips + 1 {
             let span = (length - 1) * stride;
             for start in 0..data.len().saturating_sub(span) {
                 ngram.clear();
