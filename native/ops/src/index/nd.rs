@@ -68,7 +68,7 @@ fn index_error(e: BadIndex) -> Error {
     Error::Value(format!("IndexError: {}", bad_index(e)))
 }
 
-/// `ins`: the gradient of the output, the coordinates. `outs`: the gradients of the data and the coordinates.
+/// Inputs: gradient of the output, coordinates. Outputs: gradients of the data and the coordinates.
 fn gather_nd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     no_gradient(&mut outs[1])?;
     if !outs[0].wanted() {

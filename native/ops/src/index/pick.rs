@@ -113,7 +113,7 @@ fn pick(
     Ok(())
 }
 
-/// `ins`: the gradient of the output, the indices. `outs`: the gradients of the data and the indices.
+/// Inputs: gradient of the output, indices. Outputs: gradients of the data and the indices.
 fn pick_backward(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],

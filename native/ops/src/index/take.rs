@@ -85,7 +85,7 @@ fn embedding_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, d)
 }
 
-/// `ins`: the gradient of the output, the indices. `outs`: the gradients of the indices and the table.
+/// Inputs: gradient of the output, indices. Outputs: gradients of the indices and the table.
 fn embedding_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if outs[0].wanted() {
         return Err(Error::NotDifferentiable(
