@@ -99,9 +99,10 @@ impl MultiTensor for MultiAdamWParam {
     }
 }
 
-/// The hyperparameters of each weight's step.
+/// The parameters of an operator that updates one or several weights.
 trait Steps: OpParams {
     fn num_weights(&self) -> usize;
+    /// The hyperparameters of the step on weight `i`.
     fn of_weight(&self, i: usize, rescale_grad: f64) -> AdamWStep;
 }
 
@@ -128,7 +129,7 @@ impl Steps for MultiAdamWParam {
     }
 }
 
-/// Takes `rescale_grad` off the end of the inputs and calls `run` with the others, unless the update is skipped.
+/// Reads `rescale_grad`, the last input. Calls `run` with the other inputs, or copies the weights if the update is skipped.
 fn forward<P: Steps>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
@@ -155,21 +156,23 @@ fn copy_weights(ins: &[In<'_>], outs: &mut [Out<'_>], stride: usize) -> Result<(
     Ok(())
 }
 
+/// The step with states in the type of the weights.
 fn full<P: Steps>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     forward::<P>(ctx, ins, outs, |ins, outs, n, scalars| family::steps::<AdamW, 8, 3>(ctx, ins, outs, n, scalars))
 }
 
+/// The step with states in single precision.
 fn mixed<P: Steps>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     forward::<P>(ctx, ins, outs, |ins, outs, n, scalars| family::mixed_steps::<AdamW, 8, 3>(ctx, ins, outs, n, scalars))
 }
 
-/// All inputs but the last, `rescale_grad`, share a shape.
+/// Shape rule: all inputs but the last, `rescale_grad`, have one shape.
 fn shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let n = io.ins.len() - 1;
     same_shape(p, &mut ShapeIo { ins: &mut io.ins[..n], outs: io.outs })
 }
 
-/// All inputs but the last, `rescale_grad` in single precision, share a type.
+/// Type rule: all inputs but the last have one type; the last, `rescale_grad`, is in single precision.
 fn full_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let n = io.ins.len() - 1;
     io.assign_in(n, DType::F32)?;

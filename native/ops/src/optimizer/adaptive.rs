@@ -1,4 +1,4 @@
-//! Optimizers with an adaptive step size for each element.
+//! Optimizers with an adaptive learning rate for each element: Adam, RMSProp, FTRL, FTML, AdaGrad.
 
 use ferromx_core::op::{OpDef, arg};
 use ferromx_core::params;
@@ -125,7 +125,7 @@ scalars |p| [
     let sum = n + g * g;
     let z = z + g - (sum.sqrt() - n.sqrt()) * weight / lr;
     let w = (sign(z) * lamda1 - z) / ((beta + sum.sqrt()) / lr + wd);
-    // A product, so that a negative sum of squares shows as NaN, as in MXNet.
+    // The product keeps a NaN from the root of a negative sum of squares, as in MXNet.
     [w * if z.abs() > lamda1 { C::ONE } else { C::ZERO }, z, sum]
 }, sparse = crate::sparse::all_row_sparse);
 
@@ -178,7 +178,7 @@ params! {
     }
 }
 
-/// The bias_correction correction of a moving mean: `1 - beta^t`.
+/// The divisor `1 - beta^t` that corrects the bias of a moving mean after `t` steps.
 fn bias_correction(beta: f32, t: i32) -> f64 {
     1.0 - math::pow(f64::from(beta), f64::from(t))
 }

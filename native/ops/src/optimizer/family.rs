@@ -1,5 +1,5 @@
-//! Update rules of optimizers: each is one formula, which generic kernels apply to a weight, its gradient and its states in a single
-//! pass.
+//! Update rules of optimizers. A rule is one formula, which generic kernels apply to a weight, its gradient and its states in a single
+//! pass over memory.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element};
@@ -13,10 +13,10 @@ use ferromx_kernels::math::MathFloat;
 use ferromx_kernels::update::{Step, update_all};
 use smallvec::SmallVec;
 
-/// The update rule of an optimizer: from `K` scalars, which are derived from the parameters, and the gradient it calculates new values
-/// of `S` arrays, the weight and then the states.
+/// The update rule of an optimizer. From `K` scalars, which are derived from the parameters, and the gradient, it computes the new
+/// values of `S` arrays: the weight, then the states.
 pub(super) trait Rule<const K: usize, const S: usize> {
-    /// The source of the scalars: the operator's parameters, or those of one of several weights.
+    /// The parameters of the step on one weight.
     type Params;
     /// The scalars of [`Rule::step`].
     fn scalars(p: &Self::Params) -> [f64; K];
@@ -24,7 +24,7 @@ pub(super) trait Rule<const K: usize, const S: usize> {
     fn step<C: MathFloat>(scalars: [C; K], state: [C; S], grad: [C; 1]) -> [C; S];
 }
 
-/// The bound that `clip_gradient` sets: infinity if it is negative.
+/// The bound of a clipping parameter: a negative number means no bound.
 pub(super) fn bound(clip: f32) -> f32 {
     if clip >= 0.0 { clip } else { f32::INFINITY }
 }
@@ -41,7 +41,7 @@ pub(super) fn clip<C: MathFloat>(x: C, bound: C) -> C {
     }
 }
 
-/// The sign of `x`: 1, 0 or -1; 0 for NaN.
+/// The sign of `x`: 1, 0 or -1, and 0 for NaN.
 #[inline(always)]
 pub(super) fn sign<C: MathFloat>(x: C) -> C {
     if x > C::ZERO {
@@ -53,7 +53,7 @@ pub(super) fn sign<C: MathFloat>(x: C) -> C {
     }
 }
 
-/// One step on one weight. The new weight goes to the output, which may share the weight's memory.
+/// One step on one weight. The new weight is written to the output, which may share memory with the weight.
 pub(super) fn kernel<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
@@ -66,7 +66,7 @@ where
     steps::<R, K, S>(ctx, ins, outs, 1, |_| scalars)
 }
 
-/// [`kernel`] for the operands of [`mixed_steps`].
+/// Like [`kernel`], in mixed precision; see [`mixed_steps`].
 pub(super) fn mixed_kernel<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
@@ -79,33 +79,33 @@ where
     mixed_steps::<R, K, S>(ctx, ins, outs, 1, |_| scalars)
 }
 
-/// One step on each of `count` weights. The inputs are each weight, its gradient and its states, in order. A weight whose output is
-/// not wanted is skipped.
+/// One step on each of several weights. The inputs are a weight, its gradient and its states, for one weight after the other. A weight
+/// whose output is not wanted is skipped.
 pub(super) fn steps<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
-    count: usize,
+    num_weights: usize,
     scalars: impl Fn(usize) -> [f64; K],
 ) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, half::f16] => {
-        full_steps::<R, T, f32, K, S>(ins, outs, count, scalars)
+        full_steps::<R, T, f32, K, S>(ins, outs, num_weights, scalars)
     }, d => dispatch!(d, T in [f64] => {
-        full_steps::<R, T, f64, K, S>(ins, outs, count, scalars)
+        full_steps::<R, T, f64, K, S>(ins, outs, num_weights, scalars)
     }, d => Err(ctx.unsupported(d, DType::FLOATS))))
 }
 
 fn full_steps<R: Rule<K, S>, T, C, const K: usize, const S: usize>(
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
-    count: usize,
+    num_weights: usize,
     scalars: impl Fn(usize) -> [f64; K],
 ) -> Result<()>
 where
     T: Element + Load<C> + Store<C>,
     C: Lane + MathFloat,
 {
-    let (weights, states) = outs.split_at_mut(count);
+    let (weights, states) = outs.split_at_mut(num_weights);
     let mut states = states.iter_mut();
     let steps = weights.iter_mut().enumerate().map(|(i, out)| {
         let weight_states = states.by_ref().take(S - 1).collect::<SmallVec<[_; 4]>>();
@@ -124,15 +124,16 @@ where
     update_all(steps.filter_map(Result::transpose), R::step::<C>)
 }
 
-/// [`steps`] for mixed precision: the last state of each weight is its copy in single precision, from which the output is rounded.
+/// Like [`steps`], in mixed precision: the last state of a weight is its copy in single precision, which is updated and rounded to the
+/// output.
 pub(super) fn mixed_steps<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
-    count: usize,
+    num_weights: usize,
     scalars: impl Fn(usize) -> [f64; K],
 ) -> Result<()> {
-    let (weights, states) = outs.split_at_mut(count);
+    let (weights, states) = outs.split_at_mut(num_weights);
     let mut states = states.iter_mut();
     dispatch!(ins[0].dtype(), T in [f32, f64, half::f16] => {
         let steps = weights.iter_mut().enumerate().map(|(i, out)| {
@@ -161,7 +162,7 @@ pub(super) fn slices<'s, 'o: 's, T: Element, const S: usize>(
     Ok(slices)
 }
 
-/// Weight, gradient and output share a type; the states are in single precision.
+/// Type rule: weight, gradient and output have one type; the states are in single precision.
 pub(super) fn mixed_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (2..io.ins.len()).try_for_each(|i| io.assign_in(i, DType::F32))?;
     match io.ins[0].or(io.ins[1]).or(io.outs[0]) {
@@ -174,7 +175,7 @@ pub(super) fn mixed_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// Declares the parameters of an optimizer: `lr`, its own, then those that all optimizers share, then a tail of its own.
+/// Declares the parameters of an optimizer in MXNet's order: `lr`, some of its own, those that all optimizers share, the rest of its own.
 macro_rules! step_params {
     ($(#[$meta:meta])* $name:ident { $($own:tt)* } $({ $($tail:tt)* })?) => {
         ferromx_core::params! {
@@ -204,8 +205,8 @@ pub(super) const STATES: &[usize] = &[2, 3, 4, 5];
 /// ```text
 /// rule!(Sgd, SgdParam, states [], scalars |p| [lr = p.lr, wd = p.wd], |weight, grad| [weight - lr * (grad + wd * weight)]);
 /// ```
-/// `scalars` names values derived from the parameters. The formula, in which `C` is the type of all values, returns the new weight and
-/// then the new states in the order of `states`.
+/// `scalars` names values that are derived from the parameters. The formula returns the new weight, then the new states in the order of
+/// `states`. `C` is the type of all its values.
 macro_rules! rule {
     ($Rule:ident, $P:ty, states [$($state:ident),*], scalars |$p:ident| [$($number:ident = $value:expr),* $(,)?],
      |$weight:ident, $grad:ident| $formula:expr) => {
@@ -234,8 +235,8 @@ macro_rules! rule {
 }
 pub(crate) use rule;
 
-/// Defines an optimizer operator on one weight from its formula; see [`rule!`]. `sparse` is the storage inference of the lazy update,
-/// which changes only the rows that the gradient has.
+/// Defines an optimizer operator on one weight from its formula; see [`rule!`]. `sparse` is the storage rule of the lazy update, which
+/// changes only the rows that a sparse gradient stores.
 macro_rules! step {
     ($name:ident: $Rule:ident, $op:literal $([$($alias:literal),+])?, $doc:expr, $P:ty,
      states [$($state:ident = $state_doc:literal),*], scalars |$p:ident| [$($number:ident = $value:expr),* $(,)?],
@@ -261,7 +262,7 @@ macro_rules! step {
 }
 pub(crate) use step;
 
-/// Defines the mixed-precision operator of a rule: the weight has a copy in single precision.
+/// Defines the operator of a rule in mixed precision, which has a copy of the weight in single precision as its last state.
 macro_rules! mixed_step {
     ($name:ident: $Rule:ident<$K:literal, $S:literal>, $op:literal, $of:literal, $P:ty,
      states [$($state:ident = $state_doc:literal),*]) => {

@@ -1,4 +1,4 @@
-//! AdaGrad with one step size for each row.
+//! AdaGrad with one learning rate per row.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, f16};
@@ -96,9 +96,9 @@ fn step<T: Element>(p: &GroupAdaGradParam, weight: &mut [T], grad: &[T], history
     let scaled = |g: &T| clip(g.to_f64() * rescale, limit);
     let squares: f64 = grad.iter().map(|g| scaled(g) * scaled(g)).sum();
     *history = T::from_f64(history.to_f64() + squares / grad.len() as f64);
-    let rate = f64::from(p.lr) / (history.to_f64() + f64::from(p.epsilon)).sqrt();
+    let lr = f64::from(p.lr) / (history.to_f64() + f64::from(p.epsilon)).sqrt();
     for (w, g) in weight.iter_mut().zip(grad) {
-        *w = T::from_f64(w.to_f64() - rate * scaled(g));
+        *w = T::from_f64(w.to_f64() - lr * scaled(g));
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
     use crate::testing::{Case, array, close};
 
     #[test]
-    fn a_row_has_one_step_size() {
+    fn elements_of_a_row_share_a_learning_rate() {
         let (w, g, h) = (array(&[1.0, 2.0], &[1, 2]), array(&[1.0, -4.0], &[1, 2]), array(&[1.0], &[1, 1]));
         let case =
             Case::new(&GROUP_ADAGRAD_UPDATE, &[("lr", "0.1"), ("rescale_grad", "0.5"), ("clip_gradient", "1.5")]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_has_a_number_for_each_row() {
+    fn the_history_has_one_element_per_row() {
         let case = Case::new(&GROUP_ADAGRAD_UPDATE, &[("lr", "1")]);
         let (ins, _) = case.shapes_both(&[[3, 2].into(), Shape::unknown(), Shape::unknown()], &[]).unwrap();
         assert_eq!(ins[2], [3, 1].into());

@@ -1,5 +1,6 @@
-//! LAMB: Adam's direction, scaled layer by layer by the norm of the weight (You et al., Large Batch Optimization for Deep Learning,
-//! 2020).
+//! LAMB: Adam's direction, scaled for each weight by its norm (You et al., Large Batch Optimization for Deep Learning, 2020).
+//!
+//! Phase 1 computes the direction of the step, phase 2 scales it by the trust ratio and updates the weight.
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
@@ -29,7 +30,7 @@ pub(super) static OPS: &[&OpDef] = &[
     &MULTI_MP_LAMB_UPDATE,
 ];
 
-/// The hyperparameters of the direction of a step.
+/// The hyperparameters of phase 1.
 pub(super) struct Direction {
     beta1: f32,
     beta2: f32,
@@ -37,14 +38,14 @@ pub(super) struct Direction {
     wd: f32,
     rescale_grad: f32,
     clip_gradient: f32,
-    /// The step number, from 1, if bias correction is enabled.
-    correction: Option<i64>,
+    /// The step number, from 1, or `None` without bias correction.
+    t: Option<i64>,
 }
 
 impl Direction {
-    /// The divisor that corrects the bias of a moving mean with this decay rate.
+    /// The divisor that corrects the bias of a moving mean with decay rate `beta`.
     fn bias_correction(&self, beta: f32) -> f64 {
-        self.correction.map_or(1.0, |t| 1.0 - pow(f64::from(beta), t as f64))
+        self.t.map_or(1.0, |t| 1.0 - pow(f64::from(beta), t as f64))
     }
 }
 
@@ -85,8 +86,8 @@ params! {
 impl LambPhase1Param {
     fn direction(&self) -> Direction {
         let LambPhase1Param { beta1, beta2, epsilon, wd, rescale_grad, clip_gradient, .. } = *self;
-        let correction = self.bias_correction.then_some(i64::from(self.t));
-        Direction { beta1, beta2, epsilon, wd, rescale_grad, clip_gradient, correction }
+        let t = self.bias_correction.then_some(i64::from(self.t));
+        Direction { beta1, beta2, epsilon, wd, rescale_grad, clip_gradient, t }
     }
 }
 
@@ -155,7 +156,7 @@ params! {
     }
 }
 
-/// The norm of the weight, clamped to its bounds, divided by the norm of the direction; 1 if either is 0.
+/// The trust ratio: the norm of the weight, clamped to its bounds, divided by the norm of the direction, or 1 if a norm is 0.
 fn trust_ratio(weight_norm: f64, direction_norm: f64, lower_bound: f32, upper_bound: f32) -> f64 {
     let mut norm = weight_norm;
     if lower_bound >= 0.0 {
@@ -167,7 +168,7 @@ fn trust_ratio(weight_norm: f64, direction_norm: f64, lower_bound: f32, upper_bo
     if norm == 0.0 || direction_norm == 0.0 { 1.0 } else { norm / direction_norm }
 }
 
-/// The weight and the direction share a shape; a norm has shape (1, ...), and its first element is used.
+/// Shape rule of phase 2: weight and direction have one shape. A norm has shape (1, ...), of which the first element is used.
 fn phase2_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut common = io.outs[0].clone();
     for _ in 0..2 {
@@ -253,7 +254,7 @@ pub(super) static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phas
     })
     .inplace(&[(0, 0)]);
 
-/// Subtracts `params * input` from the state of every step.
+/// Phase 2: subtracts `params * input` from the state of every step.
 fn descend<'a, S, N, C>(steps: impl IntoIterator<Item = Result<Step<'a, S, S, N, C, 1, 1>>>) -> Result<()>
 where
     S: Load<C> + Store<C>,
@@ -315,8 +316,8 @@ impl MultiTensor for MultiLambParam {
 impl MultiLambParam {
     fn direction(&self, i: usize) -> Direction {
         let MultiLambParam { beta1, beta2, epsilon, rescale_grad, clip_gradient, .. } = *self;
-        let correction = self.bias_correction.then(|| self.step_count.dim(i));
-        Direction { beta1, beta2, epsilon, wd: self.wds.0[i], rescale_grad, clip_gradient, correction }
+        let t = self.bias_correction.then(|| self.step_count.dim(i));
+        Direction { beta1, beta2, epsilon, wd: self.wds.0[i], rescale_grad, clip_gradient, t }
     }
 }
 
@@ -325,16 +326,16 @@ struct Weight<'a, S, G> {
     weight: &'a mut [S],
     mean: &'a mut [S],
     var: &'a mut [S],
-    /// Receives the new weight, rounded to the type of the gradient; empty if not wanted.
+    /// The output, to which the new weight is rounded; empty if it is not wanted or is `weight` itself.
     rounded: &'a mut [G],
     grad: &'a [G],
 }
 
-/// The operands of all weights, on the stack for up to 16.
+/// The operands of all weights, without an allocation for up to 16.
 type Weights<'a, S, G> = SmallVec<[Weight<'a, S, G>; 16]>;
 
-/// Runs both phases: the directions of all weights in one parallel loop, then their norms, then all steps in another loop.
-fn lamb_all<S, G, C>(p: &MultiLambParam, weights: &mut Weights<'_, S, G>) -> Result<()>
+/// Runs both phases for all weights. Each phase is one parallel loop over the elements of all weights.
+fn lamb_steps<S, G, C>(p: &MultiLambParam, weights: &mut Weights<'_, S, G>) -> Result<()>
 where
     S: Pod + Load<C> + Store<C> + Load<f32>,
     G: Load<C> + Store<C>,
@@ -345,8 +346,8 @@ where
     with_scratch(total, |directions: &mut [S]| {
         let mut rest = &mut *directions;
         let steps = weights.iter_mut().enumerate().map(|(i, w)| {
-            let (direction, others) = std::mem::take(&mut rest).split_at_mut(w.weight.len());
-            rest = others;
+            let direction;
+            (direction, rest) = std::mem::take(&mut rest).split_at_mut(w.weight.len());
             Ok(Step {
                 state: [direction, &mut *w.mean, &mut *w.var],
                 origin: &*w.weight,
@@ -358,8 +359,8 @@ where
         update_all(steps, Lamb::step::<C>)?;
         let mut rest = &*directions;
         descend(weights.iter_mut().enumerate().map(|(i, w)| {
-            let (direction, others) = rest.split_at(w.weight.len());
-            rest = others;
+            let direction;
+            (direction, rest) = rest.split_at(w.weight.len());
             let ratio = trust_ratio(norm::<S, C>(w.weight), norm::<S, C>(direction), p.lower_bound, p.upper_bound);
             Ok(Step {
                 state: [&mut *w.weight],
@@ -385,23 +386,23 @@ where
 fn multi(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<MultiLambParam>();
     dispatch!(ins[0].dtype(), T in [f32, half::f16] => {
-        lamb_all::<T, T, f32>(p, &mut full::<T>(ins, outs, p.count())?)
+        lamb_steps::<T, T, f32>(p, &mut full::<T>(ins, outs, p.count())?)
     }, d => dispatch!(d, T in [f64] => {
-        lamb_all::<T, T, f64>(p, &mut full::<T>(ins, outs, p.count())?)
+        lamb_steps::<T, T, f64>(p, &mut full::<T>(ins, outs, p.count())?)
     }, d => Err(ctx.unsupported(d, DType::FLOATS))))
 }
 
 fn multi_mixed(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<MultiLambParam>();
     dispatch!(ins[0].dtype(), T in [f32, f64, half::f16] => {
-        lamb_all::<f32, T, f32>(p, &mut mixed::<T>(ins, outs, p.count())?)
+        lamb_steps::<f32, T, f32>(p, &mut mixed::<T>(ins, outs, p.count())?)
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// The operands in one precision: the outputs are the weights.
-fn full<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) -> Result<Weights<'a, T, T>> {
-    let (weights, states) = outs.split_at_mut(count);
-    let mut all = Weights::new();
+/// The operands in one precision. The weights are updated in the outputs.
+fn full<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], num_weights: usize) -> Result<Weights<'a, T, T>> {
+    let (weights, states) = outs.split_at_mut(num_weights);
+    let mut operands = Weights::new();
     for ((ins, out), states) in
         ins.chunks(4).zip(weights).zip(states.chunks_mut(2)).filter(|((_, out), _)| out.wanted())
     {
@@ -410,21 +411,21 @@ fn full<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) -
             weight.copy_from_slice(ins[0].slice()?);
         }
         let [mean, var] = slices(states)?;
-        all.push(Weight { weight, mean, var, rounded: &mut [], grad: ins[1].slice()? });
+        operands.push(Weight { weight, mean, var, rounded: &mut [], grad: ins[1].slice()? });
     }
-    Ok(all)
+    Ok(operands)
 }
 
-/// The operands in mixed precision: the last state of each weight is its copy in single precision.
-fn mixed<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) -> Result<Weights<'a, f32, T>> {
-    let (weights, states) = outs.split_at_mut(count);
-    let mut all = Weights::new();
+/// The operands in mixed precision. The last state of a weight is its copy in single precision.
+fn mixed<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], num_weights: usize) -> Result<Weights<'a, f32, T>> {
+    let (weights, states) = outs.split_at_mut(num_weights);
+    let mut operands = Weights::new();
     for ((ins, out), states) in ins.chunks(5).zip(weights).zip(states.chunks_mut(3)) {
         let [mean, var, weight] = slices(states)?;
         let rounded = if out.wanted() { out.slice_mut()? } else { &mut [] };
-        all.push(Weight { weight, mean, var, rounded, grad: ins[1].slice()? });
+        operands.push(Weight { weight, mean, var, rounded, grad: ins[1].slice()? });
     }
-    Ok(all)
+    Ok(operands)
 }
 
 multi_tensor!(MULTI_LAMB_UPDATE: "_multi_lamb_update",

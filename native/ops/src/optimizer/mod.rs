@@ -1,4 +1,7 @@
 //! Optimizer operators. Each outputs the new weight, usually in place, and updates the states.
+//!
+//! `family` defines an operator from the formula of its update rule. `multi_tensor` lays out the inputs of operators that update
+//! several weights in one call.
 
 mod adamw;
 mod adaptive;
@@ -18,16 +21,16 @@ use ferromx_core::op::OpDef;
 pub static OPS: &[&[&OpDef]] = &[
     // AdamW.
     adamw::OPS,
-    // Optimizers with an adaptive step size for each element.
+    // Adam, RMSProp, FTRL, FTML, AdaGrad.
     adaptive::OPS,
-    // AdaGrad with one step size for each row.
+    // AdaGrad with one learning rate per row.
     group::OPS,
     // LAMB.
     lamb::OPS,
-    // Gradient descent on several weights in one call.
+    // SGD on several weights in one call.
     multi_sgd::OPS,
     // Norms and finiteness checks of all gradients at once.
     norms::OPS,
-    // Gradient descent with and without momentum, and the sign-based methods.
+    // SGD with and without momentum, and the sign-based methods.
     sgd::OPS,
 ];

@@ -1,4 +1,4 @@
-//! Gradient descent on several weights in one call.
+//! SGD on several weights in one call. The operators `preloaded_*` read learning rates and weight decays from arrays.
 
 use ferromx_core::error::Result;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef};
@@ -28,13 +28,13 @@ trait Rates: MultiTensor {
     fn rates<'a>(&'a self, ins: &[In<'a>]) -> Result<(&'a [f32], &'a [f32])>;
 }
 
-/// The parameters of the step on one weight.
+/// Conversion to the parameters `P` of the operator on one weight.
 trait Single<P> {
-    /// The parameters with the given learning rate and weight decay.
+    /// The parameters of a weight with the given learning rate and weight decay.
     fn single(&self, lr: f32, wd: f32) -> P;
 }
 
-/// Declares the parameters of an operator: lists of rates, its own, then those that all operators share.
+/// Declares the parameters of an operator: the lists of rates, its own, then those that all operators share.
 macro_rules! multi_params {
     ($(#[$meta:meta])* $name:ident { $($rates:tt)* } { $($own:tt)* }) => {
         params! {
@@ -53,6 +53,7 @@ macro_rules! multi_params {
     };
 }
 
+/// Declares the parameters of an operator whose rates are parameters.
 macro_rules! listed_params {
     ($(#[$meta:meta])* $name:ident { $($own:tt)* }) => {
         multi_params! {
@@ -83,6 +84,7 @@ macro_rules! listed_params {
     };
 }
 
+/// Declares the parameters of an operator whose rates are its last two inputs.
 macro_rules! preloaded_params {
     ($(#[$meta:meta])* $name:ident { $($own:tt)* }) => {
         multi_params! { $(#[$meta])* $name {} { $($own)* } }
@@ -131,6 +133,7 @@ preloaded_params! {
     }
 }
 
+/// Implements [`Single`].
 macro_rules! single {
     ($($P:ty => $Q:ident { $($momentum:ident)? };)*) => {$(
         impl Single<$Q> for $P {

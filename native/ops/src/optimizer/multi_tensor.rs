@@ -1,4 +1,4 @@
-//! Layout, names, shapes and types of the inputs of multi-tensor optimizers, which update several weights in one call.
+//! The inputs of multi-tensor optimizers, which update several weights in one call: their order, names, shapes and types.
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
@@ -9,28 +9,28 @@ use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
 
-/// The most weights of one call; a model with more takes several calls.
+/// The maximum number of weights in one call.
 pub(super) const MAX_WEIGHTS: usize = 256;
 
 /// The parameters of a multi-tensor optimizer.
 pub(super) trait MultiTensor: OpParams {
     /// The number of weights.
     fn count(&self) -> usize;
-    /// Name and length of each list parameter, which must have one number for each weight.
+    /// The name and length of each parameter that must have one number per weight.
     fn lists(&self) -> Vec<(&'static str, usize)>;
 }
 
-/// The order of the inputs: the arrays of `each` for every weight in order, then those of `shared`.
+/// The order of the inputs: the arrays of `each` for one weight after the other, then those of `shared`.
 pub(super) struct Layout {
     /// The weight, its gradient, its states and, for mixed precision, its copy in single precision.
     pub each: &'static [&'static str],
     /// The inputs that all weights share.
     pub shared: &'static [&'static str],
-    /// Whether the states are in single precision.
+    /// True if the states are in single precision.
     pub mixed: bool,
 }
 
-/// The input indices of the states of `N / (stride - 2)` weights: of each weight's `stride` inputs, all but the first two.
+/// The input indices of `N` states. Each weight has `stride` inputs: weight, gradient, and `stride - 2` states.
 pub(super) const fn state_indices<const N: usize>(stride: usize) -> [usize; N] {
     let mut indices = [0; N];
     let mut k = 0;
@@ -52,7 +52,7 @@ pub(super) const fn all_indices<const N: usize>() -> [usize; N] {
     indices
 }
 
-/// (input, output) of each weight, which may share memory.
+/// The (input, output) of each weight, which may share memory.
 pub(super) const fn inplace_pairs(stride: usize) -> [(usize, usize); MAX_WEIGHTS] {
     let mut pairs = [(0, 0); MAX_WEIGHTS];
     let mut k = 0;
@@ -75,7 +75,7 @@ impl Layout {
         each.chain(self.shared.iter().map(|name| name.to_string())).collect()
     }
 
-    /// The gradient, the states and the output of a weight have its shape.
+    /// Shape rule: the gradient, the states and the output of a weight have its shape.
     pub(super) fn shape<P: MultiTensor>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         let (stride, p) = (self.each.len(), p.get::<P>());
         for (list, len) in p.lists() {
@@ -93,7 +93,7 @@ impl Layout {
         Ok(())
     }
 
-    /// [`Layout::shape`] for shared inputs that are learning rates and weight decays, with one element for each weight.
+    /// Like [`Layout::shape`], if the shared inputs are learning rates and weight decays with one element per weight.
     pub(super) fn shape_of_rates<P: MultiTensor>(&self, p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         let count = p.get::<P>().count();
         let first = self.each.len() * count;
@@ -112,8 +112,8 @@ impl Layout {
         self.shape::<P>(p, io)
     }
 
-    /// All weights share a type; their states have it too, or are in single precision if `mixed`. The shared inputs are in single
-    /// precision, except that `rescale_grad` may have any type unless `mixed`.
+    /// Type rule: all weights have one type. Their states have it too, or are in single precision if `mixed`. The shared inputs are in
+    /// single precision, except that `rescale_grad` may have any type unless `mixed`.
     pub(super) fn dtype<P: MultiTensor>(&self, p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
         let stride = self.each.len();
         let weights = stride * p.get::<P>().count();

@@ -1,5 +1,5 @@
-//! Operators on all gradients at once, for large-batch training and mixed precision: sums of squares, layer-wise learning rates,
-//! finiteness checks, resetting to 0.
+//! Operators on all gradients at once, for large-batch training and mixed precision: `multi_sum_sq`, `multi_lars`, `all_finite`,
+//! `reset_arrays`.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -33,7 +33,7 @@ params! {
     }
 }
 
-/// The most arrays of one call.
+/// The maximum number of arrays in one call.
 const MAX_ARRAYS: usize = 4096;
 
 pub(super) static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
@@ -59,7 +59,7 @@ pub(super) static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
         }, d => Err(ctx.unsupported(d, DType::FLOATS))))
     });
 
-/// All inputs share a type; the output is in single precision.
+/// Type rule: all inputs have one type, and the output is in single precision.
 fn float32_output_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, DType::F32)?;
     same_dtype(p, &mut DTypeIo { ins: io.ins, outs: &mut [] })
@@ -123,8 +123,8 @@ params! {
     }
 }
 
-/// Writes 1 if all elements of all inputs are finite, else 0; without `init_output`, the old value must be nonzero too.
-fn finite(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], init_output: bool) -> Result<()> {
+/// Writes 1 if all elements of all inputs are finite, else 0. Without `init_output`, the output stays 0 if it is 0.
+fn write_all_finite(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], init_output: bool) -> Result<()> {
     let out = outs[0].slice_mut::<f32>()?;
     let mut is_finite = init_output || out[0] != 0.0;
     for x in ins {
@@ -142,7 +142,7 @@ pub(super) static ALL_FINITE: OpDef = OpDef::new("all_finite")
     .params::<AllFiniteParam>()
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(float32_output_dtype)
-    .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output));
+    .forward(|ctx, ins, outs| write_all_finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output));
 
 pub(super) static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
     .doc("1 if all elements of several arrays are finite, else 0, as one element of type float32.")
@@ -152,7 +152,7 @@ pub(super) static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
     .input_names_by(|p| array_names(p.get::<MultiAllFiniteParam>().num_arrays))
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(|_, io| io.assign_out(0, DType::F32))
-    .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<MultiAllFiniteParam>().init_output));
+    .forward(|ctx, ins, outs| write_all_finite(ctx, ins, outs, ctx.params::<MultiAllFiniteParam>().init_output));
 
 pub(super) static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
     .doc("Sets all elements of several arrays, of any types, to 0. There is no output.")

@@ -1,4 +1,4 @@
-//! Gradient descent, and the methods that use only the signs of gradients.
+//! SGD with and without momentum, and the methods that only use the signs of gradients.
 
 use ferromx_core::op::{OpDef, arg};
 use ferromx_kernels::math::MathFloat;
@@ -85,21 +85,17 @@ scalars |p| [
     [weight + momentum * mom - lr * g, mom]
 });
 
-// As in MXNet, the weight decay in the new momentum is that of the new weight.
-family::rule!(
-    MixedNagMom,
-    MomParam,
-    states[mom],
-    scalars
-        | p
-        | [lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),],
-    |weight, grad| {
-        let (g, kept) = (clip(rescale * grad, limit), momentum * mom);
-        let step = kept - lr * (g + wd * weight);
-        let weight = weight + momentum * step - lr * (g + wd * weight);
-        [weight, kept - lr * (g + wd * weight)]
-    }
-);
+// As in MXNet, the new momentum includes the weight decay of the new weight.
+family::rule! { MixedNagMom, MomParam, states [mom],
+scalars |p| [
+    lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
+],
+|weight, grad| {
+    let (g, decayed) = (clip(rescale * grad, limit), momentum * mom);
+    let step = decayed - lr * (g + wd * weight);
+    let weight = weight + momentum * step - lr * (g + wd * weight);
+    [weight, decayed - lr * (g + wd * weight)]
+} }
 
 mixed_step!(MP_NAG_MOM_UPDATE: MixedNagMom<5, 2>, "mp_nag_mom_update", "nag_mom_update", MomParam,
 states [mom = "The momentum, in single precision."]);
