@@ -201,7 +201,7 @@ impl MaskRows {
 }
 
 /// Computes the probabilities, of shape (num_groups, num_queries, num_keys). `scores` is a scratch buffer of the same length.
-fn attend<T: gemm::GemmElement + Accum>(
+fn compute_probabilities<T: gemm::GemmElement + Accum>(
     ctx: &OpCtx<'_>,
     s: &AttentionShape,
     ins: &[In<'_>],
@@ -236,7 +236,7 @@ fn forward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &
     let (value, out) = (ins[2].slice::<T>()?, out.slice_mut::<T>()?);
     with_scratch(2 * s.num_scores(), |buffer: &mut [T]| {
         let (scores, probabilities) = buffer.split_at_mut(s.num_scores());
-        attend(ctx, &s, ins, scores, probabilities)?;
+        compute_probabilities(ctx, &s, ins, scores, probabilities)?;
         gemm_batched(
             T::one(),
             |g| s.score(probabilities, g),
@@ -260,7 +260,7 @@ fn backward<T: gemm::GemmElement + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
     with_scratch(3 * s.num_scores(), |buffer: &mut [T]| {
         let (scores, rest) = buffer.split_at_mut(s.num_scores());
         let (probabilities, probability_grads) = rest.split_at_mut(s.num_scores());
-        attend(ctx, &s, ins, scores, probabilities)?;
+        compute_probabilities(ctx, &s, ins, scores, probabilities)?;
         if outs[2].wanted() {
             let out = outs[2].slice_mut::<T>()?;
             gemm_batched(

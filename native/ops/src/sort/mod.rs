@@ -1,4 +1,4 @@
-//! Sorting: `sort`, `argsort`, `topk`, `unique`.
+//! Sorting: `sort` and `argsort` in this file, `topk`, `unique`.
 //!
 //! Sorting is stable; NaN is larger than every number.
 
@@ -25,10 +25,10 @@ pub static OPS: &[&[&OpDef]] = &[
     unique::OPS,
 ];
 
-/// A shape around an axis: the number of elements before it, its length, the number after it.
+/// A shape seen from one axis, as (outer, n, inner); see [`around`].
 type AroundAxis = (usize, usize, usize);
 
-/// The shape around an axis, or of the flattened array without an axis.
+/// The shape seen from an axis, or that of the flattened array without an axis.
 fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<AroundAxis> {
     let dims = shape.to_usize();
     match axis {
@@ -37,7 +37,7 @@ fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<AroundAxis> {
     }
 }
 
-/// The shape of the sorted array: a vector without an axis.
+/// The shape of the sorted array, which is flattened without an axis.
 fn sorted_shape(shape: &Shape, axis: Option<i32>) -> Result<Shape> {
     match (axis, shape.ndim()) {
         (_, None) => Ok(Shape::unknown()),
@@ -50,7 +50,8 @@ fn order(ascending: bool) -> Order {
     if ascending { Order::Ascending } else { Order::Descending }
 }
 
-/// Calls `f` with source rows of `n` elements and destination rows of `k`, transposed so that each row is contiguous.
+/// Calls `f` with rows along an axis, transposed if necessary so that each row is contiguous: source rows of `n` elements, destination
+/// rows of `k`.
 fn with_rows<T: Item, U: Item>(
     src: &[T],
     (outer, n, inner): AroundAxis,
@@ -72,8 +73,8 @@ fn gather_along<T: Item>(src: &[T], (outer, n, inner): AroundAxis, indices: &[i3
     for o in 0..outer {
         for j in 0..k {
             for i in 0..inner {
-                let to = (o * k + j) * inner + i;
-                dst[to] = src[(o * n + indices[to] as usize) * inner + i];
+                let offset = (o * k + j) * inner + i;
+                dst[offset] = src[(o * n + indices[offset] as usize) * inner + i];
             }
         }
     }
@@ -91,11 +92,11 @@ fn scatter_along<T: Item>(
     for o in 0..outer {
         for j in 0..k {
             for i in 0..inner {
-                let from = (o * k + j) * inner + i;
-                let index = usize::try_from(indices[from]).ok().filter(|p| *p < n).ok_or_else(|| {
-                    Error::value(format!("index {} is out of bounds for an axis of length {n}", indices[from]))
+                let offset = (o * k + j) * inner + i;
+                let index = usize::try_from(indices[offset]).ok().filter(|index| *index < n).ok_or_else(|| {
+                    Error::value(format!("index {} is out of bounds for an axis of length {n}", indices[offset]))
                 })?;
-                dst[(o * n + index) * inner + i] = grad[from];
+                dst[(o * n + index) * inner + i] = grad[offset];
             }
         }
     }
@@ -116,8 +117,8 @@ fn sorted_indices<T: SortKey>(src: &[T], around: AroundAxis, k: usize, order: Or
 /// Writes indices, converted to the element type of the output.
 fn write_indices(ctx: &OpCtx<'_>, indices: &[i32], out: &mut Out<'_>) -> Result<()> {
     dispatch!(out.dtype(), I in [f32, f64, f16, bf16, u8, i32, i64] => {
-        for (o, p) in out.slice_mut::<I>()?.iter_mut().zip(indices) {
-            *o = I::from_f64(f64::from(*p));
+        for (out, index) in out.slice_mut::<I>()?.iter_mut().zip(indices) {
+            *out = I::from_f64(f64::from(*index));
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, &[DType::F16, DType::F32, DType::F64, DType::I32, DType::I64, DType::U8])))

@@ -5,7 +5,7 @@ use super::{ARGSORT, SORT};
 use crate::testing::{Case, array, vector};
 
 #[test]
-fn sorts_along_any_axis() {
+fn arrays_are_sorted_along_any_axis() {
     let x = array(&[3f32, 1.0, 2.0, 0.0, 5.0, 4.0], &[2, 3]);
     let run = |def, attrs: &[(&str, &str)]| Case::new(def, attrs).run(std::slice::from_ref(&x)).unwrap().swap_remove(0);
     assert_eq!(run(&SORT, &[]).to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 0.0, 4.0, 5.0]);
@@ -38,7 +38,7 @@ fn every_number_type_is_sorted() {
 }
 
 #[test]
-fn gradients_return_to_the_original_indices() {
+fn gradients_are_scattered_to_the_original_indices() {
     let x = array(&[3f64, 1.0, 2.0, 0.0, 5.0, 4.0], &[2, 3]);
     for axis in ["-1", "0", "None"] {
         Case::new(&SORT, &[("axis", axis)]).check_gradient(std::slice::from_ref(&x));
@@ -47,7 +47,7 @@ fn gradients_return_to_the_original_indices() {
 }
 
 #[test]
-fn too_many_elements_are_refused() {
+fn k_above_the_length_of_the_axis_is_an_error() {
     let e = Case::new(&TOPK, &[("k", "4")]).run(&[array(&[1f32, 2.0], &[2])]).map(|_| ()).unwrap_err().to_string();
     assert!(e.contains("k must be at most 2"), "{e}");
 }

@@ -1,4 +1,4 @@
-//! The operator `topk`.
+//! `topk`.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -126,7 +126,7 @@ fn topk(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     })
 }
 
-/// Inputs: the gradient of the elements, and their indices if the forward pass returned any.
+/// Inputs: gradient of the selected elements, and their indices if the forward pass returned elements.
 fn topk_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TopKParam>();
     let out = &mut outs[0];

@@ -63,12 +63,12 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
                 sorted.dedup_by(|a, b| compare(*a, *b).is_eq());
                 return Ok(vec![new_array(&sorted, &[sorted.len() as i64], ctx.context)?]);
             }
-            // The elements of slice i in comparison order.
-            let entry = |i: usize| (0..outer).flat_map(move |o| (0..inner).map(move |k| x[(o * n + i) * inner + k]));
+            // The elements of slice `i` along the axis, in the order in which slices are compared.
+            let slice = |i: usize| (0..outer).flat_map(move |o| (0..inner).map(move |k| x[(o * n + i) * inner + k]));
             let order = |a: &usize, b: &usize| {
-                entry(*a).zip(entry(*b)).map(|(a, b)| compare(a, b)).find(|o| o.is_ne()).unwrap_or(a.cmp(b))
+                slice(*a).zip(slice(*b)).map(|(a, b)| compare(a, b)).find(|o| o.is_ne()).unwrap_or(a.cmp(b))
             };
-            let same = |a: usize, b: usize| entry(a).zip(entry(b)).all(|(a, b)| compare(a, b).is_eq());
+            let are_equal = |a: usize, b: usize| slice(a).zip(slice(b)).all(|(a, b)| compare(a, b).is_eq());
             let mut sorted: Vec<usize> = memory::collected(0..n);
             if outer * inner == 1 && (1..u32::MAX as usize).contains(&n) {
                 let mut order = memory::filled(0i64, n);
@@ -80,7 +80,7 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             let (mut firsts, mut inverse, mut counts) = (Vec::<i64>::new(), memory::filled(0i64, n), Vec::<i64>::new());
             for &i in &sorted {
                 match (firsts.last(), counts.last_mut()) {
-                    (Some(first), Some(count)) if same(*first as usize, i) => *count += 1,
+                    (Some(first), Some(count)) if are_equal(*first as usize, i) => *count += 1,
                     _ => {
                         firsts.push(i as i64);
                         counts.push(1);
@@ -88,18 +88,18 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
                 }
                 inverse[i] = firsts.len() as i64 - 1;
             }
-            let found = firsts.len() as i64;
+            let num_unique = firsts.len() as i64;
             let values: Vec<T> = (0..outer)
                 .flat_map(|o| firsts.iter().flat_map(move |i| (0..inner).map(move |k| x[(o * n + *i as usize) * inner + k])))
                 .collect();
             let shape: Dims = match axis {
-                Some(axis) => dims.iter().enumerate().map(|(i, d)| if i == axis { found } else { *d as i64 }).collect(),
-                None => Dims::from_slice(&[found]),
+                Some(axis) => dims.iter().enumerate().map(|(i, d)| if i == axis { num_unique } else { *d as i64 }).collect(),
+                None => Dims::from_slice(&[num_unique]),
             };
             let mut outs = vec![new_array(&values, &shape, ctx.context)?];
-            for (wanted, numbers) in [(p.return_index, &firsts), (p.return_inverse, &inverse), (p.return_counts, &counts)] {
-                if wanted {
-                    outs.push(new_array(numbers, &[numbers.len() as i64], ctx.context)?);
+            for (is_wanted, indices) in [(p.return_index, &firsts), (p.return_inverse, &inverse), (p.return_counts, &counts)] {
+                if is_wanted {
+                    outs.push(new_array(indices, &[indices.len() as i64], ctx.context)?);
                 }
             }
             Ok(outs)
@@ -107,7 +107,7 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
 }
 
-/// Total order of elements: NaN is greater than all numbers and equal to itself.
+/// A total order: NaN is greater than all numbers and equal to itself.
 fn compare<T: Element>(a: T, b: T) -> std::cmp::Ordering {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
     a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
@@ -119,7 +119,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn unique_elements_and_rows() {
+    fn unique_finds_elements_and_slices() {
         let all = [("return_index", "1"), ("return_inverse", "1"), ("return_counts", "1")];
         let x = array(&[3f64, 1.0, f64::NAN, 1.0, 3.0, f64::NAN], &[6]);
         let y = Case::new(&UNIQUE, &all).run(&[x]).unwrap();
