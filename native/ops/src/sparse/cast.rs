@@ -11,10 +11,10 @@ use ferromx_kernels::sparse as kernels;
 
 use super::{csr_of, csr_parts, moved, new_array, new_csr, new_vector, row_len, with_rows};
 
-/// Converts an array to a dense one; a dense array is shared.
+/// Converts an array to a dense one. A dense array is returned without a copy.
 ///
 /// # Errors
-/// Inconsistent parts; no memory.
+/// Inconsistent row pointers or indices; too little memory.
 pub fn to_dense(array: &Array) -> Result<NDArray> {
     let a = match array {
         Array::Dense(a) => return Ok(a.clone()),
@@ -42,10 +42,10 @@ pub fn to_dense(array: &Array) -> Result<NDArray> {
     Ok(out)
 }
 
-/// Converts an array to a storage type; an array that already has it is shared.
+/// Converts an array to a storage type. An array that already has it is returned without a copy.
 ///
 /// # Errors
-/// csr for a rank other than 2; row_sparse for a scalar; no memory.
+/// csr for a rank other than 2; row_sparse for a scalar; too little memory.
 pub fn cast(array: &Array, storage_type: StorageType) -> Result<Array> {
     if array.storage_type() == storage_type {
         return Ok(array.clone());
@@ -78,7 +78,7 @@ fn to_sparse<T: Element>(dense: &NDArray, storage_type: StorageType) -> Result<S
     SparseArray::row_sparse(shape, values, new_vector(&indices, context)?)
 }
 
-/// Overwrites an array of any storage type with `value`, which it takes over.
+/// Overwrites an array of any storage type with `value`, whose memory it takes over if both are sparse.
 ///
 /// # Errors
 /// A different shape or element type.

@@ -1,4 +1,4 @@
-//! Products of a sparse and a dense matrix.
+//! `dot` of a sparse and a dense matrix.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::Element;
@@ -17,8 +17,8 @@ use super::{csr_of, csr_parts, new_vector, with_rows};
 use crate::linalg::dot::{DotParam, Storage};
 use StorageType::{Csr, Default as Dense, RowSparse};
 
-/// The storage type of the product, unless `forward_stype` sets it: csr times dense or row_sparse is dense, or row_sparse if csr is
-/// transposed; dense times csr is csr.
+/// Storage rule of products, unless `forward_stype` sets it. csr times dense or row_sparse is dense, or row_sparse if csr is transposed.
+/// dense times csr is csr.
 pub fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
     let default = match (ins[0], ins[1]) {
@@ -41,7 +41,7 @@ pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         }
         (Array::Sparse(lhs), rhs) if lhs.storage_type() == Csr && !p.transpose_b => {
             let rhs = to_dense(rhs)?;
-            csr_dense(call, lhs, p.transpose_a, &rhs, &call.shapes[0], call.storage_type == RowSparse)?
+            csr_dense(call, lhs, p.transpose_a, &rhs, &call.shapes[0])?
         }
         (lhs, rhs) => {
             let mut product = (call.dense)(&[to_dense(lhs)?, to_dense(rhs)?])?;
@@ -51,7 +51,7 @@ pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![cast(&product, call.storage_type)?])
 }
 
-/// Runs `$body` with `$T` bound to an element type with products.
+/// Runs `$body` with `$T` bound to an element type that has arithmetic.
 macro_rules! summed {
     ($call:expr, $dtype:expr, $T:ident => $body:expr) => {
         dispatch!($dtype, $T in [f32, f64, half::f16, i32, i64, u8, i8] => $body, d => {
@@ -63,22 +63,21 @@ macro_rules! summed {
 }
 pub(super) use summed;
 
-/// A csr matrix, optionally transposed, times a dense array; the result is dense, or row_sparse with the nonempty rows.
+/// The product of a csr matrix, transposed if `transpose_lhs`, and a dense array. It is dense, or row_sparse with the rows that are not
+/// empty in the matrix.
 fn csr_dense(
     call: &SparseCall<'_>,
     lhs: &SparseArray,
-    transposed: bool,
+    transpose_lhs: bool,
     rhs: &NDArray,
     shape: &Shape,
-    row_sparse: bool,
 ) -> Result<Array> {
     ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
     summed!(call, lhs.dtype(), T => {
-        if transposed {
-            let transposed = transpose::<T>(lhs)?;
-            multiply::<T>(&transposed, rhs, shape, row_sparse)
+        if transpose_lhs {
+            multiply::<T>(&transpose::<T>(lhs)?, rhs, shape, call.storage_type)
         } else {
-            multiply::<T>(lhs, rhs, shape, row_sparse)
+            multiply::<T>(lhs, rhs, shape, call.storage_type)
         }
     })
 }
@@ -92,7 +91,13 @@ fn transpose<T: Element + MulAdd>(a: &SparseArray) -> Result<SparseArray> {
     super::new_csr(&Shape::new(&[columns, a.shape().dim(0)]), transposed, a.context())
 }
 
-fn multiply<T: Element + MulAdd>(a: &SparseArray, rhs: &NDArray, shape: &Shape, row_sparse: bool) -> Result<Array> {
+/// The product of a csr matrix and a dense array, dense or row_sparse.
+fn multiply<T: Element + MulAdd>(
+    a: &SparseArray,
+    rhs: &NDArray,
+    shape: &Shape,
+    storage_type: StorageType,
+) -> Result<Array> {
     let parts = a.parts()?;
     let [indptr, indices, values] = csr_parts(&parts)?;
     let n = rhs.len().checked_div(rhs.shape().dim(0) as usize).unwrap_or(0);
@@ -106,19 +111,20 @@ fn multiply<T: Element + MulAdd>(a: &SparseArray, rhs: &NDArray, shape: &Shape, 
             Ok(())
         })
     };
-    if !row_sparse {
+    if storage_type != RowSparse {
         let out = NDArray::zeros(shape, T::DTYPE, a.context())?;
         run(&out, None)?;
         return Ok(out.into());
     }
-    let bounds = indptr.to_vec::<i64>()?;
+    let starts = indptr.to_vec::<i64>()?;
     let rows: Vec<i64> =
-        (0..bounds.len() as i64 - 1).filter(|r| bounds[*r as usize] < bounds[*r as usize + 1]).collect();
+        (0..starts.len() as i64 - 1).filter(|r| starts[*r as usize] < starts[*r as usize + 1]).collect();
     let out = NDArray::zeros(&with_rows(shape, rows.len()), T::DTYPE, a.context())?;
     run(&out, Some(&rows))?;
     Ok(SparseArray::row_sparse(shape, out, new_vector(&rows, a.context())?)?.into())
 }
 
+/// The product of a dense and a csr matrix.
 fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<NDArray> {
     ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of equal types, not {} and {}", lhs.dtype(), rhs.dtype());
     let parts = rhs.parts()?;
@@ -134,14 +140,14 @@ fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<
     Ok(out)
 }
 
-/// The gradient of the right operand of csr times another matrix is also a product of csr and another matrix.
+/// Storage rule of the gradients of csr times another matrix: that of the right operand is a product of csr and a matrix, too.
 pub fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
     let is_product = ins[1] == Csr && !p.transpose_b && (ins[0] == Dense || ins[0] == RowSparse && !p.transpose_a);
     is_product.then_some(if p.transpose_a { Dense } else { RowSparse })
 }
 
-/// The gradient of csr times dense. With C = A B: dB = A^T dC; dA, which is dense, is only computed if it is wanted.
+/// The gradients of C = A B for a csr matrix A: dB = A^T dC. dA is dense, and only computed if it is wanted.
 pub fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
     let (grad, lhs) = (&to_dense(&call.ins[0])?, call.ins[1].sparse()?);
@@ -151,7 +157,6 @@ pub fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     } else {
         vec![SparseArray::zeros(Csr, &call.shapes[0], lhs.dtype(), lhs.context())?.into()]
     };
-    let row_sparse = call.storage_type == RowSparse;
-    grads.push(csr_dense(call, lhs, !p.transpose_a, grad, &call.shapes[1], row_sparse)?);
+    grads.push(csr_dense(call, lhs, !p.transpose_a, grad, &call.shapes[1])?);
     Ok(grads)
 }

@@ -13,12 +13,12 @@ use super::{new_vector, row_len, with_rows};
 use crate::index::EmbeddingParam;
 use ferromx_core::dispatch;
 
-/// The gradient of the table is row_sparse if `sparse_grad` is set.
+/// Storage rule: the gradient of the table is row_sparse if `sparse_grad` is set.
 pub fn embedding_rule(p: &Params, _: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     p.get::<EmbeddingParam>().sparse_grad.then_some(StorageType::RowSparse)
 }
 
-/// Sums the rows of the output's gradient by index. Inputs: the gradient, the indices.
+/// Sums the rows of the gradient that belong to the same row of the table. Inputs: gradient of the output, indices.
 pub fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     if call.wanted[0] {
         return Err(Error::NotDifferentiable(
@@ -28,16 +28,17 @@ pub fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (grad, data) = (super::cast::to_dense(&call.ins[0])?, super::cast::to_dense(&call.ins[1])?);
     let (shape, context) = (&call.shapes[1], grad.context());
     let last = shape.dim(0) - 1;
-    let mut by_row: Vec<(i64, i64)> =
-        data.to_vec_as::<i64>()?.into_iter().enumerate().map(|(at, row)| (row.clamp(0, last), at as i64)).collect();
-    by_row.sort_unstable();
-    // Row k of this matrix has a one for each position at which row k of the table was looked up.
+    // (row of the table, row of the gradient).
+    let mut lookups: Vec<(i64, i64)> =
+        data.to_vec_as::<i64>()?.into_iter().enumerate().map(|(i, row)| (row.clamp(0, last), i as i64)).collect();
+    lookups.sort_unstable();
+    // The sum is a product with a csr matrix: row k has a one for each row of the gradient that belongs to row `rows[k]` of the table.
     let (mut rows, mut indptr) = (Vec::new(), vec![0]);
-    for part in by_row.chunk_by(|a, b| a.0 == b.0) {
-        rows.push(part[0].0);
-        indptr.push(indptr[rows.len() - 1] + part.len() as i64);
+    for lookups in lookups.chunk_by(|a, b| a.0 == b.0) {
+        rows.push(lookups[0].0);
+        indptr.push(indptr[rows.len() - 1] + lookups.len() as i64);
     }
-    let columns: Vec<i64> = by_row.iter().map(|(_, at)| *at).collect();
+    let columns: Vec<i64> = lookups.iter().map(|(_, i)| *i).collect();
     let out = NDArray::zeros(&with_rows(shape, rows.len()), grad.dtype(), context)?;
     call_once(&[&grad], &[(&out, Req::Write)], |ins, outs| {
         summed!(call, grad.dtype(), T => {

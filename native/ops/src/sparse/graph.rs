@@ -1,5 +1,5 @@
-//! Subgraphs for message passing. A graph is a csr matrix of type int64: row v holds the edges of vertex v, with their target vertices as
-//! columns and their ids as values.
+//! Sampling and subgraphs for graph neural networks, from DGL. A graph is a csr matrix of type int64. Row v holds the edges of vertex v:
+//! the target vertices are the column indices, the ids of the edges the values.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
@@ -39,64 +39,78 @@ params! {
     }
 }
 
-/// Number of inputs before the seeds: the graph and, if `weighted`, the weights.
-const fn leading(weighted: bool) -> usize {
-    1 + weighted as usize
+/// The probabilities with which neighbours are sampled.
+#[derive(Clone, Copy, PartialEq)]
+enum Probability {
+    Uniform,
+    /// Proportional to the weights in input 1.
+    Weighted,
+}
+
+/// Number of inputs before the seeds: the graph, and the weights if there are any.
+const fn num_leading(probability: Probability) -> usize {
+    match probability {
+        Probability::Uniform => 1,
+        Probability::Weighted => 2,
+    }
 }
 
 /// Number of subgraphs to sample.
-fn num_subgraphs(p: &Params, weighted: bool) -> usize {
-    (p.get::<SampleParam>().num_args as usize).saturating_sub(leading(weighted))
+fn num_subgraphs(p: &Params, probability: Probability) -> usize {
+    (p.get::<SampleParam>().num_args as usize).saturating_sub(num_leading(probability))
 }
 
-/// The outputs are, each for all subgraphs: vertices, graph, weights if `weighted`, layers.
-fn sample_shape(p: &Params, io: &mut ShapeIo<'_>, weighted: bool) -> Result<()> {
-    let (n, max) = (num_subgraphs(p, weighted), p.get::<SampleParam>().max_num_vertices);
+/// The outputs are, each for all subgraphs: vertices, graph, weights if there are any, layers.
+fn sample_shape(p: &Params, io: &mut ShapeIo<'_>, probability: Probability) -> Result<()> {
+    let (n, max) = (num_subgraphs(p, probability), p.get::<SampleParam>().max_num_vertices);
     ensure!(n > 0, "no seeds were given: num_args counts the graph and the arrays of seeds");
     ensure!(max > 0, "max_num_vertices must be positive: {max} was given");
-    let columns = io.ins[0].clone();
-    ensure!(columns.ndim().is_none_or(|n| n == 2), "a graph is a matrix, not an array of shape {columns}");
-    if weighted && columns.ndim().is_some() {
-        io.assign_in(1, &Shape::new(&[columns.dim(1)]))?;
+    let graph = io.ins[0].clone();
+    ensure!(graph.ndim().is_none_or(|n| n == 2), "a graph is a matrix, not an array of shape {graph}");
+    if probability == Probability::Weighted && graph.ndim().is_some() {
+        io.assign_in(1, &Shape::new(&[graph.dim(1)]))?;
     }
     for k in 0..n {
         io.assign_out(k, &Shape::new(&[max + 1]))?;
-        if columns.ndim().is_some() {
-            io.assign_out(n + k, &Shape::new(&[max, columns.dim(1)]))?;
+        if graph.ndim().is_some() {
+            io.assign_out(n + k, &Shape::new(&[max, graph.dim(1)]))?;
         }
-        for kind in 2..2 + leading(weighted) {
+        for kind in 2..2 + num_leading(probability) {
             io.assign_out(kind * n + k, &Shape::new(&[max]))?;
         }
     }
     Ok(())
 }
 
-fn sample_dtype(p: &Params, io: &mut DTypeIo<'_>, weighted: bool) -> Result<()> {
-    let n = num_subgraphs(p, weighted);
-    let weights = |i: usize, range: std::ops::Range<usize>| weighted && range.contains(&i);
+/// Type rule: weights are float32, all other arrays int64.
+fn sample_dtype(p: &Params, io: &mut DTypeIo<'_>, probability: Probability) -> Result<()> {
+    let n = num_subgraphs(p, probability);
+    let is_weights =
+        |i: usize, range: std::ops::Range<usize>| probability == Probability::Weighted && range.contains(&i);
     for i in 0..io.ins.len() {
-        io.assign_in(i, if weights(i, 1..2) { DType::F32 } else { DType::I64 })?;
+        io.assign_in(i, if is_weights(i, 1..2) { DType::F32 } else { DType::I64 })?;
     }
     for i in 0..io.outs.len() {
-        io.assign_out(i, if weights(i, 2 * n..3 * n) { DType::F32 } else { DType::I64 })?;
+        io.assign_out(i, if is_weights(i, 2 * n..3 * n) { DType::F32 } else { DType::I64 })?;
     }
     Ok(())
 }
 
+/// Storage rule: the first input is csr, all others are dense.
 fn sample_rule(ins: &[StorageType]) -> Option<StorageType> {
     (ins.first() == Some(&Csr) && ins[1..].iter().all(|t| *t == Dense)).then_some(Csr)
 }
 
-/// Reads vertex ids, each below `n`.
+/// The elements of an array of vertices, which must be below `n`.
 fn vertices(array: &Array, n: i64) -> Result<Vec<i64>> {
-    let all = array.dense()?.to_vec::<i64>()?;
-    match all.iter().find(|v| !(0..n).contains(*v)) {
+    let vertices = array.dense()?.to_vec::<i64>()?;
+    match vertices.iter().find(|v| !(0..n).contains(*v)) {
         Some(v) => Err(Error::Value(format!("vertex {v} is out of range: the graph has {n} vertices"))),
-        None => Ok(all),
+        None => Ok(vertices),
     }
 }
 
-/// Runs `f` on the csr matrix of a graph.
+/// Calls `f` with the csr matrix of a graph.
 fn with_graph<R>(array: &Array, f: impl FnOnce(Matrix<'_, i64>) -> R) -> Result<R> {
     let parts = array.sparse()?.parts()?;
     let [indptr, indices, data] = csr_parts(&parts)?;
@@ -104,12 +118,16 @@ fn with_graph<R>(array: &Array, f: impl FnOnce(Matrix<'_, i64>) -> R) -> Result<
     Ok(f(Matrix { indptr: &indptr, indices: &indices, data: &data }))
 }
 
-fn sample(call: &SparseCall<'_>, weighted: bool) -> Result<Vec<Array>> {
+/// Samples a subgraph for each array of seeds.
+fn sample(call: &SparseCall<'_>, probability: Probability) -> Result<Vec<Array>> {
     let p = call.ctx.params::<SampleParam>();
     let (graph, context) = (&call.ins[0], call.ins[0].context());
     let (rows, columns) = (graph.shape().dim(0), graph.shape().dim(1));
     ensure!(columns <= rows, "a graph of {rows} vertices has edges to {columns} vertices");
-    let weights = if weighted { Some(call.ins[1].dense()?.to_vec::<f32>()?) } else { None };
+    let weights = match probability {
+        Probability::Uniform => None,
+        Probability::Weighted => Some(call.ins[1].dense()?.to_vec::<f32>()?),
+    };
     let count = |name: &str, n: i64| usize::try_from(n).map_err(|_| Error::Value(format!("{name} is negative: {n}")));
     let sampling = Sampling {
         hops: count("num_hops", p.num_hops)?,
@@ -117,7 +135,7 @@ fn sample(call: &SparseCall<'_>, weighted: bool) -> Result<Vec<Array>> {
         max_vertices: p.max_num_vertices as usize,
         weights: weights.as_deref(),
     };
-    let seeds = call.ins[leading(weighted)..].iter().map(|s| vertices(s, rows)).collect::<Result<Vec<_>>>()?;
+    let seeds = call.ins[num_leading(probability)..].iter().map(|s| vertices(s, rows)).collect::<Result<Vec<_>>>()?;
     if let Some(seeds) = seeds.iter().find(|s| s.len() > sampling.max_vertices) {
         let (given, max) = (seeds.len(), p.max_num_vertices);
         return Err(Error::Value(format!("{given} seeds were given, but max_num_vertices is {max}: increase it")));
@@ -128,17 +146,17 @@ fn sample(call: &SparseCall<'_>, weighted: bool) -> Result<Vec<Array>> {
         seeds.iter().enumerate().map(|(k, s)| sampling.run(g, s, &mut random.draws(k as u64))).collect()
     })?;
     let (n, max) = (samples.len(), sampling.max_vertices);
-    let padded = |items: &[i64], len: usize, rest: i64| {
-        let mut all = items.to_vec();
-        all.resize(len, rest);
-        new_vector(&all, context).map(Array::Dense)
+    let padded = |items: &[i64], len: usize| {
+        let mut padded = items.to_vec();
+        padded.resize(len, 0);
+        new_vector(&padded, context).map(Array::Dense)
     };
     let mut out = Vec::with_capacity(call.shapes.len());
     for s in &samples {
-        let mut all = s.vertices.clone();
-        all.resize(max, 0);
-        all.push(s.vertices.len() as i64);
-        out.push(padded(&all, max + 1, 0)?);
+        let mut vertices = s.vertices.clone();
+        vertices.resize(max, 0);
+        vertices.push(s.vertices.len() as i64);
+        out.push(padded(&vertices, max + 1)?);
     }
     for (s, shape) in samples.iter().zip(&call.shapes[n..]) {
         let mut indptr = s.indptr.clone();
@@ -147,13 +165,13 @@ fn sample(call: &SparseCall<'_>, weighted: bool) -> Result<Vec<Array>> {
     }
     if let Some(weights) = &weights {
         for s in &samples {
-            let mut own: Vec<f32> = s.vertices.iter().map(|v| weights[*v as usize]).collect();
-            own.resize(max, 0.0);
-            out.push(new_vector(&own, context)?.into());
+            let mut weights: Vec<f32> = s.vertices.iter().map(|v| weights[*v as usize]).collect();
+            weights.resize(max, 0.0);
+            out.push(new_vector(&weights, context)?.into());
         }
     }
     for s in &samples {
-        out.push(padded(&s.layers, max, 0)?);
+        out.push(padded(&s.layers, max)?);
     }
     Ok(out)
 }
@@ -169,12 +187,12 @@ pub(super) static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_
     .variadic("seed_arrays", SEEDS, "num_args")
     .leading(&[GRAPH])
     .params::<SampleParam>()
-    .outputs(|p| 3 * num_subgraphs(p, false))
-    .shape(|p, io| sample_shape(p, io, false))
-    .dtype(|p, io| sample_dtype(p, io, false))
+    .outputs(|p| 3 * num_subgraphs(p, Probability::Uniform))
+    .shape(|p, io| sample_shape(p, io, Probability::Uniform))
+    .dtype(|p, io| sample_dtype(p, io, Probability::Uniform))
     .forward(only_csr)
     .grad(Grad::Zero)
-    .sparse(|_, ins, _| sample_rule(ins), |call| sample(call, false))
+    .sparse(|_, ins, _| sample_rule(ins), |call| sample(call, Probability::Uniform))
     .random();
 
 pub(super) static NON_UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_non_uniform_sample")
@@ -185,12 +203,12 @@ pub(super) static NON_UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neigh
     .variadic("seed_arrays", SEEDS, "num_args")
     .leading(&[GRAPH, arg("probability", "The nonnegative weight of each vertex, of type float32.")])
     .params::<SampleParam>()
-    .outputs(|p| 4 * num_subgraphs(p, true))
-    .shape(|p, io| sample_shape(p, io, true))
-    .dtype(|p, io| sample_dtype(p, io, true))
+    .outputs(|p| 4 * num_subgraphs(p, Probability::Weighted))
+    .shape(|p, io| sample_shape(p, io, Probability::Weighted))
+    .dtype(|p, io| sample_dtype(p, io, Probability::Weighted))
     .forward(only_csr)
     .grad(Grad::Zero)
-    .sparse(|_, ins, _| sample_rule(ins), |call| sample(call, true))
+    .sparse(|_, ins, _| sample_rule(ins), |call| sample(call, Probability::Weighted))
     .random();
 
 params! {
@@ -203,7 +221,7 @@ params! {
     }
 }
 
-/// Square matrices for all subgraphs, twice if the original edge ids are returned.
+/// Shape rule: square matrices for all subgraphs, and again for the original edge ids if they are returned.
 fn subgraph_shapes(io: &mut ShapeIo<'_>, sizes: &[i64]) -> Result<()> {
     (0..io.outs.len()).try_for_each(|k| {
         let size = sizes[k % sizes.len()];
@@ -216,17 +234,18 @@ fn all_int64(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|i| io.assign_out(i, DType::I64))
 }
 
+/// The csr matrix of a subgraph: row pointers, target vertices, edge ids.
 type Edges = (Vec<i64>, Vec<i64>, Vec<i64>);
 
-/// Subgraphs with renumbered edges, followed, with `return_mapping`, by those with the original edge ids.
-fn renumbered(call: &SparseCall<'_>, parts: Vec<Edges>, return_mapping: bool) -> Result<Vec<Array>> {
+/// The subgraphs with renumbered edges. With `return_mapping`, those with the original edge ids follow.
+fn renumber_edges(call: &SparseCall<'_>, subgraphs: Vec<Edges>, return_mapping: bool) -> Result<Vec<Array>> {
     let context = call.ins[0].context();
     let renumber = |(indptr, columns, edges): &Edges| {
         let ids = (0..edges.len() as i64).collect();
         (indptr.clone(), columns.clone(), ids)
     };
-    let fresh: Vec<Edges> = parts.iter().map(renumber).collect();
-    let all = fresh.into_iter().chain(parts.into_iter().filter(|_| return_mapping));
+    let renumbered: Vec<Edges> = subgraphs.iter().map(renumber).collect();
+    let all = renumbered.into_iter().chain(subgraphs.into_iter().filter(|_| return_mapping));
     all.zip(call.shapes).map(|(edges, shape)| Ok(new_csr(shape, edges, context)?.into())).collect()
 }
 
@@ -257,10 +276,10 @@ pub(super) static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
         for list in &lists {
             ensure!(list.is_sorted_by(|a, b| a < b), "the vertices of a subgraph must be given in ascending order, each once");
         }
-        let parts = with_graph(&call.ins[0], |g| {
+        let subgraphs = with_graph(&call.ins[0], |g| {
             lists.iter().map(|list| between(g, list.iter().map(|v| *v as usize), list)).collect()
         })?;
-        renumbered(call, parts, call.ctx.params::<SubgraphParam>().return_mapping)
+        renumber_edges(call, subgraphs, call.ctx.params::<SubgraphParam>().return_mapping)
     });
 
 pub(super) static ADJACENCY: OpDef = OpDef::new("_contrib_dgl_adjacency")
@@ -331,14 +350,15 @@ pub(super) static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact"
         |call| {
             let p = call.ctx.params::<CompactParam>();
             let (graphs, lists) = call.ins.split_at(call.ins.len() / 2);
-            let mut parts = Vec::new();
+            let mut subgraphs = Vec::new();
             for ((graph, list), size) in graphs.iter().zip(lists).zip(&p.graph_sizes.0) {
-                parts.push(compact(graph, list.dense()?, *size)?);
+                subgraphs.push(compact(graph, list.dense()?, *size)?);
             }
-            renumbered(call, parts, p.return_mapping)
+            renumber_edges(call, subgraphs, p.return_mapping)
         },
     );
 
+/// The edges between the first `size` vertices of `list`, which is the list of vertices of a sampled subgraph.
 fn compact(graph: &Array, list: &NDArray, size: i64) -> Result<Edges> {
     let (rows, all) = (graph.shape().dim(0), list.to_vec::<i64>()?);
     let n = usize::try_from(size).ok().filter(|n| *n <= all.len() && size <= rows).ok_or_else(|| {
@@ -346,11 +366,11 @@ fn compact(graph: &Array, list: &NDArray, size: i64) -> Result<Edges> {
     })?;
     let list = &all[..n];
     ensure!(list.is_sorted_by(|a, b| a < b), "the vertices of a subgraph must be given in ascending order, each once");
-    let (part, stored) = with_graph(graph, |g| (between(g, 0..n, list), g.indptr[n]))?;
+    let (edges, stored) = with_graph(graph, |g| (between(g, 0..n, list), g.indptr[n]))?;
     ensure!(
-        part.1.len() as i64 == stored,
+        edges.1.len() as i64 == stored,
         "{} of the subgraph's {stored} edges lead to vertices that are not listed",
-        stored - part.1.len() as i64
+        stored - edges.1.len() as i64
     );
-    Ok(part)
+    Ok(edges)
 }

@@ -1,4 +1,4 @@
-//! Lazy optimizer updates: only the rows that the gradient stores are updated, in the weight and in the states.
+//! Lazy optimizer updates: only the rows of weight and states that the gradient stores are updated.
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -13,18 +13,18 @@ use super::values::rows_at;
 use super::{moved, new_vector, row_len, with_rows};
 use StorageType::RowSparse;
 
-/// A weight, dense or row_sparse, with a row_sparse gradient and states of the weight's storage.
+/// Storage rule of lazy updates: the gradient is row_sparse, the weight dense or row_sparse, and the states are stored like the weight.
 pub fn lazy(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let states = ins[2..].iter().all(|s| *s == ins[0]);
     (ins[1] == RowSparse && ins[0] != StorageType::Csr && states).then_some(ins[0])
 }
 
-/// All operands are row_sparse.
+/// Storage rule of lazy updates of row_sparse operands only.
 pub fn all_row_sparse(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
 }
 
-/// [`lazy`] if the parameter `lazy_update` of `$P` is set.
+/// Like [`lazy`], if the parameter `lazy_update` of `$P` is set.
 macro_rules! lazy_rule {
     ($P:ty) => {
         |p, ins, out| if p.get::<$P>().lazy_update { $crate::sparse::lazy(p, ins, out) } else { None }
@@ -32,7 +32,7 @@ macro_rules! lazy_rule {
 }
 pub(crate) use lazy_rule;
 
-/// Runs the dense update on the rows that the gradient stores. Rows that a row_sparse weight or state lacks are added.
+/// Runs the dense update on the rows that the gradient stores. Rows that a row_sparse weight or state does not store are added to it.
 pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let gradient = call.ins[1].sparse()?;
     let parts = gradient.parts()?;
@@ -54,8 +54,8 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let mut updated = (call.dense)(&operands)?;
     let weight = updated.pop().ok_or_else(|| Error::Internal("an optimizer update returned no weight".into()))?;
     Rows::of(&target, &rows)?.write(&weight)?;
-    for (array, rows_of_state) in call.ins[2..].iter().zip(&operands[2..]) {
-        Rows::of(array, &rows)?.write(rows_of_state)?;
+    for (state, updated) in call.ins[2..].iter().zip(&operands[2..]) {
+        Rows::of(state, &rows)?.write(updated)?;
     }
     Ok(vec![target])
 }
@@ -77,13 +77,16 @@ fn is_same(a: &Array, b: &Array) -> bool {
     }
 }
 
-/// Rows of an array: the dense array that holds them, and their indices in it.
+/// Some rows of an array.
 struct Rows {
+    /// The array itself, or the stored rows of a row_sparse array.
     data: NDArray,
+    /// Indices of the rows in `data`.
     indices: Vec<i64>,
 }
 
 impl Rows {
+    /// The given rows, which a row_sparse array stores afterwards.
     fn of(array: &Array, rows: &[i64]) -> Result<Rows> {
         let a = match array {
             Array::Dense(a) => {
@@ -104,6 +107,7 @@ impl Rows {
         Ok(Rows { data: a.parts()?.data, indices: kernels::positions(rows, &union) })
     }
 
+    /// A copy of the rows.
     fn read(&self) -> Result<NDArray> {
         let (a, len) = (&self.data, row_len(self.data.shape()));
         let out = NDArray::empty(&with_rows(a.shape(), self.indices.len()), a.dtype(), a.context())?;
@@ -113,6 +117,7 @@ impl Rows {
         Ok(out)
     }
 
+    /// Overwrites the rows.
     fn write(&self, rows: &NDArray) -> Result<()> {
         let len = row_len(self.data.shape());
         // Only this call uses the new rows, so holding their lock cannot deadlock.

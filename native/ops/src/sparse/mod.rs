@@ -1,7 +1,12 @@
 //! Operators on sparse arrays, and the sparse forms of other operators.
 //!
-//! An operator declares its sparse form with `.sparse(rule, function)`. The arithmetic is that of the dense kernel, run on stored values
-//! that were aligned to common indices; only products and sums have sparse kernels.
+//! An operator declares its sparse form with `.sparse(rule, function)`: a storage rule, which returns the storage type of the outputs or
+//! `None` for the dense fallback, and the function that computes them. Arithmetic runs the dense kernel on stored values that were aligned
+//! to common indices. Only products and sums have sparse kernels.
+//!
+//! - `values` has elementwise operators, `dot` products, `reduce` sums and norms, `matrix` slicing and concatenation.
+//! - `embedding` and `lazy` have the gradient of `Embedding`, and the updates of optimizers with such gradients.
+//! - `cast` converts between storage types; `storage_ops` and `graph` are operators that only exist for sparse arrays.
 
 pub mod cast;
 mod dot;
@@ -19,7 +24,7 @@ use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::OpDef;
 use ferromx_core::shape::Shape;
-use ferromx_core::sparse::{Parts, SparseArray, StorageType};
+use ferromx_core::sparse::{Parts, SparseArray};
 use ferromx_core::storage::In;
 use ferromx_kernels::sparse::Csr;
 
@@ -42,7 +47,7 @@ pub static OPS: &[&[&OpDef]] = &[
     storage_ops::OPS,
 ];
 
-/// Runs `$body` with `$T` bound to the element type, for functions that only move elements.
+/// Runs `$body`, which only moves elements, with `$T` bound to the element type.
 macro_rules! moved {
     ($dtype:expr, $T:ident => $body:expr) => {
         ferromx_core::dispatch!(
@@ -54,12 +59,12 @@ macro_rules! moved {
 }
 pub(crate) use moved;
 
-/// A matrix from operands that hold row pointers, columns and values.
+/// The csr matrix of operands that hold row pointers, column indices and values.
 pub(crate) fn csr_of<'a, T: Element>(ins: &[In<'a>]) -> Result<Csr<'a, T>> {
     Ok(Csr { indptr: ins[0].slice()?, indices: ins[1].slice()?, data: ins[2].slice()? })
 }
 
-/// Row pointers, columns and values of a csr array, in the order of [`csr_of`].
+/// The row pointers, column indices and values of a csr array, in the order of [`csr_of`].
 pub(crate) fn csr_parts(parts: &Parts) -> Result<[&NDArray; 3]> {
     match &parts.indptr {
         Some(indptr) => Ok([indptr, &parts.indices, &parts.data]),
@@ -79,7 +84,7 @@ pub(crate) fn new_vector<T: Element>(items: &[T], context: Context) -> Result<ND
     new_array(items, &Shape::new(&[items.len() as i64]), context)
 }
 
-/// A new csr array.
+/// A new csr array with these row pointers, column indices and values.
 pub(crate) fn new_csr<T: Element>(
     shape: &Shape,
     (indptr, indices, values): (Vec<i64>, Vec<i64>, Vec<T>),
@@ -89,19 +94,14 @@ pub(crate) fn new_csr<T: Element>(
     SparseArray::csr(shape, new_vector(&values, context)?, indptr, indices)
 }
 
-/// The number of elements of a row: the product of all dimensions but the first.
+/// The length of a row: the product of all dimensions but the first.
 pub(crate) fn row_len(shape: &Shape) -> usize {
     shape.dims()[1..].iter().product::<i64>() as usize
 }
 
-/// The shape with `rows` rows.
+/// The shape with `rows` as its first dimension.
 pub(crate) fn with_rows(shape: &Shape, rows: usize) -> Shape {
     let mut dims = shape.dims().to_vec();
     dims[0] = rows as i64;
     Shape::new(&dims)
-}
-
-/// True if the storage types are the expected ones.
-pub(crate) fn are(types: &[StorageType], expected: &[StorageType]) -> bool {
-    types == expected
 }

@@ -15,21 +15,21 @@ use crate::reduce::axes::{ReduceParam, resolve};
 use crate::reduce::norm::NormParam;
 use StorageType::{Csr, Default as Dense, RowSparse};
 
-/// A csr matrix can be reduced along one axis or both.
+/// Storage rule: a csr matrix can be reduced along one axis or both.
 pub fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
-    let one = resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| !axes.is_empty());
-    (ins[0] == Csr && one).then_some(Dense)
+    let has_axes = resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| !axes.is_empty());
+    (ins[0] == Csr && has_axes).then_some(Dense)
 }
 
-/// The sum, or, for `mean`, the sum divided by the number of elements.
+/// The sum, or, for `mean`, the sum divided by the number of elements. Integers use the dense form.
 pub fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let p = call.ctx.params::<ReduceParam>();
     let axes = resolve(&p.axis, p.exclude, 2)?;
     let count: i64 = axes.iter().map(|axis| a.shape().dim(*axis)).product();
     if !a.dtype().is_float() || count == 0 {
-        return dense_form(call);
+        return dense_fallback(call);
     }
     let parts = a.parts()?;
     let out = NDArray::zeros(&call.shapes[0], a.dtype(), a.context())?;
@@ -56,15 +56,16 @@ pub fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![out.into()])
 }
 
-fn dense_form(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+/// Runs the dense form on a dense copy of the input.
+fn dense_fallback(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok((call.dense)(&[to_dense(&call.ins[0])?])?.into_iter().map(Array::Dense).collect())
 }
 
-/// A row_sparse array can be reduced along its last axes with `keepdims`: the stored rows stay the same.
+/// Storage rule: a row_sparse matrix can be reduced along axis 1 with `keepdims`, so that the stored rows stay the same.
 pub fn row_reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<ReduceParam>();
-    let rows = p.keepdims && resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| axes.as_slice() == [1]);
-    (ins[0] == RowSparse && rows).then_some(RowSparse)
+    let keeps_rows = p.keepdims && resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| axes.as_slice() == [1]);
+    (ins[0] == RowSparse && keeps_rows).then_some(RowSparse)
 }
 
 /// Runs the dense form on the stored rows.
@@ -78,10 +79,10 @@ pub fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     sums.into_iter().map(|s| Ok(SparseArray::row_sparse(&call.shapes[0], s, parts.indices.clone())?.into())).collect()
 }
 
-/// The norm of all elements is that of the stored ones.
+/// Storage rule: the norm of all elements is that of the stored ones.
 pub fn norm_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    let all = p.get::<NormParam>().axis.0.as_ref().is_none_or(|axes| axes.dims().is_empty());
-    (all && ins[0] != Dense).then_some(Dense)
+    let has_all_axes = p.get::<NormParam>().axis.0.as_ref().is_none_or(|axes| axes.dims().is_empty());
+    (has_all_axes && ins[0] != Dense).then_some(Dense)
 }
 
 /// The norm of the stored values.
@@ -93,7 +94,7 @@ pub fn norm(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         false => values.reshape(&Shape::new(&[values.len() as i64]))?,
     };
     if values.dtype() != a.dtype() {
-        return dense_form(call);
+        return dense_fallback(call);
     }
     (call.dense)(&[values])?.into_iter().map(|a| Ok(a.reshape(&call.shapes[0])?.into())).collect()
 }

@@ -1,4 +1,4 @@
-//! Operators on storage types and stored values: casting, retaining rows, counting and looking up stored values.
+//! `cast_storage`, `retain`, `getnnz`, `edge_id`: operators on storage types and stored values.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element};
@@ -12,7 +12,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{In, Out, Req, call_once};
 
-use super::{are, cast, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
+use super::{cast, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
 use crate::elemwise::identity::copy;
 use crate::linalg::dot::Storage;
 use StorageType::{Csr, Default as Dense, RowSparse};
@@ -42,15 +42,15 @@ pub(super) static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     .sparse_from_dense(
         |_| true,
         |p, ins, _| {
-            let wanted = p.get::<CastStorageParam>().stype.storage_type();
-            (ins[0] != Dense || wanted != Dense).then_some(wanted)
+            let stype = p.get::<CastStorageParam>().stype.storage_type();
+            (ins[0] != Dense || stype != Dense).then_some(stype)
         },
         |call| {
-            let made = match (&call.ins[0], call.storage_type) {
-                (Array::Sparse(a), wanted) if a.storage_type() == wanted => a.to_context(a.context())?.into(),
-                (other, wanted) => cast::cast(other, wanted)?,
+            let out = match (&call.ins[0], call.storage_type) {
+                (Array::Sparse(a), stype) if a.storage_type() == stype => a.to_context(a.context())?.into(),
+                (other, stype) => cast::cast(other, stype)?,
             };
-            Ok(vec![made])
+            Ok(vec![out])
         },
     );
 
@@ -67,8 +67,9 @@ pub(super) static RETAIN: OpDef = OpDef::new("_sparse_retain")
     .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
     .forward(retain_dense)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_sparse_retain", &[n.ograds[0], n.inputs[1]], &[])?), None])))
-    .sparse(|_, ins, _| are(ins, &[RowSparse, Dense]).then_some(RowSparse), retain);
+    .sparse(|_, ins, _| (ins == [RowSparse, Dense]).then_some(RowSparse), retain);
 
+/// Checks that indices are within the first axis.
 fn check_rows(indices: &[i64], rows: i64) -> Result<()> {
     match indices.iter().find(|i| **i < 0 || **i >= rows) {
         Some(i) => Err(Error::Value(format!("row {i} is outside the first axis, which has {rows} rows"))),
@@ -95,21 +96,21 @@ fn retain_dense(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
 
 fn retain(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
-    let mut wanted = call.ins[1].dense()?.to_vec_as::<i64>()?;
-    check_rows(&wanted, a.shape().dim(0))?;
-    wanted.sort_unstable();
-    wanted.dedup();
+    let mut rows = call.ins[1].dense()?.to_vec_as::<i64>()?;
+    check_rows(&rows, a.shape().dim(0))?;
+    rows.sort_unstable();
+    rows.dedup();
     let parts = a.parts()?;
     let stored = parts.indices.to_vec::<i64>()?;
     if stored.is_empty() {
-        wanted.clear();
+        rows.clear();
     }
-    let values = NDArray::empty(&with_rows(a.shape(), wanted.len()), a.dtype(), a.context())?;
+    let values = NDArray::empty(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
     let len = row_len(a.shape());
     call_once(&[&parts.data], &[(&values, Req::Write)], |ins, outs| {
         moved!(a.dtype(), T => {
             let (data, out) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
-            for (i, row) in wanted.iter().enumerate() {
+            for (i, row) in rows.iter().enumerate() {
                 let out = &mut out[i * len..(i + 1) * len];
                 match stored.binary_search(row) {
                     Ok(k) => out.copy_from_slice(&data[k * len..(k + 1) * len]),
@@ -119,7 +120,7 @@ fn retain(call: &SparseCall<'_>) -> Result<Vec<Array>> {
             Ok(())
         })
     })?;
-    Ok(vec![SparseArray::row_sparse(a.shape(), values, new_vector(&wanted, a.context())?)?.into()])
+    Ok(vec![SparseArray::row_sparse(a.shape(), values, new_vector(&rows, a.context())?)?.into()])
 }
 
 params! {
@@ -148,9 +149,9 @@ pub(super) static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
     .dtype(|_, io| io.assign_out(0, DType::I64))
     .forward(only_csr)
     .grad(Grad::Zero)
-    .sparse(|_, ins, _| are(ins, &[Csr]).then_some(Dense), getnnz);
+    .sparse(|_, ins, _| (ins == [Csr]).then_some(Dense), getnnz);
 
-/// The kernel of operators without a dense form: an error.
+/// The kernel of operators that have no dense form: an error.
 pub(super) fn only_csr(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
     Err(Error::Unsupported(format!(
         "{} works on csr matrices: convert with cast_storage(stype = 'csr') first, and call it on arrays",

@@ -1,4 +1,4 @@
-//! Elementwise operators on sparse arrays: the dense kernels run on stored values.
+//! Elementwise operators on sparse arrays: the dense kernel runs on the stored values.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
@@ -8,21 +8,21 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
 use ferromx_kernels::sparse as kernels;
 
-use super::{are, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
+use super::{csr_of, csr_parts, moved, new_vector, row_len, with_rows};
 use StorageType::{Csr, Default as Dense, RowSparse};
 
-/// Functions with f(0) = 0 keep the storage type.
+/// Storage rule of functions with f(0) = 0: the output has the storage type of the input.
 pub fn keeps_zero(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] != Dense).then_some(ins[0])
 }
 
-/// Only the stored rows of a row_sparse first input are used; the second input may have any storage type.
+/// Storage rule of operators on the stored rows of a row_sparse first input. The second input may have any storage type.
 pub fn scatter_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] == RowSparse).then_some(RowSparse)
 }
 
 /// The only output of a dense form.
-fn one(mut outputs: Vec<NDArray>) -> Result<NDArray> {
+fn only_output(mut outputs: Vec<NDArray>) -> Result<NDArray> {
     outputs.pop().ok_or_else(|| Error::Internal("an operator has no output".into()))
 }
 
@@ -33,10 +33,10 @@ pub fn on_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     if values.is_empty() {
         return Ok(vec![SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into()]);
     }
-    Ok(vec![a.with_values(one((call.dense)(&[values])?)?)?.into()])
+    Ok(vec![a.with_values(only_output((call.dense)(&[values])?)?)?.into()])
 }
 
-/// As [`on_values`], for operators that use the second input only at the stored elements of the first.
+/// Like [`on_values`], for operators that read the second input only at the stored elements of the first.
 pub fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let a = call.ins[0].sparse()?;
     let values = a.parts()?.data;
@@ -44,20 +44,20 @@ pub fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         return Ok(vec![SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into()]);
     }
     let other = gather_stored(a, &super::cast::to_dense(&call.ins[1])?)?;
-    Ok(vec![a.with_values(one((call.dense)(&[values, other])?)?)?.into()])
+    Ok(vec![a.with_values(only_output((call.dense)(&[values, other])?)?)?.into()])
 }
 
-/// Operators with f(0, 0) = 0, on sparse inputs of one storage type.
+/// Storage rule of operators with f(0, 0) = 0, for sparse inputs of one storage type.
 pub fn merged_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     (ins[0] != Dense && ins.iter().all(|s| *s == ins[0])).then_some(ins[0])
 }
 
-/// As [`merged_rule`], for row_sparse arrays only.
+/// Like [`merged_rule`], for row_sparse arrays only.
 pub fn merged_rows_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
 }
 
-/// Runs the dense form on the union of the inputs' stored elements, with zeros where an input stores none.
+/// Runs the dense form on the union of the elements that the inputs store, with zeros where an input stores none.
 pub fn merged(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let arrays = call.ins.iter().map(Array::sparse).collect::<Result<Vec<_>>>()?;
     let Some(first) = arrays.first() else { return Err(Error::Internal("there are no sparse arrays to merge".into())) };
@@ -65,6 +65,7 @@ pub fn merged(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok(vec![result.into()])
 }
 
+/// Runs the dense form on the union of the stored rows.
 fn merge_rows(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArray> {
     let mut rows: Vec<i64> = Vec::new();
     for a in arrays {
@@ -75,10 +76,10 @@ fn merge_rows(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseAr
         return SparseArray::zeros(RowSparse, shape, dtype, context);
     }
     let values = arrays.iter().map(|a| rows_at(a, &rows)).collect::<Result<Vec<_>>>()?;
-    SparseArray::row_sparse(shape, one((call.dense)(&values)?)?, new_vector(&rows, context)?)
+    SparseArray::row_sparse(shape, only_output((call.dense)(&values)?)?, new_vector(&rows, context)?)
 }
 
-/// The rows of the given indices, which include all stored rows.
+/// The rows at the given indices, which include all stored rows.
 pub(super) fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
     let parts = a.parts()?;
     let out = NDArray::zeros(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
@@ -92,6 +93,7 @@ pub(super) fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
     Ok(out)
 }
 
+/// Runs the dense form on the union of the stored elements of two csr matrices.
 fn merge_csr(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArray> {
     let [a, b] = arrays else {
         return Err(Error::Internal(format!("cannot merge {} csr arrays: expected 2", arrays.len())));
@@ -111,11 +113,11 @@ fn merge_csr(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArr
     if indices.is_empty() {
         return SparseArray::zeros(Csr, a.shape(), a.dtype(), context);
     }
-    let values = one((call.dense)(&values)?)?;
+    let values = only_output((call.dense)(&values)?)?;
     SparseArray::csr(a.shape(), values, new_vector(&indptr, context)?, new_vector(&indices, context)?)
 }
 
-/// A product is zero where either input is, so it has the storage type of the sparse one.
+/// Storage rule of products, which are zero where either input is: the output has the storage type of the sparse input.
 pub fn product_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     match (ins[0], ins[1]) {
         (Dense, s) | (s, Dense) if s != Dense => Some(s),
@@ -123,9 +125,9 @@ pub fn product_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> 
     }
 }
 
-/// Runs the dense form at the stored elements of the sparse input, or on the union of both.
+/// Runs the dense form on the stored elements of the sparse input, or, if both are sparse, on the union of their stored elements.
 pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
-    let (sparse, dense, swapped) = match (&call.ins[0], &call.ins[1]) {
+    let (sparse, dense, is_swapped) = match (&call.ins[0], &call.ins[1]) {
         (Array::Sparse(a), Array::Dense(b)) => (a, b, false),
         (Array::Dense(b), Array::Sparse(a)) => (a, b, true),
         _ => return merged(call),
@@ -136,11 +138,11 @@ pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         return Ok(vec![SparseArray::zeros(sparse.storage_type(), shape, dtype, sparse.context())?.into()]);
     }
     let other = gather_stored(sparse, dense)?;
-    let operands = if swapped { [other, values] } else { [values, other] };
-    Ok(vec![sparse.with_values(one((call.dense)(&operands)?)?)?.into()])
+    let operands = if is_swapped { [other, values] } else { [values, other] };
+    Ok(vec![sparse.with_values(only_output((call.dense)(&operands)?)?)?.into()])
 }
 
-/// Gathers the elements, or rows, of a dense array that a sparse array of the same shape stores.
+/// Gathers the elements of a dense array at the indices of the elements, or rows, that a sparse array of the same shape stores.
 fn gather_stored(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
     let parts = sparse.parts()?;
     let out = NDArray::empty(parts.data.shape(), dense.dtype(), dense.context())?;
@@ -164,17 +166,17 @@ fn gather_stored(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
     Ok(out)
 }
 
-/// A csr matrix times, or divided by, a dense array that is broadcast to its shape.
+/// Storage rule of a csr matrix times, or divided by, a dense array that is broadcast to its shape.
 pub fn broadcast_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    are(ins, &[Csr, Dense]).then_some(Csr)
+    (ins == [Csr, Dense]).then_some(Csr)
 }
 
-/// Runs the dense form on the stored values and the broadcast dense input at their indices.
+/// Runs the dense form on the stored values and the elements of the broadcast dense input at their indices.
 pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (a, b) = (call.ins[0].sparse()?, call.ins[1].dense()?);
     let fits = b.shape().dims().len() <= 2 && call.shapes[0] == *a.shape();
     if !fits {
-        let dense = one((call.dense)(&[super::cast::to_dense(&call.ins[0])?, b.clone()])?)?;
+        let dense = only_output((call.dense)(&[super::cast::to_dense(&call.ins[0])?, b.clone()])?)?;
         return Ok(vec![super::cast::cast(&dense.into(), call.storage_type)?]);
     }
     let parts = a.parts()?;
@@ -199,10 +201,10 @@ pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
             Ok(())
         })
     })?;
-    Ok(vec![a.with_values(one((call.dense)(&[parts.data.clone(), other])?)?)?.into()])
+    Ok(vec![a.with_values(only_output((call.dense)(&[parts.data.clone(), other])?)?)?.into()])
 }
 
-/// Zeros have the storage type of the input or, without one, of the output array.
+/// Storage rule of zeros: the storage type of the input or, without an input, of the output array.
 pub fn zeros_rule(_: &Params, ins: &[StorageType], out: Option<StorageType>) -> Option<StorageType> {
     ins.first().copied().or(out).filter(|s| *s != Dense)
 }
