@@ -60,15 +60,16 @@ pub(super) static CORRELATION: OpDef = OpDef::new("Correlation").legacy()
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All), None));
 
 impl CorrelationParam {
+    /// The dimensions of a call on images of shape `data`, 0 where unknown.
     fn shape(&self, data: &Shape) -> Result<CorrelationShape> {
-        let p = [self.kernel_size, self.max_displacement, self.stride1, self.stride2, self.pad_size];
-        let [kernel, displacement, stride1, stride2, pad] = p.map(|v| v as usize);
+        let sizes = [self.kernel_size, self.max_displacement, self.stride1, self.stride2, self.pad_size];
+        let [kernel, displacement, stride1, stride2, pad] = sizes.map(|v| v as usize);
         ensure!(
             kernel % 2 == 1,
             "kernel_size should be an odd number, so that a patch has a centre, but it is {kernel}"
         );
         ensure!(
-            p.iter().all(|v| *v <= 1 << 16),
+            sizes.iter().all(|v| *v <= 1 << 16),
             "Correlation: sizes above {} are not supported: kernel_size {kernel}, max_displacement {displacement}, pad_size {pad}",
             1 << 16
         );
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_finite_differences() {
-        // Neither equal pixels nor zeros, where the absolute difference has no derivative.
+        // The absolute difference has no derivative at 0, so pixels differ from each other and from the padding.
         let image = |k: i32| {
             let pixels: Vec<_> = (0..40).map(|i| f64::from(i * k % 17) / 3.0 + f64::from(k) / 50.0).collect();
             array(&pixels, &[1, 2, 4, 5])

@@ -1,4 +1,4 @@
-//! `Crop`: cuts a rectangle out of images.
+//! `Crop`: rectangles of images.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::Result;
@@ -49,17 +49,17 @@ pub(super) static CROP: OpDef = OpDef::new("Crop").legacy()
     .grad(Grad::Kernel(Backward::new(backward), None));
 
 impl CropParam {
-    /// First row and column of a rectangle of the given size.
-    fn start(&self, image: [usize; 2], size: [usize; 2]) -> Result<[usize; 2]> {
-        let start = match self.center_crop {
+    /// The first row and column of the rectangle of size `size` in an image of size `image`, both (height, width).
+    fn offset(&self, image: [usize; 2], size: [usize; 2]) -> Result<[usize; 2]> {
+        let offset = match self.center_crop {
             true => [0, 1].map(|i| image[i].saturating_sub(size[i]) / 2),
             false => pair("offset", &self.offset, 0)?,
         };
         ensure!(
-            (0..2).all(|i| size[i] <= image[i] && start[i] <= image[i] - size[i]),
-            "Crop: a rectangle of height and width {size:?} at {start:?} exceeds an image of {image:?}"
+            (0..2).all(|i| size[i] <= image[i] && offset[i] <= image[i] - size[i]),
+            "Crop: a rectangle of height and width {size:?} at {offset:?} exceeds an image of {image:?}"
         );
-        Ok(start)
+        Ok(offset)
     }
 }
 
@@ -77,14 +77,14 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     };
     io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), height, width]))?;
     if io.ins[0].is_known() && io.outs[0].is_known() {
-        p.start(image_size(&io.ins[0]), image_size(&io.outs[0]))?;
+        p.offset(image_size(&io.ins[0]), image_size(&io.outs[0]))?;
     }
     Ok(())
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (image, size) = (image_size(ins[0].shape()), image_size(outs[0].shape()));
-    let [top, left] = ctx.params::<CropParam>().start(image, size)?;
+    let [top, left] = ctx.params::<CropParam>().offset(image, size)?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         parallel_rows(y, size[1], (1usize << 15).div_ceil(size[1].max(1)), |i, y| {
@@ -95,7 +95,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
-/// Input: gradient of the output. Outputs: gradients of the images and the second input.
+/// Input: gradient of the output. Outputs: gradients of the images and of the second input.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if let Some(like) = outs.get_mut(1) {
         no_gradient(like)?;
@@ -104,7 +104,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         return Ok(());
     }
     let (image, size) = (image_size(outs[0].shape()), image_size(ins[0].shape()));
-    let [top, left] = ctx.params::<CropParam>().start(image, size)?;
+    let [top, left] = ctx.params::<CropParam>().offset(image, size)?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (dy, dx) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         parallel_rows(dx, image[1], (1usize << 15).div_ceil(image[1].max(1)), |i, dx| {

@@ -1,4 +1,4 @@
-//! `GridGenerator`: coordinates to sample an image at.
+//! `GridGenerator`: sampling grids for `BilinearSampler`.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::Result;
@@ -47,8 +47,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<GridGeneratorParam>();
     match p.transform_type {
         TransformType::Warp => {
-            let fits = Shape::new(&[-1, 2, -1, -1]);
-            io.assign_in(0, &fits)?;
+            io.assign_in(0, &Shape::new(&[-1, 2, -1, -1]))?;
             ferromx_core::infer::same_shape(&Params::new(ferromx_core::params::NoParams {}), io)
         }
         TransformType::Affine => {
@@ -83,10 +82,10 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     }
     let size = image_size(ins[0].shape());
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        let (y_grad, x_grad) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        let (dy, dx) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         match ctx.params::<GridGeneratorParam>().transform_type {
-            TransformType::Affine => affine_grid_backward(size, y_grad, x_grad),
-            TransformType::Warp => warp_grid_backward(size, y_grad, x_grad),
+            TransformType::Affine => affine_grid_backward(size, dy, dx),
+            TransformType::Warp => warp_grid_backward(size, dy, dx),
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))

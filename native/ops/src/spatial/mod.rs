@@ -1,4 +1,8 @@
-//! Operators on images: sampling, resizing, cropping, region pooling, correlation.
+//! Operators on images of shape (batch, channels, height, width).
+//!
+//! - `grid` makes sampling grids, and `sampler` samples images at them.
+//! - `resize` and `upsampling` change the size of images, `crop` cuts them.
+//! - `roi_pooling` pools regions of interest; `correlation` compares patches of two images.
 
 mod correlation;
 mod crop;
@@ -29,7 +33,7 @@ pub static OPS: &[&OpDef] = &[
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Checks that a shape of known rank is 4D: (batch, channel, height, width).
+/// Checks that a shape of known rank has four axes (batch, channels, height, width).
 fn expect_images(name: &str, shape: &Shape) -> Result<()> {
     ensure!(
         shape.ndim().is_none_or(|n| n == 4),
@@ -38,12 +42,12 @@ fn expect_images(name: &str, shape: &Shape) -> Result<()> {
     Ok(())
 }
 
-/// Height and width of images; 0 where unknown.
+/// The height and width of images, 0 where unknown.
 fn image_size(shape: &Shape) -> [usize; 2] {
     [shape.dim(2).max(0) as usize, shape.dim(3).max(0) as usize]
 }
 
-/// A parameter (height, width), each at least `min`; like MXNet, ignores further numbers.
+/// The parameter `name`: (height, width), each at least `min`. As in MXNet, further numbers are ignored.
 fn pair(name: &str, tuple: &Shape, min: i64) -> Result<[usize; 2]> {
     match tuple.dims() {
         [h, w, ..] if *h >= min && *w >= min => Ok([*h as usize, *w as usize]),

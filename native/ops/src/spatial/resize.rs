@@ -1,4 +1,4 @@
-//! Image resizing: `_contrib_BilinearResize2D` and `_contrib_AdaptiveAvgPooling2D`.
+//! `_contrib_BilinearResize2D` and `_contrib_AdaptiveAvgPooling2D`.
 
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -60,16 +60,17 @@ pub(super) static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D
     .num_inputs_by(|p| if p.get::<BilinearResizeParam>().mode == ResizeMode::Like { 2 } else { 1 })
     .shape(bilinear_shape)
     .forward(|ctx, ins, outs| {
-        let (shape, corners) =
-            (resize(ins[0].shape(), outs[0].shape())?, ctx.params::<BilinearResizeParam>().align_corners);
+        let (shape, align_corners) =
+            (resize_shape(ins[0].shape(), outs[0].shape())?, ctx.params::<BilinearResizeParam>().align_corners);
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-            bilinear_resize(&shape, corners, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            bilinear_resize(&shape, align_corners, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, TYPES)))
     })
     .grad(Grad::Kernel(Backward::new(bilinear_backward), None));
 
-fn resize(from: &Shape, to: &Shape) -> Result<Resize> {
+/// The sizes of images before and after resizing.
+fn resize_shape(from: &Shape, to: &Shape) -> Result<Resize> {
     let shape = Resize { input: image_size(from), output: image_size(to) };
     ensure!(
         shape.input.iter().all(|d| *d > 0) || to.num_elements() == 0,
@@ -79,24 +80,24 @@ fn resize(from: &Shape, to: &Shape) -> Result<Resize> {
 }
 
 impl BilinearResizeParam {
-    /// The output's size along an axis of `size` pixels.
-    fn resized(&self, size: i64, exact: i32, scale: Option<f32>) -> Result<i64> {
+    /// The size of the output along an axis of `size` pixels. `given` is the parameter height or width.
+    fn resized(&self, size: i64, given: i32, scale: Option<f32>) -> Result<i64> {
         let scaled = |size: i64| match scale {
-            // In single precision, as MXNet does, where 10 * 0.7 is 7.
+            // MXNet multiplies in single precision, where 10 * 0.7 is 7.
             Some(scale) => Ok((size as f32 * scale) as i64),
             None => Err(Error::Value(format!("mode {:?} needs both scale_height and scale_width", self.mode))),
         };
-        let even = size % 2 == 0;
+        let is_even = size % 2 == 0;
         let resized = match self.mode {
             // As in MXNet, scale_width alone has no effect.
-            ResizeMode::Size if self.scale_height.is_none() => exact.into(),
+            ResizeMode::Size if self.scale_height.is_none() => given.into(),
             ResizeMode::Size => scaled(size)?,
-            ResizeMode::OddScale if even => scaled(size)?,
+            ResizeMode::OddScale if is_even => scaled(size)?,
             ResizeMode::OddScale => scaled(size - 1)? + 1,
-            ResizeMode::ToEvenDown => size - i64::from(!even),
-            ResizeMode::ToEvenUp => size + i64::from(!even),
-            ResizeMode::ToOddDown => size - i64::from(even),
-            ResizeMode::ToOddUp => size + i64::from(even),
+            ResizeMode::ToEvenDown => size - i64::from(!is_even),
+            ResizeMode::ToEvenUp => size + i64::from(!is_even),
+            ResizeMode::ToOddDown => size - i64::from(is_even),
+            ResizeMode::ToOddUp => size + i64::from(is_even),
             ResizeMode::Like => size,
         };
         ensure!(
@@ -112,11 +113,11 @@ fn bilinear_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.ins.iter().try_for_each(|s| expect_images("data", s))?;
     io.assign_in(0, &Shape::new(&[io.outs[0].dim(0), io.outs[0].dim(1), -1, -1]))?;
     let mut out = [io.ins[0].dim(0), io.ins[0].dim(1), -1, -1];
-    for (axis, exact, scale) in [(2, p.height, p.scale_height), (3, p.width, p.scale_width)] {
+    for (axis, given, scale) in [(2, p.height, p.scale_height), (3, p.width, p.scale_width)] {
         out[axis] = match (p.mode, io.ins[0].dim(axis)) {
             (ResizeMode::Like, _) => io.ins.get(1).map_or(-1, |like| like.dim(axis)),
             (_, -1) => -1,
-            (_, size) => p.resized(size, exact, scale)?,
+            (_, size) => p.resized(size, given, scale)?,
         };
     }
     io.assign_out(0, &out.into())
@@ -130,10 +131,10 @@ fn bilinear_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
     if !outs[0].wanted() {
         return Ok(());
     }
-    let corners = ctx.params::<BilinearResizeParam>().align_corners;
-    let shape = resize(outs[0].shape(), ins[0].shape())?;
+    let align_corners = ctx.params::<BilinearResizeParam>().align_corners;
+    let shape = resize_shape(outs[0].shape(), ins[0].shape())?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        bilinear_resize_backward(&shape, corners, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        bilinear_resize_backward(&shape, align_corners, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
@@ -159,7 +160,7 @@ pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvg
         let size = match output_size.dims() {
             [size] => [*size; 2],
             [height, width] => [*height, *width],
-            // As MXNet, which knows one or two sizes and pools globally for any other number.
+            // As in MXNet, pooling is global unless one or two sizes are given.
             _ => [1, 1],
         };
         ensure!(size.iter().all(|d| *d > 0), "output_size {output_size} must be one or two numbers of at least 1");
@@ -169,10 +170,10 @@ pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvg
     })
     .forward(|ctx, ins, outs| {
         if ins[0].is_empty() {
-            // The mean of no pixels.
+            // The mean over no pixels.
             return fill(&mut outs[0], f64::NAN);
         }
-        let shape = resize(ins[0].shape(), outs[0].shape())?;
+        let shape = resize_shape(ins[0].shape(), outs[0].shape())?;
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
             average_resize(&shape, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
@@ -183,7 +184,7 @@ pub(super) static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvg
             if outs[0].shape().num_elements() == 0 {
                 return Ok(());
             }
-            let shape = resize(outs[0].shape(), ins[0].shape())?;
+            let shape = resize_shape(outs[0].shape(), ins[0].shape())?;
             dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
                 average_resize_backward(&shape, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
                 Ok(())

@@ -1,4 +1,4 @@
-//! `ROIPooling`.
+//! `ROIPooling`: max pooling of regions of interest.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -71,7 +71,8 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_out(0, d)
 }
 
-fn shape(p: &RoiPoolingParam, data: &Shape) -> Result<RoiPoolShape> {
+/// The dimensions of a call on images of shape `data`.
+fn roi_shape(p: &RoiPoolingParam, data: &Shape) -> Result<RoiPoolShape> {
     let dims = data.to_usize();
     Ok(RoiPoolShape {
         batch: dims[0],
@@ -88,7 +89,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 }
 
 fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let s = shape(ctx.params(), ins[0].shape())?;
+    let s = roi_shape(ctx.params(), ins[0].shape())?;
     let (x, rois) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
     let [out, indices] = outs else { return Err(Error::Internal("ROIPooling has two outputs".into())) };
     let y = out.slice_mut::<T>()?;
@@ -96,10 +97,10 @@ fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<
         true => roi_pool(&s, x, rois, y, indices.slice_mut::<i32>()?),
         false => with_scratch(y.len(), |indices: &mut [i32]| roi_pool(&s, x, rois, y, indices)),
     };
-    pooled.map_err(|bad| {
+    pooled.map_err(|region| {
         Error::Value(format!(
-            "ROIPooling: region {bad} has image index {:?}, but the batch has {} images",
-            rois[5 * bad],
+            "ROIPooling: region {region} has image index {:?}, but the batch has {} images",
+            rois[5 * region],
             s.batch
         ))
     })
@@ -111,7 +112,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     if !outs[0].wanted() {
         return Ok(());
     }
-    let s = shape(ctx.params(), outs[0].shape())?;
+    let s = roi_shape(ctx.params(), outs[0].shape())?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (dy, rois, indices) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<i32>()?);
         roi_pool_backward(&s, rois, indices, dy, outs[0].slice_mut::<T>()?);
@@ -125,7 +126,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn maxima_of_bins_and_their_gradient() {
+    fn bins_are_pooled_and_gradients_go_to_their_maxima() {
         let image = array(&(0..36).map(f64::from).collect::<Vec<_>>(), &[1, 1, 6, 6]);
         let rois = array(&[0.0, 0.0, 0.0, 3.0, 3.0, 0.0, 1.5, 2.5, 4.5, 9.0], &[2, 5]);
         let case = Case::new(&ROI_POOLING, &[("pooled_size", "(2, 2)"), ("spatial_scale", "1")]);

@@ -50,6 +50,7 @@ pub(super) static BILINEAR_SAMPLER: OpDef = OpDef::new("BilinearSampler").legacy
     })
     .grad(Grad::Kernel(Backward::new(sampler_backward).inputs(Deps::All), None));
 
+/// The dimensions of a call with images of shape `data` and an output of shape `out`.
 fn sampling(data: &Shape, out: &Shape) -> Sampling {
     let dims = data.to_usize();
     Sampling {
@@ -144,7 +145,7 @@ fn transformer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), height, width]))
 }
 
-/// Calls `f` with the sampling grids of the transformations.
+/// Calls `f` with the sampling grids of the affine maps `loc`, in a scratch buffer.
 fn with_grid<T: FloatElement, R>(size: [usize; 2], loc: &[T], f: impl FnOnce(&mut [T]) -> R) -> R {
     with_scratch(loc.len() / 3 * size[0] * size[1], |grid: &mut [T]| {
         affine_grid(size, loc, grid);
@@ -160,7 +161,7 @@ fn transform_as<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result
     })
 }
 
-/// Inputs: gradient of the output, data, transformations. Outputs: gradients of data and transformations.
+/// Inputs: gradient of the output, data, affine maps. Outputs: gradients of data and affine maps.
 fn transform_backward_as<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = sampling(ins[1].shape(), ins[0].shape());
     let size = image_size(ins[0].shape());
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_huge_coordinates_are_safe() {
+    fn nan_and_huge_coordinates_stay_in_bounds() {
         let grid = array(&[f64::NAN, f64::INFINITY, 1e300, -1e300, 0.0, 0.0], &[1, 2, 1, 3]);
         let y = Case::new(&BILINEAR_SAMPLER, &[]).run1(&[image(), grid]).unwrap().to_vec::<f64>().unwrap();
         assert!(y[0].is_nan() && y[1].is_nan());

@@ -73,16 +73,16 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<UpSamplingParam>();
     let scale = i64::from(p.scale);
     expect_images("UpSampling: data", &io.ins[0])?;
-    let grown = |d: i64| if d < 0 { -1 } else { d * scale };
-    let (height, width) = (grown(io.ins[0].dim(2)), grown(io.ins[0].dim(3)));
+    let scaled = |d: i64| if d < 0 { -1 } else { d * scale };
+    let (height, width) = (scaled(io.ins[0].dim(2)), scaled(io.ins[0].dim(3)));
     if p.sample_type == SampleType::Bilinear {
         ensure!(
             io.ins.len() == 2,
             "UpSampling with sample_type bilinear takes 2 inputs, data and weight, but got {}",
             io.ins.len()
         );
-        let taps = 2 * scale - scale % 2;
-        io.assign_in(1, &Shape::new(&[io.ins[0].dim(1), 1, taps, taps]))?;
+        let kernel = 2 * scale - scale % 2;
+        io.assign_in(1, &Shape::new(&[io.ins[0].dim(1), 1, kernel, kernel]))?;
         return io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), height, width]));
     }
     ensure!(io.ins.len() == p.num_args as usize, "num_args is {}, but {} inputs were given", p.num_args, io.ins.len());
@@ -112,34 +112,35 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &batch))
 }
 
-/// The depthwise convolution of which `bilinear` is the transpose.
+/// The depthwise convolution whose transpose is bilinear upsampling.
 fn depthwise(p: &UpSamplingParam, data: &Shape) -> ConvShape {
     let (dims, scale) = (data.to_usize(), p.scale as usize);
-    let both = |d: usize, first: usize| [first, d, d];
+    // The convolution kernels take three spatial dimensions; the first one is not used.
+    let spatial = |d: usize, unused: usize| [unused, d, d];
     ConvShape {
         batch: dims[0],
         groups: dims[1],
         in_channels: dims[1],
         out_channels: dims[1],
         input: [1, dims[2] * scale, dims[3] * scale],
-        kernel: both(2 * scale - scale % 2, 1),
-        stride: both(scale, 1),
-        pad: both((scale - 1).div_ceil(2), 0),
+        kernel: spatial(2 * scale - scale % 2, 1),
+        stride: spatial(scale, 1),
+        pad: spatial((scale - 1).div_ceil(2), 0),
         dilate: [1; 3],
     }
 }
 
-/// For each input: how its pixels are repeated, its number of channels, and its first channel in the output.
+/// For each input, how it is resized, the number of its channels, and its first channel in the output.
 fn channel_ranges<'a>(
     p: &UpSamplingParam,
     shapes: impl Iterator<Item = &'a Shape> + 'a,
     out: &Shape,
 ) -> impl Iterator<Item = (Resize, usize, usize)> + 'a {
-    let (output, concat, mut first) = (image_size(out), p.multi_input_mode == MultiInputMode::Concat, 0);
+    let (output, is_concat, mut first) = (image_size(out), p.multi_input_mode == MultiInputMode::Concat, 0);
     shapes.map(move |shape| {
         let channels = shape.dim(1) as usize;
         let range = (Resize { input: image_size(shape), output }, channels, first);
-        first += if concat { channels } else { 0 };
+        first += if is_concat { channels } else { 0 };
         range
     })
 }
@@ -157,17 +158,17 @@ fn forward_as<T: FloatElement>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [
         conv_backward_data(&shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, y);
         return Ok(());
     }
-    let (image, plane) = (out.product(1..) as usize, out.product(2..) as usize);
-    let add = p.multi_input_mode == MultiInputMode::Sum;
+    let (image_len, plane_len) = (out.product(1..) as usize, out.product(2..) as usize);
+    let is_sum = p.multi_input_mode == MultiInputMode::Sum;
     for (i, (resize, channels, first)) in channel_ranges(p, ins.iter().map(In::shape), &out).enumerate() {
         let x = ins[i].slice::<T>()?;
-        if channels * plane == image {
-            nearest_resize(&resize, add && i > 0, x, y);
+        if channels * plane_len == image_len {
+            nearest_resize(&resize, is_sum && i > 0, x, y);
             continue;
         }
-        let from = x.chunks_exact((x.len() / (out.dim(0) as usize).max(1)).max(1));
-        for (x, y) in from.zip(y.chunks_exact_mut(image.max(1))) {
-            nearest_resize(&resize, false, x, &mut y[first * plane..(first + channels) * plane]);
+        let input_len = x.len() / (out.dim(0) as usize).max(1);
+        for (x, y) in x.chunks_exact(input_len.max(1)).zip(y.chunks_exact_mut(image_len.max(1))) {
+            nearest_resize(&resize, false, x, &mut y[first * plane_len..(first + channels) * plane_len]);
         }
     }
     Ok(())
@@ -193,19 +194,19 @@ fn backward_as<T: FloatElement>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut 
         return Ok(());
     }
     let out = ins[0].shape();
-    let (image, plane) = (out.product(1..) as usize, out.product(2..) as usize);
+    let (image_len, plane_len) = (out.product(1..) as usize, out.product(2..) as usize);
     for (i, (resize, channels, first)) in channel_ranges(p, ins[1..].iter().map(In::shape), out).enumerate() {
         if !outs[i].wanted() {
             continue;
         }
         let dx = outs[i].slice_mut::<T>()?;
-        if channels * plane == image {
+        if channels * plane_len == image_len {
             nearest_resize_backward(&resize, dy, dx);
             continue;
         }
-        let image_len = dx.len() / (out.dim(0) as usize).max(1);
-        for (dx, dy) in dx.chunks_exact_mut(image_len.max(1)).zip(dy.chunks_exact(image.max(1))) {
-            nearest_resize_backward(&resize, &dy[first * plane..(first + channels) * plane], dx);
+        let input_len = dx.len() / (out.dim(0) as usize).max(1);
+        for (dx, dy) in dx.chunks_exact_mut(input_len.max(1)).zip(dy.chunks_exact(image_len.max(1))) {
+            nearest_resize_backward(&resize, &dy[first * plane_len..(first + channels) * plane_len], dx);
         }
     }
     Ok(())
