@@ -1,4 +1,4 @@
-//! `Activation`.
+//! `Activation`: elementwise activation functions.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -25,7 +25,7 @@ params! {
     }
 }
 
-/// Elementwise activation functions.
+/// Applies an activation function.
 pub(crate) static ACTIVATION: OpDef = OpDef::new("Activation")
     .names_outputs()
     .aliases(&["_npx_activation"])
@@ -90,24 +90,24 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 const COMPOSE: Compose = |graph, n| {
     let mut g = Graph(graph);
     let (x, y) = (n.inputs[0], n.outputs[0]);
-    let slope = match n.params.get::<ActivationParam>().act_type {
+    let derivative = match n.params.get::<ActivationParam>().act_type {
         ActType::Relu => g.with("_greater_scalar", x, 0.0)?,
         ActType::Sigmoid => {
-            let rest = g.affine(y, -1.0, 1.0)?;
-            g.mul(y, rest)?
+            let complement = g.affine(y, -1.0, 1.0)?;
+            g.mul(y, complement)?
         }
         ActType::SoftRelu => g.op("sigmoid", x)?,
         ActType::SoftSign => {
-            let size = g.op("abs", y)?;
-            let rest = g.affine(size, -1.0, 1.0)?;
-            g.op("square", rest)?
+            let magnitude = g.op("abs", y)?;
+            let complement = g.affine(magnitude, -1.0, 1.0)?;
+            g.op("square", complement)?
         }
         ActType::Tanh => {
             let square = g.op("square", y)?;
             g.affine(square, -1.0, 1.0)?
         }
     };
-    Ok(vec![Some(g.mul(n.ograds[0], slope)?)])
+    Ok(vec![Some(g.mul(n.ograds[0], derivative)?)])
 };
 
 #[cfg(test)]

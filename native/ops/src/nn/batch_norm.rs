@@ -1,4 +1,4 @@
-//! `BatchNorm`.
+//! `BatchNorm`, and the definition that its variants share.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::ensure;
@@ -54,10 +54,10 @@ pub(super) struct Settings {
 
 /// The parameter struct of a batch normalisation operator.
 pub(super) trait BatchNormLike: OpParams {
-    /// Whether a ReLU follows.
-    const RECTIFIED: bool = false;
+    /// Whether a ReLU follows the normalisation.
+    const HAS_RELU: bool = false;
     /// Whether the third output is the variance; otherwise it is the reciprocal of the standard deviation.
-    const VARIANCE: bool = false;
+    const OUTPUTS_VARIANCE: bool = false;
 
     /// The shared parameters.
     fn settings(&self) -> Settings;
@@ -92,7 +92,7 @@ pub(super) const ARGS: &[ArgDef] = &[
 
 /// Defines a batch normalisation operator.
 pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
-    let outputs = if P::RECTIFIED { Deps::Some(&[0, 1, 2]) } else { Deps::Some(&[1, 2]) };
+    let outputs = if P::HAS_RELU { Deps::Some(&[0, 1, 2]) } else { Deps::Some(&[1, 2]) };
     let backward = Backward::new(backward::<P>).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1, 3, 4]));
     OpDef::new(name)
         .names_outputs()
@@ -136,6 +136,7 @@ fn infer_shape<P: BatchNormLike>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()>
     io.assign_out(0, &data)
 }
 
+/// The axis of the channels, of which a negative one counts from the end.
 pub(crate) fn channel_axis(given: i32, rank: usize) -> Result<usize> {
     let axis = if given < 0 { i64::from(given) + rank as i64 } else { i64::from(given) };
     ensure!(
@@ -150,15 +151,15 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let Some(data) = io.ins[0].or(io.outs[0]) else { return Ok(()) };
     io.assign_in(0, data)?;
     io.assign_out(0, data)?;
-    let of_channels = if data == DType::F64 { DType::F64 } else { DType::F32 };
-    (1..io.ins.len()).try_for_each(|i| io.assign_in(i, of_channels))?;
-    (1..3).try_for_each(|i| io.assign_out(i, of_channels))
+    let param_dtype = if data == DType::F64 { DType::F64 } else { DType::F32 };
+    (1..io.ins.len()).try_for_each(|i| io.assign_in(i, param_dtype))?;
+    (1..3).try_for_each(|i| io.assign_out(i, param_dtype))
 }
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 fn forward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_typed::<P, T>(ctx, ins, outs), d => {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<P, T>(ctx, ins, outs), d => {
         Err(ctx.unsupported(d, TYPES))
     })
 }
@@ -169,11 +170,7 @@ fn norm_shape(p: &Settings, data: &Shape) -> Result<NormShape> {
     Ok(NormShape { outer: dims[..axis].iter().product(), axis: dims[axis], inner: dims[axis + 1..].iter().product() })
 }
 
-fn forward_typed<P: BatchNormLike, T: FloatElement>(
-    ctx: &OpCtx<'_>,
-    ins: &[In<'_>],
-    outs: &mut [Out<'_>],
-) -> Result<()> {
+fn forward_as<P: BatchNormLike, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = &ctx.params::<P>().settings();
     let [out, out_mean, out_var, moving_mean, moving_var] = outs else {
         return Err(Error::Internal("BatchNorm has three outputs and two states".into()));
@@ -193,13 +190,13 @@ fn forward_typed<P: BatchNormLike, T: FloatElement>(
             var.copy_from_slice(moving_var);
             batch_norm_inference(shape, &norm, mean, var, x, y);
         }
-        if P::RECTIFIED {
+        if P::HAS_RELU {
             rectify(y);
         }
         if out_mean.wanted() {
             out_mean.slice_mut()?.copy_from_slice(mean);
         }
-        if out_var.wanted() && P::VARIANCE {
+        if out_var.wanted() && P::OUTPUTS_VARIANCE {
             out_var.slice_mut()?.copy_from_slice(var);
         } else if out_var.wanted() {
             for (out, var) in out_var.slice_mut::<T::Acc>()?.iter_mut().zip(&*var) {
@@ -210,8 +207,8 @@ fn forward_typed<P: BatchNormLike, T: FloatElement>(
     })
 }
 
-/// Writes the scale and shift of each channel that the operator amounts to in inference. `shift` initially holds the bias of the preceding
-/// product. `ins` are all inputs but the first.
+/// Folds the normalisation into one scale and one shift per channel, for inference. On entry `shifts` holds the bias of the preceding
+/// product. `ins` are gamma, beta, moving mean and moving variance.
 pub(crate) fn scale_and_shift<A: Accum>(
     p: &BatchNormParam,
     ins: &[In<'_>],
@@ -232,7 +229,7 @@ pub(crate) fn scale_and_shift<A: Accum>(
     Ok(())
 }
 
-/// Updates a moving average by the statistic of the batch.
+/// Updates a moving average with a statistic of the batch.
 fn update_moving<A: Accum>(moving: &mut [A], new: &[A], momentum: f32) {
     let (old_weight, new_weight) = (A::of(momentum), A::of(1.0 - momentum));
     for (moving, new) in moving.iter_mut().zip(new) {
@@ -241,29 +238,26 @@ fn update_moving<A: Accum>(moving: &mut [A], new: &[A], momentum: f32) {
 }
 
 /// Inputs: gradient of the output, data, gamma, moving mean, moving variance, the output if a ReLU follows, mean, the third output.
-/// Outputs: gradients of data, gamma, beta; the moving mean and variance, which training updates.
+/// Outputs: gradients of data, gamma, beta; the moving mean and variance, which are updated in training.
 fn backward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => backward_typed::<P, T>(ctx, ins, outs), d => {
+    dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => backward_as::<P, T>(ctx, ins, outs), d => {
         Err(ctx.unsupported(d, TYPES))
     })
 }
 
-fn backward_typed<P: BatchNormLike, T: FloatElement>(
-    ctx: &OpCtx<'_>,
-    ins: &[In<'_>],
-    outs: &mut [Out<'_>],
-) -> Result<()> {
+fn backward_as<P: BatchNormLike, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let y_grad = ins[0].slice::<T>()?;
-    if !P::RECTIFIED {
+    if !P::HAS_RELU {
         return backward_from::<P, T>(ctx, y_grad, &ins[1..], outs);
     }
-    with_scratch(y_grad.len(), |passed: &mut [T]| {
-        rectify_backward(ins[5].slice::<T>()?, y_grad, passed);
-        backward_from::<P, T>(ctx, passed, &ins[1..], outs)
+    with_scratch(y_grad.len(), |relu_grad: &mut [T]| {
+        rectify_backward(ins[5].slice::<T>()?, y_grad, relu_grad);
+        backward_from::<P, T>(ctx, relu_grad, &ins[1..], outs)
     })
 }
 
-/// The gradients, from that of the normalised data before any ReLU.
+/// The gradients, given the gradient `y_grad` of the normalised data before any ReLU. `ins` are the inputs of [`backward`] without the
+/// first.
 fn backward_from<P: BatchNormLike, T: FloatElement>(
     ctx: &OpCtx<'_>,
     y_grad: &[T],
@@ -272,25 +266,29 @@ fn backward_from<P: BatchNormLike, T: FloatElement>(
 ) -> Result<()> {
     let p = &ctx.params::<P>().settings();
     let (x, gamma) = (ins[0].slice::<T>()?, ins[1].slice::<T::Acc>()?);
-    let [.., mean, spread] = ins else { return Err(Error::Internal("BatchNorm reads its statistics".into())) };
-    let (mean, spread) = (mean.slice::<T::Acc>()?, spread.slice::<T::Acc>()?);
+    let [.., mean, var_or_inv_std] = ins else { return Err(Error::Internal("BatchNorm reads its statistics".into())) };
+    let (mean, var_or_inv_std) = (mean.slice::<T::Acc>()?, var_or_inv_std.slice::<T::Acc>()?);
     let (outs, [moving_mean, moving_var]) = outs
         .split_last_chunk_mut()
         .ok_or_else(|| Error::Internal("the gradient of BatchNorm updates two states".into()))?;
     let (moving_mean, moving_var) = (moving_mean.slice_mut::<T::Acc>()?, moving_var.slice_mut::<T::Acc>()?);
     let shape = norm_shape(p, ins[0].shape())?;
     let channels = shape.axis;
-    let unwanted = if outs[0].wanted() { 0 } else { x.len() };
-    let own_statistics = ctx.is_train && !p.use_global_stats;
-    with_scratch(unwanted, |dropped: &mut [T]| {
+    let discarded_len = if outs[0].wanted() { 0 } else { x.len() };
+    let use_batch_stats = ctx.is_train && !p.use_global_stats;
+    with_scratch(discarded_len, |discarded: &mut [T]| {
         with_scratch(4 * channels, |scratch: &mut [T::Acc]| {
             let (var, rest) = scratch.split_at_mut(channels);
             let (beta, rest) = rest.split_at_mut(channels);
             let (gamma_grad, beta_grad) = rest.split_at_mut(channels);
-            for (var, spread) in var.iter_mut().zip(spread) {
-                *var = if P::VARIANCE { *spread } else { T::Acc::from_f64(spread.wide().powi(-2) - p.eps) };
+            for (var, var_or_inv_std) in var.iter_mut().zip(var_or_inv_std) {
+                *var = if P::OUTPUTS_VARIANCE {
+                    *var_or_inv_std
+                } else {
+                    T::Acc::from_f64(var_or_inv_std.wide().powi(-2) - p.eps)
+                };
             }
-            let mean = if own_statistics {
+            let mean = if use_batch_stats {
                 update_moving(moving_mean, mean, p.momentum);
                 update_moving(moving_var, var, p.momentum);
                 mean
@@ -300,11 +298,11 @@ fn backward_from<P: BatchNormLike, T: FloatElement>(
             };
             let norm = BatchNormParams { gamma: (!p.fix_gamma).then_some(gamma), beta: &*beta, eps: p.eps };
             let grads = BatchNormGrads {
-                x: if unwanted == 0 { outs[0].slice_mut::<T>()? } else { dropped },
+                x: if discarded_len == 0 { outs[0].slice_mut::<T>()? } else { discarded },
                 gamma: &mut *gamma_grad,
                 beta: &mut *beta_grad,
             };
-            batch_norm_backward(shape, &norm, (mean, &*var, own_statistics), x, y_grad, grads);
+            batch_norm_backward(shape, &norm, (mean, &*var, use_batch_stats), x, y_grad, grads);
             if p.fix_gamma {
                 gamma_grad.fill(T::Acc::from_f64(0.0));
             }
@@ -336,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_moves_the_statistics_in_training() {
+    fn the_backward_pass_updates_the_moving_statistics_in_training() {
         let (case, ins) = (|| Case::new(&BATCH_NORM, &[("momentum", "0.75")]), operands());
         case().backward(&ins, &ins[..1]).unwrap();
         case().train().run(&ins).unwrap();

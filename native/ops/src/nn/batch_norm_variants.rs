@@ -23,7 +23,7 @@ params! {
 }
 
 impl BatchNormLike for BatchNormV1Param {
-    const VARIANCE: bool = true;
+    const OUTPUTS_VARIANCE: bool = true;
 
     fn settings(&self) -> Settings {
         Settings {
@@ -37,7 +37,7 @@ impl BatchNormLike for BatchNormV1Param {
     }
 }
 
-/// The first version.
+/// The first version of batch normalisation.
 pub(super) static BATCH_NORM_V1: OpDef = batch_norm::<BatchNormV1Param>("BatchNorm_v1").legacy().listed(3).doc(
     "The first version of `BatchNorm`, for networks that were saved with it: out = (data - mean) / sqrt(var + eps) * gamma + beta, \
      with the channels along axis 1 (Ioffe and Szegedy, 2015). Its third output is the variance. It has the auxiliary states \
@@ -69,7 +69,7 @@ params! {
 }
 
 impl BatchNormLike for BatchNormWithReluParam {
-    const RECTIFIED: bool = true;
+    const HAS_RELU: bool = true;
 
     fn settings(&self) -> Settings {
         Settings {
@@ -83,7 +83,7 @@ impl BatchNormLike for BatchNormWithReluParam {
     }
 }
 
-/// Batch normalisation with ReLU.
+/// Batch normalisation followed by ReLU.
 pub(super) static BATCH_NORM_WITH_RELU: OpDef = batch_norm::<BatchNormWithReluParam>("_contrib_BatchNormWithReLU").doc(
     "`BatchNorm` followed by ReLU: out = max(0, (data - mean) / sqrt(var + eps) * gamma + beta). Statistics and their \
      updates are those of `BatchNorm`.",
@@ -110,7 +110,7 @@ params! {
 }
 
 impl BatchNormLike for SyncBatchNormParam {
-    const VARIANCE: bool = true;
+    const OUTPUTS_VARIANCE: bool = true;
 
     fn settings(&self) -> Settings {
         Settings {
@@ -168,9 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_rectified_and_devices_are_one() {
+    fn batch_norm_with_relu_clamps_negative_outputs_to_zero() {
         let y = Case::new(&BATCH_NORM_WITH_RELU, &[]).run1(&operands()).unwrap().to_vec::<f64>().unwrap();
         assert!(y.iter().all(|y| *y >= 0.0) && y.contains(&0.0) && y.iter().any(|y| *y > 0.0));
+    }
+
+    #[test]
+    fn sync_batch_norm_refuses_several_devices() {
         let two = Case::new(&SYNC_BATCH_NORM, &[("key", "a"), ("ndev", "2")]);
         assert!(two.run(&operands()).unwrap_err().to_string().contains("ndev=1"));
     }

@@ -1,4 +1,4 @@
-//! `im2col` and `col2im`: the windows of a convolution as a matrix, and back.
+//! `im2col` and `col2im`: unfold the windows of a convolution into the columns of a matrix, and fold them back.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -104,7 +104,7 @@ impl Col2imParam {
 }
 
 impl Im2colParam {
-    /// The windows on images of a shape, with 0 for unknown lengths.
+    /// The geometry of the windows on images of shape (batch, channels, spatial dimensions...). Unknown sizes are 0.
     fn shape(&self, images: &Shape) -> Result<ConvShape> {
         let n = self.kernel.dims().len();
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
@@ -123,49 +123,49 @@ impl Im2colParam {
         })
     }
 
-    /// True for a 1D kernel on 2D images. As in MXNet, each channel then reads as many elements as an image has rows, one channel after
-    /// the other from the start of the image.
+    /// True for a 1D kernel on 2D images. As in MXNet, the first channels * height elements of each image are then taken for an image of
+    /// shape (channels, height), and the others are ignored.
     fn is_1d_on_2d(&self, images: &Shape) -> bool {
         self.kernel.dims().len() == 1 && images.dims().len() == 4
     }
 
     /// The number of windows; -1 if a spatial size is unknown.
-    fn pixels(&self, images: &Shape) -> Result<i64> {
+    fn num_windows(&self, images: &Shape) -> Result<i64> {
         let shape = self.shape(images)?;
         if images.dims()[2..self.kernel.dims().len() + 2].iter().any(|d| *d < 0) {
             return Ok(-1);
         }
-        let pixels = shape.output().iter().product::<usize>();
+        let windows = shape.output().iter().product::<usize>();
         ensure!(
-            pixels > 0,
+            windows > 0,
             "kernel {} with dilate {} exceeds images {images} with pad {}",
             self.kernel,
             self.dilate,
             self.pad
         );
-        Ok(pixels as i64)
+        Ok(windows as i64)
     }
 
-    fn taps(&self) -> i64 {
+    fn num_taps(&self) -> i64 {
         self.kernel.dims().iter().product()
     }
 }
 
 fn im2col_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<Im2colParam>();
-    let line = p.is_1d_on_2d(&io.ins[0]);
-    if !line {
+    let is_1d_on_2d = p.is_1d_on_2d(&io.ins[0]);
+    if !is_1d_on_2d {
         io.assign_in(0, &Shape::of_rank(p.kernel.dims().len() + 2))?;
     }
-    let pixels = p.pixels(&io.ins[0])?;
+    let windows = p.num_windows(&io.ins[0])?;
     let (batch, channels) = (io.ins[0].dim(0), io.ins[0].dim(1));
-    io.assign_out(0, &[batch, if channels < 0 { -1 } else { channels * p.taps() }, pixels].into())?;
-    if line {
+    io.assign_out(0, &[batch, if channels < 0 { -1 } else { channels * p.num_taps() }, windows].into())?;
+    if is_1d_on_2d {
         return Ok(());
     }
     let (batch, rows) = (io.outs[0].dim(0), io.outs[0].dim(1));
     let mut data = Dims::from_elem(-1, p.kernel.dims().len() + 2);
-    (data[0], data[1]) = (batch, if rows >= 0 && rows % p.taps() == 0 { rows / p.taps() } else { -1 });
+    (data[0], data[1]) = (batch, if rows >= 0 && rows % p.num_taps() == 0 { rows / p.num_taps() } else { -1 });
     io.assign_in(0, &data.into())
 }
 
@@ -179,9 +179,9 @@ fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     );
     let mut images = Dims::from_slice(&[-1, -1]);
     images.extend_from_slice(size.dims());
-    let pixels = window.pixels(&images.clone().into())?;
-    io.assign_in(0, &[io.outs[0].dim(0), -1, pixels].into())?;
-    let (rows, taps) = (io.ins[0].dim(1), window.taps());
+    let windows = window.num_windows(&images.clone().into())?;
+    io.assign_in(0, &[io.outs[0].dim(0), -1, windows].into())?;
+    let (rows, taps) = (io.ins[0].dim(1), window.num_taps());
     ensure!(
         rows < 0 || rows % taps == 0,
         "the {rows} rows of the columns are not a multiple of the {taps} taps of a window"
@@ -192,10 +192,10 @@ fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &[-1, if channels < 0 { -1 } else { channels * taps }, -1].into())
 }
 
-/// If windows read only the start of each image: their shape for one image, and the number of elements read.
-fn partial_read(shape: &ConvShape, elements: usize) -> Option<(ConvShape, usize)> {
+/// The geometry for one image and the number of elements read from it, if the windows read only the start of each image.
+fn partial_read(shape: &ConvShape, num_elements: usize) -> Option<(ConvShape, usize)> {
     let used = shape.in_channels * shape.input.iter().product::<usize>();
-    (shape.batch * used < elements).then_some((ConvShape { batch: 1, ..*shape }, used))
+    (shape.batch * used < num_elements).then_some((ConvShape { batch: 1, ..*shape }, used))
 }
 
 fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut Out<'_>) -> Result<()> {
@@ -205,8 +205,8 @@ fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut
             im2col(shape, images, columns);
             return Ok(());
         };
-        let (image, matrix) = (images.len() / shape.batch, columns.len() / shape.batch);
-        for (image, matrix) in images.chunks_exact(image).zip(columns.chunks_exact_mut(matrix)) {
+        let (image_len, matrix_len) = (images.len() / shape.batch, columns.len() / shape.batch);
+        for (image, matrix) in images.chunks_exact(image_len).zip(columns.chunks_exact_mut(matrix_len)) {
             im2col(&one, &image[..used], matrix);
         }
         Ok(())
@@ -221,8 +221,8 @@ fn to_images(ctx: &OpCtx<'_>, shape: &ConvShape, columns: &In<'_>, images: &mut 
             return Ok(());
         };
         images.fill(T::default());
-        let (image, matrix) = (images.len() / shape.batch, columns.len() / shape.batch);
-        for (image, matrix) in images.chunks_exact_mut(image).zip(columns.chunks_exact(matrix)) {
+        let (image_len, matrix_len) = (images.len() / shape.batch, columns.len() / shape.batch);
+        for (image, matrix) in images.chunks_exact_mut(image_len).zip(columns.chunks_exact(matrix_len)) {
             col2im(&one, matrix, &mut image[..used]);
         }
         Ok(())
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_do_not_fit_are_errors() {
+    fn shapes_that_do_not_match_the_windows_are_errors() {
         let shapes = |attrs: &[(&str, &str)], data: &[i64]| Case::new(&COL2IM, attrs).shapes(&[Shape::new(data)]);
         let attrs = [("kernel", "(2, 2)"), ("output_size", "(3, 4)")];
         assert_eq!(shapes(&attrs, &[1, 8, 6]).unwrap()[0], [1, 2, 3, 4].into());

@@ -84,8 +84,8 @@ pub(crate) static CONVOLUTION: OpDef = OpDef::new("Convolution").names_outputs()
     .role(Role::Product { kernel: forward_fused, channels: |_, _| 1 });
 
 impl ConvolutionParam {
-    /// Number of spatial dimensions, after checking the parameters against each other.
-    fn spatial(&self) -> Result<usize> {
+    /// The number of spatial dimensions. Checks the parameters against each other.
+    fn num_spatial(&self) -> Result<usize> {
         let n = self.kernel.dims().len();
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
         ensure!(
@@ -105,12 +105,12 @@ impl ConvolutionParam {
         }
     }
 
-    /// Whether the channels are the last axis.
+    /// True for NHWC and NDHWC.
     pub fn channels_last(&self) -> bool {
         matches!(self.layout, Some(ConvLayout::Nhwc | ConvLayout::Ndhwc))
     }
 
-    /// The dimensions of the convolution to compute.
+    /// The geometry for the kernels, which support only channels first.
     pub(crate) fn computed(&self, data: &Shape) -> Result<ConvShape> {
         if self.channels_last() {
             return Err(Error::Unsupported(
@@ -120,9 +120,9 @@ impl ConvolutionParam {
         self.shape(data)
     }
 
-    /// The dimensions for data with channels first.
+    /// The geometry for data of shape (batch, channels, spatial dimensions...). Unknown sizes are 0.
     fn shape(&self, data: &Shape) -> Result<ConvShape> {
-        let n = self.spatial()?;
+        let n = self.num_spatial()?;
         let dims = data.dims();
         ensure!(dims.len() == n + 2, "the input {data} must have {} dimensions for a kernel {}", n + 2, self.kernel);
         Ok(ConvShape {
@@ -143,7 +143,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     infer_with(p.get(), io)
 }
 
-/// Infers the shapes; the parameters may be those of another operator.
+/// Shape inference for `Convolution` and `Convolution_v1`.
 pub(super) fn infer_with(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
     if !p.channels_last() {
         return infer_channels_first(p, io);
@@ -158,7 +158,7 @@ pub(super) fn infer_with(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<(
 }
 
 fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
-    let n = p.spatial()?;
+    let n = p.num_spatial()?;
     let (filters, groups) = (i64::from(p.num_filter), i64::from(p.num_group));
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
     if !p.no_bias {
@@ -198,21 +198,22 @@ fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()
         out.push(if known { size as i64 } else { -1 });
     }
     io.assign_out(0, &Shape::from(out))?;
-    // From the output to the data: the batch, the channels, and the sizes if the stride is 1.
+    // The output and the weights determine the data's batch size, its channels and, with stride 1, its spatial sizes.
     let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(1).max(-1)]);
     if data[1] > 0 {
         data[1] *= groups;
     }
     for i in 0..n {
-        let (k, s, d, pad) = (3 - n + i, io.outs[0].dim(2 + i), shape.dilate[3 - n + i], shape.pad[3 - n + i]);
-        let size = s - 1 + (d * (shape.kernel[k] - 1) + 1) as i64 - 2 * pad as i64;
-        data.push(if s >= 0 && shape.stride[k] == 1 { size } else { -1 });
+        let (out_size, axis) = (io.outs[0].dim(2 + i), 3 - n + i);
+        let kernel_extent = shape.dilate[axis] * (shape.kernel[axis] - 1) + 1;
+        let size = out_size - 1 + kernel_extent as i64 - 2 * shape.pad[axis] as i64;
+        data.push(if out_size >= 0 && shape.stride[axis] == 1 { size } else { -1 });
     }
     io.assign_in(0, &Shape::from(data))
 }
 
-/// Cache of packed weights. They are packed at their first use, which packs them in any case, and again in the same memory after they
-/// change.
+/// A cache of packed weights. Packing at the first call costs nothing, because an unpacked convolution packs them too. When the weights
+/// change, they are packed again into the same memory.
 struct Packed<T: FloatElement> {
     version: Option<Version>,
     weights: Option<PackedConvWeights<T>>,
@@ -228,7 +229,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     forward_with(ctx, ctx.params(), ins, outs)
 }
 
-/// The kernel; the parameters may be those of another operator.
+/// The kernel of `Convolution` and `Convolution_v1`.
 pub(super) fn forward_with(ctx: &OpCtx<'_>, p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, p, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
@@ -244,7 +245,7 @@ fn forward_as<T: FloatElement>(
     convolve(ctx, p, ins, &ConvEpilogue { bias, ..ConvEpilogue::default() }, &mut outs[0])
 }
 
-/// The convolution kernel with a fused epilogue.
+/// The kernel with a fused epilogue.
 fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let fused = ctx.params::<Fused>();
     let p = fused.product.get::<ConvolutionParam>();
@@ -269,16 +270,16 @@ fn convolve<T: FloatElement>(
     let (x, w, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, out.slice_mut::<T>()?);
     match (ctx.cache, ins[1].version()) {
         (Some(cache), Some(version)) if !ctx.is_train && !shape.is_faster_unpacked() => {
-            cache.with(|kept: &mut Packed<T>| {
-                if kept.version != Some(version) {
-                    kept.version = None;
-                    match &mut kept.weights {
+            cache.with(|packed: &mut Packed<T>| {
+                if packed.version != Some(version) {
+                    packed.version = None;
+                    match &mut packed.weights {
                         Some(weights) if weights.fits(&shape) => weights.pack(w),
                         weights => *weights = Some(PackedConvWeights::new(&shape, w)),
                     }
-                    kept.version = Some(version);
+                    packed.version = Some(version);
                 }
-                if let Some(weights) = &kept.weights {
+                if let Some(weights) = &packed.weights {
                     conv_forward_packed(&shape, x, weights, epilogue, y);
                 }
             });
@@ -293,7 +294,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     backward_with(ctx, ctx.params(), ins, outs)
 }
 
-/// The gradient; the parameters may be those of another operator.
+/// The gradient of `Convolution` and `Convolution_v1`.
 pub(super) fn backward_with(ctx: &OpCtx<'_>, p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(p, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_follow_in_both_directions() {
+    fn shapes_are_inferred_in_both_directions() {
         let attrs =
             [("kernel", "(3, 3)"), ("num_filter", "8"), ("num_group", "2"), ("pad", "(1, 1)"), ("stride", "(2, 1)")];
         let unknown = || vec![Shape::new(&[-1, 4, 9, 7]), Shape::unknown(), Shape::unknown()];
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_may_be_last_in_inference() {
+    fn shapes_of_channels_last_layouts_are_inferred() {
         let attrs = [("kernel", "(3, 2)"), ("num_filter", "6"), ("num_group", "2"), ("layout", "NHWC")];
         let ins = vec![Shape::new(&[2, 8, 9, 4]), Shape::unknown(), Shape::unknown()];
         let (ins, out) = infer(&attrs, ins, Shape::unknown()).unwrap();
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_sizes_are_errors() {
+    fn invalid_kernels_groups_and_strides_are_errors() {
         let ins = || vec![Shape::new(&[1, 3, 2, 2]), Shape::unknown(), Shape::unknown()];
         let error = |attrs: &[(&str, &str)]| infer(attrs, ins(), Shape::unknown()).unwrap_err().to_string();
         assert!(error(&[("kernel", "(3, 3)"), ("num_filter", "8")]).contains("exceeds the input"));

@@ -1,4 +1,4 @@
-//! `CTCLoss`.
+//! `CTCLoss`: connectionist temporal classification.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -70,7 +70,7 @@ fn input_names(p: &CtcLossParam) -> Vec<&'static str> {
     ["data", "label"].into_iter().chain(lengths).collect()
 }
 
-/// The hidden output holds the gradients of the losses, as (batch, frames, classes).
+/// The hidden output holds the gradients of the losses with respect to the data, of shape (batch, frames, classes).
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.expect_inputs(&input_names(p.get()))?;
     io.assign_in(0, &Shape::of_rank(3))?;
@@ -97,20 +97,20 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (1..io.ins.len()).try_for_each(|i| if io.ins[i].is_none() { io.assign_in(i, d) } else { Ok(()) })
 }
 
-fn numbers(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<Vec<i64>> {
+fn integers(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<Vec<i64>> {
     dispatch!(input.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         Ok(input.slice::<T>()?.iter().map(|n| Load::<i64>::lane(*n)).collect())
     }, other => Err(ctx.unsupported(other, NUMERIC)))
 }
 
-/// Reads the lengths of the input `name`, each at most `max`.
+/// Reads the input `name` of lengths, each of which must be at most `max`.
 fn lengths(ctx: &OpCtx<'_>, name: &str, input: &In<'_>, max: usize) -> Result<Vec<usize>> {
-    let usable = |(i, n): (usize, i64)| {
+    let check = |(i, n): (usize, i64)| {
         usize::try_from(n).ok().filter(|n| *n <= max).ok_or_else(|| {
             Error::Value(format!("CTCLoss: {name}[{i}] is {n}, but it must be a number from 0 to {max}"))
         })
     };
-    numbers(ctx, input)?.into_iter().enumerate().map(usable).collect()
+    integers(ctx, input)?.into_iter().enumerate().map(check).collect()
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -126,24 +126,20 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         BlankLabel::First => (0, 0),
         BlankLabel::Last => (classes.saturating_sub(1), -1),
     };
-    let mut rest = ins[2..].iter();
-    let mut given = |used: bool, what: &str, max: usize| {
-        rest.next().filter(|_| used).map(|input| lengths(ctx, what, input, max)).transpose()
-    };
     let longest = ins[1].shape().dim(1).max(0) as usize;
-    let data_lengths = match p.use_data_lengths {
-        true => given(true, "data_lengths", frames)?,
-        false => None,
-    };
-    let label_lengths = given(p.use_label_lengths, "label_lengths", longest)?;
-    let all = numbers(ctx, &ins[1])?;
+    let mut optional = ins[2..].iter();
+    let mut next_lengths =
+        |name: &str, max: usize| optional.next().map(|input| lengths(ctx, name, input, max)).transpose();
+    let data_lengths = if p.use_data_lengths { next_lengths("data_lengths", frames)? } else { None };
+    let label_lengths = if p.use_label_lengths { next_lengths("label_lengths", longest)? } else { None };
+    let all_labels = integers(ctx, &ins[1])?;
     let labels = (0..batch).map(|n| {
-        let row = &all[n * longest..(n + 1) * longest];
+        let row = &all_labels[n * longest..(n + 1) * longest];
         let len = match &label_lengths {
             Some(lengths) => lengths[n],
             None => row.iter().position(|l| *l == padding).unwrap_or(longest),
         };
-        // A negative label is padding and ends the labels, as -1 does for blank_label="last".
+        // Any negative label is padding too, and ends the labels.
         let len = row[..len].iter().position(|l| *l < 0).unwrap_or(len);
         let class = |l: &i64| usize::try_from(*l).ok().filter(|l| *l < classes);
         row[..len].iter().map(|l| class(l).ok_or(*l)).collect::<Result<Vec<usize>, i64>>().map_err(|l| {
@@ -172,7 +168,7 @@ fn forward_as<T: FloatElement>(
     Ok(())
 }
 
-/// Inputs: gradient of the losses, gradients that the forward pass stored. Outputs: gradients of all inputs.
+/// Inputs: gradient of the losses, the hidden output. Outputs: gradients of all inputs.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     outs[1..].iter_mut().try_for_each(no_gradient)?;
     if !outs[0].wanted() {

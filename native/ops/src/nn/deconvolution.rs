@@ -79,8 +79,8 @@ pub(super) static DECONVOLUTION: OpDef = OpDef::new("Deconvolution").names_outpu
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])), None));
 
 impl DeconvolutionParam {
-    /// Number of spatial dimensions, after checking the parameters against each other.
-    fn spatial(&self) -> Result<usize> {
+    /// The number of spatial dimensions. Checks the parameters against each other.
+    fn num_spatial(&self) -> Result<usize> {
         let n = self.kernel.dims().len();
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
         ensure!(
@@ -100,7 +100,7 @@ impl DeconvolutionParam {
         }
     }
 
-    /// The target shape, of which MXNet ignores further numbers, and zeros alone.
+    /// The first `n` items of `target_shape`; empty if all are 0, which MXNet takes for unset.
     fn target(&self, n: usize) -> Shape {
         let target = first(&self.target_shape, n);
         if target.dims().iter().all(|d| *d == 0) { Shape::new(&[]) } else { target }
@@ -110,9 +110,10 @@ impl DeconvolutionParam {
         matches!(self.layout, Some(DeconvLayout::Nhwc | DeconvLayout::Ndhwc))
     }
 
-    /// The convolution whose transpose this is, for data with channels first; unknown spatial sizes are taken as 1.
+    /// The convolution whose data gradient is this operator, for data with channels first. Its input is the output of this operator, with
+    /// size 1 where the size of `data` is unknown.
     fn shape(&self, data: &Shape) -> Result<ConvShape> {
-        let n = self.spatial()?;
+        let n = self.num_spatial()?;
         let dims = data.dims();
         ensure!(dims.len() == n + 2, "the input {data} must have {} dimensions for a kernel {}", n + 2, self.kernel);
         let kernel = triple("kernel", &self.kernel, n, 1, 1)?;
@@ -127,15 +128,15 @@ impl DeconvolutionParam {
             if dims[i + n - 1] < 0 {
                 continue;
             }
-            let full = stride[i] * size[i].saturating_sub(1) + dilate[i] * (kernel[i] - 1) + 1;
+            let uncropped = stride[i] * size[i].saturating_sub(1) + dilate[i] * (kernel[i] - 1) + 1;
             if target.iter().any(|t| *t > 0) {
                 ensure!(
-                    target[i] <= full,
-                    "too big target shape {}: without padding the output of {data} has {full} elements in dimension {}",
+                    target[i] <= uncropped,
+                    "too big target shape {}: without padding the output of {data} has {uncropped} elements in dimension {}",
                     self.target_shape,
                     i + n - 3
                 );
-                let excess = full - target[i];
+                let excess = uncropped - target[i];
                 (pad[i], adj[i]) = (excess.div_ceil(2), excess % 2);
             }
             ensure!(
@@ -147,12 +148,12 @@ impl DeconvolutionParam {
                 if target.iter().any(|t| *t > 0) { "target_shape" } else { "adj" }
             );
             ensure!(
-                full + adj[i] > 2 * pad[i],
+                uncropped + adj[i] > 2 * pad[i],
                 "pad {} crops all of an output of {} elements",
                 self.pad,
-                full + adj[i]
+                uncropped + adj[i]
             );
-            input[i] = full + adj[i] - 2 * pad[i];
+            input[i] = uncropped + adj[i] - 2 * pad[i];
         }
         Ok(ConvShape {
             batch: dims[0].max(0) as usize,
@@ -167,7 +168,7 @@ impl DeconvolutionParam {
         })
     }
 
-    /// The dimensions of the convolution to compute.
+    /// The geometry for the kernels, which support only channels first.
     fn computed(&self, data: &Shape) -> Result<ConvShape> {
         if self.channels_last() {
             return Err(Error::Unsupported(
@@ -193,7 +194,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
-    let n = p.spatial()?;
+    let n = p.num_spatial()?;
     let (filters, groups) = (i64::from(p.num_filter), i64::from(p.num_group));
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
     if !p.no_bias {
@@ -216,22 +217,22 @@ fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<
     let mut out = Dims::from_slice(&[io.ins[0].dim(0), filters]);
     let target = p.target(n);
     let target = target.dims();
-    let given = target.iter().any(|t| *t > 0);
-    out.extend((0..n).map(|i| match (io.ins[0].dim(2 + i) >= 0, given) {
+    let has_target = target.iter().any(|t| *t > 0);
+    out.extend((0..n).map(|i| match (io.ins[0].dim(2 + i) >= 0, has_target) {
         (true, _) => shape.input[3 - n + i] as i64,
         (false, true) => target[i],
         (false, false) => -1,
     }));
     io.assign_out(0, &Shape::from(out))?;
-    // From the output to the data: the batch, the channels, and the sizes that the output's determine.
+    // The output and the weights determine the data's batch size, its channels and, without target_shape, its spatial sizes.
     let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(0)]);
     let adj = triple("adj", &p.adj, n, 0, 0)?;
     data.extend((3 - n..3).map(|i| {
-        let reach = (shape.dilate[i] * (shape.kernel[i] - 1) + 1 + adj[i]) as i64;
-        let steps = io.outs[0].dim(i + n - 1) + 2 * shape.pad[i] as i64 - reach;
+        let min_size = (shape.dilate[i] * (shape.kernel[i] - 1) + 1 + adj[i]) as i64;
+        let excess = io.outs[0].dim(i + n - 1) + 2 * shape.pad[i] as i64 - min_size;
         let stride = shape.stride[i] as i64;
-        let follows = !given && io.outs[0].dim(i + n - 1) >= 0 && steps >= 0 && steps % stride == 0;
-        if follows { steps / stride + 1 } else { -1 }
+        let is_determined = !has_target && io.outs[0].dim(i + n - 1) >= 0 && excess >= 0 && excess % stride == 0;
+        if is_determined { excess / stride + 1 } else { -1 }
     }));
     io.assign_in(0, &Shape::from(data))
 }
@@ -280,7 +281,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn shapes_follow_in_both_directions() {
+    fn shapes_are_inferred_in_both_directions() {
         let base = [("kernel", "(3, 3)"), ("num_filter", "6"), ("stride", "(2, 2)")];
         let unknown = [Shape::new(&[2, 4, 5, -1]), Shape::unknown()];
         let both = |more: &[(&str, &str)], ins: &[Shape], out: Shape| {

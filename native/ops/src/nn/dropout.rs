@@ -79,7 +79,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// True if this call drops elements.
-fn drops(ctx: &OpCtx<'_>) -> bool {
+fn is_active(ctx: &OpCtx<'_>) -> bool {
     let p = ctx.params::<DropoutParam>();
     p.p > 0.0 && (ctx.is_train || p.mode == Mode::Always)
 }
@@ -87,54 +87,55 @@ fn drops(ctx: &OpCtx<'_>) -> bool {
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f16, bf16] => forward_typed::<T, f32>(ctx, ins, outs), d => {
-        dispatch!(d, T in [f64] => forward_typed::<T, f64>(ctx, ins, outs), d => Err(ctx.unsupported(d, TYPES)))
+    dispatch!(ins[0].dtype(), T in [f32, f16, bf16] => forward_as::<T, f32>(ctx, ins, outs), d => {
+        dispatch!(d, T in [f64] => forward_as::<T, f64>(ctx, ins, outs), d => Err(ctx.unsupported(d, TYPES)))
     })
 }
 
-fn forward_typed<T, C>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
+fn forward_as<T, C>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 where
     T: FloatElement + Load<C> + Store<C> + Store<f32>,
     C: Lane + math::MathFloat,
 {
     let [out, mask] = outs else { return Err(Error::Internal("Dropout has two outputs".into())) };
-    if !drops(ctx) {
-        // A pass backward in training mode may follow: `record(train_mode=False)`, then `backward()`.
+    if !is_active(ctx) {
+        // `backward()` runs in training mode by default, even after `record(train_mode=False)`, and then reads the mask.
         if mask.wanted() {
             mask.slice_mut::<T>()?.fill(T::from_f64(1.0));
         }
-        return pass::<T>(&ins[0], out);
+        return copy::<T>(&ins[0], out);
     }
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
     let p = f64::from(ctx.params::<DropoutParam>().p);
     let shape = mask.shape().to_usize();
-    let unwanted = if mask.wanted() { 0 } else { mask.len() };
-    with_scratch(unwanted, |dropped: &mut [T]| {
-        let mask = if unwanted == 0 { mask.slice_mut::<T>()? } else { dropped };
+    let discarded_len = if mask.wanted() { 0 } else { mask.len() };
+    with_scratch(discarded_len, |discarded: &mut [T]| {
+        let mask = if discarded_len == 0 { mask.slice_mut::<T>()? } else { discarded };
         dropout_mask(&random, p, mask);
-        apply::<T, C>(&ins[0], mask, &shape, out)
+        apply_mask::<T, C>(&ins[0], mask, &shape, out)
     })
 }
 
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f16, bf16] => backward_typed::<T, f32>(ctx, ins, outs), d => {
-        dispatch!(d, T in [f64] => backward_typed::<T, f64>(ctx, ins, outs), d => Err(ctx.unsupported(d, TYPES)))
+    dispatch!(ins[0].dtype(), T in [f32, f16, bf16] => backward_as::<T, f32>(ctx, ins, outs), d => {
+        dispatch!(d, T in [f64] => backward_as::<T, f64>(ctx, ins, outs), d => Err(ctx.unsupported(d, TYPES)))
     })
 }
 
-fn backward_typed<T, C>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
+fn backward_as<T, C>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 where
     T: FloatElement + Load<C> + Store<C>,
     C: Lane + math::MathFloat,
 {
-    if !drops(ctx) {
-        return pass::<T>(&ins[0], &mut outs[0]);
+    if !is_active(ctx) {
+        return copy::<T>(&ins[0], &mut outs[0]);
     }
-    apply::<T, C>(&ins[0], ins[1].slice()?, &ins[1].shape().to_usize(), &mut outs[0])
+    apply_mask::<T, C>(&ins[0], ins[1].slice()?, &ins[1].shape().to_usize(), &mut outs[0])
 }
 
-fn pass<T: Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+/// Copies the input, unless the output is computed in place.
+fn copy<T: Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     if x.shared_with().is_none() {
         out.slice_mut::<T>()?.copy_from_slice(x.slice()?);
     }
@@ -147,7 +148,7 @@ fn product<C: math::MathFloat>(x: C, mask: C) -> C {
 }
 
 /// `out = x * mask`, with the mask broadcast.
-fn apply<T, C>(x: &In<'_>, mask: &[T], mask_shape: &[usize], out: &mut Out<'_>) -> Result<()>
+fn apply_mask<T, C>(x: &In<'_>, mask: &[T], mask_shape: &[usize], out: &mut Out<'_>) -> Result<()>
 where
     T: FloatElement + Load<C> + Store<C>,
     C: Lane + math::MathFloat,
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_share_a_decision_and_the_gradient_uses_the_mask() {
+    fn axes_drop_their_elements_together_and_the_gradient_reuses_the_mask() {
         let x = array(&[1f64; 60], &[20, 3]);
         let case = Case::new(&DROPOUT, &[("axes", "(1,)"), ("mode", "always")]);
         let y = case.run1(std::slice::from_ref(&x)).unwrap().to_vec::<f64>().unwrap();

@@ -1,4 +1,4 @@
-//! `FullyConnected`.
+//! `FullyConnected`: the dense layer.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -67,14 +67,14 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     ferromx_core::ensure!(rank >= 1, "the data of FullyConnected is a scalar; give it at least one dimension");
     let features = if p.flatten { io.ins[0].product(1..) } else { io.ins[0].dim(rank - 1) };
     io.assign_in(1, &Shape::new(&[n, features]))?;
-    let kept = if p.flatten { 1 } else { rank - 1 };
-    let mut out: Dims = io.ins[0].dims()[..kept].into();
+    let num_leading = if p.flatten { 1 } else { rank - 1 };
+    let mut out: Dims = io.ins[0].dims()[..num_leading].into();
     out.push(n);
     io.assign_out(0, &Shape::from(out))?;
-    // The data takes known dimensions from the output's leading ones and from the weight.
+    // The leading dimensions of the output and the features of the weights determine dimensions of the data.
     let mut data = Shape::of_rank(rank);
     if let Some(dims) = data.dims_mut() {
-        dims[..kept].copy_from_slice(&io.outs[0].dims()[..kept]);
+        dims[..num_leading].copy_from_slice(&io.outs[0].dims()[..num_leading]);
         if !p.flatten || rank == 2 {
             dims[rank - 1] = io.ins[1].dim(1);
         }
@@ -82,8 +82,8 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &data)
 }
 
-/// Rows and features of the data.
-pub(crate) fn matrix(p: &FullyConnectedParam, data: &Shape) -> (usize, usize) {
+/// The number of rows and of features of the data as a matrix.
+pub(crate) fn rows_and_features(p: &FullyConnectedParam, data: &Shape) -> (usize, usize) {
     let split = if p.flatten { 1 } else { data.dims().len() - 1 };
     (data.product(..split) as usize, data.product(split..) as usize)
 }
@@ -95,7 +95,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 
 fn forward_as<T: MatrixElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<FullyConnectedParam>();
-    let (m, k) = matrix(p, ins[0].shape());
+    let (m, k) = rows_and_features(p, ins[0].shape());
     let n = p.num_hidden as usize;
     let x = MatRef::row_major(ins[0].slice::<T>()?, m, k);
     let w = MatRef::row_major(ins[1].slice::<T>()?, n, k).t();
@@ -109,24 +109,25 @@ fn forward_as<T: MatrixElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
     Ok(())
 }
 
-/// The dense kernel with a fused epilogue.
+/// The kernel with a fused epilogue.
 fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let fused = ctx.params::<Fused>();
     let p = fused.product.get::<FullyConnectedParam>();
     dispatch!(ins[0].dtype(), T in [f32, f64] => {
         let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
         let rest = if p.no_bias { &ins[2..] } else { &ins[3..] };
-        let (m, k) = matrix(p, ins[0].shape());
+        let (m, k) = rows_and_features(p, ins[0].shape());
         let n = p.num_hidden as usize;
-        with_epilogue(fused, n, bias, rest, |finish: &ProductEpilogue<'_, T>| {
+        with_epilogue(fused, n, bias, rest, |epilogue: &ProductEpilogue<'_, T>| {
+            let ProductEpilogue { scale, bias, residual, activation } = *epilogue;
             let x = MatRef::row_major(ins[0].slice::<T>()?, m, k);
             let w = MatRef::row_major(ins[1].slice::<T>()?, n, k).t();
             let y = MatMut::row_major(outs[0].slice_mut::<T>()?, m, n);
             let epilogue = Epilogue {
-                scale: finish.scale,
-                bias: finish.bias.map_or(Bias::None, Bias::PerCol),
-                residual: finish.residual.map(|residual| MatRef::row_major(residual, m, n)),
-                activation: finish.activation,
+                scale,
+                bias: bias.map_or(Bias::None, Bias::PerCol),
+                residual: residual.map(|residual| MatRef::row_major(residual, m, n)),
+                activation,
             };
             let constant = ctx.cache.zip(ins[1].version()).filter(|_| !ctx.is_train);
             T::product_with_epilogue(constant, x, w, &epilogue, y);
@@ -143,7 +144,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 
 fn backward_as<T: MatrixElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<FullyConnectedParam>();
-    let (m, k) = matrix(p, ins[1].shape());
+    let (m, k) = rows_and_features(p, ins[1].shape());
     let n = p.num_hidden as usize;
     let dy = MatRef::row_major(ins[0].slice::<T>()?, m, n);
     if outs[0].wanted() {
@@ -158,25 +159,25 @@ fn backward_as<T: MatrixElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Ou
     }
     if !p.no_bias && outs[2].wanted() {
         let add = outs[2].req() == Req::Add;
-        sum_rows(ins[0].slice::<T>()?, n, add, outs[2].slice_mut::<T>()?);
+        column_sums(ins[0].slice::<T>()?, n, add, outs[2].slice_mut::<T>()?);
     }
     Ok(())
 }
 
-/// Sums the rows of a matrix of `n` columns.
-fn sum_rows<T: MatrixElement>(matrix: &[T], n: usize, add: bool, sums: &mut [T]) {
-    with_scratch(n, |wide: &mut [T::Acc]| {
-        wide.fill(T::Acc::zero());
+/// Writes the sum of each of the `n` columns of a matrix to `sums`, or adds it to them.
+fn column_sums<T: MatrixElement>(matrix: &[T], n: usize, add: bool, sums: &mut [T]) {
+    with_scratch(n, |totals: &mut [T::Acc]| {
+        totals.fill(T::Acc::zero());
         for row in matrix.chunks_exact(n) {
-            wide.iter_mut().zip(row).for_each(|(sum, x)| *sum += T::Acc::of(*x));
+            totals.iter_mut().zip(row).for_each(|(sum, x)| *sum += T::Acc::of(*x));
         }
-        for (sum, wide) in sums.iter_mut().zip(&*wide) {
-            *sum = if add { (T::Acc::of(*sum) + *wide).store() } else { wide.store() };
+        for (sum, total) in sums.iter_mut().zip(&*totals) {
+            *sum = if add { (T::Acc::of(*sum) + *total).store() } else { total.store() };
         }
     });
 }
 
-/// The gradient composed of differentiable operators.
+/// The gradient, composed of operators that are themselves differentiable.
 fn compose(g: &mut dyn GradGraph, n: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
     let p = n.params.get::<FullyConnectedParam>();
     let mut dy = n.ograds[0];
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_follow_from_the_data() {
+    fn shapes_of_parameters_are_inferred_from_the_data() {
         let unknown = || vec![Shape::new(&[-1, 3, 4]), Shape::unknown(), Shape::unknown()];
         let (ins, out) = shapes(&[("num_hidden", "5")], unknown(), Shape::unknown()).unwrap();
         assert_eq!((&ins[1], &ins[2], &out), (&[5, 12].into(), &[5].into(), &[-1, 5].into()));

@@ -19,7 +19,7 @@ pub(super) struct ProductEpilogue<'a, T> {
 
 /// An element type of fused products.
 pub(super) trait FusedElement: Accum {
-    /// The activation function for this type.
+    /// Selects the activation function for this type.
     fn choose(single: fn(&mut [f32]), double: fn(&mut [f64])) -> fn(&mut [Self]);
 }
 
@@ -35,7 +35,8 @@ impl FusedElement for f64 {
     }
 }
 
-/// Calls `f` with the epilogue of a product of `channels` channels. `ins` are the inputs of the fused kernel after those of the product.
+/// Calls `f` with the epilogue of a product with `channels` output channels. `ins` are the inputs of the fused kernel after those of the
+/// product: the four parameters of a normalisation, then the residual, if the epilogue has them.
 pub(super) fn with_epilogue<T: FusedElement>(
     fused: &Fused,
     channels: usize,
@@ -57,24 +58,24 @@ pub(super) fn with_epilogue<T: FusedElement>(
         Some(Elementwise::Map(single, double)) => Activation::Map(T::choose(single, double)),
         Some(Elementwise::Gated(single, double)) => Activation::Gated(T::choose(single, double)),
     };
-    let normalised = if fused.normalisation.is_some() { 4 } else { 0 };
-    if ins.len() != normalised + usize::from(fused.residual) {
+    let num_norm_inputs = if fused.normalisation.is_some() { 4 } else { 0 };
+    if ins.len() != num_norm_inputs + usize::from(fused.residual) {
         return Err(Error::Internal(format!(
             "the epilogue of a fused product has a wrong number of inputs: {}",
             ins.len()
         )));
     }
-    let residual = if fused.residual { Some(ins[normalised].slice::<T>()?) } else { None };
+    let residual = if fused.residual { Some(ins[num_norm_inputs].slice::<T>()?) } else { None };
     let Some(p) = &fused.normalisation else {
         return f(&ProductEpilogue { scale: None, bias, residual, activation });
     };
-    with_scratch(2 * channels, |vectors: &mut [T]| {
-        let (scale, shift) = vectors.split_at_mut(channels);
+    with_scratch(2 * channels, |scratch: &mut [T]| {
+        let (scale, shift) = scratch.split_at_mut(channels);
         match bias {
             Some(bias) => shift.copy_from_slice(bias),
             None => shift.fill(T::of(0.0)),
         }
-        batch_norm::scale_and_shift(p.get::<BatchNormParam>(), &ins[..normalised], scale, shift)?;
+        batch_norm::scale_and_shift(p.get::<BatchNormParam>(), &ins[..num_norm_inputs], scale, shift)?;
         f(&ProductEpilogue { scale: Some(&*scale), bias: Some(&*shift), residual, activation })
     })
 }

@@ -1,4 +1,4 @@
-//! The log-likelihood of self-exciting point processes.
+//! The log-likelihood of self-exciting point processes (Hawkes processes).
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
@@ -84,21 +84,21 @@ pub(super) static BACKWARD_HAWKESLL: OpDef = OpDef::new("_contrib_backward_hawke
     .forward(|ctx, ins, outs| gradients(ctx, &ins[0], &ins[2..], outs));
 
 fn hawkes_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let rows_by = |n: i64, m: i64| Shape::new(&[n, m]);
+    let matrix = |n: i64, m: i64| Shape::new(&[n, m]);
     let known = |s: &Shape, axis: usize| if s.ndim() == Some(2) { s.dim(axis) } else { -1 };
     let n = [0, 3, 4, 5].into_iter().map(|i| known(&io.ins[i], 0)).max().unwrap_or(-1);
     let k = [0, 3].into_iter().map(|i| known(&io.ins[i], 1)).max().unwrap_or(-1);
     let t = [4, 5].into_iter().map(|i| known(&io.ins[i], 1)).max().unwrap_or(-1);
-    io.assign_in(0, &rows_by(n, k))?;
+    io.assign_in(0, &matrix(n, k))?;
     (1..3).try_for_each(|i| io.assign_in(i, &Shape::new(&[k])))?;
-    io.assign_in(3, &rows_by(n, k))?;
-    (4..6).try_for_each(|i| io.assign_in(i, &rows_by(n, t)))?;
+    io.assign_in(3, &matrix(n, k))?;
+    (4..6).try_for_each(|i| io.assign_in(i, &matrix(n, t)))?;
     (6..8).try_for_each(|i| io.assign_in(i, &Shape::new(&[n])))?;
     io.assign_out(0, &Shape::new(&[n]))?;
-    io.assign_out(1, &rows_by(n, k))
+    io.assign_out(1, &matrix(n, k))
 }
 
-/// The data of one process.
+/// The inputs of one process.
 struct Process<'a, T> {
     background: &'a [T],
     alpha: &'a [T],
@@ -109,7 +109,7 @@ struct Process<'a, T> {
     max_time: f64,
 }
 
-/// Splits the inputs into processes and checks them.
+/// Splits the inputs into processes. Checks lengths and marks.
 fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
     let (n, k) = (ins[0].shape().dim(0) as usize, ins[0].shape().dim(1) as usize);
     let points = ins[4].shape().dim(1) as usize;
@@ -144,16 +144,16 @@ fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
 struct Mark {
     /// The sum of decayed excitations at the last point.
     state: f64,
-    /// Its derivative by beta.
-    state_by_beta: f64,
+    /// Its derivative with respect to beta.
+    dstate_dbeta: f64,
     /// The time of the last point.
-    last: f64,
-    /// The derivatives of the log-likelihood by background, alpha and beta.
-    slopes: [f64; 3],
+    last_time: f64,
+    /// The derivatives of the log-likelihood with respect to background intensity, alpha and beta.
+    derivatives: [f64; 3],
 }
 
 impl<T: Element> Process<'_, T> {
-    /// The log-likelihood, and for each mark the state at the end and the derivatives.
+    /// The log-likelihood, and for each mark its state at `max_time` with the derivatives.
     fn run(&self) -> (f64, Vec<Mark>) {
         let mut marks: Vec<Mark> = self.state.iter().map(|s| Mark { state: s.to_f64(), ..Mark::default() }).collect();
         let (mut time, mut likelihood) = (0.0, 0.0);
@@ -170,23 +170,23 @@ impl<T: Element> Process<'_, T> {
         (likelihood, marks)
     }
 
-    /// Advances a mark to a later time; returns the intensity there, and its integral since the last point. `point` is true if the
-    /// logarithm of the intensity is part of the likelihood.
-    fn advance(&self, k: usize, time: f64, mark: &mut Mark, point: bool) -> (f64, f64) {
+    /// Advances mark `k` to a later time, and returns the intensity there and its integral since the last point. `is_point` is true if the
+    /// mark has a point there, so that the logarithm of the intensity is part of the likelihood.
+    fn advance(&self, k: usize, time: f64, mark: &mut Mark, is_point: bool) -> (f64, f64) {
         let (background, alpha, beta) = (self.background[k].to_f64(), self.alpha[k].to_f64(), self.beta[k].to_f64());
-        let passed = time - mark.last;
-        let decay = (-beta * passed).exp();
+        let elapsed = time - mark.last_time;
+        let decay = (-beta * elapsed).exp();
         let state = mark.state * decay;
-        let state_by_beta = (mark.state_by_beta - mark.state * passed) * decay;
+        let dstate_dbeta = (mark.dstate_dbeta - mark.state * elapsed) * decay;
         let intensity = background + alpha * beta * state;
-        let gone = mark.state - state;
-        let integral = background * passed + alpha * gone;
-        let by_beta = alpha * (mark.state_by_beta - state_by_beta);
-        let weight = if point { 1.0 / intensity } else { 0.0 };
-        mark.slopes[0] += weight - passed;
-        mark.slopes[1] += weight * beta * state - gone;
-        mark.slopes[2] += weight * alpha * (state + beta * state_by_beta) - by_beta;
-        (mark.state, mark.state_by_beta, mark.last) = (state, state_by_beta, time);
+        let decayed = mark.state - state;
+        let integral = background * elapsed + alpha * decayed;
+        let dintegral_dbeta = alpha * (mark.dstate_dbeta - dstate_dbeta);
+        let weight = if is_point { 1.0 / intensity } else { 0.0 };
+        mark.derivatives[0] += weight - elapsed;
+        mark.derivatives[1] += weight * beta * state - decayed;
+        mark.derivatives[2] += weight * alpha * (state + beta * dstate_dbeta) - dintegral_dbeta;
+        (mark.state, mark.dstate_dbeta, mark.last_time) = (state, dstate_dbeta, time);
         (intensity, integral)
     }
 }
@@ -219,9 +219,9 @@ fn gradients(ctx: &OpCtx<'_>, grad: &In<'_>, inputs: &[In<'_>], outs: &mut [Out<
         let mut targets = [slice_if_wanted::<T>(background)?, slice_if_wanted(alpha)?, slice_if_wanted(beta)?];
         for (i, process) in processes::<T>(inputs)?.iter().enumerate() {
             for (m, mark) in process.run().1.iter().enumerate() {
-                for ((out, slope), at) in targets.iter_mut().zip(mark.slopes).zip([i * k + m, m, m]) {
-                    if let Some(out) = out.get_mut(at) {
-                        *out = T::from_f64(out.to_f64() + grad[i].to_f64() * slope);
+                for ((out, derivative), index) in targets.iter_mut().zip(mark.derivatives).zip([i * k + m, m, m]) {
+                    if let Some(out) = out.get_mut(index) {
+                        *out = T::from_f64(out.to_f64() + grad[i].to_f64() * derivative);
                     }
                 }
             }

@@ -96,8 +96,8 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(1, &Shape::new(&[slopes]))
 }
 
-/// The axes along which the slopes vary; `None` if they fit none. As in MXNet, a vector belongs to axis 1, or to axis 0 if it does not
-/// fit there, and a matrix to both.
+/// The axes of the data along which the slopes vary, or `None` if the shapes do not match. As in MXNet, a vector belongs to axis 1, or to
+/// axis 0 if its length is not that of axis 1, and a matrix to both.
 fn slope_axes(data: &Shape, slopes: &Shape) -> Option<Range<usize>> {
     let fits = |axis: usize, n: i64| data.dims().get(axis) == Some(&n);
     match *slopes.dims() {
@@ -106,9 +106,9 @@ fn slope_axes(data: &Shape, slopes: &Shape) -> Option<Range<usize>> {
         [m, n] if fits(0, m) && fits(1, n) => return Some(0..2),
         _ => {}
     }
-    let mut long = (0..slopes.dims().len()).filter(|i| slopes.dim(*i) != 1);
-    let axis = long.next()?;
-    let fits = data.ndim() == slopes.ndim() && data.dim(axis) == slopes.dim(axis) && long.next().is_none();
+    let mut longer = (0..slopes.dims().len()).filter(|i| slopes.dim(*i) != 1);
+    let axis = longer.next()?;
+    let fits = data.ndim() == slopes.ndim() && data.dim(axis) == slopes.dim(axis) && longer.next().is_none();
     fits.then_some(axis..axis + 1)
 }
 
@@ -119,7 +119,7 @@ formula!(Ternary EluBack = |g, x, slope| if x > 0.0 { g } else { g * slope * mat
 formula!(Unary Selu = |x| {
     if x > 0.0 { 1.0507009873554805 * x } else { 1.0507009873554805 * 1.6732632423543772 * math::expm1(x) }
 });
-// MXNet's formula: scale * (alpha + y) below 0, where the derivative is scale * alpha + y.
+// As in MXNet, the gradient for x <= 0 is scale * (alpha + y), although the derivative is scale * alpha + y.
 formula!(Unary SeluBack = |x| {
     if x > 0.0 {
         1.0507009873554805
@@ -176,8 +176,8 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     }
 }
 
-/// (channels, elements of a channel) of the data; elements of a channel share a slope.
-fn channels(data: &Shape, slopes: &Shape) -> (usize, usize) {
+/// The number of slopes and the number of consecutive elements that share each.
+fn slopes_and_inner(data: &Shape, slopes: &Shape) -> (usize, usize) {
     let dims = data.to_usize();
     match slopes.num_elements() {
         1 => (1, dims.iter().skip(1).product::<usize>().max(1)),
@@ -187,12 +187,12 @@ fn channels(data: &Shape, slopes: &Shape) -> (usize, usize) {
 
 fn prelu<T: FloatElement>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let slopes = gamma.slice::<T>()?;
-    let (count, inner) = channels(x.shape(), gamma.shape());
+    let (num_slopes, inner) = slopes_and_inner(x.shape(), gamma.shape());
     let (x, out) = in_out::<T, T>(x, out)?;
-    let example = count * inner;
-    parallel_rows(out, example, (1 << 14) / example.max(1), |i, out| {
+    let example_len = num_slopes * inner;
+    parallel_rows(out, example_len, (1 << 14) / example_len.max(1), |i, out| {
         if let Some(x) = x {
-            out.copy_from_slice(&x[i * example..][..out.len()]);
+            out.copy_from_slice(&x[i * example_len..][..out.len()]);
         }
         for (out, slope) in out.chunks_mut(inner.max(1)).zip(slopes) {
             let slope = T::Acc::of(*slope);
@@ -207,22 +207,23 @@ fn prelu<T: FloatElement>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Resu
 
 fn prelu_backward<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, x, slopes) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-    let (count, inner) = channels(ins[1].shape(), ins[2].shape());
-    let example = count * inner;
+    let (num_slopes, inner) = slopes_and_inner(ins[1].shape(), ins[2].shape());
+    let example_len = num_slopes * inner;
     if outs[0].wanted() {
-        parallel_rows(outs[0].slice_mut::<T>()?, example, (1 << 14) / example.max(1), |i, out| {
-            let at = i * example;
+        parallel_rows(outs[0].slice_mut::<T>()?, example_len, (1 << 14) / example_len.max(1), |i, out| {
+            let start = i * example_len;
             for (k, out) in out.iter_mut().enumerate() {
                 let slope = T::Acc::of(slopes[k / inner]);
-                *out = if x[at + k].to_f32() > 0.0 { g[at + k] } else { (T::Acc::of(g[at + k]) * slope).store() };
+                *out =
+                    if x[start + k].to_f32() > 0.0 { g[start + k] } else { (T::Acc::of(g[start + k]) * slope).store() };
             }
         });
     }
     if outs[1].wanted() {
         for (channel, out) in outs[1].slice_mut::<T>()?.iter_mut().enumerate() {
-            let starts = (0..x.len() / example.max(1)).map(|i| i * example + channel * inner);
+            let starts = (0..x.len() / example_len.max(1)).map(|i| i * example_len + channel * inner);
             let sum: f64 = starts
-                .flat_map(|at| x[at..at + inner].iter().zip(&g[at..at + inner]))
+                .flat_map(|start| x[start..start + inner].iter().zip(&g[start..start + inner]))
                 .filter(|(x, _)| x.to_f32() <= 0.0)
                 .map(|(x, g)| x.to_f64() * g.to_f64())
                 .sum();
@@ -232,7 +233,7 @@ fn prelu_backward<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     Ok(())
 }
 
-/// Stores the random slopes in the second output for the gradient.
+/// Stores the slopes in the second output, which the gradient reads.
 fn rrelu(ctx: &OpCtx<'_>, p: &LeakyReluParam, x: &In<'_>, outs: &mut [Out<'_>]) -> Result<()> {
     let (low, high) = (f64::from(p.lower_bound), f64::from(p.upper_bound));
     ensure!(low <= high, "lower_bound {low} of rrelu is above upper_bound {high}");
@@ -245,7 +246,7 @@ fn rrelu(ctx: &OpCtx<'_>, p: &LeakyReluParam, x: &In<'_>, outs: &mut [Out<'_>]) 
         if let Some(x) = x {
             out.copy_from_slice(x);
         }
-        let mut kept = if mask.wanted() { Some(mask.slice_mut::<T>()?) } else { None };
+        let mut saved = if mask.wanted() { Some(mask.slice_mut::<T>()?) } else { None };
         let random = Philox::new(key.seed, key.stream);
         let mut slopes = vec![T::from_f64((low + high) / 2.0); out.len()];
         if ctx.is_train {
@@ -256,8 +257,8 @@ fn rrelu(ctx: &OpCtx<'_>, p: &LeakyReluParam, x: &In<'_>, outs: &mut [Out<'_>]) 
                 *out = T::from_f64(out.to_f64() * slope.to_f64());
             }
         }
-        if let Some(kept) = &mut kept {
-            kept.copy_from_slice(&slopes);
+        if let Some(saved) = &mut saved {
+            saved.copy_from_slice(&slopes);
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, TYPES)))
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_of_selu_is_that_of_mxnet() {
+    fn the_gradient_of_selu_is_mxnets_instead_of_the_derivative() {
         let x = array(&[-1.0f64, 2.0], &[2]);
         let case = Case::new(&LEAKY_RELU, &[("act_type", "selu")]);
         let (y, ones) =

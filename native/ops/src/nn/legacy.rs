@@ -1,4 +1,4 @@
-//! `Convolution_v1` and `Pooling_v1`, for saved networks that use these first versions.
+//! `Convolution_v1` and `Pooling_v1`, the first versions of `Convolution` and `Pooling`, for networks that were saved with them.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -52,7 +52,7 @@ params! {
 
 impl ConvolutionV1Param {
     /// The equivalent parameters of `Convolution`.
-    fn current(&self) -> ConvolutionParam {
+    fn to_convolution(&self) -> ConvolutionParam {
         ConvolutionParam {
             kernel: self.kernel.clone(),
             stride: self.stride.clone(),
@@ -74,7 +74,7 @@ impl ConvolutionV1Param {
     }
 }
 
-/// The first version of the convolution.
+/// The first version of `Convolution`.
 pub(super) static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1").legacy()
     .doc(
         "The first version of `Convolution`, for networks that were saved with it: the same in two and three dimensions.\n\n\
@@ -91,14 +91,14 @@ pub(super) static CONVOLUTION_V1: OpDef = OpDef::new("Convolution_v1").legacy()
     .shape(|p, io| {
         let p = p.get::<ConvolutionV1Param>();
         ensure!(p.kernel.dims().len() >= 2, "Convolution_v1 takes two or three dimensions, but the kernel is {}", p.kernel);
-        convolution::infer_with(&p.current(), io)
+        convolution::infer_with(&p.to_convolution(), io)
     })
     .forward(|ctx, ins, outs| {
-        convolution::forward_with(ctx, &ctx.params::<ConvolutionV1Param>().current(), ins, outs)
+        convolution::forward_with(ctx, &ctx.params::<ConvolutionV1Param>().to_convolution(), ins, outs)
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            convolution::backward_with(ctx, &ctx.params::<ConvolutionV1Param>().current(), ins, outs)
+            convolution::backward_with(ctx, &ctx.params::<ConvolutionV1Param>().to_convolution(), ins, outs)
         })
         .inputs(Deps::Some(&[0, 1])),
         None,
@@ -133,8 +133,8 @@ params! {
 }
 
 impl PoolingV1Param {
-    /// The closest parameters of `Pooling`.
-    fn current(&self) -> PoolingParam {
+    /// The parameters of `Pooling`, which differs only for windows that reach over the border.
+    fn to_pooling(&self) -> PoolingParam {
         PoolingParam {
             kernel: self.kernel.clone(),
             pool_type: match self.pool_type {
@@ -157,7 +157,7 @@ impl PoolingV1Param {
     }
 }
 
-/// The first version of the pooling.
+/// The first version of `Pooling`.
 pub(super) static POOLING_V1: OpDef = OpDef::new("Pooling_v1").legacy()
     .doc(
         "The first version of `Pooling`, for networks that were saved with it. It differs for windows that reach over the border: \
@@ -169,12 +169,12 @@ pub(super) static POOLING_V1: OpDef = OpDef::new("Pooling_v1").legacy()
     .params::<PoolingV1Param>()
     .shape(pooling_shape)
     .forward(|ctx, ins, outs| {
-        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => pool::<T>(ctx, ins, outs),
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => pooling_forward::<T>(ctx, ins, outs),
             other => Err(ctx.unsupported(other, TYPES)))
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => unpool::<T>(ctx, ins, outs),
+            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => pooling_backward::<T>(ctx, ins, outs),
                 other => Err(ctx.unsupported(other, TYPES)))
         })
         .inputs(Deps::All)
@@ -190,21 +190,22 @@ fn pooling_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         "Pooling_v1: Input data should be 4D in (batch, channel, y, x) or 5D in (batch, channel, d, y, x), but it is {}",
         io.ins[0]
     );
-    pooling::infer_with(&p.get::<PoolingV1Param>().current(), io)
+    pooling::infer_with(&p.get::<PoolingV1Param>().to_pooling(), io)
 }
 
-/// The pooling of the explicitly padded input, and the padding before and after each dimension, planes first.
+/// The geometry of pooling the input with its padding made explicit, and that padding: the elements (before, after) each of the axes
+/// (planes, depth, height, width).
 fn padded(p: &PoolingV1Param, data: &Shape) -> Result<(PoolShape, PoolKind, [(usize, usize); 4])> {
-    let current = p.current();
-    let (shape, kind) = (current.shape(data)?, current.kind()?);
+    let p = p.to_pooling();
+    let (shape, kind) = (p.shape(data)?, p.kind()?);
     let mut pads = [(0, 0); 4];
     let mut input = shape.input;
     for i in 0..3 {
-        // Sums and averages need full windows; the maximum of a clipped window does not.
-        let reach = (shape.output[i].max(1) - 1) * shape.stride[i] + shape.kernel[i];
+        // Sums and averages need full windows. The maximum does not change when a window is clipped.
+        let windows_end = (shape.output[i].max(1) - 1) * shape.stride[i] + shape.kernel[i];
         let after = match kind {
             PoolKind::Max => 0,
-            _ => reach.saturating_sub(shape.input[i] + shape.pad[i]),
+            _ => windows_end.saturating_sub(shape.input[i] + shape.pad[i]),
         };
         pads[i + 1] = (shape.pad[i], after.max(shape.pad[i]));
         input[i] += shape.pad[i] + pads[i + 1].1;
@@ -212,20 +213,20 @@ fn padded(p: &PoolingV1Param, data: &Shape) -> Result<(PoolShape, PoolKind, [(us
     Ok((PoolShape { input, pad: [0; 3], ..shape }, kind, pads))
 }
 
-fn pool<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn pooling_forward<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (shape, kind, pads) = padded(ctx.params(), ins[0].shape())?;
     let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
     with_padded(&shape, &pads, x, |x| pool_forward(&shape, kind, x, y));
     Ok(())
 }
 
-/// The planes and spatial sizes before padding.
-fn plain(shape: &PoolShape, pads: &[(usize, usize); 4]) -> [usize; 4] {
+/// The shape (planes, depth, height, width) of the input without padding.
+fn unpadded_dims(shape: &PoolShape, pads: &[(usize, usize); 4]) -> [usize; 4] {
     let size = |i: usize| shape.input[i] - pads[i + 1].0 - pads[i + 1].1;
     [shape.planes, size(0), size(1), size(2)]
 }
 
-/// Calls `f` with the input and its padding.
+/// Calls `f` with the padded input.
 fn with_padded<T: FloatElement, R>(
     shape: &PoolShape,
     pads: &[(usize, usize); 4],
@@ -236,32 +237,32 @@ fn with_padded<T: FloatElement, R>(
         return f(x);
     }
     with_scratch(shape.input_len(), |padded: &mut [T]| {
-        movement::pad(x, &plain(shape, pads), pads, Padding::Constant(T::default()), padded);
+        movement::pad(x, &unpadded_dims(shape, pads), pads, Padding::Constant(T::default()), padded);
         f(padded)
     })
 }
 
-/// The gradient of a maximum: unlike in `Pooling`, every element that equals the maximum of its window gets the whole gradient.
-fn max_backward<T: FloatElement>(shape: &PoolShape, x: &[T], y: &[T], dy: &[T], dx: &mut [T]) {
+/// The gradient of max pooling. Unlike in `Pooling`, every element that equals the maximum of its window gets the whole gradient.
+fn max_pooling_backward<T: FloatElement>(shape: &PoolShape, x: &[T], y: &[T], dy: &[T], dx: &mut [T]) {
     let [_, rows, columns] = shape.output;
     let [_, height, width] = shape.input;
-    let windows: usize = shape.output.iter().product();
-    let range = |i: usize, at: usize| {
-        let start = at * shape.stride[i];
-        start..(start + shape.kernel[i]).min(shape.input[i])
+    let num_windows: usize = shape.output.iter().product();
+    let window = |axis: usize, index: usize| {
+        let start = index * shape.stride[axis];
+        start..(start + shape.kernel[axis]).min(shape.input[axis])
     };
     parallel_rows(dx, shape.input.iter().product(), 1, |plane, dx| {
-        let (x, first) = (&x[plane * dx.len()..][..dx.len()], plane * windows);
+        let (x, first) = (&x[plane * dx.len()..][..dx.len()], plane * num_windows);
         with_scratch(dx.len(), |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::of(0.0f32));
-            for (w, (y, dy)) in y[first..][..windows].iter().zip(&dy[first..][..windows]).enumerate() {
+            for (w, (y, dy)) in y[first..][..num_windows].iter().zip(&dy[first..][..num_windows]).enumerate() {
                 let (y, dy) = (T::Acc::of(*y), T::Acc::of(*dy));
-                for d in range(0, w / (rows * columns)) {
-                    for h in range(1, w / columns % rows) {
+                for d in window(0, w / (rows * columns)) {
+                    for h in window(1, w / columns % rows) {
                         let row = (d * height + h) * width;
-                        for at in range(2, w % columns).map(|column| row + column) {
-                            if T::Acc::of(x[at]) == y {
-                                sums[at] += dy;
+                        for i in window(2, w % columns).map(|column| row + column) {
+                            if T::Acc::of(x[i]) == y {
+                                sums[i] += dy;
                             }
                         }
                     }
@@ -273,7 +274,7 @@ fn max_backward<T: FloatElement>(shape: &PoolShape, x: &[T], y: &[T], dy: &[T], 
 }
 
 /// Inputs: gradient of the output, data, output. Output: gradient of the data.
-fn unpool<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn pooling_backward<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (shape, kind, pads) = padded(ctx.params(), ins[1].shape())?;
     let (dy, x, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     if !outs[0].wanted() {
@@ -281,7 +282,7 @@ fn unpool<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]
     }
     let dx = outs[0].slice_mut::<T>()?;
     let backward = |x: &[T], dx: &mut [T]| match kind {
-        PoolKind::Max => max_backward(&shape, x, y, dy, dx),
+        PoolKind::Max => max_pooling_backward(&shape, x, y, dy, dx),
         _ => pool_backward(&shape, kind, x, y, dy, dx),
     };
     with_padded(&shape, &pads, x, |x| {
@@ -293,7 +294,7 @@ fn unpool<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]
             let [depth, height, width] = shape.input;
             let begin = pads.map(|(before, _)| before);
             let from = (&*padded, &[shape.planes, depth, height, width][..]);
-            movement::slice(from, &begin, &[1; 4], (dx, &plain(&shape, &pads)));
+            movement::slice(from, &begin, &[1; 4], (dx, &unpadded_dims(&shape, &pads)));
         });
     });
     Ok(())
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_maxima_share_no_gradient() {
+    fn each_of_several_equal_maxima_gets_the_whole_gradient() {
         let (x, g) = (array(&[1.0f32, 1.0, 0.0, 1.0], &[1, 1, 1, 4]), array(&[2.0f32, 3.0, 5.0], &[1, 1, 1, 3]));
         let case = Case::new(&POOLING_V1, &[("kernel", "(1, 2)")]);
         let grad = case.backward(&[x], &[g]).unwrap()[0].to_vec::<f32>().unwrap();

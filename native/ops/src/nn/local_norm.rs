@@ -1,4 +1,4 @@
-//! Normalisation by local norms: `LRN` and `L2Normalization`.
+//! `LRN` and `L2Normalization`: division by the norm of adjacent channels, or of some axes.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -52,7 +52,7 @@ pub(super) static LRN: OpDef = OpDef::new("LRN").names_data().names_outputs()
         None,
     ));
 
-/// The data as rows of channels.
+/// The data as (batch, channels, inner).
 fn channels(data: &Shape) -> NormShape {
     let dims = data.to_usize();
     NormShape { outer: dims[0], axis: dims[1], inner: dims[2..].iter().product() }
@@ -146,6 +146,7 @@ pub(super) static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization").legacy
     .grad(Grad::Kernel(Backward::new(l2_backward).ograds(Deps::Some(&[0])).outputs(Deps::All), None));
 
 impl L2NormalizationParam {
+    /// The data as (outer, axis, inner), where the elements along `axis` share a norm.
     fn norm_shape(&self, data: &Shape) -> NormShape {
         if data.ndim() == Some(1) {
             return NormShape { outer: data.num_elements(), axis: 1, inner: 1 };
@@ -165,10 +166,10 @@ fn l2_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &out)?;
     let data = io.ins[0].clone();
     let Some(n) = data.ndim() else { return Ok(()) };
-    let needed = if mode == L2Mode::Instance { 1 } else { 3 };
+    let min_rank = if mode == L2Mode::Instance { 1 } else { 3 };
     ensure!(
-        n >= needed,
-        "L2Normalization with mode {mode:?} needs data of at least {needed} dimensions, but it is {data}"
+        n >= min_rank,
+        "L2Normalization with mode {mode:?} needs data of at least {min_rank} dimensions, but it is {data}"
     );
     io.assign_out(0, &data)?;
     let dims = data.dims();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_parameters_are_errors() {
+    fn invalid_parameters_and_ranks_are_errors() {
         assert!(Case::parse(&LRN, &[("nsize", "0")]).is_err());
         assert!(Case::new(&LRN, &[("nsize", "3")]).shapes(&[[2].into()]).is_err());
         assert!(Case::new(&L2_NORMALIZATION, &[("mode", "channel")]).shapes(&[[2, 3].into()]).is_err());

@@ -79,8 +79,8 @@ impl PoolingParam {
         matches!(self.layout, Some(PoolLayout::Ndhwc | PoolLayout::Nhwc | PoolLayout::Nwc))
     }
 
-    /// Checks the parameters for an input of `ndim` dimensions and returns the number of spatial ones.
-    fn spatial(&self, ndim: usize) -> Result<usize> {
+    /// The number of spatial dimensions of an input of `ndim` dimensions. Checks the parameters against it.
+    fn num_spatial(&self, ndim: usize) -> Result<usize> {
         ensure!((3..=5).contains(&ndim), "Pooling: Input data should be 3D, 4D or 5D, but it has {ndim} dimensions");
         let n = ndim - 2;
         let expected = match self.layout {
@@ -120,9 +120,10 @@ impl PoolingParam {
         }
     }
 
+    /// The geometry for the kernels. Unknown sizes are 0 in the input and 1 in the output.
     pub(crate) fn shape(&self, data: &Shape) -> Result<PoolShape> {
         let dims = data.dims();
-        let n = self.spatial(dims.len())?;
+        let n = self.num_spatial(dims.len())?;
         let (batch, rest) = (dims[0].max(0) as usize, &dims[1..]);
         let (channels, spatial) = match self.channels_last() {
             true => (rest[n], &rest[..n]),
@@ -154,17 +155,17 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     infer_with(p.get(), io)
 }
 
-/// Infers the shapes; the parameters may be those of another operator.
+/// Shape inference for `Pooling` and `Pooling_v1`.
 pub(super) fn infer_with(p: &PoolingParam, io: &mut ShapeIo<'_>) -> Result<()> {
     let Some(ndim) = io.ins[0].ndim() else { return Ok(()) };
     p.kind()?;
-    let n = p.spatial(ndim)?;
+    let n = p.num_spatial(ndim)?;
     let shape = p.shape(&io.ins[0])?;
-    let first = if p.channels_last() { 1 } else { 2 };
+    let first_spatial = if p.channels_last() { 1 } else { 2 };
     let mut out: Dims = io.ins[0].dims().into();
     for i in 0..n {
-        if out[first + i] >= 0 || p.global_pool {
-            out[first + i] = shape.output[3 - n + i] as i64;
+        if out[first_spatial + i] >= 0 || p.global_pool {
+            out[first_spatial + i] = shape.output[3 - n + i] as i64;
         }
     }
     io.assign_out(0, &Shape::from(out))
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn output_sizes() {
+    fn output_sizes_follow_the_pooling_convention() {
         let k = ("kernel", "(3, 3)");
         assert_eq!(out(&[k, ("stride", "(2, 2)")], &[1, 4, 8, 9]).unwrap(), [1, 4, 3, 4].into());
         assert_eq!(

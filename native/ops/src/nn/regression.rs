@@ -1,4 +1,4 @@
-//! Regression losses: the output is the prediction; the gradient is that of the loss.
+//! Regression outputs: the forward pass returns the prediction, the backward pass the gradient of a loss.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -12,6 +12,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_kernels::math;
 
 use crate::elemwise::family::{Ternary, Unary, formula, unary_kernel, with_scalar2};
+use crate::rules::no_gradient;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&LINEAR, &LOGISTIC, &MAE];
@@ -42,7 +43,7 @@ pub(super) static LINEAR: OpDef = OpDef::new("LinearRegressionOutput")
     .params::<RegressionParam>()
     .shape(infer_shape)
     .forward(forward::<Identity>)
-    .grad(loss::<Difference>())
+    .grad(loss_gradient::<Difference>())
     .inplace(&[(0, 0)]);
 
 /// Logistic loss.
@@ -56,7 +57,7 @@ pub(super) static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
     .params::<RegressionParam>()
     .shape(infer_shape)
     .forward(forward::<Sigmoid>)
-    .grad(loss::<Difference>())
+    .grad(loss_gradient::<Difference>())
     .inplace(&[(0, 0)]);
 
 /// Absolute loss.
@@ -70,13 +71,13 @@ pub(super) static MAE: OpDef = OpDef::new("MAERegressionOutput")
     .params::<RegressionParam>()
     .shape(infer_shape)
     .forward(forward::<Identity>)
-    .grad(loss::<Direction>())
+    .grad(loss_gradient::<Sign>())
     .inplace(&[(0, 0)]);
 
 formula!(Unary Identity = |x| x);
 formula!(Unary Sigmoid = |x| math::sigmoid(x));
 formula!(Ternary Difference = |y, label, scale| (y - label) * scale);
-formula!(Ternary Direction = |y, label, scale| if y - label > 0.0 { scale } else { -scale });
+formula!(Ternary Sign = |y, label, scale| if y - label > 0.0 { scale } else { -scale });
 
 fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.expect_inputs(&["data", "label"])?;
@@ -85,16 +86,16 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let data = io.ins[0].clone();
     let Some(rank) = data.ndim() else { return Ok(()) };
     io.assign_out(0, &data)?;
-    let flat = rank >= 1 && data.is_known() && data.product(1..) == 1;
+    let has_single_output = rank >= 1 && data.is_known() && data.product(1..) == 1;
     let label = &io.ins[1];
     if label.is_known() && label.dim(0) == data.dim(0) && label.product(1..) == data.product(1..) {
         return Ok(());
     }
-    // With one output per example, the labels may be a vector.
+    // With one output per example, the labels may have shape (batch,).
     match io.ins[1].ndim() {
         Some(given) if given != rank && !data.is_known() => Ok(()),
-        None if rank == 2 && flat => io.assign_in(1, &Shape::new(&[data.dim(0)])),
-        Some(1) if flat => io.assign_in(1, &Shape::new(&[data.dim(0)])),
+        None if rank == 2 && has_single_output => io.assign_in(1, &Shape::new(&[data.dim(0)])),
+        Some(1) if has_single_output => io.assign_in(1, &Shape::new(&[data.dim(0)])),
         _ => io.assign_in(1, &data),
     }
 }
@@ -106,8 +107,8 @@ fn forward<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> R
     unary_kernel::<F>(ctx, ins, outs)
 }
 
-/// The gradient of a loss, computed from label and output.
-const fn loss<F: Ternary>() -> Grad {
+/// A gradient computed from the label and the output; the gradient of the output is ignored.
+const fn loss_gradient<F: Ternary>() -> Grad {
     Grad::Kernel(Backward::new(backward::<F>).ograds(Deps::None).inputs(Deps::Some(&[1])).outputs(Deps::All), None)
 }
 
@@ -119,10 +120,7 @@ fn backward<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -
     if outs[0].wanted() {
         with_scalar2::<F>(ctx, y, label, scale, &mut outs[0])?;
     }
-    if outs[1].wanted() {
-        outs[1].bytes_mut()?.fill(0);
-    }
-    Ok(())
+    no_gradient(&mut outs[1])
 }
 
 #[cfg(test)]
@@ -144,8 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_single_outputs_may_be_a_vector() {
-        let shapes = |d: &[i64], l: Shape| Case::new(&LINEAR, &[]).shapes_both(&[Shape::new(d), l], &[]).map(|s| s.0);
+    fn labels_may_be_a_vector_if_examples_have_one_output() {
+        let shapes = |data: &[i64], label: Shape| {
+            Case::new(&LINEAR, &[]).shapes_both(&[Shape::new(data), label], &[]).map(|s| s.0)
+        };
         assert_eq!(shapes(&[4, 1], Shape::unknown()).unwrap()[1], Shape::new(&[4]));
         assert_eq!(shapes(&[4, 2], Shape::unknown()).unwrap()[1], Shape::new(&[4, 2]));
         assert!(shapes(&[2, 3], Shape::new(&[6])).is_err());

@@ -1,4 +1,4 @@
-//! `RNN`: recurrent networks over whole sequences.
+//! `RNN`: several layers of recurrent units over whole sequences.
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::{Error, Result};
@@ -12,6 +12,8 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::rng::Philox;
 use ferromx_kernels::rnn::{self, Cell, Clip, Geometry, Gradients, Inputs, Outputs};
+
+use crate::rules::no_gradient;
 
 param_enum! {
     /// Kind of recurrent unit.
@@ -51,7 +53,7 @@ impl RnnParam {
         self.mode == Mode::Lstm
     }
 
-    /// The geometry of the network for data of these sizes.
+    /// The geometry of the network for data of shape (steps, batch, input).
     fn geometry(&self, steps: usize, batch: usize, input: usize) -> Result<Geometry> {
         let projection = match self.projection_size {
             None => None,
@@ -106,8 +108,8 @@ impl RnnParam {
         names
     }
 
-    /// The number of visible outputs.
-    pub(crate) fn visible(&self) -> usize {
+    /// The number of visible outputs; `reserve` follows them.
+    pub(crate) fn num_visible(&self) -> usize {
         match (self.state_outputs, self.is_lstm()) {
             (false, _) => 1,
             (true, false) => 2,
@@ -143,10 +145,10 @@ pub(crate) static RNN: OpDef = OpDef::new("RNN").names_outputs()
     .params::<RnnParam>()
     .num_inputs_by(|p| p.get::<RnnParam>().input_names().len())
     .input_names_by(|p| p.get::<RnnParam>().input_names().into_iter().map(String::from).collect())
-    .outputs(|p| p.get::<RnnParam>().visible() + 1)
-    .visible(|p| p.get::<RnnParam>().visible())
+    .outputs(|p| p.get::<RnnParam>().num_visible() + 1)
+    .visible(|p| p.get::<RnnParam>().num_visible())
     .output_names_by(|p| {
-        let visible = ["output", "state_output", "statecell_output"].into_iter().take(p.get::<RnnParam>().visible());
+        let visible = ["output", "state_output", "statecell_output"].into_iter().take(p.get::<RnnParam>().num_visible());
         visible.chain(["reserve"]).map(String::from).collect()
     })
     .shape(infer_shape)
@@ -185,7 +187,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if p.use_sequence_length {
         io.assign_in(io.ins.len() - 1, &Shape::new(&[batch]))?;
     }
-    let visible = p.visible();
+    let visible = p.num_visible();
     for (k, shape) in [state, cell].iter().enumerate().take(visible - 1) {
         io.assign_out(k + 1, shape)?;
     }
@@ -193,7 +195,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(visible, &Shape::new(&[reserve]))
 }
 
-/// All operands share a type, except the lengths.
+/// All operands have one type; only that of the lengths may differ.
 fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let p = p.get::<RnnParam>();
     let lengths = if p.use_sequence_length { io.ins.len() - 1 } else { io.ins.len() };
@@ -208,7 +210,7 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 
 const TYPES: &[DType] = &[DType::F32, DType::F64];
 
-/// The lengths of the sequences.
+/// Reads the lengths of the sequences and checks them.
 fn lengths(input: Option<&In<'_>>, steps: usize) -> Result<Option<Vec<usize>>> {
     let Some(input) = input else { return Ok(None) };
     let values: Vec<f64> = dispatch!(input.dtype(), T in [f32, f64, half::f16, half::bf16, u8, i8, i32, i64] => {
@@ -229,8 +231,8 @@ fn geometry(p: &RnnParam, data: &Shape) -> Result<Geometry> {
     p.geometry(dims[0], dims[1], dims[2])
 }
 
-/// The operands that forward and backward share.
-fn inputs<'a, T: Element>(
+/// The inputs of the kernels, with the elements `x` of the data.
+fn kernel_inputs<'a, T: Element>(
     p: &RnnParam,
     x: &'a [T],
     ins: &[In<'a>],
@@ -245,11 +247,12 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn wanted<'o, T: Element>(out: Option<&'o mut Out<'_>>) -> Result<Option<&'o mut [T]>> {
+/// The elements of an output; `None` if it is absent or not wanted.
+fn wanted_slice<'o, T: Element>(out: Option<&'o mut Out<'_>>) -> Result<Option<&'o mut [T]>> {
     out.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()
 }
 
-/// Runs the network on the elements `x` of the first input.
+/// Runs the network on the data `x`, which stands for the elements of the first input.
 pub(crate) fn forward_from<T: rnn::RnnElement + Element>(
     ctx: &OpCtx<'_>,
     x: &[T],
@@ -260,7 +263,7 @@ pub(crate) fn forward_from<T: rnn::RnnElement + Element>(
     let mut g = geometry(p, ins[0].shape())?;
     let sequence = if p.use_sequence_length { ins.last() } else { None };
     let lengths = lengths(sequence, g.steps)?;
-    let ins = inputs::<T>(p, x, ins, lengths.as_deref())?;
+    let ins = kernel_inputs::<T>(p, x, ins, lengths.as_deref())?;
     let [y, states @ .., reserve] = outs else { return Err(Error::Internal("RNN has no outputs".into())) };
     let random = (ctx.is_train && g.dropout > 0.0).then(|| {
         let key = ctx.random.next_key();
@@ -270,11 +273,11 @@ pub(crate) fn forward_from<T: rnn::RnnElement + Element>(
         g.dropout = 0.0;
     }
     let mut states = states.iter_mut();
-    let (h, c) = (wanted::<T>(states.next())?, wanted::<T>(states.next())?);
-    let reserve = wanted::<T>(Some(reserve))?;
-    let unwanted = if y.wanted() { 0 } else { y.len() };
-    with_scratch(unwanted, |scratch: &mut [T]| {
-        let y = if unwanted == 0 { y.slice_mut::<T>()? } else { scratch };
+    let (h, c) = (wanted_slice::<T>(states.next())?, wanted_slice::<T>(states.next())?);
+    let reserve = wanted_slice::<T>(Some(reserve))?;
+    let discarded_len = if y.wanted() { 0 } else { y.len() };
+    with_scratch(discarded_len, |discarded: &mut [T]| {
+        let y = if discarded_len == 0 { y.slice_mut::<T>()? } else { discarded };
         rnn::forward(&g, &ins, Outputs { y, h, c, reserve }, random.as_ref());
         Ok(())
     })
@@ -288,28 +291,26 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 
 fn backward_as<T: rnn::RnnElement + Element>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RnnParam>();
-    let (ograds, ins) = ins.split_at(p.visible());
+    let (ograds, ins) = ins.split_at(p.num_visible());
     let (ins, results) = ins.split_at(p.input_names().len());
     let g = geometry(p, ins[0].shape())?;
     let sequence = if p.use_sequence_length { ins.last() } else { None };
     let lengths = lengths(sequence, g.steps)?;
-    let inputs = inputs::<T>(p, ins[0].slice()?, ins, lengths.as_deref())?;
+    let inputs = kernel_inputs::<T>(p, ins[0].slice()?, ins, lengths.as_deref())?;
     let (dh, dc) = (ograds.get(1).map(In::slice::<T>).transpose()?, ograds.get(2).map(In::slice::<T>).transpose()?);
-    let (outs, of_lengths) = outs.split_at_mut(if p.is_lstm() { 4 } else { 3 });
-    if let Some(out) = of_lengths.first_mut().filter(|o| o.wanted()) {
-        out.bytes_mut()?.fill(0);
-    }
+    let (outs, lengths_grad) = outs.split_at_mut(if p.is_lstm() { 4 } else { 3 });
+    lengths_grad.iter_mut().try_for_each(no_gradient)?;
     let mut outs = outs.iter_mut();
     let gradients = Gradients {
         dy: ograds[0].slice()?,
         dh,
         dc,
-        x: wanted(outs.next())?,
-        parameters: wanted(outs.next())?,
-        h0: wanted(outs.next())?,
-        c0: wanted(outs.next())?,
+        x: wanted_slice(outs.next())?,
+        parameters: wanted_slice(outs.next())?,
+        h0: wanted_slice(outs.next())?,
+        c0: wanted_slice(outs.next())?,
     };
-    rnn::backward(&g, &inputs, results[0].slice()?, results[p.visible()].slice()?, gradients);
+    rnn::backward(&g, &inputs, results[0].slice()?, results[p.num_visible()].slice()?, gradients);
     Ok(())
 }
 
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_of_all_kinds() {
+    fn gradients_of_every_mode_agree_with_finite_differences() {
         for mode in ["lstm", "gru", "rnn_tanh", "rnn_relu"] {
             for bidirectional in ["True", "False"] {
                 for layers in ["1", "3"] {
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_with_projection_and_clipping() {
+    fn gradients_with_projection_and_clipping_agree_with_finite_differences() {
         let attrs = [
             ("mode", "lstm"),
             ("state_size", "3"),
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_equivalent_to_a_shorter_sequence() {
+    fn a_sequence_length_is_equivalent_to_a_shorter_sequence() {
         let attrs =
             [("mode", "gru"), ("state_size", "2"), ("num_layers", "2"), ("bidirectional", "1"), ("state_outputs", "1")];
         let with = [&attrs[..], &[("use_sequence_length", "True")]].concat();
@@ -399,12 +400,13 @@ mod tests {
         let attrs = [("mode", "rnn_relu"), ("state_size", "3"), ("num_layers", "2"), ("p", "0.5")];
         let ins = inputs_of(&attrs, None);
         Case::new(&RNN, &attrs).train().check_gradient(&ins);
-        let (trained, not) = (Case::new(&RNN, &attrs).train().run1(&ins), Case::new(&RNN, &attrs).run1(&ins));
-        assert_ne!(trained.unwrap().to_vec::<f64>().unwrap(), not.unwrap().to_vec::<f64>().unwrap());
+        let training = Case::new(&RNN, &attrs).train().run1(&ins).unwrap();
+        let inference = Case::new(&RNN, &attrs).run1(&ins).unwrap();
+        assert_ne!(training.to_vec::<f64>().unwrap(), inference.to_vec::<f64>().unwrap());
     }
 
     #[test]
-    fn incompatible_options_are_errors() {
+    fn incompatible_parameters_are_errors() {
         let error = |attrs: &[(&str, &str)]| {
             let attrs = [&[("state_size", "3"), ("num_layers", "1")], attrs].concat();
             let ins = vec![Shape::new(&[3, 2, 2]); if attrs.iter().any(|a| a.1 == "lstm") { 4 } else { 3 }];

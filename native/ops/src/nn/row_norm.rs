@@ -46,9 +46,9 @@ params! {
     }
 }
 
-/// The rows of the data that are normalised.
+/// The rows of the data that are normalised, and the shapes of the other operands.
 struct Rows {
-    /// The shape around the rows, which lie along `axis`.
+    /// The data as (outer, axis, inner), with a row along `axis`.
     shape: NormShape,
     /// Whether gamma and beta have one element per element of a row, instead of one per group of rows.
     per_element: bool,
@@ -62,11 +62,12 @@ struct Rows {
 trait RowNorm: OpParams {
     /// Added to the variance.
     fn eps(&self) -> f32;
-    /// The rows of data of known rank; unknown lengths are 0 in `shape` and -1 in the others.
+    /// The rows of data of known rank. Unknown dimensions are 0 in `shape` and -1 in the other shapes.
     fn rows(&self, data: &Shape) -> Result<Rows>;
 }
 
-fn product(dims: &[i64]) -> usize {
+/// The number of elements; 0 if a dimension is unknown.
+fn num_elements(dims: &[i64]) -> usize {
     dims.iter().fold(1, |size, d| size.saturating_mul((*d).max(0) as usize))
 }
 
@@ -89,9 +90,9 @@ impl RowNorm for LayerNormParam {
         let mut stats = Dims::from_slice(dims);
         stats[axis] = 1;
         let shape = NormShape {
-            outer: product(&dims[..axis]),
-            axis: product(&dims[axis..=axis]),
-            inner: product(&dims[axis + 1..]),
+            outer: num_elements(&dims[..axis]),
+            axis: num_elements(&dims[axis..=axis]),
+            inner: num_elements(&dims[axis + 1..]),
         };
         Ok(Rows { shape, per_element: true, affine: Shape::new(&dims[axis..=axis]), stats: stats.into() })
     }
@@ -112,8 +113,8 @@ impl RowNorm for GroupNormParam {
             "# of channels must be divisible by # of groups: {} channels, {groups} groups",
             dims[1]
         );
-        let axis = product(&dims[1..]) / groups as usize;
-        let shape = NormShape { outer: product(&dims[..1]) * groups as usize, axis, inner: 1 };
+        let axis = num_elements(&dims[1..]) / groups as usize;
+        let shape = NormShape { outer: num_elements(&dims[..1]) * groups as usize, axis, inner: 1 };
         Ok(Rows { shape, per_element: false, affine: [groups].into(), stats: [dims[0], groups].into() })
     }
 }
@@ -126,7 +127,7 @@ impl RowNorm for InstanceNormParam {
     fn rows(&self, data: &Shape) -> Result<Rows> {
         let dims = data.dims();
         ensure!(dims.len() >= 2, "InstanceNorm needs data of at least two dimensions, but it is {data}");
-        let shape = NormShape { outer: product(&dims[..2]), axis: product(&dims[2..]), inner: 1 };
+        let shape = NormShape { outer: num_elements(&dims[..2]), axis: num_elements(&dims[2..]), inner: 1 };
         Ok(Rows { shape, per_element: false, affine: Shape::new(&dims[1..2]), stats: Shape::new(&dims[..2]) })
     }
 }
@@ -230,18 +231,18 @@ fn forward<P: RowNorm>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
 fn forward_as<P: RowNorm, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<P>();
     let rows = p.rows(ins[0].shape())?;
-    let count = rows.shape.outer * rows.shape.inner;
+    let num_rows = rows.shape.outer * rows.shape.inner;
     let (x, gamma, beta) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-    with_scratch(2 * count, |stats: &mut [T::Acc]| {
-        let (mean, deviation) = stats.split_at_mut(count);
+    with_scratch(2 * num_rows, |stats: &mut [T::Acc]| {
+        let (mean, std) = stats.split_at_mut(num_rows);
         let y = outs[0].slice_mut::<T>()?;
         with_wide(gamma, |gamma| {
             with_wide(beta, |beta| {
                 let eps = f64::from(p.eps());
-                row_norm_forward(rows.shape, affine(&rows, gamma, beta), eps, x, y, mean, deviation);
+                row_norm_forward(rows.shape, affine(&rows, gamma, beta), eps, x, y, mean, std);
             });
         });
-        for (out, stat) in outs[1..].iter_mut().zip([mean, deviation]) {
+        for (out, stat) in outs[1..].iter_mut().zip([mean, std]) {
             if out.wanted() {
                 <T as Store<T::Acc>>::store(stat, out.slice_mut::<T>()?);
             }
@@ -259,19 +260,19 @@ fn backward<P: RowNorm>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -
 fn backward_as<P: RowNorm, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let rows = ctx.params::<P>().rows(ins[1].shape())?;
     let (y_grad, x, gamma) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-    let (mean, deviation) = (ins[3].slice::<T>()?, ins[4].slice::<T>()?);
-    let is_wanted = outs[0].wanted();
-    let unwanted = if is_wanted { 0 } else { x.len() };
-    let values = gamma.len();
-    with_scratch(unwanted, |dropped: &mut [T]| {
-        with_scratch(2 * values, |param_grads: &mut [T::Acc]| {
-            let (gamma_grad, beta_grad) = param_grads.split_at_mut(values);
-            let x_grad = if is_wanted { outs[0].slice_mut::<T>()? } else { dropped };
+    let (mean, std) = (ins[3].slice::<T>()?, ins[4].slice::<T>()?);
+    let has_x_grad = outs[0].wanted();
+    let discarded_len = if has_x_grad { 0 } else { x.len() };
+    let num_params = gamma.len();
+    with_scratch(discarded_len, |discarded: &mut [T]| {
+        with_scratch(2 * num_params, |param_grads: &mut [T::Acc]| {
+            let (gamma_grad, beta_grad) = param_grads.split_at_mut(num_params);
+            let x_grad = if has_x_grad { outs[0].slice_mut::<T>()? } else { discarded };
             let grads = RowNormGrads { x: x_grad, gamma: &mut *gamma_grad, beta: &mut *beta_grad };
             with_wide(gamma, |gamma| {
                 with_wide(mean, |mean| {
-                    with_wide(deviation, |deviation| {
-                        let stats = (mean, deviation);
+                    with_wide(std, |std| {
+                        let stats = (mean, std);
                         row_norm_backward(rows.shape, affine(&rows, gamma, gamma), stats, x, y_grad, grads);
                     });
                 });

@@ -1,4 +1,4 @@
-//! Batches of sequences of different lengths: `SequenceMask`, `SequenceReverse`, `SequenceLast`.
+//! Operators on padded sequences of different lengths: `SequenceMask`, `SequenceReverse`, `SequenceLast`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -38,19 +38,29 @@ params! {
 
 /// The parameters of a sequence operator.
 trait SequenceOp: OpParams {
-    /// (whether there are lengths, whether the batch is the first axis).
-    fn layout(&self) -> (bool, bool);
+    /// Whether `sequence_length` is an input.
+    fn has_lengths(&self) -> bool;
+    /// Whether the data has shape (batch, steps, ...) instead of (steps, batch, ...).
+    fn is_batch_first(&self) -> bool;
 }
 
 impl SequenceOp for SequenceMaskParam {
-    fn layout(&self) -> (bool, bool) {
-        (self.use_sequence_length, self.axis == 1)
+    fn has_lengths(&self) -> bool {
+        self.use_sequence_length
+    }
+
+    fn is_batch_first(&self) -> bool {
+        self.axis == 1
     }
 }
 
 impl SequenceOp for SequenceParam {
-    fn layout(&self) -> (bool, bool) {
-        (self.use_sequence_length, self.axis == 1)
+    fn has_lengths(&self) -> bool {
+        self.use_sequence_length
+    }
+
+    fn is_batch_first(&self) -> bool {
+        self.axis == 1
     }
 }
 
@@ -64,7 +74,7 @@ const fn sequence_op<P: SequenceOp>(name: &'static str) -> OpDef {
         .legacy()
         .inputs(ARGS)
         .params::<P>()
-        .num_inputs_by(|p| if p.get::<P>().layout().0 { 2 } else { 1 })
+        .num_inputs_by(|p| if p.get::<P>().has_lengths() { 2 } else { 1 })
         .dtype(infer_dtype)
 }
 
@@ -94,7 +104,7 @@ pub(super) static SEQUENCE_REVERSE: OpDef = sequence_op::<SequenceParam>("Sequen
          axis 0. The output has the shape of the data.",
     )
     .shape(|p, io| {
-        ensure!(!p.get::<SequenceParam>().layout().1, "SequenceReverse supports only axis 0: transpose the data");
+        ensure!(!p.get::<SequenceParam>().is_batch_first(), "SequenceReverse supports only axis 0: transpose the data");
         same_shape::<SequenceParam>(p, io)
     })
     .forward(|ctx, ins, outs| reverse(ctx, &ins[0], ins.get(1), &mut outs[0]))
@@ -117,21 +127,21 @@ pub(super) static SEQUENCE_LAST: OpDef = sequence_op::<SequenceParam>("SequenceL
     .forward(last)
     .grad(Grad::Kernel(Backward::new(last_backward).inputs(Deps::Some(&[1])), None));
 
-/// Checks the data and infers the shape of the lengths.
-fn lengths_shape<P: SequenceOp>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let (has_lengths, batch_first) = p.get::<P>().layout();
+/// Checks the data, and infers the shape of the lengths from it and the batch size from the lengths.
+fn infer_lengths<P: SequenceOp>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let (has_lengths, batch_first) = (p.get::<P>().has_lengths(), p.get::<P>().is_batch_first());
     io.expect_inputs(if has_lengths { &["data", "sequence_length"] } else { &["data"] })?;
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
     ensure!(n >= 2, "The data array must be of rank 2 or greater, but it is {}", io.ins[0]);
     if !has_lengths {
         return Ok(());
     }
-    let axis = usize::from(!batch_first);
-    let batch = Shape::new(&[io.ins[0].dim(axis)]);
+    let batch_axis = usize::from(!batch_first);
+    let batch = Shape::new(&[io.ins[0].dim(batch_axis)]);
     io.assign_in(1, &batch)?;
     let mut data = Shape::of_rank(n);
     if let Some(dims) = data.dims_mut() {
-        dims[axis] = io.ins[1].dim(0);
+        dims[batch_axis] = io.ins[1].dim(0);
     }
     io.assign_in(0, &data)
 }
@@ -139,19 +149,19 @@ fn lengths_shape<P: SequenceOp>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> 
 fn same_shape<P: SequenceOp>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let out = io.outs[0].clone();
     io.assign_in(0, &out)?;
-    lengths_shape::<P>(p, io)?;
+    infer_lengths::<P>(p, io)?;
     let data = io.ins[0].clone();
     io.assign_out(0, &data)
 }
 
 fn last_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    lengths_shape::<SequenceParam>(p, io)?;
+    infer_lengths::<SequenceParam>(p, io)?;
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
-    let steps = usize::from(p.get::<SequenceParam>().layout().1);
-    let out: Dims = (0..n).filter(|i| *i != steps).map(|i| io.ins[0].dim(i)).collect();
+    let steps_axis = usize::from(p.get::<SequenceParam>().is_batch_first());
+    let out: Dims = (0..n).filter(|i| *i != steps_axis).map(|i| io.ins[0].dim(i)).collect();
     io.assign_out(0, &Shape::from(out))?;
     let mut data: Dims = io.outs[0].dims().into();
-    data.insert(steps, -1);
+    data.insert(steps_axis, -1);
     io.assign_in(0, &Shape::from(data))
 }
 
@@ -166,51 +176,51 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// The layout of the data.
+/// The sequences in data of a shape.
 fn sequences(shape: &Shape, batch_first: bool) -> Sequences {
     let dims = shape.to_usize();
     let (steps, batch) = if batch_first { (dims[1], dims[0]) } else { (dims[0], dims[1]) };
     Sequences { steps, batch, inner: dims[2..].iter().product(), batch_first }
 }
 
-/// Reads the lengths and checks their range.
+/// Reads the lengths, which must lie within `range`. Without lengths, all sequences have all steps.
 fn lengths(
     ctx: &OpCtx<'_>,
-    given: Option<&In<'_>>,
+    input: Option<&In<'_>>,
     shape: &Sequences,
     range: std::ops::RangeInclusive<usize>,
 ) -> Result<Vec<usize>> {
-    let Some(given) = given else { return Ok(vec![shape.steps; shape.batch]) };
-    let found = dispatch!(given.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-            given.slice::<T>()?.iter().map(|n| Load::<i64>::lane(*n)).collect::<Vec<i64>>()
+    let Some(input) = input else { return Ok(vec![shape.steps; shape.batch]) };
+    let lengths = dispatch!(input.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+            input.slice::<T>()?.iter().map(|n| Load::<i64>::lane(*n)).collect::<Vec<i64>>()
         },
         other => return Err(ctx.unsupported(other, crate::elemwise::family::NUMERIC)));
-    let usable = |n: &i64| usize::try_from(*n).is_ok_and(|n| range.contains(&n));
-    if let Some(i) = found.iter().position(|n| !usable(n)) {
+    let is_valid = |n: &i64| usize::try_from(*n).is_ok_and(|n| range.contains(&n));
+    if let Some(i) = lengths.iter().position(|n| !is_valid(n)) {
         return Err(ferromx_core::error::Error::Value(format!(
             "sequence_length[{i}] is {}, but sequences of {} have {} to {} steps",
-            found[i],
+            lengths[i],
             ctx.op,
             range.start(),
             shape.steps
         )));
     }
-    Ok(found.into_iter().map(|n| n as usize).collect())
+    Ok(lengths.into_iter().map(|n| n as usize).collect())
 }
 
-/// Runs `$body` with `$T` bound to the type of the data.
-macro_rules! data_type {
+/// Evaluates `$body` with `$T` bound to the element type for `$dtype`.
+macro_rules! with_element_type {
     ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
         dispatch!($dtype, $T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => { $body; Ok(()) },
             other => Err($ctx.unsupported(other, &DType::ALL)))
     };
 }
 
-fn mask(ctx: &OpCtx<'_>, data: &In<'_>, given: Option<&In<'_>>, value: f32, out: &mut Out<'_>) -> Result<()> {
+fn mask(ctx: &OpCtx<'_>, data: &In<'_>, lengths_input: Option<&In<'_>>, value: f32, out: &mut Out<'_>) -> Result<()> {
     use ferromx_core::dtype::Element;
-    let shape = sequences(data.shape(), ctx.params::<SequenceMaskParam>().layout().1);
-    let lengths = lengths(ctx, given, &shape, 0..=usize::MAX)?;
-    data_type!(ctx, data.dtype(), |T| sequence_mask(
+    let shape = sequences(data.shape(), ctx.params::<SequenceMaskParam>().is_batch_first());
+    let lengths = lengths(ctx, lengths_input, &shape, 0..=usize::MAX)?;
+    with_element_type!(ctx, data.dtype(), |T| sequence_mask(
         &shape,
         &lengths,
         T::from_f32(value),
@@ -219,16 +229,21 @@ fn mask(ctx: &OpCtx<'_>, data: &In<'_>, given: Option<&In<'_>>, value: f32, out:
     ))
 }
 
-fn reverse(ctx: &OpCtx<'_>, data: &In<'_>, given: Option<&In<'_>>, out: &mut Out<'_>) -> Result<()> {
+fn reverse(ctx: &OpCtx<'_>, data: &In<'_>, lengths_input: Option<&In<'_>>, out: &mut Out<'_>) -> Result<()> {
     let shape = sequences(data.shape(), false);
-    let lengths = lengths(ctx, given, &shape, 0..=shape.steps)?;
-    data_type!(ctx, data.dtype(), |T| sequence_reverse(&shape, &lengths, data.slice::<T>()?, out.slice_mut::<T>()?))
+    let lengths = lengths(ctx, lengths_input, &shape, 0..=shape.steps)?;
+    with_element_type!(ctx, data.dtype(), |T| sequence_reverse(
+        &shape,
+        &lengths,
+        data.slice::<T>()?,
+        out.slice_mut::<T>()?
+    ))
 }
 
 fn last(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let shape = sequences(ins[0].shape(), ctx.params::<SequenceParam>().layout().1);
+    let shape = sequences(ins[0].shape(), ctx.params::<SequenceParam>().is_batch_first());
     let lengths = last_lengths(ctx, ins.get(1), &shape)?;
-    data_type!(ctx, ins[0].dtype(), |T| sequence_last(
+    with_element_type!(ctx, ins[0].dtype(), |T| sequence_last(
         &shape,
         &lengths,
         ins[0].slice::<T>()?,
@@ -236,9 +251,9 @@ fn last(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     ))
 }
 
-fn last_lengths(ctx: &OpCtx<'_>, given: Option<&In<'_>>, shape: &Sequences) -> Result<Vec<usize>> {
+fn last_lengths(ctx: &OpCtx<'_>, input: Option<&In<'_>>, shape: &Sequences) -> Result<Vec<usize>> {
     ensure!(shape.steps > 0 || shape.batch == 0, "SequenceLast: sequences without steps have no last one");
-    lengths(ctx, given, shape, 1..=shape.steps)
+    lengths(ctx, input, shape, 1..=shape.steps)
 }
 
 /// Inputs: gradient of the output, lengths. Outputs: gradients of the data and the lengths.
@@ -247,9 +262,9 @@ fn last_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     if !outs[0].wanted() {
         return Ok(());
     }
-    let shape = sequences(outs[0].shape(), ctx.params::<SequenceParam>().layout().1);
+    let shape = sequences(outs[0].shape(), ctx.params::<SequenceParam>().is_batch_first());
     let lengths = last_lengths(ctx, ins.get(1), &shape)?;
-    data_type!(ctx, ins[0].dtype(), |T| sequence_last_backward(
+    with_element_type!(ctx, ins[0].dtype(), |T| sequence_last_backward(
         &shape,
         &lengths,
         ins[0].slice::<T>()?,

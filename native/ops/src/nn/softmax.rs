@@ -18,6 +18,7 @@ use ferromx_kernels::softmax::{
 };
 
 use crate::elemwise::family::Graph;
+use crate::rules::no_gradient;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN, &SOFTMAX_ACTIVATION, &SOFTMAX_CROSS_ENTROPY];
@@ -60,7 +61,7 @@ pub(super) static SOFTMAX: OpDef = OpDef::new("softmax")
         Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::Softmax, ins, outs))
             .inputs(Deps::Some(&[1]))
             .outputs(Deps::All),
-        Some(|graph, n| composed(graph, n, SoftmaxKind::Softmax)),
+        Some(|graph, n| compose(graph, n, SoftmaxKind::Softmax)),
     ));
 
 /// Logarithm of softmax.
@@ -75,7 +76,7 @@ pub(super) static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
     .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::LogSoftmax, ins, outs))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::LogSoftmax, ins, outs)).outputs(Deps::All),
-        Some(|graph, n| composed(graph, n, SoftmaxKind::LogSoftmax)),
+        Some(|graph, n| compose(graph, n, SoftmaxKind::LogSoftmax)),
     ));
 
 /// Softmax of the negative.
@@ -90,11 +91,12 @@ pub(super) static SOFTMIN: OpDef = OpDef::new("softmin")
     .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::Softmin, ins, outs))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::Softmin, ins, outs)).outputs(Deps::All),
-        Some(|graph, n| composed(graph, n, SoftmaxKind::Softmin)),
+        Some(|graph, n| compose(graph, n, SoftmaxKind::Softmin)),
     ));
 
-/// The gradient composed of operators: y (g - sum(g y)) for softmax y, g - exp(y) sum(g) for log-softmax y, divided by the temperature.
-fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, kind: SoftmaxKind) -> Result<Vec<Option<Entry>>> {
+/// The gradient, composed of operators that are themselves differentiable: y (g - sum(g y)) for softmax y, or g - exp(y) sum(g) for
+/// log-softmax y, divided by the temperature.
+fn compose(graph: &mut dyn GradGraph, n: &GradNode<'_>, kind: SoftmaxKind) -> Result<Vec<Option<Entry>>> {
     let p = n.params.get::<SoftmaxParam>();
     if p.dtype.is_some() {
         let what = "softmax with dtype (a second time): convert its input with Cast instead";
@@ -102,16 +104,16 @@ fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, kind: SoftmaxKind) -> R
     }
     let mut g = Graph(graph);
     let (axis, dy, y) = (p.axis.to_string(), n.ograds[0], n.outputs[0]);
-    let total = |g: &mut Graph<'_>, x| g.0.apply1("sum", &[x], &[("axis", axis.as_str()), ("keepdims", "True")]);
+    let axis_sum = |g: &mut Graph<'_>, x| g.0.apply1("sum", &[x], &[("axis", axis.as_str()), ("keepdims", "True")]);
     let dx = if kind == SoftmaxKind::LogSoftmax {
-        let (sum, softmax) = (total(&mut g, dy)?, g.op("exp", y)?);
-        let share = g.op2("broadcast_mul", softmax, sum)?;
-        g.sub(dy, share)?
+        let (sum, softmax) = (axis_sum(&mut g, dy)?, g.op("exp", y)?);
+        let weighted = g.op2("broadcast_mul", softmax, sum)?;
+        g.sub(dy, weighted)?
     } else {
         let product = g.mul(dy, y)?;
-        let sum = total(&mut g, product)?;
-        let rest = g.op2("broadcast_sub", dy, sum)?;
-        g.mul(y, rest)?
+        let sum = axis_sum(&mut g, product)?;
+        let centred = g.op2("broadcast_sub", dy, sum)?;
+        g.mul(y, centred)?
     };
     let sign = if kind == SoftmaxKind::Softmin { -1.0 } else { 1.0 };
     let dx = g.scale(dx, sign / p.temperature.unwrap_or(1.0))?;
@@ -150,8 +152,8 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// The data as rows along the axis; a scalar is a row of one element.
-fn rows(data: &Shape, axis: i32) -> Result<SoftmaxShape> {
+/// The data as (outer, axis, inner). A scalar has an axis of one element.
+fn softmax_shape(data: &Shape, axis: i32) -> Result<SoftmaxShape> {
     let dims = data.to_usize();
     if dims.is_empty() {
         return Ok(SoftmaxShape { outer: 1, axis: 1, inner: 1 });
@@ -175,7 +177,7 @@ fn lengths<'a>(ctx: &OpCtx<'_>, length: Option<&In<'a>>) -> Result<Option<Length
 
 fn along_axis(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<SoftmaxParam>();
-    let shape = rows(ins[0].shape(), p.axis)?;
+    let shape = softmax_shape(ins[0].shape(), p.axis)?;
     let (lengths, temperature) = (lengths(ctx, ins.get(1))?, p.temperature.unwrap_or(1.0));
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         dispatch!(outs[0].dtype(), U in [f32, f64, f16, bf16] => {
@@ -189,10 +191,10 @@ fn along_axis_backward(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs:
     let p = ctx.params::<SoftmaxParam>();
     let (y_grad, y) = (&ins[0], &ins[ins.len() - 1]);
     let lengths = lengths(ctx, if ins.len() > 2 { ins.get(1) } else { None })?;
-    let shape = rows(y.shape(), p.axis)?;
+    let shape = softmax_shape(y.shape(), p.axis)?;
     let temperature = p.temperature.unwrap_or(1.0);
-    if outs.len() > 1 && outs[1].wanted() {
-        outs[1].bytes_mut()?.fill(0);
+    if let Some(length_grad) = outs.get_mut(1) {
+        no_gradient(length_grad)?;
     }
     if !outs[0].wanted() {
         return Ok(());
@@ -207,7 +209,7 @@ fn along_axis_backward(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs:
 }
 
 param_enum! {
-    /// The rows of `SoftmaxActivation`.
+    /// The axis of `SoftmaxActivation`: the channels, or the last one.
     pub enum ActivationMode { Channel = "channel", Instance = "instance" }
 }
 
@@ -219,14 +221,14 @@ params! {
     }
 }
 
-/// Softmax per example or per position.
+/// Softmax along the last axis or over the channels.
 pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
     .names_outputs()
     .doc("Softmax along the last axis, or over the channels at each position. `softmax` is more general.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<SoftmaxActivationParam>()
     .forward(|ctx, ins, outs| {
-        let shape = instances(ctx, ins[0].shape())?;
+        let shape = activation_shape(ctx, ins[0].shape())?;
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
             softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
             Ok(())
@@ -234,7 +236,7 @@ pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            // In mode `instance`, too, MXNet's gradient runs along the second axis.
+            // MXNet computes the gradient along axis 1 in mode `instance` too.
             let shape = channels(ins[1].shape());
             dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => {
                 let (y, y_grad) = (ins[1].slice::<T>()?, ins[0].slice::<T>()?);
@@ -246,11 +248,14 @@ pub(super) static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
         None,
     ));
 
-fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
+fn activation_shape(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
     let dims = data.to_usize();
     let mode = ctx.params::<SoftmaxActivationParam>().mode;
-    let least = if mode == ActivationMode::Channel { 3 } else { 1 };
-    ensure!(dims.len() >= least, "SoftmaxActivation in this mode needs data of {least} or more dimensions, not {data}");
+    let min_rank = if mode == ActivationMode::Channel { 3 } else { 1 };
+    ensure!(
+        dims.len() >= min_rank,
+        "SoftmaxActivation in this mode needs data of {min_rank} or more dimensions, not {data}"
+    );
     Ok(match mode {
         ActivationMode::Instance => {
             let (classes, rows) = dims.split_last().map_or((1, &[][..]), |(last, rest)| (*last, rest));
@@ -260,7 +265,7 @@ fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
     })
 }
 
-/// Rows along the second axis, or along the only one.
+/// The data as (outer, axis, inner) around axis 1, or around the only axis.
 fn channels(data: &Shape) -> SoftmaxShape {
     match data.to_usize()[..] {
         [outer, axis, ref inner @ ..] => SoftmaxShape { outer, axis, inner: inner.iter().product() },
@@ -290,28 +295,27 @@ pub(super) static SOFTMAX_CROSS_ENTROPY: OpDef = OpDef::new("softmax_cross_entro
             Ok(())
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))
     })
-    .grad(Grad::Kernel(Backward::new(cross_entropy_gradient).inputs(Deps::All), None));
+    .grad(Grad::Kernel(Backward::new(cross_entropy_gradients).inputs(Deps::All), None));
 
-fn cross_entropy_gradient(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    if outs[1].wanted() {
-        outs[1].bytes_mut()?.fill(0);
-    }
+/// Inputs: gradient of the loss, data, label. Outputs: gradients of data and label.
+fn cross_entropy_gradients(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    no_gradient(&mut outs[1])?;
     if !outs[0].wanted() {
         return Ok(());
     }
     dispatch!(ins[1].dtype(), T in [f32, f64, f16] => {
-        let (head, x, labels) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-        softmax_then_gradient(ins[1].shape(), head[0], x, labels, outs[0].slice_mut::<T>()?);
+        let (head_grad, x, labels) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        data_gradient(ins[1].shape(), head_grad[0], x, labels, outs[0].slice_mut::<T>()?);
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-fn softmax_then_gradient<T: FloatElement>(data: &Shape, head: T, x: &[T], labels: &[T], grad: &mut [T]) {
+fn data_gradient<T: FloatElement>(data: &Shape, head_grad: T, x: &[T], labels: &[T], grad: &mut [T]) {
     let classes = data.dim(1) as usize;
     let shape = SoftmaxShape { outer: labels.len(), axis: classes, inner: 1 };
     with_scratch(x.len(), |probabilities: &mut [T]| {
         softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, x, probabilities);
-        cross_entropy_backward(classes, probabilities, labels, head, grad);
+        cross_entropy_backward(classes, probabilities, labels, head_grad, grad);
     });
 }
 

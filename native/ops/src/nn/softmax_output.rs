@@ -1,4 +1,4 @@
-//! `SoftmaxOutput`: softmax with the gradient of the cross entropy.
+//! `SoftmaxOutput`: softmax, with the gradient of the cross entropy loss.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -67,8 +67,8 @@ pub(super) static SOFTMAX_OUTPUT: OpDef = OpDef::new("SoftmaxOutput").names_outp
     ));
 
 impl SoftmaxOutputParam {
-    /// The data as rows of classes.
-    fn rows(&self, data: &Shape) -> SoftmaxShape {
+    /// The data as (outer, classes, inner).
+    fn softmax_shape(&self, data: &Shape) -> SoftmaxShape {
         let dims = data.dims();
         let product = |d: &[i64]| d.iter().product::<i64>() as usize;
         let last = dims.len() - 1;
@@ -99,16 +99,17 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         dims[..n - 1].into()
     };
     let label = Shape::from(label);
-    // Also accepted: probabilities, and for multi_output one flattened row of labels per example, or labels with axis 1 of length 1.
+    // Labels may also be probabilities, of the shape of the data. With multi_output and data (batch, classes, d1, ...), labels of shape
+    // (batch, d1 * ...) and (batch, 1, d1, ...) are accepted too.
     let given = &io.ins[1];
     let flat = Shape::new(&[data.dim(0), label.product(1..)]);
-    let mut kept: Dims = dims.into();
-    kept.iter_mut().skip(1).take(1).for_each(|d| *d = 1);
-    let others = [flat, Shape::from(kept)];
+    let mut keepdims: Dims = dims.into();
+    keepdims.iter_mut().skip(1).take(1).for_each(|d| *d = 1);
+    let others = [flat, Shape::from(keepdims)];
     if given.is_known() && (*given == data || (p.multi_output && others.contains(given))) {
         return Ok(());
     }
-    // Labels that may be probabilities, given the known dimensions.
+    // A label shape of the rank of the data may still turn out to be that of probabilities.
     if given.ndim() == Some(n) && !(given.is_known() && data.is_known()) {
         return Ok(());
     }
@@ -121,7 +122,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 }
 
 fn forward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let shape = ctx.params::<SoftmaxOutputParam>().rows(ins[0].shape());
+    let shape = ctx.params::<SoftmaxOutputParam>().softmax_shape(ins[0].shape());
     softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
     Ok(())
 }
@@ -134,7 +135,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 
 fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<SoftmaxOutputParam>();
-    let (head, ins) = if p.out_grad { (Some(ins[0].slice::<T>()?), &ins[1..]) } else { (None, ins) };
+    let (head_grad, ins) = if p.out_grad { (Some(ins[0].slice::<T>()?), &ins[1..]) } else { (None, ins) };
     let (label, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
     if outs[1].wanted() {
         outs[1].slice_mut::<T>()?.fill(T::default());
@@ -142,7 +143,7 @@ fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
     if !outs[0].wanted() {
         return Ok(());
     }
-    let shape = p.rows(ins[1].shape());
+    let shape = p.softmax_shape(ins[1].shape());
     let dx = outs[0].slice_mut::<T>()?;
     let ignore_label = p.use_ignore.then_some(f64::from(p.ignore_label));
     let divisor = match p.normalization {
@@ -153,8 +154,8 @@ fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
     };
     let scale = f64::from(p.grad_scale) / divisor.max(1) as f64;
     if ins[0].shape() == ins[1].shape() {
-        // With probabilities as labels, MXNet counts no valid labels.
-        softmax_output_backward_dense(f64::from(p.grad_scale), y, label, head, dx);
+        // As in MXNet, `normalization` has no effect if the labels are probabilities.
+        softmax_output_backward_dense(f64::from(p.grad_scale), y, label, head_grad, dx);
     } else {
         ensure!(
             label.len() == shape.outer * shape.inner,
@@ -167,7 +168,7 @@ fn backward_as<T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
             ins[1].shape()
         );
         let smooth_alpha = f64::from(p.smooth_alpha);
-        softmax_output_backward(&SoftmaxTarget { shape, ignore_label, smooth_alpha, scale }, y, label, head, dx);
+        softmax_output_backward(&SoftmaxTarget { shape, ignore_label, smooth_alpha, scale }, y, label, head_grad, dx);
     }
     Ok(())
 }

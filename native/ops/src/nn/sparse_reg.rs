@@ -1,4 +1,4 @@
-//! `IdentityAttachKLSparseReg`: a penalty on the mean activation.
+//! `IdentityAttachKLSparseReg`: the identity, with a sparsity penalty in the gradient.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::ensure;
@@ -26,7 +26,7 @@ params! {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// A penalty on the mean activation.
+/// The identity, with the gradient of a Kullback-Leibler penalty on mean activations.
 pub(super) static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAttachKLSparseReg").legacy()
     .doc(
         "Copies the activations of sigmoid units, and adds to their gradient that of a penalty for units that are active too often: \
@@ -86,7 +86,7 @@ mod tests {
     use crate::testing::{Case, array, close};
 
     #[test]
-    fn the_gradient_moves_the_mean_and_adds_the_penalty() {
+    fn the_backward_pass_updates_the_moving_mean_and_adds_the_penalty() {
         let case = Case::new(&IDENTITY_ATTACH_KL_SPARSE_REG, &[("penalty", "0.5"), ("momentum", "0.5")]).train();
         let x = array(&[0.2, 0.4, 0.6, 0.8], &[2, 2]);
         let state = array(&[0.1, 0.2], &[2]);
@@ -96,8 +96,8 @@ mod tests {
         let head = array(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
         let grad = case.backward(&[x, state.clone()], &[head]).unwrap()[0].to_vec::<f64>().unwrap();
         close(&state.to_vec::<f64>().unwrap(), &[0.25, 0.4], 1e-7);
-        let slope = |m: f64| 0.5 * (0.9 / (1.0 - m) - 0.1 / m);
-        let (a, b) = (slope(0.25), slope(0.4));
+        let penalty_gradient = |m: f64| 0.5 * (0.9 / (1.0 - m) - 0.1 / m);
+        let (a, b) = (penalty_gradient(0.25), penalty_gradient(0.4));
         close(&grad, &[1.0 + a, 2.0 + b, 3.0 + a, 4.0 + b], 1e-6);
     }
 }

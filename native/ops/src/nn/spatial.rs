@@ -1,14 +1,14 @@
-//! Tuples of one number per spatial dimension, for convolution and pooling.
+//! Parameters and shapes with one number per spatial dimension, for convolution and pooling.
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::shape::Shape;
 
-/// The parameter `name` with one number for each of `n` spatial dimensions, padded with leading `default`s to three; an empty tuple is all
-/// `default`.
+/// The tuple parameter `name` for `n` spatial dimensions as (depth, height, width). Dimensions before the last `n`, and all dimensions of
+/// an empty tuple, are `default`.
 ///
 /// # Errors
-/// A different number of items, or an item below `min`.
+/// If the tuple has another length than `n`, or an item below `min`.
 pub(crate) fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i64) -> Result<[usize; 3]> {
     let dims = tuple.dims();
     ensure!(
@@ -24,12 +24,12 @@ pub(crate) fn triple(name: &str, tuple: &Shape, n: usize, default: usize, min: i
     Ok(out)
 }
 
-/// The first `n` numbers of a tuple: for pooling, MXNet ignores the others.
+/// The first `n` items of a tuple. MXNet ignores further items of pooling parameters and of `target_shape`.
 pub(crate) fn first(tuple: &Shape, n: usize) -> Shape {
     Shape::new(&tuple.dims()[..n.min(tuple.dims().len())])
 }
 
-/// Spatial sizes, padded with leading ones to three.
+/// Up to three spatial sizes as (depth, height, width), with 1 for missing leading dimensions and 0 for unknown sizes.
 pub(crate) fn sizes(dims: &[i64]) -> [usize; 3] {
     let mut out = [1; 3];
     let skip = 3 - dims.len().min(3);
@@ -39,7 +39,7 @@ pub(crate) fn sizes(dims: &[i64]) -> [usize; 3] {
     out
 }
 
-/// Moves the last axis to axis 1; a shape of rank 2 or less is unchanged.
+/// The shape with its last axis moved to axis 1: (batch, ..., channels) becomes (batch, channels, ...).
 pub(crate) fn channels_to_front(shape: &Shape) -> Shape {
     let mut shape = shape.clone();
     if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {

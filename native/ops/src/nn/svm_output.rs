@@ -1,4 +1,4 @@
-//! `SVMOutput`: scores with the gradient of a margin loss.
+//! `SVMOutput`: the identity, with the gradient of a hinge loss.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -81,7 +81,7 @@ mod tests {
     use crate::testing::{Case, array, close};
 
     #[test]
-    fn gradients_of_both_losses() {
+    fn gradients_are_those_of_the_squared_and_the_linear_hinge_loss() {
         let ins = [array(&[0.5, 2.0, -1.0, 0.0, 0.3, 0.2], &[2, 3]), array(&[0.0, 2.0], &[2])];
         let grad = |attrs: &[(&str, &str)]| {
             let grads = Case::new(&SVM_OUTPUT, attrs).backward(&ins, &[]).unwrap();

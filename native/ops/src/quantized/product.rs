@@ -18,7 +18,7 @@ use super::{
     with_packed, with_range,
 };
 use crate::nn::convolution::{CONVOLUTION, ConvolutionParam};
-use crate::nn::fully_connected::{FULLY_CONNECTED, FullyConnectedParam, matrix};
+use crate::nn::fully_connected::{FULLY_CONNECTED, FullyConnectedParam, rows_and_features};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&FULLY_CONNECTED_INT8, &CONVOLUTION_INT8, &ADD, &MUL];
@@ -167,7 +167,7 @@ fn weights<'a>(ins: &[In<'a>]) -> Result<Int8Weights<'a>> {
 
 fn multiply(ctx: &OpCtx<'_>, ins: &[In<'_>], bias: &[i32], out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<FullyConnectedParam>();
-    let ((m, k), n) = (matrix(p, ins[0].shape()), p.num_hidden as usize);
+    let ((m, k), n) = (rows_and_features(p, ins[0].shape()), p.num_hidden as usize);
     let (x, w) = (data(ctx, ins)?, weights(ins)?);
     let pack = || Ok((MatrixWeights::new(&w, MatRef::row_major(w.bytes, n, k).t()), Vec::new()));
     let out = MatMut::row_major(out.slice_mut::<i32>()?, m, n);
