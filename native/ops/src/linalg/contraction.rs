@@ -1,4 +1,4 @@
-//! Tensor contractions: dot, matmul, tensordot.
+//! NumPy's tensor contractions: `dot`, `matmul`, `tensordot`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -15,7 +15,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::{Pod, with_scratch};
 use ferromx_kernels::reduce::reduce_to_shape;
 
-use super::product::MatrixElement;
+use super::matrices::inverse_permutation;
+use super::product::{MatrixElement, batch_matrix};
 use crate::broadcast::binary::{broadcast_two, grad_from_other};
 use crate::broadcast::promotion;
 use crate::elemwise::formulas::Mul;
@@ -39,14 +40,14 @@ struct Contraction {
 }
 
 impl Contraction {
-    /// The axes of an array of `rank` axes that are not contracted.
+    /// The axes of an operand of `rank` axes that are not contracted.
     fn free(axes: &[usize], rank: usize) -> Vec<usize> {
         (0..rank).filter(|i| !axes.contains(i)).collect()
     }
 
-    /// Assigns the shape of the result (free axes of a, then of b) and infers operand lengths from each other
-    /// and from the result.
-    fn assign(&self, io: &mut ShapeIo<'_>) -> Result<()> {
+    /// Infers the shape of the result, the free axes of a and then of b, and unknown dimensions of the operands from each other and
+    /// from the result.
+    fn infer_shapes(&self, io: &mut ShapeIo<'_>) -> Result<()> {
         let (mut a, mut b) = (io.ins[0].clone(), io.ins[1].clone());
         for (i, j) in self.a.iter().zip(&self.b) {
             let (m, n) = (a.dim(*i), b.dim(*j));
@@ -72,98 +73,99 @@ impl Contraction {
     }
 }
 
-/// An operand as a matrix: an order of its axes with the contracted ones adjacent, and whether those come first.
-struct Side {
+/// An operand as a matrix. Its axes are permuted so that the contracted ones are adjacent.
+struct Operand {
     dims: Vec<usize>,
     perm: Vec<usize>,
-    /// Rows and columns in that order of axes.
+    /// The numbers of rows and columns after the permutation.
     size: (usize, usize),
-    summed_first: bool,
+    /// Whether the contracted axes are the rows; otherwise they are the columns.
+    contracted_first: bool,
 }
 
-impl Side {
-    /// Chooses an order of axes that needs no copy, if there is one.
-    fn new(shape: &Shape, summed: &[usize]) -> Side {
+impl Operand {
+    /// Chooses a permutation that needs no copy, if there is one.
+    fn new(shape: &Shape, contracted: &[usize]) -> Operand {
         let dims = shape.to_usize().to_vec();
-        let free = Contraction::free(summed, dims.len());
-        let order = |first: &[usize], second: &[usize]| [first, second].concat();
-        let product = |axes: &[usize]| axes.iter().map(|i| dims[*i]).product::<usize>();
-        let (last, first) = (order(&free, summed), order(summed, &free));
-        let summed_first = first.iter().copied().eq(0..dims.len()) && !last.iter().copied().eq(0..dims.len());
-        let (rows, columns) = (product(&free), product(summed));
-        match summed_first {
-            true => Side { dims, perm: first, size: (columns, rows), summed_first },
-            false => Side { dims, perm: last, size: (rows, columns), summed_first },
+        let free = Contraction::free(contracted, dims.len());
+        let num_elements = |axes: &[usize]| axes.iter().map(|i| dims[*i]).product::<usize>();
+        let free_contracted = [&free[..], contracted].concat();
+        let contracted_free = [contracted, &free[..]].concat();
+        let is_identity = |perm: &[usize]| perm.iter().copied().eq(0..dims.len());
+        let contracted_first = is_identity(&contracted_free) && !is_identity(&free_contracted);
+        let (m, k) = (num_elements(&free), num_elements(contracted));
+        match contracted_first {
+            true => Operand { dims, perm: contracted_free, size: (k, m), contracted_first },
+            false => Operand { dims, perm: free_contracted, size: (m, k), contracted_first },
         }
+    }
+
+    /// The number of elements of the free axes.
+    fn num_free(&self) -> usize {
+        if self.contracted_first { self.size.1 } else { self.size.0 }
     }
 
     fn is_in_order(&self) -> bool {
         self.perm.iter().copied().eq(0..self.dims.len())
     }
 
-    /// Calls `f` with the matrix of free rows and contracted columns.
-    fn with<T: MatrixElement + Pod, R>(&self, data: &[T], f: impl FnOnce(MatRef<'_, T>) -> R) -> R {
+    /// Calls `f` with the operand as a matrix of free rows and contracted columns.
+    fn with_matrix<T: MatrixElement + Pod, R>(&self, data: &[T], f: impl FnOnce(MatRef<'_, T>) -> R) -> R {
         let matrix = |data| {
             let matrix = MatRef::row_major(data, self.size.0, self.size.1);
-            if self.summed_first { matrix.t() } else { matrix }
+            if self.contracted_first { matrix.t() } else { matrix }
         };
         if self.is_in_order() {
             return f(matrix(data));
         }
-        with_scratch(data.len(), |moved: &mut [T]| {
-            movement::transpose(data, &self.dims, &self.perm, moved);
-            f(MatRef::row_major(moved, self.size.0, self.size.1))
+        with_scratch(data.len(), |transposed: &mut [T]| {
+            movement::transpose(data, &self.dims, &self.perm, transposed);
+            f(MatRef::row_major(transposed, self.size.0, self.size.1))
         })
     }
 
-    /// Writes the product x y, a matrix of free rows and contracted columns, in the operand's memory order.
-    fn store<T: MatrixElement + Pod>(&self, x: MatRef<'_, T>, y: MatRef<'_, T>, out: &mut [T]) {
+    /// Writes the product x y, a matrix of free rows and contracted columns, in the layout of the operand.
+    fn store_product<T: MatrixElement + Pod>(&self, x: MatRef<'_, T>, y: MatRef<'_, T>, out: &mut [T]) {
         let product = |out: &mut [T]| {
             let c = MatMut::row_major(out, self.size.0, self.size.1);
-            if self.summed_first { T::product(y.t(), x.t(), 0.0, None, c) } else { T::product(x, y, 0.0, None, c) }
+            if self.contracted_first { T::product(y.t(), x.t(), 0.0, None, c) } else { T::product(x, y, 0.0, None, c) }
         };
         if self.is_in_order() {
             return product(out);
         }
-        let moved: Vec<usize> = self.perm.iter().map(|i| self.dims[*i]).collect();
-        let mut back = vec![0; self.perm.len()];
-        for (i, p) in self.perm.iter().enumerate() {
-            back[*p] = i;
-        }
-        with_scratch(out.len(), |buf: &mut [T]| {
-            product(buf);
-            movement::transpose(buf, &moved, &back, out);
+        let transposed_dims: Vec<usize> = self.perm.iter().map(|i| self.dims[*i]).collect();
+        with_scratch(out.len(), |transposed: &mut [T]| {
+            product(transposed);
+            movement::transpose(transposed, &transposed_dims, &inverse_permutation(&self.perm), out);
         });
     }
 }
 
 fn contract(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
-    let (a, b) = (Side::new(ins[0].shape(), &c.a), Side::new(ins[1].shape(), &c.b));
-    let rows = if a.summed_first { a.size.1 } else { a.size.0 };
-    let columns = if b.summed_first { b.size.1 } else { b.size.0 };
+    let (a, b) = (Operand::new(ins[0].shape(), &c.a), Operand::new(ins[1].shape(), &c.b));
+    let (rows, columns) = (a.num_free(), b.num_free());
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16] => {
         let (x, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
         let out = out.slice_mut::<T>()?;
-        a.with(x, |x| b.with(y, |y| T::product(x, y.t(), 0.0, None, MatMut::row_major(out, rows, columns))));
+        a.with_matrix(x, |x| b.with_matrix(y, |y| T::product(x, y.t(), 0.0, None, MatMut::row_major(out, rows, columns))));
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
 /// With C = A B^T over the contracted axes: dA = dC B and dB = dC^T A.
 fn contract_backward(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (a, b) = (Side::new(ins[1].shape(), &c.a), Side::new(ins[2].shape(), &c.b));
-    let rows = if a.summed_first { a.size.1 } else { a.size.0 };
-    let columns = if b.summed_first { b.size.1 } else { b.size.0 };
+    let (a, b) = (Operand::new(ins[1].shape(), &c.a), Operand::new(ins[2].shape(), &c.b));
+    let (rows, columns) = (a.num_free(), b.num_free());
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (x, y) = (ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         let g = MatRef::row_major(ins[0].slice::<T>()?, rows, columns);
         if outs[0].wanted() {
             let out = outs[0].slice_mut::<T>()?;
-            b.with(y, |y| a.store(g, y, out));
+            b.with_matrix(y, |y| a.store_product(g, y, out));
         }
         if outs[1].wanted() {
             let out = outs[1].slice_mut::<T>()?;
-            a.with(x, |x| b.store(g.t(), x, out));
+            a.with_matrix(x, |x| b.store_product(g.t(), x, out));
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
@@ -178,7 +180,7 @@ pub(super) static DOT: OpDef = OpDef::new("_np_dot")
     .shape(|_, io| {
         let (Some(m), Some(n)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
         match dot_axes(m, n) {
-            Some(c) => c.assign(io),
+            Some(c) => c.infer_shapes(io),
             None => io.tie(if m == 0 { 1 } else { 0 }, 0),
         }
     })
@@ -224,11 +226,11 @@ impl TensordotParam {
             "a_axes_summed={a} and b_axes_summed={b} must have the same number of axes"
         );
         let resolve = |axes: &Shape, rank: usize| {
-            let found = axes.dims().iter().map(|i| Shape::axis(*i, rank)).collect::<Result<Vec<_>>>()?;
-            let mut sorted = found.clone();
+            let resolved = axes.dims().iter().map(|i| Shape::axis(*i, rank)).collect::<Result<Vec<_>>>()?;
+            let mut sorted = resolved.clone();
             sorted.sort_unstable();
             ensure!(sorted.windows(2).all(|w| w[0] < w[1]), "{axes} names an axis twice");
-            Ok(found)
+            Ok(resolved)
         };
         Ok(Contraction { a: resolve(a, m)?, b: resolve(b, n)? })
     }
@@ -256,7 +258,7 @@ impl TensordotIntParam {
     }
 }
 
-/// Defines a contraction over axes that the parameters name.
+/// Defines a contraction over axes that the parameters choose.
 macro_rules! tensordot {
     ($name:ident: $op:literal, $doc:literal, $P:ident) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
@@ -265,7 +267,7 @@ macro_rules! tensordot {
             .params::<$P>()
             .shape(|p, io| {
                 let (Some(m), Some(n)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
-                p.get::<$P>().axes(m, n)?.assign(io)
+                p.get::<$P>().axes(m, n)?.infer_shapes(io)
             })
             .dtype(float_type)
             .forward(|ctx, ins, outs| {
@@ -301,10 +303,11 @@ pub(super) static MATMUL: OpDef = OpDef::new("_npi_matmul")
     .forward(matmul)
     .grad(Grad::Kernel(Backward::new(matmul_backward).inputs(Deps::All), None));
 
-/// An operand as matrices: the batch axes, the rows and the columns.
-fn matrices(shape: &Shape, left: bool) -> (Shape, i64, i64) {
+/// An operand as matrices: the batch shape, the number of rows and the number of columns. A vector is a row on the left and a column on the
+/// right.
+fn matrices(shape: &Shape, is_left: bool) -> (Shape, i64, i64) {
     match shape.dims() {
-        [n] if left => (Shape::new(&[]), 1, *n),
+        [n] if is_left => (Shape::new(&[]), 1, *n),
         [n] => (Shape::new(&[]), *n, 1),
         [batch @ .., m, n] => (Shape::new(batch), *m, *n),
         [] => (Shape::new(&[]), 1, 1),
@@ -312,8 +315,8 @@ fn matrices(shape: &Shape, left: bool) -> (Shape, i64, i64) {
 }
 
 fn matmul_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let (Some(ra), Some(rb)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
-    ensure!(ra > 0 && rb > 0, "matmul does not take scalars: use multiply");
+    let (Some(a_rank), Some(b_rank)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+    ensure!(a_rank > 0 && b_rank > 0, "matmul does not take scalars: use multiply");
     let ((batch_a, m, k), (batch_b, l, n)) = (matrices(&io.ins[0], true), matrices(&io.ins[1], false));
     ensure!(
         k == l || k < 0 || l < 0,
@@ -322,33 +325,34 @@ fn matmul_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         io.ins[1]
     );
     let mut out: Dims = broadcast_two(&batch_a, &batch_b)?.dims().into();
-    if ra > 1 {
+    if a_rank > 1 {
         out.push(m);
     }
-    if rb > 1 {
+    if b_rank > 1 {
         out.push(n);
     }
     io.assign_out(0, &Shape::from(out))?;
     let out = io.outs[0].dims();
-    let (rows, columns) = match (ra > 1, rb > 1) {
+    let (rows, columns) = match (a_rank > 1, b_rank > 1) {
         (true, true) => (out[out.len() - 2], out[out.len() - 1]),
         (true, false) => (out[out.len() - 1], 1),
         (false, true) => (1, out[out.len() - 1]),
         (false, false) => (1, 1),
     };
     let inner = k.max(l);
-    let operand = |rank: usize, left: bool| -> Shape {
-        let (m, n) = if left { (rows, inner) } else { (inner, columns) };
+    let operand = |rank: usize, is_left: bool| -> Shape {
+        let (m, n) = if is_left { (rows, inner) } else { (inner, columns) };
         match rank {
             1 => Shape::new(&[inner]),
             _ => Shape::from(std::iter::repeat_n(-1, rank - 2).chain([m, n]).collect::<Dims>()),
         }
     };
-    io.assign_in(0, &operand(ra, true))?;
-    io.assign_in(1, &operand(rb, false))
+    io.assign_in(0, &operand(a_rank, true))?;
+    io.assign_in(1, &operand(b_rank, false))
 }
 
-/// A batched product: sizes, batch shape, and for each product the indices of its matrices of a and b.
+/// A batched product of (m, k) and (k, n) matrices, with the broadcast batch shape and, for each product, the indices of its matrices in a
+/// and b.
 struct Batch {
     m: usize,
     k: usize,
@@ -364,19 +368,14 @@ impl Batch {
         let shape = broadcast_two(&batch_a, &batch_b)?.to_usize().to_vec();
         let indices = |batch: &Shape| {
             let dims = batch.to_usize();
-            let numbers: Vec<i32> = (0..dims.iter().product::<usize>() as i32).collect();
-            let mut all = vec![0; shape.iter().product()];
-            movement::broadcast_to(&numbers, &dims, (&mut all, &shape));
-            all
+            let indices: Vec<i32> = (0..dims.iter().product::<usize>() as i32).collect();
+            let mut broadcast = vec![0; shape.iter().product()];
+            movement::broadcast_to(&indices, &dims, (&mut broadcast, &shape));
+            broadcast
         };
         let (a, b) = (indices(&batch_a), indices(&batch_b));
         Ok(Batch { m: m as usize, k: k as usize, n: n as usize, shape, a, b })
     }
-}
-
-/// Matrix `i` of a batch.
-fn item<T: Copy>(data: &[T], i: usize, (rows, columns): (usize, usize)) -> MatRef<'_, T> {
-    MatRef::row_major(&data[i * rows * columns..][..rows * columns], rows, columns)
 }
 
 fn matmul(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -387,41 +386,45 @@ fn matmul(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (a, b, out) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
         if s.b.iter().all(|b| *b == 0) && s.a.iter().copied().eq(0..s.a.len() as i32) {
-            // A single matrix on the right: one product of all rows.
+            // A single matrix on the right: the rows of all matrices on the left make one product.
             let rows = s.a.len() * s.m;
-            T::product(item(a, 0, (rows, s.k)), item(b, 0, (s.k, s.n)), 0.0, None, MatMut::row_major(out, rows, s.n));
+            let (a, b) = (MatRef::row_major(a, rows, s.k), MatRef::row_major(b, s.k, s.n));
+            T::product(a, b, 0.0, None, MatMut::row_major(out, rows, s.n));
             return Ok(());
         }
-        let (left, right) = (|i: usize| item(a, s.a[i] as usize, (s.m, s.k)), |i: usize| item(b, s.b[i] as usize, (s.k, s.n)));
+        let left = |i: usize| batch_matrix(a, s.a[i] as usize, (s.m, s.k), false);
+        let right = |i: usize| batch_matrix(b, s.b[i] as usize, (s.k, s.n), false);
         T::products(left, right, out, (s.m, s.n));
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// The products of the gradient with the other operand, summed over the products that share a matrix.
+/// dA = dC B^T and dB = A^T dC, summed over the batch axes along which the operand was broadcast.
 fn matmul_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let s = Batch::new(ins[1].shape(), ins[2].shape())?;
     let (a_batch, b_batch) =
         (matrices(ins[1].shape(), true).0.to_usize(), matrices(ins[2].shape(), false).0.to_usize());
-    let of = |batch: &[usize], size: [usize; 2]| [batch, &size[..]].concat();
+    let shape_of = |batch: &[usize], dims: [usize; 2]| [batch, &dims[..]].concat();
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         type Lane = <T as Arith>::Lane;
         let (g, a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-        let grad = |i: usize| item(g, i, (s.m, s.n));
+        let grad = |i: usize| batch_matrix(g, i, (s.m, s.n), false);
         if outs[0].wanted() && !outs[0].is_empty() {
-            let (size, out) = ((s.m, s.k), outs[0].slice_mut::<T>()?);
-            let right = |i: usize| item(b, s.b[i] as usize, (s.k, s.n)).t();
-            with_scratch(s.a.len() * s.m * s.k, |all: &mut [T]| {
-                T::products(grad, right, all, size);
-                reduce_to_shape::<T, Lane>(all, &of(&s.shape, [s.m, s.k]), &of(&a_batch, [s.m, s.k]), out);
+            let out = outs[0].slice_mut::<T>()?;
+            let right = |i: usize| batch_matrix(b, s.b[i] as usize, (s.k, s.n), true);
+            with_scratch(s.a.len() * s.m * s.k, |products: &mut [T]| {
+                T::products(grad, right, products, (s.m, s.k));
+                let dims = [s.m, s.k];
+                reduce_to_shape::<T, Lane>(products, &shape_of(&s.shape, dims), &shape_of(&a_batch, dims), out);
             });
         }
         if outs[1].wanted() && !outs[1].is_empty() {
-            let (size, out) = ((s.k, s.n), outs[1].slice_mut::<T>()?);
-            let left = |i: usize| item(a, s.a[i] as usize, (s.m, s.k)).t();
-            with_scratch(s.b.len() * s.k * s.n, |all: &mut [T]| {
-                T::products(left, grad, all, size);
-                reduce_to_shape::<T, Lane>(all, &of(&s.shape, [s.k, s.n]), &of(&b_batch, [s.k, s.n]), out);
+            let out = outs[1].slice_mut::<T>()?;
+            let left = |i: usize| batch_matrix(a, s.a[i] as usize, (s.m, s.k), true);
+            with_scratch(s.b.len() * s.k * s.n, |products: &mut [T]| {
+                T::products(left, grad, products, (s.k, s.n));
+                let dims = [s.k, s.n];
+                reduce_to_shape::<T, Lane>(products, &shape_of(&s.shape, dims), &shape_of(&b_batch, dims), out);
             });
         }
         Ok(())

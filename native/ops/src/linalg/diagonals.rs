@@ -10,7 +10,7 @@ use ferromx_kernels::linalg::{pack_triangle, unpack_triangle};
 use ferromx_kernels::math::log;
 use ferromx_kernels::movement::{diagonal, diagonal_assign};
 
-use super::matrices::{self, check_square, matrix_type, replaced, size};
+use super::matrices::{self, check_square, matrix_dims, matrix_type, replace_last_axes};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SUMLOGDIAG, &EXTRACTDIAG, &MAKEDIAG, &EXTRACTTRIAN, &MAKETRIAN];
@@ -27,11 +27,11 @@ pub(super) static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
         if !io.ins[0].ndim_is_known() {
             return Ok(());
         }
-        let out = replaced(&io.ins[0], 2, &[]);
+        let out = replace_last_axes(&io.ins[0], 2, &[]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
-        let (n, _) = size(ins[0].shape());
+        let (n, _) = matrix_dims(ins[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
             for (i, out) in outs[0].slice_mut::<T>()?.iter_mut().enumerate() {
@@ -42,13 +42,13 @@ pub(super) static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let (n, _) = size(ins[1].shape());
+            let (n, _) = matrix_dims(ins[1].shape());
             matrix_type!(ctx, ins[0].dtype(), |T| {
                 let (grad, a) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
                 let out = outs[0].slice_mut::<T>()?;
                 out.fill(0.0);
                 for (i, grad) in grad.iter().enumerate() {
-                    (0..n).map(|k| i * n * n + k * (n + 1)).for_each(|at| out[at] = grad / a[at]);
+                    (0..n).map(|k| i * n * n + k * (n + 1)).for_each(|index| out[index] = grad / a[index]);
                 }
                 Ok(())
             })
@@ -83,7 +83,7 @@ impl TriangleParam {
 }
 
 /// The length of the diagonal at `offset` in an n x n matrix; -1 if n is unknown.
-fn length(n: i64, offset: i32) -> Result<i64> {
+fn diagonal_len(n: i64, offset: i32) -> Result<i64> {
     let len = n - i64::from(offset).abs();
     ensure!(
         n < 0 || len > 0 || (n == 0 && offset == 0),
@@ -100,8 +100,8 @@ pub(super) static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
     .shape(|p, io| {
         check_square(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let len = length(io.ins[0].dim(rank - 1), p.get::<DiagonalParam>().offset)?;
-        let out = replaced(&io.ins[0], 2, &[len]);
+        let len = diagonal_len(io.ins[0].dim(rank - 1), p.get::<DiagonalParam>().offset)?;
+        let out = replace_last_axes(&io.ins[0], 2, &[len]);
         io.assign_out(0, &out)
     })
     .forward(extract_diagonal)
@@ -126,7 +126,7 @@ pub(super) static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
         ensure!(rank > 0, "A must have at least one axis");
         let n = io.ins[0].dim(rank - 1);
         let n = if n < 0 { -1 } else { n + i64::from(p.get::<DiagonalParam>().offset).abs() };
-        let out = replaced(&io.ins[0], 1, &[n, n]);
+        let out = replace_last_axes(&io.ins[0], 1, &[n, n]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
@@ -155,15 +155,15 @@ pub(super) static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
     .shape(|p, io| {
         check_square(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let m = length(io.ins[0].dim(rank - 1), p.get::<TriangleParam>().offset)?;
-        let out = replaced(&io.ins[0], 2, &[if m < 0 { -1 } else { m * (m + 1) / 2 }]);
+        let m = diagonal_len(io.ins[0].dim(rank - 1), p.get::<TriangleParam>().offset)?;
+        let out = replace_last_axes(&io.ins[0], 2, &[if m < 0 { -1 } else { m * (m + 1) / 2 }]);
         io.assign_out(0, &out)
     })
     .forward(extract_triangle)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_maketrian", &[n.ograds[0]], n.attrs)?)])));
 
 fn extract_triangle(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (p, (n, _)) = (ctx.params::<TriangleParam>(), size(ins[0].shape()));
+    let (p, (n, _)) = (ctx.params::<TriangleParam>(), matrix_dims(ins[0].shape()));
     matrix_type!(ctx, ins[0].dtype(), |T| {
         pack_triangle(ins[0].slice::<T>()?, n, p.is_lower(), p.offset.unsigned_abs() as usize, outs[0].slice_mut()?);
         Ok(())
@@ -188,11 +188,11 @@ pub(super) static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
             ensure!(m * (m + 1) / 2 == len, "the last axis of A has length {len}, which is not m (m + 1) / 2 for any m");
             n = m + i64::from(p.get::<TriangleParam>().offset).abs();
         }
-        let out = replaced(&io.ins[0], 1, &[n, n]);
+        let out = replace_last_axes(&io.ins[0], 1, &[n, n]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
-        let (p, (n, _)) = (ctx.params::<TriangleParam>(), size(outs[0].shape()));
+        let (p, (n, _)) = (ctx.params::<TriangleParam>(), matrix_dims(outs[0].shape()));
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let out = outs[0].slice_mut::<T>()?;
             unpack_triangle(ins[0].slice::<T>()?, n, p.is_lower(), p.offset.unsigned_abs() as usize, out);

@@ -13,14 +13,14 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::gemm::{MatMut, MatRef};
 
-use super::product::{MatrixElement, item};
+use super::product::{MatrixElement, batch_matrix};
 use crate::sparse;
 
 /// The operators of this file.
 pub(crate) static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
 
 param_enum! {
-    /// Storage types.
+    /// The values of `forward_stype`.
     pub enum Storage { Csr = "csr", Default = "default", RowSparse = "row_sparse" }
 }
 
@@ -51,7 +51,7 @@ const INPUTS: &[ArgDef] = &[arg("lhs", "The first operand."), arg("rhs", "The se
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-/// Products of arrays.
+/// The dot product over the last axis of `lhs` and the first of `rhs`.
 pub(crate) static DOT: OpDef = OpDef::new("dot")
     .aliases(&["_sparse_dot"])
     .doc(
@@ -69,12 +69,12 @@ pub(crate) static DOT: OpDef = OpDef::new("dot")
             .inputs(Deps::All)
             .sparse(sparse::dot_backward_rule, sparse::dot_backward)
             .sparse_gradients(Deps::Some(&[1])),
-        Some(DOT_GRAPH),
+        Some(DOT_COMPOSE),
     ));
 
-/// The gradients composed of operators. Each operand is a matrix of kept axes by
-/// contracted axes; `dy` gets the shape of their product.
-const DOT_GRAPH: Compose = |g, n| {
+/// The gradients, composed of operators that are themselves differentiable. Operands are reshaped to matrices of free and contracted axes,
+/// and `dy` to the shape of their product.
+const DOT_COMPOSE: Compose = |g, n| {
     let p = n.params.get::<DotParam>();
     let rows_first = |g: &mut dyn GradGraph, x| g.apply1("Reshape", &[x], &[("shape", "(0, -1)")]);
     let columns_last =
@@ -100,41 +100,45 @@ const DOT_GRAPH: Compose = |g, n| {
     Ok(vec![Some(da), Some(db)])
 };
 
-/// An operand as a matrix: the lengths of its kept (outer) and contracted (inner) axes.
+/// An operand as a matrix of its free and contracted axes.
 struct Operand<'a> {
-    outer: &'a [i64],
-    inner: &'a [i64],
-    /// Whether the inner axes come first in memory.
-    inner_first: bool,
+    free: &'a [i64],
+    contracted: &'a [i64],
+    /// Whether the contracted axes come first in memory.
+    contracted_first: bool,
 }
 
-fn left(dims: &[i64], transposed: bool) -> Operand<'_> {
+fn lhs_operand(dims: &[i64], transposed: bool) -> Operand<'_> {
     let (first, last) = dims.split_at(if transposed { 1 } else { dims.len() - 1 });
     if transposed {
-        Operand { outer: last, inner: first, inner_first: true }
+        Operand { free: last, contracted: first, contracted_first: true }
     } else {
-        Operand { outer: first, inner: last, inner_first: false }
+        Operand { free: first, contracted: last, contracted_first: false }
     }
 }
 
-fn right(dims: &[i64], transposed: bool) -> Operand<'_> {
+fn rhs_operand(dims: &[i64], transposed: bool) -> Operand<'_> {
     let (first, last) = dims.split_at(if transposed { dims.len() - 1 } else { 1 });
     if transposed {
-        Operand { outer: first, inner: last, inner_first: false }
+        Operand { free: first, contracted: last, contracted_first: false }
     } else {
-        Operand { outer: last, inner: first, inner_first: true }
+        Operand { free: last, contracted: first, contracted_first: true }
     }
 }
 
-fn size(dims: &[i64]) -> usize {
+fn num_elements(dims: &[i64]) -> usize {
     dims.iter().product::<i64>() as usize
 }
 
 impl Operand<'_> {
-    /// The operand as a matrix with one row for each outer index.
+    /// The operand as a matrix of free rows and contracted columns.
     fn matrix<'m, T: Copy>(&self, data: &'m [T]) -> MatRef<'m, T> {
-        let (outer, inner) = (size(self.outer), size(self.inner));
-        if self.inner_first { MatRef::row_major(data, inner, outer).t() } else { MatRef::row_major(data, outer, inner) }
+        let (free, contracted) = (num_elements(self.free), num_elements(self.contracted));
+        if self.contracted_first {
+            MatRef::row_major(data, contracted, free).t()
+        } else {
+            MatRef::row_major(data, free, contracted)
+        }
     }
 }
 
@@ -150,27 +154,27 @@ fn dot_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         io.assign_in(1, &lhs)?;
         return io.assign_out(0, &Shape::new(&[1]));
     }
-    let (a, b) = (left(io.ins[0].dims(), p.transpose_a), right(io.ins[1].dims(), p.transpose_b));
+    let (a, b) = (lhs_operand(io.ins[0].dims(), p.transpose_a), rhs_operand(io.ins[1].dims(), p.transpose_b));
     let unknown = |d: &[i64]| d.iter().any(|d| *d < 0);
-    if !unknown(a.inner) && !unknown(b.inner) {
+    if !unknown(a.contracted) && !unknown(b.contracted) {
         ensure!(
-            size(a.inner) == size(b.inner),
+            num_elements(a.contracted) == num_elements(b.contracted),
             "dot shape error: {} X {} sums over {} and {} elements{}",
             io.ins[0],
             io.ins[1],
-            size(a.inner),
-            size(b.inner),
+            num_elements(a.contracted),
+            num_elements(b.contracted),
             if p.transpose_a || p.transpose_b { " (after transposing)" } else { "" }
         );
     }
-    let out: Dims = a.outer.iter().chain(b.outer).copied().collect();
+    let out: Dims = a.free.iter().chain(b.free).copied().collect();
     io.assign_out(0, &Shape::from(out))
 }
 
 fn dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<DotParam>();
-    let (a, b) = (left(ins[0].shape().dims(), p.transpose_a), right(ins[1].shape().dims(), p.transpose_b));
-    let (m, n) = (size(a.outer), size(b.outer));
+    let (a, b) = (lhs_operand(ins[0].shape().dims(), p.transpose_a), rhs_operand(ins[1].shape().dims(), p.transpose_b));
+    let (m, n) = (num_elements(a.free), num_elements(b.free));
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (a, b) = (a.matrix(ins[0].slice::<T>()?), b.matrix(ins[1].slice::<T>()?));
         T::product(a, b.t(), 0.0, None, MatMut::row_major(outs[0].slice_mut()?, m, n));
@@ -178,26 +182,26 @@ fn dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }, d => Err(ctx.unsupported(d, TYPES)))
 }
 
-/// With C = A B: dA = dC B^T and dB = A^T dC, each in the memory order of its operand.
+/// With C = A B: dA = dC B^T and dB = A^T dC, each in the layout of its operand.
 fn dot_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<DotParam>();
-    let (a, b) = (left(ins[1].shape().dims(), p.transpose_a), right(ins[2].shape().dims(), p.transpose_b));
-    let (m, k, n) = (size(a.outer), size(a.inner), size(b.outer));
+    let (a, b) = (lhs_operand(ins[1].shape().dims(), p.transpose_a), rhs_operand(ins[2].shape().dims(), p.transpose_b));
+    let (m, k, n) = (num_elements(a.free), num_elements(a.contracted), num_elements(b.free));
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let grad = MatRef::row_major(ins[0].slice::<T>()?, m, n);
-        let (a_inner_first, b_inner_first) = (a.inner_first, b.inner_first);
+        let (a_contracted_first, b_contracted_first) = (a.contracted_first, b.contracted_first);
         let (a, b) = (a.matrix(ins[1].slice::<T>()?), b.matrix(ins[2].slice::<T>()?));
         if outs[0].wanted() {
-            product_into::<T>(grad, b, a_inner_first, outs[0].slice_mut()?, (m, k));
+            product_into::<T>(grad, b, a_contracted_first, outs[0].slice_mut()?, (m, k));
         }
         if outs[1].wanted() {
-            product_into::<T>(grad.t(), a, b_inner_first, outs[1].slice_mut()?, (n, k));
+            product_into::<T>(grad.t(), a, b_contracted_first, outs[1].slice_mut()?, (n, k));
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, TYPES)))
 }
 
-/// Writes X Y, or its transpose, in row-major order.
+/// Writes X Y, or its transpose, in row-major order. `(rows, cols)` are those of X Y.
 fn product_into<T: MatrixElement>(
     x: MatRef<'_, T>,
     y: MatRef<'_, T>,
@@ -212,7 +216,7 @@ fn product_into<T: MatrixElement>(
     }
 }
 
-/// Products of batches of matrices.
+/// The batched matrix product.
 pub(crate) static BATCH_DOT: OpDef = OpDef::new("batch_dot")
     .aliases(&["_npx_batch_dot"])
     .doc(
@@ -234,11 +238,11 @@ fn batch_dot_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         l == r && l >= 3,
         "batch_dot takes two arrays with the same number of dimensions, at least 3, not {lhs} and {rhs}"
     );
-    let pair = |s: &Shape, swapped: bool| {
+    let matrix_dims = |s: &Shape, transposed: bool| {
         let (x, y) = (s.dim(l - 2), s.dim(l - 1));
-        if swapped { (y, x) } else { (x, y) }
+        if transposed { (y, x) } else { (x, y) }
     };
-    let ((m, k), (k2, n)) = (pair(&lhs, p.transpose_a), pair(&rhs, p.transpose_b));
+    let ((m, k), (k2, n)) = (matrix_dims(&lhs, p.transpose_a), matrix_dims(&rhs, p.transpose_b));
     let differ = |a: i64, b: i64| a >= 0 && b >= 0 && a != b;
     for (a, b) in lhs.dims()[..l - 2].iter().zip(rhs.dims()) {
         ensure!(!differ(*a, *b), "batch_dot shape error (the leading batch dimensions must be equal): {lhs} and {rhs}");
@@ -262,7 +266,7 @@ fn batch_dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
     let (a_dims, b_dims, (m, n)) = (matrix_dims(ins[0].shape()), matrix_dims(ins[1].shape()), matrix_dims(out.shape()));
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16] => {
         let (a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-        let (a, b) = (|i| item(a, i, a_dims, p.transpose_a), |i| item(b, i, b_dims, p.transpose_b));
+        let (a, b) = (|i| batch_matrix(a, i, a_dims, p.transpose_a), |i| batch_matrix(b, i, b_dims, p.transpose_b));
         T::products(a, b, out.slice_mut::<T>()?, (m, n));
         Ok(())
     }, d => Err(ctx.unsupported(d, TYPES)))
@@ -270,18 +274,18 @@ fn batch_dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
 
 const BATCH_DOT_COMPOSE: Compose = |g, n| {
     let p = n.params.get::<DotParam>();
-    let (a, b, og) = (n.inputs[0], n.inputs[1], n.ograds[0]);
+    let (a, b, dy) = (n.inputs[0], n.inputs[1], n.ograds[0]);
     let text = |t: bool| if t { "True" } else { "False" };
     let mut product = |x, y, transpose_x: bool, transpose_y: bool| {
         g.apply1("batch_dot", &[x, y], &[("transpose_a", text(transpose_x)), ("transpose_b", text(transpose_y))])
     };
     let lhs = match p.transpose_a {
-        false => product(og, b, false, !p.transpose_b)?,
-        true => product(b, og, p.transpose_b, true)?,
+        false => product(dy, b, false, !p.transpose_b)?,
+        true => product(b, dy, p.transpose_b, true)?,
     };
     let rhs = match p.transpose_b {
-        false => product(a, og, !p.transpose_a, false)?,
-        true => product(og, a, true, p.transpose_a)?,
+        false => product(a, dy, !p.transpose_a, false)?,
+        true => product(dy, a, true, p.transpose_a)?,
     };
     Ok(vec![Some(lhs), Some(rhs)])
 };

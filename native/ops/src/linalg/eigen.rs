@@ -12,7 +12,7 @@ use ferromx_kernels::linalg::{EigenError, for_each_matrix, general_eigen, symmet
 use ferromx_kernels::par::with_scratch;
 
 use super::matrices::{
-    self, LinalgElement, check_square, linalg_dtype, matrix_error, matrix_type, size, with_converted,
+    self, LinalgElement, batch_item, check_square, linalg_dtype, matrix_dims, matrix_error, matrix_type, with_converted,
 };
 
 /// The operators of this file.
@@ -26,7 +26,7 @@ params! {
     }
 }
 
-/// Shape rule: A (..., n, n), eigenvalues (..., n), eigenvectors, if there is such an output, (..., n, n).
+/// Shape rule: A has shape (..., n, n), the eigenvalues (..., n), and the eigenvectors, if they are an output, (..., n, n).
 fn eigen_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if io.outs.len() > 1 {
         io.tie(0, 1)?;
@@ -44,37 +44,37 @@ fn eigen_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 
 const NO_CONVERGENCE: &str = "has eigenvalues that do not converge: does it contain NaN or infinity?";
 
-/// Arguments: one matrix, which is overwritten; n; the eigenvalues; the eigenvectors as columns, or an empty slice; whether the
-/// upper triangle of a symmetric matrix is read.
-type Solve<T> = fn(&mut [T], usize, &mut [T], &mut [T], bool) -> std::result::Result<(), &'static str>;
+/// Solves one eigenvalue problem. Arguments: the matrix, which is overwritten; n; the eigenvalues; the eigenvectors as columns, or an empty
+/// slice; whether the upper triangle of a symmetric matrix is read.
+type EigenSolver<T> = fn(&mut [T], usize, &mut [T], &mut [T], bool) -> std::result::Result<(), &'static str>;
 
-/// Runs `solve` on each matrix; the slice for eigenvectors is empty if that output is not wanted.
-fn each<T: LinalgElement>(
+/// Runs `solve` on each matrix, with an empty slice for the eigenvectors if they are not wanted.
+fn solve_batch<T: LinalgElement>(
     ctx: &OpCtx<'_>,
     a: &In<'_>,
     outs: &mut [Out<'_>],
     upper: bool,
-    solve: Solve<T>,
+    solve: EigenSolver<T>,
 ) -> Result<()> {
-    let (n, _) = size(a.shape());
+    let (n, _) = matrix_dims(a.shape());
     let (values, vectors) = outs.split_at_mut(1);
     let values = values[0].slice_mut::<T>()?;
-    let wanted = vectors.first().is_some_and(Out::wanted);
-    let vectors: &mut [T] = if wanted { vectors[0].slice_mut()? } else { &mut [] };
-    let width = n + if wanted { n * n } else { 0 };
+    let has_vectors = vectors.first().is_some_and(Out::wanted);
+    let vectors: &mut [T] = if has_vectors { vectors[0].slice_mut()? } else { &mut [] };
+    let result_len = n + if has_vectors { n * n } else { 0 };
     with_converted::<T, ()>(a, |a| {
         with_scratch(a.len() / n.max(1) + vectors.len(), |results: &mut [T]| {
-            for_each_matrix(results, width, |i, result| {
+            for_each_matrix(results, result_len, |i, result| {
                 let (values, vectors) = result.split_at_mut(n);
-                with_scratch(n * n, |work: &mut [T]| {
-                    work.copy_from_slice(&a[i * n * n..(i + 1) * n * n]);
-                    solve(work, n, values, vectors, upper).map_err(|what| matrix_error(what, i))
+                with_scratch(n * n, |matrix: &mut [T]| {
+                    matrix.copy_from_slice(batch_item(a, i, n * n));
+                    solve(matrix, n, values, vectors, upper).map_err(|message| matrix_error(message, i))
                 })
             })
             .map_err(|e| e.in_operator(ctx.op, ctx.op))?;
-            for (i, result) in results.chunks_exact(width.max(1)).enumerate() {
+            for (i, result) in results.chunks_exact(result_len.max(1)).enumerate() {
                 values[i * n..(i + 1) * n].copy_from_slice(&result[..n]);
-                if wanted {
+                if has_vectors {
                     vectors[i * n * n..(i + 1) * n * n].copy_from_slice(&result[n..]);
                 }
             }
@@ -120,12 +120,12 @@ fn symmetric<T: LinalgElement>(
 }
 
 fn general_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    matrix_type!(ctx, outs[0].dtype(), |T| each::<T>(ctx, &ins[0], outs, false, general))
+    matrix_type!(ctx, outs[0].dtype(), |T| solve_batch::<T>(ctx, &ins[0], outs, false, general))
 }
 
 fn symmetric_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let upper = ctx.params::<TriangleParam>().uplo.0 == 'U';
-    matrix_type!(ctx, outs[0].dtype(), |T| each::<T>(ctx, &ins[0], outs, upper, symmetric))
+    matrix_type!(ctx, outs[0].dtype(), |T| solve_batch::<T>(ctx, &ins[0], outs, upper, symmetric))
 }
 
 pub(super) static EIG: OpDef = OpDef::new("_npi_eig")
@@ -186,7 +186,7 @@ mod tests {
     use crate::testing::{Case, array, close, vector};
 
     #[test]
-    fn eigenvectors_satisfy_their_equation() {
+    fn eigenvectors_are_scaled_by_their_eigenvalues() {
         let a = array(&[2.0, 1.0, 0.0, 0.5, 3.0, 1.0, 1.0, 0.0, 5.0], &[3, 3]);
         for (op, attrs) in [(&EIG, &[][..]), (&EIGH, &[("UPLO", "U")]), (&EIGH, &[])] {
             let lower = !attrs.is_empty();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn complex_eigenvalues_are_an_error() {
+    fn complex_eigenvalues_and_unsupported_types_are_errors() {
         let rotation = array(&[0.0, 1.0, -1.0, 0.0], &[2, 2]);
         let e = Case::new(&EIGVALS, &[]).run(&[rotation]).unwrap_err().to_string();
         assert!(e.contains("matrix 0 of A has complex eigenvalues"), "{e}");

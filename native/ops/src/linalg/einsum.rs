@@ -62,16 +62,16 @@ pub(super) static EINSUM: OpDef = OpDef::new("_npi_einsum")
 /// An axis label: a letter, or 255 - k for the k-th axis from the end of an ellipsis.
 type Label = u8;
 
-/// The labels of the operands and of the result, and their lengths.
-struct Notation {
+/// The parsed subscripts: the labels of the operands and of the result, and the length of each label.
+struct Subscripts {
     operands: Vec<Vec<Label>>,
     result: Vec<Label>,
     lengths: [usize; 256],
 }
 
-impl Notation {
+impl Subscripts {
     /// Parses the subscripts for operands of known shapes. An axis of length 1 is broadcast to the length of its label elsewhere.
-    fn new(text: &str, shapes: &[Dims]) -> Result<Notation> {
+    fn new(text: &str, shapes: &[Dims]) -> Result<Subscripts> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (inputs, output) = match text.split_once("->") {
             Some((inputs, output)) => (inputs, Some(output)),
@@ -85,45 +85,49 @@ impl Notation {
             shapes.len()
         );
         let mut lengths = [1usize; 256];
-        let (mut operands, mut longest) = (Vec::new(), 0);
+        let (mut operands, mut max_ellipsis_axes) = (Vec::new(), 0);
         for (i, (term, dims)) in terms.iter().zip(shapes).enumerate() {
             let letters = term.replace("...", "").len();
-            let num_hidden = dims.len().checked_sub(letters).filter(|n| *n == 0 || term.contains("..."));
-            let Some(num_hidden) = num_hidden else {
+            let num_ellipsis_axes = dims.len().checked_sub(letters).filter(|n| *n == 0 || term.contains("..."));
+            let Some(num_ellipsis_axes) = num_ellipsis_axes else {
                 return Err(Error::Value(format!(
                     "subscripts '{term}' do not match array {i}, which has {} axes: give one letter for each, or an ellipsis",
                     dims.len()
                 )));
             };
-            longest = longest.max(num_hidden);
-            let labels = read_term(term, num_hidden)?;
+            max_ellipsis_axes = max_ellipsis_axes.max(num_ellipsis_axes);
+            let labels = parse_term(term, num_ellipsis_axes)?;
             for (label, n) in labels.iter().zip(dims) {
                 let (n, known) = (*n as usize, &mut lengths[usize::from(*label)]);
                 ensure!(
                     *known == 1 || n == 1 || *known == n,
                     "axis '{}' has length {n} in array {i}, but {known} before",
-                    name(*label)
+                    label_name(*label)
                 );
                 *known = if n == 1 { *known } else { n };
             }
             operands.push(labels);
         }
         let result = match output {
-            Some(term) => read_term(term, longest)?,
-            None => implicit(&operands, longest),
+            Some(term) => parse_term(term, max_ellipsis_axes)?,
+            None => implicit_result(&operands, max_ellipsis_axes),
         };
         for (i, label) in result.iter().enumerate() {
-            ensure!(!result[..i].contains(label), "axis '{}' occurs twice in the result of '{text}'", name(*label));
-            let there = operands.iter().any(|o| o.contains(label));
-            ensure!(there, "axis '{}' of the result of '{text}' is in none of the arrays", name(*label));
+            ensure!(
+                !result[..i].contains(label),
+                "axis '{}' occurs twice in the result of '{text}'",
+                label_name(*label)
+            );
+            let is_known = operands.iter().any(|o| o.contains(label));
+            ensure!(is_known, "axis '{}' of the result of '{text}' is in none of the arrays", label_name(*label));
         }
         for (labels, dims) in operands.iter().zip(shapes) {
             for (i, label) in labels.iter().enumerate() {
                 let first = labels.iter().position(|l| l == label).unwrap_or(i);
-                ensure!(dims[first] == dims[i], "axis '{}' has two different lengths in one array", name(*label));
+                ensure!(dims[first] == dims[i], "axis '{}' has two different lengths in one array", label_name(*label));
             }
         }
-        Ok(Notation { operands, result, lengths })
+        Ok(Subscripts { operands, result, lengths })
     }
 
     fn dims(&self, labels: &[Label]) -> Vec<usize> {
@@ -131,18 +135,18 @@ impl Notation {
     }
 }
 
-fn name(label: Label) -> String {
+fn label_name(label: Label) -> String {
     if label.is_ascii_alphabetic() { char::from(label).to_string() } else { "...".to_string() }
 }
 
-/// The labels of a term, with `num_hidden` axes for the ellipsis.
-fn read_term(term: &str, num_hidden: usize) -> Result<Vec<Label>> {
+/// Parses the labels of a term, in which an ellipsis stands for `num_ellipsis_axes` axes.
+fn parse_term(term: &str, num_ellipsis_axes: usize) -> Result<Vec<Label>> {
     let mut labels = Vec::new();
     let (before, after) = term.split_once("...").unwrap_or((term, ""));
     for (i, part) in [before, after].into_iter().enumerate() {
         if i == 1 && term.contains("...") {
-            ensure!(num_hidden < 128, "an array has too many axes");
-            labels.extend((0..num_hidden).rev().map(|k| 255 - k as u8));
+            ensure!(num_ellipsis_axes < 128, "an array has too many axes");
+            labels.extend((0..num_ellipsis_axes).rev().map(|k| 255 - k as u8));
         }
         for c in part.bytes() {
             ensure!(c.is_ascii_alphabetic(), "'{}' in subscripts '{term}' is not a letter", char::from(c));
@@ -152,11 +156,11 @@ fn read_term(term: &str, num_hidden: usize) -> Result<Vec<Label>> {
     Ok(labels)
 }
 
-/// The axes under ellipses, then the letters that occur once, in order.
-fn implicit(operands: &[Vec<Label>], num_hidden: usize) -> Vec<Label> {
+/// The labels of a result without `->`: the ellipsis, then the letters that occur once, in alphabetical order.
+fn implicit_result(operands: &[Vec<Label>], num_ellipsis_axes: usize) -> Vec<Label> {
     let count = |l: Label| operands.iter().flatten().filter(|o| **o == l).count();
     let letters = (b'A'..=b'z').filter(|l| l.is_ascii_alphabetic() && count(*l) == 1);
-    (0..num_hidden).rev().map(|k| 255 - k as u8).chain(letters).collect()
+    (0..num_ellipsis_axes).rev().map(|k| 255 - k as u8).chain(letters).collect()
 }
 
 fn einsum_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -164,12 +168,12 @@ fn einsum_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         return Ok(());
     }
     let shapes: Vec<Dims> = io.ins.iter().map(|s| s.dims().into()).collect();
-    let n = Notation::new(&p.get::<EinsumParam>().subscripts, &shapes)?;
+    let n = Subscripts::new(&p.get::<EinsumParam>().subscripts, &shapes)?;
     let out = Shape::from_usize(&n.dims(&n.result));
     io.assign_out(0, &out)
 }
 
-/// A type in which sums of products are computed.
+/// A type in which contractions are computed.
 trait ContractionLane: NumericLane + Pod {
     /// Batched product C_i = A_i B_i of row-major (m, k) and (k, n) matrices.
     fn products(a: &[Self], b: &[Self], c: &mut [Self], size: (usize, usize, usize));
@@ -203,7 +207,7 @@ impl ContractionLane for i64 {
     }
 }
 
-/// An array whose axes have distinct labels.
+/// An array with one distinct label per axis.
 #[derive(Clone)]
 struct Tensor<'a, C: Clone> {
     labels: Vec<Label>,
@@ -211,13 +215,13 @@ struct Tensor<'a, C: Clone> {
     data: Cow<'a, [C]>,
 }
 
-/// An extracted diagonal: the shape before, and the two axes, which one axis at the end replaces.
+/// The extraction of a diagonal: the shape before, and the two axes, which are replaced by one new last axis.
 type Diagonal = (Vec<usize>, (usize, usize));
 
 /// Extracts diagonals for repeated labels, and drops axes of length 1 whose label has another length elsewhere.
 fn unique_labels(labels: &[Label], dims: &[usize], lengths: &[usize; 256]) -> (Vec<Diagonal>, Vec<Label>, Vec<usize>) {
     let (mut labels, mut dims, mut diagonals) = (labels.to_vec(), dims.to_vec(), Vec::new());
-    while let Some((i, j)) = repeated(&labels) {
+    while let Some((i, j)) = repeated_label(&labels) {
         diagonals.push((dims.clone(), (i, j)));
         let (label, n) = (labels[i], dims[i]);
         for k in [j, i] {
@@ -227,11 +231,11 @@ fn unique_labels(labels: &[Label], dims: &[usize], lengths: &[usize; 256]) -> (V
         labels.push(label);
         dims.push(n);
     }
-    let kept: Vec<usize> = (0..labels.len()).filter(|i| dims[*i] == lengths[usize::from(labels[*i])]).collect();
-    (diagonals, kept.iter().map(|i| labels[*i]).collect(), kept.iter().map(|i| dims[*i]).collect())
+    let kept_axes: Vec<usize> = (0..labels.len()).filter(|i| dims[*i] == lengths[usize::from(labels[*i])]).collect();
+    (diagonals, kept_axes.iter().map(|i| labels[*i]).collect(), kept_axes.iter().map(|i| dims[*i]).collect())
 }
 
-fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
+fn repeated_label(labels: &[Label]) -> Option<(usize, usize)> {
     (0..labels.len()).find_map(|i| labels[i + 1..].iter().position(|l| *l == labels[i]).map(|k| (i, i + 1 + k)))
 }
 
@@ -245,18 +249,18 @@ impl<'a, C: ContractionLane> Tensor<'a, C> {
                 Cow::Owned(lanes)
             }
         };
-        let (diagonals, labels, left) = unique_labels(labels, dims, lengths);
+        let (diagonals, labels, unique_dims) = unique_labels(labels, dims, lengths);
         for (dims, pair) in &diagonals {
             let size = dims.iter().product::<usize>().checked_div(dims[pair.0]).unwrap_or(0);
-            let mut taken = vec![C::ZERO; size];
-            movement::diagonal(&data, dims, *pair, 0, &mut taken);
-            data = Cow::Owned(taken);
+            let mut diagonal = vec![C::ZERO; size];
+            movement::diagonal(&data, dims, *pair, 0, &mut diagonal);
+            data = Cow::Owned(diagonal);
         }
-        Tensor { labels, dims: left, data }
+        Tensor { labels, dims: unique_dims, data }
     }
 
     /// Transposes the axes to the given order of labels.
-    fn permuted(self, order: &[Label]) -> Tensor<'a, C> {
+    fn transpose_to(self, order: &[Label]) -> Tensor<'a, C> {
         if self.labels == order {
             return self;
         }
@@ -268,8 +272,8 @@ impl<'a, C: ContractionLane> Tensor<'a, C> {
         Tensor { labels: order.to_vec(), dims, data: Cow::Owned(data) }
     }
 
-    /// Sums over the axes whose labels are not needed.
-    fn summed(self, needed: impl Fn(Label) -> bool) -> Tensor<'a, C> {
+    /// Sums over the axes whose labels are not `needed`.
+    fn sum_unless(self, needed: impl Fn(Label) -> bool) -> Tensor<'a, C> {
         let axes: Vec<usize> = (0..self.labels.len()).filter(|i| !needed(self.labels[*i])).collect();
         if axes.is_empty() {
             return self;
@@ -282,17 +286,18 @@ impl<'a, C: ContractionLane> Tensor<'a, C> {
         Tensor { labels, dims, data: Cow::Owned(data) }
     }
 
-    /// The product with another array, summed over the axes whose labels are not needed.
-    fn times(self, other: Tensor<'a, C>, needed: impl Fn(Label) -> bool) -> Tensor<'a, C> {
-        let (has_a, has_b) = (self.labels.clone(), other.labels.clone());
-        let a = self.summed(|l| needed(l) || has_b.contains(&l));
-        let b = other.summed(|l| needed(l) || has_a.contains(&l));
-        let both: Vec<Label> = a.labels.iter().copied().filter(|l| b.labels.contains(l)).collect();
-        let (batch, inner): (Vec<Label>, Vec<Label>) = both.iter().partition(|l| needed(**l));
-        let only = |t: &Tensor<'a, C>| t.labels.iter().copied().filter(|l| !both.contains(l)).collect::<Vec<_>>();
+    /// The product with another array, summed over the axes whose labels are not `needed`. It is one batched matrix product: the batch axes
+    /// are the needed labels of both arrays, the inner axes their other common labels.
+    fn multiply(self, other: Tensor<'a, C>, needed: impl Fn(Label) -> bool) -> Tensor<'a, C> {
+        let (a_labels, b_labels) = (self.labels.clone(), other.labels.clone());
+        let a = self.sum_unless(|l| needed(l) || b_labels.contains(&l));
+        let b = other.sum_unless(|l| needed(l) || a_labels.contains(&l));
+        let common: Vec<Label> = a.labels.iter().copied().filter(|l| b.labels.contains(l)).collect();
+        let (batch, inner): (Vec<Label>, Vec<Label>) = common.iter().partition(|l| needed(**l));
+        let only = |t: &Tensor<'a, C>| t.labels.iter().copied().filter(|l| !common.contains(l)).collect::<Vec<_>>();
         let (rows, columns) = (only(&a), only(&b));
-        let a = a.permuted(&[&batch[..], &rows, &inner].concat());
-        let b = b.permuted(&[&batch[..], &inner, &columns].concat());
+        let a = a.transpose_to(&[&batch[..], &rows, &inner].concat());
+        let b = b.transpose_to(&[&batch[..], &inner, &columns].concat());
         let size = |t: &Tensor<'a, C>, from: usize, n: usize| t.dims[from..from + n].iter().product::<usize>();
         let (m, k) = (size(&a, batch.len(), rows.len()), size(&b, batch.len(), inner.len()));
         let n = size(&b, batch.len() + inner.len(), columns.len());
@@ -307,60 +312,61 @@ impl<'a, C: ContractionLane> Tensor<'a, C> {
     }
 }
 
-/// Multiplies the operands and sums over labels that are not in the result.
+/// Multiplies the operands from left to right. A label is summed over as soon as neither the result nor a remaining operand has it.
 fn contract<'a, C: ContractionLane>(operands: Vec<Tensor<'a, C>>, result: &[Label]) -> Tensor<'a, C> {
-    let mut left: Vec<Vec<Label>> = operands.iter().map(|t| t.labels.clone()).collect();
-    left.reverse();
-    left.pop();
+    let mut remaining: Vec<Vec<Label>> = operands.iter().map(|t| t.labels.clone()).collect();
+    remaining.reverse();
+    remaining.pop();
     let mut operands = operands.into_iter();
-    let one = || Tensor { labels: Vec::new(), dims: Vec::new(), data: Cow::Owned(vec![C::ONE]) };
-    let mut product = operands.next().unwrap_or_else(one);
+    let scalar_one = || Tensor { labels: Vec::new(), dims: Vec::new(), data: Cow::Owned(vec![C::ONE]) };
+    let mut product = operands.next().unwrap_or_else(scalar_one);
     for operand in operands {
-        left.pop();
-        product = product.times(operand, |l| result.contains(&l) || left.iter().flatten().any(|m| *m == l));
+        remaining.pop();
+        product = product.multiply(operand, |l| result.contains(&l) || remaining.iter().flatten().any(|m| *m == l));
     }
-    product.summed(|l| result.contains(&l)).permuted(result)
+    product.sum_unless(|l| result.contains(&l)).transpose_to(result)
 }
 
-fn notation(ctx: &OpCtx<'_>, ins: &[In<'_>]) -> Result<Notation> {
+fn subscripts_of(ctx: &OpCtx<'_>, ins: &[In<'_>]) -> Result<Subscripts> {
     let shapes: Vec<Dims> = ins.iter().map(|x| x.shape().dims().into()).collect();
-    Notation::new(&ctx.params::<EinsumParam>().subscripts, &shapes)
+    Subscripts::new(&ctx.params::<EinsumParam>().subscripts, &shapes)
 }
 
-fn tensors<'a, C: ContractionLane>(n: &Notation, ins: &[In<'a>]) -> Result<Vec<Tensor<'a, C>>> {
+fn tensors<'a, C: ContractionLane>(n: &Subscripts, ins: &[In<'a>]) -> Result<Vec<Tensor<'a, C>>> {
     let tensor =
         |(x, labels): (&In<'a>, &Vec<Label>)| Ok(Tensor::new(elements(x)?, labels, &x.shape().to_usize(), &n.lengths));
     ins.iter().zip(&n.operands).map(tensor).collect()
 }
 
 fn forward<C: ContractionLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
-    let n = notation(ctx, ins)?;
+    let n = subscripts_of(ctx, ins)?;
     let product = contract(tensors::<C>(&n, ins)?, &n.result);
     C::store_any(&product.data, elements_mut(out)?);
     Ok(())
 }
 
-/// The gradient of an operand is the product of the output's gradient and the other operands, summed over labels that the operand
-/// lacks and broadcast along labels that only it has.
+/// The gradient of an operand is the product of the output's gradient and the other operands, summed over labels that the operand does not
+/// have and broadcast along labels that only it has.
 fn backward<C: ContractionLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, ins) = (&ins[0], &ins[1..]);
-    let n = notation(ctx, ins)?;
+    let n = subscripts_of(ctx, ins)?;
     let operands = tensors::<C>(&n, ins)?;
     let gradient = Tensor::new(elements(g)?, &n.result, &g.shape().to_usize(), &n.lengths);
     for (i, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
         let others = operands.iter().enumerate().filter(|(k, _)| *k != i).map(|(_, t)| t.clone());
-        let factors: Vec<_> = std::iter::once(gradient.clone()).chain(others).collect();
+        let terms: Vec<_> = std::iter::once(gradient.clone()).chain(others).collect();
         let (diagonals, labels, dims) = unique_labels(&n.operands[i], &out.shape().to_usize(), &n.lengths);
-        let known: Vec<Label> =
-            labels.iter().copied().filter(|l| factors.iter().any(|t| t.labels.contains(l))).collect();
-        let product = contract(factors, &known);
-        let small: Vec<usize> = labels.iter().zip(&dims).map(|(l, d)| if known.contains(l) { *d } else { 1 }).collect();
+        let shared_labels: Vec<Label> =
+            labels.iter().copied().filter(|l| terms.iter().any(|t| t.labels.contains(l))).collect();
+        let product = contract(terms, &shared_labels);
+        let shared_dims: Vec<usize> =
+            labels.iter().zip(&dims).map(|(l, d)| if shared_labels.contains(l) { *d } else { 1 }).collect();
         let mut data = vec![C::ZERO; dims.iter().product()];
-        movement::broadcast_to(&product.data, &small, (&mut data, &dims));
+        movement::broadcast_to(&product.data, &shared_dims, (&mut data, &dims));
         for (dims, pair) in diagonals.iter().rev() {
-            let mut whole = vec![C::ZERO; dims.iter().product()];
-            movement::diagonal_assign(&data, (&mut whole, dims), *pair, 0);
-            data = whole;
+            let mut matrix = vec![C::ZERO; dims.iter().product()];
+            movement::diagonal_assign(&data, (&mut matrix, dims), *pair, 0);
+            data = matrix;
         }
         C::store_any(&data, elements_mut(out)?);
     }

@@ -1,4 +1,4 @@
-//! NumPy's linear equations: solve, tensorsolve, tensorinv.
+//! NumPy's linear equations: `solve`, `tensorsolve`, `tensorinv`.
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -16,13 +16,14 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 
 use super::matrices::{
-    self, LinalgElement, check_square, linalg_dtype, matrix_error, matrix_type, size, with_converted,
+    self, LinalgElement, batch_item, check_square, inverse_permutation, linalg_dtype, matrix_dims, matrix_error,
+    matrix_type, with_converted,
 };
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
 
-/// Solves op(A) X = B in place, where `x` holds the n x m right-hand sides B and op may transpose.
+/// Solves op(A) X = B in place for an (n, n) matrix A, where op transposes if `transposed`. On entry `x` holds B, of shape (n, m).
 fn solve<T: Scalar>(
     a: &[T],
     n: usize,
@@ -46,35 +47,30 @@ fn solve<T: Scalar>(
 }
 
 /// [`solve`] for each matrix of a batch.
-fn solve_all<T: Scalar>(a: &[T], n: usize, transposed: bool, x: &mut [T], m: usize) -> Result<()> {
+fn solve_batch<T: Scalar>(a: &[T], n: usize, transposed: bool, x: &mut [T], m: usize) -> Result<()> {
     for_each_matrix(x, n * m, |i, x| {
-        solve(&a[i * n * n..(i + 1) * n * n], n, transposed, x, m).map_err(|e| matrix_error(e, i))
+        solve(batch_item(a, i, n * n), n, transposed, x, m).map_err(|e| matrix_error(e, i))
     })
 }
 
-/// The gradients of solutions X of A X = B: dB = A^-T dX and dA = -dB X^T.
+/// The gradients of the solution X of A X = B: dB = A^-T dX and dA = -dB X^T. On entry `grad_b` holds dX.
 fn solve_gradients<T: LinalgElement>(
     (a, x): (&[T], &[T]),
     (n, m): (usize, usize),
     grad_b: &mut [T],
     grad_a: Option<&mut [T]>,
 ) -> Result<()> {
-    solve_all(a, n, true, grad_b, m)?;
+    solve_batch(a, n, true, grad_b, m)?;
     let Some(grad_a) = grad_a else { return Ok(()) };
     for_each_matrix(grad_a, n * n, |i, out| -> Result<()> {
-        let view = |all| MatRef::row_major(&slice_of::<T>(all)[i * n * m..(i + 1) * n * m], n, m);
+        let view = |x| MatRef::row_major(batch_item::<T>(x, i, n * m), n, m);
         gemm(-T::one(), view(grad_b), view(x).t(), T::zero(), MatMut::row_major(out, n, n));
         Ok(())
     })
 }
 
-/// Fixes the element type of a slice where closures cannot infer it.
-fn slice_of<T>(x: &[T]) -> &[T] {
-    x
-}
-
-/// Writes a gradient in the dtype of its operand; integers get 0.
-fn write_gradient<T: LinalgElement>(from: &[T], out: &mut Out<'_>) -> Result<()> {
+/// Writes a gradient converted to the dtype of its operand, which is 0 for integers.
+fn write_gradient<T: LinalgElement>(grad: &[T], out: &mut Out<'_>) -> Result<()> {
     if !out.wanted() {
         return Ok(());
     }
@@ -82,7 +78,7 @@ fn write_gradient<T: LinalgElement>(from: &[T], out: &mut Out<'_>) -> Result<()>
         return crate::rules::no_gradient(out);
     }
     ferromx_core::dispatch!(out.dtype(), U in [f32, f64] => {
-        cast(from, out.slice_mut::<U>()?);
+        cast(grad, out.slice_mut::<U>()?);
         Ok(())
     }, d => Err(Error::Internal(format!("no matrices of type {d}"))))
 }
@@ -100,39 +96,39 @@ pub(super) static SOLVE: OpDef = OpDef::new("_npi_solve")
         io.assign_in(1, &x)?;
         let b = io.ins[1].clone();
         let (Some(rank), Some(num_b_axes)) = (a.ndim(), b.ndim()) else { return Ok(()) };
-        let shared = a.dims()[..rank - 1].iter().zip(b.dims()).all(|(a, b)| a == b || *a < 0 || *b < 0);
+        let is_compatible = a.dims()[..rank - 1].iter().zip(b.dims()).all(|(a, b)| a == b || *a < 0 || *b < 0);
         ensure!(
-            shared && (num_b_axes == rank || num_b_axes + 1 == rank),
+            is_compatible && (num_b_axes == rank || num_b_axes + 1 == rank),
             "B must have shape (..., n, m) or (..., n) for A of shape (..., n, n), but A has shape {a} and B {b}"
         );
         io.assign_out(0, &b)
     })
     .dtype(linalg_dtype)
     .forward(|ctx, ins, outs| {
-        let (n, _) = size(ins[0].shape());
-        let m = columns(&ins[0], &ins[1]);
+        let (n, _) = matrix_dims(ins[0].shape());
+        let m = num_right_hand_sides(&ins[0], &ins[1]);
         matrix_type!(ctx, outs[0].dtype(), |T| {
             let out = outs[0].slice_mut::<T>()?;
             with_converted(&ins[1], |b| {
                 out.copy_from_slice(b);
                 Ok(())
             })?;
-            with_converted(&ins[0], |a| solve_all::<T>(a, n, false, out, m))
+            with_converted(&ins[0], |a| solve_batch::<T>(a, n, false, out, m))
         })
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let ((n, _), m) = (size(ins[1].shape()), columns(&ins[1], &ins[0]));
+            let ((n, _), m) = (matrix_dims(ins[1].shape()), num_right_hand_sides(&ins[1], &ins[0]));
             matrix_type!(ctx, ins[0].dtype(), |T| {
                 let (grad, x) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
-                let wanted = if outs[0].wanted() { ins[1].len() } else { 0 };
-                with_scratch(grad.len() + wanted, |work: &mut [T]| {
-                    let (grad_b, grad_a) = work.split_at_mut(grad.len());
+                let grad_a_len = if outs[0].wanted() { ins[1].len() } else { 0 };
+                with_scratch(grad.len() + grad_a_len, |scratch: &mut [T]| {
+                    let (grad_b, grad_a) = scratch.split_at_mut(grad.len());
                     grad_b.copy_from_slice(grad);
                     with_converted(&ins[1], |a| {
-                        solve_gradients((a, x), (n, m), grad_b, (wanted > 0).then_some(&mut *grad_a))
+                        solve_gradients((a, x), (n, m), grad_b, (grad_a_len > 0).then_some(&mut *grad_a))
                     })?;
-                    if wanted > 0 {
+                    if grad_a_len > 0 {
                         write_gradient(grad_a, &mut outs[0])?;
                     }
                     write_gradient(grad_b, &mut outs[1])
@@ -145,8 +141,8 @@ pub(super) static SOLVE: OpDef = OpDef::new("_npi_solve")
     ));
 
 /// The number of right-hand sides in `b` for each matrix of `a`.
-fn columns(a: &In<'_>, b: &In<'_>) -> usize {
-    if a.shape().ndim() == b.shape().ndim() { size(b.shape()).1 } else { 1 }
+fn num_right_hand_sides(a: &In<'_>, b: &In<'_>) -> usize {
+    if a.shape().ndim() == b.shape().ndim() { matrix_dims(b.shape()).1 } else { 1 }
 }
 
 params! {
@@ -158,20 +154,20 @@ params! {
 }
 
 /// The permutation of the axes of a that moves `a_axes` to the end.
-fn axis_order(p: &Params, rank: usize) -> Result<Vec<usize>> {
+fn axis_permutation(p: &Params, rank: usize) -> Result<Vec<usize>> {
     let moved = p.get::<TensorSolveParam>().a_axes.dims().iter();
     let moved = moved.map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
-    let mut order: Vec<usize> = (0..rank).filter(|i| !moved.contains(i)).collect();
-    order.extend(&moved);
-    ensure!(order.len() == rank, "an axis is given twice in a_axes={}", p.get::<TensorSolveParam>().a_axes);
-    Ok(order)
+    let mut perm: Vec<usize> = (0..rank).filter(|i| !moved.contains(i)).collect();
+    perm.extend(&moved);
+    ensure!(perm.len() == rank, "an axis is given twice in a_axes={}", p.get::<TensorSolveParam>().a_axes);
+    Ok(perm)
 }
 
 fn tensorsolve_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (a, b) = (io.ins[0].clone(), io.ins[1].clone());
     let (Some(rank), Some(num_b_axes)) = (a.ndim(), b.ndim()) else { return Ok(()) };
-    let order = axis_order(p, rank)?;
-    let dims: Dims = order.iter().map(|i| a.dim(*i)).collect();
+    let perm = axis_permutation(p, rank)?;
+    let dims: Dims = perm.iter().map(|i| a.dim(*i)).collect();
     let (front, back) = dims.split_at(num_b_axes.min(rank));
     if a.is_known() && b.is_known() {
         let (rows, columns) = (front.iter().product::<i64>(), back.iter().product::<i64>());
@@ -183,14 +179,14 @@ fn tensorsolve_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::new(back))
 }
 
-/// Calls `f` with `a` as a square matrix, its axes in `axis_order`.
+/// Calls `f` with `a` as a square matrix, after the permutation of [`axis_permutation`].
 fn with_matrix<T: LinalgElement, R>(ctx: &OpCtx<'_>, a: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     let dims = a.shape().to_usize();
-    let order = axis_order(ctx.params, dims.len())?;
+    let perm = axis_permutation(ctx.params, dims.len())?;
     with_converted(a, |a| {
-        with_scratch(a.len(), |moved: &mut [T]| {
-            movement::transpose(a, &dims, &order, moved);
-            f(moved)
+        with_scratch(a.len(), |permuted: &mut [T]| {
+            movement::transpose(a, &dims, &perm, permuted);
+            f(permuted)
         })
     })
 }
@@ -213,30 +209,28 @@ pub(super) static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
                 out.copy_from_slice(b);
                 Ok(())
             })?;
-            with_matrix(ctx, &ins[0], |a| solve_all::<T>(a, n, false, out, 1))
+            with_matrix(ctx, &ins[0], |a| solve_batch::<T>(a, n, false, out, 1))
         })
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let n = ins[0].len();
             let dims = ins[1].shape().to_usize();
-            let order = axis_order(ctx.params, dims.len())?;
+            let perm = axis_permutation(ctx.params, dims.len())?;
             matrix_type!(ctx, ins[0].dtype(), |T| {
                 let (grad, x) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
-                with_scratch(n + 2 * n * n, |work: &mut [T]| {
-                    let (grad_b, rest) = work.split_at_mut(n);
-                    let (grad_a, back) = rest.split_at_mut(n * n);
+                with_scratch(n + 2 * n * n, |scratch: &mut [T]| {
+                    let (grad_b, rest) = scratch.split_at_mut(n);
+                    let (permuted_grad_a, grad_a) = rest.split_at_mut(n * n);
                     grad_b.copy_from_slice(grad);
                     let wanted = outs[0].wanted();
                     with_matrix(ctx, &ins[1], |a| {
-                        solve_gradients((a, x), (n, 1), grad_b, wanted.then_some(&mut *grad_a))
+                        solve_gradients((a, x), (n, 1), grad_b, wanted.then_some(&mut *permuted_grad_a))
                     })?;
                     if wanted {
-                        let moved: Vec<usize> = order.iter().map(|i| dims[*i]).collect();
-                        let mut inverse = vec![0; order.len()];
-                        order.iter().enumerate().for_each(|(i, p)| inverse[*p] = i);
-                        movement::transpose(grad_a, &moved, &inverse, back);
-                        write_gradient(back, &mut outs[0])?;
+                        let permuted_dims: Vec<usize> = perm.iter().map(|i| dims[*i]).collect();
+                        movement::transpose(permuted_grad_a, &permuted_dims, &inverse_permutation(&perm), grad_a);
+                        write_gradient(grad_a, &mut outs[0])?;
                     }
                     write_gradient(grad_b, &mut outs[1])
                 })
@@ -290,11 +284,11 @@ pub(super) static TENSORINV: OpDef = OpDef::new("_npi_tensorinv")
         Backward::new(|ctx, ins, outs| {
             let n = ins[0].len().isqrt();
             matrix_type!(ctx, ins[0].dtype(), |T| {
-                let view = |x| MatRef::row_major(slice_of::<T>(x), n, n);
-                let (grad, inverse) = (view(ins[0].slice()?), view(ins[1].slice()?));
-                with_scratch(n * n, |half: &mut [T]| {
-                    gemm(-1.0, inverse.t(), grad, 0.0, MatMut::row_major(half, n, n));
-                    gemm(1.0, MatRef::row_major(half, n, n), inverse.t(), 0.0, MatMut::row_major(outs[0].slice_mut::<T>()?, n, n));
+                let grad = MatRef::row_major(ins[0].slice::<T>()?, n, n);
+                let inverse = MatRef::row_major(ins[1].slice::<T>()?, n, n);
+                with_scratch(n * n, |product: &mut [T]| {
+                    gemm(-1.0, inverse.t(), grad, 0.0, MatMut::row_major(product, n, n));
+                    gemm(1.0, MatRef::row_major(product, n, n), inverse.t(), 0.0, MatMut::row_major(outs[0].slice_mut::<T>()?, n, n));
                     Ok(())
                 })
             })
@@ -311,12 +305,12 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array, close, vector};
 
-    /// A well-conditioned matrix.
+    /// Numbers with a dominant diagonal in each (n, n) matrix, which makes it well-conditioned.
     fn numbers(dims: &[i64], n: usize) -> NDArray {
         let len = dims.iter().product::<i64>() as usize;
-        let at =
+        let element =
             |i: usize| ((i * 7 + 3) % 11) as f64 / 7.0 + if (i % (n * n)).is_multiple_of(n + 1) { 4.0 } else { 0.0 };
-        array(&(0..len).map(at).collect::<Vec<_>>(), dims)
+        array(&(0..len).map(element).collect::<Vec<_>>(), dims)
     }
 
     #[test]
@@ -338,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn mismatched_shapes_are_errors() {
+    fn mismatched_shapes_and_singular_matrices_are_errors() {
         let error = |op, shapes: &[Shape]| Case::new(op, &[]).shapes(shapes).unwrap_err().to_string();
         assert!(error(&SOLVE, &[[2, 3, 3].into(), [3, 3].into()]).contains("but A has shape [2,3,3] and B [3,3]"));
         assert!(error(&TENSORINV, &[[3, 3].into()]).contains("must be square"));

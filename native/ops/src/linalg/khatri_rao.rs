@@ -37,8 +37,8 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         columns = columns.max(io.ins[i].dim(1));
         rows = if rows < 0 || io.ins[i].dim(0) < 0 { -1 } else { rows * io.ins[i].dim(0) };
     }
-    let width = Shape::new(&[-1, columns]);
-    (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &width))?;
+    let with_columns = Shape::new(&[-1, columns]);
+    (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &with_columns))?;
     io.assign_out(0, &[rows, columns].into())
 }
 
@@ -47,11 +47,11 @@ fn forward<T: FloatElement>(ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let matrices = ins.iter().map(|m| Ok((m.slice::<T>()?, m.shape().dim(0) as usize))).collect::<Result<Vec<_>>>()?;
     parallel_rows(out.slice_mut::<T>()?, columns, (1usize << 14).div_ceil(columns.max(1)), |row, out| {
         out.fill(T::Acc::one().store());
-        let mut rest = row;
+        let mut index = row;
         for (matrix, rows) in matrices.iter().rev() {
-            let factors = &matrix[rest % rows * columns..][..columns];
-            out.iter_mut().zip(factors).for_each(|(o, f)| *o = (T::Acc::of(*o) * T::Acc::of(*f)).store());
-            rest /= rows;
+            let matrix_row = &matrix[index % rows * columns..][..columns];
+            out.iter_mut().zip(matrix_row).for_each(|(o, x)| *o = (T::Acc::of(*o) * T::Acc::of(*x)).store());
+            index /= rows;
         }
     });
     Ok(())
@@ -63,7 +63,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn columns_are_kronecker_products() {
+    fn columns_are_kronecker_products_of_the_columns() {
         let (a, b) = (array(&[1.0, -1.0, 2.0, -3.0], &[2, 2]), array(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0], &[3, 2]));
         let case = Case::new(&KHATRI_RAO, &[]);
         let product = case.run1(&[a, b]).unwrap();

@@ -14,7 +14,7 @@ use ferromx_kernels::par::with_scratch;
 /// The element types of matrices.
 pub(super) const TYPES: &[DType] = &[DType::F32, DType::F64];
 
-/// Runs `$body` with `$T` bound to the element type of matrices.
+/// Evaluates `$body` with `$T` bound to the element type for `$dtype`, `f32` or `f64`.
 macro_rules! matrix_type {
     ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
         ferromx_core::dispatch!($dtype, $T in [f32, f64] => $body, d => Err($ctx.unsupported(d, matrices::TYPES)))
@@ -22,8 +22,8 @@ macro_rules! matrix_type {
 }
 pub(super) use matrix_type;
 
-/// Rows and columns of an operand's matrices; (0, 0) for fewer than two axes.
-pub(super) fn size(shape: &Shape) -> (usize, usize) {
+/// The numbers of rows and columns of an operand's matrices; (0, 0) for fewer than two axes.
+pub(super) fn matrix_dims(shape: &Shape) -> (usize, usize) {
     match *shape.dims() {
         [.., rows, cols] => (rows.max(0) as usize, cols.max(0) as usize),
         _ => (0, 0),
@@ -31,14 +31,14 @@ pub(super) fn size(shape: &Shape) -> (usize, usize) {
 }
 
 /// Checks that an operand of known rank has at least two axes.
-pub(super) fn check(shape: &Shape, name: &str) -> Result<()> {
+pub(super) fn check_rank(shape: &Shape, name: &str) -> Result<()> {
     ensure!(shape.ndim().is_none_or(|n| n >= 2), "{name} must have at least two axes, but has shape {shape}");
     Ok(())
 }
 
 /// Checks that the matrices of an operand are square, if its shape is known.
 pub(super) fn check_square(shape: &Shape, name: &str) -> Result<()> {
-    check(shape, name)?;
+    check_rank(shape, name)?;
     if let [.., rows, cols] = *shape.dims() {
         ensure!(rows == cols || rows < 0 || cols < 0, "{name} must hold square matrices, but has shape {shape}");
     }
@@ -51,27 +51,39 @@ pub(super) fn square_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     check_square(&io.ins[0], "A")
 }
 
-/// The shape with its last `drop` axes replaced by `with`; () becomes (1,).
-pub(super) fn replaced(shape: &Shape, drop: usize, with: &[i64]) -> Shape {
-    let mut dims = shape.dims()[..shape.dims().len() - drop].to_vec();
-    dims.extend_from_slice(with);
+/// The shape with its last `num_axes` axes replaced by `new`; () becomes (1,).
+pub(super) fn replace_last_axes(shape: &Shape, num_axes: usize, new: &[i64]) -> Shape {
+    let mut dims = shape.dims()[..shape.dims().len() - num_axes].to_vec();
+    dims.extend_from_slice(new);
     if dims.is_empty() {
         dims.push(1);
     }
     Shape::new(&dims)
 }
 
-/// Copies the input to the output unless they share memory.
-pub(super) fn start_from(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+/// Copies the input to the output, unless the operator runs in place.
+pub(super) fn copy_unless_in_place(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     if x.shared_with().is_none() {
         out.bytes_mut()?.copy_from_slice(x.bytes()?);
     }
     Ok(())
 }
 
-/// The error for matrix `matrix` of A, such as "matrix 0 of A is singular".
-pub(super) fn matrix_error(what: &str, matrix: usize) -> Error {
-    Error::Value(format!("matrix {matrix} of A {what}"))
+/// Matrix `i` of a batch of matrices of `len` elements.
+pub(super) fn batch_item<T>(data: &[T], i: usize, len: usize) -> &[T] {
+    &data[i * len..(i + 1) * len]
+}
+
+/// The permutation that undoes `perm`.
+pub(super) fn inverse_permutation(perm: &[usize]) -> Vec<usize> {
+    let mut inverse = vec![0; perm.len()];
+    perm.iter().enumerate().for_each(|(i, axis)| inverse[*axis] = i);
+    inverse
+}
+
+/// The error for matrix `i` of A, such as "matrix 0 of A is singular".
+pub(super) fn matrix_error(message: &str, i: usize) -> Error {
+    Error::Value(format!("matrix {i} of A {message}"))
 }
 
 /// Type rule: float32 if all operands are float32, otherwise float64; integers are converted.
@@ -85,12 +97,12 @@ pub(super) fn linalg_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     if io.ins.iter().any(Option::is_none) {
         return Ok(());
     }
-    let single = io.ins.iter().all(|d| *d == Some(DType::F32));
-    let d = if single { DType::F32 } else { DType::F64 };
+    let all_float32 = io.ins.iter().all(|d| *d == Some(DType::F32));
+    let d = if all_float32 { DType::F32 } else { DType::F64 };
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, d))
 }
 
-/// An element type in which matrices are computed after operands were converted to it.
+/// An element type to which operands are converted for the computation.
 pub(super) trait LinalgElement: Scalar + Element + Load<i64> + Load<f64> + Store<i64> + Store<f64> {}
 
 impl LinalgElement for f32 {}
@@ -101,10 +113,10 @@ pub(super) fn with_converted<T: LinalgElement, R>(x: &In<'_>, f: impl FnOnce(&[T
     if x.dtype() == T::DTYPE {
         return f(x.slice()?);
     }
-    with_scratch(x.len(), |numbers: &mut [T]| {
-        dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => map::cast(x.slice::<U>()?, numbers), d => {
+    with_scratch(x.len(), |converted: &mut [T]| {
+        dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => map::cast(x.slice::<U>()?, converted), d => {
             return Err(Error::Internal(format!("no matrices of type {d}")));
         });
-        f(numbers)
+        f(converted)
     })
 }

@@ -1,4 +1,4 @@
-//! Norms of vectors and matrices: NumPy's `linalg.norm`.
+//! NumPy's `linalg.norm` of vectors and matrices.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -17,8 +17,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{L1Norm, L2Norm, Max, Min, NumericLane, Sum, reduce};
 
-use super::matrices::{LinalgElement, with_converted};
-use super::singular::each_svd;
+use super::matrices::{LinalgElement, inverse_permutation, with_converted};
+use super::svd::for_each_svd;
 use crate::reduce::axes::{Axes, kept};
 
 params! {
@@ -47,11 +47,11 @@ enum Kind {
     /// (sum of |x|^p)^(1/p) over the axes, which need not be adjacent.
     Vector(f64),
     /// The largest or smallest column sum of absolute values.
-    Columns { largest: bool },
+    ColumnSum { largest: bool },
     /// The largest or smallest row sum of absolute values.
-    Rows { largest: bool },
+    RowSum { largest: bool },
     /// The largest or smallest singular value.
-    Singular { largest: bool },
+    SingularValue { largest: bool },
     /// The sum of the singular values.
     Nuclear,
 }
@@ -60,7 +60,7 @@ impl Norm {
     /// Resolves the parameters for an array of `rank` axes.
     fn new(p: &NormParam, rank: usize) -> Result<Norm> {
         let axes = match p.axis.0.as_ref().map(Shape::dims) {
-            Some(given) => given.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Axes>>()?,
+            Some(axes) => axes.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Axes>>()?,
             None if p.flag == -2 => (0..rank).collect(),
             None => (rank.saturating_sub(2)..rank).collect(),
         };
@@ -72,7 +72,7 @@ impl Norm {
         let kind = match (axes.len(), p.flag) {
             (_, -2) | (2, 1) => Kind::Vector(2.0),
             (1, flag) if flag != 2 => Kind::Vector(p.ord),
-            (2, flag) => Norm::of_matrix(p.ord, flag == 2)?,
+            (2, flag) => Norm::matrix_kind(p.ord, flag == 2)?,
             (n, flag) => {
                 return Err(Error::Value(format!(
                     "flag={flag} stands for a norm of {}, but axis={} names {n} axes",
@@ -84,13 +84,14 @@ impl Norm {
         Ok(Norm { axes, kind })
     }
 
-    fn of_matrix(ord: f64, nuclear: bool) -> Result<Kind> {
+    /// The matrix norm of order `ord`; with `nuclear`, order 2 is the nuclear norm.
+    fn matrix_kind(ord: f64, nuclear: bool) -> Result<Kind> {
         let largest = ord > 0.0;
         match ord.abs() {
             2.0 if nuclear => Ok(Kind::Nuclear),
-            2.0 => Ok(Kind::Singular { largest }),
-            1.0 => Ok(Kind::Columns { largest }),
-            f64::INFINITY => Ok(Kind::Rows { largest }),
+            2.0 => Ok(Kind::SingularValue { largest }),
+            1.0 => Ok(Kind::ColumnSum { largest }),
+            f64::INFINITY => Ok(Kind::RowSum { largest }),
             _ => {
                 Err(Error::Value(format!("ord={ord} is not a matrix norm: use 1, 2 or infinity, positive or negative")))
             }
@@ -113,7 +114,7 @@ fn norm_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(x.dims().iter().enumerate().filter_map(length).collect::<Dims>()))
 }
 
-/// Runs `$body` with `$T` bound to the type in which norms of a dtype are computed.
+/// Evaluates `$body` with `$T` bound to the type in which norms of a dtype are computed.
 macro_rules! compute_type {
     ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
         match $dtype {
@@ -131,9 +132,9 @@ macro_rules! compute_type {
 }
 
 /// Writes results converted to the dtype of the output.
-fn write_converted<T: LinalgElement>(numbers: &[T], out: &mut Out<'_>) -> Result<()> {
+fn write_converted<T: LinalgElement>(results: &[T], out: &mut Out<'_>) -> Result<()> {
     dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        cast(numbers, out.slice_mut::<U>()?);
+        cast(results, out.slice_mut::<U>()?);
         Ok(())
     }, d => Err(Error::Internal(format!("no norm of type {d}"))))
 }
@@ -158,7 +159,7 @@ pub(super) static NORM: OpDef = OpDef::new("_npi_norm")
                 with_scratch(outs[0].len(), |norms: &mut [T]| {
                     match norm.kind {
                         Kind::Vector(ord) => vector_norms(x, &shape, &norm.axes, ord, norms),
-                        kind => each_matrix(x, &shape, &norm.axes, |x, size| matrix_norms(ctx, x, size, kind, norms))?,
+                        kind => with_matrices(x, &shape, &norm.axes, |x, size| matrix_norms(ctx, x, size, kind, norms))?,
                     }
                     write_converted(norms, &mut outs[0])
                 })
@@ -167,7 +168,8 @@ pub(super) static NORM: OpDef = OpDef::new("_npi_norm")
     })
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), None));
 
-/// The norms along axes. If powers overflow or underflow, the elements are first divided by the largest one.
+/// Vector norms along axes. Norms that are not finite, because powers overflow or underflow, are computed again from the elements divided by
+/// the largest one.
 fn vector_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
     unscaled_norms(x, shape, axes, ord, norms);
     if norms.iter().all(|n| n.is_finite()) || ord == 0.0 {
@@ -179,14 +181,15 @@ fn vector_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: 
     }
     with_scratch(x.len(), |scaled: &mut [T]| {
         scaled.iter_mut().zip(x).for_each(|(to, x)| *to = *x / largest);
-        with_scratch(norms.len(), |again: &mut [T]| {
-            unscaled_norms(scaled, shape, axes, ord, again);
-            let exceeded = norms.iter_mut().zip(&*again).filter(|(norm, _)| !norm.is_finite());
-            exceeded.for_each(|(norm, again)| *norm = *again * largest);
+        with_scratch(norms.len(), |rescaled: &mut [T]| {
+            unscaled_norms(scaled, shape, axes, ord, rescaled);
+            let not_finite = norms.iter_mut().zip(&*rescaled).filter(|(norm, _)| !norm.is_finite());
+            not_finite.for_each(|(norm, rescaled)| *norm = *rescaled * largest);
         });
     });
 }
 
+/// Vector norms along axes, without protection against overflow.
 fn unscaled_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
     match ord {
         1.0 => return reduce::<L1Norm, T, T, T>(x, shape, axes, norms),
@@ -209,7 +212,7 @@ fn unscaled_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes
     });
 }
 
-/// The term of an element in a norm of this order.
+/// The term of an element in the sum or extremum of a norm of order `ord`.
 fn power<T: LinalgElement>(x: T, ord: T) -> T {
     if ord.is_infinite() {
         x.abs()
@@ -221,38 +224,39 @@ fn power<T: LinalgElement>(x: T, ord: T) -> T {
 }
 
 /// The permutation that moves the matrix axes to the end.
-fn matrices_last(rank: usize, axes: &[usize]) -> Axes {
+fn matrix_axes_last(rank: usize, axes: &[usize]) -> Axes {
     (0..rank).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect()
 }
 
-/// Calls `f` with all matrices in row-major order and their size.
-fn each_matrix<T: LinalgElement, R>(
+/// Calls `f` with the array after [`matrix_axes_last`], and the numbers of rows and columns.
+fn with_matrices<T: LinalgElement, R>(
     x: &[T],
     shape: &[usize],
     axes: &[usize],
     f: impl FnOnce(&[T], (usize, usize)) -> Result<R>,
 ) -> Result<R> {
-    let order = matrices_last(shape.len(), axes);
-    let size = (shape[axes[0]], shape[axes[1]]);
-    if order.iter().copied().eq(0..shape.len()) {
-        return f(x, size);
+    let perm = matrix_axes_last(shape.len(), axes);
+    let dims = (shape[axes[0]], shape[axes[1]]);
+    if perm.iter().copied().eq(0..shape.len()) {
+        return f(x, dims);
     }
-    with_scratch(x.len(), |moved: &mut [T]| {
-        movement::transpose(x, shape, &order, moved);
-        f(moved, size)
+    with_scratch(x.len(), |permuted: &mut [T]| {
+        movement::transpose(x, shape, &perm, permuted);
+        f(permuted, dims)
     })
 }
 
 /// Calls `f` with the row or column sums of absolute values of one matrix.
-fn sums<T: LinalgElement + NumericLane>(x: &[T], (m, n): (usize, usize), kind: Kind, f: impl FnOnce(&[T])) {
-    let of_columns = matches!(kind, Kind::Columns { .. });
-    with_scratch(if of_columns { n } else { m }, |sums: &mut [T]| {
-        reduce::<L1Norm, T, T, T>(x, &[m, n], &[usize::from(!of_columns)], sums);
+fn with_abs_sums<T: LinalgElement + NumericLane>(x: &[T], (m, n): (usize, usize), kind: Kind, f: impl FnOnce(&[T])) {
+    let by_column = matches!(kind, Kind::ColumnSum { .. });
+    with_scratch(if by_column { n } else { m }, |sums: &mut [T]| {
+        reduce::<L1Norm, T, T, T>(x, &[m, n], &[usize::from(!by_column)], sums);
         f(sums);
     });
 }
 
-fn extreme<T: LinalgElement + NumericLane>(x: &[T], largest: bool) -> T {
+/// The largest or smallest element.
+fn extremum<T: LinalgElement + NumericLane>(x: &[T], largest: bool) -> T {
     let (start, pick): (T, fn(T, T) -> T) = if largest { (T::LOWEST, maximum) } else { (T::HIGHEST, minimum) };
     x.iter().copied().fold(start, pick)
 }
@@ -260,22 +264,22 @@ fn extreme<T: LinalgElement + NumericLane>(x: &[T], largest: bool) -> T {
 fn matrix_norms<T: LinalgElement + NumericLane>(
     ctx: &OpCtx<'_>,
     x: &[T],
-    size: (usize, usize),
+    dims: (usize, usize),
     kind: Kind,
     norms: &mut [T],
 ) -> Result<()> {
     match kind {
-        Kind::Columns { largest } | Kind::Rows { largest } => {
-            for (norm, x) in norms.iter_mut().zip(x.chunks_exact((size.0 * size.1).max(1))) {
-                sums(x, size, kind, |sums| *norm = extreme(sums, largest));
+        Kind::ColumnSum { largest } | Kind::RowSum { largest } => {
+            for (norm, x) in norms.iter_mut().zip(x.chunks_exact((dims.0 * dims.1).max(1))) {
+                with_abs_sums(x, dims, kind, |sums| *norm = extremum(sums, largest));
             }
             Ok(())
         }
-        _ => each_svd(x, size, &mut |i, parts| {
+        _ => for_each_svd(x, dims, &mut |i, svd| {
             norms[i] = match kind {
-                Kind::Nuclear => parts.s.iter().copied().sum(),
-                Kind::Singular { largest: false } => parts.s.last().copied().unwrap_or(T::zero()),
-                _ => parts.s.first().copied().unwrap_or(T::zero()),
+                Kind::Nuclear => svd.s.iter().copied().sum(),
+                Kind::SingularValue { largest: false } => svd.s.last().copied().unwrap_or(T::zero()),
+                _ => svd.s.first().copied().unwrap_or(T::zero()),
             };
         })
         .map_err(|e| e.in_operator(ctx.op, ctx.op)),
@@ -294,15 +298,15 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
                 with_scratch(x.len(), |out: &mut [T]| {
                     match norm.kind {
                         Kind::Vector(ord) => with_converted::<T, ()>(&ins[2], |norms| {
-                            let small = kept(outs[0].shape(), &norm.axes);
-                            vector_gradient((x, &shape), (norms, grad, &small), ord, out);
+                            let reduced_shape = kept(outs[0].shape(), &norm.axes);
+                            vector_gradient((x, &shape), (norms, grad, &reduced_shape), ord, out);
                             Ok(())
                         })?,
                         kind => {
-                            each_matrix(x, &shape, &norm.axes, |x, size| {
-                                with_scratch(x.len(), |moved: &mut [T]| {
-                                    matrix_gradient(ctx, (x, size), grad, kind, moved)?;
-                                    undo_matrices_last(moved, &shape, &norm.axes, out);
+                            with_matrices(x, &shape, &norm.axes, |x, size| {
+                                with_scratch(x.len(), |permuted_grad: &mut [T]| {
+                                    matrix_gradient(ctx, (x, size), grad, kind, permuted_grad)?;
+                                    undo_matrix_axes_last(permuted_grad, &shape, &norm.axes, out);
                                     Ok(())
                                 })
                             })?;
@@ -315,16 +319,17 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     })
 }
 
-/// dx = dnorm * sign(x) * (|x| / norm)^(ord - 1); 0 for ord=0; for infinity only the extreme elements get a gradient.
+/// dx = dnorm * sign(x) * (|x| / norm)^(ord - 1). For ord = 0 it is 0, and for an infinite ord it is dnorm * sign(x) where |x| is the norm,
+/// else 0.
 fn vector_gradient<T>(
     (x, shape): (&[T], &[usize]),
-    (norms, grad, small): (&[T], &[T], &[usize]),
+    (norms, grad, reduced_shape): (&[T], &[T], &[usize]),
     ord: f64,
     out: &mut [T],
 ) where
     T: LinalgElement + NumericLane + Lane + Load<T> + Store<T>,
 {
-    let (x, norms) = ((Src::Slice(x), shape), (Src::Slice(norms), small));
+    let (x, norms) = ((Src::Slice(x), shape), (Src::Slice(norms), reduced_shape));
     let to = (&mut *out, shape);
     match ord {
         0.0 => return out.fill(T::zero()),
@@ -334,11 +339,11 @@ fn vector_gradient<T>(
             broadcast(x, norms, to, |x: T, norm: T| if x.abs() == norm { sign(x) } else { T::zero() });
         }
         _ => {
-            let less = T::from_f64(ord - 1.0);
-            broadcast(x, norms, to, move |x: T, norm: T| sign(x) * (x.abs() / norm).powf(less));
+            let exponent = T::from_f64(ord - 1.0);
+            broadcast(x, norms, to, move |x: T, norm: T| sign(x) * (x.abs() / norm).powf(exponent));
         }
     }
-    broadcast((Src::<T>::InPlace, shape), (Src::Slice(grad), small), (out, shape), |d: T, grad: T| d * grad);
+    broadcast((Src::<T>::InPlace, shape), (Src::Slice(grad), reduced_shape), (out, shape), |d: T, grad: T| d * grad);
 }
 
 fn sign<T: LinalgElement>(x: T) -> T {
@@ -355,13 +360,13 @@ fn matrix_gradient<T: LinalgElement + NumericLane>(
 ) -> Result<()> {
     let len = (m * n).max(1);
     match kind {
-        Kind::Columns { largest } | Kind::Rows { largest } => {
+        Kind::ColumnSum { largest } | Kind::RowSum { largest } => {
             for ((out, x), grad) in out.chunks_exact_mut(len).zip(x.chunks_exact(len)).zip(grad) {
-                sums(x, (m, n), kind, |sums| {
-                    let best = extreme(sums, largest);
+                with_abs_sums(x, (m, n), kind, |sums| {
+                    let norm = extremum(sums, largest);
                     for (i, (out, x)) in out.iter_mut().zip(x).enumerate() {
-                        let at = if matches!(kind, Kind::Columns { .. }) { i % n } else { i / n };
-                        *out = if sums[at] == best { sign(*x) * *grad } else { T::zero() };
+                        let index = if matches!(kind, Kind::ColumnSum { .. }) { i % n } else { i / n };
+                        *out = if sums[index] == norm { sign(*x) * *grad } else { T::zero() };
                     }
                 });
             }
@@ -371,13 +376,13 @@ fn matrix_gradient<T: LinalgElement + NumericLane>(
             let k = m.min(n);
             let range = match kind {
                 Kind::Nuclear => 0..k,
-                Kind::Singular { largest: false } => k.saturating_sub(1)..k,
+                Kind::SingularValue { largest: false } => k.saturating_sub(1)..k,
                 _ => 0..k.min(1),
             };
-            each_svd(x, (m, n), &mut |i, parts| {
+            for_each_svd(x, (m, n), &mut |i, svd| {
                 let to = MatMut::row_major(&mut out[i * m * n..(i + 1) * m * n], m, n);
-                let u = MatRef::new(&parts.u[range.start..], m, range.len(), k, 1);
-                let v = MatRef::row_major(&parts.v[range.start * n..range.end * n], range.len(), n);
+                let u = MatRef::new(&svd.u[range.start..], m, range.len(), k, 1);
+                let v = MatRef::row_major(&svd.v[range.start * n..range.end * n], range.len(), n);
                 gemm(grad[i], u, v, T::zero(), to);
             })
             .map_err(|e| e.in_operator(ctx.op, ctx.op))
@@ -385,13 +390,11 @@ fn matrix_gradient<T: LinalgElement + NumericLane>(
     }
 }
 
-/// Undoes the permutation of `matrices_last`.
-fn undo_matrices_last<T: LinalgElement>(moved: &[T], shape: &[usize], axes: &[usize], out: &mut [T]) {
-    let order = matrices_last(shape.len(), axes);
-    let lengths: Axes = order.iter().map(|i| shape[*i]).collect();
-    let mut back: Axes = order.iter().map(|_| 0).collect();
-    order.iter().enumerate().for_each(|(i, from)| back[*from] = i);
-    movement::transpose(moved, &lengths, &back, out);
+/// Undoes the permutation of [`matrix_axes_last`].
+fn undo_matrix_axes_last<T: LinalgElement>(permuted: &[T], shape: &[usize], axes: &[usize], out: &mut [T]) {
+    let perm = matrix_axes_last(shape.len(), axes);
+    let permuted_shape: Axes = perm.iter().map(|i| shape[*i]).collect();
+    movement::transpose(permuted, &permuted_shape, &inverse_permutation(&perm), out);
 }
 
 #[cfg(test)]
@@ -422,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_of_a_matrix() {
+    fn every_matrix_norm_of_a_diagonal_matrix() {
         let x = || array(&[3.0, 0.0, 0.0, -4.0], &[2, 2]);
         let norm = |ord: &str, flag: &str| {
             Case::new(&NORM, &[("ord", ord), ("flag", flag)]).run1(&[x()]).unwrap().to_vec::<f64>().unwrap()[0]
@@ -433,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn types_and_shapes() {
+    fn results_have_the_type_of_the_data_and_invalid_orders_are_errors() {
         for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8, DType::I64] {
             let y = Case::new(&NORM, &[("flag", "-2")]).run1(&[vector(dtype, &[3.0, 4.0])]).unwrap();
             assert_eq!((y.dtype(), y.shape().dims(), y.to_vec_as::<f64>().unwrap()), (dtype, &[][..], vec![5.0]));

@@ -1,30 +1,45 @@
-//! Linear algebra.
+//! Linear algebra. Matrices are in the last two axes; the axes before them are batch axes.
+//!
+//! - `product` computes matrix products of every floating-point type; it is the base of `dot` (`dot`, `batch_dot`), `contraction` (NumPy's
+//!   `dot`, `matmul` and `tensordot`) and `einsum`.
+//! - `blas` has the `_linalg_*` products with BLAS's options: gemm, syrk, trmm.
+//! - `cholesky` has LAPACK's potrf and potri, and trsm; `decompositions` gelqf, syevd, inverses and determinants.
+//! - `equations`, `eigen`, `svd` and `matrix_norm` are NumPy's `linalg` functions.
+//! - `diagonals` extracts and makes diagonals and triangles; `khatri_rao` is the column-wise Kronecker product.
+//! - `transforms` has the Fourier transform and count sketches.
+//! - `matrices` has the shape, type and error helpers of all of them.
 
+mod blas;
+mod cholesky;
 mod contraction;
+mod decompositions;
 mod diagonals;
 pub(crate) mod dot;
 mod eigen;
 mod einsum;
 mod equations;
-mod factor;
 mod khatri_rao;
 mod matrices;
 mod matrix_norm;
 pub mod product;
-mod products;
-mod singular;
-mod solve;
+mod svd;
 pub(crate) mod transforms;
 
 use ferromx_core::op::OpDef;
 
 /// The operators of this family.
 pub static OPS: &[&[&OpDef]] = &[
+    // Matrix products with BLAS's options.
+    blas::OPS,
+    // Cholesky factorization and triangular solves.
+    cholesky::OPS,
     // `dot`, `matmul`, `tensordot` of the NumPy interface.
     contraction::OPS,
+    // LQ and eigenvalue decompositions, inverses and determinants.
+    decompositions::OPS,
     // Diagonals and triangles of matrices.
     diagonals::OPS,
-    // Products of arrays.
+    // `dot` and `batch_dot`.
     dot::OPS,
     // NumPy's eigenvalues.
     eigen::OPS,
@@ -32,16 +47,10 @@ pub static OPS: &[&[&OpDef]] = &[
     einsum::OPS,
     // NumPy's linear equations.
     equations::OPS,
-    // LQ and eigenvalue decompositions, inverses and determinants.
-    factor::OPS,
     // The Khatri-Rao product, norms of vectors and matrices.
     &[&khatri_rao::KHATRI_RAO, &matrix_norm::NORM],
-    // Matrix products with BLAS's options.
-    products::OPS,
     // Singular values and pseudoinverses.
-    singular::OPS,
-    // Cholesky factorization and triangular solves.
-    solve::OPS,
+    svd::OPS,
     // Fourier transforms and count sketches.
     transforms::OPS,
 ];

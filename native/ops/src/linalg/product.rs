@@ -26,8 +26,8 @@ pub trait MatrixElement: FloatElement {
         }
     }
 
-    /// C = A B plus one value of `bias` for each column, where B is likely constant between runs. The packed B is kept in `cache` and
-    /// reused while `version` stays the same.
+    /// C = A B plus one value of `bias` for each column, for a B that rarely changes, such as weights in inference. The packed B is kept in
+    /// `cache` and reused while `version` stays the same.
     fn product_with_constant(
         _cache: &Cache,
         _version: Version,
@@ -43,7 +43,7 @@ pub trait MatrixElement: FloatElement {
 /// Identifies an array and its contents: see [`In::version`](ferromx_core::storage::In::version).
 pub type Version = (u64, u64, usize);
 
-/// A constant operand, packed at its first use, and again in the same memory after it changes.
+/// A cache of a packed operand. When the operand changes, it is packed again into the same memory.
 struct Packed<T: 'static> {
     version: Option<Version>,
     operand: Option<PackedB<T>>,
@@ -58,9 +58,9 @@ impl<T> Default for Packed<T> {
 /// With fewer rows the product is bound by reading B, and packing does not help.
 const MIN_PACKED_ROWS: usize = 4;
 
-/// An element type whose products take any epilogue, since they are computed in that type.
+/// An element type of products with any epilogue: those that are computed without conversion.
 pub trait EpilogueElement: MatrixElement {
-    /// C = A B followed by `epilogue`. `constant` gives cache and version of a B that is likely constant between runs, as in
+    /// C = A B followed by `epilogue`. `constant` is the cache and the version of a B that rarely changes: see
     /// [`MatrixElement::product_with_constant`].
     fn product_with_epilogue(
         constant: Option<(&Cache, Version)>,
@@ -84,16 +84,16 @@ macro_rules! full_precision {
                 let Some((cache, version)) = constant.filter(|_| a.rows() >= MIN_PACKED_ROWS) else {
                     return gemm_fused(1.0, a, b, 0.0, c, epilogue);
                 };
-                cache.with(|kept: &mut Packed<$t>| {
-                    if kept.version != Some(version) {
-                        kept.version = None;
-                        match &mut kept.operand {
+                cache.with(|packed: &mut Packed<$t>| {
+                    if packed.version != Some(version) {
+                        packed.version = None;
+                        match &mut packed.operand {
                             Some(operand) if (operand.rows(), operand.cols()) == (b.rows(), b.cols()) => operand.pack(b),
                             operand => *operand = Some(PackedB::new(b)),
                         }
-                        kept.version = Some(version);
+                        packed.version = Some(version);
                     }
-                    if let Some(operand) = &kept.operand {
+                    if let Some(operand) = &packed.operand {
                         gemm_packed_b(1.0, a, operand, 0.0, c, epilogue);
                     }
                 });
@@ -151,8 +151,8 @@ pub fn beta(out: &Out<'_>) -> f32 {
     if out.req() == Req::Add { 1.0 } else { 0.0 }
 }
 
-/// Matrix `i` of a batch.
-pub fn item<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize), transposed: bool) -> MatRef<'_, T> {
+/// Matrix `i` of a batch of (rows, cols) matrices, or its transpose.
+pub fn batch_matrix<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize), transposed: bool) -> MatRef<'_, T> {
     let matrix = MatRef::row_major(&data[i * rows * cols..][..rows * cols], rows, cols);
     if transposed { matrix.t() } else { matrix }
 }

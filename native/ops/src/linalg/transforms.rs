@@ -11,7 +11,8 @@ use ferromx_kernels::fft::Fft;
 use ferromx_kernels::linalg::Scalar;
 use ferromx_kernels::par::parallel_rows;
 
-use super::matrices::{self, matrix_type, replaced};
+use super::matrices::{self, matrix_type, replace_last_axes};
+use crate::rules::no_gradient;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&FFT, &IFFT, &COUNT_SKETCH];
@@ -25,11 +26,11 @@ params! {
 }
 
 /// The length of the last axis.
-fn width(x: &In<'_>) -> usize {
+fn last_axis_len(x: &In<'_>) -> usize {
     x.shape().dims().last().map_or(0, |n| (*n).max(0) as usize)
 }
 
-/// Elements of a parallel chunk.
+/// Elements that make up a chunk.
 const GRAIN: usize = 1 << 13;
 
 pub(crate) static FFT: OpDef = OpDef::new("_contrib_fft")
@@ -43,14 +44,14 @@ pub(crate) static FFT: OpDef = OpDef::new("_contrib_fft")
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         ensure!(rank > 0, "data must have at least one axis");
         let d = io.ins[0].dim(rank - 1);
-        let out = replaced(&io.ins[0], 1, &[if d < 0 { -1 } else { 2 * d }]);
+        let out = replace_last_axes(&io.ins[0], 1, &[if d < 0 { -1 } else { 2 * d }]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| matrix_type!(ctx, ins[0].dtype(), |T| fft::<T>(&ins[0], &mut outs[0])))
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_ifft", &[n.ograds[0]], &[])?)])));
 
 fn fft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
-    let d = width(x);
+    let d = last_axis_len(x);
     let (plan, x) = (Fft::<T>::new(d), x.slice::<T>()?);
     parallel_rows(out.slice_mut::<T>()?, 2 * d, GRAIN / d.max(1), |i, out| {
         let row = out.as_chunks_mut::<2>().0;
@@ -73,14 +74,14 @@ pub(crate) static IFFT: OpDef = OpDef::new("_contrib_ifft")
         ensure!(rank > 0, "data must have at least one axis");
         let d = io.ins[0].dim(rank - 1);
         ensure!(d < 0 || d % 2 == 0, "the last axis has length {d}: it must be even, since real and imaginary parts alternate");
-        let out = replaced(&io.ins[0], 1, &[if d < 0 { -1 } else { d / 2 }]);
+        let out = replace_last_axes(&io.ins[0], 1, &[if d < 0 { -1 } else { d / 2 }]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| matrix_type!(ctx, ins[0].dtype(), |T| ifft::<T>(&ins[0], &mut outs[0])))
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_fft", &[n.ograds[0]], &[])?)])));
 
 fn ifft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
-    let d = width(x) / 2;
+    let d = last_axis_len(x) / 2;
     let (plan, x) = (Fft::<T>::new(d), x.slice::<T>()?.as_chunks::<2>().0);
     parallel_rows(out.slice_mut::<T>()?, d, GRAIN / d.max(1), |i, out| {
         let mut row = x[i * d..(i + 1) * d].to_vec();
@@ -116,14 +117,14 @@ pub(super) static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch").lega
         ensure!(rank > 0, "data must have at least one axis");
         let d = io.ins[0].dim(rank - 1);
         for (i, name) in [(1, "h"), (2, "s")] {
-            let fits = d < 0 || !io.ins[i].is_known() || io.ins[i].num_elements() as i64 == d;
-            ensure!(fits, "{name} of shape {} must have {d} elements, as many as the rows of data", io.ins[i]);
+            let is_valid = d < 0 || !io.ins[i].is_known() || io.ins[i].num_elements() as i64 == d;
+            ensure!(is_valid, "{name} of shape {} must have {d} elements, as many as the rows of data", io.ins[i]);
         }
-        let out = replaced(&io.ins[0], 1, &[p.get::<CountSketchParam>().out_dim.into()]);
+        let out = replace_last_axes(&io.ins[0], 1, &[p.get::<CountSketchParam>().out_dim.into()]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
-        let (d, n) = (width(&ins[0]), ctx.params::<CountSketchParam>().out_dim as usize);
+        let (d, n) = (last_axis_len(&ins[0]), ctx.params::<CountSketchParam>().out_dim as usize);
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let (x, indices, signs) = (ins[0].slice::<T>()?, indices::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
             parallel_rows(outs[0].slice_mut::<T>()?, n, GRAIN / d.max(1), |i, out| {
@@ -137,7 +138,7 @@ pub(super) static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch").lega
     })
     .grad(Grad::Kernel(Backward::new(sketch_backward).inputs(Deps::Some(&[1, 2])), None));
 
-/// The hash `h` as checked indices into the sketch.
+/// The hashes `h` as indices into the sketch. Checks that they are in bounds.
 fn indices<T: Scalar + Element>(ctx: &OpCtx<'_>, h: &In<'_>) -> Result<Vec<usize>> {
     let n = ctx.params::<CountSketchParam>().out_dim;
     let index = |h: &T| {
@@ -151,16 +152,14 @@ fn indices<T: Scalar + Element>(ctx: &OpCtx<'_>, h: &In<'_>) -> Result<Vec<usize
     h.slice::<T>()?.iter().map(index).collect()
 }
 
-/// The gradient of the data; none flows to indices and signs.
+/// Inputs: gradient of the output, h, s. Outputs: gradients of data, h and s; only that of the data is not 0.
 fn sketch_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (data, others) = outs.split_at_mut(1);
-    for out in others.iter_mut().filter(|out| out.wanted()) {
-        out.bytes_mut()?.fill(0);
-    }
+    others.iter_mut().try_for_each(no_gradient)?;
     if !data[0].wanted() {
         return Ok(());
     }
-    let (n, d) = (width(&ins[0]), ins[1].len());
+    let (n, d) = (last_axis_len(&ins[0]), ins[1].len());
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, indices, signs) = (ins[0].slice::<T>()?, indices::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
         parallel_rows(data[0].slice_mut::<T>()?, d, GRAIN / d.max(1), |i, out| {
@@ -178,18 +177,18 @@ mod tests {
     use crate::testing::{Case, array, close};
 
     #[test]
-    fn transforms_and_their_gradients() {
+    fn ifft_of_fft_is_the_data_times_its_length() {
         let x = array(&[1.0, 2.0, 3.0, 4.0, 0.5, -1.0, 2.5, 0.0, 1.0, 3.0], &[2, 5]);
         let y = Case::new(&FFT, &[]).run1(std::slice::from_ref(&x)).unwrap();
         assert_eq!(y.shape().dims(), [2, 10]);
-        let back = Case::new(&IFFT, &[]).run1(std::slice::from_ref(&y)).unwrap().to_vec::<f64>().unwrap();
-        close(&back.iter().map(|y| y / 5.0).collect::<Vec<_>>(), &x.to_vec::<f64>().unwrap(), 1e-12);
+        let inverse = Case::new(&IFFT, &[]).run1(std::slice::from_ref(&y)).unwrap().to_vec::<f64>().unwrap();
+        close(&inverse.iter().map(|y| y / 5.0).collect::<Vec<_>>(), &x.to_vec::<f64>().unwrap(), 1e-12);
         Case::new(&FFT, &[]).check_gradient(&[x]);
         Case::new(&IFFT, &[]).check_gradient(&[y]);
     }
 
     #[test]
-    fn sketches_and_their_gradients() {
+    fn count_sketch_adds_signed_elements_at_their_hashes() {
         let x = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[2, 4]);
         let (h, s) = (array(&[0.0, 2.0, 2.0, 0.0], &[4]), array(&[1.0, -1.0, 1.0, 1.0], &[4]));
         let case = Case::new(&COUNT_SKETCH, &[("out_dim", "3")]);

@@ -10,22 +10,14 @@ use ferromx_kernels::linalg::{
 };
 use ferromx_kernels::par::with_scratch;
 
-use super::matrices::{self, matrix_error, matrix_type, size, square_shape, start_from};
-use super::products::{TriangularParam, keep_triangles, triangular_shape};
+use super::blas::{TriangularParam, keep_triangles, triangular_shape};
+use super::matrices::{self, batch_item, copy_unless_in_place, matrix_dims, matrix_error, matrix_type, square_shape};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];
 
 const LOWER: Triangle = Triangle { lower: true, transposed: false, unit: false };
 const LOWER_TRANSPOSED: Triangle = Triangle { lower: true, transposed: true, unit: false };
-
-/// Matrix `i` of a batch of matrices of `len` elements.
-fn part<T>(data: &[T], i: usize, len: usize) -> &[T] {
-    &data[i * len..(i + 1) * len]
-}
-
-/// The result of closures that never fail, for [`for_each_matrix`].
-type UnitResult = std::result::Result<(), ferromx_core::error::Error>;
 
 pub(super) static POTRF: OpDef = OpDef::new("_linalg_potrf")
     .aliases(&["linalg_potrf"])
@@ -36,8 +28,8 @@ pub(super) static POTRF: OpDef = OpDef::new("_linalg_potrf")
     .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
     .shape(square_shape)
     .forward(|ctx, ins, outs| {
-        let (n, _) = size(ins[0].shape());
-        start_from(&ins[0], &mut outs[0])?;
+        let (n, _) = matrix_dims(ins[0].shape());
+        copy_unless_in_place(&ins[0], &mut outs[0])?;
         matrix_type!(ctx, ins[0].dtype(), |T| {
             for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, a| {
                 cholesky(a, n).map_err(|k| matrix_error(&format!("is not positive definite: the factorization stops at row {k}"), i))
@@ -52,16 +44,16 @@ pub(super) static CHOLESKY: OpDef = POTRF.renamed("_npi_cholesky").doc(
      triangle of A is read.",
 );
 
-/// With S = copyltu(L^T dL), the lower triangle mirrored: dA = L^-T S L^-1 / 2 (Seeger et al., Auto-Differentiating Linear
+/// dA = L^-T S L^-1 / 2, where S = copyltu(L^T dL) mirrors the lower triangle to the upper one (Seeger et al., Auto-Differentiating Linear
 /// Algebra, 2017).
 fn potrf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (n, _) = size(ins[0].shape());
+    let (n, _) = matrix_dims(ins[0].shape());
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, l) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-        for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> UnitResult {
-            let l = part(l, i, n * n);
+        for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> Result<()> {
+            let l = batch_item(l, i, n * n);
             let left = MatRef::row_major(l, n, n).t();
-            gemm(0.5, left, MatRef::row_major(part(grad, i, n * n), n, n), 0.0, MatMut::row_major(out, n, n));
+            gemm(0.5, left, MatRef::row_major(batch_item(grad, i, n * n), n, n), 0.0, MatMut::row_major(out, n, n));
             symmetric_from_lower(out, n);
             solve_left(l, n, LOWER_TRANSPOSED, out, n);
             solve_right(l, n, LOWER, out, n);
@@ -76,26 +68,26 @@ pub(super) static POTRI: OpDef = OpDef::new("_linalg_potri")
     .inputs(&[arg("A", "The factors L, of shape (..., n, n); only their lower triangle is read.")])
     .shape(square_shape)
     .forward(|ctx, ins, outs| {
-        let (n, _) = size(ins[0].shape());
+        let (n, _) = matrix_dims(ins[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let l = ins[0].slice::<T>()?;
             for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| {
-                let l = part(l, i, n * n);
+                let l = batch_item(l, i, n * n);
                 if let Some(k) = (0..n).find(|k| l[k * n + k] == 0.0) {
                     return Err(matrix_error(
                         &format!("is not a Cholesky factor: element {k} of its diagonal is 0"),
                         i,
                     ));
                 }
-                inverse_of_product(l, n, out);
+                inverse_from_cholesky(l, n, out);
                 Ok(())
             })
         })
     })
     .grad(Grad::Kernel(Backward::new(potri_backward).inputs(Deps::All).outputs(Deps::All), None));
 
-/// L^-T L^-1.
-fn inverse_of_product<T: Scalar>(l: &[T], n: usize, out: &mut [T]) {
+/// The inverse (L L^T)^-1 = L^-T L^-1.
+fn inverse_from_cholesky<T: Scalar>(l: &[T], n: usize, out: &mut [T]) {
     with_scratch(n * n, |inverse: &mut [T]| {
         inverse.fill(T::zero());
         (0..n).for_each(|i| inverse[i * n + i] = T::one());
@@ -105,17 +97,17 @@ fn inverse_of_product<T: Scalar>(l: &[T], n: usize, out: &mut [T]) {
     });
 }
 
-/// With B the result: dL is the lower triangle of -B (dB + dB^T) L^-T.
+/// dL is the lower triangle of -B (dB + dB^T) L^-T, where B is the result.
 fn potri_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (n, _) = size(ins[0].shape());
+    let (n, _) = matrix_dims(ins[0].shape());
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, l, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         let out = outs[0].slice_mut::<T>()?;
-        for_each_matrix(out, n * n, |i, out| -> UnitResult {
-            let view = |x| MatRef::row_major(part(x, i, n * n), n, n);
+        for_each_matrix(out, n * n, |i, out| -> Result<()> {
+            let view = |x| MatRef::row_major(batch_item(x, i, n * n), n, n);
             gemm(-1.0, view(b), view(grad), 0.0, MatMut::row_major(out, n, n));
             gemm(-1.0, view(b), view(grad).t(), 1.0, MatMut::row_major(out, n, n));
-            solve_right(part(l, i, n * n), n, LOWER_TRANSPOSED, out, n);
+            solve_right(batch_item(l, i, n * n), n, LOWER_TRANSPOSED, out, n);
             Ok(())
         })?;
         keep_triangles(out, n, true);
@@ -124,7 +116,7 @@ fn potri_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
 }
 
 impl TriangularParam {
-    /// The triangle of op(A), transposed once more with `transposed`.
+    /// The triangle of op(A), or of its transpose if `transposed`.
     fn triangle(&self, transposed: bool) -> Triangle {
         Triangle { lower: self.lower, transposed: self.transpose != transposed, unit: false }
     }
@@ -141,13 +133,13 @@ pub(super) static TRSM: OpDef = OpDef::new("_linalg_trsm")
     .shape(triangular_shape)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<TriangularParam>();
-        let (n, _) = size(ins[0].shape());
-        start_from(&ins[1], &mut outs[0])?;
-        let dims = size(outs[0].shape());
+        let (n, _) = matrix_dims(ins[0].shape());
+        copy_unless_in_place(&ins[1], &mut outs[0])?;
+        let dims = matrix_dims(outs[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
-            for_each_matrix(outs[0].slice_mut::<T>()?, dims.0 * dims.1, |i, x| -> UnitResult {
-                solve(p, part(a, i, n * n), n, x, dims, false);
+            for_each_matrix(outs[0].slice_mut::<T>()?, dims.0 * dims.1, |i, x| -> Result<()> {
+                triangular_solve(p, batch_item(a, i, n * n), n, x, dims, false);
                 scale(x, p.alpha as T);
                 Ok(())
             })
@@ -156,7 +148,8 @@ pub(super) static TRSM: OpDef = OpDef::new("_linalg_trsm")
     .grad(Grad::Kernel(Backward::new(trsm_backward).inputs(Deps::Some(&[0])).outputs(Deps::All), None))
     .inplace(&[(1, 0)]);
 
-fn solve<T: Scalar>(
+/// Solves op(A) X = B or X op(A) = B in place, with op(A) transposed once more if `transposed`. On entry `x` holds B.
+fn triangular_solve<T: Scalar>(
     p: &TriangularParam,
     a: &[T],
     n: usize,
@@ -177,25 +170,25 @@ fn scale<T: Scalar>(x: &mut [T], by: T) {
     }
 }
 
-/// With M the solution of op(A)^T M = dX: dB = alpha M, and dA is the triangle of -M X^T. Transposes and factors are exchanged
-/// accordingly if A is transposed or on the right.
+/// With M the solution of op(A)^T M = dX, dB = alpha M and dA is the triangle of -M X^T. If A is transposed or on the right, the operands
+/// of that product are swapped or transposed.
 fn trsm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TriangularParam>();
-    let ((n, _), dims) = (size(ins[1].shape()), size(ins[0].shape()));
+    let ((n, _), dims) = (matrix_dims(ins[1].shape()), matrix_dims(ins[0].shape()));
     let len = dims.0 * dims.1;
-    let (of_a, of_b) = outs.split_at_mut(1);
+    let (a_grad, b_grad) = outs.split_at_mut(1);
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, a, x) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         with_scratch(grad.len(), |m: &mut [T]| {
             m.copy_from_slice(grad);
-            for_each_matrix(m, len, |i, m| -> UnitResult {
-                solve(p, part(a, i, n * n), n, m, dims, true);
+            for_each_matrix(m, len, |i, m| -> Result<()> {
+                triangular_solve(p, batch_item(a, i, n * n), n, m, dims, true);
                 Ok(())
             })?;
-            if of_a[0].wanted() {
-                let out = of_a[0].slice_mut::<T>()?;
-                for_each_matrix(out, n * n, |i, out| -> UnitResult {
-                    let view = |all| MatRef::row_major(part(all, i, len), dims.0, dims.1);
+            if a_grad[0].wanted() {
+                let out = a_grad[0].slice_mut::<T>()?;
+                for_each_matrix(out, n * n, |i, out| -> Result<()> {
+                    let view = |x| MatRef::row_major(batch_item(x, i, len), dims.0, dims.1);
                     let (y, z) = if p.transpose != p.rightside { (view(x), view(m)) } else { (view(m), view(x)) };
                     let (y, z) = if p.rightside { (y.t(), z) } else { (y, z.t()) };
                     gemm(-1.0, y, z, 0.0, MatMut::row_major(out, n, n));
@@ -203,9 +196,9 @@ fn trsm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
                 })?;
                 keep_triangles(out, n, p.lower);
             }
-            if of_b[0].wanted() {
+            if b_grad[0].wanted() {
                 scale(m, p.alpha as T);
-                of_b[0].slice_mut::<T>()?.copy_from_slice(m);
+                b_grad[0].slice_mut::<T>()?.copy_from_slice(m);
             }
             Ok(())
         })

@@ -16,8 +16,8 @@ use ferromx_kernels::linalg::{Scalar, for_each_matrix, svd};
 use ferromx_kernels::map::Src;
 use ferromx_kernels::par::with_scratch;
 
-use super::factor::difference;
-use super::matrices::{self, check, matrix_error, matrix_type, size};
+use super::decompositions::bounded_difference;
+use super::matrices::{self, batch_item, check_rank, matrix_dims, matrix_error, matrix_type};
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
@@ -36,121 +36,114 @@ pub(super) static SVD: OpDef = OpDef::new("_npi_svd")
     .outputs(|_| 3)
     .shape(|_, io| {
         let (a, v) = (io.ins[0].clone(), io.outs[2].clone());
-        check(&a, "A")?;
+        check_rank(&a, "A")?;
         io.assign_out(2, &a)?;
         io.assign_in(0, &v)?;
         let a = io.ins[0].clone();
         let [batch @ .., m, n] = a.dims() else { return Ok(()) };
         ensure!(m <= n || *n < 0, "A of shape {a} has more rows than columns: pass its transpose");
-        let with = |more: &[i64]| Shape::from(batch.iter().chain(more).copied().collect::<Dims>());
-        io.assign_out(0, &with(&[*m, *m]))?;
-        io.assign_out(1, &with(&[*m]))
+        let batch_of = |dims: &[i64]| Shape::from(batch.iter().chain(dims).copied().collect::<Dims>());
+        io.assign_out(0, &batch_of(&[*m, *m]))?;
+        io.assign_out(1, &batch_of(&[*m]))
     })
     .forward(svd_forward)
     .grad(Grad::Kernel(Backward::new(svd_backward).outputs(Deps::All), None));
 
 fn svd_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (m, n) = size(ins[0].shape());
+    let (m, n) = matrix_dims(ins[0].shape());
     let [u, s, v] = outs else { return Ok(()) };
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let a = ins[0].slice::<T>()?;
         let (u, s, v) = (slice_if_wanted(u)?, slice_if_wanted(s)?, slice_if_wanted(v)?);
-        each_svd::<T>(a, (m, n), &mut |i, parts| {
-            store(u, i, parts.u);
-            store(s, i, parts.s);
-            store(v, i, parts.v);
+        for_each_svd::<T>(a, (m, n), &mut |i, parts| {
+            store_item(u, i, parts.u);
+            store_item(s, i, parts.s);
+            store_item(v, i, parts.v);
         })
     })
 }
 
-/// Writes item `i` of an output unless it is empty, that is, not wanted.
-fn store<T: Copy>(out: &mut [T], i: usize, part: &[T]) {
-    if let Some(to) = out.get_mut(i * part.len()..(i + 1) * part.len()) {
-        to.copy_from_slice(part);
+/// Writes item `i` of an output, which is empty if it is not wanted.
+fn store_item<T: Copy>(out: &mut [T], i: usize, item: &[T]) {
+    if let Some(to) = out.get_mut(i * item.len()..(i + 1) * item.len()) {
+        to.copy_from_slice(item);
     }
 }
 
-/// A = u diag(s) v for a matrix of m x n elements, with k the smaller of m and n: u of m x k, v of k x n elements.
-pub(super) struct Decomposition<'a, T> {
+/// The decomposition A = u diag(s) v of an (m, n) matrix, with u of shape (m, k), s (k,) and v (k, n), where k = min(m, n).
+pub(super) struct Svd<'a, T> {
     pub u: &'a [T],
     pub s: &'a [T],
     pub v: &'a [T],
 }
 
 /// Decomposes the matrices in parallel and calls `f` with the results in order.
-pub(super) fn each_svd<T: Scalar + Element>(
+pub(super) fn for_each_svd<T: Scalar + Element>(
     a: &[T],
     (m, n): (usize, usize),
-    f: &mut dyn FnMut(usize, Decomposition<'_, T>),
+    f: &mut dyn FnMut(usize, Svd<'_, T>),
 ) -> Result<()> {
     let k = m.min(n);
-    let (of_u, of_s, width) = (m * k, k, m * k + k + k * n);
-    let count = a.len() / (m * n).max(1);
-    with_scratch(count * width, |results: &mut [T]| {
-        for_each_matrix(results, width, |i, result| {
-            let (u, rest) = result.split_at_mut(of_u);
-            let (s, v) = rest.split_at_mut(of_s);
-            svd(&a[i * m * n..(i + 1) * m * n], m, n, u, s, v).map_err(|_| matrix_error(NO_CONVERGENCE, i))
+    let (u_len, s_len, result_len) = (m * k, k, m * k + k + k * n);
+    let num_matrices = a.len() / (m * n).max(1);
+    with_scratch(num_matrices * result_len, |results: &mut [T]| {
+        for_each_matrix(results, result_len, |i, result| {
+            let (u, rest) = result.split_at_mut(u_len);
+            let (s, v) = rest.split_at_mut(s_len);
+            svd(batch_item(a, i, m * n), m, n, u, s, v).map_err(|_| matrix_error(NO_CONVERGENCE, i))
         })?;
-        for (i, result) in results.chunks_exact(width.max(1)).enumerate() {
-            let (u, rest) = result.split_at(of_u);
-            let (s, v) = rest.split_at(of_s);
-            f(i, Decomposition { u, s, v });
+        for (i, result) in results.chunks_exact(result_len.max(1)).enumerate() {
+            let (u, rest) = result.split_at(u_len);
+            let (s, v) = rest.split_at(s_len);
+            f(i, Svd { u, s, v });
         }
         Ok(())
     })
 }
 
-/// With G = U^T dU, H = V dV^T and F_ij = 1 / (s_j^2 - s_i^2) off the diagonal:
-/// dA = U ((F . (G - G^T)) S + S (F . (H - H^T)) + diag(ds) - S^-1 H^T) V + U S^-1 dV (Townsend, Differentiating the singular value
-/// decomposition, 2016).
+/// dA = U ((F . (G - G^T)) S + S (F . (H - H^T)) + diag(ds) - S^-1 H^T) V + U S^-1 dV, where G = U^T dU, H = V dV^T, and
+/// F_ij = 1 / (s_j^2 - s_i^2) for i != j, else 0 (Townsend, Differentiating the singular value decomposition, 2016).
 fn svd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (m, n) = size(outs[0].shape());
+    let (m, n) = matrix_dims(outs[0].shape());
     matrix_type!(ctx, outs[0].dtype(), |T| {
         let (du, ds, dv) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         let (u, s, v) = (ins[3].slice::<T>()?, ins[4].slice::<T>()?, ins[5].slice::<T>()?);
         for_each_matrix(outs[0].slice_mut::<T>()?, m * n, |i, out| -> Result<()> {
-            let forward = Decomposition { u: part(u, i, m * m), s: part(s, i, m), v: part(v, i, m * n) };
-            let grads = Decomposition { u: part(du, i, m * m), s: part(ds, i, m), v: part(dv, i, m * n) };
+            let forward = Svd { u: batch_item(u, i, m * m), s: batch_item(s, i, m), v: batch_item(v, i, m * n) };
+            let grads = Svd { u: batch_item(du, i, m * m), s: batch_item(ds, i, m), v: batch_item(dv, i, m * n) };
             gradient(&forward, &grads, (m, n), out);
             Ok(())
         })
     })
 }
 
-fn part<T>(all: &[T], i: usize, len: usize) -> &[T] {
-    &all[i * len..(i + 1) * len]
-}
-
-fn gradient<T: Scalar + Element>(
-    x: &Decomposition<'_, T>,
-    d: &Decomposition<'_, T>,
-    (m, n): (usize, usize),
-    out: &mut [T],
-) {
+/// The gradient of one matrix, given its decomposition `x` and the gradients `d` of that.
+fn gradient<T: Scalar + Element>(x: &Svd<'_, T>, d: &Svd<'_, T>, (m, n): (usize, usize), out: &mut [T]) {
     let (zero, one) = (T::zero(), T::one());
-    with_scratch(3 * m * m + m * n, |work: &mut [T]| {
-        let (g, rest) = work.split_at_mut(m * m);
+    with_scratch(3 * m * m + m * n, |scratch: &mut [T]| {
+        let (g, rest) = scratch.split_at_mut(m * m);
         let (h, rest) = rest.split_at_mut(m * m);
         let (inner, scaled) = rest.split_at_mut(m * m);
         let (u, v) = (MatRef::row_major(x.u, m, m), MatRef::row_major(x.v, m, n));
         gemm(one, u.t(), MatRef::row_major(d.u, m, m), zero, MatMut::row_major(g, m, m));
         gemm(one, v, MatRef::row_major(d.v, m, n).t(), zero, MatMut::row_major(h, m, m));
         for i in 0..m {
-            let own = difference(x.s[i], zero, false);
+            let s_i = bounded_difference(x.s[i], zero, false);
             for j in 0..m {
                 let (ij, ji) = (i * m + j, j * m + i);
                 let term = match i == j {
                     true => d.s[i],
                     false => {
                         let numerator = (g[ij] - g[ji]) * x.s[j] + x.s[i] * (h[ij] - h[ji]);
-                        numerator / difference(x.s[j], x.s[i], i < j) / difference(x.s[j], -x.s[i], false)
+                        numerator
+                            / bounded_difference(x.s[j], x.s[i], i < j)
+                            / bounded_difference(x.s[j], -x.s[i], false)
                     }
                 };
-                inner[ij] = term - h[ji] / own;
+                inner[ij] = term - h[ji] / s_i;
             }
             for (to, from) in scaled[i * n..(i + 1) * n].iter_mut().zip(&d.v[i * n..(i + 1) * n]) {
-                *to = *from / own;
+                *to = *from / s_i;
             }
         }
         gemm(one, MatRef::row_major(inner, m, m), v, one, MatMut::row_major(scaled, m, n));
@@ -183,13 +176,16 @@ fn pinv_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         io.assign_in(0, &Shape::from(matrices))?;
     }
     let a = io.ins[0].clone();
-    check(&a, "A")?;
+    check_rank(&a, "A")?;
     let [batch @ .., m, n] = a.dims() else { return Ok(()) };
     let mut dims: Dims = batch.into();
     if let Some(rcond) = io.ins.get(1).filter(|rcond| rcond.ndim_is_known()) {
-        let fits = rcond.dims().len() <= dims.len()
+        let is_broadcastable = rcond.dims().len() <= dims.len()
             && rcond.dims().iter().rev().zip(dims.iter().rev()).all(|(r, d)| *r == 1 || r == d || *r < 0 || *d < 0);
-        ensure!(fits, "rcond of shape {rcond} must be one number, or one for each matrix of A of shape {a}");
+        ensure!(
+            is_broadcastable,
+            "rcond of shape {rcond} must be one number, or one for each matrix of A of shape {a}"
+        );
     }
     dims.extend([*n, *m]);
     io.assign_out(0, &Shape::from(dims))
@@ -202,16 +198,18 @@ fn pinv_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
+/// Writes the pseudoinverses. Singular values up to a cutoff times the largest one count as 0. There is one cutoff per matrix, or one for
+/// all.
 fn pinv<T: Scalar + Element>(ctx: &OpCtx<'_>, a: &In<'_>, cutoffs: &[T], out: &mut Out<'_>) -> Result<()> {
-    let (m, n) = size(a.shape());
+    let (m, n) = matrix_dims(a.shape());
     let k = m.min(n);
     let out = out.slice_mut::<T>()?;
-    each_svd::<T>(a.slice()?, (m, n), &mut |i, x| {
-        let least = x.s.first().map_or(T::zero(), |s| *s * cutoffs[i % cutoffs.len()]);
+    for_each_svd::<T>(a.slice()?, (m, n), &mut |i, x| {
+        let cutoff = x.s.first().map_or(T::zero(), |s| *s * cutoffs[i % cutoffs.len()]);
         with_scratch(k * n, |scaled: &mut [T]| {
             for (j, (to, from)) in scaled.chunks_exact_mut(n.max(1)).zip(x.v.chunks_exact(n.max(1))).enumerate() {
-                let factor = if x.s[j] > least { T::one() / x.s[j] } else { T::zero() };
-                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from * factor);
+                let inverse = if x.s[j] > cutoff { T::one() / x.s[j] } else { T::zero() };
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from * inverse);
             }
             let (v, u) = (MatRef::row_major(scaled, k, n), MatRef::row_major(x.u, m, k));
             let to = MatMut::row_major(&mut out[i * m * n..(i + 1) * m * n], n, m);
@@ -237,9 +235,9 @@ pub(super) static PINV: OpDef = OpDef::new("_npi_pinv")
         let batch = &batch[..batch.len() - 2];
         matrix_type!(ctx, ins[0].dtype(), |T| {
             with_scratch(batch.iter().product(), |cutoffs: &mut [T]| {
-                let (rcond, of_rcond) = (Src::Slice(ins[1].slice::<T>()?), ins[1].shape().to_usize());
+                let (rcond, rcond_shape) = (Src::Slice(ins[1].slice::<T>()?), ins[1].shape().to_usize());
                 let first = ferromx_kernels::lane_fn!(|x: T, _zero: T| -> T { x });
-                broadcast((rcond, &of_rcond), (Src::Scalar(0.0), &[]), (&mut *cutoffs, batch), first);
+                broadcast((rcond, &rcond_shape), (Src::Scalar(0.0), &[]), (&mut *cutoffs, batch), first);
                 pinv::<T>(ctx, &ins[0], cutoffs, &mut outs[0])
             })
         })
@@ -266,7 +264,7 @@ mod tests {
     const A: [f64; 6] = [1.0, 2.0, -1.0, 0.5, 3.0, 4.0];
 
     #[test]
-    fn factors_multiply_to_the_matrix() {
+    fn the_product_of_the_factors_is_the_matrix() {
         let outs = Case::new(&SVD, &[]).run(&[array(&A, &[2, 3])]).unwrap();
         let [u, s, v] = [0, 1, 2].map(|k: usize| outs[k].to_vec::<f64>().unwrap());
         let product: Vec<_> =
@@ -286,8 +284,8 @@ mod tests {
         let a = array(&[2.0, 0.0, 0.0, 1e-3], &[2, 2]);
         let y = Case::new(&PINV_SCALAR_RCOND, &[]).run1(std::slice::from_ref(&a)).unwrap();
         close(&y.to_vec::<f64>().unwrap(), &[0.5, 0.0, 0.0, 1e3], 1e-12);
-        let two = array(&[2.0, 0.0, 0.0, 1e-3, 2.0, 0.0, 0.0, 1e-3], &[2, 2, 2]);
-        let y = Case::new(&PINV, &[]).run1(&[two, array(&[1e-2, 1e-4], &[2])]).unwrap();
+        let batch = array(&[2.0, 0.0, 0.0, 1e-3, 2.0, 0.0, 0.0, 1e-3], &[2, 2, 2]);
+        let y = Case::new(&PINV, &[]).run1(&[batch, array(&[1e-2, 1e-4], &[2])]).unwrap();
         close(&y.to_vec::<f64>().unwrap(), &[0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 1e3], 1e-12);
         let e = Case::new(&PINV, &[]).shapes(&[[2, 2, 3].into(), [3].into()]).unwrap_err().to_string();
         assert!(e.contains("rcond of shape [3]"), "{e}");

@@ -1,4 +1,4 @@
-//! Matrix products with BLAS's options, in single and double precision.
+//! Matrix products with BLAS's options, in single and double precision: gemm, syrk, trmm.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
@@ -13,8 +13,10 @@ use ferromx_kernels::gemm::{MatMut, MatRef, gemm, gemm_batched};
 use ferromx_kernels::linalg::{Scalar, copy_triangle};
 use ferromx_kernels::par::with_scratch;
 
-use super::matrices::{self, check, check_square, matrix_type, size, start_from};
-use super::product::item;
+use super::matrices::{
+    self, check_rank, check_square, copy_unless_in_place, matrix_dims, matrix_type, replace_last_axes,
+};
+use super::product::batch_matrix;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&GEMM, &GEMM2, &SYRK, &TRMM];
@@ -49,27 +51,27 @@ params! {
     }
 }
 
-/// The scales, transposes and row axis of a product.
+/// A product alpha op(A) op(B) with its row axis.
 #[derive(Clone, Copy)]
-struct Spec {
+struct Gemm {
     transpose: [bool; 2],
     alpha: f64,
     axis: i32,
 }
 
-impl From<&GemmParam> for Spec {
-    fn from(p: &GemmParam) -> Spec {
-        Spec { transpose: [p.transpose_a, p.transpose_b], alpha: p.alpha, axis: p.axis }
+impl From<&GemmParam> for Gemm {
+    fn from(p: &GemmParam) -> Gemm {
+        Gemm { transpose: [p.transpose_a, p.transpose_b], alpha: p.alpha, axis: p.axis }
     }
 }
 
-impl From<&Gemm2Param> for Spec {
-    fn from(p: &Gemm2Param) -> Spec {
-        Spec { transpose: [p.transpose_a, p.transpose_b], alpha: p.alpha, axis: p.axis }
+impl From<&Gemm2Param> for Gemm {
+    fn from(p: &Gemm2Param) -> Gemm {
+        Gemm { transpose: [p.transpose_a, p.transpose_b], alpha: p.alpha, axis: p.axis }
     }
 }
 
-impl Spec {
+impl Gemm {
     /// The axis of the rows of an operand of `rank` axes.
     fn row_axis(&self, rank: usize) -> Result<usize> {
         let axis = Shape::axis(self.axis.into(), rank)?;
@@ -79,10 +81,10 @@ impl Spec {
 
     /// The shape of the product.
     fn shape(&self, a: &Shape, b: &Shape) -> Result<Option<Shape>> {
-        check(a, "A")?;
-        check(b, "B")?;
-        let (Some(rank), Some(other)) = (a.ndim(), b.ndim()) else { return Ok(None) };
-        ensure!(rank == other, "A and B must have the same number of axes, but have shapes {a} and {b}");
+        check_rank(a, "A")?;
+        check_rank(b, "B")?;
+        let (Some(rank), Some(b_rank)) = (a.ndim(), b.ndim()) else { return Ok(None) };
+        ensure!(rank == b_rank, "A and B must have the same number of axes, but have shapes {a} and {b}");
         let row = self.row_axis(rank)?;
         let mut out = a.dims().to_vec();
         for (i, (out, b)) in out.iter_mut().zip(b.dims()).enumerate().take(rank - 1).filter(|(i, _)| *i != row) {
@@ -92,11 +94,11 @@ impl Spec {
             );
             *out = (*out).max(*b);
         }
-        let pair = |s: &Shape, swapped: bool| {
+        let matrix_dims = |s: &Shape, transposed: bool| {
             let (rows, cols) = (s.dim(row), s.dim(rank - 1));
-            if swapped { (cols, rows) } else { (rows, cols) }
+            if transposed { (cols, rows) } else { (rows, cols) }
         };
-        let ((m, k), (k2, n)) = (pair(a, self.transpose[0]), pair(b, self.transpose[1]));
+        let ((m, k), (k2, n)) = (matrix_dims(a, self.transpose[0]), matrix_dims(b, self.transpose[1]));
         ensure!(
             k == k2 || k < 0 || k2 < 0,
             "Incompatible matrix dimensions for multiplication: {a} and {b} sum over {k} and {k2}"
@@ -110,29 +112,31 @@ impl Spec {
         let alpha = T::from(self.alpha).unwrap_or(T::one());
         let dims = [a.shape().to_usize(), b.shape().to_usize(), c.shape().to_usize()];
         let row = self.row_axis(dims[0].len())?;
-        let between: usize = dims[2][row + 1..dims[2].len() - 1].iter().product();
+        // Batch axes between the row axis and the column axis.
+        let num_inner: usize = dims[2][row + 1..dims[2].len() - 1].iter().product();
         let matrix = dims.each_ref().map(|d| (d[row], d[d.len() - 1]));
         let (a, b, c) = (a.slice::<T>()?, b.slice::<T>()?, c.slice_mut::<T>()?);
         if c.is_empty() {
             return Ok(());
         }
-        if between == 1 {
-            let left = |i| item(a, i, matrix[0], self.transpose[0]);
-            let right = |i| item(b, i, matrix[1], self.transpose[1]);
+        if num_inner == 1 {
+            let left = |i| batch_matrix(a, i, matrix[0], self.transpose[0]);
+            let right = |i| batch_matrix(b, i, matrix[1], self.transpose[1]);
             gemm_batched(alpha, left, right, beta, c, matrix[2]);
             return Ok(());
         }
-        // Axes between rows and columns: each matrix is a view with a row stride.
-        let count = c.len() / (matrix[2].0 * matrix[2].1);
-        let start = |i: usize, (rows, cols): (usize, usize)| i / between * rows * between * cols + i % between * cols;
+        // The rows of a matrix are num_inner * cols elements apart.
+        let num_matrices = c.len() / (matrix[2].0 * matrix[2].1);
+        let start =
+            |i: usize, (rows, cols): (usize, usize)| i / num_inner * rows * num_inner * cols + i % num_inner * cols;
         let view = |data, i: usize, (rows, cols): (usize, usize), transposed: bool| {
             let all: &[T] = data;
-            let m = MatRef::new(&all[start(i, (rows, cols))..], rows, cols, between * cols, 1);
+            let m = MatRef::new(&all[start(i, (rows, cols))..], rows, cols, num_inner * cols, 1);
             if transposed { m.t() } else { m }
         };
-        for i in 0..count {
+        for i in 0..num_matrices {
             let (rows, cols) = matrix[2];
-            let target = MatMut::new(&mut c[start(i, matrix[2])..], rows, cols, between * cols);
+            let target = MatMut::new(&mut c[start(i, matrix[2])..], rows, cols, num_inner * cols);
             gemm(
                 alpha,
                 view(a, i, matrix[0], self.transpose[0]),
@@ -173,7 +177,7 @@ pub(super) static GEMM: OpDef = OpDef::new("_linalg_gemm")
     .inputs(&[arg("A", "The left matrices."), arg("B", "The right matrices."), arg("C", "The array to add, of the shape of the result.")])
     .params::<GemmParam>()
     .shape(|p, io| {
-        if let Some(out) = Spec::from(p.get::<GemmParam>()).shape(&io.ins[0], &io.ins[1])? {
+        if let Some(out) = Gemm::from(p.get::<GemmParam>()).shape(&io.ins[0], &io.ins[1])? {
             io.assign_in(2, &out)?;
             let c = io.ins[2].clone();
             io.assign_out(0, &c)?;
@@ -182,12 +186,12 @@ pub(super) static GEMM: OpDef = OpDef::new("_linalg_gemm")
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<GemmParam>();
-        start_from(&ins[2], &mut outs[0])?;
-        matrix_type!(ctx, ins[0].dtype(), |T| Spec::from(p).run::<T>(&ins[0], &ins[1], p.beta as T, &mut outs[0]))
+        copy_unless_in_place(&ins[2], &mut outs[0])?;
+        matrix_type!(ctx, ins[0].dtype(), |T| Gemm::from(p).run::<T>(&ins[0], &ins[1], p.beta as T, &mut outs[0]))
     })
     .grad(Grad::Compose(|g, n| {
         let p = n.params.get::<GemmParam>();
-        let [a, b] = Spec::from(p).gradients(g, n.inputs[0], n.inputs[1], n.ograds[0])?;
+        let [a, b] = Gemm::from(p).gradients(g, n.inputs[0], n.inputs[1], n.ograds[0])?;
         let c = g.apply1("_mul_scalar", &[n.ograds[0]], &[("scalar", &p.beta.to_string())])?;
         Ok(vec![Some(a), Some(b), Some(c)])
     }))
@@ -201,17 +205,17 @@ pub(super) static GEMM2: OpDef = OpDef::new("_linalg_gemm2")
     )
     .inputs(&[arg("A", "The left matrices."), arg("B", "The right matrices.")])
     .params::<Gemm2Param>()
-    .shape(|p, io| match Spec::from(p.get::<Gemm2Param>()).shape(&io.ins[0], &io.ins[1])? {
+    .shape(|p, io| match Gemm::from(p.get::<Gemm2Param>()).shape(&io.ins[0], &io.ins[1])? {
         Some(out) => io.assign_out(0, &out),
         None => Ok(()),
     })
     .forward(|ctx, ins, outs| {
-        let spec = Spec::from(ctx.params::<Gemm2Param>());
-        matrix_type!(ctx, ins[0].dtype(), |T| spec.run::<T>(&ins[0], &ins[1], 0.0, &mut outs[0]))
+        let gemm = Gemm::from(ctx.params::<Gemm2Param>());
+        matrix_type!(ctx, ins[0].dtype(), |T| gemm.run::<T>(&ins[0], &ins[1], 0.0, &mut outs[0]))
     })
     .grad(Grad::Compose(|g, n| {
-        let spec = Spec::from(n.params.get::<Gemm2Param>());
-        Ok(spec.gradients(g, n.inputs[0], n.inputs[1], n.ograds[0])?.map(Some).into())
+        let gemm = Gemm::from(n.params.get::<Gemm2Param>());
+        Ok(gemm.gradients(g, n.inputs[0], n.inputs[1], n.ograds[0])?.map(Some).into())
     }));
 
 params! {
@@ -230,18 +234,18 @@ pub(super) static SYRK: OpDef = OpDef::new("_linalg_syrk")
     .inputs(&[arg("A", "The matrices, of shape (..., m, n).")])
     .params::<SyrkParam>()
     .shape(|p, io| {
-        check(&io.ins[0], "A")?;
+        check_rank(&io.ins[0], "A")?;
         let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
         let n = io.ins[0].dim(if p.get::<SyrkParam>().transpose { rank - 1 } else { rank - 2 });
-        let out = matrices::replaced(&io.ins[0], 2, &[n, n]);
+        let out = replace_last_axes(&io.ins[0], 2, &[n, n]);
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<SyrkParam>();
-        let (matrix, out) = (size(ins[0].shape()), size(outs[0].shape()));
+        let (matrix, out) = (matrix_dims(ins[0].shape()), matrix_dims(outs[0].shape()));
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
-            let left = |i| item(a, i, matrix, p.transpose);
+            let left = |i| batch_matrix(a, i, matrix, p.transpose);
             gemm_batched(p.alpha as T, left, |i| left(i).t(), 0.0, outs[0].slice_mut::<T>()?, out);
             Ok(())
         })
@@ -280,10 +284,10 @@ pub(super) fn triangular_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (b, out) = (io.ins[1].clone(), io.outs[0].clone());
     io.assign_out(0, &b)?;
     io.assign_in(1, &out)?;
-    check(&io.ins[1], "B")?;
+    check_rank(&io.ins[1], "B")?;
     let Some(rank) = io.ins[1].ndim() else { return Ok(()) };
     let n = io.ins[1].dim(if p.get::<TriangularParam>().rightside { rank - 1 } else { rank - 2 });
-    let a = matrices::replaced(&io.ins[1], 2, &[n, n]);
+    let a = replace_last_axes(&io.ins[1], 2, &[n, n]);
     io.assign_in(0, &a)
 }
 
@@ -299,16 +303,16 @@ pub(super) static TRMM: OpDef = OpDef::new("_linalg_trmm")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<TriangularParam>();
         matrix_type!(ctx, ins[0].dtype(), |T| {
-            let (n, _) = size(ins[0].shape());
+            let (n, _) = matrix_dims(ins[0].shape());
             with_triangles::<T, _>(ins[0].slice()?, n, p.lower, |a| {
-                triangular_product(p, p.alpha as T, a, p.transpose, ins[1].slice()?, size(ins[1].shape()), outs[0].slice_mut()?);
+                p.product::<T>(a, p.transpose, ins[1].slice()?, matrix_dims(ins[1].shape()), outs[0].slice_mut()?);
                 Ok(())
             })
         })
     })
     .grad(Grad::Kernel(Backward::new(trmm_backward).inputs(Deps::All), None));
 
-/// Calls `f` with copies of the triangles, zeros elsewhere.
+/// Calls `f` with copies of the matrices, in which the elements outside the triangles are 0.
 fn with_triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     with_scratch(a.len(), |copies: &mut [T]| {
         let len = (n * n).max(1);
@@ -317,44 +321,46 @@ fn with_triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&
     })
 }
 
-/// alpha * op(A) * B, or with A on the right.
-fn triangular_product<T: Scalar>(
-    p: &TriangularParam,
-    alpha: T,
-    a: &[T],
-    transposed: bool,
-    b: &[T],
-    (rows, cols): (usize, usize),
-    out: &mut [T],
-) {
-    let n = if p.rightside { cols } else { rows };
-    let square = |i| item(a, i, (n, n), transposed);
-    let other = |i| item(b, i, (rows, cols), false);
-    if p.rightside {
-        gemm_batched(alpha, other, square, T::zero(), out, (rows, cols));
-    } else {
-        gemm_batched(alpha, square, other, T::zero(), out, (rows, cols));
+impl TriangularParam {
+    /// Writes alpha * A * B, or alpha * B * A with `rightside`, where A is transposed if `transposed`.
+    fn product<T: Scalar + Element>(
+        &self,
+        a: &[T],
+        transposed: bool,
+        b: &[T],
+        (rows, cols): (usize, usize),
+        out: &mut [T],
+    ) {
+        let alpha = T::from_f64(self.alpha);
+        let n = if self.rightside { cols } else { rows };
+        let a = |i| batch_matrix(a, i, (n, n), transposed);
+        let b = |i| batch_matrix(b, i, (rows, cols), false);
+        if self.rightside {
+            gemm_batched(alpha, b, a, T::zero(), out, (rows, cols));
+        } else {
+            gemm_batched(alpha, a, b, T::zero(), out, (rows, cols));
+        }
     }
 }
 
 fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TriangularParam>();
-    let ((n, _), b_size) = (size(ins[1].shape()), size(ins[2].shape()));
+    let ((n, _), b_dims) = (matrix_dims(ins[1].shape()), matrix_dims(ins[2].shape()));
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         if outs[1].wanted() {
             with_triangles::<T, _>(a, n, p.lower, |a| {
-                triangular_product(p, p.alpha as T, a, !p.transpose, grad, b_size, outs[1].slice_mut()?);
+                p.product::<T>(a, !p.transpose, grad, b_dims, outs[1].slice_mut()?);
                 Ok(())
             })?;
         }
         if outs[0].wanted() {
             let out = outs[0].slice_mut::<T>()?;
-            // dA is a product of dC and B; transpose and side of A decide the order of the operands.
+            // dA is dC B^T, or with A transposed or on the right the same product with swapped or transposed operands.
             let swapped = p.transpose != p.rightside;
             let (x, y) = if swapped { (b, grad) } else { (grad, b) };
-            let left = |i| item(x, i, b_size, p.rightside);
-            let right = |i| item(y, i, b_size, !p.rightside);
+            let left = |i| batch_matrix(x, i, b_dims, p.rightside);
+            let right = |i| batch_matrix(y, i, b_dims, !p.rightside);
             gemm_batched(p.alpha as T, left, right, 0.0, out, (n, n));
             keep_triangles(out, n, p.lower);
         }

@@ -17,7 +17,9 @@ use ferromx_kernels::linalg::{
 use ferromx_kernels::math::log;
 use ferromx_kernels::par::{parallel_rows2, with_scratch};
 
-use super::matrices::{self, check, check_square, matrix_error, matrix_type, replaced, size, square_shape};
+use super::matrices::{
+    self, batch_item, check_rank, check_square, matrix_dims, matrix_error, matrix_type, replace_last_axes, square_shape,
+};
 use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
@@ -34,14 +36,14 @@ pub(super) static GELQF: OpDef = OpDef::new("_linalg_gelqf")
     .shape(|_, io| {
         io.tie(0, 0)?;
         let a = io.ins[0].clone();
-        check(&a, "A")?;
+        check_rank(&a, "A")?;
         let Some(rank) = a.ndim() else { return Ok(()) };
         let (m, n) = (a.dim(rank - 2), a.dim(rank - 1));
         ensure!(m <= n || n < 0, "A of shape {a} has more rows than columns: pass its transpose for a QR factorization");
-        io.assign_out(1, &replaced(&a, 1, &[m]))
+        io.assign_out(1, &replace_last_axes(&a, 1, &[m]))
     })
     .forward(|ctx, ins, outs| {
-        let (m, n) = size(ins[0].shape());
+        let (m, n) = matrix_dims(ins[0].shape());
         let (q, l) = outs.split_at_mut(1);
         q[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         matrix_type!(ctx, ins[0].dtype(), |T| {
@@ -51,17 +53,17 @@ pub(super) static GELQF: OpDef = OpDef::new("_linalg_gelqf")
     })
     .grad(Grad::Kernel(Backward::new(gelqf_backward).outputs(Deps::All), None));
 
-/// With M = copyltu(L^T dL - dQ Q^T), the lower triangle mirrored: dA = L^-T (dQ + M Q) (Seeger et al., Auto-Differentiating
-/// Linear Algebra, 2017).
+/// dA = L^-T (dQ + M Q), where M = copyltu(L^T dL - dQ Q^T) mirrors the lower triangle to the upper one (Seeger et al.,
+/// Auto-Differentiating Linear Algebra, 2017).
 fn gelqf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (m, n) = size(ins[0].shape());
+    let (m, n) = matrix_dims(ins[0].shape());
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (dq, dl) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
         let (q, l) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
         for_each_matrix(outs[0].slice_mut::<T>()?, m * n, |i, out| -> Result<()> {
-            let wide = |x| MatRef::row_major(&slice_of::<T>(x)[i * m * n..(i + 1) * m * n], m, n);
-            let square = |x| MatRef::row_major(&slice_of::<T>(x)[i * m * m..(i + 1) * m * m], m, m);
-            out.copy_from_slice(wide(dq).data().split_at(m * n).0);
+            let wide = |x| MatRef::row_major(batch_item::<T>(x, i, m * n), m, n);
+            let square = |x| MatRef::row_major(batch_item::<T>(x, i, m * m), m, m);
+            out.copy_from_slice(batch_item(dq, i, m * n));
             with_scratch(m * m, |s: &mut [T]| {
                 gemm(1.0, square(l).t(), square(dl), 0.0, MatMut::row_major(s, m, m));
                 gemm(-1.0, wide(dq), wide(q).t(), 1.0, MatMut::row_major(s, m, m));
@@ -69,15 +71,10 @@ fn gelqf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
                 gemm(1.0, MatRef::row_major(s, m, m), wide(q), 1.0, MatMut::row_major(out, m, n));
             });
             let triangle = Triangle { lower: true, transposed: true, unit: false };
-            solve_left(&l[i * m * m..(i + 1) * m * m], m, triangle, out, n);
+            solve_left(batch_item(l, i, m * m), m, triangle, out, n);
             Ok(())
         })
     })
-}
-
-/// Fixes the element type of a slice where closures cannot infer it.
-fn slice_of<T>(x: &[T]) -> &[T] {
-    x
 }
 
 pub(super) static SYEVD: OpDef = OpDef::new("_linalg_syevd")
@@ -96,11 +93,11 @@ pub(super) static SYEVD: OpDef = OpDef::new("_linalg_syevd")
         if !io.ins[0].ndim_is_known() {
             return Ok(());
         }
-        let values = replaced(&io.ins[0], 1, &[]);
+        let values = replace_last_axes(&io.ins[0], 1, &[]);
         io.assign_out(1, &values)
     })
     .forward(|ctx, ins, outs| {
-        let (n, _) = size(ins[0].shape());
+        let (n, _) = matrix_dims(ins[0].shape());
         let (u, values) = outs.split_at_mut(1);
         u[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         let failed = AtomicUsize::new(usize::MAX);
@@ -118,38 +115,38 @@ pub(super) static SYEVD: OpDef = OpDef::new("_linalg_syevd")
     })
     .grad(Grad::Kernel(Backward::new(syevd_backward).outputs(Deps::All), None));
 
-/// `a - b` of two eigenvalues or singular values, bounded away from 0 so that gradients stay finite for equal values whose terms
-/// cancel. `negative` is the sign for a difference of 0.
-pub(super) fn difference<T: Scalar + Element>(a: T, b: T, negative: bool) -> T {
+/// The difference `a - b` of two eigenvalues or singular values, bounded away from 0 so that gradients of equal values stay finite.
+/// `is_negative` is the sign of the bound.
+pub(super) fn bounded_difference<T: Scalar + Element>(a: T, b: T, is_negative: bool) -> T {
     // MXNet's bounds for single and double precision.
-    let least = T::from_f64(if size_of::<T>() == 4 { 1e-30 } else { 1e-100 });
-    let d = a - b;
-    if d.abs() >= least {
-        d
-    } else if negative {
-        -least
+    let bound = T::from_f64(if size_of::<T>() == 4 { 1e-30 } else { 1e-100 });
+    let difference = a - b;
+    if difference.abs() >= bound {
+        difference
+    } else if is_negative {
+        -bound
     } else {
-        least
+        bound
     }
 }
 
 /// dA = U^T (S + diag(dL)) U, where S holds (G - G^T) / 2 divided by the differences of eigenvalues, and G = dU U^T.
 fn syevd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (n, _) = size(ins[0].shape());
+    let (n, _) = matrix_dims(ins[0].shape());
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (du, dl) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
         let (u, l) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
         for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> Result<()> {
-            let view = |x| MatRef::row_major(&slice_of::<T>(x)[i * n * n..(i + 1) * n * n], n, n);
-            let (dl, l) = (&dl[i * n..(i + 1) * n], &l[i * n..(i + 1) * n]);
-            with_scratch(2 * n * n, |work: &mut [T]| {
-                let (g, s) = work.split_at_mut(n * n);
+            let view = |x| MatRef::row_major(batch_item::<T>(x, i, n * n), n, n);
+            let (dl, l) = (batch_item(dl, i, n), batch_item(l, i, n));
+            with_scratch(2 * n * n, |scratch: &mut [T]| {
+                let (g, s) = scratch.split_at_mut(n * n);
                 gemm(1.0, view(du), view(u).t(), 0.0, MatMut::row_major(g, n, n));
                 for j in 0..n {
                     for k in 0..n {
                         s[j * n + k] = match j == k {
                             true => dl[j],
-                            false => (g[j * n + k] - g[k * n + j]) * 0.5 / difference(l[j], l[k], j < k),
+                            false => (g[j * n + k] - g[k * n + j]) * 0.5 / bounded_difference(l[j], l[k], j < k),
                         };
                     }
                 }
@@ -167,11 +164,11 @@ pub(super) static INVERSE: OpDef = OpDef::new("_linalg_inverse")
     .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
     .shape(square_shape)
     .forward(|ctx, ins, outs| {
-        let (n, _) = size(ins[0].shape());
+        let (n, _) = matrix_dims(ins[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
             for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| {
-                inverse(&a[i * n * n..(i + 1) * n * n], n, out).map_err(|k| {
+                inverse(batch_item(a, i, n * n), n, out).map_err(|k| {
                     matrix_error(&format!("has no inverse: column {k} depends linearly on the columns before it"), i)
                 })
             })
@@ -179,10 +176,11 @@ pub(super) static INVERSE: OpDef = OpDef::new("_linalg_inverse")
     })
     .grad(Grad::Compose(|g, n| {
         let (b, grad) = (n.outputs[0], n.ograds[0]);
-        let half = g.apply1("_linalg_gemm2", &[b, grad], &[("transpose_a", "True"), ("alpha", "-1")])?;
-        Ok(vec![Some(g.apply1("_linalg_gemm2", &[half, b], &[("transpose_b", "True")])?)])
+        let product = g.apply1("_linalg_gemm2", &[b, grad], &[("transpose_a", "True"), ("alpha", "-1")])?;
+        Ok(vec![Some(g.apply1("_linalg_gemm2", &[product, b], &[("transpose_b", "True")])?)])
     }));
 
+/// Writes the inverse of a matrix. The error is the first column that depends linearly on those before it.
 fn inverse<T: Scalar>(a: &[T], n: usize, out: &mut [T]) -> std::result::Result<(), usize> {
     with_scratch(n * n, |factors: &mut [T]| {
         factors.copy_from_slice(a);
@@ -190,28 +188,28 @@ fn inverse<T: Scalar>(a: &[T], n: usize, out: &mut [T]) -> std::result::Result<(
     })
 }
 
-/// Calls `f` for each matrix with its index, the sign of the row permutation and the diagonal of U of its LU factorization. `count`
-/// is passed since matrices may have 0 rows.
-fn for_each_diagonal<T: Scalar>(
+/// Calls `f` with the index of each matrix and, of its LU factorization, the sign of the row permutation and the diagonal of U. The slice
+/// does not tell `num_matrices` if they have no elements.
+fn for_each_lu_diagonal<T: Scalar>(
     a: &[T],
     n: usize,
-    count: usize,
+    num_matrices: usize,
     mut f: impl FnMut(usize, T, &mut dyn Iterator<Item = T>),
 ) {
     let mut pivots = vec![0; n];
     with_scratch(n * n, |factors: &mut [T]| {
-        for i in 0..count {
-            factors.copy_from_slice(&a[i * n * n..(i + 1) * n * n]);
+        for i in 0..num_matrices {
+            factors.copy_from_slice(batch_item(a, i, n * n));
             let sign = if lu(factors, n, &mut pivots) { -T::one() } else { T::one() };
             f(i, sign, &mut (0..n).map(|k| factors[k * n + k]));
         }
     });
 }
 
-/// The shape of one number per square matrix. For a single matrix it is () under NumPy's shape semantics, (1,) otherwise.
+/// The shape of one number per square matrix. For a single matrix it is () under NumPy shape semantics, (1,) otherwise.
 fn batch_shape(a: &Shape) -> Result<Option<Shape>> {
     check_square(a, "A")?;
-    Ok(a.ndim().map(|rank| if rank == 2 && is_numpy_shape() { Shape::new(&[]) } else { replaced(a, 2, &[]) }))
+    Ok(a.ndim().map(|rank| if rank == 2 && is_numpy_shape() { Shape::new(&[]) } else { replace_last_axes(a, 2, &[]) }))
 }
 
 pub(super) static DET: OpDef = OpDef::new("_linalg_det")
@@ -225,11 +223,11 @@ pub(super) static DET: OpDef = OpDef::new("_linalg_det")
         None => Ok(()),
     })
     .forward(|ctx, ins, outs| {
-        let (n, _) = size(ins[0].shape());
+        let (n, _) = matrix_dims(ins[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let out = outs[0].slice_mut::<T>()?;
             let a = ins[0].slice::<T>()?;
-            for_each_diagonal(a, n, out.len(), |i, sign, diagonal| out[i] = diagonal.fold(sign, |d, x| d * x));
+            for_each_lu_diagonal(a, n, out.len(), |i, sign, diagonal| out[i] = diagonal.fold(sign, |d, x| d * x));
             Ok(())
         })
     })
@@ -237,7 +235,7 @@ pub(super) static DET: OpDef = OpDef::new("_linalg_det")
         Backward::new(|ctx, ins, outs| {
             matrix_type!(ctx, ins[0].dtype(), |T| {
                 let (grad, det) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
-                inverse_transposed::<T>(&ins[1], |i| grad[i] * det[i], &mut outs[0])
+                scaled_inverse_transposes::<T>(&ins[1], |i| grad[i] * det[i], &mut outs[0])
             })
         })
         .inputs(Deps::All)
@@ -245,20 +243,20 @@ pub(super) static DET: OpDef = OpDef::new("_linalg_det")
         None,
     ));
 
-/// The transposed inverses, each scaled; 0 for singular matrices.
-fn inverse_transposed<T: Scalar + Element>(
+/// Writes scale(i) A_i^-T for each matrix A_i, or 0 if it is singular.
+fn scaled_inverse_transposes<T: Scalar + Element>(
     a: &In<'_>,
-    factor: impl Fn(usize) -> T + Sync,
+    scale: impl Fn(usize) -> T + Sync,
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let (n, _) = size(a.shape());
+    let (n, _) = matrix_dims(a.shape());
     let a = a.slice::<T>()?;
     for_each_matrix(out.slice_mut::<T>()?, n * n, |i, out| -> Result<()> {
-        with_scratch(n * n, |x: &mut [T]| match inverse(&a[i * n * n..(i + 1) * n * n], n, x) {
+        with_scratch(n * n, |x: &mut [T]| match inverse(batch_item(a, i, n * n), n, x) {
             Ok(()) => {
-                let factor = factor(i);
+                let scale = scale(i);
                 for (k, out) in out.iter_mut().enumerate() {
-                    *out = factor * x[k % n * n + k / n];
+                    *out = scale * x[k % n * n + k / n];
                 }
             }
             Err(_) => out.fill(T::zero()),
@@ -280,22 +278,22 @@ pub(super) static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
         None => Ok(()),
     })
     .forward(|ctx, ins, outs| {
-        let (n, _) = size(ins[0].shape());
-        let count = outs[0].len();
+        let (n, _) = matrix_dims(ins[0].shape());
+        let num_matrices = outs[0].len();
         let (signs, logs) = outs.split_at_mut(1);
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let (signs, logs) = (slice_if_wanted::<T>(&mut signs[0])?, slice_if_wanted::<T>(&mut logs[0])?);
-            for_each_diagonal(ins[0].slice::<T>()?, n, count, |i, sign, diagonal| {
-                let mut both = (sign, 0.0);
+            for_each_lu_diagonal(ins[0].slice::<T>()?, n, num_matrices, |i, sign, diagonal| {
+                let (mut sign, mut log_abs) = (sign, 0.0);
                 for x in diagonal {
-                    both.0 *= if x == 0.0 { 0.0 } else { x.signum() };
-                    both.1 += log(x.abs());
+                    sign *= if x == 0.0 { 0.0 } else { x.signum() };
+                    log_abs += log(x.abs());
                 }
                 if let Some(out) = signs.get_mut(i) {
-                    *out = both.0;
+                    *out = sign;
                 }
                 if let Some(out) = logs.get_mut(i) {
-                    *out = both.1;
+                    *out = log_abs;
                 }
             });
             Ok(())
@@ -305,7 +303,7 @@ pub(super) static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
         Backward::new(|ctx, ins, outs| {
             matrix_type!(ctx, ins[0].dtype(), |T| {
                 let grad = ins[1].slice::<T>()?;
-                inverse_transposed::<T>(&ins[2], |i| grad[i], &mut outs[0])
+                scaled_inverse_transposes::<T>(&ins[2], |i| grad[i], &mut outs[0])
             })
         })
         .inputs(Deps::All),
