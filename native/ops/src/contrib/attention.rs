@@ -78,8 +78,8 @@ pub(super) static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_enc
     .inputs(&[arg("queries", "The queries, of shape (query_length, batch, heads * dim)."), KEYS_VALUES])
     .params::<HeadsParam>()
     .shape(|p, io| {
-        let queries = projections(p.get::<HeadsParam>().heads, "queries", &io.ins[0], 1)?;
-        let keys = projections(p.get::<HeadsParam>().heads, "keys_values", &io.ins[1], 2)?;
+        let queries = projection_dims(p.get::<HeadsParam>().heads, "queries", &io.ins[0], 1)?;
+        let keys = projection_dims(p.get::<HeadsParam>().heads, "keys_values", &io.ins[1], 2)?;
         io.assign_in(0, &Shape::new(&[-1, keys.batch, keys.width]))?;
         let known = if queries.width < 0 { -1 } else { 2 * queries.width };
         io.assign_in(1, &Shape::new(&[-1, queries.batch, known]))?;
@@ -104,7 +104,7 @@ pub(super) static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul
     .inputs(&[KEYS_VALUES, arg("attention", "The weights, of shape (batch * heads, query_length, key_length).")])
     .params::<HeadsParam>()
     .shape(|p, io| {
-        let data = projections(p.get::<HeadsParam>().heads, "keys_values", &io.ins[0], 2)?;
+        let data = projection_dims(p.get::<HeadsParam>().heads, "keys_values", &io.ins[0], 2)?;
         io.assign_in(1, &Shape::new(&[data.groups, -1, data.length]))?;
         io.assign_out(0, &Shape::new(&[io.ins[1].dim(1), data.batch, data.width]))
     })
@@ -114,8 +114,8 @@ pub(super) static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul
         None,
     ));
 
-/// Dimensions read from the shape of the projections; -1 is unknown.
-struct Sizes {
+/// Dimensions of interleaved projections; -1 if unknown.
+struct ProjectionDims {
     length: i64,
     batch: i64,
     /// batch * heads.
@@ -124,22 +124,23 @@ struct Sizes {
     width: i64,
 }
 
-fn projections(heads: i32, what: &str, shape: &Shape, parts: i64) -> Result<Sizes> {
+/// The dimensions of projections with `parts` vectors per head. Checks the shape of the argument `name`.
+fn projection_dims(heads: i32, name: &str, shape: &Shape, parts: i64) -> Result<ProjectionDims> {
     let heads = i64::from(heads);
     ensure!(
         shape.ndim().is_none_or(|n| n == 3),
-        "{what} should be 3D, (length, batch, heads * {parts} * dim), but it is {shape}"
+        "{name} should be 3D, (length, batch, heads * {parts} * dim), but it is {shape}"
     );
-    let (length, batch, all) = (shape.dim(0), shape.dim(1), shape.dim(2));
+    let (length, batch, features) = (shape.dim(0), shape.dim(1), shape.dim(2));
     ensure!(
-        all < 0 || all % (heads * parts) == 0,
-        "{what} {shape} has {all} features, which is not a multiple of {heads} heads * {parts} vectors"
+        features < 0 || features % (heads * parts) == 0,
+        "{name} {shape} has {features} features, which is not a multiple of {heads} heads * {parts} vectors"
     );
     let groups = if batch < 0 { -1 } else { batch * heads };
-    Ok(Sizes { length, batch, groups, width: if all < 0 { -1 } else { all / parts } })
+    Ok(ProjectionDims { length, batch, groups, width: if features < 0 { -1 } else { features / parts } })
 }
 
-/// Query, key or value of the projections: `of` is (number of interleaved vectors, index of the vector).
+/// The queries, keys or values in projections: vector `part` of the `parts` vectors per head.
 fn part<'a, T: ferromx_core::dtype::Element>(
     heads: i32,
     x: &In<'a>,
@@ -152,7 +153,7 @@ fn part<'a, T: ferromx_core::dtype::Element>(
 
 /// Shape rule of the attention scores of self-attention.
 pub(super) fn selfatt_qk_shape(heads: i32, io: &mut ShapeIo<'_>) -> Result<()> {
-    let data = projections(heads, "queries_keys_values", &io.ins[0], 3)?;
+    let data = projection_dims(heads, "queries_keys_values", &io.ins[0], 3)?;
     io.assign_out(0, &Shape::new(&[data.groups, data.length, data.length]))
 }
 
@@ -163,7 +164,7 @@ pub(super) fn selfatt_qk(ctx: &OpCtx<'_>, heads: i32, ins: &[In<'_>], outs: &mut
 
 /// Shape rule of the weighted values of self-attention.
 pub(super) fn selfatt_valatt_shape(heads: i32, io: &mut ShapeIo<'_>) -> Result<()> {
-    let data = projections(heads, "queries_keys_values", &io.ins[0], 3)?;
+    let data = projection_dims(heads, "queries_keys_values", &io.ins[0], 3)?;
     io.assign_in(1, &Shape::new(&[data.groups, data.length, data.length]))?;
     io.assign_out(0, &Shape::new(&[data.length, data.batch, data.width]))
 }
@@ -185,43 +186,43 @@ fn scores(ctx: &OpCtx<'_>, heads: i32, ins: [&In<'_>; 2], parts: [(usize, usize)
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
-/// The gradients of queries and keys; without a second output both are in the interleaved projections.
+/// The gradients of queries and keys. Without a second output, both are parts of the first.
 fn scores_backward(
     ctx: &OpCtx<'_>,
-    head: &In<'_>,
+    out_grad: &In<'_>,
     ins: [&In<'_>; 2],
     parts: [(usize, usize); 2],
-    [of_queries, of_keys]: [Option<&mut Out<'_>>; 2],
+    [query_grad, key_grad]: [Option<&mut Out<'_>>; 2],
 ) -> Result<()> {
-    let (heads, one_array) = (heads(ctx), of_keys.is_none());
-    dispatch!(head.dtype(), T in [f32, f64] => {
+    let (heads, one_array) = (heads(ctx), key_grad.is_none());
+    dispatch!(out_grad.dtype(), T in [f32, f64] => {
         let (queries, keys) = (part::<T>(heads, ins[0], parts[0])?, part::<T>(heads, ins[1], parts[1])?);
-        let factor = (queries.shape.dim as T).sqrt().recip();
-        let of_queries = of_queries.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
-        let of_keys = of_keys.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
-        attention_scores_backward(factor, queries, keys, head.slice::<T>()?, of_queries, of_keys, one_array);
+        let scale = (queries.shape.dim as T).sqrt().recip();
+        let query_grad = query_grad.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
+        let key_grad = key_grad.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
+        attention_scores_backward(scale, queries, keys, out_grad.slice::<T>()?, query_grad, key_grad, one_array);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn values(ctx: &OpCtx<'_>, heads: i32, ins: &[In<'_>], of: (usize, usize), out: &mut Out<'_>) -> Result<()> {
+fn values(ctx: &OpCtx<'_>, heads: i32, ins: &[In<'_>], value_part: (usize, usize), out: &mut Out<'_>) -> Result<()> {
     let query_len = out.shape().to_usize()[0];
     dispatch!(out.dtype(), T in [f32, f64] => {
-        attention_values(ins[1].slice::<T>()?, part::<T>(heads, &ins[0], of)?, query_len, out.slice_mut::<T>()?);
+        attention_values(ins[1].slice::<T>()?, part::<T>(heads, &ins[0], value_part)?, query_len, out.slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
 /// Inputs: gradient of the output, projections, attention. Outputs: gradients of projections and attention.
-fn values_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], of: (usize, usize), outs: &mut [Out<'_>]) -> Result<()> {
+fn values_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], value_part: (usize, usize), outs: &mut [Out<'_>]) -> Result<()> {
     let (heads, query_len) = (heads(ctx), ins[0].shape().to_usize()[0]);
     let [projections, attention] = outs else { return Err(Error::Internal("attention has two inputs".into())) };
     dispatch!(ins[0].dtype(), T in [f32, f64] => {
-        let values = part::<T>(heads, &ins[1], of)?;
+        let values = part::<T>(heads, &ins[1], value_part)?;
         let value_grad = projections.wanted().then(|| projections.slice_mut::<T>()).transpose()?;
         let attention_grad = attention.wanted().then(|| attention.slice_mut::<T>()).transpose()?;
-        let (head, weights) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
-        attention_values_backward(weights, values, query_len, head, value_grad, attention_grad);
+        let (out_grad, weights) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
+        attention_values_backward(weights, values, query_len, out_grad, value_grad, attention_grad);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }

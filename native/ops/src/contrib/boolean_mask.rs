@@ -1,4 +1,4 @@
-//! `boolean_mask`.
+//! `boolean_mask`: the entries along an axis that a mask selects.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -9,6 +9,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, write_bytes};
 use ferromx_core::{dispatch, ensure, memory, params};
 
+use crate::rules::no_gradient;
 use crate::shape::moves::around;
 
 params! {
@@ -36,7 +37,7 @@ pub(super) static BOOLEAN_MASK: OpDef = OpDef::new("_contrib_boolean_mask")
     .dynamic(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[1])), None));
 
-/// (axis, outer size, axis length, inner size in bytes).
+/// The masked axis, the number of elements before it, its length, and the number of bytes after it.
 fn layout(ctx: &OpCtx<'_>, data: &Shape, dtype: DType) -> Result<(usize, usize, usize, usize)> {
     let dims = data.to_usize();
     let axis = Shape::axis(ctx.params::<BooleanMaskParam>().axis.into(), dims.len())?;
@@ -44,20 +45,20 @@ fn layout(ctx: &OpCtx<'_>, data: &Shape, dtype: DType) -> Result<(usize, usize, 
     Ok((axis, outer, n, inner * dtype.size()))
 }
 
-/// The indices at which a mask of length `n` is not 0.
+/// The indices of the elements of a mask of length `n` that are not 0.
 fn selected_indices(ctx: &OpCtx<'_>, mask: &NDArray, n: usize) -> Result<Vec<usize>> {
     ensure!(mask.shape().dims().len() == 1, "the mask has shape {}, expected a vector", mask.shape());
     ensure!(mask.len() == n, "the mask has {} elements, but the axis has length {n}", mask.len());
     dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let numbers = mask.to_vec::<T>()?;
+        let mask = mask.to_vec::<T>()?;
         let zero = T::default();
-        Ok(memory::collected((0..n).filter(|i| numbers[*i] != zero)))
+        Ok(memory::collected((0..n).filter(|i| mask[*i] != zero)))
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let data = &ins[0];
-    let (axis, outer, n, inner) = layout(ctx, data.shape(), data.dtype())?;
+    let (axis, outer, n, inner_bytes) = layout(ctx, data.shape(), data.dtype())?;
     let selected = selected_indices(ctx, &ins[1], n)?;
     let mut shape = data.shape().clone();
     if let Some(dims) = shape.dims_mut() {
@@ -65,10 +66,12 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     }
     let out = NDArray::zeros(&shape, data.dtype(), data.context())?;
     let rows = ferromx_core::storage::read_bytes(data, <[u8]>::to_vec);
-    if inner > 0 {
+    if inner_bytes > 0 {
         write_bytes(&out, |out| {
-            let sources = (0..outer).flat_map(|o| selected.iter().map(move |p| (o * n + p) * inner));
-            out.chunks_exact_mut(inner).zip(sources).for_each(|(out, at)| out.copy_from_slice(&rows[at..at + inner]));
+            let sources = (0..outer).flat_map(|o| selected.iter().map(move |i| (o * n + i) * inner_bytes));
+            out.chunks_exact_mut(inner_bytes)
+                .zip(sources)
+                .for_each(|(out, start)| out.copy_from_slice(&rows[start..start + inner_bytes]));
         });
     }
     Ok(vec![out])
@@ -76,22 +79,22 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
 
 /// Inputs: the gradient, the mask. Outputs: gradients of the data and of the mask.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    if outs[1].wanted() {
-        outs[1].bytes_mut()?.fill(0);
-    }
+    no_gradient(&mut outs[1])?;
     if !outs[0].wanted() {
         return Ok(());
     }
-    let (_, outer, n, inner) = layout(ctx, outs[0].shape(), outs[0].dtype())?;
+    let (_, outer, n, inner_bytes) = layout(ctx, outs[0].shape(), outs[0].dtype())?;
     let selected: Vec<usize> = dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let zero = T::default();
         memory::collected(ins[1].slice::<T>()?.iter().enumerate().filter(|(_, x)| **x != zero).map(|(i, _)| i))
     }, other => return Err(ctx.unsupported(other, &DType::ALL)));
     let (rows, dx) = (ins[0].bytes()?, outs[0].bytes_mut()?);
     dx.fill(0);
-    if inner > 0 {
-        let targets = (0..outer).flat_map(|o| selected.iter().map(move |p| (o * n + p) * inner));
-        rows.chunks_exact(inner).zip(targets).for_each(|(row, at)| dx[at..at + inner].copy_from_slice(row));
+    if inner_bytes > 0 {
+        let targets = (0..outer).flat_map(|o| selected.iter().map(move |i| (o * n + i) * inner_bytes));
+        rows.chunks_exact(inner_bytes)
+            .zip(targets)
+            .for_each(|(row, start)| dx[start..start + inner_bytes].copy_from_slice(row));
     }
     Ok(())
 }
@@ -102,7 +105,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn selected_rows_get_their_gradients() {
+    fn gradients_go_to_the_selected_rows() {
         let data = array(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]);
         let mask = array(&[1f32, 0.0, 2.0], &[3]);
         let case = Case::new(&BOOLEAN_MASK, &[]);

@@ -1,4 +1,4 @@
-//! `_contrib_DeformableConvolution` and `_contrib_ModulatedDeformableConvolution`.
+//! `_contrib_DeformableConvolution` and `_contrib_ModulatedDeformableConvolution`: convolutions with learned offsets of the taps.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -80,6 +80,7 @@ params! {
 
 /// The parameters that both operators share.
 struct Settings<'a> {
+    /// `kernel`, `stride`, `pad` and `dilate`.
     window: [&'a Shape; 4],
     filters: i64,
     groups: i64,
@@ -88,16 +89,17 @@ struct Settings<'a> {
     layout: Option<DeformLayout>,
 }
 
+/// The parameters of a deformable convolution.
 trait Deformable: OpParams {
     /// Whether taps are scaled by a modulation mask.
-    const MODULATED: bool;
+    const HAS_MASK: bool;
     fn settings(&self) -> Settings<'_>;
 }
 
 macro_rules! deformable {
     ($($param:ident $modulated:literal)*) => {$(
         impl Deformable for $param {
-            const MODULATED: bool = $modulated;
+            const HAS_MASK: bool = $modulated;
             fn settings(&self) -> Settings<'_> {
                 Settings {
                     window: [&self.kernel, &self.stride, &self.pad, &self.dilate],
@@ -129,7 +131,7 @@ const fn deformable_convolution<P: Deformable>(name: &'static str, args: &'stati
     OpDef::new(name)
         .inputs(args)
         .params::<P>()
-        .num_inputs_by(|p| 3 + usize::from(P::MODULATED) + usize::from(!p.get::<P>().settings().no_bias))
+        .num_inputs_by(|p| 3 + usize::from(P::HAS_MASK) + usize::from(!p.get::<P>().settings().no_bias))
         .shape(infer_shape::<P>)
         .forward(forward::<P>)
         .grad(Grad::Kernel(Backward::new(backward::<P>).inputs(Deps::All), None))
@@ -163,6 +165,7 @@ pub(super) static MODULATED_DEFORMABLE_CONVOLUTION: OpDef = deformable_convoluti
      interpolates between the border and 0.",
 );
 
+/// The geometry for data of shape (batch, channels, height, width), after checking the parameters. Unknown sizes are 0.
 fn shape<P: Deformable>(p: &P, data: &Shape) -> Result<DeformShape> {
     let s = p.settings();
     ensure!(
@@ -193,43 +196,43 @@ fn shape<P: Deformable>(p: &P, data: &Shape) -> Result<DeformShape> {
         pad: triple("pad", &first(pad, 2), 2, 0, 0)?,
         dilate: triple("dilate", &first(dilate, 2), 2, 1, 1)?,
     };
-    Ok(DeformShape { conv, offset_groups: s.offset_groups as usize, zero_border: P::MODULATED })
+    Ok(DeformShape { conv, offset_groups: s.offset_groups as usize, zero_border: P::HAS_MASK })
 }
 
 fn infer_shape<P: Deformable>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<P>();
     let s = p.settings();
     let d = shape(p, &io.ins[0])?;
-    let weight = 2 + usize::from(P::MODULATED);
-    let expected = weight + 1 + usize::from(!s.no_bias);
-    ensure!(io.ins.len() == expected, "{expected} inputs were expected, but {} were given", io.ins.len());
+    let weight_index = 2 + usize::from(P::HAS_MASK);
+    let num_inputs = weight_index + 1 + usize::from(!s.no_bias);
+    ensure!(io.ins.len() == num_inputs, "{num_inputs} inputs were expected, but {} were given", io.ins.len());
     if !s.no_bias {
-        io.assign_in(weight + 1, &[s.filters].into())?;
+        io.assign_in(weight_index + 1, &[s.filters].into())?;
     }
     let (channels, kernel_height, kernel_width) = (io.ins[0].dim(1), s.window[0].dim(0), s.window[0].dim(1));
-    let own = if channels < 0 { -1 } else { channels / s.groups };
-    io.assign_in(weight, &[s.filters, own, kernel_height, kernel_width].into())?;
+    let group_channels = if channels < 0 { -1 } else { channels / s.groups };
+    io.assign_in(weight_index, &[s.filters, group_channels, kernel_height, kernel_width].into())?;
     let out = d.conv.output();
-    let size = |axis: usize| if io.ins[0].dim(axis + 1) < 0 { -1 } else { out[axis] as i64 };
-    let (height, width) = (size(1), size(2));
+    let out_size = |axis: usize| if io.ins[0].dim(axis + 1) < 0 { -1 } else { out[axis] as i64 };
+    let (height, width) = (out_size(1), out_size(2));
     ensure!(height != 0 && width != 0, "kernel {} exceeds the input {}", s.window[0], io.ins[0]);
-    let taps = s.offset_groups * kernel_height * kernel_width;
+    let num_taps = s.offset_groups * kernel_height * kernel_width;
     let batch = io.ins[0].dim(0);
-    io.assign_in(1, &[batch, 2 * taps, height, width].into())?;
-    if P::MODULATED {
-        io.assign_in(2, &[batch, taps, height, width].into())?;
+    io.assign_in(1, &[batch, 2 * num_taps, height, width].into())?;
+    if P::HAS_MASK {
+        io.assign_in(2, &[batch, num_taps, height, width].into())?;
     }
     io.assign_out(0, &[batch, s.filters, height, width].into())
 }
 
 /// The input arrays; `ins` starts with the data.
 fn inputs<'a, P: Deformable, T: ferromx_core::dtype::Element>(ins: &[In<'a>]) -> Result<DeformInputs<'a, T>> {
-    let modulated = usize::from(P::MODULATED);
+    let num_masks = usize::from(P::HAS_MASK);
     Ok(DeformInputs {
         data: ins[0].slice::<T>()?,
         offset: ins[1].slice::<T>()?,
-        mask: if P::MODULATED { Some(ins[2].slice::<T>()?) } else { None },
-        weights: ins[2 + modulated].slice::<T>()?,
+        mask: if P::HAS_MASK { Some(ins[2].slice::<T>()?) } else { None },
+        weights: ins[2 + num_masks].slice::<T>()?,
     })
 }
 
@@ -253,10 +256,10 @@ fn backward<P: Deformable>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]
     dispatch!(ins[0].dtype(), T in [f32, f64] => {
         let dy = ins[0].slice::<T>()?;
         let inputs = inputs::<P, T>(&ins[1..])?;
-        let mut wanted = outs.iter_mut().map(|o| if o.wanted() { o.slice_mut::<T>().map(Some) } else { Ok(None) });
-        let mut next = || wanted.next().transpose().map(Option::flatten);
+        let mut grads = outs.iter_mut().map(|o| if o.wanted() { o.slice_mut::<T>().map(Some) } else { Ok(None) });
+        let mut next = || grads.next().transpose().map(Option::flatten);
         let (data, offset) = (next()?, next()?);
-        let mask = if P::MODULATED { next()? } else { None };
+        let mask = if P::HAS_MASK { next()? } else { None };
         let (weights, bias) = (next()?, next()?);
         deform_backward(&s, &inputs, dy, DeformGrads { data, offset, mask, weights });
         if let Some(bias) = bias {
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn without_offsets_it_is_a_convolution() {
+    fn zero_offsets_give_an_ordinary_convolution() {
         let (data, weight) = (numbers(&[2, 4, 3, 4], 0.2, -1.0), numbers(&[4, 2, 2, 2], 0.1, -0.5));
         let plain: Vec<_> = ATTRS.iter().filter(|(k, _)| *k != "num_deformable_group").copied().collect();
         let no_bias = |attrs: &[(&'static str, &'static str)]| [attrs, &[("no_bias", "True")]].concat();

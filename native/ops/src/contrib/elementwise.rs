@@ -71,8 +71,8 @@ pub(super) static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
     .grad(Grad::Compose(|graph, n| {
         let p = n.params.get::<QuadraticParam>();
         let mut g = Graph(graph);
-        let slope = g.affine(n.inputs[0], 2.0 * f64::from(p.a), f64::from(p.b))?;
-        Ok(vec![Some(g.mul(n.ograds[0], slope)?)])
+        let derivative = g.affine(n.inputs[0], 2.0 * f64::from(p.a), f64::from(p.b))?;
+        Ok(vec![Some(g.mul(n.ograds[0], derivative)?)])
     }))
     .inplace(&[(0, 0)])
     .pointwise()
@@ -81,7 +81,7 @@ pub(super) static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
         crate::sparse::on_values,
     );
 
-/// The gradient of the operator above.
+/// The gradient of [`QUADRATIC`].
 pub(super) static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quadratic")
     .doc("The gradient of `_contrib_quadratic`: grad * (2 * a * data + b).")
     .inputs(&[arg("grad", "The gradient of the output."), arg("data", "The array.")])
@@ -106,7 +106,7 @@ pub(super) static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quad
     .inplace(&[(0, 0)])
     .pointwise();
 
-/// `a x^2 + b x + c`; integers are computed in single precision.
+/// The function `a x^2 + b x + c` on lanes; integers are computed in single precision.
 #[derive(Clone, Copy)]
 struct Quadratic<C> {
     a: C,
@@ -126,7 +126,7 @@ macro_rules! quadratic {
 }
 quadratic!(f32 f64);
 
-/// Scales the gradient and leaves the data as it is.
+/// The identity, with a scaled gradient.
 pub(super) static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmultiplier")
     .doc(
         "Copies the data and scales the gradient by `scalar` in the backward pass; a negative number reverses it (Ganin and Lempitsky, \
@@ -142,7 +142,7 @@ pub(super) static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmult
     .inplace(&[(0, 0)])
     .pointwise();
 
-/// The gradient of the operator above.
+/// The gradient of [`GRADIENT_MULTIPLIER`].
 pub(super) static BACKWARD_GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_backward_gradientmultiplier")
     .doc("The gradient of `_contrib_gradientmultiplier`: data * scalar, of the type of the data.")
     .inputs(&[arg("data", "The gradient of the output.")])
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn straight_through_gradients() {
+    fn straight_through_estimators_pass_the_gradient_and_gradientmultiplier_scales_it() {
         let x = || array(&[-1.5, 0.0, 2.25, 3.0], &[4]);
         let back = |def, attrs: &[(&str, &str)]| {
             Case::new(def, attrs).backward(&[x()], &[x()]).unwrap()[0].to_vec::<f64>().unwrap()

@@ -1,4 +1,12 @@
 //! Operators of MXNet's `contrib` namespace.
+//!
+//! - `attention` has the products of multi-head attention on interleaved projections, `fused_attention` their names in graphs that oneDNN
+//!   rewrote.
+//! - `boolean_mask` selects entries by a mask.
+//! - `deformable` has the deformable convolutions.
+//! - `detection` has boxes, anchors, non-maximum suppression and RoI pooling.
+//! - `elementwise` has the quadratic function, straight-through estimators and other elementwise operators.
+//! - `fused_subgraphs` has the nodes that stand for subgraphs which oneDNN fused.
 
 mod attention;
 mod boolean_mask;
@@ -6,11 +14,11 @@ mod deformable;
 mod detection;
 mod elementwise;
 mod fused_attention;
-mod rewritten;
+mod fused_subgraphs;
 
 use ferromx_core::op::OpDef;
 
-pub use rewritten::{FusedConvolutionParam, FusedFullyConnectedParam};
+pub use fused_subgraphs::{FusedConvolutionParam, FusedFullyConnectedParam};
 
 /// The operators of this family.
 pub static OPS: &[&[&OpDef]] = &[
@@ -27,5 +35,5 @@ pub static OPS: &[&[&OpDef]] = &[
     // Multi-head attention in graphs that were rewritten for oneDNN.
     fused_attention::OPS,
     // Fused subgraphs in graphs that were rewritten for oneDNN.
-    rewritten::OPS,
+    fused_subgraphs::OPS,
 ];

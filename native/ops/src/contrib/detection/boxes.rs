@@ -22,7 +22,7 @@ params! {
     }
 }
 
-/// Intersection over union.
+/// Intersection over union of pairs of boxes.
 pub(super) static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
     .doc(
         "The overlap of every box of lhs with every box of rhs: the area of the intersection divided by that of the union.\n\n\
@@ -41,7 +41,7 @@ pub(super) static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
         io.assign_out(0, &Shape::from(dims))
     })
     .forward(|ctx, ins, outs| {
-        let format = ctx.params::<BoxIouParam>().format.of();
+        let format = ctx.params::<BoxIouParam>().format.to_kernel();
         dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
             detection::box_iou(ins[0].slice::<T>()?, ins[1].slice()?, format, outs[0].slice_mut()?);
             Ok(())
@@ -49,7 +49,7 @@ pub(super) static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
     })
     .grad(Grad::Zero);
 
-/// Encoding of boxes relative to anchors.
+/// Encodes boxes relative to anchors.
 pub(super) static BOX_ENCODE: OpDef = OpDef::new("_contrib_box_encode")
     .doc(
         "The training targets of boxes (corners) relative to anchors: ((x - ax) / aw - means[0]) / stds[0], the same for y, and (log(w \
@@ -93,31 +93,31 @@ fn encode_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 fn box_encode<T: ferromx_kernels::float::FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let examples = ins[0].shape().dim(0) as usize;
+    let batch = ins[0].shape().dim(0) as usize;
     let [targets, masks] = outs else { return Ok(()) };
-    let (mut unwanted_targets, mut unwanted_masks) = (Vec::new(), Vec::new());
-    let targets = output_or_scratch(targets, &mut unwanted_targets)?;
-    let masks = output_or_scratch(masks, &mut unwanted_masks)?;
+    let (mut discarded_targets, mut discarded_masks) = (Vec::new(), Vec::new());
+    let targets = output_or_scratch(targets, &mut discarded_targets)?;
+    let masks = output_or_scratch(masks, &mut discarded_masks)?;
     detection::box_encode(
         (ins[0].slice::<T>()?, ins[1].slice()?),
         (ins[2].slice()?, ins[3].slice()?),
         (ins[4].slice()?, ins[5].slice()?),
-        examples,
+        batch,
         (targets, masks),
     );
     Ok(())
 }
 
-/// The elements of an output, or scratch memory of its size if the output is not wanted.
+/// The elements of an output, or those of `scratch`, resized, if the output is not wanted.
 pub(super) fn output_or_scratch<'a, T: ferromx_core::dtype::Element>(
     out: &'a mut Out<'_>,
-    unwanted: &'a mut Vec<T>,
+    scratch: &'a mut Vec<T>,
 ) -> Result<&'a mut [T]> {
     if out.wanted() {
         return out.slice_mut();
     }
-    unwanted.resize(out.len(), T::default());
-    Ok(unwanted)
+    scratch.resize(out.len(), T::default());
+    Ok(scratch)
 }
 
 params! {
@@ -138,7 +138,7 @@ params! {
     }
 }
 
-/// Decoding of boxes.
+/// Decodes boxes, the inverse of [`BOX_ENCODE`].
 pub(super) static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
     .doc(
         "Boxes from codes relative to anchors, the inverse of box_encode: the centre is (code[0] * std0 * aw + ax, code[1] * std1 \
@@ -161,9 +161,9 @@ pub(super) static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<BoxDecodeParam>();
-        let how = Decoding { format: p.format.of(), stds: [p.std0, p.std1, p.std2, p.std3], clip: p.clip };
+        let decoding = Decoding { format: p.format.to_kernel(), stds: [p.std0, p.std1, p.std2, p.std3], clip: p.clip };
         dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-            detection::box_decode(ins[0].slice::<T>()?, ins[1].slice()?, &how, outs[0].slice_mut()?);
+            detection::box_decode(ins[0].slice::<T>()?, ins[1].slice()?, &decoding, outs[0].slice_mut()?);
             Ok(())
         }, other => Err(ctx.unsupported(other, DType::FLOATS)))
     })
@@ -213,9 +213,9 @@ fn bipartite_matching(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     let topk = usize::try_from(p.topk).ok().filter(|k| *k > 0);
     let [rows, cols] = outs else { return Ok(()) };
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-        let (mut unwanted_rows, mut unwanted_cols) = (Vec::new(), Vec::new());
-        let found = (output_or_scratch::<T>(rows, &mut unwanted_rows)?, output_or_scratch::<T>(cols, &mut unwanted_cols)?);
-        detection::bipartite_matching(ins[0].slice()?, matrix, order, p.threshold, topk, found);
+        let (mut discarded_rows, mut discarded_cols) = (Vec::new(), Vec::new());
+        let matches = (output_or_scratch::<T>(rows, &mut discarded_rows)?, output_or_scratch::<T>(cols, &mut discarded_cols)?);
+        detection::bipartite_matching(ins[0].slice()?, matrix, order, p.threshold, topk, matches);
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }

@@ -1,10 +1,16 @@
-//! Object detection: boxes, anchors, proposals, non-maximum suppression, RoI pooling.
+//! Object detection.
+//!
+//! - `boxes` has the overlap, encoding and matching of boxes.
+//! - `multibox` has the anchors, targets and detections of SSD.
+//! - `nms` is non-maximum suppression.
+//! - `proposal` has the region proposals of Faster R-CNN.
+//! - `roi_pooling` pools regions of interest.
 
 mod boxes;
 mod multibox;
+mod nms;
 mod proposal;
-mod regions;
-mod suppression;
+mod roi_pooling;
 #[cfg(test)]
 mod tests;
 
@@ -23,17 +29,17 @@ pub(super) static OPS: &[&OpDef] = &[
     &boxes::BOX_ENCODE,
     &boxes::BOX_DECODE,
     &boxes::BIPARTITE_MATCHING,
-    &suppression::BOX_NMS,
+    &nms::BOX_NMS,
     &multibox::PRIOR,
     &multibox::TARGET,
     &multibox::DETECTION,
     &proposal::PROPOSAL,
     &proposal::MULTI_PROPOSAL,
-    &regions::ROI_ALIGN,
-    &regions::MAX_ROI_ALIGN,
-    &regions::RROI_ALIGN,
-    &regions::PS_ROI_POOLING,
-    &regions::DEFORMABLE_PS_ROI_POOLING,
+    &roi_pooling::ROI_ALIGN,
+    &roi_pooling::MAX_ROI_ALIGN,
+    &roi_pooling::RROI_ALIGN,
+    &roi_pooling::PS_ROI_POOLING,
+    &roi_pooling::DEFORMABLE_PS_ROI_POOLING,
 ];
 
 param_enum! {
@@ -42,7 +48,8 @@ param_enum! {
 }
 
 impl Format {
-    fn of(self) -> BoxFormat {
+    /// The format for the kernels.
+    fn to_kernel(self) -> BoxFormat {
         match self {
             Format::Center => BoxFormat::Center,
             Format::Corner => BoxFormat::Corner,
@@ -55,12 +62,12 @@ fn all_float32(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.assign_all(DType::F32)
 }
 
-/// Checks the length of the last axis, if it is known.
-fn check_last_axis(what: &str, shape: &Shape, len: i64, meaning: &str) -> Result<()> {
+/// Checks that the last axis of the argument `name` has length `len`, if it is known.
+fn check_last_axis(name: &str, shape: &Shape, len: i64, meaning: &str) -> Result<()> {
     let last = shape.dims().last().copied().unwrap_or(-1);
     ferromx_core::ensure!(
         last < 0 || last == len,
-        "the last axis of {what} must have length {len} ({meaning}), but it has {last}"
+        "the last axis of {name} must have length {len} ({meaning}), but it has {last}"
     );
     Ok(())
 }

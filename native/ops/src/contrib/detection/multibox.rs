@@ -1,4 +1,4 @@
-//! `MultiBoxPrior`, `MultiBoxTarget`, `MultiBoxDetection`.
+//! `MultiBoxPrior`, `MultiBoxTarget`, `MultiBoxDetection`: anchors, training targets and detections of a single shot detector (SSD).
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
@@ -30,6 +30,7 @@ params! {
 }
 
 impl PriorParam {
+    /// The anchors of a feature map of (height, width) cells.
     fn anchors(&self, height: usize, width: usize) -> Result<Anchors> {
         ensure!(!self.sizes.0.is_empty(), "sizes is empty: give at least one");
         ensure!(!self.ratios.0.is_empty(), "ratios is empty: give at least one");
@@ -74,12 +75,11 @@ pub(super) static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior").legacy()
     })
     .grad(Grad::Zero);
 
-/// The four variances, which scale the codes.
+/// Checks that there are four variances, which scale the codes.
 fn variances(v: &Tuple<f32>) -> Result<[f32; 4]> {
-    let given = v.0.len();
-    <[f32; 4]>::try_from(&v.0[..]).map_err(|_| {
-        ferromx_core::error::Error::Value(format!("variances must have four elements, but it has {given}"))
-    })
+    let len = v.0.len();
+    <[f32; 4]>::try_from(&v.0[..])
+        .map_err(|_| ferromx_core::error::Error::Value(format!("variances must have four elements, but it has {len}")))
 }
 
 params! {
@@ -101,7 +101,7 @@ params! {
     }
 }
 
-/// Training targets.
+/// Training targets of anchors.
 pub(super) static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget").legacy()
     .aliases(&["_npx_multibox_target"])
     .doc(
@@ -158,7 +158,7 @@ fn target(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         overlap_below: p.negative_mining_thresh,
         minimum: p.minimum_negative_samples.max(0) as usize,
     });
-    let how = Targets {
+    let targets = Targets {
         label_width: label[2],
         overlap: p.overlap_threshold,
         ignore: p.ignore_label,
@@ -166,10 +166,14 @@ fn target(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         variances: variances(&p.variances)?,
     };
     let [codes, masks, classes] = outs else { return Ok(()) };
-    let mut unwanted = [Vec::new(), Vec::new(), Vec::new()];
-    let [a, b, c] = &mut unwanted;
-    let results = (output_or_scratch(codes, a)?, output_or_scratch(masks, b)?, output_or_scratch(classes, c)?);
-    multibox_targets(ins[0].slice()?, ins[1].slice()?, ins[2].slice()?, label[0], &how, results);
+    let mut discarded = [Vec::new(), Vec::new(), Vec::new()];
+    let [codes_scratch, masks_scratch, classes_scratch] = &mut discarded;
+    let results = (
+        output_or_scratch(codes, codes_scratch)?,
+        output_or_scratch(masks, masks_scratch)?,
+        output_or_scratch(classes, classes_scratch)?,
+    );
+    multibox_targets(ins[0].slice()?, ins[1].slice()?, ins[2].slice()?, label[0], &targets, results);
     Ok(())
 }
 
@@ -193,7 +197,7 @@ params! {
     }
 }
 
-/// Detected boxes.
+/// Decodes the detected boxes and suppresses overlapping ones.
 pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection").legacy()
     .aliases(&["_npx_multibox_detection"])
     .doc(
@@ -223,7 +227,7 @@ pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection").le
     .dtype(all_float32)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<DetectionParam>();
-        let how = Detection {
+        let detection = Detection {
             background: usize::try_from(p.background_id).ok(),
             clip: p.clip,
             threshold: p.threshold,
@@ -232,8 +236,8 @@ pub(super) static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection").le
             variances: variances(&p.variances)?,
             topk: usize::try_from(p.nms_topk).ok().filter(|k| *k > 0),
         };
-        let examples = ins[0].shape().dim(0) as usize;
-        detections(ins[0].slice()?, ins[1].slice()?, ins[2].slice()?, examples, &how, outs[0].slice_mut()?);
+        let batch = ins[0].shape().dim(0) as usize;
+        detections(ins[0].slice()?, ins[1].slice()?, ins[2].slice()?, batch, &detection, outs[0].slice_mut()?);
         Ok(())
     })
     .grad(Grad::Zero);

@@ -1,4 +1,4 @@
-//! `Proposal`, `MultiProposal`.
+//! `Proposal` and `MultiProposal`: the region proposals of Faster R-CNN.
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
@@ -38,6 +38,7 @@ params! {
 }
 
 impl ProposalParam {
+    /// The kernel's parameters for a feature map of (height, width) cells.
     fn proposals(&self, height: usize, width: usize) -> Result<Proposals> {
         ensure!(self.feature_stride > 0, "feature_stride is {}: it must be positive", self.feature_stride);
         ensure!(self.rpn_post_nms_top_n > 0, "rpn_post_nms_top_n is {}: it must be positive", self.rpn_post_nms_top_n);
@@ -65,7 +66,7 @@ const INPUTS: &[ArgDef] = &[
 ];
 
 macro_rules! proposal {
-    ($(#[$meta:meta])* $NAME:ident: $op:literal, $images:literal, $multiple:literal) => {
+    ($(#[$meta:meta])* $NAME:ident: $op:literal, $images:literal, $allows_batch:literal) => {
         $(#[$meta])*
         pub(crate) static $NAME: OpDef = OpDef::new($op).legacy()
             .doc(concat!(
@@ -80,7 +81,7 @@ macro_rules! proposal {
             .outputs(|_| 2)
             .visible(|p| if p.get::<ProposalParam>().output_score { 2 } else { 1 })
             .output_names_by(|_| ["output", "score"].map(String::from).to_vec())
-            .shape(|p, io| infer_shape(p, io, $multiple))
+            .shape(|p, io| infer_shape(p, io, $allows_batch))
             .dtype(all_float32)
             .forward(forward)
             .grad(Grad::Zero);
@@ -88,17 +89,17 @@ macro_rules! proposal {
 }
 
 proposal!(
-    /// Regions of one image.
+    /// Region proposals for one image.
     PROPOSAL: "_contrib_Proposal", "The batch is one image.", false
 );
 proposal!(
-    /// Regions of several images.
+    /// Region proposals for a batch of images.
     MULTI_PROPOSAL: "_contrib_MultiProposal", "The batch may hold several images.", true
 );
 
-fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, allows_batch: bool) -> Result<()> {
     let p = p.get::<ProposalParam>();
-    let per_cell = p.proposals(1, 1)?.per_cell() as i64;
+    let anchors = p.proposals(1, 1)?.per_cell() as i64;
     let scores = io.ins[0].clone();
     if !scores.ndim_is_known() {
         return Ok(());
@@ -106,12 +107,12 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
     ensure!(scores.ndim() == Some(4), "cls_prob has shape {scores}, expected (batch, 2 * anchors, height, width)");
     let (batch, height, width) = (scores.dim(0), scores.dim(2), scores.dim(3));
     ensure!(
-        scores.dim(1) < 0 || scores.dim(1) == 2 * per_cell,
-        "cls_prob has {} channels, expected two for each of the {per_cell} pairs of scale and ratio",
+        scores.dim(1) < 0 || scores.dim(1) == 2 * anchors,
+        "cls_prob has {} channels, expected two for each of the {anchors} pairs of scale and ratio",
         scores.dim(1)
     );
-    ensure!(multiple || batch <= 1, "Proposal takes one image, but the batch has {batch}: use MultiProposal");
-    io.assign_in(1, &Shape::new(&[batch, 4 * per_cell, height, width]))?;
+    ensure!(allows_batch || batch <= 1, "Proposal takes one image, but the batch has {batch}: use MultiProposal");
+    io.assign_in(1, &Shape::new(&[batch, 4 * anchors, height, width]))?;
     io.assign_in(2, &Shape::new(&[batch, 3]))?;
     let rows = if batch < 0 { -1 } else { batch * i64::from(p.rpn_post_nms_top_n) };
     io.assign_out(0, &Shape::new(&[rows, 5]))?;
@@ -121,21 +122,22 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let dims = ins[0].shape().to_usize();
     let (height, width) = (dims[2], dims[3]);
-    let how = ctx.params::<ProposalParam>().proposals(height, width)?;
+    let config = ctx.params::<ProposalParam>().proposals(height, width)?;
     let info = ins[2].slice::<f32>()?;
     for image in info.chunks_exact(3) {
-        let cells = |pixels: f32| (pixels / how.stride) as usize;
+        let cells = |pixels: f32| (pixels / config.stride) as usize;
         ensure!(
             cells(image[0]) <= height && cells(image[1]) <= width,
             "an image of {} x {} pixels has more cells of {} pixels than the feature map of {height} x {width}",
             image[0],
             image[1],
-            how.stride
+            config.stride
         );
     }
     let [regions, scores] = outs else { return Ok(()) };
-    let (mut unwanted, mut no_scores) = (Vec::new(), Vec::new());
-    let results = (output_or_scratch(regions, &mut unwanted)?, output_or_scratch(scores, &mut no_scores)?);
-    proposals(ins[0].slice()?, ins[1].slice()?, info, &how, results);
+    let (mut discarded_regions, mut discarded_scores) = (Vec::new(), Vec::new());
+    let results =
+        (output_or_scratch(regions, &mut discarded_regions)?, output_or_scratch(scores, &mut discarded_scores)?);
+    proposals(ins[0].slice()?, ins[1].slice()?, info, &config, results);
     Ok(())
 }

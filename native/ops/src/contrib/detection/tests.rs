@@ -1,15 +1,15 @@
 use ferromx_core::shape::Shape;
 
-use super::{boxes, multibox, proposal, regions, suppression};
+use super::{boxes, multibox, nms, proposal, roi_pooling};
 use crate::testing::{Case, array};
 
 #[test]
 fn errors_name_the_invalid_parameter() {
-    let nms = |attrs: &[(&str, &str)]| {
-        Case::new(&suppression::BOX_NMS, attrs).shapes(&[Shape::new(&[4, 6])]).unwrap_err().to_string()
+    let nms_error = |attrs: &[(&str, &str)]| {
+        Case::new(&nms::BOX_NMS, attrs).shapes(&[Shape::new(&[4, 6])]).unwrap_err().to_string()
     };
-    assert!(nms(&[("coord_start", "3")]).contains("out of range for rows of 6"));
-    assert!(nms(&[("score_index", "3")]).contains("one of the coordinates"));
+    assert!(nms_error(&[("coord_start", "3")]).contains("out of range for rows of 6"));
+    assert!(nms_error(&[("score_index", "3")]).contains("one of the coordinates"));
     let prior = Case::new(&multibox::PRIOR, &[("steps", "(0.1,)")]).shapes(&[Shape::new(&[1, 1, 2, 2])]);
     assert!(prior.unwrap_err().to_string().contains("Step ndim must be 2"));
     let data = Shape::new(&[2, 4, 3, 3]);
@@ -34,7 +34,7 @@ fn input_shapes_are_inferred_from_one_another() {
 }
 
 #[test]
-fn gradients() {
+fn roi_align_distributes_the_gradient_over_the_data_and_not_the_regions() {
     let data = |n: i64, dims: &[i64]| {
         let items: Vec<f64> = (0..n).map(|i| f64::from((i * 29 % 37) as i32) / 7.0 - 2.0).collect();
         array(&items, dims)
@@ -42,8 +42,7 @@ fn gradients() {
     let rois = array(&[0f32, 0.3, 0.4, 3.1, 2.9, 1.0, 1.2, 0.1, 4.3, 3.7], &[2, 5]);
     let rois = crate::testing::cast(&rois, ferromx_core::dtype::DType::F64);
     let attrs = [("pooled_size", "(2, 2)"), ("spatial_scale", "1"), ("sample_ratio", "2")];
-    // Only the data is differentiable, so the gradient of the regions is compared with zero by hand.
-    let case = Case::new(&regions::ROI_ALIGN, &attrs);
+    let case = Case::new(&roi_pooling::ROI_ALIGN, &attrs);
     let x = data(2 * 2 * 20, &[2, 2, 4, 5]);
     let out = case.run1(&[x.clone(), rois.clone()]).unwrap();
     let ones = array(&vec![1f64; out.len()], out.shape().dims());
@@ -54,9 +53,9 @@ fn gradients() {
 }
 
 #[test]
-fn regions_of_missing_images_are_refused() {
+fn regions_with_an_image_index_out_of_range_are_refused() {
     let attrs = [("pooled_size", "(2, 2)"), ("spatial_scale", "1")];
-    let e = Case::new(&regions::ROI_ALIGN, &attrs)
+    let e = Case::new(&roi_pooling::ROI_ALIGN, &attrs)
         .run1(&[array(&[0f32; 9], &[1, 1, 3, 3]), array(&[1f32, 0.0, 0.0, 2.0, 2.0], &[1, 5])])
         .unwrap_err();
     assert!(e.to_string().contains("region 0 belongs to image 1"), "{e}");

@@ -1,4 +1,4 @@
-//! RoI pooling: `ROIAlign`, `RROIAlign`, `PSROIPooling`, `DeformablePSROIPooling`.
+//! Pooling of regions of interest (RoI): `ROIAlign`, `RROIAlign`, `PSROIPooling`, `DeformablePSROIPooling`.
 
 use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::Result;
@@ -14,6 +14,8 @@ use ferromx_kernels::detection::{
     offsets_backward, pool_regions, pool_regions_backward,
 };
 use ferromx_kernels::float::FloatElement;
+
+use crate::rules::no_gradient;
 
 params! {
     /// Parameters of `ROIAlign`.
@@ -43,7 +45,7 @@ params! {
     }
 }
 
-/// The bins that the parameters describe.
+/// The bins and sampling points that the parameters describe.
 fn align_shape(pooled: &Shape, scale: f32, points: i32) -> Result<AlignShape> {
     let [height, width] = *pooled.dims() else {
         return Err(ferromx_core::error::Error::Value(format!(
@@ -55,24 +57,25 @@ fn align_shape(pooled: &Shape, scale: f32, points: i32) -> Result<AlignShape> {
     Ok(AlignShape { bins: (height as usize, width as usize), scale: f64::from(scale), points })
 }
 
+/// The dimensions of data of shape (batch, channels, height, width).
 fn maps(data: &Shape) -> Maps {
     let d = data.to_usize();
     Maps { images: d[0], channels: d[1], height: d[2], width: d[3] }
 }
 
-/// Checks the shapes of data and regions; returns the number of channels and of regions, -1 if unknown.
-fn check_inputs(io: &mut ShapeIo<'_>, numbers: i64) -> Result<(i64, i64)> {
+/// Checks the shapes of data and regions, whose rows have `roi_len` numbers. Returns the numbers of channels and of regions, -1 if unknown.
+fn check_inputs(io: &mut ShapeIo<'_>, roi_len: i64) -> Result<(i64, i64)> {
     let (data, rois) = (io.ins[0].clone(), io.ins[1].clone());
     ensure!(data.ndim().is_none_or(|n| n == 4), "data has shape {data}, expected (batch, channel, height, width)");
-    ensure!(rois.ndim().is_none_or(|n| n == 2), "rois has shape {rois}, expected (regions, {numbers})");
-    super::check_last_axis("rois", &rois, numbers, "a region")?;
-    io.assign_in(1, &Shape::new(&[-1, numbers]))?;
+    ensure!(rois.ndim().is_none_or(|n| n == 2), "rois has shape {rois}, expected (regions, {roi_len})");
+    super::check_last_axis("rois", &rois, roi_len, "a region")?;
+    io.assign_in(1, &Shape::new(&[-1, roi_len]))?;
     Ok((data.dim(1), rois.dim(0)))
 }
 
 /// Checks the image index of every region. Regions with a negative index are skipped.
-fn check_image_indices<T: FloatElement>(rois: &[T], numbers: usize, maps: &Maps) -> Result<()> {
-    for (i, roi) in rois.chunks_exact(numbers).enumerate() {
+fn check_image_indices<T: FloatElement>(rois: &[T], roi_len: usize, maps: &Maps) -> Result<()> {
+    for (i, roi) in rois.chunks_exact(roi_len).enumerate() {
         let image = roi[0].to_f64();
         ensure!(
             image < maps.images as f64,
@@ -80,39 +83,36 @@ fn check_image_indices<T: FloatElement>(rois: &[T], numbers: usize, maps: &Maps)
             maps.images
         );
     }
-    let empty = maps.height == 0 || maps.width == 0;
-    ensure!(!empty || rois.is_empty(), "the images have no pixels");
+    let is_empty = maps.height == 0 || maps.width == 0;
+    ensure!(!is_empty || rois.is_empty(), "the images have no pixels");
     Ok(())
 }
 
-/// Runs `$body` with `$T` bound to the element type.
-macro_rules! by_float {
+/// Evaluates `$body` with `$T` bound to the floating-point type for `$dtype`.
+macro_rules! float_type {
     ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
         dispatch!($dtype, $T in [f32, f64, f16] => $body, other => Err($ctx.unsupported(other, DType::FLOATS)))
     };
 }
 
-/// Pools the regions.
+/// Pools each region into its bins.
 fn pool<T: FloatElement>(ins: &[In<'_>], outs: &mut [Out<'_>], regions: &impl Regions<T::Acc>) -> Result<()> {
     pool_regions(ins[0].slice::<T>()?, &maps(ins[0].shape()), regions, outs[0].slice_mut()?);
     Ok(())
 }
 
-/// The gradient of the data, from that of the output; zeros for the regions.
+/// The gradient of the data, given the gradient `dy` of the output. That of the regions is 0.
 fn pool_backward<T: FloatElement>(dy: &[T], outs: &mut [Out<'_>], regions: &impl Regions<T::Acc>) -> Result<()> {
     let maps = maps(outs[0].shape());
     if outs[0].wanted() {
         pool_regions_backward(dy, &maps, regions, outs[0].slice_mut()?);
     }
-    if outs[1].wanted() {
-        outs[1].bytes_mut()?.fill(0);
-    }
-    Ok(())
+    no_gradient(&mut outs[1])
 }
 
 const ROIS: ArgDef = arg("rois", "The regions, of shape (regions, 5) with rows (image, left, top, right, bottom).");
 
-/// RoI pooling by bilinear interpolation.
+/// RoI pooling by averages of bilinear interpolation.
 pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outputs()
     .doc(
         "Pools regions of images (He et al., \"Mask R-CNN\", 2017): each bin of a region is the average of points on a regular \
@@ -125,11 +125,11 @@ pub(super) static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign").names_outpu
     .params::<RoiAlignParam>()
     .shape(align_shapes)
     .forward(|ctx, ins, outs| {
-        by_float!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &roi_align::<T>(ctx, &ins[1], ins[0].shape())?))
+        float_type!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &roi_align::<T>(ctx, &ins[1], ins[0].shape())?))
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            by_float!(ctx, ins[0].dtype(), |T| {
+            float_type!(ctx, ins[0].dtype(), |T| {
                 let regions = roi_align::<T>(ctx, &ins[1], outs[0].shape())?;
                 pool_backward(ins[0].slice::<T>()?, outs, &regions)
             })
@@ -152,7 +152,7 @@ pub(super) static MAX_ROI_ALIGN: OpDef = OpDef::new("_onnx_MaxRoiAlign")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<RoiAlignParam>();
         ensure!(!p.position_sensitive, "position_sensitive=True is not supported: use _contrib_ROIAlign");
-        by_float!(ctx, ins[0].dtype(), |T| {
+        float_type!(ctx, ins[0].dtype(), |T| {
             let regions = roi_align::<T>(ctx, &ins[1], ins[0].shape())?;
             max_of_regions(ins[0].slice::<T>()?, &maps(ins[0].shape()), &regions, outs[0].slice_mut::<T>()?);
             Ok(())
@@ -180,9 +180,9 @@ fn roi_align<'a, T: FloatElement>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) 
     let p = ctx.params::<RoiAlignParam>();
     let (rois, maps) = (rois.slice::<T>()?, maps(data));
     check_image_indices(rois, 5, &maps)?;
-    let upside_down = |roi: &[T]| roi[3] < roi[1] || roi[4] < roi[2];
+    let is_inverted = |roi: &[T]| roi[3] < roi[1] || roi[4] < roi[2];
     ensure!(
-        !p.aligned || !rois.chunks_exact(5).any(upside_down),
+        !p.aligned || !rois.chunks_exact(5).any(is_inverted),
         "a region has a negative width or height: its row must be (image, left, top, right, bottom)"
     );
     let shape = align_shape(&p.pooled_size, p.spatial_scale, p.sample_ratio)?;
@@ -210,7 +210,7 @@ pub(super) static RROI_ALIGN: OpDef = OpDef::new("_contrib_RROIAlign")
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<RotatedAlignParam>();
-        by_float!(ctx, ins[0].dtype(), |T| {
+        float_type!(ctx, ins[0].dtype(), |T| {
             let (rois, maps) = (ins[1].slice::<T>()?, maps(ins[0].shape()));
             check_image_indices(rois, 6, &maps)?;
             let shape = align_shape(&p.pooled_size, p.spatial_scale, p.sampling_ratio)?;
@@ -232,24 +232,25 @@ params! {
     }
 }
 
-/// Bins and groups of channels.
-fn layout(pooled: i32, group: i32, scale: f32) -> BinGroups {
+/// The bins and channel groups that the parameters describe.
+fn bin_groups(pooled: i32, group: i32, scale: f32) -> BinGroups {
     let groups = if group == 0 { pooled } else { group };
     BinGroups { bins: pooled as usize, groups: groups as usize, scale: f64::from(scale) }
 }
 
-/// Checks the number of channels and assigns the output's shape.
+/// Shape rule of position-sensitive pooling.
 fn ps_shape(io: &mut ShapeIo<'_>, layout: &BinGroups, output_dim: i32) -> Result<()> {
     let (channels, regions) = check_inputs(io, 5)?;
-    let needed = i64::from(output_dim) * (layout.groups * layout.groups) as i64;
+    let num_channels = i64::from(output_dim) * (layout.groups * layout.groups) as i64;
     ensure!(
-        channels < 0 || channels == needed,
-        "the data has {channels} channels, expected output_dim * group_size * group_size = {needed}"
+        channels < 0 || channels == num_channels,
+        "the data has {channels} channels, expected output_dim * group_size * group_size = {num_channels}"
     );
     let bins = layout.bins as i64;
     io.assign_out(0, &Shape::new(&[regions, i64::from(output_dim), bins, bins]))
 }
 
+/// An argument that MXNet's metadata lists with the type `Symbol`.
 const fn symbol(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "Symbol" }
 }
@@ -258,7 +259,7 @@ const PS_DATA: ArgDef =
     symbol("data", "The images, of shape (batch, output_dim * group_size * group_size, height, width).");
 const PS_ROIS: ArgDef = symbol("rois", ROIS.doc);
 
-/// Position-sensitive pooling.
+/// Position-sensitive RoI pooling.
 pub(super) static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling").legacy()
     .doc(
         "Position-sensitive pooling of regions (Dai et al., \"R-FCN\", 2016): each bin of a region is the average of the pixels that \
@@ -270,14 +271,14 @@ pub(super) static PS_ROI_POOLING: OpDef = OpDef::new("_contrib_PSROIPooling").le
     .params::<PsRoiParam>()
     .shape(|p, io| {
         let p = p.get::<PsRoiParam>();
-        ps_shape(io, &layout(p.pooled_size, p.group_size, p.spatial_scale), p.output_dim)
+        ps_shape(io, &bin_groups(p.pooled_size, p.group_size, p.spatial_scale), p.output_dim)
     })
     .forward(|ctx, ins, outs| {
-        by_float!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &ps_regions::<T>(ctx, &ins[1], ins[0].shape())?))
+        float_type!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &ps_regions::<T>(ctx, &ins[1], ins[0].shape())?))
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            by_float!(ctx, ins[0].dtype(), |T| {
+            float_type!(ctx, ins[0].dtype(), |T| {
                 let regions = ps_regions::<T>(ctx, &ins[1], outs[0].shape())?;
                 pool_backward(ins[0].slice::<T>()?, outs, &regions)
             })
@@ -290,7 +291,7 @@ fn ps_regions<'a, T: FloatElement>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape)
     let p = ctx.params::<PsRoiParam>();
     let (rois, maps) = (rois.slice::<T>()?, maps(data));
     check_image_indices(rois, 5, &maps)?;
-    let layout = layout(p.pooled_size, p.group_size, p.spatial_scale);
+    let layout = bin_groups(p.pooled_size, p.group_size, p.spatial_scale);
     Ok(PositionSensitive { rois, maps, layout, channels: p.output_dim as usize })
 }
 
@@ -322,7 +323,7 @@ impl DeformablePsRoiParam {
     }
 }
 
-/// Position-sensitive pooling with learned offsets.
+/// Position-sensitive RoI pooling with learned offsets.
 pub(super) static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_DeformablePSROIPooling").legacy()
     .doc(
         "Position-sensitive pooling of regions whose bins are shifted by offsets (Dai et al., \"Deformable Convolutional Networks\", \
@@ -337,7 +338,7 @@ pub(super) static DEFORMABLE_PS_ROI_POOLING: OpDef = OpDef::new("_contrib_Deform
     .num_inputs_by(|p| if p.get::<DeformablePsRoiParam>().no_trans { 2 } else { 3 })
     .shape(deformable_shape)
     .forward(|ctx, ins, outs| {
-        by_float!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &deformable::<T>(ctx, &ins[1..], ins[0].shape())?))
+        float_type!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &deformable::<T>(ctx, &ins[1..], ins[0].shape())?))
     })
     .grad(Grad::Kernel(Backward::new(deformable_backward).inputs(Deps::All), None));
 
@@ -346,17 +347,18 @@ fn deformable_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if let Some(trans) = io.ins.get(2).filter(|t| t.ndim_is_known()).cloned() {
         let (regions, parts) = (io.ins[1].dim(0), p.parts() as i64);
         io.assign_in(2, &Shape::new(&[regions, -1, parts, parts]))?;
-        let numbers = trans.dim(1);
+        let trans_channels = trans.dim(1);
         ensure!(
-            numbers < 0 || numbers > 0 && numbers % 2 == 0 && i64::from(p.output_dim) % (numbers / 2) == 0,
-            "trans has {numbers} channels, expected two for each class, and output_dim {} a multiple of the number of classes",
+            trans_channels < 0
+                || trans_channels > 0 && trans_channels % 2 == 0 && i64::from(p.output_dim) % (trans_channels / 2) == 0,
+            "trans has {trans_channels} channels, expected two for each class, and output_dim {} a multiple of the number of classes",
             p.output_dim
         );
     }
-    ps_shape(io, &layout(p.pooled_size, p.group_size, p.spatial_scale), p.output_dim)
+    ps_shape(io, &bin_groups(p.pooled_size, p.group_size, p.spatial_scale), p.output_dim)
 }
 
-/// The bins; `ins` holds the regions and, unless `no_trans`, the offsets.
+/// The shifted bins. `ins` are the regions and, unless `no_trans`, the offsets.
 fn deformable<'a, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'a>], data: &Shape) -> Result<DeformableBins<'a, T>> {
     let p = ctx.params::<DeformablePsRoiParam>();
     let (rois, maps) = (ins[0].slice::<T>()?, maps(data));
@@ -365,7 +367,7 @@ fn deformable<'a, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'a>], data: &Shape
         rois,
         offsets: ins.get(1).map(In::slice::<T>).transpose()?,
         maps,
-        layout: layout(p.pooled_size, p.group_size, p.spatial_scale),
+        layout: bin_groups(p.pooled_size, p.group_size, p.spatial_scale),
         channels: p.output_dim as usize,
         classes: ins.get(1).map_or(1, |t| t.shape().dim(1) as usize / 2),
         parts: p.parts(),
@@ -376,7 +378,7 @@ fn deformable<'a, T: FloatElement>(ctx: &OpCtx<'_>, ins: &[In<'a>], data: &Shape
 
 /// Inputs: gradient of the output, data, regions, offsets. Outputs: gradients of the last three.
 fn deformable_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    by_float!(ctx, ins[0].dtype(), |T| {
+    float_type!(ctx, ins[0].dtype(), |T| {
         let regions = deformable::<T>(ctx, &ins[2..], ins[1].shape())?;
         let dy = ins[0].slice::<T>()?;
         if let Some(offsets) = outs.get_mut(2).filter(|o| o.wanted()) {

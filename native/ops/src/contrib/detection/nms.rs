@@ -1,4 +1,4 @@
-//! `box_nms`.
+//! `box_nms`: non-maximum suppression.
 
 use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::Result;
@@ -39,37 +39,38 @@ params! {
 }
 
 impl BoxNmsParam {
+    /// Checks the indices of coordinates, score and class against the length of a row.
     fn check(&self, shape: &Shape) -> Result<()> {
         let Some(rank) = shape.ndim() else { return Ok(()) };
         ensure!(rank >= 2, "the data must have dim >= 2, (..., boxes, numbers of a box), but its shape is {shape}");
-        let width = shape.dim(rank - 1);
-        if width < 0 {
+        let row_len = shape.dim(rank - 1);
+        if row_len < 0 {
             return Ok(());
         }
-        let at = |name: &str, i: i32| -> Result<()> {
-            ensure!((0..width).contains(&i64::from(i)), "{name} {i} is out of range for rows of {width} numbers");
+        let check_index = |name: &str, i: i32| -> Result<()> {
+            ensure!((0..row_len).contains(&i64::from(i)), "{name} {i} is out of range for rows of {row_len} numbers");
             let coordinates = self.coord_start..self.coord_start.saturating_add(4);
             ensure!(!coordinates.contains(&i), "{name} {i} is one of the coordinates {coordinates:?}");
             Ok(())
         };
         let end = i64::from(self.coord_start) + 4;
         ensure!(
-            self.coord_start >= 0 && end <= width,
-            "the coordinates {}..{end} are out of range for rows of {width} numbers",
+            self.coord_start >= 0 && end <= row_len,
+            "the coordinates {}..{end} are out of range for rows of {row_len} numbers",
             self.coord_start
         );
-        at("score_index", self.score_index)?;
+        check_index("score_index", self.score_index)?;
         if self.id_index >= 0 {
-            at("id_index", self.id_index)?;
+            check_index("id_index", self.id_index)?;
             ensure!(self.id_index != self.score_index, "id_index and score_index are both {}", self.id_index);
         }
         Ok(())
     }
 
-    fn suppression(&self, width: usize) -> Suppression {
+    fn suppression(&self, row_len: usize) -> Suppression {
         let class = usize::try_from(self.id_index).ok();
         Suppression {
-            width,
+            width: row_len,
             coordinates: self.coord_start as usize,
             score: self.score_index as usize,
             class,
@@ -78,8 +79,8 @@ impl BoxNmsParam {
             valid_above: self.valid_thresh,
             overlap_above: self.overlap_thresh,
             topk: usize::try_from(self.topk).ok(),
-            input: self.in_format.of(),
-            output: self.out_format.of(),
+            input: self.in_format.to_kernel(),
+            output: self.out_format.to_kernel(),
         }
     }
 }
@@ -121,18 +122,18 @@ pub(super) static BOX_NMS: OpDef = OpDef::new("_contrib_box_nms")
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<BoxNmsParam>();
     let dims = ins[0].shape().to_usize();
-    let (count, width) = (dims[dims.len() - 2], dims[dims.len() - 1]);
+    let (num_boxes, row_len) = (dims[dims.len() - 2], dims[dims.len() - 1]);
     let [out, record] = outs else { return Ok(()) };
-    let mut unwanted = Vec::new();
-    let record = output_or_scratch::<i64>(record, &mut unwanted)?;
+    let mut discarded_record = Vec::new();
+    let record = output_or_scratch::<i64>(record, &mut discarded_record)?;
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-        let mut unwanted = Vec::new();
-        let (data, out) = (ins[0].slice::<T>()?, output_or_scratch::<T>(out, &mut unwanted)?);
+        let mut discarded = Vec::new();
+        let (data, out) = (ins[0].slice::<T>()?, output_or_scratch::<T>(out, &mut discarded)?);
         if p.topk == 0 {
             out.copy_from_slice(data);
             record.iter_mut().zip(0..).for_each(|(r, i)| *r = i);
         } else {
-            suppress(data, count, &p.suppression(width), out, record);
+            suppress(data, num_boxes, &p.suppression(row_len), out, record);
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
@@ -140,12 +141,12 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 
 /// Inputs: gradient of the output, source index of each of its rows. Output: gradient of the data.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let width = outs[0].shape().dims().last().map_or(1, |w| *w as usize);
+    let row_len = outs[0].shape().dims().last().map_or(1, |w| *w as usize);
     if !outs[0].wanted() {
         return Ok(());
     }
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-        suppress_backward(ins[0].slice::<T>()?, ins[1].slice()?, width, outs[0].slice_mut()?);
+        suppress_backward(ins[0].slice::<T>()?, ins[1].slice()?, row_len, outs[0].slice_mut()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }

@@ -1,5 +1,5 @@
-//! `_sg_mkldnn_conv`, `_sg_mkldnn_fully_connected`: subgraphs that MXNet's oneDNN backend has fused into one node, which keeps the
-//! subgraph as an attribute. Here the subgraph replaces the node; the executor's planner fuses it again.
+//! `_sg_mkldnn_conv`, `_sg_mkldnn_fully_connected`: nodes into which MXNet's oneDNN backend fuses a subgraph, which they have as an
+//! attribute. Here the subgraph replaces the node again, and the executor's passes fuse it.
 
 use ferromx_core::error::Error;
 use ferromx_core::op::{ArgDef, OpDef};
@@ -50,8 +50,8 @@ params! {
 
 const SUBGRAPH: &[ArgDef] = &[ArgDef { name: "graph", doc: "The fused subgraph.", type_string: "Symbol" }];
 
-/// The common definition of both operators; MXNet's metadata lists no arguments for them.
-const fn rewritten(name: &'static str) -> OpDef {
+/// What the definitions of both operators share. As in MXNet, their metadata lists no arguments.
+const fn fused_subgraph(name: &'static str) -> OpDef {
     OpDef::new(name)
         .expands(SUBGRAPH)
         .variadic("data", "The inputs of the subgraph, then the bounds of the ranges of 8-bit integers.", "num_args")
@@ -67,7 +67,7 @@ const fn rewritten(name: &'static str) -> OpDef {
 }
 
 /// A convolution fused with the operators that follow it.
-pub(super) static FUSED_CONVOLUTION: OpDef = rewritten("_sg_mkldnn_conv").params::<FusedConvolutionParam>().doc(
+pub(super) static FUSED_CONVOLUTION: OpDef = fused_subgraph("_sg_mkldnn_conv").params::<FusedConvolutionParam>().doc(
     "A convolution fused with the operators that follow it (batch normalization, an addition, activations) by MXNet's oneDNN backend: \
      graph(data, ...). The graph replaces the node and determines its shapes, types and gradients. With quantized, integer inputs are \
      dequantized by their ranges; the graph computes with the original weights, without quantizing them to 8 bits; and the result is \
@@ -77,7 +77,7 @@ pub(super) static FUSED_CONVOLUTION: OpDef = rewritten("_sg_mkldnn_conv").params
 
 /// A fully connected layer fused with an elementwise function.
 pub(super) static FUSED_FULLY_CONNECTED: OpDef =
-    rewritten("_sg_mkldnn_fully_connected").params::<FusedFullyConnectedParam>().doc(
+    fused_subgraph("_sg_mkldnn_fully_connected").params::<FusedFullyConnectedParam>().doc(
         "A fully connected layer fused with an elementwise function by MXNet's oneDNN backend: graph(data, weight, bias). Like \
          _sg_mkldnn_conv, but weights and bias are 8-bit integers too, unless channel_wise_quantize is set.",
     );
