@@ -1,4 +1,4 @@
-//! Shared by loops and branches: graphs bound to arrays and cached between calls, and accumulation of gradients.
+//! What loops and branches share: graphs bound to arrays, the state that a node keeps between calls, and writing of outputs and gradients.
 
 use std::sync::Arc;
 
@@ -18,37 +18,37 @@ pub(super) fn is_same_view(a: &NDArray, b: &NDArray) -> bool {
         && a.dtype() == b.dtype()
 }
 
-/// A graph bound to input arrays and gradient arrays.
+/// A graph bound to its inputs and the arrays of their gradients.
 pub(super) struct Bound {
     graph: Box<dyn BoundGraph>,
     ins: Vec<NDArray>,
-    /// For each input, its gradient if the graph was bound with gradients.
+    /// The gradient of each input; `None` for inputs without one, and for all inputs if the graph was bound for inference.
     pub grads: Vec<Option<NDArray>>,
 }
 
 impl Bound {
-    /// Binds a graph. With `train`, every floating-point input that is not a state has a gradient; an input in `shared` accumulates
-    /// its gradient into the given array.
+    /// Binds a graph. With `train`, every floating-point input that is not a state has a gradient. If `sums` has an array for an input, its
+    /// gradient is added to that array.
     pub(super) fn new(
         graph: &dyn Subgraph,
         context: Context,
         ins: Vec<NDArray>,
         train: bool,
-        shared: &[Option<NDArray>],
+        sums: &[Option<NDArray>],
     ) -> Result<Bound> {
         let mut grads = Vec::with_capacity(ins.len());
-        let mut targets = Vec::with_capacity(ins.len());
+        let mut bound_grads = Vec::with_capacity(ins.len());
         for (i, input) in ins.iter().enumerate() {
-            let wanted = train && input.dtype().is_float() && !graph.states().contains(&i);
-            let target = match shared.get(i).cloned().flatten() {
-                _ if !wanted => None,
+            let has_grad = train && input.dtype().is_float() && !graph.states().contains(&i);
+            let grad = match sums.get(i).cloned().flatten() {
+                _ if !has_grad => None,
                 Some(sum) => Some((sum, Req::Add)),
                 None => Some((NDArray::zeros(input.shape(), input.dtype(), context)?, Req::Write)),
             };
-            grads.push(target.as_ref().map(|(array, _)| array.clone()));
-            targets.push(target);
+            grads.push(grad.as_ref().map(|(array, _)| array.clone()));
+            bound_grads.push(grad);
         }
-        let graph = graph.bind(context, &ins, &targets)?;
+        let graph = graph.bind(context, &ins, &bound_grads)?;
         Ok(Bound { graph, ins, grads })
     }
 
@@ -82,7 +82,7 @@ pub(super) fn node_state<T: Default + Send + 'static>(cache: Option<&Cache>) -> 
     cache.map_or_else(Arc::default, |cache| cache.with(|state: &mut NodeState<T>| state.clone()))
 }
 
-/// Writes an array to an output as `req` says.
+/// Writes an array to an output, or adds it, as `req` says.
 pub(super) fn write_output(from: &NDArray, to: &NDArray, req: Req) -> Result<()> {
     match req {
         Req::Null => Ok(()),
@@ -113,10 +113,10 @@ pub(super) fn fill_zeros(array: &NDArray) {
     ferromx_core::storage::write_bytes(array, |bytes| bytes.fill(0));
 }
 
-/// Writes an output or gradient as `req` says; `None` counts as zeros.
-pub(super) fn write_or_zero(gradient: Option<&NDArray>, to: &NDArray, req: Req) -> Result<()> {
-    match (gradient, req) {
-        (Some(gradient), req) => write_output(gradient, to, req),
+/// [`write_output`] with `None` for zeros.
+pub(super) fn write_or_zero(array: Option<&NDArray>, to: &NDArray, req: Req) -> Result<()> {
+    match (array, req) {
+        (Some(array), req) => write_output(array, to, req),
         (None, Req::Write | Req::Inplace) => {
             fill_zeros(to);
             Ok(())

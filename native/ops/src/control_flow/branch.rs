@@ -1,4 +1,4 @@
-//! `_cond`: one of two graphs.
+//! `_cond`: runs one of two graphs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,9 @@ use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
 use super::bound::{Bound, is_true, node_state, pick, write_or_zero, write_output};
-use super::{attached, check_inputs, count, graph, indices, infer_dtypes, infer_shapes, mutated};
+use super::{
+    attached_graph, check_num_inputs, graph, infer_dtypes, infer_shapes, input_indices, mutated_inputs, to_count,
+};
 
 params! {
     /// Parameters of `_cond` as the metadata lists them.
@@ -34,15 +36,17 @@ params! {
 
 /// Parameters of `_cond`.
 pub(super) struct CondParam {
-    inputs: usize,
-    outputs: usize,
-    /// Input indices of condition, then-branch and else-branch.
+    num_inputs: usize,
+    num_outputs: usize,
+    /// For each input of condition, then-branch and else-branch, the index of the operator's input.
     locs: [Vec<usize>; 3],
     graphs: Option<[Arc<dyn Subgraph>; 3]>,
+    /// Inputs of the operator that a graph mutates.
     mutated: Vec<usize>,
 }
 
-const GRAPHS: [&str; 3] = ["cond_input_locs", "then_input_locs", "else_input_locs"];
+/// The parameters that list the inputs of condition, then-branch and else-branch.
+const LOCS: [&str; 3] = ["cond_input_locs", "then_input_locs", "else_input_locs"];
 
 impl OpParams for CondParam {
     fn fields() -> Vec<FieldInfo> {
@@ -51,21 +55,22 @@ impl OpParams for CondParam {
 
     fn parse(attrs: &Attrs) -> Result<Self> {
         let p = CondAttrs::parse(attrs)?;
-        let texts = [&p.cond_input_locs, &p.then_input_locs, &p.else_input_locs];
-        let highest = texts.iter().flat_map(|locs| &locs.0).max().map_or(0, |i| *i + 1);
+        let lists = [&p.cond_input_locs, &p.then_input_locs, &p.else_input_locs];
+        let end = lists.iter().flat_map(|locs| &locs.0).max().map_or(0, |i| *i + 1);
         // Until the node is composed, num_args counts only the graphs.
-        let inputs = (p.num_args.max(3) as usize - 3).max(usize::try_from(highest).unwrap_or(0));
+        let num_inputs = (p.num_args.max(3) as usize - 3).max(usize::try_from(end).unwrap_or(0));
         let mut locs = [const { Vec::new() }; 3];
-        for (i, text) in texts.iter().enumerate() {
-            locs[i] = indices(text, inputs, GRAPHS[i])?;
+        for (i, list) in lists.iter().enumerate() {
+            locs[i] = input_indices(list, num_inputs, LOCS[i])?;
         }
-        Ok(CondParam { inputs, outputs: count(p.num_outputs, "num_outputs")?, locs, graphs: None, mutated: vec![] })
+        let num_outputs = to_count(p.num_outputs, "num_outputs")?;
+        Ok(CondParam { num_inputs, num_outputs, locs, graphs: None, mutated: vec![] })
     }
 }
 
 impl CondParam {
     fn graph(&self, i: usize) -> Result<&dyn Subgraph> {
-        attached(self.graphs.as_ref().map(|graphs| &graphs[i]))
+        attached_graph(self.graphs.as_ref().map(|graphs| &graphs[i]))
     }
 }
 
@@ -73,11 +78,15 @@ fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params
     let p = params.get::<CondParam>();
     let graphs: [Arc<dyn Subgraph>; 3] = graphs.try_into().map_err(|_| Error::value("three graphs were expected"))?;
     for (i, graph) in graphs.iter().enumerate() {
-        check_inputs(&**graph, p.locs[i].len(), GRAPHS[i])?;
-        let outputs = if i == 0 { 1 } else { p.outputs };
-        ensure!(graph.outputs() == outputs, "graph {i} has {} outputs, but {outputs} were expected", graph.outputs());
+        check_num_inputs(&**graph, p.locs[i].len(), LOCS[i])?;
+        let num_outputs = if i == 0 { 1 } else { p.num_outputs };
+        ensure!(
+            graph.outputs() == num_outputs,
+            "graph {i} has {} outputs, but {num_outputs} were expected",
+            graph.outputs()
+        );
     }
-    let mutated = mutated(&[(&*graphs[0], &p.locs[0]), (&*graphs[1], &p.locs[1]), (&*graphs[2], &p.locs[2])]);
+    let mutated = mutated_inputs(&[(&*graphs[0], &p.locs[0]), (&*graphs[1], &p.locs[1]), (&*graphs[2], &p.locs[2])]);
     Ok(Params::new(CondParam { locs: p.locs.clone(), graphs: Some(graphs), mutated, ..*p }))
 }
 
@@ -97,10 +106,10 @@ pub(crate) static COND: OpDef = OpDef::new("_cond")
     )
     .variadic("data", "The inputs of all graphs.", "num_args")
     .params::<CondParam>()
-    .num_inputs_by(|p| p.get::<CondParam>().inputs)
-    .input_names_by(|p| (0..p.get::<CondParam>().inputs).map(|i| format!("data{i}")).collect())
+    .num_inputs_by(|p| p.get::<CondParam>().num_inputs)
+    .input_names_by(|p| (0..p.get::<CondParam>().num_inputs).map(|i| format!("data{i}")).collect())
     .mutates_by(|p| &p.get::<CondParam>().mutated)
-    .outputs(|p| p.get::<CondParam>().outputs)
+    .outputs(|p| p.get::<CondParam>().num_outputs)
     .shape(infer_shape)
     .dtype(infer_dtype)
     .foreign(forward)
@@ -119,19 +128,21 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     (1..3).try_for_each(|i| infer_dtypes(p.graph(i)?, &p.locs[i], io.ins, io.outs))
 }
 
-/// The bound graphs of condition and branches, bound when first needed, and the branch that the last call took.
+/// The state of a node between calls.
 #[derive(Default)]
 struct Branches {
+    /// Condition, then-branch and else-branch, each bound when it is first needed.
     bound: [Option<Bound>; 3],
+    /// The index of the branch that the last call took; 0 before the first call.
     taken: usize,
 }
 
 impl Branches {
-    /// Runs one of the graphs, after binding it if it is not bound to these inputs.
+    /// Runs graph `i`, after binding it unless it is already bound to these inputs.
     fn run(&mut self, ctx: &OpCtx<'_>, p: &CondParam, i: usize, ins: &[NDArray], train: bool) -> Result<&Bound> {
         let ins = pick(ins, &p.locs[i]);
-        let fitting = self.bound[i].take().filter(|b| b.is_bound_to(&ins, train));
-        let bound = match fitting {
+        let reusable = self.bound[i].take().filter(|b| b.is_bound_to(&ins, train));
+        let bound = match reusable {
             Some(bound) => bound,
             None => Bound::new(p.graph(i)?, ctx.context, ins, train, &[])?,
         };
@@ -154,16 +165,16 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
 /// Inputs: gradients of the outputs, the inputs, the outputs. Outputs: gradients of the inputs that are not mutated.
 fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CondParam>();
-    let (ograds, ins) = ins.split_at(p.outputs);
-    let ins = &ins[..p.inputs];
+    let (ograds, ins) = ins.split_at(p.num_outputs);
+    let ins = &ins[..p.num_inputs];
     let state = node_state::<Branches>(ctx.cache);
     let mut branches = state.lock();
     if branches.taken == 0 {
         return Err(Error::value("the backward pass of _cond needs a forward pass first"));
     }
     let taken = branches.taken;
-    let inner = pick(ins, &p.locs[taken]);
-    if !branches.bound[taken].as_ref().is_some_and(|b| b.is_bound_to(&inner, true)) {
+    let branch_ins = pick(ins, &p.locs[taken]);
+    if !branches.bound[taken].as_ref().is_some_and(|b| b.is_bound_to(&branch_ins, true)) {
         // The forward call ran for inference and bound no gradients.
         branches.run(ctx, p, taken, ins, true)?;
     }
@@ -171,8 +182,8 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
         return Err(Error::Internal("the branch that was taken is not bound".into()));
     };
     branch.backward(ograds, ctx.is_train)?;
-    let differentiated = (0..p.inputs).filter(|i| !p.mutated.contains(i));
-    for (k, i) in differentiated.enumerate() {
+    let with_gradient = (0..p.num_inputs).filter(|i| !p.mutated.contains(i));
+    for (k, i) in with_gradient.enumerate() {
         let input = p.locs[taken].iter().position(|loc| *loc == i);
         write_or_zero(input.and_then(|input| branch.grads[input].as_ref()), &igrads[k], reqs[k])?;
     }

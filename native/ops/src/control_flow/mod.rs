@@ -1,5 +1,9 @@
-//! Loops and branches over graphs: `_foreach`, `_while_loop`, `_cond`. Their graphs are planned once for the operator's arrays and
-//! run like executors.
+//! Loops and branches whose bodies are graphs. The graphs are planned once for the operator's arrays and run like executors.
+//!
+//! - `foreach` is the loop over the rows of the data, `_foreach`.
+//! - `while_loop` is the loop while a condition holds, `_while_loop`.
+//! - `branch` chooses one of two graphs, `_cond`.
+//! - `bound` binds graphs to arrays and keeps them between calls.
 
 mod bound;
 pub(crate) mod branch;
@@ -24,36 +28,36 @@ const fn graph(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "Symbol" }
 }
 
-/// The graph of an operator; an error if none was attached.
-fn attached(graph: Option<&Arc<dyn Subgraph>>) -> Result<&dyn Subgraph> {
+/// The graph that was attached to an operator; an error if there is none.
+fn attached_graph(graph: Option<&Arc<dyn Subgraph>>) -> Result<&dyn Subgraph> {
     graph.map(|g| &**g).ok_or_else(|| {
         Error::value("the operator has no graph: it must be composed into a symbol, and cannot be called on arrays")
     })
 }
 
-/// Checked indices into `n` inputs.
-fn indices(locs: &Tuple<i64>, n: usize, name: &str) -> Result<Vec<usize>> {
+/// The items of the parameter `name` as indices of inputs, checked to be below `num_inputs`.
+fn input_indices(locs: &Tuple<i64>, num_inputs: usize, name: &str) -> Result<Vec<usize>> {
     let check = |loc: &i64| {
         usize::try_from(*loc)
             .ok()
-            .filter(|i| *i < n)
-            .ok_or_else(|| Error::Value(format!("{name} has the index {loc}, but there are {n} inputs")))
+            .filter(|i| *i < num_inputs)
+            .ok_or_else(|| Error::Value(format!("{name} has the index {loc}, but there are {num_inputs} inputs")))
     };
     locs.0.iter().map(check).collect()
 }
 
-/// A count from a parameter.
-fn count(n: i32, name: &str) -> Result<usize> {
+/// The parameter `name` as a count; an error if it is negative.
+fn to_count(n: i32, name: &str) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::Value(format!("{name} is {n}: it must be at least 0")))
 }
 
-/// Checks that a graph has as many inputs as `name` lists.
-fn check_inputs(graph: &dyn Subgraph, locs: usize, name: &str) -> Result<()> {
-    ensure!(graph.inputs() == locs, "the graph has {} inputs, but {name} lists {locs}", graph.inputs());
+/// Checks that a graph has as many inputs as the parameter `name` has items.
+fn check_num_inputs(graph: &dyn Subgraph, num_locs: usize, name: &str) -> Result<()> {
+    ensure!(graph.inputs() == num_locs, "the graph has {} inputs, but {name} lists {num_locs}", graph.inputs());
     Ok(())
 }
 
-/// Completes the unknown dimensions of `into` from `from`; an error if they contradict.
+/// Fills unknown dimensions of `into` from `from`; an error if known dimensions differ.
 fn merge(into: &mut Shape, from: &Shape, what: &str) -> Result<()> {
     let before = into.clone();
     ensure!(into.assign(from), "Shape inconsistent, Provided={before}, inferred shape={from} for {what}");
@@ -71,11 +75,11 @@ fn merge_type(into: &mut Option<DType>, from: Option<DType>, what: &str) -> Resu
     Ok(())
 }
 
-/// Infers shapes through a graph whose inputs are inputs of the operator.
+/// Infers shapes through a graph. Input i of the graph is input `locs[i]` of the operator.
 fn infer_shapes(graph: &dyn Subgraph, locs: &[usize], ins: &mut [Shape], outs: &mut [Shape]) -> Result<()> {
-    let mut inner: Vec<Shape> = locs.iter().map(|i| ins[*i].clone()).collect();
-    graph.infer_shape(&mut inner, outs)?;
-    locs.iter().zip(&inner).try_for_each(|(i, shape)| merge(&mut ins[*i], shape, "an input of the graph"))
+    let mut graph_ins: Vec<Shape> = locs.iter().map(|i| ins[*i].clone()).collect();
+    graph.infer_shape(&mut graph_ins, outs)?;
+    locs.iter().zip(&graph_ins).try_for_each(|(i, shape)| merge(&mut ins[*i], shape, "an input of the graph"))
 }
 
 /// [`infer_shapes`] for element types.
@@ -85,16 +89,16 @@ fn infer_dtypes(
     ins: &mut [Option<DType>],
     outs: &mut [Option<DType>],
 ) -> Result<()> {
-    let mut inner: Vec<Option<DType>> = locs.iter().map(|i| ins[*i]).collect();
-    graph.infer_dtype(&mut inner, outs)?;
-    locs.iter().zip(&inner).try_for_each(|(i, dtype)| merge_type(&mut ins[*i], *dtype, "an input of the graph"))
+    let mut graph_ins: Vec<Option<DType>> = locs.iter().map(|i| ins[*i]).collect();
+    graph.infer_dtype(&mut graph_ins, outs)?;
+    locs.iter().zip(&graph_ins).try_for_each(|(i, dtype)| merge_type(&mut ins[*i], *dtype, "an input of the graph"))
 }
 
-/// Indices of the operator's inputs that graphs mutate.
-fn mutated(graphs: &[(&dyn Subgraph, &[usize])]) -> Vec<usize> {
-    let mut all: Vec<usize> =
+/// The indices of the operator's inputs that one of its graphs mutates, ascending.
+fn mutated_inputs(graphs: &[(&dyn Subgraph, &[usize])]) -> Vec<usize> {
+    let mut inputs: Vec<usize> =
         graphs.iter().flat_map(|(graph, locs)| graph.states().iter().filter_map(|i| locs.get(*i)).copied()).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
+    inputs.sort_unstable();
+    inputs.dedup();
+    inputs
 }

@@ -16,7 +16,10 @@ use ferromx_core::{ensure, params};
 use super::bound::{
     Bound, fill_zeros, is_same_view, is_true, node_state, pick, write_or_zero, write_output, zeros_like,
 };
-use super::{attached, check_inputs, count, graph, indices, infer_dtypes, infer_shapes, merge, merge_type, mutated};
+use super::{
+    attached_graph, check_num_inputs, graph, infer_dtypes, infer_shapes, input_indices, merge, merge_type,
+    mutated_inputs, to_count,
+};
 
 params! {
     /// Parameters of `_while_loop` as the metadata lists them.
@@ -40,15 +43,20 @@ params! {
 
 /// Parameters of `_while_loop`.
 pub(super) struct WhileParam {
-    inputs: usize,
-    outputs: usize,
-    rows: usize,
+    num_inputs: usize,
+    num_outputs: usize,
+    /// Number of outputs of an iteration, without loop variables.
+    num_out_data: usize,
     max_iterations: usize,
+    /// For each input of the condition, the index of the operator's input.
     cond_locs: Vec<usize>,
+    /// For each input of the loop body, the index of the operator's input.
     func_locs: Vec<usize>,
     /// Indices of the loop body's inputs that are loop variables.
     vars: Vec<usize>,
+    /// The condition and the loop body.
     graphs: Option<[Arc<dyn Subgraph>; 2]>,
+    /// Inputs of the operator that a graph mutates.
     mutated: Vec<usize>,
 }
 
@@ -59,23 +67,24 @@ impl OpParams for WhileParam {
 
     fn parse(attrs: &Attrs) -> Result<Self> {
         let p = WhileAttrs::parse(attrs)?;
-        let (outputs, rows) = (count(p.num_outputs, "num_outputs")?, count(p.num_out_data, "num_out_data")?);
-        let highest = p.cond_input_locs.0.iter().chain(&p.func_input_locs.0).max().map_or(0, |i| *i + 1);
+        let num_outputs = to_count(p.num_outputs, "num_outputs")?;
+        let num_out_data = to_count(p.num_out_data, "num_out_data")?;
+        let end = p.cond_input_locs.0.iter().chain(&p.func_input_locs.0).max().map_or(0, |i| *i + 1);
         // Until the node is composed, num_args counts only the graphs.
-        let inputs = (p.num_args as usize - 2).max(usize::try_from(highest).unwrap_or(0));
-        let vars = indices(&p.func_var_locs, p.func_input_locs.0.len(), "func_var_locs")?;
+        let num_inputs = (p.num_args as usize - 2).max(usize::try_from(end).unwrap_or(0));
+        let vars = input_indices(&p.func_var_locs, p.func_input_locs.0.len(), "func_var_locs")?;
         ensure!(
-            outputs == rows + vars.len(),
-            "num_outputs is {outputs}, but num_out_data is {rows} and there are {} loop variables",
+            num_outputs == num_out_data + vars.len(),
+            "num_outputs is {num_outputs}, but num_out_data is {num_out_data} and there are {} loop variables",
             vars.len()
         );
         Ok(WhileParam {
-            inputs,
-            outputs,
-            rows,
-            max_iterations: count(p.max_iterations, "max_iterations")?,
-            cond_locs: indices(&p.cond_input_locs, inputs, "cond_input_locs")?,
-            func_locs: indices(&p.func_input_locs, inputs, "func_input_locs")?,
+            num_inputs,
+            num_outputs,
+            num_out_data,
+            max_iterations: to_count(p.max_iterations, "max_iterations")?,
+            cond_locs: input_indices(&p.cond_input_locs, num_inputs, "cond_input_locs")?,
+            func_locs: input_indices(&p.func_input_locs, num_inputs, "func_input_locs")?,
             vars,
             graphs: None,
             mutated: vec![],
@@ -84,9 +93,10 @@ impl OpParams for WhileParam {
 }
 
 impl WhileParam {
+    /// The condition and the loop body.
     fn graphs(&self) -> Result<(&dyn Subgraph, &dyn Subgraph)> {
         let graphs = self.graphs.as_ref();
-        Ok((attached(graphs.map(|g| &g[0]))?, attached(graphs.map(|g| &g[1]))?))
+        Ok((attached_graph(graphs.map(|g| &g[0]))?, attached_graph(graphs.map(|g| &g[1]))?))
     }
 
     /// Indices of the operator's inputs that are loop variables.
@@ -98,16 +108,16 @@ impl WhileParam {
 fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params> {
     let p = params.get::<WhileParam>();
     let graphs: [Arc<dyn Subgraph>; 2] = graphs.try_into().map_err(|_| Error::value("two graphs were expected"))?;
-    check_inputs(&*graphs[0], p.cond_locs.len(), "cond_input_locs")?;
-    check_inputs(&*graphs[1], p.func_locs.len(), "func_input_locs")?;
+    check_num_inputs(&*graphs[0], p.cond_locs.len(), "cond_input_locs")?;
+    check_num_inputs(&*graphs[1], p.func_locs.len(), "func_input_locs")?;
     ensure!(graphs[0].outputs() == 1, "the condition has {} outputs; it must have one", graphs[0].outputs());
     ensure!(
-        graphs[1].outputs() == p.outputs,
+        graphs[1].outputs() == p.num_outputs,
         "the graph of an iteration has {} outputs, but num_outputs is {}",
         graphs[1].outputs(),
-        p.outputs
+        p.num_outputs
     );
-    let mutated = mutated(&[(&*graphs[0], &p.cond_locs), (&*graphs[1], &p.func_locs)]);
+    let mutated = mutated_inputs(&[(&*graphs[0], &p.cond_locs), (&*graphs[1], &p.func_locs)]);
     Ok(Params::new(WhileParam {
         cond_locs: p.cond_locs.clone(),
         func_locs: p.func_locs.clone(),
@@ -129,10 +139,10 @@ pub(crate) static WHILE_LOOP: OpDef = OpDef::new("_while_loop")
     .graphs(&[graph("cond", "The graph of the condition."), graph("func", "The graph of one iteration.")], with_graphs)
     .variadic("data", "The inputs of both graphs.", "num_args")
     .params::<WhileParam>()
-    .num_inputs_by(|p| p.get::<WhileParam>().inputs)
-    .input_names_by(|p| (0..p.get::<WhileParam>().inputs).map(|i| format!("data{i}")).collect())
+    .num_inputs_by(|p| p.get::<WhileParam>().num_inputs)
+    .input_names_by(|p| (0..p.get::<WhileParam>().num_inputs).map(|i| format!("data{i}")).collect())
     .mutates_by(|p| &p.get::<WhileParam>().mutated)
-    .outputs(|p| p.get::<WhileParam>().outputs)
+    .outputs(|p| p.get::<WhileParam>().num_outputs)
     .shape(infer_shape)
     .dtype(infer_dtype)
     .foreign(forward)
@@ -144,22 +154,23 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (cond, func) = p.graphs()?;
     infer_shapes(cond, &p.cond_locs, io.ins, &mut [Shape::unknown()])?;
     let mut outs = io.outs.to_vec();
-    for out in &mut outs[..p.rows] {
+    for out in &mut outs[..p.num_out_data] {
         *out = if out.ndim_is_known() { Shape::new(out.dims().get(1..).unwrap_or(&[])) } else { Shape::unknown() };
     }
-    let share = |ins: &mut [Shape], outs: &mut [Shape]| -> Result<()> {
+    let unify_variables = |ins: &mut [Shape], outs: &mut [Shape]| -> Result<()> {
         for (v, i) in p.var_inputs().enumerate() {
-            merge(&mut outs[p.rows + v], &ins[i].clone(), "a loop variable")?;
-            merge(&mut ins[i], &outs[p.rows + v].clone(), "a loop variable")?;
+            merge(&mut outs[p.num_out_data + v], &ins[i].clone(), "a loop variable")?;
+            merge(&mut ins[i], &outs[p.num_out_data + v].clone(), "a loop variable")?;
         }
         Ok(())
     };
-    share(io.ins, &mut outs)?;
+    unify_variables(io.ins, &mut outs)?;
     infer_shapes(func, &p.func_locs, io.ins, &mut outs)?;
-    share(io.ins, &mut outs)?;
+    unify_variables(io.ins, &mut outs)?;
     for (k, out) in outs.iter().enumerate() {
-        let stacked = k < p.rows && out.ndim_is_known();
-        let shape = if stacked { Shape::new(&[&[p.max_iterations as i64], out.dims()].concat()) } else { out.clone() };
+        let is_stacked = k < p.num_out_data && out.ndim_is_known();
+        let shape =
+            if is_stacked { Shape::new(&[&[p.max_iterations as i64], out.dims()].concat()) } else { out.clone() };
         io.assign_out(k, &shape)?;
     }
     Ok(())
@@ -171,28 +182,33 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     infer_dtypes(cond, &p.cond_locs, io.ins, &mut [None])?;
     infer_dtypes(func, &p.func_locs, io.ins, io.outs)?;
     for (v, i) in p.var_inputs().enumerate() {
-        merge_type(&mut io.outs[p.rows + v], io.ins[i], "a loop variable")?;
-        merge_type(&mut io.ins[i], io.outs[p.rows + v], "a loop variable")?;
+        merge_type(&mut io.outs[p.num_out_data + v], io.ins[i], "a loop variable")?;
+        merge_type(&mut io.ins[i], io.outs[p.num_out_data + v], "a loop variable")?;
     }
     Ok(())
 }
 
-/// The bound iterations, each with its condition, and how many of them the last call ran.
+/// The state of a node between calls.
 #[derive(Default)]
 struct Iterations {
+    /// The condition before each iteration, bound to the loop variables of that iteration.
     conds: Vec<Bound>,
+    /// The iterations, each bound to the loop variables that the previous one computed.
     bound: Vec<Bound>,
+    /// The sum of the gradients over all iterations, for each input of the loop body that is constant over the loop.
     sums: Vec<Option<NDArray>>,
-    taken: usize,
+    /// Number of iterations that the last call ran.
+    num_run: usize,
+    /// Whether the iterations are bound with gradients.
     train: bool,
     /// The loop without gradients.
     inference: Option<InferenceLoop>,
     /// Whether the last call ran without gradients, so that the bound iterations do not hold its values.
-    stale: bool,
+    is_stale: bool,
 }
 
-/// One iteration and its condition, bound to a single set of variables. Its results are copied back into the variables, so memory
-/// does not grow with the number of iterations.
+/// One iteration and its condition, bound to a single set of loop variables. The results of an iteration are copied back into the
+/// variables, so that memory does not grow with the number of iterations.
 struct InferenceLoop {
     ins: Vec<NDArray>,
     variables: Vec<NDArray>,
@@ -203,18 +219,19 @@ struct InferenceLoop {
 impl InferenceLoop {
     fn new(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray]) -> Result<InferenceLoop> {
         let (cond, func) = p.graphs()?;
-        let mut inner = ins.to_vec();
+        let mut loop_ins = ins.to_vec();
         let mut variables = Vec::with_capacity(p.vars.len());
         for i in p.var_inputs() {
-            inner[i] = zeros_like(&ins[i])?;
-            variables.push(inner[i].clone());
+            loop_ins[i] = zeros_like(&ins[i])?;
+            variables.push(loop_ins[i].clone());
         }
-        let bind = |graph, locs| Bound::new(graph, ctx.context, pick(&inner, locs), false, &[]);
+        let bind = |graph, locs| Bound::new(graph, ctx.context, pick(&loop_ins, locs), false, &[]);
         let (cond, iteration) = (bind(cond, &p.cond_locs)?, bind(func, &p.func_locs)?);
         Ok(InferenceLoop { ins: ins.to_vec(), variables, cond, iteration })
     }
 
-    /// Copies the outputs of an iteration into the variables. Outputs that share memory with a variable are copied out first.
+    /// Copies the outputs of an iteration into the loop variables. An output that shares memory with a variable is first copied to a
+    /// temporary array, because it could be overwritten before it is read.
     fn advance(&self, new_values: &[NDArray]) -> Result<()> {
         let is_variable = |array: &NDArray| self.variables.iter().any(|v| Arc::ptr_eq(v.chunk(), array.chunk()));
         let copy = |array: &NDArray| {
@@ -222,18 +239,18 @@ impl InferenceLoop {
             copy.copy_from(array)?;
             Ok(copy)
         };
-        let copies: Vec<Option<NDArray>> = new_values
+        let temporaries: Vec<Option<NDArray>> = new_values
             .iter()
             .map(|array| is_variable(array).then(|| copy(array)).transpose())
             .collect::<Result<_>>()?;
-        for ((variable, array), copied) in self.variables.iter().zip(new_values).zip(&copies) {
-            variable.copy_from(copied.as_ref().unwrap_or(array))?;
+        for ((variable, array), temporary) in self.variables.iter().zip(new_values).zip(&temporaries) {
+            variable.copy_from(temporary.as_ref().unwrap_or(array))?;
         }
         Ok(())
     }
 }
 
-/// Runs the loop without gradients: iterations are not kept, and each writes its row of the outputs.
+/// Runs the loop without gradients. Each iteration overwrites the previous one, after its outputs were written to their rows.
 fn run_inference(
     ctx: &OpCtx<'_>,
     p: &WhileParam,
@@ -241,36 +258,42 @@ fn run_inference(
     reqs: &[Req],
     iterations: &mut Iterations,
 ) -> Result<()> {
-    let state = match iterations.inference.take().filter(|t| t.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b))) {
-        Some(state) => state,
+    let inference = match iterations.inference.take().filter(|t| t.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b)))
+    {
+        Some(inference) => inference,
         None => InferenceLoop::new(ctx, p, ins)?,
     };
-    let state = iterations.inference.insert(state);
-    iterations.stale = true;
-    for (variable, i) in state.variables.iter().zip(p.var_inputs()) {
+    let inference = iterations.inference.insert(inference);
+    iterations.is_stale = true;
+    for (variable, i) in inference.variables.iter().zip(p.var_inputs()) {
         variable.copy_from(&ins[i])?;
     }
-    let mut taken = 0;
-    while taken < p.max_iterations {
-        state.cond.forward(false)?;
-        if !is_true(&state.cond.outputs()[0])? {
+    let mut num_run = 0;
+    while num_run < p.max_iterations {
+        inference.cond.forward(false)?;
+        if !is_true(&inference.cond.outputs()[0])? {
             break;
         }
-        state.iteration.forward(false)?;
-        let (rows, variables) = state.iteration.outputs().split_at(p.rows);
-        for (k, row) in rows.iter().enumerate() {
-            write_or_zero(Some(row), &outs[k].at(taken)?, reqs[k])?;
+        inference.iteration.forward(false)?;
+        let (out_data, variables) = inference.iteration.outputs().split_at(p.num_out_data);
+        for (k, output) in out_data.iter().enumerate() {
+            write_or_zero(Some(output), &outs[k].at(num_run)?, reqs[k])?;
         }
-        state.advance(variables)?;
-        taken += 1;
+        inference.advance(variables)?;
+        num_run += 1;
     }
-    for k in 0..p.rows {
-        (taken..p.max_iterations).try_for_each(|t| write_or_zero(None, &outs[k].at(t)?, reqs[k]))?;
+    for k in 0..p.num_out_data {
+        (num_run..p.max_iterations).try_for_each(|t| write_or_zero(None, &outs[k].at(t)?, reqs[k]))?;
     }
-    state.variables.iter().enumerate().try_for_each(|(v, x)| write_output(x, &outs[p.rows + v], reqs[p.rows + v]))
+    inference
+        .variables
+        .iter()
+        .enumerate()
+        .try_for_each(|(v, x)| write_output(x, &outs[p.num_out_data + v], reqs[p.num_out_data + v]))
 }
 
-/// Runs the loop, binding iterations that are not yet bound to these arrays. Returns the final loop variables.
+/// Runs the loop and keeps its iterations for the backward pass, reusing those that are already bound to these arrays. Returns the final loop
+/// variables.
 fn run(
     ctx: &OpCtx<'_>,
     p: &WhileParam,
@@ -285,15 +308,16 @@ fn run(
     }
     if iterations.bound.is_empty() {
         iterations.sums = vec![None; p.func_locs.len()];
-        let constant = |input: &usize| !p.vars.contains(input) && train && ins[p.func_locs[*input]].dtype().is_float();
-        for input in (0..p.func_locs.len()).filter(constant) {
+        let is_constant_with_gradient =
+            |input: &usize| !p.vars.contains(input) && train && ins[p.func_locs[*input]].dtype().is_float();
+        for input in (0..p.func_locs.len()).filter(is_constant_with_gradient) {
             iterations.sums[input] = Some(zeros_like(&ins[p.func_locs[input]])?);
         }
     }
     let mut current = ins.to_vec();
-    (iterations.taken, iterations.stale) = (0, false);
-    while iterations.taken < p.max_iterations {
-        let t = iterations.taken;
+    (iterations.num_run, iterations.is_stale) = (0, false);
+    while iterations.num_run < p.max_iterations {
+        let t = iterations.num_run;
         bind_iteration(&mut iterations.conds, t, pick(&current, &p.cond_locs), false, |ins| {
             Bound::new(cond, ctx.context, ins, false, &[])
         })?;
@@ -307,9 +331,9 @@ fn run(
         })?;
         iterations.bound[t].forward(ctx.is_train)?;
         for (v, i) in p.var_inputs().enumerate() {
-            current[i] = iterations.bound[t].outputs()[p.rows + v].clone();
+            current[i] = iterations.bound[t].outputs()[p.num_out_data + v].clone();
         }
-        iterations.taken += 1;
+        iterations.num_run += 1;
     }
     Ok(p.var_inputs().map(|i| current[i].clone()).collect())
 }
@@ -337,44 +361,48 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
     if !ctx.is_train {
         return run_inference(ctx, p, (ins, outs), reqs, &mut iterations);
     }
-    let last = run(ctx, p, ins, true, &mut iterations)?;
-    for k in 0..p.rows {
+    let variables = run(ctx, p, ins, true, &mut iterations)?;
+    for k in 0..p.num_out_data {
         for t in 0..p.max_iterations {
-            let row = iterations.bound.get(t).filter(|_| t < iterations.taken).map(|iteration| &iteration.outputs()[k]);
+            let row =
+                iterations.bound.get(t).filter(|_| t < iterations.num_run).map(|iteration| &iteration.outputs()[k]);
             write_or_zero(row, &outs[k].at(t)?, reqs[k])?;
         }
     }
-    last.iter().enumerate().try_for_each(|(v, array)| write_output(array, &outs[p.rows + v], reqs[p.rows + v]))
+    variables
+        .iter()
+        .enumerate()
+        .try_for_each(|(v, array)| write_output(array, &outs[p.num_out_data + v], reqs[p.num_out_data + v]))
 }
 
 /// Inputs: gradients of the outputs, the inputs, the outputs. Outputs: gradients of the inputs that are not mutated.
 fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<WhileParam>();
-    let (ograds, ins) = ins.split_at(p.outputs);
-    let ins = &ins[..p.inputs];
+    let (ograds, ins) = ins.split_at(p.num_outputs);
+    let ins = &ins[..p.num_inputs];
     let state = node_state::<Iterations>(ctx.cache);
     let mut iterations = state.lock();
-    if !iterations.train || iterations.stale {
+    if !iterations.train || iterations.is_stale {
         // The forward call ran for inference and bound no gradients.
         run(ctx, p, ins, true, &mut iterations)?;
     }
     iterations.sums.iter().flatten().for_each(fill_zeros);
-    let vars = ograds[p.rows..].iter().map(|g| g.to_context(ctx.context)).collect::<Result<Vec<_>>>()?;
-    for t in (0..iterations.taken).rev() {
+    let var_grads = ograds[p.num_out_data..].iter().map(|g| g.to_context(ctx.context)).collect::<Result<Vec<_>>>()?;
+    for t in (0..iterations.num_run).rev() {
         let iteration = &iterations.bound[t];
-        let mut heads = ograds[..p.rows].iter().map(|rows| rows.at(t)).collect::<Result<Vec<_>>>()?;
-        heads.extend(vars.iter().cloned());
-        iteration.backward(&heads, ctx.is_train)?;
-        for (var, input) in vars.iter().zip(&p.vars) {
-            write_or_zero(iteration.grads[*input].as_ref(), var, Req::Write)?;
+        let mut head_grads = ograds[..p.num_out_data].iter().map(|rows| rows.at(t)).collect::<Result<Vec<_>>>()?;
+        head_grads.extend(var_grads.iter().cloned());
+        iteration.backward(&head_grads, ctx.is_train)?;
+        for (var_grad, input) in var_grads.iter().zip(&p.vars) {
+            write_or_zero(iteration.grads[*input].as_ref(), var_grad, Req::Write)?;
         }
     }
-    let differentiated = (0..p.inputs).filter(|i| !p.mutated.contains(i));
-    for (k, i) in differentiated.enumerate() {
-        let var = p.var_inputs().position(|var| var == i).map(|v| &vars[v]);
-        let constant =
+    let with_gradient = (0..p.num_inputs).filter(|i| !p.mutated.contains(i));
+    for (k, i) in with_gradient.enumerate() {
+        let var_grad = p.var_inputs().position(|var| var == i).map(|v| &var_grads[v]);
+        let constant_grad =
             || p.func_locs.iter().position(|loc| *loc == i).and_then(|input| iterations.sums[input].as_ref());
-        write_or_zero(var.or_else(constant), &igrads[k], reqs[k])?;
+        write_or_zero(var_grad.or_else(constant_grad), &igrads[k], reqs[k])?;
     }
     Ok(())
 }
