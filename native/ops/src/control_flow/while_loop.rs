@@ -292,8 +292,8 @@ fn run_inference(
         .try_for_each(|(v, x)| write_output(x, &outs[p.num_out_data + v], reqs[p.num_out_data + v]))
 }
 
-/// Runs the loop and keeps its iterations for the backward pass, reusing those that are already bound to these arrays. Returns the final loop
-/// variables.
+/// Runs the loop and keeps its iterations for the backward pass, reusing those that are already bound to these arrays. Returns the final
+/// loop variables.
 fn run(
     ctx: &OpCtx<'_>,
     p: &WhileParam,

@@ -168,8 +168,8 @@ pub(super) static NORM: OpDef = OpDef::new("_npi_norm")
     })
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), None));
 
-/// Vector norms along axes. Norms that are not finite, because powers overflow or underflow, are computed again from the elements divided by
-/// the largest one.
+/// Vector norms along axes. Norms that are not finite, because powers overflow or underflow, are computed again from the elements divided
+/// by the largest one.
 fn vector_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
     unscaled_norms(x, shape, axes, ord, norms);
     if norms.iter().all(|n| n.is_finite()) || ord == 0.0 {

@@ -9,7 +9,7 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::calibrate::best_threshold;
 use ferromx_kernels::quantize::{self, Levels, extremes};
 
-use super::{BYTES, end, max_abs, max_abs_at, put_range, range_dtypes, range_shapes};
+use super::{BYTES, max_abs, range_dtypes, range_end, range_max_abs, range_shapes, write_range};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] =
@@ -40,14 +40,20 @@ impl AutoType {
 }
 
 /// The calibrated range, if both ends are given.
-fn calibrated(min: Option<f32>, max: Option<f32>) -> Result<Option<(f32, f32)>> {
+fn calibrated_range(min: Option<f32>, max: Option<f32>) -> Result<Option<(f32, f32)>> {
     let (Some(min), Some(max)) = (min, max) else { return Ok(None) };
     ensure!(min <= max, "min_calib_range {min} is above max_calib_range {max}");
     Ok(Some((min, max)))
 }
 
-/// Quantizes with a range; writes the integers and the range.
-fn write(ctx: &OpCtx<'_>, x: &[f32], (min, max): (f32, f32), levels: Levels, outs: &mut [Out<'_>]) -> Result<()> {
+/// Quantizes with a given range, and writes the integers and the range.
+fn quantize_with_range(
+    ctx: &OpCtx<'_>,
+    x: &[f32],
+    (min, max): (f32, f32),
+    levels: Levels,
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     let (dtype, max_abs) = (outs[0].dtype(), max_abs(min, max));
     if outs[0].wanted() {
         let scale = levels.of(dtype) / max_abs;
@@ -55,8 +61,8 @@ fn write(ctx: &OpCtx<'_>, x: &[f32], (min, max): (f32, f32), levels: Levels, out
             other => return Err(ctx.unsupported(other, BYTES)));
     }
     match dtype {
-        DType::U8 => put_range(outs, min, max),
-        _ => put_range(outs, -max_abs, max_abs),
+        DType::U8 => write_range(outs, min, max),
+        _ => write_range(outs, -max_abs, max_abs),
     }
 }
 
@@ -68,7 +74,7 @@ params! {
     }
 }
 
-/// Quantizes with a range that is an input.
+/// Quantizes with the range in the inputs.
 pub(super) static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
     .doc(
         "Quantizes to 8-bit integers: with r the larger of |min_range| and |max_range|, the integers nearest to data * 127 / r (int8) \
@@ -92,8 +98,8 @@ pub(super) static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
     })
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
-        let range = (end(&ins[1])?, end(&ins[2])?);
-        write(ctx, ins[0].slice()?, range, Levels::Whole, outs)
+        let range = (range_end(&ins[1])?, range_end(&ins[2])?);
+        quantize_with_range(ctx, ins[0].slice()?, range, Levels::Whole, outs)
     });
 
 params! {
@@ -130,19 +136,19 @@ pub(super) static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2").names_
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<QuantizeV2Param>();
-        let range = calibrated(p.min_calib_range, p.max_calib_range)?;
+        let range = calibrated_range(p.min_calib_range, p.max_calib_range)?;
         match ins[0].dtype() {
             DType::F32 => {
                 let x = ins[0].slice::<f32>()?;
-                write(ctx, x, range.unwrap_or_else(|| extremes(x)), Levels::Half, outs)
+                quantize_with_range(ctx, x, range.unwrap_or_else(|| extremes(x)), Levels::Half, outs)
             }
-            given if BYTES.contains(&given) => {
-                let whole = Levels::Half.of(given);
-                let (min, max) = range.unwrap_or((if given == DType::U8 { 0.0 } else { -whole }, whole));
+            dtype if BYTES.contains(&dtype) => {
+                let levels = Levels::Half.of(dtype);
+                let (min, max) = range.unwrap_or((if dtype == DType::U8 { 0.0 } else { -levels }, levels));
                 if outs[0].wanted() {
                     outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
                 }
-                put_range(outs, min, max)
+                write_range(outs, min, max)
             }
             other => Err(ctx.unsupported(other, &[DType::F32, DType::I8, DType::U8])),
         }
@@ -158,7 +164,7 @@ params! {
     }
 }
 
-/// Asymmetric quantization.
+/// Quantizes asymmetrically, with a scale and a shift.
 pub(super) static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
     .doc(
         "Quantizes asymmetrically to unsigned 8-bit integers, which cover exactly the range of the data: the integers nearest to \
@@ -181,13 +187,13 @@ pub(super) static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<QuantizeAsymParam>();
         let x = ins[0].slice::<f32>()?;
-        let (min, max) = calibrated(p.min_calib_range, p.max_calib_range)?.unwrap_or_else(|| extremes(x));
+        let (min, max) = calibrated_range(p.min_calib_range, p.max_calib_range)?.unwrap_or_else(|| extremes(x));
         let scale = 255.0 / (max - min);
         let shift = 255.0 - max * scale;
         if outs[0].wanted() {
             quantize::quantize(x, scale, shift, outs[0].slice_mut::<u8>()?);
         }
-        put_range(outs, scale, shift)
+        write_range(outs, scale, shift)
     });
 
 param_enum! {
@@ -203,7 +209,7 @@ params! {
     }
 }
 
-/// Dequantizes.
+/// Dequantizes 8-bit integers.
 pub(super) static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
     .doc(
         "Dequantizes 8-bit integers: data * r / 127.5 (int8) or data * r / 255.5 (uint8), with r the larger of \
@@ -219,7 +225,7 @@ pub(super) static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
     .grad(Grad::Zero)
     .pointwise_before(1)
     .forward(|ctx, ins, outs| {
-        let max_abs = max_abs_at(ins, 1)?;
+        let max_abs = range_max_abs(ins, 1)?;
         dispatch!(ins[0].dtype(), Q in [i8, u8] => {
             let scale = max_abs / Levels::Half.of(ins[0].dtype());
             quantize::dequantize(ins[0].slice::<Q>()?, scale, outs[0].slice_mut()?);
@@ -265,23 +271,23 @@ pub(super) static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
 fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RequantizeParam>();
     let (x, dtype) = (ins[0].slice::<i32>()?, outs[0].dtype());
-    let step = max_abs_at(ins, 1)? / Levels::Whole.of(DType::I32);
-    let max_abs = match calibrated(p.min_calib_range, p.max_calib_range)? {
+    let in_scale = range_max_abs(ins, 1)? / Levels::Whole.of(DType::I32);
+    let max_abs = match calibrated_range(p.min_calib_range, p.max_calib_range)? {
         Some((min, max)) => max_abs(min, max),
         None => {
             let (min, max) = extremes(x);
-            max_abs(min, max) * step
+            max_abs(min, max) * in_scale
         }
     };
     if outs[0].wanted() {
-        let scale = step * (Levels::Whole.of(dtype) / max_abs);
+        let scale = in_scale * (Levels::Whole.of(dtype) / max_abs);
         dispatch!(dtype, Q in [i8, u8] => quantize::quantize(x, scale, 0.0, outs[0].slice_mut::<Q>()?),
             other => return Err(ctx.unsupported(other, BYTES)));
     }
-    put_range(outs, if dtype == DType::U8 { 0.0 } else { -max_abs }, max_abs)
+    write_range(outs, if dtype == DType::U8 { 0.0 } else { -max_abs }, max_abs)
 }
 
-/// Rounds weights to what 8-bit integers represent.
+/// Rounds weights to the numbers that 8-bit integers represent.
 pub(super) static FAKE_QUANTIZE: OpDef = OpDef::new("_contrib_fake_quantize")
     .doc(
         "Rounds each row along the first axis to the nearest multiples of r / 127, with r the largest absolute value of the row: the \
@@ -296,11 +302,11 @@ pub(super) static FAKE_QUANTIZE: OpDef = OpDef::new("_contrib_fake_quantize")
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_copy", &[n.ograds[0]], &[])?)])))
     .forward(|_, ins, outs| {
         let x = ins[0].slice::<f32>()?;
-        let rows = ins[0].shape().dims().first().map_or(1, |rows| *rows as usize);
-        let (integers, scales) = quantize::quantize_rows(x, rows);
-        let row = (x.len() / rows.max(1)).max(1);
+        let num_rows = ins[0].shape().dims().first().map_or(1, |n| *n as usize);
+        let (integers, scales) = quantize::quantize_rows(x, num_rows);
+        let row_len = (x.len() / num_rows.max(1)).max(1);
         let out = outs[0].slice_mut::<f32>()?;
-        for ((out, integers), scale) in out.chunks_mut(row).zip(integers.chunks(row)).zip(scales) {
+        for ((out, integers), scale) in out.chunks_mut(row_len).zip(integers.chunks(row_len)).zip(scales) {
             out.iter_mut().zip(integers).for_each(|(x, q)| *x = f32::from(q.cast_signed()) * scale);
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! `quantized_act`, `quantized_flatten`, `quantized_pooling`, `quantized_concat`, `quantized_embedding`,
-//! `quantized_batch_norm`.
+//! Layers on 8-bit integers that need no products: `quantized_act`, `quantized_flatten`, `quantized_pooling`, `quantized_concat`,
+//! `quantized_embedding`, `quantized_batch_norm`.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
@@ -16,8 +16,8 @@ use ferromx_kernels::pool::{PoolShape, max_pool_bytes, pool_forward};
 use ferromx_kernels::quantize::{self, Levels, Quantum};
 
 use super::{
-    BYTES, DATA, MAX_DATA, MIN_DATA, end, is_signed, max_abs, max_abs_at, pass_range, put_range, range_dtypes,
-    range_shapes, shape_like, with_range,
+    BYTES, DATA, MAX_DATA, MIN_DATA, copy_range, is_signed, max_abs, output_names, range_dtypes, range_end,
+    range_max_abs, range_shapes, shape_like, write_range,
 };
 use crate::index::take::{EMBEDDING, EmbeddingParam};
 use crate::nn::activation::{ActType, ActivationParam};
@@ -38,7 +38,7 @@ pub(super) static ACT: OpDef = OpDef::new("_contrib_quantized_act")
     .inputs(&[DATA, MIN_DATA, MAX_DATA])
     .params::<ActivationParam>()
     .outputs(|_| 3)
-    .output_names_by(with_range)
+    .output_names_by(output_names)
     .shape(|p, io| {
         let kind = p.get::<ActivationParam>().act_type;
         ensure!(
@@ -58,7 +58,7 @@ pub(super) static ACT: OpDef = OpDef::new("_contrib_quantized_act")
                 y.iter_mut().zip(x).for_each(|(y, x)| *y = (*x).max(zero));
             }, other => return Err(ctx.unsupported(other, BYTES)));
         }
-        pass_range(ins, 1, outs)
+        copy_range(ins, 1, outs)
     });
 
 /// Quantized flatten.
@@ -69,7 +69,7 @@ pub(super) static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten").name
     )
     .inputs(&[DATA, MIN_DATA, MAX_DATA])
     .outputs(|_| 3)
-    .output_names_by(with_range)
+    .output_names_by(output_names)
     .shape(|_, io| {
         if io.ins[0].ndim().is_some_and(|n| n >= 1) {
             let shape = Shape::new(&[io.ins[0].dim(0), io.ins[0].product(1..)]);
@@ -83,7 +83,7 @@ pub(super) static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten").name
         if outs[0].wanted() {
             outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         }
-        pass_range(ins, 1, outs)
+        copy_range(ins, 1, outs)
     });
 
 /// Quantized pooling.
@@ -96,11 +96,11 @@ pub(super) static POOL: OpDef = OpDef::new("_contrib_quantized_pooling").names_o
     .inputs(&[DATA, MIN_DATA, MAX_DATA])
     .params::<PoolingParam>()
     .outputs(|_| 3)
-    .output_names_by(with_range)
+    .output_names_by(output_names)
     .shape(|p, io| {
         let kind = p.get::<PoolingParam>().pool_type;
-        let known = matches!(kind, PoolType::Max | PoolType::Avg);
-        ensure!(known, "QuantizedPoolingOp only supports pool_type=max/avg, not {kind:?}");
+        let is_supported = matches!(kind, PoolType::Max | PoolType::Avg);
+        ensure!(is_supported, "QuantizedPoolingOp only supports pool_type=max/avg, not {kind:?}");
         shape_like(&POOLING, p, io, 1)
     })
     .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))
@@ -112,7 +112,7 @@ pub(super) static POOL: OpDef = OpDef::new("_contrib_quantized_pooling").names_o
             dispatch!(ins[0].dtype(), Q in [i8, u8] => pool::<Q>(p, &shape, &ins[0], &mut outs[0])?,
                 other => return Err(ctx.unsupported(other, BYTES)));
         }
-        pass_range(ins, 1, outs)
+        copy_range(ins, 1, outs)
     });
 
 fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
@@ -120,10 +120,10 @@ fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &m
         max_pool_bytes(shape, is_signed(input.dtype()), input.bytes()?, out.bytes_mut()?);
         return Ok(());
     }
-    // Sums of up to 2^16 bytes are exact in single precision.
-    let wide: Vec<f32> = input.slice::<Q>()?.iter().map(|x| x.to_f32()).collect();
+    // Sums of up to 2^16 8-bit integers are exact in single precision.
+    let x: Vec<f32> = input.slice::<Q>()?.iter().map(|x| x.to_f32()).collect();
     let mut pooled = memory::filled(0.0, out.len());
-    pool_forward(shape, p.kind()?, &wide, &mut pooled);
+    pool_forward(shape, p.kind()?, &x, &mut pooled);
     out.slice_mut::<Q>()?.iter_mut().zip(pooled).for_each(|(q, x)| *q = Q::nearest(x));
     Ok(())
 }
@@ -138,28 +138,28 @@ pub(super) static CONCATENATE: OpDef = OpDef::new("_contrib_quantized_concat")
     )
     .variadic("data", "The arrays, then the ends of their ranges, pair by pair.", "num_args")
     .params::<ConcatParam>()
-    .num_inputs_by(|p| 3 * arrays(p))
+    .num_inputs_by(|p| 3 * num_arrays(p))
     .input_names_by(|p| {
-        let ranges = (0..arrays(p)).flat_map(|i| [format!("arg{i}_min"), format!("arg{i}_max")]);
-        (0..arrays(p)).map(|i| format!("arg{i}")).chain(ranges).collect()
+        let ranges = (0..num_arrays(p)).flat_map(|i| [format!("arg{i}_min"), format!("arg{i}_max")]);
+        (0..num_arrays(p)).map(|i| format!("arg{i}")).chain(ranges).collect()
     })
     .outputs(|_| 3)
-    .output_names_by(with_range)
+    .output_names_by(output_names)
     .shape(|p, io| {
-        let n = arrays(p);
+        let n = num_arrays(p);
         ensure!(io.ins.len() == 3 * n, "{n} arrays with two ends of a range each were expected, but {} inputs were given", io.ins.len());
         shape_like(&CONCAT, p, io, n)
     })
     .dtype(|p, io| {
-        let n = arrays(p).min(io.ins.len());
-        let known = io.ins[..n].iter().all(Option::is_some);
-        let signed = io.ins[..n].contains(&Some(DType::I8));
-        range_dtypes(io, n, known.then_some(if signed { DType::I8 } else { DType::U8 }))
+        let n = num_arrays(p).min(io.ins.len());
+        let all_known = io.ins[..n].iter().all(Option::is_some);
+        let has_int8 = io.ins[..n].contains(&Some(DType::I8));
+        range_dtypes(io, n, all_known.then_some(if has_int8 { DType::I8 } else { DType::U8 }))
     })
     .grad(Grad::Zero)
     .forward(concatenate);
 
-fn arrays(p: &Params) -> usize {
+fn num_arrays(p: &Params) -> usize {
     p.get::<ConcatParam>().num_args.max(0) as usize
 }
 
@@ -168,26 +168,26 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
     let n = ins.len() / 3;
     let (mut min, mut max) = (f32::INFINITY, f32::NEG_INFINITY);
     for pair in ins[n..].chunks_exact(2) {
-        (min, max) = (min.min(end(&pair[0])?), max.max(end(&pair[1])?));
+        (min, max) = (min.min(range_end(&pair[0])?), max.max(range_end(&pair[1])?));
     }
     let (dtype, max_abs) = (outs[0].dtype(), max_abs(min, max));
     if outs[0].wanted() {
         let axis = Shape::axis(p.dim.into(), ins[0].shape().dims().len())?;
         dispatch!(dtype, Q in [i8, u8] => {
-            let mut parts = Vec::new();
+            let mut arrays = Vec::new();
             for (i, input) in ins[..n].iter().enumerate() {
-                let scale = max_abs_at(ins, n + 2 * i)? / max_abs * (Levels::Whole.of(dtype) / Levels::Whole.of(input.dtype()));
-                let mut part = memory::filled(Q::default(), input.len());
-                dispatch!(input.dtype(), P in [i8, u8] => quantize::quantize(input.slice::<P>()?, scale, 0.0, &mut part),
+                let scale = range_max_abs(ins, n + 2 * i)? / max_abs * (Levels::Whole.of(dtype) / Levels::Whole.of(input.dtype()));
+                let mut rescaled = memory::filled(Q::default(), input.len());
+                dispatch!(input.dtype(), P in [i8, u8] => quantize::quantize(input.slice::<P>()?, scale, 0.0, &mut rescaled),
                     other => return Err(ctx.unsupported(other, BYTES)));
                 let (_, len, inner) = around(&input.shape().to_usize(), axis);
-                parts.push((part, len * inner));
+                arrays.push((rescaled, len * inner));
             }
-            let parts: Vec<(&[Q], usize)> = parts.iter().map(|(part, row)| (&part[..], *row)).collect();
-            movement::concat(&parts, outs[0].slice_mut()?);
+            let arrays: Vec<(&[Q], usize)> = arrays.iter().map(|(array, row_len)| (&array[..], *row_len)).collect();
+            movement::concat(&arrays, outs[0].slice_mut()?);
         }, other => return Err(ctx.unsupported(other, BYTES)));
     }
-    put_range(outs, min, max)
+    write_range(outs, min, max)
 }
 
 /// Quantized embedding.
@@ -204,7 +204,7 @@ pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").name
     ])
     .params::<EmbeddingParam>()
     .outputs(|_| 3)
-    .output_names_by(with_range)
+    .output_names_by(output_names)
     .shape(|p, io| shape_like(&EMBEDDING, p, io, 2))
     .dtype(|_, io| {
         io.assign_in(1, DType::I8)?;
@@ -217,7 +217,7 @@ pub(super) static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding").name
             let rows = crate::index::row_numbers(ctx, &ins[0], dims[0], Bounds::Clip)?;
             index::gather(ins[1].slice::<i8>()?, (1, dims[0], dims[1]), &rows, outs[0].slice_mut()?);
         }
-        pass_range(ins, 2, outs)
+        copy_range(ins, 2, outs)
     });
 
 /// Quantized batch normalisation.
@@ -240,7 +240,7 @@ pub(super) static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
     .mutates(&[3, 4])
     .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
     .outputs(|_| 3)
-    .output_names_by(with_range)
+    .output_names_by(output_names)
     .shape(norm_shape)
     .dtype(|_, io| range_dtypes(io, 1, Some(DType::I8)))
     .grad(Grad::Zero)
@@ -264,8 +264,8 @@ fn norm(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (_, channels, inner) = around(&dims, channel_axis(p.axis, dims.len())?);
     let (gamma, beta) = (ins[1].slice::<f32>()?, ins[2].slice::<f32>()?);
     let (mean, var) = (outs[3].slice_mut::<f32>()?.to_vec(), outs[4].slice_mut::<f32>()?.to_vec());
-    let (step, out_step) =
-        (max_abs_at(ins, 5)? / Levels::Half.of(ins[0].dtype()), max_abs(min, max) / Levels::Half.of(DType::I8));
+    let (in_scale, out_scale) =
+        (range_max_abs(ins, 5)? / Levels::Half.of(ins[0].dtype()), max_abs(min, max) / Levels::Half.of(DType::I8));
     if outs[0].wanted() && inner > 0 {
         let out = outs[0].slice_mut::<i8>()?;
         dispatch!(ins[0].dtype(), Q in [i8, u8] => {
@@ -273,9 +273,9 @@ fn norm(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
             for (i, (x, y)) in planes.enumerate() {
                 let c = i % channels;
                 let scale = if p.fix_gamma { 1.0 } else { gamma[c] } / (f64::from(var[c]) + p.eps).sqrt() as f32;
-                quantize::quantize(x, step * scale / out_step, (beta[c] - mean[c] * scale) / out_step, y);
+                quantize::quantize(x, in_scale * scale / out_scale, (beta[c] - mean[c] * scale) / out_scale, y);
             }
         }, other => return Err(ctx.unsupported(other, BYTES)));
     }
-    put_range(&mut outs[..3], min, max)
+    write_range(&mut outs[..3], min, max)
 }

@@ -3,21 +3,28 @@
 //! A quantized array comes with the range of the numbers it represents, as two arrays of one element. With r the largest absolute value of
 //! the range, an integer q represents q * r / 127 (int8), q * r / 255 (uint8) or q * r / (2^31 - 1) (int32); the operators that MXNet runs
 //! through oneDNN use 127.5 and 255.5.
+//!
+//! - `convert` quantizes, dequantizes, requantizes and calibrates.
+//! - `layers` has MXNet's quantized layers that move or look up integers: ReLU, flatten, pooling, concatenation, embedding; and batch
+//!   normalisation.
+//! - `product` has its quantized products: dense layer, convolution, elementwise addition and multiplication.
+//! - `rnn` is the LSTM on 8-bit data.
+//! - `integer_product` and `integer_sum` are kernels of fused graphs, for an operator between dequantized operands and a quantized result.
 
-mod between;
 mod convert;
-mod fused;
+mod integer_product;
+mod integer_sum;
 mod layers;
 mod product;
 mod rnn;
 #[cfg(test)]
 mod tests;
 
-pub use between::{INTEGER_MAX_POOL, INTEGER_SUM, IntegerSum};
 pub use convert::QuantizeV2Param;
-pub use fused::{INTEGER_PRODUCT, IntegerProduct, Output, Scheme, Weights};
+pub use integer_product::{INTEGER_PRODUCT, IntegerProduct, Output, Scheme, Weights};
+pub use integer_sum::{INTEGER_MAX_POOL, INTEGER_SUM, IntegerSum};
 
-pub(crate) use fused::{is_signed, with_packed, zero_points};
+pub(crate) use integer_product::{is_signed, with_packed, zero_points};
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -31,7 +38,7 @@ use ferromx_core::storage::{In, Out};
 pub static OPS: &[&[&OpDef]] = &[
     // Conversions.
     convert::OPS,
-    // Layers that keep the range of their input, or get a calibrated one for their output.
+    // Layers whose range is that of their input, or calibrated.
     layers::OPS,
     // Sums and products.
     product::OPS,
@@ -49,18 +56,18 @@ fn max_abs(min: f32, max: f32) -> f32 {
     min.abs().max(max.abs())
 }
 
-/// One end of a range.
-fn end(input: &In<'_>) -> Result<f32> {
+/// One end of a range, from an input of one element.
+fn range_end(input: &In<'_>) -> Result<f32> {
     Ok(input.slice::<f32>()?.first().copied().unwrap_or(0.0))
 }
 
 /// The largest absolute value of the range in the inputs `i` and `i + 1`.
-fn max_abs_at(ins: &[In<'_>], i: usize) -> Result<f32> {
-    Ok(max_abs(end(&ins[i])?, end(&ins[i + 1])?))
+fn range_max_abs(ins: &[In<'_>], i: usize) -> Result<f32> {
+    Ok(max_abs(range_end(&ins[i])?, range_end(&ins[i + 1])?))
 }
 
 /// Writes the range of the first output to the second and third outputs.
-fn put_range(outs: &mut [Out<'_>], min: f32, max: f32) -> Result<()> {
+fn write_range(outs: &mut [Out<'_>], min: f32, max: f32) -> Result<()> {
     for (out, value) in outs.iter_mut().skip(1).zip([min, max]) {
         if out.wanted() {
             out.slice_mut::<f32>()?.fill(value);
@@ -70,26 +77,26 @@ fn put_range(outs: &mut [Out<'_>], min: f32, max: f32) -> Result<()> {
 }
 
 /// Copies the range in the inputs `i` and `i + 1` to the outputs.
-fn pass_range(ins: &[In<'_>], i: usize, outs: &mut [Out<'_>]) -> Result<()> {
-    put_range(outs, end(&ins[i])?, end(&ins[i + 1])?)
+fn copy_range(ins: &[In<'_>], i: usize, outs: &mut [Out<'_>]) -> Result<()> {
+    write_range(outs, range_end(&ins[i])?, range_end(&ins[i + 1])?)
 }
 
-/// Shape rule of a layer whose first `data` inputs and first output follow the rule of another operator; the other operands
-/// are ends of ranges.
-fn shape_like(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, data: usize) -> Result<()> {
-    (def.infer_shape)(p, &mut ShapeIo { ins: &mut io.ins[..data], outs: &mut io.outs[..1] })?;
-    range_shapes(io, data)
+/// Shape rule of a layer whose first `num_data` inputs and first output follow the rule of another operator. The other operands are ends of
+/// ranges.
+fn shape_like(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, num_data: usize) -> Result<()> {
+    (def.infer_shape)(p, &mut ShapeIo { ins: &mut io.ins[..num_data], outs: &mut io.outs[..1] })?;
+    range_shapes(io, num_data)
 }
 
-/// The inputs from `data` on and the outputs from the second on are ends of ranges.
-fn range_shapes(io: &mut ShapeIo<'_>, data: usize) -> Result<()> {
-    (data..io.ins.len()).try_for_each(|i| io.assign_in(i, &Shape::new(&[1])))?;
+/// Shape rule of ends of ranges: the inputs from index `num_data` on and the outputs from the second on have shape (1,).
+fn range_shapes(io: &mut ShapeIo<'_>, num_data: usize) -> Result<()> {
+    (num_data..io.ins.len()).try_for_each(|i| io.assign_in(i, &Shape::new(&[1])))?;
     (1..io.outs.len()).try_for_each(|i| io.assign_out(i, &Shape::new(&[1])))
 }
 
-/// The inputs from `data` on and the outputs from the second on are of type float32, the first output is of type `out`.
-fn range_dtypes(io: &mut DTypeIo<'_>, data: usize, out: Option<DType>) -> Result<()> {
-    (data..io.ins.len()).try_for_each(|i| io.assign_in(i, DType::F32))?;
+/// Type rule: the ends of ranges, as in [`range_shapes`], are of type float32, and the first output is of type `out`.
+fn range_dtypes(io: &mut DTypeIo<'_>, num_data: usize, out: Option<DType>) -> Result<()> {
+    (num_data..io.ins.len()).try_for_each(|i| io.assign_in(i, DType::F32))?;
     (1..io.outs.len()).try_for_each(|i| io.assign_out(i, DType::F32))?;
     match out {
         Some(dtype) => io.assign_out(0, dtype),
@@ -97,7 +104,7 @@ fn range_dtypes(io: &mut DTypeIo<'_>, data: usize, out: Option<DType>) -> Result
     }
 }
 
-/// Names of an output and its range.
-fn with_range(_: &Params) -> Vec<String> {
+/// The names of an output and the ends of its range.
+fn output_names(_: &Params) -> Vec<String> {
     ["output", "min_output", "max_output"].map(String::from).to_vec()
 }

@@ -1,4 +1,4 @@
-//! `quantized_fully_connected`, `quantized_conv`, `quantized_elemwise_add`, `quantized_elemwise_mul`.
+//! Products and sums of 8-bit integers: `quantized_fully_connected`, `quantized_conv`, `quantized_elemwise_add`, `quantized_elemwise_mul`.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
@@ -14,8 +14,8 @@ use ferromx_kernels::int8::{ConvWeights, Epilogue, Int8, Int8Weights, MatrixWeig
 use ferromx_kernels::quantize::{self, Levels, Quantum};
 
 use super::{
-    BYTES, DATA, MAX_DATA, MIN_DATA, is_signed, max_abs, max_abs_at, put_range, range_dtypes, range_shapes, shape_like,
-    with_packed, with_range,
+    BYTES, DATA, MAX_DATA, MIN_DATA, is_signed, max_abs, output_names, range_dtypes, range_max_abs, range_shapes,
+    shape_like, with_packed, write_range,
 };
 use crate::nn::convolution::{CONVOLUTION, ConvolutionParam};
 use crate::nn::fully_connected::{FULLY_CONNECTED, FullyConnectedParam, rows_and_features};
@@ -35,43 +35,44 @@ const WITH_BIAS: &[ArgDef] = &[
     arg("max_bias", "The upper end of the bias's range, of shape (1,); absent with no_bias=True."),
 ];
 
-/// Names of the inputs of a layer with or without a bias.
+/// The names of the inputs of a layer with or without a bias.
 fn input_names(no_bias: bool) -> Vec<String> {
-    let bias = |a: &&ArgDef| no_bias && a.name.ends_with("bias");
-    WITH_BIAS.iter().filter(|a| !bias(a)).map(|a| a.name.to_string()).collect()
+    let is_absent = |a: &&ArgDef| no_bias && a.name.ends_with("bias");
+    WITH_BIAS.iter().filter(|a| !is_absent(a)).map(|a| a.name.to_string()).collect()
 }
 
-/// The quantization scales of a layer.
+/// The scales of the sums and of the bias of a layer.
 struct Scales {
-    /// The number that 1 represents in the sums: the scale of the data times that of the weights.
+    /// The scale of the sums: that of the data times that of the weights.
     sum: f32,
-    /// The scale of the bias relative to that of the sums.
+    /// The scale of the bias divided by that of the sums.
     bias: f32,
 }
 
 impl Scales {
     fn new(ins: &[In<'_>], no_bias: bool) -> Result<Scales> {
         let first = if no_bias { 2 } else { 3 };
-        let (data, weight) = (max_abs_at(ins, first)?, max_abs_at(ins, first + 2)?);
-        let step = |levels: Levels, dtype: DType, max_abs: f32| max_abs / levels.of(dtype);
+        let (data, weight) = (range_max_abs(ins, first)?, range_max_abs(ins, first + 2)?);
+        let scale = |dtype: DType, max_abs: f32| max_abs / Levels::Whole.of(dtype);
         let bias = match no_bias {
             true => 0.0,
             false => {
-                let steps = |dtype: DType, max_abs: f32| Levels::Half.of(dtype) / max_abs;
-                let bias = max_abs_at(ins, first + 4)?;
-                steps(ins[0].dtype(), data) * steps(DType::I8, weight) * bias / Levels::Half.of(DType::I8)
+                let inverse_scale = |dtype: DType, max_abs: f32| Levels::Half.of(dtype) / max_abs;
+                let bias = range_max_abs(ins, first + 4)?;
+                inverse_scale(ins[0].dtype(), data) * inverse_scale(DType::I8, weight) * bias
+                    / Levels::Half.of(DType::I8)
             }
         };
-        Ok(Scales { sum: step(Levels::Whole, ins[0].dtype(), data) * step(Levels::Whole, DType::I8, weight), bias })
+        Ok(Scales { sum: scale(ins[0].dtype(), data) * scale(DType::I8, weight), bias })
     }
 
-    /// The range of the sums.
-    fn put_range(&self, outs: &mut [Out<'_>]) -> Result<()> {
+    /// Writes the range of the sums.
+    fn write_range(&self, outs: &mut [Out<'_>]) -> Result<()> {
         let end = self.sum * i32::MAX as f32;
-        put_range(outs, -end, end)
+        write_range(outs, -end, end)
     }
 
-    /// The bias in steps of the sums; empty if there is none.
+    /// The bias in units of the scale of the sums; empty if there is none.
     fn bias(&self, ins: &[In<'_>], no_bias: bool) -> Result<Vec<i32>> {
         if no_bias {
             return Ok(Vec::new());
@@ -81,7 +82,7 @@ impl Scales {
     }
 }
 
-/// Quantized dense layer.
+/// The dense layer on 8-bit integers.
 pub(super) static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_fully_connected")
     .doc(
         "FullyConnected on 8-bit integers: sums of products of data and weights as exact 32-bit integers, plus the bias rescaled to \
@@ -94,21 +95,21 @@ pub(super) static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_f
     .num_inputs_by(|p| if p.get::<FullyConnectedParam>().no_bias { 6 } else { 9 })
     .input_names_by(|p| input_names(p.get::<FullyConnectedParam>().no_bias))
     .outputs(|_| 3)
-    .output_names_by(with_range)
+    .output_names_by(output_names)
     .shape(|p, io| layer_shape(&FULLY_CONNECTED, p, io, p.get::<FullyConnectedParam>().no_bias))
     .dtype(|p, io| {
-        let data = if p.get::<FullyConnectedParam>().no_bias { 2 } else { 3 };
-        (1..data).try_for_each(|i| io.assign_in(i, DType::I8))?;
-        range_dtypes(io, data, Some(DType::I32))
+        let num_data = if p.get::<FullyConnectedParam>().no_bias { 2 } else { 3 };
+        (1..num_data).try_for_each(|i| io.assign_in(i, DType::I8))?;
+        range_dtypes(io, num_data, Some(DType::I32))
     })
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<FullyConnectedParam>();
-        let steps = Scales::new(ins, p.no_bias)?;
+        let scales = Scales::new(ins, p.no_bias)?;
         if outs[0].wanted() {
-            multiply(ctx, ins, &steps.bias(ins, p.no_bias)?, &mut outs[0])?;
+            multiply(ctx, ins, &scales.bias(ins, p.no_bias)?, &mut outs[0])?;
         }
-        steps.put_range(outs)
+        scales.write_range(outs)
     });
 
 fn layer_shape(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, no_bias: bool) -> Result<()> {
@@ -117,7 +118,7 @@ fn layer_shape(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, no_bias: bool) -> 
     shape_like(def, p, io, if no_bias { 2 } else { 3 })
 }
 
-/// Quantized convolution.
+/// The convolution on 8-bit integers.
 pub(super) static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv").names_outputs()
     .doc(
         "Convolution of 8-bit integers in two dimensions, channels first: sums of products of data and weights as exact 32-bit \
@@ -130,25 +131,25 @@ pub(super) static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv"
     .num_inputs_by(|p| if p.get::<ConvolutionParam>().no_bias { 6 } else { 9 })
     .input_names_by(|p| input_names(p.get::<ConvolutionParam>().no_bias))
     .outputs(|_| 3)
-    .output_names_by(with_range)
+    .output_names_by(output_names)
     .shape(|p, io| {
         let kernel = &p.get::<ConvolutionParam>().kernel;
         ensure!(kernel.dims().len() == 2, "quantized_conv needs two spatial dimensions, but kernel is {kernel}");
         layer_shape(&CONVOLUTION, p, io, p.get::<ConvolutionParam>().no_bias)
     })
     .dtype(|p, io| {
-        let data = if p.get::<ConvolutionParam>().no_bias { 2 } else { 3 };
-        (1..data).try_for_each(|i| io.assign_in(i, DType::I8))?;
-        range_dtypes(io, data, Some(DType::I32))
+        let num_data = if p.get::<ConvolutionParam>().no_bias { 2 } else { 3 };
+        (1..num_data).try_for_each(|i| io.assign_in(i, DType::I8))?;
+        range_dtypes(io, num_data, Some(DType::I32))
     })
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<ConvolutionParam>();
-        let steps = Scales::new(ins, p.no_bias)?;
+        let scales = Scales::new(ins, p.no_bias)?;
         if outs[0].wanted() {
-            convolve(ctx, ins, &steps.bias(ins, p.no_bias)?, &mut outs[0])?;
+            convolve(ctx, ins, &scales.bias(ins, p.no_bias)?, &mut outs[0])?;
         }
-        steps.put_range(outs)
+        scales.write_range(outs)
     });
 
 /// The data of a layer.
@@ -190,7 +191,7 @@ fn convolve(ctx: &OpCtx<'_>, ins: &[In<'_>], bias: &[i32], out: &mut Out<'_>) ->
     })
 }
 
-const PAIR: &[ArgDef] = &[
+const BINARY_ARGS: &[ArgDef] = &[
     arg("lhs", "The first operand, of type int8 or uint8."),
     arg("rhs", "The second operand, of the same shape."),
     arg("lhs_min", "The lower end of the range of lhs, of shape (1,)."),
@@ -199,12 +200,12 @@ const PAIR: &[ArgDef] = &[
     arg("rhs_max", "The upper end of the range of rhs, of shape (1,)."),
 ];
 
-fn pair_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+fn binary_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     same_shape(p, &mut ShapeIo { ins: &mut io.ins[..2], outs: &mut io.outs[..1] })?;
     range_shapes(io, 2)
 }
 
-/// `out` = the integer nearest to `f(lhs, rhs)`.
+/// Writes the integers nearest to `f(lhs, rhs)`.
 fn combine<Q: Quantum>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
@@ -229,19 +230,19 @@ params! {
     }
 }
 
-/// Quantized addition.
+/// Addition of 8-bit integers.
 pub(super) static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
     .doc(
         "Adds 8-bit integers of different ranges. With a calibrated range the result is of type int8 (uint8 if \
          both operands are), else of type int32, in the range of all possible sums. Outputs: the integers, in the shape of the \
          operands, and the ends of their range.",
     )
-    .inputs(PAIR)
+    .inputs(BINARY_ARGS)
     .params::<AddParam>()
     .arg_order(&["min_calib_range", "max_calib_range", "lhs", "rhs", "lhs_min", "lhs_max", "rhs_min", "rhs_max"])
     .outputs(|_| 3)
-    .output_names_by(with_range)
-    .shape(pair_shape)
+    .output_names_by(output_names)
+    .shape(binary_shape)
     .dtype(|p, io| {
         let p = p.get::<AddParam>();
         let out = match (p.min_calib_range, p.max_calib_range, io.ins[0], io.ins[1]) {
@@ -255,18 +256,19 @@ pub(super) static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<AddParam>();
-        let (left, right, dtype) = (max_abs_at(ins, 2)?, max_abs_at(ins, 4)?, outs[0].dtype());
+        let (lhs_max_abs, rhs_max_abs, dtype) = (range_max_abs(ins, 2)?, range_max_abs(ins, 4)?, outs[0].dtype());
         let (levels, min, max) = match (p.min_calib_range, p.max_calib_range) {
             (Some(min), Some(max)) => (Levels::Whole, min, max),
-            _ => (Levels::Half, -left - right, left + right),
+            _ => (Levels::Half, -lhs_max_abs - rhs_max_abs, lhs_max_abs + rhs_max_abs),
         };
         if outs[0].wanted() {
             let scale = levels.of(dtype) / max_abs(min, max);
-            let (a, b) = (left / levels.of(ins[0].dtype()) * scale, right / levels.of(ins[1].dtype()) * scale);
+            let a = lhs_max_abs / levels.of(ins[0].dtype()) * scale;
+            let b = rhs_max_abs / levels.of(ins[1].dtype()) * scale;
             dispatch!(dtype, Q in [i8, u8, i32] => combine(ctx, ins, outs[0].slice_mut::<Q>()?, |x, y| a * x + b * y)?,
                 other => return Err(ctx.unsupported(other, &[DType::I8, DType::U8, DType::I32])));
         }
-        put_range(outs, min, max)
+        write_range(outs, min, max)
     });
 
 params! {
@@ -281,24 +283,24 @@ params! {
     }
 }
 
-/// Quantized multiplication.
+/// Multiplication of 8-bit integers.
 pub(super) static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul").names_outputs()
     .doc(
         "Multiplies 8-bit integers. With enable_float_output the result is dequantized to float32; with a calibrated range \
          it is of type int8; else it is the products of the integers, of type int32. Outputs: the integers, in the shape of the \
          operands, and, unless they are float32, the ends of their range.",
     )
-    .inputs(PAIR)
+    .inputs(BINARY_ARGS)
     .params::<MulParam>()
     .outputs(|p| if p.get::<MulParam>().enable_float_output { 1 } else { 3 })
     .output_names_by(|p| {
-        let mut names = with_range(p);
+        let mut names = output_names(p);
         if p.get::<MulParam>().enable_float_output {
             names.truncate(1);
         }
         names
     })
-    .shape(pair_shape)
+    .shape(binary_shape)
     .dtype(|p, io| {
         let p = p.get::<MulParam>();
         let out = match (p.enable_float_output, p.min_calib_range, p.max_calib_range) {
@@ -311,22 +313,23 @@ pub(super) static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul").nam
     .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<MulParam>();
-        let (left, right) = (max_abs_at(ins, 2)?, max_abs_at(ins, 4)?);
-        let step = |levels: Levels| left / levels.of(ins[0].dtype()) * (right / levels.of(ins[1].dtype()));
+        let (lhs_max_abs, rhs_max_abs) = (range_max_abs(ins, 2)?, range_max_abs(ins, 4)?);
+        let product_scale =
+            |levels: Levels| lhs_max_abs / levels.of(ins[0].dtype()) * (rhs_max_abs / levels.of(ins[1].dtype()));
         if p.enable_float_output {
             let mut products = memory::filled(0i32, outs[0].len());
             combine(ctx, ins, &mut products, |x, y| x * y)?;
-            quantize::dequantize(&products, step(Levels::Half), outs[0].slice_mut()?);
+            quantize::dequantize(&products, product_scale(Levels::Half), outs[0].slice_mut()?);
             return Ok(());
         }
         let scale = match (p.min_calib_range, p.max_calib_range) {
             (Some(min), Some(max)) => {
-                put_range(outs, min, max)?;
-                step(Levels::Half) * Levels::Half.of(DType::I8) / max_abs(min, max)
+                write_range(outs, min, max)?;
+                product_scale(Levels::Half) * Levels::Half.of(DType::I8) / max_abs(min, max)
             }
             _ => {
-                let end = step(Levels::Whole) * i32::MAX as f32;
-                put_range(outs, -end, end)?;
+                let end = product_scale(Levels::Whole) * i32::MAX as f32;
+                write_range(outs, -end, end)?;
                 1.0
             }
         };

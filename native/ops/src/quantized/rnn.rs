@@ -15,8 +15,8 @@ use crate::nn::rnn::{Mode, RNN, RnnParam, forward_from};
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&QUANTIZED_RNN];
 
-/// Inputs that `RNN` has too.
-const SHARED: usize = 4;
+/// Number of inputs of `RNN` with mode `lstm`, which come first.
+const NUM_RNN_INPUTS: usize = 4;
 
 pub(super) static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
     .doc(
@@ -32,16 +32,16 @@ pub(super) static QUANTIZED_RNN: OpDef = OpDef::new("_contrib_quantized_rnn")
         arg("data_shift", "The shift of the data, of shape (1,)."),
     ])
     .params::<QuantizedRnnParam>()
-    .outputs(|p| RNN.num_outputs(of_rnn(p)))
-    .visible(|p| RNN.num_visible(of_rnn(p)))
-    .output_names_by(|p| RNN.output_names(of_rnn(p)))
+    .outputs(|p| RNN.num_outputs(rnn_params(p)))
+    .visible(|p| RNN.num_visible(rnn_params(p)))
+    .output_names_by(|p| RNN.output_names(rnn_params(p)))
     .shape(infer_shape)
     .dtype(infer_dtype)
     .forward(forward)
     .grad(Grad::Zero)
     .random();
 
-/// The parameters of `RNN`. As in MXNet, unknown attributes are ignored: quantization adds `quantized`.
+/// The parameters of `RNN`. As in MXNet, unknown attributes are ignored, because the quantization pass adds `quantized`.
 struct QuantizedRnnParam(Params);
 
 impl OpParams for QuantizedRnnParam {
@@ -58,19 +58,20 @@ impl OpParams for QuantizedRnnParam {
     }
 }
 
-fn of_rnn(p: &Params) -> &Params {
+/// The parameters of `RNN`.
+fn rnn_params(p: &Params) -> &Params {
     &p.get::<QuantizedRnnParam>().0
 }
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let rnn = of_rnn(p).get::<RnnParam>();
+    let rnn = rnn_params(p).get::<RnnParam>();
     ensure!(rnn.mode == Mode::Lstm, "quantized_rnn supports only mode='lstm': dequantize the data and use RNN");
     ensure!(
         !rnn.use_sequence_length,
         "quantized_rnn does not support sequence lengths: dequantize the data and use RNN"
     );
-    (RNN.infer_shape)(of_rnn(p), &mut ShapeIo { ins: &mut io.ins[..SHARED], outs: &mut *io.outs })?;
-    (SHARED..io.ins.len()).try_for_each(|i| io.assign_in(i, &[1].into()))
+    (RNN.infer_shape)(rnn_params(p), &mut ShapeIo { ins: &mut io.ins[..NUM_RNN_INPUTS], outs: &mut *io.outs })?;
+    (NUM_RNN_INPUTS..io.ins.len()).try_for_each(|i| io.assign_in(i, &[1].into()))
 }
 
 fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
@@ -80,11 +81,11 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (scale, shift) = (super::end(&ins[SHARED])?, super::end(&ins[SHARED + 1])?);
+    let (scale, shift) = (super::range_end(&ins[NUM_RNN_INPUTS])?, super::range_end(&ins[NUM_RNN_INPUTS + 1])?);
     let data = ins[0].slice::<u8>()?;
     with_scratch(data.len(), |x: &mut [f32]| {
         x.iter_mut().zip(data).for_each(|(x, q)| *x = (f32::from(*q) - shift) / scale);
-        forward_from::<f32>(&OpCtx { params: of_rnn(ctx.params), ..*ctx }, x, &ins[..SHARED], outs)
+        forward_from::<f32>(&OpCtx { params: rnn_params(ctx.params), ..*ctx }, x, &ins[..NUM_RNN_INPUTS], outs)
     })
 }
 
@@ -94,7 +95,7 @@ mod tests {
     use crate::testing::{Case, array};
 
     #[test]
-    fn it_equals_the_network_on_dequantized_data() {
+    fn results_are_those_of_rnn_on_dequantized_data() {
         let attrs = [("state_size", "2"), ("num_layers", "1"), ("mode", "lstm"), ("state_outputs", "True")];
         let integers = [0u8, 64, 128, 255, 30, 200];
         let numbers: Vec<f32> = integers.iter().map(|q| (f32::from(*q) - 100.0) / 50.0).collect();
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_options_are_errors() {
+    fn unsupported_modes_and_sequence_lengths_are_errors() {
         for wrong in [("mode", "gru"), ("use_sequence_length", "True")] {
             let mut attrs = vec![("state_size", "2"), ("num_layers", "1"), ("mode", "lstm")];
             attrs.retain(|a| a.0 != wrong.0);

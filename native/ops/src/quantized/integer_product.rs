@@ -1,4 +1,5 @@
-//! Convolutions and matrix products between dequantized operands and a quantized result, computed on the integers.
+//! Convolutions and matrix products computed on 8-bit integers. They replace dequantization, the operator with a following normalisation
+//! and activation, and quantization of the result.
 
 use std::any::Any;
 
@@ -16,18 +17,19 @@ use ferromx_kernels::int8::{
 use ferromx_kernels::par::MatRef;
 use ferromx_kernels::quantize::{self, Levels, Quantum};
 
-use super::{max_abs, max_abs_at, put_range};
+use super::{max_abs, range_max_abs, write_range};
 use crate::nn::batch_norm::{BatchNormParam, scale_and_shift};
 use crate::nn::convolution::ConvolutionParam;
 
-/// What integers represent.
+/// What the integers of an operand represent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
-    /// `(q - zero) * scale`. Two inputs: scale and zero point.
+    /// `(q - zero) * scale`. The quantization parameters are scale and zero point.
     Linear,
-    /// `q * r * multiplier / 127.5` or `/ 255.5`, with r the largest absolute value of a range. Two inputs: the ends of the range.
+    /// `q * r * multiplier / 127.5` for int8 or `q * r * multiplier / 255.5` for uint8, with r the largest absolute value of a range. The
+    /// quantization parameters are the ends of the range.
     Range {
-        /// The multiplier.
+        /// A constant that multiplies the scale.
         multiplier: f32,
     },
 }
@@ -35,20 +37,20 @@ pub enum Scheme {
 /// The weights of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weights {
-    /// Integers, with the inputs of their scheme.
+    /// 8-bit integers.
     Integers(Scheme),
-    /// Numbers, which are quantized as `_contrib_fake_quantize` does.
+    /// Floating-point weights, which the kernel quantizes as `_contrib_fake_quantize` does. They have no quantization parameters.
     Numbers,
 }
 
 /// The result of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Output {
-    /// Numbers of type float32.
+    /// Type float32, without quantization parameters.
     Numbers,
-    /// Integers `q` that represent `(q - zero) * scale`. Two inputs: scale and zero point.
+    /// Integers `q` that represent `(q - zero) * scale`. The quantization parameters are scale and zero point.
     Linear,
-    /// Integers of a calibrated range; the ends of the range are the second and the third output.
+    /// Integers of a calibrated range, without quantization parameters. The ends of the range are the second and the third output.
     Range {
         /// The minimum.
         min: f32,
@@ -58,24 +60,24 @@ pub enum Output {
 }
 
 impl Output {
-    /// Writes the calibrated range, if there is one: `uint8` starts at 0, `int8` is symmetric.
-    pub(super) fn put_range(self, outs: &mut [Out<'_>]) -> Result<()> {
+    /// Writes the calibrated range, if there is one. The range of int8 is symmetric.
+    pub(super) fn write_range(self, outs: &mut [Out<'_>]) -> Result<()> {
         let Output::Range { min, max } = self else { return Ok(()) };
         let end = max_abs(min, max);
         let [low, high] = if outs[0].dtype() == DType::U8 { [min, max] } else { [-end, end] };
-        put_range(outs, low, high)
+        write_range(outs, low, high)
     }
 }
 
-/// A product on integers and what follows it. The inputs of the kernel are data, weights, bias, the other inputs of the normalisation, then
-/// those that describe the data, the weights and the output.
+/// A product of integers with its epilogue. The inputs of the kernel are data, weights, bias, the parameters of the normalisation, then the
+/// quantization parameters of the data, the weights and the output, as their [`Scheme`], [`Weights`] and [`Output`] say.
 #[derive(Clone)]
 pub struct IntegerProduct {
     /// The parameters of the operator, `Convolution` or `FullyConnected`; `None` for a product of matrices.
     pub params: Option<Params>,
-    /// Whether the matrix of weights has (N, K) elements, else (K, N).
+    /// Whether the matrix of weights has shape (N, K) instead of (K, N).
     pub is_transposed: bool,
-    /// What the data represents.
+    /// What the integers of the data represent.
     pub data: Scheme,
     /// The weights.
     pub weights: Weights,
@@ -83,23 +85,23 @@ pub struct IntegerProduct {
     pub has_bias: bool,
     /// The parameters of a batch normalization in inference.
     pub normalisation: Option<Params>,
-    /// The bounds of the result, as of ReLU.
+    /// The bounds of the result before quantization, such as those of ReLU.
     pub clamp: Option<[f32; 2]>,
     /// The result.
     pub output: Output,
 }
 
-/// The kernel of an [`IntegerProduct`], which are its parameters.
+/// The kernel of integer products. Its parameters are an [`IntegerProduct`].
 pub static INTEGER_PRODUCT: KernelFn = run;
 
-/// Packed weights, kept until their arrays change.
-struct Kept<W> {
-    key: Option<Key>,
+/// A cache of packed weights.
+struct WeightCache<W> {
+    key: Option<CacheKey>,
     weights: Option<Packed<W>>,
 }
 
-/// The version of the weights, their zero points and scales.
-type Key = ((u64, u64, usize), Vec<i32>, Vec<u32>);
+/// The version of the weights, their zero points and the bits of their scales.
+type CacheKey = ((u64, u64, usize), Vec<i32>, Vec<u32>);
 
 struct Packed<W> {
     weights: W,
@@ -107,13 +109,13 @@ struct Packed<W> {
     scales: Vec<f32>,
 }
 
-impl<W> Default for Kept<W> {
+impl<W> Default for WeightCache<W> {
     fn default() -> Self {
-        Kept { key: None, weights: None }
+        WeightCache { key: None, weights: None }
     }
 }
 
-/// Weights as bytes.
+/// Weights as 8-bit integers, with one or one per channel of zero points and scales.
 struct WeightBytes<'a> {
     bytes: std::borrow::Cow<'a, [u8]>,
     is_signed: bool,
@@ -121,10 +123,11 @@ struct WeightBytes<'a> {
     scales: Vec<f32>,
 }
 
-/// The inputs that are left.
-struct Rest<'i, 'a>(&'i [In<'a>]);
+/// The inputs of a kernel that were not taken yet.
+struct RemainingInputs<'i, 'a>(&'i [In<'a>]);
 
-impl<'i, 'a> Rest<'i, 'a> {
+impl<'i, 'a> RemainingInputs<'i, 'a> {
+    /// Takes the next `count` inputs.
     fn take(&mut self, count: usize) -> Result<&'i [In<'a>]> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| {
             Error::Internal(format!("an integer product needs {count} more inputs, but {} are left", self.0.len()))
@@ -145,16 +148,18 @@ pub(crate) fn zero_points(x: &In<'_>) -> Result<Vec<i32>> {
         other => Err(Error::Value(format!("the zero point has the type {other}, expected int8, uint8 or int32"))))
 }
 
-/// Scales and zero points of integers of a type.
-pub(super) fn described(scheme: Scheme, dtype: DType, ins: &[In<'_>]) -> Result<(Vec<f32>, Vec<i32>)> {
+/// The scales and zero points of integers of type `dtype`, given their quantization parameters.
+pub(super) fn scales_and_zeros(scheme: Scheme, dtype: DType, ins: &[In<'_>]) -> Result<(Vec<f32>, Vec<i32>)> {
     match scheme {
         Scheme::Linear => Ok((ins[0].slice::<f32>()?.to_vec(), zero_points(&ins[1])?)),
-        Scheme::Range { multiplier } => Ok((vec![max_abs_at(ins, 0)? / Levels::Half.of(dtype) * multiplier], vec![0])),
+        Scheme::Range { multiplier } => {
+            Ok((vec![range_max_abs(ins, 0)? / Levels::Half.of(dtype) * multiplier], vec![0]))
+        }
     }
 }
 
-/// The only element of a scale or zero point of the data or the result.
-pub(super) fn single<T: Copy>(name: &str, values: &[T]) -> Result<T> {
+/// The element of a scale or zero point that must be a single one.
+pub(super) fn only_element<T: Copy>(name: &str, values: &[T]) -> Result<T> {
     match values {
         [value] => Ok(*value),
         _ => Err(Error::Value(format!("the {name} has {} elements, expected 1", values.len()))),
@@ -162,15 +167,16 @@ pub(super) fn single<T: Copy>(name: &str, values: &[T]) -> Result<T> {
 }
 
 impl<'a> WeightBytes<'a> {
+    /// Reads the weights, or quantizes them if they are floating-point. `ins` are their quantization parameters.
     fn new(weights: Weights, w: &In<'a>, channels: usize, ins: &[In<'_>]) -> Result<WeightBytes<'a>> {
         let Weights::Integers(scheme) = weights else {
             let (bytes, scales) = quantize::quantize_rows(w.slice()?, channels);
             return Ok(WeightBytes { bytes: bytes.into(), is_signed: true, zeros: vec![0], scales });
         };
-        let (scales, zeros) = described(scheme, w.dtype(), ins)?;
-        let fits = |len: usize| len == 1 || len == channels;
+        let (scales, zeros) = scales_and_zeros(scheme, w.dtype(), ins)?;
+        let is_valid = |len: usize| len == 1 || len == channels;
         ensure!(
-            fits(scales.len()) && fits(zeros.len()),
+            is_valid(scales.len()) && is_valid(zeros.len()),
             "the weights have {channels} channels, but {} scales and {} zero points",
             scales.len(),
             zeros.len()
@@ -179,29 +185,30 @@ impl<'a> WeightBytes<'a> {
     }
 }
 
-/// Calls `f` with packed weights, which the node keeps until they change.
+/// Calls `f` with the weights that `pack` packs and their scales. The node keeps both until the weights or the `(zero points, scales)` of
+/// `key` change.
 pub(crate) fn with_packed<W: Any + Send, R>(
     ctx: &OpCtx<'_>,
     w: &In<'_>,
     key: (&[i32], &[f32]),
-    make: impl FnOnce() -> Result<(W, Vec<f32>)>,
+    pack: impl FnOnce() -> Result<(W, Vec<f32>)>,
     f: impl FnOnce(&W, &[f32]) -> Result<R>,
 ) -> Result<R> {
     let (Some(cache), Some(version)) = (ctx.cache, w.version()) else {
-        let (weights, scales) = make()?;
+        let (weights, scales) = pack()?;
         return f(&weights, &scales);
     };
-    let key: Key = (version, key.0.to_vec(), key.1.iter().map(|s| s.to_bits()).collect());
-    cache.with(|kept: &mut Kept<W>| {
-        if kept.key.as_ref() != Some(&key) {
-            *kept = Kept::default();
+    let key: CacheKey = (version, key.0.to_vec(), key.1.iter().map(|s| s.to_bits()).collect());
+    cache.with(|cached: &mut WeightCache<W>| {
+        if cached.key.as_ref() != Some(&key) {
+            *cached = WeightCache::default();
         }
-        if kept.weights.is_none() {
-            let (weights, scales) = make()?;
-            kept.weights = Some(Packed { weights, scales });
-            kept.key = Some(key);
+        if cached.weights.is_none() {
+            let (weights, scales) = pack()?;
+            cached.weights = Some(Packed { weights, scales });
+            cached.key = Some(key);
         }
-        match &kept.weights {
+        match &cached.weights {
             Some(packed) => f(&packed.weights, &packed.scales),
             None => Err(Error::Internal("packed weights are missing".into())),
         }
@@ -210,13 +217,13 @@ pub(crate) fn with_packed<W: Any + Send, R>(
 
 fn run(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<IntegerProduct>();
-    let mut rest = Rest(ins);
-    let (operands, bias) = (rest.take(2)?, rest.take(usize::from(p.has_bias))?);
-    let normalisation = rest.take(if p.normalisation.is_some() { 4 } else { 0 })?;
-    let data = rest.take(2)?;
-    let weights = rest.take(if p.weights == Weights::Numbers { 0 } else { 2 })?;
-    let output = rest.take(if p.output == Output::Linear { 2 } else { 0 })?;
-    p.output.put_range(outs)?;
+    let mut remaining = RemainingInputs(ins);
+    let (operands, bias) = (remaining.take(2)?, remaining.take(usize::from(p.has_bias))?);
+    let normalisation = remaining.take(if p.normalisation.is_some() { 4 } else { 0 })?;
+    let data = remaining.take(2)?;
+    let weights = remaining.take(if p.weights == Weights::Numbers { 0 } else { 2 })?;
+    let output = remaining.take(if p.output == Output::Linear { 2 } else { 0 })?;
+    p.output.write_range(outs)?;
     if !outs[0].wanted() || outs[0].is_empty() {
         return Ok(());
     }
@@ -228,50 +235,47 @@ fn run(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }
 }
 
-/// A bias as multiples of the scales of the sums, if it was dequantized from such: added as integers they are exact. `None` if sums of
-/// `depth` products could overflow.
-fn multiples(bias: &[f32], scales: &[f32], depth: usize) -> Option<Vec<i32>> {
-    let most = f64::from(i32::MAX) - 255.0 * 255.0 * depth as f64;
+/// The bias in units of the scales of the sums, which can be added to the integers exactly. `None` if an element is no multiple of its
+/// scale, unlike those of a dequantized bias, or if sums of `depth` products could overflow.
+fn integer_bias(bias: &[f32], scales: &[f32], depth: usize) -> Option<Vec<i32>> {
+    let limit = f64::from(i32::MAX) - 255.0 * 255.0 * depth as f64;
     let multiple = |(b, scale): (&f32, &f32)| {
         let whole = (b / scale).round_ties_even();
         let is_near = (whole * scale - b).abs() <= 2.0 * f32::EPSILON * b.abs();
-        (is_near && f64::from(whole.abs()) <= most).then_some(whole as i32)
+        (is_near && f64::from(whole.abs()) <= limit).then_some(whole as i32)
     };
     bias.iter().zip(scales).map(multiple).collect()
 }
 
-/// A call of the kernel.
+/// A call of the kernel, with its inputs by role.
 struct Call<'c, 'i, 'a> {
     ctx: &'c OpCtx<'c>,
     p: &'c IntegerProduct,
     /// The type of the result.
     dtype: DType,
+    /// The data and the weights.
     operands: &'i [In<'a>],
     bias: Option<&'i In<'a>>,
+    /// The parameters of the normalisation.
     normalisation: &'i [In<'a>],
+    /// The quantization parameters of the data.
     data: &'i [In<'a>],
+    /// The quantization parameters of the weights.
     weights: &'i [In<'a>],
+    /// The quantization parameters of the output.
     output: &'i [In<'a>],
 }
 
 impl Call<'_, '_, '_> {
     fn run<T: OutputElement>(&self, out: &mut [T]) -> Result<()> {
         let [x, w] = self.operands else { return Err(Error::Internal("an integer product has two operands".into())) };
-        let (x_scale, x_zero) = described(self.p.data, x.dtype(), self.data)?;
-        let (x_scale, zero) = (single("scale of the data", &x_scale)?, single("zero point of the data", &x_zero)?);
-        let x = Int8 { bytes: x.bytes()?, is_signed: is_signed(x.dtype()), zero };
-        match &self.p.params {
-            Some(params) if params.downcast::<ConvolutionParam>().is_some() => {
-                let p = params.get::<ConvolutionParam>();
-                let shape = p.computed(self.operands[0].shape())?;
-                self.convolve(&shape, x, x_scale, w, out)
-            }
-            _ => {
-                let dims = w.shape().dims();
-                let transposed = self.p.is_transposed;
-                let (n, k) = (dims[usize::from(!transposed)] as usize, dims[usize::from(transposed)] as usize);
-                self.multiply([out.len() / n.max(1), n, k], transposed, x, x_scale, w, out)
-            }
+        let (x_scale, x_zero) = scales_and_zeros(self.p.data, x.dtype(), self.data)?;
+        let (x_scale, zero) =
+            (only_element("scale of the data", &x_scale)?, only_element("zero point of the data", &x_zero)?);
+        let x_int8 = Int8 { bytes: x.bytes()?, is_signed: is_signed(x.dtype()), zero };
+        match self.p.params.as_ref().and_then(|params| params.downcast::<ConvolutionParam>()) {
+            Some(p) => self.convolve(&p.computed(x.shape())?, x_int8, x_scale, w, out),
+            None => self.multiply(x_int8, x_scale, w, out),
         }
     }
 
@@ -287,37 +291,33 @@ impl Call<'_, '_, '_> {
             w,
             shape.out_channels,
             |bytes| ConvWeights::new(shape, bytes),
-            |weights, scales| {
+            |weights, w_scales| {
                 let depth = shape.weights_len() / shape.out_channels.max(1);
-                self.with_epilogue([shape.out_channels, depth], x_scale, scales, |epilogue| {
+                self.with_epilogue([shape.out_channels, depth], x_scale, w_scales, |epilogue| {
                     conv_int8(shape, x, weights, epilogue, out);
                 })
             },
         )
     }
 
-    fn multiply<T: OutputElement>(
-        &self,
-        [m, n, k]: [usize; 3],
-        transposed: bool,
-        x: Int8<'_>,
-        x_scale: f32,
-        w: &In<'_>,
-        out: &mut [T],
-    ) -> Result<()> {
+    fn multiply<T: OutputElement>(&self, x: Int8<'_>, x_scale: f32, w: &In<'_>, out: &mut [T]) -> Result<()> {
+        let (dims, transposed) = (w.shape().dims(), self.p.is_transposed);
+        let (n, k) = (dims[usize::from(!transposed)] as usize, dims[usize::from(transposed)] as usize);
+        let m = out.len() / n.max(1);
         let strides = if transposed { [1, k] } else { [n, 1] };
         self.with_weights(
             w,
             n,
             |weights| MatrixWeights::new(weights, MatRef::new(weights.bytes, k, n, strides[0], strides[1])),
-            |weights, scales| {
-                self.with_epilogue([n, k], x_scale, scales, |epilogue| {
+            |weights, w_scales| {
+                self.with_epilogue([n, k], x_scale, w_scales, |epilogue| {
                     gemm_int8(x, weights, epilogue, MatMut::row_major(out, m, n));
                 })
             },
         )
     }
 
+    /// Calls `f` with the packed weights and the scale of each channel.
     fn with_weights<W: Any + Send>(
         &self,
         w: &In<'_>,
@@ -326,24 +326,24 @@ impl Call<'_, '_, '_> {
         f: impl FnOnce(&W, &[f32]) -> Result<()>,
     ) -> Result<()> {
         let (scales, zeros) = match self.p.weights {
-            Weights::Integers(scheme) => described(scheme, w.dtype(), self.weights)?,
+            Weights::Integers(scheme) => scales_and_zeros(scheme, w.dtype(), self.weights)?,
             Weights::Numbers => (vec![], vec![]),
         };
-        let make = || {
+        let pack_all = || {
             let bytes = WeightBytes::new(self.p.weights, w, channels, self.weights)?;
             let weights = Int8Weights { bytes: &bytes.bytes, is_signed: bytes.is_signed, zeros: &bytes.zeros };
             let scales = (0..channels).map(|i| bytes.scales[i.min(bytes.scales.len() - 1)]).collect();
             Ok((pack(&weights), scales))
         };
-        with_packed(self.ctx, w, (&zeros, &scales), make, f)
+        with_packed(self.ctx, w, (&zeros, &scales), pack_all, f)
     }
 
-    /// Calls `f` with what happens to the sums of `depth` products; `scales` are those of the weights.
+    /// Calls `f` with the epilogue of sums of `depth` products. `w_scales` has the scale of the weights of each channel.
     fn with_epilogue(
         &self,
         [channels, depth]: [usize; 2],
         x_scale: f32,
-        scales: &[f32],
+        w_scales: &[f32],
         f: impl FnOnce(&Epilogue<'_>),
     ) -> Result<()> {
         let [low, high] = self.p.clamp.unwrap_or([f32::NEG_INFINITY, f32::INFINITY]);
@@ -351,9 +351,9 @@ impl Call<'_, '_, '_> {
         let (out_scale, limits) = match self.p.output {
             Output::Numbers => (1.0, Limits { low, high, zero: 0 }),
             Output::Linear => {
-                let (scale, zero) = described(Scheme::Linear, DType::F32, self.output)?;
-                let zero = single("zero point of the output", &zero)?;
-                let scale = single("scale of the output", &scale)?;
+                let (scale, zero) = scales_and_zeros(Scheme::Linear, DType::F32, self.output)?;
+                let zero = only_element("zero point of the output", &zero)?;
+                let scale = only_element("scale of the output", &scale)?;
                 (scale, limits(scale, zero))
             }
             Output::Range { min, max } => {
@@ -361,7 +361,7 @@ impl Call<'_, '_, '_> {
                 (scale, limits(scale, 0))
             }
         };
-        let mut sums: Vec<f32> = scales.iter().map(|scale| x_scale * scale).collect();
+        let mut scales: Vec<f32> = w_scales.iter().map(|w_scale| x_scale * w_scale).collect();
         let mut shift = match self.bias {
             Some(bias) => bias.slice::<f32>()?.to_vec(),
             None => Vec::new(),
@@ -369,17 +369,17 @@ impl Call<'_, '_, '_> {
         let mut bias = Vec::new();
         if let Some(params) = &self.p.normalisation {
             shift.resize(channels, 0.0);
-            let mut scale = vec![1.0; channels];
-            scale_and_shift(params.get::<BatchNormParam>(), self.normalisation, &mut scale, &mut shift)?;
-            sums.iter_mut().zip(&scale).for_each(|(sum, scale)| *sum *= scale);
-        } else if let Some(multiples) = multiples(&shift, &sums, depth) {
-            (bias, shift) = (multiples, Vec::new());
+            let mut channel_scales = vec![1.0; channels];
+            scale_and_shift(params.get::<BatchNormParam>(), self.normalisation, &mut channel_scales, &mut shift)?;
+            scales.iter_mut().zip(&channel_scales).for_each(|(scale, channel_scale)| *scale *= channel_scale);
+        } else if let Some(integers) = integer_bias(&shift, &scales, depth) {
+            (bias, shift) = (integers, Vec::new());
         }
         if self.p.output != Output::Numbers {
-            sums.iter_mut().for_each(|sum| *sum /= out_scale);
+            scales.iter_mut().for_each(|scale| *scale /= out_scale);
             shift.iter_mut().for_each(|shift| *shift /= out_scale);
         }
-        f(&Epilogue { bias: &bias, scale: &sums, shift: &shift, limits });
+        f(&Epilogue { bias: &bias, scale: &scales, shift: &shift, limits });
         Ok(())
     }
 }
