@@ -7,7 +7,7 @@ use crate::par::parallel_ranges;
 use crate::simd::multiversion::{self, Kernel};
 use ferromx_core::dtype::Element;
 
-/// Elements in a parallel chunk.
+/// Elements per chunk.
 const GRAIN: usize = 1 << 15;
 /// Elements checked between two looks at the result so far.
 const BLOCK: usize = 1024;

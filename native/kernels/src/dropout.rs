@@ -6,8 +6,8 @@ use crate::map::Store;
 use crate::par::parallel_rows;
 use crate::rng::Philox;
 
-/// Elements in a thread's chunk.
-const CHUNK: usize = 1 << 15;
+/// Elements per chunk.
+const GRAIN: usize = 1 << 15;
 
 /// Fills `mask` with 0 with probability `p`, else with `1 / (1 - p)`. If `p` is 1 or more, all elements are 0.
 pub fn dropout_mask<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, mask: &mut [T]) {
@@ -34,8 +34,8 @@ pub fn dropout_forward<T: FloatElement + Store<f32>>(generator: &Philox, p: f64,
 /// When the slices differ in length.
 pub fn dropout_apply<T: FloatElement>(x: &[T], mask: &[T], y: &mut [T]) {
     assert_eq!([x.len(), mask.len()], [y.len(); 2], "data, mask and result of dropout");
-    parallel_rows(y, CHUNK, 1, |i, y| {
-        let start = i * CHUNK;
+    parallel_rows(y, GRAIN, 1, |i, y| {
+        let start = i * GRAIN;
         apply(&x[start..start + y.len()], &mask[start..start + y.len()], y);
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use crate::map::Load;
 use crate::par::parallel_ranges;
 
-/// Elements in a parallel chunk.
+/// Elements per chunk.
 const GRAIN: usize = 1 << 16;
 
 /// Adds to `counts[i]` the number of elements with `edges[i] <= x < edges[i + 1]`; the last bin includes its upper edge. Elements

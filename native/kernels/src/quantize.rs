@@ -7,7 +7,7 @@ use crate::par;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::memory;
 
-/// Elements in a parallel chunk.
+/// Elements per chunk.
 const GRAIN: usize = 1 << 14;
 
 /// The divisor that turns the end of a range into the step.

@@ -5,8 +5,8 @@ use crate::par::{parallel_rows, with_scratch};
 use num_traits::{One, Zero};
 use std::ops::Range;
 
-/// Elements in a thread's chunk.
-const CHUNK: usize = 1 << 14;
+/// Elements per chunk.
+const GRAIN: usize = 1 << 14;
 
 /// Sizes of the planes before and after resizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Resize {
     }
 
     fn grain(&self) -> usize {
-        CHUNK.div_ceil(self.planes().into_iter().sum::<usize>().max(1))
+        GRAIN.div_ceil(self.planes().into_iter().sum::<usize>().max(1))
     }
 }
 
@@ -73,7 +73,7 @@ pub fn bilinear_resize<T: FloatElement>(shape: &Resize, align_corners: bool, x: 
     let columns = axis_taps::<T::Acc>(width, out_width, align_corners);
     let [plane, _] = shape.planes();
     debug_assert_eq!(count * plane, x.len());
-    parallel_rows(y, out_width, CHUNK.div_ceil(out_width + 2 * width), |i, y| {
+    parallel_rows(y, out_width, GRAIN.div_ceil(out_width + 2 * width), |i, y| {
         let image = &x[i / out_height * plane..];
         let row = rows[i % out_height];
         let line = |r: usize| &image[r * width..(r + 1) * width];
@@ -220,7 +220,7 @@ pub fn nearest_resize<T: FloatElement>(shape: &Resize, add: bool, x: &[T], y: &m
     shape.check(x.len(), y.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
     let [copies_y, copies_x] = [out_height / height.max(1), out_width / width.max(1)];
-    parallel_rows(y, out_width, CHUNK.div_ceil(out_width.max(1)), |i, y| {
+    parallel_rows(y, out_width, GRAIN.div_ceil(out_width.max(1)), |i, y| {
         let row = i / out_height * height + i % out_height / copies_y;
         let x = &x[row * width..(row + 1) * width];
         match (add, copies_x) {
@@ -242,7 +242,7 @@ pub fn nearest_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_
     shape.check(x_grad.len(), y_grad.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
     let [copies_y, copies_x] = [out_height / height.max(1), out_width / width.max(1)];
-    parallel_rows(x_grad, width, CHUNK.div_ceil((width * copies_y * copies_x).max(1)), |i, x_grad| {
+    parallel_rows(x_grad, width, GRAIN.div_ceil((width * copies_y * copies_x).max(1)), |i, x_grad| {
         let first = (i / height * out_height + i % height * copies_y) * out_width;
         with_scratch(out_width, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());

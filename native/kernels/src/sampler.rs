@@ -4,8 +4,8 @@ use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use num_traits::Zero;
 
-/// Elements in a thread's chunk.
-const CHUNK: usize = 1 << 13;
+/// Elements per chunk.
+const GRAIN: usize = 1 << 13;
 
 /// The shape of images and grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y
     shape.check(x.len(), grid.len(), y.len());
     let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
     // The channels of an image share the corners, so an image is one chunk unless it is large.
-    let channels = CHUNK.div_ceil(points.max(1)).clamp(1, shape.channels.max(1));
+    let channels = GRAIN.div_ceil(points.max(1)).clamp(1, shape.channels.max(1));
     let groups = shape.channels.div_ceil(channels);
     let starts: Vec<_> = (0..shape.batch * groups).map(|i| (i / groups, i % groups * channels)).collect();
     let mut parts: Vec<_> = Vec::with_capacity(starts.len());
@@ -143,7 +143,7 @@ pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y
 pub fn bilinear_sample_backward_data<T: FloatElement>(shape: &Sampling, grid: &[T], y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), grid.len(), y_grad.len());
     let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
-    let grain = CHUNK.div_ceil((plane + points).max(1));
+    let grain = GRAIN.div_ceil((plane + points).max(1));
     parallel_rows(x_grad, plane, grain, |i, x_grad| {
         with_scratch(plane, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());
@@ -180,7 +180,7 @@ pub fn bilinear_sample_backward_grid<T: FloatElement>(
     parallel_rows(grid_grad, 2 * points, 1, |n, grid_grad| {
         let (to_x, to_y) = grid_grad.split_at_mut(points);
         let corners: Vec<_> = corners(shape, grid, n).collect();
-        let grain = CHUNK.div_ceil(shape.channels.max(1));
+        let grain = GRAIN.div_ceil(shape.channels.max(1));
         parallel_rows2((to_x, 1), (to_y, 1), grain, |point, to_x, to_y| {
             let corner = &corners[point];
             let mut sums = [T::Acc::zero(); 2];
@@ -209,7 +209,7 @@ fn coordinates<A: Accum>(size: usize) -> impl Iterator<Item = A> + Clone {
 /// When the lengths do not match.
 pub fn affine_grid<T: FloatElement>([height, width]: [usize; 2], matrices: &[T], grid: &mut [T]) {
     assert_eq!(grid.len() / (2 * height * width).max(1), matrices.len() / 6, "grids of affine transformations");
-    parallel_rows(grid, width, CHUNK.div_ceil(width.max(1)), |i, grid| {
+    parallel_rows(grid, width, GRAIN.div_ceil(width.max(1)), |i, grid| {
         let matrix = &matrices[i / height * 3..][..3];
         let [a, b, c] = [0, 1, 2].map(|k| T::Acc::of(matrix[k]));
         let Some(y) = coordinates::<T::Acc>(height).nth(i % height) else { return };
@@ -225,7 +225,7 @@ pub fn affine_grid<T: FloatElement>([height, width]: [usize; 2], matrices: &[T],
 pub fn affine_grid_backward<T: FloatElement>([height, width]: [usize; 2], grid_grad: &[T], matrix_grad: &mut [T]) {
     let plane = height * width;
     assert_eq!(grid_grad.len() * 3, matrix_grad.len() * plane, "grids of affine transformations");
-    parallel_rows(matrix_grad, 3, CHUNK.div_ceil(plane.max(1)), |i, to| {
+    parallel_rows(matrix_grad, 3, GRAIN.div_ceil(plane.max(1)), |i, to| {
         let mut sums = [T::Acc::zero(); 3];
         let lines = grid_grad[i * plane..(i + 1) * plane].chunks_exact(width);
         for (line, y) in lines.zip(coordinates::<T::Acc>(height)) {
@@ -253,7 +253,7 @@ fn half<A: Accum>(size: usize) -> A {
 /// When the lengths do not match.
 pub fn warp_grid<T: FloatElement>([height, width]: [usize; 2], flow: &[T], grid: &mut [T]) {
     assert_eq!(flow.len(), grid.len(), "elements of a grid and its flow");
-    parallel_rows(grid, width, CHUNK.div_ceil(width.max(1)), |i, grid| {
+    parallel_rows(grid, width, GRAIN.div_ceil(width.max(1)), |i, grid| {
         let flow = flow[i * width..(i + 1) * width].iter().map(|d| T::Acc::of(*d));
         if i / height % 2 == 0 {
             let half = half::<T::Acc>(width);
@@ -273,7 +273,7 @@ pub fn warp_grid<T: FloatElement>([height, width]: [usize; 2], flow: &[T], grid:
 pub fn warp_grid_backward<T: FloatElement>([height, width]: [usize; 2], grid_grad: &[T], flow_grad: &mut [T]) {
     assert_eq!(flow_grad.len(), grid_grad.len(), "elements of a grid and its flow");
     let plane = height * width;
-    parallel_rows(flow_grad, plane, CHUNK.div_ceil(plane.max(1)), |i, to| {
+    parallel_rows(flow_grad, plane, GRAIN.div_ceil(plane.max(1)), |i, to| {
         let half = half::<T::Acc>(if i % 2 == 0 { width } else { height });
         let from = &grid_grad[i * plane..(i + 1) * plane];
         to.iter_mut().zip(from).for_each(|(to, grad)| *to = (T::Acc::of(*grad) / half).store());

@@ -4,7 +4,7 @@ use crate::map::{Elements, ElementsMut, Load, Store};
 use crate::par::{self, Pod, with_scratch};
 use crate::reduce::NumericLane;
 
-/// Elements in a parallel chunk of a long row; fixed, so that results do not depend on the number of threads.
+/// Elements per chunk of a long row; fixed, so that results do not depend on the number of threads.
 const GRAIN: usize = 1 << 14;
 
 /// Inclusive sums along the middle axis of `x`, viewed as (outer, n, inner), from the start or `from_end`. Elements are converted

@@ -3,8 +3,8 @@
 use crate::movement::Item;
 use crate::par::parallel_rows;
 
-/// Elements in a thread's chunk.
-const CHUNK: usize = 1 << 15;
+/// Elements per chunk.
+const GRAIN: usize = 1 << 15;
 
 /// A batch of sequences: `steps` x `batch` x `inner` elements, or `batch` x `steps` x `inner` with `batch_first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Sequences {
 pub fn sequence_mask<T: Item>(shape: &Sequences, lengths: &[usize], value: T, x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len(), y.len()]);
     let (stride, inner) = (shape.stride(), shape.inner);
-    parallel_rows(y, stride, CHUNK.div_ceil(stride.max(1)), |i, y| {
+    parallel_rows(y, stride, GRAIN.div_ceil(stride.max(1)), |i, y| {
         let x = &x[i * stride..(i + 1) * stride];
         if shape.batch_first {
             let kept = lengths[i].min(shape.steps) * inner;
@@ -78,7 +78,7 @@ pub fn sequence_mask<T: Item>(shape: &Sequences, lengths: &[usize], value: T, x:
 pub fn sequence_reverse<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len(), y.len()]);
     let (stride, inner) = (shape.stride(), shape.inner.max(1));
-    parallel_rows(y, stride, CHUNK.div_ceil(stride.max(1)), |i, y| {
+    parallel_rows(y, stride, GRAIN.div_ceil(stride.max(1)), |i, y| {
         for (j, y) in y.chunks_exact_mut(inner).enumerate() {
             let (step, sequence) = if shape.batch_first { (j, i) } else { (i, j) };
             let from = if step < lengths[sequence] { lengths[sequence] - 1 - step } else { step };
@@ -95,7 +95,7 @@ pub fn sequence_reverse<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], 
 pub fn sequence_last<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], y: &mut [T]) {
     shape.check(lengths, &[x.len()]);
     let inner = shape.inner;
-    parallel_rows(y, inner, CHUNK.div_ceil(inner.max(1)), |sequence, y| {
+    parallel_rows(y, inner, GRAIN.div_ceil(inner.max(1)), |sequence, y| {
         let at = shape.row(lengths[sequence] - 1, sequence) * inner;
         y.copy_from_slice(&x[at..at + inner]);
     });

@@ -6,7 +6,7 @@ use crate::sort::{self, Order, SortKey};
 
 use super::wide;
 
-/// Elements in a thread's chunk.
+/// Elements per chunk.
 const GRAIN: usize = 1 << 13;
 
 /// The meaning of a box's four numbers.

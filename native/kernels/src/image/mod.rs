@@ -10,5 +10,5 @@ pub use border::{Border, add_border};
 pub use color::{Change, adjust, gray_mean, lighting, normalize, saturate, to_tensor};
 pub use resize::{Interpolation, Pixel, resize};
 
-/// Elements in a thread's chunk.
+/// Elements per chunk.
 const GRAIN: usize = 1 << 14;

@@ -11,7 +11,7 @@ use crate::par::with_scratch;
 pub(crate) const STEP: usize = 64;
 /// Lanes in a block buffer: three operands and a result in `f64` fit the L1 cache.
 const BLOCK: usize = 1024;
-/// Elements in a parallel chunk; fixed, so that results do not depend on the number of threads.
+/// Elements per chunk; fixed, so that results do not depend on the number of threads.
 pub(crate) const GRAIN: usize = 1 << 15;
 /// The largest number of operands.
 const MAX_OPERANDS: usize = 4;

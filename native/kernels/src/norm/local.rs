@@ -20,8 +20,9 @@ pub struct LocalNorm {
 }
 
 impl LocalNorm {
-    /// The window of channels around a channel, with equally many on either side: an even window is one channel narrower, as in MXNet.
-    fn around(&self, channel: usize, channels: usize) -> std::ops::Range<usize> {
+    /// The window around a channel, clipped to the channels, with equally many on either side: an even window is one channel narrower,
+    /// as in MXNet.
+    fn window_around(&self, channel: usize, channels: usize) -> std::ops::Range<usize> {
         let half = self.window.saturating_sub(1) / 2;
         channel.saturating_sub(half)..(channel + half + 1).min(channels)
     }
@@ -44,21 +45,22 @@ pub fn local_norm_forward<T: FloatElement>(shape: NormShape, p: &LocalNorm, x: &
         let columns = norm.cols();
         for channel in 0..axis {
             let mut squares = [T::Acc::zero(); COLUMNS];
-            for c in p.around(channel, axis) {
-                let at = (row + c) * inner + column;
-                add_squares(&x[at..at + columns], &mut squares[..columns]);
+            for c in p.window_around(channel, axis) {
+                let start = (row + c) * inner + column;
+                add_squares(&x[start..start + columns], &mut squares[..columns]);
             }
-            finish(T::Acc::of(p.weight()), T::Acc::of(p.bias), &squares[..columns], norm.row_mut(channel));
+            scale_and_add(T::Acc::of(p.weight()), T::Acc::of(p.bias), &squares[..columns], norm.row_mut(channel));
         }
     });
     let norm = &*norm;
     parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
         for channel in 0..axis {
-            let at = (row + channel) * inner + column..(row + channel) * inner + column + y.cols();
+            let start = (row + channel) * inner + column;
+            let range = start..start + y.cols();
             let mut scales = [T::Acc::zero(); COLUMNS];
             let scales = &mut scales[..y.cols()];
-            powers(p.beta, &norm[at.clone()], scales);
-            scale(&x[at], scales, y.row_mut(channel));
+            powers(p.beta, &norm[range.clone()], scales);
+            scale(&x[range], scales, y.row_mut(channel));
         }
     });
 }
@@ -82,23 +84,29 @@ pub fn local_norm_backward<T: FloatElement>(
     parallel_blocks(MatMut::row_major(x_grad, outer * axis, inner), axis, COLUMNS, |row, column, mut x_grad| {
         let columns = x_grad.cols();
         with_scratch(2 * axis * columns, |buffer: &mut [T::Acc]| {
-            let (direct, shared) = buffer.split_at_mut(axis * columns);
+            let (direct, window_terms) = buffer.split_at_mut(axis * columns);
             for channel in 0..axis {
-                let at = (row + channel) * inner + column;
-                let at = at..at + columns;
+                let start = (row + channel) * inner + column;
+                let range = start..start + columns;
                 let to = channel * columns..(channel + 1) * columns;
-                let (direct, shared) = (&mut direct[to.clone()], &mut shared[to]);
-                powers(p.beta, &norm[at.clone()], direct);
-                terms(&x[at.clone()], &norm[at.clone()], &y_grad[at], direct, shared);
+                let (direct, window_terms) = (&mut direct[to.clone()], &mut window_terms[to]);
+                powers(p.beta, &norm[range.clone()], direct);
+                terms(&x[range.clone()], &norm[range.clone()], &y_grad[range], direct, window_terms);
             }
             for channel in 0..axis {
                 let mut sums = [T::Acc::zero(); COLUMNS];
-                for c in p.around(channel, axis) {
-                    add(&shared[c * columns..(c + 1) * columns], &mut sums[..columns]);
+                for c in p.window_around(channel, axis) {
+                    add(&window_terms[c * columns..(c + 1) * columns], &mut sums[..columns]);
                 }
-                let at = (row + channel) * inner + column;
+                let start = (row + channel) * inner + column;
                 let direct = &direct[channel * columns..(channel + 1) * columns];
-                join(scale, direct, &x[at..at + columns], &sums[..columns], x_grad.row_mut(channel));
+                subtract_window_sums(
+                    scale,
+                    direct,
+                    &x[start..start + columns],
+                    &sums[..columns],
+                    x_grad.row_mut(channel),
+                );
             }
         });
     });
@@ -115,7 +123,7 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    fn finish<T: FloatElement>(weight: T::Acc, bias: T::Acc, sums: &[T::Acc], norm: &mut [T]) {
+    fn scale_and_add<T: FloatElement>(weight: T::Acc, bias: T::Acc, sums: &[T::Acc], norm: &mut [T]) {
         norm.iter_mut().zip(sums).for_each(|(norm, sum)| *norm = (bias + weight * *sum).store());
     }
 }
@@ -131,7 +139,7 @@ crate::simd::per_isa! {
             }
         } else {
             let exponent = T::Acc::of(-beta);
-            // A loop, because a closure as large as a power is not inlined and would run without vector instructions.
+            // A loop, because a closure with a function as large as `power` would not be inlined, and so not be vectorised.
             for (power, norm) in powers.iter_mut().zip(norm) {
                 *power = T::Acc::of(*norm).power(exponent);
             }
@@ -148,12 +156,12 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Multiplies `powers` by `y_grad`; `shared` becomes the product times `x / norm`.
-    fn terms<T: FloatElement>(x: &[T], norm: &[T], y_grad: &[T], powers: &mut [T::Acc], shared: &mut [T::Acc]) {
+    /// Multiplies `powers` by `y_grad`; `window_terms` becomes the product times `x / norm`, the terms of the sums over windows.
+    fn terms<T: FloatElement>(x: &[T], norm: &[T], y_grad: &[T], powers: &mut [T::Acc], window_terms: &mut [T::Acc]) {
         let from = x.iter().zip(norm).zip(y_grad);
-        for ((power, shared), ((x, norm), grad)) in powers.iter_mut().zip(shared).zip(from) {
+        for ((power, window_terms), ((x, norm), grad)) in powers.iter_mut().zip(window_terms).zip(from) {
             *power *= T::Acc::of(*grad);
-            *shared = *power * T::Acc::of(*x) / T::Acc::of(*norm);
+            *window_terms = *power * T::Acc::of(*x) / T::Acc::of(*norm);
         }
     }
 }
@@ -167,7 +175,7 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    fn join<T: FloatElement>(scale: T::Acc, direct: &[T::Acc], x: &[T], sums: &[T::Acc], x_grad: &mut [T]) {
+    fn subtract_window_sums<T: FloatElement>(scale: T::Acc, direct: &[T::Acc], x: &[T], sums: &[T::Acc], x_grad: &mut [T]) {
         let from = direct.iter().zip(x).zip(sums);
         for (to, ((direct, x), sum)) in x_grad.iter_mut().zip(from) {
             *to = (*direct - scale * T::Acc::of(*x) * *sum).store();

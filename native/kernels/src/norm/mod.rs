@@ -1,9 +1,17 @@
 //! Normalisation: batch, layer, group, instance, L2 and local response normalisation, forward and backward.
 //!
-//! Variances are biased. They are computed from deviations, block by block, and joined in double precision (Chan, Golub and
+//! Variances are biased. They are computed from deviations, block by block, and merged in double precision (Chan, Golub and
 //! LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that a large mean does not
 //! reduce their accuracy. Parameters and statistics of 16-bit data are in single precision. Results do not depend on the number
 //! of threads.
+//!
+//! - `batch`: batch normalisation.
+//! - `rows`: layer, group and instance normalisation.
+//! - `l2`: L2 normalisation.
+//! - `local`: local response normalisation.
+//! - `rectify`: the rectifier after a normalisation.
+//! - `statistics`: mean and variance as an operator of their own.
+//! - `moments`: sums, means and variances of contiguous elements, for all of the above.
 
 mod batch;
 mod l2;
@@ -51,7 +59,7 @@ impl NormShape {
     }
 }
 
-/// Elements in a thread's chunk.
-const CHUNK: usize = 16 * 1024;
-/// Columns that are computed together if the axis is not the last one.
+/// Elements per chunk.
+const GRAIN: usize = 16 * 1024;
+/// Columns in a block if the axis is not the last one.
 const COLUMNS: usize = 64;

@@ -1,11 +1,11 @@
-//! Sums over adjacent elements.
+//! Sums, means and variances of contiguous elements.
 
 use crate::float::{Accum, FloatElement};
 use num_traits::{Float, Zero};
 
 /// Number of independent accumulators.
 const LANES: usize = 32;
-/// Elements that are added in the precision of the data; blocks are joined in double precision.
+/// Elements that are added in the accumulation type; blocks are merged in double precision.
 const BLOCK: usize = 4096;
 
 /// Count, mean and sum of squared deviations of a set of values.
@@ -19,17 +19,17 @@ pub(super) struct Moments {
 impl Moments {
     /// The moments of the union of two sets of values.
     #[inline(always)]
-    pub(super) fn join(self, other: Moments) -> Moments {
+    pub(super) fn merge(self, other: Moments) -> Moments {
         let count = self.count + other.count;
         if count == 0.0 {
             return self;
         }
         let delta = other.mean - self.mean;
-        let part = other.count / count;
+        let weight = other.count / count;
         Moments {
             count,
-            mean: self.mean + delta * part,
-            squares: self.squares + other.squares + delta * delta * self.count * part,
+            mean: self.mean + delta * weight,
+            squares: self.squares + other.squares + delta * delta * self.count * weight,
         }
     }
 
@@ -42,12 +42,13 @@ impl Moments {
         self.squares / self.count.max(1.0)
     }
 
+    /// The moments of a slice.
     pub(super) fn of<T: FloatElement>(values: &[T]) -> Moments {
-        values.chunks(BLOCK).map(block_moments).fold(Moments::default(), Moments::join)
+        values.chunks(BLOCK).map(block_moments).fold(Moments::default(), Moments::merge)
     }
 }
 
-/// The correction of a mean. It is not a number if the mean is infinite, which it then stays.
+/// The correction of a mean; zero if it is NaN, which is the case for an infinite mean.
 #[inline(always)]
 pub(super) fn correction<A: Float>(shift: A) -> A {
     if shift.is_nan() { A::zero() } else { shift }
@@ -57,16 +58,16 @@ crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     fn block_moments<T: FloatElement>(values: &[T]) -> Moments {
         let count = values.len();
-        let mean = lanes(values, values, |x, _| x).wide() / count as f64;
+        let mean = sum_by_lanes(values, values, |x, _| x).wide() / count as f64;
         let center = T::Acc::of(mean);
-        let [sum, squares] = lanes2(values, values, |x, _| (x - center, (x - center) * (x - center)));
+        let [sum, squares] = sum2_by_lanes(values, values, |x, _| (x - center, (x - center) * (x - center)));
         // Corrects for the rounding of the center.
         let shift = correction(sum.wide() / count as f64);
         Moments::new(count, center.wide() + shift, squares.wide() - sum.wide() * shift)
     }
 }
 
-/// The sums of `f(a[i], b[i])` in double precision, for two results of `f`.
+/// The sums of `a[i]` and of `a[i] (b[i] - center)`, in double precision.
 pub(super) fn sums<T: FloatElement>(a: &[T], b: &[T], center: T::Acc) -> [f64; 2] {
     let blocks = a.chunks(BLOCK).zip(b.chunks(BLOCK));
     blocks
@@ -78,7 +79,7 @@ crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     /// The sums of `a` and of `a (b - center)`.
     fn centered_products<T: FloatElement>(a: &[T], b: &[T], center: T::Acc) -> [T::Acc; 2] {
-        lanes2(a, b, |a, b| (a, a * (b - center)))
+        sum2_by_lanes(a, b, |a, b| (a, a * (b - center)))
     }
 }
 
@@ -86,7 +87,7 @@ crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
     /// The sum of `a b`.
     fn block_dot<T: FloatElement>(a: &[T], b: &[T]) -> T::Acc {
-        lanes(a, b, |a, b| a * b)
+        sum_by_lanes(a, b, |a, b| a * b)
     }
 }
 
@@ -96,7 +97,7 @@ pub(super) fn dot<T: FloatElement>(a: &[T], b: &[T]) -> f64 {
 }
 
 #[inline(always)]
-fn lanes<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> T::Acc) -> T::Acc {
+fn sum_by_lanes<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> T::Acc) -> T::Acc {
     let mut sums = [T::Acc::zero(); LANES];
     let full = a.len() / LANES * LANES;
     for (a, b) in a[..full].chunks_exact(LANES).zip(b[..full].chunks_exact(LANES)) {
@@ -111,7 +112,7 @@ fn lanes<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> T::Acc
 }
 
 #[inline(always)]
-fn lanes2<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> (T::Acc, T::Acc)) -> [T::Acc; 2] {
+fn sum2_by_lanes<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> (T::Acc, T::Acc)) -> [T::Acc; 2] {
     let (mut first, mut second) = ([T::Acc::zero(); LANES], [T::Acc::zero(); LANES]);
     let full = a.len() / LANES * LANES;
     for (a, b) in a[..full].chunks_exact(LANES).zip(b[..full].chunks_exact(LANES)) {
@@ -130,13 +131,13 @@ fn lanes2<T: FloatElement>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> (T::A
 }
 
 #[inline(always)]
-fn tree<A: Float>(mut lanes: [A; LANES]) -> A {
+fn tree<A: Float>(mut sums: [A; LANES]) -> A {
     let mut width = LANES / 2;
     while width > 0 {
         for i in 0..width {
-            lanes[i] = lanes[i] + lanes[i + width];
+            sums[i] = sums[i] + sums[i + width];
         }
         width /= 2;
     }
-    lanes[0]
+    sums[0]
 }

@@ -1,12 +1,12 @@
 //! The rectifier that follows a normalisation.
 
-use super::CHUNK;
+use super::GRAIN;
 use crate::float::FloatElement;
 use crate::par::parallel_rows;
 
 /// Replaces negative elements by zero.
 pub fn rectify<T: FloatElement>(y: &mut [T]) {
-    parallel_rows(y, CHUNK, 1, |_, y| positive(y));
+    parallel_rows(y, GRAIN, 1, |_, y| rectify_slice(y));
 }
 
 /// The gradient of [`rectify`]: `y_grad` where the result `y` is positive, else zero.
@@ -15,22 +15,22 @@ pub fn rectify<T: FloatElement>(y: &mut [T]) {
 /// When the lengths differ.
 pub fn rectify_backward<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
     assert_eq!([y.len(), y_grad.len()], [x_grad.len(); 2], "elements of a gradient");
-    parallel_rows(x_grad, CHUNK, 1, |i, to| {
-        let at = i * CHUNK..i * CHUNK + to.len();
-        where_positive(&y[at.clone()], &y_grad[at], to);
+    parallel_rows(x_grad, GRAIN, 1, |i, to| {
+        let range = i * GRAIN..i * GRAIN + to.len();
+        mask_gradient(&y[range.clone()], &y_grad[range], to);
     });
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    fn positive<T: FloatElement>(y: &mut [T]) {
+    fn rectify_slice<T: FloatElement>(y: &mut [T]) {
         y.iter_mut().for_each(|y| *y = if y.to_f32() < 0.0 { T::default() } else { *y });
     }
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    fn where_positive<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
+    fn mask_gradient<T: FloatElement>(y: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (to, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
             *to = if y.to_f32() > 0.0 { *grad } else { T::default() };
         }

@@ -5,14 +5,14 @@
 //! `InstanceNorm` a row is a group of channels, or one channel, of one image.
 
 use super::moments::{Moments, correction, dot, sums};
-use super::{CHUNK, NormShape};
+use super::{GRAIN, NormShape};
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use crate::short_rows;
 use num_traits::{Float, One, Zero};
 
-/// Rows whose contributions to the parameters' gradients are summed together.
-const ROWS: usize = 32;
+/// Rows in a chunk of [`row_norm_backward`], whose contributions to the gradients of gamma and beta are summed separately.
+const CHUNK_ROWS: usize = 32;
 
 /// Scales (gamma) and shifts (beta) applied after normalisation.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ pub fn row_norm_forward<T: FloatElement>(
     if (1..=short_rows::MAX_LEN).contains(&axis) {
         return short_forward(axis, affine, eps, x, y, (mean, deviation));
     }
-    let (axis, grain) = (axis.max(1), CHUNK.div_ceil(axis.max(1)));
+    let (axis, grain) = (axis.max(1), GRAIN.div_ceil(axis.max(1)));
     parallel_rows2((mean, 1), (deviation, 1), grain, |i, mean, deviation| {
         let moments = Moments::of(&x[(i * axis).min(x.len())..((i + 1) * axis).min(x.len())]);
         mean[0] = T::Acc::of(moments.mean);
@@ -82,7 +82,7 @@ pub fn row_norm_forward<T: FloatElement>(
     });
 }
 
-/// [`row_norm_forward`] of short rows, side by side.
+/// [`row_norm_forward`] for short rows, transposed in blocks.
 fn short_forward<T: FloatElement>(
     axis: usize,
     affine: Affine<'_, T::Acc>,
@@ -92,7 +92,7 @@ fn short_forward<T: FloatElement>(
     (mean, deviation): (&mut [T::Acc], &mut [T::Acc]),
 ) {
     let (block, x) = (axis * short_rows::BLOCK_ROWS, T::elements(x));
-    let grain = CHUNK.div_ceil(block);
+    let grain = GRAIN.div_ceil(block);
     parallel_rows2(
         (&mut *mean, short_rows::BLOCK_ROWS),
         (&mut *deviation, short_rows::BLOCK_ROWS),
@@ -160,7 +160,7 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// Normalises columns; gamma and beta differ between the elements of a column.
+    /// Normalises columns with a gamma and beta per element of a column.
     fn normalise_columns<A: Accum>(mean: &[A], inverse: &[A], affine: (&[A], &[A]), lanes: &mut [A]) {
         for (row, (gamma, beta)) in lanes.chunks_exact_mut(mean.len()).zip(affine.0.iter().zip(affine.1)) {
             for (x, (mean, inverse)) in row.iter_mut().zip(mean.iter().zip(inverse)) {
@@ -172,7 +172,7 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// Normalises columns, each with its own gamma and beta.
+    /// Normalises columns with a gamma and beta per column.
     fn normalise_rows<A: Accum>(mean: &[A], inverse: &[A], affine: &[(A, A)], lanes: &mut [A]) {
         for row in lanes.chunks_exact_mut(mean.len()) {
             for ((x, (gamma, beta)), (mean, inverse)) in row.iter_mut().zip(affine).zip(mean.iter().zip(inverse)) {
@@ -182,10 +182,10 @@ crate::simd::per_isa! {
     }
 }
 
-/// Swaps the last two of the three dimensions.
+/// Transposes (outer, axis, inner) to (outer, inner, axis).
 fn transpose<T: FloatElement>(shape: NormShape, from: &[T], to: &mut [T]) {
     let NormShape { axis, inner, .. } = shape;
-    parallel_rows(to, axis.max(1), CHUNK.div_ceil(axis.max(1)), |i, to| {
+    parallel_rows(to, axis.max(1), GRAIN.div_ceil(axis.max(1)), |i, to| {
         let start = i / inner * axis * inner + i % inner;
         to.iter_mut().zip(from[start..].iter().step_by(inner)).for_each(|(to, from)| *to = *from);
     });
@@ -210,7 +210,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// The outputs of [`row_norm_backward`].
+/// The gradients that [`row_norm_backward`] computes.
 #[derive(Debug)]
 pub struct RowNormGrads<'a, T: FloatElement> {
     /// The gradient of `x`.
@@ -259,10 +259,10 @@ pub fn row_norm_backward<T: FloatElement>(
     }
     // The gradients of the parameters are summed within chunks of rows, then over the chunks in order.
     let (chunk, values) = match affine {
-        Affine::PerElement(..) => (ROWS, axis),
+        Affine::PerElement(..) => (CHUNK_ROWS, axis),
         Affine::PerRow(..) => (1, 1),
     };
-    let grain = (CHUNK / (chunk * axis)).max(1);
+    let grain = (GRAIN / (chunk * axis)).max(1);
     with_scratch(2 * values * outer.div_ceil(chunk), |partial: &mut [T::Acc]| {
         parallel_rows2((grads.x, chunk * axis), (&mut *partial, 2 * values), grain, |i, x_grad, partial| {
             let rows = i * chunk * axis..i * chunk * axis + x_grad.len();
@@ -270,7 +270,7 @@ pub fn row_norm_backward<T: FloatElement>(
             gamma_grad.fill(T::Acc::zero());
             beta_grad.fill(T::Acc::zero());
             with_scratch(2 * axis, |buffer: &mut [T::Acc]| {
-                let (h, normal) = buffer.split_at_mut(axis);
+                let (scaled_grad, normalised) = buffer.split_at_mut(axis);
                 let from = x[rows.clone()].chunks_exact(axis).zip(y_grad[rows].chunks_exact(axis));
                 for (r, (x_grad, (x, y_grad))) in x_grad.chunks_exact_mut(axis).zip(from).enumerate() {
                     let row = i * chunk + r;
@@ -278,63 +278,63 @@ pub fn row_norm_backward<T: FloatElement>(
                     let gamma = match affine {
                         Affine::PerElement(gamma, _) => {
                             let sums = (&mut *gamma_grad, &mut *beta_grad);
-                            weigh_elements(gamma, (mean[row], inverse), (x, y_grad), h, normal, sums);
+                            widen_and_sum(gamma, (mean[row], inverse), (x, y_grad), scaled_grad, normalised, sums);
                             T::Acc::one()
                         }
                         Affine::PerRow(gamma, _) => {
-                            widen((mean[row], inverse), x, y_grad, h, normal);
+                            widen((mean[row], inverse), x, y_grad, scaled_grad, normalised);
                             gamma[row % gamma.len()]
                         }
                     };
-                    let ([sum, _], product) = (sums(h, h, T::Acc::zero()), dot(h, normal));
+                    let ([sum, _], product) =
+                        (sums(scaled_grad, scaled_grad, T::Acc::zero()), dot(scaled_grad, normalised));
                     if let Affine::PerRow(..) = affine {
                         (gamma_grad[0], beta_grad[0]) = (T::Acc::of(product), T::Acc::of(sum));
                     }
                     let means = [sum, product].map(|total| T::Acc::of(total / axis as f64));
-                    project(inverse * gamma, means, h, normal, x_grad);
+                    project(inverse * gamma, means, scaled_grad, normalised, x_grad);
                 }
             });
         });
         for (i, partial) in partial.chunks_exact(2 * values).enumerate() {
-            let (gamma_part, beta_part) = partial.split_at(values);
-            let at = if matches!(affine, Affine::PerRow(..)) { i % grads.gamma.len() } else { 0 };
-            grads.gamma[at..].iter_mut().zip(gamma_part).for_each(|(sum, part)| *sum += *part);
-            grads.beta[at..].iter_mut().zip(beta_part).for_each(|(sum, part)| *sum += *part);
+            let (gamma_terms, beta_terms) = partial.split_at(values);
+            let first = if matches!(affine, Affine::PerRow(..)) { i % grads.gamma.len() } else { 0 };
+            grads.gamma[first..].iter_mut().zip(gamma_terms).for_each(|(sum, term)| *sum += *term);
+            grads.beta[first..].iter_mut().zip(beta_terms).for_each(|(sum, term)| *sum += *term);
         }
     });
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Stores the normalised elements of a row and its gradient in the accumulation type.
-    fn widen<T: FloatElement>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], h: &mut [T::Acc], normal: &mut [T::Acc]) {
-        for ((h, normal), (x, y_grad)) in h.iter_mut().zip(normal).zip(x.iter().zip(y_grad)) {
-            *normal = (T::Acc::of(*x) - stats.0) * stats.1;
-            *h = T::Acc::of(*y_grad);
+    /// Writes the normalised row to `normalised` and the gradient of its output to `scaled_grad`, in the accumulation type.
+    fn widen<T: FloatElement>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], scaled_grad: &mut [T::Acc], normalised: &mut [T::Acc]) {
+        for ((scaled_grad, normalised), (x, y_grad)) in scaled_grad.iter_mut().zip(normalised).zip(x.iter().zip(y_grad)) {
+            *normalised = (T::Acc::of(*x) - stats.0) * stats.1;
+            *scaled_grad = T::Acc::of(*y_grad);
         }
     }
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of the parameters. `row` has the
-    /// elements and the gradient of the output.
-    fn weigh_elements<T: FloatElement>(
+    /// Like [`widen`], with the gradient multiplied by gamma; also adds to the gradients of gamma and beta. `row` is `x` and `y_grad`.
+    fn widen_and_sum<T: FloatElement>(
         gamma: &[T::Acc],
         stats: (T::Acc, T::Acc),
         row: (&[T], &[T]),
-        h: &mut [T::Acc],
-        normal: &mut [T::Acc],
+        scaled_grad: &mut [T::Acc],
+        normalised: &mut [T::Acc],
         parameter_grads: (&mut [T::Acc], &mut [T::Acc]),
     ) {
         let len = gamma.len();
-        let (x, y_grad, h, normal) = (&row.0[..len], &row.1[..len], &mut h[..len], &mut normal[..len]);
+        let (x, y_grad, scaled_grad, normalised) = (&row.0[..len], &row.1[..len], &mut scaled_grad[..len], &mut normalised[..len]);
         let (gamma_grad, beta_grad) = (&mut parameter_grads.0[..len], &mut parameter_grads.1[..len]);
         for i in 0..len {
             let grad = T::Acc::of(y_grad[i]);
-            normal[i] = (T::Acc::of(x[i]) - stats.0) * stats.1;
-            h[i] = grad * gamma[i];
-            gamma_grad[i] += grad * normal[i];
+            normalised[i] = (T::Acc::of(x[i]) - stats.0) * stats.1;
+            scaled_grad[i] = grad * gamma[i];
+            gamma_grad[i] += grad * normalised[i];
             beta_grad[i] += grad;
         }
     }
@@ -342,10 +342,10 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Removes from `h` its components along the constant row and along the normalised one, then scales.
-    fn project<T: FloatElement>(scale: T::Acc, means: [T::Acc; 2], h: &[T::Acc], normal: &[T::Acc], x_grad: &mut [T]) {
-        for (x_grad, (h, normal)) in x_grad.iter_mut().zip(h.iter().zip(normal)) {
-            *x_grad = ((*h - means[0] - *normal * means[1]) * scale).store();
+    /// Removes the components of `scaled_grad` along the constant row and along the normalised one, then scales.
+    fn project<T: FloatElement>(scale: T::Acc, means: [T::Acc; 2], scaled_grad: &[T::Acc], normalised: &[T::Acc], x_grad: &mut [T]) {
+        for (x_grad, (scaled_grad, normalised)) in x_grad.iter_mut().zip(scaled_grad.iter().zip(normalised)) {
+            *x_grad = ((*scaled_grad - means[0] - *normalised * means[1]) * scale).store();
         }
     }
 }

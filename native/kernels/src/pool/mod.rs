@@ -132,8 +132,8 @@ impl PoolShape {
 
     /// Planes in a thread's chunk.
     fn grain(&self) -> usize {
-        const CHUNK: usize = 16 * 1024;
-        (CHUNK / (self.input_plane() + self.output_plane()).max(1)).max(1)
+        const GRAIN: usize = 16 * 1024;
+        (GRAIN / (self.input_plane() + self.output_plane()).max(1)).max(1)
     }
 
     fn axes(&self) -> [Axis; 3] {

@@ -20,9 +20,9 @@ use ferromx_core::dtype::{DType, Element};
 const GROUP: usize = 64;
 /// Blocks computed side by side.
 const WIDE: usize = 16;
-/// Elements in a parallel chunk of a bulk fill.
+/// Elements per chunk of a bulk fill.
 const GRAIN: usize = 1 << 15;
-/// Elements in a parallel chunk if each element has its own sampler.
+/// Elements per chunk if each element has its own sampler.
 const SLOW_GRAIN: usize = 1 << 10;
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];

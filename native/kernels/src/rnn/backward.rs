@@ -9,7 +9,7 @@ use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use std::ops::Range;
 
 /// Units of one time step in a thread's chunk.
-const CHUNK: usize = 2048;
+const GRAIN: usize = 2048;
 /// Bias columns in a thread's chunk.
 const COLUMNS: usize = 256;
 
@@ -256,7 +256,7 @@ impl<T: RnnElement> Back<'_, T> {
     /// Gradients of the gates of one time step: zero for sequences that have ended, which keep what they carry.
     fn gates(&self, t: usize, dgates: &mut [T], carry: &mut [T]) {
         let (run, g) = (&self.run, self.run.g);
-        let grain = CHUNK.div_ceil(g.hidden.max(1));
+        let grain = GRAIN.div_ceil(g.hidden.max(1));
         let (wide, state) = (g.batch * g.width(), g.state());
         let before = previous(self.rows, wide, t, run.is_reverse, g.steps);
         let (h_prev, stride) = self.state_before(t);

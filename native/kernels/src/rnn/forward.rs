@@ -8,7 +8,7 @@ use crate::par::{parallel_rows2, with_scratch};
 use crate::rng::Philox;
 
 /// Units of one time step in a thread's chunk.
-const CHUNK: usize = 2048;
+const GRAIN: usize = 2048;
 
 /// The inputs of [`forward`].
 #[derive(Clone, Copy)]
@@ -284,7 +284,7 @@ impl<T: RnnElement> Direction<'_, T> {
 
     fn gates(&self, now: &mut [T], before: Option<&[T]>, sums: &[T], (h_prev, h_stride): (&[T], usize), h: &mut [T]) {
         let g = self.g;
-        let grain = CHUNK.div_ceil(g.hidden.max(1));
+        let grain = GRAIN.div_ceil(g.hidden.max(1));
         parallel_rows2((now, g.width()), (h, self.stride()), grain, |n, row, out| match g.cell {
             Cell::Tanh | Cell::Relu => cells::vanilla_forward(g.cell == Cell::Relu, row, out),
             Cell::Gru => {

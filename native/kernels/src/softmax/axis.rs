@@ -8,7 +8,7 @@ use crate::par::{MatMut, parallel_blocks, parallel_rows, with_scratch};
 use crate::short_rows;
 use num_traits::One;
 
-/// Elements in a thread's chunk.
+/// Elements per chunk.
 const GRAIN: usize = 8 * 1024;
 /// Columns in a block.
 const COLUMNS: usize = 64;

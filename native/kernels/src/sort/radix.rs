@@ -6,7 +6,7 @@ use ferromx_core::memory;
 
 const DIGITS: usize = 1 << 11;
 /// Minimum number of items in a thread's chunk.
-const CHUNK: usize = 1 << 16;
+const GRAIN: usize = 1 << 16;
 /// Items in a parallel chunk of a merge.
 const MERGE: usize = 1 << 15;
 
@@ -46,7 +46,7 @@ fn sorted<I: Keyed>(mut items: Vec<I>) -> Vec<I> {
     let mut other = memory::filled(I::default(), items.len());
     // The result does not depend on the number of chunks: a stable order is unique.
     let threads = par::num_threads().next_power_of_two().min(16);
-    let chunks = threads.min((items.len() / CHUNK).max(1));
+    let chunks = threads.min((items.len() / GRAIN).max(1));
     let mut run = items.len().div_ceil(chunks).max(1);
     par::parallel_rows2((&mut items, run), (&mut other, run), 1, |_, a, b| lsd(a, b));
     while run < items.len() {
