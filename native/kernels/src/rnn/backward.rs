@@ -8,9 +8,9 @@ use crate::gemm::{Epilogue, MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
 use std::ops::Range;
 
-/// Units of one time step in a thread's chunk.
+/// Units of a time step per chunk.
 const GRAIN: usize = 2048;
-/// Bias columns in a thread's chunk.
+/// Columns of the bias per chunk.
 const COLUMNS: usize = 256;
 
 /// Gradients of the outputs, and destinations for those of the inputs.
@@ -51,8 +51,12 @@ pub fn backward<T: RnnElement>(g: &Geometry, ins: &Inputs<'_, T>, y: &[T], reser
             let (y, dy) = if top { (y, dy) } else { (&block[g.layer_block()..][..size], &*above) };
             let pass = LayerPass { layer, stored: &block[..g.layer_block()], y, dy, dh, dc };
             let dx = if layer > 0 { Some(&mut *below) } else { x.as_deref_mut() };
-            let out =
-                Results { x: dx, parameters: parameters.as_deref_mut(), h0: h0.as_deref_mut(), c0: c0.as_deref_mut() };
+            let out = InputGrads {
+                x: dx,
+                parameters: parameters.as_deref_mut(),
+                h0: h0.as_deref_mut(),
+                c0: c0.as_deref_mut(),
+            };
             with_input(g, ins, reserve, layer, |x| run_layer(g, ins, x, &pass, out));
             if layer > 0 && g.dropout > 0.0 {
                 let mask = &reserve[(layer - 1) * (g.layer_block() + g.between()) + g.layer_block() + size..][..size];
@@ -78,7 +82,7 @@ fn with_input<T: RnnElement>(g: &Geometry, ins: &Inputs<'_, T>, reserve: &[T], l
     });
 }
 
-/// What the forward pass of a layer stored, and the gradients of its outputs.
+/// The results of a layer's forward pass and the gradients of its outputs.
 struct LayerPass<'a, T> {
     layer: usize,
     stored: &'a [T],
@@ -88,8 +92,8 @@ struct LayerPass<'a, T> {
     dc: Option<&'a [T]>,
 }
 
-/// The gradients that a layer computes.
-struct Results<'a, T> {
+/// Destinations of the gradients that a layer computes.
+struct InputGrads<'a, T> {
     x: Option<&'a mut [T]>,
     parameters: Option<&'a mut [T]>,
     h0: Option<&'a mut [T]>,
@@ -101,7 +105,7 @@ fn run_layer<T: RnnElement>(
     ins: &Inputs<'_, T>,
     x: &[T],
     pass: &LayerPass<'_, T>,
-    mut out: Results<'_, T>,
+    mut out: InputGrads<'_, T>,
 ) {
     let cells = if g.cell == Cell::Lstm { g.hidden } else { 0 };
     for direction in 0..g.directions() {
@@ -121,7 +125,7 @@ fn run_layer<T: RnnElement>(
         let stored = &pass.stored[g.direction_block(direction)];
         let (rows, states) = stored.split_at(g.items() * g.width());
         let states = if g.has_lengths { states } else { &pass.y[offset.min(pass.y.len())..] };
-        let back = Back { run, rows, states, dy: &pass.dy[offset.min(pass.dy.len())..] };
+        let back = BackwardPass { run, rows, states, dy: &pass.dy[offset.min(pass.dy.len())..] };
         with_scratch(g.items() * back.width() + g.batch * back.carry(), |memory: &mut [T]| {
             let (dgates, carry) = memory.split_at_mut(g.items() * back.width());
             carry.fill(T::ZERO);
@@ -156,10 +160,10 @@ fn run_layer<T: RnnElement>(
     }
 }
 
-/// One direction of one layer.
-struct Back<'a, T> {
+/// The backward pass of one direction of one layer.
+struct BackwardPass<'a, T> {
     run: Direction<'a, T>,
-    /// Gates and cell states that the forward pass stored.
+    /// The gates and cell states that the forward pass stored.
     rows: &'a [T],
     /// The states, from the first element of this direction on.
     states: &'a [T],
@@ -167,14 +171,15 @@ struct Back<'a, T> {
     dy: &'a [T],
 }
 
-impl<T: RnnElement> Back<'_, T> {
-    /// Gradients per time step and sequence: of the gates' pre-activations and, for a GRU, of the recurrent term of gate n.
+impl<T: RnnElement> BackwardPass<'_, T> {
+    /// Number of gradients per time step and sequence: those of the gates' pre-activations and, for a GRU, of the recurrent term of
+    /// gate n.
     fn width(&self) -> usize {
         self.run.g.gates() + if self.run.g.cell == Cell::Gru { self.run.g.hidden } else { 0 }
     }
 
-    /// Gradients carried between time steps, per sequence: of the state, of an LSTM's cell state, and of its output before the
-    /// projection.
+    /// Number of gradients carried from time step to time step, per sequence: those of the state and, for an LSTM, of the cell state
+    /// and of the output before the projection.
     fn carry(&self) -> usize {
         let cells = match (self.run.g.cell, self.run.g.projection) {
             (Cell::Lstm, None) => 1,
@@ -184,21 +189,21 @@ impl<T: RnnElement> Back<'_, T> {
         self.run.g.state() + cells * self.run.g.hidden
     }
 
-    /// The gate gradients' columns that belong to rows of the recurrent weights.
+    /// Pairs (column, rows): the gradients from `column` on are those of the products with these rows of the recurrent weights.
     fn recurrent(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
         let (gates, n) = (self.run.g.gates(), self.run.g.hidden);
-        let parts = match self.run.g.cell {
+        let pairs = match self.run.g.cell {
             Cell::Gru => [(0, 0..2 * n), (3 * n, 2 * n..3 * n)],
             _ => [(0, 0..gates), (0, 0..0)],
         };
-        parts.into_iter().filter(|(_, rows)| !rows.is_empty())
+        pairs.into_iter().filter(|(_, rows)| !rows.is_empty())
     }
 
-    /// Goes back through time; leaves the gradients of the gates in `dgates` and those of the initial states in `carry`. The
-    /// gradients of the projection's weights go to `parameters`.
+    /// Runs the time steps in reverse. Leaves the gradients of the gates in `dgates` and those of the initial states in `carry`, and
+    /// writes those of the projection's weights to `parameters`.
     fn steps(&self, dgates: &mut [T], carry: &mut [T], mut parameters: Option<&mut [T]>) {
         let (run, g) = (&self.run, self.run.g);
-        let (wide, state) = (g.batch * self.width(), g.state());
+        let (step_len, state) = (g.batch * self.width(), g.state());
         let recurrent: Vec<(usize, usize, Weights<'_, T>)> = (self.recurrent())
             .map(|(col, rows)| {
                 let weights = run.wh().block(rows.start, 0, rows.len(), state);
@@ -210,15 +215,15 @@ impl<T: RnnElement> Back<'_, T> {
             parameters[run.ranges.wr.clone()].fill(T::ZERO);
         }
         for t in run.order().rev() {
-            let now = &mut dgates[t * wide..(t + 1) * wide];
+            let now = &mut dgates[t * step_len..(t + 1) * step_len];
             if let Some(wr) = &wr {
                 self.project(t, wr, carry, parameters.as_deref_mut());
             }
             self.gates(t, now, carry);
             for (col, rows, weights) in &recurrent {
-                let part = MatRef::new(&now[(*col).min(wide)..], g.batch, *rows, self.width(), 1);
+                let grads = MatRef::new(&now[(*col).min(step_len)..], g.batch, *rows, self.width(), 1);
                 let dh = MatMut::new(carry, g.batch, state, self.carry());
-                weights.product(part, T::ONE, dh, &Epilogue::default());
+                weights.product(grads, T::ONE, dh, &Epilogue::default());
             }
         }
     }
@@ -253,18 +258,18 @@ impl<T: RnnElement> Back<'_, T> {
         });
     }
 
-    /// Gradients of the gates of one time step: zero for sequences that have ended, which keep what they carry.
+    /// Computes the gradients of the gates of one time step. Sequences that have ended have gradient zero and keep their carry.
     fn gates(&self, t: usize, dgates: &mut [T], carry: &mut [T]) {
         let (run, g) = (&self.run, self.run.g);
         let grain = GRAIN.div_ceil(g.hidden.max(1));
-        let (wide, state) = (g.batch * g.width(), g.state());
-        let before = previous(self.rows, wide, t, run.is_reverse, g.steps);
+        let (step_len, state) = (g.batch * g.width(), g.state());
+        let before = previous(self.rows, step_len, t, run.is_reverse, g.steps);
         let (h_prev, stride) = self.state_before(t);
         parallel_rows2((dgates, self.width()), (carry, self.carry()), grain, |n, dgates, carry| {
             if self.has_ended(t, n) {
                 return dgates.fill(T::ZERO);
             }
-            let row = &self.rows[t * wide + n * g.width()..][..g.width()];
+            let row = &self.rows[t * step_len + n * g.width()..][..g.width()];
             if g.projection.is_some() {
                 let (dc, dh) = carry[state..].split_at_mut(g.hidden);
                 let row = &row[..5 * g.hidden];
@@ -280,7 +285,7 @@ impl<T: RnnElement> Back<'_, T> {
         });
     }
 
-    /// The state before time step `t`, and the distance between neighbouring sequences.
+    /// The states before time step `t`, and the stride between neighbouring sequences.
     fn state_before(&self, t: usize) -> (&[T], usize) {
         let (run, g) = (&self.run, self.run.g);
         match previous(self.states, g.batch * run.stride(), t, run.is_reverse, g.steps) {
@@ -289,7 +294,7 @@ impl<T: RnnElement> Back<'_, T> {
         }
     }
 
-    /// Gradients of the input and recurrent weights and of the biases.
+    /// Computes the gradients of the input and recurrent weights and of the biases.
     fn weights(&self, x: &[T], dgates: &[T], out: &mut [T]) {
         let (run, g) = (&self.run, self.run.g);
         let (items, width, gates, state) = (g.items(), self.width(), g.gates(), g.state());
@@ -297,23 +302,23 @@ impl<T: RnnElement> Back<'_, T> {
         let dwx = MatMut::row_major(&mut out[run.ranges.wx.clone()], gates, run.ranges.input);
         let x = MatRef::row_major(x, items, run.ranges.input);
         gemm(T::ONE, all.block(0, 0, items, gates).t(), x, T::ZERO, dwx);
-        // The previous state of every time step but the first is stored among the states.
+        // The previous states of all computed time steps but the first one are contiguous in `states`.
         let rest = items.saturating_sub(g.batch);
         let (first, later, earlier) = if run.is_reverse { (rest, 0, g.batch) } else { (0, g.batch, 0) };
         for (col, rows) in self.recurrent() {
-            let at = run.ranges.wh.start + rows.start * state;
-            let dwh = &mut out[at..at + rows.len() * state];
+            let start = run.ranges.wh.start + rows.start * state;
+            let dwh = &mut out[start..start + rows.len() * state];
             if g.steps == 0 {
                 dwh.fill(T::ZERO);
                 continue;
             }
             let h0 = MatRef::row_major(run.h0, g.batch, state);
-            let part = all.block(first, col, g.batch, rows.len());
-            gemm(T::ONE, part.t(), h0, T::ZERO, MatMut::row_major(dwh, rows.len(), state));
+            let grads = all.block(first, col, g.batch, rows.len());
+            gemm(T::ONE, grads.t(), h0, T::ZERO, MatMut::row_major(dwh, rows.len(), state));
             if rest > 0 {
                 let h = MatRef::new(&self.states[earlier * run.stride()..], rest, state, run.stride(), 1);
-                let part = all.block(later, col, rest, rows.len());
-                gemm(T::ONE, part.t(), h, T::ONE, MatMut::row_major(dwh, rows.len(), state));
+                let grads = all.block(later, col, rest, rows.len());
+                gemm(T::ONE, grads.t(), h, T::ONE, MatMut::row_major(dwh, rows.len(), state));
             }
         }
         sum_rows(dgates, width, &mut out[run.ranges.bx.clone()]);
@@ -324,7 +329,7 @@ impl<T: RnnElement> Back<'_, T> {
     }
 }
 
-/// Sums of the first columns of rows that are `stride` elements apart.
+/// Sums the first columns of a matrix with row stride `stride` over its rows.
 fn sum_rows<T: RnnElement>(rows: &[T], stride: usize, sums: &mut [T]) {
     parallel_rows(sums, COLUMNS, 1, |i, sums| {
         sums.fill(T::ZERO);

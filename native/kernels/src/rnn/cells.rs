@@ -6,7 +6,7 @@ use crate::simd::per_isa;
 
 per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// `h = f(h)` for the vanilla cells.
+    /// `h = f(x)` for the vanilla cells. `row` holds the pre-activations x and becomes the state, which is copied to `out`.
     pub(super) fn vanilla_forward<T: RnnElement>(relu: bool, row: &mut [T], out: &mut [T]) {
         let n = row.len();
         let out = &mut out[..n];
@@ -26,7 +26,7 @@ per_isa! {
 
 per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// The gradient of [`vanilla_forward`] from its result; `dh` is the gradient of the output and is zeroed.
+    /// The gradient of [`vanilla_forward`] from its result `h`. `dh` is the gradient of the output and is set to zero.
     pub(super) fn vanilla_backward<T: RnnElement>(relu: bool, h: &[T], dgates: &mut [T], dh: &mut [T]) {
         let n = dgates.len();
         let (h, dh) = (&h[..n], &mut dh[..n]);
@@ -38,16 +38,16 @@ per_isa! {
     }
 }
 
-/// Clips a cell state.
 #[inline(always)]
-fn limit<T: RnnElement>(c: T, min: T, max: T, nan: bool) -> T {
+fn clip_cell<T: RnnElement>(c: T, min: T, max: T, nan: bool) -> T {
     let low = if c < min || (nan && c.partial_cmp(&c).is_none()) { min } else { c };
     if low > max { max } else { low }
 }
 
 per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// `row` holds the pre-activations of the gates i, f, g, o, which become the gates, followed by the new cell state.
+    /// `row` is (5, hidden): the pre-activations of the gates i, f, g, o, which are replaced by the gates, and room for the new cell
+    /// state.
     pub(super) fn lstm_forward<T: RnnElement>(row: &mut [T], c_prev: &[T], out: &mut [T], clip: Option<Clip>) {
         let n = c_prev.len();
         let (i, rest) = row.split_at_mut(n);
@@ -58,7 +58,7 @@ per_isa! {
         lstm_gates(i, f, g, c_prev, c);
         if let Some(clip) = clip {
             let (min, max) = (<T as crate::math::MathFloat>::of(clip.min), <T as crate::math::MathFloat>::of(clip.max));
-            c.iter_mut().for_each(|c| *c = limit(*c, min, max, clip.clip_nan));
+            c.iter_mut().for_each(|c| *c = clip_cell(*c, min, max, clip.clip_nan));
         }
         for j in 0..n {
             o[j] = sigmoid(o[j]);
@@ -81,8 +81,8 @@ fn lstm_gates<T: RnnElement>(i: &mut [T], f: &mut [T], g: &mut [T], c_prev: &[T]
 
 per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Gradients of the gates' pre-activations. `row` and `c_prev` are as [`lstm_forward`] leaves them. `dh` is the gradient of
-    /// the output and is zeroed; `dc` is the gradient of the cell state and becomes that of the previous cell state.
+    /// Writes the gradients of the pre-activations to `dgates`. `row` and `c_prev` are as [`lstm_forward`] leaves them. `dh` is the
+    /// gradient of the output and is set to zero; `dc` is the gradient of the cell state and becomes that of the previous one.
     pub(super) fn lstm_backward<T: RnnElement>(
         row: &[T],
         c_prev: &[T],
@@ -121,9 +121,9 @@ struct Gates<'a, T> {
 }
 
 #[inline(always)]
-fn lstm_output<T: RnnElement>(at: &Gates<'_, T>, dh: &mut [T], dc: &mut [T], d_o: &mut [T]) {
-    let n = at.c.len();
-    let (o, c) = (&at.o[..n], at.c);
+fn lstm_output<T: RnnElement>(gates: &Gates<'_, T>, dh: &mut [T], dc: &mut [T], d_o: &mut [T]) {
+    let n = gates.c.len();
+    let (o, c) = (&gates.o[..n], gates.c);
     let (dh, dc, d_o) = (&mut dh[..n], &mut dc[..n], &mut d_o[..n]);
     for j in 0..n {
         let (d, t) = (dh[j], tanh(c[j]));
@@ -134,9 +134,9 @@ fn lstm_output<T: RnnElement>(at: &Gates<'_, T>, dh: &mut [T], dc: &mut [T], d_o
 }
 
 #[inline(always)]
-fn lstm_state<T: RnnElement>(at: &Gates<'_, T>, dc: &mut [T], di: &mut [T], df: &mut [T], dg: &mut [T]) {
-    let n = at.c.len();
-    let (i, f, g, c_prev) = (&at.i[..n], &at.f[..n], &at.g[..n], &at.c_prev[..n]);
+fn lstm_state<T: RnnElement>(gates: &Gates<'_, T>, dc: &mut [T], di: &mut [T], df: &mut [T], dg: &mut [T]) {
+    let n = gates.c.len();
+    let (i, f, g, c_prev) = (&gates.i[..n], &gates.f[..n], &gates.g[..n], &gates.c_prev[..n]);
     let (dc, di, df, dg) = (&mut dc[..n], &mut di[..n], &mut df[..n], &mut dg[..n]);
     for j in 0..n {
         let d = dc[j];
@@ -149,8 +149,8 @@ fn lstm_state<T: RnnElement>(at: &Gates<'_, T>, dc: &mut [T], di: &mut [T], df: 
 
 per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// `row` holds the input terms of the gates r, z, n, which become the gates, followed by the recurrent term of n. `sums`
-    /// holds the recurrent terms of all three.
+    /// `row` is (4, hidden): the input terms of the gates r, z, n, which are replaced by the gates, and room for the recurrent term
+    /// of n. `sums` holds the recurrent terms of all three.
     pub(super) fn gru_forward<T: RnnElement>(row: &mut [T], sums: &[T], h_prev: &[T], out: &mut [T]) {
         let n = h_prev.len();
         let (r, rest) = row.split_at_mut(n);
@@ -180,9 +180,9 @@ fn gru_reset<T: RnnElement>(r: &mut [T], g: &mut [T], hn: &mut [T], sr: &[T], sn
 
 per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Gradients of the pre-activations of r, z, n and of the recurrent term of n. `row` and `h_prev` are as [`gru_forward`]
-    /// leaves them. `dh` is the gradient of the output and becomes the part of the previous state's gradient that bypasses the
-    /// gates.
+    /// Writes the gradients of the pre-activations of r, z, n and of the recurrent term of n to `dgates`. `row` and `h_prev` are as
+    /// [`gru_forward`] leaves them. `dh` is the gradient of the output and becomes the direct contribution to the gradient of the
+    /// previous state, `z dh`.
     pub(super) fn gru_backward<T: RnnElement>(row: &[T], h_prev: &[T], dgates: &mut [T], dh: &mut [T]) {
         let n = h_prev.len();
         let (r, rest) = row.split_at(n);
@@ -221,7 +221,7 @@ fn gru_candidate<T: RnnElement>(r: &[T], hn: &[T], dg: &[T], dr: &mut [T], dhn: 
 
 per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Adds the rows of a matrix, `stride` elements apart, to `sums`.
+    /// Adds the first columns of each row of a matrix with row stride `stride` to `sums`.
     pub(super) fn add_rows<T: RnnElement>(rows: &[T], stride: usize, sums: &mut [T]) {
         for row in rows.chunks(stride) {
             let row = &row[..sums.len()];

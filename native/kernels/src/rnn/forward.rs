@@ -7,7 +7,7 @@ use crate::gemm::{Bias, Epilogue, MatMut, MatRef, gemm_fused};
 use crate::par::{parallel_rows2, with_scratch};
 use crate::rng::Philox;
 
-/// Units of one time step in a thread's chunk.
+/// Units of a time step per chunk.
 const GRAIN: usize = 2048;
 
 /// The inputs of [`forward`].
@@ -45,15 +45,15 @@ pub fn forward<T: RnnElement>(g: &Geometry, ins: &Inputs<'_, T>, outs: Outputs<'
     let Outputs { y, h, c, reserve } = outs;
     check(g, ins);
     assert_eq!(y.len(), g.items() * g.output(), "output of a recurrent network");
-    let mut last = Last { h, c };
+    let mut pass = ForwardPass { g, ins, last_h: h, last_c: c, random };
     match reserve {
         Some(memory) => {
             assert_eq!(memory.len(), g.reserve(), "reserve of a recurrent network");
-            layers(g, ins, memory, false, y, &mut last, random);
+            pass.run(memory, false, y);
         }
         None => {
-            let block = g.layer_block() + if g.layers > 1 { g.between() } else { 0 };
-            with_scratch(block * g.layers.min(2), |memory| layers(g, ins, memory, true, y, &mut last, random));
+            let layer_len = g.layer_block() + if g.layers > 1 { g.between() } else { 0 };
+            with_scratch(layer_len * g.layers.min(2), |memory| pass.run(memory, true, y));
         }
     }
 }
@@ -68,51 +68,76 @@ pub(super) fn check<T>(g: &Geometry, ins: &Inputs<'_, T>) {
     assert_eq!(ins.lengths.is_some(), g.has_lengths, "lengths of the sequences of a recurrent network");
 }
 
-/// Destinations of the last states.
-struct Last<'a, T> {
-    h: Option<&'a mut [T]>,
-    c: Option<&'a mut [T]>,
+/// A forward pass: its inputs and the destinations of the last states.
+struct ForwardPass<'a, T> {
+    g: &'a Geometry,
+    ins: &'a Inputs<'a, T>,
+    last_h: Option<&'a mut [T]>,
+    last_c: Option<&'a mut [T]>,
+    random: Option<&'a Philox>,
 }
 
-/// Runs layer after layer. `memory` holds a block for each layer, or two if it may `recycle` them.
-fn layers<T: RnnElement>(
-    g: &Geometry,
-    ins: &Inputs<'_, T>,
-    memory: &mut [T],
-    recycle: bool,
-    y: &mut [T],
-    last: &mut Last<'_, T>,
-    random: Option<&Philox>,
-) {
-    let has_next = |layer: usize| if recycle { g.layers > 1 } else { layer + 1 < g.layers };
-    let size = |layer: usize| g.layer_block() + if has_next(layer) { g.between() } else { 0 };
-    let (mut block, mut rest) = memory.split_at_mut(size(0));
-    let mut below: &mut [T] = &mut [];
-    for layer in 0..g.layers {
-        if layer > 0 {
-            let next = if recycle && layer >= 2 {
-                std::mem::take(&mut below)
-            } else {
-                let (next, tail) = std::mem::take(&mut rest).split_at_mut(size(layer));
-                rest = tail;
-                next
-            };
-            below = std::mem::replace(&mut block, next);
+impl<T: RnnElement> ForwardPass<'_, T> {
+    /// Runs layer after layer. `memory` holds a block for each layer, or only two if `reuses_blocks`, which the layers use in turn.
+    fn run(&mut self, memory: &mut [T], reuses_blocks: bool, y: &mut [T]) {
+        let g = self.g;
+        let has_next = |layer: usize| if reuses_blocks { g.layers > 1 } else { layer + 1 < g.layers };
+        let size = |layer: usize| g.layer_block() + if has_next(layer) { g.between() } else { 0 };
+        let (mut current, mut rest) = memory.split_at_mut(size(0));
+        let mut below: &mut [T] = &mut [];
+        for layer in 0..g.layers {
+            if layer > 0 {
+                let next = if reuses_blocks && layer >= 2 {
+                    std::mem::take(&mut below)
+                } else {
+                    let (next, tail) = std::mem::take(&mut rest).split_at_mut(size(layer));
+                    rest = tail;
+                    next
+                };
+                below = std::mem::replace(&mut current, next);
+            }
+            let (reserve, out) = current.split_at_mut(g.layer_block());
+            let top = layer + 1 == g.layers;
+            let out: &mut [T] = if top { &mut *y } else { &mut out[..g.items() * g.output()] };
+            match layer {
+                0 => self.run_layer(layer, self.ins.x, reserve, out),
+                _ => with_dropped(g, &mut below[g.layer_block()..], self.random, |x| {
+                    self.run_layer(layer, x, reserve, out)
+                }),
+            }
         }
-        let (stored, out) = block.split_at_mut(g.layer_block());
-        let top = layer + 1 == g.layers;
-        let out: &mut [T] = if top { &mut *y } else { &mut out[..g.items() * g.output()] };
-        match layer {
-            0 => run_layer(g, layer, ins, ins.x, stored, out, last),
-            _ => with_dropped(g, &mut below[g.layer_block()..], random, |x| {
-                run_layer(g, layer, ins, x, stored, out, last);
-            }),
+    }
+
+    fn run_layer(&mut self, layer: usize, x: &[T], reserve: &mut [T], y: &mut [T]) {
+        let (g, ins) = (self.g, self.ins);
+        for direction in 0..g.directions() {
+            let row = layer * g.directions() + direction;
+            let (states, cells) = (g.batch * g.state(), g.batch * g.hidden);
+            let run = Direction {
+                g,
+                ranges: g.parameter_ranges(layer, direction),
+                parameters: ins.parameters,
+                is_reverse: direction == 1,
+                h0: &ins.h0[row * states..(row + 1) * states],
+                c0: if g.cell == Cell::Lstm { &ins.c0[row * cells..(row + 1) * cells] } else { &[] },
+                lengths: ins.lengths,
+            };
+            let reserve = &mut reserve[g.direction_block(direction)];
+            // The output may be empty.
+            let y = &mut y[(direction * g.state()).min(g.items() * g.output())..];
+            run.forward(x, reserve, y);
+            if let Some(h) = &mut self.last_h {
+                run.last_state(reserve, y, &mut h[row * states..(row + 1) * states]);
+            }
+            if let Some(c) = &mut self.last_c {
+                run.last_cell(reserve, &mut c[row * cells..(row + 1) * cells]);
+            }
         }
     }
 }
 
-/// Calls `f` with the input of a layer: the output of the layer below (first half of `below`) times a new dropout mask (second
-/// half).
+/// Calls `f` with the input of a layer: the output of the layer below times a new dropout mask. `below` is that output, followed by
+/// room for the mask.
 fn with_dropped<T: RnnElement>(g: &Geometry, below: &mut [T], random: Option<&Philox>, f: impl FnOnce(&[T])) {
     if g.dropout <= 0.0 {
         return f(below);
@@ -127,40 +152,6 @@ fn with_dropped<T: RnnElement>(g: &Geometry, below: &mut [T], random: Option<&Ph
         dropout_apply(y, mask, x);
         f(x);
     });
-}
-
-fn run_layer<T: RnnElement>(
-    g: &Geometry,
-    layer: usize,
-    ins: &Inputs<'_, T>,
-    x: &[T],
-    stored: &mut [T],
-    y: &mut [T],
-    last: &mut Last<'_, T>,
-) {
-    for direction in 0..g.directions() {
-        let row = layer * g.directions() + direction;
-        let (states, cells) = (g.batch * g.state(), g.batch * g.hidden);
-        let run = Direction {
-            g,
-            ranges: g.parameter_ranges(layer, direction),
-            parameters: ins.parameters,
-            is_reverse: direction == 1,
-            h0: &ins.h0[row * states..(row + 1) * states],
-            c0: if g.cell == Cell::Lstm { &ins.c0[row * cells..(row + 1) * cells] } else { &[] },
-            lengths: ins.lengths,
-        };
-        let stored = &mut stored[g.direction_block(direction)];
-        // The output may be empty.
-        let y = &mut y[(direction * g.state()).min(g.items() * g.output())..];
-        run.forward(x, stored, y);
-        if let Some(h) = &mut last.h {
-            run.last_state(stored, y, &mut h[row * states..(row + 1) * states]);
-        }
-        if let Some(c) = &mut last.c {
-            run.last_cell(stored, &mut c[row * cells..(row + 1) * cells]);
-        }
-    }
 }
 
 /// One direction of one layer.
@@ -197,26 +188,28 @@ impl<T: RnnElement> Direction<'_, T> {
         (0..steps).map(move |s| if reverse { steps - 1 - s } else { s })
     }
 
-    /// Sequences that have ended at time step `t`.
+    /// The indices of the sequences that have ended at time step `t`.
     pub(super) fn ended(&self, t: usize) -> impl Iterator<Item = usize> {
         self.lengths.into_iter().flatten().enumerate().filter(move |(_, len)| t >= **len).map(|(n, _)| n)
     }
 
-    /// Distance between the states of neighbouring sequences: in the output, or in a separate buffer if sequences have lengths.
+    /// The stride between the states of neighbouring sequences: that of the output, or of a separate buffer if sequences have lengths.
     pub(super) fn stride(&self) -> usize {
         if self.g.has_lengths { self.g.state() } else { self.g.output() }
     }
 
-    /// `y` starts at the first element of this direction.
-    fn forward(&self, x: &[T], stored: &mut [T], y: &mut [T]) {
+    /// Runs all time steps. `y` starts at the first element of this direction.
+    fn forward(&self, x: &[T], reserve: &mut [T], y: &mut [T]) {
         let g = self.g;
-        let (rows, states) = stored.split_at_mut(g.items() * g.width());
+        let (rows, states) = reserve.split_at_mut(g.items() * g.width());
         let (gates, width) = (g.gates(), g.width());
         let (bx, bh) = (&self.parameters[self.ranges.bx.clone()], &self.parameters[self.ranges.bh.clone()]);
         with_scratch(gates, |bias: &mut [T]| {
             // The GRU's gate n treats the biases of input and state separately.
-            let apart = g.cell == Cell::Gru;
-            bias.iter_mut().zip(bx.iter().zip(bh)).for_each(|(b, (x, h))| *b = if apart { *x } else { *x + *h });
+            let has_separate_biases = g.cell == Cell::Gru;
+            bias.iter_mut()
+                .zip(bx.iter().zip(bh))
+                .for_each(|(b, (x, h))| *b = if has_separate_biases { *x } else { *x + *h });
             let x = MatRef::row_major(x, g.items(), self.ranges.input);
             let epilogue = Epilogue { bias: Bias::PerCol(bias), ..Epilogue::default() };
             let sums = MatMut::new(rows, g.items(), gates, width);
@@ -235,19 +228,20 @@ impl<T: RnnElement> Direction<'_, T> {
         }
     }
 
-    /// Runs the time steps; `states` has the state of each time step and sequence at multiples of [`Direction::stride`].
+    /// Runs the time steps. `rows`, (steps, batch, width), starts with the input terms of the gates; `states` gets the states of all
+    /// time steps and sequences, with a stride of [`Direction::stride`].
     fn steps(&self, rows: &mut [T], states: &mut [T]) {
         let g = self.g;
-        let (wide, stride) = (g.batch * g.width(), self.stride());
+        let (step_len, stride) = (g.batch * g.width(), self.stride());
         let wh = Weights::new(self.wh().t(), g.steps);
         let wr = self.wr().map(|wr| Weights::new(wr.t(), g.steps));
-        // The states of a time step end with the last sequence, not with the stride.
+        // The last sequence of a time step has no padding after its state.
         let extent = (g.batch * stride).saturating_sub(stride - g.state());
         let sums = if g.cell == Cell::Gru { g.batch * g.gates() } else { 0 };
         with_scratch(sums, |sums: &mut [T]| {
             for t in self.order() {
-                let (before, now) = with_previous(rows, wide, t, self.is_reverse);
-                let now = &mut now[..wide];
+                let (before, now) = with_previous(rows, step_len, t, self.is_reverse);
+                let now = &mut now[..step_len];
                 let (h_before, h) = with_previous(states, g.batch * stride, t, self.is_reverse);
                 let h = &mut h[..extent];
                 let (h_prev, h_stride) = h_before.map_or((self.h0, g.state()), |h| (h, stride));
@@ -268,12 +262,12 @@ impl<T: RnnElement> Direction<'_, T> {
                     let hidden = MatRef::new(&now[5 * g.hidden..], g.batch, g.hidden, g.width(), 1);
                     wr.product(hidden, T::ZERO, MatMut::new(h, g.batch, g.state(), stride), &Epilogue::default());
                 }
-                self.hold(t, now, before, (h_prev, h_stride), h);
+                self.copy_ended(t, now, before, (h_prev, h_stride), h);
             }
         });
     }
 
-    /// The cell state of sequence `n` in the row of the previous time step.
+    /// The previous cell state of sequence `n`, from the rows of the previous time step.
     pub(super) fn cell_before<'s>(&'s self, before: Option<&'s [T]>, n: usize) -> &'s [T] {
         let (width, hidden) = (self.g.width(), self.g.hidden);
         match before {
@@ -282,6 +276,7 @@ impl<T: RnnElement> Direction<'_, T> {
         }
     }
 
+    /// Computes the gates and states of one time step.
     fn gates(&self, now: &mut [T], before: Option<&[T]>, sums: &[T], (h_prev, h_stride): (&[T], usize), h: &mut [T]) {
         let g = self.g;
         let grain = GRAIN.div_ceil(g.hidden.max(1));
@@ -299,8 +294,15 @@ impl<T: RnnElement> Direction<'_, T> {
         });
     }
 
-    /// Copies the states of sequences that have ended.
-    fn hold(&self, t: usize, now: &mut [T], before: Option<&[T]>, (h_prev, h_stride): (&[T], usize), h: &mut [T]) {
+    /// Keeps the states of the sequences that have ended.
+    fn copy_ended(
+        &self,
+        t: usize,
+        now: &mut [T],
+        before: Option<&[T]>,
+        (h_prev, h_stride): (&[T], usize),
+        h: &mut [T],
+    ) {
         let g = self.g;
         for n in self.ended(t) {
             h[n * self.stride()..][..g.state()].copy_from_slice(&h_prev[n * h_stride..][..g.state()]);
@@ -311,10 +313,10 @@ impl<T: RnnElement> Direction<'_, T> {
         }
     }
 
-    /// The state after the last time step that was computed.
-    fn last_state(&self, stored: &[T], y: &[T], out: &mut [T]) {
+    /// Copies the state after the last computed time step to `out`.
+    fn last_state(&self, reserve: &[T], y: &[T], out: &mut [T]) {
         let g = self.g;
-        let states = if g.has_lengths { &stored[g.items() * g.width()..] } else { y };
+        let states = if g.has_lengths { &reserve[g.items() * g.width()..] } else { y };
         for (n, out) in out.chunks_mut(g.state().max(1)).enumerate() {
             let from = match self.order().next_back() {
                 Some(t) => &states[(t * g.batch + n) * self.stride()..],
@@ -324,10 +326,11 @@ impl<T: RnnElement> Direction<'_, T> {
         }
     }
 
+    /// Copies the cell state after the last computed time step to `out`.
     fn last_cell(&self, rows: &[T], out: &mut [T]) {
         let g = self.g;
-        let wide = g.batch * g.width();
-        let last = self.order().next_back().map(|t| &rows[t * wide..]);
+        let step_len = g.batch * g.width();
+        let last = self.order().next_back().map(|t| &rows[t * step_len..]);
         for (n, out) in out.chunks_mut(g.hidden.max(1)).enumerate() {
             out.copy_from_slice(self.cell_before(last, n));
         }

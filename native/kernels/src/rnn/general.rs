@@ -1,13 +1,13 @@
 //! A recurrent layer with configurable activations, peepholes, clipping, and the reset gate before or after the product, as ONNX
 //! defines them. Forward only.
 //!
-//! As in [`super::forward()`], the products of the inputs of all time steps with the input weights are one matrix product.
+//! As in [`super::forward()`], the inputs of all time steps are multiplied with the input weights in one matrix product.
 
 use super::{RnnElement, Weights};
 use crate::gemm::{Bias, Epilogue, MatMut, MatRef, gemm_fused};
 use crate::par;
 
-/// Elements of a pass over the gates in a thread's chunk.
+/// Elements of the gates per chunk.
 const GRAIN: usize = 1 << 12;
 
 /// An activation function with up to two parameters, alpha and beta.
@@ -27,7 +27,7 @@ pub enum Function {
     ThresholdedRelu,
     /// alpha tanh(beta x).
     ScaledTanh,
-    /// alpha x + beta, limited to 0 and 1.
+    /// alpha x + beta, clamped to 0..=1.
     HardSigmoid,
     /// x, or alpha (exp(x) - 1) below 0.
     Elu,
@@ -106,14 +106,15 @@ impl<T: RnnElement> Activation<T> {
 pub enum GeneralCell {
     /// h = f(W x + R h + b).
     Vanilla,
-    /// Gates z, r, h; with `linear` the reset gate multiplies the product with the state, otherwise the state.
+    /// Gates z, r, h.
     Gru {
-        /// Whether the reset gate is applied after the product.
+        /// True if the reset gate multiplies the product with the state, false if it multiplies the state itself (ONNX's
+        /// `linear_before_reset`).
         linear: bool,
     },
-    /// Gates i, o, f, c; `coupled` if f = 1 - i.
+    /// Gates i, o, f, c.
     Lstm {
-        /// Whether the input gate and the forget gate are coupled.
+        /// True if the forget gate is f = 1 - i (ONNX's `input_forget`).
         coupled: bool,
     },
 }
@@ -144,11 +145,11 @@ pub struct GeneralLayer<T> {
     pub hidden: usize,
     /// Number of directions, 1 or 2.
     pub directions: usize,
-    /// Whether the first direction runs backward.
+    /// True if the first direction runs backward.
     pub is_reverse: bool,
-    /// Activations, one direction after the other: f and g (and h of an LSTM).
+    /// Activations of each direction: f, then g for a GRU or LSTM, then h for an LSTM.
     pub activations: Vec<Activation<T>>,
-    /// Clipping limit of the activations' inputs.
+    /// Clipping threshold of the activations' inputs.
     pub clip: Option<T>,
 }
 
@@ -184,7 +185,7 @@ pub struct GeneralOutputs<'a, T> {
 }
 
 /// The computation of one direction.
-struct Run<'a, T: RnnElement + 'static> {
+struct DirectionRun<'a, T: RnnElement + 'static> {
     layer: &'a GeneralLayer<T>,
     is_reverse: bool,
     activations: &'a [Activation<T>],
@@ -208,14 +209,15 @@ pub fn general_forward<T: RnnElement>(
     outs.y.fill(T::of(0.0));
     outs.h.copy_from_slice(ins.h0);
     outs.c.copy_from_slice(ins.c0);
-    let each = layer.activations.len() / layer.directions;
+    let num_activations = layer.activations.len() / layer.directions;
     for d in 0..layer.directions {
         let (w, r) =
             (&ins.w[d * g * layer.input..(d + 1) * g * layer.input], &ins.r[d * g * hidden..(d + 1) * g * hidden]);
         let b = &ins.b[2 * d * g..2 * (d + 1) * g];
-        // In a GRU the recurrent bias of the last gate is added after the product with the state, the others at once.
-        let apart = if layer.cell == (GeneralCell::Gru { linear: true }) { 2 * hidden } else { g };
-        let bias: Vec<T> = (0..g).map(|k| if k < apart { b[k] + b[g + k] } else { b[k] }).collect();
+        // Input and recurrent bias are merged, except for the last gate of a linear GRU, whose recurrent bias the reset gate
+        // multiplies.
+        let num_merged = if layer.cell == (GeneralCell::Gru { linear: true }) { 2 * hidden } else { g };
+        let bias: Vec<T> = (0..g).map(|k| if k < num_merged { b[k] + b[g + k] } else { b[k] }).collect();
         let mut projected = vec![T::of(0.0); layer.steps * layer.batch * g];
         gemm_fused(
             T::of(1.0),
@@ -232,10 +234,10 @@ pub fn general_forward<T: RnnElement>(
             GeneralCell::Gru { .. } => vec![rows(0, 2 * hidden), rows(2 * hidden, hidden)],
             _ => vec![rows(0, g)],
         };
-        let run = Run {
+        let run = DirectionRun {
             layer,
             is_reverse: if d == 1 { true } else { layer.is_reverse },
-            activations: &layer.activations[d * each..(d + 1) * each],
+            activations: &layer.activations[d * num_activations..(d + 1) * num_activations],
             recurrent,
             bias: &b[g + 2.min(layer.cell.gates() - 1) * hidden..],
             peepholes: if ins.peepholes.is_empty() {
@@ -250,8 +252,8 @@ pub fn general_forward<T: RnnElement>(
     }
 }
 
-impl<T: RnnElement> Run<'_, T> {
-    /// The time index of step `s` of sequence `n`, or `None` past its end.
+impl<T: RnnElement> DirectionRun<'_, T> {
+    /// The time step that sequence `n` computes as step `s`, or `None` past its end.
     fn time(&self, s: usize, n: usize) -> Option<usize> {
         let len = self.lengths.map_or(self.layer.steps, |l| l[n]);
         (s < len).then(|| if self.is_reverse { len - 1 - s } else { s })
@@ -282,15 +284,15 @@ impl<T: RnnElement> Run<'_, T> {
             }
             for (n, h) in h.chunks_exact(hidden.max(1)).enumerate() {
                 if let Some(t) = self.time(s, n) {
-                    let at = ((t * layer.directions + direction) * layer.batch + n) * hidden;
-                    y[at..at + hidden].copy_from_slice(h);
+                    let start = ((t * layer.directions + direction) * layer.batch + n) * hidden;
+                    y[start..start + hidden].copy_from_slice(h);
                 }
             }
         }
     }
 
     /// Calls `f` with the gates and the state of each sequence that has not ended.
-    fn each(&self, s: usize, gates: &mut [T], h: &mut [T], f: impl Fn(&mut [T], &mut [T]) + Sync) {
+    fn for_each_running(&self, s: usize, gates: &mut [T], h: &mut [T], f: impl Fn(&mut [T], &mut [T]) + Sync) {
         let (hidden, g) = (self.layer.hidden, self.layer.cell.gates() * self.layer.hidden);
         par::parallel_rows2((gates, g), (h, hidden), (GRAIN / g.max(1)).max(1), |n, gates, h| {
             if self.time(s, n).is_some() {
@@ -299,17 +301,17 @@ impl<T: RnnElement> Run<'_, T> {
         });
     }
 
-    /// gates += h R^T, for the columns from `first` on.
-    fn product(&self, part: usize, first: usize, cols: usize, h: &[T], gates: &mut [T]) {
+    /// gates += h R^T for `cols` columns of the gates from `first` on, where R is the recurrent weight matrix `index`.
+    fn product(&self, index: usize, first: usize, cols: usize, h: &[T], gates: &mut [T]) {
         let (batch, hidden) = (self.layer.batch, self.layer.hidden);
         let mut all = MatMut::row_major(gates, batch, self.layer.cell.gates() * hidden);
         let h = MatRef::row_major(h, batch, hidden);
-        self.recurrent[part].product(h, T::of(1.0), all.block(0, first, batch, cols), &Epilogue::default());
+        self.recurrent[index].product(h, T::of(1.0), all.block(0, first, batch, cols), &Epilogue::default());
     }
 
     fn vanilla(&self, gates: &mut [T], s: usize, h: &mut [T]) {
         self.product(0, 0, self.layer.hidden, h, gates);
-        self.each(s, gates, h, |gates, h| {
+        self.for_each_running(s, gates, h, |gates, h| {
             h.iter_mut().zip(gates).for_each(|(h, x)| *h = self.activations[0].of(self.clipped(*x)));
         });
     }
@@ -324,19 +326,19 @@ impl<T: RnnElement> Run<'_, T> {
             let epilogue = Epilogue { bias: Bias::PerCol(self.bias), ..Epilogue::default() };
             let (a, c) = (MatRef::row_major(h, batch, hidden), MatMut::row_major(&mut state, batch, hidden));
             self.recurrent[1].product(a, T::of(0.0), c, &epilogue);
-            self.each(s, gates, &mut state, |gates, state| {
+            self.for_each_running(s, gates, &mut state, |gates, state| {
                 for (k, x) in state.iter().enumerate() {
                     let reset = f.of(self.clipped(gates[hidden + k]));
                     gates[2 * hidden + k] = gates[2 * hidden + k] + reset * *x;
                 }
             });
         } else {
-            self.each(s, gates, &mut state, |gates, state| {
+            self.for_each_running(s, gates, &mut state, |gates, state| {
                 state.iter_mut().zip(&gates[hidden..]).for_each(|(h, r)| *h = *h * f.of(self.clipped(*r)));
             });
             self.product(1, 2 * hidden, hidden, &state, gates);
         }
-        self.each(s, gates, h, |gates, h| {
+        self.for_each_running(s, gates, h, |gates, h| {
             for (k, h) in h.iter_mut().enumerate() {
                 let update = f.of(self.clipped(gates[k]));
                 let new = g.of(self.clipped(gates[2 * hidden + k]));
@@ -349,25 +351,25 @@ impl<T: RnnElement> Run<'_, T> {
         let hidden = self.layer.hidden;
         let (f, g, out) = (self.activations[0], self.activations[1], self.activations[2]);
         self.product(0, 0, 4 * hidden, h, gates);
-        let peep = |gate: usize, k: usize, c: T| match self.peepholes.get(gate * hidden + k) {
+        let peephole = |gate: usize, k: usize, c: T| match self.peepholes.get(gate * hidden + k) {
             Some(p) => *p * c,
             None => T::of(0.0),
         };
-        self.each(s, gates, c, |gates, c| {
+        self.for_each_running(s, gates, c, |gates, c| {
             for (k, c) in c.iter_mut().enumerate() {
-                let input = f.of(self.clipped(gates[k] + peep(0, k, *c)));
+                let input = f.of(self.clipped(gates[k] + peephole(0, k, *c)));
                 let forget = match coupled {
                     true => T::of(1.0) - input,
-                    false => f.of(self.clipped(gates[2 * hidden + k] + peep(2, k, *c))),
+                    false => f.of(self.clipped(gates[2 * hidden + k] + peephole(2, k, *c))),
                 };
                 let new = g.of(self.clipped(gates[3 * hidden + k]));
                 *c = forget * *c + input * new;
                 // The output gate's peephole reads the new cell state.
-                gates[k] = gates[hidden + k] + peep(1, k, *c);
+                gates[k] = gates[hidden + k] + peephole(1, k, *c);
                 gates[hidden + k] = out.of(*c);
             }
         });
-        self.each(s, gates, h, |gates, h| {
+        self.for_each_running(s, gates, h, |gates, h| {
             for (k, h) in h.iter_mut().enumerate() {
                 *h = f.of(self.clipped(gates[k])) * gates[hidden + k];
             }

@@ -1,4 +1,4 @@
-//! Sizes of a recurrent network, and where the weights of a layer are among the parameters.
+//! The sizes of a recurrent network, and the ranges of each layer's weights within the parameters.
 
 use std::ops::Range;
 
@@ -15,14 +15,14 @@ pub enum Cell {
     Gru,
 }
 
-/// Limits of an LSTM's cell state.
+/// Clipping of an LSTM's cell state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clip {
     /// The smallest value.
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// Whether NaN becomes `min`.
+    /// True if NaN becomes `min`.
     pub clip_nan: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Geometry {
     pub cell: Cell,
     /// Number of stacked layers.
     pub layers: usize,
-    /// Whether each layer also runs backward in time.
+    /// True if each layer also runs backward in time.
     pub bidirectional: bool,
     /// Number of time steps.
     pub steps: usize,
@@ -45,11 +45,11 @@ pub struct Geometry {
     pub hidden: usize,
     /// Size to which an LSTM projects its output.
     pub projection: Option<usize>,
-    /// Limits of the cell state.
+    /// Clipping of the cell state.
     pub clip: Option<Clip>,
     /// Dropout rate between layers.
     pub dropout: f64,
-    /// Whether sequences have individual lengths.
+    /// True if sequences have individual lengths.
     pub has_lengths: bool,
 }
 
@@ -85,7 +85,7 @@ impl Geometry {
         self.directions() * self.state()
     }
 
-    /// Gates times units: the rows of the weight matrices.
+    /// Number of gates x units: the rows of the weight matrices.
     pub(super) fn gates(&self) -> usize {
         let gates = match self.cell {
             Cell::Tanh | Cell::Relu => 1,
@@ -105,8 +105,8 @@ impl Geometry {
         self.gates() * (self.layer_input(layer) + self.state()) + projection
     }
 
-    /// Number of parameters. For each layer and direction they are the weights of input, state and projection; then, for each
-    /// layer and direction, the biases of input and state: the order of cuDNN and MXNet.
+    /// Number of parameters. Their order is that of cuDNN and MXNet: for each layer and direction the weights of input, state and
+    /// projection, then for each layer and direction the biases of input and state.
     pub fn parameters(&self) -> usize {
         let weights: usize = (0..self.layers).map(|l| self.weights(l)).sum();
         self.directions() * (weights + self.layers * 2 * self.gates())
@@ -115,10 +115,10 @@ impl Geometry {
     pub(super) fn parameter_ranges(&self, layer: usize, direction: usize) -> ParameterRanges {
         let (gates, input, state) = (self.gates(), self.layer_input(layer), self.state());
         let before: usize = (0..layer).map(|l| self.weights(l)).sum();
-        let mut at = self.directions() * before + direction * self.weights(layer);
+        let mut end = self.directions() * before + direction * self.weights(layer);
         let mut take = |len: usize| {
-            at += len;
-            at - len..at
+            end += len;
+            end - len..end
         };
         let (wx, wh) = (take(gates * input), take(gates * state));
         let wr = take(self.projection.map_or(0, |p| p * self.hidden));
@@ -127,8 +127,8 @@ impl Geometry {
         ParameterRanges { input, wx, wh, wr, bx: bias..bias + gates, bh: bias + gates..bias + 2 * gates }
     }
 
-    /// Elements per time step and sequence in the reserve: the gates, then the cell state (LSTM) and the unprojected output, or
-    /// the recurrent term of gate n (GRU).
+    /// Elements in the reserve per time step and sequence: the gates, followed for an LSTM by the cell state and, with a projection,
+    /// the output before it, or for a GRU by the recurrent term of gate n.
     pub(super) fn width(&self) -> usize {
         match self.cell {
             Cell::Tanh | Cell::Relu => self.hidden,
@@ -138,28 +138,28 @@ impl Geometry {
         }
     }
 
-    /// Number of sequences times time steps.
+    /// Number of time steps x sequences.
     pub(super) fn items(&self) -> usize {
         self.steps * self.batch
     }
 
-    /// Elements that a layer stores for its gradient, over all directions, without its output.
+    /// Elements in the reserve per layer, over all directions, without its output.
     pub(super) fn layer_block(&self) -> usize {
         let states = if self.has_lengths { self.state() } else { 0 };
         self.directions() * self.items() * (self.width() + states)
     }
 
-    /// Elements stored between two layers: the output of the lower one and its dropout mask.
+    /// Elements in the reserve between two layers: the output of the lower one and its dropout mask.
     pub(super) fn between(&self) -> usize {
         self.items() * self.output() * if self.dropout > 0.0 { 2 } else { 1 }
     }
 
-    /// Elements that the forward pass stores for the gradient.
+    /// Elements of the reserve, which the forward pass stores for the backward pass.
     pub fn reserve(&self) -> usize {
         self.layers * self.layer_block() + self.layers.saturating_sub(1) * self.between()
     }
 
-    /// The range of a direction in a layer's block: gates, and states if sequences have lengths.
+    /// The range of a direction in a layer's part of the reserve: gates, and states if sequences have lengths.
     pub(super) fn direction_block(&self, direction: usize) -> Range<usize> {
         let len = self.layer_block() / self.directions();
         direction * len..(direction + 1) * len

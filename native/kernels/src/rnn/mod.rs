@@ -1,8 +1,13 @@
 //! Recurrent networks over whole sequences: vanilla, LSTM (Hochreiter and Schmidhuber, 1997; with projection: Sak et al., 2014)
 //! and GRU (Cho et al., 2014, as in cuDNN), with stacked layers and two directions.
 //!
-//! The products of the inputs of all time steps with the input weights are one matrix product. Each time step then needs a
-//! product of the previous state with the recurrent weights, which are packed once, and one pass over the gates.
+//! The inputs of all time steps are multiplied with the input weights in one matrix product. Each time step then needs a product of
+//! the previous state with the recurrent weights, which are packed once, and one pass over the gates.
+//!
+//! - `geometry`: the sizes of a network and the order of its parameters.
+//! - `forward`, `backward`: the passes over layers, directions and time steps.
+//! - `cells`: the gates of one sequence at one time step.
+//! - `general`: layers with configurable activations, as in ONNX.
 
 mod backward;
 mod cells;
@@ -28,7 +33,7 @@ impl RnnElement for f64 {}
 /// Number of time steps from which packing the weights pays off.
 const MIN_PACKED_STEPS: usize = 4;
 
-/// The right operand of the product of every time step.
+/// The weights on the right of the product of every time step.
 enum Weights<'a, T: 'static> {
     View(MatRef<'a, T>),
     Packed(PackedB<T>),
@@ -48,7 +53,7 @@ impl<'a, T: RnnElement> Weights<'a, T> {
     }
 }
 
-/// The chunk of time step `t`, where each step has `len` elements, and that of the step computed before it.
+/// The elements of the step computed before time step `t`, and those from `t` on. Each step has `len` elements.
 fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Option<&[T]>, &mut [T]) {
     if reverse {
         let (now, later) = data.split_at_mut(((t + 1) * len).min(data.len()));
@@ -59,7 +64,7 @@ fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Opt
     }
 }
 
-/// Like [`with_previous`], for read-only data.
+/// The elements of the step computed before time step `t`, and what follows.
 fn previous<T>(data: &[T], len: usize, t: usize, reverse: bool, steps: usize) -> Option<&[T]> {
     let t = if reverse { Some(t + 1).filter(|t| *t < steps) } else { t.checked_sub(1) };
     t.map(|t| &data[t * len..])
