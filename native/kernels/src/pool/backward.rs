@@ -1,11 +1,10 @@
 //! The backward pass.
 
 use super::forward::{divisor, each_strided};
-use super::{Axis, PoolKind, PoolPower, PoolShape};
+use super::{PlaneWindows, PoolKind, PoolPower, PoolShape};
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::Zero;
-use std::ops::Range;
 
 /// The gradient of [`pool_forward`](super::pool_forward) with respect to its input.
 ///
@@ -29,10 +28,10 @@ pub fn pool_backward<T: FloatElement>(
     match kind {
         PoolKind::Max => {
             shape.check(input.len(), output_grad.len());
-            if shape.is_blocks_of_four() {
-                return max_of_four(shape, input, output_grad, input_grad);
+            if shape.is_disjoint_2x2() {
+                return max_2x2(shape, input, output_grad, input_grad);
             }
-            planes(shape, output_grad, input_grad, |plane, grad, sums| {
+            for_each_plane(shape, output_grad, input_grad, |plane, grad, sums| {
                 max_plane(shape, &input[plane * shape.input_plane()..], grad, sums);
             });
         }
@@ -48,11 +47,11 @@ pub fn pool_backward<T: FloatElement>(
             });
         }
         PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) => {
-            planes(shape, output_grad, input_grad, |_, grad, sums| sum_plane(shape, kind, grad, sums));
+            for_each_plane(shape, output_grad, input_grad, |_, grad, sums| sum_plane(shape, kind, grad, sums));
         }
         PoolKind::Power(power) => {
             shape.check(input.len(), output.len());
-            planes(shape, output_grad, input_grad, |plane, grad, sums| {
+            for_each_plane(shape, output_grad, input_grad, |plane, grad, sums| {
                 let output = &output[plane * shape.output_plane()..];
                 power_plane(shape, power, &input[plane * shape.input_plane()..], output, grad, sums);
             });
@@ -60,8 +59,8 @@ pub fn pool_backward<T: FloatElement>(
     }
 }
 
-/// Calls `f(plane, output_grad, sums)` for each plane; the sums start at zero and become the gradient of the input.
-fn planes<T: FloatElement>(
+/// Calls `f(plane, output_grad, sums)` for each plane, where `sums` is zero and becomes the gradient of the input.
+fn for_each_plane<T: FloatElement>(
     shape: &PoolShape,
     output_grad: &[T],
     input_grad: &mut [T],
@@ -77,20 +76,21 @@ fn planes<T: FloatElement>(
     });
 }
 
-/// The index of the maximum of a window without one.
-const NONE: usize = usize::MAX;
+/// The index of the maximum of a window in which no element is larger than the lowest finite number.
+const NO_MAXIMUM: usize = usize::MAX;
 
 fn max_plane<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {
-    let axes = shape.axes();
-    let (row, offsets) = (axes[2].output * shape.inner, axes[2].offsets());
-    with_scratch(row, |largest: &mut [T::Acc]| {
+    let windows = shape.plane_windows();
+    let axes = &windows.axes;
+    let row = axes[2].output * shape.inner;
+    with_scratch(row, |max: &mut [T::Acc]| {
         with_scratch(row, |indices: &mut [usize]| {
             for (r, grad) in grad.chunks_exact(row.max(1)).enumerate() {
                 let row_index = [r / axes[1].output, r % axes[1].output];
                 if axes[..2].iter().zip(row_index).any(|(axis, output)| axis.window(output).is_empty()) {
                     continue;
                 }
-                argmax_row(&axes, &offsets, shape.inner, image, row_index, largest, indices);
+                argmax_row(&windows, image, row_index, max, indices);
                 for (w, (grad, indices)) in
                     grad.chunks_exact(shape.inner).zip(indices.chunks_exact(shape.inner)).enumerate()
                 {
@@ -109,41 +109,38 @@ fn max_plane<T: FloatElement>(shape: &PoolShape, image: &[T], grad: &[T], sums: 
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Finds the index of the first largest element of each window of one row of outputs. A window in which nothing is larger
-    /// than the lowest finite number yields [`NONE`].
+    /// Writes the index of the first maximum of each window of a row of outputs, or [`NO_MAXIMUM`].
     fn argmax_row<T: FloatElement>(
-        axes: &[Axis; 3],
-        offsets: &[(Range<usize>, usize)],
-        inner: usize,
+        windows: &PlaneWindows,
         image: &[T],
         row_index: [usize; 2],
-        largest: &mut [T::Acc],
+        max: &mut [T::Acc],
         indices: &mut [usize]
     ) {
-        let [depth, height, width] = axes;
+        let ([depth, height, width], inner) = (&windows.axes, windows.inner);
         let row_start = |d: usize, h: usize| (d * height.input + h) * width.input * inner;
-        largest.fill(super::lowest::<T>());
-        indices.fill(NONE);
+        max.fill(super::lowest::<T>());
+        indices.fill(NO_MAXIMUM);
         for d in depth.window(row_index[0]) {
             for h in height.window(row_index[1]) {
-                for (outputs, position) in offsets {
-                    let start = row_start(d, h) + position * inner;
-                    let step = width.stride * inner;
+                for (outputs, coordinate) in windows.offsets.iter() {
+                    let start = row_start(d, h) + coordinate * inner;
+                    let stride = width.stride * inner;
                     let outputs = outputs.start * inner..outputs.end * inner;
-                    let windows = largest[outputs.clone()].iter_mut().zip(&mut indices[outputs]);
-                    let keep_larger = |(largest, index): (&mut T::Acc, &mut usize), at: usize, x: T| {
+                    let windows = max[outputs.clone()].iter_mut().zip(&mut indices[outputs]);
+                    let keep_larger = |(max, argmax): (&mut T::Acc, &mut usize), index: usize, x: T| {
                         let x = T::Acc::of(x);
-                        let larger = x > *largest;
-                        *largest = if larger { x } else { *largest };
-                        *index = if larger { at } else { *index };
+                        let is_larger = x > *max;
+                        *max = if is_larger { x } else { *max };
+                        *argmax = if is_larger { index } else { *argmax };
                     };
                     let from = &image[start..];
                     if inner == 1 {
-                        each_strided(from, step, windows, |i, x, window| keep_larger(window, start + i * step, x));
+                        each_strided(from, stride, windows, |i, x, window| keep_larger(window, start + i * stride, x));
                     } else {
                         for (i, window) in windows.enumerate() {
-                            let at = i / inner * step + i % inner;
-                            keep_larger(window, start + at, from[at]);
+                            let offset = i / inner * stride + i % inner;
+                            keep_larger(window, start + offset, from[offset]);
                         }
                     }
                 }
@@ -161,10 +158,10 @@ fn sum_plane<T: FloatElement>(shape: &PoolShape, kind: PoolKind, grad: &[T], sum
             _ => grad,
         }
     };
-    spread(shape, scale, sums, |sum, scale, _| *sum += scale);
+    add_windows(shape, scale, sums, |sum, scale, _| *sum += scale);
 }
 
-/// d/dx of the p-th root of the sum of p-th powers is `(x / y)^(p - 1)`, taken as zero where y is zero.
+/// The gradient of the power mean: d/dx of the p-th root of the sum of p-th powers is `(x / y)^(p - 1)`, or zero where y is zero.
 fn power_plane<T: FloatElement>(
     shape: &PoolShape,
     power: PoolPower,
@@ -181,13 +178,13 @@ fn power_plane<T: FloatElement>(
         let y = raise(output[i]);
         if y.is_zero() { y } else { T::Acc::of(grad[i]) / y }
     };
-    spread(shape, scale, sums, |sum, scale, i| *sum += scale * raise(image[i]));
+    add_windows(shape, scale, sums, |sum, scale, i| *sum += scale * raise(image[i]));
 }
 
 /// Calls `add(&mut sums[i], scale, i)` for every element `i` of every window. `scale(coordinates, index)` is evaluated once per
 /// window.
 #[inline(always)]
-fn spread<A: Accum>(
+fn add_windows<A: Accum>(
     shape: &PoolShape,
     scale: impl Fn([usize; 3], usize) -> A,
     sums: &mut [A],
@@ -220,8 +217,8 @@ fn spread<A: Accum>(
     });
 }
 
-/// Max pooling over disjoint 2 x 2 blocks: every input element belongs to at most one window, so the gradient is written once.
-fn max_of_four<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
+/// Max pooling over disjoint 2 x 2 windows: every input element belongs to at most one window, so its gradient is written once.
+fn max_2x2<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
     let (plane, out_plane) = (shape.input_plane(), shape.output_plane());
     let depth_plane = shape.input[1] * shape.input[2];
     let out_depth_plane = (shape.output[1] * shape.output[2]).max(1);
@@ -233,15 +230,15 @@ fn max_of_four<T: FloatElement>(shape: &PoolShape, input: &[T], output_grad: &[T
         }
         let images = image.chunks_exact(depth_plane).zip(input_grad.chunks_exact_mut(depth_plane));
         for ((image, input_grad), grad) in images.zip(grad.chunks_exact(out_depth_plane)) {
-            max_of_four_image(image, shape.input[2], grad, shape.output[2], input_grad);
+            max_2x2_image(image, shape.input[2], grad, shape.output[2], input_grad);
         }
     });
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Gives each element of `grad` to the first largest element of its block, and zero to the others.
-    fn max_of_four_image<T: FloatElement>(image: &[T], width: usize, grad: &[T], out_width: usize, input_grad: &mut [T]) {
+    /// Writes each element of `grad` to the first maximum of its window, and zero to the other elements.
+    fn max_2x2_image<T: FloatElement>(image: &[T], width: usize, grad: &[T], out_width: usize, input_grad: &mut [T]) {
         let rows = 2 * width * (grad.len() / out_width);
         input_grad[rows..].fill(T::default());
         let row_pairs = image.chunks_exact(2 * width).zip(input_grad.chunks_exact_mut(2 * width));
@@ -254,19 +251,19 @@ crate::simd::per_isa! {
                 let (a, b, to_a, to_b) = (&a[2 * done..], &b[2 * done..], &mut to_a[2 * done..], &mut to_b[2 * done..]);
                 let grad = &grad[done..];
                 done += match out_width - done {
-                    16.. => share_blocks::<T, 16>(a, b, grad, to_a, to_b),
-                    4.. => share_blocks::<T, 4>(a, b, grad, to_a, to_b),
-                    2.. => share_blocks::<T, 2>(a, b, grad, to_a, to_b),
-                    _ => share_blocks::<T, 1>(a, b, grad, to_a, to_b),
+                    16.. => write_windows::<T, 16>(a, b, grad, to_a, to_b),
+                    4.. => write_windows::<T, 4>(a, b, grad, to_a, to_b),
+                    2.. => write_windows::<T, 2>(a, b, grad, to_a, to_b),
+                    _ => write_windows::<T, 1>(a, b, grad, to_a, to_b),
                 };
             }
         }
     }
 }
 
-/// Writes the gradients of N adjacent blocks of the rows `a` and `b`, in vectorisable loops. Returns N.
+/// Writes the gradients of N neighbouring windows of the rows `a` and `b`, in loops that the compiler can vectorise. Returns N.
 #[inline(always)]
-fn share_blocks<T: FloatElement, const N: usize>(
+fn write_windows<T: FloatElement, const N: usize>(
     a: &[T],
     b: &[T],
     grad: &[T],
@@ -275,19 +272,19 @@ fn share_blocks<T: FloatElement, const N: usize>(
 ) -> usize {
     let (a, b, grad) = (&a[..2 * N], &b[..2 * N], &grad[..N]);
     let (to_a, to_b) = (&mut to_a[..2 * N], &mut to_b[..2 * N]);
-    let (mut largest, mut argmax) = ([super::lowest::<T>(); N], [u32::MAX; N]);
+    let (mut max, mut argmax) = ([super::lowest::<T>(); N], [u32::MAX; N]);
     for (i, (row, corner)) in [(a, 0), (a, 1), (b, 0), (b, 1)].into_iter().enumerate() {
         let values: [T::Acc; N] = std::array::from_fn(|n| T::Acc::of(row[2 * n + corner]));
         for n in 0..N {
-            let larger = values[n] > largest[n];
+            let larger = values[n] > max[n];
             argmax[n] = if larger { i as u32 } else { argmax[n] };
-            largest[n] = if larger { values[n] } else { largest[n] };
+            max[n] = if larger { values[n] } else { max[n] };
         }
     }
     for n in 0..N {
-        let share = |i: u32| if argmax[n] == i { grad[n] } else { T::default() };
-        (to_a[2 * n], to_a[2 * n + 1]) = (share(0), share(1));
-        (to_b[2 * n], to_b[2 * n + 1]) = (share(2), share(3));
+        let grad_of = |i: u32| if argmax[n] == i { grad[n] } else { T::default() };
+        (to_a[2 * n], to_a[2 * n + 1]) = (grad_of(0), grad_of(1));
+        (to_b[2 * n], to_b[2 * n + 1]) = (grad_of(2), grad_of(3));
     }
     N
 }

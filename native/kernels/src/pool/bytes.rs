@@ -1,11 +1,11 @@
-//! Max pooling of bytes.
+//! Max pooling of 8-bit integers.
 
 use super::forward::each_strided;
 use super::{Axis, PoolShape};
 use crate::par::{parallel_rows, with_scratch};
 use crate::simd::multiversion::{self, Kernel};
 
-/// The maxima of windows of `u8`, or of `i8` by their bits. A window without elements gives the smallest integer.
+/// Max pooling of `u8` elements, or of the bits of `i8` elements if `is_signed`. A window without elements gives the lowest integer.
 ///
 /// # Panics
 /// When a slice does not have the length that `shape` implies, or a stride is zero.
@@ -23,16 +23,16 @@ pub fn max_pool_bytes(shape: &PoolShape, is_signed: bool, input: &[u8], output: 
     });
 }
 
-/// The maxima of a plane.
+/// Max pooling of a plane.
 struct Plane<'a> {
     axes: &'a [Axis; 3],
     inner: usize,
-    /// Makes signed bytes unsigned, in the same order.
+    /// XORed with the bytes: makes signed bytes unsigned and keeps their order.
     flip: u8,
     image: &'a [u8],
-    /// Working memory: a row of the image.
+    /// Scratch: the maxima of the columns of a window of rows.
     columns: &'a mut [u8],
-    /// Working memory: its even columns, and its odd ones.
+    /// Scratch: the even columns, then the odd ones.
     halves: &'a mut [u8],
     out: &'a mut [u8],
 }
@@ -63,10 +63,11 @@ impl Kernel for Plane<'_> {
                 }
                 evens[pairs.len()..].copy_from_slice(last);
             }
-            for (outputs, position) in &offsets {
-                let (out, from) = (&mut out[outputs.start * inner..outputs.end * inner], &columns[position * inner..]);
+            for (outputs, coordinate) in &offsets {
+                let (out, from) =
+                    (&mut out[outputs.start * inner..outputs.end * inner], &columns[coordinate * inner..]);
                 if is_halved {
-                    let half = if position % 2 == 0 { &evens[position / 2..] } else { &odds[position / 2..] };
+                    let half = if coordinate % 2 == 0 { &evens[coordinate / 2..] } else { &odds[coordinate / 2..] };
                     out.iter_mut().zip(half).for_each(|(max, x)| larger(max, x));
                     continue;
                 }

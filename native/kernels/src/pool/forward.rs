@@ -1,12 +1,12 @@
 //! The forward pass.
 
-use super::{Axis, PoolKind, PoolPower, PoolShape};
+use super::{Axis, PlaneWindows, PoolKind, PoolPower, PoolShape};
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::Float;
 use std::ops::Range;
 
-/// Pools `input` (`shape.input_len()` elements) into `output` (`shape.output_len()` elements).
+/// Pools `input` into `output`.
 ///
 /// # Panics
 /// When a slice does not have the length that `shape` implies, or a stride is zero.
@@ -15,25 +15,25 @@ pub fn pool_forward<T: FloatElement>(shape: &PoolShape, kind: PoolKind, input: &
     if output.is_empty() {
         return;
     }
-    if kind == PoolKind::Max && shape.is_blocks_of_four() {
-        return max_of_four(shape, input, output);
+    if kind == PoolKind::Max && shape.is_disjoint_2x2() {
+        return max_2x2(shape, input, output);
     }
     match kind {
-        PoolKind::Max => planes::<T, Max>(shape, kind, input, output),
+        PoolKind::Max => pool_planes::<T, Max>(shape, kind, input, output),
         PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) => {
-            planes::<T, Sum>(shape, kind, input, output)
+            pool_planes::<T, Sum>(shape, kind, input, output)
         }
-        PoolKind::Power(PoolPower::Two) => planes::<T, Squares>(shape, kind, input, output),
-        PoolKind::Power(PoolPower::Three) => planes::<T, Cubes>(shape, kind, input, output),
+        PoolKind::Power(PoolPower::Two) => pool_planes::<T, Squares>(shape, kind, input, output),
+        PoolKind::Power(PoolPower::Three) => pool_planes::<T, Cubes>(shape, kind, input, output),
     }
 }
 
 /// How the elements of a window are combined.
 trait Fold {
-    /// Whether rows may be combined element by element first, with the same result.
+    /// True if the rows of a window may be folded column by column first, without changing the result.
     const BY_ROWS: bool = false;
-    fn start<A: Accum>() -> A;
-    fn step<A: Accum>(so_far: A, x: A) -> A;
+    fn initial<A: Accum>() -> A;
+    fn step<A: Accum>(acc: A, x: A) -> A;
     fn join<A: Accum>(a: A, b: A) -> A;
 }
 
@@ -41,12 +41,12 @@ struct Max;
 impl Fold for Max {
     const BY_ROWS: bool = true;
     #[inline(always)]
-    fn start<A: Accum>() -> A {
+    fn initial<A: Accum>() -> A {
         A::min_value()
     }
     #[inline(always)]
-    fn step<A: Accum>(so_far: A, x: A) -> A {
-        if x > so_far { x } else { so_far }
+    fn step<A: Accum>(acc: A, x: A) -> A {
+        if x > acc { x } else { acc }
     }
     #[inline(always)]
     fn join<A: Accum>(a: A, b: A) -> A {
@@ -59,12 +59,12 @@ macro_rules! sums {
         struct $name;
         impl Fold for $name {
             #[inline(always)]
-            fn start<A: Accum>() -> A {
+            fn initial<A: Accum>() -> A {
                 A::zero()
             }
             #[inline(always)]
-            fn step<A: Accum>(so_far: A, $x: A) -> A {
-                so_far + $term
+            fn step<A: Accum>(acc: A, $x: A) -> A {
+                acc + $term
             }
             #[inline(always)]
             fn join<A: Accum>(a: A, b: A) -> A {
@@ -79,17 +79,18 @@ sums! {
     Cubes: |x| x * x * x;
 }
 
-fn planes<T: FloatElement, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
-    let (plane, axes) = (shape.input_plane(), shape.axes());
-    let (row, offsets) = (axes[2].output * shape.inner, axes[2].offsets());
+fn pool_planes<T: FloatElement, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
+    let (plane, windows) = (shape.input_plane(), shape.plane_windows());
+    let [_, height, width] = windows.axes;
+    let row = width.output * shape.inner;
     parallel_rows(output, shape.output_plane(), shape.grain(), |i, out| {
         let image = &input[i * plane..(i + 1) * plane];
-        with_scratch(row + axes[2].input, |buffer: &mut [T::Acc]| {
+        with_scratch(row + width.input, |buffer: &mut [T::Acc]| {
             let (sums, columns) = buffer.split_at_mut(row);
             for (r, out) in out.chunks_exact_mut(row).enumerate() {
-                let row_index = [r / axes[1].output, r % axes[1].output];
-                fold_row_per_isa::<T, F>(&axes, &offsets, shape.inner, image, row_index, columns, sums);
-                finish(&axes, shape.inner, kind, row_index, sums, out);
+                let row_index = [r / height.output, r % height.output];
+                fold_row::<T, F>(&windows, image, row_index, columns, sums);
+                finish(&windows, kind, row_index, sums, out);
             }
         });
     });
@@ -97,36 +98,33 @@ fn planes<T: FloatElement, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Folds the windows of one row of outputs.
-    fn fold_row_per_isa<T: FloatElement, F: Fold>(
-        axes: &[Axis; 3],
-        offsets: &[(Range<usize>, usize)],
-        inner: usize,
+    /// Folds the windows of a row of outputs.
+    fn fold_row<T: FloatElement, F: Fold>(
+        windows: &PlaneWindows,
         image: &[T],
         row_index: [usize; 2],
         columns: &mut [T::Acc],
         sums: &mut [T::Acc],
     ) {
-        fold_row::<T, F>(axes, offsets, inner, image, row_index, columns, sums)
+        fold_row_inline::<T, F>(windows, image, row_index, columns, sums)
     }
 }
 
 #[inline(always)]
-fn fold_row<T: FloatElement, F: Fold>(
-    axes: &[Axis; 3],
-    offsets: &[(Range<usize>, usize)],
-    inner: usize,
+fn fold_row_inline<T: FloatElement, F: Fold>(
+    windows: &PlaneWindows,
     image: &[T],
     row_index: [usize; 2],
     columns: &mut [T::Acc],
     sums: &mut [T::Acc],
 ) {
-    let [depth, height, width] = axes;
-    sums.fill(F::start());
-    // Strided elements take longer to read than adjacent ones, so each is read once.
+    let ([depth, height, width], inner) = (&windows.axes, windows.inner);
+    let offsets: &[(Range<usize>, usize)] = &windows.offsets;
+    sums.fill(F::initial());
+    // Strided elements take longer to read than contiguous ones, so each is read once.
     let by_rows = F::BY_ROWS && inner == 1 && width.stride > 1 && width.output > 1;
     if by_rows {
-        columns.fill(F::start());
+        columns.fill(F::initial());
     }
     for d in depth.window(row_index[0]) {
         for h in height.window(row_index[1]) {
@@ -139,18 +137,18 @@ fn fold_row<T: FloatElement, F: Fold>(
                 columns.iter_mut().zip(row).for_each(|(column, x)| *column = F::step(*column, T::Acc::of(*x)));
                 continue;
             }
-            for (outputs, position) in offsets {
-                let row = &row[position * inner..];
+            for (outputs, coordinate) in offsets {
+                let row = &row[coordinate * inner..];
                 step_row::<T, F>(&mut sums[outputs.start * inner..outputs.end * inner], row, width.stride, inner);
             }
         }
     }
-    for (outputs, position) in offsets.iter().filter(|_| by_rows) {
-        step_row::<T::Acc, F>(&mut sums[outputs.clone()], &columns[*position..], width.stride, 1);
+    for (outputs, coordinate) in offsets.iter().filter(|_| by_rows) {
+        step_row::<T::Acc, F>(&mut sums[outputs.clone()], &columns[*coordinate..], width.stride, 1);
     }
 }
 
-/// Folds one element into each window; the elements of neighbouring windows are `stride * inner` apart.
+/// Folds one element into each window; those of neighbouring windows have a stride of `stride * inner`.
 #[inline(always)]
 fn step_row<T: FloatElement, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: usize, inner: usize) {
     let step = |sum: &mut T::Acc, x: &T| *sum = F::step(*sum, T::Acc::of(*x));
@@ -163,8 +161,8 @@ fn step_row<T: FloatElement, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: us
     }
 }
 
-/// Calls `f(i, xs[i * stride], item)` for each item, in loops that the compiler can vectorise for strides 1 and 2. `xs` must
-/// reach as far as the items need.
+/// Calls `f(i, xs[i * stride], item)` for each item, in loops that the compiler can vectorise for strides 1 and 2. `xs` must have an
+/// element for each item.
 #[inline(always)]
 pub(crate) fn each_strided<T: Copy, I>(
     xs: &[T],
@@ -185,11 +183,11 @@ pub(crate) fn each_strided<T: Copy, I>(
     }
 }
 
-/// Folds adjacent elements, in sixteen independent chains that are joined pairwise.
+/// Folds contiguous elements in sixteen independent lanes, which are joined pairwise.
 #[inline(always)]
 fn fold_slice<T: FloatElement, F: Fold>(xs: &[T]) -> T::Acc {
     const LANES: usize = 16;
-    let mut lanes = [F::start::<T::Acc>(); LANES];
+    let mut lanes = [F::initial::<T::Acc>(); LANES];
     let blocks = xs.chunks_exact(LANES);
     for (lane, x) in lanes.iter_mut().zip(blocks.remainder()) {
         *lane = F::step(*lane, T::Acc::of(*x));
@@ -217,9 +215,9 @@ pub(super) fn divisor(axes: &[Axis; 3], count_include_pad: bool, output: [usize;
     axes.iter().zip(&output).map(size).product::<usize>().max(1)
 }
 
+/// Converts the folded windows of a row to outputs.
 fn finish<T: FloatElement>(
-    axes: &[Axis; 3],
-    inner: usize,
+    windows: &PlaneWindows,
     kind: PoolKind,
     row_index: [usize; 2],
     sums: &[T::Acc],
@@ -234,6 +232,7 @@ fn finish<T: FloatElement>(
         PoolKind::Power(PoolPower::Two) => map(out, |sum| sum.sqrt()),
         PoolKind::Power(PoolPower::Three) => map(out, |sum| sum.cbrt()),
         PoolKind::Average { count_include_pad } => {
+            let (axes, inner) = (&windows.axes, windows.inner);
             for (w, (out, sums)) in out.chunks_exact_mut(inner).zip(sums.chunks_exact(inner)).enumerate() {
                 let size = T::Acc::count(divisor(axes, count_include_pad, [row_index[0], row_index[1], w]));
                 out.iter_mut().zip(sums).for_each(|(out, sum)| *out = (*sum / size).store());
@@ -242,22 +241,22 @@ fn finish<T: FloatElement>(
     }
 }
 
-fn max_of_four<T: FloatElement>(shape: &PoolShape, input: &[T], output: &mut [T]) {
+fn max_2x2<T: FloatElement>(shape: &PoolShape, input: &[T], output: &mut [T]) {
     let (plane, width) = (shape.input_plane(), shape.input[2]);
     let (out_height, out_width) = (shape.output[1], shape.output[2]);
     let depth_plane = shape.input[1] * width;
     parallel_rows(output, shape.output_plane(), shape.grain(), |i, out| {
         let image = &input[i * plane..(i + 1) * plane];
         for (image, out) in image.chunks_exact(depth_plane).zip(out.chunks_exact_mut(out_height * out_width)) {
-            max_of_four_image(image, width, out, out_width);
+            max_2x2_image(image, width, out, out_width);
         }
     });
 }
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// Max pooling over the 2 x 2 blocks of an image with rows of `width` elements.
-    fn max_of_four_image<T: FloatElement>(image: &[T], width: usize, out: &mut [T], out_width: usize) {
+    /// Max pooling over disjoint 2 x 2 windows of an image with rows of `width` elements.
+    fn max_2x2_image<T: FloatElement>(image: &[T], width: usize, out: &mut [T], out_width: usize) {
         for (rows, out) in image.chunks_exact(2 * width).zip(out.chunks_exact_mut(out_width)) {
             let (upper, lower) = rows.split_at(width);
             for ((out, a), b) in out.iter_mut().zip(upper.chunks_exact(2)).zip(lower.chunks_exact(2)) {

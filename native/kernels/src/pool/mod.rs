@@ -1,7 +1,11 @@
 //! Pooling over one to three spatial dimensions: maximum, average, sum and power mean (MXNet's `Pooling`).
 //!
-//! Windows are clipped to the input; [`PoolKind`] says how padding counts. Results do not depend on the number of threads: a
+//! Windows are clipped to the input; [`PoolKind`] defines how padding counts. Results do not depend on the number of threads: a
 //! plane is computed by one thread, in a fixed order.
+//!
+//! - `forward`, `backward`: pooling of floating-point elements.
+//! - `bytes`: max pooling of 8-bit integers.
+//! - `maximum`: max pooling with dilation and indices (ONNX's `MaxPool`).
 
 mod backward;
 mod bytes;
@@ -22,7 +26,7 @@ use std::ops::Range;
 
 use crate::float::{Accum, FloatElement};
 
-/// The lowest finite number of an element type: the maximum of a window in which nothing is larger, as in MXNet.
+/// The lowest finite number of an element type, with which a maximum starts, as in MXNet.
 #[inline(always)]
 pub(crate) fn lowest<T: FloatElement>() -> T::Acc {
     match T::DTYPE {
@@ -32,43 +36,43 @@ pub(crate) fn lowest<T: FloatElement>() -> T::Acc {
     }
 }
 
-/// How the output size along a dimension follows from the other sizes.
+/// How the output size along an axis is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolConvention {
     /// Only windows that lie within the padded input: `(input + 2 pad - kernel) / stride + 1`, rounded down.
     Valid,
-    /// Windows that start within the padded input, until it is covered: as `Valid`, rounded up.
+    /// Enough windows to cover the padded input: as `Valid`, rounded up.
     Full,
     /// `input / stride`, rounded up; the last windows are clipped to the input. Without padding.
     Same,
 }
 
 impl PoolConvention {
-    /// The output size along one dimension; `None` if the kernel exceeds the padded input, the stride or the kernel is zero, or
-    /// padding is given with [`PoolConvention::Same`].
+    /// The output size along an axis; `None` if the kernel exceeds the padded input, the stride or the kernel is zero, or there is
+    /// padding with [`PoolConvention::Same`].
     pub fn output_size(self, input: usize, kernel: usize, stride: usize, pad: usize) -> Option<usize> {
         if kernel == 0 || stride == 0 {
             return None;
         }
-        let room = pad.checked_mul(2)?.checked_add(input)?.checked_sub(kernel);
+        let last_start = pad.checked_mul(2)?.checked_add(input)?.checked_sub(kernel);
         match self {
-            PoolConvention::Valid => Some(room? / stride + 1),
-            PoolConvention::Full => Some(room?.div_ceil(stride) + 1),
+            PoolConvention::Valid => Some(last_start? / stride + 1),
+            PoolConvention::Full => Some(last_start?.div_ceil(stride) + 1),
             PoolConvention::Same => (pad == 0).then(|| input.div_ceil(stride)),
         }
     }
 }
 
-/// What is computed from the elements of a window.
+/// The reduction over the elements of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolKind {
     /// The largest element; padding and NaN are ignored. A window without elements gives negative infinity. The gradient goes to
     /// the first of equal elements in row-major order.
     Max,
-    /// The mean. With `count_include_pad` the divisor is the size of the window clipped to the padded input, else the number of
-    /// input elements in it. A window without elements gives zero.
+    /// The mean. A window without elements gives zero.
     Average {
-        /// Whether padding counts in the divisor.
+        /// True if the divisor is the size of the window clipped to the padded input, false if it is the number of input elements
+        /// in it.
         count_include_pad: bool,
     },
     /// The sum.
@@ -99,11 +103,11 @@ pub struct PoolShape {
     pub planes: usize,
     /// Spatial sizes of the input.
     pub input: [usize; 3],
-    /// Adjacent values per coordinate that are pooled separately.
+    /// Contiguous elements per coordinate, which are pooled separately: the channels of channels-last layouts.
     pub inner: usize,
-    /// Sizes of the window.
+    /// Size of the window.
     pub kernel: [usize; 3],
-    /// Distance between neighbouring windows; at least 1.
+    /// Stride between neighbouring windows, at least 1.
     pub stride: [usize; 3],
     /// Padding before and after the input.
     pub pad: [usize; 3],
@@ -130,7 +134,7 @@ impl PoolShape {
         self.output.iter().product::<usize>() * self.inner
     }
 
-    /// Planes in a thread's chunk.
+    /// Planes per chunk.
     fn grain(&self) -> usize {
         const GRAIN: usize = 16 * 1024;
         (GRAIN / (self.input_plane() + self.output_plane()).max(1)).max(1)
@@ -146,8 +150,8 @@ impl PoolShape {
         })
     }
 
-    /// True for pooling over disjoint 2 x 2 blocks that lie within an image.
-    fn is_blocks_of_four(&self) -> bool {
+    /// True for a 2 x 2 window with stride 2 and without padding, whose windows are disjoint and lie within the image.
+    fn is_disjoint_2x2(&self) -> bool {
         self.inner == 1
             && self.kernel == [1, 2, 2]
             && self.stride[1..] == [2, 2]
@@ -162,6 +166,11 @@ impl PoolShape {
         self.inner == 1 && self.output == [1; 3] && self.axes().iter().all(|axis| axis.window(0) == (0..axis.input))
     }
 
+    fn plane_windows(&self) -> PlaneWindows {
+        let axes = self.axes();
+        PlaneWindows { axes, offsets: axes[2].offsets(), inner: self.inner }
+    }
+
     fn check(&self, input: usize, output: usize) {
         assert_eq!(input, self.input_len(), "elements of the input of {self:?}");
         assert_eq!(output, self.output_len(), "elements of the output of {self:?}");
@@ -169,7 +178,18 @@ impl PoolShape {
     }
 }
 
-/// The sizes along one spatial dimension.
+/// The windows of a plane.
+struct PlaneWindows {
+    axes: [Axis; 3],
+    /// [`Axis::offsets`] of the last axis.
+    offsets: Offsets,
+    inner: usize,
+}
+
+/// See [`Axis::offsets`].
+type Offsets = SmallVec<[(Range<usize>, usize); 8]>;
+
+/// The sizes along one axis.
 #[derive(Clone, Copy)]
 struct Axis {
     input: usize,
@@ -200,16 +220,16 @@ impl Axis {
         start.min(end)..end
     }
 
-    /// For each offset in the window that lies within the input for some outputs: these outputs, and the input coordinate of the
-    /// first of them.
-    fn offsets(&self) -> SmallVec<[(Range<usize>, usize); 8]> {
-        let some =
+    /// For each element of the window, the outputs for which it lies within the input, and the input coordinate that the first of
+    /// them reads. Elements that always lie in the padding are left out.
+    fn offsets(&self) -> Offsets {
+        let used =
             (0..self.kernel).map(|offset| (self.outputs(offset), offset)).filter(|(outputs, _)| !outputs.is_empty());
-        some.map(|(outputs, offset)| (outputs.clone(), self.position(outputs.start, offset))).collect()
+        used.map(|(outputs, offset)| (outputs.clone(), self.coordinate(outputs.start, offset))).collect()
     }
 
     /// The input coordinate of the `offset`-th element of the window of an output; it must lie within the input.
-    fn position(&self, output: usize, offset: usize) -> usize {
+    fn coordinate(&self, output: usize, offset: usize) -> usize {
         output * self.stride + offset - self.pad
     }
 }

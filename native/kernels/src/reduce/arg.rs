@@ -1,14 +1,14 @@
 //! Argmax and argmin.
 
-use super::{Fold, Max, Min, NumericLane, ROW_BLOCK, Table, fold_row, reduce_with};
+use super::{Loops, Max, Min, NumericLane, ROW_BLOCK, ReducerLoops, fold_row, reduce_with};
 use crate::map::{Elements, ElementsMut, Lane, Load, Store};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 
-/// Columns processed together; their best elements and positions stay in the L1 cache.
+/// Columns in a block, whose extreme elements and indices stay in the L1 cache.
 const TILE: usize = 512;
 
-/// The first position of the largest element along the middle axis of `x`: (outer, n, inner) to (outer, inner). NaN counts as
-/// larger than every number, as in MXNet.
+/// The index of the first largest element along the middle axis of `x`: (outer, n, inner) to (outer, inner). NaN counts as larger
+/// than every number, as in MXNet.
 ///
 /// # Panics
 /// If the axis is empty or a length does not match.
@@ -21,7 +21,7 @@ where
     arg::<C, true>(T::elements(x), dims, U::elements_mut(out));
 }
 
-/// The first position of the smallest element; NaN counts as smaller than every number. See [`argmax`].
+/// The index of the first smallest element; NaN counts as smaller than every number. See [`argmax`].
 ///
 /// # Panics
 /// If the axis is empty or a length does not match.
@@ -34,7 +34,7 @@ where
     arg::<C, false>(T::elements(x), dims, U::elements_mut(out));
 }
 
-/// The positions of the largest elements, or of the smallest ones.
+/// The indices of the largest elements, or of the smallest ones.
 fn arg<C: NumericLane, const LARGEST: bool>(
     x: Elements<'_>,
     (outer, n, inner): (usize, usize, usize),
@@ -50,35 +50,35 @@ fn arg<C: NumericLane, const LARGEST: bool>(
             i64::store_any(&zeros[..end - start], out.part(start..end));
         });
     }
-    let fold: &Fold<C> = if LARGEST { &Table::<Max, C>::FOLD } else { &Table::<Min, C>::FOLD };
+    let fold: &Loops<C> = if LARGEST { &ReducerLoops::<Max, C>::LOOPS } else { &ReducerLoops::<Min, C>::LOOPS };
     if outer == 1 && inner == 1 {
         let mut best = [C::ZERO];
         reduce_with(fold, x, &[n], &[0], C::elements_mut(&mut best));
-        return i64::store_any(&[position(x, best[0])], out);
+        return i64::store_any(&[index_of(x, best[0])], out);
     }
-    let together = ((1 << 15) / (n * inner).max(1)).max(1);
-    with_scratch(out.len(), |positions: &mut [i64]| {
-        parallel_blocks(MatMut::new(positions, outer, inner, inner), together, TILE, |o, col, mut part| {
-            for i in 0..part.rows() {
+    let chunk_rows = ((1 << 15) / (n * inner).max(1)).max(1);
+    with_scratch(out.len(), |indices: &mut [i64]| {
+        parallel_blocks(MatMut::new(indices, outer, inner, inner), chunk_rows, TILE, |o, col, mut chunk| {
+            for i in 0..chunk.rows() {
                 let x = x.part((o + i) * n * inner..(o + i + 1) * n * inner);
-                let out = part.row_mut(i);
+                let out = chunk.row_mut(i);
                 if inner == 1 {
                     let block = |start: usize| x.part(start..n.min(start + ROW_BLOCK));
                     let blocks = (0..n).step_by(ROW_BLOCK).map(|start| fold_row(fold, block(start), false));
                     let best = blocks.reduce(|a, b| fold.merge(a, b)).unwrap_or(fold.identity);
-                    out[0] = position(x, best);
+                    out[0] = index_of(x, best);
                 } else {
                     columns::<C, LARGEST>(x, inner, col, out);
                 }
             }
         });
-        let len = positions.len();
-        i64::store_any(positions, out.part(0..len));
+        let len = indices.len();
+        i64::store_any(indices, out.part(0..len));
     });
 }
 
-/// The first element equal to `best`, or the first NaN if `best` is NaN.
-fn position<C: NumericLane>(x: Elements<'_>, best: C) -> i64 {
+/// The index of the first element equal to `best`, or of the first NaN if `best` is NaN.
+fn index_of<C: NumericLane>(x: Elements<'_>, best: C) -> i64 {
     let nan = best.not_a_number();
     let find = |lanes: &[C]| lanes.iter().position(|x| *x == best || nan && x.not_a_number());
     if let Some(lanes) = C::view_any(x) {
@@ -88,13 +88,14 @@ fn position<C: NumericLane>(x: Elements<'_>, best: C) -> i64 {
     for start in (0..x.len()).step_by(TILE) {
         let lanes = &mut buf[..TILE.min(x.len() - start)];
         C::load_any(x, start, lanes);
-        if let Some(at) = find(lanes) {
-            return (start + at) as i64;
+        if let Some(i) = find(lanes) {
+            return (start + i) as i64;
         }
     }
     0
 }
 
+/// The indices of the extreme elements of columns of rows of `width` elements, from column `col` on.
 fn columns<C: NumericLane, const LARGEST: bool>(x: Elements<'_>, width: usize, col: usize, out: &mut [i64]) {
     let n = out.len();
     let mut best = [C::ZERO; TILE];

@@ -1,9 +1,12 @@
 //! Reductions over any set of axes.
 //!
-//! The axes are merged into alternating kept and reduced groups, which are reduced from the innermost one outwards. Each pass
-//! splits its axis into blocks of fixed size, reduces them in parallel with 64 independent accumulators (four rows over columns),
-//! and then reduces the results of the blocks in the same way. So rounding errors grow with the logarithm of the length, and the
-//! result does not depend on the number of threads.
+//! The axes are merged into alternating groups of kept and reduced axes, which are reduced from the innermost one outwards. Each pass
+//! divides its axis into blocks of fixed size and reduces them in parallel: contiguous rows with 64 independent accumulators, columns
+//! four rows at a time. The results of the blocks are then reduced in the same way. So rounding errors grow with the logarithm of
+//! the length, and the result does not depend on the number of threads.
+//!
+//! - `reducer`: the operations, such as sum and maximum.
+//! - `arg`: argmax and argmin.
 
 mod arg;
 mod reducer;
@@ -20,16 +23,16 @@ use std::marker::PhantomData;
 
 /// Independent accumulators of a row.
 const LANES: usize = 64;
-/// Elements of a row, or approximate number of elements of a group of [`LANES`] columns, in a block.
+/// Elements in a block of a row.
 const ROW_BLOCK: usize = 4096;
-/// Rows in a block when columns are reduced.
+/// Rows in a block when columns are reduced, for at least [`LANES`] columns.
 const COLUMN_BLOCK: usize = 256;
-/// Columns processed together.
+/// Lanes that are converted or accumulated at a time.
 const TILE: usize = 1024;
-/// Minimum number of elements read by a parallel chunk.
+/// Minimum number of elements read per chunk.
 const GRAIN: usize = 1 << 16;
 
-/// Merged axes: length, and whether they are reduced. Usually so few that nothing is allocated.
+/// Merged axes: their length, and true if they are reduced. Usually so few that nothing is allocated.
 type Groups = SmallVec<[(usize, bool); 6]>;
 
 /// The merged axes of a shape, without those of length 1.
@@ -70,33 +73,40 @@ where
     R: Reducer<C>,
     C: NumericLane,
 {
-    reduce_with(&Table::<R, C>::FOLD, x, shape, axes, out);
+    reduce_with(&ReducerLoops::<R, C>::LOOPS, x, shape, axes, out);
 }
 
-/// The loops of a reducer. Everything else about a reduction is compiled for lanes alone.
-struct Fold<C: 'static> {
+/// The loops of a reducer; the rest of a reduction is compiled once per lane type. Of each pair, the second loop maps the elements
+/// before it merges them.
+struct Loops<C: 'static> {
     identity: C,
-    /// Reduces at most one block of a row; mapped first if the index is 1.
+    /// Reduces at most one block of a row.
     row: [fn(&[C]) -> C; 2],
-    /// Reduces a few elements, one after the other.
-    few: [fn(&[C]) -> C; 2],
-    /// Merges rows into the last slice.
+    /// Reduces a short row, one element after the other.
+    sequential: [fn(&[C]) -> C; 2],
+    /// Merges rows into the accumulators.
     columns: [fn(Rows<'_, C>, &mut [C]); 2],
-    /// Merges rows that are as long as the last slice, one after the other.
-    few_rows: [fn(&[C], &mut [C]); 2],
-    /// Merged results and the number of elements to final results.
+    /// Merges contiguous rows as long as the accumulators, one after the other.
+    sequential_rows: [fn(&[C], &mut [C]); 2],
+    /// Converts merged results and the number of elements to final results.
     finish: Loop<C>,
 }
 
-struct Table<R, C>(PhantomData<(R, C)>);
+struct ReducerLoops<R, C>(PhantomData<(R, C)>);
 
-impl<R: Reducer<C>, C: NumericLane> Table<R, C> {
-    const FOLD: Fold<C> = Fold {
+impl<R: Reducer<C>, C: NumericLane> ReducerLoops<R, C> {
+    const LOOPS: Loops<C> = Loops {
         identity: R::IDENTITY,
         row: [row::<R, C, false>, if R::MAPS { row::<R, C, true> } else { row::<R, C, false> }],
-        few: [few::<R, C, false>, if R::MAPS { few::<R, C, true> } else { few::<R, C, false> }],
+        sequential: [
+            sequential::<R, C, false>,
+            if R::MAPS { sequential::<R, C, true> } else { sequential::<R, C, false> },
+        ],
         columns: [columns::<R, C, false>, if R::MAPS { columns::<R, C, true> } else { columns::<R, C, false> }],
-        few_rows: [few_rows::<R, C, false>, if R::MAPS { few_rows::<R, C, true> } else { few_rows::<R, C, false> }],
+        sequential_rows: [
+            sequential_rows::<R, C, false>,
+            if R::MAPS { sequential_rows::<R, C, true> } else { sequential_rows::<R, C, false> },
+        ],
         finish: Loop::zip::<Finish<R>>(),
     };
 }
@@ -126,7 +136,7 @@ impl<R: Reducer<C>, C: NumericLane> LaneFn<(C, C), C> for Finish<R> {
 }
 
 fn reduce_with<C: NumericLane>(
-    fold: &Fold<C>,
+    fold: &Loops<C>,
     x: Elements<'_>,
     shape: &[usize],
     axes: &[usize],
@@ -154,39 +164,39 @@ fn reduce_with<C: NumericLane>(
         });
         return;
     }
-    inner_groups(fold, x, &groups, true, &mut finish);
+    reduce_groups(fold, x, &groups, true, &mut finish);
 }
 
-/// Reduces the innermost reduced group, then the remaining ones; `done` gets the result.
-fn inner_groups<C: NumericLane>(
-    fold: &Fold<C>,
+/// Reduces the innermost reduced group, then the remaining ones, and calls `done` with the result.
+fn reduce_groups<C: NumericLane>(
+    fold: &Loops<C>,
     x: Elements<'_>,
     groups: &[(usize, bool)],
-    first: bool,
+    is_first_pass: bool,
     done: &mut dyn FnMut(&[C]),
 ) {
-    let Some(at) = groups.iter().rposition(|g| g.1) else { return };
-    let n = groups[at].0;
-    let inner: usize = groups[at + 1..].iter().map(|g| g.0).product();
-    let outer: usize = groups[..at].iter().map(|g| g.0).product();
+    let Some(reduced) = groups.iter().rposition(|g| g.1) else { return };
+    let n = groups[reduced].0;
+    let inner: usize = groups[reduced + 1..].iter().map(|g| g.0).product();
+    let outer: usize = groups[..reduced].iter().map(|g| g.0).product();
     with_scratch(outer * inner, |buf: &mut [C]| {
-        pass(fold, x, (outer, n, inner), buf, first);
-        if groups[..at].iter().any(|g| g.1) {
-            let rest: Groups = groups[..at].iter().chain(&groups[at + 1..]).copied().collect();
-            inner_groups(fold, C::elements(buf), &rest, false, done);
+        pass(fold, x, (outer, n, inner), buf, is_first_pass);
+        if groups[..reduced].iter().any(|g| g.1) {
+            let rest: Groups = groups[..reduced].iter().chain(&groups[reduced + 1..]).copied().collect();
+            reduce_groups(fold, C::elements(buf), &rest, false, done);
         } else {
             done(buf);
         }
     });
 }
 
-/// Reduces the middle axis of `x`: (outer, n, inner) to (outer, inner). Elements are mapped in the first pass only.
+/// Reduces the middle axis of `x`: (outer, n, inner) to (outer, inner). Only the first pass maps the elements.
 fn pass<C: NumericLane>(
-    fold: &Fold<C>,
+    fold: &Loops<C>,
     x: Elements<'_>,
     (outer, n, inner): (usize, usize, usize),
     out: &mut [C],
-    first: bool,
+    is_first_pass: bool,
 ) {
     let block = match inner {
         1 => ROW_BLOCK,
@@ -194,36 +204,36 @@ fn pass<C: NumericLane>(
     };
     let blocks = n.div_ceil(block);
     if blocks <= 1 {
-        return blocks_of(fold, x, (outer, n, inner), n, out, first);
+        return reduce_blocks(fold, x, (outer, n, inner), n, out, is_first_pass);
     }
     with_scratch(outer * blocks * inner, |partial: &mut [C]| {
-        blocks_of(fold, x, (outer, n, inner), block, partial, first);
+        reduce_blocks(fold, x, (outer, n, inner), block, partial, is_first_pass);
         pass(fold, C::elements(partial), (outer, blocks, inner), out, false);
     });
 }
 
 /// Reduces each block of `block` rows: (outer, n, inner) to (outer, blocks, inner).
-fn blocks_of<C: NumericLane>(
-    fold: &Fold<C>,
+fn reduce_blocks<C: NumericLane>(
+    fold: &Loops<C>,
     x: Elements<'_>,
     (outer, n, inner): (usize, usize, usize),
     block: usize,
     out: &mut [C],
-    first: bool,
+    is_first_pass: bool,
 ) {
     let blocks = n.div_ceil(block.max(1));
     let rows = outer * blocks;
     let tile = inner.min(4 * TILE);
-    let together = (GRAIN / (block * inner).max(1)).max(1);
-    parallel_blocks(MatMut::new(out, rows, inner, inner), together, tile, |row, col, mut part| {
-        for i in 0..part.rows() {
+    let chunk_rows = (GRAIN / (block * inner).max(1)).max(1);
+    parallel_blocks(MatMut::new(out, rows, inner, inner), chunk_rows, tile, |row, col, mut chunk| {
+        for i in 0..chunk.rows() {
             let (o, b) = ((row + i) / blocks, (row + i) % blocks);
             let (from, to) = (b * block, ((b + 1) * block).min(n));
             let x = x.part((o * n + from) * inner..(o * n + to) * inner);
-            let out = part.row_mut(i);
+            let out = chunk.row_mut(i);
             match inner {
-                1 => out[0] = fold_row(fold, x, first),
-                _ => fold_columns(fold, x, inner, col, out, first),
+                1 => out[0] = fold_row(fold, x, is_first_pass),
+                _ => fold_columns(fold, x, inner, col, out, is_first_pass),
             }
         }
     });
@@ -233,7 +243,7 @@ struct Row<'a, R, C, const MAP: bool>(&'a [C], PhantomData<R>);
 
 impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Row<'_, R, C, MAP> {
     type Output = C;
-    // Memory is the limit: Zen 4 reads faster in vectors of AVX2.
+    // Bound by memory: Zen 4 reads faster in AVX2 vectors than in AVX-512 ones.
     const EVERY_ISA: bool = false;
 
     #[inline(always)]
@@ -263,42 +273,42 @@ fn row<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
     multiversion::run(Row::<R, C, MAP>(x, PhantomData))
 }
 
-fn few<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
+fn sequential<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C]) -> C {
     let map = |&x: &C| if MAP { R::map(x) } else { x };
     x.iter().map(map).reduce(R::merge).unwrap_or(R::IDENTITY)
 }
 
 /// Rows with fewer elements than this are reduced one element after the other.
-const SHORT: usize = 16;
+const SHORT_ROW: usize = 16;
 
 /// Reduces one block of a row, at most [`ROW_BLOCK`] elements.
-fn fold_row<C: NumericLane>(fold: &Fold<C>, x: Elements<'_>, first: bool) -> C {
-    let (row, few) = (fold.row[usize::from(first)], fold.few[usize::from(first)]);
+fn fold_row<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, is_first_pass: bool) -> C {
+    let (row, sequential) = (fold.row[usize::from(is_first_pass)], fold.sequential[usize::from(is_first_pass)]);
     let len = x.len();
     if let Some(lanes) = C::view_any(x) {
-        return if len < SHORT { few(lanes) } else { row(lanes) };
+        return if len < SHORT_ROW { sequential(lanes) } else { row(lanes) };
     }
-    if len < SHORT {
-        let mut buf = [C::default(); SHORT];
+    if len < SHORT_ROW {
+        let mut buf = [C::default(); SHORT_ROW];
         C::load_any(x, 0, &mut buf[..len]);
-        return few(&buf[..len]);
+        return sequential(&buf[..len]);
     }
     let mut buf = [C::default(); TILE];
-    let parts = (0..len).step_by(TILE).map(|start| {
+    let results = (0..len).step_by(TILE).map(|start| {
         let lanes = &mut buf[..TILE.min(len - start)];
         C::load_any(x, start, lanes);
         row(lanes)
     });
-    parts.reduce(|a, b| fold.merge(a, b)).unwrap_or(fold.identity)
+    results.reduce(|a, b| fold.merge(a, b)).unwrap_or(fold.identity)
 }
 
-impl<C: NumericLane> Fold<C> {
+impl<C: NumericLane> Loops<C> {
     fn merge(&self, a: C, b: C) -> C {
-        (self.few[0])(&[a, b])
+        (self.sequential[0])(&[a, b])
     }
 }
 
-/// Rows `stride` elements apart.
+/// Rows with a stride in elements.
 struct Rows<'a, C> {
     x: &'a [C],
     stride: usize,
@@ -318,7 +328,7 @@ impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Columns<'_, R, C
         let row = |r: usize| &x[r * stride..r * stride + n];
         let mut r = 0;
         while r + 4 <= rows {
-            four_rows::<R, C, MAP>(acc, row(r), row(r + 1), row(r + 2), row(r + 3));
+            merge_four_rows::<R, C, MAP>(acc, row(r), row(r + 1), row(r + 2), row(r + 3));
             r += 4;
         }
         while r < rows {
@@ -331,7 +341,7 @@ impl<R: Reducer<C>, C: NumericLane, const MAP: bool> Kernel for Columns<'_, R, C
 }
 
 #[inline(always)]
-fn four_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(acc: &mut [C], a: &[C], b: &[C], c: &[C], d: &[C]) {
+fn merge_four_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(acc: &mut [C], a: &[C], b: &[C], c: &[C], d: &[C]) {
     let map = |x: C| if MAP { R::map(x) } else { x };
     let n = acc.len();
     let (a, b, c, d) = (&a[..n], &b[..n], &c[..n], &d[..n]);
@@ -345,7 +355,7 @@ fn columns<R: Reducer<C>, C: NumericLane, const MAP: bool>(rows: Rows<'_, C>, ac
     multiversion::run(Columns::<R, C, MAP>(rows, acc, PhantomData));
 }
 
-fn few_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C], out: &mut [C]) {
+fn sequential_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C], out: &mut [C]) {
     for row in x.chunks(out.len()) {
         for (o, &x) in out.iter_mut().zip(row) {
             *o = R::merge(*o, if MAP { R::map(x) } else { x });
@@ -353,13 +363,20 @@ fn few_rows<R: Reducer<C>, C: NumericLane, const MAP: bool>(x: &[C], out: &mut [
     }
 }
 
-/// Reduces the columns from `col` on, as many as `out` has, of rows of `width` elements.
-fn fold_columns<C: NumericLane>(fold: &Fold<C>, x: Elements<'_>, width: usize, col: usize, out: &mut [C], first: bool) {
+/// Reduces the columns of rows of `width` elements, from `col` on and as many as `out` has.
+fn fold_columns<C: NumericLane>(
+    fold: &Loops<C>,
+    x: Elements<'_>,
+    width: usize,
+    col: usize,
+    out: &mut [C],
+    is_first_pass: bool,
+) {
     let rows = x.len() / width;
     if width < LANES {
-        return fold_narrow(fold, x, width, out, first);
+        return fold_narrow(fold, x, width, out, is_first_pass);
     }
-    let columns = fold.columns[usize::from(first)];
+    let columns = fold.columns[usize::from(is_first_pass)];
     let lanes = C::view_any(x);
     for (t, acc) in out.chunks_mut(TILE).enumerate() {
         let (from, n) = (col + t * TILE, acc.len());
@@ -370,28 +387,28 @@ fn fold_columns<C: NumericLane>(fold: &Fold<C>, x: Elements<'_>, width: usize, c
         }
         let mut buf = [C::default(); 4 * TILE];
         for r in (0..rows).step_by(4) {
-            let some = (rows - r).min(4);
-            for i in 0..some {
+            let count = (rows - r).min(4);
+            for i in 0..count {
                 C::load_any(x, (r + i) * width + from, &mut buf[i * TILE..i * TILE + n]);
             }
-            columns(Rows { x: &buf, stride: TILE, rows: some }, acc);
+            columns(Rows { x: &buf, stride: TILE, rows: count }, acc);
         }
     }
 }
 
-/// Rows too short for vectors: several are reduced as one, whose parts are merged at the end.
-fn fold_narrow<C: NumericLane>(fold: &Fold<C>, x: Elements<'_>, width: usize, out: &mut [C], first: bool) {
+/// Reduces columns of rows that are too short for vectors: several rows are treated as one, whose accumulators are merged at the end.
+fn fold_narrow<C: NumericLane>(fold: &Loops<C>, x: Elements<'_>, width: usize, out: &mut [C], is_first_pass: bool) {
     let wide = LANES.div_ceil(width) * width;
     let mut acc = [fold.identity; 2 * LANES];
     let (len, whole) = (x.len(), x.len() / wide * wide);
     if whole > 0 {
-        fold_columns(fold, x.part(0..whole), wide, 0, &mut acc[..wide], first);
+        fold_columns(fold, x.part(0..whole), wide, 0, &mut acc[..wide], is_first_pass);
     }
     out.fill(fold.identity);
-    (fold.few_rows[0])(&acc[..wide], out);
+    (fold.sequential_rows[0])(&acc[..wide], out);
     let rest = &mut acc[..len - whole];
     C::load_any(x, whole, rest);
-    (fold.few_rows[usize::from(first)])(rest, out);
+    (fold.sequential_rows[usize::from(is_first_pass)])(rest, out);
 }
 
 /// Sums `x` of `shape` over the axes along which `target` (aligned at the last axis) is missing or has length 1: the gradient of

@@ -109,7 +109,7 @@ macro_rules! integer {
 }
 integer!(i32 i64);
 
-/// A reduction: maps elements, merges them in a fixed tree, and finishes the result.
+/// A reduction: maps the elements, merges them in a fixed tree, and converts the result.
 pub trait Reducer<C: NumericLane>: 'static {
     /// The identity of `merge`.
     const IDENTITY: C;
