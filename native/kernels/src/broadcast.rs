@@ -1,4 +1,4 @@
-//! Elementwise kernels of two broadcast operands, and the broadcast alone.
+//! Elementwise kernels of two operands that are broadcast by NumPy's rules.
 
 use crate::map::drive::{Body, drive};
 use crate::map::{Elements, ElementsMut, Lane, LaneFn, Load, Loop, Operand, Src, Store};
@@ -6,47 +6,48 @@ use crate::movement::missing_axes;
 use crate::zip::zip_body;
 use smallvec::{SmallVec, smallvec};
 
-/// (length, stride) of axes; usually so few that nothing is allocated.
+/// The (length, stride) of each axis; usually so few that nothing is allocated.
 type Axes = SmallVec<[(usize, usize); 6]>;
 
-/// The axes of two operands in the output's shape, with adjacent axes merged where both operands allow it.
-fn plan(a: &[usize], b: &[usize], out: &[usize]) -> (Axes, Axes) {
-    let (sa, sb) = (strides(a, out), strides(b, out));
-    let (mut va, mut vb) = (Axes::new(), Axes::new());
+/// The axes of both operands over the shape of the output. Axes of length 1 are left out, and adjacent axes are merged if both operands
+/// allow it.
+fn merged_axes(a: &[usize], b: &[usize], out: &[usize]) -> (Axes, Axes) {
+    let (a_strides, b_strides) = (strides(a, out), strides(b, out));
+    let (mut a_axes, mut b_axes) = (Axes::new(), Axes::new());
     for i in (0..out.len()).rev() {
         if out[i] == 1 {
             continue;
         }
-        match (va.last_mut(), vb.last_mut()) {
-            (Some(x), Some(y)) if sa[i] == x.0 * x.1 && sb[i] == y.0 * y.1 => {
+        match (a_axes.last_mut(), b_axes.last_mut()) {
+            (Some(x), Some(y)) if a_strides[i] == x.0 * x.1 && b_strides[i] == y.0 * y.1 => {
                 x.0 *= out[i];
                 y.0 *= out[i];
             }
             _ => {
-                va.push((out[i], sa[i]));
-                vb.push((out[i], sb[i]));
+                a_axes.push((out[i], a_strides[i]));
+                b_axes.push((out[i], b_strides[i]));
             }
         }
     }
-    if va.is_empty() {
-        va.push((1, 1));
-        vb.push((1, 1));
+    if a_axes.is_empty() {
+        a_axes.push((1, 1));
+        b_axes.push((1, 1));
     }
-    va.reverse();
-    vb.reverse();
-    (va, vb)
+    a_axes.reverse();
+    b_axes.reverse();
+    (a_axes, b_axes)
 }
 
 /// The stride of each axis of `out` in a contiguous array of `shape`, which may have fewer axes.
 fn strides(shape: &[usize], out: &[usize]) -> SmallVec<[usize; 6]> {
     let missing = missing_axes(shape, out);
     let mut strides: SmallVec<[usize; 6]> = smallvec![0; out.len()];
-    let mut step = 1;
+    let mut stride = 1;
     for (i, &n) in shape.iter().enumerate().rev() {
         let m = out[missing + i];
         assert!(n == m || n == 1, "shape {shape:?} cannot be broadcast to {out:?}");
-        strides[missing + i] = if n == 1 { 0 } else { step };
-        step *= n;
+        strides[missing + i] = if n == 1 { 0 } else { stride };
+        stride *= n;
     }
     strides
 }
@@ -64,13 +65,13 @@ fn drive_broadcast<C: Lane, D: Lane>(
     assert_eq!(out.len(), out_shape.iter().product(), "the output does not have shape {out_shape:?}");
     check(&a, a_shape, out.len());
     check(&b, b_shape, out.len());
-    let (a_axes, b_axes) = plan(a_shape, b_shape, out_shape);
+    let (a_axes, b_axes) = merged_axes(a_shape, b_shape, out_shape);
     if !out.is_empty() {
         drive(&[strided(a, &a_axes), strided(b, &b_axes)], out, body);
     }
 }
 
-/// The operand along the axes of the output, unless these enumerate its memory in order.
+/// The operand with the given axes, or unchanged if these enumerate its memory in order.
 fn strided<'a, C>(operand: Operand<'a, C>, axes: &'a [(usize, usize)]) -> Operand<'a, C> {
     match operand {
         Operand::Elements(elements) if !is_contiguous(axes) => Operand::Strided(elements, axes),
@@ -78,7 +79,7 @@ fn strided<'a, C>(operand: Operand<'a, C>, axes: &'a [(usize, usize)]) -> Operan
     }
 }
 
-/// True if axes of more than one element, the innermost last, enumerate memory in order.
+/// True if the axes, the innermost last, enumerate memory in order.
 fn is_contiguous(axes: &[(usize, usize)]) -> bool {
     let mut next = 1;
     axes.iter().rev().all(|&(n, stride)| {
@@ -174,8 +175,8 @@ mod tests {
     use crate::lane_fn;
     use ferromx_core::dtype::f16;
 
-    fn naive(a: &[f32], sa: &[usize], b: &[f32], sb: &[usize], out: &[usize]) -> Vec<f32> {
-        let (ta, tb) = (strides(sa, out), strides(sb, out));
+    fn naive(a: &[f32], a_strides: &[usize], b: &[f32], b_strides: &[usize], out: &[usize]) -> Vec<f32> {
+        let (ta, tb) = (strides(a_strides, out), strides(b_strides, out));
         let n: usize = out.iter().product();
         (0..n)
             .map(|mut i| {
@@ -211,23 +212,23 @@ mod tests {
             (&[0, 3], &[1, 3]),
             (&[1, 1, 1], &[257, 129]),
         ];
-        for &(sa, sb) in cases.iter().chain(&cases.iter().map(|&(a, b)| (b, a)).collect::<Vec<_>>()) {
-            let out = broadcast_shape(sa, sb).unwrap();
-            let a: Vec<f32> = (0..sa.iter().product()).map(|i| (i % 1013) as f32).collect();
-            let b: Vec<f32> = (0..sb.iter().product()).map(|i| (i % 211) as f32).collect();
-            let want = naive(&a, sa, &b, sb, &out);
+        for &(a_strides, b_strides) in cases.iter().chain(&cases.iter().map(|&(a, b)| (b, a)).collect::<Vec<_>>()) {
+            let out = broadcast_shape(a_strides, b_strides).unwrap();
+            let a: Vec<f32> = (0..a_strides.iter().product()).map(|i| (i % 1013) as f32).collect();
+            let b: Vec<f32> = (0..b_strides.iter().product()).map(|i| (i % 211) as f32).collect();
+            let want = naive(&a, a_strides, &b, b_strides, &out);
             let mut y = vec![0f32; want.len()];
-            broadcast((Src::from(&a), sa), (Src::from(&b), sb), (&mut y, &out), f);
-            assert_eq!(y, want, "{sa:?} {sb:?}");
+            broadcast((Src::from(&a), a_strides), (Src::from(&b), b_strides), (&mut y, &out), f);
+            assert_eq!(y, want, "{a_strides:?} {b_strides:?}");
             if a.len() == want.len() {
                 let mut y = a.clone();
-                broadcast((Src::<f32>::InPlace, sa), (Src::from(&b), sb), (&mut y, &out), f);
-                assert_eq!(y, want, "{sa:?} {sb:?} in place");
+                broadcast((Src::<f32>::InPlace, a_strides), (Src::from(&b), b_strides), (&mut y, &out), f);
+                assert_eq!(y, want, "{a_strides:?} {b_strides:?} in place");
             }
             let h = |x: &[f32]| x.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>();
             let mut y = vec![f16::ZERO; want.len()];
-            broadcast((Src::from(&h(&a)), sa), (Src::from(&h(&b)), sb), (&mut y, &out), f);
-            assert_eq!(y, h(&want), "{sa:?} {sb:?} float16");
+            broadcast((Src::from(&h(&a)), a_strides), (Src::from(&h(&b)), b_strides), (&mut y, &out), f);
+            assert_eq!(y, h(&want), "{a_strides:?} {b_strides:?} float16");
         }
     }
 

@@ -1,16 +1,15 @@
-//! Choice of the range of 8-bit integers that loses the least information (entropy calibration).
+//! Entropy calibration: the choice of the quantization range that loses the least information.
 
 use crate::math;
 use crate::par::{parallel_rows, with_scratch};
 use crate::simd::per_isa;
 
 /// The count given to an empty bin, so that its logarithm is finite.
-const FLOOR: f64 = 1e-4;
+const EMPTY_COUNT: f64 = 1e-4;
 
-/// The upper end of the range that loses the least information, and its Kullback-Leibler divergence. Of all ranges around the
-/// middle bin with at least `quantized_bins` bins, it is the one whose clipped distribution is nearest to the same distribution
-/// quantized to `quantized_bins` bins (Migacz, 8-bit inference with TensorRT, 2017). `hist` holds the counts, `edges` the bounds
-/// of the bins.
+/// The upper end of the best range, and its Kullback-Leibler divergence. Of all ranges around the middle bin with at least
+/// `quantized_bins` bins, it minimises the divergence between the clipped distribution and the same distribution quantized to
+/// `quantized_bins` bins (Migacz, 8-bit inference with TensorRT, 2017). `hist` holds the counts, `edges` the bounds of the bins.
 ///
 /// # Panics
 /// Unless there is one more edge than there are bins, and at least `quantized_bins` bins.
@@ -34,14 +33,14 @@ fn range(n: usize, middle: usize, half: usize) -> (usize, usize) {
     (middle - half, (middle + half + 1).min(n))
 }
 
-/// The divergence of the quantized range from the clipped one, in which the counts outside are added to the outermost bins.
+/// The divergence of the quantized range from the clipped one, whose outermost bins include the counts outside the range.
 fn divergence_of(hist: &[f32], start: usize, end: usize, quantized_bins: usize) -> f64 {
     let len = end - start;
-    with_scratch(2 * len, |work: &mut [f64]| {
-        let (p, q) = work.split_at_mut(len);
+    with_scratch(2 * len, |buffer: &mut [f64]| {
+        let (p, q) = buffer.split_at_mut(len);
         p.iter_mut().zip(&hist[start..end]).for_each(|(p, count)| *p = f64::from(*count));
         let outside = |bins: &[f32]| bins.iter().map(|count| f64::from(*count)).sum::<f64>();
-        // Clipped counts are excluded from the quantized bins, and so is the first bin.
+        // The quantized distribution excludes the clipped counts and the first bin.
         q.copy_from_slice(p);
         q[0] = 0.0;
         p[0] += outside(&hist[..start]);
@@ -50,20 +49,20 @@ fn divergence_of(hist: &[f32], start: usize, end: usize, quantized_bins: usize) 
         let (whole, rest) = ((quantized_bins - 1) * width, len - (quantized_bins - 1) * width);
         quantize(&p[..whole], width, &mut q[..whole]);
         quantize(&p[whole..], rest, &mut q[whole..]);
-        if smooth(p) && smooth(q) { divergence(p, q) } else { f64::INFINITY }
+        if smooth_empty_bins(p) && smooth_empty_bins(q) { divergence(p, q) } else { f64::INFINITY }
     })
 }
 
-/// Moves a little of the other bins' counts to the empty ones; returns false if those counts are too small.
-fn smooth(x: &mut [f64]) -> bool {
+/// Smooths a distribution: gives empty bins a small count, taken from the others. Returns false if the others have too little.
+fn smooth_empty_bins(x: &mut [f64]) -> bool {
     let empty = x.iter().filter(|x| **x == 0.0).count();
-    let less = FLOOR * empty as f64 / (x.len() - empty) as f64;
-    x.iter_mut().for_each(|x| *x += if *x == 0.0 { FLOOR } else { -less });
+    let less = EMPTY_COUNT * empty as f64 / (x.len() - empty) as f64;
+    x.iter_mut().for_each(|x| *x += if *x == 0.0 { EMPTY_COUNT } else { -less });
     less < 1.0
 }
 
 per_isa! {
-    /// Spreads the counts in `q` of each quantized bin, `width` bins wide, evenly over those of its bins that are not empty in `p`.
+    /// Distributes the counts in `q` of each quantized bin, which is `width` bins wide, evenly over its bins that are not empty in `p`.
     fn quantize(p: &[f64], width: usize, q: &mut [f64]) {
         for (p, q) in p.chunks(width).zip(q.chunks_mut(width)) {
             let (mut sum, mut filled) = (0.0, 0.0);

@@ -9,10 +9,10 @@ use ferromx_core::dtype::Element;
 
 /// Elements per chunk.
 const GRAIN: usize = 1 << 15;
-/// Elements checked between two looks at the result so far.
+/// Elements in a block, between whose checks the common result is read.
 const BLOCK: usize = 1024;
 
-/// Checks that all numbers of a block are finite: 0 times a finite number is 0, otherwise NaN.
+/// Checks that all elements are finite: 0 times a finite number is 0, and NaN otherwise.
 struct Finite<'a>(&'a [f32]);
 
 impl Kernel for Finite<'_> {
@@ -31,7 +31,7 @@ impl Kernel for Finite<'_> {
     }
 }
 
-/// True if no element is infinite or NaN. Stops soon after the first one that is.
+/// True if no element is infinite or NaN. Stops soon after the first one.
 pub fn all_finite<T: Element + Load<f32> + Load<f64>>(x: &[T]) -> bool {
     let finite = AtomicBool::new(true);
     parallel_ranges(x.len(), GRAIN, |range| {

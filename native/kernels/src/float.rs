@@ -1,4 +1,4 @@
-//! Floating-point element types and the types that kernels compute in.
+//! Floating-point element types and their accumulation types.
 
 use crate::map::{Lane, Load, Store};
 use crate::par::{Pod, with_scratch};
@@ -12,7 +12,7 @@ use std::iter::Sum;
 pub trait FloatElement: Element + Pod + Load<Self::Acc> + Store<Self::Acc> {
     /// The accumulation type: single precision for the 16-bit types, else the type itself.
     type Acc: Accum;
-    /// True if kernels of these elements have a version for every instruction set; the others lack the widest one.
+    /// True if kernels for these elements are compiled for every instruction set, false for AVX2 at most.
     const EVERY_LEVEL: bool;
 }
 
@@ -24,19 +24,19 @@ pub trait Accum: FloatElement<Acc = Self> + Lane + WindowElement + PlaneConvElem
     fn store<T: Element>(self) -> T;
     /// Converts to double precision.
     fn wide(self) -> f64;
-    /// Converts a count, for use as a divisor.
+    /// Converts a count of elements.
     fn count(n: usize) -> Self;
-    /// e to the power of `self`, vectorisable where such a form exists.
+    /// e to the power of `self`.
     fn exponential(self) -> Self;
     /// Like [`Self::exponential`], for arguments that are not positive; in single precision, subnormal results are 0.
     fn exponential_nonpositive(self) -> Self;
-    /// The natural logarithm, vectorisable where such a form exists.
+    /// The natural logarithm.
     fn logarithm(self) -> Self;
     /// `self` to the power of `exponent`.
     fn power(self, exponent: Self) -> Self;
 }
 
-/// Calls `f` with the values in the accumulation type: the slice itself, or a converted copy.
+/// Calls `f` with the values in the accumulation type: the slice itself, or a converted copy in scratch memory.
 pub fn with_wide<T: FloatElement, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> R) -> R {
     match T::view(values) {
         Some(values) => f(values),
@@ -47,7 +47,7 @@ pub fn with_wide<T: FloatElement, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> 
     }
 }
 
-/// Calls `f` with a buffer of the accumulation type, then stores its contents in `values`.
+/// Calls `f` with a destination in the accumulation type: the slice itself, or a scratch buffer that is then converted to `values`.
 pub fn with_wide_mut<T: FloatElement, R>(values: &mut [T], f: impl FnOnce(&mut [T::Acc]) -> R) -> R {
     if let Some(values) = T::view_mut(values) {
         return f(values);

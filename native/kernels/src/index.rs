@@ -1,7 +1,7 @@
-//! Reading and writing elements at positions that index arrays give.
+//! Gather, scatter and other indexing by arrays of indices.
 //!
 //! Index arrays may have any element type; fractions are truncated. [`rows`] and [`rows_nd`] convert them to row indices, which
-//! the gather and scatter kernels use.
+//! the gather and scatter kernels take.
 
 use crate::map::{Load, Src, Store};
 use crate::movement::Item;
@@ -9,17 +9,17 @@ use crate::par;
 use crate::reduce::NumericLane;
 use ferromx_core::dtype::Element;
 
-/// Minimum number of elements moved by a parallel chunk.
+/// Minimum number of elements moved per chunk.
 const GRAIN: usize = 1 << 15;
 
-/// What to do with an index outside the axis.
+/// The treatment of indices outside the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounds {
-    /// Clamp it to the nearest valid index.
+    /// They are clamped to the nearest valid index.
     Clip,
-    /// Wrap around the axis, as often as needed.
+    /// They are taken modulo the length of the axis.
     Wrap,
-    /// Report an error.
+    /// They are errors.
     Raise,
 }
 
@@ -47,10 +47,10 @@ fn resolve(index: i64, len: usize, bounds: Bounds) -> Option<usize> {
     }
 }
 
-/// The row indices that `indices` mean on an axis of `len` rows, or the first invalid index.
+/// Resolves `indices` to row indices on an axis of `len` rows.
 ///
 /// # Errors
-/// An index outside the axis with [`Bounds::Raise`], any index if the axis is empty.
+/// The first index outside the axis with [`Bounds::Raise`], or the first one of all if the axis is empty.
 pub fn rows<I: Load<i64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<Vec<usize>, BadIndex> {
     let row = |(position, i): (usize, &I)| {
         let index = i.lane();
@@ -59,8 +59,8 @@ pub fn rows<I: Load<i64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<V
     indices.iter().enumerate().map(row).collect()
 }
 
-/// The row indices for `gather_nd` and `scatter_nd`: `indices` of shape (axes, m) hold the coordinates of m rows on the leading
-/// axes, of lengths `dims`. Negative coordinates count from the end.
+/// The row indices for `gather_nd` and `scatter_nd`: `indices`, (axes, m), are the coordinates of m rows on the leading axes, whose
+/// lengths are `dims`. Negative coordinates count from the end.
 ///
 /// # Errors
 /// The first coordinate outside its axis.
@@ -74,7 +74,7 @@ pub fn rows_nd<I: Load<i64> + Load<f64>>(indices: &[I], dims: &[usize]) -> Resul
     for (axis, &len) in dims.iter().enumerate() {
         for (i, row) in rows.iter_mut().enumerate() {
             let position = axis * m + i;
-            // In floating point, as MXNet: -0.5 counts from the end, and 1.5 is outside an axis of length 2.
+            // In floating point, as in MXNet: -0.5 counts from the end, and 1.5 is outside an axis of length 2.
             let index: f64 = indices[position].lane();
             if !(-(len as f64)..=len as f64 - 1.0).contains(&index) {
                 return Err(BadIndex { position, index: indices[position].lane(), len });
@@ -86,8 +86,7 @@ pub fn rows_nd<I: Load<i64> + Load<f64>>(indices: &[I], dims: &[usize]) -> Resul
     Ok(rows)
 }
 
-/// The flat row-major indices of elements from their coordinates of shape (axes, n); `lengths` are those of all axes but the
-/// first.
+/// The flat row-major indices of n elements from their coordinates, (axes, n). `lengths` are those of all axes but the first.
 ///
 /// # Panics
 /// If a length does not match.
@@ -96,11 +95,11 @@ pub fn ravel<T: Load<i64> + Store<i64>>(coordinates: &[T], lengths: &[i64], out:
     assert_eq!(coordinates.len(), n * (lengths.len() + 1), "coordinates of {n} elements on {} axes", lengths.len() + 1);
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         for (k, out) in out.iter_mut().enumerate() {
-            let at = chunk * GRAIN + k;
+            let i = chunk * GRAIN + k;
             let next = |number: i64, (axis, len): (usize, &i64)| {
-                number.wrapping_mul(*len).wrapping_add(coordinates[(axis + 1) * n + at].lane())
+                number.wrapping_mul(*len).wrapping_add(coordinates[(axis + 1) * n + i].lane())
             };
-            *out = T::element(lengths.iter().enumerate().fold(coordinates[at].lane(), next));
+            *out = T::element(lengths.iter().enumerate().fold(coordinates[i].lane(), next));
         }
     });
 }
@@ -115,41 +114,41 @@ pub fn unravel<T: Load<i64> + Store<i64> + Load<f64> + Store<f64>>(numbers: &[T]
     par::parallel_rows(out, n, 1, |axis, out| {
         let stride: i64 = lengths[axis..].iter().product();
         let len = axis.checked_sub(1).map(|axis| lengths[axis]);
-        let mut lanes = [0.0; UNRAVELLED];
-        for (out, numbers) in out.chunks_mut(UNRAVELLED).zip(numbers.chunks(UNRAVELLED)) {
+        let mut lanes = [0.0; UNRAVEL_BLOCK];
+        for (out, numbers) in out.chunks_mut(UNRAVEL_BLOCK).zip(numbers.chunks(UNRAVEL_BLOCK)) {
             let lanes = &mut lanes[..numbers.len()];
             <T as Load<f64>>::load(numbers, lanes);
             if unravel_axis(lanes, stride as f64, len.map(|len| len as f64)) {
                 <T as Store<f64>>::store(lanes, out);
                 continue;
             }
-            let mut lanes = [0i64; UNRAVELLED];
+            let mut lanes = [0i64; UNRAVEL_BLOCK];
             let lanes = &mut lanes[..numbers.len()];
             <T as Load<i64>>::load(numbers, lanes);
             for number in &mut *lanes {
-                let position = *number / stride;
-                *number = len.map_or(position, |len| position % len);
+                let quotient = *number / stride;
+                *number = len.map_or(quotient, |len| quotient % len);
             }
             <T as Store<i64>>::store(lanes, out);
         }
     });
 }
 
-/// Number of indices converted together.
-const UNRAVELLED: usize = 512;
+/// Indices in a block of [`unravel`].
+const UNRAVEL_BLOCK: usize = 512;
 
 crate::simd::per_isa! {
     /// Computes the coordinates along one axis of length `len` (`None` for the first axis) and stride `stride`. Returns false,
-    /// and changes nothing, if the indices are too large for double precision. For smaller ones the quotients are exact: none is
-    /// so close below an integer that it rounds up to it.
+    /// and changes nothing, if the indices are too large for double precision. For smaller ones the truncated quotients are exact,
+    /// because no quotient is close enough to the next integer to round up to it.
     fn unravel_axis(numbers: &mut [f64], stride: f64, len: Option<f64>) -> bool {
         let small = numbers.iter().fold(true, |small, n| small & (n.abs() < (1u64 << 52) as f64));
         if small {
             match len {
                 None => numbers.iter_mut().for_each(|number| *number = (number.trunc() / stride).trunc()),
                 Some(len) => numbers.iter_mut().for_each(|number| {
-                    let position = (number.trunc() / stride).trunc();
-                    *number = position - (position / len).trunc() * len;
+                    let quotient = (number.trunc() / stride).trunc();
+                    *number = quotient - (quotient / len).trunc() * len;
                 }),
             }
         }
@@ -172,8 +171,7 @@ pub fn coordinates(shape: &[usize], axes: &[usize], out: &mut [i64]) {
     });
 }
 
-/// `dst` row i is `src` row `rows[i]`, in each of `outer` arrays of `n` rows of `inner` elements: `take`, `Embedding` (outer 1),
-/// `gather_nd`.
+/// `dst[o, i] = src[o, rows[i]]` for `src` (outer, n, inner): `take`, `Embedding` (outer 1), `gather_nd`.
 ///
 /// # Panics
 /// If a row index is too large or a length does not match.
@@ -223,16 +221,16 @@ fn gather_short<T: Item, const N: usize>(src: &[T], rows: &[usize], dst: &mut [T
     dst.as_chunks_mut::<N>().0.iter_mut().zip(rows).for_each(|(dst, row)| *dst = src[*row]);
 }
 
-/// Writes `src` row i to `dst` row `rows[i]` of `inner` elements; the last of several writes to a row wins.
+/// `dst[rows[i]] = src[i]`, for rows of `inner` elements. If a row index occurs several times, the last source row is kept.
 ///
 /// # Panics
 /// If a row index is too large or a length does not match.
 pub fn scatter<T: Item>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T]) {
-    each_target(src.len(), rows, inner, dst, |from, dst| dst.copy_from_slice(&src[from..from + inner]));
+    for_each_target_row(src.len(), rows, inner, dst, |from, dst| dst.copy_from_slice(&src[from..from + inner]));
 }
 
-/// Adds `src` row i to `dst` row `rows[i]` of `inner` elements, in the order of i for any number of threads: the gradient of
-/// [`gather`] with outer 1.
+/// `dst[rows[i]] += src[i]`, for rows of `inner` elements, in the order of i for any number of threads: the gradient of [`gather`]
+/// with outer 1.
 ///
 /// # Panics
 /// If a row index is too large or a length does not match.
@@ -244,8 +242,8 @@ where
     scatter_by(src, rows, inner, dst, |d: C, s: C| d.plus(s));
 }
 
-/// Combines `dst` row `rows[i]` with `src` row i, in the order of i for any number of threads; `combine` gets the old element and
-/// the new one.
+/// `dst[rows[i]] = combine(dst[rows[i]], src[i])`, element by element, for rows of `inner` elements, in the order of i for any number
+/// of threads.
 ///
 /// # Panics
 /// If a row index is too large or a length does not match.
@@ -253,34 +251,40 @@ pub fn scatter_by<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T], 
 where
     T: Load<C> + Store<C>,
 {
-    each_target(src.len(), rows, inner, dst, |from, dst| {
+    for_each_target_row(src.len(), rows, inner, dst, |from, dst| {
         for (d, s) in dst.iter_mut().zip(&src[from..from + inner]) {
             *d = T::element(combine(d.lane(), s.lane()));
         }
     });
 }
 
-/// Calls `f` with the start of each source row and its destination row. Each part of the destination is filled by one thread,
-/// which scans all row indices.
-fn each_target<T: Send>(len: usize, rows: &[usize], inner: usize, dst: &mut [T], f: impl Fn(usize, &mut [T]) + Sync) {
+/// Calls `f(from, dst)` with the offset of each source row and its destination row. Each chunk of the destination is filled by one
+/// thread, which scans all row indices.
+fn for_each_target_row<T: Send>(
+    len: usize,
+    rows: &[usize],
+    inner: usize,
+    dst: &mut [T],
+    f: impl Fn(usize, &mut [T]) + Sync,
+) {
     assert_eq!(len, rows.len() * inner, "the source does not have {} rows of {inner}", rows.len());
     if inner == 0 || rows.is_empty() {
         return;
     }
     let n = dst.len() / inner;
     assert!(rows.iter().all(|&r| r < n), "a row number exceeds the {n} rows of the destination");
-    // Each part scans all indices, so there are no more of them than threads. A row is combined in the order of i in any case.
-    let part = if len < GRAIN { n } else { n.div_ceil(par::num_threads()) };
-    par::parallel_rows(dst, part * inner, 1, |p, dst| {
-        let first = p * part;
-        let here = first..first + dst.len() / inner;
-        for (i, &row) in rows.iter().enumerate().filter(|(_, row)| here.contains(row)) {
+    // No more chunks than threads, because each one scans all indices. A row gets its sources in the order of i in any case.
+    let chunk_rows = if len < GRAIN { n } else { n.div_ceil(par::num_threads()) };
+    par::parallel_rows(dst, chunk_rows * inner, 1, |chunk, dst| {
+        let first = chunk * chunk_rows;
+        let targets = first..first + dst.len() / inner;
+        for (i, &row) in rows.iter().enumerate().filter(|(_, row)| targets.contains(row)) {
             f(i * inner, &mut dst[(row - first) * inner..(row - first + 1) * inner]);
         }
     });
 }
 
-/// Picks one element per (outer, inner) along the middle axis of `src`: `dst[o, j] = src[o, rows[o, j], j]`.
+/// Picks elements along the middle axis of `src`, (outer, n, inner): `dst[o, j] = src[o, rows[o, j], j]`.
 ///
 /// # Panics
 /// If a row index is too large or a length does not match.
@@ -293,7 +297,7 @@ pub fn pick<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: 
     }
 }
 
-/// The gradient of [`pick`]: adds `grad[o, j]` to `dst[o, rows[o, j], j]`.
+/// The gradient of [`pick`]: `dst[o, rows[o, j], j] += grad[o, j]`.
 ///
 /// # Panics
 /// If a row index is too large or a length does not match.
@@ -311,7 +315,7 @@ where
     }
 }
 
-/// Rows of `depth` elements that are `on` at the index and `off` elsewhere; all `off` if the index is out of range.
+/// One-hot encoding: a row of `depth` elements per index, `on` at the index and `off` elsewhere; all `off` for an index out of range.
 ///
 /// # Panics
 /// Unless `dst` has one row per index.
@@ -321,15 +325,15 @@ pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T
     par::parallel_rows(dst, chunk * depth, 1, |i, dst| {
         dst.fill(off);
         for (row, index) in dst.chunks_exact_mut(depth).zip(&indices[i * chunk..]) {
-            if let Some(at) = resolve(index.lane(), depth, Bounds::Raise) {
-                row[at] = on;
+            if let Some(index) = resolve(index.lane(), depth, Bounds::Raise) {
+                row[index] = on;
             }
         }
     });
 }
 
-/// `out[i] = x[i]` where `condition[i / inner]` is not 0, else `y[i]`; `inner` is 1, or the size of the rows that share a
-/// condition.
+/// `out[i] = x[i]` if `condition[i / inner]` is not 0, else `y[i]`: one condition per element if `inner` is 1, otherwise one per row of
+/// `inner` elements.
 ///
 /// # Panics
 /// If a length does not match.

@@ -1,4 +1,4 @@
-//! Resizing of image planes: bilinear interpolation, adaptive average pooling, repetition of pixels.
+//! Resizing of planes: bilinear interpolation, adaptive average pooling, and nearest-neighbour upsampling.
 
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
@@ -35,8 +35,7 @@ impl Resize {
     }
 }
 
-/// An output pixel's position lerp the input pixels `first` and `second` of an axis: at the fraction `weight` from the first
-/// to the second.
+/// The interpolation of an output coordinate along one axis: (1 - weight) x[first] + weight x[second].
 #[derive(Clone, Copy)]
 struct AxisTap<A> {
     first: usize,
@@ -44,6 +43,7 @@ struct AxisTap<A> {
     weight: A,
 }
 
+/// The interpolation of each output coordinate of an axis.
 fn axis_taps<A: Accum>(input: usize, output: usize, align_corners: bool) -> Vec<AxisTap<A>> {
     let ratio = match align_corners {
         _ if output == 1 => 0.0,
@@ -51,9 +51,9 @@ fn axis_taps<A: Accum>(input: usize, output: usize, align_corners: bool) -> Vec<
         false => input as f64 / output as f64,
     };
     let tap = |i: usize| {
-        let at = if align_corners { i as f64 * ratio } else { ((i as f64 + 0.5) * ratio - 0.5).max(0.0) };
-        let first = (at as usize).min(input - 1);
-        AxisTap { first, second: (first + 1).min(input - 1), weight: A::of(at - first as f64) }
+        let x = if align_corners { i as f64 * ratio } else { ((i as f64 + 0.5) * ratio - 0.5).max(0.0) };
+        let first = (x as usize).min(input - 1);
+        AxisTap { first, second: (first + 1).min(input - 1), weight: A::of(x - first as f64) }
     };
     (0..output).map(tap).collect()
 }
@@ -76,23 +76,22 @@ pub fn bilinear_resize<T: FloatElement>(shape: &Resize, align_corners: bool, x: 
     parallel_rows(y, out_width, GRAIN.div_ceil(out_width + 2 * width), |i, y| {
         let image = &x[i / out_height * plane..];
         let row = rows[i % out_height];
-        let line = |r: usize| &image[r * width..(r + 1) * width];
+        let [upper, lower] = [row.first, row.second].map(|r| &image[r * width..(r + 1) * width]);
         if 4 * out_width < width {
-            // Only a few of the row's pixels are read.
-            let (upper, lower) = (line(row.first), line(row.second));
-            let blended =
+            // Few pixels of the rows are read, so only these are interpolated.
+            let lerp_at =
                 |c: usize| T::Acc::of(upper[c]) * (T::Acc::one() - row.weight) + T::Acc::of(lower[c]) * row.weight;
-            for (y, at) in y.iter_mut().zip(&columns) {
-                let (a, b) = (blended(at.first), blended(at.second));
-                *y = (a + (b - a) * at.weight).store();
+            for (y, column) in y.iter_mut().zip(&columns) {
+                let (a, b) = (lerp_at(column.first), lerp_at(column.second));
+                *y = (a + (b - a) * column.weight).store();
             }
             return;
         }
         with_scratch(width, |blend: &mut [T::Acc]| {
-            lerp(row.weight, line(row.first), line(row.second), blend);
-            for (y, at) in y.iter_mut().zip(&columns) {
-                let (a, b) = (blend[at.first], blend[at.second]);
-                *y = (a + (b - a) * at.weight).store();
+            lerp(row.weight, upper, lower, blend);
+            for (y, column) in y.iter_mut().zip(&columns) {
+                let (a, b) = (blend[column.first], blend[column.second]);
+                *y = (a + (b - a) * column.weight).store();
             }
         });
     });
@@ -122,18 +121,18 @@ pub fn bilinear_resize_backward<T: FloatElement>(shape: &Resize, align_corners: 
     let [plane, out_plane] = shape.planes();
     parallel_rows(x_grad, plane, shape.grain(), |i, x_grad| {
         with_scratch(plane + width, |buffer: &mut [T::Acc]| {
-            let (sums, line) = buffer.split_at_mut(plane);
+            let (sums, row_sums) = buffer.split_at_mut(plane);
             sums.fill(T::Acc::zero());
             let grads = y_grad[i * out_plane..(i + 1) * out_plane].chunks_exact(out_width);
             for (row, grads) in rows.iter().zip(grads) {
-                line.fill(T::Acc::zero());
-                for (at, grad) in columns.iter().zip(grads) {
+                row_sums.fill(T::Acc::zero());
+                for (column, grad) in columns.iter().zip(grads) {
                     let grad = T::Acc::of(*grad);
-                    line[at.first] += grad * (T::Acc::one() - at.weight);
-                    line[at.second] += grad * at.weight;
+                    row_sums[column.first] += grad * (T::Acc::one() - column.weight);
+                    row_sums[column.second] += grad * column.weight;
                 }
-                add_scaled(T::Acc::one() - row.weight, line, &mut sums[row.first * width..(row.first + 1) * width]);
-                add_scaled(row.weight, line, &mut sums[row.second * width..(row.second + 1) * width]);
+                add_scaled(T::Acc::one() - row.weight, row_sums, &mut sums[row.first * width..(row.first + 1) * width]);
+                add_scaled(row.weight, row_sums, &mut sums[row.second * width..(row.second + 1) * width]);
             }
             x_grad.iter_mut().zip(&*sums).for_each(|(to, sum)| *to = sum.store());
         });
@@ -152,8 +151,7 @@ fn pooling_range(i: usize, input: usize, output: usize) -> Range<usize> {
     i * input / output..((i + 1) * input).div_ceil(output)
 }
 
-/// Averages each plane over `output` ranges per axis of nearly equal size, which may overlap by a pixel (adaptive average
-/// pooling).
+/// Adaptive average pooling: averages each plane over `output` ranges per axis of nearly equal size, which may overlap by a pixel.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -165,13 +163,13 @@ pub fn average_resize<T: FloatElement>(shape: &Resize, x: &[T], y: &mut [T]) {
         let image = &x[i * plane..(i + 1) * plane];
         with_scratch(width, |sums: &mut [T::Acc]| {
             for (row, y) in y.chunks_exact_mut(out_width).enumerate() {
-                let lines = pooling_range(row, height, out_height);
+                let rows = pooling_range(row, height, out_height);
                 sums.fill(T::Acc::zero());
-                lines.clone().for_each(|r| add(&image[r * width..(r + 1) * width], sums));
+                rows.clone().for_each(|r| add(&image[r * width..(r + 1) * width], sums));
                 for (column, y) in y.iter_mut().enumerate() {
-                    let pixels = pooling_range(column, width, out_width);
-                    let count = T::Acc::count(lines.len() * pixels.len());
-                    *y = (sums[pixels].iter().copied().sum::<T::Acc>() / count).store();
+                    let columns = pooling_range(column, width, out_width);
+                    let count = T::Acc::count(rows.len() * columns.len());
+                    *y = (sums[columns].iter().copied().sum::<T::Acc>() / count).store();
                 }
             }
         });
@@ -195,39 +193,40 @@ pub fn average_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_
     let [plane, out_plane] = shape.planes();
     parallel_rows(x_grad, plane, shape.grain(), |i, x_grad| {
         with_scratch(plane + width, |buffer: &mut [T::Acc]| {
-            let (sums, line) = buffer.split_at_mut(plane);
+            let (sums, row_sums) = buffer.split_at_mut(plane);
             sums.fill(T::Acc::zero());
             for (row, grads) in y_grad[i * out_plane..(i + 1) * out_plane].chunks_exact(out_width).enumerate() {
-                let lines = pooling_range(row, height, out_height);
-                line.fill(T::Acc::zero());
+                let rows = pooling_range(row, height, out_height);
+                row_sums.fill(T::Acc::zero());
                 for (column, grad) in grads.iter().enumerate() {
-                    let pixels = pooling_range(column, width, out_width);
-                    let share = T::Acc::of(*grad) / T::Acc::count(lines.len() * pixels.len());
-                    line[pixels].iter_mut().for_each(|sum| *sum += share);
+                    let columns = pooling_range(column, width, out_width);
+                    let mean = T::Acc::of(*grad) / T::Acc::count(rows.len() * columns.len());
+                    row_sums[columns].iter_mut().for_each(|sum| *sum += mean);
                 }
-                lines.for_each(|r| add_scaled(T::Acc::one(), line, &mut sums[r * width..(r + 1) * width]));
+                rows.for_each(|r| add_scaled(T::Acc::one(), row_sums, &mut sums[r * width..(r + 1) * width]));
             }
             x_grad.iter_mut().zip(&*sums).for_each(|(to, sum)| *to = sum.store());
         });
     });
 }
 
-/// Repeats each pixel; the output size is a multiple of the input size. With `add` the result is added to `y`.
+/// Nearest-neighbour upsampling: repeats each pixel. The output size must be a multiple of the input size. With `add` the result is
+/// added to `y`.
 ///
 /// # Panics
 /// When the lengths do not match.
 pub fn nearest_resize<T: FloatElement>(shape: &Resize, add: bool, x: &[T], y: &mut [T]) {
     shape.check(x.len(), y.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
-    let [copies_y, copies_x] = [out_height / height.max(1), out_width / width.max(1)];
+    let [repeat_y, repeat_x] = [out_height / height.max(1), out_width / width.max(1)];
     parallel_rows(y, out_width, GRAIN.div_ceil(out_width.max(1)), |i, y| {
-        let row = i / out_height * height + i % out_height / copies_y;
+        let row = i / out_height * height + i % out_height / repeat_y;
         let x = &x[row * width..(row + 1) * width];
-        match (add, copies_x) {
+        match (add, repeat_x) {
             (false, 1) => y.copy_from_slice(x),
             (false, 2) => y.as_chunks_mut::<2>().0.iter_mut().zip(x).for_each(|(y, x)| *y = [*x; 2]),
-            (false, _) => y.chunks_exact_mut(copies_x).zip(x).for_each(|(y, x)| y.fill(*x)),
-            (true, _) => y.chunks_exact_mut(copies_x).zip(x).for_each(|(y, x)| {
+            (false, _) => y.chunks_exact_mut(repeat_x).zip(x).for_each(|(y, x)| y.fill(*x)),
+            (true, _) => y.chunks_exact_mut(repeat_x).zip(x).for_each(|(y, x)| {
                 y.iter_mut().for_each(|y| *y = (T::Acc::of(*y) + T::Acc::of(*x)).store());
             }),
         }
@@ -241,13 +240,15 @@ pub fn nearest_resize<T: FloatElement>(shape: &Resize, add: bool, x: &[T], y: &m
 pub fn nearest_resize_backward<T: FloatElement>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
     shape.check(x_grad.len(), y_grad.len());
     let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
-    let [copies_y, copies_x] = [out_height / height.max(1), out_width / width.max(1)];
-    parallel_rows(x_grad, width, GRAIN.div_ceil((width * copies_y * copies_x).max(1)), |i, x_grad| {
-        let first = (i / height * out_height + i % height * copies_y) * out_width;
+    let [repeat_y, repeat_x] = [out_height / height.max(1), out_width / width.max(1)];
+    parallel_rows(x_grad, width, GRAIN.div_ceil((width * repeat_y * repeat_x).max(1)), |i, x_grad| {
+        let first = (i / height * out_height + i % height * repeat_y) * out_width;
         with_scratch(out_width, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());
-            y_grad[first..first + copies_y * out_width].chunks_exact(out_width).for_each(|line| add(line, sums));
-            for (to, sums) in x_grad.iter_mut().zip(sums.chunks_exact(copies_x)) {
+            y_grad[first..first + repeat_y * out_width]
+                .chunks_exact(out_width)
+                .for_each(|row_sums| add(row_sums, sums));
+            for (to, sums) in x_grad.iter_mut().zip(sums.chunks_exact(repeat_x)) {
                 *to = sums.iter().copied().sum::<T::Acc>().store();
             }
         });
@@ -276,8 +277,8 @@ mod tests {
                     let (r, c) = ((r as usize).min(height - 1), (c as usize).min(width - 1));
                     f64::from(x[(plane * height + r) * width + c])
                 };
-                let line = |r: f64| pixel(r, c) * (1.0 - c.fract()) + pixel(r, c + 1.0) * c.fract();
-                let want = line(r) * (1.0 - r.fract()) + line(r + 1.0) * r.fract();
+                let row_sums = |r: f64| pixel(r, c) * (1.0 - c.fract()) + pixel(r, c + 1.0) * c.fract();
+                let want = row_sums(r) * (1.0 - r.fract()) + row_sums(r + 1.0) * r.fract();
                 assert!((f64::from(*y) - want).abs() < 1e-5, "{align} {i}: {y} instead of {want}");
             }
         }

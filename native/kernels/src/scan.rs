@@ -4,11 +4,11 @@ use crate::map::{Elements, ElementsMut, Load, Store};
 use crate::par::{self, Pod, with_scratch};
 use crate::reduce::NumericLane;
 
-/// Elements per chunk of a long row; fixed, so that results do not depend on the number of threads.
+/// Elements per chunk; fixed, so that results do not depend on the number of threads.
 const GRAIN: usize = 1 << 14;
 
-/// Inclusive sums along the middle axis of `x`, viewed as (outer, n, inner), from the start or `from_end`. Elements are converted
-/// to lanes of type `C` first.
+/// Inclusive cumulative sums along the middle axis of `x`, (outer, n, inner), in reverse order if `from_end`. Elements are converted to
+/// lanes of type `C` first.
 ///
 /// # Panics
 /// If a length does not match.
@@ -16,14 +16,14 @@ pub fn cumsum<C: NumericLane>(x: Elements<'_>, dims: (usize, usize, usize), from
     let len = dims.0 * dims.1 * dims.2;
     assert_eq!(x.len(), len, "the elements do not have shape {dims:?}");
     with_scratch(len, |lanes: &mut [C]| {
-        par::parallel_rows(lanes, GRAIN, 1, |i, part| C::load_any(x, i * GRAIN, part));
+        par::parallel_rows(lanes, GRAIN, 1, |i, chunk| C::load_any(x, i * GRAIN, chunk));
         scan(lanes, dims, from_end);
         C::store_any(lanes, out);
     });
 }
 
-/// Products along the middle axis of `x`, viewed as (outer, n, inner), from the start or `from_end`; without the element itself
-/// if `exclusive`.
+/// Cumulative products along the middle axis of `x`, (outer, n, inner), in reverse order if `from_end`; without the element itself if
+/// `exclusive`.
 ///
 /// # Panics
 /// If a length does not match.
@@ -36,9 +36,9 @@ where
     par::parallel_rows(out, n * inner, (GRAIN / (n * inner).max(1)).max(1), |o, out| {
         let mut products = vec![C::ONE; inner];
         for k in 0..n {
-            let at = if from_end { n - 1 - k } else { k } * inner;
-            let x = &x[o * n * inner + at..][..inner];
-            for ((out, x), product) in out[at..].iter_mut().zip(x).zip(&mut products) {
+            let row = if from_end { n - 1 - k } else { k } * inner;
+            let x = &x[o * n * inner + row..][..inner];
+            for ((out, x), product) in out[row..].iter_mut().zip(x).zip(&mut products) {
                 let next = product.times(x.lane());
                 *out = T::element(if exclusive { *product } else { next });
                 *product = next;
@@ -53,17 +53,17 @@ fn scan<C: NumericLane + Pod>(x: &mut [C], (_, n, inner): (usize, usize, usize),
         return;
     }
     if inner == 1 && n > 2 * GRAIN {
-        return x.chunks_mut(n).for_each(|row| long_row(row, from_end));
+        return x.chunks_mut(n).for_each(|row| scan_long_row(row, from_end));
     }
     par::parallel_rows(x, row, (GRAIN / row).max(1), |_, rows| {
         for x in rows.chunks_mut(row) {
-            if inner == 1 { run(x, C::ZERO, from_end) } else { columns(x, inner, from_end) }
+            if inner == 1 { scan_row(x, C::ZERO, from_end) } else { scan_columns(x, inner, from_end) }
         }
     });
 }
 
 /// The cumulative sums of a row, starting with `carry`.
-fn run<C: NumericLane>(x: &mut [C], carry: C, from_end: bool) {
+fn scan_row<C: NumericLane>(x: &mut [C], carry: C, from_end: bool) {
     let mut sum = carry;
     let add = |x: &mut C| {
         sum = sum.plus(*x);
@@ -73,7 +73,7 @@ fn run<C: NumericLane>(x: &mut [C], carry: C, from_end: bool) {
 }
 
 /// The cumulative sums of columns: each row of `inner` elements is added to the next.
-fn columns<C: NumericLane>(x: &mut [C], inner: usize, from_end: bool) {
+fn scan_columns<C: NumericLane>(x: &mut [C], inner: usize, from_end: bool) {
     let n = x.len() / inner;
     for i in 1..n {
         let (before, after) = x.split_at_mut(if from_end { (n - i) * inner } else { i * inner });
@@ -87,10 +87,10 @@ fn columns<C: NumericLane>(x: &mut [C], inner: usize, from_end: bool) {
     }
 }
 
-/// A row too long for one thread: sums each chunk, then adds the total of the preceding chunks to each.
-fn long_row<C: NumericLane + Pod>(x: &mut [C], from_end: bool) {
-    par::parallel_rows(x, GRAIN, 1, |_, part| run(part, C::ZERO, from_end));
-    let last = |part: &[C]| if from_end { part[0] } else { part[part.len() - 1] };
+/// The cumulative sums of a long row in parallel: those of each chunk, to which the total of the preceding chunks is added.
+fn scan_long_row<C: NumericLane + Pod>(x: &mut [C], from_end: bool) {
+    par::parallel_rows(x, GRAIN, 1, |_, chunk| scan_row(chunk, C::ZERO, from_end));
+    let last = |chunk: &[C]| if from_end { chunk[0] } else { chunk[chunk.len() - 1] };
     let mut carries: Vec<C> = x.chunks(GRAIN).map(last).collect();
     // The carry of each chunk: the sum of all preceding chunks.
     let mut sum = C::ZERO;
@@ -104,8 +104,8 @@ fn long_row<C: NumericLane + Pod>(x: &mut [C], from_end: bool) {
     } else {
         carries.iter_mut().for_each(shift)
     }
-    par::parallel_rows(x, GRAIN, 1, |i, part| {
-        for x in part {
+    par::parallel_rows(x, GRAIN, 1, |i, chunk| {
+        for x in chunk {
             *x = carries[i].plus(*x);
         }
     });

@@ -18,7 +18,7 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Kernel for Zip<'_, C, D, F> {
 
 #[inline(always)]
 pub(crate) fn zip_loop<C: Copy, D>(a: &[C], b: &[C], y: &mut [D], f: impl LaneFn<(C, C), D>) {
-    let n = y.len() & !(drive::STEP - 1);
+    let n = y.len() & !(drive::LANE_MULTIPLE - 1);
     let (a, b, y) = (&a[..n], &b[..n], &mut y[..n]);
     for i in 0..n {
         y[i] = f.call((a[i], b[i]));
@@ -39,14 +39,14 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Kernel for Zip3<'_, C, D, F> {
 
 #[inline(always)]
 pub(crate) fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl LaneFn<(C, C, C), D>) {
-    let n = y.len() & !(drive::STEP - 1);
+    let n = y.len() & !(drive::LANE_MULTIPLE - 1);
     let (a, b, c, y) = (&a[..n], &b[..n], &c[..n], &mut y[..n]);
     for i in 0..n {
         y[i] = f.call((a[i], b[i], c[i]));
     }
 }
 
-/// A loop for [`drive()`]; a function of its own, since a closure in [`zip`] would be compiled for every element type.
+/// The loop of [`zip`] for [`drive()`]. A closure within [`zip`] would be compiled for every element type.
 pub(crate) fn zip_body<C: Lane, D: Lane, F: LaneFn<(C, C), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
     move |x, y| multiversion::run(Zip(x[0], x[1], y, f))
 }
@@ -108,7 +108,7 @@ impl<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>> Kernel for Zip4<'_, C, D, F> 
 
 #[inline(always)]
 fn zip4_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], d: &[C], y: &mut [D], f: impl LaneFn<(C, C, C, C), D>) {
-    let n = y.len() & !(drive::STEP - 1);
+    let n = y.len() & !(drive::LANE_MULTIPLE - 1);
     let (a, b, c, d, y) = (&a[..n], &b[..n], &c[..n], &d[..n], &mut y[..n]);
     for i in 0..n {
         y[i] = f.call((a[i], b[i], c[i], d[i]));

@@ -1,25 +1,25 @@
-//! The driver of `map`, `zip` and the broadcast kernels: it knows lanes, but neither element types nor formulas.
+//! The driver of `map`, `zip` and the broadcast kernels, which is compiled per lane type, but not per element type or formula.
 //!
 //! It processes the output in blocks. Operands that are lanes in memory are passed to the loop in place; all others (another
-//! element type, a broadcast axis, the output itself) are first converted to a block buffer. Loops only get whole multiples of
-//! [`STEP`] lanes, so they are compiled without a scalar remainder.
+//! element type, a broadcast axis, the output itself) are first converted to a block buffer. Loops only get multiples of
+//! [`LANE_MULTIPLE`] lanes, so they are compiled without a scalar remainder.
 
 use super::lane::{Elements, ElementsMut, Lane, Load};
 use crate::par::with_scratch;
 
-/// Loops get lengths that are multiples of this.
-pub(crate) const STEP: usize = 64;
-/// Lanes in a block buffer: three operands and a result in `f64` fit the L1 cache.
+/// The number of lanes that a loop gets is a multiple of this.
+pub(crate) const LANE_MULTIPLE: usize = 64;
+/// Lanes in a block buffer: three operands and a result in `f64` fit into the L1 cache.
 const BLOCK: usize = 1024;
 /// Elements per chunk; fixed, so that results do not depend on the number of threads.
 pub(crate) const GRAIN: usize = 1 << 15;
 /// The largest number of operands.
 const MAX_OPERANDS: usize = 4;
 
-/// A loop over lanes of the operands, which all have the length of the result.
+/// A loop over lanes: `body(operands, result)`, where all operands have the length of the result.
 pub(crate) type Body<'b, C, D> = dyn Fn(&[&[C]], &mut [D]) + Sync + 'b;
 
-/// Where a kernel reads an operand of the output's shape.
+/// The source of an operand that has the shape of the output.
 ///
 /// Rust slices cannot overlap a mutable one, so an operand that is the output's own memory is passed as [`Src::InPlace`] instead
 /// of a slice. The caller must copy memory that overlaps the output in any other way.
@@ -29,7 +29,7 @@ pub enum Src<'a, T> {
     Slice(&'a [T]),
     /// The output's memory: the operand is the output's old contents.
     InPlace,
-    /// The same value at every position.
+    /// The same value for every element.
     Scalar(T),
 }
 
@@ -75,39 +75,41 @@ impl<'a, T> From<&'a Vec<T>> for Src<'a, T> {
 /// An operand in lanes of type `C`; like [`Src`], for elements of any type.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a, C> {
-    /// As many elements as the output has, in its order.
+    /// A contiguous array of the shape of the output.
     Elements(Elements<'a>),
-    /// Elements of a broadcast array, at the (length, stride) of each axis of the output, the innermost last.
+    /// A broadcast array, with the (length, stride) of each axis of the output, the innermost last.
     Strided(Elements<'a>, &'a [(usize, usize)]),
     /// The output's old contents.
     InPlace,
-    /// The same lane at every position.
+    /// The same lane for every element.
     Constant(C),
 }
 
 impl<'a, C: Lane> Operand<'a, C> {
-    /// The longest run of lanes in memory from output position `at`, if there is one.
-    fn run(&self, at: usize) -> Option<&'a [C]> {
+    /// The longest contiguous run of lanes in memory from output index `start` on, if there is one.
+    fn run(&self, start: usize) -> Option<&'a [C]> {
         match *self {
-            Operand::Elements(elements) => C::view_any(elements).map(|lanes| &lanes[at..]),
+            Operand::Elements(elements) => C::view_any(elements).map(|lanes| &lanes[start..]),
             Operand::Strided(elements, axes) => {
                 let lanes = C::view_any(elements)?;
-                let (pos, within, (n, stride)) = locate(axes, at);
-                if stride != 1 { None } else { Some(&lanes[pos..pos + n - within]) }
+                let (offset, index, (n, stride)) = locate(axes, start);
+                if stride != 1 { None } else { Some(&lanes[offset..offset + n - index]) }
             }
             _ => None,
         }
     }
 
-    /// Writes the lanes of output positions `at..at + buf.len()`; `out` holds the current elements at these positions.
-    fn fill(&self, at: usize, out: Elements<'_>, buf: &mut [C]) {
+    /// Writes the lanes for the output indices `start..start + buf.len()` to `buf`; `out` holds the current elements of the output there.
+    fn fill(&self, start: usize, out: Elements<'_>, buf: &mut [C]) {
         match *self {
-            Operand::Elements(elements) => C::load_any(elements, at, buf),
+            Operand::Elements(elements) => C::load_any(elements, start, buf),
             Operand::Strided(elements, axes) => match C::view_any(elements) {
                 Some(lanes) => {
-                    fill_strided(axes, at, buf, |pos, part| part.copy_from_slice(&lanes[pos..pos + part.len()]));
+                    fill_strided(axes, start, buf, |offset, run| {
+                        run.copy_from_slice(&lanes[offset..offset + run.len()])
+                    });
                 }
-                None => fill_strided(axes, at, buf, |pos, part| C::load_any(elements, pos, part)),
+                None => fill_strided(axes, start, buf, |offset, run| C::load_any(elements, offset, run)),
             },
             Operand::InPlace => C::load_any(out, 0, buf),
             Operand::Constant(lane) => buf.fill(lane),
@@ -120,43 +122,43 @@ impl<'a, C: Lane> Operand<'a, C> {
     }
 }
 
-/// The memory offset of output position `at`, its index along the innermost axis, and that axis.
-fn locate(axes: &[(usize, usize)], at: usize) -> (usize, usize, (usize, usize)) {
+/// The memory offset of output index `start`, its index along the innermost axis, and the (length, stride) of that axis.
+fn locate(axes: &[(usize, usize)], start: usize) -> (usize, usize, (usize, usize)) {
     let (inner, outer) = match axes.split_last() {
         Some((inner, outer)) => (*inner, outer),
         None => ((1, 1), &[][..]),
     };
-    let within = at % inner.0;
-    let mut rest = at / inner.0;
-    let mut pos = within * inner.1;
-    // What is left is the index along the outermost axis; divisions would take as long as a short run.
-    let Some((outermost, middle)) = outer.split_first() else { return (pos, within, inner) };
+    let index = start % inner.0;
+    let mut rest = start / inner.0;
+    let mut offset = index * inner.1;
+    // The outermost axis needs no division, which would take as long as a short run.
+    let Some((outermost, middle)) = outer.split_first() else { return (offset, index, inner) };
     for &(n, stride) in middle.iter().rev() {
-        pos += rest % n * stride;
+        offset += rest % n * stride;
         rest /= n;
     }
-    (pos + rest * outermost.1, within, inner)
+    (offset + rest * outermost.1, index, inner)
 }
 
-/// Writes the lanes of output positions from `at` on; `load` reads adjacent elements from a memory offset on.
-fn fill_strided<C: Lane>(axes: &[(usize, usize)], at: usize, buf: &mut [C], load: impl Fn(usize, &mut [C])) {
+/// Writes the lanes for the output indices from `start` on to `buf`; `load(offset, run)` reads a contiguous run.
+fn fill_strided<C: Lane>(axes: &[(usize, usize)], start: usize, buf: &mut [C], load: impl Fn(usize, &mut [C])) {
     let mut done = 0;
     while done < buf.len() {
-        let (pos, within, (n, stride)) = locate(axes, at + done);
-        let run = (n - within).min(buf.len() - done);
-        let part = &mut buf[done..done + run];
+        let (offset, index, (n, stride)) = locate(axes, start + done);
+        let len = (n - index).min(buf.len() - done);
+        let run = &mut buf[done..done + len];
         if stride == 0 {
-            load(pos, &mut part[..1]);
-            let lane = part[0];
-            part.fill(lane);
+            load(offset, &mut run[..1]);
+            let lane = run[0];
+            run.fill(lane);
         } else {
-            load(pos, part);
+            load(offset, run);
         }
-        done += run;
+        done += len;
     }
 }
 
-/// Computes `out` from at most four operands; `body` writes as many lanes as it is given, always a multiple of [`STEP`].
+/// Computes `out` from at most four operands. `body` is called with a multiple of [`LANE_MULTIPLE`] lanes at a time.
 ///
 /// # Panics
 /// If an operand differs in length from `out`.
@@ -167,37 +169,42 @@ pub(crate) fn drive<C: Lane, D: Lane>(operands: &[Operand<'_, C>], mut out: Elem
             assert_eq!(len, out, "an operand of {len} elements does not fit an output of {out} elements");
         }
     }
-    if out.len() <= STEP {
-        return short(operands, 0, &mut out, body);
+    if out.len() <= LANE_MULTIPLE {
+        return drive_short(operands, 0, &mut out, body);
     }
     if out.len() <= GRAIN {
-        return chunk(operands, 0, out, body);
+        return drive_chunk(operands, 0, out, body);
     }
-    out.parallel_chunks(GRAIN, &|start, out| chunk(operands, start, out, body));
+    out.parallel_chunks(GRAIN, &|start, out| drive_chunk(operands, start, out, body));
 }
 
-/// Computes the elements of a chunk of the output from position `start` on.
-fn chunk<C: Lane, D: Lane>(operands: &[Operand<'_, C>], start: usize, mut out: ElementsMut<'_>, body: &Body<'_, C, D>) {
-    let (done, len) = (direct(operands, start, &mut out, body), out.len());
+/// Computes the chunk of the output that starts at index `start`.
+fn drive_chunk<C: Lane, D: Lane>(
+    operands: &[Operand<'_, C>],
+    start: usize,
+    mut out: ElementsMut<'_>,
+    body: &Body<'_, C, D>,
+) {
+    let (done, len) = (drive_in_place(operands, start, &mut out, body), out.len());
     let (start, mut rest) = (start + done, out.part(done..len));
-    if rest.len() > STEP {
+    if rest.len() > LANE_MULTIPLE {
         with_scratch(operands.len() * BLOCK, |buffers: &mut [C]| {
-            with_scratch(BLOCK, |result: &mut [D]| blocks(operands, start, &mut rest, (buffers, result), body));
+            with_scratch(BLOCK, |result: &mut [D]| drive_blocks(operands, start, &mut rest, (buffers, result), body));
         });
     } else if !rest.is_empty() {
-        short(operands, start, &mut rest, body);
+        drive_short(operands, start, &mut rest, body);
     }
 }
 
-/// Computes the leading elements that are lanes in memory in all operands and the output, and returns their number. Nothing is
-/// copied to a buffer, so this starts fast.
-fn direct<C: Lane, D: Lane>(
+/// Computes the chunk up to a multiple of [`LANE_MULTIPLE`] in place if all operands and the output are lanes in memory, and returns the number
+/// of elements computed. Without buffers this has little overhead.
+fn drive_in_place<C: Lane, D: Lane>(
     operands: &[Operand<'_, C>],
     start: usize,
     out: &mut ElementsMut<'_>,
     body: &Body<'_, C, D>,
 ) -> usize {
-    let len = out.len() / STEP * STEP;
+    let len = out.len() / LANE_MULTIPLE * LANE_MULTIPLE;
     let mut inputs = [&[][..]; MAX_OPERANDS];
     for (input, operand) in inputs.iter_mut().zip(operands) {
         match operand.run(start) {
@@ -210,20 +217,20 @@ fn direct<C: Lane, D: Lane>(
     len
 }
 
-/// Computes at most [`STEP`] elements with buffers on the stack.
-fn short<C: Lane, D: Lane>(
+/// Computes at most [`LANE_MULTIPLE`] elements with buffers on the stack.
+fn drive_short<C: Lane, D: Lane>(
     operands: &[Operand<'_, C>],
     start: usize,
     out: &mut ElementsMut<'_>,
     body: &Body<'_, C, D>,
 ) {
-    let mut buffers = [C::default(); MAX_OPERANDS * STEP];
-    let mut result = [D::default(); STEP];
-    blocks(operands, start, out, (&mut buffers, &mut result), body);
+    let mut buffers = [C::default(); MAX_OPERANDS * LANE_MULTIPLE];
+    let mut result = [D::default(); LANE_MULTIPLE];
+    drive_blocks(operands, start, out, (&mut buffers, &mut result), body);
 }
 
-/// Computes the elements block by block: `result` is the buffer for the result, `buffers` has one of this length for each operand.
-fn blocks<C: Lane, D: Lane>(
+/// Computes the elements block by block. `result` is the buffer for the result; `buffers` has one of the same length per operand.
+fn drive_blocks<C: Lane, D: Lane>(
     operands: &[Operand<'_, C>],
     start: usize,
     out: &mut ElementsMut<'_>,
@@ -234,46 +241,46 @@ fn blocks<C: Lane, D: Lane>(
     let mut filled = [false; MAX_OPERANDS];
     let mut done = 0;
     while done < out.len() {
-        let at = start + done;
+        let index = start + done;
         let rest = out.len() - done;
         let mut runs = [None; MAX_OPERANDS];
         let mut n = rest;
         for (run, operand) in runs.iter_mut().zip(operands) {
-            *run = operand.run(at).filter(|run| run.len() >= STEP && rest >= STEP);
+            *run = operand.run(index).filter(|run| run.len() >= LANE_MULTIPLE && rest >= LANE_MULTIPLE);
             n = n.min(run.map_or(max, <[C]>::len));
         }
-        let is_direct = n >= STEP && D::view_any_mut(out).is_some();
+        let is_direct = n >= LANE_MULTIPLE && D::view_any_mut(out).is_some();
         if !is_direct {
             n = n.min(max);
         }
-        let whole = if n >= STEP { n / STEP * STEP } else { STEP };
-        let n = n.min(whole);
+        let padded_len = if n >= LANE_MULTIPLE { n / LANE_MULTIPLE * LANE_MULTIPLE } else { LANE_MULTIPLE };
+        let n = n.min(padded_len);
         let mut block = out.part(done..done + n);
         for (k, operand) in operands.iter().enumerate().filter(|(k, _)| runs[*k].is_none()) {
             let buffer = &mut buffers[k * max..(k + 1) * max];
             if !operand.is_constant() {
-                operand.fill(at, block.as_elements(), &mut buffer[..n]);
-                if n < whole {
+                operand.fill(index, block.as_elements(), &mut buffer[..n]);
+                if n < padded_len {
                     let last = buffer[n - 1];
-                    buffer[n..whole].fill(last);
+                    buffer[n..padded_len].fill(last);
                 }
             } else if !filled[k] {
-                operand.fill(at, block.as_elements(), buffer);
+                operand.fill(index, block.as_elements(), buffer);
                 filled[k] = true;
             }
         }
         let mut inputs = [&[][..]; MAX_OPERANDS];
         for (k, input) in inputs.iter_mut().enumerate().take(operands.len()) {
             *input = match runs[k] {
-                Some(run) => &run[..whole],
-                None => &buffers[k * max..k * max + whole],
+                Some(run) => &run[..padded_len],
+                None => &buffers[k * max..k * max + padded_len],
             };
         }
         let inputs = &inputs[..operands.len()];
         match D::view_any_mut(&mut block) {
             Some(lanes) if is_direct => body(inputs, lanes),
             _ => {
-                body(inputs, &mut result[..whole]);
+                body(inputs, &mut result[..padded_len]);
                 D::store_any(&result[..n], block);
             }
         }

@@ -1,7 +1,7 @@
 //! Conversion between array elements and the lanes that loops compute in.
 //!
-//! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`); other element types are converted block by block
-//! through buffers that stay in the L1 cache. So nine data types need no more code than four.
+//! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`). Other element types are converted block by block
+//! through buffers that stay in the L1 cache, so that nine element types need no more code than four.
 
 use crate::par::{self, Pod};
 use ferromx_core::dtype::{DType, Element, bf16, f16, truncate_i32, truncate_i64};
@@ -10,18 +10,18 @@ use std::ops::Range;
 
 /// A type that loops compute in.
 pub trait Lane: Element + Pod + Load<Self> + Store<Self> {
-    /// True if loops over these lanes have a version for every instruction set; otherwise the widest one is left out, since most
-    /// programs compute in single precision.
+    /// True if loops over these lanes are compiled for every instruction set. The others, which few programs use, lack AVX-512 to save
+    /// code.
     const EVERY_ISA: bool;
     /// The elements as lanes, if they already are lanes of this type.
     fn view_any(src: Elements<'_>) -> Option<&[Self]>;
     /// The destination as lanes, if its elements are lanes of this type.
     fn view_any_mut<'s>(dst: &'s mut ElementsMut<'_>) -> Option<&'s mut [Self]>;
-    /// Converts the elements from position `at` on to `dst`.
-    fn load_any(src: Elements<'_>, at: usize, dst: &mut [Self]);
+    /// Converts the elements from index `start` on to `dst`.
+    fn load_any(src: Elements<'_>, start: usize, dst: &mut [Self]);
     /// Converts lanes to the elements of `dst`, which has the same length.
     fn store_any(src: &[Self], dst: ElementsMut<'_>);
-    /// The lane of a number that is first rounded to an element type.
+    /// The lane of a value rounded to an element type.
     fn rounded(value: f64, to: DType) -> Self;
 }
 
@@ -35,14 +35,14 @@ pub trait AnyElement: Element {
 
 macro_rules! elements {
     ($($variant:ident $t:ty),*) => {
-        /// Elements of any type, for kernels whose operands differ in type: they convert block by block, so that they are not
-        /// compiled for every pair of types.
+        /// A slice of elements of any type, for kernels that convert their operands block by block instead of being compiled for
+        /// every combination of types.
         #[derive(Clone, Copy, Debug)]
         pub enum Elements<'a> {
             $(#[doc = concat!("Elements of type `", stringify!($t), "`.")] $variant(&'a [$t]),)*
         }
 
-        /// A destination for elements of any type.
+        /// A mutable slice of elements of any type.
         #[derive(Debug)]
         pub enum ElementsMut<'a> {
             $(#[doc = concat!("Elements of type `", stringify!($t), "`.")] $variant(&'a mut [$t]),)*
@@ -79,7 +79,7 @@ macro_rules! elements {
                 self.len() == 0
             }
 
-            /// The elements, to read.
+            /// The elements as an immutable slice.
             pub fn as_elements(&self) -> Elements<'_> {
                 match self { $(ElementsMut::$variant(s) => Elements::$variant(s),)* }
             }
@@ -140,8 +140,8 @@ macro_rules! lane {
             fn view_any(src: Elements<'_>) -> Option<&[$lane]> {
                 match src { $(Elements::$variant(s) => Load::<$lane>::view(s),)* }
             }
-            fn load_any(src: Elements<'_>, at: usize, dst: &mut [$lane]) {
-                match src { $(Elements::$variant(s) => Load::<$lane>::load(&s[at..at + dst.len()], dst),)* }
+            fn load_any(src: Elements<'_>, start: usize, dst: &mut [$lane]) {
+                match src { $(Elements::$variant(s) => Load::<$lane>::load(&s[start..start + dst.len()], dst),)* }
             }
             fn store_any(src: &[$lane], dst: ElementsMut<'_>) {
                 match dst { $(ElementsMut::$variant(d) => Store::<$lane>::store(src, d),)* }
@@ -294,19 +294,19 @@ convert! {
     bf16, i64: |x| single_to_i64(x.to_f32()), bf16::from_f64(x as f64);
 }
 
-/// [`truncate_i32`] without a detour through double precision, so that the loop vectorises.
+/// [`truncate_i32`] without conversion to double precision, so that loops vectorise.
 #[inline(always)]
 fn single_to_i32(x: f32) -> i32 {
     if x < 2_147_483_648.0 { x as i32 } else { i32::MIN }
 }
 
-/// [`truncate_i64`] in single precision.
+/// [`truncate_i64`] without conversion to double precision.
 #[inline(always)]
 fn single_to_i64(x: f32) -> i64 {
     if x < 9_223_372_036_854_775_808.0 { x as i64 } else { i64::MIN }
 }
 
-/// Rounds to nearest even without a branch, so that the loop vectorises; NaN stays NaN.
+/// Rounds to nearest even without a branch, so that loops vectorise. NaN stays NaN.
 #[inline(always)]
 fn round_bf16(x: f32) -> bf16 {
     let bits = x.to_bits();
@@ -314,7 +314,7 @@ fn round_bf16(x: f32) -> bf16 {
     bf16::from_bits(if x.is_nan() { bits >> 16 | 0x40 } else { rounded } as u16)
 }
 
-/// The crate `half` uses the processor's conversion instructions on slices.
+/// Conversion of slices by the crate `half`, which uses the conversion instructions of the processor.
 macro_rules! convert_half {
     ($($c:ty: $load:ident, $store:ident, $to:ident, $from:ident;)*) => {$(
         impl Load<$c> for f16 {

@@ -1,4 +1,7 @@
 //! Elementwise kernels of one operand, and the operands, lanes and driver that all elementwise kernels share.
+//!
+//! - `lane`: the types that loops compute in, and their conversion from and to array elements.
+//! - `drive`: runs a loop over the lanes of operands of any type, in parallel and block by block.
 
 pub(crate) mod drive;
 mod lane;
@@ -13,11 +16,11 @@ use drive::drive;
 use ferromx_core::dtype::Element;
 use std::marker::PhantomData;
 
-/// A function of lanes, which elementwise kernels apply.
+/// An elementwise function of lanes.
 ///
-/// Every Rust function and closure implements it. But Rust calls those through a shim that is inlined at the compiler's
-/// discretion; a large one that is not inlined runs a hundred times slower, without vector instructions. So a formula of more
-/// than a dozen operations needs a type of its own, whose `call` is `#[inline(always)]`: `lane_fn!` writes one.
+/// Every Rust function and closure implements it, but whether these are inlined is the compiler's decision, and one that is not
+/// inlined runs a hundred times slower, without vector instructions. So a formula of more than a dozen operations needs a type of
+/// its own, whose `call` is `#[inline(always)]`: `lane_fn!` defines one.
 pub trait LaneFn<Args, R>: Copy + Sync {
     /// Applies the function.
     fn call(self, args: Args) -> R;
@@ -73,7 +76,7 @@ impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Kernel for Map<'_, C, D, F> {
 
 #[inline(always)]
 fn map_loop<C: Copy, D>(x: &[C], y: &mut [D], f: impl LaneFn<(C,), D>) {
-    let n = y.len() & !(drive::STEP - 1);
+    let n = y.len() & !(drive::LANE_MULTIPLE - 1);
     let (x, y) = (&x[..n], &mut y[..n]);
     for i in 0..n {
         y[i] = f.call((x[i],));
@@ -98,7 +101,7 @@ where
     drive(&[x.operand()], U::elements_mut(out), &map_body(f));
 }
 
-/// A loop for [`drive()`]; a function of its own, since a closure in [`map`] would be compiled for every element type.
+/// The loop of [`map`] for [`drive()`]. A closure within [`map`] would be compiled for every element type.
 fn map_body<C: Lane, D: Lane, F: LaneFn<(C,), D>>(f: F) -> impl Fn(&[&[C]], &mut [D]) + Sync {
     move |x, y| multiversion::run(Map(x[0], y, f))
 }
@@ -152,19 +155,19 @@ impl<C: Lane, D: Lane> Loop<C, D> {
     }
 }
 
-/// `x[i] = f(x[i])` on this thread, for a few elements that are in the cache.
+/// `x[i] = f(x[i])` on the calling thread, for a slice that is in the cache.
 pub fn apply_in_place<C: Lane>(formula: &Loop<C>, x: &mut [C]) {
-    const PART: usize = 4 * drive::STEP;
-    let (mut from, mut to) = ([C::default(); PART], [C::default(); drive::STEP]);
-    for part in x.chunks_mut(PART) {
-        let (len, whole) = (part.len(), part.len() & !(drive::STEP - 1));
-        from[..len].copy_from_slice(part);
-        formula.run(&[&from[..whole]], &mut part[..whole]);
-        if whole < len {
-            // The loop has no remainder, so the last part is padded.
-            from[len..whole + drive::STEP].fill(part[len - 1]);
-            formula.run(&[&from[whole..whole + drive::STEP]], &mut to);
-            part[whole..].copy_from_slice(&to[..len - whole]);
+    const BLOCK: usize = 4 * drive::LANE_MULTIPLE;
+    let (mut from, mut to) = ([C::default(); BLOCK], [C::default(); drive::LANE_MULTIPLE]);
+    for block in x.chunks_mut(BLOCK) {
+        let (len, full) = (block.len(), block.len() & !(drive::LANE_MULTIPLE - 1));
+        from[..len].copy_from_slice(block);
+        formula.run(&[&from[..full]], &mut block[..full]);
+        if full < len {
+            // The loop takes multiples of its lane count only, so the tail is padded.
+            from[len..full + drive::LANE_MULTIPLE].fill(block[len - 1]);
+            formula.run(&[&from[full..full + drive::LANE_MULTIPLE]], &mut to);
+            block[full..].copy_from_slice(&to[..len - full]);
         }
     }
 }
