@@ -1,4 +1,4 @@
-//! Bidiagonal matrices: the reduction of a square matrix to bidiagonal form, and its diagonalisation.
+//! The reduction of a square matrix to bidiagonal form, and of that to diagonal form.
 
 use super::reflections::reflector;
 use super::rotations::Rotations;
@@ -9,12 +9,12 @@ use crate::simd::multiversion::per_isa;
 /// Maximum number of sweeps per singular value; two are usual.
 const MAX_SWEEPS: usize = 60;
 
-/// Reduces a matrix of n x n elements, n being the length of `diagonal`, to bidiagonal form: `diagonal` and the superdiagonal.
-/// Row j of `columns` gets, from its diagonal on, the Householder vector that clears column j; the vector that clears row j
-/// replaces that row right of the diagonal. `taus` gets the scalars of the column reflections, then those of the row reflections.
+/// Reduces an n x n matrix, where n is the length of `diagonal`, to bidiagonal form: writes its diagonal and superdiagonal. The
+/// Householder vector that clears column j is written to row j of `columns`, from the diagonal on; the one that clears row j replaces
+/// that row of `a` to the right of the diagonal. `taus` gets the scalars of the column reflections, then those of the row reflections.
 ///
-/// A column reflection takes A to A - v w^T, a row reflection takes it to A - x u^T. Each pass over A applies one of them and
-/// computes the product that the next one needs, for which its row or column is updated first.
+/// A column reflection maps A to A - v w^T, a row reflection maps it to A - x u^T. Each pass over A applies one of them and computes
+/// the product for the next one, whose row or column is updated first.
 pub(super) fn bidiagonal<T: Scalar>(
     a: &mut [T],
     columns: &mut [T],
@@ -24,10 +24,10 @@ pub(super) fn bidiagonal<T: Scalar>(
 ) {
     let n = diagonal.len();
     let (column_taus, row_taus) = taus.split_at_mut(n);
-    with_scratch(3 * n, |work: &mut [T]| {
-        work.fill(T::zero());
-        let (u, work) = work.split_at_mut(n);
-        let (w, x) = work.split_at_mut(n);
+    with_scratch(3 * n, |buffer: &mut [T]| {
+        buffer.fill(T::zero());
+        let (u, buffer) = buffer.split_at_mut(n);
+        let (w, x) = buffer.split_at_mut(n);
         for j in 0..n {
             let v = &mut columns[j * n + j..(j + 1) * n];
             for (i, v) in (j..).zip(&mut *v) {
@@ -81,8 +81,8 @@ per_isa! {
         let mut sums = [T::zero(); LANES];
         let blocks = n / LANES;
         for i in 0..blocks {
-            let at = i * LANES..(i + 1) * LANES;
-            let (row, w, u) = (&mut row[at.clone()], &w[at.clone()], &u[at]);
+            let range = i * LANES..(i + 1) * LANES;
+            let (row, w, u) = (&mut row[range.clone()], &w[range.clone()], &u[range]);
             for k in 0..LANES {
                 row[k] -= v * w[k];
                 sums[k] += row[k] * u[k];
@@ -97,7 +97,7 @@ per_isa! {
     }
 }
 
-/// The cosine and sine of the rotation that takes (f, g) to (r, 0), and r.
+/// The cosine and sine of the Givens rotation that maps (f, g) to (r, 0), and r.
 fn rotation<T: Scalar>(f: T, g: T) -> (T, T, T) {
     let square = f * f + g * g;
     let safe = square > T::min_positive_value() / T::epsilon() && square < T::max_value();
@@ -114,21 +114,22 @@ pub(super) struct Bidiagonal<'a, 'b, T: 'static> {
     pub right: &'a mut Rotations<'b, T>,
 }
 
-/// An unreduced block and the direction of a sweep through it. A reversed sweep works on the transposed block, from its end.
+/// An unreduced block `begin..=end` and the direction of a sweep through it. A reversed sweep works on the transposed block, from its
+/// end.
 #[derive(Clone, Copy)]
 struct Sweep {
     begin: usize,
     end: usize,
-    reversed: bool,
+    is_reversed: bool,
 }
 
 impl Sweep {
     fn d(self, k: usize) -> usize {
-        if self.reversed { self.end - k } else { self.begin + k }
+        if self.is_reversed { self.end - k } else { self.begin + k }
     }
 
     fn e(self, k: usize) -> usize {
-        if self.reversed { self.end - 1 - k } else { self.begin + k }
+        if self.is_reversed { self.end - 1 - k } else { self.begin + k }
     }
 }
 
@@ -143,7 +144,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
         {
             return Err(bad);
         }
-        let mut left = MAX_SWEEPS * self.d.len();
+        let mut sweeps_left = MAX_SWEEPS * self.d.len();
         while end > 0 {
             let begin = (0..end).rev().find(|i| self.is_negligible(*i)).map_or(0, |i| i + 1);
             if begin == end {
@@ -151,9 +152,9 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
                 end -= 1;
                 continue;
             }
-            left = left.checked_sub(1).ok_or(end)?;
+            sweeps_left = sweeps_left.checked_sub(1).ok_or(end)?;
             // Sweep from the end with the larger elements to the end with the smaller ones, which converge first.
-            let sweep = Sweep { begin, end, reversed: self.d[begin].abs() < self.d[end].abs() };
+            let sweep = Sweep { begin, end, is_reversed: self.d[begin].abs() < self.d[end].abs() };
             match self.shift(sweep) {
                 Some(shift) => self.shifted_sweep(sweep, shift),
                 None => self.zero_shift_sweep(sweep),
@@ -179,8 +180,8 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
 
     /// Rotates rows or columns k and k + 1 of the block, in the direction of the sweep.
     fn rotate(&mut self, sweep: Sweep, columns: bool, k: usize, c: T, s: T) {
-        let rows = if columns == sweep.reversed { &mut *self.left } else { &mut *self.right };
-        rows.rotate(sweep.e(k), c, if sweep.reversed { -s } else { s });
+        let rows = if columns == sweep.is_reversed { &mut *self.left } else { &mut *self.right };
+        rows.rotate(sweep.e(k), c, if sweep.is_reversed { -s } else { s });
     }
 
     /// An implicit QR sweep: rotating the first two columns by the shift creates a bulge, which is chased to the end.

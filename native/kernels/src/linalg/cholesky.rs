@@ -4,8 +4,8 @@ use super::{BLOCK, Scalar, dot};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, with_scratch};
 
-/// Replaces the symmetric, positive definite matrix A of `n` x `n` elements by the lower triangular L with A = L L^T, zeros above
-/// the diagonal. Reads only the lower triangle of A. NaN and infinity propagate.
+/// Replaces a symmetric, positive definite `n` x `n` matrix A by the lower triangular L with A = L L^T and zeros above the diagonal.
+/// Reads only the lower triangle of A. NaN and infinity propagate.
 ///
 /// # Errors
 /// The index of the row at which A turns out not to be positive definite.
@@ -19,14 +19,14 @@ pub fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<(), usize> {
         factorise_diagonal(a, n, k, b)?;
         let (done, rest) = a.split_at_mut((k + b) * n);
         let diagonal = &done[k * n..];
-        // The rows below: a[i, k..k+b] L_kk^T = old values.
+        // Triangular solve for the rows below the diagonal block: X L_kk^T = A[i, k..k + b].
         parallel_rows(rest, n, BLOCK, |_, row| {
             for j in 0..b {
                 let l = &diagonal[j * n + k..];
                 row[k + j] = (row[k + j] - dot(&row[k..k + j], &l[..j])) / l[j];
             }
         });
-        update_rest(rest, n, k, b);
+        update_trailing(rest, n, k, b);
     }
     for (i, row) in a.chunks_exact_mut(n.max(1)).enumerate() {
         row[i + 1..].fill(T::zero());
@@ -34,7 +34,7 @@ pub fn cholesky<T: Scalar>(a: &mut [T], n: usize) -> Result<(), usize> {
     Ok(())
 }
 
-/// Factorises a diagonal block.
+/// Factorises the diagonal block of `b` rows at `k`.
 fn factorise_diagonal<T: Scalar>(a: &mut [T], n: usize, k: usize, b: usize) -> Result<(), usize> {
     for i in k..k + b {
         let (above, row) = a.split_at_mut(i * n);
@@ -51,8 +51,8 @@ fn factorise_diagonal<T: Scalar>(a: &mut [T], n: usize, k: usize, b: usize) -> R
     Ok(())
 }
 
-/// Subtracts the products of the new columns from the remaining lower triangle, a block of columns at a time.
-fn update_rest<T: Scalar>(rest: &mut [T], n: usize, k: usize, b: usize) {
+/// Updates the trailing lower triangle with the new columns L_k: A -= L_k L_k^T, a block of columns at a time.
+fn update_trailing<T: Scalar>(rest: &mut [T], n: usize, k: usize, b: usize) {
     let rows = rest.len() / n.max(1);
     with_scratch(rows * b, |columns: &mut [T]| {
         for (to, from) in columns.chunks_exact_mut(b).zip(rest.chunks_exact(n)) {

@@ -4,10 +4,10 @@ use super::reflections::reflector;
 use super::{Scalar, axpy, dot};
 use crate::par::with_scratch;
 
-/// Maximum number of QR steps per eigenvalue; two or three are usual.
-const MAX_STEPS: usize = 60;
+/// Maximum number of QR iterations per eigenvalue; two or three are usual.
+const MAX_ITERATIONS: usize = 60;
 
-/// Why [`general_eigen`] gave up.
+/// Why [`general_eigen`] failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EigenError {
     /// The eigenvalue at this index does not converge, as with NaN and infinities.
@@ -16,11 +16,11 @@ pub enum EigenError {
     Complex(usize),
 }
 
-/// Writes the real and imaginary parts of the eigenvalues of a matrix of `n` x `n` elements, which is overwritten. Conjugate
-/// pairs are adjacent, the positive imaginary part first. `vectors` is empty, or gets the eigenvectors as columns of length 1,
-/// which requires all eigenvalues to be real.
+/// Writes the real and imaginary parts of the eigenvalues of an `n` x `n` matrix, which is overwritten. Conjugate pairs are adjacent,
+/// the positive imaginary part first. `vectors` is empty, or gets the eigenvectors as columns of unit norm, which requires all
+/// eigenvalues to be real.
 ///
-/// Householder reflections reduce the matrix to Hessenberg form, then Francis' double-shift QR steps to quasi-triangular form
+/// Householder reflections reduce the matrix to Hessenberg form, then Francis' double-shift QR iterations to quasi-triangular form
 /// (Golub and Van Loan, Matrix Computations, 7.4 and 7.5).
 ///
 /// # Errors
@@ -60,7 +60,7 @@ pub fn general_eigen<T: Scalar>(
     })
 }
 
-/// The matrix H of A = Q H Q^T, while it is reduced; `basis` holds Q^T.
+/// The Schur decomposition A = Q H Q^T while H is reduced; `basis` holds Q^T.
 struct Schur<'a, T> {
     h: &'a mut [T],
     basis: &'a mut [T],
@@ -72,17 +72,17 @@ impl<T: Scalar> Schur<'_, T> {
         self.h[i * self.n + j]
     }
 
-    /// Applies I - t v v^T, whose first row and column are `k`, from both sides, to the columns from `from` on and the rows up to
-    /// `to`.
+    /// Applies I - t v v^T, whose vector starts at row and column `k`, from both sides: from the left to the columns from `from` on,
+    /// from the right to the rows before `to`.
     fn reflect(&mut self, v: &[T], t: T, k: usize, from: usize, to: usize) {
         let n = self.n;
-        left(self.h, n, v, t, k, from);
+        reflect_rows(self.h, n, v, t, k, from);
         for row in self.h[..to * n].chunks_exact_mut(n) {
-            let part = &mut row[k..k + v.len()];
-            let along = dot(v, part) * t;
-            axpy(-along, v, part);
+            let x = &mut row[k..k + v.len()];
+            let projection = dot(v, x) * t;
+            axpy(-projection, v, x);
         }
-        left(self.basis, n, v, t, k, 0);
+        reflect_rows(self.basis, n, v, t, k, 0);
     }
 
     /// Zeroes everything below the first subdiagonal.
@@ -102,26 +102,26 @@ impl<T: Scalar> Schur<'_, T> {
     /// Reduces the Hessenberg matrix to a triangular one with 2 x 2 blocks for complex pairs.
     fn triangular(&mut self) -> Result<(), EigenError> {
         let n = self.n;
-        let (mut end, mut step) = (n, 0);
+        let (mut end, mut iteration) = (n, 0);
         while end > 0 {
             let start = self.split(end);
             match end - start {
-                1 => (end, step) = (end - 1, 0),
+                1 => (end, iteration) = (end - 1, 0),
                 2 => {
                     self.separate(start);
-                    (end, step) = (end - 2, 0);
+                    (end, iteration) = (end - 2, 0);
                 }
-                _ if step == MAX_STEPS => return Err(EigenError::NotConverged(end - 1)),
+                _ if iteration == MAX_ITERATIONS => return Err(EigenError::NotConverged(end - 1)),
                 _ => {
-                    step += 1;
-                    self.francis(start, end, step % 10 == 0);
+                    iteration += 1;
+                    self.francis(start, end, iteration % 10 == 0);
                 }
             }
         }
         Ok(())
     }
 
-    /// The start of the last unreduced block that ends at `end`.
+    /// The start of the unreduced block that ends at `end`.
     fn split(&mut self, end: usize) -> usize {
         for i in (1..end).rev() {
             let beside = self.at(i, i).abs() + self.at(i - 1, i - 1).abs();
@@ -133,8 +133,8 @@ impl<T: Scalar> Schur<'_, T> {
         0
     }
 
-    /// One QR step with the eigenvalues of the last two rows as shifts, or with exceptional shifts after many steps without
-    /// convergence.
+    /// A QR iteration with the eigenvalues of the last two rows as shifts, or with exceptional shifts if many iterations have not
+    /// converged.
     fn francis(&mut self, start: usize, end: usize, exceptional: bool) {
         let (n, last) = (self.n, end - 1);
         let mut sum = self.at(last - 1, last - 1) + self.at(last, last);
@@ -179,7 +179,7 @@ impl<T: Scalar> Schur<'_, T> {
         if square < T::zero() {
             return;
         }
-        // The eigenvector (x, y) of the larger eigenvalue, and the reflection that takes it to the first axis.
+        // The eigenvector (x, y) of the larger eigenvalue, and the reflection that maps it to the first axis.
         let x = half + if half >= T::zero() { square.sqrt() } else { -square.sqrt() };
         let mut v = [x, self.at(i + 1, i)];
         let t = reflector(&mut v);
@@ -226,15 +226,15 @@ impl<T: Scalar> Schur<'_, T> {
     }
 }
 
-/// Applies I - t v v^T to the rows from `k` on, in the columns from `from` on.
-fn left<T: Scalar>(a: &mut [T], n: usize, v: &[T], t: T, k: usize, from: usize) {
-    with_scratch(n - from, |along: &mut [T]| {
-        along.fill(T::zero());
+/// Applies I - t v v^T from the left to the rows from `k` on, in the columns from `from` on.
+fn reflect_rows<T: Scalar>(a: &mut [T], n: usize, v: &[T], t: T, k: usize, from: usize) {
+    with_scratch(n - from, |products: &mut [T]| {
+        products.fill(T::zero());
         for (i, v) in v.iter().enumerate() {
-            axpy(*v, &a[(k + i) * n + from..(k + i + 1) * n], along);
+            axpy(*v, &a[(k + i) * n + from..(k + i + 1) * n], products);
         }
         for (i, v) in v.iter().enumerate() {
-            axpy(-t * *v, along, &mut a[(k + i) * n + from..(k + i + 1) * n]);
+            axpy(-t * *v, products, &mut a[(k + i) * n + from..(k + i + 1) * n]);
         }
     });
 }

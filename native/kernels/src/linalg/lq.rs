@@ -5,16 +5,16 @@ use super::{Scalar, axpy, dot, transpose};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::with_scratch;
 
-/// Replaces the matrix A of `m` x `n` elements, m <= n, by Q with orthonormal rows and writes the lower triangular L of `m` x `m`
-/// elements, so that A = L Q. The signs are those of LAPACK's `gelqf`.
+/// Replaces an `m` x `n` matrix A, m <= n, by Q with orthonormal rows and writes the lower triangular `m` x `m` matrix L, so that
+/// A = L Q. The signs are those of LAPACK's `gelqf`.
 ///
 /// # Panics
 /// If a length does not match.
 pub fn lq<T: Scalar>(a: &mut [T], m: usize, n: usize, l: &mut [T]) {
     assert!(m <= n, "LQ of a matrix of {m} x {n} elements, which has more rows than columns");
     assert_eq!((a.len(), l.len()), (m * n, m * m), "a matrix of {m} x {n} elements and its factor L");
-    with_scratch(m * (n + 1), |work: &mut [T]| {
-        let (q, taus) = work.split_at_mut(m * n);
+    with_scratch(m * (n + 1), |buffer: &mut [T]| {
+        let (q, taus) = buffer.split_at_mut(m * n);
         for k in (0..m).step_by(BLOCK) {
             let block = BLOCK.min(m - k);
             for i in k..k + block {
@@ -38,25 +38,25 @@ pub fn lq<T: Scalar>(a: &mut [T], m: usize, n: usize, l: &mut [T]) {
     });
 }
 
-/// Applies a reflection to a vector.
+/// Applies the reflection I - t v v^T to a vector; `v[0]` is taken to be 1.
 fn reflect<T: Scalar>(v: &[T], t: T, x: &mut [T]) {
-    let along = (x[0] + dot(&v[1..], &x[1..])) * t;
-    x[0] -= along;
-    axpy(-along, &v[1..], &mut x[1..]);
+    let projection = (x[0] + dot(&v[1..], &x[1..])) * t;
+    x[0] -= projection;
+    axpy(-projection, &v[1..], &mut x[1..]);
 }
 
-/// Writes the factorisation A = Q R of a matrix of `m` x `n` elements: Q of `m` x `k` elements with orthonormal columns and the
-/// upper triangular R of `k` x `n` elements, where k is the smaller of m and n.
+/// Writes the factorisation A = Q R of an `m` x `n` matrix: the `m` x `k` matrix Q with orthonormal columns and the upper triangular
+/// `k` x `n` matrix R, where k = min(m, n).
 ///
 /// # Panics
 /// If a length does not match.
 pub fn qr<T: Scalar>(a: &[T], m: usize, n: usize, q: &mut [T], r: &mut [T]) {
     let k = m.min(n);
     assert_eq!((a.len(), q.len(), r.len()), (m * n, m * k, k * n), "a matrix of {m} x {n} elements and its factors");
-    // The first k columns give Q and the left part of R, which is all of it unless A is wide.
-    with_scratch(2 * k * m + k * k, |work: &mut [T]| {
-        let (transposed, work) = work.split_at_mut(k * m);
-        let (_, l) = work.split_at_mut(k * m);
+    // The first k columns of A give Q and the first k columns of R.
+    with_scratch(2 * k * m + k * k, |buffer: &mut [T]| {
+        let (transposed, buffer) = buffer.split_at_mut(k * m);
+        let (_, l) = buffer.split_at_mut(k * m);
         for (i, transposed) in transposed.chunks_exact_mut(m.max(1)).enumerate() {
             transposed.iter_mut().enumerate().for_each(|(j, x)| *x = a[j * n + i]);
         }

@@ -1,29 +1,29 @@
-//! The LU factorisation with row exchanges, and solvers based on it.
+//! The LU factorisation with partial pivoting, and solvers based on it.
 
 use super::{BLOCK, Scalar, Triangle, axpy, solve_left};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, with_scratch};
 
-/// Replaces the matrix A of `n` x `n` elements by its factors: L below the diagonal (with an implicit unit diagonal), U on and
-/// above it, so that P A = L U. `pivots[k]` is the row that was exchanged with row k. Returns true if the number of exchanges is
-/// odd. A column of zeros leaves a zero on the diagonal of U.
+/// Replaces an `n` x `n` matrix A by its factors: L below the diagonal (with an implicit unit diagonal), U on and above it, so that
+/// P A = L U. `pivots[k]` is the row that was exchanged with row k. Returns true if the number of exchanges is odd. A singular matrix
+/// leaves a zero on the diagonal of U.
 ///
 /// # Panics
 /// If a length does not match.
 pub fn lu<T: Scalar>(a: &mut [T], n: usize, pivots: &mut [usize]) -> bool {
     assert_eq!((a.len(), pivots.len()), (n * n, n), "a matrix of {n} x {n} elements and {n} pivots");
-    let mut odd = false;
+    let mut is_odd = false;
     for k in (0..n).step_by(BLOCK) {
         let end = (k + BLOCK).min(n);
         for (j, pivot) in pivots.iter_mut().enumerate().take(end).skip(k) {
             *pivot = eliminate(a, n, j, end);
-            odd ^= *pivot != j;
+            is_odd ^= *pivot != j;
         }
         if end < n {
-            update_rest(a, n, k, end);
+            update_trailing(a, n, k, end);
         }
     }
-    odd
+    is_odd
 }
 
 /// Eliminates column `j` within the block of columns that ends at `end`; returns the pivot row.
@@ -50,8 +50,8 @@ fn eliminate<T: Scalar>(a: &mut [T], n: usize, j: usize, end: usize) -> usize {
     pivot
 }
 
-/// Updates the columns to the right of a finished block.
-fn update_rest<T: Scalar>(a: &mut [T], n: usize, k: usize, end: usize) {
+/// Updates the columns to the right of a factorised block: a triangular solve for the rows of the block, then A -= L U below it.
+fn update_trailing<T: Scalar>(a: &mut [T], n: usize, k: usize, end: usize) {
     let (upper, lower) = a.split_at_mut(end * n);
     let (b, rows) = (end - k, n - end);
     for i in k..end {
@@ -71,7 +71,7 @@ fn update_rest<T: Scalar>(a: &mut [T], n: usize, k: usize, end: usize) {
     });
 }
 
-/// Replaces B, of `n` x `m` elements, by the X with A X = B, given the factors of A from [`lu`].
+/// Replaces the `n` x `m` matrix B by the X with A X = B, given the factors of A from [`lu`].
 ///
 /// # Panics
 /// If a length does not match.
@@ -84,7 +84,7 @@ pub fn solve_lu<T: Scalar>(factors: &[T], n: usize, pivots: &[usize], b: &mut [T
     solve_left(factors, n, Triangle { lower: false, transposed: false, unit: false }, b, m);
 }
 
-/// Writes the inverse of the matrix A of `n` x `n` elements, which is replaced by its factors.
+/// Writes the inverse of an `n` x `n` matrix A, which is replaced by its factors.
 ///
 /// # Errors
 /// The index of the column that makes A singular.

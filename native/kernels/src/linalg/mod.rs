@@ -2,6 +2,12 @@
 //!
 //! The factorisations are blocked, so that [`crate::gemm`] does nearly all of the work. For batches, call them through
 //! [`for_each_matrix`].
+//!
+//! - `triangular`: triangular solves, and copies of triangles.
+//! - `cholesky`, `lu`, `lq`: the factorisations, and solvers based on them.
+//! - `symmetric`, `general`: eigenvalues and eigenvectors.
+//! - `svd`, `bidiagonal`: the singular value decomposition.
+//! - `reflections`, `rotations`: Householder reflections and Givens rotations, applied in blocks.
 
 mod bidiagonal;
 mod cholesky;
@@ -74,15 +80,15 @@ pub fn for_each_matrix<T: Send, E: Send>(
     }
 }
 
-/// Writes the transpose of a matrix of `rows` x `cols` elements.
+/// Writes the transpose of a `rows` x `cols` matrix.
 pub fn transpose<T: Scalar>(a: &[T], rows: usize, cols: usize, out: &mut [T]) {
     crate::movement::transpose(a, &[rows, cols], &[1, 0], out);
 }
 
-/// Number of partial sums of a [`dot`] product.
+/// Number of partial sums in [`dot`].
 const SUMS: usize = 16;
 
-/// The sum of a power of two of partial sums.
+/// Sums a power-of-two number of partial sums pairwise.
 #[inline(always)]
 fn total<T: Scalar, const N: usize>(sums: &[T; N]) -> T {
     let mut sums = *sums;

@@ -5,15 +5,16 @@ use crate::gemm::MatMut;
 use crate::par::{List, parallel_blocks, with_scratch};
 use crate::simd::multiversion::per_isa;
 
-/// Columns that are rotated at a time, so that rows stay in the cache between rotations; `NARROW` for small matrices.
-const WIDE: usize = 64;
-const NARROW: usize = 16;
+/// Columns in a block that is rotated at a time, so that its rows stay in the cache between rotations.
+const WIDTH: usize = 64;
+/// The same for matrices with fewer columns.
+const NARROW_WIDTH: usize = 16;
 
-/// Number of rotations per row that are collected before they are applied.
-const COLLECTED: usize = 16;
+/// Rotations per row that are collected before they are applied.
+const PENDING_PER_ROW: usize = 16;
 
-/// A matrix whose rows are rotated. Rotations are collected: applying each at once would move two rows through the cache for
-/// little arithmetic.
+/// A matrix whose rows are rotated. Rotations are collected and applied in batches, because a single one reads two rows for little
+/// arithmetic.
 pub(super) struct Rotations<'a, T: 'static> {
     rows: &'a mut [T],
     n: usize,
@@ -26,10 +27,10 @@ impl<'a, T: Scalar> Rotations<'a, T> {
         Rotations { rows, n, pending: List::default() }
     }
 
-    /// Takes rows x = `i` and y = `i` + 1 to c x + s y and c y - s x.
+    /// Replaces the rows x = `i` and y = `i` + 1 by c x + s y and c y - s x.
     pub(super) fn rotate(&mut self, i: usize, c: T, s: T) {
         self.pending.push((i, c, s));
-        if self.pending.len() >= COLLECTED * self.rows.len() / self.n.max(1) {
+        if self.pending.len() >= PENDING_PER_ROW * self.rows.len() / self.n.max(1) {
             self.apply();
         }
     }
@@ -40,7 +41,7 @@ impl<'a, T: Scalar> Rotations<'a, T> {
         if pending.is_empty() {
             return;
         }
-        let width = if n <= NARROW { NARROW } else { WIDE };
+        let width = if n <= NARROW_WIDTH { NARROW_WIDTH } else { WIDTH };
         let rows = self.rows.len() / n;
         parallel_blocks(MatMut::row_major(self.rows, rows, n), rows, width, |_, _, mut block| {
             let cols = block.cols();
@@ -50,8 +51,10 @@ impl<'a, T: Scalar> Rotations<'a, T> {
                     to[cols..].fill(T::zero());
                 }
                 match width {
-                    NARROW => rotate_all::<T, [T; NARROW]>(pending, panel.as_chunks_mut::<NARROW>().0),
-                    _ => rotate_all::<T, [T; WIDE]>(pending, panel.as_chunks_mut::<WIDE>().0),
+                    NARROW_WIDTH => {
+                        rotate_all::<T, [T; NARROW_WIDTH]>(pending, panel.as_chunks_mut::<NARROW_WIDTH>().0)
+                    }
+                    _ => rotate_all::<T, [T; WIDTH]>(pending, panel.as_chunks_mut::<WIDTH>().0),
                 }
                 for (i, from) in panel.chunks_exact(width).enumerate() {
                     block.row_mut(i).copy_from_slice(&from[..cols]);

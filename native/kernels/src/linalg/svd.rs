@@ -8,8 +8,8 @@ use super::{Scalar, transpose};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{List, with_scratch};
 
-/// The decomposition A = U diag(s) V of a matrix of `m` x `n` elements: with k the smaller of m and n, U of `m` x `k` elements
-/// has orthonormal columns, V of `k` x `n` elements orthonormal rows, and the singular values are in decreasing order.
+/// The decomposition A = U diag(s) V of an `m` x `n` matrix: with k = min(m, n), the `m` x `k` matrix U has orthonormal columns, the
+/// `k` x `n` matrix V has orthonormal rows, and the singular values are in decreasing order.
 ///
 /// The LQ factorisation reduces A to a square matrix, Householder reflections to a bidiagonal one, and implicit QR sweeps to a
 /// diagonal one (Golub and Van Loan, Matrix Computations, 8.6; Demmel and Kahan, Accurate singular values of bidiagonal matrices,
@@ -27,51 +27,52 @@ pub fn svd<T: Scalar>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [T], v: 
     if k == 0 {
         return Ok(());
     }
-    let wide = m.max(n);
-    with_scratch(k * (2 * wide + 3 * k), |work: &mut [T]| {
-        let (q, work) = work.split_at_mut(k * wide);
-        let (long, work) = work.split_at_mut(k * wide);
-        let (square, work) = work.split_at_mut(k * k);
-        let (left, right) = work.split_at_mut(k * k);
+    let longer = m.max(n);
+    with_scratch(k * (2 * longer + 3 * k), |buffer: &mut [T]| {
+        let (q, buffer) = buffer.split_at_mut(k * longer);
+        let (long_vectors, buffer) = buffer.split_at_mut(k * longer);
+        let (square, buffer) = buffer.split_at_mut(k * k);
+        let (left, right) = buffer.split_at_mut(k * k);
         if m <= n {
             q.copy_from_slice(a);
         } else {
             transpose(a, m, n, q);
         }
-        if wide > k {
-            lq(q, k, wide, square);
+        if longer > k {
+            lq(q, k, longer, square);
         } else {
             square.copy_from_slice(q);
         }
         square_svd(square, k, left, s, right)?;
-        let long = if wide > k {
-            let (of_square, q) = (MatRef::row_major(right, k, k), MatRef::row_major(q, k, wide));
-            gemm(T::one(), of_square, q, T::zero(), MatMut::row_major(long, k, wide));
-            long
+        let long_vectors = if longer > k {
+            let (square_vectors, q) = (MatRef::row_major(right, k, k), MatRef::row_major(q, k, longer));
+            gemm(T::one(), square_vectors, q, T::zero(), MatMut::row_major(long_vectors, k, longer));
+            long_vectors
         } else {
             right
         };
-        let (left, right) = if m <= n { (left, long) } else { (long, left) };
+        let (left, right) = if m <= n { (left, long_vectors) } else { (long_vectors, left) };
         transpose(left, k, m, u);
         v.copy_from_slice(right);
         Ok(())
     })
 }
 
-/// A = left^T diag(s) right for a matrix of n x n elements, which is overwritten. The singular vectors are rows.
+/// A = left^T diag(s) right for an `n` x `n` matrix, which is overwritten. The singular vectors are rows.
 fn square_svd<T: Scalar>(a: &mut [T], n: usize, left: &mut [T], s: &mut [T], right: &mut [T]) -> Result<(), usize> {
-    with_scratch(2 * n * n + 3 * n, |work: &mut [T]| {
-        let (columns, work) = work.split_at_mut(n * n);
-        let (rows, work) = work.split_at_mut(n * n);
-        let (superdiagonal, taus) = work.split_at_mut(n);
+    with_scratch(2 * n * n + 3 * n, |buffer: &mut [T]| {
+        let (columns, buffer) = buffer.split_at_mut(n * n);
+        let (rows, buffer) = buffer.split_at_mut(n * n);
+        let (superdiagonal, taus) = buffer.split_at_mut(n);
         bidiagonal(a, columns, s, superdiagonal, taus);
         let (column_taus, row_taus) = taus.split_at(n);
         Reflections { v: columns, n, offset: 0, taus: column_taus }.product(n, left);
         Reflections { v: a, n, offset: 1, taus: row_taus }.product(n - 1, rows);
-        let (mut of_left, mut of_right) = (Rotations::new(left, n), Rotations::new(rows, n));
-        Bidiagonal { d: s, e: &mut superdiagonal[..n - 1], left: &mut of_left, right: &mut of_right }.diagonalize()?;
-        of_left.apply();
-        of_right.apply();
+        let (mut left_rotations, mut right_rotations) = (Rotations::new(left, n), Rotations::new(rows, n));
+        Bidiagonal { d: s, e: &mut superdiagonal[..n - 1], left: &mut left_rotations, right: &mut right_rotations }
+            .diagonalize()?;
+        left_rotations.apply();
+        right_rotations.apply();
         for (s, row) in s.iter_mut().zip(rows.chunks_exact_mut(n)).filter(|(s, _)| s.is_sign_negative()) {
             *s = -*s;
             row.iter_mut().for_each(|x| *x = -*x);

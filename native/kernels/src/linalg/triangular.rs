@@ -4,19 +4,19 @@ use super::{BLOCK, Scalar, axpy, transpose};
 use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::with_scratch;
 
-/// Which triangle of a square matrix is used, and how.
+/// A triangle of a square matrix (BLAS's `uplo`, `trans` and `diag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triangle {
-    /// The lower triangle; otherwise the upper one.
+    /// True for the lower triangle, false for the upper one.
     pub lower: bool,
-    /// Uses its transpose.
+    /// True for the transpose of the triangle.
     pub transposed: bool,
-    /// The diagonal is taken to be ones, whatever is stored.
+    /// True if the diagonal is taken to be ones, whatever is stored.
     pub unit: bool,
 }
 
-/// Replaces B, of `n` x `m` elements, by the X with op(A) X = B, where op(A) is the triangle of A, of `n` x `n` elements, or its
-/// transpose. A zero on the diagonal gives infinities.
+/// Replaces the `n` x `m` matrix B by the X with op(A) X = B, where op(A) is a triangle of the `n` x `n` matrix A, or its transpose. A
+/// zero on the diagonal gives infinities.
 ///
 /// # Panics
 /// If a length does not match.
@@ -24,34 +24,34 @@ pub fn solve_left<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T],
     assert_eq!((a.len(), b.len()), (n * n, n * m), "a triangle of {n} x {n} and a right side of {n} x {m} elements");
     let view = MatRef::row_major(a, n, n);
     let op = if triangle.transposed { view.t() } else { view };
-    let downwards = triangle.lower != triangle.transposed;
+    let is_forward = triangle.lower != triangle.transposed;
     let blocks = n.div_ceil(BLOCK);
     for step in 0..blocks {
-        let k = if downwards { step } else { blocks - 1 - step } * BLOCK;
+        let k = if is_forward { step } else { blocks - 1 - step } * BLOCK;
         let end = (k + BLOCK).min(n);
-        solve_block(op.block(k, k, end - k, end - k), downwards, triangle.unit, &mut b[k * m..end * m], m);
+        solve_block(op.block(k, k, end - k, end - k), is_forward, triangle.unit, &mut b[k * m..end * m], m);
         let (above, rest) = b.split_at_mut(k * m);
-        let (own, below) = rest.split_at_mut((end - k) * m);
-        let own = MatRef::row_major(own, end - k, m);
-        if downwards && end < n {
+        let (solved, below) = rest.split_at_mut((end - k) * m);
+        let solved = MatRef::row_major(solved, end - k, m);
+        if is_forward && end < n {
             let off_diagonal = op.block(end, k, n - end, end - k);
-            gemm(-T::one(), off_diagonal, own, T::one(), MatMut::row_major(below, n - end, m));
-        } else if !downwards && k > 0 {
+            gemm(-T::one(), off_diagonal, solved, T::one(), MatMut::row_major(below, n - end, m));
+        } else if !is_forward && k > 0 {
             let off_diagonal = op.block(0, k, k, end - k);
-            gemm(-T::one(), off_diagonal, own, T::one(), MatMut::row_major(above, k, m));
+            gemm(-T::one(), off_diagonal, solved, T::one(), MatMut::row_major(above, k, m));
         }
     }
 }
 
 /// Solves a diagonal block, row by row.
-fn solve_block<T: Scalar>(op: MatRef<'_, T>, downwards: bool, unit: bool, b: &mut [T], m: usize) {
+fn solve_block<T: Scalar>(op: MatRef<'_, T>, is_forward: bool, unit: bool, b: &mut [T], m: usize) {
     let n = op.rows();
     let at = |i: usize, j: usize| op.data()[i * op.row_stride() + j * op.col_stride()];
     for step in 0..n {
-        let i = if downwards { step } else { n - 1 - step };
+        let i = if is_forward { step } else { n - 1 - step };
         let (above, rest) = b.split_at_mut(i * m);
         let (row, below) = rest.split_at_mut(m);
-        if downwards {
+        if is_forward {
             (0..i).for_each(|j| axpy(-at(i, j), &above[j * m..(j + 1) * m], row));
         } else {
             (i + 1..n).for_each(|j| axpy(-at(i, j), &below[(j - i - 1) * m..(j - i) * m], row));
@@ -63,7 +63,7 @@ fn solve_block<T: Scalar>(op: MatRef<'_, T>, downwards: bool, unit: bool, b: &mu
     }
 }
 
-/// Replaces B, of `m` x `n` elements, by the X with X op(A) = B; see [`solve_left`].
+/// Replaces the `m` x `n` matrix B by the X with X op(A) = B; see [`solve_left`].
 ///
 /// # Panics
 /// If a length does not match.

@@ -1,7 +1,13 @@
-//! Kernels that move elements without interpreting them: transposition, slices, repetition, concatenation, padding.
+//! Kernels that move elements without interpreting them.
 //!
 //! They take any plain element type. To keep the library small, callers may view elements as unsigned integers of the same size.
 //! Sources and destinations never overlap.
+//!
+//! - `strided`: slices, broadcasting, flipping, rolling and repetition: copies from and to strided views.
+//! - `transpose`: permutation of axes.
+//! - `join`: concatenation and splitting.
+//! - `pad`: padding.
+//! - `diagonal`: diagonals of two axes.
 
 mod diagonal;
 mod join;
@@ -31,7 +37,7 @@ struct Axis {
     stride: isize,
 }
 
-/// Minimum number of elements moved by a parallel chunk.
+/// Minimum number of elements moved per chunk.
 const GRAIN: usize = 1 << 16;
 
 /// Usually so few axes that nothing is allocated.
@@ -62,12 +68,12 @@ fn contiguous(shape: &[usize]) -> SmallVec<[isize; 6]> {
 
 /// The offset of the `index`-th element of a view in row-major order, relative to the first element.
 fn offset_of(axes: &[Axis], mut index: usize) -> isize {
-    let mut at = 0;
+    let mut offset = 0;
     for axis in axes.iter().rev() {
-        at += (index % axis.n) as isize * axis.stride;
+        offset += (index % axis.n) as isize * axis.stride;
         index /= axis.n;
     }
-    at
+    offset
 }
 
 /// Panics unless `len` elements make up `shape`.

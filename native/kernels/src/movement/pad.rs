@@ -1,36 +1,36 @@
-//! Padding.
+//! Padding with constants or elements of the source.
 
 use super::{GRAIN, Item, check_shape, contiguous};
 use crate::par;
 
-/// The values of the elements outside the source.
+/// The padding mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Padding<T> {
     /// A constant.
     Constant(T),
     /// The nearest element of the source.
     Edge,
-    /// The source mirrored at its border elements, which are not repeated.
+    /// The source reflected at its border elements, which are not repeated.
     Reflect,
-    /// The source mirrored at its edges, so that border elements are repeated.
+    /// The source reflected at its edges, so that border elements are repeated.
     Symmetric,
 }
 
-/// The source index for padded index `i`; `None` if it gets the constant.
-fn source<T>(mode: &Padding<T>, i: usize, before: usize, n: usize) -> Option<usize> {
-    let at = i as isize - before as isize;
+/// The source index for padded index `i`, or `None` for the constant.
+fn source_index<T>(mode: &Padding<T>, i: usize, before: usize, n: usize) -> Option<usize> {
+    let source = i as isize - before as isize;
     let last = n as isize - 1;
     match mode {
-        Padding::Constant(_) => (0..=last).contains(&at).then_some(at as usize),
-        Padding::Edge => Some(at.clamp(0, last) as usize),
+        Padding::Constant(_) => (0..=last).contains(&source).then_some(source as usize),
+        Padding::Edge => Some(source.clamp(0, last) as usize),
         Padding::Reflect if last == 0 => Some(0),
         Padding::Reflect => {
-            let at = at.rem_euclid(2 * last);
-            Some(at.min(2 * last - at) as usize)
+            let source = source.rem_euclid(2 * last);
+            Some(source.min(2 * last - source) as usize)
         }
         Padding::Symmetric => {
-            let at = at.rem_euclid(2 * n as isize);
-            Some(at.min(2 * n as isize - 1 - at) as usize)
+            let source = source.rem_euclid(2 * n as isize);
+            Some(source.min(2 * n as isize - 1 - source) as usize)
         }
     }
 }
@@ -57,15 +57,15 @@ pub fn pad<T: Item + PartialEq>(src: &[T], shape: &[usize], pads: &[(usize, usiz
         let mut rest = row;
         let mut base = Some(0);
         for i in (0..last).rev() {
-            let at = source(&mode, rest % outer[i], pads[i].0, shape[i]);
-            base = base.zip(at).map(|(base, at)| base + at * strides[i] as usize);
+            let source = source_index(&mode, rest % outer[i], pads[i].0, shape[i]);
+            base = base.zip(source).map(|(base, source)| base + source * strides[i] as usize);
             rest /= outer[i];
         }
         let Some(base) = base else { return dst.fill(fill) };
-        let line = &src[base..base + n];
-        dst[before..before + n].copy_from_slice(line);
+        let row_elements = &src[base..base + n];
+        dst[before..before + n].copy_from_slice(row_elements);
         for i in (0..before).chain(before + n..width) {
-            dst[i] = source(&mode, i, before, n).map_or(fill, |at| line[at]);
+            dst[i] = source_index(&mode, i, before, n).map_or(fill, |source| row_elements[source]);
         }
     });
 }

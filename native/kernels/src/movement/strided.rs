@@ -4,7 +4,7 @@ use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, missin
 use crate::par;
 use smallvec::SmallVec;
 
-/// Copies the elements of a view of `src`, which starts at `start`, to the contiguous `dst`. `axes` are merged.
+/// Copies a strided view of `src`, with the first element at `start` and merged `axes`, to the contiguous `dst`.
 pub(super) fn gather<T: Item>(src: &[T], start: usize, axes: &[Axis], dst: &mut [T]) {
     let (inner, outer) = match axes.split_last() {
         Some((&inner, outer)) => (inner, outer),
@@ -80,8 +80,8 @@ pub fn slice<T: Item>(
     gather(src, start, &axes, dst);
 }
 
-/// Calls `f` with each innermost run of a slice: the index of its first element in the slice, its offset in `dst`, its length and
-/// stride.
+/// Calls `f(index, offset, len, stride)` for each run along the innermost axis of a view: the row-major index of its first element,
+/// its memory offset, its length and its stride.
 pub(super) fn for_each_run(start: usize, axes: &[Axis], size: usize, mut f: impl FnMut(usize, usize, usize, isize)) {
     let (inner, outer) = match axes.split_last() {
         Some((&inner, outer)) => (inner, outer),
@@ -194,8 +194,7 @@ pub fn permute_flip<T: Item>(src: &[T], shape: &[usize], perm: &[usize], flipped
     gather(src, start, &merge_axes(perm.iter().map(axis)), dst);
 }
 
-/// Rolls the elements of the middle axis of `src`, viewed as (outer, n, inner), by `shift` positions; elements past the end
-/// reappear at the start.
+/// Rolls the middle axis of `src`, (outer, n, inner), by `shift`: elements shifted past the end reappear at the start.
 ///
 /// # Panics
 /// If a length does not match, or `shift` is not below the length of the axis.
@@ -224,16 +223,16 @@ pub fn tile<T: Item>(src: &[T], shape: &[usize], reps: &[usize], dst: &mut [T]) 
     check_shape(src.len(), shape);
     assert_eq!(dst.len(), src.len() * reps.iter().product::<usize>(), "{reps:?} copies of {shape:?} do not fill it");
     let rank = shape.len().max(reps.len());
-    let at = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |i| s[i]);
+    let len_of = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |i| s[i]);
     let strides = contiguous(shape);
     let axes = (0..rank).flat_map(|i| {
         let stride = (i + shape.len()).checked_sub(rank).map_or(0, |i| strides[i]);
-        [Axis { n: at(reps, i), stride: 0 }, Axis { n: at(shape, i), stride }]
+        [Axis { n: len_of(reps, i), stride: 0 }, Axis { n: len_of(shape, i), stride }]
     });
     gather(src, 0, &merge_axes(axes), dst);
 }
 
-/// Repeats each element of the middle axis of `src`, viewed as (outer, n, inner), `times` times in a row.
+/// Repeats each element of the middle axis of `src`, (outer, n, inner), `times` times: (outer, n, times, inner).
 ///
 /// # Panics
 /// If a length does not match.

@@ -7,7 +7,7 @@ use crate::simd::multiversion::{self, Kernel};
 use crate::simd::prefetch;
 use smallvec::SmallVec;
 
-/// `dst` is `src` of `shape` with axis `i` of the result being axis `perm[i]` of the source.
+/// Permutes the axes of `src`: axis `i` of the result is axis `perm[i]` of the source.
 ///
 /// # Panics
 /// If `perm` is not a permutation of the axes, or a length does not match.
@@ -24,46 +24,52 @@ pub fn transpose<T: Item>(src: &[T], shape: &[usize], perm: &[usize], dst: &mut 
     let axes = merge_axes(perm.iter().map(|&p| Axis { n: shape[p], stride: strides[p] }));
     let row = axes.iter().position(|a| a.stride == 1);
     match row {
-        // The source's innermost axis stays innermost, or there is no axis at all.
+        // The innermost axis of the source stays innermost, or there is no axis at all.
         None => gather(src, 0, &axes, dst),
         Some(row) if row + 1 == axes.len() => gather(src, 0, &axes, dst),
-        Some(row) => tiles(src, &axes, row, dst),
+        Some(row) => transpose_tiles(src, &axes, row, dst),
     }
 }
 
-/// Transposes tiles of the innermost axis and the axis `row`, along which source elements are adjacent.
-fn tiles<T: Item>(src: &[T], axes: &[Axis], row: usize, dst: &mut [T]) {
+/// Transposes tiles of the innermost axis and the axis `row`, along which the source is contiguous.
+fn transpose_tiles<T: Item>(src: &[T], axes: &[Axis], row: usize, dst: &mut [T]) {
     match size_of::<T>() {
-        1 | 2 => batches::<T, 32>(src, axes, row, dst),
-        _ => batches::<T, 16>(src, axes, row, dst),
+        1 | 2 => transpose_sized::<T, 32>(src, axes, row, dst),
+        _ => transpose_sized::<T, 16>(src, axes, row, dst),
     }
 }
 
-fn batches<T: Item, const B: usize>(src: &[T], axes: &[Axis], row: usize, dst: &mut [T]) {
+/// [`transpose_tiles`] with tiles of B x B elements.
+fn transpose_sized<T: Item, const B: usize>(src: &[T], axes: &[Axis], row: usize, dst: &mut [T]) {
     let (outer, rest) = axes.split_at(row);
     let pitch: usize = rest[1..].iter().map(|a| a.n).product();
     let size = rest[0].n * pitch;
-    let strip =
-        |base: usize, dst: &mut [T]| multiversion::run(Strip::<T, B> { src: &src[base..], axes: rest, pitch, dst });
+    let transpose_block = |base: usize, dst: &mut [T]| {
+        multiversion::run(TransposeBlock::<T, B> { src: &src[base..], axes: rest, pitch, dst })
+    };
     if size >= 2 * GRAIN {
         for (o, dst) in dst.chunks_mut(size).enumerate() {
             let base = offset_of(outer, o) as usize;
-            par::parallel_rows(dst, B * pitch, (GRAIN / (B * pitch)).max(1), |i, dst| strip(base + i * B, dst));
+            par::parallel_rows(dst, B * pitch, (GRAIN / (B * pitch)).max(1), |i, dst| {
+                transpose_block(base + i * B, dst)
+            });
         }
     } else {
-        par::parallel_rows(dst, size, (GRAIN / size).max(1), |o, dst| strip(offset_of(outer, o) as usize, dst));
+        par::parallel_rows(dst, size, (GRAIN / size).max(1), |o, dst| {
+            transpose_block(offset_of(outer, o) as usize, dst)
+        });
     }
 }
 
-/// A range of source columns, which are rows of the destination, `pitch` elements apart.
-struct Strip<'a, T, const B: usize> {
+/// A block of source columns, which become destination rows with a stride of `pitch`.
+struct TransposeBlock<'a, T, const B: usize> {
     src: &'a [T],
     axes: &'a [Axis],
     pitch: usize,
     dst: &'a mut [T],
 }
 
-impl<T: Item, const B: usize> Kernel for Strip<'_, T, B> {
+impl<T: Item, const B: usize> Kernel for TransposeBlock<'_, T, B> {
     type Output = ();
 
     #[inline(always)]
@@ -71,27 +77,27 @@ impl<T: Item, const B: usize> Kernel for Strip<'_, T, B> {
         let Some((&inner, middle)) = self.axes[1..].split_last() else { return };
         let rows = self.dst.len() / self.pitch;
         if middle.is_empty() && inner.n < B && rows >= B {
-            return narrow::<T, B>(self.src, inner, self.dst);
+            return transpose_narrow::<T, B>(self.src, inner, self.dst);
         }
         for m in 0..self.pitch / inner.n {
             let base = offset_of(middle, m) as usize;
-            // Longer tiles make up for narrow ones.
-            let step = |other: usize| if other < B { 8 * B } else { B };
-            let (down, across) = (step(inner.n), step(rows));
+            // Tiles that are narrow in one direction are longer in the other.
+            let tile_len = |other: usize| if other < B { 8 * B } else { B };
+            let (down, across) = (tile_len(inner.n), tile_len(rows));
             for i in (0..rows).step_by(down) {
                 for j in (0..inner.n).step_by(across) {
                     let src = &self.src[base + i + j * inner.stride as usize..];
                     let dst = &mut self.dst[i * self.pitch + m * inner.n + j..];
                     let size = ((rows - i).min(down), (inner.n - j).min(across));
                     if size == (B, B) {
-                        // The next tile's rows are too far apart for the processor to prefetch.
+                        // The stride between the rows of the next tile is too large for the hardware prefetcher.
                         let next = base + i + (j + B) * inner.stride as usize;
-                        for line in self.src.get(next..).unwrap_or(&[]).chunks(inner.stride as usize).take(B) {
-                            prefetch(&line[..B.min(line.len())]);
+                        for lane in self.src.get(next..).unwrap_or(&[]).chunks(inner.stride as usize).take(B) {
+                            prefetch(&lane[..B.min(lane.len())]);
                         }
-                        whole_tile::<T, B>(src, inner.stride as usize, dst, self.pitch);
+                        full_tile::<T, B>(src, inner.stride as usize, dst, self.pitch);
                     } else {
-                        part_tile(src, inner.stride as usize, dst, self.pitch, size);
+                        partial_tile(src, inner.stride as usize, dst, self.pitch, size);
                     }
                 }
             }
@@ -100,22 +106,22 @@ impl<T: Item, const B: usize> Kernel for Strip<'_, T, B> {
 }
 
 #[inline(always)]
-fn whole_tile<T: Item, const B: usize>(src: &[T], stride: usize, dst: &mut [T], pitch: usize) {
+fn full_tile<T: Item, const B: usize>(src: &[T], stride: usize, dst: &mut [T], pitch: usize) {
     let mut tile = [[T::default(); B]; B];
     for j in 0..B {
-        let line = &src[j * stride..j * stride + B];
+        let lane = &src[j * stride..j * stride + B];
         for i in 0..B {
-            tile[i][j] = line[i];
+            tile[i][j] = lane[i];
         }
     }
-    for (i, line) in tile.iter().enumerate() {
-        dst[i * pitch..i * pitch + B].copy_from_slice(line);
+    for (i, lane) in tile.iter().enumerate() {
+        dst[i * pitch..i * pitch + B].copy_from_slice(lane);
     }
 }
 
-/// Transposes the rows of `src`, fewer than `B`, of which `inner` gives number and distance.
+/// Transposes fewer than B rows of `src`; `inner` is their number and stride.
 #[inline(always)]
-fn narrow<T: Item, const B: usize>(src: &[T], inner: Axis, dst: &mut [T]) {
+fn transpose_narrow<T: Item, const B: usize>(src: &[T], inner: Axis, dst: &mut [T]) {
     let stride = inner.stride as usize;
     match inner.n {
         2 => interleave::<T, 2>(src, stride, dst),
@@ -128,23 +134,23 @@ fn narrow<T: Item, const B: usize>(src: &[T], inner: Axis, dst: &mut [T]) {
                 let count = B.min(rows - first);
                 let dst = &mut dst[first * n..(first + count) * n];
                 if count < B {
-                    return part_tile(&src[first..], stride, dst, n, (count, n));
+                    return partial_tile(&src[first..], stride, dst, n, (count, n));
                 }
                 let mut tile = [[T::default(); B]; B];
                 for j in 0..B {
-                    let line = if j < n { &src[first + j * stride..][..B] } else { &zeros };
+                    let lane = if j < n { &src[first + j * stride..][..B] } else { &zeros };
                     for i in 0..B {
-                        tile[i][j] = line[i];
+                        tile[i][j] = lane[i];
                     }
                 }
-                // What is written beyond a row is overwritten by the next ones.
-                for (i, line) in tile.iter().enumerate() {
-                    let at = i * n;
-                    let len = B.min(dst.len() - at);
+                // A full vector is written for each row; the excess is overwritten by the next rows.
+                for (i, lane) in tile.iter().enumerate() {
+                    let start = i * n;
+                    let len = B.min(dst.len() - start);
                     if len == B {
-                        dst[at..at + B].copy_from_slice(line);
+                        dst[start..start + B].copy_from_slice(lane);
                     } else {
-                        dst[at..at + n].copy_from_slice(&line[..n]);
+                        dst[start..start + n].copy_from_slice(&lane[..n]);
                     }
                 }
             }
@@ -152,29 +158,29 @@ fn narrow<T: Item, const B: usize>(src: &[T], inner: Axis, dst: &mut [T]) {
     }
 }
 
-/// Writes the elements of `N` rows, `stride` apart, in turn.
+/// Interleaves N rows with the given stride.
 #[inline(always)]
 fn interleave<T: Item, const N: usize>(src: &[T], stride: usize, dst: &mut [T]) {
     let len = dst.len() / N;
     let lines: [&[T]; N] = std::array::from_fn(|j| &src[j * stride..][..len]);
     for (i, to) in dst.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-        for (to, line) in to.iter_mut().zip(&lines) {
-            *to = line[i];
+        for (to, lane) in to.iter_mut().zip(&lines) {
+            *to = lane[i];
         }
     }
 }
 
 #[inline(always)]
-fn part_tile<T: Item>(src: &[T], stride: usize, dst: &mut [T], pitch: usize, (rows, cols): (usize, usize)) {
+fn partial_tile<T: Item>(src: &[T], stride: usize, dst: &mut [T], pitch: usize, (rows, cols): (usize, usize)) {
     if cols <= rows {
         for j in 0..cols {
-            let line = &src[j * stride..][..rows];
-            dst[j..].chunks_mut(pitch).zip(line).for_each(|(to, from)| to[0] = *from);
+            let lane = &src[j * stride..][..rows];
+            dst[j..].chunks_mut(pitch).zip(lane).for_each(|(to, from)| to[0] = *from);
         }
     } else {
         for i in 0..rows {
-            let line = &mut dst[i * pitch..][..cols];
-            line.iter_mut().zip(src[i..].chunks(stride)).for_each(|(to, from)| *to = from[0]);
+            let lane = &mut dst[i * pitch..][..cols];
+            lane.iter_mut().zip(src[i..].chunks(stride)).for_each(|(to, from)| *to = from[0]);
         }
     }
 }
