@@ -1,5 +1,4 @@
-//! Dropout (Srivastava et al., 2014; MXNet's `Dropout`): zeroes elements at random and scales the others so that the expectation
-//! stays the same.
+//! Dropout (Srivastava et al., 2014; MXNet's `Dropout`): zeroes random elements and scales the others to keep the expectation.
 
 use crate::float::{Accum, FloatElement};
 use crate::map::Store;
@@ -9,7 +8,7 @@ use crate::rng::Philox;
 /// Elements per chunk.
 const GRAIN: usize = 1 << 15;
 
-/// Fills `mask` with 0 with probability `p`, else with `1 / (1 - p)`. If `p` is 1 or more, all elements are 0.
+/// Sets each element of `mask` to 0 with probability `p`, otherwise to `1 / (1 - p)`. If `p` is 1 or more, all elements are 0.
 pub fn dropout_mask<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, mask: &mut [T]) {
     let keep = 1.0 - p.clamp(0.0, 1.0);
     if keep > 0.0 {
@@ -19,7 +18,7 @@ pub fn dropout_mask<T: FloatElement + Store<f32>>(generator: &Philox, p: f64, ma
     }
 }
 
-/// Makes a mask of the shape of `x` and writes `x * mask` to `y`. The gradient is [`dropout_apply`] of the gradient of `y`.
+/// Writes a new mask to `mask` and `x * mask` to `y`. The gradient is [`dropout_apply`] of the gradient of `y`.
 ///
 /// # Panics
 /// When the slices differ in length.

@@ -1,4 +1,4 @@
-//! Histograms.
+//! Histograms with given bin edges.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use crate::par::parallel_ranges;
 const GRAIN: usize = 1 << 16;
 
 /// Adds to `counts[i]` the number of elements with `edges[i] <= x < edges[i + 1]`; the last bin includes its upper edge. Elements
-/// outside all bins, and NaN, are not counted. `uniform` means that the bins are equally wide.
+/// outside all bins, and NaN, are not counted. `uniform` asserts that the bins are equally wide.
 ///
 /// # Panics
 /// Unless there is one more edge than there are counts.
@@ -23,13 +23,13 @@ pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], uniform: bool, counts: &m
             return None;
         }
         if uniform {
-            // Rounding may give an adjacent bin.
+            // Rounding may give a neighbouring bin, so the edges are compared.
             let i = (((x - first) * scale) as usize).min(edges.len() - 2);
             if x >= edges[i] && (x < edges[i + 1] || i == edges.len() - 2) {
                 return Some(i);
             }
         }
-        // The first edge above x, also if the edges do not increase.
+        // The first edge above x, even if the edges are not increasing.
         let above = if increasing {
             edges.partition_point(|e| *e <= x)
         } else {
@@ -39,14 +39,14 @@ pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], uniform: bool, counts: &m
     };
     let total = Mutex::new(counts);
     parallel_ranges(x.len(), GRAIN, |range| {
-        let mut own = vec![0i64; edges.len() - 1];
+        let mut chunk_counts = vec![0i64; edges.len() - 1];
         for x in &x[range] {
             if let Some(i) = find(x.lane()) {
-                own[i] += 1;
+                chunk_counts[i] += 1;
             }
         }
         let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        total.iter_mut().zip(own).for_each(|(t, n)| *t += n);
+        total.iter_mut().zip(chunk_counts).for_each(|(t, n)| *t += n);
     });
 }
 

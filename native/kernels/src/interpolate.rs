@@ -1,20 +1,20 @@
-//! Linear combinations along an axis: every output element is a weighted sum of a few input elements, as in resizing images.
+//! Interpolation along an axis: every output element is a weighted sum of a few input elements, as in resizing images.
 
 use crate::float::{Accum, FloatElement};
 use crate::par;
 use num_traits::Zero;
 
-/// Minimum number of output elements of a parallel chunk.
+/// Minimum number of output elements per chunk.
 const GRAIN: usize = 1 << 13;
 
-/// The taps of each output element: input indices and their weights.
+/// The taps of each output element: indices along the input axis and their weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Taps<'a, A> {
     /// Number of taps per output element.
     pub taps: usize,
-    /// Input indices, one row per output element.
+    /// Input indices, (outputs, taps).
     pub indices: &'a [usize],
-    /// Their weights.
+    /// The weight of each index, (outputs, taps).
     pub weights: &'a [A],
 }
 
@@ -25,18 +25,18 @@ impl<A: Accum> Taps<'_, A> {
     }
 }
 
-/// `out[o, i, j]` = sum over k of weight (i, k) times `x[o, index (i, k), j]`, with x of shape (outer, n, inner).
+/// `out[o, i, j] = sum over k of weights[i, k] * x[o, indices[i, k], j]`, for `x` (outer, n, inner).
 ///
 /// # Panics
 /// If a length does not match or an index is outside the axis.
 pub fn combine<T: FloatElement>(x: &[T], (n, inner): (usize, usize), taps: &Taps<'_, T::Acc>, out: &mut [T]) {
     let m = taps.indices.len() / taps.taps.max(1);
     if inner == 1 {
-        // Rows are short, so several make a chunk.
+        // Several rows per chunk, because they are short.
         return par::parallel_rows(out, m, (GRAIN / m.max(1)).max(1), |o, out| {
             let x = &x[o * n..(o + 1) * n];
             for (i, out) in out.iter_mut().enumerate() {
-                *out = taps.row(i).fold(T::Acc::zero(), |sum, (at, w)| sum + w * T::Acc::of(x[at])).store();
+                *out = taps.row(i).fold(T::Acc::zero(), |sum, (index, w)| sum + w * T::Acc::of(x[index])).store();
             }
         });
     }
@@ -44,8 +44,8 @@ pub fn combine<T: FloatElement>(x: &[T], (n, inner): (usize, usize), taps: &Taps
         let (o, i) = (row / m, row % m);
         par::with_scratch(inner, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());
-            for (at, w) in taps.row(i) {
-                add_weighted(w, &x[(o * n + at) * inner..][..inner], sums);
+            for (index, w) in taps.row(i) {
+                add_weighted(w, &x[(o * n + index) * inner..][..inner], sums);
             }
             out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum.store());
         });
@@ -69,8 +69,8 @@ pub fn combine_backward<T: FloatElement>(dy: &[T], (n, inner): (usize, usize), t
         let mut sums = vec![T::Acc::zero(); n * inner];
         for i in 0..m {
             let dy = &dy[(o * m + i) * inner..][..inner];
-            for (at, w) in taps.row(i) {
-                add_weighted(w, dy, &mut sums[at * inner..(at + 1) * inner]);
+            for (index, w) in taps.row(i) {
+                add_weighted(w, dy, &mut sums[index * inner..(index + 1) * inner]);
             }
         }
         dx.iter_mut().zip(sums).for_each(|(dx, sum)| *dx = sum.store());

@@ -1,4 +1,4 @@
-//! Batches of sequences of different lengths: masking, the last time step, reversal.
+//! Batches of sequences of different lengths: masking, the last time step, reversal (MXNet's `SequenceMask` and so on).
 
 use crate::movement::Item;
 use crate::par::parallel_rows;
@@ -6,16 +6,16 @@ use crate::par::parallel_rows;
 /// Elements per chunk.
 const GRAIN: usize = 1 << 15;
 
-/// A batch of sequences: `steps` x `batch` x `inner` elements, or `batch` x `steps` x `inner` with `batch_first`.
+/// A batch of sequences: (steps, batch, inner), or (batch, steps, inner) if `batch_first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequences {
     /// Maximum sequence length.
     pub steps: usize,
     /// Number of sequences.
     pub batch: usize,
-    /// Elements of a time step.
+    /// Elements per time step.
     pub inner: usize,
-    /// Whether the time steps of a sequence are adjacent; otherwise the sequences of a time step are.
+    /// True if the first axis is the batch, false if it is time.
     pub batch_first: bool,
 }
 
@@ -46,7 +46,7 @@ impl Sequences {
     }
 }
 
-/// Copies the time steps before each sequence's length, and writes `value` to the others.
+/// Copies the time steps within the length of each sequence, and sets the others to `value`.
 ///
 /// # Panics
 /// When the slice lengths do not match.
@@ -71,7 +71,7 @@ pub fn sequence_mask<T: Item>(shape: &Sequences, lengths: &[usize], value: T, x:
     });
 }
 
-/// Reverses the order of the time steps before each sequence's length; the others are copied.
+/// Reverses the time steps within the length of each sequence; the others are copied.
 ///
 /// # Panics
 /// When the slice lengths do not match or a length exceeds the number of time steps.
@@ -82,13 +82,13 @@ pub fn sequence_reverse<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], 
         for (j, y) in y.chunks_exact_mut(inner).enumerate() {
             let (step, sequence) = if shape.batch_first { (j, i) } else { (i, j) };
             let from = if step < lengths[sequence] { lengths[sequence] - 1 - step } else { step };
-            let at = shape.row(from, sequence) * inner;
-            if inner == 1 { y[0] = x[at] } else { y.copy_from_slice(&x[at..at + inner]) }
+            let start = shape.row(from, sequence) * inner;
+            if inner == 1 { y[0] = x[start] } else { y.copy_from_slice(&x[start..start + inner]) }
         }
     });
 }
 
-/// Copies the last time step of each sequence, `batch` x `inner` elements.
+/// Copies the last time step of each sequence: (batch, inner).
 ///
 /// # Panics
 /// When the slice lengths do not match, or a length is zero or exceeds the number of time steps.
@@ -96,8 +96,8 @@ pub fn sequence_last<T: Item>(shape: &Sequences, lengths: &[usize], x: &[T], y: 
     shape.check(lengths, &[x.len()]);
     let inner = shape.inner;
     parallel_rows(y, inner, GRAIN.div_ceil(inner.max(1)), |sequence, y| {
-        let at = shape.row(lengths[sequence] - 1, sequence) * inner;
-        y.copy_from_slice(&x[at..at + inner]);
+        let start = shape.row(lengths[sequence] - 1, sequence) * inner;
+        y.copy_from_slice(&x[start..start + inner]);
     });
 }
 

@@ -1,11 +1,10 @@
-//! A penalty that keeps the mean activation of units near a target (MXNet's `IdentityAttachKLSparseReg`).
+//! The sparsity penalty that keeps the mean activation of units near a target (MXNet's `IdentityAttachKLSparseReg`).
 
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::{One, Zero};
 
-/// Updates the moving mean of each column of `x`, which has rows of `moving.len()` elements: `moving * momentum + mean * (1 -
-/// momentum)`.
+/// Updates the moving mean of each column of `x` (rows, columns): `moving * momentum + mean * (1 - momentum)`.
 ///
 /// # Panics
 /// When `x` is not a whole number of rows.

@@ -11,12 +11,12 @@ pub struct MarginLoss {
     pub margin: f64,
     /// Scale of the gradient.
     pub scale: f64,
-    /// Whether violations are penalised linearly (L1-SVM) rather than squared (L2-SVM).
+    /// True for a linear penalty (L1-SVM), false for a squared one (L2-SVM).
     pub use_linear: bool,
 }
 
-/// Writes the gradient of `sum over k of max(0, margin - s_k x_k)^p`, where `s_k` is 1 for the label's class and -1 for the
-/// others and p is 1 or 2, for rows of `classes` scores.
+/// Writes the gradient of `sum over k of max(0, margin - s_k x_k)^p` with respect to the scores `x` (rows, classes), where `s_k` is 1
+/// for the class of the label and -1 for the others, and p is 1 or 2.
 ///
 /// # Panics
 /// Unless there is one label per row.

@@ -1,4 +1,4 @@
-//! Unsigned integer keys with the order of the elements.
+//! Unsigned integer keys that have the order of the elements.
 
 use ferromx_core::dtype::{Element, bf16, f16};
 
@@ -8,13 +8,13 @@ pub trait Bits: Copy + Ord + Default + Send + Sync {
     const WIDTH: u32;
     /// The complement, which reverses the order.
     fn inverted(self) -> Self;
-    /// The low 11 bits after a shift.
+    /// The 11-bit digit at a shift.
     fn digit(self, shift: u32) -> usize;
     /// A key and an index in one integer, ordered by the key first.
     type Packed: Copy + Ord + Default;
-    /// Packs the key of the element at an index.
+    /// Packs this key and an index.
     fn packed(self, index: u32) -> Self::Packed;
-    /// The index that was packed.
+    /// The packed index.
     fn index(packed: Self::Packed) -> u32;
 }
 
@@ -44,13 +44,13 @@ macro_rules! bits {
 }
 bits! { u8, u64; u16, u64; u32, u64; u64, u128; }
 
-/// An element type that can be sorted by the bits of a key.
+/// An element type with a sort key.
 pub trait SortKey: Element {
     /// The key.
     type Key: Bits;
-    /// The key; equal elements have equal keys, and NaN has the largest.
+    /// The key. Equal elements have equal keys, and NaN has the largest key.
     fn key(self) -> Self::Key;
-    /// A key that distinguishes -0, the smaller one, from 0.
+    /// A key in which -0 is smaller than 0, so that the element can be recovered.
     #[inline(always)]
     fn value_key(self) -> Self::Key {
         self.key()

@@ -1,6 +1,9 @@
-//! Stable sorting along the last axis, by radix on keys with the order of the elements.
+//! Stable sorting, argsort and top-k along the last axis, on integer keys that have the order of the elements.
 //!
-//! NaN counts as larger than every number (its position is unspecified in MXNet), and -0 equals 0.
+//! NaN counts as larger than every number (its order is unspecified in MXNet), and -0 equals 0.
+//!
+//! - `key`: the keys of each element type.
+//! - `radix`: radix sort, for long rows.
 
 mod key;
 mod radix;
@@ -14,10 +17,10 @@ use ferromx_core::dtype::Element;
 use ferromx_core::memory;
 use key::Bits;
 
-/// Minimum number of elements sorted by a parallel chunk of short rows.
+/// Minimum number of elements per chunk of short rows.
 const GRAIN: usize = 1 << 13;
 /// Rows up to this length are sorted by comparison.
-const SHORT: usize = 256;
+const SHORT_ROW: usize = 256;
 
 /// The order of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ fn ordered<T: SortKey>(x: T, order: Order) -> T::Key {
     if order == Order::Descending { key.inverted() } else { key }
 }
 
-/// Sorts each row of `width` elements. Equal zeros may be swapped, NaNs lose their payload.
+/// Sorts each row of `width` elements. Zeros of different sign may be swapped, and NaNs lose their payload.
 ///
 /// # Panics
 /// If the lengths differ or are not multiples of `width`.
@@ -44,10 +47,10 @@ pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
     if width == 1 {
         return dst.copy_from_slice(src);
     }
-    each_row(width, dst, width, |r, dst| {
+    for_each_row(width, dst, width, |r, dst| {
         let src = &src[r * width..(r + 1) * width];
-        if width <= SHORT {
-            let pairs = &mut [Default::default(); SHORT];
+        if width <= SHORT_ROW {
+            let pairs = &mut [Default::default(); SHORT_ROW];
             let pairs = sorted_pairs(src, order, pairs);
             dst.iter_mut().zip(pairs).for_each(|(d, pair)| *d = src[T::Key::index(*pair) as usize]);
         } else {
@@ -59,7 +62,7 @@ pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
     });
 }
 
-/// The indices, within each row of `width` elements, that sort the row.
+/// The indices that sort each row of `width` elements.
 ///
 /// # Panics
 /// If the lengths differ or are not multiples of `width`, or a row has 2^32 elements or more.
@@ -68,17 +71,17 @@ pub fn argsort<T: SortKey, I: Element>(src: &[T], width: usize, order: Order, ds
     if width == 1 {
         return dst.fill(I::from_f64(0.0));
     }
-    each_row(width, dst, width, |r, dst| {
+    for_each_row(width, dst, width, |r, dst| {
         let indices = sorted_indices(&src[r * width..(r + 1) * width], order);
         dst.iter_mut().zip(indices).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
     });
 }
 
-/// The keys of a row with their indices, which make them distinct, sorted in `pairs`.
+/// Sorts the (key, index) pairs of a short row in `pairs`. They are distinct, so an unstable sort suffices.
 fn sorted_pairs<'s, T: SortKey>(
     row: &[T],
     order: Order,
-    pairs: &'s mut [<T::Key as Bits>::Packed; SHORT],
+    pairs: &'s mut [<T::Key as Bits>::Packed; SHORT_ROW],
 ) -> &'s [<T::Key as Bits>::Packed] {
     let pairs = &mut pairs[..row.len()];
     pairs.iter_mut().zip(row).zip(0..).for_each(|((pair, &x), index)| *pair = ordered(x, order).packed(index));
@@ -88,42 +91,42 @@ fn sorted_pairs<'s, T: SortKey>(
 
 /// The indices that sort a row.
 fn sorted_indices<T: SortKey>(row: &[T], order: Order) -> Vec<u32> {
-    if row.len() <= SHORT {
-        let pairs = &mut [Default::default(); SHORT];
+    if row.len() <= SHORT_ROW {
+        let pairs = &mut [Default::default(); SHORT_ROW];
         return memory::collected(sorted_pairs(row, order, pairs).iter().map(|pair| T::Key::index(*pair)));
     }
     memory::collected(radix::argsort(row.iter().map(|&x| ordered(x, order))))
 }
 
-/// The indices, within each row of `width` elements, of its `k` first elements in sorted order.
+/// The indices of the `k` first elements of each row of `width` elements, in sorted order.
 ///
 /// # Panics
 /// If `k` exceeds `width` or the lengths do not match.
 pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Order, dst: &mut [I]) {
     assert!(k <= width, "there are no {k} elements in a row of {width}");
     check(src.len(), width, dst.len(), k);
-    each_row(width, dst, k, |r, dst| {
+    for_each_row(width, dst, k, |r, dst| {
         let row = &src[r * width..(r + 1) * width];
-        if k <= FEW && width <= PART {
-            let first = few_smallest(row, order, k);
+        if k <= MAX_INSERTION_K && width <= CHUNK_LEN {
+            let first = topk_by_insertion(row, order, k);
             return dst.iter_mut().zip(first).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
         }
-        let first = if k * 8 <= width { smallest(row, k, order) } else { sorted_indices(row, order) };
+        let first = if k * 8 <= width { topk_indices(row, k, order) } else { sorted_indices(row, order) };
         dst.iter_mut().zip(first).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
     });
 }
 
-/// Maximum `k` for which the first elements of a short row are kept in order while it is read.
-const FEW: usize = 16;
+/// Maximum `k` for which top-k uses insertion into a sorted array.
+const MAX_INSERTION_K: usize = 16;
 
-/// The indices of the `k` first elements in order, up to [`FEW`].
-fn few_smallest<T: SortKey>(row: &[T], order: Order, k: usize) -> [u32; FEW] {
-    let mut first: [Option<(T::Key, u32)>; FEW] = [None; FEW];
+/// The indices of the `k` first elements in order, at most [`MAX_INSERTION_K`].
+fn topk_by_insertion<T: SortKey>(row: &[T], order: Order, k: usize) -> [u32; MAX_INSERTION_K] {
+    let mut first: [Option<(T::Key, u32)>; MAX_INSERTION_K] = [None; MAX_INSERTION_K];
     let mut bound = None;
     for (c, chunk) in row.chunks(16).enumerate() {
-        // An element equal to the bound comes after those found, so it is not among the first.
-        let near = |x: &T| bound.is_none_or(|b| ordered(*x, order) < b);
-        if !chunk.iter().fold(false, |any, x| any | near(x)) {
+        // An element equal to the k-th one so far comes after it in a stable order.
+        let is_before_bound = |x: &T| bound.is_none_or(|b| ordered(*x, order) < b);
+        if !chunk.iter().fold(false, |any, x| any | is_before_bound(x)) {
             continue;
         }
         for (i, x) in chunk.iter().enumerate() {
@@ -131,60 +134,62 @@ fn few_smallest<T: SortKey>(row: &[T], order: Order, k: usize) -> [u32; FEW] {
             if bound.is_some_and(|b| key >= b) {
                 continue;
             }
-            let mut at = k - 1;
-            while at > 0 && first[at - 1].is_none_or(|f| key < f.0) {
-                first[at] = first[at - 1];
-                at -= 1;
+            let mut slot = k - 1;
+            while slot > 0 && first[slot - 1].is_none_or(|f| key < f.0) {
+                first[slot] = first[slot - 1];
+                slot -= 1;
             }
-            first[at] = Some((key, (c * 16 + i) as u32));
+            first[slot] = Some((key, (c * 16 + i) as u32));
             bound = first[k - 1].map(|f| f.0);
         }
     }
-    first.map(|hit| hit.map_or(0, |hit| hit.1))
+    first.map(|pair| pair.map_or(0, |pair| pair.1))
 }
 
-/// Minimum number of elements in a thread's part of a row.
-const PART: usize = 1 << 16;
+/// Minimum number of elements per chunk of a long row.
+const CHUNK_LEN: usize = 1 << 16;
 
-/// The indices of the `k` first elements in order.
-fn smallest<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<u32> {
-    // The result does not depend on the parts: (key, index) pairs are distinct.
-    let part = row.len().div_ceil(par::num_threads().min(row.len() / PART).max(1)).max(1);
-    let mut parts: Vec<Vec<Hit<T>>> = vec![Vec::new(); row.len().div_ceil(part)];
-    par::parallel_rows(&mut parts, 1, 1, |i, found| {
-        found[0] = smallest_of_part(&row[i * part..row.len().min((i + 1) * part)], k, order);
-        found[0].iter_mut().for_each(|hit| hit.1 += (i * part) as u32);
+/// The indices of the `k` first elements in order: those of the candidates of each chunk.
+fn topk_indices<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<u32> {
+    // The result does not depend on the chunks, because (key, index) pairs are distinct.
+    let chunk = row.len().div_ceil(par::num_threads().min(row.len() / CHUNK_LEN).max(1)).max(1);
+    let mut chunks: Vec<Vec<Candidate<T>>> = vec![Vec::new(); row.len().div_ceil(chunk)];
+    par::parallel_rows(&mut chunks, 1, 1, |i, candidates| {
+        candidates[0] = chunk_candidates(&row[i * chunk..row.len().min((i + 1) * chunk)], k, order);
+        candidates[0].iter_mut().for_each(|candidate| candidate.1 += (i * chunk) as u32);
     });
-    let mut found = parts.concat();
-    keep_first(&mut found, k);
-    found.sort_unstable();
-    found.into_iter().map(|hit| hit.1).collect()
+    let mut candidates = chunks.concat();
+    keep_first(&mut candidates, k);
+    candidates.sort_unstable();
+    candidates.into_iter().map(|candidate| candidate.1).collect()
 }
 
 /// The key and the index of an element.
-type Hit<T> = (<T as SortKey>::Key, u32);
+type Candidate<T> = (<T as SortKey>::Key, u32);
 
-/// The `k` first elements, unordered. A bound on the k-th key, tightened from time to time, rejects most elements with one
-/// comparison.
-fn smallest_of_part<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<Hit<T>> {
-    let room = (2 * k).max(256);
-    let mut found: Vec<Hit<T>> = Vec::with_capacity(room + BLOCK);
-    let mut read = room.min(row.len());
-    found.extend(row[..read].iter().zip(0..).map(|(x, index)| (ordered(*x, order), index)));
+/// The `k` first elements, unordered. An upper bound of the k-th key, which is tightened whenever the buffer is full, rejects most
+/// elements with one comparison.
+fn chunk_candidates<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<Candidate<T>> {
+    let capacity = (2 * k).max(256);
+    let mut candidates: Vec<Candidate<T>> = Vec::with_capacity(capacity + BLOCK);
+    let mut read = capacity.min(row.len());
+    candidates.extend(row[..read].iter().zip(0..).map(|(x, index)| (ordered(*x, order), index)));
     loop {
-        keep_first(&mut found, k);
-        match found.iter().map(|hit| hit.0).max() {
-            Some(bound) if read < row.len() => read = gather(row, read, bound, order, room, &mut found),
-            _ => return found,
+        keep_first(&mut candidates, k);
+        match candidates.iter().map(|candidate| candidate.0).max() {
+            Some(bound) if read < row.len() => {
+                read = gather_candidates(row, read, bound, order, capacity, &mut candidates)
+            }
+            _ => return candidates,
         }
     }
 }
 
-/// Keeps the `k` first ones, unordered.
-fn keep_first<H: Ord>(found: &mut Vec<H>, k: usize) {
-    if found.len() > k {
-        found.select_nth_unstable(k - 1);
-        found.truncate(k);
+/// Keeps the `k` first candidates, unordered.
+fn keep_first<H: Ord>(candidates: &mut Vec<H>, k: usize) {
+    if candidates.len() > k {
+        candidates.select_nth_unstable(k - 1);
+        candidates.truncate(k);
     }
 }
 
@@ -192,31 +197,31 @@ fn keep_first<H: Ord>(found: &mut Vec<H>, k: usize) {
 const BLOCK: usize = 64;
 
 crate::simd::per_isa! {
-    /// Adds the elements from `start` on that come before the bound, until there are `room` in all, and returns where it stopped.
-    /// An element equal to the bound comes after those found, so it is not among the first.
-    fn gather<T: SortKey>(
+    /// Adds the elements from `start` on that come before the bound, until there are `capacity` candidates, and returns the index at which
+    /// it stopped. An element equal to the bound comes after the candidates in a stable order.
+    fn gather_candidates<T: SortKey>(
         row: &[T],
         start: usize,
         bound: T::Key,
         order: Order,
-        room: usize,
-        found: &mut Vec<Hit<T>>
+        capacity: usize,
+        candidates: &mut Vec<Candidate<T>>
     ) -> usize {
         let (blocks, rest) = row[start..].as_chunks::<BLOCK>();
         for (i, block) in blocks.iter().enumerate() {
             if any_before(block, bound, order) {
-                let at = start + i * BLOCK;
-                for (parts, part) in block.as_chunks::<{ BLOCK / 4 }>().0.iter().enumerate() {
-                    if any_before(part, bound, order) {
-                        gather_each(part, at + parts * BLOCK / 4, bound, order, found);
+                let first = start + i * BLOCK;
+                for (q, quarter) in block.as_chunks::<{ BLOCK / 4 }>().0.iter().enumerate() {
+                    if any_before(quarter, bound, order) {
+                        gather_block(quarter, first + q * BLOCK / 4, bound, order, candidates);
                     }
                 }
-                if found.len() >= room {
-                    return at + BLOCK;
+                if candidates.len() >= capacity {
+                    return first + BLOCK;
                 }
             }
         }
-        gather_each(rest, row.len() - rest.len(), bound, order, found);
+        gather_block(rest, row.len() - rest.len(), bound, order, candidates);
         row.len()
     }
 }
@@ -227,9 +232,15 @@ fn any_before<T: SortKey, const N: usize>(block: &[T; N], bound: T::Key, order: 
 }
 
 #[inline(always)]
-fn gather_each<T: SortKey>(part: &[T], at: usize, bound: T::Key, order: Order, found: &mut Vec<Hit<T>>) {
-    let hits = part.iter().zip(at as u32..).map(|(x, index)| (ordered(*x, order), index));
-    found.extend(hits.filter(|hit| hit.0 < bound));
+fn gather_block<T: SortKey>(
+    block: &[T],
+    start: usize,
+    bound: T::Key,
+    order: Order,
+    candidates: &mut Vec<Candidate<T>>,
+) {
+    let pairs = block.iter().zip(start as u32..).map(|(x, index)| (ordered(*x, order), index));
+    candidates.extend(pairs.filter(|pair| pair.0 < bound));
 }
 
 #[track_caller]
@@ -240,13 +251,13 @@ fn check(src: usize, width: usize, dst: usize, k: usize) {
     assert!(u32::try_from(width).is_ok(), "a row of {width} elements is too long to be sorted");
 }
 
-/// Calls `f` for each row of the destination, `k` elements for `width` of the source.
-fn each_row<T: Send>(width: usize, dst: &mut [T], k: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+/// Calls `f` for each row of `k` elements of the destination, in parallel. `width` is the length of the source rows.
+fn for_each_row<T: Send>(width: usize, dst: &mut [T], k: usize, f: impl Fn(usize, &mut [T]) + Sync) {
     if k == 0 {
         return;
     }
     if dst.len() == k {
-        // A single long row is sorted in parallel.
+        // A single row is parallelised within `f`.
         return f(0, dst);
     }
     par::parallel_rows(dst, k, (GRAIN / width.max(1)).max(1), f);

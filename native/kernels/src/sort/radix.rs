@@ -1,14 +1,15 @@
-//! Least significant digit radix sort with digits of 11 bits; long arrays are sorted in chunks that are then merged.
+//! Least significant digit radix sort with digits of 11 bits. Long arrays are sorted in chunks, which are then merged.
 
 use super::key::Bits;
 use crate::par;
 use ferromx_core::memory;
 
-const DIGITS: usize = 1 << 11;
-/// Minimum number of items in a thread's chunk.
+/// Number of values of a digit.
+const NUM_DIGITS: usize = 1 << 11;
+/// Minimum number of items per chunk.
 const GRAIN: usize = 1 << 16;
-/// Items in a parallel chunk of a merge.
-const MERGE: usize = 1 << 15;
+/// Items per chunk of a merge.
+const MERGE_GRAIN: usize = 1 << 15;
 
 /// An item to sort: a key, alone or with an index.
 trait Keyed: Copy + Default + Send + Sync {
@@ -44,23 +45,23 @@ pub(super) fn argsort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<I
 
 fn sorted<I: Keyed>(mut items: Vec<I>) -> Vec<I> {
     let mut other = memory::filled(I::default(), items.len());
-    // The result does not depend on the number of chunks: a stable order is unique.
+    // The result does not depend on the number of chunks, because a stable order is unique.
     let threads = par::num_threads().next_power_of_two().min(16);
     let chunks = threads.min((items.len() / GRAIN).max(1));
-    let mut run = items.len().div_ceil(chunks).max(1);
-    par::parallel_rows2((&mut items, run), (&mut other, run), 1, |_, a, b| lsd(a, b));
-    while run < items.len() {
-        merge_runs(&items, run, &mut other);
+    let mut run_len = items.len().div_ceil(chunks).max(1);
+    par::parallel_rows2((&mut items, run_len), (&mut other, run_len), 1, |_, a, b| radix_sort(a, b));
+    while run_len < items.len() {
+        merge_runs(&items, run_len, &mut other);
         std::mem::swap(&mut items, &mut other);
-        run *= 2;
+        run_len *= 2;
     }
     items
 }
 
 /// Sorts `a`, with `b` as scratch memory.
-fn lsd<I: Keyed>(a: &mut [I], b: &mut [I]) {
+fn radix_sort<I: Keyed>(a: &mut [I], b: &mut [I]) {
     let passes = I::Key::WIDTH.div_ceil(11) as usize;
-    let mut counts = memory::filled([0u32; DIGITS], passes);
+    let mut counts = memory::filled([0u32; NUM_DIGITS], passes);
     for item in a.iter() {
         for (pass, counts) in counts.iter_mut().enumerate() {
             counts[item.key().digit(11 * pass as u32)] += 1;
@@ -89,19 +90,20 @@ fn lsd<I: Keyed>(a: &mut [I], b: &mut [I]) {
     }
 }
 
-/// Merges neighbouring sorted runs of `run` items.
-fn merge_runs<I: Keyed>(src: &[I], run: usize, dst: &mut [I]) {
-    for (src, dst) in src.chunks(2 * run).zip(dst.chunks_mut(2 * run)) {
-        let (left, right) = src.split_at(run.min(src.len()));
-        par::parallel_rows(dst, MERGE, 1, |i, dst| {
-            let (l, r) = (taken(left, right, i * MERGE), taken(left, right, i * MERGE + dst.len()));
-            merge(&left[l..r], &right[i * MERGE - l..i * MERGE + dst.len() - r], dst);
+/// Merges neighbouring sorted runs of `run_len` items.
+fn merge_runs<I: Keyed>(src: &[I], run_len: usize, dst: &mut [I]) {
+    for (src, dst) in src.chunks(2 * run_len).zip(dst.chunks_mut(2 * run_len)) {
+        let (left, right) = src.split_at(run_len.min(src.len()));
+        par::parallel_rows(dst, MERGE_GRAIN, 1, |i, dst| {
+            let (l, r) =
+                (num_from_left(left, right, i * MERGE_GRAIN), num_from_left(left, right, i * MERGE_GRAIN + dst.len()));
+            merge(&left[l..r], &right[i * MERGE_GRAIN - l..i * MERGE_GRAIN + dst.len() - r], dst);
         });
     }
 }
 
-/// How many of the first `k` items of the merged runs come from the left one.
-fn taken<I: Keyed>(left: &[I], right: &[I], k: usize) -> usize {
+/// The number of items of the left run among the first `k` items of the merged runs (the merge path).
+fn num_from_left<I: Keyed>(left: &[I], right: &[I], k: usize) -> usize {
     let (mut low, mut high) = (k.saturating_sub(right.len()), k.min(left.len()));
     while low < high {
         let middle = (low + high) / 2;
@@ -116,7 +118,7 @@ fn taken<I: Keyed>(left: &[I], right: &[I], k: usize) -> usize {
 
 fn merge<I: Keyed>(left: &[I], right: &[I], dst: &mut [I]) {
     let (mut l, mut r) = (0, 0);
-    // Branch-free, because comparisons of the keys are unpredictable.
+    // Branch-free, because the comparisons are unpredictable.
     while l < left.len() && r < right.len() {
         let (a, b) = (left[l], right[r]);
         let from_left = a.key() <= b.key();

@@ -9,7 +9,7 @@ fn rows_per_chunk(len: usize) -> usize {
     (GRAIN / len.max(1)).max(1)
 }
 
-/// Writes all elements of a matrix of `columns` columns.
+/// Writes a CSR matrix with `columns` columns as a dense one.
 pub fn to_dense<T: Copy + Default + Send + Sync>(m: Csr<'_, T>, columns: usize, out: &mut [T]) {
     parallel_rows(out, columns, rows_per_chunk(columns), |r, out| {
         out.fill(T::default());
@@ -20,7 +20,7 @@ pub fn to_dense<T: Copy + Default + Send + Sync>(m: Csr<'_, T>, columns: usize, 
     });
 }
 
-/// Row pointers, columns and values of the elements of a matrix that are not zero.
+/// Row pointers, column indices and values of the nonzero elements of a dense matrix.
 pub fn dense_to_csr<T>(dense: &[T], rows: usize, columns: usize) -> (Vec<i64>, Vec<i64>, Vec<T>)
 where
     T: Copy + Default + PartialEq + Send + Sync,
@@ -32,20 +32,20 @@ where
     (0..rows).for_each(|r| indptr[r + 1] += indptr[r]);
     let stored = indptr[rows] as usize;
     let (mut indices, mut values) = (memory::filled(0i64, stored), memory::filled(zero, stored));
-    let mut parts = split_rows(&indptr, grain, &mut indices, &mut values);
-    parallel_rows(&mut parts, 1, 1, |k, part| {
-        let (indices, values) = &mut part[0];
+    let mut chunks = split_rows(&indptr, grain, &mut indices, &mut values);
+    parallel_rows(&mut chunks, 1, 1, |k, chunk| {
+        let (indices, values) = &mut chunk[0];
         let first = k * grain;
-        let found =
+        let nonzeros =
             (first..(first + grain).min(rows)).flat_map(|r| row(r).iter().enumerate()).filter(|(_, x)| **x != zero);
-        for ((to_index, to_value), (c, x)) in indices.iter_mut().zip(values.iter_mut()).zip(found) {
+        for ((to_index, to_value), (c, x)) in indices.iter_mut().zip(values.iter_mut()).zip(nonzeros) {
             (*to_index, *to_value) = (c as i64, *x);
         }
     });
     (indptr, indices, values)
 }
 
-/// Indices of the rows of `len` elements that are not all zero.
+/// Indices of the rows of `len` elements that have a nonzero element.
 pub fn nonzero_rows<T: Copy + Default + PartialEq + Send + Sync>(dense: &[T], rows: usize, len: usize) -> Vec<i64> {
     let zero = T::default();
     let mut flags = memory::filled(false, rows);
@@ -55,7 +55,7 @@ pub fn nonzero_rows<T: Copy + Default + PartialEq + Send + Sync>(dense: &[T], ro
     memory::collected((0..rows as i64).filter(|r| flags[*r as usize]))
 }
 
-/// Copies the rows with these indices, one after the other.
+/// Copies the rows with the given indices to consecutive rows of `out`.
 pub fn gather_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: usize, out: &mut [T]) {
     parallel_rows(out, len, rows_per_chunk(len), |k, out| {
         let begin = indices[k] as usize * len;
@@ -63,12 +63,12 @@ pub fn gather_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: us
     });
 }
 
-/// Overwrites the rows with these (ascending) indices by consecutive rows of `source`.
+/// Copies consecutive rows of `source` to the rows of `out` with the given ascending indices.
 pub fn scatter_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: usize, out: &mut [T]) {
     if len == 0 {
         return;
     }
-    // Ascending indices split the output into disjoint parts, each of which begins with a row to write.
+    // Ascending indices split the output into disjoint slices, each of which starts with a row to write.
     let mut rest = out;
     let mut before = 0;
     let mut rows: Vec<&mut [T]> = Vec::with_capacity(indices.len());
@@ -83,7 +83,7 @@ pub fn scatter_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: u
     });
 }
 
-/// The elements of a dense matrix of `columns` columns at the positions that a sparse one stores.
+/// The elements of a dense matrix with `columns` columns at the stored coordinates of a sparse one.
 pub fn gather<T, U>(m: Csr<'_, T>, dense: &[U], columns: usize, out: &mut [U])
 where
     T: Sync,
@@ -91,9 +91,9 @@ where
 {
     let grain = m.rows_per_chunk(1);
     let mut nothing = vec![(); out.len()];
-    let mut parts = split_rows(m.indptr, grain, out, &mut nothing);
-    parallel_rows2((&mut parts, 1), (&mut vec![(); m.rows().div_ceil(grain)], 1), 1, |k, part, _| {
-        let mut to = part[0].0.iter_mut();
+    let mut chunks = split_rows(m.indptr, grain, out, &mut nothing);
+    parallel_rows2((&mut chunks, 1), (&mut vec![(); m.rows().div_ceil(grain)], 1), 1, |k, chunk, _| {
+        let mut to = chunk[0].0.iter_mut();
         for r in k * grain..((k + 1) * grain).min(m.rows()) {
             let row = &dense[r * columns..(r + 1) * columns];
             for (c, to) in m.row(r).0.iter().zip(&mut to) {

@@ -25,10 +25,10 @@ pub struct Sample {
     pub vertices: Vec<i64>,
     /// The number of hops to each vertex.
     pub layers: Vec<i64>,
-    /// Row pointers: where the edges of each vertex begin, and the end of the last.
+    /// Row pointers: the start of the edges of each vertex, and the end of the last ones.
     pub indptr: Vec<i64>,
-    /// The neighbours along the drawn edges, ascending for each vertex; not all of them are among the vertices if the maximum was
-    /// reached.
+    /// The neighbours along the drawn edges, ascending for each vertex. Some of them are not among the vertices if the maximum number of
+    /// vertices was reached.
     pub columns: Vec<i64>,
     /// Ids of the drawn edges.
     pub edges: Vec<i64>,
@@ -37,10 +37,10 @@ pub struct Sample {
 impl Sampling<'_> {
     /// Draws neighbours of the seeds, of these neighbours, and so on, in order of discovery.
     pub fn run(&self, graph: Csr<'_, i64>, seeds: &[i64], draws: &mut Draws) -> Sample {
-        let mut known = HashSet::new();
-        let mut queue: Vec<(i64, i64)> = seeds.iter().filter(|s| known.insert(**s)).map(|s| (*s, 0)).collect();
+        let mut visited = HashSet::new();
+        let mut queue: Vec<(i64, i64)> = seeds.iter().filter(|s| visited.insert(**s)).map(|s| (*s, 0)).collect();
         let mut drawn: Vec<Vec<usize>> = Vec::new();
-        while drawn.len() < queue.len() && known.len() < self.max_vertices {
+        while drawn.len() < queue.len() && visited.len() < self.max_vertices {
             let (vertex, layer) = queue[drawn.len()];
             if layer as usize >= self.hops {
                 break; // the rest of the queue is at least as many hops away
@@ -48,13 +48,13 @@ impl Sampling<'_> {
             let (columns, _) = graph.row(vertex as usize);
             let positions = self.pick(columns, draws);
             for column in positions.iter().map(|p| columns[*p]) {
-                if known.len() < self.max_vertices && known.insert(column) {
+                if visited.len() < self.max_vertices && visited.insert(column) {
                     queue.push((column, layer + 1));
                 }
             }
             drawn.push(positions);
         }
-        self.sorted(graph, &queue, drawn)
+        self.sorted_sample(graph, &queue, drawn)
     }
 
     /// Positions of the drawn neighbours in a row, ascending.
@@ -64,7 +64,7 @@ impl Sampling<'_> {
             return (0..n).collect();
         }
         let Some(weights) = self.weights else {
-            // Floyd's algorithm (Bentley and Floyd 1987): every set of k positions is equally likely.
+            // Floyd's algorithm (Bentley and Floyd, 1987): every set of k positions is equally likely.
             let mut positions = BTreeSet::new();
             for last in n - k..n {
                 let position = draws.below(last + 1);
@@ -74,7 +74,7 @@ impl Sampling<'_> {
             }
             return positions.into_iter().collect();
         };
-        // The k smallest of independent exponential times with these rates (Efraimidis and Spirakis 2006).
+        // The k smallest of independent exponential times with these rates (Efraimidis and Spirakis, 2006).
         let mut times: Vec<(f64, usize)> = columns
             .iter()
             .enumerate()
@@ -88,7 +88,7 @@ impl Sampling<'_> {
         positions
     }
 
-    fn sorted(&self, graph: Csr<'_, i64>, queue: &[(i64, i64)], drawn: Vec<Vec<usize>>) -> Sample {
+    fn sorted_sample(&self, graph: Csr<'_, i64>, queue: &[(i64, i64)], drawn: Vec<Vec<usize>>) -> Sample {
         let mut order: Vec<usize> = (0..queue.len()).collect();
         order.sort_unstable_by_key(|i| queue[*i].0);
         let mut sample = Sample { indptr: vec![0], ..Sample::default() };
@@ -107,7 +107,7 @@ impl Sampling<'_> {
     }
 }
 
-/// The edges between some rows and an ascending list of vertices, as row pointers, columns (positions in the list) and values.
+/// The edges from some rows to the vertices of an ascending list, as row pointers, columns (positions in the list) and edge ids.
 pub fn between(
     graph: Csr<'_, i64>,
     rows: impl Iterator<Item = usize>,
@@ -115,11 +115,11 @@ pub fn between(
 ) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
     let (mut indptr, mut columns, mut edges) = (vec![0], Vec::new(), Vec::new());
     for row in rows {
-        let (ends, numbers) = graph.row(row);
-        for (end, number) in ends.iter().zip(numbers) {
-            if let Ok(position) = vertices.binary_search(end) {
+        let (neighbors, edge_ids) = graph.row(row);
+        for (neighbor, edge_id) in neighbors.iter().zip(edge_ids) {
+            if let Ok(position) = vertices.binary_search(neighbor) {
                 columns.push(position as i64);
-                edges.push(*number);
+                edges.push(*edge_id);
             }
         }
         indptr.push(columns.len() as i64);

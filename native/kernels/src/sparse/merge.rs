@@ -1,4 +1,4 @@
-//! Union of the indices of sparse arrays.
+//! Unions of the indices of sparse arrays.
 
 use super::Csr;
 use crate::par::parallel_rows;
@@ -25,18 +25,18 @@ fn merge(a: &[i64], b: &[i64], mut put: impl FnMut(i64)) {
     }
 }
 
-/// The positions of an ascending list's elements in another ascending list that contains them all.
+/// The position of each element of an ascending list in another ascending list, which contains all of them.
 pub fn positions(list: &[i64], within: &[i64]) -> Vec<i64> {
-    let mut at = 0;
+    let mut position = 0;
     list.iter()
         .map(|x| {
-            at += within[at..].iter().position(|y| y == x).unwrap_or(0);
-            at as i64
+            position += within[position..].iter().position(|y| y == x).unwrap_or(0);
+            position as i64
         })
         .collect()
 }
 
-/// Row pointers and columns of all positions that at least one of two matrices stores.
+/// Row pointers and column indices of the elements that at least one of two matrices stores.
 pub fn union_csr<T: Sync>(a: Csr<'_, T>, b: Csr<'_, T>) -> (Vec<i64>, Vec<i64>) {
     let rows = a.rows();
     let mut indptr = memory::filled(0, rows + 1);
@@ -47,14 +47,14 @@ pub fn union_csr<T: Sync>(a: Csr<'_, T>, b: Csr<'_, T>) -> (Vec<i64>, Vec<i64>) 
     (indptr, indices)
 }
 
-/// The values of a matrix at the positions of [`union_csr`], zero where it stores none.
+/// The values of a matrix for the row pointers and column indices of [`union_csr`], with zeros for elements that it does not store.
 pub fn expand<T: Copy + Default>(m: Csr<'_, T>, indptr: &[i64], indices: &[i64]) -> Vec<T> {
     let mut out = memory::filled(T::default(), indices.len());
     for r in 0..m.rows() {
         let range = indptr[r] as usize..indptr[r + 1] as usize;
         let (columns, values) = m.row(r);
-        for (at, v) in positions(columns, &indices[range.clone()]).into_iter().zip(values) {
-            out[range.start + at as usize] = *v;
+        for (position, v) in positions(columns, &indices[range.clone()]).into_iter().zip(values) {
+            out[range.start + position as usize] = *v;
         }
     }
     out

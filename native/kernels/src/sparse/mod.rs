@@ -1,6 +1,11 @@
-//! Sparse formats: conversion, merging, transposition and products. Arithmetic on stored values is left to the dense kernels.
+//! Sparse matrices: conversion, merging, transposition and products. Arithmetic on stored values is left to the dense kernels.
 //!
-//! A CSR matrix is a [`Csr`]: row pointers, ascending columns, values. Callers have validated all indices.
+//! A CSR matrix is a [`Csr`]: row pointers, column indices in ascending order, values. Callers have validated all indices.
+//!
+//! - `format`: conversion between dense and sparse formats.
+//! - `merge`: unions of indices.
+//! - `product`: products, transposes and sums.
+//! - `graph`: neighbourhood sampling in graphs.
 
 mod format;
 mod graph;
@@ -12,7 +17,7 @@ pub use graph::{Sample, Sampling, between};
 pub use merge::{expand, positions, union_csr, union_rows};
 pub use product::{MulAdd, column_sums, dense_product, product, row_sums, transpose};
 
-/// Minimum number of stored elements in a parallel chunk.
+/// Minimum number of stored elements per chunk.
 const GRAIN: usize = 1 << 14;
 
 /// A compressed sparse row (CSR) matrix: the values of row r, ascending by column, are `indptr[r]..indptr[r + 1]`.
@@ -38,7 +43,7 @@ impl<'a, T> Csr<'a, T> {
         (&self.indices[range.clone()], &self.data[range])
     }
 
-    /// Rows per parallel chunk, if each stored element costs `work`.
+    /// Rows per chunk, if each stored element costs `work`.
     fn rows_per_chunk(&self, work: usize) -> usize {
         let rows = self.rows().max(1);
         let per_row = (self.indices.len() / rows + 1) * work.max(1);
@@ -46,7 +51,7 @@ impl<'a, T> Csr<'a, T> {
     }
 }
 
-/// Splits two slices of stored elements at the row pointers, so that part k holds the rows from `k * grain` on.
+/// Splits two slices of stored elements at the row pointers: chunk k holds the rows `k * grain..(k + 1) * grain`.
 fn split_rows<'s, T, U>(
     indptr: &[i64],
     grain: usize,

@@ -6,7 +6,7 @@ use half::f16;
 use super::{Csr, GRAIN};
 use crate::par::parallel_rows;
 
-/// Element types for sums of products; half precision is summed in single precision.
+/// Element types of products; half precision is summed in single precision.
 pub trait MulAdd: Copy + Default + Send + Sync {
     /// The accumulation type.
     type Sum: Copy + Default + Send + Sync;
@@ -41,15 +41,15 @@ mul_add! {
     i8, i8, 1, |s, a, b| s.wrapping_add(a.wrapping_mul(b)), std::convert::identity;
 }
 
-/// The product with a dense matrix of `n` columns: row r of the result is the weighted sum of the rows of `dense` at the columns
-/// of row r. `row_of` maps rows of the result to rows of the matrix.
+/// The product with a dense matrix of `n` columns. Row k of the result is that of row `row_of(k)` of the sparse matrix: the sum of the
+/// rows of `dense` at its column indices, weighted by its values.
 pub fn product<T: MulAdd>(m: Csr<'_, T>, dense: &[T], n: usize, out: &mut [T], row_of: impl Fn(usize) -> usize + Sync) {
     if n == 0 {
         return;
     }
     parallel_rows(out, n, m.rows_per_chunk(n), |k, out| {
         let (indices, values) = m.row(row_of(k));
-        // Sums of a block of columns stay in the L1 cache while the rows stream by.
+        // The sums of a block of columns stay in the L1 cache while the rows stream by.
         const BLOCK: usize = 256;
         for (block, out) in out.chunks_mut(BLOCK).enumerate() {
             let mut sums = [T::Sum::default(); BLOCK];
@@ -63,7 +63,7 @@ pub fn product<T: MulAdd>(m: Csr<'_, T>, dense: &[T], n: usize, out: &mut [T], r
     });
 }
 
-/// The product of a dense matrix of `m.rows()` columns and a sparse one of `columns` columns.
+/// The product of a dense matrix with `m.rows()` columns and a sparse one with `columns` columns.
 pub fn dense_product<T: MulAdd>(dense: &[T], m: Csr<'_, T>, columns: usize, out: &mut [T]) {
     let k = m.rows();
     let grain = (GRAIN / (m.indices.len() + columns).max(1)).max(1);
@@ -80,7 +80,7 @@ pub fn dense_product<T: MulAdd>(dense: &[T], m: Csr<'_, T>, columns: usize, out:
     });
 }
 
-/// Row pointers, columns and values of the transpose of a matrix of `columns` columns.
+/// Row pointers, column indices and values of the transpose of a matrix with `columns` columns.
 pub fn transpose<T: Copy + Default>(m: Csr<'_, T>, columns: usize) -> (Vec<i64>, Vec<i64>, Vec<T>) {
     let mut indptr = memory::filled(0, columns + 1);
     m.indices.iter().for_each(|c| indptr[*c as usize + 1] += 1);
@@ -90,10 +90,10 @@ pub fn transpose<T: Copy + Default>(m: Csr<'_, T>, columns: usize) -> (Vec<i64>,
     for r in 0..m.rows() {
         let (row, row_values) = m.row(r);
         for (c, v) in row.iter().zip(row_values) {
-            let at = &mut next[*c as usize];
-            indices[*at as usize] = r as i64;
-            values[*at as usize] = *v;
-            *at += 1;
+            let next = &mut next[*c as usize];
+            indices[*next as usize] = r as i64;
+            values[*next as usize] = *v;
+            *next += 1;
         }
     }
     (indptr, indices, values)
