@@ -16,9 +16,9 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 
 use super::matrices::{
-    self, LinalgElement, batch_item, check_square, inverse_permutation, linalg_dtype, matrix_dims, matrix_error,
-    matrix_type, with_converted,
+    self, LinalgElement, batch_item, check_square, linalg_dtype, matrix_dims, matrix_error, matrix_type, with_converted,
 };
+use crate::reduce::axes::inverse_permutation;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];

@@ -74,13 +74,6 @@ pub(super) fn batch_item<T>(data: &[T], i: usize, len: usize) -> &[T] {
     &data[i * len..(i + 1) * len]
 }
 
-/// The permutation that undoes `perm`.
-pub(super) fn inverse_permutation(perm: &[usize]) -> Vec<usize> {
-    let mut inverse = vec![0; perm.len()];
-    perm.iter().enumerate().for_each(|(i, axis)| inverse[*axis] = i);
-    inverse
-}
-
 /// The error for matrix `i` of A, such as "matrix 0 of A is singular".
 pub(super) fn matrix_error(message: &str, i: usize) -> Error {
     Error::Value(format!("matrix {i} of A {message}"))

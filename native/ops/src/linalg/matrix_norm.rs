@@ -17,9 +17,9 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{L1Norm, L2Norm, Max, Min, NumericLane, Sum, reduce};
 
-use super::matrices::{LinalgElement, inverse_permutation, with_converted};
+use super::matrices::{LinalgElement, with_converted};
 use super::svd::for_each_svd;
-use crate::reduce::axes::{Axes, kept};
+use crate::reduce::axes::{Axes, inverse_permutation, keepdims_shape};
 
 params! {
     /// Parameters of `_npi_norm`.
@@ -298,7 +298,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
                 with_scratch(x.len(), |out: &mut [T]| {
                     match norm.kind {
                         Kind::Vector(ord) => with_converted::<T, ()>(&ins[2], |norms| {
-                            let reduced_shape = kept(outs[0].shape(), &norm.axes);
+                            let reduced_shape = keepdims_shape(outs[0].shape(), &norm.axes);
                             vector_gradient((x, &shape), (norms, grad, &reduced_shape), ord, out);
                             Ok(())
                         })?,

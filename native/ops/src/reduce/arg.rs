@@ -1,4 +1,4 @@
-//! Indices of the largest and smallest elements.
+//! `argmax` and `argmin`: indices of the largest and smallest elements.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
@@ -34,7 +34,7 @@ pub(super) static ARGMAX: OpDef = OpDef::new("argmax")
     .inputs(&[arg("data", "The array.")])
     .params::<ArgParam>()
     .shape(arg_shape)
-    .forward(|ctx, ins, outs| along::<true>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
+    .forward(|ctx, ins, outs| arg_extremum::<true>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
     .grad(Grad::Zero);
 
 pub(super) static ARGMIN: OpDef = OpDef::new("argmin")
@@ -42,7 +42,7 @@ pub(super) static ARGMIN: OpDef = OpDef::new("argmin")
     .inputs(&[arg("data", "The array.")])
     .params::<ArgParam>()
     .shape(arg_shape)
-    .forward(|ctx, ins, outs| along::<false>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
+    .forward(|ctx, ins, outs| arg_extremum::<false>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
     .grad(Grad::Zero);
 
 pub(super) static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
@@ -54,7 +54,7 @@ pub(super) static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
         let out = reduced(&io.ins[0], &[1], false);
         io.assign_out(0, &out)
     })
-    .forward(|ctx, ins, outs| along::<true>(ctx, &ins[0], Some(1), &mut outs[0]));
+    .forward(|ctx, ins, outs| arg_extremum::<true>(ctx, &ins[0], Some(1), &mut outs[0]));
 
 fn arg_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ArgParam>();
@@ -67,7 +67,8 @@ fn arg_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-fn along<const LARGEST: bool>(ctx: &OpCtx<'_>, x: &In<'_>, axis: Option<i32>, out: &mut Out<'_>) -> Result<()> {
+/// Writes the indices of the largest or smallest elements in the type of the input.
+fn arg_extremum<const LARGEST: bool>(ctx: &OpCtx<'_>, x: &In<'_>, axis: Option<i32>, out: &mut Out<'_>) -> Result<()> {
     let shape = x.shape().to_usize();
     let dims = match axis {
         None => (1, x.len(), 1),
@@ -103,7 +104,7 @@ params! {
 pub(super) static NP_ARGMAX: OpDef =
     arg_op("_npi_argmax", "The index of the first largest element along an axis, as int64; NaN counts as the largest.")
         .forward(|ctx, ins, outs| {
-            position(ctx, &ins[0], &mut outs[0], |x, dims, out| {
+            np_arg_extremum(ctx, &ins[0], &mut outs[0], |x, dims, out| {
                 dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
                 reduce::argmax::<T, i64, <T as Arith>::Lane>(x.slice()?, dims, out);
                 Ok(())
@@ -116,7 +117,7 @@ pub(super) static NP_ARGMIN: OpDef = arg_op(
     "The index of the first smallest element along an axis, as int64; NaN counts as the smallest.",
 )
 .forward(|ctx, ins, outs| {
-    position(ctx, &ins[0], &mut outs[0], |x, dims, out| {
+    np_arg_extremum(ctx, &ins[0], &mut outs[0], |x, dims, out| {
         dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
                 reduce::argmin::<T, i64, <T as Arith>::Lane>(x.slice()?, dims, out);
                 Ok(())
@@ -124,6 +125,7 @@ pub(super) static NP_ARGMIN: OpDef = arg_op(
     })
 });
 
+/// What the definitions of `_npi_argmax` and `_npi_argmin` share.
 const fn arg_op(name: &'static str, doc: &'static str) -> OpDef {
     OpDef::new(name)
         .doc(doc)
@@ -139,8 +141,8 @@ const fn arg_op(name: &'static str, doc: &'static str) -> OpDef {
         .grad(Grad::Zero)
 }
 
-/// Writes indices along the axis, which must not be empty unless the result is.
-fn position(
+/// Writes the indices that `find` finds, as int64. The axis must not be empty unless the result is.
+fn np_arg_extremum(
     ctx: &OpCtx<'_>,
     x: &In<'_>,
     out: &mut Out<'_>,
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_errors() {
+    fn the_axis_is_removed_or_kept_and_must_not_be_empty() {
         let shapes = |def, attrs: &[(&str, &str)], x: &[i64]| {
             Case::new(def, attrs).shapes(&[Shape::new(x)]).map(|s| s[0].clone())
         };

@@ -28,10 +28,17 @@ params! {
 /// Axes or lengths of axes; six fit without a heap allocation.
 pub(crate) type Axes = SmallVec<[usize; 6]>;
 
+/// The permutation that undoes `perm`.
+pub(crate) fn inverse_permutation(perm: &[usize]) -> Axes {
+    let mut inverse = Axes::from_elem(0, perm.len());
+    perm.iter().enumerate().for_each(|(i, axis)| inverse[*axis] = i);
+    inverse
+}
+
 /// The axes to reduce out of `n` by the rules of MXNet's older operators, ascending: None and () are all.
 ///
 /// # Errors
-/// An axis that does not exist or is given twice.
+/// If an axis does not exist or is given twice.
 pub(crate) fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
     let given = axis.0.as_ref().map_or(&[][..], Shape::dims);
     if given.is_empty() {
@@ -41,7 +48,7 @@ pub(crate) fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axe
     Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
 }
 
-/// The given axes out of `n`, ascending.
+/// The axes out of `n`, checked and ascending.
 fn sorted_axes(given: &[i64], n: usize) -> Result<Axes> {
     let mut axes = given.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Axes>>()?;
     axes.sort_unstable();
@@ -49,11 +56,11 @@ fn sorted_axes(given: &[i64], n: usize) -> Result<Axes> {
     Ok(axes)
 }
 
-/// The shape without the axes, or with `keepdims` with length 1 for them. A result of one element has shape (1), except for a scalar with
-/// `keepdims`.
+/// The shape of a reduction by the rules of MXNet's older operators: without the axes, or with length 1 for them if `keepdims`. A result of
+/// one element has shape (1), unless a scalar is reduced with `keepdims`.
 pub(crate) fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
-    let kept = numpy_reduced(shape, axes, keepdims);
-    if kept.ndim() == Some(0) && !(keepdims && shape.dims().is_empty()) { Shape::new(&[1]) } else { kept }
+    let out = numpy_reduced(shape, axes, keepdims);
+    if out.ndim() == Some(0) && !(keepdims && shape.dims().is_empty()) { Shape::new(&[1]) } else { out }
 }
 
 /// The shape rule of operators with [`ReduceParam`].
@@ -66,41 +73,41 @@ pub(crate) fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// The dimensions of a shape, with 1 for the reduced axes.
-pub(crate) fn kept(shape: &Shape, axes: &[usize]) -> Axes {
+pub(crate) fn keepdims_shape(shape: &Shape, axes: &[usize]) -> Axes {
     shape.to_usize().iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect()
 }
 
 /// `out = F(x, y)`, where `y` is reduced over the axes and broadcast, and `x` has the output's shape.
-pub(crate) fn spread<F: Binary>(
+pub(crate) fn broadcast_binary<F: Binary>(
     ctx: &OpCtx<'_>,
     x: &In<'_>,
     y: &In<'_>,
     axes: &[usize],
     out: &mut Out<'_>,
 ) -> Result<()> {
-    spread_args(ctx, const { &Loops::binary::<F>() }, Arg::Array(x), Arg::Array(y), axes, out)
+    broadcast_args(ctx, const { &Loops::binary::<F>() }, Arg::Array(x), Arg::Array(y), axes, out)
 }
 
 /// `out = F(y, scalar)`, where `y` is reduced over the axes and broadcast.
-pub(crate) fn spread_scalar<F: Binary>(
+pub(crate) fn broadcast_scalar<F: Binary>(
     ctx: &OpCtx<'_>,
     y: &In<'_>,
     scalar: f64,
     axes: &[usize],
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
-    let operands = [(Arg::Array(y), &small[..]), (Arg::Number(scalar), &[][..])];
+    let (shape, reduced_shape) = (out.shape().to_usize(), keepdims_shape(out.shape(), axes));
+    let operands = [(Arg::Array(y), &reduced_shape[..]), (Arg::Number(scalar), &[][..])];
     broadcast_loops(ctx, const { &Loops::binary::<F>() }, out.dtype(), operands, (elements_mut(out)?, &shape))
 }
 
 /// `out *= y`, where `y` is reduced over the axes and broadcast.
-pub(crate) fn times_spread(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
-    spread_args(ctx, const { &Loops::binary::<Mul>() }, Arg::Output, Arg::Array(y), axes, out)
+pub(crate) fn multiply_broadcast(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    broadcast_args(ctx, const { &Loops::binary::<Mul>() }, Arg::Output, Arg::Array(y), axes, out)
 }
 
 /// `out = f(x, y)`, where `y` is reduced over the axes and broadcast, and `x` has the output's shape.
-pub(crate) fn spread_args(
+pub(crate) fn broadcast_args(
     ctx: &OpCtx<'_>,
     loops: &Loops,
     x: Arg<'_, '_>,
@@ -108,12 +115,12 @@ pub(crate) fn spread_args(
     axes: &[usize],
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
-    broadcast_loops(ctx, loops, out.dtype(), [(x, &shape), (y, &small)], (elements_mut(out)?, &shape))
+    let (shape, reduced_shape) = (out.shape().to_usize(), keepdims_shape(out.shape(), axes));
+    broadcast_loops(ctx, loops, out.dtype(), [(x, &shape), (y, &reduced_shape)], (elements_mut(out)?, &shape))
 }
 
-/// The operands of a reduction's composed gradient.
-pub(crate) struct Spread<'a, 'g> {
+/// The operands of the gradient of a reduction, composed of operators that are themselves differentiable.
+pub(crate) struct ReductionGradient<'a, 'g> {
     /// The graph.
     pub g: &'a mut Graph<'g>,
     /// The input.
@@ -125,34 +132,34 @@ pub(crate) struct Spread<'a, 'g> {
     attrs: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a, 'g> Spread<'a, 'g> {
-    /// Applies the reduction `op` with `keepdims` to get the shape for the gradient.
-    pub(crate) fn new(g: &'a mut Graph<'g>, op: &str, n: &'a GradNode<'_>) -> Result<Spread<'a, 'g>> {
+impl<'a, 'g> ReductionGradient<'a, 'g> {
+    /// Applies the reduction `op` again with `keepdims`, because the gradient is broadcast from that shape.
+    pub(crate) fn new(g: &'a mut Graph<'g>, op: &str, n: &'a GradNode<'_>) -> Result<ReductionGradient<'a, 'g>> {
         let mut attrs: Vec<_> = n.attrs.iter().copied().filter(|(k, _)| *k != "keepdims").collect();
         attrs.push(("keepdims", "True"));
         let y = g.0.apply1(op, &[n.inputs[0]], &attrs)?;
         let grad = g.op2("reshape_like", n.ograds[0], y)?;
-        Ok(Spread { g, x: n.inputs[0], y, grad, attrs })
+        Ok(ReductionGradient { g, x: n.inputs[0], y, grad, attrs })
     }
 
-    /// A reduction over the same axes with `keepdims`.
-    pub(crate) fn again(&mut self, op: &str, x: Entry) -> Result<Entry> {
+    /// Applies another reduction over the same axes with `keepdims`.
+    pub(crate) fn reduce(&mut self, op: &str, x: Entry) -> Result<Entry> {
         self.g.0.apply1(op, &[x], &self.attrs)
     }
 
-    /// The gradient, broadcast to the input's shape.
+    /// The gradient of the output, broadcast to the shape of the input.
     pub(crate) fn grad(&mut self) -> Result<Entry> {
         self.g.op2("broadcast_like", self.grad, self.x)
     }
 }
 
-/// Parameters of a reduction over axes.
+/// The parameters of a reduction by NumPy's rules.
 pub(crate) trait OverAxes: OpParams {
-    /// The axes as given.
+    /// The axes, before they are resolved.
     fn axis(&self) -> &ShapeOrNone;
     /// Whether reduced axes are kept.
     fn keepdims(&self) -> bool;
-    /// The initial value, if given.
+    /// The initial value, if there is one.
     fn initial(&self) -> Option<f64> {
         None
     }
@@ -180,7 +187,7 @@ pub(crate) use over_axes;
 /// axis 0, which changes nothing.
 ///
 /// # Errors
-/// An axis that is out of range or given twice.
+/// If an axis does not exist or is given twice.
 pub(crate) fn numpy_axes(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
     let Some(given) = &axis.0 else { return Ok((0..n).collect()) };
     if n == 0 && given.dims().iter().all(|a| *a == 0 || *a == -1) {
@@ -189,7 +196,7 @@ pub(crate) fn numpy_axes(axis: &ShapeOrNone, n: usize) -> Result<Axes> {
     sorted_axes(given.dims(), n)
 }
 
-/// The shape without the axes, or with `keepdims` with length 1 along them; () without any axis left.
+/// The shape of a reduction by NumPy's rules: without the axes, or with length 1 for them if `keepdims`.
 pub(crate) fn numpy_reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
     let keep = |(i, d): (usize, &i64)| match (axes.contains(&i), keepdims) {
         (false, _) => Some(*d),

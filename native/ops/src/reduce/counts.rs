@@ -1,4 +1,4 @@
-//! Histograms, and comparisons of whole arrays.
+//! Histograms and bin counts, and comparisons of whole arrays.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,20 +22,20 @@ use crate::rules::new_array;
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&HISTOGRAM, &ALLCLOSE, &BINCOUNT, &SHARE_MEMORY];
 
-/// An optional pair of bounds; the metadata has no name for this type.
+/// The optional range of a histogram. As in MXNet, the metadata has no name for this type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Ends(Option<(f64, f64)>);
+pub(super) struct HistogramRange(Option<(f64, f64)>);
 
-impl ParamValue for Ends {
+impl ParamValue for HistogramRange {
     fn type_name() -> Cow<'static, str> {
         "".into()
     }
     fn parse(text: &str) -> std::result::Result<Self, String> {
         if text == "None" {
-            return Ok(Ends(None));
+            return Ok(HistogramRange(None));
         }
         match Tuple::<f64>::parse(text)?.0[..] {
-            [low, high] => Ok(Ends(Some((low, high)))),
+            [low, high] => Ok(HistogramRange(Some((low, high)))),
             _ => Err(format!("'{text}' is not a pair (lowest, highest)")),
         }
     }
@@ -50,13 +50,13 @@ params! {
         /// The number of equal bins in `range`; without it the bin edges are an input.
         bin_cnt: Option<i32> = None;
         /// The start of the first bin and the end of the last, if bin_cnt is given.
-        range: Ends = (Ends(None));
+        range: HistogramRange = (HistogramRange(None));
     }
 }
 
 impl HistogramParam {
-    /// The number of bins and the bounds, if they are parameters.
-    fn ends(&self) -> Result<Option<(i32, f64, f64)>> {
+    /// The number of bins and the ends of their range, if they are parameters.
+    fn bins(&self) -> Result<Option<(i32, f64, f64)>> {
         let Some(count) = self.bin_cnt else { return Ok(None) };
         ensure!(count > 0, "bin_cnt must be positive, not {count}");
         match self.range.0 {
@@ -88,10 +88,10 @@ pub(super) static HISTOGRAM: OpDef = OpDef::new("_histogram")
         io.assign_out(0, DType::I64)?;
         same_dtype(p, &mut DTypeIo { ins: io.ins, outs: &mut io.outs[1..] })
     })
-    .forward(count);
+    .forward(histogram_forward);
 
 fn histogram_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let edges = match p.get::<HistogramParam>().ends()? {
+    let edges = match p.get::<HistogramParam>().bins()? {
         Some((count, ..)) => i64::from(count) + 1,
         None if !io.ins[1].is_known() => return Ok(()),
         None => {
@@ -108,21 +108,21 @@ fn histogram_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(1, &Shape::new(&[edges]))
 }
 
-fn count(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let ends = ctx.params::<HistogramParam>().ends()?;
-    let (counts, own_edges) = outs.split_at_mut(1);
+fn histogram_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let bins = ctx.params::<HistogramParam>().bins()?;
+    let (counts, edges_out) = outs.split_at_mut(1);
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
-        let edges: Vec<f64> = match ends {
+        let edges: Vec<f64> = match bins {
             Some((n, low, high)) => (0..=n).map(|i| if i == n { high } else { low + f64::from(i) * (high - low) / f64::from(n) }).collect(),
             None => ins[1].slice::<T>()?.iter().map(|e| e.to_f64()).collect(),
         };
-        if own_edges[0].wanted() {
-            own_edges[0].slice_mut::<T>()?.iter_mut().zip(&edges).for_each(|(y, e)| *y = T::from_f64(*e));
+        if edges_out[0].wanted() {
+            edges_out[0].slice_mut::<T>()?.iter_mut().zip(&edges).for_each(|(y, e)| *y = T::from_f64(*e));
         }
         if counts[0].wanted() {
             let counts = counts[0].slice_mut::<i64>()?;
             counts.fill(0);
-            histogram(ins[0].slice::<T>()?, &edges, ends.is_some(), counts);
+            histogram(ins[0].slice::<T>()?, &edges, bins.is_some(), counts);
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, NUMERIC)))
@@ -163,22 +163,22 @@ pub(super) static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
         }, d => Err(ctx.unsupported(d, NUMERIC)))
     });
 
-/// Elements of one parallel chunk.
+/// Elements of a chunk.
 const GRAIN: usize = 1 << 15;
 
 fn all_close<T: Element>(p: &AllCloseParam, a: &[T], b: &[T]) -> bool {
     let (rtol, atol) = (f64::from(p.rtol), f64::from(p.atol));
-    let close = |(a, b): (&T, &T)| {
+    let is_close = |(a, b): (&T, &T)| {
         let (a, b) = (a.to_f64(), b.to_f64());
         a == b || a.is_nan() && b.is_nan() && p.equal_nan || (a - b).abs() <= atol + rtol * b.abs() && b.is_finite()
     };
-    let all = AtomicBool::new(true);
+    let all_are_close = AtomicBool::new(true);
     parallel_ranges(a.len(), GRAIN, |range| {
-        if all.load(Ordering::Relaxed) && !a[range.clone()].iter().zip(&b[range]).all(close) {
-            all.store(false, Ordering::Relaxed);
+        if all_are_close.load(Ordering::Relaxed) && !a[range.clone()].iter().zip(&b[range]).all(is_close) {
+            all_are_close.store(false, Ordering::Relaxed);
         }
     });
-    all.into_inner()
+    all_are_close.into_inner()
 }
 
 params! {
@@ -208,29 +208,29 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     ensure!(!x.dtype().is_float() && x.dtype() != DType::Bool, "bincount takes integers, not {}", x.dtype());
     let numbers = x.to_vec_as::<i64>()?;
     ensure!(numbers.iter().all(|n| *n >= 0), "bincount takes non-negative integers, but the data has a negative one");
-    let most = numbers.iter().max().map_or(0, |n| n + 1).max(p.minlength.into());
-    let bins = Shape::new(&[most]).checked_elements()?;
+    let num_bins = numbers.iter().max().map_or(0, |n| n + 1).max(p.minlength.into());
+    let len = Shape::new(&[num_bins]).checked_elements()?;
     let weights = match ins.get(1) {
         None => x,
         Some(w) => w,
     };
     ensure!(weights.len() == numbers.len(), "there are {} weights for {} numbers", weights.len(), numbers.len());
     dispatch!(weights.dtype(), T in [f32, f64, f16, bf16] => {
-        let mut sums = memory::filled(0f64, bins);
+        let mut sums = memory::filled(0f64, len);
         for (n, w) in numbers.iter().zip(weights.to_vec_as::<f64>()?) {
             sums[*n as usize] += w;
         }
         let sums: Vec<T> = memory::collected(sums.into_iter().map(T::from_f64));
-        Ok(vec![new_array(&sums, &[most], ctx.context)?])
+        Ok(vec![new_array(&sums, &[num_bins], ctx.context)?])
     }, d => dispatch!(d, T in [u8, i8, i32, i64] => {
-        let mut sums = memory::filled(0i64, bins);
-        let one = ins.len() == 1;
+        let mut sums = memory::filled(0i64, len);
+        let has_weights = ins.len() > 1;
         for (n, w) in numbers.iter().zip(weights.to_vec_as::<i64>()?) {
-            sums[*n as usize] = sums[*n as usize].wrapping_add(if one { 1 } else { w });
+            sums[*n as usize] = sums[*n as usize].wrapping_add(if has_weights { w } else { 1 });
         }
         // Truncation to the low bits equals wrap-around arithmetic in the type itself.
         let sums: Vec<T> = memory::collected(sums.into_iter().map(|s| s as T));
-        Ok(vec![new_array(&sums, &[most], ctx.context)?])
+        Ok(vec![new_array(&sums, &[num_bins], ctx.context)?])
     }, d => Err(ctx.unsupported(d, NUMERIC))))
 }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_ranges_are_errors() {
+    fn invalid_histogram_ranges_are_errors() {
         let error =
             |attrs: &[(&str, &str)]| Case::new(&HISTOGRAM, attrs).shapes(&[Shape::new(&[3])]).unwrap_err().to_string();
         assert!(error(&[("bin_cnt", "3")]).contains("range"));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_numbers() {
+    fn bincount_counts_numbers_or_adds_their_weights() {
         let run = |x: &[NDArray], weights, minlength| {
             Case::new(&BINCOUNT, &[("has_weights", weights), ("minlength", minlength)]).run1(x)
         };
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_an_array_may_share_memory() {
+    fn overlapping_slices_share_memory() {
         let x = array(&[1f32, 2.0, 3.0], &[3]);
         let shared = |a, b| Case::new(&SHARE_MEMORY, &[]).run1(&[a, b]).unwrap().to_vec::<bool>().unwrap()[0];
         assert!(shared(x.clone(), x.slice(1, 2).unwrap()));

@@ -1,4 +1,4 @@
-//! Cumulative sums, and differences of neighbouring elements.
+//! Cumulative sums, and differences of adjacent elements.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
@@ -71,7 +71,7 @@ fn cumsum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// Cumulative sums along the axis of an array of `shape`, in lanes of the output's type.
+/// Cumulative sums of an array of shape `shape`, from the start or from the end of the axis, in lanes of the output's type.
 fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut Out<'_>) -> Result<()> {
     let dims = shape.to_usize();
     let dims = match ctx.params::<CumsumParam>().axis {
@@ -132,7 +132,7 @@ pub(super) static DIFF: OpDef = OpDef::new("_npi_diff")
         None,
     ));
 
-/// The n-th differences, or the transposed operation, which lengthens the axis.
+/// The n-th differences, or with `transposed` their gradient, which makes the axis longer.
 fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<DiffParam>();
     let dims = around(dims, Shape::axis(p.axis.into(), dims.len())?);
@@ -144,37 +144,37 @@ fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, ou
 fn differences_in<C: NumericLane>(
     x: Elements<'_>,
     (outer, mut n, inner): (usize, usize, usize),
-    times: usize,
+    order: usize,
     transposed: bool,
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let mut now = vec![C::ZERO; x.len()];
-    C::load_any(x, 0, &mut now);
-    let minus = C::from_f64(-1.0);
-    for _ in 0..times {
+    let mut current = vec![C::ZERO; x.len()];
+    C::load_any(x, 0, &mut current);
+    let minus_one = C::from_f64(-1.0);
+    for _ in 0..order {
         let m = if transposed { n + 1 } else { n - 1 };
         let mut next = vec![C::ZERO; outer * m * inner];
         if m > 0 {
             par::parallel_rows(&mut next, m * inner, 1, |o, next| {
-                let row = &now[o * n * inner..(o + 1) * n * inner];
+                let row = &current[o * n * inner..(o + 1) * n * inner];
                 if transposed {
                     // Element i has the coefficient -1 in difference i and 1 in difference i - 1.
                     for (y, x) in next.iter_mut().zip(row) {
-                        *y = x.times(minus);
+                        *y = x.times(minus_one);
                     }
                     for (y, x) in next[inner..].iter_mut().zip(row) {
                         *y = y.plus(*x);
                     }
                 } else {
                     for (i, y) in next.iter_mut().enumerate() {
-                        *y = row[i + inner].plus(row[i].times(minus));
+                        *y = row[i + inner].plus(row[i].times(minus_one));
                     }
                 }
             });
         }
-        (now, n) = (next, m);
+        (current, n) = (next, m);
     }
-    C::store_any(&now, elements_mut(out)?);
+    C::store_any(&current, elements_mut(out)?);
     Ok(())
 }
 
@@ -209,30 +209,31 @@ pub(super) static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
             return Ok(());
         }
         let p = p.get::<Ediff1dParam>();
-        let numbers = usize::from(p.to_begin_scalar.is_some() && !p.to_begin_arr_given)
+        let num_scalars = usize::from(p.to_begin_scalar.is_some() && !p.to_begin_arr_given)
             + usize::from(p.to_end_scalar.is_some() && !p.to_end_arr_given);
-        let arrays: usize = io.ins[1..].iter().map(Shape::num_elements).sum();
-        let n = io.ins[0].num_elements().saturating_sub(1) + numbers + arrays;
+        let num_array_elements: usize = io.ins[1..].iter().map(Shape::num_elements).sum();
+        let n = io.ins[0].num_elements().saturating_sub(1) + num_scalars + num_array_elements;
         io.assign_out(0, &Shape::new(&[n as i64]))
     })
     .forward(|ctx, ins, outs| {
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
             let (p, x) = (ctx.params::<Ediff1dParam>(), ins[0].slice::<T>()?);
-            let mut rest = ins[1..].iter();
-            let mut end = |given: bool, scalar: Option<f64>| match (given, scalar) {
-                (true, _) => rest.next().map_or(Ok(Vec::new()), |x| x.slice::<T>().map(<[T]>::to_vec)),
+            let mut arrays = ins[1..].iter();
+            let mut next_end = |is_array: bool, scalar: Option<f64>| match (is_array, scalar) {
+                (true, _) => arrays.next().map_or(Ok(Vec::new()), |x| x.slice::<T>().map(<[T]>::to_vec)),
                 (false, scalar) => Ok(scalar.map(T::from_f64).into_iter().collect()),
             };
-            let (begin, last) = (end(p.to_begin_arr_given, p.to_begin_scalar)?, end(p.to_end_arr_given, p.to_end_scalar)?);
+            let begin = next_end(p.to_begin_arr_given, p.to_begin_scalar)?;
+            let end = next_end(p.to_end_arr_given, p.to_end_scalar)?;
             let out = outs[0].slice_mut::<T>()?;
-            let (first, others) = out.split_at_mut(begin.len());
-            let (middle, tail) = others.split_at_mut(others.len() - last.len());
-            first.copy_from_slice(&begin);
-            tail.copy_from_slice(&last);
+            let (out_begin, rest) = out.split_at_mut(begin.len());
+            let (differences, out_end) = rest.split_at_mut(rest.len() - end.len());
+            out_begin.copy_from_slice(&begin);
+            out_end.copy_from_slice(&end);
             if let [_, next @ ..] = x {
                 type C = <T as Arith>::Lane;
                 let minus = C::from_f64(-1.0);
-                zip(Src::Slice(next), Src::Slice(&x[..next.len()]), middle, move |b: C, a: C| b.plus(a.times(minus)));
+                zip(Src::Slice(next), Src::Slice(&x[..next.len()]), differences, move |b: C, a: C| b.plus(a.times(minus)));
             }
             Ok(())
         }, d => Err(ctx.unsupported(d, NUMERIC)))
@@ -255,29 +256,30 @@ pub(super) static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
     .shape(|_, io| shapes_of_inputs(io, 1))
     .forward(ediff1d_backward);
 
+/// Inputs: gradient of the output, and for the listed operator the inputs. Outputs: gradients of the inputs.
 fn ediff1d_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<Ediff1dParam>();
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let g = ins[0].slice::<T>()?;
         let n = outs[0].len().saturating_sub(1);
-        let front = match p.to_begin_arr_given {
+        let begin_len = match p.to_begin_arr_given {
             true => outs[1].len(),
             false => usize::from(p.to_begin_scalar.is_some()),
         };
-        let back = match p.to_end_arr_given {
+        let end_len = match p.to_end_arr_given {
             true => outs[outs.len() - 1].len(),
             false => usize::from(p.to_end_scalar.is_some()),
         };
-        ensure!(g.len() == front + n + back, "the gradient has {} elements, expected {}", g.len(), front + n + back);
-        let (first, rest) = g.split_at(front);
-        let (middle, last) = rest.split_at(n);
-        let mut arrays = 1;
-        for (given, part) in [(p.to_begin_arr_given, first), (p.to_end_arr_given, last)] {
-            if given {
-                if outs[arrays].wanted() {
-                    outs[arrays].slice_mut::<T>()?.copy_from_slice(part);
+        ensure!(g.len() == begin_len + n + end_len, "the gradient has {} elements, expected {}", g.len(), begin_len + n + end_len);
+        let (begin, rest) = g.split_at(begin_len);
+        let (differences, end) = rest.split_at(n);
+        let mut input = 1;
+        for (is_array, grad) in [(p.to_begin_arr_given, begin), (p.to_end_arr_given, end)] {
+            if is_array {
+                if outs[input].wanted() {
+                    outs[input].slice_mut::<T>()?.copy_from_slice(grad);
                 }
-                arrays += 1;
+                input += 1;
             }
         }
         if outs[0].wanted() {
@@ -285,8 +287,8 @@ fn ediff1d_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
             let (out, minus) = (outs[0].slice_mut::<T>()?, C::from_f64(-1.0));
             out.fill(T::default());
             if n > 0 {
-                out[1..].copy_from_slice(middle);
-                zip(Src::<T>::InPlace, Src::Slice(middle), &mut out[..n], move |a: C, g: C| a.plus(g.times(minus)));
+                out[1..].copy_from_slice(differences);
+                zip(Src::<T>::InPlace, Src::Slice(differences), &mut out[..n], move |a: C, g: C| a.plus(g.times(minus)));
             }
         }
         Ok(())
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_differences_of_narrow_types() {
+    fn sums_and_differences_of_uint8_wrap_around() {
         let x = vector(DType::U8, &[200.0, 100.0, 3.0]);
         let run = |def, attrs: &[(&str, &str)]| {
             Case::new(def, attrs).run1(std::slice::from_ref(&x)).unwrap().to_vec_as::<f64>().unwrap()
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn ediff1d_has_a_gradient() {
+    fn gradients_of_ediff1d_agree_with_finite_differences() {
         let x = array(&[0.5, -1.5, 2.0, 1.0], &[2, 2]);
         Case::new(&EDIFF1D, &[]).check_gradient(std::slice::from_ref(&x));
         let ends = [("to_begin_arr_given", "1"), ("to_end_arr_given", "1")];

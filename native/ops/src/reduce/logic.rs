@@ -1,4 +1,4 @@
-//! Checks of the elements over axes: `any`, `all`, and an error unless all are true.
+//! `any` and `all` over axes, and `_npx_constraint_check`, an error unless all elements are true.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::grad::Grad;
@@ -10,7 +10,7 @@ use ferromx_kernels::map::Arith;
 use ferromx_kernels::reduce::{self, NumericLane, Reducer};
 
 use super::axes::{numpy_reduced_shape, over_axes};
-use super::sums::axes_over;
+use super::sums::numpy_axes_of;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&ANY, &ALL, &CONSTRAINT_CHECK];
@@ -76,7 +76,7 @@ where
         .dtype(|_, io| io.assign_out(0, DType::Bool))
         .forward(|ctx, ins, outs| {
             let (x, out) = (&ins[0], outs[0].slice_mut::<bool>()?);
-            let (shape, axes) = (x.shape().to_usize(), axes_over::<LogicParam>(ctx, x.shape())?);
+            let (shape, axes) = (x.shape().to_usize(), numpy_axes_of::<LogicParam>(ctx, x.shape())?);
             dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
                 reduce::reduce::<R, T, bool, <T as Arith>::Lane>(x.slice()?, &shape, &axes, out);
                 Ok(())

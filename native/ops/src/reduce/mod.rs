@@ -1,4 +1,10 @@
 //! Reductions over axes.
+//!
+//! - `sums` has sums, means, products, maxima and minima; `products` is the gradient of a product.
+//! - `moments` and `statistics` have mean and variance, averages and percentiles; `norm` has the L1 and the L2 norm.
+//! - `arg` has argmax and argmin, `logic` any and all, `counts` histograms and comparisons of whole arrays.
+//! - `cumulative` has cumulative sums and differences, which keep their axis.
+//! - `axes` resolves axes, infers the shapes of results and broadcasts gradients back.
 
 mod arg;
 pub(crate) mod axes;

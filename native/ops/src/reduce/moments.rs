@@ -14,7 +14,7 @@ use ferromx_kernels::movement::transpose;
 use ferromx_kernels::norm::{row_moments, row_moments_backward};
 use ferromx_kernels::par::with_scratch;
 
-use super::axes::{Axes, reduced, resolve};
+use super::axes::{Axes, inverse_permutation, reduced, resolve};
 use crate::elemwise::family::NUMERIC;
 
 params! {
@@ -58,51 +58,52 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..2).try_for_each(|i| io.assign_out(i, &out))
 }
 
-/// The permutation that moves the reduced axes to the end, and the number of elements of a reduced row.
+/// The permutation that moves the reduced axes to the end, and the number of elements that are reduced to one.
 fn rows(axes: &Axes, shape: &[usize]) -> (Vec<usize>, usize) {
     let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
     (kept.chain(axes.iter().copied()).collect(), axes.iter().map(|axis| shape[*axis]).product())
 }
 
-/// Calls `f` with the elements transposed to the given order of axes.
-fn with_order<T: FloatElement, R>(x: &[T], shape: &[usize], order: &[usize], f: impl FnOnce(&[T]) -> R) -> R {
-    if order.is_sorted() {
+/// Calls `f` with the elements after a permutation of the axes.
+fn with_permuted<T: FloatElement, R>(x: &[T], shape: &[usize], perm: &[usize], f: impl FnOnce(&[T]) -> R) -> R {
+    if perm.is_sorted() {
         return f(x);
     }
-    with_scratch(x.len(), |moved: &mut [T]| {
-        transpose(x, shape, order, moved);
-        f(moved)
+    with_scratch(x.len(), |permuted: &mut [T]| {
+        transpose(x, shape, perm, permuted);
+        f(permuted)
     })
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = ins[0].shape().to_usize();
-    let (order, len) = rows(&ctx.params::<MomentsParam>().resolve(shape.len())?, &shape);
+    let (perm, len) = rows(&ctx.params::<MomentsParam>().resolve(shape.len())?, &shape);
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
-        with_order(ins[0].slice::<T>()?, &shape, &order, |x| compute(x, len, outs))
-    }, whole => dispatch!(whole, T in [u8, i8, i32, i64] => {
+        with_permuted(ins[0].slice::<T>()?, &shape, &perm, |x| write_moments(x, len, outs))
+    }, dtype => dispatch!(dtype, T in [u8, i8, i32, i64] => {
         with_scratch(ins[0].len(), |wide: &mut [f64]| {
             <T as Load<f64>>::load(ins[0].slice::<T>()?, wide);
-            with_order(wide, &shape, &order, |x| compute_as::<f64, T>(x, len, outs))
+            with_permuted(wide, &shape, &perm, |x| write_moments_as::<f64, T>(x, len, outs))
         })
     }, other => Err(ctx.unsupported(other, NUMERIC))))
 }
 
-fn compute<T: FloatElement>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
+/// Writes mean and variance of rows of `len` elements.
+fn write_moments<T: FloatElement>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
     let [mean, variance] = outs else { return Err(Error::Internal("moments has two outputs".into())) };
-    let unwanted = |out: &Out<'_>| if out.wanted() { 0 } else { out.len() };
-    with_scratch(unwanted(mean), |other_mean: &mut [T]| {
-        with_scratch(unwanted(variance), |other_variance: &mut [T]| {
-            let mean = if mean.wanted() { mean.slice_mut::<T>()? } else { other_mean };
-            let variance = if variance.wanted() { variance.slice_mut::<T>()? } else { other_variance };
-            stats_of_rows(len, x, mean, variance);
+    let discarded_len = |out: &Out<'_>| if out.wanted() { 0 } else { out.len() };
+    with_scratch(discarded_len(mean), |discarded_mean: &mut [T]| {
+        with_scratch(discarded_len(variance), |discarded_variance: &mut [T]| {
+            let mean = if mean.wanted() { mean.slice_mut::<T>()? } else { discarded_mean };
+            let variance = if variance.wanted() { variance.slice_mut::<T>()? } else { discarded_variance };
+            row_moments_or_nan(len, x, mean, variance);
             Ok(())
         })
     })
 }
 
 /// Mean and variance of each row; NaN for empty rows.
-fn stats_of_rows<T: FloatElement>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T]) {
+fn row_moments_or_nan<T: FloatElement>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T]) {
     if len > 0 {
         return row_moments(len, x, mean, variance);
     }
@@ -110,12 +111,12 @@ fn stats_of_rows<T: FloatElement>(len: usize, x: &[T], mean: &mut [T], variance:
     variance.fill(T::from_f32(f32::NAN));
 }
 
-/// [`compute`] for outputs of another type.
-fn compute_as<T: FloatElement, U: Store<T>>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
-    let count = outs[0].len();
-    with_scratch(2 * count, |stats: &mut [T]| {
-        let (mean, variance) = stats.split_at_mut(count);
-        stats_of_rows(len, x, mean, variance);
+/// [`write_moments`] for outputs of another type.
+fn write_moments_as<T: FloatElement, U: Store<T>>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
+    let num_rows = outs[0].len();
+    with_scratch(2 * num_rows, |stats: &mut [T]| {
+        let (mean, variance) = stats.split_at_mut(num_rows);
+        row_moments_or_nan(len, x, mean, variance);
         for (out, stat) in outs.iter_mut().zip([mean, variance]) {
             if out.wanted() {
                 <U as Store<T>>::store(stat, out.slice_mut::<U>()?);
@@ -131,50 +132,48 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         return Ok(());
     }
     let shape = ins[2].shape().to_usize();
-    let (order, len) = rows(&ctx.params::<MomentsParam>().resolve(shape.len())?, &shape);
+    let (perm, len) = rows(&ctx.params::<MomentsParam>().resolve(shape.len())?, &shape);
     dispatch!(ins[2].dtype(), T in [f32, f64, f16, bf16] => {
         let (x, mean) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
-        let heads = [ins[0].slice::<T>()?, ins[1].slice::<T>()?];
+        let head_grads = [ins[0].slice::<T>()?, ins[1].slice::<T>()?];
         let dx = outs[0].slice_mut::<T>()?;
-        if order.is_sorted() {
-            row_moments_backward(len, x, mean, heads, dx);
+        if perm.is_sorted() {
+            row_moments_backward(len, x, mean, head_grads, dx);
             return Ok(());
         }
-        with_order(x, &shape, &order, |x| with_scratch(x.len(), |moved: &mut [T]| {
-            row_moments_backward(len, x, mean, heads, moved);
-            let (moved_shape, mut back): (Vec<_>, Vec<_>) = order.iter().map(|axis| (shape[*axis], 0)).unzip();
-            order.iter().enumerate().for_each(|(i, axis)| back[*axis] = i);
-            transpose(moved, &moved_shape, &back, dx);
+        with_permuted(x, &shape, &perm, |x| with_scratch(x.len(), |permuted: &mut [T]| {
+            row_moments_backward(len, x, mean, head_grads, permuted);
+            let permuted_shape: Axes = perm.iter().map(|axis| shape[*axis]).collect();
+            transpose(permuted, &permuted_shape, &inverse_permutation(&perm), dx);
         }));
         Ok(())
-    }, whole => dispatch!(whole, T in [u8, i8, i32, i64] => {
-        backward_of_integers::<T>(ins, &mut outs[0], (&shape, &order, len))
+    }, dtype => dispatch!(dtype, T in [u8, i8, i32, i64] => {
+        backward_of_integers::<T>(ins, &mut outs[0], (&shape, &perm, len))
     }, other => Err(ctx.unsupported(other, NUMERIC))))
 }
 
-/// The gradient of integers: both terms are truncated.
+/// The gradient of integers, whose two terms are truncated.
 fn backward_of_integers<T: Store<f64> + Load<f64>>(
     ins: &[In<'_>],
     dx: &mut Out<'_>,
-    (shape, order, len): (&[usize], &[usize], usize),
+    (shape, perm, len): (&[usize], &[usize], usize),
 ) -> Result<()> {
     let (d_mean, d_variance) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
     let (x, mean) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
-    let (moved_shape, mut back): (Vec<_>, Vec<_>) = order.iter().map(|axis| (shape[*axis], 0)).unzip();
-    order.iter().enumerate().for_each(|(i, axis)| back[*axis] = i);
-    with_scratch(3 * x.len(), |doubles: &mut [f64]| {
-        let (wide, rest) = doubles.split_at_mut(x.len());
-        let (moved, gradients) = rest.split_at_mut(x.len());
+    let permuted_shape: Axes = perm.iter().map(|axis| shape[*axis]).collect();
+    with_scratch(3 * x.len(), |scratch: &mut [f64]| {
+        let (wide, rest) = scratch.split_at_mut(x.len());
+        let (permuted, gradients) = rest.split_at_mut(x.len());
         <T as Load<f64>>::load(x, wide);
-        transpose(wide, shape, order, moved);
-        for (row, values) in moved.chunks_mut(len.max(1)).enumerate() {
+        transpose(wide, shape, perm, permuted);
+        for (row, values) in permuted.chunks_mut(len.max(1)).enumerate() {
             let (n, mean): (f64, f64) = (len as f64, mean[row].lane());
             let (d_mean, d_variance): (f64, f64) = (d_mean[row].lane(), d_variance[row].lane());
             for x in values {
                 *x = (d_mean / n).trunc() + (2.0 * (*x - mean) * d_variance / n).trunc();
             }
         }
-        transpose(moved, &moved_shape, &back, gradients);
+        transpose(permuted, &permuted_shape, &inverse_permutation(perm), gradients);
         <T as Store<f64>>::store(gradients, dx.slice_mut::<T>()?);
         Ok(())
     })
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_truncated_and_axes_are_needed() {
+    fn moments_of_integers_are_truncated_and_axes_are_required() {
         let x = array(&[0i32, 1, 2, 3, 4, 6], &[2, 3]);
         let outs = Case::new(&MOMENTS, &[("axes", "(1,)")]).run(&[x]).unwrap();
         assert_eq!(outs[0].to_vec::<i32>().unwrap(), [1, 4]);

@@ -1,4 +1,4 @@
-//! Norms over axes.
+//! The L1 and L2 norm over axes.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
@@ -13,7 +13,7 @@ use ferromx_kernels::map::{self, Elements, Load};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, L1Norm, L2Norm, NumericLane, Reducer};
 
-use super::axes::{Spread, kept, reduced, resolve, spread_args};
+use super::axes::{ReductionGradient, broadcast_args, keepdims_shape, reduced, resolve};
 use crate::elemwise::family::{Arg, Binary, Graph, Loops, formula};
 use crate::elemwise::formulas::Mul;
 
@@ -55,8 +55,9 @@ pub(crate) static NORM: OpDef = OpDef::new("norm")
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), Some(COMPOSE)));
 
-/// The derivative of a norm, with the reducer that computes the norm.
+/// The derivative of a norm with respect to an element.
 trait Norm: Binary {
+    /// Computes the norm.
     type Reducer: Reducer<f32> + Reducer<f64>;
 }
 
@@ -65,20 +66,20 @@ formula!(Binary
     Sign = |x, _norm| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 });
 formula!(Binary
     /// The derivative of the L2 norm with respect to an element.
-    Share = |x, norm| x / norm);
+    ElementOverNorm = |x, norm| x / norm);
 
 impl Norm for Sign {
     type Reducer = L1Norm;
 }
 
-impl Norm for Share {
+impl Norm for ElementOverNorm {
     type Reducer = L2Norm;
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     match ctx.params::<NormParam>().ord {
         1 => forward_as::<Sign>(ctx, &ins[0], &mut outs[0]),
-        _ => forward_as::<Share>(ctx, &ins[0], &mut outs[0]),
+        _ => forward_as::<ElementOverNorm>(ctx, &ins[0], &mut outs[0]),
     }
 }
 
@@ -92,7 +93,7 @@ fn forward_as<F: Norm>(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result
         let x = x.slice::<T>()?;
         match reduce_into::<F::Reducer, T, f32>(x, &shape, &axes, out)? {
             Range::Finite => Ok(()),
-            // Squares may overflow single precision.
+            // Squares overflow single precision before their root does.
             Range::Overflow => reduce_into::<F::Reducer, T, f64>(x, &shape, &axes, out).map(|_| ()),
         }
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
@@ -125,22 +126,22 @@ where
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     match ctx.params::<NormParam>().ord {
         1 => backward_as::<Sign>(ctx, ins, &mut outs[0]),
-        _ => backward_as::<Share>(ctx, ins, &mut outs[0]),
+        _ => backward_as::<ElementOverNorm>(ctx, ins, &mut outs[0]),
     }
 }
 
 fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let shape = out.shape().to_usize();
     let axes = resolve(&ctx.params::<NormParam>().axis, false, shape.len())?;
-    let small = kept(out.shape(), &axes);
-    // The type of the norms and their gradients may differ from the input's.
-    with_scratch(small.iter().product(), |norms: &mut [f64]| {
-        doubles(&ins[2], norms)?;
+    let reduced_shape = keepdims_shape(out.shape(), &axes);
+    // The norms and their gradients may have another type than the input.
+    with_scratch(reduced_shape.iter().product(), |norms: &mut [f64]| {
+        load_f64(&ins[2], norms)?;
         let norms_arg = Arg::Elements(Elements::F64(norms));
-        spread_args(ctx, const { &Loops::binary::<F>() }, Arg::Array(&ins[1]), norms_arg, &axes, out)?;
+        broadcast_args(ctx, const { &Loops::binary::<F>() }, Arg::Array(&ins[1]), norms_arg, &axes, out)?;
         let grads = norms;
-        doubles(&ins[0], grads)?;
-        spread_args(
+        load_f64(&ins[0], grads)?;
+        broadcast_args(
             ctx,
             const { &Loops::binary::<Mul>() },
             Arg::Output,
@@ -152,7 +153,7 @@ fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> R
 }
 
 /// Converts an array to double precision.
-fn doubles(x: &In<'_>, out: &mut [f64]) -> Result<()> {
+fn load_f64(x: &In<'_>, out: &mut [f64]) -> Result<()> {
     dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         map::cast(x.slice::<U>()?, out);
         Ok(())
@@ -161,12 +162,12 @@ fn doubles(x: &In<'_>, out: &mut [f64]) -> Result<()> {
 
 const COMPOSE: Compose = |graph, n| {
     let mut graph = Graph(graph);
-    let s = Spread::new(&mut graph, "norm", n)?;
+    let r = ReductionGradient::new(&mut graph, "norm", n)?;
     let d = match n.params.get::<NormParam>().ord {
-        1 => s.g.op("sign", s.x)?,
-        _ => s.g.op2("broadcast_div", s.x, s.y)?,
+        1 => r.g.op("sign", r.x)?,
+        _ => r.g.op2("broadcast_div", r.x, r.y)?,
     };
-    Ok(vec![Some(s.g.op2("broadcast_mul", d, s.grad)?)])
+    Ok(vec![Some(r.g.op2("broadcast_mul", d, r.grad)?)])
 };
 
 #[cfg(test)]
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_types() {
+    fn norms_have_the_type_of_the_array_or_out_dtype() {
         for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8, DType::U8, DType::I32, DType::I64] {
             let y = Case::new(&NORM, &[]).run1(&[vector(dtype, &[3.0, 4.0])]).unwrap();
             assert_eq!((y.dtype(), y.to_vec_as::<f64>().unwrap()), (dtype, vec![5.0]));

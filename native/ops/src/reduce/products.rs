@@ -1,4 +1,4 @@
-//! The gradient of a product: for each element, the product of the others.
+//! The gradient of a product: for each element, the product of the others, also if some elements are 0.
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{bf16, f16};
@@ -11,7 +11,7 @@ use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, NumericLane, Reducer};
 use ferromx_kernels::zip::zip;
 
-use super::axes::kept;
+use super::axes::keepdims_shape;
 use crate::elemwise::family::NUMERIC;
 
 /// Selects the elements that are factors of a product.
@@ -78,17 +78,17 @@ impl<C: NumericLane> Reducer<C> for Zeros {
     }
 }
 
-/// For each element, the product of the other elements of its reduction.
+/// Writes, for each element, the product of the other elements that are reduced with it.
 pub(super) fn products_of_others<F: Factors>(
     ctx: &OpCtx<'_>,
     x: &In<'_>,
     axes: &[usize],
     out: &mut Out<'_>,
 ) -> Result<()> {
-    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
+    let (shape, reduced_shape) = (out.shape().to_usize(), keepdims_shape(out.shape(), axes));
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
-        other_factors::<F, T, <T as Arith>::Lane>(x, &shape, &small, axes, out);
+        other_factors::<F, T, <T as Arith>::Lane>(x, &shape, &reduced_shape, axes, out);
         Ok(())
     }, other => Err(ctx.unsupported(other, NUMERIC)))
 }
@@ -96,29 +96,35 @@ pub(super) fn products_of_others<F: Factors>(
 fn other_factors<F: Factors, T, C: NumericLane>(
     x: &[T],
     shape: &[usize],
-    small: &[usize],
+    reduced_shape: &[usize],
     axes: &[usize],
     out: &mut [T],
 ) where
     T: Load<C> + Store<C>,
 {
-    let groups = small.iter().product();
-    with_scratch(groups, |product: &mut [C]| {
-        with_scratch(groups, |zeros: &mut [C]| {
+    let num_products = reduced_shape.iter().product();
+    with_scratch(num_products, |product: &mut [C]| {
+        with_scratch(num_products, |zeros: &mut [C]| {
             reduce::reduce::<NonZero<F>, T, C, C>(x, shape, axes, product);
             reduce::reduce::<Zeros, T, C, C>(x, shape, axes, zeros);
-            let any_zero = zeros.iter().any(|z| *z != C::ZERO);
-            // Without zeros, the product of the others is the whole product divided by the element.
-            with_scratch(groups, |whole: &mut [C]| {
-                zip(Src::Slice(&*product), Src::Slice(&*zeros), whole, without_zeros::<C>);
-                broadcast((Src::Slice(x), shape), (Src::Slice(&*whole), small), (&mut *out, shape), quotient::<F, C>);
+            let has_zeros = zeros.iter().any(|z| *z != C::ZERO);
+            // Without zeros, the product of the others is the full product divided by the element.
+            with_scratch(num_products, |full_product: &mut [C]| {
+                zip(Src::Slice(&*product), Src::Slice(&*zeros), full_product, without_zeros::<C>);
+                broadcast(
+                    (Src::Slice(x), shape),
+                    (Src::Slice(&*full_product), reduced_shape),
+                    (&mut *out, shape),
+                    quotient::<F, C>,
+                );
             });
-            if any_zero {
+            // With one zero, only the derivative with respect to it is not 0. With several, all derivatives are 0.
+            if has_zeros {
                 zip(Src::<C>::InPlace, Src::Slice(&*zeros), product, with_one_zero::<C>);
                 with_scratch(x.len(), |at_zeros: &mut [C]| {
                     broadcast(
                         (Src::Slice(x), shape),
-                        (Src::Slice(&*product), small),
+                        (Src::Slice(&*product), reduced_shape),
                         (&mut *at_zeros, shape),
                         at_zero::<C>,
                     );
@@ -140,8 +146,8 @@ fn with_one_zero<C: NumericLane>(product: C, zeros: C) -> C {
 }
 
 #[inline(always)]
-fn quotient<F: Factors, C: NumericLane>(x: C, whole: C) -> C {
-    if x == C::ZERO || !F::is_factor(x) { C::ZERO } else { whole.over(x) }
+fn quotient<F: Factors, C: NumericLane>(x: C, full_product: C) -> C {
+    if x == C::ZERO || !F::is_factor(x) { C::ZERO } else { full_product.over(x) }
 }
 
 #[inline(always)]

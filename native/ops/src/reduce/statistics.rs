@@ -1,4 +1,4 @@
-//! Variance, average, percentiles.
+//! NumPy's variance, standard deviation, weighted average and percentiles.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -15,7 +15,7 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::{self, with_scratch};
 use ferromx_kernels::reduce::{self, Mean, NumericLane, Sum, SumSquares};
 
-use super::axes::{Axes, kept, numpy_axes, numpy_reduced, numpy_reduced_shape, over_axes};
+use super::axes::{Axes, keepdims_shape, numpy_axes, numpy_reduced, numpy_reduced_shape, over_axes};
 use crate::elemwise::family::{NUMERIC, elements, elements_mut};
 
 /// The operators of this file.
@@ -41,7 +41,7 @@ over_axes!(MomentParam);
 
 /// Defines the variance or the standard deviation.
 macro_rules! moment {
-    ($name:ident: $op:literal, $doc:literal, $ROOT:literal) => {
+    ($name:ident: $op:literal, $doc:literal, $IS_STD:literal) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
             .doc($doc)
             .inputs(A)
@@ -51,9 +51,9 @@ macro_rules! moment {
                 Some(d) => io.assign_out(0, d),
                 None => Ok(()),
             })
-            .forward(|ctx, ins, outs| moment(ctx, &ins[0], $ROOT, &mut outs[0]))
+            .forward(|ctx, ins, outs| moment(ctx, &ins[0], $IS_STD, &mut outs[0]))
             .grad(Grad::Kernel(
-                Backward::new(|ctx, ins, outs| moment_backward(ctx, ins, $ROOT, &mut outs[0]))
+                Backward::new(|ctx, ins, outs| moment_backward(ctx, ins, $IS_STD, &mut outs[0]))
                     .inputs(Deps::All)
                     .outputs(Deps::All),
                 None,
@@ -64,52 +64,51 @@ macro_rules! moment {
 moment!(VAR: "_npi_var", "The variance over axes: the sum of squared deviations from the mean, divided by n - ddof.", false);
 moment!(STD: "_npi_std", "The standard deviation over axes: the square root of the variance.", true);
 
-/// Whether to compute in double precision.
-fn is_wide(x: DType, out: DType) -> bool {
-    let wide = |d| matches!(d, DType::F64 | DType::I32 | DType::I64);
-    wide(x) || out == DType::F64
+/// Whether the variance is computed in double precision.
+fn use_f64(x: DType, out: DType) -> bool {
+    matches!(x, DType::F64 | DType::I32 | DType::I64) || out == DType::F64
 }
 
-fn moment(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'_>) -> Result<()> {
+fn moment(ctx: &OpCtx<'_>, x: &In<'_>, is_std: bool, out: &mut Out<'_>) -> Result<()> {
     ensure!(x.dtype() != DType::Bool, "the variance of booleans is not defined: convert them to numbers");
-    match is_wide(x.dtype(), out.dtype()) {
-        true => moment_in::<f64>(ctx, x, root, out),
-        false => moment_in::<f32>(ctx, x, root, out),
+    match use_f64(x.dtype(), out.dtype()) {
+        true => moment_in::<f64>(ctx, x, is_std, out),
+        false => moment_in::<f32>(ctx, x, is_std, out),
     }
 }
 
-/// The axes, the number of elements of a group, and that number minus `ddof`.
-fn groups(ctx: &OpCtx<'_>, shape: &Shape) -> Result<(Axes, usize, f64)> {
+/// The axes, and the divisor of the variance: the number of elements that are reduced to one, minus `ddof`.
+fn axes_and_divisor(ctx: &OpCtx<'_>, shape: &Shape) -> Result<(Axes, f64)> {
     let p = ctx.params::<MomentParam>();
     let axes = numpy_axes(&p.axis, shape.dims().len())?;
     let n: usize = axes.iter().map(|a| shape.to_usize()[*a]).product();
-    Ok((axes, n, (n as f64 - f64::from(p.ddof)).max(0.0)))
+    Ok((axes, (n as f64 - f64::from(p.ddof)).max(0.0)))
 }
 
-/// Calls `f` with the deviations of the elements from the mean of their group.
-fn centered<C: NumericLane>(x: Elements<'_>, shape: &Shape, axes: &[usize], f: impl FnOnce(&mut [C])) {
-    let (dims, small, n) = (shape.to_usize(), kept(shape, axes), [x.len()]);
+/// Calls `f` with the deviations of the elements from their mean over the axes.
+fn with_deviations<C: NumericLane>(x: Elements<'_>, shape: &Shape, axes: &[usize], f: impl FnOnce(&mut [C])) {
+    let (dims, reduced_shape, n) = (shape.to_usize(), keepdims_shape(shape, axes), [x.len()]);
     with_scratch(n[0], |lanes: &mut [C]| {
         broadcast_any((x, &n), (Elements::I64(&[0]), &[]), (&mut *lanes, &n), |x: C, _: C| x);
-        with_scratch(small.iter().product(), |mean: &mut [C]| {
+        with_scratch(reduced_shape.iter().product(), |mean: &mut [C]| {
             reduce::reduce::<Mean, C, C, C>(lanes, &dims, axes, mean);
-            // `Number` has no subtraction, so the negated mean is added.
+            // `NumericLane` has no subtraction, so the negated mean is added.
             mean.iter_mut().for_each(|m| *m = C::from_f64(-m.to_f64()));
-            broadcast((Src::<C>::InPlace, &dims), (Src::Slice(&*mean), &small), (&mut *lanes, &dims), C::plus);
+            broadcast((Src::<C>::InPlace, &dims), (Src::Slice(&*mean), &reduced_shape), (&mut *lanes, &dims), C::plus);
         });
         f(lanes);
     });
 }
 
-fn moment_in<C: NumericLane>(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'_>) -> Result<()> {
-    let (axes, _, count) = groups(ctx, x.shape())?;
+fn moment_in<C: NumericLane>(ctx: &OpCtx<'_>, x: &In<'_>, is_std: bool, out: &mut Out<'_>) -> Result<()> {
+    let (axes, divisor) = axes_and_divisor(ctx, x.shape())?;
     let (dims, n, to) = (x.shape().to_usize(), out.len(), elements_mut(out)?);
-    centered::<C>(elements(x)?, x.shape(), &axes, |distances| {
+    with_deviations::<C>(elements(x)?, x.shape(), &axes, |deviations| {
         with_scratch(n, |sums: &mut [C]| {
-            reduce::reduce::<SumSquares, C, C, C>(distances, &dims, &axes, sums);
+            reduce::reduce::<SumSquares, C, C, C>(deviations, &dims, &axes, sums);
             for s in sums.iter_mut() {
-                let variance = s.to_f64() / count;
-                *s = C::from_f64(if root { variance.sqrt() } else { variance });
+                let variance = s.to_f64() / divisor;
+                *s = C::from_f64(if is_std { variance.sqrt() } else { variance });
             }
             C::store_any(sums, to);
         });
@@ -117,41 +116,47 @@ fn moment_in<C: NumericLane>(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut 
     Ok(())
 }
 
-/// The gradient is `2 d / (n - ddof)` for the variance, `d / ((n - ddof) * std)` for its root, where d is the deviation from the mean.
-fn moment_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, out: &mut Out<'_>) -> Result<()> {
+/// The derivative is `2 d / (n - ddof)` for the variance and `d / ((n - ddof) * std)` for the standard deviation, where d is the deviation
+/// from the mean.
+fn moment_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], is_std: bool, out: &mut Out<'_>) -> Result<()> {
     if !out.dtype().is_float() {
         out.bytes_mut()?.fill(0);
         return Ok(());
     }
-    match is_wide(out.dtype(), out.dtype()) {
-        true => moment_backward_in::<f64>(ctx, ins, root, out),
-        false => moment_backward_in::<f32>(ctx, ins, root, out),
+    match use_f64(out.dtype(), out.dtype()) {
+        true => moment_backward_in::<f64>(ctx, ins, is_std, out),
+        false => moment_backward_in::<f32>(ctx, ins, is_std, out),
     }
 }
 
-fn moment_backward_in<C: NumericLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, out: &mut Out<'_>) -> Result<()> {
+fn moment_backward_in<C: NumericLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], is_std: bool, out: &mut Out<'_>) -> Result<()> {
     let (g, x, y) = (&ins[0], &ins[1], elements(&ins[2])?);
-    let (axes, _, count) = groups(ctx, x.shape())?;
-    let (dims, small) = (x.shape().to_usize(), kept(x.shape(), &axes));
+    let (axes, divisor) = axes_and_divisor(ctx, x.shape())?;
+    let (dims, reduced_shape) = (x.shape().to_usize(), keepdims_shape(x.shape(), &axes));
     let (g, to) = (elements(g)?, elements_mut(out)?);
-    centered::<C>(elements(x)?, x.shape(), &axes, |distances| {
-        with_scratch(g.len(), |factor: &mut [C]| {
-            C::load_any(g, 0, factor);
+    with_deviations::<C>(elements(x)?, x.shape(), &axes, |deviations| {
+        with_scratch(g.len(), |scaled_grad: &mut [C]| {
+            C::load_any(g, 0, scaled_grad);
             with_scratch(y.len(), |values: &mut [C]| {
                 C::load_any(y, 0, values);
-                for (f, y) in factor.iter_mut().zip(&*values) {
-                    let scale = match (root, y.to_f64()) {
-                        (false, _) => 2.0 / count,
-                        // All elements are equal: the gradient is defined as 0.
+                for (g, y) in scaled_grad.iter_mut().zip(&*values) {
+                    let scale = match (is_std, y.to_f64()) {
+                        (false, _) => 2.0 / divisor,
+                        // The standard deviation is not differentiable at 0; its gradient is defined as 0.
                         (true, 0.0) => 0.0,
-                        (true, y) => 1.0 / (count * y),
+                        (true, y) => 1.0 / (divisor * y),
                     };
-                    *f = C::from_f64(f.to_f64() * scale);
+                    *g = C::from_f64(g.to_f64() * scale);
                 }
             });
-            broadcast((Src::<C>::InPlace, &dims), (Src::Slice(&*factor), &small), (&mut *distances, &dims), C::times);
+            broadcast(
+                (Src::<C>::InPlace, &dims),
+                (Src::Slice(&*scaled_grad), &reduced_shape),
+                (&mut *deviations, &dims),
+                C::times,
+            );
         });
-        C::store_any(distances, to);
+        C::store_any(deviations, to);
     });
     Ok(())
 }
@@ -205,7 +210,7 @@ fn average_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(1, &Shape::new(&[]))
 }
 
-/// The shape under which weights are broadcast to the array: a vector lies along the axis.
+/// The shape in which weights are broadcast to the array. A vector of weights lies along the reduced axis.
 fn weights_shape(a: &Shape, w: Option<&Shape>, axes: &[usize]) -> Vec<usize> {
     match w {
         None => Vec::new(),
@@ -231,12 +236,12 @@ fn average_in<C: NumericLane>(a: &In<'_>, w: Option<&In<'_>>, axes: &[usize], ou
     let one = Elements::I64(&[1]);
     let (values, weights) = (elements(a)?, w.map_or(Ok(one), elements)?);
     let count: usize = axes.iter().map(|i| dims[*i]).product();
-    let (groups, sums) = (outs[0].len(), outs[1].len());
+    let (num_averages, num_sums) = (outs[0].len(), outs[1].len());
     with_scratch(values.len(), |products: &mut [C]| {
         broadcast_any((values, &dims), (weights, &w_dims), (&mut *products, &dims), C::times);
-        with_scratch(groups, |average: &mut [C]| {
+        with_scratch(num_averages, |average: &mut [C]| {
             reduce::reduce::<Sum, C, C, C>(products, &dims, axes, average);
-            with_scratch(sums, |total: &mut [C]| {
+            with_scratch(num_sums, |total: &mut [C]| {
                 match w {
                     None => total.fill(C::count(count)),
                     Some(_) => {
@@ -244,21 +249,23 @@ fn average_in<C: NumericLane>(a: &In<'_>, w: Option<&In<'_>>, axes: &[usize], ou
                         let lanes = &mut products[..n];
                         C::load_any(weights, 0, lanes);
                         let all = [0];
-                        match sums == groups && w_dims.len() == dims.len() {
+                        match num_sums == num_averages && w_dims.len() == dims.len() {
                             true => reduce::reduce::<Sum, C, C, C>(lanes, &dims, axes, total),
                             false => reduce::reduce::<Sum, C, C, C>(lanes, &[n], &all, total),
                         }
                     }
                 }
                 for (i, x) in average.iter_mut().enumerate() {
-                    *x = x.over(total[if sums == groups { i } else { 0 }]);
+                    *x = x.over(total[if num_sums == num_averages { i } else { 0 }]);
                 }
-                let [first, second] = outs else { return Err(Error::Internal("average has two outputs".into())) };
-                if first.wanted() {
-                    C::store_any(average, elements_mut(first)?);
+                let [average_out, sum_out] = outs else {
+                    return Err(Error::Internal("average has two outputs".into()));
+                };
+                if average_out.wanted() {
+                    C::store_any(average, elements_mut(average_out)?);
                 }
-                if second.wanted() {
-                    C::store_any(total, elements_mut(second)?);
+                if sum_out.wanted() {
+                    C::store_any(total, elements_mut(sum_out)?);
                 }
                 Ok(())
             })
@@ -266,43 +273,58 @@ fn average_in<C: NumericLane>(a: &In<'_>, w: Option<&In<'_>>, axes: &[usize], ou
     })
 }
 
-/// `da = g w / s`, `dw = g (a - average) / s + h`, where h is the gradient of the sum s of the weights.
+/// `da = g w / s` and `dw = g (a - average) / s + h`, where s is the sum of the weights and h its gradient.
 fn average_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let returned = usize::from(ctx.params::<AverageParam>().returned);
     let (g, h, rest) = (&ins[0], ins.get(1).filter(|_| returned == 1), &ins[1 + returned..]);
-    let weighted = rest.len() == 4;
-    let (a, w) = (&rest[0], weighted.then(|| &rest[1]));
+    let has_weights = rest.len() == 4;
+    let (a, w) = (&rest[0], has_weights.then(|| &rest[1]));
     let (y, s) = (&rest[rest.len() - 2], &rest[rest.len() - 1]);
     let axes = numpy_axes(&ctx.params::<AverageParam>().axis, a.shape().dims().len())?;
-    let (dims, small) = (a.shape().to_usize(), kept(a.shape(), &axes));
+    let (dims, reduced_shape) = (a.shape().to_usize(), keepdims_shape(a.shape(), &axes));
     let w_dims = weights_shape(a.shape(), w.map(In::shape), &axes);
-    let s_dims = if s.len() == y.len() && s.shape() == y.shape() { small.clone() } else { Axes::new() };
-    let wide = |x: &In<'_>| -> Result<Vec<f64>> {
-        let mut all = memory::filled(0.0, x.len());
-        f64::load_any(elements(x)?, 0, &mut all);
-        Ok(all)
+    let s_dims = if s.len() == y.len() && s.shape() == y.shape() { reduced_shape.clone() } else { Axes::new() };
+    let to_f64 = |x: &In<'_>| -> Result<Vec<f64>> {
+        let mut values = memory::filled(0.0, x.len());
+        f64::load_any(elements(x)?, 0, &mut values);
+        Ok(values)
     };
-    // In double precision, since the gradient is a difference of large terms.
-    let mut share = memory::filled(0.0, y.len());
-    let (g, s) = (wide(g)?, wide(s)?);
-    broadcast((Src::Slice(&g), &small), (Src::Slice(&s), &s_dims), (&mut share, &small), |g: f64, s: f64| g / s);
+    // In double precision, because the gradient of the weights is a difference of large terms.
+    let mut g_over_s = memory::filled(0.0, y.len());
+    let (g, s) = (to_f64(g)?, to_f64(s)?);
+    broadcast(
+        (Src::Slice(&g), &reduced_shape),
+        (Src::Slice(&s), &s_dims),
+        (&mut g_over_s, &reduced_shape),
+        |g: f64, s: f64| g / s,
+    );
     let [first, others @ ..] = outs else { return Ok(()) };
     if first.wanted() {
         let mut da = memory::filled(0.0, a.len());
-        let w = w.map_or(Ok(vec![1.0]), wide)?;
-        broadcast((Src::Slice(&share), &small), (Src::Slice(&w), &w_dims), (&mut da, &dims), |g: f64, w: f64| g * w);
+        let w = w.map_or(Ok(vec![1.0]), to_f64)?;
+        broadcast(
+            (Src::Slice(&g_over_s), &reduced_shape),
+            (Src::Slice(&w), &w_dims),
+            (&mut da, &dims),
+            |g: f64, w: f64| g * w,
+        );
         f64::store_any(&da, elements_mut(first)?);
     }
     let Some(second) = others.first_mut().filter(|o| o.wanted()) else { return Ok(()) };
-    let (mut dw, y) = (wide(a)?, wide(y)?);
-    broadcast((Src::<f64>::InPlace, &dims), (Src::Slice(&y), &small), (&mut dw, &dims), |a: f64, y: f64| a - y);
-    broadcast((Src::<f64>::InPlace, &dims), (Src::Slice(&share), &small), (&mut dw, &dims), |d: f64, g: f64| d * g);
+    let (mut dw, y) = (to_f64(a)?, to_f64(y)?);
+    broadcast((Src::<f64>::InPlace, &dims), (Src::Slice(&y), &reduced_shape), (&mut dw, &dims), |a: f64, y: f64| a - y);
+    broadcast(
+        (Src::<f64>::InPlace, &dims),
+        (Src::Slice(&g_over_s), &reduced_shape),
+        (&mut dw, &dims),
+        |d: f64, g: f64| d * g,
+    );
     let mut sums = memory::filled(0.0, second.len());
     reduce::reduce_to_shape::<f64, f64>(&dw, &dims, &w_dims, &mut sums);
     if let Some(h) = h {
-        let h = wide(h)?;
+        let h = to_f64(h)?;
         let to = second.shape().to_usize();
-        let h_dims = if s_dims.is_empty() { Axes::new() } else { small };
+        let h_dims = if s_dims.is_empty() { Axes::new() } else { reduced_shape };
         broadcast((Src::<f64>::InPlace, &to), (Src::Slice(&h), &h_dims), (&mut sums, &to), |d: f64, h: f64| d + h);
     }
     f64::store_any(&sums, elements_mut(second)?);
@@ -389,12 +411,12 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
         return Ok(());
     }
     let groups = all.len() / n;
-    let wanted = positions(&qs, n);
-    par::parallel_rows(&mut all, n, 1, |_, group| partial_sort(group, &wanted));
+    let indices = needed_indices(&qs, n);
+    par::parallel_rows(&mut all, n, 1, |_, group| partial_sort(group, &indices));
     let mut results = memory::filled(0.0, qs.len() * groups);
     for (q, row) in qs.iter().zip(results.chunks_mut(groups)) {
         for (group, y) in all.chunks(n).zip(row) {
-            *y = between(group, q / 100.0 * (n - 1) as f64, p.interpolation);
+            *y = interpolate(group, q / 100.0 * (n - 1) as f64, p.interpolation);
         }
     }
     f64::store_any(&results, elements_mut(&mut outs[0])?);
@@ -402,35 +424,36 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
 }
 
 /// The indices into a sorted group of `n` elements that the percentiles depend on, ascending.
-fn positions(qs: &[f64], n: usize) -> Vec<usize> {
-    let at = |q: &f64| q / 100.0 * (n - 1) as f64;
-    let mut all: Vec<usize> = qs.iter().flat_map(|q| [at(q).floor() as usize, at(q).ceil() as usize]).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
+fn needed_indices(qs: &[f64], n: usize) -> Vec<usize> {
+    let fractional_index = |q: &f64| q / 100.0 * (n - 1) as f64;
+    let mut indices: Vec<usize> =
+        qs.iter().flat_map(|q| [fractional_index(q).floor() as usize, fractional_index(q).ceil() as usize]).collect();
+    indices.sort_unstable();
+    indices.dedup();
+    indices
 }
 
-/// Partially sorts the group so that the elements at the given indices are final; a NaN makes all elements NaN.
+/// Moves the elements that a sort would put at the given ascending indices there. With a NaN, all elements become NaN.
 fn partial_sort(group: &mut [f64], indices: &[usize]) {
     if group.iter().any(|x| x.is_nan()) {
         return group.fill(f64::NAN);
     }
-    let (mut rest, mut done) = (group, 0);
+    let (mut rest, mut offset) = (group, 0);
     for index in indices {
-        let (_, _, above) = std::mem::take(&mut rest).select_nth_unstable_by(index - done, f64::total_cmp);
-        (rest, done) = (above, index + 1);
+        let (_, _, above) = std::mem::take(&mut rest).select_nth_unstable_by(index - offset, f64::total_cmp);
+        (rest, offset) = (above, index + 1);
     }
 }
 
-/// The value at a fractional index of a group whose two neighbouring elements are in sorted position.
-fn between(sorted: &[f64], at: f64, interpolation: PercentileInterpolation) -> f64 {
-    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+/// The value at a fractional index. The elements at the two neighbouring indices must be in sorted order.
+fn interpolate(sorted: &[f64], index: f64, interpolation: PercentileInterpolation) -> f64 {
+    let (low, high) = (sorted[index.floor() as usize], sorted[index.ceil() as usize]);
     match interpolation {
         PercentileInterpolation::Lower => low,
         PercentileInterpolation::Higher => high,
-        PercentileInterpolation::Nearest => sorted[at.round_ties_even() as usize],
+        PercentileInterpolation::Nearest => sorted[index.round_ties_even() as usize],
         PercentileInterpolation::Midpoint => (low + high) / 2.0,
-        PercentileInterpolation::Linear => low + (high - low) * at.fract(),
+        PercentileInterpolation::Linear => low + (high - low) * index.fract(),
     }
 }
 
@@ -439,32 +462,32 @@ mod tests {
     use super::*;
     use crate::testing::{Case, array, close, vector};
 
-    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
+    fn numbers(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
         let n = dims.iter().product::<i64>();
         array(&(0..n).map(|i| ((i * 7) % 11) as f64 / 4.0 + 0.5).collect::<Vec<_>>(), dims)
     }
 
     #[test]
     fn gradients_agree_with_finite_differences() {
-        let x = counted(&[2, 3, 4]);
+        let x = numbers(&[2, 3, 4]);
         for attrs in [&[][..], &[("axis", "1"), ("ddof", "1")], &[("axis", "(0, 2)"), ("keepdims", "1")]] {
             Case::new(&VAR, attrs).check_gradient(std::slice::from_ref(&x));
             Case::new(&STD, attrs).check_gradient(std::slice::from_ref(&x));
         }
-        let a = counted(&[2, 3]);
+        let a = numbers(&[2, 3]);
         for returned in ["0", "1"] {
             let case = |axis| Case::new(&AVERAGE, &[("axis", axis), ("returned", returned)]);
-            case("None").check_gradient(&[a.clone(), counted(&[2, 3])]);
-            case("1").check_gradient(&[a.clone(), counted(&[2, 3])]);
-            case("1").check_gradient(&[a.clone(), counted(&[3])]);
-            case("0").check_gradient(&[a.clone(), counted(&[2])]);
+            case("None").check_gradient(&[a.clone(), numbers(&[2, 3])]);
+            case("1").check_gradient(&[a.clone(), numbers(&[2, 3])]);
+            case("1").check_gradient(&[a.clone(), numbers(&[3])]);
+            case("0").check_gradient(&[a.clone(), numbers(&[2])]);
             Case::new(&AVERAGE, &[("weighted", "0"), ("axis", "0"), ("returned", returned)])
                 .check_gradient(std::slice::from_ref(&a));
         }
     }
 
     #[test]
-    fn percentiles_lie_between_elements() {
+    fn percentiles_are_interpolated_between_elements() {
         let x = vector(DType::F64, &[3.0, 0.0, 5.0, 1.0, 4.0, 2.0]);
         for (interpolation, want) in
             [("linear", 1.75), ("lower", 1.0), ("higher", 2.0), ("nearest", 2.0), ("midpoint", 1.5)]
@@ -488,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn variances_of_narrow_types() {
+    fn the_variance_of_uint8_does_not_overflow() {
         let x = vector(DType::U8, &[200.0, 100.0, 3.0]);
         let y = Case::new(&VAR, &[("dtype", "float64")]).run1(&[x]).unwrap();
         close(&y.to_vec_as::<f64>().unwrap(), &[6_468.666_666_666_667], 1e-6);

@@ -15,8 +15,8 @@ use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, NumericLane, Prod, Reducer, Sum, SumSquares};
 
 use super::axes::{
-    Axes, OverAxes, ReduceParam, Spread, kept, numpy_axes, numpy_reduced_shape, over_axes, reduce_shape, resolve,
-    spread, spread_args, spread_scalar, times_spread,
+    Axes, OverAxes, ReduceParam, ReductionGradient, broadcast_args, broadcast_binary, broadcast_scalar, keepdims_shape,
+    multiply_broadcast, numpy_axes, numpy_reduced_shape, over_axes, reduce_shape, resolve,
 };
 use super::products::{AllFactors, Factors, SkipNan, products_of_others};
 use crate::elemwise::family::{
@@ -25,8 +25,8 @@ use crate::elemwise::family::{
 use crate::elemwise::formulas::{Div, Equal, Mul};
 use crate::rules::no_gradient;
 
-/// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient, the forward operands that it reads, and the
-/// same gradient composed of operators. `sums_csr` after the name declares the form for csr matrices.
+/// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient with the inputs and outputs that it reads, and
+/// the same gradient composed of operators. `sums_csr` after the name adds the kernel for csr matrices.
 macro_rules! reduce_op {
     ($name:ident sums_csr: $($operator:tt)+) => {
         reduce_op!(@def [.sparse(crate::sparse::reduce_rule, crate::sparse::reduce)] $name: $($operator)+);
@@ -37,8 +37,8 @@ macro_rules! reduce_op {
         pub(crate) static $name: OpDef = {
             const COMPOSE: Compose = |graph, n| {
                 let mut graph = Graph(graph);
-                let mut spread = Spread::new(&mut graph, $op, n)?;
-                let $s = &mut spread;
+                let mut reduction = ReductionGradient::new(&mut graph, $op, n)?;
+                let $s = &mut reduction;
                 let gradient = { $graph }?;
                 Ok(vec![Some(gradient)])
             };
@@ -46,7 +46,7 @@ macro_rules! reduce_op {
                 $(.aliases(&[$($alias),+]))?
                 .doc(concat!($doc, " A result of one element has shape (1)."))
                 .params::<ReduceParam>()
-                .shape(shape_of::<$R>)
+                .shape(infer_shape::<$R>)
                 .forward(forward::<$R>)
                 .grad(Grad::Kernel(Backward::new($backward).inputs($inputs).outputs($outputs), Some(COMPOSE)))
                 $($sparse)*
@@ -55,19 +55,19 @@ macro_rules! reduce_op {
     ($name:ident: $($operator:tt)+) => { reduce_op!(@def [] $name: $($operator)+); };
 }
 
-/// Defines the maximum or minimum.
-macro_rules! extreme {
+/// Defines the maximum or the minimum by NumPy's rules.
+macro_rules! extremum {
     ($name:ident: $op:literal [$alias:literal], $doc:literal, $R:ident) => {
         pub(crate) static $name: OpDef = OpDef::new($op)
             .aliases(&[$alias])
             .doc(concat!($doc, " Each element that equals it gets the whole gradient."))
             .inputs(A)
             .params::<ExtremeParam>()
-            .shape(extreme_shape)
+            .shape(extremum_shape)
             .forward(|ctx, ins, outs| {
-                reduce_any::<$R>(&ins[0], &axes_over::<ExtremeParam>(ctx, ins[0].shape())?, &mut outs[0])
+                reduce_any::<$R>(&ins[0], &numpy_axes_of::<ExtremeParam>(ctx, ins[0].shape())?, &mut outs[0])
             })
-            .grad(Grad::Kernel(Backward::new(np_extreme_backward).inputs(Deps::All).outputs(Deps::All), None));
+            .grad(Grad::Kernel(Backward::new(np_extremum_backward).inputs(Deps::All).outputs(Deps::All), None));
     };
 }
 
@@ -77,9 +77,9 @@ operators! { OPS [SQUARE_SUM, NP_SUM, NP_PROD, NP_MEAN] =
     reduce_op!(MEAN sums_csr: "mean" ["_sparse_mean"], "The arithmetic mean of the elements over axes; truncated for integers.",
         Mean, mean_backward, Deps::None, Deps::None, graph = |s| {
             let ones = s.g.op("ones_like", s.x)?;
-            let count = s.again("sum", ones)?;
-            let share = s.g.op2("broadcast_div", s.grad, count)?;
-            s.g.op2("broadcast_like", share, s.x)
+            let count = s.reduce("sum", ones)?;
+            let grad = s.g.op2("broadcast_div", s.grad, count)?;
+            s.g.op2("broadcast_like", grad, s.x)
         });
     reduce_op!(PROD: "prod", "The product of the elements over axes. Integers wrap around.",
         Prod, prod_backward::<AllFactors>, Deps::All, Deps::None, graph = |s| {
@@ -89,55 +89,55 @@ operators! { OPS [SQUARE_SUM, NP_SUM, NP_PROD, NP_MEAN] =
         });
     reduce_op!(NANSUM: "nansum", "The sum over axes of the elements that are not NaN.",
         NanSum, nansum_backward, Deps::All, Deps::None, graph = |s| {
-            let number = s.g.op2("_equal", s.x, s.x)?;
-            s.g.op2("broadcast_mul", number, s.grad)
+            let is_not_nan = s.g.op2("_equal", s.x, s.x)?;
+            s.g.op2("broadcast_mul", is_not_nan, s.grad)
         });
     reduce_op!(NANPROD: "nanprod", "The product over axes of the elements that are not NaN.",
         NanProd, prod_backward::<SkipNan>, Deps::All, Deps::None, graph = |s| {
             let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
             let d = s.g.op2("broadcast_like", d, s.x)?;
             let d = s.g.div(d, s.x)?;
-            let number = s.g.op2("_equal", s.x, s.x)?;
+            let is_not_nan = s.g.op2("_equal", s.x, s.x)?;
             let zeros = s.g.op("zeros_like", d)?;
-            s.g.0.apply1("where", &[number, d, zeros], &[])
+            s.g.0.apply1("where", &[is_not_nan, d, zeros], &[])
         });
     reduce_op!(MAX: "max" ["max_axis"],
         "The largest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
-        Max, extreme_backward, Deps::All, Deps::All, graph = |s| {
-            let hit = s.g.op2("broadcast_equal", s.x, s.y)?;
-            s.g.op2("broadcast_mul", hit, s.grad)
+        Max, extremum_backward, Deps::All, Deps::All, graph = |s| {
+            let is_extremum = s.g.op2("broadcast_equal", s.x, s.y)?;
+            s.g.op2("broadcast_mul", is_extremum, s.grad)
         });
     reduce_op!(MIN: "min" ["min_axis"],
         "The smallest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
-        Min, extreme_backward, Deps::All, Deps::All, graph = |s| {
-            let hit = s.g.op2("broadcast_equal", s.x, s.y)?;
-            s.g.op2("broadcast_mul", hit, s.grad)
+        Min, extremum_backward, Deps::All, Deps::All, graph = |s| {
+            let is_extremum = s.g.op2("broadcast_equal", s.x, s.y)?;
+            s.g.op2("broadcast_mul", is_extremum, s.grad)
         });
-    extreme!(NP_MAX: "_np_max" ["_np_amax"], "The largest element over axes, NaN if there is one.", Max);
-    extreme!(NP_MIN: "_np_min" ["_np_amin"], "The smallest element over axes, NaN if there is one.", Min);
+    extremum!(NP_MAX: "_np_max" ["_np_amax"], "The largest element over axes, NaN if there is one.", Max);
+    extremum!(NP_MIN: "_np_min" ["_np_amin"], "The smallest element over axes, NaN if there is one.", Min);
 }
 
 pub(crate) static SQUARE_SUM: OpDef = {
     const COMPOSE: Compose = |graph, n| {
         let mut graph = Graph(graph);
-        let mut spread = Spread::new(&mut graph, "_square_sum", n)?;
-        let (grad, x) = (spread.grad()?, spread.x);
+        let mut reduction = ReductionGradient::new(&mut graph, "_square_sum", n)?;
+        let (grad, x) = (reduction.grad()?, reduction.x);
         let product = graph.mul(grad, x)?;
         Ok(vec![Some(graph.scale(product, 2.0)?)])
     };
     OpDef::new("_square_sum")
         .doc("The sum of the squares of the elements over axes. A result of one element has shape (1).")
         .params::<ReduceParam>()
-        .shape(shape_of::<SumSquares>)
+        .shape(infer_shape::<SumSquares>)
         .forward(forward::<SumSquares>)
         .sparse(crate::sparse::row_reduce_rule, crate::sparse::on_rows)
         .grad(Grad::Compose(COMPOSE))
 };
 
-/// A reducer for every lane type.
+/// A reducer that is defined for every lane type.
 pub(crate) trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {
-    /// Whether an empty reduction has a result.
-    const OF_NOTHING: bool = true;
+    /// Whether a reduction of no elements has a result.
+    const ALLOWS_EMPTY: bool = true;
 }
 
 impl AnyLane for Sum {}
@@ -153,16 +153,16 @@ impl AnyLane for SumSquares {}
 impl AnyLane for NanProd {}
 
 impl AnyLane for Max {
-    const OF_NOTHING: bool = false;
+    const ALLOWS_EMPTY: bool = false;
 }
 
 impl AnyLane for Min {
-    const OF_NOTHING: bool = false;
+    const ALLOWS_EMPTY: bool = false;
 }
 
-fn shape_of<R: AnyLane>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+fn infer_shape<R: AnyLane>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     ensure!(
-        R::OF_NOTHING || !io.ins[0].dims().contains(&0),
+        R::ALLOWS_EMPTY || !io.ins[0].dims().contains(&0),
         "an array of shape {} has no elements, so it has no maximum or minimum",
         io.ins[0]
     );
@@ -174,7 +174,7 @@ fn forward<R: AnyLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
     let shape = x.shape().to_usize();
     let axes = axes_of(ctx, x.shape())?;
     if x.dtype() == DType::Bool {
-        // Compares the result with 0 before the mean is truncated.
+        // The result is compared with 0 in float32, because a mean below 1 would be truncated to false.
         reduce::reduce::<R, bool, bool, f32>(x.slice()?, &shape, &axes, out.slice_mut()?);
         return Ok(());
     }
@@ -184,17 +184,18 @@ fn forward<R: AnyLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
+/// The axes to reduce by the rules of MXNet's older operators.
 fn axes_of(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
     let p = ctx.params::<ReduceParam>();
     resolve(&p.axis, p.exclude, shape.dims().len())
 }
 
 formula!(Binary First = |x, _nothing| x, int |x, _nothing| x);
-formula!(Binary IsNumber = |x, _y| if x.is_nan() { 0.0 } else { 1.0 }, int |_x, _y| 1);
+formula!(Binary IsNotNan = |x, _y| if x.is_nan() { 0.0 } else { 1.0 }, int |_x, _y| 1);
 
 fn sum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
-    spread_scalar::<First>(ctx, &ins[0], 0.0, &axes, &mut outs[0])
+    broadcast_scalar::<First>(ctx, &ins[0], 0.0, &axes, &mut outs[0])
 }
 
 fn mean_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -203,28 +204,28 @@ fn mean_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     let count: usize = axes.iter().map(|a| shape[*a]).product();
     // The count may overflow float16; its reciprocal does not.
     match outs[0].dtype().is_float() {
-        true => spread_scalar::<Mul>(ctx, &ins[0], 1.0 / count.max(1) as f64, &axes, &mut outs[0]),
-        false => spread_scalar::<Div>(ctx, &ins[0], count as f64, &axes, &mut outs[0]),
+        true => broadcast_scalar::<Mul>(ctx, &ins[0], 1.0 / count.max(1) as f64, &axes, &mut outs[0]),
+        false => broadcast_scalar::<Div>(ctx, &ins[0], count as f64, &axes, &mut outs[0]),
     }
 }
 
 fn nansum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
-    spread::<IsNumber>(ctx, &ins[1], &ins[0], &axes, &mut outs[0])?;
-    times_spread(ctx, &ins[0], &axes, &mut outs[0])
+    broadcast_binary::<IsNotNan>(ctx, &ins[1], &ins[0], &axes, &mut outs[0])?;
+    multiply_broadcast(ctx, &ins[0], &axes, &mut outs[0])
 }
 
-fn extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn extremum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
-    spread::<Equal>(ctx, &ins[1], &ins[2], &axes, &mut outs[0])?;
-    times_spread(ctx, &ins[0], &axes, &mut outs[0])
+    broadcast_binary::<Equal>(ctx, &ins[1], &ins[2], &axes, &mut outs[0])?;
+    multiply_broadcast(ctx, &ins[0], &axes, &mut outs[0])
 }
 
-/// The derivative with respect to each factor is the product of the others, even if factors are 0.
+/// The derivative with respect to an element is the product of the others, also if some are 0.
 fn prod_backward<F: Factors>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
     products_of_others::<F>(ctx, &ins[1], &axes, &mut outs[0])?;
-    times_spread(ctx, &ins[0], &axes, &mut outs[0])
+    multiply_broadcast(ctx, &ins[0], &axes, &mut outs[0])
 }
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
@@ -258,7 +259,8 @@ params! {
 over_axes!(SumParam, initial);
 over_axes!(ExtremeParam, initial);
 
-pub(super) fn axes_over<P: OverAxes>(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
+/// The axes to reduce by NumPy's rules.
+pub(super) fn numpy_axes_of<P: OverAxes>(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
     numpy_axes(ctx.params::<P>().axis(), shape.dims().len())
 }
 
@@ -268,13 +270,15 @@ pub(super) static NP_SUM: OpDef = OpDef::new("_np_sum")
     .params::<SumParam>()
     .shape(numpy_reduced_shape::<SumParam>)
     .dtype(sum_dtype)
-    .forward(|ctx, ins, outs| reduce_any::<Sum>(&ins[0], &axes_over::<SumParam>(ctx, ins[0].shape())?, &mut outs[0]))
+    .forward(|ctx, ins, outs| {
+        reduce_any::<Sum>(&ins[0], &numpy_axes_of::<SumParam>(ctx, ins[0].shape())?, &mut outs[0])
+    })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let axes = axes_over::<SumParam>(ctx, outs[0].shape())?;
-            spread_divided(ctx, &ins[0], 1, &axes, &mut outs[0])
+            let axes = numpy_axes_of::<SumParam>(ctx, outs[0].shape())?;
+            broadcast_divided(ctx, &ins[0], 1, &axes, &mut outs[0])
         }),
-        Some(|graph, n| composed(graph, n, false)),
+        Some(|graph, n| compose(graph, n, false)),
     ));
 
 pub(super) static NP_PROD: OpDef = OpDef::new("_np_prod")
@@ -285,7 +289,9 @@ pub(super) static NP_PROD: OpDef = OpDef::new("_np_prod")
     .arg_order(&["axis", "dtype", "keepdims", "initial", "a"])
     .shape(numpy_reduced_shape::<SumParam>)
     .dtype(sum_dtype)
-    .forward(|ctx, ins, outs| reduce_any::<Prod>(&ins[0], &axes_over::<SumParam>(ctx, ins[0].shape())?, &mut outs[0]))
+    .forward(|ctx, ins, outs| {
+        reduce_any::<Prod>(&ins[0], &numpy_axes_of::<SumParam>(ctx, ins[0].shape())?, &mut outs[0])
+    })
     .grad(Grad::Kernel(Backward::new(np_prod_backward).inputs(Deps::All), None));
 
 pub(super) static NP_MEAN: OpDef = OpDef::new("_npi_mean")
@@ -300,18 +306,21 @@ pub(super) static NP_MEAN: OpDef = OpDef::new("_npi_mean")
         (None, Some(d)) => io.assign_out(0, if d.is_float() { d } else { DType::F32 }),
         _ => Ok(()),
     })
-    .forward(|ctx, ins, outs| reduce_any::<Mean>(&ins[0], &axes_over::<SumParam>(ctx, ins[0].shape())?, &mut outs[0]))
+    .forward(|ctx, ins, outs| {
+        reduce_any::<Mean>(&ins[0], &numpy_axes_of::<SumParam>(ctx, ins[0].shape())?, &mut outs[0])
+    })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            let axes = axes_over::<SumParam>(ctx, outs[0].shape())?;
+            let axes = numpy_axes_of::<SumParam>(ctx, outs[0].shape())?;
             let count: i64 = axes.iter().map(|a| outs[0].shape().dim(*a)).product();
-            spread_divided(ctx, &ins[0], count.max(1), &axes, &mut outs[0])
+            broadcast_divided(ctx, &ins[0], count.max(1), &axes, &mut outs[0])
         }),
-        Some(|graph, n| composed(graph, n, true)),
+        Some(|graph, n| compose(graph, n, true)),
     ));
 
-/// The gradient of a sum or mean composed of operators: the output's gradient broadcast along the reduced axes.
-fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, mean: bool) -> Result<Vec<Option<Entry>>> {
+/// The gradient of a sum or mean, composed of operators that are themselves differentiable: that of the output, broadcast along the reduced
+/// axes.
+fn compose(graph: &mut dyn GradGraph, n: &GradNode<'_>, is_mean: bool) -> Result<Vec<Option<Entry>>> {
     if n.params.get::<SumParam>().dtype.is_some() {
         let what = "a reduction with dtype (a second time): convert its input with Cast instead";
         return Err(Error::NotDifferentiable(what.into()));
@@ -320,9 +329,9 @@ fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, mean: bool) -> Result<V
     let axis = n.attrs.iter().find(|(name, _)| *name == "axis").map_or("None", |(_, axis)| axis);
     let counts = g.op("ones_like", n.inputs[0])?;
     let counts = g.0.apply1("_np_sum", &[counts], &[("axis", axis), ("keepdims", "True")])?;
-    let share = g.op2("reshape_like", n.ograds[0], counts)?;
-    let share = if mean { g.div(share, counts)? } else { share };
-    Ok(vec![Some(g.op2("broadcast_like", share, n.inputs[0])?)])
+    let grad = g.op2("reshape_like", n.ograds[0], counts)?;
+    let grad = if is_mean { g.div(grad, counts)? } else { grad };
+    Ok(vec![Some(g.op2("broadcast_like", grad, n.inputs[0])?)])
 }
 
 fn sum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
@@ -334,8 +343,8 @@ fn sum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
-/// The type in which a reduction of `x` to `out` is computed: that of the elements if they are floats (or the wider of two
-/// floats), otherwise that of the result.
+/// The type in which a reduction of elements of type `x` to results of type `out` is computed: f64 or f32 if one of them is a floating-point
+/// type or the results are booleans, otherwise i64 or i32.
 fn lane_of(x: DType, out: DType) -> DType {
     match (x, out) {
         (DType::F64, _) | (_, DType::F64) => DType::F64,
@@ -349,7 +358,7 @@ fn lane_of(x: DType, out: DType) -> DType {
 fn reduce_any<R: AnyLane>(x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     let shape = x.shape().to_usize();
     let (from, to) = (x.dtype(), out.dtype());
-    // The mean of booleans is true if it is not 0, so it must not be truncated first.
+    // The mean of booleans is true if it is not 0, so it must not be truncated before.
     if from == to && from != DType::Bool {
         dispatch!(from, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
             reduce::reduce::<R, T, T, <T as Arith>::Lane>(x.slice()?, &shape, axes, out.slice_mut()?);
@@ -363,24 +372,27 @@ fn reduce_any<R: AnyLane>(x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Resu
 
 /// Reduces in lanes of type `C`.
 fn reduce_in<R: Reducer<C>, C: NumericLane>(x: Elements<'_>, shape: &[usize], axes: &[usize], out: ElementsMut<'_>) {
-    let (n, left) = ([x.len()], kept(&Shape::from_usize(shape), axes).iter().product());
+    let (n, num_results) = ([x.len()], keepdims_shape(&Shape::from_usize(shape), axes).iter().product());
     with_scratch(n[0], |lanes: &mut [C]| {
         broadcast_any((x, &n), (Elements::I64(&[0]), &[]), (&mut *lanes, &n), |x: C, _: C| x);
-        with_scratch(left, |result: &mut [C]| {
+        with_scratch(num_results, |result: &mut [C]| {
             reduce::reduce::<R, C, C, C>(lanes, shape, axes, result);
             C::store_any(result, out);
         });
     });
 }
 
-/// Broadcasts `g / divisor` along the reduced axes, in the type of the output: integers truncate g before they divide.
-fn spread_divided(ctx: &OpCtx<'_>, g: &In<'_>, divisor: i64, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+/// Broadcasts `grad / divisor` along the reduced axes, in the type of the output. For integers, the gradient is truncated before the
+/// division.
+fn broadcast_divided(ctx: &OpCtx<'_>, grad: &In<'_>, divisor: i64, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     if out.dtype() == DType::Bool {
         return no_gradient(out);
     }
-    let (shape, small, is_float) = (out.shape().to_usize(), kept(out.shape(), axes), out.dtype().is_float());
-    let share = [if is_float { 1.0 / divisor as f64 } else { 1.0 }];
-    let operands = [(Arg::Elements(elements(g)?), &small[..]), (Arg::Elements(Elements::F64(&share)), &[][..])];
+    let (shape, reduced_shape, is_float) =
+        (out.shape().to_usize(), keepdims_shape(out.shape(), axes), out.dtype().is_float());
+    let scale = [if is_float { 1.0 / divisor as f64 } else { 1.0 }];
+    let operands =
+        [(Arg::Elements(elements(grad)?), &reduced_shape[..]), (Arg::Elements(Elements::F64(&scale)), &[][..])];
     let mul = const { &Loops::binary::<Mul>() };
     broadcast_loops(ctx, mul, out.dtype(), operands, (elements_mut(out)?, &shape))?;
     if !is_float && divisor != 1 {
@@ -391,16 +403,16 @@ fn spread_divided(ctx: &OpCtx<'_>, g: &In<'_>, divisor: i64, axes: &[usize], out
 
 fn np_prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
-    let axes = axes_over::<SumParam>(ctx, out.shape())?;
+    let axes = numpy_axes_of::<SumParam>(ctx, out.shape())?;
     if out.dtype() == DType::Bool {
         return no_gradient(out);
     }
     products_of_others::<AllFactors>(ctx, &ins[1], &axes, out)?;
     let g = Arg::Elements(elements(&ins[0])?);
-    spread_args(ctx, const { &Loops::binary::<Mul>() }, Arg::Output, g, &axes, out)
+    broadcast_args(ctx, const { &Loops::binary::<Mul>() }, Arg::Output, g, &axes, out)
 }
 
-fn extreme_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+fn extremum_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let axes = numpy_axes(p.get::<ExtremeParam>().axis(), io.ins[0].dims().len());
     if io.ins[0].ndim_is_known() {
         ensure!(
@@ -412,8 +424,8 @@ fn extreme_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     numpy_reduced_shape::<ExtremeParam>(p, io)
 }
 
-fn np_extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let axes = axes_over::<ExtremeParam>(ctx, outs[0].shape())?;
-    spread::<Equal>(ctx, &ins[1], &ins[2], &axes, &mut outs[0])?;
-    times_spread(ctx, &ins[0], &axes, &mut outs[0])
+fn np_extremum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axes = numpy_axes_of::<ExtremeParam>(ctx, outs[0].shape())?;
+    broadcast_binary::<Equal>(ctx, &ins[1], &ins[2], &axes, &mut outs[0])?;
+    multiply_broadcast(ctx, &ins[0], &axes, &mut outs[0])
 }

@@ -16,15 +16,15 @@ const AXES: &[&[(&str, &str)]] = &[
     &[("axis", "(0, 1, 2)"), ("exclude", "True")],
 ];
 
-/// The operators with the rules of MXNet's older interface.
-fn older() -> impl Iterator<Item = &'static OpDef> {
+/// The operators that follow the rules of MXNet's older operators.
+fn legacy_operators() -> impl Iterator<Item = &'static OpDef> {
     OPS.iter().copied().filter(|def| !def.name.starts_with("_np"))
 }
 
 #[test]
 fn gradients_agree_with_finite_differences() {
     let x: Vec<f64> = (0..24).map(|i| 0.5 + ((i * 7) % 24) as f64 / 16.0).collect();
-    for def in older() {
+    for def in legacy_operators() {
         for attrs in AXES {
             Case::new(def, attrs).check_gradient(&[array(&x, &[2, 3, 4])]);
         }
@@ -32,7 +32,7 @@ fn gradients_agree_with_finite_differences() {
 }
 
 #[test]
-fn shapes_follow_mxnet() {
+fn shapes_of_results_are_those_of_mxnet() {
     let shape = |attrs: &[(&str, &str)]| Case::new(&SUM, attrs).shapes(&[[2, 3, 4].into()]).unwrap()[0].clone();
     let want: [&[i64]; 6] = [&[1], &[2, 4], &[3], &[2, 3, 1], &[3], &[2, 3, 4]];
     for (attrs, want) in AXES.iter().zip(want) {
@@ -47,7 +47,7 @@ fn shapes_follow_mxnet() {
 }
 
 #[test]
-fn all_types_are_reduced() {
+fn every_type_is_reduced() {
     let want = [
         ("sum", [7.0, 14.0]),
         ("mean", [7.0 / 3.0, 14.0 / 3.0]),
@@ -55,7 +55,7 @@ fn all_types_are_reduced() {
         ("max", [3.0, 7.0]),
         ("min", [1.0, 0.0]),
     ];
-    for def in older() {
+    for def in legacy_operators() {
         for dtype in DType::ALL {
             let x = vector(dtype, &[1.0, 3.0, 3.0, 7.0, 0.0, 7.0]).reshape(&[2, 3].into()).unwrap();
             let y = Case::new(def, &[("axis", "1")]).run1(&[x]).unwrap();
@@ -72,7 +72,7 @@ fn all_types_are_reduced() {
 }
 
 #[test]
-fn ties_share_the_gradient_and_zero_factors_get_theirs() {
+fn every_extremum_gets_the_gradient_and_products_with_zeros_have_gradients() {
     let grad = |def, x: &[f64]| {
         let x = vector(DType::F64, x).reshape(&[2, 3].into()).unwrap();
         let g = Case::new(def, &[("axis", "1")]).backward(&[x], &[array(&[1f64, 2.0], &[2])]).unwrap();
@@ -92,7 +92,7 @@ const NP_AXES: &[&[(&str, &str)]] =
     &[&[], &[("axis", "1")], &[("axis", "(0, 2)")], &[("axis", "-1"), ("keepdims", "True")], &[("axis", "()")]];
 
 #[test]
-fn gradients_by_numpy_rules() {
+fn gradients_of_the_numpy_interface_agree_with_finite_differences() {
     let x: Vec<f64> = (0..24).map(|i| 0.5 + ((i * 7) % 24) as f64 / 16.0).collect();
     for def in [&NP_SUM, &NP_PROD, &NP_MEAN, &NP_MAX, &NP_MIN] {
         for attrs in NP_AXES {
@@ -118,14 +118,14 @@ fn full_reductions_return_scalars() {
 }
 
 #[test]
-fn reductions_of_empty_arrays() {
+fn sums_of_no_elements_are_0_products_1_and_means_nan() {
     let run = |def| Case::new(def, &[]).run1(&[array::<f32>(&[], &[0, 3])]).unwrap().to_vec_as::<f64>().unwrap();
     assert_eq!((run(&NP_SUM), run(&NP_PROD), run(&ANY), run(&ALL)), (vec![0.0], vec![1.0], vec![0.0], vec![1.0]));
     assert!(run(&NP_MEAN)[0].is_nan());
 }
 
 #[test]
-fn types_of_results() {
+fn the_type_of_a_result_is_dtype_or_follows_from_the_array() {
     let x = vector(DType::U8, &[100.0, 200.0]);
     let run = |def, attrs: &[(&str, &str)], x: &ferromx_core::ndarray::NDArray| {
         let y = Case::new(def, attrs).run1(std::slice::from_ref(x)).unwrap();
@@ -140,7 +140,7 @@ fn types_of_results() {
 }
 
 #[test]
-fn gradients_have_the_type_of_the_array() {
+fn gradients_have_the_type_of_the_array_whatever_dtype_is() {
     let x = vector(DType::F64, &[2.0, 3.0]);
     for (def, want) in [(&NP_SUM, [4.0, 4.0]), (&NP_MEAN, [2.0, 2.0]), (&NP_PROD, [12.0, 8.0])] {
         let case = Case::new(def, &[("dtype", "float32")]);
