@@ -69,31 +69,40 @@ fn multinomial_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, &out))
 }
 
-/// The first class whose cumulative probability exceeds `u`; if none does, the last class of nonzero probability.
-fn class_of(sums: &[f64], u: f64) -> usize {
-    let class = sums.partition_point(|s| *s <= u);
-    if class < sums.len() { class } else { sums.partition_point(|s| *s < sums[sums.len() - 1]) }
+/// The first class whose cumulative probability exceeds `u`. If none does, because of rounding, the last class of nonzero probability.
+fn sample_class(cumulative: &[f64], u: f64) -> usize {
+    let class = cumulative.partition_point(|s| *s <= u);
+    if class < cumulative.len() { class } else { cumulative.partition_point(|s| *s < cumulative[cumulative.len() - 1]) }
 }
 
 fn multinomial(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let rank = ins[0].shape().dims().len();
-    let k = ins[0].shape().dim(rank - 1).max(0) as usize;
-    ensure!(k > 0 || outs[0].is_empty(), "there are no classes to sample from: data has shape {}", ins[0].shape());
+    let num_classes = ins[0].shape().dim(rank - 1).max(0) as usize;
+    ensure!(
+        num_classes > 0 || outs[0].is_empty(),
+        "there are no classes to sample from: data has shape {}",
+        ins[0].shape()
+    );
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
-    let rows = ins[0].len().checked_div(k).unwrap_or(0);
-    let block = outs[0].len().checked_div(rows).unwrap_or(0).max(1);
-    let (classes, logs) = outs.split_at_mut(1);
+    let num_rows = ins[0].len().checked_div(num_classes).unwrap_or(0);
+    let samples_per_row = outs[0].len().checked_div(num_rows).unwrap_or(0).max(1);
+    let (classes, log_probs) = outs.split_at_mut(1);
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
         let p = ins[0].slice::<T>()?;
-        let mut sums = Vec::with_capacity(p.len());
-        for row in p.chunks_exact(k.max(1)) {
+        let mut cumulative = Vec::with_capacity(p.len());
+        for row in p.chunks_exact(num_classes.max(1)) {
             let mut sum = 0.0;
-            sums.extend(row.iter().map(|p| { sum += p.to_f64(); sum }));
+            cumulative.extend(row.iter().map(|p| { sum += p.to_f64(); sum }));
         }
-        let draw = |i: usize, draws: &mut Draws| class_of(&sums[i / block * k..(i / block + 1) * k], draws.uniform());
-        if let Some(logs) = logs.first_mut().filter(|logs| logs.wanted()) {
-            random.fill_with(logs.slice_mut::<T>()?, |i, draws| math::log(p[i / block * k + draw(i, draws)].to_f64()));
+        let draw = |i: usize, draws: &mut Draws| {
+            let row = i / samples_per_row;
+            sample_class(&cumulative[row * num_classes..(row + 1) * num_classes], draws.uniform())
+        };
+        if let Some(log_probs) = log_probs.first_mut().filter(|log_probs| log_probs.wanted()) {
+            random.fill_with(log_probs.slice_mut::<T>()?, |i, draws| {
+                math::log(p[i / samples_per_row * num_classes + draw(i, draws)].to_f64())
+            });
         }
         dispatch!(classes[0].dtype(), U in [i32, u8, f32, f64, f16] => {
             random.fill_with(classes[0].slice_mut::<U>()?, |i, draws| draw(i, draws) as f64);
@@ -106,14 +115,14 @@ fn multinomial(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
 fn multinomial_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     outs[0].bytes_mut()?.fill(0);
     let [_, grad, data, classes] = ins else { return Ok(()) };
-    let k = data.shape().dim(data.shape().dims().len() - 1).max(1) as usize;
-    let block = classes.len().checked_div(data.len() / k).unwrap_or(0).max(1);
+    let num_classes = data.shape().dim(data.shape().dims().len() - 1).max(1) as usize;
+    let samples_per_row = classes.len().checked_div(data.len() / num_classes).unwrap_or(0).max(1);
     dispatch!(data.dtype(), T in [f32, f64, f16] => {
         let (p, grad, out) = (data.slice::<T>()?, grad.slice::<T>()?, outs[0].slice_mut::<T>()?);
         dispatch!(classes.dtype(), U in [i32, u8, f32, f64, f16] => {
             for (i, class) in classes.slice::<U>()?.iter().enumerate() {
-                let at = i / block * k + class.to_f64() as usize;
-                out[at] = T::from_f64(out[at].to_f64() + grad[i].to_f64() / p[at].to_f64());
+                let index = i / samples_per_row * num_classes + class.to_f64() as usize;
+                out[index] = T::from_f64(out[index].to_f64() + grad[i].to_f64() / p[index].to_f64());
             }
             Ok(())
         }, d => Err(ctx.unsupported(d, &[DType::I32, DType::U8, DType::F32, DType::F64, DType::F16])))
@@ -154,18 +163,18 @@ pub(super) static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipf
     .dtype(|_, io| (0..2).try_for_each(|k| io.assign_out(k, DType::I64)))
     .forward(|ctx, _, outs| {
         let p = ctx.params::<ZipfianParam>();
-        let (width, logarithm) = (p.shape.dim(1).max(0) as usize, math::log1p(f64::from(p.range_max)));
+        let (classes_per_row, log_range) = (p.shape.dim(1).max(0) as usize, math::log1p(f64::from(p.range_max)));
         let key = ctx.random.next_key();
         let random = Philox::new(key.seed, key.stream);
         let (classes, tries) = outs.split_at_mut(1);
-        parallel_rows2((classes[0].slice_mut::<i64>()?, width), (tries[0].slice_mut::<i64>()?, 1), 1, |row, classes, tries| {
+        parallel_rows2((classes[0].slice_mut::<i64>()?, classes_per_row), (tries[0].slice_mut::<i64>()?, 1), 1, |row, classes, tries| {
             let mut draws = random.draws(row as u64);
-            let mut seen = std::collections::HashSet::with_capacity(width);
+            let mut seen = std::collections::HashSet::with_capacity(classes_per_row);
             tries[0] = 0;
             for class in classes {
                 loop {
                     tries[0] += 1;
-                    let drawn = math::expm1(draws.uniform() * logarithm) as i64;
+                    let drawn = math::expm1(draws.uniform() * log_range) as i64;
                     *class = drawn.min(i64::from(p.range_max) - 1);
                     if seen.insert(*class) {
                         break;
@@ -185,10 +194,10 @@ pub(super) static SHUFFLE: OpDef = OpDef::new("_shuffle")
     .forward(|ctx, ins, outs| {
         let n = ins[0].shape().dims().first().map_or(1, |n| *n as usize);
         let key = ctx.random.next_key();
-        let order = Philox::new(key.seed, key.stream).permutation(n);
+        let permutation = Philox::new(key.seed, key.stream).permutation(n);
         let inner = ins[0].len().checked_div(n).unwrap_or(0);
         by_size!(ins[0].dtype(), |T| {
-            gather(source::<T>(&ins[0])?, (1, n, inner), &order, target::<T>(&mut outs[0])?);
+            gather(source::<T>(&ins[0])?, (1, n, inner), &permutation, target::<T>(&mut outs[0])?);
         });
         Ok(())
     })
@@ -206,14 +215,14 @@ mod tests {
         let case = Case::new(&SAMPLE_MULTINOMIAL, &[("shape", "20000"), ("get_prob", "True")]);
         let outs = case.run(&[p]).unwrap();
         let (classes, logs) = (outs[0].to_vec::<i32>().unwrap(), outs[1].to_vec::<f32>().unwrap());
-        let share = |row: usize, class: i32| {
+        let frequency = |row: usize, class: i32| {
             classes[row * 20_000..(row + 1) * 20_000].iter().filter(|c| **c == class).count() as f64 / 20_000.0
         };
         // Five standard deviations of the frequencies.
         for (class, want) in [(0, 0.1), (1, 0.0), (2, 0.6), (3, 0.3)] {
-            assert!((share(0, class) - want).abs() < 5.0 * (0.25f64 / 20_000.0).sqrt(), "class {class}");
+            assert!((frequency(0, class) - want).abs() < 5.0 * (0.25f64 / 20_000.0).sqrt(), "class {class}");
         }
-        assert_eq!(share(1, 1), 1.0);
+        assert_eq!(frequency(1, 1), 1.0);
         let want = [0.1f32, 0.0, 0.6, 0.3].map(f32::ln);
         assert!(classes.iter().zip(&logs).take(20_000).all(|(c, l)| (l - want[*c as usize]).abs() < 1e-6));
     }
@@ -233,17 +242,17 @@ mod tests {
         let case = Case::new(&SAMPLE_UNIQUE_ZIPFIAN, &[("range_max", "50"), ("shape", "(2000, 5)")]);
         let outs = case.run(&[]).unwrap();
         let (classes, tries) = (outs[0].to_vec::<i64>().unwrap(), outs[1].to_vec::<i64>().unwrap());
-        let mut first = 0;
+        let mut num_first_is_0 = 0;
         for (row, tries) in classes.chunks(5).zip(&tries) {
             let mut sorted = row.to_vec();
             sorted.sort_unstable();
             sorted.dedup();
             assert!(sorted.len() == 5 && sorted[0] >= 0 && sorted[4] < 50 && *tries >= 5);
-            first += i64::from(row[0] == 0);
+            num_first_is_0 += i64::from(row[0] == 0);
         }
         // The first draw of a row is not affected by others: class 0 has probability log 2 / log 51.
-        let share = first as f64 / 2000.0;
-        assert!((share - 2f64.ln() / 51f64.ln()).abs() < 0.05, "{share}");
+        let frequency = num_first_is_0 as f64 / 2000.0;
+        assert!((frequency - 2f64.ln() / 51f64.ln()).abs() < 0.05, "{frequency}");
         assert!(Case::new(&SAMPLE_UNIQUE_ZIPFIAN, &[("range_max", "3"), ("shape", "(1, 4)")]).run(&[]).is_err());
     }
 

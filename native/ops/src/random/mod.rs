@@ -1,29 +1,31 @@
 //! Random numbers. Every call uses its own stream of the device's seed; results do not depend on the number of threads.
 //!
-//! The distributions of MXNet's older interface have scalar parameters (`fixed`) or arrays of them (`sampled`); those of its NumPy
-//! interface have either (`continuous`, `integers`).
+//! - `scalar_parameters` and `array_parameters` have MXNet's older distributions, `_random_*` and `_sample_*`.
+//! - `numpy_continuous` and `numpy_discrete` have the distributions of its NumPy interface, whose parameters are scalars or arrays.
+//! - `discrete` samples classes by probability and shuffles rows.
+//! - `pdf` has probability density and mass functions.
 
-mod continuous;
+mod array_parameters;
 mod discrete;
-mod fixed;
-mod integers;
+mod numpy_continuous;
+mod numpy_discrete;
 mod pdf;
-mod sampled;
+mod scalar_parameters;
 
 use ferromx_core::op::OpDef;
 
 /// The operators of this family.
 pub static OPS: &[&[&OpDef]] = &[
-    // Continuous distributions of the NumPy interface.
-    continuous::OPS,
+    // Distributions with array parameters.
+    array_parameters::OPS,
     // Discrete sampling and shuffling.
     discrete::OPS,
-    // Distributions with scalar parameters.
-    fixed::OPS,
+    // Continuous distributions of the NumPy interface.
+    numpy_continuous::OPS,
     // Random integers of the NumPy interface.
-    integers::OPS,
+    numpy_discrete::OPS,
     // Probability densities.
     pdf::OPS,
-    // Distributions with array parameters.
-    sampled::OPS,
+    // Distributions with scalar parameters.
+    scalar_parameters::OPS,
 ];

@@ -1,5 +1,5 @@
-//! Probability density and mass functions at given points. The parameters of the distributions are arrays: each element has a block of
-//! points, as in `_sample_*`.
+//! Probability density and mass functions at given points, `_random_pdf_*`. The parameters of the distributions are arrays, and each
+//! element of them has its own points, like the samples of `_sample_*`.
 
 use std::marker::PhantomData;
 
@@ -50,13 +50,13 @@ trait Density<const N: usize>: Sync {
         M::exp(Self::log_density::<M>(x, p))
     }
     /// The derivatives with respect to `x` and to the parameters.
-    fn slopes<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
+    fn derivatives<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
 }
 
-/// Points per parallel chunk.
+/// Points of a chunk.
 const GRAIN: usize = 1 << 11;
 
-/// The parameters share a shape, which is a prefix of that of the points.
+/// Shape rule: the parameters have one shape, with which that of the points begins.
 fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let n = io.ins.len();
     io.tie(0, 0)?;
@@ -68,65 +68,66 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         }
     }
     let (Some(rank), Some(outer)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
-    begins_with(&io.ins[0], &io.ins[1], outer, rank)?;
+    check_prefix(&io.ins[0], &io.ins[1], outer, rank)?;
     (1..n).try_for_each(|i| unify_outer_dims(io, i, outer))
 }
 
-/// Unifies the first `outer` dimensions of points and parameters.
+/// Infers the first `outer` dimensions of the points and of parameter `i` from each other.
 fn unify_outer_dims(io: &mut ShapeIo<'_>, i: usize, outer: usize) -> Result<()> {
-    let shared = |from: &Shape, to: &Shape| {
+    let outer_dims = |from: &Shape, to: &Shape| {
         Shape::from((0..to.dims().len()).map(|k| if k < outer { from.dim(k) } else { -1 }).collect::<Dims>())
     };
-    let parameters = shared(&io.ins[0], &io.ins[i]);
+    let parameters = outer_dims(&io.ins[0], &io.ins[i]);
     io.assign_in(i, &parameters)?;
-    let points = shared(&io.ins[i], &io.ins[0]);
+    let points = outer_dims(&io.ins[i], &io.ins[0]);
     io.assign_in(0, &points)
 }
 
-fn begins_with(points: &Shape, parameters: &Shape, outer: usize, rank: usize) -> Result<()> {
-    let fits =
+/// Checks that the shape of the points begins with the first `outer` dimensions of the parameters.
+fn check_prefix(points: &Shape, parameters: &Shape, outer: usize, rank: usize) -> Result<()> {
+    let is_prefix =
         rank >= outer && points.dims().iter().zip(&parameters.dims()[..outer]).all(|(a, b)| a == b || *a < 0 || *b < 0);
-    ensure!(fits, "the shape {points} of the points must begin with that of the parameters, {parameters}");
+    ensure!(is_prefix, "the shape {points} of the points must begin with that of the parameters, {parameters}");
     Ok(())
 }
 
-/// Points from index `first` on, and the parameter sets, each with a block of `block` points.
+/// Points from index `first` on, and all parameter sets. Set i belongs to the points from i * `points_per_set` on.
 #[derive(Clone, Copy)]
 struct Points<'a> {
     x: &'a [f64],
     /// All values of the first parameter, then those of the second.
     p: &'a [f64],
     first: usize,
-    block: usize,
+    points_per_set: usize,
 }
 
 impl<'a> Points<'a> {
-    /// The values of each parameter.
+    /// The values of each parameter, one per set.
     #[inline(always)]
     fn parameters<const N: usize>(self) -> [&'a [f64]; N] {
-        let sets = self.p.len() / N;
-        std::array::from_fn(|k| &self.p[k * sets..(k + 1) * sets])
+        let num_sets = self.p.len() / N;
+        std::array::from_fn(|k| &self.p[k * num_sets..(k + 1) * num_sets])
     }
 }
 
-/// Runs `$body` for all points of a chunk with the index in the chunk, the point and its parameters. A macro, because the compiler would
-/// not inline a large closure into the vectorised loop.
-macro_rules! each {
+/// Evaluates `$body` for each point of a chunk, with its index in the chunk, the point and its parameters. This is a macro because the
+/// compiler does not inline a large closure into the vectorised loop.
+macro_rules! for_each_point {
     ($points:expr, |$i:ident, $x:ident, $p:ident| $body:expr) => {{
         let points = $points;
         let n = points.x.len();
         let parameters: [&[f64]; N] = points.parameters();
-        if points.block == 1 {
-            let all = parameters.map(|p| &p[points.first..points.first + n]);
+        if points.points_per_set == 1 {
+            let parameters = parameters.map(|p| &p[points.first..points.first + n]);
             for ($i, &$x) in points.x.iter().enumerate() {
-                let $p = all.map(|p| p[$i]);
+                let $p = parameters.map(|p| p[$i]);
                 $body;
             }
         } else {
             let mut begin = 0;
             while begin < n {
-                let set = (points.first + begin) / points.block;
-                let end = ((set + 1) * points.block - points.first).min(n);
+                let set = (points.first + begin) / points.points_per_set;
+                let end = ((set + 1) * points.points_per_set - points.first).min(n);
                 let $p = parameters.map(|p| p[set]);
                 for (k, &$x) in points.x[begin..end].iter().enumerate() {
                     let $i = begin + k;
@@ -138,65 +139,69 @@ macro_rules! each {
     }};
 }
 
-/// The density kernel, compiled for each instruction set but the widest.
-struct Densities<'a, D, M, const N: usize>(Points<'a>, bool, &'a mut [f64], PhantomData<(D, M)>);
+/// Computes densities or their logarithms.
+struct DensityKernel<'a, D, M, const N: usize>(Points<'a>, bool, &'a mut [f64], PhantomData<(D, M)>);
 
-impl<D: Density<N>, M: Precision, const N: usize> Kernel for Densities<'_, D, M, N> {
+impl<D: Density<N>, M: Precision, const N: usize> Kernel for DensityKernel<'_, D, M, N> {
     type Output = ();
     const EVERY_ISA: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let Densities(points, is_log, out, _) = self;
+        let DensityKernel(points, is_log, out, _) = self;
         let out = &mut out[..points.x.len()];
         if is_log {
-            each!(points, |i, x, p| out[i] = D::log_density::<M>(x, p));
+            for_each_point!(points, |i, x, p| out[i] = D::log_density::<M>(x, p));
         } else {
-            each!(points, |i, x, p| out[i] = D::density::<M>(x, p));
+            for_each_point!(points, |i, x, p| out[i] = D::density::<M>(x, p));
         }
     }
 }
 
-/// The derivatives with respect to the points (0), or to a parameter (its index plus 1).
-struct Slopes<'a, D, M, const N: usize>(Points<'a>, usize, &'a mut [f64], PhantomData<(D, M)>);
+/// Computes derivatives with respect to the points (operand 0) or to a parameter (its index plus 1).
+struct DerivativeKernel<'a, D, M, const N: usize>(Points<'a>, usize, &'a mut [f64], PhantomData<(D, M)>);
 
-impl<D: Density<N>, M: Precision, const N: usize> Kernel for Slopes<'_, D, M, N> {
+impl<D: Density<N>, M: Precision, const N: usize> Kernel for DerivativeKernel<'_, D, M, N> {
     type Output = ();
     const EVERY_ISA: bool = false;
 
     #[inline(always)]
     fn run(self) {
-        let Slopes(points, of, out, _) = self;
+        let DerivativeKernel(points, operand, out, _) = self;
         let out = &mut out[..points.x.len()];
-        match of.checked_sub(1) {
-            None => each!(points, |i, x, p| out[i] = D::slopes::<M>(x, p).0),
-            Some(which) => each!(points, |i, x, p| out[i] = D::slopes::<M>(x, p).1[which]),
+        match operand.checked_sub(1) {
+            None => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).0),
+            Some(k) => for_each_point!(points, |i, x, p| out[i] = D::derivatives::<M>(x, p).1[k]),
         }
     }
 }
 
-/// The loops of a distribution, in the precision that single and that double precision need.
-struct Loops {
+/// The kernels of a distribution, each in a version for results in single and one for results in double precision.
+struct Kernels {
     densities: [fn(Points<'_>, bool, &mut [f64]); 2],
-    slopes: [fn(Points<'_>, usize, &mut [f64]); 2],
+    derivatives: [fn(Points<'_>, usize, &mut [f64]); 2],
 }
 
-impl Loops {
-    const fn of<D: Density<N>, const N: usize>() -> Loops {
+impl Kernels {
+    const fn of<D: Density<N>, const N: usize>() -> Kernels {
         fn densities<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, is_log: bool, out: &mut [f64]) {
-            multiversion::run(Densities::<D, M, N>(points, is_log, out, PhantomData));
+            multiversion::run(DensityKernel::<D, M, N>(points, is_log, out, PhantomData));
         }
-        fn slopes<D: Density<N>, M: Precision, const N: usize>(points: Points<'_>, of: usize, out: &mut [f64]) {
-            multiversion::run(Slopes::<D, M, N>(points, of, out, PhantomData));
+        fn derivatives<D: Density<N>, M: Precision, const N: usize>(
+            points: Points<'_>,
+            operand: usize,
+            out: &mut [f64],
+        ) {
+            multiversion::run(DerivativeKernel::<D, M, N>(points, operand, out, PhantomData));
         }
-        Loops {
+        Kernels {
             densities: [densities::<D, Approximate40, N>, densities::<D, Full, N>],
-            slopes: [slopes::<D, Approximate40, N>, slopes::<D, Full, N>],
+            derivatives: [derivatives::<D, Approximate40, N>, derivatives::<D, Full, N>],
         }
     }
 }
 
-/// Index of the loops for an element type.
+/// The index into [`Kernels`] for an element type.
 fn precision(ctx: &OpCtx<'_>, dtype: DType) -> Result<usize> {
     match dtype {
         DType::F32 | DType::F16 => Ok(0),
@@ -205,32 +210,32 @@ fn precision(ctx: &OpCtx<'_>, dtype: DType) -> Result<usize> {
     }
 }
 
-/// Calls `f` with the values of all parameters, one after the other.
+/// Calls `f` with the values of the first parameter, followed by those of the second.
 fn with_parameters<R>(ins: &[In<'_>], f: impl FnOnce(&[f64]) -> Result<R>) -> Result<R> {
-    let sets = ins[0].len();
-    with_scratch(ins.len() * sets, |all: &mut [f64]| {
+    let num_sets = ins[0].len();
+    with_scratch(ins.len() * num_sets, |values: &mut [f64]| {
         for (k, x) in ins.iter().enumerate() {
-            f64::load_any(elements(x)?, 0, &mut all[k * sets..(k + 1) * sets]);
+            f64::load_any(elements(x)?, 0, &mut values[k * num_sets..(k + 1) * num_sets]);
         }
-        f(all)
+        f(values)
     })
 }
 
 fn forward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    densities(ctx, const { &Loops::of::<D, N>() }, ins, &mut outs[0])
+    densities(ctx, const { &Kernels::of::<D, N>() }, ins, &mut outs[0])
 }
 
-fn densities(ctx: &OpCtx<'_>, loops: &Loops, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+fn densities(ctx: &OpCtx<'_>, kernels: &Kernels, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let is_log = ctx.params::<PdfParam>().is_log;
-    let block = ins[0].len().checked_div(ins[1].len()).unwrap_or(0).max(1);
-    let run = loops.densities[precision(ctx, ins[0].dtype())?];
+    let points_per_set = ins[0].len().checked_div(ins[1].len()).unwrap_or(0).max(1);
+    let run = kernels.densities[precision(ctx, ins[0].dtype())?];
     let x = elements(&ins[0])?;
     with_parameters(&ins[1..], |p| {
         elements_mut(out)?.parallel_chunks(GRAIN, &|first, out| {
             let mut buffers = [[0.0; GRAIN]; 2];
             let [x_lanes, y] = buffers.each_mut().map(|buffer| &mut buffer[..out.len()]);
             f64::load_any(x, first, x_lanes);
-            run(Points { x: x_lanes, p, first, block }, is_log, y);
+            run(Points { x: x_lanes, p, first, points_per_set }, is_log, y);
             f64::store_any(y, out);
         });
         Ok(())
@@ -239,20 +244,20 @@ fn densities(ctx: &OpCtx<'_>, loops: &Loops, ins: &[In<'_>], out: &mut Out<'_>) 
 
 /// Inputs: the gradient, the points, the parameters, the result. Outputs: gradients of points and parameters.
 fn backward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    gradients(ctx, const { &Loops::of::<D, N>() }, ins, outs)
+    gradients(ctx, const { &Kernels::of::<D, N>() }, ins, outs)
 }
 
-fn gradients(ctx: &OpCtx<'_>, loops: &Loops, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn gradients(ctx: &OpCtx<'_>, kernels: &Kernels, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let is_log = ctx.params::<PdfParam>().is_log;
-    let block = ins[1].len().checked_div(ins[2].len()).unwrap_or(0).max(1);
-    let run = loops.slopes[precision(ctx, ins[0].dtype())?];
+    let points_per_set = ins[1].len().checked_div(ins[2].len()).unwrap_or(0).max(1);
+    let run = kernels.derivatives[precision(ctx, ins[0].dtype())?];
     let density = if is_log { None } else { Some(elements(&ins[ins.len() - 1])?) };
     if ins[1].is_empty() {
         return outs.iter_mut().try_for_each(no_gradient);
     }
     let (grad, x) = (elements(&ins[0])?, elements(&ins[1])?);
     with_parameters(&ins[2..ins.len() - 1], |p| {
-        let sums = Sums { x, grad, density, p, block, run };
+        let sums = GradientSums { x, grad, density, p, points_per_set, run };
         let (points, others) = outs.split_at_mut(1);
         if points[0].wanted() {
             elements_mut(&mut points[0])?.parallel_chunks(GRAIN, &|first, out| sums.write(first, 1, 0, out));
@@ -260,56 +265,58 @@ fn gradients(ctx: &OpCtx<'_>, loops: &Loops, ins: &[In<'_>], outs: &mut [Out<'_>
         if p.is_empty() {
             return others.iter_mut().try_for_each(no_gradient);
         }
-        let sets = GRAIN.div_ceil(block);
-        for (which, out) in others.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
-            elements_mut(out)?.parallel_chunks(sets, &|set, out| sums.write(set * block, block, 1 + which, out));
+        let sets_per_chunk = GRAIN.div_ceil(points_per_set);
+        for (k, out) in others.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
+            elements_mut(out)?.parallel_chunks(sets_per_chunk, &|set, out| {
+                sums.write(set * points_per_set, points_per_set, 1 + k, out);
+            });
         }
         Ok(())
     })
 }
 
-/// Gradients: the derivatives of [`Slopes`] times the gradients of the densities, summed over blocks.
-struct Sums<'a> {
+/// Computes gradients: the derivatives times the gradients of the densities, summed over the points of each parameter set.
+struct GradientSums<'a> {
     x: Elements<'a>,
     grad: Elements<'a>,
     density: Option<Elements<'a>>,
     p: &'a [f64],
-    block: usize,
+    points_per_set: usize,
     run: fn(Points<'_>, usize, &mut [f64]),
 }
 
-/// Points processed together.
+/// Points whose terms are computed at a time.
 const BUFFER_LEN: usize = 256;
 
-impl Sums<'_> {
-    /// Writes the sums over `len` points each, from point `first` on.
-    fn write(&self, first: usize, len: usize, of: usize, mut out: ElementsMut<'_>) {
-        let (mut sum, mut left, mut done, count) = (0.0, len, 0, out.len() * len);
+impl GradientSums<'_> {
+    /// Writes the gradients of an operand of [`DerivativeKernel`], each summed over `len` points, from point `first` on.
+    fn write(&self, first: usize, len: usize, operand: usize, mut out: ElementsMut<'_>) {
+        let (mut sum, mut remaining, mut num_written, count) = (0.0, len, 0, out.len() * len);
         let mut buffers = [[0.0; BUFFER_LEN]; 4];
         for begin in (0..count).step_by(BUFFER_LEN) {
             let [x, terms, scale, sums] = buffers.each_mut().map(|buffer| &mut buffer[..BUFFER_LEN.min(count - begin)]);
             let first = first + begin;
             f64::load_any(self.x, first, x);
-            (self.run)(Points { x, p: self.p, first, block: self.block }, of, terms);
-            for factor in std::iter::once(self.grad).chain(self.density) {
-                f64::load_any(factor, first, scale);
+            (self.run)(Points { x, p: self.p, first, points_per_set: self.points_per_set }, operand, terms);
+            for scales in std::iter::once(self.grad).chain(self.density) {
+                f64::load_any(scales, first, scale);
                 terms.iter_mut().zip(&*scale).for_each(|(term, s)| *term *= s);
             }
             if len == 1 {
                 f64::store_any(terms, out.part(begin..begin + terms.len()));
                 continue;
             }
-            let mut complete = 0;
+            let mut num_complete = 0;
             for term in terms {
                 sum += *term;
-                left -= 1;
-                if left == 0 {
-                    sums[complete] = sum;
-                    (sum, left, complete) = (0.0, len, complete + 1);
+                remaining -= 1;
+                if remaining == 0 {
+                    sums[num_complete] = sum;
+                    (sum, remaining, num_complete) = (0.0, len, num_complete + 1);
                 }
             }
-            f64::store_any(&sums[..complete], out.part(done..done + complete));
-            done += complete;
+            f64::store_any(&sums[..num_complete], out.part(num_written..num_written + num_complete));
+            num_written += num_complete;
         }
     }
 }
@@ -318,7 +325,7 @@ impl Sums<'_> {
 macro_rules! density {
     ($NAME:ident: $D:ident, $op:literal [$alias:literal], $doc:literal,
      $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?;
-     |$x:ident| $log:expr, $(density |$point:ident, $p:pat, $n:literal| $density:expr,)? slopes $dx:expr, $dp:expr) => {
+     |$x:ident| $log:expr, $(density |$point:ident, $p:pat, $n:literal| $density:expr,)? derivatives $dx:expr, $dp:expr) => {
         enum $D {}
 
         impl Density<{ ["", $(stringify!($second))?].len() }> for $D {
@@ -332,9 +339,9 @@ macro_rules! density {
                     $density
                 }
             )?
-            #[allow(unused_variables)] // Not every slope depends on everything.
+            #[allow(unused_variables)] // Not every derivative depends on everything.
             #[inline(always)]
-            fn slopes<M: Precision>(
+            fn derivatives<M: Precision>(
                 $x: f64,
                 [$first $(, $second)?]: [f64; { ["", $(stringify!($second))?].len() }],
             ) -> (f64, [f64; { ["", $(stringify!($second))?].len() }]) {
@@ -373,55 +380,55 @@ density!(UNIFORM: Uniform, "_random_pdf_uniform" ["random_pdf_uniform"],
 low: "The lower bounds.", high: "The upper bounds.";
 |x| if (low..=high).contains(&x) { -M::log(high - low) } else { f64::NEG_INFINITY },
 density |x, [low, high], 2| if (x >= low) & (x <= high) { 1.0 / (high - low) } else { 0.0 },
-slopes 0.0, [1.0 / (high - low), -1.0 / (high - low)]);
+derivatives 0.0, [1.0 / (high - low), -1.0 / (high - low)]);
 
 density!(NORMAL: Normal, "_random_pdf_normal" ["random_pdf_normal"],
 "The density of the normal distribution: exp(-((x - mu) / sigma)^2 / 2) / (sigma sqrt(2 pi)).",
 mu: "The means.", sigma: "The standard deviations.";
 |x| -0.5 * ((x - mu) / sigma).powi(2) - M::log(sigma) - 0.5 * M::log(std::f64::consts::TAU),
-slopes (mu - x) / (sigma * sigma), [(x - mu) / (sigma * sigma), ((x - mu) / sigma).powi(2) / sigma - 1.0 / sigma]);
+derivatives (mu - x) / (sigma * sigma), [(x - mu) / (sigma * sigma), ((x - mu) / sigma).powi(2) / sigma - 1.0 / sigma]);
 
 density!(GAMMA: Gamma, "_random_pdf_gamma" ["random_pdf_gamma"],
 "The density of the gamma distribution of shape alpha and rate beta: beta^alpha x^(alpha - 1) exp(-beta x) / Gamma(alpha).",
 alpha: "The shapes of the distributions, positive.", beta: "Their rates, positive.";
 |x| alpha * M::log(beta) + (alpha - 1.0) * M::log(x) - beta * x - M::lgamma(alpha),
-slopes (alpha - 1.0) / x - beta, [M::log(beta) + M::log(x) - M::digamma(alpha), alpha / beta - x]);
+derivatives (alpha - 1.0) / x - beta, [M::log(beta) + M::log(x) - M::digamma(alpha), alpha / beta - x]);
 
 density!(EXPONENTIAL: Exponential, "_random_pdf_exponential" ["random_pdf_exponential"],
 "The density of the exponential distribution: lam exp(-lam x).",
 lam: "The rates, positive.";
 |x| M::log(lam) - lam * x,
-slopes -lam, [1.0 / lam - x]);
+derivatives -lam, [1.0 / lam - x]);
 
 density!(POISSON: Poisson, "_random_pdf_poisson" ["random_pdf_poisson"],
 "The probability of a number x with the Poisson distribution: lam^x exp(-lam) / x!.",
 lam: "The means, positive.";
 |x| x * M::log(lam) - lam - M::lgamma(x + 1.0),
-slopes 0.0, [x / lam - 1.0]);
+derivatives 0.0, [x / lam - 1.0]);
 
-/// The log-probability of x failures before k successes of probability p.
+/// The logarithm of the probability of x failures before the k-th success of probability p.
 #[inline(always)]
-fn failures<M: Precision>(x: f64, k: f64, p: f64) -> f64 {
+fn log_negative_binomial<M: Precision>(x: f64, k: f64, p: f64) -> f64 {
     M::lgamma(x + k) - M::lgamma(x + 1.0) - M::lgamma(k) + k * M::log(p) + x * M::log(1.0 - p)
 }
 
-/// Its derivatives with respect to k and p; the integer x has none.
+/// The derivatives of [`log_negative_binomial`] with respect to k and p.
 #[inline(always)]
-fn failures_slopes<M: Precision>(x: f64, k: f64, p: f64) -> [f64; 2] {
+fn negative_binomial_derivatives<M: Precision>(x: f64, k: f64, p: f64) -> [f64; 2] {
     [M::digamma(x + k) - M::digamma(k) + M::log(p), k / p - x / (1.0 - p)]
 }
 
 density!(NEGATIVE_BINOMIAL: NegativeBinomial, "_random_pdf_negative_binomial" ["random_pdf_negative_binomial"],
 "The probability of x failures before the k-th success, each of probability p: Gamma(x + k) / (x! Gamma(k)) p^k (1 - p)^x.",
 k: "The numbers of successes, positive; they need not be integers.", p: "The probabilities of a success.";
-|x| failures::<M>(x, k, p),
-slopes 0.0, failures_slopes::<M>(x, k, p));
+|x| log_negative_binomial::<M>(x, k, p),
+derivatives 0.0, negative_binomial_derivatives::<M>(x, k, p));
 
-/// The derivatives with respect to mu and alpha for k = 1 / alpha and p = 1 / (1 + mu alpha).
+/// The derivatives of [`log_negative_binomial`] with respect to mu and alpha, where k = 1 / alpha and p = 1 / (1 + mu alpha).
 #[inline(always)]
-fn dispersed_slopes<M: Precision>(x: f64, mu: f64, alpha: f64) -> [f64; 2] {
+fn generalized_derivatives<M: Precision>(x: f64, mu: f64, alpha: f64) -> [f64; 2] {
     let p = 1.0 / (1.0 + mu * alpha);
-    let [dk, dp] = failures_slopes::<M>(x, 1.0 / alpha, p);
+    let [dk, dp] = negative_binomial_derivatives::<M>(x, 1.0 / alpha, p);
     [-dp * alpha * p * p, -dk / (alpha * alpha) - dp * mu * p * p]
 }
 
@@ -430,8 +437,8 @@ density!(GENERALIZED_NEGATIVE_BINOMIAL: GeneralizedNegativeBinomial,
 "The probability of a number with the negative binomial distribution of mean mu and dispersion alpha, whose variance is \
  mu + alpha mu^2: that with k = 1 / alpha and p = 1 / (1 + mu alpha).",
 mu: "The means, positive.", alpha: "The dispersions, positive.";
-|x| failures::<M>(x, 1.0 / alpha, 1.0 / (1.0 + mu * alpha)),
-slopes 0.0, dispersed_slopes::<M>(x, mu, alpha));
+|x| log_negative_binomial::<M>(x, 1.0 / alpha, 1.0 / (1.0 + mu * alpha)),
+derivatives 0.0, generalized_derivatives::<M>(x, mu, alpha));
 
 /// The density of the Dirichlet distribution.
 pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
@@ -449,7 +456,7 @@ pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
     .shape(|_, io| {
         let (Some(rank), Some(outer)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
         ensure!(rank >= outer && outer > 0, "the points must have at least as many axes as alpha, and alpha at least one");
-        begins_with(&io.ins[0], &io.ins[1], outer - 1, rank - 1)?;
+        check_prefix(&io.ins[0], &io.ins[1], outer - 1, rank - 1)?;
         unify_outer_dims(io, 1, outer - 1)?;
         let (k, k_alpha) = (io.ins[0].dim(rank - 1), io.ins[1].dim(outer - 1));
         ensure!(k == k_alpha || k < 0 || k_alpha < 0, "the points have {k} components, alpha has {k_alpha}");
@@ -468,11 +475,11 @@ pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
         io.assign_out(0, &out)
     })
     .forward(|ctx, ins, outs| {
-        let (is_log, k, block) = (ctx.params::<PdfParam>().is_log, components(&ins[1]), blocks(&ins[0], &ins[1]));
+        let (is_log, k, points_per_set) = (ctx.params::<PdfParam>().is_log, num_components(&ins[1]), num_points_per_set(&ins[0], &ins[1]));
         dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
             let (x, alpha) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
             parallel_rows(outs[0].slice_mut::<T>()?, 1, GRAIN.div_ceil(k), |i, out| {
-                let (x, alpha) = (&x[i * k..(i + 1) * k], &alpha[i / block * k..(i / block + 1) * k]);
+                let (x, alpha) = (&x[i * k..(i + 1) * k], &alpha[i / points_per_set * k..(i / points_per_set + 1) * k]);
                 let total: f64 = alpha.iter().map(|a| a.to_f64()).sum();
                 let term = |(x, a): (&T, &T)| (a.to_f64() - 1.0) * log(x.to_f64()) - lgamma(a.to_f64());
                 let density = lgamma(total) + x.iter().zip(alpha).map(term).sum::<f64>();
@@ -483,18 +490,20 @@ pub(super) static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
     })
     .grad(Grad::Kernel(Backward::new(dirichlet_backward).inputs(Deps::All).outputs(Deps::All), None));
 
-fn components(alpha: &In<'_>) -> usize {
+/// The number of components of a point.
+fn num_components(alpha: &In<'_>) -> usize {
     alpha.shape().dims().last().map_or(1, |k| (*k).max(1) as usize)
 }
 
 /// The number of points per parameter set.
-fn blocks(points: &In<'_>, alpha: &In<'_>) -> usize {
+fn num_points_per_set(points: &In<'_>, alpha: &In<'_>) -> usize {
     points.len().checked_div(alpha.len()).unwrap_or(0).max(1)
 }
 
 /// Inputs: the gradient, the points, the concentrations, the result.
 fn dirichlet_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (is_log, k, block) = (ctx.params::<PdfParam>().is_log, components(&ins[2]), blocks(&ins[1], &ins[2]));
+    let (is_log, k, points_per_set) =
+        (ctx.params::<PdfParam>().is_log, num_components(&ins[2]), num_points_per_set(&ins[1], &ins[2]));
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
         let (grad, x, alpha) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         let density = ins[3].slice::<T>()?;
@@ -503,7 +512,7 @@ fn dirichlet_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
         if points[0].wanted() {
             parallel_rows(points[0].slice_mut::<T>()?, k, GRAIN.div_ceil(k), |i, out| {
                 for (j, out) in out.iter_mut().enumerate() {
-                    *out = T::from_f64(scale(i) * (alpha[i / block * k + j].to_f64() - 1.0) / x[i * k + j].to_f64());
+                    *out = T::from_f64(scale(i) * (alpha[i / points_per_set * k + j].to_f64() - 1.0) / x[i * k + j].to_f64());
                 }
             });
         }
@@ -511,13 +520,13 @@ fn dirichlet_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
             return no_gradient(&mut others[0]);
         }
         if others[0].wanted() {
-            parallel_rows(others[0].slice_mut::<T>()?, k, GRAIN.div_ceil(block * k), |set, out| {
+            parallel_rows(others[0].slice_mut::<T>()?, k, GRAIN.div_ceil(points_per_set * k), |set, out| {
                 let alpha = &alpha[set * k..(set + 1) * k];
                 let total = digamma(alpha.iter().map(|a| a.to_f64()).sum::<f64>());
                 for (j, out) in out.iter_mut().enumerate() {
-                    let own = total - digamma(alpha[j].to_f64());
-                    let term = |i: usize| scale(i) * (own + log(x[i * k + j].to_f64()));
-                    *out = T::from_f64((set * block..(set + 1) * block).map(term).sum());
+                    let normalizer_derivative = total - digamma(alpha[j].to_f64());
+                    let term = |i: usize| scale(i) * (normalizer_derivative + log(x[i * k + j].to_f64()));
+                    *out = T::from_f64((set * points_per_set..(set + 1) * points_per_set).map(term).sum());
                 }
             });
         }
@@ -566,14 +575,14 @@ mod tests {
                     moved[which] = array(&base.iter().map(|p| p + d).collect::<Vec<_>>(), &[3]);
                     case.run1(&moved).unwrap().to_vec::<f64>().unwrap()
                 };
-                let slopes: Vec<f64> = at(1e-6).iter().zip(at(-1e-6)).map(|(a, b)| (a - b) / 2e-6).collect();
-                close(&grads[which].to_vec::<f64>().unwrap(), &slopes, 1e-6);
+                let differences: Vec<f64> = at(1e-6).iter().zip(at(-1e-6)).map(|(a, b)| (a - b) / 2e-6).collect();
+                close(&grads[which].to_vec::<f64>().unwrap(), &differences, 1e-6);
             }
         }
     }
 
     #[test]
-    fn points_begin_with_the_shape_of_the_parameters() {
+    fn the_shape_of_the_points_must_begin_with_that_of_the_parameters() {
         let shapes = [Shape::new(&[3, 2]), Shape::new(&[2]), Shape::new(&[2])];
         assert!(Case::new(&NORMAL, &[]).shapes(&shapes).unwrap_err().to_string().contains("must begin with"));
     }

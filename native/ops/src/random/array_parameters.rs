@@ -1,5 +1,5 @@
-//! Random numbers from distributions with array parameters: each element of the parameters has its own block of samples, whose shape
-//! follows that of the parameters.
+//! MXNet's older distributions with array parameters, `_sample_*`: each element of the parameters has its own samples. The result has the
+//! shape (shape of the parameters..., shape of the samples...).
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
@@ -28,14 +28,14 @@ params! {
     }
 }
 
-/// The parameters share a shape; the result appends `shape` to it.
+/// Shape rule: the parameters have one shape, to which `shape` is appended for the result.
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let block = &p.get::<SampleParam>().shape;
+    let samples = &p.get::<SampleParam>().shape;
     let mut shape = Shape::unknown();
-    if let (Some(rank), Some(own)) = (io.outs[0].ndim(), block.ndim())
-        && rank >= own
+    if let (Some(rank), Some(sample_rank)) = (io.outs[0].ndim(), samples.ndim())
+        && rank >= sample_rank
     {
-        shape = Shape::new(&io.outs[0].dims()[..rank - own]);
+        shape = Shape::new(&io.outs[0].dims()[..rank - sample_rank]);
     }
     for i in 0..io.ins.len() {
         io.assign_in(i, &shape)?;
@@ -44,13 +44,13 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     for i in 0..io.ins.len() {
         io.assign_in(i, &shape)?;
     }
-    if shape.ndim_is_known() && block.ndim_is_known() {
-        io.assign_out(0, &Shape::new(&[shape.dims(), block.dims()].concat()))?;
+    if shape.ndim_is_known() && samples.ndim_is_known() {
+        io.assign_out(0, &Shape::new(&[shape.dims(), samples.dims()].concat()))?;
     }
     Ok(())
 }
 
-/// The parameters share a type, which does not determine that of the result.
+/// Type rule: the parameters have one type, which does not determine that of the result.
 fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     if let Some(dtype) = io.ins.iter().flatten().next().copied() {
         (0..io.ins.len()).try_for_each(|i| io.assign_in(i, dtype))?;
@@ -59,7 +59,7 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// Converts a parameter of any numeric type to double precision.
-fn parameter(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<Vec<f64>> {
+fn to_f64(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<Vec<f64>> {
     dispatch!(x.dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
         Ok(x.slice::<T>()?.iter().map(|x| x.to_f64()).collect())
     }, other => Err(ctx.unsupported(other, &[
@@ -67,27 +67,27 @@ fn parameter(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<Vec<f64>> {
     ])))
 }
 
-/// Fills the result with `draw(parameters, random draws)`.
+/// Fills the result with `draw(parameters, draws)`.
 fn sample<const N: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     out: &mut Out<'_>,
     draw: impl Fn([f64; N], &mut Draws) -> f64 + Sync,
 ) -> Result<()> {
-    let columns = ins.iter().map(|x| parameter(ctx, x)).collect::<Result<Vec<_>>>()?;
-    // An empty result has no blocks; 1 avoids a division by zero.
-    let block = (out.len() / ins[0].len().max(1)).max(1);
+    let parameters = ins.iter().map(|x| to_f64(ctx, x)).collect::<Result<Vec<_>>>()?;
+    // The number of samples for each element of the parameters; 1 for an empty result, to avoid a division by zero.
+    let num_samples = (out.len() / ins[0].len().max(1)).max(1);
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
     dispatch!(out.dtype(), T in [f32, f64, f16] => {
         random.fill_with(out.slice_mut::<T>()?, |i, draws| {
-            draw(std::array::from_fn(|k| columns[k][i / block]), draws)
+            draw(std::array::from_fn(|k| parameters[k][i / num_samples]), draws)
         });
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }
 
-/// Noise that is generated in bulk with SIMD.
+/// Noise that does not depend on the parameters, and is generated for the whole result with SIMD.
 #[derive(Clone, Copy)]
 enum Noise {
     /// Uniform in [0, 1).
@@ -109,22 +109,22 @@ impl Noise {
 }
 
 /// Fills the result with `value(parameters, noise)`.
-fn sample_bulk<const N: usize>(
+fn sample_from_noise<const N: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     out: &mut Out<'_>,
     noise: Noise,
     value: impl Fn([f64; N], f64) -> f64 + Sync,
 ) -> Result<()> {
-    let columns = ins.iter().map(|x| parameter(ctx, x)).collect::<Result<Vec<_>>>()?;
-    let block = (out.len() / ins[0].len().max(1)).max(1);
+    let parameters = ins.iter().map(|x| to_f64(ctx, x)).collect::<Result<Vec<_>>>()?;
+    let num_samples = (out.len() / ins[0].len().max(1)).max(1);
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
     dispatch!(out.dtype(), T in [f32, f64, f16] => {
         let out = out.slice_mut::<T>()?;
         noise.fill(&random, out);
-        parallel_rows(out, block, (1usize << 12).div_ceil(block), |set, out| {
-            let p = std::array::from_fn(|k| columns[k][set]);
+        parallel_rows(out, num_samples, (1usize << 12).div_ceil(num_samples), |i, out| {
+            let p = std::array::from_fn(|k| parameters[k][i]);
             out.iter_mut().for_each(|x| *x = T::from_f64(value(p, x.to_f64())));
         });
         Ok(())
@@ -142,7 +142,7 @@ macro_rules! distribution {
     ($NAME:ident: $op:literal [$alias:literal], $doc:literal,
      $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?; $noise:ident |$z:ident| $value:expr) => {
         distribution!($NAME: $op [$alias], $doc, $first: $first_doc $(, $second: $second_doc)?; forward |ctx, ins, outs| {
-            sample_bulk(ctx, ins, &mut outs[0], Noise::$noise, |[$first $(, $second)?]: [f64; _], $z| $value)
+            sample_from_noise(ctx, ins, &mut outs[0], Noise::$noise, |[$first $(, $second)?]: [f64; _], $z| $value)
         });
     };
     ($NAME:ident: $op:literal [$alias:literal], $doc:literal,
@@ -210,17 +210,17 @@ mod tests {
     use crate::testing::{Case, array, vector};
 
     #[test]
-    fn each_element_of_the_parameters_has_its_mean_and_deviation() {
+    fn samples_have_the_mean_and_standard_deviation_of_their_parameters() {
         let near = |def: &'static OpDef, ins: &[[f64; 2]], want: [(f64, f64); 2]| {
             let ins: Vec<_> = ins.iter().map(|x| vector(DType::F32, x)).collect();
             let y = Case::new(def, &[("shape", "(50, 80)")]).run1(&ins).unwrap();
             assert_eq!((y.shape().dims(), y.dtype()), (&[2, 50, 80][..], DType::F32));
-            for (block, (mean, deviation)) in y.to_vec_as::<f64>().unwrap().chunks(4000).zip(want) {
-                let got = block.iter().sum::<f64>() / 4000.0;
-                let spread = (block.iter().map(|y| (y - got).powi(2)).sum::<f64>() / 4000.0).sqrt();
+            for (samples, (mean, std)) in y.to_vec_as::<f64>().unwrap().chunks(4000).zip(want) {
+                let got = samples.iter().sum::<f64>() / 4000.0;
+                let got_std = (samples.iter().map(|y| (y - got).powi(2)).sum::<f64>() / 4000.0).sqrt();
                 // Five standard errors of the mean.
-                assert!((got - mean).abs() < deviation * 0.08, "{}: mean {got}, expected {mean}", def.name);
-                assert!((spread / deviation - 1.0).abs() < 0.15, "{}: {spread}, expected {deviation}", def.name);
+                assert!((got - mean).abs() < std * 0.08, "{}: mean {got}, expected {mean}", def.name);
+                assert!((got_std / std - 1.0).abs() < 0.15, "{}: {got_std}, expected {std}", def.name);
             }
         };
         near(&UNIFORM, &[[-1.0, 10.0], [2.0, 16.0]], [(0.5, 0.75f64.sqrt()), (13.0, 3f64.sqrt())]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_every_type_and_results_of_every_type() {
+    fn parameters_may_be_of_any_numeric_and_results_of_any_floating_point_type() {
         for dtype in [DType::F32, DType::F64, DType::F16, DType::U8, DType::I8, DType::I32, DType::I64] {
             let ins = [vector(dtype, &[1.0, 5.0]), vector(dtype, &[2.0, 6.0])];
             let y = Case::new(&UNIFORM, &[]).run1(&ins).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_share_shape_and_type() {
+    fn parameters_have_one_shape_and_type() {
         let case = Case::new(&NORMAL, &[("shape", "(2,)")]);
         let (ins, outs) = case.shapes_both(&[Shape::unknown(), Shape::new(&[3])], &[]).unwrap();
         assert_eq!((ins[0].dims(), outs[0].dims()), (&[3][..], &[3, 2][..]));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_blocks_and_invalid_parameters() {
+    fn results_may_be_empty_and_invalid_parameters_give_nan() {
         let empty = Case::new(&NORMAL, &[("shape", "(0,)")]);
         assert!(
             empty.run1(&[vector(DType::F32, &[1.0]), vector(DType::F32, &[1.0])]).unwrap().shape().dims() == [1, 0]

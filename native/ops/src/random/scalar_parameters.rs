@@ -1,4 +1,4 @@
-//! Random numbers from distributions with scalar parameters, in a given shape or in that of another array.
+//! MXNet's older distributions with scalar parameters: `_random_*` for a given shape, `_random_*_like` for the shape of another array.
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
@@ -38,12 +38,13 @@ trait Distribution {
     fn fill<T: Element + Store<f32> + Store<f64>>(&self, random: Philox, out: &mut [T]);
 }
 
-fn sample(ctx: &OpCtx<'_>, d: &impl Distribution, out: &mut Out<'_>) -> Result<()> {
-    d.check()?;
+/// Fills the output with samples.
+fn sample(ctx: &OpCtx<'_>, distribution: &impl Distribution, out: &mut Out<'_>) -> Result<()> {
+    distribution.check()?;
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
     dispatch!(out.dtype(), T in [f32, f64, f16] => {
-        d.fill(random, out.slice_mut::<T>()?);
+        distribution.fill(random, out.slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }
@@ -209,7 +210,7 @@ fill |p, random, out| {
     random.fill_with(out, |_, draws| draws.generalized_negative_binomial(mu, alpha))
 });
 
-/// `'None'` or an integer type.
+/// An integer type, or `None` for the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IntDType(pub Option<DType>);
 
@@ -254,7 +255,7 @@ params! {
     }
 }
 
-/// Uniform integers.
+/// Uniformly distributed integers.
 pub(super) static RANDINT: OpDef = OpDef::new("_random_randint")
     .aliases(&["_npi_random_randint", "random_randint"])
     .doc("Random integers that are uniformly distributed over low, ..., high - 1.")
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn like_takes_shape_and_type() {
+    fn like_operators_take_shape_and_type_from_their_input() {
         let x = array(&[half::f16::ZERO; 6], &[2, 3]);
         let y = Case::new(&UNIFORM_LIKE, &[("low", "2"), ("high", "3")]).run1(&[x]).unwrap();
         assert_eq!((y.shape().dims(), y.dtype()), (&[2, 3][..], DType::F16));

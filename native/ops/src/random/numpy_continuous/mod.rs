@@ -1,7 +1,8 @@
-//! Random sampling from continuous distributions whose parameters are numbers or arrays.
+//! Continuous distributions of the NumPy interface, whose parameters are scalars or arrays.
 //!
-//! A parameter that is `None` is given as an array, and the arrays are broadcast. The result is a function of the parameters and of
-//! noise that does not depend on them; the noise is a hidden output, from which the derivatives by the parameters follow.
+//! A parameter that is `None` is an array input, and the arrays are broadcast. Samples are reparametrized: they are a function of the
+//! parameters and of noise that does not depend on them. The noise is a hidden output, from which the gradients of the parameters are
+//! computed. `params` has the parameters of the operators.
 
 mod params;
 
@@ -30,36 +31,36 @@ use self::params::{
 use crate::broadcast::binary::broadcast_two;
 use crate::elemwise::family::{elements, elements_mut, operators};
 
-const ONE: &[ArgDef] = &[arg("input1", "The parameter, if it is not given as a number.")];
-const TWO: &[ArgDef] = &[
+const ONE_ARRAY: &[ArgDef] = &[arg("input1", "The parameter, if it is not given as a number.")];
+const TWO_ARRAYS: &[ArgDef] = &[
     arg("input1", "The first parameter that is not given as a number."),
     arg("input2", "The second parameter, if neither is given as a number."),
 ];
 
-/// Number of array inputs.
-fn arrays<P: DistributionParams>(p: &Params) -> usize {
-    p.get::<P>().given().iter().filter(|g| g.is_none()).count()
+/// The number of array inputs.
+fn num_arrays<P: DistributionParams>(p: &Params) -> usize {
+    p.get::<P>().scalars().iter().filter(|scalar| scalar.is_none()).count()
 }
 
-/// Shape rule: the size if given, otherwise the broadcast shape of the arrays; with `in_front` the size followed by that shape.
-fn sample_shape<P: DistributionParams>(p: &Params, io: &mut ShapeIo<'_>, in_front: bool) -> Result<()> {
+/// Shape rule: the size if there is one, otherwise the broadcast shape of the arrays. With `prepend_size`, the size followed by that shape.
+fn sample_shape<P: DistributionParams>(p: &Params, io: &mut ShapeIo<'_>, prepend_size: bool) -> Result<()> {
     let mut common = Shape::new(&[]);
     for s in io.ins.iter() {
         if !s.ndim_is_known() {
-            // A given size determines the result, unless the axes of the parameters are appended.
+            // The size determines the result, unless the axes of the parameters are appended.
             return match &p.get::<P>().size().0 {
-                Some(size) if !in_front => (0..io.outs.len()).try_for_each(|k| io.assign_out(k, size)),
+                Some(size) if !prepend_size => (0..io.outs.len()).try_for_each(|k| io.assign_out(k, size)),
                 _ => Ok(()),
             };
         }
         common = broadcast_two(&common, s)?;
     }
     let out = match &p.get::<P>().size().0 {
-        Some(size) if in_front => Shape::new(&[size.dims(), common.dims()].concat()),
+        Some(size) if prepend_size => Shape::new(&[size.dims(), common.dims()].concat()),
         Some(size) => {
-            let whole = broadcast_two(&common, size)?;
-            ensure!(whole == *size, "parameters of shape {common} cannot be broadcast to size={size}");
-            whole
+            let out = broadcast_two(&common, size)?;
+            ensure!(out == *size, "parameters of shape {common} cannot be broadcast to size={size}");
+            out
         }
         None => common,
     };
@@ -71,59 +72,58 @@ fn sample_dtype<P: DistributionParams>(p: &Params, io: &mut DTypeIo<'_>) -> Resu
 }
 
 /// A parameter broadcast to the shape of the result.
-enum Operand<C> {
-    Number(C),
+enum Parameter<C> {
+    Scalar(C),
     Array(Vec<C>),
 }
 
-impl<C: MathFloat> Operand<C> {
-    /// Writes the values of the elements from index `first` on.
+impl<C: MathFloat> Parameter<C> {
+    /// Copies the values for the elements of the result from index `first` on.
     #[inline(always)]
-    fn write(&self, first: usize, to: &mut [C]) {
+    fn copy_to(&self, first: usize, to: &mut [C]) {
         match self {
-            Operand::Number(x) => to.fill(*x),
-            Operand::Array(all) => to.copy_from_slice(&all[first..first + to.len()]),
+            Parameter::Scalar(x) => to.fill(*x),
+            Parameter::Array(values) => to.copy_from_slice(&values[first..first + to.len()]),
         }
     }
 }
 
-/// The two parameters; the second is 0 for distributions of one.
+/// The two parameters, of which the second is 0 if the distribution has only one.
 ///
 /// # Errors
-/// A parameter outside the valid range.
-fn parameters<P: DistributionParams, L: Law, C: MathFloat>(
+/// If a parameter is out of range.
+fn parameters<P: DistributionParams, D: Distribution, C: MathFloat>(
     ctx: &OpCtx<'_>,
     arrays: &[In<'_>],
     shape: &[usize],
-) -> Result<[Operand<C>; 2]> {
-    let mut rest = arrays.iter();
-    let mut all = [Operand::Number(C::ZERO), Operand::Number(C::ZERO)];
-    for (k, given) in ctx.params::<P>().given().into_iter().enumerate() {
-        let small = match (given, if given.is_none() { rest.next() } else { None }) {
-            (Some(number), _) => vec![C::of(number)],
+) -> Result<[Parameter<C>; 2]> {
+    let mut arrays = arrays.iter();
+    let mut parameters = [Parameter::Scalar(C::ZERO), Parameter::Scalar(C::ZERO)];
+    for (k, scalar) in ctx.params::<P>().scalars().into_iter().enumerate() {
+        let values = match (scalar, if scalar.is_none() { arrays.next() } else { None }) {
+            (Some(scalar), _) => vec![C::of(scalar)],
             (None, Some(x)) => {
-                let mut small = vec![C::ZERO; x.len()];
-                C::load_any(elements(x)?, 0, &mut small);
-                all[k] = Operand::Array(vec![C::ZERO; shape.iter().product()]);
-                if let Operand::Array(large) = &mut all[k] {
-                    movement::broadcast_to(&small, &x.shape().to_usize(), (large, shape));
-                }
-                small
+                let mut values = vec![C::ZERO; x.len()];
+                C::load_any(elements(x)?, 0, &mut values);
+                let mut broadcast = vec![C::ZERO; shape.iter().product()];
+                movement::broadcast_to(&values, &x.shape().to_usize(), (&mut broadcast, shape));
+                parameters[k] = Parameter::Array(broadcast);
+                values
             }
             (None, None) => vec![C::NAN],
         };
-        if let (Some(number), Operand::Number(x)) = (small.first(), &mut all[k]) {
-            *x = *number;
+        if let (Some(value), Parameter::Scalar(x)) = (values.first(), &mut parameters[k]) {
+            *x = *value;
         }
-        let valid = small.iter().all(|x| L::valid(k, x.to_f64()));
-        ensure!(valid, "ValueError: expect {}, but a parameter is outside this range", L::RULE);
+        let is_valid = values.iter().all(|x| D::is_valid(k, x.to_f64()));
+        ensure!(is_valid, "ValueError: expect {}, but a parameter is outside this range", D::RULE);
     }
-    Ok(all)
+    Ok(parameters)
 }
 
-/// The basic distribution that samples are transformed from.
+/// The distribution of the random numbers that samples are computed from.
 #[derive(Clone, Copy, PartialEq)]
-enum Source {
+enum BaseDistribution {
     /// Uniform on [0, 1).
     Uniform,
     /// Standard normal.
@@ -134,36 +134,36 @@ enum Source {
     Gamma,
 }
 
-/// A distribution: valid parameters, noise, value, and derivatives by the parameters.
-trait Law: 'static {
-    /// The condition on the parameters, as text for errors.
+/// A distribution of one or two parameters.
+trait Distribution: 'static {
+    /// The condition on the parameters, for error messages.
     const RULE: &'static str;
-    /// The basic distribution of the noise.
-    const SOURCE: Source;
+    /// The distribution from which the noise is computed.
+    const BASE: BaseDistribution;
     /// Whether parameter `k` is valid.
-    fn valid(k: usize, x: f64) -> bool;
-    /// The noise for a basic random number.
+    fn is_valid(k: usize, x: f64) -> bool;
+    /// The noise for a random number of the base distribution.
     fn noise<R: MathFloat>(x: R) -> R;
-    /// The value for parameters and noise.
+    /// The sample for parameters and noise.
     fn value<R: MathFloat>(p: [R; 2], z: R) -> R;
-    /// The derivatives of the value by the parameters.
+    /// The derivatives of the sample with respect to the parameters.
     fn derivatives(_p: [f64; 2], _z: f64) -> [f64; 2] {
         [0.0; 2]
     }
 }
 
-/// Elements that are computed together.
-const CHUNK: usize = 1 << 10;
+/// Elements of a block, whose parameters are copied to the stack.
+const BLOCK_LEN: usize = 1 << 10;
 
-/// Computes values and noise of a chunk in a multiversioned kernel.
-struct Values<'a, L, C> {
+/// Computes the noise and the samples of a block. On entry `noise` holds random numbers of the base distribution.
+struct SampleKernel<'a, D, C> {
     p: [&'a [C]; 2],
     noise: &'a mut [C],
     values: &'a mut [C],
-    law: PhantomData<L>,
+    distribution: PhantomData<D>,
 }
 
-impl<L: Law, C: MathFloat> Kernel for Values<'_, L, C> {
+impl<D: Distribution, C: MathFloat> Kernel for SampleKernel<'_, D, C> {
     type Output = ();
     const EVERY_ISA: bool = C::EVERY_ISA;
 
@@ -171,26 +171,30 @@ impl<L: Law, C: MathFloat> Kernel for Values<'_, L, C> {
     fn run(self) {
         let [p, q] = self.p;
         for (i, (noise, value)) in self.noise.iter_mut().zip(self.values).enumerate() {
-            *noise = L::noise(*noise);
-            *value = L::value([p[i], q[i]], *noise);
+            *noise = D::noise(*noise);
+            *value = D::value([p[i], q[i]], *noise);
         }
     }
 }
 
-/// Draws the noise of a whole array.
-fn draw<L: Law, C: MathFloat + Store<f32> + Store<f64>>(random: &Philox, p: &[Operand<C>; 2], noise: &mut [C]) {
-    match L::SOURCE {
-        Source::Uniform => random.fill_uniform(0.0, 1.0, noise),
-        Source::Normal => random.fill_normal(0.0, 1.0, noise),
-        Source::Exponential => random.fill_exponential(1.0, noise),
-        Source::Gamma => random.fill_with(noise, |i, draws| match &p[0] {
-            Operand::Number(shape) => draws.gamma(shape.to_f64()),
-            Operand::Array(all) => draws.gamma(all[i].to_f64()),
+/// Fills `out` with random numbers of the base distribution.
+fn fill_base<D: Distribution, C: MathFloat + Store<f32> + Store<f64>>(
+    random: &Philox,
+    p: &[Parameter<C>; 2],
+    out: &mut [C],
+) {
+    match D::BASE {
+        BaseDistribution::Uniform => random.fill_uniform(0.0, 1.0, out),
+        BaseDistribution::Normal => random.fill_normal(0.0, 1.0, out),
+        BaseDistribution::Exponential => random.fill_exponential(1.0, out),
+        BaseDistribution::Gamma => random.fill_with(out, |i, draws| match &p[0] {
+            Parameter::Scalar(shape) => draws.gamma(shape.to_f64()),
+            Parameter::Array(values) => draws.gamma(values[i].to_f64()),
         }),
     }
 }
 
-fn sample_in<P: DistributionParams, L: Law, C: MathFloat + Store<f32> + Store<f64>>(
+fn sample_as<P: DistributionParams, D: Distribution, C: MathFloat + Store<f32> + Store<f64>>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
@@ -198,67 +202,73 @@ fn sample_in<P: DistributionParams, L: Law, C: MathFloat + Store<f32> + Store<f6
     let shape = outs[0].shape().to_usize();
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
-    let p = parameters::<P, L, C>(ctx, ins, &shape)?;
+    let p = parameters::<P, D, C>(ctx, ins, &shape)?;
     let mut values = vec![C::ZERO; outs[0].len()];
     let mut noise = vec![C::ZERO; values.len()];
-    draw::<L, C>(&random, &p, &mut noise);
-    parallel_rows2((&mut values, CHUNK), (&mut noise, CHUNK), 8, |chunk, values, noise| {
-        let (mut first, mut second) = ([C::ZERO; CHUNK], [C::ZERO; CHUNK]);
+    fill_base::<D, C>(&random, &p, &mut noise);
+    parallel_rows2((&mut values, BLOCK_LEN), (&mut noise, BLOCK_LEN), 8, |block, values, noise| {
+        let (mut first, mut second) = ([C::ZERO; BLOCK_LEN], [C::ZERO; BLOCK_LEN]);
         let n = values.len();
-        p[0].write(chunk * CHUNK, &mut first[..n]);
-        p[1].write(chunk * CHUNK, &mut second[..n]);
+        p[0].copy_to(block * BLOCK_LEN, &mut first[..n]);
+        p[1].copy_to(block * BLOCK_LEN, &mut second[..n]);
         let p = [&first[..n], &second[..n]];
-        multiversion::run(Values { p, noise, values, law: PhantomData::<L> });
+        multiversion::run(SampleKernel { p, noise, values, distribution: PhantomData::<D> });
     });
-    for (out, all) in outs.iter_mut().zip([&values, &noise]).filter(|(out, _)| out.wanted()) {
-        C::store_any(all, elements_mut(out)?);
+    for (out, numbers) in outs.iter_mut().zip([&values, &noise]).filter(|(out, _)| out.wanted()) {
+        C::store_any(numbers, elements_mut(out)?);
     }
     Ok(())
 }
 
-fn sample<P: DistributionParams, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn sample<P: DistributionParams, D: Distribution>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     match outs[0].dtype() {
-        DType::F64 => sample_in::<P, L, f64>(ctx, ins, outs),
-        DType::F32 | DType::F16 => sample_in::<P, L, f32>(ctx, ins, outs),
+        DType::F64 => sample_as::<P, D, f64>(ctx, ins, outs),
+        DType::F32 | DType::F16 => sample_as::<P, D, f32>(ctx, ins, outs),
         d => Err(ctx.unsupported(d, DType::FLOATS)),
     }
 }
 
-fn backward<P: DistributionParams, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+/// Inputs: gradients of the samples, the array parameters, the noise. Outputs: gradients of the array parameters.
+fn backward<P: DistributionParams, D: Distribution>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     let shape = ins[0].shape().to_usize();
-    let n = outs.len();
-    let p = parameters::<P, L, f64>(ctx, &ins[1..1 + n], &shape)?;
-    let wide = |x: &In<'_>| -> Result<Vec<f64>> {
-        let mut all = vec![0.0; x.len()];
-        f64::load_any(elements(x)?, 0, &mut all);
-        Ok(all)
+    let num_arrays = outs.len();
+    let p = parameters::<P, D, f64>(ctx, &ins[1..1 + num_arrays], &shape)?;
+    let to_f64 = |x: &In<'_>| -> Result<Vec<f64>> {
+        let mut values = vec![0.0; x.len()];
+        f64::load_any(elements(x)?, 0, &mut values);
+        Ok(values)
     };
-    let (g, z) = (wide(&ins[0])?, wide(ins.last().ok_or_else(|| Error::Internal("no noise".into()))?)?);
-    let at = |k: usize, i: usize| match &p[k] {
-        Operand::Number(x) => *x,
-        Operand::Array(all) => all[i],
+    let (g, z) = (to_f64(&ins[0])?, to_f64(ins.last().ok_or_else(|| Error::Internal("no noise".into()))?)?);
+    let parameter = |k: usize, i: usize| match &p[k] {
+        Parameter::Scalar(x) => *x,
+        Parameter::Array(values) => values[i],
     };
-    let array_parameters = ctx.params::<P>().given().into_iter().enumerate().filter(|(_, given)| given.is_none());
+    let array_parameters = ctx.params::<P>().scalars().into_iter().enumerate().filter(|(_, scalar)| scalar.is_none());
     for ((k, _), out) in array_parameters.zip(outs).filter(|(_, out)| out.wanted()) {
-        let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::derivatives([at(0, i), at(1, i)], z[i])[k]).collect();
+        let products: Vec<f64> =
+            (0..g.len()).map(|i| g[i] * D::derivatives([parameter(0, i), parameter(1, i)], z[i])[k]).collect();
         let mut sums = vec![0.0; out.len()];
-        reduce_to_shape::<f64, f64>(&all, &shape, &out.shape().to_usize(), &mut sums);
+        reduce_to_shape::<f64, f64>(&products, &shape, &out.shape().to_usize(), &mut sums);
         f64::store_any(&sums, elements_mut(out)?);
     }
     Ok(())
 }
 
-/// Defines the law of a distribution, optionally with derivatives.
-macro_rules! law {
+/// Defines a distribution, optionally with derivatives.
+macro_rules! distribution {
     ($(#[$doc:meta])* $name:ident: $rule:literal, valid |$k:pat_param, $x:pat_param| $valid:expr,
-     noise $source:ident |$u:ident| $noise:expr,
+     noise $base:ident |$u:ident| $noise:expr,
      value |$r:pat_param, $z:pat_param| $value:expr $(, derivatives |$s:pat_param, $y:pat_param| $derivatives:expr)?) => {
         $(#[$doc])*
         struct $name;
-        impl Law for $name {
+        impl Distribution for $name {
             const RULE: &'static str = $rule;
-            const SOURCE: Source = Source::$source;
-            fn valid($k: usize, $x: f64) -> bool { $valid }
+            const BASE: BaseDistribution = BaseDistribution::$base;
+            fn is_valid($k: usize, $x: f64) -> bool { $valid }
             #[inline(always)]
             fn noise<R: MathFloat>($u: R) -> R { $noise }
             #[inline(always)]
@@ -268,72 +278,72 @@ macro_rules! law {
     };
 }
 
-/// Replaces 0 by a positive number, so that the logarithm exists: random numbers are multiples of 2^-24 or 2^-53.
+/// Replaces 0, whose logarithm is infinite, by a number below the smallest positive random number, which is 2^-24 or 2^-53.
 #[inline(always)]
 fn positive<R: MathFloat>(x: R) -> R {
-    let least = R::of(if R::DTYPE == DType::F64 { f64::EPSILON / 4.0 } else { f64::from(f32::EPSILON) / 4.0 });
-    if x < least { least } else { x }
+    let tiny = R::of(if R::DTYPE == DType::F64 { f64::EPSILON / 4.0 } else { f64::from(f32::EPSILON) / 4.0 });
+    if x < tiny { tiny } else { x }
 }
 
-law!(
+distribution!(
     /// `low + (high - low) u`.
     Uniform: "any bounds", valid |_, _| true, noise Uniform |u| u, value |[low, high], u| low + (high - low) * u);
-law!(
+distribution!(
     /// `loc + scale z`.
     Normal: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Normal |z| z, value |[m, s], z| m + s * z,
     derivatives |_, z| [1.0, z]);
-law!(
+distribution!(
     /// `loc - scale ln e`.
     Gumbel: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Exponential |e| -math::log(positive(e)),
     value |[m, s], z| m + s * z, derivatives |_, z| [1.0, z]);
-law!(
+distribution!(
     /// `loc + scale ln(u / (1 - u))`.
     Logistic: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Uniform |u| math::log(positive(u) / (R::ONE - u)),
     value |[m, s], z| m + s * z, derivatives |_, z| [1.0, z]);
-law!(
+distribution!(
     /// Marsaglia and Tsang's method.
     Gamma: "shape > 0 and scale > 0", valid |_, x| x > 0.0, noise Gamma |z| z,
     value |[_, s], z| s * z);
-law!(
+distribution!(
     /// `scale e`.
     Exponential: "scale >= 0", valid |_, x| x >= 0.0, noise Exponential |e| e, value |[s, _], e| s * e,
     derivatives |_, e| [e, 0.0]);
-law!(
+distribution!(
     /// `scale sqrt(2 e)`.
     Rayleigh: "scale >= 0", valid |_, x| x >= 0.0, noise Exponential |e| (e + e).sqrt(), value |[s, _], z| s * z,
     derivatives |_, z| [z, 0.0]);
-law!(
+distribution!(
     /// `exp(e / a) - 1`.
     Pareto: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| e, value |[a, _], e| math::expm1(e / a),
     derivatives |[a, _], e| [-e / (a * a) * (e / a).exp(), 0.0]);
-law!(
+distribution!(
     /// `e^(1 / a)`.
     Weibull: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| positive(e), value |[a, _], e| math::pow(e, R::ONE / a),
     derivatives |[a, _], e| [-e.ln() / (a * a) * e.powf(1.0 / a), 0.0]);
-law!(
+distribution!(
     /// `(1 - exp(-e))^(1 / a)`.
     Power: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| e,
     value |[a, _], e| math::pow(-math::expm1(-e), R::ONE / a));
 
-/// Defines an operator; `hidden` keeps the noise for the gradient.
+/// Defines an operator: `differentiable`, with the noise as a hidden output, or with gradient `zero`.
 macro_rules! random_op {
-    ($name:ident: $op:literal ($I:ident), $P:ident, $L:ident, $in_front:literal, hidden, $doc:literal) => {
-        random_op!(@def $name, $op, $I, $P, $L, $in_front, $doc, |def| def.outputs(|_| 2).visible(|_| 1).grad(Grad::Kernel(
+    ($name:ident: $op:literal ($I:ident), $P:ident, $L:ident, $prepend_size:literal, differentiable, $doc:literal) => {
+        random_op!(@def $name, $op, $I, $P, $L, $prepend_size, $doc, |def| def.outputs(|_| 2).visible(|_| 1).grad(Grad::Kernel(
             Backward::new(backward::<$P, $L>).inputs(Deps::All).outputs(Deps::Some(&[1])),
             None,
         )));
     };
-    ($name:ident: $op:literal ($I:ident), $P:ident, $L:ident, $in_front:literal, zero, $doc:literal) => {
-        random_op!(@def $name, $op, $I, $P, $L, $in_front, $doc, |def| def.grad(Grad::Zero));
+    ($name:ident: $op:literal ($I:ident), $P:ident, $L:ident, $prepend_size:literal, zero, $doc:literal) => {
+        random_op!(@def $name, $op, $I, $P, $L, $prepend_size, $doc, |def| def.grad(Grad::Zero));
     };
-    (@def $name:ident, $op:literal, $I:ident, $P:ident, $L:ident, $in_front:literal, $doc:literal, |$def:ident| $more:expr) => {
+    (@def $name:ident, $op:literal, $I:ident, $P:ident, $L:ident, $prepend_size:literal, $doc:literal, |$def:ident| $more:expr) => {
         pub(crate) static $name: OpDef = {
             let $def = OpDef::new($op)
                 .doc(concat!("Random numbers: ", $doc, " Parameters that are None are given as arrays, which are broadcast."))
                 .inputs($I)
                 .params::<$P>()
-                .num_inputs_by(arrays::<$P>)
-                .shape(|p, io| sample_shape::<$P>(p, io, $in_front))
+                .num_inputs_by(num_arrays::<$P>)
+                .shape(|p, io| sample_shape::<$P>(p, io, $prepend_size))
                 .dtype(sample_dtype::<$P>)
                 .forward(sample::<$P, $L>)
                 .random();
@@ -343,24 +353,27 @@ macro_rules! random_op {
 }
 
 operators! { OPS [] =
-    random_op!(UNIFORM: "_npi_uniform" (TWO), UniformParam, Uniform, false, zero, "uniformly distributed from low to high.");
-    random_op!(UNIFORM_N: "_npi_uniform_n" (TWO), UniformParam, Uniform, true, zero,
+    random_op!(UNIFORM: "_npi_uniform" (TWO_ARRAYS), UniformParam, Uniform, false, zero, "uniformly distributed from low to high.");
+    random_op!(UNIFORM_N: "_npi_uniform_n" (TWO_ARRAYS), UniformParam, Uniform, true, zero,
         "uniformly distributed from low to high: an array of shape (size..., shape of the parameters...).");
-    random_op!(NORMAL: "_npi_normal" (TWO), NormalParam, Normal, false, hidden,
+    random_op!(NORMAL: "_npi_normal" (TWO_ARRAYS), NormalParam, Normal, false, differentiable,
         "normally distributed with mean loc and standard deviation scale.");
-    random_op!(NORMAL_N: "_npi_normal_n" (TWO), NormalParam, Normal, true, hidden,
+    random_op!(NORMAL_N: "_npi_normal_n" (TWO_ARRAYS), NormalParam, Normal, true, differentiable,
         "normally distributed with mean loc and standard deviation scale: an array of shape (size..., shape of the parameters...).");
-    random_op!(GUMBEL: "_npi_gumbel" (TWO), LocScaleParam, Gumbel, false, hidden, "of the Gumbel distribution, loc - scale ln(-ln u).");
-    random_op!(LOGISTIC: "_npi_logistic" (TWO), LocScaleParam, Logistic, false, hidden,
+    random_op!(GUMBEL: "_npi_gumbel" (TWO_ARRAYS), LocScaleParam, Gumbel, false, differentiable,
+        "of the Gumbel distribution, loc - scale ln(-ln u).");
+    random_op!(LOGISTIC: "_npi_logistic" (TWO_ARRAYS), LocScaleParam, Logistic, false, differentiable,
         "of the logistic distribution, loc + scale ln(u / (1 - u)).");
-    random_op!(GAMMA: "_npi_gamma" (TWO), GammaParam, Gamma, false, zero, "of the gamma distribution of a shape and a scale.");
-    random_op!(EXPONENTIAL: "_npi_exponential" (ONE), ScaleParam, Exponential, false, hidden,
+    random_op!(GAMMA: "_npi_gamma" (TWO_ARRAYS), GammaParam, Gamma, false, zero, "of the gamma distribution of a shape and a scale.");
+    random_op!(EXPONENTIAL: "_npi_exponential" (ONE_ARRAY), ScaleParam, Exponential, false, differentiable,
         "of the exponential distribution with mean scale.");
-    random_op!(RAYLEIGH: "_npi_rayleigh" (ONE), ScaleParam, Rayleigh, false, hidden, "of the Rayleigh distribution, scale sqrt(-2 ln u).");
-    random_op!(PARETO: "_npi_pareto" (ONE), ExponentParam, Pareto, false, hidden,
+    random_op!(RAYLEIGH: "_npi_rayleigh" (ONE_ARRAY), ScaleParam, Rayleigh, false, differentiable,
+        "of the Rayleigh distribution, scale sqrt(-2 ln u).");
+    random_op!(PARETO: "_npi_pareto" (ONE_ARRAY), ExponentParam, Pareto, false, differentiable,
         "of the Pareto distribution of the second kind (Lomax), u^(-1/a) - 1.");
-    random_op!(WEIBULL: "_npi_weibull" (ONE), ExponentParam, Weibull, false, hidden, "of the Weibull distribution, (-ln u)^(1/a).");
-    random_op!(POWER: "_npi_powerd" (ONE), PowerParam, Power, false, zero, "with density a x^(a - 1) from 0 to 1: u^(1/a).");
+    random_op!(WEIBULL: "_npi_weibull" (ONE_ARRAY), ExponentParam, Weibull, false, differentiable,
+        "of the Weibull distribution, (-ln u)^(1/a).");
+    random_op!(POWER: "_npi_powerd" (ONE_ARRAY), PowerParam, Power, false, zero, "with density a x^(a - 1) from 0 to 1: u^(1/a).");
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Random integers: Bernoulli, choice, multinomial.
+//! Discrete distributions of the NumPy interface: `bernoulli`, `choice`, `multinomial`.
 
 use ferromx_core::dtype::{DType, f16};
 use ferromx_core::error::{Error, Result};
@@ -19,13 +19,14 @@ use crate::elemwise::family::elements;
 pub(super) static OPS: &[&OpDef] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
 
 /// The elements of an array in double precision.
-fn doubles(x: &In<'_>) -> Result<Vec<f64>> {
-    let mut all = vec![0.0; x.len()];
-    f64::load_any(elements(x)?, 0, &mut all);
-    Ok(all)
+fn to_f64(x: &In<'_>) -> Result<Vec<f64>> {
+    let mut values = vec![0.0; x.len()];
+    f64::load_any(elements(x)?, 0, &mut values);
+    Ok(values)
 }
 
-fn source(ctx: &OpCtx<'_>) -> Philox {
+/// A new stream of random numbers.
+fn new_stream(ctx: &OpCtx<'_>) -> Philox {
     let key = ctx.random.next_key();
     Philox::new(key.seed, key.stream)
 }
@@ -49,7 +50,8 @@ params! {
 }
 
 impl BernoulliParam {
-    fn given(&self) -> Option<f64> {
+    /// The parameter, probability or logit, if it is a number.
+    fn number(&self) -> Option<f64> {
         self.prob.or(self.logit).map(f64::from)
     }
 }
@@ -58,7 +60,7 @@ pub(super) static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
     .doc("Random numbers 0 and 1. If neither prob nor logit is given, the array holds logits or probabilities, depending on is_logit.")
     .inputs(&[arg("input1", "The probabilities or logits, if neither is given as a parameter.")])
     .params::<BernoulliParam>()
-    .num_inputs_by(|p| usize::from(p.get::<BernoulliParam>().given().is_none()))
+    .num_inputs_by(|p| usize::from(p.get::<BernoulliParam>().number().is_none()))
     .shape(|p, io| {
         let common = io.ins.first().cloned().unwrap_or(Shape::new(&[]));
         if !common.ndim_is_known() {
@@ -66,9 +68,9 @@ pub(super) static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
         }
         let out = match &p.get::<BernoulliParam>().size.0 {
             Some(size) => {
-                let whole = broadcast_two(&common, size)?;
-                ensure!(whole == *size, "parameters of shape {common} cannot be broadcast to size={size}");
-                whole
+                let out = broadcast_two(&common, size)?;
+                ensure!(out == *size, "parameters of shape {common} cannot be broadcast to size={size}");
+                out
             }
             None => common,
         };
@@ -81,26 +83,26 @@ pub(super) static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
 
 fn bernoulli(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, shape, n) = (ctx.params::<BernoulliParam>(), outs[0].shape().to_usize(), outs[0].len());
-    let mut chances = match (p.given(), ins.first()) {
-        (Some(chance), _) => vec![chance; n],
+    let mut probabilities = match (p.number(), ins.first()) {
+        (Some(number), _) => vec![number; n],
         (None, Some(x)) => {
-            let mut all = vec![0.0; n];
-            movement::broadcast_to(&doubles(x)?, &x.shape().to_usize(), (&mut all, &shape));
-            all
+            let mut values = vec![0.0; n];
+            movement::broadcast_to(&to_f64(x)?, &x.shape().to_usize(), (&mut values, &shape));
+            values
         }
         (None, None) => return Err(Error::Value("give prob, logit, or an array".into())),
     };
     if p.is_logit {
-        chances.iter_mut().for_each(|c| *c = 1.0 / (1.0 + (-*c).exp()));
+        probabilities.iter_mut().for_each(|p| *p = 1.0 / (1.0 + (-*p).exp()));
     }
     ensure!(
-        chances.iter().all(|c| (0.0..=1.0).contains(c)),
+        probabilities.iter().all(|p| (0.0..=1.0).contains(p)),
         "ValueError: expect probs >= 0 && probs <= 1, but a probability is outside this range"
     );
-    let random = source(ctx);
+    let random = new_stream(ctx);
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, u8, i32, bool] => {
-        let hit = |i: usize, draws: &mut ferromx_kernels::rng::Draws| f64::from(u8::from(draws.uniform() < chances[i]));
-        random.fill_with(outs[0].slice_mut::<T>()?, hit);
+        let trial = |i: usize, draws: &mut ferromx_kernels::rng::Draws| f64::from(u8::from(draws.uniform() < probabilities[i]));
+        random.fill_with(outs[0].slice_mut::<T>()?, trial);
         Ok(())
     }, d => Err(ctx.unsupported(d, &[DType::F16, DType::F32, DType::F64, DType::U8, DType::I32, DType::Bool])))
 }
@@ -146,7 +148,7 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     };
     ensure!(n > 0 || out.is_empty(), "there are no numbers to choose from");
     ensure!(p.replace || out.len() <= n, "{} different numbers cannot be chosen from {n}: use replace", out.len());
-    let random = source(ctx);
+    let random = new_stream(ctx);
     if !p.weighted {
         match p.replace {
             true => random.fill_int(0, n as i64, out),
@@ -154,7 +156,7 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         }
         return Ok(());
     }
-    let mut weights = ins.last().map_or(Ok(Vec::new()), doubles)?;
+    let mut weights = ins.last().map_or(Ok(Vec::new()), to_f64)?;
     ensure!(weights.len() == n, "there are {} probabilities for {n} numbers", weights.len());
     ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
     if p.replace {
@@ -163,9 +165,9 @@ fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     }
     for (i, x) in out.iter_mut().enumerate() {
         ensure!(weights.iter().any(|w| *w > 0.0), "fewer numbers have a positive probability than are to be chosen");
-        let hit = random.draws(i as u64).categorical(weights.iter().copied());
-        weights[hit] = 0.0;
-        *x = hit as i64;
+        let index = random.draws(i as u64).categorical(weights.iter().copied());
+        weights[index] = 0.0;
+        *x = index as i64;
     }
     Ok(())
 }
@@ -208,22 +210,22 @@ pub(super) static MULTINOMIAL: OpDef = OpDef::new("_npi_multinomial")
         let p = ctx.params::<MultinomialParam>();
         let weights = match &p.pvals.0 {
             Some(pvals) => pvals.0.clone(),
-            None => ins.first().map_or(Ok(Vec::new()), doubles)?,
+            None => ins.first().map_or(Ok(Vec::new()), to_f64)?,
         };
         ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
         let total: f64 = weights.iter().sum();
         ensure!(total <= 1.0 + 1e-6, "sum(pvals[:-1]) > 1.0: the probabilities add up to {total}");
-        let head: f64 = weights.iter().rev().skip(1).sum();
+        let sum_of_others: f64 = weights.iter().rev().skip(1).sum();
         let Some((last, others)) = weights.split_last() else { return Ok(()) };
-        // The last outcome gets the remaining probability.
-        let rest = if others.is_empty() { *last } else { (1.0 - head).max(0.0) };
-        let all: Vec<f64> = others.iter().copied().chain([rest]).collect();
-        let random = source(ctx);
-        for (i, counts) in outs[0].slice_mut::<i64>()?.chunks_exact_mut(all.len()).enumerate() {
+        // As in NumPy, the last outcome gets the remaining probability.
+        let last = if others.is_empty() { *last } else { (1.0 - sum_of_others).max(0.0) };
+        let weights: Vec<f64> = others.iter().copied().chain([last]).collect();
+        let random = new_stream(ctx);
+        for (i, counts) in outs[0].slice_mut::<i64>()?.chunks_exact_mut(weights.len()).enumerate() {
             counts.fill(0);
             let mut draws = random.draws(i as u64);
             for _ in 0..p.n {
-                counts[draws.categorical(all.iter().copied())] += 1;
+                counts[draws.categorical(weights.iter().copied())] += 1;
             }
         }
         Ok(())
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_have_their_probability() {
+    fn bernoulli_trials_have_the_given_probability() {
         let mean = |attrs: &[(&str, &str)]| {
             let attrs: Vec<_> = attrs.iter().copied().chain([("size", "(20000,)")]).collect();
             numbers(&BERNOULLI, &attrs, &[]).unwrap().iter().sum::<f64>() / 20000.0
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_with_and_without_replacement() {
+    fn choices_follow_the_probabilities_and_do_not_repeat_without_replacement() {
         let mut all = numbers(&CHOICE, &[("a", "5"), ("size", "(5,)"), ("replace", "0")], &[]).unwrap();
         all.sort_by(f64::total_cmp);
         assert_eq!(all, [0.0, 1.0, 2.0, 3.0, 4.0]);
@@ -267,8 +269,8 @@ mod tests {
         let drawn =
             numbers(&CHOICE, &[("a", "3"), ("size", "(8000,)"), ("weighted", "1")], std::slice::from_ref(&weights))
                 .unwrap();
-        let share = drawn.iter().filter(|x| **x == 2.0).count() as f64 / 8000.0;
-        assert!(!drawn.contains(&0.0) && (share - 0.75).abs() < 0.03);
+        let frequency = drawn.iter().filter(|x| **x == 2.0).count() as f64 / 8000.0;
+        assert!(!drawn.contains(&0.0) && (frequency - 0.75).abs() < 0.03);
         let attrs = [("a", "None"), ("size", "(2,)"), ("weighted", "1"), ("replace", "0")];
         let mut two = numbers(&CHOICE, &attrs, &[array(&[9f32; 3], &[3]), weights]).unwrap();
         two.sort_by(f64::total_cmp);
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_add_up_to_the_trials() {
+    fn multinomial_counts_add_up_to_the_number_of_trials() {
         let counts = numbers(&MULTINOMIAL, &[("n", "1000"), ("pvals", "(0.2, 0.8)"), ("size", "(3,)")], &[]).unwrap();
         for pair in counts.chunks(2) {
             assert_eq!(pair[0] + pair[1], 1000.0);

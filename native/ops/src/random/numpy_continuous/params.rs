@@ -1,13 +1,13 @@
-//! The parameters of the distributions.
+//! The parameters of the continuous distributions of the NumPy interface.
 
 use ferromx_core::dtype::DType;
 use ferromx_core::params;
 use ferromx_core::params::{FloatDType, OpParams, ShapeOrNone};
 
-/// The parameters of a distribution operator.
+/// The parameters of an operator that samples from a distribution.
 pub(super) trait DistributionParams: OpParams {
-    /// The distribution's parameters; `None` means that it is given as an array.
-    fn given(&self) -> Vec<Option<f64>>;
+    /// The parameters of the distribution; `None` for those that are array inputs.
+    fn scalars(&self) -> Vec<Option<f64>>;
     /// The requested shape.
     fn size(&self) -> &ShapeOrNone;
     /// The type of the result.
@@ -33,7 +33,7 @@ params! {
 }
 
 impl DistributionParams for UniformParam {
-    fn given(&self) -> Vec<Option<f64>> {
+    fn scalars(&self) -> Vec<Option<f64>> {
         [self.low, self.high].map(|p| p.map(f64::from)).to_vec()
     }
     fn size(&self) -> &ShapeOrNone {
@@ -61,7 +61,7 @@ params! {
 }
 
 impl DistributionParams for NormalParam {
-    fn given(&self) -> Vec<Option<f64>> {
+    fn scalars(&self) -> Vec<Option<f64>> {
         [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
     }
     fn size(&self) -> &ShapeOrNone {
@@ -87,7 +87,7 @@ params! {
 }
 
 impl DistributionParams for LocScaleParam {
-    fn given(&self) -> Vec<Option<f64>> {
+    fn scalars(&self) -> Vec<Option<f64>> {
         [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
     }
     fn size(&self) -> &ShapeOrNone {
@@ -112,7 +112,7 @@ params! {
 }
 
 impl DistributionParams for GammaParam {
-    fn given(&self) -> Vec<Option<f64>> {
+    fn scalars(&self) -> Vec<Option<f64>> {
         [self.shape, self.scale].map(|p| p.map(f64::from)).to_vec()
     }
     fn size(&self) -> &ShapeOrNone {
@@ -136,7 +136,7 @@ params! {
 }
 
 impl DistributionParams for ScaleParam {
-    fn given(&self) -> Vec<Option<f64>> {
+    fn scalars(&self) -> Vec<Option<f64>> {
         [self.scale].map(|p| p.map(f64::from)).to_vec()
     }
     fn size(&self) -> &ShapeOrNone {
@@ -157,7 +157,7 @@ params! {
 }
 
 impl DistributionParams for ExponentParam {
-    fn given(&self) -> Vec<Option<f64>> {
+    fn scalars(&self) -> Vec<Option<f64>> {
         [self.a].map(|p| p.map(f64::from)).to_vec()
     }
     fn size(&self) -> &ShapeOrNone {
@@ -176,7 +176,7 @@ params! {
 }
 
 impl DistributionParams for PowerParam {
-    fn given(&self) -> Vec<Option<f64>> {
+    fn scalars(&self) -> Vec<Option<f64>> {
         [self.a].map(|p| p.map(f64::from)).to_vec()
     }
     fn size(&self) -> &ShapeOrNone {
