@@ -72,7 +72,7 @@ impl CustomParam {
         self.input_names.len() - self.states.len()
     }
 
-    /// The operator, or `None` as long as its type is not registered.
+    /// The operator, or `None` if its type is not registered yet.
     fn registered(&self) -> Result<Option<&Arc<dyn UserOperator>>> {
         if let Some(operator) = self.operator.get() {
             return Ok(Some(operator));

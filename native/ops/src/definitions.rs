@@ -1,5 +1,5 @@
 //! Constants for the operators that other crates add to graphs. A constant carries the type of the operator's parameters, so that a
-//! misspelt operator, a parameter that it lacks, or too many inputs do not compile.
+//! misspelt operator, an unknown parameter or too many inputs fail to compile.
 
 use std::marker::PhantomData;
 

@@ -24,8 +24,8 @@ pub const PASS_BACK: Compose =
 /// The first argument of listed gradient operators.
 pub(crate) const OUTPUT_GRADIENT: ArgDef = arg("grad", "The gradient of the output.");
 
-/// Infers the dimension of `shape` that is unknown, if it is only one, from the number of elements of `other`. Does nothing if that
-/// number is unknown or not a multiple of the known dimensions.
+/// Infers the only unknown dimension of `shape` from the number of elements of `other`. Does nothing if several dimensions are unknown, or
+/// if the number of elements is unknown or not a multiple of the known dimensions.
 pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
     if !other.is_known() {
         return;

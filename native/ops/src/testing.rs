@@ -1,6 +1,6 @@
 //! Runs operator definitions on arrays for the unit tests: inference, forward, gradient.
 //!
-//! A run of an operator that works in place is repeated in place, and that of an elementwise operator in two chunks. Both must give
+//! Runs of operators with in-place pairs are repeated in place, and runs of elementwise operators in two chunks. The results must have
 //! the same bits.
 
 use std::sync::atomic::{AtomicU64, Ordering};

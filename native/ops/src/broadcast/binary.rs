@@ -167,7 +167,7 @@ pub(crate) fn lane_dtype(dtype: DType) -> DType {
     if dtype == DType::Bool { DType::U8 } else { dtype }
 }
 
-/// Sums an array of shape `from` over broadcast axes to shape `to`: over axes that have length 1 in `to`, or are missing.
+/// Sums an array of shape `from` over the axes that have length 1 in shape `to` or that `to` lacks.
 pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
     struct SumTo<'e, 'a, 'x>(Elements<'a>, (&'e [usize], &'e [usize]), ElementsMut<'x>);
 

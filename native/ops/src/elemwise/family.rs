@@ -346,8 +346,8 @@ impl Graph<'_> {
     }
 }
 
-/// Defines operators by the family macros, such as [`unary!`], and the file's table of them. The table also lists the operators in
-/// brackets, which are defined elsewhere in the file.
+/// Defines operators by family macros such as [`unary!`], and lists them in the file's table. Operators in brackets, which are defined
+/// elsewhere in the file, are listed too.
 ///
 /// ```text
 /// operators! { OPS [ADD_N] =

@@ -6,7 +6,7 @@ use ferromx_kernels::math::{self, MathFloat};
 
 use super::family::formula;
 
-/// `sqrt(a^2 + b^2)` without overflow. As in C, it is infinite if an operand is, even if the other one is NaN.
+/// `sqrt(a^2 + b^2)` without overflow. As in C, it is infinite if an operand is, even if the other is NaN.
 #[inline(always)]
 fn hypot<T: MathFloat>(a: T, b: T) -> T {
     let (x, y) = (a.abs(), b.abs());

@@ -1,7 +1,7 @@
 //! Elementwise operators on arrays of one shape.
 //!
-//! An operator is declared in a line by a macro of `family`, from a formula: one that several families share, in `formulas`, or its
-//! own. `loops` has the loops that are compiled for a formula, and runs them on arrays of any type.
+//! A macro of `family` declares an operator in a few lines, from a formula of its own or one of `formulas`, which several families share.
+//! `loops` compiles the loops of a formula and runs them on arrays of any type.
 
 mod binary;
 pub(crate) mod family;

@@ -60,7 +60,7 @@ fn load_lanes<C: NumericLane>(x: &In<'_>) -> Result<Vec<C>> {
     Ok(all)
 }
 
-/// Points of a chunk, and coefficients of a block. All arrays of this length stay in the L1 cache.
+/// Points of a chunk, and coefficients of a block, sized for the L1 cache.
 const CHUNK: usize = 1 << 10;
 
 /// Up to this number of elements, a plain loop is faster than a call of a multiversioned kernel.
@@ -69,7 +69,7 @@ const MAX_PLAIN_LOOP: usize = 32;
 /// Points of a tile, whose values stay in registers over a block of coefficients.
 const TILE: usize = 16;
 
-/// What is evaluated.
+/// What [`horner`] evaluates.
 #[derive(Clone, Copy, PartialEq)]
 enum Evaluate {
     Polynomial,
@@ -147,7 +147,7 @@ fn polyval_gradients<C: NumericLane>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
         C::store_any(&d, elements_mut(dx)?);
     }
     if dp.wanted() {
-        // g x^k, from k = 0 for the last coefficient.
+        // The terms g x^k of the gradient of the coefficient of x^k, from k = 0.
         let (mut terms, points) = (g, load_lanes::<C>(&ins[2])?);
         let mut sums = vec![C::ZERO; p.len()];
         for sum in sums.iter_mut().rev() {

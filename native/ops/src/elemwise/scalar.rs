@@ -224,7 +224,7 @@ pub(crate) fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Ou
     apply_two::<F>(ctx, Arg::Number(s), Arg::Output, out)
 }
 
-/// Checks that the scalar did not promote integers to floats; as in MXNet, no gradient flows back then.
+/// Checks that a fractional scalar did not promote integers to floats. As in MXNet, they would have no gradient.
 fn check_not_promoted(g: &In<'_>, x: &In<'_>) -> Result<()> {
     let (expected, got) = (g.dtype(), x.dtype());
     ensure!(

@@ -75,7 +75,7 @@ fn where_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
 }
 
-/// Elements of a block, whose mask stays in the L1 cache.
+/// Number of elements of a block. Its mask stays in the L1 cache.
 const BLOCK: usize = 1024;
 
 fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -271,7 +271,7 @@ fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f:
     }))
 }
 
-/// Elements of a chunk.
+/// Elements of a parallel chunk.
 const GRAIN: usize = 1 << 15;
 
 /// `out = x where condition, else y`.

@@ -13,7 +13,7 @@ use zune_core::options::DecoderOptions;
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&CV_DECODE, &CV_READ];
 
-/// Limit of the size of an image, so that a small file cannot exhaust the memory.
+/// The maximum number of pixels of an image, so that a small file cannot exhaust the memory.
 const MAX_PIXELS: usize = 1 << 27;
 
 /// Upper bound of the decoder's memory per pixel: three samples, their 16-bit coefficients, and the output.

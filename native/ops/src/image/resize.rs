@@ -20,7 +20,7 @@ const fn array(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "NDArray" }
 }
 
-/// The interpolation with a code of OpenCV.
+/// The interpolation for a code of OpenCV.
 ///
 /// # Errors
 /// An unknown code.

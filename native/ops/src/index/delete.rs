@@ -31,7 +31,7 @@ params! {
 }
 
 impl DeleteParam {
-    /// True if parameters give the indices instead of an array. As in MXNet, `step` tells a slice apart: without it, start and stop are
+    /// True if parameters give the indices instead of an array. As in MXNet, a slice must have a step; without one, start and stop are
     /// ignored.
     fn is_constant(&self) -> bool {
         self.step.is_some() || self.int_ind.is_some()

@@ -188,7 +188,7 @@ impl Insertion {
         };
         inserted.sort_by_key(|(target, _)| *target);
         let mut runs = Vec::with_capacity(2 * inserted.len() + 1);
-        // The entries of the array before this index are in a run.
+        // The first entry of the array that is in no run yet.
         let mut next = 0;
         for (target, k) in inserted {
             if target > next {

@@ -63,7 +63,7 @@ fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usi
     Ok((rows, inner.iter().product()))
 }
 
-/// The error of coordinates out of range. MXNet's Python package recognizes its first word.
+/// The error for coordinates out of range. MXNet's Python package recognizes its first word.
 fn index_error(e: BadIndex) -> Error {
     Error::Value(format!("IndexError: {}", bad_index(e)))
 }

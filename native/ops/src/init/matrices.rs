@@ -120,8 +120,8 @@ pub(super) static IDENTITY: OpDef = OpDef::new("_npi_identity")
     .forward(|_, _, outs| identity(&mut outs[0]))
     .grad(Grad::Zero);
 
-/// Writes n ones at a distance of n + 1 elements, where n is the number of rows. In a square matrix they are the diagonal; MXNet does
-/// the same for other shapes.
+/// Sets n elements to 1, spaced n + 1 apart, where n is the number of rows. They are the diagonal of a square matrix; MXNet does the same
+/// for other shapes.
 fn identity(out: &mut Out<'_>) -> Result<()> {
     fill(out, 0.0)?;
     let rows = out.shape().to_usize()[0];

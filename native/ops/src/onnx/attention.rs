@@ -164,8 +164,7 @@ impl AttentionShape {
 
 /// The offsets of the rows of a mask that is broadcast to the scores.
 struct MaskRows {
-    /// (length, stride) of each axis of the scores but the last: its length, and the stride of the mask, which is 0 if the mask is
-    /// broadcast along it.
+    /// For each axis of the scores but the last, its length and the stride of the mask along it, 0 if the mask is broadcast.
     dims: SmallVec<[(usize, usize); 6]>,
     /// The stride of the mask along the keys, 0 or 1.
     key_stride: usize,

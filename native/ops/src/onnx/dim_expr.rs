@@ -96,7 +96,7 @@ impl DimExpr {
     }
 }
 
-/// A list of expressions. An entry is `None` if the operator is to use its default.
+/// A list of expressions. An entry that is `None` selects the operator's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DimExprs {
     text: String,
@@ -131,7 +131,7 @@ impl DimExprs {
         self.items.iter().map(|item| item.as_ref().map(|e| e.build(leaf, combine)).transpose()).collect()
     }
 
-    /// The values of all entries, with -1 for one that depends on an unknown dimension. No entry may be `None`.
+    /// The values of all entries, with -1 for those that depend on an unknown dimension. No entry may be `None`.
     ///
     /// # Errors
     /// A dimension that no input has, an overflow of 64 bits, or an entry that is `None`.

@@ -226,7 +226,7 @@ fn stack_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &Shape::from(dims))
 }
 
-/// Maps the shape of an input to the shape that it is reshaped to before the concatenation, and the axis of the concatenation.
+/// For the shape of an input, the shape to which it is reshaped before the concatenation, and the axis of the concatenation.
 type JoinView = fn(&Params, &Shape) -> Result<(Shape, usize)>;
 
 /// Shape rule of a concatenation of reshaped inputs: lengths add up along the axis and are equal along all others.

@@ -1,4 +1,4 @@
-//! Sorting: `sort` and `argsort` in this file, `topk`, `unique`.
+//! Sorting: `sort` and `argsort` in this file, `topk` and `unique` in files of their own.
 //!
 //! Sorting is stable; NaN is larger than every number.
 

@@ -140,7 +140,7 @@ fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<
     Ok(out)
 }
 
-/// Storage rule of the gradients of csr times another matrix: that of the right operand is a product of csr and a matrix, too.
+/// Storage rule of the gradients of csr times another matrix. That of the right operand is also a product of a csr matrix.
 pub fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
     let is_product = ins[1] == Csr && !p.transpose_b && (ins[0] == Dense || ins[0] == RowSparse && !p.transpose_a);

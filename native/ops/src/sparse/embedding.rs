@@ -28,7 +28,7 @@ pub fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (grad, data) = (super::cast::to_dense(&call.ins[0])?, super::cast::to_dense(&call.ins[1])?);
     let (shape, context) = (&call.shapes[1], grad.context());
     let last = shape.dim(0) - 1;
-    // (row of the table, row of the gradient).
+    // Pairs (row of the table, row of the gradient).
     let mut lookups: Vec<(i64, i64)> =
         data.to_vec_as::<i64>()?.into_iter().enumerate().map(|(i, row)| (row.clamp(0, last), i as i64)).collect();
     lookups.sort_unstable();

@@ -1,7 +1,7 @@
 //! Operators on images of shape (batch, channels, height, width).
 //!
 //! - `grid` makes sampling grids, and `sampler` samples images at them.
-//! - `resize` and `upsampling` change the size of images, `crop` cuts them.
+//! - `resize` and `upsampling` change the size of images, and `crop` crops them.
 //! - `roi_pooling` pools regions of interest; `correlation` compares patches of two images.
 
 mod correlation;
