@@ -42,7 +42,7 @@ impl<P> Operator<P> {
     }
 }
 
-/// Declares operators, and lists them for the test that compares the type of the parameters with that of the definition.
+/// Declares operators, and lists them with their parameters for the test below.
 macro_rules! operators {
     ($($name:ident: $params:ty = $def:path;)*) => {
         $(

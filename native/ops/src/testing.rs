@@ -154,7 +154,7 @@ impl Case {
         }
     }
 
-    /// The gradients by the composed form; those of [`Case::backward`] if there is none.
+    /// The gradients of the composed form, or the result of [`Case::backward`] if there is no composed form.
     pub(crate) fn backward_composed(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
         let (Grad::Compose(compose) | Grad::Kernel(_, Some(compose))) = self.def.gradient(&self.params) else {
             return self.backward(ins, ograds);

@@ -85,7 +85,7 @@ pub(crate) fn sum_like(g: &mut Graph<'_>, x: Entry, like: Entry) -> Result<Entry
     g.0.apply1("_broadcast_backward", &[x, like], &[("like", "True")])
 }
 
-/// The gradients of both operands, from those of the broadcast operands.
+/// Sums the gradients of the broadcast operands to the shapes of the operands.
 fn sum_both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Result<Vec<Option<Entry>>> {
     Ok(vec![Some(sum_like(g, lhs, n.inputs[0])?), Some(sum_like(g, rhs, n.inputs[1])?)])
 }

@@ -122,7 +122,7 @@ pub(crate) fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 /// The shape to which two shapes of known rank are broadcast. Shapes are aligned at the last axis; lengths are equal or one is 1.
 ///
 /// # Errors
-/// Two lengths that differ, neither of which is 1.
+/// Lengths that differ, if neither is 1.
 pub(crate) fn broadcast_two(a: &Shape, b: &Shape) -> Result<Shape> {
     let (a_rank, b_rank) = (a.dims().len(), b.dims().len());
     let rank = a_rank.max(b_rank);
@@ -156,7 +156,7 @@ fn broadcast_two_into(ctx: &OpCtx<'_>, loops: &Loops, [a, b]: [&In<'_>; 2], out:
     broadcast_loops(ctx, loops, out.dtype(), operands, (elements_mut(out)?, &shape))
 }
 
-/// The gradient of an operand: that of the output, summed over broadcast axes.
+/// The gradient of an operand: the output's gradient, summed over broadcast axes.
 pub(crate) fn grad_pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), out)
@@ -185,7 +185,7 @@ pub(crate) fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize
     const { &Loops::binary::<Add>() }.select(ctx, dtype, SumTo(elements(x)?, (from, to), elements_mut(out)?))
 }
 
-/// The gradient of an operand: that of the output, summed over broadcast axes and negated.
+/// The gradient of an operand: the output's gradient, summed over broadcast axes and negated.
 pub(crate) fn grad_negate(ctx: &OpCtx<'_>, ins: &[In<'_>], operand: usize, out: &mut Out<'_>) -> Result<()> {
     grad_pass(ctx, ins, operand, out)?;
     apply_two::<Negative>(ctx, Arg::Output, Arg::Number(0.0), out)

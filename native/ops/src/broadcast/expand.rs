@@ -150,7 +150,7 @@ fn broadcast_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     assign_expanded(&lengths, io)
 }
 
-/// Infers the shape of the output: that of the first input, with the given (axis, length) pairs replaced.
+/// Infers the shape of the output from the shape of the first input, in which the given (axis, length) pairs are replaced.
 fn assign_expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()> {
     let mut out = io.ins[0].clone();
     let Some(dims) = out.dims_mut() else { return Ok(()) };
@@ -240,15 +240,18 @@ fn np_broadcast_to_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let (from, to) = (io.ins[0].clone(), &p.get::<NpBroadcastToParam>().shape);
     let (Some(n), m) = (from.ndim(), to.dims().len()) else { return Ok(()) };
     let mut out: Dims = to.dims().into();
-    let mut fits = n <= m;
+    let mut is_broadcastable = n <= m;
     for i in 0..n.min(m) {
         let (have, want) = (from.dim(n - 1 - i), &mut out[m - 1 - i]);
         if *want == -2 {
             *want = have;
         }
-        fits &= have < 0 || have == 1 || have == *want;
+        is_broadcastable &= have < 0 || have == 1 || have == *want;
     }
-    ensure!(fits && out.iter().all(|d| *d >= 0 || !from.is_known()), "shape {from} is not broadcastable to {to}");
+    ensure!(
+        is_broadcastable && out.iter().all(|d| *d >= 0 || !from.is_known()),
+        "shape {from} is not broadcastable to {to}"
+    );
     io.assign_out(0, &Shape::from(out))
 }
 

@@ -292,7 +292,7 @@ impl<F: Binary> Ternary for ChainRule2<F> {
 pub(crate) struct Graph<'a>(pub &'a mut dyn GradGraph);
 
 impl Graph<'_> {
-    /// The entry itself, as a `Result` like those of the other functions.
+    /// The entry itself.
     pub(crate) fn identity(&mut self, x: Entry) -> Result<Entry> {
         Ok(x)
     }

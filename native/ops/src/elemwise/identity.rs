@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_ones_shape_and_size_of_a_boolean_array() {
+    fn zeros_ones_shape_and_size_accept_booleans() {
         let x = array(&[true, false, false, true, true, true], &[2, 3]);
         assert_eq!(
             Case::new(&ZEROS_LIKE, &[]).run1(std::slice::from_ref(&x)).unwrap().to_vec::<bool>().unwrap(),

@@ -55,9 +55,9 @@ pub(super) static BACKWARD_POLYVAL: OpDef = OpDef::new("_npi_backward_polyval")
 
 /// The elements of an array, converted to lanes of type `C`.
 fn load_lanes<C: NumericLane>(x: &In<'_>) -> Result<Vec<C>> {
-    let mut all = vec![C::ZERO; x.len()];
-    C::load_any(elements(x)?, 0, &mut all);
-    Ok(all)
+    let mut lanes = vec![C::ZERO; x.len()];
+    C::load_any(elements(x)?, 0, &mut lanes);
+    Ok(lanes)
 }
 
 /// Points of a chunk, and coefficients of a block, sized for the L1 cache.

@@ -80,10 +80,10 @@ pub(super) static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assi
         if to.contains(&0) {
             return Ok(());
         }
-        let fits = from.len() <= to.len()
+        let is_broadcastable = from.len() <= to.len()
             && from.iter().rev().zip(to.iter().rev()).all(|(have, want)| have == want || *have == 1);
         ensure!(
-            fits,
+            is_broadcastable,
             "value of shape {} does not match the shape {} of the selected elements",
             ins[2].shape(),
             Shape::from_usize(&to)

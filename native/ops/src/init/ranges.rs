@@ -143,7 +143,7 @@ params! {
     }
 }
 
-/// The parameters of `_linspace`, for which MXNet's metadata lists those of `_arange`.
+/// The parameters of `_linspace`. As in MXNet, the metadata lists the parameters of `_arange` instead.
 pub(super) struct Linspace(LinspaceParam);
 
 impl OpParams for Linspace {
@@ -361,10 +361,14 @@ mod tests {
     }
 
     #[test]
-    fn numpy_ranges_may_be_empty_and_logspace_has_powers() {
+    fn numpy_ranges_may_be_empty() {
         assert_eq!(created(&NP_ARANGE, &[("start", "3")]).unwrap(), [0.0, 1.0, 2.0]);
         assert!(created(&NP_ARANGE, &[("start", "5"), ("stop", "3")]).unwrap().is_empty());
         assert!(created(&NP_ARANGE, &[("start", "5"), ("repeat", "2")]).is_err());
+    }
+
+    #[test]
+    fn logspace_has_equally_spaced_exponents() {
         assert_eq!(created(&LOGSPACE, &[("start", "0"), ("stop", "2"), ("num", "3")]).unwrap(), [1.0, 10.0, 100.0]);
         let without_endpoint =
             [("start", "0"), ("stop", "4"), ("num", "2"), ("endpoint", "0"), ("base", "2"), ("dtype", "int32")];

@@ -64,10 +64,10 @@ pub(super) static ATTENTION: OpDef = OpDef::new("_onnx_Attention")
 fn shapes(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<AttentionParam>();
     let (query, key, value) = (io.ins[0].clone(), io.ins[1].clone(), io.ins[2].clone());
-    let all = [&query, &key, &value];
-    let Some(rank) = all.iter().find_map(|s| s.ndim()) else { return Ok(()) };
+    let inputs = [&query, &key, &value];
+    let Some(rank) = inputs.iter().find_map(|s| s.ndim()) else { return Ok(()) };
     ensure!(
-        rank >= 2 && all.iter().all(|s| s.ndim().is_none_or(|n| n == rank)),
+        rank >= 2 && inputs.iter().all(|s| s.ndim().is_none_or(|n| n == rank)),
         "query {query}, key {key} and value {value} should have the same number of dimensions, at least 2"
     );
     let first = |dims: &[i64]| dims.iter().copied().find(|d| *d >= 0).unwrap_or(-1);
@@ -87,9 +87,9 @@ fn shapes(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &shape([query.dim(rank - 2), value.dim(rank - 1)]))?;
     if p.use_mask {
         let (mask, scores) = (io.ins[3].clone(), shape([query.dim(rank - 2), keys]));
-        let fits = |(m, s): (&i64, &i64)| *m == 1 || *m < 0 || *s < 0 || m == s;
+        let is_broadcastable = |(m, s): (&i64, &i64)| *m == 1 || *m < 0 || *s < 0 || m == s;
         ensure!(
-            mask.dims().len() <= rank && mask.dims().iter().rev().zip(scores.dims().iter().rev()).all(fits),
+            mask.dims().len() <= rank && mask.dims().iter().rev().zip(scores.dims().iter().rev()).all(is_broadcastable),
             "a mask of shape {mask} does not broadcast to the products of queries and keys, {scores}"
         );
     }

@@ -297,7 +297,7 @@ mod tests {
         all.push(array(&[5i32, 3], &[2]));
         let attrs = [("direction", "bidirectional"), ("use_sequence_length", "True"), ("clip", "0.9")];
         let long = Case::new(&LSTM, &attrs).run(&all).unwrap();
-        // The second sequence alone, cut to its length.
+        // The second sequence alone, truncated to its length.
         let second = |a: &NDArray, axis: usize| {
             let dims: Vec<usize> = a.shape().to_usize().to_vec();
             let inner: usize = dims[axis + 1..].iter().product();

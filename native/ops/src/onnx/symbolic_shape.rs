@@ -88,11 +88,11 @@ fn expand_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let to = p.get::<SymbolicShapeParam>().shape.dims(&shapes(io.ins))?;
     let from = &io.ins[0];
     let Some(rank) = from.ndim() else { return Ok(()) };
-    let fits = rank <= to.len() && {
+    let is_broadcastable = rank <= to.len() && {
         let trailing = &to[to.len() - rank..];
         from.dims().iter().zip(trailing).all(|(have, want)| *have < 0 || *want < 0 || *have == 1 || have == want)
     };
-    ensure!(fits, "shape {from} is not broadcastable to {}", Shape::new(&to));
+    ensure!(is_broadcastable, "shape {from} is not broadcastable to {}", Shape::new(&to));
     io.assign_out(0, &Shape::new(&to))
 }
 

@@ -13,8 +13,8 @@ use ferromx_kernels::math::MathFloat;
 use ferromx_kernels::update::{Step, update_all};
 use smallvec::SmallVec;
 
-/// The update rule of an optimizer. From `K` scalars, which are derived from the parameters, and the gradient, it computes the new
-/// values of `S` arrays: the weight, then the states.
+/// The update rule of an optimizer. It computes the new values of `S` arrays, the weight and then the states, from the gradient and `K`
+/// scalars that are derived from the parameters.
 pub(super) trait Rule<const K: usize, const S: usize> {
     /// The parameters of the step on one weight.
     type Params;

@@ -147,7 +147,7 @@ pub(super) fn rescale_grad(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<f64> {
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
-/// Defines a multi-tensor optimizer. `forward` is its kernel; `each` and `shared` are those of [`Layout`].
+/// Defines a multi-tensor optimizer. `each`, `shared` and `mixed` are the fields of [`Layout`], and `forward` is the kernel.
 macro_rules! multi_tensor {
     ($(#[$meta:meta])* $name:ident: $op:literal, $doc:expr, $P:ty,
      each [$($each:literal),*], shared [$($shared:literal),*], mixed $mixed:literal, shape $shape:ident, forward $forward:expr) => {

@@ -167,7 +167,7 @@ pub(super) static ROLL: OpDef = OpDef::new("_np_roll")
         Ok(vec![Some(g.apply1("_np_roll", &n.ograds[..1], &[("shift", &shift), ("axis", &axis)])?)])
     }));
 
-/// The axes to roll and their shifts. The axis `None` is that of the flattened array.
+/// The axes to roll and their shifts. An axis of `None` rolls the flattened array.
 fn rolls(p: &RollParam, rank: usize) -> Result<Vec<(Option<usize>, i64)>> {
     let Some(shift) = &p.shift.0 else {
         ensure!(false, "shift is missing: give a number, or one for each axis");

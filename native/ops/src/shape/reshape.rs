@@ -67,8 +67,8 @@ fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         );
     }
     io.assign_out(0, &out)?;
-    let whole = io.outs[0].clone();
-    complete_from_size(&mut io.ins[0], &whole);
+    let out = io.outs[0].clone();
+    complete_from_size(&mut io.ins[0], &out);
     Ok(())
 }
 

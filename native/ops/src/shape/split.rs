@@ -169,7 +169,7 @@ fn input_rank(io: &ShapeIo<'_>, squeezed: bool) -> Option<usize> {
     io.ins[0].ndim().or_else(|| io.outs.iter().find_map(Shape::ndim).map(|rank| rank + usize::from(squeezed)))
 }
 
-/// Infers the shape of the input from the parts. Its length along the axis is known if those of all parts are.
+/// Infers the shape of the input from the parts. The length along the axis is known if the lengths of all parts are.
 fn infer_input_shape(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result<()> {
     let mut shape = Shape::unknown();
     let mut total = Some(0);

@@ -28,7 +28,7 @@ pub static OPS: &[&[&OpDef]] = &[
 /// A shape seen from one axis, as (outer, n, inner); see [`around`].
 type AroundAxis = (usize, usize, usize);
 
-/// The shape seen from an axis, or that of the flattened array without an axis.
+/// The shape seen from an axis. Without an axis the array is flattened.
 fn rows_along(shape: &Shape, axis: Option<i32>) -> Result<AroundAxis> {
     let dims = shape.to_usize();
     match axis {

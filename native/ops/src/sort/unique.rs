@@ -48,8 +48,12 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let dims = x.shape().to_usize();
     let axis = p.axis.map(|axis| Shape::axis(axis.into(), dims.len())).transpose()?;
     if x.is_empty() {
-        let wanted = [p.return_index, p.return_inverse, p.return_counts].into_iter().filter(|w| *w).map(|_| DType::I64);
-        return std::iter::once(x.dtype()).chain(wanted).map(|d| NDArray::empty(&[0].into(), d, ctx.context)).collect();
+        let index_dtypes =
+            [p.return_index, p.return_inverse, p.return_counts].into_iter().filter(|w| *w).map(|_| DType::I64);
+        return std::iter::once(x.dtype())
+            .chain(index_dtypes)
+            .map(|d| NDArray::empty(&[0].into(), d, ctx.context))
+            .collect();
     }
     let (outer, n, inner) = match axis {
         Some(axis) => around(&dims, axis),

@@ -47,7 +47,7 @@ pub static OPS: &[&[&OpDef]] = &[
     storage_ops::OPS,
 ];
 
-/// Runs `$body`, which only moves elements, with `$T` bound to the element type.
+/// Runs `$body` with `$T` bound to the element type, for code that moves elements and does not compute with them.
 macro_rules! moved {
     ($dtype:expr, $T:ident => $body:expr) => {
         ferromx_core::dispatch!(

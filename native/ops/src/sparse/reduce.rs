@@ -79,7 +79,7 @@ pub fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     sums.into_iter().map(|s| Ok(SparseArray::row_sparse(&call.shapes[0], s, parts.indices.clone())?.into())).collect()
 }
 
-/// Storage rule: the norm of all elements is that of the stored ones.
+/// Storage rule: the norm of all elements only depends on the stored ones.
 pub fn norm_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let has_all_axes = p.get::<NormParam>().axis.0.as_ref().is_none_or(|axes| axes.dims().is_empty());
     (has_all_axes && ins[0] != Dense).then_some(Dense)
