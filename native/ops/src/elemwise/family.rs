@@ -11,6 +11,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::fusion::Elementwise;
 use ferromx_core::grad::{Entry, GradGraph};
 use ferromx_core::op::OpCtx;
+use ferromx_core::params::ParamValue;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::{LaneFn, Src, apply_in_place};
 
@@ -304,7 +305,7 @@ impl Graph<'_> {
 
     /// An operator of one input with the parameter `scalar`.
     pub(crate) fn with(&mut self, name: &str, x: Entry, scalar: f64) -> Result<Entry> {
-        let text = ferromx_core::params::ParamValue::print(&scalar);
+        let text = ParamValue::print(&scalar);
         // Without `is_int`, a fractional scalar would promote integers to floats, and the gradient would change its type.
         self.0.apply1(name, &[x], &[("scalar", &text), ("is_int", "True")])
     }

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::family::{Binary, LaneFormula, Ternary, Unary};
 
 /// The element types of arithmetic.
-pub(crate) const NUMERIC: &[ferromx_core::dtype::DType] = {
+pub(crate) const NUMERIC: &[DType] = {
     use ferromx_core::dtype::DType::*;
     &[F16, BF16, F32, F64, U8, I8, I32, I64]
 };

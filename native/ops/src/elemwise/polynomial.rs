@@ -6,7 +6,7 @@ use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
-use ferromx_kernels::map::{Arith, Elements, Src};
+use ferromx_kernels::map::{Arith, Elements, Lane, Src};
 use ferromx_kernels::par;
 use ferromx_kernels::reduce::{self, NumericLane, Sum};
 use ferromx_kernels::simd::multiversion::{self, Kernel};
@@ -38,7 +38,7 @@ pub(super) static POLYVAL: OpDef = OpDef::new("_npi_polyval")
             let (p, x) = (elements(&ins[0])?, elements(&ins[1])?);
             par::with_scratch(x.len(), |y: &mut [<T as Arith>::Lane]| {
                 horner(p, x, y, Evaluate::Polynomial);
-                ferromx_kernels::map::Lane::store_any(y, elements_mut(&mut outs[0])?);
+                Lane::store_any(y, elements_mut(&mut outs[0])?);
                 Ok(())
             })
         }, d => Err(ctx.unsupported(d, NUMERIC)))

@@ -1,6 +1,5 @@
 //! Predicates of one array, whose results are of type bool, and the bitwise complement.
 
-use ferromx_core::dispatch;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
@@ -8,6 +7,7 @@ use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::map::{Arith, Elements, ElementsMut, Loop, Operand, apply, map};
 use ferromx_kernels::reduce::NumericLane;
 
@@ -70,7 +70,7 @@ pub(crate) const INT_OR_BOOL: &[DType] = &[DType::U8, DType::I8, DType::I32, DTy
 /// Type rule of the bitwise operators: integers and bool.
 pub(crate) fn int_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let Some(d) = io.first_known() else { return Ok(()) };
-    ferromx_core::ensure!(INT_OR_BOOL.contains(&d), "bitwise operators take arrays of integers or bool, not {d}");
+    ensure!(INT_OR_BOOL.contains(&d), "bitwise operators take arrays of integers or bool, not {d}");
     io.assign_all(d)
 }
 

@@ -10,6 +10,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Elements;
+use ferromx_kernels::movement;
 use ferromx_kernels::par::{self, with_scratch};
 
 use super::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula};
@@ -213,7 +214,7 @@ where_with_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where t
 where_with_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
     |y, s| (y, s), WhereTrue);
 
-fn pair_shape(_: &ferromx_core::params::Params, io: &mut ShapeIo<'_>) -> Result<()> {
+fn pair_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if io.ins.iter().any(|s| !s.ndim_is_known()) {
         return Ok(());
     }
@@ -266,7 +267,7 @@ fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f:
     }
     let x = x.slice::<T>()?;
     Ok(with_scratch(to.iter().product(), |all: &mut [T]| {
-        ferromx_kernels::movement::broadcast_to(x, &from, (&mut *all, to));
+        movement::broadcast_to(x, &from, (&mut *all, to));
         f(all)
     }))
 }
@@ -289,7 +290,7 @@ fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<
                     Value::Array(x) => {
                         let (from, x) = (x.shape().to_usize(), x.slice::<bool>()?);
                         let mut elements = vec![false; mask.len()];
-                        ferromx_kernels::movement::broadcast_to(x, &from, (&mut elements, &shape));
+                        movement::broadcast_to(x, &from, (&mut elements, &shape));
                         Ok(elements)
                     }
                 }
@@ -322,7 +323,7 @@ fn broadcast_mask(condition: &In<'_>, shape: &[usize]) -> Result<Vec<bool>> {
         return Ok(mask);
     }
     let mut broadcast = vec![false; shape.iter().product()];
-    ferromx_kernels::movement::broadcast_to(&mask, &from, (&mut broadcast, shape));
+    movement::broadcast_to(&mask, &from, (&mut broadcast, shape));
     Ok(broadcast)
 }
 

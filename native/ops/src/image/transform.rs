@@ -1,7 +1,7 @@
 //! `_image_to_tensor`, `_image_normalize`, `_image_crop` and flips.
 
 use ferromx_core::dtype::{DType, f16};
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
@@ -121,7 +121,7 @@ fn moments(p: &NormalizeParam, channels: usize) -> Result<Vec<(f32, f32)>> {
             [one] => Ok(vec![one; channels]),
             _ if given.0.len() == channels => Ok(given.0.clone()),
             _ if given.0 == [default; 4] => Ok(vec![default; channels]),
-            _ => Err(ferromx_core::error::Error::Value(format!(
+            _ => Err(Error::Value(format!(
                 "{name} must have either 1 or {channels} elements, but it has {}",
                 given.0.len()
             ))),

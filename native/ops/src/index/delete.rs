@@ -7,6 +7,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, read_bytes, write_bytes};
 use ferromx_core::{ensure, memory, params};
+use ferromx_kernels::map::Lane;
 
 use crate::elemwise::family::elements;
 use crate::shape::moves::around;
@@ -126,7 +127,7 @@ fn delete_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
         None => None,
         Some(obj) => {
             let mut indices = memory::filled(0, obj.len());
-            <i64 as ferromx_kernels::map::Lane>::load_any(elements(obj)?, 0, &mut indices);
+            i64::load_any(elements(obj)?, 0, &mut indices);
             Some(indices)
         }
     };

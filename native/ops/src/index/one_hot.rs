@@ -9,8 +9,10 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
 use ferromx_kernels::index;
+use ferromx_kernels::map::Load;
 
 use super::index_type;
+use crate::elemwise::family::NUMERIC;
 
 params! {
     /// Parameters of `one_hot`.
@@ -48,11 +50,11 @@ fn one_hot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
     let depth = p.depth as usize;
     // Indices are converted to int64, so that the kernel is compiled once per type of the result.
     let indices: Vec<i64> = index_type!(ctx, ins[0].dtype(), |I| Ok::<_, Error>(
-        ins[0].slice::<I>()?.iter().map(|i| ferromx_kernels::map::Load::<i64>::lane(*i)).collect()
+        ins[0].slice::<I>()?.iter().map(|i| Load::<i64>::lane(*i)).collect()
     ))?;
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let (on, off) = (<T as Element>::from_f64(p.on_value), <T as Element>::from_f64(p.off_value));
         index::one_hot(&indices, depth, on, off, outs[0].slice_mut::<T>()?);
         Ok(())
-    }, d => Err(ctx.unsupported(d, crate::elemwise::family::NUMERIC)))
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
 }

@@ -1,7 +1,7 @@
 //! `pick` and `batch_take`: one element of each row.
 
 use ferromx_core::dtype::{DType, bf16, f16};
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
@@ -39,7 +39,7 @@ params! {
 impl PickParam {
     fn axis(&self, rank: usize) -> Result<usize> {
         let Some(axis) = self.axis else {
-            return Err(ferromx_core::error::Error::value("pick needs an axis: axis=None is not supported"));
+            return Err(Error::value("pick needs an axis: axis=None is not supported"));
         };
         Shape::axis(i64::from(axis), rank)
     }

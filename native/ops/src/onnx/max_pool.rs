@@ -11,6 +11,8 @@ use ferromx_kernels::map::Arith;
 use ferromx_kernels::pool::maximum::{MAX_AXES, Windows, window_maxima, window_maxima_backward};
 use ferromx_kernels::reduce::NumericLane;
 
+use crate::elemwise::family::NUMERIC;
+
 params! {
     /// Parameters of `_onnx_MaxPool`.
     pub struct MaxPoolParam {
@@ -59,7 +61,7 @@ pub(super) static MAX_POOL: OpDef = OpDef::new("_onnx_MaxPool")
     })
     .forward(|ctx, ins, outs| {
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => maxima::<T>(ctx, ins, outs),
-            other => Err(ctx.unsupported(other, crate::elemwise::family::NUMERIC)))
+            other => Err(ctx.unsupported(other, NUMERIC)))
     })
     .grad(Grad::Kernel(Backward::new(pool_backward).ograds(Deps::Some(&[0])).inputs(Deps::All), None));
 

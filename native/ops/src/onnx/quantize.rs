@@ -5,6 +5,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
@@ -211,7 +212,7 @@ pub(super) static CONV_INTEGER: OpDef = OpDef::new("_onnx_ConvInteger")
         ensure!(p.no_bias, "ConvInteger has no bias: set no_bias=True");
         let kernel = &p.kernel;
         ensure!(kernel.dims().len() <= 2, "ConvInteger needs at most two spatial dimensions, but kernel is {kernel}");
-        let params = ferromx_core::params::Params::new(p.clone());
+        let params = Params::new(p.clone());
         (CONVOLUTION.infer_shape)(&params, &mut ShapeIo { ins: &mut io.ins[..2], outs: &mut io.outs[..1] })
     })
     .dtype(|_, io| integer_dtypes(io))

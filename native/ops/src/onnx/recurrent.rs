@@ -1,6 +1,6 @@
 //! `RNN`, `GRU` and `LSTM` with all attributes of ONNX.
 
-use ferromx_core::dtype::DType;
+use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
@@ -187,7 +187,7 @@ fn activations<T: RnnElement>(p: &RecurrentParam, cell: GeneralCell) -> Result<V
 
 use ferromx_kernels::math::MathFloat;
 
-fn run<T: RnnElement + ferromx_core::dtype::Element>(
+fn run<T: RnnElement + Element>(
     ctx: &OpCtx<'_>,
     cell: fn(&RecurrentParam) -> GeneralCell,
     ins: &[In<'_>],

@@ -2,7 +2,7 @@
 //! inputs but the first, only the shapes are used.
 
 use ferromx_core::dtype::DType;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{Deps, OpCtx, OpDef};
@@ -151,7 +151,7 @@ pub(crate) static SLICE: OpDef = OpDef::new("_onnx_Slice")
 fn resolved_slice(ctx: &OpCtx<'_>, ins: &[In<'_>]) -> Result<SliceParam> {
     let shapes: Vec<&Shape> = ins.iter().map(In::shape).collect();
     let resolved = ctx.params::<SymbolicSliceParam>().resolved(&shapes)?;
-    resolved.ok_or_else(|| ferromx_core::error::Error::Internal("a slice of an unknown shape".into()))
+    resolved.ok_or_else(|| Error::Internal("a slice of an unknown shape".into()))
 }
 
 params! {
@@ -213,7 +213,7 @@ pub(crate) static RANGE: OpDef = OpDef::new("_onnx_Range")
 fn range(p: &SymbolicRangeParam, shapes: &[&Shape]) -> Result<Option<(i64, i64, i64)>> {
     let Some(values) = p.range.values(shapes)? else { return Ok(None) };
     let [Some(start), Some(limit), Some(step)] = values[..] else {
-        return Err(ferromx_core::error::Error::Value(format!(
+        return Err(Error::Value(format!(
             "a range has three numbers (start, limit, step), but {} were given",
             values.len()
         )));
@@ -223,11 +223,7 @@ fn range(p: &SymbolicRangeParam, shapes: &[&Shape]) -> Result<Option<(i64, i64, 
     let step_wide = i128::from(step);
     let count = if (distance > 0) == (step > 0) { (distance + step_wide - step_wide.signum()) / step_wide } else { 0 };
     let count = i64::try_from(count).ok().filter(|n| *n < 1 << 36);
-    let too_long = || {
-        ferromx_core::error::Error::Value(format!(
-            "a range from {start} to {limit} by {step} exceeds the largest array"
-        ))
-    };
+    let too_long = || Error::Value(format!("a range from {start} to {limit} by {step} exceeds the largest array"));
     Ok(Some((start, step, count.ok_or_else(too_long)?)))
 }
 

@@ -1,13 +1,13 @@
 //! The inputs of multi-tensor optimizers, which update several weights in one call: their order, names, shapes and types.
 
 use ferromx_core::dtype::{DType, Element};
-use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::OpCtx;
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
+use ferromx_core::{dispatch, ensure};
 
 /// The maximum number of weights in one call.
 pub(super) const MAX_WEIGHTS: usize = 256;
@@ -140,7 +140,7 @@ impl Layout {
 
 /// The value of the input `rescale_grad`: the first element of an array of any floating-point type.
 pub(super) fn rescale_grad(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<f64> {
-    ferromx_core::dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
+    dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
         let x = x.slice::<T>()?;
         let first = x.first().ok_or_else(|| Error::Value("rescale_grad has no elements, expected 1".into()))?;
         Ok(first.to_f64())

@@ -1,4 +1,5 @@
 use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
 
 use super::multi_sgd::MULTI_SGD_MOM_UPDATE;
 use super::norms::{ALL_FINITE, RESET_ARRAYS};
@@ -12,7 +13,7 @@ fn every_weight_takes_its_own_step() {
         .collect();
     let attrs = [("lrs", "(0.5, 0.25)"), ("wds", "(0, 1)"), ("momentum", "0.5"), ("num_weights", "2")];
     let outs = Case::new(&MULTI_SGD_MOM_UPDATE, &attrs).run(&ins).unwrap();
-    let values = |x: &ferromx_core::ndarray::NDArray| x.to_vec::<f32>().unwrap();
+    let values = |x: &NDArray| x.to_vec::<f32>().unwrap();
     assert_eq!((values(&outs[0]), values(&outs[1])), (vec![-0.5, -1.5], vec![1.75, 3.25]));
     assert_eq!((values(&ins[2]), values(&ins[5])), (vec![-1.5, -3.5], vec![-1.25, -1.75]));
 }

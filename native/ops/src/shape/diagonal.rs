@@ -308,7 +308,7 @@ pub(super) static TRIL: OpDef = OpDef::new("_npi_tril").names_data()
     .params::<TrilParam>()
     .shape(|_, io| match io.ins[0].dims() {
         _ if !io.ins[0].ndim_is_known() => Ok(()),
-        [] => Err(ferromx_core::error::Error::Value("tril needs an array of at least one axis".into())),
+        [] => Err(Error::Value("tril needs an array of at least one axis".into())),
         [n] => {
             let square = Shape::new(&[*n, *n]);
             io.assign_out(0, &square)

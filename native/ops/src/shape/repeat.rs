@@ -15,6 +15,7 @@ use ferromx_kernels::reduce::{self, Sum};
 use smallvec::SmallVec;
 
 use super::moves::{around, by_size, source, target};
+use crate::elemwise::family::NUMERIC;
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&TILE, &REPEAT];
@@ -63,7 +64,7 @@ fn sum(ctx: &OpCtx<'_>, input: &In<'_>, shape: &[usize], axes: &[usize], out: &m
     dispatch!(input.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         reduce::reduce::<Sum, T, T, <T as Arith>::Lane>(input.slice()?, shape, axes, out.slice_mut()?);
         Ok(())
-    }, d => Err(ctx.unsupported(d, crate::elemwise::family::NUMERIC)))
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
 }
 
 fn tile_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {

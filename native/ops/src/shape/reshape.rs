@@ -121,7 +121,7 @@ fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
     let mut i = 0;
     let next = |src: usize| {
         dims.get(src).copied().ok_or_else(|| {
-            ferromx_core::error::Error::Value(format!(
+            Error::Value(format!(
                 "shape {} uses more dimensions than the input {} has",
                 Shape::new(spec),
                 Shape::new(dims)

@@ -1,5 +1,6 @@
 //! The row_sparse gradient of `Embedding`.
 
+use ferromx_core::dispatch;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::SparseCall;
@@ -8,10 +9,10 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
 use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd};
 
+use super::cast::to_dense;
 use super::dot::summed;
 use super::{new_vector, row_len, with_rows};
 use crate::index::EmbeddingParam;
-use ferromx_core::dispatch;
 
 /// Storage rule: the gradient of the table is row_sparse if `sparse_grad` is set.
 pub fn embedding_rule(p: &Params, _: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -25,7 +26,7 @@ pub fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
             "Embedding with respect to its indices (data): request no gradient for them (grad_req null)".into(),
         ));
     }
-    let (grad, data) = (super::cast::to_dense(&call.ins[0])?, super::cast::to_dense(&call.ins[1])?);
+    let (grad, data) = (to_dense(&call.ins[0])?, to_dense(&call.ins[1])?);
     let (shape, context) = (&call.shapes[1], grad.context());
     let last = shape.dim(0) - 1;
     // Pairs (row of the table, row of the gradient).

@@ -9,6 +9,7 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{read_slice, write_slice};
 use ferromx_kernels::sparse as kernels;
 
+use super::cast::assign;
 use super::values::rows_at;
 use super::{moved, new_vector, row_len, with_rows};
 use StorageType::RowSparse;
@@ -42,7 +43,7 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         None => copy(&call.ins[0])?,
     };
     if !is_same(&target, &call.ins[0]) && !call.outs.is_empty() {
-        super::cast::assign(&target, copy(&call.ins[0])?)?;
+        assign(&target, copy(&call.ins[0])?)?;
     }
     if rows.is_empty() {
         return Ok(vec![target]);

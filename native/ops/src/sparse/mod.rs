@@ -20,7 +20,7 @@ mod values;
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::Element;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::OpDef;
 use ferromx_core::shape::Shape;
@@ -68,7 +68,7 @@ pub(crate) fn csr_of<'a, T: Element>(ins: &[In<'a>]) -> Result<Csr<'a, T>> {
 pub(crate) fn csr_parts(parts: &Parts) -> Result<[&NDArray; 3]> {
     match &parts.indptr {
         Some(indptr) => Ok([indptr, &parts.indices, &parts.data]),
-        None => Err(ferromx_core::error::Error::Internal("a csr array was expected".into())),
+        None => Err(Error::Internal("a csr array was expected".into())),
     }
 }
 

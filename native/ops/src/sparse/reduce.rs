@@ -1,5 +1,6 @@
 //! Sums, means and norms of csr matrices.
 
+use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::SparseCall;
@@ -43,15 +44,15 @@ pub fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
                 _ => {
                     let mut rows = vec![T::default(); m.rows()];
                     kernels::row_sums(m, &mut rows);
-                    let total: f64 = rows.iter().map(|x| ferromx_core::dtype::Element::to_f64(*x)).sum();
-                    out[0] = ferromx_core::dtype::Element::from_f64(total);
+                    let total: f64 = rows.iter().map(|x| Element::to_f64(*x)).sum();
+                    out[0] = Element::from_f64(total);
                 }
             }
             if scale != 1.0 {
-                out.iter_mut().for_each(|x| *x = ferromx_core::dtype::Element::from_f64(ferromx_core::dtype::Element::to_f64(*x) * scale));
+                out.iter_mut().for_each(|x| *x = Element::from_f64(Element::to_f64(*x) * scale));
             }
             Ok(())
-        }, d => Err(call.ctx.unsupported(d, ferromx_core::dtype::DType::FLOATS)))
+        }, d => Err(call.ctx.unsupported(d, DType::FLOATS)))
     })?;
     Ok(vec![out.into()])
 }

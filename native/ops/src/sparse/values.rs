@@ -8,6 +8,7 @@ use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
 use ferromx_kernels::sparse as kernels;
 
+use super::cast::{cast, to_dense};
 use super::{csr_of, csr_parts, moved, new_vector, row_len, with_rows};
 use StorageType::{Csr, Default as Dense, RowSparse};
 
@@ -43,7 +44,7 @@ pub fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     if values.is_empty() {
         return Ok(vec![SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into()]);
     }
-    let other = gather_stored(a, &super::cast::to_dense(&call.ins[1])?)?;
+    let other = gather_stored(a, &to_dense(&call.ins[1])?)?;
     Ok(vec![a.with_values(only_output((call.dense)(&[values, other])?)?)?.into()])
 }
 
@@ -176,8 +177,8 @@ pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let (a, b) = (call.ins[0].sparse()?, call.ins[1].dense()?);
     let fits = b.shape().dims().len() <= 2 && call.shapes[0] == *a.shape();
     if !fits {
-        let dense = only_output((call.dense)(&[super::cast::to_dense(&call.ins[0])?, b.clone()])?)?;
-        return Ok(vec![super::cast::cast(&dense.into(), call.storage_type)?]);
+        let dense = only_output((call.dense)(&[to_dense(&call.ins[0])?, b.clone()])?)?;
+        return Ok(vec![cast(&dense.into(), call.storage_type)?]);
     }
     let parts = a.parts()?;
     if parts.data.is_empty() {

@@ -3,9 +3,9 @@
 use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::infer::ShapeIo;
+use ferromx_core::infer::{ShapeIo, same_shape};
 use ferromx_core::op::{OpCtx, OpDef, arg};
-use ferromx_core::params::Params;
+use ferromx_core::params::{NoParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
@@ -48,7 +48,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     match p.transform_type {
         TransformType::Warp => {
             io.assign_in(0, &Shape::new(&[-1, 2, -1, -1]))?;
-            ferromx_core::infer::same_shape(&Params::new(ferromx_core::params::NoParams {}), io)
+            same_shape(&Params::new(NoParams {}), io)
         }
         TransformType::Affine => {
             let [height, width] = pair("target_shape", &p.target_shape, 1)?.map(|d| d as i64);

@@ -14,7 +14,7 @@ mod upsampling;
 
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::op::OpDef;
 use ferromx_core::shape::Shape;
 
@@ -51,8 +51,6 @@ fn image_size(shape: &Shape) -> [usize; 2] {
 fn pair(name: &str, tuple: &Shape, min: i64) -> Result<[usize; 2]> {
     match tuple.dims() {
         [h, w, ..] if *h >= min && *w >= min => Ok([*h as usize, *w as usize]),
-        _ => Err(ferromx_core::error::Error::Value(format!(
-            "{name} {tuple} must be two numbers, (height, width), of at least {min}"
-        ))),
+        _ => Err(Error::Value(format!("{name} {tuple} must be two numbers, (height, width), of at least {min}"))),
     }
 }
