@@ -48,6 +48,17 @@ pub fn one_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     io.first_known().map_or(Ok(()), |d| io.assign_all(d))
 }
 
+/// Type rule: the first input and the output have one type, and the other inputs may have any type.
+pub fn first_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match io.ins[0].or(io.outs[0]) {
+        Some(d) => {
+            io.assign_in(0, d)?;
+            io.assign_out(0, d)
+        }
+        None => Ok(()),
+    }
+}
+
 /// Two inputs, by index, and output 0 have one type.
 pub fn one_dtype_of(io: &mut DTypeIo<'_>, [a, b]: [usize; 2]) -> Result<()> {
     let Some(dtype) = io.ins[a].or(io.ins[b]).or(io.outs[0]) else { return Ok(()) };

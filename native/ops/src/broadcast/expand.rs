@@ -13,6 +13,7 @@ use ferromx_kernels::movement;
 
 use super::backward;
 use super::binary::sum_to;
+use crate::rules::{first_dtype, no_gradient};
 use crate::shape::moves::{by_size, source, target};
 
 /// The operators of this file.
@@ -104,19 +105,11 @@ pub(crate) static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
     .inputs(&[arg("lhs", "The array to broadcast."), arg("rhs", "The array whose lengths are taken.")])
     .params::<BroadcastLikeParam>()
     .shape(broadcast_like_shape)
-    .dtype(|_, io| match io.ins[0].or(io.outs[0]) {
-        Some(d) => {
-            io.assign_in(0, d)?;
-            io.assign_out(0, d)
-        }
-        None => Ok(()),
-    })
+    .dtype(first_dtype)
     .forward(broadcast)
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            if outs[1].wanted() {
-                outs[1].bytes_mut()?.fill(0);
-            }
+            no_gradient(&mut outs[1])?;
             if outs[0].wanted() { sum_backward(ctx, ins, outs) } else { Ok(()) }
         }),
         Some(backward::BROADCAST),

@@ -19,6 +19,7 @@ use super::binary::{
 use crate::elemwise::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula, operators};
 use crate::elemwise::formulas::*;
 use crate::elemwise::predicates::{INT_OR_BOOL, int_dtype};
+use crate::rules::one_dtype;
 
 const X1_X2: &[ArgDef] = &[arg("x1", "The first array."), arg("x2", "The second array, broadcast with the first.")];
 
@@ -111,8 +112,8 @@ operators! { OPS [] =
     mixed_op!(TRUE_DIVIDE: "_npi_true_divide", "The quotient lhs / rhs with broadcasting; that of two integers is a float32.",
         Div, promoted_to_float, same(grad_from_other::<Div>, grad_from_both::<DivB>), mixed(DivA, DivB), graph DIV);
     same_op!(COPYSIGN: "_npi_copysign", "The magnitude of lhs with the sign of rhs, with broadcasting; rhs has no gradient.",
-        LHS_RHS, Copysign, one_type, df(CopysignA, Zero));
-    same_op!(LDEXP: "_npi_ldexp", "lhs times 2 to the power rhs, with broadcasting.", LHS_RHS, Ldexp, one_type, df(LdexpA, LdexpB));
+        LHS_RHS, Copysign, one_dtype, df(CopysignA, Zero));
+    same_op!(LDEXP: "_npi_ldexp", "lhs times 2 to the power rhs, with broadcasting.", LHS_RHS, Ldexp, one_dtype, df(LdexpA, LdexpB));
     same_op!(ARCTAN2: "_npi_arctan2",
         "The angle of the points (x2, x1) from the positive first axis, in radians from -pi to pi, with broadcasting.",
         X1_X2, Arctan2, float_type, df(Arctan2A, Arctan2B));
@@ -171,10 +172,6 @@ fn mixed_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>)
         g.dtype(),
         BroadcastSum { operands, multiplier, shape: &shape, to: &to, out },
     )
-}
-
-fn one_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    io.first_known().map_or(Ok(()), |d| io.assign_all(d))
 }
 
 fn float_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {

@@ -14,7 +14,8 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::{self, with_scratch};
 
 use super::family::{Arg, Binary, Loops, broadcast_loops, elements, elements_mut, formula};
-use crate::broadcast::binary::{BroadcastSum, broadcast_sum, broadcast_two};
+use crate::broadcast::binary::{BroadcastSum, broadcast_shapes, broadcast_sum, broadcast_two};
+use crate::rules::{no_gradient, one_dtype_of};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&WHERE, &NP_WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
@@ -31,13 +32,7 @@ pub(crate) static WHERE: OpDef = OpDef::new("where")
         arg("y", "The elements for a false condition, of the shape and type of x."),
     ])
     .shape(where_shape)
-    .dtype(|_, io| {
-        let known = io.ins[1].or(io.ins[2]).or(io.outs[0]);
-        let Some(d) = known else { return Ok(()) };
-        io.assign_in(1, d)?;
-        io.assign_in(2, d)?;
-        io.assign_out(0, d)
-    })
+    .dtype(|_, io| one_dtype_of(io, [1, 2]))
     .forward(where_forward)
     .grad(Grad::Compose(|g, n| {
         let zeros = g.apply1("zeros_like", &[n.ograds[0]], &[])?;
@@ -147,19 +142,12 @@ pub(crate) static NP_WHERE: OpDef = OpDef::new("_npi_where")
         let out = broadcast_two(&io.ins[0], &values)?;
         io.assign_out(0, &out)
     })
-    .dtype(|_, io| {
-        let Some(d) = io.ins[1].or(io.ins[2]).or(io.outs[0]) else { return Ok(()) };
-        io.assign_in(1, d)?;
-        io.assign_in(2, d)?;
-        io.assign_out(0, d)
-    })
+    .dtype(|_, io| one_dtype_of(io, [1, 2]))
     .forward(|_, ins, outs| select(&ins[0], Value::Array(&ins[1]), Value::Array(&ins[2]), &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let [condition, x, y] = outs else { return Err(Error::Internal("where has three inputs".into())) };
-            if condition.wanted() {
-                condition.bytes_mut()?.fill(0);
-            }
+            no_gradient(condition)?;
             masked_gradient::<WhereTrue>(ctx, ins, x)?;
             masked_gradient::<WhereFalse>(ctx, ins, y)
         })
@@ -185,7 +173,7 @@ macro_rules! where_with_scalar {
                 arg($array, "The array, broadcast with the condition."),
             ])
             .params::<WhereScalarParam>()
-            .shape(pair_shape)
+            .shape(broadcast_shapes)
             .dtype(|_, io| {
                 let Some(d) = io.ins[1].or(io.outs[0]) else { return Ok(()) };
                 io.assign_in(1, d)?;
@@ -197,9 +185,7 @@ macro_rules! where_with_scalar {
             })
             .grad(Grad::Kernel(
                 Backward::new(|ctx, ins, outs| {
-                    if outs[0].wanted() {
-                        outs[0].bytes_mut()?.fill(0);
-                    }
+                    no_gradient(&mut outs[0])?;
                     masked_gradient::<$F>(ctx, ins, &mut outs[1])
                 })
                 .inputs(Deps::Some(&[0])),
@@ -213,14 +199,6 @@ where_with_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where t
 
 where_with_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
     |y, s| (y, s), WhereTrue);
-
-fn pair_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    if io.ins.iter().any(|s| !s.ndim_is_known()) {
-        return Ok(());
-    }
-    let out = broadcast_two(&io.ins[0], &io.ins[1])?;
-    io.assign_out(0, &out)
-}
 
 params! {
     /// Parameters of `_npi_where_scalar2`.

@@ -10,6 +10,7 @@ use ferromx_core::{ensure, memory, params};
 use ferromx_kernels::map::Lane;
 
 use crate::elemwise::family::elements;
+use crate::rules::no_gradient;
 use crate::shape::moves::around;
 
 /// The operators of this file.
@@ -141,10 +142,7 @@ fn delete_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Res
             to[offset..offset + size].copy_from_slice(g);
         }
     }
-    if let Some(obj) = outs.get_mut(1).filter(|o| o.wanted()) {
-        obj.bytes_mut()?.fill(0);
-    }
-    Ok(())
+    outs.get_mut(1).map_or(Ok(()), no_gradient)
 }
 
 #[cfg(test)]

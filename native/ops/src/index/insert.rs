@@ -5,7 +5,7 @@ use std::ops::Range;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
@@ -17,6 +17,7 @@ use ferromx_kernels::reduce::reduce_to_shape;
 
 use super::delete::slice_indices;
 use crate::elemwise::family::{elements, elements_mut};
+use crate::rules::first_dtype;
 use crate::shape::moves::around;
 
 /// The operators of this file.
@@ -74,7 +75,7 @@ macro_rules! insert {
                 ["arr"].into_iter().chain(values).chain(obj).map(str::to_string).collect()
             })
             .shape(|p, io| insert_shape(p, io, $kind))
-            .dtype(insert_dtype)
+            .dtype(first_dtype)
             .forward(|ctx, ins, outs| insert(ctx, ins, $kind, &mut outs[0]))
             .grad(Grad::Kernel(
                 Backward::new(|ctx, ins, outs| backward(ctx, ins, $kind, outs)).inputs(Deps::All),
@@ -86,16 +87,6 @@ macro_rules! insert {
 insert!(INSERT_SCALAR: "_npi_insert_scalar", &[ARR, VALUES], IndexKind::Index, "before one index.");
 insert!(INSERT_SLICE: "_npi_insert_slice", &[ARR, VALUES], IndexKind::Slice, "before each index of a slice.");
 insert!(INSERT_TENSOR: "_npi_insert_tensor", &[ARR, VALUES, OBJ], IndexKind::Array, "before each index in an array.");
-
-fn insert_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    match io.ins[0].or(io.outs[0]) {
-        Some(d) => {
-            io.assign_in(0, d)?;
-            io.assign_out(0, d)
-        }
-        None => Ok(()),
-    }
-}
 
 /// Entries of the result that are copied together, from the values or from the array.
 struct Run {

@@ -12,6 +12,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
 
 use crate::elemwise::identity::copy;
+use crate::rules::{first_dtype, one_dtype_of};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&MASK_ASSIGN_SCALAR, &MASK_ASSIGN_TENSOR];
@@ -46,13 +47,7 @@ pub(super) static MASK_ASSIGN_SCALAR: OpDef = OpDef::new("_npi_boolean_mask_assi
     .inputs(&[DATA, MASK])
     .params::<MaskScalarParam>()
     .shape(|p, io| mask_shape(io, p.get::<MaskScalarParam>().start_axis.0))
-    .dtype(|_, io| match io.ins[0].or(io.outs[0]) {
-        Some(d) => {
-            io.assign_in(0, d)?;
-            io.assign_out(0, d)
-        }
-        None => Ok(()),
-    })
+    .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<MaskScalarParam>();
         copy(ctx, &ins[..1], outs)?;
@@ -71,7 +66,7 @@ pub(super) static MASK_ASSIGN_TENSOR: OpDef = OpDef::new("_npi_boolean_mask_assi
     .inputs(&[DATA, MASK, VALUE])
     .params::<MaskTensorParam>()
     .shape(|p, io| mask_shape(io, p.get::<MaskTensorParam>().start_axis.0))
-    .dtype(|_, io| crate::rules::one_dtype_of(io, [0, 2]))
+    .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
         copy(ctx, &ins[..1], outs)?;
         let selection = selection(&ins[1], outs[0].shape(), ctx.params::<MaskTensorParam>().start_axis.0)?;

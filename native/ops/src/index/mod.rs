@@ -24,9 +24,7 @@ pub(crate) use take::{EmbeddingParam, TakeMode, TakeParam};
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
-use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{OpCtx, OpDef};
-use ferromx_core::params::Params;
 use ferromx_core::storage::In;
 use ferromx_kernels::index::{self, BadIndex, Bounds};
 
@@ -81,17 +79,6 @@ fn bad_index(e: BadIndex) -> Error {
 /// The elements of an index array as indices into an axis of length `len`, checked or adjusted as `bounds` says.
 pub(crate) fn row_numbers(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
     index_type!(ctx, indices.dtype(), |I| index::rows(indices.slice::<I>()?, len, bounds).map_err(bad_index))
-}
-
-/// Type rule: the first input and the output have one type, and the indices may have any type.
-pub(crate) fn data_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    match io.ins[0].or(io.outs[0]) {
-        Some(d) => {
-            io.assign_in(0, d)?;
-            io.assign_out(0, d)
-        }
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::index::{self, BadIndex};
 use ferromx_kernels::map::Arith;
 
-use super::{bad_index, data_dtype, index_type, no_gradient};
+use super::{bad_index, index_type, no_gradient};
 use crate::elemwise::family::NUMERIC;
+use crate::rules::{first_dtype, one_dtype_of};
 use crate::shape::moves::{by_size, source, target};
 
 const INDICES: &str =
@@ -33,7 +34,7 @@ pub(super) static GATHER_ND: OpDef = OpDef::new("gather_nd")
         dims.extend_from_slice(&io.ins[0].dims()[m..]);
         io.assign_out(0, &Shape::from(dims))
     })
-    .dtype(data_dtype)
+    .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let (rows, inner) = rows_nd(ctx, &ins[1], &ins[0].shape().to_usize())?;
         let n = ins[0].len().checked_div(inner).unwrap_or(0);
@@ -99,7 +100,7 @@ pub(super) static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
     .inputs(&[arg("data", "The elements to write, of shape (..., last axes of the result)."), arg("indices", INDICES)])
     .params::<ScatterNdParam>()
     .shape(scatter_nd_shape)
-    .dtype(data_dtype)
+    .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let (rows, inner) = rows_nd(ctx, &ins[1], &outs[0].shape().to_usize())?;
         outs[0].bytes_mut()?.fill(0);
@@ -126,7 +127,7 @@ pub(super) static SCATTER_SET_ND: OpDef = OpDef::new("_scatter_set_nd")
         io.assign_in(0, &p.get::<ScatterNdParam>().shape)?;
         scatter_nd_shape(p, &mut ShapeIo { ins: &mut io.ins[1..], outs: io.outs })
     })
-    .dtype(|_, io| crate::rules::one_dtype_of(io, [0, 1]))
+    .dtype(|_, io| one_dtype_of(io, [0, 1]))
     .forward(|ctx, ins, outs| {
         let (rows, inner) = rows_nd(ctx, &ins[2], &outs[0].shape().to_usize())?;
         if ins[0].shared_with().is_none() {

@@ -12,8 +12,9 @@ use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::map::Arith;
 
-use super::{data_dtype, no_gradient, row_numbers};
+use super::{no_gradient, row_numbers};
 use crate::elemwise::family::NUMERIC;
+use crate::rules::first_dtype;
 use crate::shape::moves::{around, by_size, source, target};
 
 param_enum! {
@@ -66,7 +67,7 @@ pub(super) static PICK: OpDef = OpDef::new("pick")
     ])
     .params::<PickParam>()
     .shape(pick_shape)
-    .dtype(data_dtype)
+    .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<PickParam>();
         pick(ctx, ins, p.around(ins[0].shape())?, p.bounds(), &mut outs[0])
@@ -143,7 +144,7 @@ pub(super) static BATCH_TAKE: OpDef = OpDef::new("batch_take")
     .shape(batch_take_shape)
     .dtype(|p, io: &mut DTypeIo<'_>| {
         io.assign_in(1, DType::I32)?;
-        data_dtype(p, io)
+        first_dtype(p, io)
     })
     .forward(|ctx, ins, outs| pick(ctx, ins, around_last(ins[0].shape()), Bounds::Clip, &mut outs[0]))
     .grad(Grad::Kernel(

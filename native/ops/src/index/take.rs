@@ -12,8 +12,9 @@ use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::map::Arith;
 
-use super::{data_dtype, no_gradient, row_numbers};
+use super::{no_gradient, row_numbers};
 use crate::elemwise::family::NUMERIC;
+use crate::rules::first_dtype;
 use crate::shape::moves::{around, by_size, source, target};
 use crate::sparse;
 
@@ -176,7 +177,7 @@ pub(crate) static TAKE: OpDef = OpDef::new("take")
         dims.extend_from_slice(&io.ins[0].dims()[axis + 1..]);
         io.assign_out(0, &Shape::from(dims))
     })
-    .dtype(data_dtype)
+    .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<TakeParam>();
         let shape = p.around(ins[0].shape())?;

@@ -18,6 +18,7 @@ use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 use ferromx_kernels::map::Load;
 
 use super::integers;
+use crate::rules::{no_gradient, one_dtype_of};
 use crate::shape::moves::around;
 
 param_enum! {
@@ -158,7 +159,7 @@ pub(crate) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
     ])
     .params::<InterpolateParam>()
     .shape(interpolate_shape)
-    .dtype(|_, io| crate::rules::one_dtype_of(io, [0, 2]))
+    .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
             with_taps::<T>(ctx, ins[0].shape(), &ins[1], &ins[2], |dims, taps| {
@@ -170,7 +171,7 @@ pub(crate) static INTERPOLATE: OpDef = OpDef::new("_onnx_Interpolate")
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             for out in &mut outs[1..] {
-                crate::rules::no_gradient(out)?;
+                no_gradient(out)?;
             }
             if !outs[0].wanted() {
                 return Ok(());

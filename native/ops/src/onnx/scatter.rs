@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
@@ -15,6 +15,7 @@ use ferromx_kernels::math::{maximum, minimum};
 use ferromx_kernels::reduce::NumericLane;
 
 use super::integers;
+use crate::rules::{first_dtype, no_gradient, one_dtype_of};
 
 param_enum! {
     /// How an update is combined with the element.
@@ -81,13 +82,7 @@ pub(super) static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
         io.assign_in(1, &io.outs[0].clone())?;
         check_indices_shape(p.get::<GatherElementsParam>().axis, &io.ins[0], &io.ins[1])
     })
-    .dtype(|_, io| {
-        if let Some(dtype) = io.ins[0].or(io.outs[0]) {
-            io.assign_in(0, dtype)?;
-            io.assign_out(0, dtype)?;
-        }
-        Ok(())
-    })
+    .dtype(first_dtype)
     .forward(|ctx, ins, outs| {
         let offsets = element_offsets(ctx.params::<GatherElementsParam>().axis, &ins[1], ins[0].shape())?;
         dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
@@ -98,7 +93,7 @@ pub(super) static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
-            crate::rules::no_gradient(&mut outs[1])?;
+            no_gradient(&mut outs[1])?;
             if !outs[0].wanted() {
                 return Ok(());
             }
@@ -143,7 +138,7 @@ pub(super) static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
         io.assign_in(1, &io.ins[2].clone())?;
         check_indices_shape(p.get::<ScatterElementsParam>().axis, &io.ins[0], &io.ins[1])
     })
-    .dtype(scatter_types)
+    .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<ScatterElementsParam>();
         let offsets = element_offsets(p.axis, &ins[1], ins[0].shape())?;
@@ -173,7 +168,7 @@ pub(super) static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
     .inputs(INPUTS)
     .params::<ScatterNdParam>()
     .shape(nd_shape)
-    .dtype(scatter_types)
+    .dtype(|_, io| one_dtype_of(io, [0, 2]))
     .forward(|ctx, ins, outs| {
         let (indices, inner) = slice_indices(&ins[1], ins[0].shape())?;
         scatter_updates(ctx, ctx.params::<ScatterNdParam>().reduction, ins, &indices, inner, &mut outs[0])
@@ -189,14 +184,6 @@ pub(super) static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
         ),
         _ => Grad::None,
     }));
-
-fn scatter_types(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    let data = io.ins[0].or(io.ins[2]).or(io.outs[0]);
-    let Some(data) = data else { return Ok(()) };
-    io.assign_in(0, data)?;
-    io.assign_in(2, data)?;
-    io.assign_out(0, data)
-}
 
 fn nd_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &io.ins[0].clone())?;
@@ -291,9 +278,7 @@ fn backward(
     inner: usize,
     outs: &mut [Out<'_>],
 ) -> Result<()> {
-    if outs[1].wanted() {
-        outs[1].bytes_mut()?.fill(0);
-    }
+    no_gradient(&mut outs[1])?;
     dispatch!(dy.dtype(), T in [f32, f64, f16, bf16] => {
         let dy = dy.slice::<T>()?;
         if outs[0].wanted() {

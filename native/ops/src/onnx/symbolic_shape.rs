@@ -15,7 +15,7 @@ use ferromx_kernels::movement;
 use super::dim_expr::DimExprs;
 use crate::broadcast::binary::sum_to;
 use crate::init::{RangeRounding, fill, fill_range};
-use crate::rules::{complete_from_size, no_gradient};
+use crate::rules::{self, complete_from_size, no_gradient};
 use crate::shape::moves::{by_size, source, target};
 use crate::shape::slice::{SliceParam, slice_region, slice_shape};
 
@@ -240,14 +240,10 @@ pub(super) fn shapes(ins: &[Shape]) -> Vec<&Shape> {
     ins.iter().collect()
 }
 
-/// Type rule: the output has the type of the first input, and the other inputs may have any type.
-pub(super) fn first_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+/// Like [`rules::first_dtype`], with an error if there is no input.
+pub(super) fn first_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     has_data(io.ins.len())?;
-    if let Some(dtype) = io.ins[0].or(io.outs[0]) {
-        io.assign_in(0, dtype)?;
-        io.assign_out(0, dtype)?;
-    }
-    Ok(())
+    rules::first_dtype(p, io)
 }
 
 /// Writes zeros to the gradients of all inputs but the first.

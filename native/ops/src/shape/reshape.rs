@@ -8,7 +8,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::{ensure, params};
 
-use crate::rules::{RESHAPE_BACK, complete_from_size};
+use crate::rules::{RESHAPE_BACK, complete_from_size, first_dtype};
 
 /// The operators of this file.
 pub(super) static OPS: &[&OpDef] = &[&RESHAPE, &FLATTEN, &RESHAPE_LIKE, &NP_RESHAPE, &NPX_RESHAPE];
@@ -229,14 +229,7 @@ pub(super) static RESHAPE_LIKE: OpDef = OpDef::new("reshape_like")
     .inputs(&[arg("lhs", "The array to reshape."), arg("rhs", "The array whose shape is taken.")])
     .params::<ReshapeLikeParam>()
     .shape(reshape_like_shape)
-    .dtype(|_, io| {
-        // `rhs` may have any type.
-        if let Some(d) = io.ins[0].or(io.outs[0]) {
-            io.assign_in(0, d)?;
-            io.assign_out(0, d)?;
-        }
-        Ok(())
-    })
+    .dtype(first_dtype)
     .view()
     .grad(Grad::Compose(|g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
         Ok(vec![Some(g.apply1("reshape_like", &[n.ograds[0], n.inputs[0]], &[])?), None])

@@ -13,6 +13,7 @@ use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
 use super::moves::{by_size, source, target};
+use crate::rules::{first_dtype, no_gradient};
 
 /// The operators of this file.
 pub(crate) static OPS: &[&OpDef] = &[&SLICE, &SLICE_AXIS, &SLICE_LIKE, &SLICE_ASSIGN, &SLICE_ASSIGN_SCALAR];
@@ -260,7 +261,7 @@ pub(crate) static SLICE_LIKE: OpDef = OpDef::new("slice_like")
     .params::<SliceLikeParam>()
     .shape(slice_like_shape)
     .dtype(|p, io| {
-        crate::index::data_dtype(p, io)?;
+        first_dtype(p, io)?;
         match (io.ins[0], io.ins[1]) {
             (Some(d), None) => io.assign_in(1, d),
             _ => Ok(()),
@@ -272,10 +273,7 @@ pub(crate) static SLICE_LIKE: OpDef = OpDef::new("slice_like")
             if outs[0].wanted() {
                 leading_region(&ins[0].shape().to_usize()).read_backward(&ins[0], &mut outs[0])?;
             }
-            if outs[1].wanted() {
-                outs[1].bytes_mut()?.fill(0);
-            }
-            Ok(())
+            no_gradient(&mut outs[1])
         }),
         None,
     ));
