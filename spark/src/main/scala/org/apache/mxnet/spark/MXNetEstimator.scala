@@ -1,5 +1,7 @@
 package org.apache.mxnet.spark
 
+import java.nio.file.Files
+
 import scala.jdk.CollectionConverters._
 import scala.util.Using
 
@@ -17,7 +19,7 @@ import org.apache.spark.sql.ferromx.DriverMessages
 import org.apache.spark.sql.types.{ArrayType, BooleanType, DataType, DoubleType, FloatType, StructType}
 import org.apache.spark.sql.{DataFrame, Dataset}
 import org.apache.spark.util.SerializableConfiguration
-import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkConf, SparkContext}
+import org.apache.spark.{BarrierTaskContext, SparkConf, SparkContext}
 import org.slf4j.LoggerFactory
 
 /** Parameters of [[MXNetEstimator]]. */
@@ -165,10 +167,10 @@ trait MXNetEstimatorParams
   def getNumShards: Int = if (isDefined(numShards)) $(numShards) else $(numWorkers)
   def getNumEpoch: Int = $(numEpoch)
   def getOptimizer: String = $(optimizer)
-  def getOptimizerParams: Map[String, String] = $(optimizerParams)
+  def getOptimizerParams: Map[String, String] = mapOf(optimizerParams)
   def getMetric: String = $(metric)
   def getInitializer: String = $(initializer)
-  def getInitializerParams: Map[String, String] = $(initializerParams)
+  def getInitializerParams: Map[String, String] = mapOf(initializerParams)
   def getLearningRate: Float = $(learningRate)
   def getCheckpointDir: String = $(checkpointDir)
   def getCheckpointInterval: Int = $(checkpointInterval)
@@ -227,7 +229,7 @@ class MXNetEstimator(override val uid: String)
     makeOptimizer = None
     set(optimizer, name)
   }
-  def setOptimizerParams(value: Map[String, String]): this.type = set(optimizerParams, value)
+  def setOptimizerParams(value: Map[String, String]): this.type = set(optimizerParams -> value)
   def setOptimizerParams(value: java.util.Map[String, String]): this.type = setOptimizerParams(value.asScala.toMap)
 
   /** Sets a function that creates the optimizer of each worker from the learning rate, optionally with a schedule; it
@@ -257,7 +259,7 @@ class MXNetEstimator(override val uid: String)
     initializerObject = None
     set(initializer, name)
   }
-  def setInitializerParams(value: Map[String, String]): this.type = set(initializerParams, value)
+  def setInitializerParams(value: Map[String, String]): this.type = set(initializerParams -> value)
   def setInitializerParams(value: java.util.Map[String, String]): this.type =
     setInitializerParams(value.asScala.toMap)
 
@@ -276,11 +278,11 @@ class MXNetEstimator(override val uid: String)
   }
 
   private def columns: Seq[(String, String)] =
-    (if (isSet(feedDict)) $(feedDict) else Map("data" -> $(featuresCol))).toSeq.sorted
+    (if (isSet(feedDict)) getFeedDict else Map("data" -> $(featuresCol))).toSeq.sorted
 
   override def transformSchema(schema: StructType): StructType = {
     optimizerMaker
-    if (initializerObject.isEmpty) NamedParts.initializer($(initializer), $(initializerParams))
+    if (initializerObject.isEmpty) NamedParts.initializer($(initializer), getInitializerParams)
     columns.foreach { case (input, name) => findInput(schema, name, s"the input '$input'") }
     findInput(schema, $(labelCol), s"the label '${$(labelName)}'")
     get(validationIndicatorCol).foreach { name =>
@@ -300,7 +302,7 @@ class MXNetEstimator(override val uid: String)
     makeOptimizer match {
       case Some(make) => () => make(rate)
       case None       =>
-        val (name, settings) = ($(optimizer), $(optimizerParams))
+        val (name, settings) = ($(optimizer), getOptimizerParams)
         NamedParts.optimizer(name, rate, settings)
         () => NamedParts.optimizer(name, rate, settings)
     }
@@ -329,8 +331,7 @@ class MXNetEstimator(override val uid: String)
     val trained = ResourceScope.using() {
       val network = loadNetwork()
       val start = ModelFiles.ofNetwork(network, startParams(network, inputs), startStates(network, inputs))
-      val pieces = train(dataset, inputs, start.ship(context), context)
-      ModelFiles.ofTrained(start, pieces)
+      train(dataset, inputs, start, context)
     }
     modelOf(trained, inputs).setParent(this)
   }
@@ -397,7 +398,7 @@ class MXNetEstimator(override val uid: String)
 
   /** Arrays of these shapes: the known ones, and others that are initialized in a fixed order from the seed. */
   private def filled(shapes: Seq[(String, Shape)], known: Map[String, NDArray]): Map[String, NDArray] = {
-    val initialize = initializerObject.getOrElse(NamedParts.initializer($(initializer), $(initializerParams)))
+    val initialize = initializerObject.getOrElse(NamedParts.initializer($(initializer), getInitializerParams))
     val before = Random.getState()
     Random.seed($(seed).toInt)
     try
@@ -417,17 +418,17 @@ class MXNetEstimator(override val uid: String)
     finally Random.setState(before)
   }
 
-  /** Trains in a barrier stage; returns the parameter file in chunks. */
+  /** Trains in a barrier stage. */
   private def train(
       dataset: Dataset[_],
       inputs: IndexedSeq[(String, Seq[Int])],
-      start: ShippedModel,
+      start: ModelFiles,
       context: SparkContext
-  ): Array[Array[Byte]] = {
+  ): ModelFiles = {
     val messages = s"ferromx-$uid-${java.util.UUID.randomUUID()}"
     val plan = TrainingPlan(
       uid,
-      start,
+      start.ship(context),
       inputs,
       getNumShards,
       $(batchSize) / getNumShards,
@@ -453,8 +454,10 @@ class MXNetEstimator(override val uid: String)
       val trained = rows.barrier().mapPartitions { part =>
         new TrainingTask(plan, BarrierTaskContext.get()).run(part).zipWithIndex.map(_.swap)
       }
-      // Spark repeats a failed barrier stage only if a shuffle follows it.
-      trained.repartitionAndSortWithinPartitions(new HashPartitioner(1)).values.collect()
+      // Spark repeats a failed barrier stage only if a shuffle follows it. The driver gets the file of the parameters, which is
+      // as long as that of the initial ones, in one job per partition: the results of a job are limited.
+      val chunks = new ChunkPartitioner(Files.size(start.others.head))
+      ModelFiles.ofTrained(start, trained.repartitionAndSortWithinPartitions(chunks).values.toLocalIterator)
     }
   }
 

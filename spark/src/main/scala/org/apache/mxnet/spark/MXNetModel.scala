@@ -1,12 +1,10 @@
 package org.apache.mxnet.spark
 
 import java.io.{ObjectInputStream, ObjectOutputStream}
-import java.nio.file.Files
 
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{Path => HadoopPath}
 import org.apache.mxnet.spark.internal._
 import org.apache.mxnet.{FeedForward, NDArray, Symbol}
 import org.apache.spark.SparkContext
@@ -15,7 +13,7 @@ import org.apache.spark.ml.param._
 import org.apache.spark.ml.param.shared.HasHandleInvalid
 import org.apache.spark.ml.util._
 import org.apache.spark.mllib.linalg.Vector
-import org.apache.spark.sql.ferromx.AppendColumns
+import org.apache.spark.sql.ferromx.{AppendColumns, SavedFiles}
 import org.apache.spark.sql.types.{DataType, DoubleType, StructType}
 import org.apache.spark.sql.{DataFrame, Dataset, SparkSession}
 
@@ -80,7 +78,7 @@ trait MXNetModelParams extends NetworkParams with HasHandleInvalid {
 
   def getModelPath: String = $(modelPath)
   def getEpoch: Int = $(epoch)
-  def getFetchDict: Map[String, String] = $(fetchDict)
+  def getFetchDict: Map[String, String] = mapOf(fetchDict)
   def getImageLayout: String = $(imageLayout)
   def getImageMean: Array[Double] = $(imageMean)
   def getImageStd: Array[Double] = $(imageStd)
@@ -115,7 +113,7 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
     set(modelPath, value)
   }
   def setEpoch(value: Int): this.type = set(epoch, value)
-  def setFetchDict(value: Map[String, String]): this.type = set(fetchDict, value)
+  def setFetchDict(value: Map[String, String]): this.type = set(fetchDict -> value)
   def setFetchDict(value: java.util.Map[String, String]): this.type = setFetchDict(value.asScala.toMap)
   def setImageLayout(value: String): this.type = set(imageLayout, value)
   def setImageMean(value: Array[Double]): this.type = set(imageMean, value)
@@ -151,8 +149,8 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   override def transformSchema(schema: StructType): StructType = checkedSchema(schema, files)
 
   private def checkedSchema(schema: StructType, model: ModelFiles): StructType = {
-    require(isSet(feedDict) && $(feedDict).nonEmpty, s"$uid: set feedDict, the column of each input of the model")
-    require(isSet(fetchDict) && $(fetchDict).nonEmpty, s"$uid: set fetchDict, the output for each new column")
+    require(isSet(feedDict) && getFeedDict.nonEmpty, s"$uid: set feedDict, the column of each input of the model")
+    require(isSet(fetchDict) && getFetchDict.nonEmpty, s"$uid: set fetchDict, the output for each new column")
     feeds(schema)
     val prediction = Option.when($(predictionCol).nonEmpty)($(predictionCol) -> DoubleType)
     append(schema, outputColumns(model) ++ prediction)
@@ -160,14 +158,14 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
 
   /** The new columns with their types. */
   private def outputColumns(model: ModelFiles) = {
-    val types = MXNetModel.outputTypes(model, $(feedDict).keys.toSeq.sorted, fetches.map(_._2))
+    val types = MXNetModel.outputTypes(model, getFeedDict.keys.toSeq.sorted, fetches.map(_._2))
     fetches.map(_._1).zip(types)
   }
 
   /** Columns and outputs sorted by column name, so that the order is the same after a model was saved. */
-  private def fetches: Seq[(String, String)] = $(fetchDict).toSeq.sorted
+  private def fetches: Seq[(String, String)] = getFetchDict.toSeq.sorted
 
-  private def feeds(schema: StructType): Seq[Feed] = $(feedDict).toSeq.sorted.map { case (input, column) =>
+  private def feeds(schema: StructType): Seq[Feed] = getFeedDict.toSeq.sorted.map { case (input, column) =>
     Feed(input, column, findInput(schema, column, s"the input '$input'").dataType, shapeOf(input))
   }
 
@@ -196,13 +194,13 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
   def predict(dataset: Iterator[Vector]): Array[MXNDArray] = {
     val model = rememberedFiles
     require(
-      $(feedDict).size == 1,
-      s"$uid: predict takes a network with one input, this one has ${$(feedDict).keys.toSeq.sorted.mkString(", ")}"
+      getFeedDict.size == 1,
+      s"$uid: predict takes a network with one input, this one has ${getFeedDict.keys.toSeq.sorted.mkString(", ")}"
     )
     require(dataset.hasNext, s"$uid: there is no row to predict")
     val session = ModelSession.acquire(model.hash, () => ModelSession.load(model))
     try
-      new VectorPrediction(session, $(feedDict).head._1, shapeOf, $(batchSize)).run(dataset).map(MXNDArray(_))
+      new VectorPrediction(session, getFeedDict.head._1, shapeOf, $(batchSize)).run(dataset).map(MXNDArray(_))
     finally ModelSession.release(model.hash)
   }
 
@@ -237,13 +235,13 @@ class MXNetModel(override val uid: String) extends Model[MXNetModel] with MXNetM
 
   private def writeObject(out: ObjectOutputStream): Unit = {
     out.defaultWriteObject()
-    val contents = payload.map(_.all.map(file => file.getFileName.toString -> Files.readAllBytes(file)).toList)
-    out.writeObject(contents)
+    out.writeBoolean(payload.nonEmpty)
+    payload.foreach(_.write(out))
   }
 
   private def readObject(in: ObjectInputStream): Unit = {
     in.defaultReadObject()
-    payload = in.readObject().asInstanceOf[Option[List[(String, Array[Byte])]]].map(ModelFiles.ofContents)
+    payload = Option.when(in.readBoolean())(ModelFiles.read(in))
     found = None
   }
 
@@ -301,14 +299,14 @@ object MXNetModel extends MLReadable[MXNetModel] {
   private final class Writer(model: MXNetModel, params: MLWriter) extends MLWriter {
     override protected def saveImpl(path: String): Unit = {
       params.session(sparkSession).save(path)
-      model.files.copyTo(new HadoopPath(path, ModelDirectory), sc.hadoopConfiguration)
+      model.files.copyTo(SavedFiles.path(path, ModelDirectory), sc.hadoopConfiguration)
     }
   }
 
   private final class Reader extends MLReader[MXNetModel] {
     override def load(path: String): MXNetModel = {
       val model = ParamsReader.read.session(sparkSession).load(path)
-      val (modelPath, epoch) = ModelFiles.pathIn(new HadoopPath(path, ModelDirectory), sc.hadoopConfiguration)
+      val (modelPath, epoch) = ModelFiles.pathIn(SavedFiles.path(path, ModelDirectory), sc.hadoopConfiguration)
       model.setModelPath(modelPath).setEpoch(epoch)
     }
   }

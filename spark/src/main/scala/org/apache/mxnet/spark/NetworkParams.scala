@@ -32,15 +32,18 @@ trait NetworkParams extends Params with HasPredictionCol {
 
   setDefault(inputShapes -> Map.empty[String, String])
 
-  def getFeedDict: Map[String, String] = $(feedDict)
-  def getInputShapes: Map[String, String] = $(inputShapes)
+  /** The map of a parameter. */
+  private[spark] def mapOf(param: StringMapParam): Map[String, String] = StringMapParam.parseJson($(param))
+
+  def getFeedDict: Map[String, String] = mapOf(feedDict)
+  def getInputShapes: Map[String, String] = mapOf(inputShapes)
   def getBatchSize: Int = $(batchSize)
 
-  def setFeedDict(value: Map[String, String]): this.type = set(feedDict, value)
+  def setFeedDict(value: Map[String, String]): this.type = set(feedDict -> value)
   def setFeedDict(value: java.util.Map[String, String]): this.type = setFeedDict(value.asScala.toMap)
   def setInputShapes(value: Map[String, Shape]): this.type =
-    set(inputShapes, value.map { case (name, shape) => name -> shape.toVector.mkString(",") })
-  def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes, value.asScala.toMap)
+    set(inputShapes -> value.map { case (name, shape) => name -> shape.toVector.mkString(",") })
+  def setInputShapes(value: java.util.Map[String, String]): this.type = set(inputShapes -> value.asScala.toMap)
   def setBatchSize(value: Int): this.type = set(batchSize, value)
 
   /** Sets the column with the index of the largest element of the network's first output, or with its value if it has one
@@ -50,7 +53,7 @@ trait NetworkParams extends Params with HasPredictionCol {
 
   /** The dimensions of a row of an input that `inputShapes` has. */
   private[spark] def shapeOf(input: String): Option[Seq[Int]] =
-    $(inputShapes).get(input).flatMap(NetworkParams.parseShape)
+    getInputShapes.get(input).flatMap(NetworkParams.parseShape)
 
   /** The column of this name.
     *

@@ -1,8 +1,8 @@
 package org.apache.mxnet.infer.internal
 
-import java.io.{NotSerializableException, ObjectStreamException}
+import java.io.{NotSerializableException, ObjectInputStream, ObjectOutputStream, ObjectStreamException}
 import java.nio.charset.StandardCharsets
-import java.nio.file.{Files, Paths}
+import java.nio.file.{Files, Path, Paths}
 
 import scala.jdk.CollectionConverters._
 import scala.util.DynamicVariable
@@ -17,9 +17,13 @@ import org.apache.mxnet.internal.util.Blocks
   */
 private[infer] final case class ModelContent(symbol: Symbol, params: Model.Params, synset: IndexedSeq[String]) {
 
-  def toBytes: Array[Byte] = Blocks.bytesOf { out =>
+  /** Writes the content. The parameters go through a file, because an array of bytes is limited to 2 GiB. */
+  def write(out: Blocks.Output): Unit = {
     Blocks.writeText(out, symbol.toJson)
-    params.write(out)
+    ModelContent.withFile { file =>
+      NDArray.save(file.toString, Model.withKinds(params.args, params.aux))
+      Blocks.writeFile(out, file)
+    }
     Blocks.writeAll(out, synset)(Blocks.writeText(out, _))
   }
 }
@@ -53,12 +57,21 @@ private[infer] object ModelContent {
       lines.take(lines.lastIndexWhere(_.nonEmpty) + 1)
   }
 
-  def fromBytes(bytes: Array[Byte]): ModelContent = Blocks.parse(bytes, "the serialized model") { in =>
-    ModelContent(
-      Symbol.loadJson(Blocks.readText(in)),
-      Model.Params.read(in),
-      Blocks.readAll(in)(Blocks.readText(in))
-    )
+  /** Reads what [[ModelContent.write]] wrote. The arrays belong to the caller, whatever scope is open. */
+  def read(in: Blocks.Input): ModelContent = ResourceScope.outside {
+    val symbol = Symbol.loadJson(Blocks.readText(in))
+    val (args, aux) = withFile { file =>
+      Blocks.readFile(in, file)
+      Model.loadParams(file.toString)
+    }
+    ModelContent(symbol, Model.Params(args, aux), Blocks.readAll(in)(Blocks.readText(in)))
+  }
+
+  /** Calls `use` with a temporary file. */
+  private def withFile[A](use: Path => A): A = {
+    val file = Files.createTempFile("ferromx-", ".params")
+    try use(file)
+    finally Files.delete(file)
   }
 }
 
@@ -67,7 +80,7 @@ private[infer] object ModelContent {
   *
   * @param kind simple name of the class
   * @param epoch the epoch; -1 if none was given
-  * @param content the network; null to read the files
+  * @param content the network; `None` to read the files
   */
 private[infer] final class SerializedPredictor(
     kind: String,
@@ -79,12 +92,22 @@ private[infer] final class SerializedPredictor(
     contexts: Array[String],
     contextIds: Array[Int],
     epoch: Int,
-    content: Array[Byte]
+    @transient private var content: Option[ModelContent]
 ) extends Serializable {
 
+  private def writeObject(out: ObjectOutputStream): Unit = {
+    out.defaultWriteObject()
+    out.writeBoolean(content.nonEmpty)
+    content.foreach(_.write(out))
+  }
+
+  private def readObject(in: ObjectInputStream): Unit = {
+    in.defaultReadObject()
+    content = Option.when(in.readBoolean())(ModelContent.read(in))
+  }
+
   @throws(classOf[ObjectStreamException])
-  private def readResolve(): AnyRef =
-    if (content == null) make() else ModelContent.using(ModelContent.fromBytes(content))(make())
+  private def readResolve(): AnyRef = content.fold(make())(ModelContent.using(_)(make()))
 
   private def make(): AnyRef = {
     val inputs = inputNames.indices.map { i =>
@@ -132,7 +155,7 @@ private[infer] object SerializedPredictor {
       contexts.map(_.deviceType),
       contexts.map(_.deviceId),
       epoch.getOrElse(-1),
-      content.map(_.toBytes).orNull
+      content
     )
   }
 }

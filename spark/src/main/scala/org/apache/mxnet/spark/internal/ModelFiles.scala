@@ -3,11 +3,13 @@ package org.apache.mxnet.spark.internal
 import java.io.{FileNotFoundException, IOException}
 import java.nio.file.{Files, Path, Paths}
 import java.security.{DigestInputStream, MessageDigest}
+import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{Path => HadoopPath}
+import org.apache.mxnet.internal.util.Blocks
 import org.apache.mxnet.{ImportOptions, ImportedModel, Model, NDArray, Onnx, Symbol}
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.ferromx.FileTransfer
@@ -16,12 +18,13 @@ import org.apache.spark.sql.ferromx.FileTransfer
   *
   * @param main the file that names the model: `prefix-symbol.json` or an ONNX file
   * @param others the `.params` file of a symbol, or the files with the external data of an ONNX model
+  * @param knownHash the hash, if another process computed it
   */
-private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path]) {
+private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path], knownHash: Option[String] = None) {
   def all: Seq[Path] = main +: others
 
   /** SHA-256 of names and contents. */
-  lazy val hash: String = {
+  lazy val hash: String = knownHash.getOrElse {
     val digest = MessageDigest.getInstance("SHA-256")
     val buffer = new Array[Byte](1 << 20)
     all.foreach { file =>
@@ -44,6 +47,15 @@ private[mxnet] final case class ModelFiles(main: Path, others: Seq[Path]) {
       file.getFileName.toString -> FileTransfer.serve(context, link.toFile)
     }
     ShippedModel(hash, files)
+  }
+
+  /** Writes names and contents for [[ModelFiles.read]], as a stream, because an array of bytes is limited to 2 GiB. */
+  def write(out: Blocks.Output): Unit = {
+    Blocks.writeText(out, hash)
+    Blocks.writeAll(out, all) { file =>
+      Blocks.writeText(out, file.getFileName.toString)
+      Blocks.writeFile(out, file)
+    }
   }
 
   def isOnnx: Boolean = !main.toString.endsWith(ModelFiles.SymbolSuffix)
@@ -90,12 +102,15 @@ private[mxnet] final case class ShippedModel(hash: String, files: Seq[(String, S
       // An ONNX model refers to its external data by file name.
       Files.move(FileTransfer.fetch(url, directory).toPath, path)
     }
-    ModelFiles(paths.head, paths.tail)
+    ModelFiles(paths.head, paths.tail, Some(hash))
   }
 }
 
 private[mxnet] object ModelFiles {
   val SymbolSuffix: String = "-symbol.json"
+
+  /** Files that other processes sent, by their hash. */
+  private val received = new ConcurrentHashMap[String, ModelFiles]
 
   /** Files that live as long as the driver. */
   private lazy val temporary: Path = FileTransfer.createDirectory().toPath
@@ -148,13 +163,29 @@ private[mxnet] object ModelFiles {
 
   private def isOnnx(path: HadoopPath): Boolean = path.getName.toLowerCase.endsWith(".onnx")
 
-  /** Writes files that another process sent, by their names; the main file first. */
-  def ofContents(contents: Seq[(String, Array[Byte])]): ModelFiles = {
-    val directory = Files.createTempDirectory(temporary, "sent-")
-    val files = contents.map { case (name, content) =>
-      Files.write(directory.resolve(Paths.get(name).getFileName), content)
-    }
-    ModelFiles(files.head, files.tail)
+  /** Reads what [[ModelFiles.write]] wrote into files. A process keeps one copy of a model. */
+  def read(in: Blocks.Input): ModelFiles = {
+    val hash = Blocks.readText(in)
+    var isNew = false
+    val files = received.computeIfAbsent(
+      hash,
+      _ => {
+        isNew = true
+        val directory = Files.createTempDirectory(temporary, "sent-")
+        val paths = Blocks.readAll(in) {
+          val path = directory.resolve(Paths.get(Blocks.readText(in)).getFileName)
+          Blocks.readFile(in, path)
+          path
+        }
+        ModelFiles(paths.head, paths.tail, Some(hash))
+      }
+    )
+    if (!isNew)
+      Blocks.readAll(in) {
+        Blocks.readText(in)
+        Blocks.skipFile(in)
+      }
+    files
   }
 
   /** Writes the content of an ONNX file. */
@@ -171,11 +202,11 @@ private[mxnet] object ModelFiles {
   }
 
   /** The initial network with trained parameters, whose file a worker sent in chunks. */
-  def ofTrained(start: ModelFiles, pieces: Array[Array[Byte]]): ModelFiles = {
+  def ofTrained(start: ModelFiles, chunks: Iterator[Array[Byte]]): ModelFiles = {
     val directory = Files.createTempDirectory(temporary, "trained-")
     val symbol = Files.copy(start.main, directory.resolve(start.main.getFileName))
     val params = directory.resolve(start.others.head.getFileName)
-    Using.resource(Files.newOutputStream(params))(out => pieces.foreach(out.write(_)))
+    Using.resource(Files.newOutputStream(params))(out => chunks.foreach(out.write(_)))
     ModelFiles(symbol, Seq(params))
   }
 

@@ -11,9 +11,9 @@ import org.apache.mxnet.Callback.{EpochRecord, Progress}
 import org.apache.mxnet._
 import org.apache.mxnet.module.internal.{MetricChoice, OptimizerCheckpoint, TrainingCheckpoint}
 import org.apache.mxnet.spark.TrainingProgress
-import org.apache.spark.BarrierTaskContext
 import org.apache.spark.sql.ferromx.{DriverMessages, FileTransfer}
 import org.apache.spark.util.SerializableConfiguration
+import org.apache.spark.{BarrierTaskContext, Partitioner}
 
 /** What the workers are told.
   *
@@ -55,7 +55,7 @@ private[mxnet] final class TrainingTask(plan: TrainingPlan, context: BarrierTask
   private val shardsPerWorker = plan.numShards / workers
   private val ownShards = (0 until shardsPerWorker).map(rank * shardsPerWorker + _)
 
-  /** Trains; the worker of rank 0 returns the files of the trained network in pieces. */
+  /** Trains; the worker of rank 0 returns the file of the trained parameters in chunks. */
   def run(rows: Iterator[(RowKey, Array[Byte])]): Iterator[Array[Byte]] = ResourceScope.outside {
     val files = ShardFile.spool(rows, directory)
     val job = DistributedJob.listen()
@@ -416,18 +416,35 @@ private[mxnet] final class ShardTraining(
     NDArray.save(file.getPath, Model.withKinds(args, aux))
     networks.foreach(_.dispose())
     val in = Files.newInputStream(file.toPath)
-    Iterator.continually(in.readNBytes(TrainingTask.PieceBytes)).takeWhile { piece =>
-      if (piece.isEmpty) {
+    Iterator.continually(in.readNBytes(ChunkPartitioner.ChunkBytes)).takeWhile { chunk =>
+      if (chunk.isEmpty) {
         in.close()
         file.delete()
       }
-      piece.nonEmpty
+      chunk.nonEmpty
     }
   }
 }
 
-private[mxnet] object TrainingTask {
+/** Groups the chunks of a file by their index, so that each partition is small enough for the result of a task.
+  *
+  * @param fileBytes the expected length of the file
+  */
+private[mxnet] final class ChunkPartitioner(fileBytes: Long) extends Partitioner {
+  override val numPartitions: Int = (fileBytes / ChunkPartitioner.PartitionBytes).toInt + 1
 
-  /** Size of the pieces in which parameters come to the driver. */
-  val PieceBytes: Int = 4 << 20
+  override def getPartition(key: Any): Int = key match {
+    case index: Int =>
+      math.min(index.toLong * ChunkPartitioner.ChunkBytes / ChunkPartitioner.PartitionBytes, numPartitions - 1L).toInt
+    case other => throw new IllegalArgumentException(s"$other is not the index of a chunk")
+  }
+}
+
+private[mxnet] object ChunkPartitioner {
+
+  /** Size of the chunks in which parameters come to the driver. */
+  val ChunkBytes: Int = 4 << 20
+
+  /** Size of the chunks of a partition. */
+  val PartitionBytes: Long = 64 << 20
 }
