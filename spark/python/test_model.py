@@ -1,22 +1,27 @@
-"""The PySpark wrapper on the digits. Run in the root of the project, with the jars on Spark's class path:
+"""The PySpark wrapper on the digits, in a classic session or, with the argument `connect`, through a server of Spark Connect. Run in the
+root of the project, with the jars on Spark's class path:
 
-    PYTHONPATH=spark/python python3 spark/python/test_model.py
+    PYTHONPATH=spark/python python3 spark/python/test_model.py [connect]
 """
 
+import sys
 import tempfile
 import unittest
 
 from ferromx_spark import MXNetEstimator, MXNetModel
 from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.param import TypeConverters
 from pyspark.sql import SparkSession
 
 DIGITS = "data/digits/t10k-"
+CONNECT = "connect" in sys.argv[1:]
 
 
 class ModelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+        builder = SparkSession.builder.remote("local[2]") if CONNECT else SparkSession.builder.master("local[2]")
+        cls.spark = builder.config("spark.ui.enabled", "false").getOrCreate()
         with open(DIGITS + "images-idx3-ubyte", "rb") as file:
             pixels = file.read()[16:]
         with open(DIGITS + "labels-idx1-ubyte", "rb") as file:
@@ -50,8 +55,9 @@ class ModelTest(unittest.TestCase):
             model = self.model()
             model.save(folder + "/model")
             loaded = MXNetModel.load(folder + "/model")
-            self.assertEqual(loaded.getOrDefault(loaded.inputShapes), {"data": "1,8,8"})
-            self.assertEqual(loaded.getOrDefault(loaded.feedDict), {"data": "pixels"})
+            self.assertEqual(loaded.getInputShapes(), {"data": "1,8,8"})
+            self.assertEqual(loaded.getFeedDict(), {"data": "pixels"})
+            self.assertEqual(loaded.getFetchDict(), {"probabilities": "softmax_output"})
             self.assertEqual(self.right(loaded), self.right(model))
             Pipeline(stages=[model]).fit(self.digits).save(folder + "/pipeline")
             pipeline = PipelineModel.load(folder + "/pipeline")
@@ -74,19 +80,47 @@ class ModelTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             estimator.save(folder + "/estimator")
             loaded = MXNetEstimator.load(folder + "/estimator")
-        self.assertEqual(loaded.getOrDefault(loaded.optimizerParams), {"momentum": "0.9"})
+        self.assertEqual(loaded.getOptimizerParams(), {"momentum": "0.9"})
         self.assertEqual(loaded.getOrDefault(loaded.symbol), network)
         model = loaded.fit(self.digits)
         self.assertIsInstance(model, MXNetModel)
         right = self.right(model)
         self.assertGreaterEqual(right, 270)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(folder + "/model")
+            self.assertEqual(self.right(MXNetModel.load(folder + "/model")), right)
+        if CONNECT:
+            with self.assertRaisesRegex(NotImplementedError, "setInitialModel is not available"):
+                estimator.setInitialModel(model)
+            return
         tuned = estimator.setParams(numEpoch=1, learningRate=1e-6).setInitialModel(model).fit(self.digits)
         self.assertAlmostEqual(self.right(tuned), right, delta=3)
 
+    @unittest.skipIf(CONNECT, "a client has no object of Scala")
+    def test_parameters_and_defaults_equal_those_of_scala(self):
+        for stage in MXNetModel(), MXNetEstimator():
+            scala = {param.name(): param for param in stage._java_obj.params()}
+            self.assertEqual({param.name for param in stage.params}, set(scala))
+            for param in stage.params:
+                default = stage._java_obj.getDefault(scala[param.name])
+                self.assertEqual(stage.hasDefault(param), default.isDefined(), param.name)
+                if default.isDefined():
+                    value = default.get()
+                    expected = list(value) if param.typeConverter is TypeConverters.toListFloat else param.typeConverter(value)
+                    self.assertEqual(stage.getOrDefault(param), expected, param.name)
+
+    def test_maps_are_dictionaries_or_json(self):
+        estimator = MXNetEstimator(optimizerParams={"wd": 1e-4, "momentum": 0.5}, inputShapes='{"data": "64"}')
+        self.assertEqual(estimator.getOptimizerParams(), {"momentum": "0.5", "wd": "0.0001"})
+        self.assertEqual(estimator.getInputShapes(), {"data": "64"})
+        self.assertEqual(estimator.getInitializerParams(), {})
+        with self.assertRaises(TypeError):
+            estimator.setParams(feedDict=7)
+
     def test_errors_name_the_column(self):
         with self.assertRaisesRegex(Exception, "there is no column 'image'"):
-            self.model().setParams(feedDict={"data": "image"}).transform(self.digits)
+            self.model().setParams(feedDict={"data": "image"}).transform(self.digits).count()
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(argv=sys.argv[:1])

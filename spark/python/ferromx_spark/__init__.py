@@ -4,6 +4,7 @@ The jar `ferromx-spark4_2.13` must be on the class path of the driver and the ex
 `spark-submit --packages io.github.ferromx:ferromx-spark4_2.13:0.1.0`.
 """
 
+import json
 import sys
 
 from pyspark import keyword_only
@@ -18,39 +19,32 @@ from pyspark.ml.param.shared import (
     HasValidationIndicatorCol,
 )
 from pyspark.ml.util import JavaMLReadable, JavaMLReader, JavaMLWritable
-from pyspark.ml.wrapper import JavaEstimator, JavaModel
+from pyspark.ml.wrapper import JavaEstimator, JavaModel, JavaTransformer
+from pyspark.sql.utils import is_remote
 
 __all__ = ["MXNetEstimator", "MXNetModel"]
 
 
-def _items(value):
-    """The pairs of a dictionary or of a map of the JVM."""
-    if isinstance(value, dict):
-        return list(value.items())
-    pairs = value.toSeq()
-    return [(pairs.apply(i)._1(), pairs.apply(i)._2()) for i in range(pairs.length())]
-
-
-def _string_map(value):
-    return {TypeConverters.toString(key): TypeConverters.toString(item) for key, item in _items(value)}
+def _map(value, text=TypeConverters.toString):
+    """The JSON text of a dictionary, which is the value of a parameter, in Scala, too."""
+    items = json.loads(value) if isinstance(value, str) else dict(value)
+    texts = {TypeConverters.toString(key): text(item) for key, item in items.items()}
+    return json.dumps(texts, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 def _setting_map(value):
     """Numbers become texts, as in MXNet."""
-    return {TypeConverters.toString(key): str(item) for key, item in _items(value)}
+    return _map(value, str)
 
 
 def _shape_map(value):
-    def text(shape):
-        return shape if isinstance(shape, str) else ",".join(str(int(size)) for size in shape)
-
-    return {TypeConverters.toString(key): text(shape) for key, shape in _items(value)}
+    return _map(value, lambda shape: shape if isinstance(shape, str) else ",".join(str(int(size)) for size in shape))
 
 
 class _Stage(JavaMLReadable, JavaMLWritable):
     """What both stages have in common."""
 
-    feedDict = Param(Params._dummy(), "feedDict", "column of each input, by the name of the input", _string_map)
+    feedDict = Param(Params._dummy(), "feedDict", "column of each input, by the name of the input", _map)
     inputShapes = Param(Params._dummy(), "inputShapes", "shape of a row of an input, without the batch", _shape_map)
 
     def _start(self, defaults, values, java_object=None):
@@ -62,9 +56,18 @@ class _Stage(JavaMLReadable, JavaMLWritable):
         """Sets parameters by their names."""
         return self._set(**values)
 
+    def _dictionary(self, param):
+        return json.loads(self.getOrDefault(param))
+
+    def getFeedDict(self):
+        return self._dictionary(self.feedDict)
+
+    def getInputShapes(self):
+        return self._dictionary(self.inputShapes)
+
     @classmethod
     def read(cls):
-        return _Reader(cls)
+        return _remote_reader(cls) if is_remote() else _Reader(cls)
 
 
 class MXNetModel(_Stage, JavaModel, HasPredictionCol, HasHandleInvalid):
@@ -83,7 +86,7 @@ class MXNetModel(_Stage, JavaModel, HasPredictionCol, HasHandleInvalid):
 
     modelPath = Param(Params._dummy(), "modelPath", "path of the model", TypeConverters.toString)
     epoch = Param(Params._dummy(), "epoch", "number NNNN of the file PREFIX-NNNN.params", TypeConverters.toInt)
-    fetchDict = Param(Params._dummy(), "fetchDict", "output for each new column, by the name of the column", _string_map)
+    fetchDict = Param(Params._dummy(), "fetchDict", "output for each new column, by the name of the column", _map)
     batchSize = Param(Params._dummy(), "batchSize", "number of rows that the model is run on at once", TypeConverters.toInt)
     imageLayout = Param(Params._dummy(), "imageLayout", "dimensions of images: NCHW or NHWC", TypeConverters.toString)
     imageMean = Param(Params._dummy(), "imageMean", "what is subtracted from pixels", TypeConverters.toListFloat)
@@ -111,17 +114,46 @@ class MXNetModel(_Stage, JavaModel, HasPredictionCol, HasHandleInvalid):
         )
         self._start(defaults, self._input_kwargs)
 
+    def getFetchDict(self):
+        return self._dictionary(self.fetchDict)
+
     def setPayload(self, onnx):
         """Sets the model by the content of an ONNX file, in place of `modelPath`."""
+        _require_classic("setPayload", "set modelPath to a file that the server can read")
         self._java_obj.setPayload(onnx)
         self.clear(self.modelPath)
         return self
+
+    def _is_described(self):
+        """Whether a server of Spark Connect makes the model from the parameters; else it has the model."""
+        return isinstance(self._java_obj, str)
+
+    def _as_transformer(self):
+        transformer = JavaTransformer(self._java_obj)
+        transformer._resetUid(self.uid)
+        transformer._paramMap = self._paramMap
+        return transformer
+
+    def _transform(self, dataset):
+        return JavaModel._transform(self._as_transformer() if self._is_described() else self, dataset)
+
+    def write(self):
+        if self._is_described():
+            from pyspark.ml.connect.readwrite import RemoteMLWriter
+
+            return RemoteMLWriter(self._as_transformer())
+        return super().write()
+
+    def __repr__(self):
+        return f"MXNetModel: uid={self.uid}" if is_remote() else super().__repr__()
 
     @classmethod
     def _from_java(cls, java_stage):
         """The wrapper of a model that the JVM made: trained, or loaded."""
         model = cls()
         model._java_obj = java_stage
+        if is_remote():  # a reference; the server has the parameters
+            return model
         model._resetUid(java_stage.uid())
         model._transfer_params_from_java()
         return model
@@ -217,8 +249,15 @@ class MXNetEstimator(
         )
         self._start(defaults, self._input_kwargs)
 
+    def getOptimizerParams(self):
+        return self._dictionary(self.optimizerParams)
+
+    def getInitializerParams(self):
+        return self._dictionary(self.initializerParams)
+
     def setInitialModel(self, model):
         """Sets a model whose parameters training starts from."""
+        _require_classic("setInitialModel", "fine-tune in a classic session")
         model._transfer_params_to_java()
         self._java_obj.setInitialModel(model._java_obj)
         return self
@@ -233,6 +272,19 @@ class _Reader(JavaMLReader):
     @classmethod
     def _java_loader_class(cls, clazz):
         return clazz._classpath
+
+
+def _remote_reader(clazz):
+    """Reads a stage through Spark Connect. The parameters of a model name the saved files, so that it is read as a transformer."""
+    from pyspark.ml.connect.readwrite import RemoteMLReader
+
+    base = JavaEstimator if issubclass(clazz, JavaEstimator) else JavaTransformer
+    return RemoteMLReader(type(clazz.__name__, (base,), {"__module__": "org.apache.mxnet.spark"}))
+
+
+def _require_classic(method, remedy):
+    if is_remote():
+        raise NotImplementedError(f"{method} is not available through Spark Connect; {remedy}")
 
 
 # PySpark looks for the class of a loaded stage in the module that is named as the Scala package.

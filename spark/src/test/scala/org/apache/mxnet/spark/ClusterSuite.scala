@@ -11,15 +11,21 @@ abstract class ClusterSuite extends FunSuite {
   /** The number of tasks that an executor runs at the same time. */
   protected def coresPerExecutor: Int = 1
 
+  /** The number of executors. */
+  protected def numExecutors: Int = 2
+
+  /** The heap of an executor in MiB. */
+  protected def executorMemory: Int = 512
+
   lazy val spark: SparkSession = SparkSession
     .builder()
-    .master(s"local-cluster[2,$coresPerExecutor,1024]")
+    .master(s"local-cluster[$numExecutors,$coresPerExecutor,${executorMemory + 512}]")
     .appName("ferromx-spark4 tests")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.sql.shuffle.partitions", "4")
-    .config("spark.executor.memory", "512m")
+    .config("spark.executor.memory", s"${executorMemory}m")
     .config("spark.executor.extraClassPath", System.getProperty("ferromx.test.classes"))
     .getOrCreate()
 

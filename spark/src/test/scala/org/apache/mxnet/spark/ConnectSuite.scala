@@ -29,6 +29,8 @@ class ConnectSuite extends FunSuite {
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
     .config("spark.connect.grpc.binding.port", port.toString)
+    // The server moves every model to its disk, and loads it when a client uses it.
+    .config("spark.connect.session.connectML.mlCache.memoryControl.maxInMemorySize", "1024")
     .getOrCreate()
 
   private lazy val channel: ManagedChannel = {
@@ -99,7 +101,10 @@ class ConnectSuite extends FunSuite {
     proto.Relation.newBuilder().setSql(proto.SQL.newBuilder().setQuery(s"SELECT * FROM parquet.`$path`")).build()
   }
 
-  private def transform(set: proto.MlRelation.Transform.Builder => Unit, values: (String, proto.Expression.Literal)*) = {
+  private def transform(
+      set: proto.MlRelation.Transform.Builder => Unit,
+      values: (String, proto.Expression.Literal)*
+  ) = {
     val relation = proto.MlRelation.Transform.newBuilder().setInput(digits).setParams(params(values: _*))
     set(relation)
     proto.Relation.newBuilder().setMlRelation(proto.MlRelation.newBuilder().setTransform(relation)).build()
@@ -154,8 +159,10 @@ class ConnectSuite extends FunSuite {
   test("a client fits an estimator, and the model stays on the server") {
     val found = right(transform(_.setObjRef(reference(fitted))))
     assert(found > 1350, found)
-    val renamed = transform(_.setObjRef(reference(fitted)), "batchSize" -> integer(7))
-    assertEquals(right(renamed), found)
+    val smaller = transform(_.setObjRef(reference(fitted)), "batchSize" -> integer(7))
+    assertEquals(right(smaller), found)
+    val info = proto.MlCommand.newBuilder().setGetCacheInfo(proto.MlCommand.GetCacheInfo.newBuilder())
+    assertEquals(execute(info).getParam.getArray.getElementsCount, 0, "models in memory")
   }
 
   test("a client saves and loads models and estimators") {

@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet._
 import org.apache.mxnet.optimizer.SGD
-import org.apache.mxnet.spark.internal.{RowKey, ShardFile}
+import org.apache.mxnet.spark.internal.{ChunkPartitioner, RowKey, ShardFile}
 import org.apache.spark.TaskContext
 import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
 import org.apache.spark.ml.param.ParamMap
@@ -217,6 +217,24 @@ class MXNetEstimatorSuite extends ClusterSuite {
     val start = new MXNetModel().setModelPath(Digits.ModelPath).setEpoch(Digits.ModelEpoch)
     val model = estimator.setInitialModel(start).setLearningRate(1e-6f).fit(digits.where("id < 200"))
     assert(accuracy(model) >= 0.94, accuracy(model))
+  }
+
+  test("parameters that are larger than the result of a task come in several jobs") {
+    val data = Symbol.Variable("data")
+    val hidden = Symbol.api.FullyConnected(data = data, num_hidden = 250000, name = "one")
+    val scores = Symbol.api.FullyConnected(data = hidden, num_hidden = 10, name = "two")
+    val large = estimator
+      .setSymbol(Symbol.api.SoftmaxOutput(data = scores, name = "softmax"))
+      .setInputShapes(Map("data" -> Shape(64)))
+      .setLearningRate(1e-6f)
+      .setNumShards(2)
+    val model = large.fit(digits.where("id < 32"))
+    assert(Files.size(model.files.others.head) > ChunkPartitioner.PartitionBytes)
+    assertEquals(model.transform(testDigits.limit(8)).count(), 8L)
+
+    val partitions = new ChunkPartitioner(150L << 20)
+    assertEquals(Seq(0, 15, 16, 31, 32, 37, 48).map(partitions.getPartition), Seq(0, 0, 1, 1, 2, 2, 2))
+    assertEquals(new ChunkPartitioner(0).numPartitions, 1)
   }
 
   test("cross-validation in a pipeline") {

@@ -1,17 +1,20 @@
 package org.apache.mxnet.spark
 
 import java.awt.image.BufferedImage
-import java.io.ByteArrayOutputStream
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, IOException, ObjectInputStream, ObjectOutputStream}
 import java.nio.file.{Files, Path, Paths}
 import javax.imageio.ImageIO
 
+import scala.util.Using
+
 import org.apache.mxnet._
-import org.apache.mxnet.spark.internal.ModelSession
+import org.apache.mxnet.spark.internal.{ModelFiles, ModelSession}
 import org.apache.spark.SparkEnv
 import org.apache.spark.ml.evaluation.MulticlassClassificationEvaluator
 import org.apache.spark.ml.feature.VectorAssembler
 import org.apache.spark.ml.functions.array_to_vector
 import org.apache.spark.ml.linalg.Vectors
+import org.apache.spark.ml.param.ParamMap
 import org.apache.spark.ml.{Pipeline, PipelineModel, PipelineStage}
 import org.apache.spark.sql.functions.{col, lit, typedlit, when}
 import org.apache.spark.sql.streaming.Trigger
@@ -184,6 +187,34 @@ class MXNetModelSuite extends ClusterSuite {
     assertEquals(loaded.collect().map(_.getSeq[Double](1).head).toSeq, Seq(0.0, 2.0, 4.0))
   }
 
+  test("a model without a path is serialized with its content, which a process stores once") {
+    // More than one buffer of the stream.
+    val weight = NDArray.array(Array.tabulate(600000)(i => (i % 997).toFloat), Shape(1000, 600))
+    val network = Symbol.api.FullyConnected(Symbol.Variable("data"), num_hidden = 1000, no_bias = true, name = "fc")
+    val model = new MXNetModel()
+      .setNetwork(network, Map("fc_weight" -> weight))
+      .setFeedDict(Map("data" -> "value"))
+    def write(values: AnyRef*): Array[Byte] = {
+      val bytes = new ByteArrayOutputStream
+      Using.resource(new ObjectOutputStream(bytes))(out => values.foreach(out.writeObject))
+      bytes.toByteArray
+    }
+    val in = new ObjectInputStream(new ByteArrayInputStream(write(model, model.copy(ParamMap.empty), "after")))
+    val sent = Seq.fill(2)(in.readObject().asInstanceOf[MXNetModel])
+    assertEquals(in.readObject(), "after": AnyRef)
+    assertNotEquals(sent.head.files.main, model.files.main)
+    assertEquals(sent.last.files.main, sent.head.files.main)
+    val copied = sent.head.files
+    assertEquals(ModelFiles(copied.main, copied.others).hash, model.files.hash, "of the content")
+    assertEquals(sent.head.innerModel.getArgParams("fc_weight"), weight)
+
+    val bytes = write(doubled())
+    for (length <- Seq(bytes.length - 1, bytes.length / 2))
+      intercept[IOException](new ObjectInputStream(new ByteArrayInputStream(bytes.take(length))).readObject())
+    val whole = new ObjectInputStream(new ByteArrayInputStream(bytes)).readObject().asInstanceOf[MXNetModel]
+    assertEquals(whole.transform(spark.range(1).select(lit(3.0).as("value"))).head().getSeq[Double](1), Seq(6.0))
+  }
+
   test("the new columns stay lazy: joins, filters and streams see them as any others") {
     val frame = doubled().transform(spark.range(0, 6, 1, 2).select(col("id").as("value")))
     assertEquals(frame.as("a").join(frame.as("b"), "value").count(), 6L)
@@ -256,9 +287,10 @@ class MXNetModelSuite extends ClusterSuite {
 
   test("every parameter is explained, and a copy keeps the model") {
     val text = lenet.explainParams()
+    assert(text.contains("""(current: {"data":"pixels"})"""), text)
     Seq("modelPath", "feedDict", "fetchDict", "inputShapes", "batchSize", "imageMean", "predictionCol", "handleInvalid")
       .foreach(name => assert(text.contains(s"$name: "), name))
-    val copied = doubled().copy(org.apache.spark.ml.param.ParamMap.empty)
+    val copied = doubled().copy(ParamMap.empty)
     assertEquals(copied.transform(spark.range(1).select(col("id").as("value"))).count(), 1L)
   }
 
