@@ -273,42 +273,60 @@ fn put_context_and_type(out: &mut Vec<u8>, context: Context, dtype: DType) {
     out.extend(dtype.code().to_le_bytes());
 }
 
+/// An array as it is written: what comes before the elements, and the arrays whose elements follow.
+struct Serialized {
+    header: Vec<u8>,
+    elements: Vec<NDArray>,
+}
+
+impl Serialized {
+    /// # Errors
+    /// A sparse array with inconsistent parts.
+    fn of(array: &Array) -> Result<Serialized> {
+        let mut out = Vec::new();
+        let dims = array.shape().dims();
+        let numpy = dims.is_empty() || dims.contains(&0);
+        out.extend(if numpy { MAGIC_V3 } else { MAGIC_V2 }.to_le_bytes());
+        out.extend((array.storage_type() as i32).to_le_bytes());
+        let elements = match array {
+            Array::Dense(a) => {
+                put_shape(&mut out, a.shape());
+                put_context_and_type(&mut out, a.context(), a.dtype());
+                vec![a.clone()]
+            }
+            Array::Sparse(a) => {
+                let data = a.parts()?.data;
+                let indices = a.stored_indices();
+                put_shape(&mut out, data.shape());
+                put_shape(&mut out, a.shape());
+                put_context_and_type(&mut out, a.context(), a.dtype());
+                for part in &indices {
+                    out.extend(part.dtype().code().to_le_bytes());
+                    put_shape(&mut out, part.shape());
+                }
+                [data].into_iter().chain(indices).collect()
+            }
+        };
+        Ok(Serialized { header: out, elements })
+    }
+
+    fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        out.write_all(&self.header)?;
+        self.elements.iter().try_for_each(|elements| storage::read_bytes(elements, |bytes| out.write_all(bytes)))
+    }
+}
+
 /// Serialises one array.
 ///
 /// # Errors
 /// A sparse array with inconsistent parts.
 pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    let append = |out: &mut Vec<u8>, elements: &NDArray| {
-        storage::read_bytes(elements, |bytes| {
-            memory::reserve(out, bytes.len());
+    let Serialized { header: mut out, elements } = Serialized::of(array)?;
+    for part in &elements {
+        storage::read_bytes(part, |bytes| {
+            memory::reserve(&mut out, bytes.len());
             out.extend_from_slice(bytes);
         });
-    };
-    let dims = array.shape().dims();
-    let numpy = dims.is_empty() || dims.contains(&0);
-    out.extend(if numpy { MAGIC_V3 } else { MAGIC_V2 }.to_le_bytes());
-    out.extend((array.storage_type() as i32).to_le_bytes());
-    match array {
-        Array::Dense(a) => {
-            put_shape(&mut out, a.shape());
-            put_context_and_type(&mut out, a.context(), a.dtype());
-            append(&mut out, a);
-        }
-        Array::Sparse(a) => {
-            let data = a.parts()?.data;
-            let indices = a.stored_indices();
-            put_shape(&mut out, data.shape());
-            put_shape(&mut out, a.shape());
-            put_context_and_type(&mut out, a.context(), a.dtype());
-            for part in &indices {
-                out.extend(part.dtype().code().to_le_bytes());
-                put_shape(&mut out, part.shape());
-            }
-            for part in [&data].into_iter().chain(&indices) {
-                append(&mut out, part);
-            }
-        }
     }
     Ok(out)
 }
@@ -337,14 +355,14 @@ pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
     );
     let mut contents = memory::with_capacity(arrays.len());
     for array in arrays {
-        contents.push(array_to_bytes(array)?);
+        contents.push(Serialized::of(array)?);
     }
     write_atomically(path, |file| {
         file.write_all(&FILE_MAGIC.to_le_bytes())?;
         file.write_all(&0u64.to_le_bytes())?;
         file.write_all(&(arrays.len() as u64).to_le_bytes())?;
         for content in &contents {
-            file.write_all(content)?;
+            content.write(file)?;
         }
         file.write_all(&(names.len() as u64).to_le_bytes())?;
         for name in names {
