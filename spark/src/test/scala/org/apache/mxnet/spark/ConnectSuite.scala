@@ -2,7 +2,7 @@ package org.apache.mxnet.spark
 
 import java.net.ServerSocket
 import java.nio.file.Files
-import java.util.UUID
+import java.util.{ServiceLoader, UUID}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Using
@@ -10,6 +10,8 @@ import scala.util.Using
 import munit.FunSuite
 import org.apache.mxnet.Symbol
 import org.apache.spark.connect.proto
+import org.apache.spark.ml.param.Params
+import org.apache.spark.ml.{Estimator, Transformer}
 import org.apache.spark.sql.SparkSession
 import org.sparkproject.connect.grpc.{Grpc, InsecureChannelCredentials, ManagedChannel, StatusRuntimeException}
 
@@ -141,6 +143,21 @@ class ConnectSuite extends FunSuite {
     execute(
       proto.MlCommand.newBuilder().setRead(proto.MlCommand.Read.newBuilder().setOperator(operator).setPath(path))
     ).getOperatorInfo
+
+  test("the stages are registered and have the constructors that the server and the ServiceLoader call") {
+    def providers[A](service: Class[A]): Seq[Class[_]] =
+      ServiceLoader.load(service).stream().iterator().asScala.map(_.`type`(): Class[_]).toSeq
+    val stages = (providers(classOf[Transformer]) ++ providers(classOf[Estimator[_]])).distinct.filter {
+      _.getName.startsWith("org.apache.mxnet.")
+    }
+    assertEquals(stages.toSet[Class[_]], Set[Class[_]](classOf[MXNetModel], classOf[MXNetEstimator]))
+    stages.foreach { stage =>
+      stage.getConstructor().newInstance()
+      assertEquals(stage.getConstructor(classOf[String]).newInstance("uid").asInstanceOf[Params].uid, "uid")
+      stage.getMethod("load", classOf[String])
+      stage.getMethod("read")
+    }
+  }
 
   test("a client transforms with a model that it describes by parameters") {
     val direct = new MXNetModel()

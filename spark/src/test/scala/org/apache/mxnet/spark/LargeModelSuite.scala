@@ -8,6 +8,7 @@ import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.mxnet._
+import org.apache.mxnet.infer.Predictor
 import org.apache.mxnet.spark.internal.ModelFiles
 import org.apache.spark.ml.param.ParamMap
 import org.apache.spark.mllib.linalg.Vectors
@@ -55,7 +56,8 @@ class LargeModelSuite extends ClusterSuite {
     model.transform(table).collect().map(row => row.getLong(0) -> row.getSeq[Float](1)).toMap
   }
 
-  test("a model above 2 GiB is shipped, saved, loaded, serialized and broadcast") {
+  /** Writes the model. */
+  private def writeModel(): Unit = {
     assume(sys.env.contains("FERROMX_LARGE_MODEL"), "by hand")
     val (data, table) = (Symbol.Variable("data"), Symbol.Variable("table"))
     val network = Symbol.api.Embedding(data, table, input_dim = lastRow.toInt + 1, output_dim = 2, name = "table")
@@ -63,6 +65,19 @@ class LargeModelSuite extends ClusterSuite {
     val params = Path.of(s"${prefix("large")}-0000.params")
     writeParams(params)
     assert(Files.size(params) > Int.MaxValue)
+  }
+
+  /** What is read from the serialized form of an object. */
+  private def copyOf[A <: AnyRef](value: A): A = {
+    val file = prefix("serialized").toFile
+    Using.resource(new ObjectOutputStream(new FileOutputStream(file)))(_.writeObject(value))
+    assert(file.length > Int.MaxValue)
+    try Using.resource(new ObjectInputStream(new FileInputStream(file)))(_.readObject().asInstanceOf[A])
+    finally Files.delete(file.toPath)
+  }
+
+  test("a model above 2 GiB is shipped, saved, loaded, serialized and broadcast") {
+    writeModel()
     assertEquals(rows(model.setModelPath(prefix("large").toString)), expected, "shipped")
 
     model.setModelPath(prefix("large").toString).write.save(prefix("saved").toString)
@@ -70,12 +85,7 @@ class LargeModelSuite extends ClusterSuite {
 
     val files = ModelFiles.of(prefix("large").toString, 0, new Configuration)
     val payload = model.withFiles(files)
-    val serialized = prefix("serialized").toFile
-    Using.resource(new ObjectOutputStream(new FileOutputStream(serialized)))(_.writeObject(payload))
-    val sent = Using.resource(new ObjectInputStream(new FileInputStream(serialized))) {
-      _.readObject().asInstanceOf[MXNetModel].copy(ParamMap.empty)
-    }
-    assert(serialized.delete())
+    val sent = copyOf(payload).copy(ParamMap.empty)
     assertEquals(ModelFiles(sent.files.main, sent.files.others).hash, files.hash, "serialized")
     assertEquals(rows(sent), expected, "serialized")
 
@@ -84,5 +94,14 @@ class LargeModelSuite extends ClusterSuite {
       index -> shared.value.predict(Vectors.dense(index.toDouble)).head.get.toArray.toSeq
     }
     assertEquals(found.collect().toMap, expected, "broadcast")
+  }
+
+  test("a predictor above 2 GiB is serialized") {
+    writeModel()
+    val inputs = IndexedSeq(DataDesc("data", Shape(1), layout = "N"))
+    val predictor = copyOf(new Predictor(prefix("large").toString, inputs))
+    expected.foreach { case (index, row) =>
+      assertEquals(predictor.predict(IndexedSeq(Array(index.toFloat))).head.toSeq, row)
+    }
   }
 }

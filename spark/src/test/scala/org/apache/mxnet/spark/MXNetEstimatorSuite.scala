@@ -276,8 +276,6 @@ class MXNetEstimatorSuite extends ClusterSuite {
       assert(intercept[IllegalArgumentException](MXNetEstimator.requireSupported(conf)).getMessage.contains(key))
     }
     assert(estimator.explainParams().contains("numShards: number of parts of a batch"))
-    val estimators = java.util.ServiceLoader.load(classOf[org.apache.spark.ml.Estimator[_]])
-    assert(estimators.stream().anyMatch(_.`type`() == classOf[MXNetEstimator]), "for Spark Connect")
   }
 }
 

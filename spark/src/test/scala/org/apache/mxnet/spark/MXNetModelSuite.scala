@@ -294,11 +294,6 @@ class MXNetModelSuite extends ClusterSuite {
     assertEquals(copied.transform(spark.range(1).select(col("id").as("value"))).count(), 1L)
   }
 
-  test("Spark Connect finds the class by the service files") {
-    val stages = java.util.ServiceLoader.load(classOf[org.apache.spark.ml.Transformer])
-    assert(stages.stream().anyMatch(_.`type`() == classOf[MXNetModel]))
-  }
-
   private def causes(error: Throwable): String = Iterator.iterate(error)(_.getCause).takeWhile(_ != null).mkString("\n")
 }
 

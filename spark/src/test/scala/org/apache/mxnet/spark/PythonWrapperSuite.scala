@@ -17,9 +17,12 @@ class PythonWrapperSuite extends FunSuite {
     val body = bodies(name)
     val own = """(?m)^    (\w+) = Param\(Params\._dummy\(\), "(\w+)",""".r.findAllMatchIn(body).toSeq
     own.foreach(found => assertEquals(found.group(1), found.group(2)))
-    val shared = """\bHas([A-Z]\w+)\b""".r.findAllMatchIn(body).map(found => s"${found.group(1).head.toLower}${found.group(1).tail}")
+    val shared = """\bHas([A-Z]\w+)\b""".r
+      .findAllMatchIn(body)
+      .map(found => s"${found.group(1).head.toLower}${found.group(1).tail}")
     assertEquals((own.map(_.group(1)) ++ shared).sorted, stage.params.toSeq.map(_.name))
-    val constructor = """(?s)def __init__\((.*?)\):""".r.findFirstMatchIn(body.substring(body.indexOf(s"$name("))).get.group(1)
+    val constructor =
+      """(?s)def __init__\((.*?)\):""".r.findFirstMatchIn(body.substring(body.indexOf(s"$name("))).get.group(1)
     val arguments = """(?m)^        (\w+)=""".r.findAllMatchIn(constructor).map(_.group(1)).toSeq
     assertEquals(arguments.sorted, stage.params.toSeq.map(_.name), "arguments of the constructor")
   }
