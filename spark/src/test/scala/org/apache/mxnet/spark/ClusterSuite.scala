@@ -25,6 +25,8 @@ abstract class ClusterSuite extends FunSuite {
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.sql.shuffle.partitions", "4")
+    // Less than the parameters of a large network: they must come in several jobs.
+    .config("spark.driver.maxResultSize", "72m")
     .config("spark.executor.memory", s"${executorMemory}m")
     .config("spark.executor.extraClassPath", System.getProperty("ferromx.test.classes"))
     .getOrCreate()
