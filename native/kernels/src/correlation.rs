@@ -1,5 +1,4 @@
-//! Correlation of patches of two feature maps (Fischer et al., "FlowNet: learning optical flow with convolutional
-//! networks", 2015).
+//! Correlation of patches of two feature maps (Fischer et al., "FlowNet: learning optical flow with convolutional networks", 2015).
 
 use crate::float::{Accum, FloatElement};
 use crate::movement::{Padding, pad};
@@ -23,7 +22,7 @@ pub struct CorrelationShape {
     pub strides: [usize; 2],
     /// Zero padding around the images.
     pub pad: usize,
-    /// Whether pixels are multiplied; otherwise their absolute differences are used.
+    /// True to multiply pixels, false to take their absolute differences.
     pub is_multiply: bool,
 }
 
@@ -33,8 +32,8 @@ impl CorrelationShape {
         self.input.map(|d| d + 2 * self.pad)
     }
 
-    /// Number of displacements to one side.
-    fn reach(&self) -> usize {
+    /// Number of displacements in each direction.
+    fn max_steps(&self) -> usize {
         self.displacement / self.strides[1]
     }
 
@@ -46,17 +45,17 @@ impl CorrelationShape {
 
     /// Channels of the output: the number of displacements.
     pub fn displacements(&self) -> usize {
-        (2 * self.reach() + 1).pow(2)
+        (2 * self.max_steps() + 1).pow(2)
     }
 
     /// Row and column of the second patch of displacement `d`, for the first patch at (0, 0).
-    fn second(&self, d: usize) -> [usize; 2] {
-        let (width, step) = (2 * self.reach() + 1, self.strides[1]);
-        let first = self.displacement - self.reach() * step;
-        [first + d / width * step, first + d % width * step]
+    fn displaced_start(&self, d: usize) -> [usize; 2] {
+        let (width, stride) = (2 * self.max_steps() + 1, self.strides[1]);
+        let first = self.displacement - self.max_steps() * stride;
+        [first + d / width * stride, first + d % width * stride]
     }
 
-    /// Number of terms whose mean is an output.
+    /// Number of terms in the mean of an output.
     fn terms(&self) -> usize {
         self.kernel * self.kernel * self.channels
     }
@@ -77,8 +76,8 @@ impl CorrelationShape {
     }
 }
 
-/// The mean over a patch and all channels of the products (or absolute differences) of the pixels of `a` and the displaced pixels
-/// of `b`; shape (batch, displacements, height, width).
+/// Writes `y` (batch, displacements, height, width): the mean over a patch and all channels of the products (or absolute differences)
+/// of the pixels of `a` and the displaced pixels of `b`.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -91,14 +90,14 @@ pub fn correlation<T: FloatElement>(s: &CorrelationShape, a: &[T], b: &[T], y: &
         let grain = (1usize << 15).div_ceil((width * s.terms()).max(1));
         parallel_rows(y, width, grain, |i, y| {
             let (n, d, row) = (i / (count * height), i / height % count, i % height * s.strides[0]);
-            let [dy, dx] = s.second(d);
+            let [dy, dx] = s.displaced_start(d);
             with_scratch(width, |sums: &mut [T::Acc]| {
                 sums.fill(T::Acc::zero());
                 for (c, h) in (0..s.channels).flat_map(|c| (0..s.kernel).map(move |h| (c, h))) {
                     let line = |at: usize| ((n * s.channels + c) * padded_height + at + h) * padded_width;
-                    let (first, second) = (line(row + s.displacement), line(row + dy));
+                    let (first, displaced_start) = (line(row + s.displacement), line(row + dy));
                     for w in 0..s.kernel {
-                        let (a, b) = (&a[first + s.displacement + w..], &b[second + dx + w..]);
+                        let (a, b) = (&a[first + s.displacement + w..], &b[displaced_start + dx + w..]);
                         match s.is_multiply {
                             true => add_products(s.strides[0], a, b, sums),
                             false => add_differences(s.strides[0], a, b, sums),
@@ -135,8 +134,8 @@ crate::simd::per_isa! {
     }
 }
 
-/// The gradients of [`correlation`] with respect to both images; `None` for those that are not needed. The derivative of the
-/// absolute value at zero counts as one for `a`.
+/// The gradients of [`correlation`] with respect to both images; `None` for those that are not needed. The derivative of an absolute
+/// difference of zero is 1 with respect to `a` and -1 with respect to `b`.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -147,38 +146,44 @@ pub fn correlation_backward<T: FloatElement>(
     grads: [Option<&mut [T]>; 2],
 ) {
     s.with_padded(images, |padded| {
-        for (which, grad) in grads.into_iter().enumerate() {
+        for (input_index, grad) in grads.into_iter().enumerate() {
             if let Some(grad) = grad {
-                backward_one(s, padded, which, y_grad, grad);
+                backward_one(s, padded, input_index, y_grad, grad);
             }
         }
     });
 }
 
 /// The gradient with respect to one of the images, plane by plane.
-fn backward_one<T: FloatElement>(s: &CorrelationShape, [a, b]: [&[T]; 2], which: usize, y_grad: &[T], grad: &mut [T]) {
+fn backward_one<T: FloatElement>(
+    s: &CorrelationShape,
+    [a, b]: [&[T]; 2],
+    input_index: usize,
+    y_grad: &[T],
+    grad: &mut [T],
+) {
     let ([height, width], count, stride) = (s.output(), s.displacements(), s.strides[0]);
     let [padded_height, padded_width] = s.padded();
     let plane = padded_height * padded_width;
     let scale = T::Acc::one() / T::Acc::count(s.terms().max(1));
     parallel_rows(grad, s.input[0] * s.input[1], 1, |i, grad| {
         let (a, b) = (&a[i * plane..(i + 1) * plane], &b[i * plane..(i + 1) * plane]);
-        let heads = &y_grad[i / s.channels * count * height * width..];
+        let grads = &y_grad[i / s.channels * count * height * width..];
         with_scratch(plane, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());
             for (d, row) in (0..count).flat_map(|d| (0..height).map(move |row| (d, row))) {
-                let heads = &heads[(d * height + row) * width..][..width];
-                let [dy, dx] = s.second(d);
+                let row_grads = &grads[(d * height + row) * width..][..width];
+                let [dy, dx] = s.displaced_start(d);
                 for (h, w) in (0..s.kernel).flat_map(|h| (0..s.kernel).map(move |w| (h, w))) {
                     let at = |r: usize, c: usize| (row * stride + r + h) * padded_width + c + w;
                     let first = at(s.displacement, s.displacement);
-                    let second = at(dy, dx);
-                    let (a, b) = (&a[first..], &b[second..]);
-                    match (s.is_multiply, which) {
-                        (true, 0) => add_weighted(stride, heads, b, &mut sums[first..]),
-                        (true, _) => add_weighted(stride, heads, a, &mut sums[second..]),
-                        (false, 0) => add_signs(stride, heads, a, b, T::Acc::one(), &mut sums[first..]),
-                        (false, _) => add_signs(stride, heads, a, b, -T::Acc::one(), &mut sums[second..]),
+                    let displaced_start = at(dy, dx);
+                    let (a, b) = (&a[first..], &b[displaced_start..]);
+                    match (s.is_multiply, input_index) {
+                        (true, 0) => add_weighted(stride, row_grads, b, &mut sums[first..]),
+                        (true, _) => add_weighted(stride, row_grads, a, &mut sums[displaced_start..]),
+                        (false, 0) => add_signs(stride, row_grads, a, b, T::Acc::one(), &mut sums[first..]),
+                        (false, _) => add_signs(stride, row_grads, a, b, -T::Acc::one(), &mut sums[displaced_start..]),
                     }
                 }
             }
@@ -192,14 +197,14 @@ fn backward_one<T: FloatElement>(s: &CorrelationShape, [a, b]: [&[T]; 2], which:
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    fn add_weighted<T: FloatElement>(stride: usize, heads: &[T], x: &[T], sums: &mut [T::Acc]) {
+    fn add_weighted<T: FloatElement>(stride: usize, grads: &[T], x: &[T], sums: &mut [T::Acc]) {
         if stride == 1 {
-            for (sum, (head, x)) in sums.iter_mut().zip(heads.iter().zip(x)) {
-                *sum += T::Acc::of(*head) * T::Acc::of(*x);
+            for (sum, (grad, x)) in sums.iter_mut().zip(grads.iter().zip(x)) {
+                *sum += T::Acc::of(*grad) * T::Acc::of(*x);
             }
         } else {
-            for (sum, (head, x)) in sums.iter_mut().step_by(stride).zip(heads.iter().zip(x.iter().step_by(stride))) {
-                *sum += T::Acc::of(*head) * T::Acc::of(*x);
+            for (sum, (grad, x)) in sums.iter_mut().step_by(stride).zip(grads.iter().zip(x.iter().step_by(stride))) {
+                *sum += T::Acc::of(*grad) * T::Acc::of(*x);
             }
         }
     }
@@ -207,11 +212,11 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    fn add_signs<T: FloatElement>(stride: usize, heads: &[T], a: &[T], b: &[T], one: T::Acc, sums: &mut [T::Acc]) {
+    fn add_signs<T: FloatElement>(stride: usize, grads: &[T], a: &[T], b: &[T], one: T::Acc, sums: &mut [T::Acc]) {
         let pixels = a.iter().step_by(stride).zip(b.iter().step_by(stride));
-        for (sum, (head, (a, b))) in sums.iter_mut().step_by(stride).zip(heads.iter().zip(pixels)) {
+        for (sum, (grad, (a, b))) in sums.iter_mut().step_by(stride).zip(grads.iter().zip(pixels)) {
             let sign = if T::Acc::of(*a) >= T::Acc::of(*b) { one } else { -one };
-            *sum += T::Acc::of(*head) * sign;
+            *sum += T::Acc::of(*grad) * sign;
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct CtcShape {
 
 /// Computes the loss of each sequence, -log of the probability of its labels, from scores `x` (frames, batch, classes), to which
 /// softmax is applied. Unless `grad` is empty, also stores the gradient of the loss with respect to the scores, as (batch,
-/// frames, classes). Frames from a sequence's length on are ignored. Sequences with more labels than their frames allow have loss
+/// frames, classes). Frames past the length of a sequence are ignored. Sequences with more labels than their frames allow have loss
 /// and gradient 0.
 ///
 /// # Panics
@@ -38,11 +38,11 @@ pub fn ctc_loss<T: FloatElement>(
     assert_eq!(x.len(), s.batch * plane, "scores of {s:?}");
     assert_eq!([labels.len(), lengths.len(), loss.len()], [s.batch; 3], "sequences of {s:?}");
     assert!(grad.is_empty() || grad.len() == x.len(), "gradients of {s:?}");
-    let mut nothing = vec![T::default(); if grad.is_empty() { s.batch } else { 0 }];
-    let (grad, row_len) = if grad.is_empty() { (&mut nothing[..], 1) } else { (grad, plane) };
+    let mut unused = vec![T::default(); if grad.is_empty() { s.batch } else { 0 }];
+    let (grad, row_len) = if grad.is_empty() { (&mut unused[..], 1) } else { (grad, plane) };
     parallel_rows2((loss, 1), (grad, row_len), 1, |n, loss, grad| {
-        with_scratch(plane + row::scratch_len(s.classes), |work: &mut [T::Acc]| {
-            let (logs, exps) = work.split_at_mut(plane);
+        with_scratch(plane + row::scratch_len(s.classes), |buffer: &mut [T::Acc]| {
+            let (logs, exps) = buffer.split_at_mut(plane);
             for (t, logs) in logs.chunks_exact_mut(s.classes.max(1)).enumerate() {
                 let x = &x[(t * s.batch + n) * s.classes..][..s.classes];
                 let params = row::Params { is_log: true, sign: T::Acc::one(), inv_temperature: T::Acc::one() };
@@ -54,37 +54,38 @@ pub fn ctc_loss<T: FloatElement>(
     });
 }
 
-/// Inputs of a log-sum-exp per state.
+/// The transitions to each state: a log-sum-exp over three predecessors.
 struct Paths<'a, A> {
-    /// The three logarithms to combine; `penalty` is added to the third.
+    /// Log probabilities of the predecessors. `penalty` is added to the third one, which skips a state.
     from: [&'a [A]; 3],
+    /// Zero where a state may be skipped, otherwise negative infinity.
     penalty: &'a [A],
     /// Added to the result.
-    plus: &'a [A],
+    log_factor: &'a [A],
 }
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// `to = log(e^a + e^b + e^(c + penalty)) + plus`.
-    fn join<A: Accum>(paths: &Paths<'_, A>, to: &mut [A]) {
+    /// `to = log(e^a + e^b + e^(c + penalty)) + log_factor`.
+    fn log_sum_exp<A: Accum>(paths: &Paths<'_, A>, to: &mut [A]) {
         let n = to.len();
         let [a, b, c] = paths.from.map(|x| &x[..n]);
-        let (penalty, plus) = (&paths.penalty[..n], &paths.plus[..n]);
+        let (penalty, log_factor) = (&paths.penalty[..n], &paths.log_factor[..n]);
         for i in 0..n {
             let c = c[i] + penalty[i];
             let largest = if a[i] > b[i] { a[i] } else { b[i] };
             let largest = if c > largest { c } else { largest };
             let base = if largest == A::neg_infinity() { A::zero() } else { largest };
             let sum = (a[i] - base).exponential() + (b[i] - base).exponential() + (c - base).exponential();
-            to[i] = base + sum.logarithm() + plus[i];
+            to[i] = base + sum.logarithm() + log_factor[i];
         }
     }
 }
 
 crate::simd::per_isa! {
     avx512 if A::EVERY_LEVEL;
-    /// `to = e^(a + b - total)`.
-    fn shares_of<A: Accum>(a: &[A], b: &[A], total: A, to: &mut [A]) {
+    /// The posterior probabilities of the states, from forward and backward variables: `to = e^(a + b - total)`.
+    fn posteriors_of<A: Accum>(a: &[A], b: &[A], total: A, to: &mut [A]) {
         for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
             *to = (*a + *b - total).exponential();
         }
@@ -93,10 +94,10 @@ crate::simd::per_isa! {
 
 crate::simd::per_isa! {
     avx512 if T::EVERY_LEVEL;
-    /// The gradient of a frame: `e^log - share`.
-    fn frame_gradient<T: FloatElement>(logs: &[T::Acc], shares: &[T::Acc], grad: &mut [T]) {
-        for (grad, (log, share)) in grad.iter_mut().zip(logs.iter().zip(shares)) {
-            *grad = (log.exponential() - *share).store();
+    /// The gradient of a frame: the probability of each class, minus its posterior.
+    fn frame_gradient<T: FloatElement>(logs: &[T::Acc], class_posteriors: &[T::Acc], grad: &mut [T]) {
+        for (grad, (log, posterior)) in grad.iter_mut().zip(logs.iter().zip(class_posteriors)) {
+            *grad = (log.exponential() - *posterior).store();
         }
     }
 }
@@ -120,30 +121,30 @@ fn sequence<T: FloatElement>(
     // States: a blank, then each label followed by a blank.
     let states = 2 * labels.len() + 1;
     let class = |state: usize| if state.is_multiple_of(2) { s.blank } else { labels[state / 2] };
-    let is_own = |state: usize| class(state) != s.blank && class(state) != class(state - 2);
-    let skips = |state: usize| state >= 3 && state % 2 == 1 && is_own(state);
-    let never = T::Acc::neg_infinity();
+    let is_distinct_label = |state: usize| class(state) != s.blank && class(state) != class(state - 2);
+    let can_skip_blank = |state: usize| state >= 3 && state % 2 == 1 && is_distinct_label(state);
+    let log_zero = T::Acc::neg_infinity();
     // Two unreachable states precede the first one, so that every state has two predecessors.
     let width = states + 2;
-    with_scratch(frames * (width + states) + 2 * width, |work: &mut [T::Acc]| {
-        let (forward, rest) = work.split_at_mut(frames * width);
+    with_scratch(frames * (width + states) + 2 * width, |buffer: &mut [T::Acc]| {
+        let (forward, rest) = buffer.split_at_mut(frames * width);
         let (emit, rest) = rest.split_at_mut(frames * states);
         let (penalty, first) = rest.split_at_mut(width);
-        penalty.fill(never);
-        (0..states).filter(|state| skips(*state)).for_each(|state| penalty[state] = T::Acc::zero());
+        penalty.fill(log_zero);
+        (0..states).filter(|state| can_skip_blank(*state)).for_each(|state| penalty[state] = T::Acc::zero());
         for (t, emit) in emit.chunks_exact_mut(states).enumerate() {
             emit.iter_mut().enumerate().for_each(|(state, log)| *log = logs[t * s.classes + class(state)]);
         }
-        first.fill(never);
-        // Before the first frame, all paths are in the state before the first one.
+        first.fill(log_zero);
+        // Before the first frame, all paths are in the second unreachable state.
         first[1] = T::Acc::zero();
         for t in 0..frames {
             let (before, now) = forward.split_at_mut(t * width);
             let before = if t == 0 { &*first } else { &before[(t - 1) * width..] };
             let now = &mut now[..width];
-            now[..2].fill(never);
+            now[..2].fill(log_zero);
             let from = [&before[2..], &before[1..], before];
-            join(&Paths { from, penalty, plus: &emit[t * states..] }, &mut now[2..]);
+            log_sum_exp(&Paths { from, penalty, log_factor: &emit[t * states..] }, &mut now[2..]);
             if t == 0 && states > 1 {
                 now[3] = emit[1];
             }
@@ -151,7 +152,7 @@ fn sequence<T: FloatElement>(
         let last = &forward[(frames - 1) * width..];
         let total = log_add(last[width - 1], last[width - 2]);
         match grad {
-            Some(grad) if total != never => {
+            Some(grad) if total != log_zero => {
                 gradient(s, (logs, &*emit), (&*forward, total), &*penalty, &class, grad);
             }
             // A label that equals the blank cannot be skipped, so there may be no path.
@@ -168,8 +169,8 @@ fn log_add<A: Accum>(a: A, b: A) -> A {
     if low == A::neg_infinity() { high } else { high + (low - high).exponential().ln_1p() }
 }
 
-/// The gradient of the loss, from the log probabilities of all classes and of the states, and from the forward variables of each
-/// state.
+/// The gradient of the loss: runs the backward recursion, given the log probabilities of all classes, those of the states, and the
+/// forward variables.
 fn gradient<T: FloatElement>(
     s: &CtcShape,
     (logs, emit): (&[T::Acc], &[T::Acc]),
@@ -181,28 +182,28 @@ fn gradient<T: FloatElement>(
     let width = penalty.len();
     let states = width - 2;
     let frames = forward.len() / width;
-    let never = T::Acc::neg_infinity();
+    let log_zero = T::Acc::neg_infinity();
     grad[frames * s.classes..].fill(T::default());
-    with_scratch(3 * states + width + s.classes, |work: &mut [T::Acc]| {
-        let (beta, rest) = work.split_at_mut(states);
-        let (share, rest) = rest.split_at_mut(states);
-        let (nothing, rest) = rest.split_at_mut(states);
-        let (next, shares) = rest.split_at_mut(width);
-        nothing.fill(T::Acc::zero());
-        next.fill(never);
-        beta.fill(never);
+    with_scratch(3 * states + width + s.classes, |buffer: &mut [T::Acc]| {
+        let (beta, rest) = buffer.split_at_mut(states);
+        let (posterior, rest) = rest.split_at_mut(states);
+        let (zeros, rest) = rest.split_at_mut(states);
+        let (next, class_posteriors) = rest.split_at_mut(width);
+        zeros.fill(T::Acc::zero());
+        next.fill(log_zero);
+        beta.fill(log_zero);
         beta[states.saturating_sub(2)..].fill(T::Acc::zero());
         for t in (0..frames).rev() {
-            shares_of(&forward[t * width + 2..], beta, total, share);
-            shares.fill(T::Acc::zero());
-            share.iter().enumerate().for_each(|(state, share)| shares[class(state)] += *share);
+            posteriors_of(&forward[t * width + 2..], beta, total, posterior);
+            class_posteriors.fill(T::Acc::zero());
+            posterior.iter().enumerate().for_each(|(state, posterior)| class_posteriors[class(state)] += *posterior);
             let row = t * s.classes..(t + 1) * s.classes;
-            frame_gradient(&logs[row.clone()], shares, &mut grad[row]);
+            frame_gradient(&logs[row.clone()], class_posteriors, &mut grad[row]);
             // The backward variables of the previous frame.
             let emit = &emit[t * states..][..states];
             next.iter_mut().zip(&*beta).zip(emit).for_each(|((next, beta), emit)| *next = *beta + *emit);
             let from = [&*next, &next[1..], &next[2..]];
-            join(&Paths { from, penalty: &penalty[2..], plus: nothing }, beta);
+            log_sum_exp(&Paths { from, penalty: &penalty[2..], log_factor: zeros }, beta);
         }
     });
 }
@@ -216,8 +217,8 @@ pub fn ctc_loss_backward<T: FloatElement>(s: &CtcShape, loss_grad: &[T], grad: &
     let grain = (1usize << 14).div_ceil(s.classes.max(1));
     crate::par::parallel_rows(x_grad, s.classes, grain, |row, to| {
         let (t, n) = (row / s.batch, row % s.batch);
-        let head = T::Acc::of(loss_grad[n]);
+        let scale = T::Acc::of(loss_grad[n]);
         let from = &grad[(n * s.frames + t) * s.classes..];
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = (head * T::Acc::of(*from)).store());
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = (scale * T::Acc::of(*from)).store());
     });
 }

@@ -15,10 +15,10 @@ fn conjugate<T: Scalar>(a: Complex<T>) -> Complex<T> {
     [a[0], -a[1]]
 }
 
-/// The points exp(-i pi k / half) of the unit circle for k = 0, ..., `count` - 1, or for the squares of these if `squares`.
-fn circle<T: Scalar>(count: usize, half: usize, squares: bool) -> Vec<Complex<T>> {
+/// The points exp(-i pi k / half) of the unit circle for k = 0, ..., `count` - 1, or exp(-i pi k^2 / half) if `squares`.
+fn unit_circle<T: Scalar>(count: usize, half: usize, squares: bool) -> Vec<Complex<T>> {
     let point = |k: usize| {
-        // Whole turns are subtracted before the angle is rounded.
+        // Full turns are subtracted before the angle is rounded.
         let k = if squares { (k as u128 * k as u128 % (2 * half as u128)) as f64 } else { k as f64 };
         let (sin, cos) = libm::sincos(-PI * k / half as f64);
         [T::from(cos).unwrap_or(T::zero()), T::from(sin).unwrap_or(T::zero())]
@@ -26,16 +26,16 @@ fn circle<T: Scalar>(count: usize, half: usize, squares: bool) -> Vec<Complex<T>
     (0..count).map(point).collect()
 }
 
-/// The tables for transforms of one length. Threads may share it.
+/// The precomputed tables of transforms of one length.
 pub struct Fft<T> {
     len: usize,
-    /// Roots of unity over half a circle, for power-of-two lengths.
+    /// Twiddle factors over half a circle, for power-of-two lengths.
     roots: Vec<Complex<T>>,
-    /// Bluestein's tables, for other lengths.
+    /// The tables of Bluestein's algorithm, for other lengths.
     chirp: Option<Chirp<T>>,
 }
 
-/// Bluestein's transform: a convolution computed by power-of-two transforms.
+/// Bluestein's algorithm: a convolution with a chirp, computed by power-of-two transforms.
 struct Chirp<T> {
     inner: Box<Fft<T>>,
     chirp: Vec<Complex<T>>,
@@ -44,13 +44,13 @@ struct Chirp<T> {
 }
 
 impl<T: Scalar> Fft<T> {
-    /// Prepares transforms of `len` numbers.
+    /// Computes the tables for transforms of `len` elements.
     pub fn new(len: usize) -> Fft<T> {
         if len <= 1 || len.is_power_of_two() {
-            return Fft { len, roots: circle(len / 2, (len / 2).max(1), false), chirp: None };
+            return Fft { len, roots: unit_circle(len / 2, (len / 2).max(1), false), chirp: None };
         }
         let inner = Box::new(Fft::new((2 * len - 1).next_power_of_two()));
-        let chirp = circle(len, len, true);
+        let chirp = unit_circle(len, len, true);
         let mut response = vec![[T::zero(); 2]; inner.len];
         for (k, chirp_k) in chirp.iter().enumerate() {
             response[k] = conjugate(*chirp_k);
@@ -90,11 +90,11 @@ impl<T: Scalar> Fft<T> {
         }
         let mut half = 1;
         while half < n {
-            let step = n / (2 * half);
+            let root_stride = n / (2 * half);
             for block in x.chunks_exact_mut(2 * half) {
                 let (low, high) = block.split_at_mut(half);
                 for (k, (a, b)) in low.iter_mut().zip(high).enumerate() {
-                    let rotated = times(*b, self.roots[k * step]);
+                    let rotated = times(*b, self.roots[k * root_stride]);
                     (*a, *b) = ([a[0] + rotated[0], a[1] + rotated[1]], [a[0] - rotated[0], a[1] - rotated[1]]);
                 }
             }
@@ -106,18 +106,18 @@ impl<T: Scalar> Fft<T> {
 impl<T: Scalar> Chirp<T> {
     fn run(&self, x: &mut [Complex<T>]) {
         let m = self.inner.len;
-        let mut wide = vec![[T::zero(); 2]; m];
-        for ((wide, x), chirp_k) in wide.iter_mut().zip(&*x).zip(&self.chirp) {
-            *wide = times(*x, *chirp_k);
+        let mut padded = vec![[T::zero(); 2]; m];
+        for ((padded, x), chirp_k) in padded.iter_mut().zip(&*x).zip(&self.chirp) {
+            *padded = times(*x, *chirp_k);
         }
-        self.inner.run(&mut wide);
-        for (wide, response) in wide.iter_mut().zip(&self.response) {
-            *wide = times(*wide, *response);
+        self.inner.run(&mut padded);
+        for (padded, response) in padded.iter_mut().zip(&self.response) {
+            *padded = times(*padded, *response);
         }
-        self.inner.run_inverse(&mut wide);
+        self.inner.run_inverse(&mut padded);
         let scale = T::one() / T::from(m).unwrap_or(T::one());
-        for ((x, wide), chirp_k) in x.iter_mut().zip(&wide).zip(&self.chirp) {
-            *x = times([wide[0] * scale, wide[1] * scale], *chirp_k);
+        for ((x, padded), chirp_k) in x.iter_mut().zip(&padded).zip(&self.chirp) {
+            *x = times([padded[0] * scale, padded[1] * scale], *chirp_k);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Sampling of images on a grid (`grid_sample`), in one to three dimensions: nearest, linear or cubic, with the paddings that
-//! frameworks have.
+//! Sampling of images on a grid (ONNX's `GridSample`), in one to three dimensions: nearest, linear or cubic, with three padding
+//! modes.
 //!
 //! The taps of a point (pixels with their weights) are computed once and used for all channels. The gradient of the images uses
 //! the same taps, plane by plane, so it does not depend on the number of threads.
@@ -11,19 +11,19 @@ use num_traits::Zero;
 
 /// Maximum number of spatial dimensions.
 pub const MAX_AXES: usize = 3;
-/// Points in a thread's chunk.
+/// Points per chunk.
 const GRAIN: usize = 256;
 /// The coefficient a of cubic convolution, as in most frameworks.
-const CUBIC: f64 = -0.75;
+const CUBIC_A: f64 = -0.75;
 
-/// How values between pixels are interpolated.
+/// The interpolation between pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
     /// The nearest pixel; ties go to the even one.
     Nearest,
-    /// Between the two neighbours on each axis.
+    /// Linear between two pixels per axis.
     Linear,
-    /// Through the four neighbours on each axis.
+    /// Cubic convolution of four pixels per axis.
     Cubic,
 }
 
@@ -34,18 +34,18 @@ pub enum Outside {
     Zeros,
     /// The nearest pixel of the border.
     Border,
-    /// The image, mirrored.
+    /// The reflected image.
     Reflection,
 }
 
 /// The parameters of [`grid_sample`].
 #[derive(Clone, Copy, Debug)]
 pub struct GridSampling {
-    /// How values between pixels are interpolated.
+    /// The interpolation between pixels.
     pub interpolation: Interpolation,
     /// The value of pixels outside the image.
     pub outside: Outside,
-    /// Whether -1 and 1 are the centres of the outermost pixels, or their outer edges.
+    /// True if -1 and 1 are the centres of the outermost pixels, false if they are their outer edges.
     pub align_corners: bool,
 }
 
@@ -72,28 +72,28 @@ impl GridShape {
 #[derive(Clone, Copy, Default)]
 struct AxisTaps {
     count: usize,
-    at: [Option<usize>; 4],
+    index: [Option<usize>; 4],
     weight: [f64; 4],
-    slope: [f64; 4],
+    derivative: [f64; 4],
 }
 
 impl GridSampling {
     /// Number of taps of a point.
     fn taps(&self, axes: usize) -> usize {
-        let each: usize = match self.interpolation {
+        let per_axis: usize = match self.interpolation {
             Interpolation::Nearest => 1,
             Interpolation::Linear => 2,
             Interpolation::Cubic => 4,
         };
-        each.pow(axes as u32)
+        per_axis.pow(axes as u32)
     }
 
-    /// The limits at which an axis is mirrored.
+    /// The bounds at which an axis is reflected.
     fn mirrors(&self, len: usize) -> (f64, f64) {
         if self.align_corners { (0.0, len as f64 - 1.0) } else { (-0.5, len as f64 - 0.5) }
     }
 
-    /// The pixel at an index that may lie outside; `None` means zero.
+    /// The pixel for an index that may lie outside the image, or `None` for zero.
     fn pixel(&self, index: i64, len: usize) -> Option<usize> {
         let last = len as i64 - 1;
         if (0..=last).contains(&index) {
@@ -132,15 +132,15 @@ impl GridSampling {
         let first = base as i64;
         let f = x - base;
         match self.interpolation {
-            Interpolation::Nearest => taps.put(self.pixel(x as i64, len), 1.0, 0.0),
+            Interpolation::Nearest => taps.push(self.pixel(x as i64, len), 1.0, 0.0),
             Interpolation::Linear => {
-                taps.put(self.pixel(first, len), 1.0 - f, -scale);
-                taps.put(self.pixel(first.saturating_add(1), len), f, scale);
+                taps.push(self.pixel(first, len), 1.0 - f, -scale);
+                taps.push(self.pixel(first.saturating_add(1), len), f, scale);
             }
             Interpolation::Cubic => {
                 for k in -1..=2 {
-                    let (weight, slope) = cubic(f - k as f64);
-                    taps.put(self.pixel(first.saturating_add(k), len), weight, slope * scale);
+                    let (weight, derivative) = cubic(f - k as f64);
+                    taps.push(self.pixel(first.saturating_add(k), len), weight, derivative * scale);
                 }
             }
         }
@@ -159,13 +159,13 @@ impl GridSampling {
 }
 
 impl AxisTaps {
-    fn put(&mut self, at: Option<usize>, weight: f64, slope: f64) {
-        (self.at[self.count], self.weight[self.count], self.slope[self.count]) = (at, weight, slope);
+    fn push(&mut self, index: Option<usize>, weight: f64, derivative: f64) {
+        (self.index[self.count], self.weight[self.count], self.derivative[self.count]) = (index, weight, derivative);
         self.count += 1;
     }
 }
 
-/// A coordinate mirrored into a range, and the sign of its derivative.
+/// A coordinate reflected into a range, and the sign of the derivative.
 fn reflected(x: f64, (low, high): (f64, f64)) -> (f64, f64) {
     let range = high - low;
     if range <= 0.0 {
@@ -178,10 +178,10 @@ fn reflected(x: f64, (low, high): (f64, f64)) -> (f64, f64) {
     if offset <= range { (low + offset, 1.0) } else { (low + 2.0 * range - offset, -1.0) }
 }
 
-/// The weight of a pixel at a distance in cubic convolution (Keys, 1981), and its derivative.
+/// The weight of a pixel at the given distance in cubic convolution (Keys, 1981), and its derivative.
 fn cubic(distance: f64) -> (f64, f64) {
     let (x, sign) = (distance.abs(), distance.signum());
-    let a = CUBIC;
+    let a = CUBIC_A;
     match x {
         x if x <= 1.0 => {
             (((a + 2.0) * x - (a + 3.0)) * x * x + 1.0, sign * (3.0 * (a + 2.0) * x - 2.0 * (a + 3.0)) * x)
@@ -191,7 +191,8 @@ fn cubic(distance: f64) -> (f64, f64) {
     }
 }
 
-/// Calls `f` for every combination of taps with its index in a plane, or `None` outside, and the index of the tap on each axis.
+/// Calls `f(pixel, taps)` for every combination of taps of the axes: its offset in the plane, or `None` outside the image, and the
+/// index of the tap on each axis.
 fn combinations(
     axis_taps: &[AxisTaps; MAX_AXES],
     input: &[usize],
@@ -199,7 +200,10 @@ fn combinations(
 ) {
     let mut taps = [0; MAX_AXES];
     loop {
-        let index = input.iter().enumerate().try_fold(0, |at, (k, len)| axis_taps[k].at[taps[k]].map(|i| at * len + i));
+        let index = input
+            .iter()
+            .enumerate()
+            .try_fold(0, |index, (k, len)| axis_taps[k].index[taps[k]].map(|i| index * len + i));
         f(index, &taps);
         let Some(k) = (0..input.len()).rev().find(|k| taps[*k] + 1 < axis_taps[*k].count) else { return };
         taps[k] += 1;
@@ -207,31 +211,32 @@ fn combinations(
     }
 }
 
-/// A pixel of a plane with its weight; weight 0 outside.
+/// The offset of a pixel in a plane and its weight, which is 0 outside the image.
 #[derive(Clone, Copy, Default)]
 struct Tap<A> {
-    at: usize,
+    index: usize,
     weight: A,
 }
 
-/// The taps of all points of an image, one row per point.
+/// The taps of all points of an image: (points, taps).
 fn tap_table<T: FloatElement>(params: &GridSampling, shape: &GridShape, grid: &[T]) -> Vec<Tap<T::Acc>> {
     let (axes, taps) = (shape.input.len(), params.taps(shape.input.len()));
-    let mut table = memory::filled(Tap { at: 0, weight: T::Acc::zero() }, shape.points * taps);
+    let mut table = memory::filled(Tap { index: 0, weight: T::Acc::zero() }, shape.points * taps);
     par::parallel_rows(&mut table, taps, GRAIN, |p, row| {
         let axis_taps = params.point_taps(&grid[p * axes..(p + 1) * axes], &shape.input);
         let mut row = row.iter_mut();
         combinations(&axis_taps, &shape.input, |index, taps| {
-            if let (Some(tap), Some(at)) = (row.next(), index) {
+            if let (Some(tap), Some(index)) = (row.next(), index) {
                 let weight: f64 = (0..axes).map(|k| axis_taps[k].weight[taps[k]]).product();
-                *tap = Tap { at, weight: T::Acc::of(weight) };
+                *tap = Tap { index, weight: T::Acc::of(weight) };
             }
         });
     });
     table
 }
 
-/// `out[n, c, p]` becomes image (n, c) sampled at `grid[n, p]`, whose coordinates run from -1 to 1, that of the last axis first.
+/// Samples `data` (batch, channels, spatial axes) at `grid` (batch, points, axes) to `out` (batch, channels, points). Grid coordinates
+/// run from -1 to 1 and start with that of the last axis.
 ///
 /// # Panics
 /// If the lengths do not match or there are more than [`MAX_AXES`] axes.
@@ -245,7 +250,7 @@ pub fn grid_sample<T: FloatElement>(params: &GridSampling, shape: &GridShape, da
             let image = &data[(n * shape.channels + c) * plane..][..plane];
             for (out, taps) in out.iter_mut().zip(table.chunks_exact(taps)) {
                 let used = taps.iter().filter(|t| t.weight != T::Acc::zero());
-                *out = used.fold(T::Acc::zero(), |sum, t| sum + t.weight * T::Acc::of(image[t.at])).store();
+                *out = used.fold(T::Acc::zero(), |sum, t| sum + t.weight * T::Acc::of(image[t.index])).store();
             }
         });
     }
@@ -270,7 +275,7 @@ pub fn grid_sample_backward_data<T: FloatElement>(
             let dy = &dy[(n * shape.channels + c) * shape.points..][..shape.points];
             for (dy, taps) in dy.iter().zip(table.chunks_exact(taps)) {
                 for tap in taps {
-                    sums[tap.at] += tap.weight * T::Acc::of(*dy);
+                    sums[tap.index] += tap.weight * T::Acc::of(*dy);
                 }
             }
             dx.iter_mut().zip(sums).for_each(|(dx, sum)| *dx = sum.store());
@@ -295,14 +300,14 @@ pub fn grid_sample_backward_grid<T: FloatElement>(
         let (n, p) = (point / shape.points, point % shape.points);
         let axis_taps = params.point_taps(&grid[point * axes..(point + 1) * axes], &shape.input);
         let mut sums = [0.0; MAX_AXES];
-        combinations(&axis_taps, &shape.input, |at, taps| {
-            let Some(at) = at else { return };
+        combinations(&axis_taps, &shape.input, |index, taps| {
+            let Some(index) = index else { return };
             let flow: f64 = (n * shape.channels..(n + 1) * shape.channels)
-                .map(|c| dy[c * shape.points + p].to_f64() * data[c * plane + at].to_f64())
+                .map(|c| dy[c * shape.points + p].to_f64() * data[c * plane + index].to_f64())
                 .sum();
             for (axis, sum) in sums.iter_mut().enumerate().take(axes) {
                 let weight =
-                    |k: usize| if k == axis { axis_taps[k].slope[taps[k]] } else { axis_taps[k].weight[taps[k]] };
+                    |k: usize| if k == axis { axis_taps[k].derivative[taps[k]] } else { axis_taps[k].weight[taps[k]] };
                 *sum += flow * (0..axes).map(weight).product::<f64>();
             }
         });

@@ -1,6 +1,6 @@
 //! Quantization to 8-bit integers and back.
 //!
-//! Integers are multiples of a step: a range of +-r is divided into steps of r / 127 (signed) or r / 255 (unsigned); see
+//! A quantized integer is a multiple of the scale: a range of +-r has the scale r / 127 (signed) or r / 255 (unsigned); see
 //! [`Levels`].
 
 use crate::par;
@@ -10,17 +10,17 @@ use ferromx_core::memory;
 /// Elements per chunk.
 const GRAIN: usize = 1 << 14;
 
-/// The divisor that turns the end of a range into the step.
+/// The divisor of the end of a range that gives the scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Levels {
     /// 127 and 255: the end of the range is the largest integer.
     Whole,
-    /// 127.5 and 255.5: the end of the range is half a step past the largest integer.
+    /// 127.5 and 255.5: the end of the range is half a unit past the largest integer.
     Half,
 }
 
 impl Levels {
-    /// Number of steps from zero to the end of the range.
+    /// The end of the range divided by the scale.
     pub fn of(self, dtype: DType) -> f32 {
         let whole = match dtype {
             DType::U8 => 255.0,
@@ -44,7 +44,7 @@ macro_rules! byte {
         impl Quantum for $t {
             #[inline(always)]
             fn nearest(x: f32) -> Self {
-                // Adding this number rounds a small one into the low bits, so that the conversion in a loop is a single addition.
+                // Adding this constant rounds to an integer, in the low bits of the mantissa: a conversion that vectorises.
                 const ROUND: f32 = (3u32 << 22) as f32;
                 let x = if x.is_nan() { 0.0 } else { x };
                 (x.max(<$t>::MIN.into()).min(<$t>::MAX.into()) + ROUND).to_bits() as $t
@@ -109,18 +109,18 @@ crate::simd::per_isa! {
     }
 }
 
-/// Scales and zero points, each for `inner` consecutive elements in turn.
+/// Quantization parameters per channel: each channel is a run of `inner` elements.
 pub struct Channels {
-    /// The scales.
+    /// The scale of each channel.
     pub scales: Vec<f32>,
-    /// As many zero points.
+    /// The zero point of each channel.
     pub zeros: Vec<i32>,
-    /// Consecutive elements of a channel.
+    /// Contiguous elements of a channel.
     pub inner: usize,
 }
 
 impl Channels {
-    /// Calls `f` in parallel for runs of elements with their channel's scale and zero point.
+    /// Calls `f(start, run, scale, zero)` in parallel for runs of elements of the same channel.
     fn for_each<T: Send>(&self, out: &mut [T], f: impl Fn(usize, &mut [T], f32, i32) + Sync) {
         assert!(self.scales.len() == self.zeros.len() && self.inner > 0, "scales and zero points");
         let row = if self.scales.len() == 1 { GRAIN } else { self.inner };
@@ -131,16 +131,16 @@ impl Channels {
     }
 }
 
-/// `out` = the integer nearest to `x / scale`, ties to even, plus the zero point, within the range of `i8` or `u8`, by its bits. NaN
-/// becomes the zero point.
+/// `out` = `x / scale`, rounded to nearest, ties to even, plus the zero point, saturated to `u8`, or to `i8` (as its bits) if
+/// `is_signed`. NaN becomes the zero point.
 ///
 /// # Panics
 /// If the lengths differ.
 pub fn quantize_linear(x: &[f32], channels: &Channels, is_signed: bool, out: &mut [u8]) {
     assert_eq!(x.len(), out.len(), "the result has another length");
     let (low, high) = if is_signed { (-128, 127) } else { (0, 255) };
-    channels.for_each(out, |at, out, scale, zero| {
-        quantize_run(&x[at..at + out.len()], scale, zero, (low - zero) as f32, (high - zero) as f32, out);
+    channels.for_each(out, |start, out, scale, zero| {
+        quantize_run(&x[start..start + out.len()], scale, zero, (low - zero) as f32, (high - zero) as f32, out);
     });
 }
 
@@ -155,7 +155,8 @@ crate::simd::per_isa! {
     }
 }
 
-/// Quantizes rows of numbers to `i8`, by its bits, each row with its own scale: the largest absolute value divided by 127.
+/// Quantizes rows to `i8` (as its bits), each row with its own scale: the largest absolute value divided by 127. Returns the integers
+/// and the scales.
 ///
 /// # Panics
 /// If the rows have different lengths.
@@ -180,7 +181,9 @@ pub fn quantize_rows(x: &[f32], rows: usize) -> (Vec<u8>, Vec<f32>) {
 /// If the lengths differ.
 pub fn dequantize_linear<Q: Quantum>(q: &[Q], channels: &Channels, out: &mut [f32]) {
     assert_eq!(q.len(), out.len(), "the result has another length");
-    channels.for_each(out, |at, out, scale, zero| dequantize_run(&q[at..at + out.len()], scale, zero, out));
+    channels.for_each(out, |start, out, scale, zero| {
+        dequantize_run(&q[start..start + out.len()], scale, zero, out);
+    });
 }
 
 crate::simd::per_isa! {
@@ -191,12 +194,12 @@ crate::simd::per_isa! {
     }
 }
 
-/// Integers `q` that represent `(q - zero) * scale`.
+/// A quantized operand: the integer `q` represents `(q - zero) * scale`.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
-    /// The integers, of type `i8` or `u8`, by their bits.
+    /// The integers, as bits.
     pub bytes: &'a [u8],
-    /// Whether they are `i8`.
+    /// True if the integers are `i8`, false for `u8`.
     pub is_signed: bool,
     /// The scale.
     pub scale: f32,
@@ -207,22 +210,22 @@ pub struct Operand<'a> {
 /// The scale of quantized results.
 #[derive(Clone, Copy)]
 pub enum Scale {
-    /// Numbers are divided by it.
+    /// The scale, by which values are divided.
     Divisor(f32),
-    /// Numbers are multiplied by its reciprocal.
+    /// The reciprocal of the scale, by which values are multiplied.
     Multiplier(f32),
 }
 
-/// Quantization of sums: within the bounds, scaled, rounded, plus the zero point, within the range of the type.
+/// The quantization of sums: clamped, scaled, rounded, shifted by the zero point, and saturated.
 #[derive(Clone, Copy)]
 pub struct Rounding {
-    /// The bounds of the sums, as of ReLU.
+    /// Lower and upper bound of the sums, for a fused activation.
     pub clamp: [f32; 2],
     /// The scale.
     pub scale: Scale,
     /// The zero point.
     pub zero: i32,
-    /// Whether the results are `i8`, else `u8`.
+    /// True if the results are `i8`, false for `u8`.
     pub is_signed: bool,
 }
 
@@ -253,16 +256,16 @@ crate::simd::per_isa! {
         for ((q, a), b) in out.iter_mut().zip(x.bytes).zip(y.bytes) {
             let a = (i32::from(a ^ x_shift) - x_zero) as f32 * x.scale;
             let b = (i32::from(b ^ y_shift) - y_zero) as f32 * y.scale;
-            let sum = scaled(within(a + b, to.clamp[0], to.clamp[1]));
+            let sum = scaled(clamp_keep_nan(a + b, to.clamp[0], to.clamp[1]));
             let sum = if sum.is_nan() { 0.0 } else { sum };
-            *q = ((within(sum, low, high) + ROUND).to_bits() as i32).wrapping_add(to.zero) as u8;
+            *q = ((clamp_keep_nan(sum, low, high) + ROUND).to_bits() as i32).wrapping_add(to.zero) as u8;
         }
     }
 }
 
-/// The number within the bounds; NaN stays NaN.
+/// Clamps a value; NaN stays NaN.
 #[inline(always)]
-fn within(x: f32, low: f32, high: f32) -> f32 {
+fn clamp_keep_nan(x: f32, low: f32, high: f32) -> f32 {
     let x = if x < low { low } else { x };
     if x > high { high } else { x }
 }
@@ -298,7 +301,7 @@ pub fn extremes<T: Element>(x: &[T]) -> (f32, f32) {
 }
 
 crate::simd::per_isa! {
-    /// The extremes, in several lanes; the smallest is above the largest if there is no number.
+    /// The extremes, computed in several lanes. If all elements are NaN, the first one exceeds the second.
     fn extremes_of<T: Element>(x: &[T]) -> (f32, f32) {
         const LANES: usize = 64;
         let (mut low, mut high) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);

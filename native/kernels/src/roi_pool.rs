@@ -1,4 +1,4 @@
-//! Pooling of regions of interest (Girshick, "Fast R-CNN", 2015).
+//! Region-of-interest pooling (Girshick, "Fast R-CNN", 2015).
 
 use crate::float::{Accum, FloatElement};
 use crate::par::{parallel_rows, parallel_rows2, with_scratch};
@@ -21,8 +21,8 @@ pub struct RoiPoolShape {
     pub scale: f64,
 }
 
-/// Index stored for the maximum of a bin in which nothing is larger than the lowest finite number.
-const NONE: i32 = -1;
+/// The index of the maximum of a bin in which no element is larger than the lowest finite number.
+const NO_MAXIMUM: i32 = -1;
 
 /// A region in pixels.
 struct Region {
@@ -51,7 +51,7 @@ impl RoiPoolShape {
     /// The rows (axis 0) or columns (axis 1) of bin `i`.
     fn bin(&self, region: &Region, axis: usize, i: usize) -> Range<usize> {
         let size = region.size[axis] as f32 / self.output[axis] as f32;
-        let edge = |at: f32| (at as i64 + region.start[axis]).clamp(0, self.input[axis] as i64) as usize;
+        let edge = |offset: f32| (offset as i64 + region.start[axis]).clamp(0, self.input[axis] as i64) as usize;
         edge((i as f32 * size).floor())..edge(((i + 1) as f32 * size).ceil())
     }
 
@@ -64,9 +64,9 @@ impl RoiPoolShape {
     }
 }
 
-/// The largest element of each bin of each region and its index in the plane. An empty bin has the value 0, one in which nothing is
-/// larger than the lowest finite number has that number; both have the index -1. `rois` holds five numbers per region; the output is
-/// (regions, channels, height, width).
+/// Writes the maximum of each bin of each region and its index in the plane: (regions, channels, height, width). An empty bin has the
+/// value 0, and one in which no element is larger than the lowest finite number has that number; both have the index -1. `rois` is
+/// (regions, 5).
 ///
 /// # Errors
 /// The index of the first region whose image does not exist.
@@ -91,12 +91,12 @@ pub fn roi_pool<T: FloatElement>(
         for (bin, (y, index)) in y.iter_mut().zip(argmax).enumerate() {
             let (rows, columns) = (s.bin(region, 0, bin / s.output[1]), s.bin(region, 1, bin % s.output[1]));
             let is_empty = rows.is_empty() || columns.is_empty();
-            (*y, *index) = (if is_empty { T::default() } else { lowest::<T>().store() }, NONE);
+            (*y, *index) = (if is_empty { T::default() } else { lowest::<T>().store() }, NO_MAXIMUM);
             for row in rows {
                 for column in columns.clone() {
-                    let at = row * s.input[1] + column;
-                    if T::Acc::of(image[at]) > T::Acc::of(*y) {
-                        (*y, *index) = (image[at], at as i32);
+                    let pixel = row * s.input[1] + column;
+                    if T::Acc::of(image[pixel]) > T::Acc::of(*y) {
+                        (*y, *index) = (image[pixel], pixel as i32);
                     }
                 }
             }
@@ -122,8 +122,8 @@ pub fn roi_pool_backward<T: FloatElement>(
         with_scratch(plane, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());
             for (r, _) in images.iter().enumerate().filter(|(_, image)| **image == Some(i / s.channels)) {
-                let at = (r * s.channels + i % s.channels) * bins;
-                for (index, grad) in argmax[at..at + bins].iter().zip(&y_grad[at..at + bins]) {
+                let first = (r * s.channels + i % s.channels) * bins;
+                for (index, grad) in argmax[first..first + bins].iter().zip(&y_grad[first..first + bins]) {
                     if let Some(sum) = usize::try_from(*index).ok().and_then(|index| sums.get_mut(index)) {
                         *sum += T::Acc::of(*grad);
                     }

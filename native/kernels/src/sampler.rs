@@ -33,14 +33,14 @@ impl Sampling {
     }
 }
 
-/// The four pixels around a point; pixels outside the image count as zero.
+/// The 2 x 2 pixels around a sampling point: upper left, upper right, lower left, lower right. Pixels outside the image count as zero.
 #[derive(Clone, Copy)]
 pub(crate) struct Corner<A> {
-    /// Index of the upper left pixel; it may lie outside.
+    /// Offset of the upper left pixel in the plane; it may lie outside.
     pub at: isize,
-    /// Which of the pixels lie inside: upper left, upper right, lower left, lower right.
+    /// True for the pixels that lie inside the image.
     pub inside: [bool; 4],
-    /// Distance (x, y) of the point from the upper left pixel, in pixels.
+    /// Offset (x, y) of the point from the upper left pixel, in pixels.
     pub fraction: [A; 2],
 }
 
@@ -66,6 +66,7 @@ impl<A: Accum> Corner<A> {
         }
     }
 
+    /// The offsets of the four pixels from the upper left one.
     pub(crate) fn offsets(width: usize) -> [isize; 4] {
         [0, 1, width as isize, width as isize + 1]
     }
@@ -88,7 +89,7 @@ impl<A: Accum> Corner<A> {
     }
 
     /// The derivatives of the interpolated value with respect to x and y.
-    pub(crate) fn slopes(&self, [a, b, c, d]: [A; 4]) -> [A; 2] {
+    pub(crate) fn derivatives(&self, [a, b, c, d]: [A; 4]) -> [A; 2] {
         let ([x, y], one) = (self.fraction, A::one());
         [(b - a) * (one - y) + (d - c) * y, (c - a) * (one - x) + (d - b) * x]
     }
@@ -104,8 +105,8 @@ fn corners<'a, T: FloatElement>(
     xs.iter().zip(ys).map(|(x, y)| Corner::new(T::Acc::of(*x), T::Acc::of(*y), shape.input))
 }
 
-/// Samples each channel of `x` (batch, channels, height, width) at the points of `grid` (batch, 2, points), whose x and y run
-/// from -1 to 1 over the image; pixels outside count as zero.
+/// Samples each channel of `x` (batch, channels, height, width) at the points of `grid` (batch, 2, points), whose x and y coordinates
+/// run from -1 to 1 over the image. Pixels outside count as zero.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -116,19 +117,19 @@ pub fn bilinear_sample<T: FloatElement>(shape: &Sampling, x: &[T], grid: &[T], y
     let channels = GRAIN.div_ceil(points.max(1)).clamp(1, shape.channels.max(1));
     let groups = shape.channels.div_ceil(channels);
     let starts: Vec<_> = (0..shape.batch * groups).map(|i| (i / groups, i % groups * channels)).collect();
-    let mut parts: Vec<_> = Vec::with_capacity(starts.len());
+    let mut chunks: Vec<_> = Vec::with_capacity(starts.len());
     let mut rest = y;
     for (_, first) in &starts {
-        let (part, after) = rest.split_at_mut(channels.min(shape.channels - first) * points);
-        parts.push(part);
+        let (chunk, after) = rest.split_at_mut(channels.min(shape.channels - first) * points);
+        chunks.push(chunk);
         rest = after;
     }
-    parallel_rows(&mut parts, 1, 1, |i, part| {
+    parallel_rows(&mut chunks, 1, 1, |i, chunk| {
         let (n, first) = starts[i];
         let images = &x[(n * shape.channels + first) * plane..];
         for (point, corner) in corners(shape, grid, n).enumerate() {
             let weights = corner.weights();
-            for (c, y) in part[0].chunks_exact_mut(points).enumerate() {
+            for (c, y) in chunk[0].chunks_exact_mut(points).enumerate() {
                 let pixels = corner.pixels(&images[c * plane..(c + 1) * plane], width);
                 y[point] = (0..4).map(|i| pixels[i] * weights[i]).sum::<T::Acc>().store();
             }
@@ -185,11 +186,11 @@ pub fn bilinear_sample_backward_grid<T: FloatElement>(
             let corner = &corners[point];
             let mut sums = [T::Acc::zero(); 2];
             for c in 0..shape.channels {
-                let at = n * shape.channels + c;
-                let [slope_x, slope_y] = corner.slopes(corner.pixels(&x[at * plane..(at + 1) * plane], width));
-                let grad = T::Acc::of(y_grad[at * points + point]);
-                sums[0] += grad * slope_x;
-                sums[1] += grad * slope_y;
+                let channel = n * shape.channels + c;
+                let [dx, dy] = corner.derivatives(corner.pixels(&x[channel * plane..(channel + 1) * plane], width));
+                let grad = T::Acc::of(y_grad[channel * points + point]);
+                sums[0] += grad * dx;
+                sums[1] += grad * dy;
             }
             to_x[0] = (sums[0] * scale[0]).store();
             to_y[0] = (sums[1] * scale[1]).store();
@@ -197,7 +198,7 @@ pub fn bilinear_sample_backward_grid<T: FloatElement>(
     });
 }
 
-/// The coordinates, from -1 to 1, of the pixels of an axis; 0 if there is only one.
+/// The grid coordinates of the pixels of an axis, from -1 to 1; 0 for a single pixel.
 fn coordinates<A: Accum>(size: usize) -> impl Iterator<Item = A> + Clone {
     let last = size.saturating_sub(1).max(1) as f64;
     (0..size).map(move |i| A::of(if size == 1 { 0.0 } else { i as f64 * 2.0 / last - 1.0 }))
@@ -229,25 +230,25 @@ pub fn affine_grid_backward<T: FloatElement>([height, width]: [usize; 2], grid_g
         let mut sums = [T::Acc::zero(); 3];
         let lines = grid_grad[i * plane..(i + 1) * plane].chunks_exact(width);
         for (line, y) in lines.zip(coordinates::<T::Acc>(height)) {
-            let (mut along, mut total) = (T::Acc::zero(), T::Acc::zero());
+            let (mut x_sum, mut sum) = (T::Acc::zero(), T::Acc::zero());
             for (grad, x) in line.iter().zip(coordinates::<T::Acc>(width)) {
-                along += T::Acc::of(*grad) * x;
-                total += T::Acc::of(*grad);
+                x_sum += T::Acc::of(*grad) * x;
+                sum += T::Acc::of(*grad);
             }
-            sums[0] += along;
-            sums[1] += total * y;
-            sums[2] += total;
+            sums[0] += x_sum;
+            sums[1] += sum * y;
+            sums[2] += sum;
         }
         to.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum.store());
     });
 }
 
-/// Half the distance between the first and the last pixel: the pixels per unit of the coordinates; 1 if there is only one pixel.
-fn half<A: Accum>(size: usize) -> A {
+/// Pixels per unit of the grid coordinates along an axis: half of `size - 1`, or 1 for a single pixel.
+fn pixels_per_unit<A: Accum>(size: usize) -> A {
     A::of(if size > 1 { (size - 1) as f64 / 2.0 } else { 1.0 })
 }
 
-/// The grids (batch, 2, height, width) of the pixel coordinates after displacements in pixels.
+/// The grids (batch, 2, height, width) of the pixel coordinates displaced by `flow`, in pixels.
 ///
 /// # Panics
 /// When the lengths do not match.
@@ -256,12 +257,12 @@ pub fn warp_grid<T: FloatElement>([height, width]: [usize; 2], flow: &[T], grid:
     parallel_rows(grid, width, GRAIN.div_ceil(width.max(1)), |i, grid| {
         let flow = flow[i * width..(i + 1) * width].iter().map(|d| T::Acc::of(*d));
         if i / height % 2 == 0 {
-            let half = half::<T::Acc>(width);
+            let scale = pixels_per_unit::<T::Acc>(width);
             let shifted = coordinates::<T::Acc>(width).zip(flow);
-            grid.iter_mut().zip(shifted).for_each(|(to, (x, d))| *to = (x + d / half).store());
+            grid.iter_mut().zip(shifted).for_each(|(to, (x, d))| *to = (x + d / scale).store());
         } else if let Some(y) = coordinates::<T::Acc>(height).nth(i % height) {
-            let half = half::<T::Acc>(height);
-            grid.iter_mut().zip(flow).for_each(|(to, d)| *to = (y + d / half).store());
+            let scale = pixels_per_unit::<T::Acc>(height);
+            grid.iter_mut().zip(flow).for_each(|(to, d)| *to = (y + d / scale).store());
         }
     });
 }
@@ -274,8 +275,8 @@ pub fn warp_grid_backward<T: FloatElement>([height, width]: [usize; 2], grid_gra
     assert_eq!(flow_grad.len(), grid_grad.len(), "elements of a grid and its flow");
     let plane = height * width;
     parallel_rows(flow_grad, plane, GRAIN.div_ceil(plane.max(1)), |i, to| {
-        let half = half::<T::Acc>(if i % 2 == 0 { width } else { height });
+        let scale = pixels_per_unit::<T::Acc>(if i % 2 == 0 { width } else { height });
         let from = &grid_grad[i * plane..(i + 1) * plane];
-        to.iter_mut().zip(from).for_each(|(to, grad)| *to = (T::Acc::of(*grad) / half).store());
+        to.iter_mut().zip(from).for_each(|(to, grad)| *to = (T::Acc::of(*grad) / scale).store());
     });
 }

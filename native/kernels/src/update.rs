@@ -1,4 +1,4 @@
-//! Kernels that update several arrays together, as optimizers do.
+//! Optimizer updates: kernels that update several arrays in one pass.
 
 use crate::map::drive::GRAIN;
 use crate::map::{Lane, LaneFn, Load, Store};
@@ -6,7 +6,7 @@ use crate::par::{Group, parallel_groups};
 use crate::simd::multiversion::{self, Kernel};
 use smallvec::SmallVec;
 
-/// Lanes that [`update_all`] processes at a time, in registers and on the stack.
+/// Lanes in a block, which is kept in registers and on the stack.
 const LANES: usize = 64;
 
 struct Update<'a, C, P, F, const I: usize, const O: usize> {
@@ -40,9 +40,9 @@ impl<C: Lane, P: Copy, F: LaneFn<(P, [C; O], [C; I]), [C; O]>, const I: usize, c
 pub struct Step<'a, S, G, N, P, const I: usize, const O: usize> {
     /// The arrays to update.
     pub state: [&'a mut [S]; O],
-    /// Where the first state is read from; empty if it is updated in place.
+    /// The array from which the first state is read; empty if it is updated in place.
     pub origin: &'a [S],
-    /// Gets the first state, rounded to another type; empty if not needed.
+    /// A copy of the updated first state in another type; empty if not needed.
     pub rounded: &'a mut [N],
     /// The read-only inputs.
     pub inputs: [&'a [G]; I],
@@ -50,14 +50,14 @@ pub struct Step<'a, S, G, N, P, const I: usize, const O: usize> {
     pub params: P,
 }
 
-/// The inputs of a step's chunks.
+/// What the chunks of a step read.
 struct Reads<'a, S, G, P, const I: usize> {
     origin: &'a [S],
     inputs: [&'a [G]; I],
     params: P,
 }
 
-/// Number of steps kept on the stack; more of them are kept on the heap.
+/// Number of steps that are kept on the stack instead of the heap.
 const STEPS: usize = 16;
 
 /// Updates `O` arrays together, such as a weight and its moments, for any number of weights in one parallel loop: `state[..][i] =
@@ -118,13 +118,13 @@ fn update_chunk<S, G, N, C, P, F, const I: usize, const O: usize>(
     let len = state.first().map_or(0, |s| s.len());
     let mut old = [[C::default(); LANES]; O];
     let mut input = [[C::default(); LANES]; I];
-    for at in (0..len).step_by(LANES) {
-        let n = LANES.min(len - at);
-        let from = start + at;
+    for offset in (0..len).step_by(LANES) {
+        let n = LANES.min(len - offset);
+        let from = start + offset;
         for k in 0..O {
             match reads.origin {
                 [_, ..] if k == 0 => load_padded(&reads.origin[from..from + n], &mut old[k]),
-                _ => load_padded(&state[k][at..at + n], &mut old[k]),
+                _ => load_padded(&state[k][offset..offset + n], &mut old[k]),
             }
         }
         for (lanes, input) in input.iter_mut().zip(&reads.inputs) {
@@ -132,10 +132,10 @@ fn update_chunk<S, G, N, C, P, F, const I: usize, const O: usize>(
         }
         multiversion::run(Update { state: &mut old, inputs: &input, params: reads.params, f });
         for k in 0..O {
-            S::store(&old[k][..n], &mut state[k][at..at + n]);
+            S::store(&old[k][..n], &mut state[k][offset..offset + n]);
         }
         if !rounded.is_empty() {
-            N::store(&old[0][..n], &mut rounded[at..at + n]);
+            N::store(&old[0][..n], &mut rounded[offset..offset + n]);
         }
     }
 }

@@ -199,8 +199,8 @@ impl<'a, A: GemmElement + Accum> SampledImage<'a, A> {
                 let plane = &image[channel * height * width..(channel + 1) * height * width];
                 let grad = columns_grad[(channel * taps + tap) * pixels + pixel];
                 let (corners, weights) = (point.corner.pixels(plane, width), point.corner.weights());
-                let slopes = point.corner.slopes(corners);
-                let slope = |axis: usize| if point.is_free[axis] { slopes[axis] * grad } else { A::zero() };
+                let derivatives = point.corner.derivatives(corners);
+                let slope = |axis: usize| if point.is_free[axis] { derivatives[axis] * grad } else { A::zero() };
                 let value = (0..4).map(|k| corners[k] * weights[k]).sum::<A>();
                 [by_value + value * grad, by_dy + slope(1), by_dx + slope(0)]
             })

@@ -2,7 +2,7 @@
 
 use crate::par;
 
-/// How a border is filled. The letters show a row `abcdef` with its border.
+/// The border mode, shown for a row `abcdef`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Border {
     /// A constant colour.
@@ -25,8 +25,8 @@ impl Border {
             return Some(x as usize);
         }
         let reflected = |period: isize, edge: isize| {
-            let at = x.rem_euclid(period);
-            if at < n { at } else { period - edge - at }
+            let x = x.rem_euclid(period);
+            if x < n { x } else { period - edge - x }
         };
         Some(match self {
             _ if n == 0 => return None,
@@ -40,8 +40,8 @@ impl Border {
     }
 }
 
-/// Copies an image of (height, width, channels) elements into a larger one, `top` rows and `left` columns from its corner.
-/// `color` has one element per channel.
+/// Copies an image (height, width, channels) into a larger one, `top` rows and `left` columns from its corner. `color` has one element
+/// per channel.
 ///
 /// # Panics
 /// If a length does not match.
@@ -57,12 +57,12 @@ pub fn add_border<T: Copy + Send + Sync>(
     let n = color.len();
     assert_eq!(src.len(), height * width * n, "the source does not have this shape");
     let columns: Vec<Option<usize>> =
-        (0..out_width).map(|i| border.source_index(i as isize - left as isize, width).map(|at| at * n)).collect();
+        (0..out_width).map(|i| border.source_index(i as isize - left as isize, width).map(|x| x * n)).collect();
     par::parallel_rows(dst, out_width * n, (super::GRAIN / (out_width * n).max(1)).max(1), |row, dst| {
         let row = border.source_index(row as isize - top as isize, height);
         for (dst, column) in dst.chunks_exact_mut(n).zip(&columns) {
             let pixel = match (row, column) {
-                (Some(row), Some(at)) => &src[row * width * n + at..][..n],
+                (Some(row), Some(column)) => &src[row * width * n + column..][..n],
                 _ => color,
             };
             dst.copy_from_slice(pixel);

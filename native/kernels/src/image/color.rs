@@ -1,14 +1,14 @@
-//! Colours of images: brightness, contrast, saturation, hue, lighting, and conversion to network inputs.
+//! Colour augmentation of images, and conversion to network inputs.
 
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
 
 use super::GRAIN;
 
-/// The weights of red, green and blue in brightness (ITU-R BT.601).
+/// The weights of red, green and blue in the gray level (ITU-R BT.601).
 const GRAY: [f32; 3] = [0.299, 0.587, 0.114];
 
-/// Converts to the element type; integers truncate and saturate.
+/// Converts to the element type. Integers are truncated and saturated.
 #[inline(always)]
 pub fn saturate<T: Element>(x: f32) -> T {
     match T::DTYPE {
@@ -23,9 +23,9 @@ pub fn saturate<T: Element>(x: f32) -> T {
 pub enum Change {
     /// Multiplies by a scale.
     Brightness(f32),
-    /// Multiplies the difference from the mean gray by a scale.
+    /// Multiplies the difference from the mean gray level by a scale.
     Contrast(f32),
-    /// Multiplies the difference from the pixel's gray by a scale.
+    /// Multiplies the difference from the gray level of the pixel by a scale.
     Saturation(f32),
     /// Rotates the hue by this fraction of the colour circle.
     Hue(f32),
@@ -56,9 +56,9 @@ pub fn gray_mean<T: Element>(image: &[T], channels: usize) -> f32 {
 pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, dst: &mut [T]) {
     if let (Some(src), 3, Change::Saturation(_) | Change::Hue(_) | Change::Shift(_)) = (src, channels, change) {
         assert_eq!(src.len(), dst.len(), "the result has another size");
-        return par::parallel_rows(dst, GRAIN * 3, 1, |chunk, part| {
-            part.copy_from_slice(&src[chunk * GRAIN * 3..][..part.len()]);
-            change_pixels(part, change);
+        return par::parallel_rows(dst, GRAIN * 3, 1, |chunk, block| {
+            block.copy_from_slice(&src[chunk * GRAIN * 3..][..block.len()]);
+            change_pixels(block, change);
         });
     }
     if let Some(src) = src {
@@ -72,38 +72,38 @@ pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, ds
         }
         _ if channels != 3 => {}
         Change::Saturation(_) | Change::Hue(_) | Change::Shift(_) => {
-            par::parallel_rows(dst, GRAIN * 3, 1, |_, part| change_pixels(part, change));
+            par::parallel_rows(dst, GRAIN * 3, 1, |_, block| change_pixels(block, change));
         }
     }
 }
 
 fn scale_all<T: Element>(image: &mut [T], scale: f32, offset: f32) {
-    par::parallel_rows(image, GRAIN, 1, |_, part| scale_part(part, scale, offset));
+    par::parallel_rows(image, GRAIN, 1, |_, block| scale_block(block, scale, offset));
 }
 
-/// Pixels whose channels are split and changed together.
-const SIDE: usize = 64;
+/// Pixels in a block, whose channels are deinterleaved.
+const BLOCK: usize = 64;
 
 crate::simd::per_isa! {
-    fn scale_part<T: Element>(image: &mut [T], scale: f32, offset: f32) {
+    fn scale_block<T: Element>(image: &mut [T], scale: f32, offset: f32) {
         image.iter_mut().for_each(|x| *x = saturate(x.to_f32() * scale + offset));
     }
 
 }
 
 crate::simd::per_isa! {
-    /// Changes pixels of three channels, [`SIDE`] at a time.
+    /// Changes pixels of three channels, [`BLOCK`] at a time.
     fn change_pixels<T: Element>(image: &mut [T], change: Change) {
         if let Change::Shift(color) = change {
-            let colors: [f32; 3 * SIDE] = std::array::from_fn(|i| color[i % 3]);
-            for part in image.chunks_mut(3 * SIDE) {
-                part.iter_mut().zip(&colors).for_each(|(x, color)| *x = saturate(x.to_f32() + color));
+            let colors: [f32; 3 * BLOCK] = std::array::from_fn(|i| color[i % 3]);
+            for block in image.chunks_mut(3 * BLOCK) {
+                block.iter_mut().zip(&colors).for_each(|(x, color)| *x = saturate(x.to_f32() + color));
             }
             return;
         }
-        let (mut r, mut g, mut b) = ([0f32; SIDE], [0f32; SIDE], [0f32; SIDE]);
-        for part in image.chunks_mut(3 * SIDE) {
-            for (i, pixel) in part.as_chunks::<3>().0.iter().enumerate() {
+        let (mut r, mut g, mut b) = ([0f32; BLOCK], [0f32; BLOCK], [0f32; BLOCK]);
+        for block in image.chunks_mut(3 * BLOCK) {
+            for (i, pixel) in block.as_chunks::<3>().0.iter().enumerate() {
                 (r[i], g[i], b[i]) = (pixel[0].to_f32(), pixel[1].to_f32(), pixel[2].to_f32());
             }
             for ((r, g), b) in r.iter_mut().zip(&mut g).zip(&mut b) {
@@ -117,14 +117,14 @@ crate::simd::per_isa! {
                     Change::Shift(_) | Change::Brightness(_) | Change::Contrast(_) => pixel,
                 };
             }
-            for (i, pixel) in part.as_chunks_mut::<3>().0.iter_mut().enumerate() {
+            for (i, pixel) in block.as_chunks_mut::<3>().0.iter_mut().enumerate() {
                 *pixel = [saturate(r[i]), saturate(g[i]), saturate(b[i])];
             }
         }
     }
 }
 
-/// Rotates the hue of a colour with components up to 255; lightness and saturation (HSL) stay.
+/// Rotates the hue of a colour with components up to 255, in the HSL colour space.
 #[inline(always)]
 fn rotate_hue(pixel: [f32; 3], rotation: f32) -> [f32; 3] {
     let [r, g, b] = pixel.map(|x| x / 255.0);
@@ -148,7 +148,7 @@ fn rotate_hue(pixel: [f32; 3], rotation: f32) -> [f32; 3] {
     if range <= f32::EPSILON { pixel } else { rotated }
 }
 
-/// The colour to add for the given weights of the three principal components of the colours of photographs (Krizhevsky et al.,
+/// PCA lighting: the colour to add for the given weights of the three principal components of ImageNet's colours (Krizhevsky et al.,
 /// "ImageNet classification with deep convolutional neural networks", 2012).
 pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
     const VALUES: [f32; 3] = [55.46, 4.794, 1.148];

@@ -1,4 +1,8 @@
-//! Images of shape (height, width, channels): resizing, borders, colours.
+//! Images in (height, width, channels) layout.
+//!
+//! - `resize`: resizing with OpenCV's filters.
+//! - `border`: borders.
+//! - `color`: brightness, contrast, saturation, hue, lighting and normalisation.
 
 mod border;
 mod color;

@@ -10,7 +10,7 @@ use ferromx_core::memory;
 
 use super::GRAIN;
 
-/// How pixels are interpolated.
+/// The interpolation between pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
     /// The nearest pixel.
@@ -19,27 +19,27 @@ pub enum Interpolation {
     Linear,
     /// Cubic convolution over 4 x 4 pixels (Keys 1981, with a = -0.75).
     Cubic,
-    /// The average over the area that a pixel covers; linear when enlarging.
+    /// The average over the source area of a pixel; linear when enlarging.
     Area,
     /// A Lanczos window over 8 x 8 pixels.
     Lanczos,
 }
 
-/// Elements of images that can be resized: bytes and floating-point numbers.
+/// An element type of images that can be resized: `u8`, `f32` or `f64`.
 #[expect(private_interfaces, reason = "no other crate resizes by its own filters")]
 pub trait Pixel: Element {
     /// The accumulation type.
     type Sum: Accum;
     /// Weighted sums: of bytes in fixed point, of other types in floating point.
-    fn weighted(src: &[Self], shape: &Shape, filters: &(Filter, Filter), dst: &mut [Self]) {
-        averages(src, shape, filters, dst, false);
+    fn weighted_sums(src: &[Self], shape: &Shape, filters: &(Filter, Filter), dst: &mut [Self]) {
+        float_sums(src, shape, filters, dst, false);
     }
 }
 
 #[expect(private_interfaces, reason = "as in the trait")]
 impl Pixel for u8 {
     type Sum = f32;
-    fn weighted(src: &[Self], shape: &Shape, filters: &(Filter, Filter), dst: &mut [Self]) {
+    fn weighted_sums(src: &[Self], shape: &Shape, filters: &(Filter, Filter), dst: &mut [Self]) {
         match filters.0.num_taps() {
             2 => weighted_bytes::<2>(src, shape, filters, dst),
             4 => weighted_bytes::<4>(src, shape, filters, dst),
@@ -55,16 +55,17 @@ impl Pixel for f64 {
 }
 
 /// Fractional bits of a fixed-point weight.
-const BITS: u32 = 11;
+const FRACTION_BITS: u32 = 11;
 
-/// Source pixels per pixel of the result, with OpenCV's rounding: it decides on which side of an integer a coordinate lies.
+/// Source pixels per pixel of the result, rounded as in OpenCV, because the rounding decides on which side of an integer a coordinate
+/// lies.
 fn scale(from: usize, to: usize) -> f64 {
     (to as f64 / from as f64).recip()
 }
 
-/// For each pixel of the result, the source pixels and their weights.
+/// A filter along an axis: for each pixel of the result, the indices of source pixels and their weights.
 struct Filter {
-    /// Index of the first tap of each pixel, and one past the last tap.
+    /// Index of the first tap of each pixel, and the number of taps.
     starts: Vec<usize>,
     taps: Vec<(usize, f32)>,
 }
@@ -88,15 +89,18 @@ impl Filter {
         self.starts.get(1).copied().unwrap_or(0)
     }
 
-    /// The taps of each pixel in fixed point; `step` elements lie between two source pixels.
-    fn fixed<const N: usize>(&self, step: usize) -> Vec<FixedTaps<N>> {
-        let weight = |weight: f32| (weight * (1 << BITS) as f32).round_ties_even() as i32;
+    /// The taps of each pixel in fixed point. `pixel_stride` is the stride between source pixels, in elements.
+    fn fixed_point<const N: usize>(&self, pixel_stride: usize) -> Vec<FixedTaps<N>> {
+        let weight = |weight: f32| (weight * (1 << FRACTION_BITS) as f32).round_ties_even() as i32;
         let (taps, _) = self.taps.as_chunks::<N>();
-        taps.iter().map(|taps| FixedTaps { at: taps.map(|t| t.0 * step), weights: taps.map(|t| weight(t.1)) }).collect()
+        taps.iter()
+            .map(|taps| FixedTaps { at: taps.map(|t| t.0 * pixel_stride), weights: taps.map(|t| weight(t.1)) })
+            .collect()
     }
 
-    /// Taps around the source coordinate of each pixel: `weights(fraction)` for the pixels from `first` on, clamped to the edge.
-    fn around<const N: usize>(from: usize, to: usize, first: isize, weights: impl Fn(f32) -> [f32; N]) -> Filter {
+    /// A window of N taps around the source coordinate x of each pixel: source pixels from floor(x) + `first` on, clamped to the edge, with
+    /// `weights(x - floor(x))`.
+    fn window<const N: usize>(from: usize, to: usize, first: isize, weights: impl Fn(f32) -> [f32; N]) -> Filter {
         let scale = scale(from, to);
         Filter::new(to, |i, taps| {
             let x = ((i as f64 + 0.5) * scale - 0.5) as f32;
@@ -127,16 +131,16 @@ impl Filter {
         raw.map(|w| (w / sum) as f32)
     }
 
-    /// The fraction of a larger pixel's area that each source pixel covers.
+    /// A box filter: the fraction of the source area of a pixel that each source pixel covers.
     fn area(from: usize, to: usize) -> Filter {
         let scale = scale(from, to);
         Filter::new(to, |i, taps| {
             let (low, high) = (i as f64 * scale, (i as f64 + 1.0) * scale);
             let size = scale.min(from as f64 - low);
             for k in low.floor() as usize..(high.ceil() as usize).min(from) {
-                let part = (high.min(k as f64 + 1.0) - low.max(k as f64)) / size;
-                if part > 1e-3 / size {
-                    taps.push((k, part as f32));
+                let fraction = (high.min(k as f64 + 1.0) - low.max(k as f64)) / size;
+                if fraction > 1e-3 / size {
+                    taps.push((k, fraction as f32));
                 }
             }
         })
@@ -155,7 +159,7 @@ impl Filter {
     }
 }
 
-/// Resizes an image of (height, width, channels) elements to (`out_height`, `out_width`).
+/// Resizes an image (height, width, channels) to (`out_height`, `out_width`, channels).
 ///
 /// # Panics
 /// If a length does not match, or one image is empty and the other is not.
@@ -168,22 +172,26 @@ pub fn resize<T: Pixel>(
 ) {
     assert_eq!(src.len(), height * width * channels, "the source does not have this shape");
     assert_eq!(dst.len(), out_height * out_width * channels, "the result does not have this shape");
-    let halved = (height, width) == (2 * out_height, 2 * out_width);
-    let shrinking = out_height <= height && out_width <= width;
-    let bytes = T::DTYPE == DType::U8;
+    let is_halved = (height, width) == (2 * out_height, 2 * out_width);
+    let is_shrinking = out_height <= height && out_width <= width;
+    let is_bytes = T::DTYPE == DType::U8;
     let shape = Shape { from: (height, width), to: (out_height, out_width), channels };
-    let both = |f: &dyn Fn(usize, usize) -> Filter| (f(height, out_height), f(width, out_width));
+    let for_both_axes = |f: &dyn Fn(usize, usize) -> Filter| (f(height, out_height), f(width, out_width));
     match interpolation {
         Interpolation::Nearest => nearest(src, &shape, dst),
-        Interpolation::Linear if bytes && halved => averages(src, &shape, &both(&Filter::area), dst, true),
-        Interpolation::Area if shrinking => averages(src, &shape, &both(&Filter::area), dst, halved),
-        Interpolation::Area => T::weighted(src, &shape, &both(&Filter::enlarging_area), dst),
-        Interpolation::Linear => {
-            T::weighted(src, &shape, &both(&|a, b| Filter::around(a, b, 0, |x| [1.0 - x, x])), dst);
+        Interpolation::Linear if is_bytes && is_halved => {
+            float_sums(src, &shape, &for_both_axes(&Filter::area), dst, true)
         }
-        Interpolation::Cubic => T::weighted(src, &shape, &both(&|a, b| Filter::around(a, b, -1, Filter::cubic)), dst),
+        Interpolation::Area if is_shrinking => float_sums(src, &shape, &for_both_axes(&Filter::area), dst, is_halved),
+        Interpolation::Area => T::weighted_sums(src, &shape, &for_both_axes(&Filter::enlarging_area), dst),
+        Interpolation::Linear => {
+            T::weighted_sums(src, &shape, &for_both_axes(&|a, b| Filter::window(a, b, 0, |x| [1.0 - x, x])), dst);
+        }
+        Interpolation::Cubic => {
+            T::weighted_sums(src, &shape, &for_both_axes(&|a, b| Filter::window(a, b, -1, Filter::cubic)), dst)
+        }
         Interpolation::Lanczos => {
-            T::weighted(src, &shape, &both(&|a, b| Filter::around(a, b, -3, Filter::lanczos)), dst)
+            T::weighted_sums(src, &shape, &for_both_axes(&|a, b| Filter::window(a, b, -3, Filter::lanczos)), dst)
         }
     }
 }
@@ -195,7 +203,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Rows in a thread's chunk.
+    /// Rows per chunk.
     fn grain(&self) -> usize {
         (GRAIN / (self.to.1 * self.channels).max(1)).max(1)
     }
@@ -212,8 +220,8 @@ fn nearest<T: Element>(src: &[T], shape: &Shape, dst: &mut [T]) {
     });
 }
 
-/// Filters horizontally into a buffer of all source rows, then vertically. `horizontal` and `vertical` return the weighted sum of
-/// an element's taps; `horizontal` gets a source row, the taps, and the element's channel.
+/// Filters all source rows horizontally into a buffer, then vertically. `horizontal(row, taps, channel)` and `vertical(taps, index)`
+/// return the weighted sum of the taps of an element.
 fn separable<T: Element, S: Copy + Default + Send + Sync>(
     src: &[T],
     shape: &Shape,
@@ -223,10 +231,10 @@ fn separable<T: Element, S: Copy + Default + Send + Sync>(
     vertical: impl Fn(&[(&[S], f32)], usize) -> T + Sync,
 ) {
     let (n, width, out) = (shape.channels, shape.from.1 * shape.channels, shape.to.1 * shape.channels);
-    let mut middle = memory::filled(S::default(), shape.from.0 * out);
-    par::parallel_rows(&mut middle, out, shape.grain(), |row, middle| {
+    let mut horizontal_sums = memory::filled(S::default(), shape.from.0 * out);
+    par::parallel_rows(&mut horizontal_sums, out, shape.grain(), |row, horizontal_sums| {
         let src = &src[row * width..][..width];
-        for (i, pixel) in middle.chunks_exact_mut(n).enumerate() {
+        for (i, pixel) in horizontal_sums.chunks_exact_mut(n).enumerate() {
             let taps = columns.at(i);
             for (c, sum) in pixel.iter_mut().enumerate() {
                 *sum = horizontal(src, taps, c);
@@ -235,14 +243,14 @@ fn separable<T: Element, S: Copy + Default + Send + Sync>(
     });
     par::parallel_rows(dst, out, shape.grain(), |row, dst| {
         let taps: Vec<(&[S], f32)> =
-            rows.at(row).iter().map(|(at, weight)| (&middle[at * out..][..out], *weight)).collect();
+            rows.at(row).iter().map(|(at, weight)| (&horizontal_sums[at * out..][..out], *weight)).collect();
         dst.iter_mut().enumerate().for_each(|(i, dst)| *dst = vertical(&taps, i));
     });
 }
 
 /// Weighted sums in floating point; bytes are rounded to nearest, ties up if `halves_up`, else to even.
-fn averages<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T], halves_up: bool) {
-    let (bytes, n) = (T::DTYPE == DType::U8, shape.channels);
+fn float_sums<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T], halves_up: bool) {
+    let (is_bytes, n) = (T::DTYPE == DType::U8, shape.channels);
     separable(
         src,
         shape,
@@ -251,7 +259,7 @@ fn averages<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst:
         |src, taps, c| taps.iter().map(|(at, w)| T::Sum::of(src[at * n + c]) * T::Sum::of(*w)).sum::<T::Sum>(),
         |taps, i| {
             let sum: T::Sum = taps.iter().map(|(row, weight)| row[i] * T::Sum::of(*weight)).sum();
-            match (bytes, halves_up) {
+            match (is_bytes, halves_up) {
                 (false, _) => sum.store(),
                 (true, true) => T::from_f64((sum.wide() + 0.5).floor().clamp(0.0, 255.0)),
                 (true, false) => T::from_f64(sum.wide().round_ties_even().clamp(0.0, 255.0)),
@@ -262,7 +270,7 @@ fn averages<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst:
 
 /// The taps of one pixel in fixed point.
 struct FixedTaps<const N: usize> {
-    /// Where each tap begins in a row, or its row.
+    /// The offset of each tap in a source row, or the index of its row.
     at: [usize; N],
     weights: [i32; N],
 }
@@ -270,11 +278,11 @@ struct FixedTaps<const N: usize> {
 /// Weighted sums of bytes in fixed point, with `N` taps for each pixel.
 fn weighted_bytes<const N: usize>(src: &[u8], shape: &Shape, filters: &(Filter, Filter), dst: &mut [u8]) {
     let (n, width, out) = (shape.channels, shape.from.1 * shape.channels, shape.to.1 * shape.channels);
-    let (rows, columns) = (filters.0.fixed::<N>(1), filters.1.fixed::<N>(n));
-    let mut middle = memory::filled(0, shape.from.0 * out);
-    par::parallel_rows(&mut middle, out, shape.grain(), |row, middle| {
+    let (rows, columns) = (filters.0.fixed_point::<N>(1), filters.1.fixed_point::<N>(n));
+    let mut horizontal_sums = memory::filled(0, shape.from.0 * out);
+    par::parallel_rows(&mut horizontal_sums, out, shape.grain(), |row, horizontal_sums| {
         let src = &src[row * width..][..width];
-        for (pixel, taps) in middle.chunks_exact_mut(n).zip(&columns) {
+        for (pixel, taps) in horizontal_sums.chunks_exact_mut(n).zip(&columns) {
             let sources = taps.at.map(|at| &src[at..at + n]);
             for (c, sum) in pixel.iter_mut().enumerate() {
                 *sum = (0..N).map(|k| taps.weights[k] * i32::from(sources[k][c])).sum::<i32>();
@@ -283,8 +291,8 @@ fn weighted_bytes<const N: usize>(src: &[u8], shape: &Shape, filters: &(Filter, 
     });
     par::parallel_rows(dst, out, shape.grain(), |row, dst| {
         let taps = &rows[row];
-        let sources = taps.at.map(|at| &middle[at * out..][..out]);
-        // OpenCV's vectors of eight elements sum four taps in floating point; the rest of a row is summed in integers.
+        let sources = taps.at.map(|at| &horizontal_sums[at * out..][..out]);
+        // Of four taps, OpenCV sums full vectors of eight elements in floating point and the tail of a row in integers.
         let vectors = if N == 4 { out / 8 * 8 } else { 0 };
         let (head, tail) = dst.split_at_mut(vectors);
         sum_in_floats(sources.map(|row| &row[..vectors]), taps.weights, head);
@@ -295,9 +303,9 @@ fn weighted_bytes<const N: usize>(src: &[u8], shape: &Shape, filters: &(Filter, 
 
 /// Weighted sums of the rows, rounded to nearest, ties to even.
 fn sum_in_floats<const N: usize>(rows: [&[i32]; N], weights: [i32; N], dst: &mut [u8]) {
-    /// Added to a number below 2^22, it leaves the nearest integer in the low bits.
+    /// Adding this constant rounds a value below 2^22 to an integer, in the low bits of the mantissa.
     const ROUND: f32 = 12_582_912.0;
-    let weights = weights.map(|w| w as f32 * ((1 << (2 * BITS)) as f32).recip());
+    let weights = weights.map(|w| w as f32 * ((1 << (2 * FRACTION_BITS)) as f32).recip());
     let rows = rows.map(|row| &row[..dst.len()]);
     for (i, dst) in dst.iter_mut().enumerate() {
         let sum: f32 = (0..N).map(|k| rows[k][i] as f32 * weights[k]).sum();
@@ -317,6 +325,6 @@ fn sum_two<const N: usize>(rows: [&[i32]; N], weights: [i32; N], dst: &mut [u8])
 fn sum_in_integers<const N: usize>(rows: [&[i32]; N], weights: [i32; N], dst: &mut [u8]) {
     for (i, dst) in dst.iter_mut().enumerate() {
         let sum: i64 = (0..N).map(|k| i64::from(weights[k]) * i64::from(rows[k][i])).sum();
-        *dst = ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)).clamp(0, 255) as u8;
+        *dst = ((sum + (1 << (2 * FRACTION_BITS - 1))) >> (2 * FRACTION_BITS)).clamp(0, 255) as u8;
     }
 }

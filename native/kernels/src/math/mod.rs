@@ -19,7 +19,7 @@ mod wide;
 use crate::map::Lane;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// The two floating-point lane types. The functions of this module are hidden methods of it; call the free functions.
+/// A floating-point lane type: `f32` or `f64`. The functions of this module are hidden methods of this trait; call the free functions.
 pub trait MathFloat:
     Lane + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
@@ -31,23 +31,23 @@ pub trait MathFloat:
     const NAN: Self;
     /// The nearest value to a double precision constant.
     fn of(x: f64) -> Self;
-    /// The magnitude.
-    fn abs(self) -> Self;
     /// The absolute value.
-    fn sqrt(self) -> Self;
+    fn abs(self) -> Self;
     /// The square root.
+    fn sqrt(self) -> Self;
+    /// The largest integer not above the value.
     fn floor(self) -> Self;
-    /// The next integer above.
+    /// The smallest integer not below the value.
     fn ceil(self) -> Self;
     /// The integer part.
     fn trunc(self) -> Self;
     /// The nearest integer, halves away from zero.
     fn round(self) -> Self;
-    /// Whether this is not a number.
+    /// True for NaN.
     fn is_nan(self) -> bool;
-    /// Whether this is neither infinite nor NaN.
+    /// True for all values but infinities and NaN.
     fn is_finite(self) -> bool;
-    /// This magnitude with the sign of `sign`.
+    /// The absolute value with the sign of `sign`.
     fn copysign(self, sign: Self) -> Self;
     /// `self * a + b`, rounded once.
     fn mul_add(self, a: Self, b: Self) -> Self;

@@ -1,8 +1,10 @@
 //! Random numbers from the counter-based generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
 //! numbers: as easy as 1, 2, 3", 2011).
 //!
-//! The numbers of an array element depend on the seed, the stream and the element's index alone, so results do not depend on the
-//! number of threads. Each fill must have its own stream.
+//! The random numbers of an array element depend only on the seed, the stream and the index of the element, so results do not depend
+//! on the number of threads. Each fill must have its own stream.
+//!
+//! - `draws`: the random numbers of one element, and distributions that need several of them.
 
 mod draws;
 #[cfg(test)]
@@ -16,10 +18,10 @@ use crate::par;
 use crate::simd::multiversion::{self, Kernel};
 use ferromx_core::dtype::{DType, Element};
 
-/// Words generated together: [`WIDE`] blocks of four.
+/// Words in a group: [`GROUP_BLOCKS`] Philox blocks of four words.
 const GROUP: usize = 64;
-/// Blocks computed side by side.
-const WIDE: usize = 16;
+/// Philox blocks in a group, one per lane.
+const GROUP_BLOCKS: usize = 16;
 /// Elements per chunk of a bulk fill.
 const GRAIN: usize = 1 << 15;
 /// Elements per chunk if each element has its own sampler.
@@ -28,7 +30,7 @@ const SLOW_GRAIN: usize = 1 << 10;
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// One round on the four words of a counter.
+/// A Philox round on the four words of a counter.
 #[inline(always)]
 fn round(c: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let a = u64::from(MULTIPLIERS[0]) * u64::from(c[0]);
@@ -41,7 +43,7 @@ fn next_key(key: [u32; 2]) -> [u32; 2] {
     [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])]
 }
 
-/// The four words of a counter's block.
+/// The block of four words for a counter.
 #[inline(always)]
 fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     let mut i = 0;
@@ -53,7 +55,7 @@ fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// A generator: a seed and a stream.
+/// A generator of one stream of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Philox {
     key: [u32; 2],
@@ -66,12 +68,12 @@ impl Philox {
         Philox { key: [a, b] }
     }
 
-    /// The random numbers of one element, as many as are drawn.
+    /// The random numbers of one element.
     pub fn draws(&self, element: u64) -> Draws {
         Draws::new(self.key, element)
     }
 
-    /// Uniform numbers in [`low`, `high`), with 24 random bits, or 53 in `f64`. Rounding to a 16-bit type may give `high`.
+    /// Uniform in [`low`, `high`), with 24 random bits, or 53 in `f64`. Rounding to a 16-bit type may give `high`.
     pub fn fill_uniform<T>(&self, low: f64, high: f64, out: &mut [T])
     where
         T: Store<f32> + Store<f64>,
@@ -83,7 +85,7 @@ impl Philox {
         }
     }
 
-    /// Normally distributed numbers (Box and Muller 1958), within 6.6 standard deviations, or 8.5 in `f64`.
+    /// Normal (Box and Muller, 1958), within 6.6 standard deviations, or 8.5 in `f64`.
     pub fn fill_normal<T>(&self, mean: f64, deviation: f64, out: &mut [T])
     where
         T: Store<f32> + Store<f64>,
@@ -95,7 +97,7 @@ impl Philox {
         }
     }
 
-    /// `one` with probability `p`, else 0: Dropout's mask for `one` = 1 / p.
+    /// `one` with probability `p`, otherwise 0. With `one` = 1 / p this is a dropout mask.
     pub fn fill_bernoulli<T: Store<f32>>(&self, p: f64, one: f32, out: &mut [T]) {
         let limit = (p.clamp(0.0, 1.0) * 4_294_967_296.0).round() as u64;
         if limit > u64::from(u32::MAX) {
@@ -104,7 +106,7 @@ impl Philox {
         self.fill(out, Bernoulli(limit as u32, one));
     }
 
-    /// Exponentially distributed numbers with mean 1 / `rate`.
+    /// Exponential with mean 1 / `rate`.
     pub fn fill_exponential<T>(&self, rate: f64, out: &mut [T])
     where
         T: Store<f32> + Store<f64>,
@@ -116,7 +118,7 @@ impl Philox {
         }
     }
 
-    /// Uniform integers from `low` to `high` - 1; `low` if the range is empty.
+    /// Uniform integers in [`low`, `high`); `low` if the range is empty.
     pub fn fill_int<T: Element + Store<i64>>(&self, low: i64, high: i64, out: &mut [T]) {
         let range = (i128::from(high) - i128::from(low)).max(1) as u128;
         par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
@@ -127,12 +129,12 @@ impl Philox {
         });
     }
 
-    /// Fills each element from its own random numbers: `out[i] = f(i, draws of i)`. For the distributions of [`Draws`].
+    /// `out[i] = f(i, &mut self.draws(i))`, for the distributions of [`Draws`].
     pub fn fill_with<T: Element>(&self, out: &mut [T], f: impl Fn(usize, &mut Draws) -> f64 + Sync) {
         par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
             for (k, o) in out.iter_mut().enumerate() {
-                let at = i * SLOW_GRAIN + k;
-                *o = T::from_f64(f(at, &mut self.draws(at as u64)));
+                let element = i * SLOW_GRAIN + k;
+                *o = T::from_f64(f(element, &mut self.draws(element as u64)));
             }
         });
     }
@@ -156,23 +158,23 @@ impl Philox {
         par::parallel_rows(out, GRAIN, 1, |i, out| {
             let mut group = (i * GRAIN / GROUP) as u64;
             let whole = out.len() / GROUP * GROUP;
-            let direct = T::view_mut(&mut out[..whole]).map_or(0, |lanes| {
+            let in_place = T::view_mut(&mut out[..whole]).map_or(0, |lanes| {
                 multiversion::run(Fill { key: self.key, group, out: lanes.as_chunks_mut().0, sampler });
                 lanes.len()
             });
-            group += (direct / GROUP) as u64;
+            group += (in_place / GROUP) as u64;
             let mut buf = [[C::default(); GROUP]; 8];
-            for part in out[direct..].chunks_mut(8 * GROUP) {
-                let groups = part.len().div_ceil(GROUP);
+            for block in out[in_place..].chunks_mut(8 * GROUP) {
+                let groups = block.len().div_ceil(GROUP);
                 multiversion::run(Fill { key: self.key, group, out: &mut buf[..groups], sampler });
-                T::store(&buf.as_flattened()[..part.len()], part);
+                T::store(&buf.as_flattened()[..block.len()], block);
                 group += groups as u64;
             }
         });
     }
 }
 
-/// A distribution. Not a closure, because its call must always be inlined into the vector loop.
+/// A distribution. It is not a closure, because its call must always be inlined into the vector loop.
 trait Sampler<C>: Copy + Sync {
     fn fill(self, group: Group, out: &mut [C; GROUP]);
 }
@@ -190,7 +192,7 @@ impl<C, S: Sampler<C>> Kernel for Fill<'_, C, S> {
     #[inline(always)]
     fn run(self) {
         for (i, out) in self.out.iter_mut().enumerate() {
-            self.sampler.fill(Group { key: self.key, number: self.group + i as u64 }, out);
+            self.sampler.fill(Group { key: self.key, index: self.group + i as u64 }, out);
         }
     }
 }
@@ -199,31 +201,31 @@ impl<C, S: Sampler<C>> Kernel for Fill<'_, C, S> {
 #[derive(Clone, Copy)]
 struct Group {
     key: [u32; 2],
-    number: u64,
+    index: u64,
 }
 
 impl Group {
-    /// One word per element, from [`WIDE`] successive counters: first the first words of their blocks, then the second ones, and
-    /// so on.
+    /// One word per element, from [`GROUP_BLOCKS`] successive counters: (words of a block, blocks).
     #[inline(always)]
     fn words(self) -> [u32; GROUP] {
-        let first = self.number * WIDE as u64;
-        let (mut a, mut b, mut c, mut d) = ([0u32; WIDE], [0u32; WIDE], [0u32; WIDE], [0u32; WIDE]);
-        for lane in 0..WIDE {
+        let first = self.index * GROUP_BLOCKS as u64;
+        let (mut a, mut b, mut c, mut d) =
+            ([0u32; GROUP_BLOCKS], [0u32; GROUP_BLOCKS], [0u32; GROUP_BLOCKS], [0u32; GROUP_BLOCKS]);
+        for lane in 0..GROUP_BLOCKS {
             // A group never crosses a multiple of 2^32.
             a[lane] = (first as u32).wrapping_add(lane as u32);
             b[lane] = (first >> 32) as u32;
         }
         let mut key = self.key;
         for _ in 0..10 {
-            for lane in 0..WIDE {
+            for lane in 0..GROUP_BLOCKS {
                 [a[lane], b[lane], c[lane], d[lane]] = round([a[lane], b[lane], c[lane], d[lane]], key);
             }
             key = next_key(key);
         }
         let mut words = [0; GROUP];
-        for (part, lanes) in words.chunks_exact_mut(WIDE).zip([a, b, c, d]) {
-            part.copy_from_slice(&lanes);
+        for (to, lanes) in words.chunks_exact_mut(GROUP_BLOCKS).zip([a, b, c, d]) {
+            to.copy_from_slice(&lanes);
         }
         words
     }
@@ -231,12 +233,12 @@ impl Group {
     /// Two words per element.
     #[inline(always)]
     fn word_pairs(self) -> ([u32; GROUP], [u32; GROUP]) {
-        let half = |k| Group { number: 2 * self.number + k, ..self }.words();
+        let half = |k| Group { index: 2 * self.index + k, ..self }.words();
         (half(0), half(1))
     }
 }
 
-/// In [low, high).
+/// The uniform distribution in [low, high).
 #[derive(Clone, Copy)]
 struct Uniform<C>(C, C);
 
@@ -264,13 +266,13 @@ impl Sampler<f64> for Uniform<f64> {
     }
 }
 
-/// In (0, 1], with 31 bits, so that logarithms have a wide range.
+/// Uniform in (0, 1], with 31 bits, so that logarithms have a wide range.
 #[inline(always)]
 fn positive_f32(word: u32) -> f32 {
     ((word >> 1) as i32 as f32 + 1.0) * (1.0 / 2_147_483_648.0)
 }
 
-/// The negated mean.
+/// The exponential distribution, with the negated mean.
 #[derive(Clone, Copy)]
 struct Exponential(f32);
 
@@ -285,7 +287,7 @@ impl Sampler<f32> for Exponential {
     }
 }
 
-/// The value with a probability in units of 2^-32.
+/// The Bernoulli distribution: probability in units of 2^-32, and the value for success.
 #[derive(Clone, Copy)]
 struct Bernoulli(u32, f32);
 
@@ -300,7 +302,7 @@ impl Sampler<f32> for Bernoulli {
     }
 }
 
-/// Mean and deviation.
+/// The normal distribution: mean and standard deviation.
 #[derive(Clone, Copy)]
 struct Normal<C>(C, C);
 
